@@ -1,1 +1,1 @@
-"""Dumps of what a program, a function or a block compiles, also for hardware that is not here."""
+"""Dump what a program, a function or a block compiles, also for hardware that is not present."""

@@ -1,4 +1,4 @@
-"""A function of a user's file, compiled in a process of its own."""
+"""Compile a function of a user's file in a separate process."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _QUIET = {
     "TPU_WORKER_HOSTNAMES": "localhost",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
 }
-"""For a target: no device is looked for, neither here nor in the cloud."""
+"""For a target: keeps JAX from searching for devices, locally and in the cloud."""
 _TICK_S = 0.2
 _GRACE_S = 2.0
-"""How long a process that was asked to end may take for it."""
+"""Grace period for a process that was asked to end."""
 _TAIL_LINES = 20
-"""Of what a process wrote before it ended without an answer."""
+"""Last lines kept of the output of a process that ended without an answer."""
 _FATAL = re.compile(r"F\d{4} |Fatal Python error|.*(Check failed: |LLVM (ERROR|Fatal))")
-"""What XLA, LLVM or Python say before they abort; frames of the stack follow."""
+"""Messages of XLA, LLVM or Python before they abort; stack frames follow."""
 _FATAL_LINES = 4
 _PASSED_ON = ("SIGTERM", "SIGHUP")
 
 Observer = Callable[[str, float], None]
-"""Is given what is being done, and for how many seconds all of it has gone on."""
+"""Receives the current step, and the seconds since the start of all steps."""
 
 
 Relay = Callable[[bytes], None]
-"""Is given what the user's code prints."""
+"""Receives what the user's code prints."""
 
 
 class NotCompiledError(BufdbError):
@@ -51,22 +51,22 @@ class NotCompiledError(BufdbError):
     def __init__(self, message: str, lines: Sequence[str]) -> None:
         super().__init__(message)
         self.lines = tuple(lines)
-        """What it said, to be shown before the message."""
+        """Its output, to be shown before the message."""
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """What came of it."""
+    """The result of a compilation."""
 
     dumps: Path
     device: str
-    """As JAX calls the kind of the device."""
+    """JAX's name for the kind of device."""
     refusal: str | None
-    """What XLA said where it planned the memory and then gave up."""
+    """XLA's message if it planned the memory and then gave up."""
 
 
 class Terminated(BaseException):
-    """This process was sent a signal that ends it."""
+    """This process received a signal that ends it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -75,9 +75,9 @@ class Terminated(BaseException):
 
 @contextmanager
 def signals_heeded() -> Iterator[None]:
-    """Within the block SIGTERM and SIGHUP raise `Terminated`, and at its end take their effect.
+    """Make SIGTERM and SIGHUP raise `Terminated` within the block, and take effect at its end.
 
-    So what is to be removed is removed. What is ignored (nohup) stays so.
+    So cleanup code runs. Ignored signals (nohup) stay ignored.
     """
     seen: list[int] = []
 
@@ -116,16 +116,16 @@ def compiled_apart(
     observer: Observer | None = None,
     relay: Relay = _to_stderr,
 ) -> Compiled:
-    """Compile FILE:FUNCTION in a process of this Python, which does not outlive this one.
+    """Compile FILE:FUNCTION in a child process of this Python, which does not outlive this one.
 
-    What the file prints goes to standard error, for standard output is for the answer; what it and
-    XLA write to standard error is shown with `is_verbose`, or the end of it where that says why
-    there is no answer.
+    What the file prints goes to standard error, because standard output is for the answer; what it
+    and XLA write to standard error is shown with `is_verbose`, or else its end if there is no
+    answer.
 
     Raises:
         UsageError: there is no such file, function or target, or it takes other arguments.
         TooSlowError: it took longer than `timeout_s`.
-        NotCompiledError: the file failed, or XLA did; or nothing was dumped.
+        NotCompiledError: the file or XLA failed, or nothing was dumped.
     """
     from bufdb.capture.child import DEVICE, DUMPS, FOUND
     from bufdb.capture.dump import rescued
@@ -169,7 +169,7 @@ def compiled_apart(
 
 
 def _telling(lines: Sequence[str]) -> Sequence[str]:
-    """Where a process says why it gives up, or what it said last."""
+    """Return the lines in which a process says why it gives up, or else its last lines."""
     said = [line for line in lines if line.strip()]
     for number, line in enumerate(said):
         if _FATAL.match(line):
@@ -178,7 +178,7 @@ def _telling(lines: Sequence[str]) -> Sequence[str]:
 
 
 def _end(code: int) -> str:
-    """How a process ended."""
+    """Describe how a process ended."""
     if code < 0:
         return f"its process was ended by {signal.Signals(-code).name}"
     return f"its process ended with code {code}"
@@ -186,7 +186,7 @@ def _end(code: int) -> str:
 
 @contextmanager
 def _ended(child: subprocess.Popen[bytes]) -> Iterator[None]:
-    """The child has ended after the block, whatever came of it; signals are passed on to it."""
+    """Ensure that the child has ended after the block; pass a terminating signal on to it."""
     number = signal.SIGTERM
     try:
         yield
@@ -212,7 +212,7 @@ def _wait(
     relay: Relay,
     what: str,
 ) -> None:
-    """Wait for the child, handing on what it prints.
+    """Wait for the child, relaying what it prints.
 
     Raises:
         TooSlowError: it takes too long.
@@ -235,13 +235,13 @@ def _wait(
         else:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(_TICK_S)
-    # Not to the end, which a process that the user's code has started may keep open.
+    # Not until end of file: a process that the user's code has started may keep the pipe open.
     while is_open and select.select([child.stdout], [], [], 0)[0]:
         is_open = _hand_on(child.stdout.fileno(), relay, 0)
 
 
 def _hand_on(stream: int, relay: Relay, wait_s: float) -> bool:
-    """Hand on what can be read from a stream within some time; whether more may come."""
+    """Relay what can be read from a stream within `wait_s`; return whether more may come."""
     if not select.select([stream], [], [], wait_s)[0]:
         return True
     data = os.read(stream, 1 << 16)

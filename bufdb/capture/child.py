@@ -1,7 +1,7 @@
 """The process in which `bufdb explain` runs a user's file: `python -m bufdb.capture.child`.
 
-What the file does at import, to JAX or to this process, stays here. Invariant: the parent learns
-all that it needs from files in one folder, whatever the user's code prints.
+What the file does at import, to JAX or to this process, stays here. Invariant: the parent gets
+everything that it needs from files in one folder, whatever the user's code prints.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from bufdb.capture.dump import dumped
 from bufdb.capture.target import Target, jax_module, target
 from bufdb.errors import BufdbError, UsageError, did_you_mean, quote
 
-# -- The arguments of a call as text, and what a function takes of them ----------------------------
+# -- The arguments of a call as text, and as a function accepts them -------------------------------
 
 _CALL = "_"
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """What a function is called with."""
+    """The arguments of a call."""
 
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] | None = None
     is_one: bool = False
-    """Whether the text was one expression: a tuple then is all arguments, if it can be."""
+    """Whether the text was one expression: a tuple then is all arguments, if the function fits."""
 
     def of(self, function: Callable[..., Any], name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments that a function takes.
+        """Return the arguments in the form that a function accepts.
 
         Args:
-            function: plain or jitted; of some no signature is known, which are taken as they are.
+            function: plain or jitted; without a known signature the arguments are not changed.
             name: its name, for the message.
 
         Raises:
-            UsageError: it takes others.
+            UsageError: it takes different arguments.
         """
         named = dict(self.kwargs or {})
         given = [self.args]
@@ -74,7 +74,7 @@ class Arguments:
 
 
 def _names(signature: inspect.Signature) -> str:
-    """(params, batch, *, train=False), without annotations; long defaults are left out."""
+    """Return a signature such as (params, batch, *, train=False); long defaults are '...'."""
     parts = [
         item.replace(annotation=item.empty, default=_Short(item.default))
         if item.default is not item.empty
@@ -101,14 +101,14 @@ def _given(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
 
 
 def arguments(text: str, names: Mapping[str, Any]) -> Arguments:
-    """Return the value of --args: expressions with commas between, or all that a call takes.
+    """Return the value of --args: comma-separated expressions, or everything a call takes.
 
     Args:
         text: such as `f32[8], state()`, `*args(16)` or `x=f32[8], **options`.
-        names: what it may name.
+        names: the names that it may use.
 
     Raises:
-        UsageError: it is no Python, or names what is not there.
+        UsageError: it is not valid Python, or uses an unknown name.
     """
     if not text.strip():
         return Arguments()
@@ -124,15 +124,15 @@ def arguments(text: str, names: Mapping[str, Any]) -> Arguments:
     call = tree.body
     assert isinstance(call, ast.Call)
     is_one = len(call.args) == 1 and not kwargs and not isinstance(call.args[0], ast.Starred)
-    # `x,` is a tuple with one element, which is the argument.
+    # `x,` is a tuple whose one element is the argument.
     return Arguments(args, kwargs, is_one and not text.strip().endswith(","))
 
 
 def _parsed(text: str) -> ast.Expression:
-    """Return a call with the text between its parentheses.
+    """Parse a call with the text between its parentheses.
 
     Raises:
-        SyntaxError: there is no such call.
+        SyntaxError: the text does not form such a call.
     """
     tree = ast.parse(f"{_CALL}(\n{text}\n)", mode="eval")
     call = tree.body
@@ -141,24 +141,24 @@ def _parsed(text: str) -> ast.Expression:
     return tree
 
 
-# -- A function of Python, lowered: for the devices of this process, or for a target ---------------
+# -- Lower a Python function: for the devices of this process, or for a target ---------------------
 
 
 def lowered(
     function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], target: Target | None = None
 ) -> Any:
-    """Return what `jax.jit(function).lower(*args, **kwargs)` gives.
+    """Return the result of `jax.jit(function).lower(*args, **kwargs)`.
 
     Args:
         function: plain, or jitted with the options that it needs.
         args: arrays or `jax.ShapeDtypeStruct`, in trees.
         kwargs: the same by name.
-        target: hardware to compile for. Arguments that are sharded over a mesh are so over a mesh
-            of its devices with the same axes, the others are whole on each device of that mesh;
-            without a mesh all is for one device.
+        target: hardware to compile for. Arguments that are sharded over a mesh are sharded over a
+            mesh of its devices with the same axes, the others are replicated on that mesh; without
+            a mesh everything is for one device.
 
     Raises:
-        UsageError: it is no function; or with a target it has no array, or a mesh of more devices.
+        UsageError: it is not a function; or for a target it has no array, or too large a mesh.
     """
     jax = jax_module()
     if not callable(function):
@@ -176,7 +176,7 @@ def lowered(
 
 
 def _placed(jax: Any, tree: Any, target: Target) -> Any:
-    """Return the arguments without values, on devices of the target."""
+    """Return the arguments as shapes without values, on devices of the target."""
     leaves = [leaf for leaf in jax.tree.leaves(tree) if hasattr(leaf, "shape")]
     if not leaves:
         raise UsageError("for a target a function needs an array or a ShapeDtypeStruct as argument")
@@ -201,7 +201,7 @@ def _placed(jax: Any, tree: Any, target: Target) -> Any:
 
 
 def _mesh(jax: Any, like: Any, target: Target) -> Any:
-    """Return a mesh of the target's devices with the axes of another."""
+    """Return a mesh of the target's devices with the axes of `like`."""
     shape = tuple(like.shape.values())
     count = math.prod(shape)
     if count > len(target.devices):
@@ -217,14 +217,14 @@ def _mesh(jax: Any, like: Any, target: Target) -> Any:
 
 DUMPS = "dumps"
 FOUND = "found.json"
-"""What was found: {"device": kind, "refusal": XLA's line or null}, or
+"""The result: {"device": kind, "refusal": XLA's line or null}, or
 {"message": …, "exit_code": …, "trace": lines of the user's own}."""
 DEVICE = "device"
-"""The kind of the device, before it is compiled for."""
+"""The kind of the device, written before compilation."""
 DOING = "doing"
-"""What is being done."""
+"""The current step."""
 LINES = 12
-"""Of a traceback, or of a message."""
+"""Maximum lines of a traceback or of a message."""
 DTYPES = {
     "f64": "float64",
     "f32": "float32",
@@ -244,7 +244,7 @@ DTYPES = {
     "c64": "complex64",
     "c128": "complex128",
 }
-"""JAX's name of an element type by XLA's."""
+"""JAX's names of element types by XLA's."""
 
 
 class Shapes:
@@ -269,13 +269,13 @@ class Failed(BufdbError):
 
 
 def run(spec: str, args: str, hardware: str | None, folder: Path) -> dict[str, Any]:
-    """Dump what a function of a user's file compiles to; what FOUND says of it.
+    """Dump the compilation of a function of a user's file; return the content of FOUND.
 
     Args:
         spec: FILE.py:FUNCTION or package.module:FUNCTION.
         args: arguments as in a call: shapes as f32[8, 128], and names of the file.
-        hardware: as --target names it; None for the devices of this machine.
-        folder: in which there is DUMPS, where to dump to.
+        hardware: the value of --target; None for the devices of this machine.
+        folder: contains DUMPS, the folder to dump to.
 
     Raises:
         UsageError: there is no such file, function or target, or it takes other arguments.
@@ -303,7 +303,7 @@ def run(spec: str, args: str, hardware: str | None, folder: Path) -> dict[str, A
         stage = lowered(function, args_given, kwargs, described)
     kind = described.device_kind if described else str(jax.devices()[0].device_kind)
     with _step(folder, f"compiling {spec}{where}"):
-        # For when the compiler ends this process.
+        # In case the compiler ends this process.
         (folder / DEVICE).write_text(kind, encoding="utf-8")
         options = None if described is None else described.options
         refusal = dumped(stage, folder / DUMPS, options)
@@ -312,10 +312,10 @@ def run(spec: str, args: str, hardware: str | None, folder: Path) -> dict[str, A
 
 @contextmanager
 def _step(folder: Path, what: str) -> Iterator[None]:
-    """Says in DOING what is being done, and of an exception which it was.
+    """Record the current step in DOING within the block, and name it in errors.
 
     Raises:
-        Failed: in place of any exception of the user's code.
+        Failed: instead of any exception of the user's code.
     """
     written = folder / f"{DOING}.new"
     written.write_text(what, encoding="utf-8")
@@ -334,7 +334,7 @@ def _step(folder: Path, what: str) -> Iterator[None]:
 
 
 def _own_frames(error: BaseException) -> tuple[list[str], traceback.FrameSummary | None]:
-    """Frames that are the user's, as a traceback shows them, and the last of them."""
+    """Return the user's frames as text in traceback format, and the last of them."""
     hidden = (os.path.dirname(__file__), os.path.dirname(jax_module().__file__), "<frozen")  # noqa: PTH120
     frames = [
         frame
@@ -346,21 +346,21 @@ def _own_frames(error: BaseException) -> tuple[list[str], traceback.FrameSummary
 
 
 def _module(place: str) -> ModuleType:
-    """Return the module of a file or of a dotted name, imported."""
+    """Import and return the module of a file or of a dotted name."""
     if not place.endswith(".py"):
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does
         try:
             return importlib.import_module(place)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{place}.".startswith(f"{error.name}."):
-                raise  # it is one that the module imports
+                raise  # a module that this one imports
             raise UsageError(f"no module {quote(place)}; a file's name ends in .py") from error
     path = Path(place)
     if not path.is_file():
         raise UsageError(f"no file {place}")
     sys.path.insert(0, str(path.parent.absolute()))
     spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None  # for the name ends in .py
+    assert spec is not None and spec.loader is not None  # because the name ends in .py
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
@@ -370,8 +370,8 @@ def _module(place: str) -> ModuleType:
 def _end_with_parent(pipe: int, folder: Path) -> None:
     """End this process, and remove the folder, when the other end of a pipe is closed.
 
-    That is so when the parent was killed. XLA may be at work on another thread meanwhile, which
-    makes files where others have just been removed.
+    This happens when the parent was killed. XLA may still be running on another thread, which
+    creates files while others are being removed.
     """
 
     def wait() -> None:
@@ -386,7 +386,7 @@ def _end_with_parent(pipe: int, folder: Path) -> None:
 
 
 def main(given: list[str]) -> int:
-    """Run what `bufdb explain` asks for; the exit code."""
+    """Run the request of `bufdb explain`; return the exit code."""
     spec, args, hardware, place, pipe = given
     folder = Path(place)
     _end_with_parent(int(pipe), folder)

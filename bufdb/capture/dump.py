@@ -28,14 +28,14 @@ from bufdb.proto.reader import (
     varint,
 )
 
-# -- JAX's caches out of the way: what comes from one is not compiled, and so not dumped -----------
+# -- Bypass JAX's caches: what comes from a cache is not compiled, and so not dumped ---------------
 
 
 @contextmanager
 def without_persistent_cache() -> Iterator[None]:
-    """JAX's persistent compilation cache switched off: a hit compiles nothing, so dumps nothing.
+    """Disable JAX's persistent compilation cache within the block: a hit dumps nothing.
 
-    Imports no jax: where it is not imported nothing is compiled either.
+    Does not import jax: if it is not imported, nothing is compiled either.
     """
     jax = sys.modules.get("jax")
     name = "jax_enable_compilation_cache"
@@ -45,7 +45,7 @@ def without_persistent_cache() -> Iterator[None]:
         return
     cache = importlib.import_module("jax.experimental.compilation_cache.compilation_cache")
     jax.config.update(name, False)
-    # JAX looks at the setting once, at the first compilation, and again after a reset.
+    # JAX reads the setting once, at the first compilation, and again after a reset.
     cache.reset_cache()
     try:
         yield
@@ -54,17 +54,17 @@ def without_persistent_cache() -> Iterator[None]:
         cache.reset_cache()
 
 
-# -- Records of Riegeli's, in which XLA puts what it compiled for hardware that is not there -------
+# -- Riegeli records, in which XLA stores what it compiled for hardware that is not present --------
 #
 # A file is blocks of 64 KiB, each with a header, and across them chunks, each with a header too; a
-# chunk of simple records has their sizes and then their bytes, both as they are or compressed. That
-# is what libtpu and, with Snappy, XLA for GPUs write; of another chunk its bytes are given as they
-# are. A record may be a file itself (a GPU's from jaxlib 0.12 on). Hashes are not compared: what is
-# found is held against the module it should be. https://github.com/google/riegeli:
+# chunk of simple records has their sizes and then their bytes, both plain or compressed. That is
+# what libtpu and, with Snappy, XLA for GPUs write; any other chunk is returned as raw bytes. A
+# record may be a file itself (for GPUs from jaxlib 0.12 on). Hashes are not checked: the result is
+# compared with the expected module. https://github.com/google/riegeli:
 # doc/riegeli_records_file_format.md
 
 _BEGIN = bytes.fromhex("83af70d10d884a3f")
-"""How a file begins: the hash of its first block header."""
+"""The beginning of a file: the hash of its first block header."""
 _BLOCK_BYTES, _BLOCK_HEADER_BYTES = 1 << 16, 24
 _CHUNK_HEADER = struct.Struct("<QQQQQ")
 """Hash of the rest, size, hash of the data, type and number of records, size of the records."""
@@ -72,10 +72,10 @@ _SIMPLE, _NONE, _SNAPPY = ord("r"), b"\x00", b"s"
 
 
 def records(data: bytes) -> Iterator[bytes]:
-    """The records in some bytes, behind whatever stands before them; those bytes if it has none.
+    """Yield the records in some bytes, ignoring any prefix; all bytes if there are none.
 
     Raises:
-        BufdbError: they are compressed, and the package that reads them is not installed.
+        BufdbError: they are compressed, and the package for that is not installed.
     """
     start = data.find(_BEGIN)
     if start < 0:
@@ -94,7 +94,7 @@ def records(data: bytes) -> Iterator[bytes]:
 
 
 def _simple(chunk: bytes) -> list[bytes] | None:
-    """The records of a chunk of simple ones; None if it makes no sense, or no sense is known."""
+    """Return the records of a chunk of simple ones; None if it is malformed or of unknown form."""
     size, at = varint(chunk, 1)
     if at < 0:
         return None
@@ -116,7 +116,7 @@ def _plain(how: bytes, data: bytes) -> bytes | None:
     if how == _NONE:
         return data
     size, at = varint(data, 0)
-    # Snappy's own text begins with the size, too.
+    # Snappy's own data begins with the size, too.
     if how != _SNAPPY or at < 0 or size > MAX_BYTES or varint(data, at)[0] != size:
         return None
     if importlib.util.find_spec("cramjam") is None:
@@ -139,33 +139,33 @@ def _plain(how: bytes, data: bytes) -> bytes | None:
 
 ASSIGNMENT = "-buffer-assignment.txt"
 FLAGS = "XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text'"
-"""What makes any program dump, for messages."""
+"""The setting that makes any program dump, for messages."""
 LOG = ".log"
 REFUSAL_LENGTH = 400
 _CONTENT = (ASSIGNMENT, "after_optimizations.txt")
-"""Files that say what a program is."""
+"""Files that identify a program."""
 _NUMBER = re.compile(r"module_\d+")
 _BACKENDS = {"cpu": "cpu_", "gpu": "gpu_", "cuda": "gpu_", "rocm": "gpu_"}
-"""How names of dump files begin after the module's; those of TPUs with nothing."""
+"""Prefix of dump file names after the module's name, by platform; none for TPUs."""
 
 
 def dumped(
     function: Any, folder: Path, compiler_options: Mapping[str, Any] | None = None
 ) -> str | None:
-    """Write the dump of a function into a folder of its own below `folder`.
+    """Write the dump of a function into its own folder below `folder`.
 
-    What XLA says where it has planned the memory and then refused to go on, mostly since it is too
-    much, is returned: the plan is in the dump all the same.
+    If XLA planned the memory and then refused to go on, usually because it is too much, return its
+    message: the plan is in the dump nevertheless.
 
     Args:
-        function: what `jax.jit(f).lower(...)` gave, which is compiled with dumps switched on; or
-            what `.compile()` gave, of which the buffer assignment that it holds is written.
-        folder: where to.
-        compiler_options: passed on to `compile` of what was lowered.
+        function: the result of `jax.jit(f).lower(...)`, which is compiled with dumps enabled; or
+            the result of `.compile()`, whose buffer assignment is written.
+        folder: the parent folder.
+        compiler_options: passed to `compile` of a lowered function.
 
     Raises:
         UsageError: it is something else.
-        BufdbError: it holds no buffer assignment, or XLA wrote none.
+        BufdbError: it has no buffer assignment, or XLA wrote none.
     """
     if callable(getattr(function, "memory_analysis", None)):
         if compiler_options is not None:
@@ -190,7 +190,7 @@ def dumped(
 
 
 def dump_options(folder: Path) -> dict[str, Any]:
-    """Options of a compilation of which XLA dumps text into `folder`, whatever XLA_FLAGS say."""
+    """Return compiler options that make XLA dump text into `folder`, whatever XLA_FLAGS has."""
     return {
         "xla_dump_to": str(folder),
         "xla_dump_hlo_as_text": True,
@@ -201,10 +201,10 @@ def dump_options(folder: Path) -> dict[str, Any]:
 def compile_into(
     lowered: Any, folder: Path, compiler_options: Mapping[str, Any] | None = None
 ) -> str | None:
-    """Compile what was lowered once more, of which XLA writes a dump into `folder`.
+    """Compile a lowered function once more, with a dump in `folder`.
 
     Returns:
-        What XLA says, where it gave up after it had planned the memory; None if it did not.
+        XLA's message if it gave up after it had planned the memory; else None.
 
     Raises:
         BufdbError: it wrote none.
@@ -218,7 +218,7 @@ def compile_into(
         if not _is_planned(folder):
             raise
         refusal = _shortened(error)
-        # Of a kernel's memory the dump says nothing, and the text all that is known.
+        # A dump omits the memory of a kernel; only the message has it.
         if text := other_spaces(str(error), folder):
             (folder / f"compiler{LOG}").write_text(text, encoding="utf-8")
     if not _is_planned(folder):
@@ -234,7 +234,7 @@ def _is_planned(folder: Path) -> bool:
 
 
 def rescued(folder: Path) -> bool:
-    """Whether `dumped`, in a process that ended meanwhile, had planned the memory; now settled."""
+    """Settle the dumps of a `dumped` whose process has ended; return whether memory was planned."""
     planned = [private for private in folder.glob(".*") if _is_planned(private)]
     for private in planned:
         settle(private, folder)
@@ -242,9 +242,9 @@ def rescued(folder: Path) -> bool:
 
 
 def _shortened(error: Exception) -> str:
-    """Return what XLA says is wrong, in one line."""
+    """Return XLA's error message as one line."""
     text = " ".join(str(error).split()) or type(error).__name__
-    # The instruction of a kernel, and what no user can do.
+    # Drop the instruction of a kernel, and advice that users cannot follow.
     text = re.sub(r"( on stack for %\S+) = .*?\. (?=Scoped allocation)", r"\1: ", text)
     text = re.sub(r" (It should not be possible|See https://).*", "", text)
     return text if len(text) <= REFUSAL_LENGTH else text[: REFUSAL_LENGTH - 1] + "…"
@@ -260,7 +260,7 @@ def _write_compiled(compiled: Any, folder: Path) -> None:
     name, data, text = "", None, b""
     try:
         modules = [] if executable is None else executable.hlo_modules()
-    except RuntimeError:  # it has instructions that a libtpu newer than this jaxlib has made
+    except RuntimeError:  # it has instructions of a libtpu that is newer than this jaxlib
         name, data = _of_serialised(executable)
     else:
         if modules:
@@ -275,7 +275,7 @@ def _write_compiled(compiled: Any, folder: Path) -> None:
             f"which is compiled once more; or run the program with {FLAGS} and ingest DIR"
         )
     backend = _BACKENDS.get(_platform(compiled, executable), "")
-    # Not after the proto, which numbers what a process has compiled.
+    # Prefer the text: the proto's numbers depend on what the process compiled before.
     place = folder / hashlib.sha256(text or data).hexdigest()[:12]
     place.mkdir(exist_ok=True)
     stem = f"module_0000.{name}.{backend}after_optimizations"
@@ -283,9 +283,9 @@ def _write_compiled(compiled: Any, folder: Path) -> None:
 
 
 def _proto(compiled: Any, executable: Any, module: bytes) -> bytes | None:
-    """The module and its buffer assignment as one HloProto; None if JAX hands out no assignment.
+    """Return the module and its buffer assignment as one HloProto; None if JAX has no assignment.
 
-    There is no way back from a compiled function to what was compiled, so it is not compiled again.
+    A compiled function does not give access to its source, so it cannot be compiled again.
     """
     stats = compiled.memory_analysis()
     data = bytes(
@@ -296,7 +296,7 @@ def _proto(compiled: Any, executable: Any, module: bytes) -> bytes | None:
     assignment = bytes(getattr(stats, "serialized_buffer_assignment_proto", None) or b"")
     if assignment:
         return hlo_proto(module, assignment)
-    # Ahead of time the executable has it, with the module.
+    # If compiled ahead of time, the executable has it, with the module.
     serialize = getattr(executable, "serialize", None)
     for record in records(serialize()) if serialize is not None else ():
         found = found_within(record, module)
@@ -306,7 +306,7 @@ def _proto(compiled: Any, executable: Any, module: bytes) -> bytes | None:
 
 
 def _of_serialised(executable: Any) -> tuple[str, bytes | None]:
-    """Name and HloProto of a program that JAX cannot hand out as a module."""
+    """Return name and HloProto of a program that JAX cannot return as a module."""
     serialize = getattr(executable, "serialize", None)
     for record in records(serialize()) if serialize is not None else ():
         found = named_within(record)
@@ -323,7 +323,7 @@ def _is_of(module: bytes, found: bytes) -> bool:
 
 
 def _platform(compiled: Any, executable: Any) -> str:
-    """As JAX calls it; an executable for hardware that is not there has no client."""
+    """Return JAX's name of the platform; an executable for absent hardware has no client."""
     client = getattr(executable, "client", None)
     if client is not None:
         return str(client.platform)
@@ -333,10 +333,10 @@ def _platform(compiled: Any, executable: Any) -> str:
 
 
 def settle(dump: Path, folder: Path) -> None:
-    """Move each module of a dump to a folder below `folder` that is named after what is in it.
+    """Move each module of a dump to a folder below `folder` that is named after its content.
 
-    A number of XLA's counts what a process has compiled, which says nothing of the program: all
-    are 0. Where it dumped to is no option of the user's, and so is no option here.
+    XLA numbers modules in the order in which a process compiles them, which does not identify a
+    program: all become 0. The dump directory is not a user's option, so it is dropped.
     """
     modules: dict[str, list[Path]] = {}
     for path in sorted(dump.iterdir()):
@@ -357,7 +357,7 @@ def settle(dump: Path, folder: Path) -> None:
                 path.replace(place / _NUMBER.sub("module_0000", path.name, count=1))
 
 
-# -- A block of a program in which all that JAX compiles is dumped, without a start of its own -----
+# -- Dump everything that JAX compiles within a block of a running program -------------------------
 
 _COMPILER = "jax._src.compiler"
 _FUNCTION = "get_compile_options"
@@ -365,12 +365,12 @@ _FUNCTION = "get_compile_options"
 
 @contextmanager
 def watched(folder: Path) -> Iterator[None]:
-    """Within the block XLA dumps what JAX compiles in this process; after it, it is in `folder`.
+    """Make XLA dump what JAX compiles in this process within the block; `folder` gets it after.
 
-    Also where the block fails, for a program that XLA refuses is in its dump.
+    Also if the block fails, because a program that XLA refuses is in its dump.
 
-    XLA reads XLA_FLAGS once, when a process starts to use it, and JAX has no setting for options of
-    all compilations: so the function that gathers them is replaced while the block runs.
+    XLA reads XLA_FLAGS once, when a process first uses it, and JAX has no setting for options of
+    all compilations: so the function that collects them is replaced while the block runs.
 
     Raises:
         BufdbError: this JAX has no such function; or nothing was compiled within the block.

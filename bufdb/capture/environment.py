@@ -30,18 +30,18 @@ class Environment:
 
     variables: dict[str, str]
     flags: str
-    """The user's own XLA flags, without where to dump; '' if there are none."""
+    """The user's own XLA flags, without the dump directory; '' if there are none."""
     notes: tuple[str, ...]
-    """What the user should know about it."""
+    """Notes for the user."""
     hiding_flags: tuple[str, ...]
-    """Flags of the user that keep XLA from dumping, or from dumping all."""
+    """User's flags that keep XLA from dumping some or all modules."""
 
 
 def environment(given: Mapping[str, str], folder: Path) -> Environment:
-    """Return the given environment plus what makes XLA dump every module to `folder`.
+    """Return the given environment plus flags that make XLA dump every module to `folder`.
 
-    The flags of the user stay. A dump directory among them is overridden: what lies there may be
-    another program's, and module numbers begin anew in each process.
+    The user's flags are kept, except a dump directory, which is overridden: its files may belong to
+    another program, and module numbers start over in each process.
 
     Raises:
         UsageError: XLA_FLAGS names a file of flags that cannot be read.
@@ -49,7 +49,7 @@ def environment(given: Mapping[str, str], folder: Path) -> Environment:
     variables = dict(given)
     text = given.get("XLA_FLAGS", "").strip()
     if text and not text.startswith("-"):
-        # XLA's rule: what does not begin like a flag is the name of a file with flags.
+        # XLA's rule: a value that does not begin like a flag is the name of a file with flags.
         try:
             text = Path(text).read_text(encoding="utf-8").strip()
         except OSError as error:
@@ -65,29 +65,29 @@ def environment(given: Mapping[str, str], folder: Path) -> Environment:
     hiding = tuple(flag for flag in kept if _HIDING.match(flag))
     if hiding:
         notes.append(f"not every module may be dumped: XLA_FLAGS have {' '.join(hiding)}")
-    # Other forms of dump would replace the text, which is the default only if none is named.
+    # Other dump formats would replace the text, which is the default only if none is named.
     added = [f"--xla_dump_to={_quoted(str(folder))}", "--xla_dump_hlo_as_text"]
     variables["XLA_FLAGS"] = " ".join([*kept, *added])
-    # Wins over a directory that the program sets by jax.config; a variable for the directory
-    # would not.
+    # Takes precedence over a directory that the program sets by jax.config; a variable for the
+    # directory would not.
     variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"
-    # Versions of JAX that do not know the former.
+    # For versions of JAX that do not know the former.
     variables.pop("JAX_COMPILATION_CACHE_DIR", None)
     notes.append("JAX's persistent compilation cache is off for the command: a hit dumps nothing")
     return Environment(variables, " ".join(kept), tuple(notes), hiding)
 
 
 def _quoted(value: str) -> str:
-    """Return a flag's value in the quotes that XLA takes off, if it needs any."""
+    """Return a flag's value, in the quotes that XLA removes if it needs any."""
     if not re.search(r"[\s\"'\\]", value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-# -- What a command runs with: versions, flags, commit, command line -------------------------------
+# -- Label a command's run: versions, flags, commit, command line ----------------------------------
 
 PROBE_SECONDS = 30
-"""Time that finding out a version may take; without an answer there is no label."""
+"""Time limit for finding a version; without an answer there is no label."""
 _PYTHON = re.compile(r"(python|pypy)[\d.]*")
 _VERSIONS = """
 import importlib.metadata as metadata
@@ -100,7 +100,7 @@ for name in ("jax", "jaxlib"):
 
 
 def program_labels(command: Sequence[str], given: Environment) -> dict[str, str]:
-    """Labels that say what the command runs with: versions, flags, commit, command line."""
+    """Return labels that describe the command: versions, flags, commit, command line."""
     found = {"command": shlex.join(command)}
     if given.flags:
         found["xla_flags"] = given.flags
@@ -115,7 +115,7 @@ def program_labels(command: Sequence[str], given: Environment) -> dict[str, str]
 
 
 def run_name(command: Sequence[str], now: datetime) -> str:
-    """Name for a run without one: the program's and the time, such as train-20260131-235959."""
+    """Return a default run name: the program's and the time, such as train-20260131-235959."""
     words = [word for word in command[1:] if word.endswith(".py")]
     if "-m" in command[1:-1]:
         words.append(command[command.index("-m") + 1])
@@ -124,7 +124,7 @@ def run_name(command: Sequence[str], now: datetime) -> str:
 
 
 def _versions(command: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
-    """Versions of jax and jaxlib that the command's Python would import, else that on PATH."""
+    """Return the versions of jax and jaxlib for the command's Python, or else that on PATH."""
     python = _python_of(command[0], variables)
     if python is None:
         return {}
@@ -142,7 +142,7 @@ def _python_of(program: str, variables: Mapping[str, str]) -> str | None:
 
 
 def _script_python(script: str, path: str | None) -> str | None:
-    """The Python in the first line of a script, such as pytest or torchrun; None if not Python."""
+    """Return the Python in a script's #! line (pytest, torchrun, …); None if not Python."""
     try:
         with Path(script).open("rb") as file:
             first = file.readline(1024)
@@ -172,11 +172,11 @@ def _output(command: Sequence[str], variables: Mapping[str, str]) -> str | None:
     return done.stdout.decode(errors="replace").strip()
 
 
-# -- What a command left in its dump directory, or why it left nothing -----------------------------
+# -- Examine a command's dump directory, or explain why it is empty --------------------------------
 
 
 def cached_modules(folder: Path) -> list[str]:
-    """Names of modules that came out of a compilation cache: dumped as HLO text alone."""
+    """Return the names of modules from a compilation cache: dumped as HLO text only."""
     names = {path.name for path in folder.rglob("module_*") if path.is_file()}
     compiled = {_id(name) for name in names if name.endswith(tuple(PARTS))}
     text = ".after_optimizations.txt"
@@ -188,7 +188,7 @@ def cached_modules(folder: Path) -> list[str]:
 
 
 def is_shared(modules: Sequence[ModuleFiles]) -> bool:
-    """Whether several processes wrote the dumps: a process gives each module its own number."""
+    """Return whether several processes wrote the dumps: module numbers are unique within one."""
     seen: dict[tuple[str, int], str | None] = {}
     for module in modules:
         name = module.name
@@ -201,7 +201,7 @@ def is_shared(modules: Sequence[ModuleFiles]) -> bool:
 
 
 def why_nothing(folder: Path, given: Environment, exit_code: int) -> str:
-    """Why a command usually leaves no buffer assignment in the directory, and what to do."""
+    """Explain why a command left no buffer assignment in the directory, and what to do."""
     cached = cached_modules(folder)
     if cached:
         return (
@@ -227,6 +227,6 @@ def why_nothing(folder: Path, given: Environment, exit_code: int) -> str:
 
 
 def _id(name: str) -> str:
-    """`module_0007` of a dump file's name, by which the files of a module are known."""
+    """Return `module_0007` of a dump file's name, which identifies the files of a module."""
     found = re.search(r"module_\d+", name)
     return found[0] if found else name

@@ -1,4 +1,4 @@
-"""A child process that has its terminal and its signals as if it had been started without bufdb."""
+"""Run a child process with the terminal and signals that it would have without bufdb."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from types import FrameType
 
 from bufdb.errors import CommandError
 
-# Whoever sends these to bufdb means the command. Stop and continue need no help: a terminal sends
-# them to both.
+# Signals sent to bufdb that are meant for the command. Stop and continue need no forwarding: a
+# terminal sends them to both.
 _PASSED_ON = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 _FROM_TERMINAL = ("SIGINT", "SIGQUIT", "SIGHUP")
 KEPT_BYTES = 4 << 20
-"""A traceback and the message below it are far shorter."""
+"""Kept bytes of standard error; a traceback with its message is far shorter."""
 _STANDARD_ERROR = 2
 _LAST_SECONDS = 1.0
 _STOPPING = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP")
@@ -27,19 +27,19 @@ _STOPPING = ("SIGINT", "SIGQUIT", "SIGTERM", "SIGHUP")
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended."""
+    """The end of a command."""
 
     exit_code: int
     """128+n if signal n ended it."""
     is_stopped: bool
-    """Whether we were sent a signal meanwhile that is meant to end it, whatever it did then."""
+    """Whether bufdb received a signal meant to end it, whatever the command did then."""
 
 
 def run(command: Sequence[str], variables: Mapping[str, str], said: Said | None = None) -> Ended:
     """Run the command to its end.
 
-    It keeps our process group, so that it can use the terminal, and dies with the group. What it
-    writes to standard error is kept in `said`; where ours is a terminal, the command has one, too.
+    It stays in our process group, so that it can use the terminal, and ends with the group. Its
+    standard error is kept in `said`; if ours is a terminal, the command gets one, too.
 
     Raises:
         CommandError: it cannot be started.
@@ -67,22 +67,22 @@ class Said:
         self._data = bytearray()
 
     def add(self, data: bytes) -> None:
-        """Add what comes next."""
+        """Add the next bytes."""
         self._data += data
         if len(self._data) > 2 * KEPT_BYTES:
             del self._data[:-KEPT_BYTES]
 
     @property
     def text(self) -> str:
-        """All that is kept."""
+        """Everything that is kept."""
         return self._data.decode("utf-8", "replace")
 
 
 @contextmanager
 def _passed_on(said: Said | None) -> Iterator[int | None]:
-    """What the command's standard error is, which goes to ours as it comes; None for ours itself.
+    """Yield the command's standard error, which is relayed to ours; None for ours itself.
 
-    A pipe, or where ours is a terminal another one, for commands write other things to a terminal.
+    A pipe, or a terminal if ours is one, because commands write differently to a terminal.
     """
     ends = None if said is None else _ends()
     if said is None or ends is None:
@@ -95,12 +95,12 @@ def _passed_on(said: Said | None) -> Iterator[int | None]:
         yield sink
     finally:
         os.close(sink)
-        # What the command started may live on and hold the pipe: it has a moment to be read.
+        # Processes that the command started may keep the pipe open: wait only for a moment.
         thread.join(_LAST_SECONDS)
 
 
 def _ends() -> tuple[int, int] | None:
-    """Where to read what the command writes, and where it is written; None if none can be had."""
+    """Return the ends to read and write the command's output; None if no terminal is available."""
     if not os.isatty(_STANDARD_ERROR):
         return os.pipe()
     try:
@@ -109,14 +109,14 @@ def _ends() -> tuple[int, int] | None:
         return None
     with suppress(termios.error):
         attributes = termios.tcgetattr(sink)
-        attributes[1] &= ~termios.OPOST  # ours makes lines of what is written
+        attributes[1] &= ~termios.OPOST  # our terminal does the output processing
         termios.tcsetattr(sink, termios.TCSANOW, attributes)
     _resize(source)
     return source, sink
 
 
 def _resize(terminal: int) -> None:
-    """Let a terminal be as large as ours."""
+    """Resize a terminal to the size of ours."""
     with suppress(OSError, termios.error):
         termios.tcsetwinsize(terminal, termios.tcgetwinsize(_STANDARD_ERROR))
 
@@ -124,7 +124,7 @@ def _resize(terminal: int) -> None:
 def _pass_on(source: int, said: Said) -> None:
     is_terminal = os.isatty(source)
     with os.fdopen(source, "rb", buffering=0) as stream, suppress(OSError):
-        # A terminal whose other end is closed gives an error, after all that was written.
+        # A terminal whose other end is closed raises an error once everything has been read.
         while data := stream.read(1 << 16):
             said.add(data)
             if is_terminal:
@@ -135,10 +135,10 @@ def _pass_on(source: int, said: Said) -> None:
 
 
 def _wait(child: subprocess.Popen[bytes]) -> int:
-    """Wait for a child on a thread of its own.
+    """Wait for a child on a separate thread.
 
-    A signal that comes just before the system call that waits is handled only after it, which here
-    would be after the end of the child. This thread looks at its signals every second.
+    A signal that arrives just before the waiting system call is handled only after it, which here
+    would be after the end of the child. This thread checks its signals every second.
     """
     thread = threading.Thread(target=child.wait, daemon=True)
     thread.start()
@@ -149,16 +149,16 @@ def _wait(child: subprocess.Popen[bytes]) -> int:
 
 @contextmanager
 def _signals_passed_on(seen: list[int]) -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
-    """Signals go to the child from when the function given is called with it; ours live on.
+    """Send signals to the child once the yielded function was called with it; we live on.
 
-    What comes is added to `seen`.
+    Received signals are added to `seen`.
     """
     children: list[subprocess.Popen[bytes]] = []
     waiting: list[int] = []
 
     def send(number: int) -> None:
-        # From a terminal the child has it already: the whole foreground group gets it. Twice it
-        # could cut short what the program does on the first.
+        # A terminal's signal has already reached the child: the whole foreground group gets it. A
+        # second one could cut short the program's reaction to the first.
         if signal.Signals(number).name not in _FROM_TERMINAL or not _in_foreground():
             children[0].send_signal(number)
 
@@ -177,7 +177,7 @@ def _signals_passed_on(seen: list[int]) -> Iterator[Callable[[subprocess.Popen[b
     before = {}
     for name in _PASSED_ON:
         number = getattr(signal, name)
-        # What is ignored (nohup, a job in the background) stays so, also for the child.
+        # Ignored signals (nohup, a background job) stay ignored, also for the child.
         if signal.getsignal(number) != signal.SIG_IGN:
             before[number] = signal.signal(number, handle)
     try:
@@ -188,7 +188,7 @@ def _signals_passed_on(seen: list[int]) -> Iterator[Callable[[subprocess.Popen[b
 
 
 def _in_foreground() -> bool:
-    """Whether our process group is the one that a terminal sends its signals to."""
+    """Return whether our process group is the one that a terminal sends its signals to."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:

@@ -2,8 +2,8 @@
 
     --sweep batch=8,16 --sweep remat=none,full -- python train.py --batch {batch} --remat {remat}
 
-`{batch}` stands for the value of `batch`; a literal brace is written twice. The combinations come
-in the order of nested loops, the first label outermost.
+`{batch}` is replaced by the value of `batch`; a literal brace is written twice. The combinations
+are in the order of nested loops, the first label outermost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Combination:
     """Value of each label of the sweep."""
     command: tuple[str, ...]
     suffix: str
-    """What the name of the run has beside that of the sweep: 8-none."""
+    """Suffix of the run's name after that of the sweep: 8-none."""
 
 
 def parse(texts: Sequence[str]) -> dict[str, list[str]]:
@@ -52,11 +52,11 @@ def parse(texts: Sequence[str]) -> dict[str, list[str]]:
 
 
 def combinations(command: Sequence[str], sweep: Mapping[str, Sequence[str]]) -> list[Combination]:
-    """Every combination of the values, each with its command.
+    """Return every combination of the values, each with its command.
 
     Raises:
-        UsageError: the command has a placeholder that is no label of the sweep, lacks one that is,
-            or has a brace alone; or two combinations would have one name.
+        UsageError: the command has a placeholder that is not a label of the sweep, lacks one of a
+            label, or has a single brace; or two combinations would have the same name.
     """
     names = [name for word in command for name in _placeholders(word, sweep)]
     for label in sweep:
@@ -77,7 +77,7 @@ def combinations(command: Sequence[str], sweep: Mapping[str, Sequence[str]]) -> 
 
 
 def numeric_labels(sweep: Mapping[str, Sequence[str]]) -> list[str]:
-    """Labels of the sweep that a curve may go over: several values, and all are numbers."""
+    """Return labels that a curve may run over: several values, all of them numbers."""
     return [
         label for label, values in sweep.items() if len(values) > 1 and all(map(_is_number, values))
     ]
@@ -91,7 +91,7 @@ def _is_number(text: str) -> bool:
 
 
 def _placeholders(word: str, known: Iterable[str]) -> list[str]:
-    """Names in braces, all of them known."""
+    """Return the names in braces; raise an error if one is unknown."""
     names = []
     for found in _BRACES.finditer(word):
         name = found[1]
@@ -106,5 +106,5 @@ def _placeholders(word: str, known: Iterable[str]) -> list[str]:
 
 
 def _filled(word: str, values: Mapping[str, str]) -> str:
-    """Return the word with values in place of their names, and double braces single."""
+    """Return the word with names replaced by their values, and double braces by single ones."""
     return _BRACES.sub(lambda found: found[0][0] if found[1] is None else values[found[1]], word)

@@ -14,9 +14,9 @@ from typing import Any
 
 from bufdb.errors import BufdbError, UsageError, quote
 
-# -- Hardware that can be compiled for without it, by the names that people write ------------------
+# -- Hardware that can be compiled for without a device, by common names ---------------------------
 #
-# Invariant: nothing here imports JAX, or knows which of its packages are installed.
+# Invariant: nothing here imports JAX or depends on which of its packages are installed.
 
 _TPU = re.compile(
     r"(?:cloud\s+)?(?P<prefix>tpu[\s:_-]*)?(?P<name>[a-z0-9\s_-]+?)"
@@ -26,7 +26,7 @@ _TPU = re.compile(
 _SLICE = re.compile(r"(podslice|slice|pod)$")
 _AMD = re.compile(r"(amd)?(instinct)?mi\d+\w*")
 _NOISE = re.compile(r"[\s_-]|nvidia|tesla|^rtx")
-"""What of a GPU's name says nothing."""
+"""Parts of a GPU's name to ignore."""
 _KIB, _MIB = 2**10, 2**20
 _CONFIG = """
 gpu_device_info {{
@@ -56,18 +56,18 @@ class Tpu:
     """A generation of TPUs."""
 
     name: str
-    """As libtpu has it."""
+    """libtpu's name."""
     names: tuple[str, ...]
-    """As users write it, without blanks and dashes; the first is shown."""
+    """Users' names without spaces and dashes; the first is shown."""
     dimensions: int
-    """Of a topology."""
+    """Number of dimensions of a topology."""
     counted: int
-    """What N of NAME-N counts for each chip: its cores, or the chip."""
+    """How many of N in NAME-N each chip counts for: its cores, or 1."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """What libtpu needs for devices as JAX finds them on that hardware."""
+    """Options with which libtpu describes devices as JAX finds them on that hardware."""
 
     def topology(self, chips: int) -> str | None:
-        """The usual topology of so many chips: 2x2, 2x4, 2x2x4; None unless they are 2 to the n."""
+        """Return the usual topology of `chips` (2x2, 2x4, 2x2x4); None unless a power of two."""
         power = chips.bit_length() - 1
         if chips != 1 << power:
             return None
@@ -87,14 +87,14 @@ TPUS = (
     Tpu("tpu7x", ("v7x", "v7", "7x", "tpu7x", "ironwood"), 3, 2),
 )
 HOST_CHIPS = 4
-"""Of a TPU that is named without a number."""
+"""Chips of a TPU that is named without a number."""
 
 
 def tpu(text: str) -> tuple[str, Mapping[str, str]] | None:
-    """The name and options of a topology for libtpu, of what a user writes; None if it is no TPU.
+    """Return name and options of a topology for libtpu from a user's text; None if not a TPU.
 
     Raises:
-        UsageError: it is one, but there is none of that size.
+        UsageError: it is a TPU, but not of an existing size.
     """
     found = _TPU.fullmatch(text.strip().casefold())
     if found is None:
@@ -102,7 +102,7 @@ def tpu(text: str) -> tuple[str, Mapping[str, str]] | None:
     name = _SLICE.sub("", re.sub(r"[\s_-]", "", found["name"]))
     known = next((one for one in TPUS if name in one.names), None)
     if known is None:
-        # A libtpu that is newer than this table knows others.
+        # A libtpu that is newer than this table may know it.
         is_plain = found["prefix"] and found["topology"]
         return (f"{name}:{found['topology']}", {}) if is_plain else None
     topology = found["topology"]
@@ -125,36 +125,36 @@ class Gpu:
     """A kind of GPU."""
 
     names: tuple[str, ...]
-    """As users write it, folded as `folded` does; the first is shown."""
+    """Users' names, normalized by `folded`; the first is shown."""
     kind: str
-    """What JAX calls a device of it."""
+    """JAX's name for the device kind."""
     capability: tuple[int, int]
     cores: int
     """Multiprocessors."""
     units: int
-    """Units for f32 of a multiprocessor."""
+    """f32 units per multiprocessor."""
     threads: int
-    """Threads that a multiprocessor holds at most."""
+    """Maximum threads per multiprocessor."""
     shared_bytes: int
-    """Shared memory of a multiprocessor."""
+    """Shared memory per multiprocessor."""
     l2_bytes: int
     bandwidth: int
-    """Of the memory [bytes per second]."""
+    """Memory bandwidth [bytes per second]."""
     clock_ghz: float
     memory_bytes: int
 
     def config(self) -> str:
-        """XLA's GpuTargetConfigProto of it as text."""
+        """Return XLA's GpuTargetConfigProto for it as text."""
         major, minor = self.capability
-        # From Ampere on CUDA keeps 1 KiB of each block's shared memory for itself.
+        # From Ampere on, CUDA reserves 1 KiB of each block's shared memory.
         optin_bytes = self.shared_bytes - (1024 if major >= 8 else 0)
         return _CONFIG.format(**vars(self), major=major, minor=minor, optin_bytes=optin_bytes)
 
 
 # Compute capability, multiprocessors, shared memory and caches are those that NVIDIA publishes and
-# CUDA reports; XLA takes them as a GpuTargetConfigProto. Each was compiled for with the plugin for
-# CUDA 12. A ptxas on the path must know the GPU: that of CUDA 13 has given up the V100 (XLA has
-# planned the memory when it finds out), that of 12.8 knows no B300.
+# CUDA reports; XLA takes them as a GpuTargetConfigProto. Each was tested with the plugin for CUDA
+# 12. A ptxas on the path must know the GPU: that of CUDA 13 no longer supports the V100 (XLA has
+# planned the memory by the time it finds out), that of 12.8 does not know the B300.
 GPUS = (
     Gpu(
         ("v100", "v10016gb"),
@@ -235,15 +235,15 @@ GPUS = (
 
 
 def folded(name: str) -> str:
-    """Return a GPU's name without capitals, blanks, dashes and its maker."""
+    """Return a GPU's name in lower case without spaces, dashes and vendor."""
     return _NOISE.sub("", name.casefold())
 
 
 def gpu(name: str) -> Gpu | None:
-    """The GPU of a name such as "a100", "A100-40GB" or "NVIDIA H100 80GB HBM3"; None if none is.
+    """Return the GPU of a name such as "a100", "A100-40GB" or "NVIDIA H100 80GB HBM3", or None.
 
     Raises:
-        UsageError: it is one of AMD's.
+        UsageError: it is an AMD GPU.
     """
     wanted = folded(name)
     for known in GPUS:
@@ -258,7 +258,7 @@ def gpu(name: str) -> Gpu | None:
 
 
 def known_names() -> str:
-    """Return what can be named, in one line."""
+    """Return the supported names, in one line."""
     tpus = ", ".join(one.names[0] for one in TPUS)
     gpus = ", ".join(one.names[0] for one in GPUS)
     return (
@@ -276,31 +276,31 @@ FORM = (
     "XLA's) or cpu"
 )
 HOST_GPUS = 8
-"""Devices of a described GPU: one host of them."""
+"""Devices in the description of a GPU: one host."""
 _NO_LOCK = "ALLOW_MULTIPLE_LIBTPU_LOAD"
-"""libtpu's variable: that more than one process may load it."""
+"""libtpu's variable that lets more than one process load it."""
 _NO_DRIVER = "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
-"""Or the plugin for GPUs gives itself up where CUDA's libraries are not installed."""
+"""Without it, the GPU plugin refuses to load where CUDA's libraries are not installed."""
 _UNTIMED = {"xla_gpu_autotune_level": 0}
-"""Without a GPU nothing can be timed."""
+"""Without a GPU, autotuning has nothing to time."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What to compile for."""
+    """The hardware to compile for."""
 
     name: str
-    """As it was asked for."""
+    """The name as given."""
     platform: str
-    """As JAX calls the platform that a function is lowered for: tpu, cuda or cpu."""
+    """JAX's name of the platform to lower for: tpu, cuda or cpu."""
     devices: Sequence[Any]
-    """Devices that can be compiled for, and no more."""
+    """Devices that can be compiled for, but not used."""
     options: Mapping[str, Any]
-    """Compiler options without which there is no compilation where no device is."""
+    """Compiler options that compilation without a device needs."""
 
     @property
     def device_kind(self) -> str:
-        """What JAX calls a device of it, such as "TPU v5 lite"."""
+        """JAX's name for the device kind, such as "TPU v5 lite"."""
         return str(self.devices[0].device_kind)
 
 
@@ -319,14 +319,14 @@ def jax_module() -> Any:
 
 
 def target(text: str) -> Target:
-    """Return the hardware of a name.
+    """Return the hardware with a name.
 
     Args:
-        text: such as "tpu:v5e:2x2", TPUs of a generation in a topology as Google names them; the
+        text: such as "tpu:v5e:2x2", TPUs of a generation in a topology in Google's notation; the
             same as "v5e-4" or "v5litepod-4"; "gpu:h100"; or "cpu".
 
     Raises:
-        UsageError: it is no target, or one that the compiler does not know.
+        UsageError: it is not a target, or one that the compiler does not know.
         BufdbError: a package is missing.
     """
     named = hardware_of(text)
@@ -338,10 +338,10 @@ def target(text: str) -> Target:
 
 
 def hardware_of(text: str) -> str | tuple[str, Mapping[str, str]] | None:
-    """Return what is named: a GPU or a file, a TPU and options for it, None for the CPU.
+    """Return the hardware named: a GPU or a file, a TPU and its options, or None for the CPU.
 
     Raises:
-        UsageError: it is nothing that can be compiled for.
+        UsageError: it cannot be compiled for.
     """
     kind, _, rest = text.strip().partition(":")
     if text.strip().casefold() == "cpu":
@@ -366,14 +366,14 @@ def _tpu(text: str, topology: str, options: Mapping[str, str]) -> Sequence[Any]:
             "to compile for a TPU its compiler is needed, the package libtpu: "
             "pip install 'bufdb[tpu]'"
         )
-    # Its lock is for who uses devices; a description needs none, and another process may have it.
+    # Its lock is for users of devices; a description needs none, and another process may hold it.
     with _switched_on(_NO_LOCK):
         return _described(text, topology, platform="tpu", **options)
 
 
 @contextmanager
 def _switched_on(name: str) -> Iterator[None]:
-    """A variable of the environment, 1 within the block."""
+    """Set an environment variable to 1 within the block."""
     given = os.environ.get(name)
     os.environ[name] = "1"
     try:
@@ -409,7 +409,7 @@ def _gpu(text: str, name: str) -> Sequence[Any]:
 
 
 def _described(text: str, name: str, /, **how: Any) -> Sequence[Any]:
-    """Devices of a description.
+    """Return the devices of a description.
 
     Raises:
         UsageError: the compiler does not know it.
