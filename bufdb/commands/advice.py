@@ -1,4 +1,4 @@
-"""`bufdb advice`: what to change to lower the highest peak, and the code to type."""
+"""`bufdb advice`: changes that lower the highest peak, and the code to type."""
 
 from __future__ import annotations
 

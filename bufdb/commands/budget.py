@@ -1,4 +1,4 @@
-"""`bufdb budget`: a run against the limits of a file, for a pull request and its exit code."""
+"""`bufdb budget`: check a run against the limits in a file, for pull requests."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def command(
 def _judge(
     con: duckdb.DuckDBPyConnection, budgets: tuple[Budget, ...], run: str | None, base: str | None
 ) -> tuple[str, str | None, list[Verdict]]:
-    """Return the verdicts, with the run and, if a limit needs one, the base run."""
+    """Return the run, the base run if a limit needs one, and the verdicts."""
     import duckdb
 
     from bufdb.database import runs
@@ -112,7 +112,7 @@ def _judge(
             base_figures = figures.of_base(con, base, run)
         verdicts = judge(budgets, figures.of_run(con, run), base_figures, figures.unread(con, run))
     except duckdb.Error as error:
-        # Code 1 would say that a limit is exceeded.
+        # Exit code 1 would mean that a limit is exceeded.
         raise DatabaseError(f"cannot read the figures: {str(error).splitlines()[0]}") from error
     return run, base if relative else None, verdicts
 

@@ -1,4 +1,4 @@
-"""`bufdb capture`: runs a command, ingests what XLA dumped, shows the peaks."""
+"""`bufdb capture`: run a command, ingest XLA's dumps, show the peaks."""
 
 from __future__ import annotations
 
@@ -179,24 +179,24 @@ def command(
 
 @dataclass(frozen=True)
 class Captured:
-    """What came of one command."""
+    """The outcome of one command."""
 
     exit_code: int
     """The command's."""
     own_code: int | None
-    """Exit code of what bufdb did with the dumps; None if there were none."""
+    """Exit code of bufdb's ingest of the dumps; None if there were none."""
     is_stopped: bool = False
-    """Whether we were sent a signal meanwhile that is meant to end it."""
+    """Whether bufdb received a signal meant to end the command."""
     is_started: bool = True
 
     @property
     def is_stored(self) -> bool:
-        """Whether dumps of it are in the database, be it in part."""
+        """Whether dumps of it are in the database, at least in part."""
         return self.own_code in (0, 4)
 
     @property
     def outcome(self) -> str:
-        """The same in words."""
+        """The outcome in words."""
         if not self.is_started:
             return "not started"
         names = {None: "nothing dumped", 0: "stored", 4: "stored in part"}
@@ -204,7 +204,7 @@ class Captured:
 
     @property
     def code(self) -> int:
-        """The exit code of both."""
+        """The combined exit code of the command and of bufdb."""
         return self.exit_code or (4 if self.own_code is None else self.own_code)
 
 
@@ -216,7 +216,7 @@ def capture(
 ) -> Captured:
     """Run a command with dumps to a directory, ingest them, and show them with `show`.
 
-    Notes about the environment that are in `said` are not said again.
+    Notes about the environment that are in `said` are not repeated.
 
     Raises:
         CommandError: the command cannot be started.
@@ -234,7 +234,7 @@ def capture(
     ended = process.run(command_line, changed.variables, written)
     dumps.metadata["exit_code"] = str(ended.exit_code)
     if ended.exit_code and (text := other_spaces(written.text, dumps.folder)):
-        # What XLA says of a kernel's memory is in no dump.
+        # XLA's message about a kernel's memory is not in any dump.
         (dumps.folder / "compiler.log").write_text(text, encoding="utf-8")
     own_code = _store(dumps, changed, ended.exit_code, show)
     return Captured(ended.exit_code, own_code, ended.is_stopped)
@@ -242,16 +242,16 @@ def capture(
 
 @dataclass
 class Dumps:
-    """The dump directory; what was not stored is kept, and the command that ingests it noted."""
+    """The dump directory; dumps not stored are kept, with a note on how to ingest them."""
 
     folder: Path
     is_to_keep: bool
     db: str
     run: str
     labels: dict[str, str]
-    """Of its user."""
+    """Labels given by the user."""
     metadata: dict[str, str] = field(default_factory=dict)
-    """What is known of the capture by now."""
+    """What is known about the capture so far."""
     own_globs: list[str] | None = None
     is_quiet: bool = False
     is_stored: bool = False
@@ -274,13 +274,13 @@ class Dumps:
 def _store(
     dumps: Dumps, changed: Environment, code: int, show: Callable[[], None] | None
 ) -> int | None:
-    """Ingest the dumps and show what they say; the exit code, None without dumps."""
+    """Ingest the dumps and show the result; return the exit code, None without dumps."""
     try:
         own_code = _ingest(dumps, changed, code)
         dumps.is_stored = own_code in (0, None)
         if own_code is not None and show is not None:
             show()
-    except Exception as error:  # raised again unless it is known to come from outside
+    except Exception as error:  # raised again unless known to come from outside
         known = faults.as_known(error, dumps.db)
         if known is None or faults.is_interrupt(error):
             raise
@@ -290,7 +290,7 @@ def _store(
 
 
 def check_database(db: str) -> None:
-    """Find out before a long command, not after it, that its results could not be stored."""
+    """Check before a long command, not after it, that its results can be stored."""
     from bufdb.database import store
 
     path = Path(os.path.realpath(db))
@@ -307,7 +307,7 @@ def check_database(db: str) -> None:
 
 
 def dump_folder(keep_dumps: Path | None) -> Path:
-    """Return a fresh directory, by its absolute path: the command may change its own."""
+    """Return a fresh directory as an absolute path: the command may change the current one."""
     if keep_dumps is None:
         return Path(tempfile.mkdtemp(prefix="bufdb-dumps-"))
     try:
@@ -359,7 +359,7 @@ def _ingest(dumps: Dumps, changed: Environment, code: int) -> int | None:
         )
     if done.removed_count:
         common.note(f"replaced run {dumps.run}, which had {done.removed_count} modules")
-    # Of cached modules ingest says that the cache must be off; for the command it was.
+    # For cached modules, ingest's note says to turn the cache off; for the command it was off.
     for text in [] if cached else done.notes:
         common.note(text)
     if not dumps.is_quiet or done.exit_code:
@@ -368,7 +368,7 @@ def _ingest(dumps: Dumps, changed: Environment, code: int) -> int | None:
 
 
 def show_result(result: Result, more: str | None, format_name: str, output: Path | None) -> None:
-    """A table on standard error, or in the file of -o; `more` says where the rest of it is."""
+    """Print a table to standard error, or write it to the file of -o; then note `more`."""
     width = None
     if output is None and sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
@@ -382,14 +382,14 @@ def show_result(result: Result, more: str | None, format_name: str, output: Path
 
 
 def _peaks(db: str, name: str) -> tuple[Result, str | None]:
-    """Return the modules with the largest needs, and where the rest is, if there is more."""
+    """Return the modules with the largest needs, and a note on the rest if there are more."""
     from bufdb.database import store
     from bufdb.query import figures
 
     with store.open_readable(db) as con:
         found = [f for f in figures.of_run(con, name) if f.is_device_memory or f.color is None]
     metrics = ("peak", "need", "arguments", "outputs", "temp", "constants", "fragmentation")
-    # What is unknown may be the highest, so it comes first.
+    # An unknown peak may be the highest, so it comes first.
     found.sort(
         key=lambda f: [
             f.values["peak"] is not None,

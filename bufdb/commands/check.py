@@ -1,4 +1,4 @@
-"""`bufdb check`: a database held to the invariants of the format, and to what was written."""
+"""`bufdb check`: check a database against the invariants of the format, and its own records."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def command(
 
 
 def _second_opinion(db: str, folder: Path, output: dict[str, Any]) -> None:
-    """Compare what text and protos say of the same modules; exit code 1 if they disagree."""
+    """Compare text and protos of the same modules; exit with code 1 if they disagree."""
     from bufdb.ingest import second_opinion
 
     if not reader.is_readable():

@@ -1,4 +1,4 @@
-"""What several commands share: options, opening the database, writing the answer.
+"""Shared code of the commands: options, opening the database, writing the answer.
 
 Invariant: stdout (or the file of -o) gets the answer and nothing else; notes go to stderr.
 """
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 DEFAULT_DATABASE = "bufdb.duckdb"
 _DATASET = "bufdb.dataset"
-"""Where a context keeps what --on says."""
+"""Key of a context for the value of --on."""
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def _database(ctx: click.Context, _option: click.Parameter, path: str) -> str:
-    """Return a name that DuckDB takes for a file, kept for messages about it."""
+    """Return a name that DuckDB takes for a file, and keep it for messages."""
     if not path or path.startswith(":memory:"):
         raise UsageError(f"--db wants the name of a file, got {path!r}")
     try:
@@ -101,7 +101,7 @@ memory_option: Decorator = click.option(
 
 
 def db_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Options of every command that opens the database; only `db` is handed to it."""
+    """Add the options of every command that opens the database; only `db` is passed to it."""
     return _file_option(memory_option(wait_option(function)))
 
 
@@ -120,12 +120,12 @@ _on_option: Decorator = click.option(
 
 
 def read_db_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the same of a command that only reads, and reads by `open_database`: a dataset too."""
+    """Add the same for a command that only reads, with `open_database`: datasets too."""
     return _file_option(_on_option(memory_option(wait_option(function))))
 
 
 def dataset() -> str | None:
-    """Return the dataset that the command is to read instead of a database file, if there is one.
+    """Return the dataset that the command reads instead of a database file; None without --on.
 
     Raises:
         UsageError: both are named.
@@ -138,7 +138,7 @@ def dataset() -> str | None:
 
 
 def require_no_file(option: str) -> None:
-    """Nothing unless the command line names a database file too, besides a dataset by `option`.
+    """Raise an error if the command line names both a database file and a dataset.
 
     Raises:
         UsageError: it does.
@@ -160,7 +160,7 @@ own_option: Decorator = click.option(
 
 
 def own_globs(given: tuple[str, ...]) -> list[str] | None:
-    """What --own or BUFDB_OWN says, None if neither says anything; an empty one takes all back."""
+    """Return the value of --own or BUFDB_OWN, None if neither is set; an empty one resets it."""
     return list(given) if given else None
 
 
@@ -203,7 +203,7 @@ categories_option: Decorator = click.option(
 )
 
 BINARY = ("arrow", "parquet")
-"""Forms of an answer that are no text: those of `bufdb.api.answer`."""
+"""Binary forms of an answer: those of `bufdb.api.answer`."""
 
 
 def _format_option(names: tuple[str, ...], exact: str) -> Decorator:
@@ -218,7 +218,7 @@ def _format_option(names: tuple[str, ...], exact: str) -> Decorator:
 
 
 def not_dash(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
-    """Return what -o names; None for -, which is standard output."""
+    """Return the value of -o; None for -, which is standard output."""
     return None if path == Path("-") else path
 
 
@@ -247,22 +247,22 @@ _full_option: Decorator = click.option(
 
 
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Options of every command that prints rows; `emit` takes them as keywords."""
+    """Add the options of every command that prints rows; `emit` takes them as keywords."""
     form = _format_option(FORMATS, "csv, json and jsonl")
     return form(output_option(_wide_option(_full_option(function))))
 
 
 def data_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the same of a command that writes rows for programs too."""
+    """Add the same for a command that also writes rows for programs."""
     form = _format_option((*FORMATS, *BINARY), "all but table and markdown")
     return form(output_option(_wide_option(_full_option(function))))
 
 
 def require_pipe(format_name: str, output: Path | None) -> None:
-    """Nothing if the form of the answer can go where it is to go.
+    """Raise an error if the form of the answer cannot go to its destination.
 
     Raises:
-        UsageError: a terminal would be given bytes.
+        UsageError: binary data would go to a terminal.
     """
     if format_name in BINARY and output is None and is_terminal(sys.stdout):
         raise UsageError(
@@ -298,7 +298,7 @@ def emit_pieces(results: Iterable[Result], *, format_name: str, output: Path | N
 
 
 def width_for(output: Path | None, full: str | None) -> int | None:
-    """Columns to fit a table into; None where nobody looks at a terminal, or all is asked for."""
+    """Return the columns to fit a table into; None if not a terminal, or for the full table."""
     if output is not None or full or not is_terminal(sys.stdout):
         return None
     return shutil.get_terminal_size().columns
@@ -307,13 +307,13 @@ def width_for(output: Path | None, full: str | None) -> int | None:
 def write(text: str, output: Path | None = None, *, is_safe: bool = False) -> None:
     """Write an answer as UTF-8 to a file or standard output.
 
-    A reader that has seen enough (`| head`) is no error: the rest is dropped quietly. On a
-    terminal control characters are escaped, unless all but colours are already (`is_safe`); in a
-    file and in a pipe the answer is exact.
+    If the reader closes the pipe (`| head`), the rest is dropped silently. On a terminal control
+    characters are escaped, unless all but colors are already (`is_safe`); in a file and in a pipe
+    the answer is exact.
 
     Raises:
         UsageError: the file cannot be written.
-        BufdbError: the disk is full, or standard output is.
+        BufdbError: the disk is full, or standard output cannot be written.
     """
     if output is None and not is_safe and is_terminal(sys.stdout):
         text = terminal_safe(text)
@@ -321,7 +321,7 @@ def write(text: str, output: Path | None = None, *, is_safe: bool = False) -> No
 
 
 def write_bytes(data: bytes, output: Path | None = None) -> None:
-    """Write an answer as it is to a file or standard output; faults as those of `write`."""
+    """Write an answer unchanged to a file or standard output; raises as `write` does."""
     if output is not None:
         write_file(output, data)
         return
@@ -331,19 +331,19 @@ def write_bytes(data: bytes, output: Path | None = None) -> None:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     except OSError as error:
-        # Python flushes stdout once more on its way out; that must not fail either.
+        # Python flushes stdout once more at exit; that must not fail either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             raise BufdbError(f"cannot write to standard output: {error.strerror}") from error
 
 
 def is_terminal(stream: Any) -> bool:
-    """Whether a standard stream is there, and somebody reads it as it is written."""
+    """Return whether a standard stream is open and connected to a terminal."""
     return stream is not None and not stream.closed and bool(stream.isatty())
 
 
 def note(text: str) -> None:
-    """Say something to the user that is not part of the answer, if somebody can read it."""
+    """Print a message that is not part of the answer to standard error, if that is possible."""
     lines = "\n".join(one_line(line) for line in text.split("\n"))
 
     progress.hide()
@@ -352,7 +352,7 @@ def note(text: str) -> None:
 
 
 def parse_labels(texts: tuple[str, ...], what: str = "--label") -> dict[str, str]:
-    """Labels from texts such as `batch=16`; `what` names them in a message.
+    """Return labels from texts such as `batch=16`; `what` names them in a message.
 
     Raises:
         UsageError: a text is not K=V, or two give one label different values.
@@ -380,10 +380,10 @@ def open_database(
     runs: Sequence[str] | None = None,
     categories: Path | None = None,
 ) -> duckdb.DuckDBPyConnection:
-    """The database, as `store.open_readable` opens it, with the rules of a file of categories.
+    """Return the database from `store.open_readable`, with the rules of a categories file.
 
-    With --on the dataset that it names, as `bufdb.dataset.snapshot.open_readable` opens that. Left
-    open until the process ends: closing it fails while an interrupted query is at work.
+    With --on it is that dataset, opened by `bufdb.dataset.snapshot.open_readable`. It stays open
+    until the process ends: closing it fails while an interrupted query is still running.
     """
     from bufdb.database import store
 

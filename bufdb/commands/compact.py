@@ -1,4 +1,4 @@
-"""`bufdb compact`: the many small files of a dataset into few."""
+"""`bufdb compact`: merge the many small files of a dataset into few."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a shell can complete: queries, their parameters, and what the database holds.
+"""Shell completion of queries, their parameters, and names in the database.
 
-Whoever presses Tab is not to wait, nor to read of an error: without a database that can be opened
-at once there is nothing to offer.
+Completion must not wait or show errors: without a database that can be opened at once, it offers
+nothing.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from bufdb.query.asked import Known
 from bufdb.query.header import QueryFileError, SavedQuery
 
 OPEN_PARAMETER = "bufdb.open_parameter"
-"""In the context's meta: the NAME of a -p at the end of the line that has no VALUE yet."""
+"""Key of the context's meta: the NAME of a -p at the end of the line that has no VALUE yet."""
 _PLAIN = re.compile(r"[\w./+@%:,][\w./+@%:,=-]*")
-"""What no shell reads as more than a word: bash types what is offered as it is, and would run
-`$(...)`, or cut the command at `;`. A name of other characters is not offered."""
+"""Characters that every shell reads as a plain word: bash inserts a completion unquoted, and would
+run `$(...)`, or end the command at `;`. Names with other characters are not offered."""
 _HELD = ("run", "function", "module", "platform", "color")
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
@@ -50,7 +50,7 @@ def query_name(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[
 
 
 def known(*kinds: str) -> Completer:
-    """A completer of what the database holds of some kinds: run (with labels), function, module."""
+    """Return a completer of names in the database: run (with labels), function, module."""
 
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
         return _items([name for kind in kinds for name in _names(ctx, kind)], incomplete)
@@ -59,7 +59,7 @@ def known(*kinds: str) -> Completer:
 
 
 run_name = known("run name")
-"""Completes names of runs, where a label does not do."""
+"""Completes names of runs, where a label is not accepted."""
 
 _FILTERS = (
     ("run", "A glob of names of runs, or of LABEL=VALUE."),
@@ -69,7 +69,7 @@ _FILTERS = (
 
 
 def filter_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Options --run, --function and --module of commands that ask about some of the modules."""
+    """Add the options --run, --function and --module, for commands that filter modules."""
     for name, text in reversed(_FILTERS):
         option = click.option(
             f"--{name}", metavar=name.upper(), shell_complete=known(name), help=text
@@ -84,11 +84,11 @@ color_option = click.option(
     shell_complete=known("color"),
     help="Memory space: its number, its name or all.  [default: the device's own]",
 )
-"""Of commands that are about the memory of the device unless another is asked for."""
+"""For commands that are about the device's memory unless another space is given."""
 
 
 def parameter(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """After -p: the query's parameters; after the name of one what it can be, if that is known."""
+    """Complete -p: the query's parameters, or after a name, its values if they are known."""
     query = _query(ctx)
     if query is None:
         return []
@@ -126,7 +126,7 @@ def _query(ctx: click.Context) -> SavedQuery | None:
 
 
 def _names(ctx: click.Context, kind: str) -> list[str]:
-    """Names that the database holds; none if it cannot be asked at once."""
+    """Return names in the database; empty if it cannot be opened at once."""
     import duckdb
 
     path = ctx.params.get("db") or os.environ.get("BUFDB_DB") or common.DEFAULT_DATABASE
@@ -157,5 +157,5 @@ def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
 
 
 def _printable(text: str) -> str:
-    """Return a text of a query's header, which may be of any file, as a shell may show it."""
+    """Return a text of a query's header, which may be of any file, safe for a shell to show."""
     return "".join(char if char.isprintable() else " " for char in text)

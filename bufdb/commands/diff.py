@@ -1,4 +1,4 @@
-"""`bufdb diff`: what changed between two compilations, and why."""
+"""`bufdb diff`: the changes between two compilations, and their causes."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def command(
 
 
 def _noted(piece: Diff) -> Result:
-    """Rows, after saying why there are none or what they leave out."""
+    """Return the rows, after noting why there are none or what they leave out."""
     from bufdb.answers.diff_text import others
 
     for text in (piece.note, others(piece.comparison)):

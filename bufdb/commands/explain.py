@@ -1,4 +1,4 @@
-"""`bufdb explain`: compiles a function of a file and shows what its memory is at the peak."""
+"""`bufdb explain`: compile a function of a file and show its memory at the peak."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def command(
     from bufdb.commands.capture import check_database
 
     named: list[str | None] = list(dict.fromkeys(targets)) or [None]
-    for target in targets:  # all three before anything is compiled
+    for target in targets:  # check all arguments before anything is compiled
         hardware_of(target)
     limit_of(limit)
     check_database(db)
@@ -135,7 +135,7 @@ def command(
 
 @dataclass(frozen=True)
 class _Job:
-    """What is compiled, and what becomes of it."""
+    """What to compile, and where to store it."""
 
     spec: str
     args: str
@@ -149,14 +149,14 @@ class _Job:
     is_quiet: bool = False
 
     def run_name(self, target: str | None, *, is_one: bool) -> str:
-        """That of --run; else, or of one target of several, with the target's."""
+        """Return --run, or the function's name; one of several targets adds the target's name."""
         name = self.run or self.spec.rpartition(":")[2]
         is_plain = target is None or (is_one and self.run is not None)
         return name if is_plain else f"{name}@{target}"
 
 
 def _explained(job: _Job, target: str | None, *, is_one: bool = True) -> Outcome:
-    """Compile for one target and store it; what came of it.
+    """Compile for one target and store the result; return the outcome.
 
     Raises:
         BufdbError: nothing was compiled, or it cannot be stored.
@@ -207,13 +207,13 @@ def _compiled(job: _Job, target: str | None, folder: Path) -> Compiled:
 
 
 def _relay(data: bytes) -> None:
-    """Show on standard error what the user's code prints."""
+    """Show the output of the user's code on standard error."""
     hide()
     click.echo(data, nl=False, err=True)
 
 
 def _show(done: Outcome, format_name: str, output: Path | None) -> int:
-    """Return the summary of one target; the exit code."""
+    """Write the summary of one target; return the exit code."""
     from bufdb.answers import summary_text
 
     assert done.found is not None
@@ -230,10 +230,10 @@ def _show(done: Outcome, format_name: str, output: Path | None) -> int:
 
 
 def _compare(job: _Job, targets: Sequence[str], format_name: str, output: Path | None) -> int:
-    """Return the table of several targets; the exit code of the first that has one.
+    """Write the table of several targets; return the first exit code that is not 0.
 
     Raises:
-        UsageError: what is asked for can be compiled for none.
+        UsageError: the request cannot be compiled for any target.
         DatabaseError: nothing can be stored.
     """
     from bufdb.answers.summary import Outcome, table
@@ -245,7 +245,7 @@ def _compare(job: _Job, targets: Sequence[str], format_name: str, output: Path |
             codes.append(one.exit_code)
         except (UsageError, DatabaseError):
             raise
-        except BufdbError as error:  # another target may do
+        except BufdbError as error:  # another target may succeed
             one = Outcome(target, None, failure=str(error))
             codes.append(error.exit_code)
         done.append(one)

@@ -1,4 +1,4 @@
-"""`bufdb ingest`: dumps into the database, with progress on a terminal."""
+"""`bufdb ingest`: read dumps into the database, with progress on a terminal."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def command(
     if is_watched and summary.module_count:
         try:
             show_after(db, summary.run_names)
-        except BufdbError as error:  # what was ingested is stored, whatever comes now
+        except BufdbError as error:  # the ingest itself is stored already
             common.note(f"no summary: {error}")
     click.get_current_context().exit(summary.exit_code)
 
@@ -187,7 +187,7 @@ def _ingest_into(
     remote: str | None,
     master: str | None,
 ) -> Callable[..., Summary]:
-    """Return what reads dumps into a database file, or into a dataset if one is named.
+    """Return a function that reads dumps into a database file, or into the dataset at `url`.
 
     Raises:
         UsageError: a format or an engine without a dataset, a cluster without its engine.
@@ -202,7 +202,7 @@ def _ingest_into(
 
         return partial(_without_threads()(database.ingest), db)
     with _without_threads():
-        import numpy  # noqa: F401 - its threads are counted when it is first imported
+        import numpy  # noqa: F401 - it counts its threads when it is first imported
     common.require_no_file("--out")
     if engine == "local":
         from bufdb.dataset import ingest as dataset
@@ -219,9 +219,9 @@ def _ingest_into(
 
 @contextlib.contextmanager
 def _without_threads() -> Iterator[None]:
-    """NumPy is imported without the threads of its BLAS, which nothing here asks: 40 ms of CPU.
+    """Import NumPy in the block without its unused BLAS threads, which cost 40 ms of CPU.
 
-    Other libraries and processes find the environment as it was, after the block.
+    The environment is restored after the block, for other libraries and processes.
     """
     name = "OPENBLAS_NUM_THREADS"
     if name in os.environ:
@@ -241,7 +241,7 @@ def _run_per_folder(
     labels: dict[str, str],
     **options: Any,
 ) -> Summary:
-    """Ingest each sub-directory of each path as a run of its own."""
+    """Ingest each sub-directory of each path as a separate run."""
     from bufdb.dumps.discover import discover
 
     pattern = None if pattern_text is None else parse_pattern(pattern_text)
@@ -256,7 +256,7 @@ def _run_per_folder(
                     f"{folders[folder.name]} and {folder} would both be run {folder.name}"
                 )
             folders[folder.name] = folder
-        # Directories get a run of their own; what lies beside them belongs to none.
+        # Each directory becomes a run; files next to them belong to none.
         loose = [file for file in path.iterdir() if file.name.endswith("-buffer-assignment.txt")]
         if loose:
             common.note(f"left out: {len(loose)} dumps in {path} that are in no sub-directory")

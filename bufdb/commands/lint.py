@@ -1,4 +1,4 @@
-"""`bufdb lint`: saved queries held to their headers and to the catalog."""
+"""`bufdb lint`: check saved queries against their headers and the catalog."""
 
 from __future__ import annotations
 

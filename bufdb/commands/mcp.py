@@ -1,4 +1,4 @@
-"""`bufdb mcp`: serves the answers of one database to coding assistants."""
+"""`bufdb mcp`: serve the answers of one database to coding assistants."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def command(db: str) -> None:
     from bufdb.api import assistant
     from bufdb.api.database import connect
 
-    common.open_database(db).close()  # what is wrong with it is said at once
+    common.open_database(db).close()  # report errors at once
     assistant.server(connect(db)).run("stdio")

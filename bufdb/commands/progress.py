@@ -1,7 +1,7 @@
-"""Progress on a terminal: one line on standard error, written over and over and gone at the end.
+"""Progress on a terminal: one line on standard error, redrawn in place and erased at the end.
 
 Neither click's progress bar, which has no rate, nor rich, whose import alone costs 40 ms of CPU.
-Invariant: nothing is drawn where no one looks, and a note is never within the line.
+Invariant: nothing is drawn unless on a terminal, and a note never appears within the line.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from bufdb.errors import one_line
 from bufdb.render.table import bar
 
 INTERVAL_S = 0.1
-"""Between two drawings, at the least."""
+"""Minimum time between two drawings."""
 UNITS = {"MB": 1e6, "modules": 1.0}
-"""How many of what is counted make one of what is shown."""
+"""Counted units per displayed unit."""
 _ERASE = "\r\x1b[K"
 _DEFAULT_COLUMNS = 80
 PLAIN_INTERVAL_S = 30.0
-"""Between two lines of what takes long, where they are not drawn."""
+"""Time between two lines of a long step, where lines cannot be redrawn."""
 _shown: list[Line] = []
-"""The one that is on the terminal, if any."""
+"""The line on the terminal, if any."""
 
 Observer = Callable[[int, int], None]
-"""Is given how much is done, and how much there is in all."""
+"""Receives the amount done, and the total."""
 
 
 class Line:
-    """A line on a terminal that can be taken away."""
+    """A line on a terminal that can be erased."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream
@@ -40,12 +40,12 @@ class Line:
         self.is_visible = False
 
     def draw(self, text: str) -> None:
-        """Write it in place of what was there."""
+        """Draw the line in place of the previous text."""
         self._write(f"{_ERASE}{text}")
         self.is_visible = True
 
     def hide(self) -> None:
-        """Take the line away, until it is drawn again."""
+        """Erase the line until it is drawn again."""
         if self.is_visible:
             self._write(_ERASE)
             self.is_visible = False
@@ -58,7 +58,7 @@ class Line:
 
 
 class Progress(Line):
-    """A line that says how far something is, how fast it goes, and how long it will take."""
+    """A line with progress, rate and remaining time."""
 
     def __init__(self, stream: Any, unit: str, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(stream)
@@ -66,7 +66,7 @@ class Progress(Line):
         self.began = clock()
 
     def __call__(self, done: int, total: int) -> None:
-        """Draw, unless that was done a moment ago; take the line away when all is done."""
+        """Draw, unless drawn a moment ago; erase the line when everything is done."""
         now = self.clock()
         if done >= total:
             self.hide()
@@ -76,9 +76,9 @@ class Progress(Line):
 
 
 class Waiting(Line):
-    """A line that says what is being done and for how long, where no one knows how far it is.
+    """A line with the current step and its duration, for steps of unknown length.
 
-    Where it cannot be drawn it is written every 30 seconds, for what takes minutes.
+    Where it cannot be redrawn, it is written every 30 seconds, for steps that take minutes.
     """
 
     def __init__(self, stream: Any, *, is_drawn: bool) -> None:
@@ -92,7 +92,7 @@ class Waiting(Line):
         if self.is_drawn:
             room = max(0, columns(self.stream) - 1)
             self.draw(f"{shown[: max(0, room - 8)]}  {elapsed(seconds)}"[:room])
-        elif seconds < self.said_s:  # another began
+        elif seconds < self.said_s:  # another step began
             self.said_s = 0.0
         elif seconds - self.said_s >= PLAIN_INTERVAL_S:
             self.said_s = seconds
@@ -101,11 +101,11 @@ class Waiting(Line):
 
 @contextlib.contextmanager
 def progress(unit: str, *, is_quiet: bool = False) -> Iterator[Observer | None]:
-    """Within the block an observer that draws on standard error; None if that is no terminal.
+    """Yield an observer that draws on standard error within the block; None if not a terminal.
 
     Args:
-        unit: of UNITS, what is counted: bytes, shown in MB, or modules.
-        is_quiet: give None all the same.
+        unit: one of UNITS: bytes, shown in MB, or modules.
+        is_quiet: always yield None.
     """
     if is_quiet or sys.stderr is None or sys.stderr.closed or not sys.stderr.isatty():
         yield None
@@ -121,9 +121,9 @@ def progress(unit: str, *, is_quiet: bool = False) -> Iterator[Observer | None]:
 
 @contextlib.contextmanager
 def waiting(*, is_quiet: bool = False) -> Iterator[Callable[[str, float], None] | None]:
-    """Within the block what says on standard error what takes how long; None if it is to be quiet.
+    """Yield a function that shows the current step within the block; None if quiet.
 
-    Its arguments: what is being done, and the seconds since that began.
+    Its arguments: the step, and the seconds since it began.
     """
     if is_quiet or sys.stderr is None or sys.stderr.closed:
         yield None
@@ -138,15 +138,15 @@ def waiting(*, is_quiet: bool = False) -> Iterator[Callable[[str, float], None] 
 
 
 def hide() -> None:
-    """Take away what is shown, before something else is said."""
+    """Erase the visible lines before other output."""
     for shown in _shown:
         shown.hide()
 
 
 def line(done: int, total: int, seconds: float, unit: str, width: int) -> str:
-    """45 %  ████▌      512 of 1131 MB  148 MB/s  0:04 left, in at most so many columns.
+    """Return '45 %  ████▌      512 of 1131 MB  148 MB/s  0:04 left', in at most `width` columns.
 
-    The rate is that of all that is done; without any yet there is neither rate nor time.
+    The rate is the average so far; before anything is done there is neither rate nor time.
     """
     share = done / total if total else 0.0
     size = UNITS[unit]
@@ -162,12 +162,12 @@ def line(done: int, total: int, seconds: float, unit: str, width: int) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a time to come: 0:04, 12:30, 1:02:03; rounded up, for it is not to be over before."""
+    """Return a remaining time, rounded up so that it is not too short: 0:04, 12:30, 1:02:03."""
     return elapsed(-(-seconds // 1))
 
 
 def elapsed(seconds: float) -> str:
-    """Return a time that has passed: 0:03, 12:30, 1:02:03."""
+    """Return an elapsed time: 0:03, 12:30, 1:02:03."""
     whole = int(seconds)
     hours, rest = divmod(whole, 3600)
     minutes, last = divmod(rest, 60)
@@ -175,7 +175,7 @@ def elapsed(seconds: float) -> str:
 
 
 def columns(stream: Any) -> int:
-    """Columns of the terminal that a stream writes to, or what COLUMNS says."""
+    """Return the value of COLUMNS, or the columns of the terminal that a stream writes to."""
     try:
         return int(os.environ["COLUMNS"])
     except (KeyError, ValueError):

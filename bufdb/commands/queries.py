@@ -39,13 +39,13 @@ def command(format_name: str, folders: tuple[Path, ...]) -> None:
 
 
 def _groups(queries: Iterable[SavedQuery]) -> Iterator[tuple[str, list[SavedQuery]]]:
-    """Heading and queries of each group that has any."""
+    """Yield heading and queries of each non-empty group."""
     for group, members in groupby(queries, key=lambda query: query.group):
         yield GROUPS[group], list(members)
 
 
 def _as_text(queries: list[SavedQuery]) -> str:
-    """For a terminal."""
+    """Render for a terminal."""
     name_width = max((len(query.name) for query in queries), default=0)
     parts = []
     for heading, members in _groups(queries):
@@ -55,7 +55,7 @@ def _as_text(queries: list[SavedQuery]) -> str:
 
 
 def _as_markdown(queries: list[SavedQuery]) -> str:
-    """For a README: a table per group."""
+    """Render for a README: a table per group."""
     parts = []
     for heading, members in _groups(queries):
         lines = [f"**{heading}**\n\n| query | what it shows |\n| --- | --- |\n"]
@@ -67,7 +67,7 @@ def _as_markdown(queries: list[SavedQuery]) -> str:
 
 
 def _as_json(queries: list[SavedQuery]) -> str:
-    """For programs: a list of objects with the fields of `SavedQuery` but its text and place."""
+    """Render for programs: a list of objects with the fields of `SavedQuery` but sql and path."""
     objects = [asdict(query) for query in queries]
     for item in objects:
         del item["sql"], item["path"], item["alias"]

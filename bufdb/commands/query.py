@@ -1,4 +1,4 @@
-"""`bufdb query`: one saved query: its answer, its help, its text or its plan."""
+"""`bufdb query`: the answer, help, text or plan of one saved query."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ OPTIONS = {
     "color": "color",
     "top": "top_n",
 }
-"""Options that are short for a parameter, for queries that have it."""
+"""Options that abbreviate a parameter, for queries that have it."""
 _PARAMETER_OPTIONS = ("-p", "--param")
 
 
 class _QueryCommand(click.Command):
-    """Takes `-p NAME=VALUE` for `-p NAME VALUE`."""
+    """Accepts `-p NAME=VALUE` for `-p NAME VALUE`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, _in_pairs(ctx, args))
 
 
 def _in_pairs(ctx: click.Context, args: list[str]) -> list[str]:
-    """Return the arguments with each NAME=VALUE of -p in two; no name of a parameter has a `=`.
+    """Return the arguments with each NAME=VALUE of -p split; parameter names never contain `=`.
 
     Raises:
         UsageError: there is a name without a value.
@@ -52,7 +52,7 @@ def _in_pairs(ctx: click.Context, args: list[str]) -> list[str]:
             left.insert(0, word[2:])
             word = "-p"
         if word in _PARAMETER_OPTIONS and not left and ctx.resilient_parsing:
-            break  # its name is what the shell asks for
+            break  # the shell completes the name
         done.append(word)
         if word in _PARAMETER_OPTIONS and left:
             name, equals, value = left.pop(0).partition("=")
@@ -175,7 +175,7 @@ def command(
 
 
 def help_text(query: SavedQuery) -> str:
-    """Return a query's help, from its header."""
+    """Return a query's help, made from its header."""
     parts = [f"{query.name}: {query.title}\n"]
     if query.alias:
         parts.append(f"  Short for: bufdb query {query.alias.text}\n")
@@ -203,7 +203,7 @@ def help_text(query: SavedQuery) -> str:
 
 
 def _option(param: header.Parameter) -> str:
-    """How a parameter is given, with the option that is short for it."""
+    """Return how to set a parameter, with the option that abbreviates it."""
     short = next((f"--{name}, " for name, of in OPTIONS.items() if of == param.name), "")
     return f"{short}-p {param.name}"
 
@@ -255,7 +255,7 @@ def _answer_elsewhere(
     where: tuple[str, str | None, str | None],
     output: dict[str, Any],
 ) -> None:
-    """The answer of Spark or Sail over a dataset; `where` has --engine, --remote and --master."""
+    """Write the answer of Spark or Sail over a dataset; `where`: --engine, --remote, --master."""
     from bufdb.query import execute
     from bufdb.spark import session, tables
 

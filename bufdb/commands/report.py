@@ -1,4 +1,4 @@
-"""`bufdb report`: one page of HTML about what was compiled, to look at and to mail."""
+"""`bufdb report`: one page of HTML about the compiled modules, to view and to mail."""
 
 from __future__ import annotations
 

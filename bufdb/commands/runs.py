@@ -14,7 +14,7 @@ from bufdb.query.catalogue import load
 
 
 class _Runs(click.Group):
-    """A group whose command `list` need not be named."""
+    """A group whose default command is `list`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or (args[0].startswith("-") and args[0] not in ctx.help_option_names):
@@ -95,7 +95,7 @@ def remove_command(names: tuple[str, ...], db: str) -> None:
 
 
 def _writable(db: str) -> Any:
-    """Return the database, which must be there: a change of nothing makes no file."""
+    """Return the database, which must exist: these commands do not create one."""
     from pathlib import Path
 
     from bufdb.database import store

@@ -1,4 +1,4 @@
-"""`bufdb show`: a module in pictures of characters: its memory over the program, and who has it."""
+"""`bufdb show`: a module in text graphics: memory over the program, and what holds it."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _held(
     tree: str | None,
     screen: Screen,
 ) -> None:
-    """What holds the instant: a tree or the largest values."""
+    """Show what holds the instant: a tree or the largest values."""
     from bufdb.show import picture
     from bufdb.show.screen import TOP
 
@@ -143,7 +143,7 @@ def _sizes(
     chosen: Subject,
     screen: Screen,
 ) -> None:
-    """What can be said without a peak, or without its instant."""
+    """Show what is known without a peak, or without its instant."""
     from bufdb.show import picture
     from bufdb.show.screen import TOP
 
@@ -155,7 +155,7 @@ def _sizes(
 
 
 def _more(query: SavedQuery, chosen: Subject, instant: dict[str, Value]) -> str:
-    """Return the command that has the rest."""
+    """Return the command that shows the rest."""
     words = ["bufdb", "query", query.name]
     for key, value in chosen.asked.items():
         words += [f"--{key}", str(value)]

@@ -1,4 +1,4 @@
-"""`bufdb sql`: one SELECT of the user's own."""
+"""`bufdb sql`: answer one SELECT of the user's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bufdb summary`: one screen about what was compiled; it ends an ingest and a capture too."""
+"""`bufdb summary`: one screen about the compiled modules; also shown after ingest and capture."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def command(
 def show_after(
     db: str, runs: Sequence[str], parts: tuple[str, ...] = (), limits: Limits = (None, None)
 ) -> None:
-    """A short summary on standard error, after an ingest: of its run, of several of all there are.
+    """Print a short summary to standard error after an ingest: of its run, or for several, of all.
 
-    Without `parts` it is read from few views, which costs an ingest 0.15 s.
+    Without `parts` it needs few views, which costs an ingest 0.15 s.
     """
     from bufdb.answers import summary, summary_text
     from bufdb.database import store

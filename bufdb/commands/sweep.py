@@ -1,4 +1,4 @@
-"""`bufdb capture --sweep`: a command run with each combination of values, and what that says."""
+"""`bufdb capture --sweep`: run a command with each combination of values, and compare the runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 LABEL = "sweep"
-"""Metadata that the runs of a sweep have in common: its name."""
+"""Metadata that the runs of a sweep share: its name."""
 _COLUMNS = {
     "exit_code": "BIGINT",
     "outcome": "VARCHAR",
@@ -49,7 +49,7 @@ class Plan:
 
     name: str
     labels: dict[str, str]
-    """Those that all runs have."""
+    """Labels of all runs."""
     values: dict[str, list[str]]
     """Values of each label of the sweep."""
     combinations: list[Combination]
@@ -74,7 +74,7 @@ def plan(
     """Return the runs that --sweep asks for.
 
     Raises:
-        UsageError: it is none, or does not go with the command or with --label.
+        UsageError: it is not valid, or conflicts with the command or with --label.
     """
     values = sweep.parse(texts)
     if LABEL in labels:
@@ -96,9 +96,9 @@ def run(
     format_name: str,
     output: Path | None,
 ) -> int:
-    """Run all, show what they say, and give the exit code: of the first run that has one.
+    """Run all combinations, show the results, and return the first exit code that is not 0.
 
-    Where a signal stopped the sweep it is that of the run that was stopped.
+    If a signal stopped the sweep, return that of the run that was stopped.
     """
     kept = None if keep_dumps is None else dump_folder(keep_dumps)
     said: set[str] = set()
@@ -127,14 +127,14 @@ def run(
 
 
 def _left(done: int, count: int, seconds: float) -> str:
-    """How long the rest will take, if somebody waits for it; that is known after a first run."""
+    """Return the estimated time for the rest, after a first run and only on a terminal."""
     if not done or not common.is_terminal(sys.stderr):
         return ""
     return f" (about {duration(seconds / done * (count - done))} left)"
 
 
 def _folder_name(number: int, combination: Combination) -> str:
-    """Return a name for a run's dumps that no value can make point elsewhere."""
+    """Return a name for a run's dumps in which no value can escape the folder."""
     return f"{number}-" + re.sub(r"[^\w.=+-]", "_", combination.suffix)
 
 
@@ -148,7 +148,7 @@ def _capture(
         dumps.own_globs, dumps.is_quiet = planned.own_globs, planned.is_quiet
         try:
             return capture(dumps, combination.command, said=said)
-        except CommandError as error:  # another value may name a command that is there
+        except CommandError as error:  # another value may name a command that exists
             common.note(f"error: {error}")
             return Captured(error.exit_code, None, is_started=False)
 
@@ -161,7 +161,7 @@ def _show(
     format_name: str,
     output: Path | None,
 ) -> None:
-    """The table of peaks, the curves, and the largest that fits."""
+    """Show the table of peaks, the curves, and the largest value that fits."""
     from bufdb.answers import summary
     from bufdb.answers import sweep as answer
     from bufdb.database import store

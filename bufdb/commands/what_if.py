@@ -1,4 +1,4 @@
-"""`bufdb what-if`: what the peak would be without some lines, ops or values."""
+"""`bufdb what-if`: the peak without some lines, ops or values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bufdb.what_if.ask import WhatIf
 
 BY = ("line", "op", "value")
-"""What --until may take."""
+"""The kinds of names that --until may take."""
 
 
 @click.command(name="what-if", short_help="What the peak would be without some lines or ops.")
