@@ -1,1 +1,1 @@
-"""The database for other tools: tables, flame graphs, traces, and a small database to send."""
+"""Exports for other tools: tables, flame graphs, traces, and a small database to send."""

@@ -12,9 +12,9 @@ from bufdb import resources
 # --------------------------------------------------------------------------------------------------
 # Words that stay in an anonymous export: of XLA, of JAX, of the format and of bufdb's own rules.
 #
-# Nothing is known of what a user's words look like, so the list says which are not: a word that is
-# not here is replaced. A word too many is one in ten thousand that could have been the user's, such
-# as `cross`; a word too few makes an answer harder to read, and nothing else.
+# A user's words have no known form, so the list has the words that are not the user's: any other
+# word is replaced. A word too many is one in ten thousand that could have been the user's, such as
+# `cross`; a word too few only makes an answer harder to read.
 
 _HLO = """
 abs add after all and async bitcast broadcast call cbrt ceil cholesky clamp clone clz collective
@@ -28,7 +28,7 @@ sign sine size slice sort sqrt rsqrt stochastic subtract tan tanh token topk tra
 solve tuple update while xor zeros zeroes to by
 pred opaque bf fn fnuz
 """
-"""Opcodes and element types, their words apart."""
+"""Opcodes and element types, split into words."""
 _TEXT = """
 kind calls computation computations fused fusible wrapped region body condition metadata op type
 name source file line end column stack frame frames backend config sharding replicated maximal
@@ -58,7 +58,7 @@ could contains total only both same other another first last given
 must compile xlamustcompile synctensorsgraph irtohlo convertxlatohlo
 saved slice copy for variables lists sdy arg args ws dilated chunk bound strategies
 """
-"""What else the texts of XLA and the messages of bufdb hold."""
+"""Other words in XLA's texts and bufdb's messages."""
 _JAX = """
 jit pjit jvp transpose vmap remat rematted checkpoint closed call core custom vjp shard map scan
 cond body fun branch main while xla python broadcast in dim general dot mul add sub div neg
@@ -74,7 +74,7 @@ psum pmax pmin ppermute all reduce axis index callback pure io debug print devic
 locals lambda module site dist packages lib python frozen usr local opt jax jaxlib flax optax
 numpy py value and
 """
-"""Primitives and scopes of JAX, and what its paths hold of an installation."""
+"""Primitives and scopes of JAX, and parts of installation paths."""
 _LABELS = "jax jaxlib xla flags git commit command exit code device batch platform backend dirty"
 
 
@@ -83,7 +83,7 @@ def _words(text: str) -> set[str]:
 
 
 def known_words() -> frozenset[str]:
-    """Return the words in lower case; with those of bufdb's rules, so that the rules still hold."""
+    """Return the words in lower case, including those that bufdb's rules need to still apply."""
     rules = "".join(
         path.read_text(encoding="utf-8").partition("INSERT INTO")[2]
         for path in resources.schema_files("tables")
@@ -104,7 +104,7 @@ def known_words() -> frozenset[str]:
 # its name is still found. Numbers and punctuation stay, so sizes, lines and shapes do. A user's
 # functions and files are replaced whole, whatever words and numbers they are made of.
 
-# A hash in hexadecimal, such as a commit; else everything but digits, ASCII punctuation and blanks,
+# A hexadecimal hash, such as a commit; else everything but digits, ASCII punctuation and spaces,
 # with XLA's octal escapes of UTF-8.
 _WORD = re.compile(
     r"(?<![A-Za-z0-9])(?=[0-9]*[a-f])[0-9a-f]{7,64}(?![A-Za-z0-9])"
@@ -113,7 +113,7 @@ _WORD = re.compile(
 _ESCAPE = re.compile(rb"\\([0-7]{3})")
 _SUFFIX = re.compile("py|txt|pb|log|gz|zst|json|toml|zip|tar")
 _SHORT = re.compile("[A-Za-z]")
-"""A single letter stays: it says nothing, and XLA uses most of them."""
+"""A single letter stays: it reveals nothing, and XLA uses most of them."""
 
 
 _PART = r"[\w.+@~-]+"
@@ -129,16 +129,16 @@ _WHOLE = re.compile(
 )
 _NAME = re.compile(r"[^\W\d]\w*")
 _NO_FUNCTIONS = ("main", "locals", "lambda", "module")
-"""JAX's name of a program, and Python's of what has no name."""
+"""JAX's name for a program, and Python's names for unnamed code."""
 _LIBRARY = re.compile(r"(?:^|/)(?:site-packages|dist-packages|lib/python[\d.]+)(?:/|$)")
-"""What comes after it is an installed package's, or Python's."""
+"""The part of a path after it belongs to an installed package, or to Python."""
 
 
 class Words:
-    """What takes the place of each word, for one export."""
+    """The replacement of each word, for one export."""
 
     def __init__(self, functions: Iterable[str] = ()) -> None:
-        """`functions` are the user's."""
+        """Start without codes; `functions` are names of the user's functions."""
         self.functions = frozenset(
             part for name in functions for part in _NAME.findall(name) if part not in _NO_FUNCTIONS
         )
@@ -147,7 +147,7 @@ class Words:
         self.unused = (code for number in count(1) if (code := _code(number)) not in self.known)
 
     def text(self, text: str) -> str:
-        """Return the text with all words replaced that are not known."""
+        """Return the text with all unknown words replaced."""
         if text in self.functions:
             return self.whole(text)
         parts, at = [], 0
@@ -159,17 +159,17 @@ class Words:
         return "".join([*parts, _WORD.sub(self._replaced, text[at:])])
 
     def rule(self, text: str) -> str:
-        """Return the same of a rule, in which a word of bufdb's is none of the user's."""
+        """Return a rule with its words replaced; names in bufdb's rules are never the user's."""
         return _WORD.sub(self._replaced, text)
 
     def whole(self, text: str) -> str:
-        """Return a word in place of a whole text; a single letter stays."""
+        """Return the replacement of a whole text; a single letter stays."""
         if text and not _SHORT.fullmatch(text) and text not in self.codes:
             self.codes[text] = next(self.unused)
         return self.codes.get(text, text)
 
     def _whole_of(self, found: re.Match[str]) -> str | None:
-        """Return what takes the place of a user's file, function or address; None if it is none."""
+        """Return the replacement of a user's file, function or address; None for anything else."""
         text = found[0]
         if found["address"]:
             return self.whole(text)
@@ -178,7 +178,7 @@ class Words:
         if found["called"]:
             is_one = text.strip("_").lower() in self.known and text not in self.functions
             return None if is_one else self.whole(text)
-        # A single word that is XLA's as well is one of XLA's here.
+        # A single word that XLA also uses is taken as XLA's here.
         if text in self.functions and text.strip("_").lower() not in self.known:
             return self.whole(text)
         jit, _, name = text.partition("jit_")
@@ -204,7 +204,7 @@ class Words:
 
 
 def _unescaped(word: str) -> str:
-    """Return the word behind octal escapes, as other texts have it."""
+    """Return the word with octal escapes decoded, as other texts have it."""
     if "\\" not in word:
         return word
     data = _ESCAPE.sub(lambda found: bytes([int(found[1], 8) & 0xFF]), word.encode())
@@ -212,7 +212,7 @@ def _unescaped(word: str) -> str:
 
 
 def _code(number: int) -> str:
-    """Return a word: xa, xb, …, xz, xaa and so on."""
+    """Return the n-th code word: xa, xb, …, xz, xaa and so on."""
     letters = ""
     while number:
         number, place = divmod(number - 1, len(ascii_lowercase))

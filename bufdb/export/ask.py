@@ -1,4 +1,4 @@
-"""`export` as a function: tables and pictures of a database, in the forms of other tools."""
+"""`export` as a function: tables and pictures of a database, in other tools' formats."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FRAMES = ("own", "all")
 _OF_VALUES = (values.VALUES, values.HELD, values.FRAMES, perfetto.STEPS)
 _SQL = "\n".join([choice.SQL, *_OF_VALUES])
 LEAST_FUNCTIONS = 20
-"""With fewer the copies take longer than what they save."""
+"""With fewer, making the copies takes longer than they save."""
 
 
 def export(
@@ -57,17 +57,17 @@ def export(
         run: glob of runs, or of LABEL=VALUE.
         function: glob of functions.
         module: glob of modules' keys.
-        color: of a picture, only this memory space, its number or its name.
-        frames: of a picture, call stacks of the user's own code (own) or with libraries (all).
-        anonymize: replace names and paths, the same by the same.
-        keep: labels of runs that stay as they are when the rest is replaced.
+        color: for a picture, only this memory space, by number or name.
+        frames: for a picture, call stacks of the user's own code (own) or with libraries (all).
+        anonymize: replace names and paths consistently.
+        keep: labels of runs that are not anonymized.
 
     Returns:
-        What its reader should know.
+        Notes for the reader of the export.
 
     Raises:
         UsageError: wrong usage, or the file cannot be written.
-        BufdbError: there is nothing to export, or a peak is unknown of all that is asked for.
+        BufdbError: there is nothing to export, or no peak of what is selected is known.
     """
     _require(form, color, frames)
     given = {"run": run, "function": function, "module": module}
@@ -121,7 +121,7 @@ def _write_tables(
 def _picture(
     opened: Open, asked: dict[str, Value], form: str, *, all_frames: bool
 ) -> tuple[bytes, list[str]]:
-    """Return the picture, and what its reader should know."""
+    """Return the picture, and notes for its reader."""
     run = asked.get("run")
     con = opened(_SQL, runs=None if run is None else [str(run)])
     chosen = choice.choose(con, asked)
@@ -138,9 +138,9 @@ def _picture(
 
 
 def _alone(con: duckdb.DuckDBPyConnection, chosen: Chosen) -> AbstractContextManager[None]:
-    """Within the block tables hold the rows of these functions alone, each of which is asked for.
+    """Narrow the tables to the rows of these functions within the block: each is queried.
 
-    Of 20,000 functions 500 took 40 s of CPU, and take 17 s so, most of it planning.
+    For 500 of 20,000 functions this takes 17 s of CPU instead of 40 s, most of it planning.
     """
     if len(chosen.functions) < LEAST_FUNCTIONS or narrowing.module_count(con) == 0:
         return nullcontext()

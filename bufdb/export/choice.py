@@ -1,7 +1,7 @@
-"""Which functions a picture shows: of each the largest compilation, in the device's memory.
+"""Choose the functions that a picture shows: the largest compilation each, in the device's memory.
 
-As saved queries understand `run`, `function`, `module` and `color`, and by the same view. Bytes of
-several memory spaces, or of functions that never run together, are in no sum.
+`run`, `function`, `module` and `color` select as in saved queries, by the same view. No sum mixes
+bytes of several memory spaces, or of functions that never run together.
 """
 
 from __future__ import annotations
@@ -50,35 +50,35 @@ class Function:
     color: int
     peak_bytes: int
     peak_time: int | None
-    """[program order]; None of an out-of-memory message, which tells of no instant."""
+    """[program order]; None for an out-of-memory message, which gives no instant."""
     schedule_length: int
     """The last instant [program order]."""
 
     @property
     def title(self) -> str:
-        """Name for a person: train_step (cpu_b8, host)."""
+        """Display name: train_step (cpu_b8, host)."""
         return f"{self.function_name} ({self.run_name}, {self.memory_space})"
 
 
 MOST_PROFILES = 500
-"""Functions in one file of profiles: nobody looks through more, and each is asked for by itself."""
+"""Maximum functions in one file of profiles: more are hard to browse, and each costs a query."""
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What is shown, and what is not."""
+    """The functions shown, and notes on the others."""
 
     functions: list[Function]
     """Largest need first; at least one."""
     notes: list[str]
-    """Whose peak is unknown, and why."""
+    """Functions with an unknown peak, and why."""
 
 
 def numbered(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> dict[str, Value]:
-    """Return what is asked, with the number of a memory space in place of its name.
+    """Return the parameters, with the number of a memory space in place of its name.
 
     Raises:
-        UsageError: no memory space has that name, or those of several platforms.
+        UsageError: no memory space has that name, or spaces of several platforms do.
     """
     values = dict(asked)
     color = values.get("color")
@@ -89,11 +89,11 @@ def numbered(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> dict
 
 
 def choose(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> Chosen:
-    """Return the functions that are asked for.
+    """Return the selected functions.
 
     Raises:
         UsageError: there is no such memory space.
-        BufdbError: nothing is asked for, or the peak of all that is asked for is unknown.
+        BufdbError: nothing is selected, or no peak of what is selected is known.
     """
     rows = execute.execute_with(con, SQL, numbered(con, asked), "export").rows
     functions, notes = [], []
@@ -117,10 +117,10 @@ def choose(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> Chosen
 
 
 def with_instants(chosen: Chosen) -> Chosen:
-    """Return the functions of which it is known what is held when, and notes about the others.
+    """Return the functions whose instants are known, and notes about the others.
 
     Raises:
-        BufdbError: that is known of none.
+        BufdbError: none has known instants.
     """
     functions = [function for function in chosen.functions if function.peak_time is not None]
     notes = [
@@ -134,7 +134,7 @@ def with_instants(chosen: Chosen) -> Chosen:
 
 
 def first(chosen: Chosen, most: int = MOST_PROFILES) -> Chosen:
-    """Return the functions with the largest needs, and a note about how many there are besides."""
+    """Return the functions with the largest needs, with a note on how many others there are."""
     left = len(chosen.functions) - most
     if left <= 0:
         return chosen
@@ -143,7 +143,7 @@ def first(chosen: Chosen, most: int = MOST_PROFILES) -> Chosen:
 
 
 def largest(chosen: Chosen) -> Chosen:
-    """Return the function with the largest need alone, and a note about the others."""
+    """Return only the function with the largest need, with a note about the others."""
     first, *others = chosen.functions
     if not others:
         return chosen

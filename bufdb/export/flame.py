@@ -1,7 +1,7 @@
-"""What holds the peak as flame graphs: speedscope's JSON, and collapsed stacks.
+"""The bytes at the peak as flame graphs: speedscope's JSON, and collapsed stacks.
 
-Speedscope's format is src/lib/file-format-spec.ts of its repository. Collapsed stacks are the lines
-that Brendan Gregg's flamegraph.pl reads, outermost frame first: `a;b;c 4096`.
+Speedscope's format is in src/lib/file-format-spec.ts of its repository. Collapsed stacks are lines
+for Brendan Gregg's flamegraph.pl, outermost frame first: `a;b;c 4096`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Stack = tuple[Frame, ...]
 
 
 def by_stack(held: Iterable[Held]) -> dict[Stack, int]:
-    """Bytes of each call stack, outermost frame first; the most bytes first."""
+    """Return the bytes of each call stack (outermost frame first), in descending order."""
     sums: dict[Stack, int] = {}
     for item in held:
         stack = item.frames[::-1]
@@ -37,7 +37,7 @@ def collapsed(held: Iterable[Held]) -> str:
 
 
 def speedscope(shown: Iterable[tuple[Function, Iterable[Held]]], exporter: str) -> str:
-    """A file with a profile for each function, taken in turn; weights are bytes at its peak."""
+    """Return a file with a profile for each function; weights are the bytes at its peak."""
     numbers: dict[Frame, int] = {}
     profiles: list[dict[str, Any]] = []
     for function, held in shown:
@@ -76,7 +76,7 @@ def _frame(frame: Frame) -> dict[str, Any]:
 
 
 def _on_a_line(text: str) -> str:
-    """Return a text that ends neither a frame nor a line."""
+    """Escape a text so that it ends neither a frame nor a line."""
     return "".join(
         "," if letter == ";" else letter if letter.isprintable() else ascii(letter)[1:-1]
         for letter in text

@@ -2,8 +2,8 @@
 
 The messages are those of protos/perfetto/trace in google/perfetto (TracePacket, TrackDescriptor,
 TrackEvent). A step of the program is a microsecond of the trace: the values that are live at step
-135 are the slices at 135 µs. A counter is the bytes that memory_steps has; slices are values with
-their whole size, which share bytes, so that they add up to more.
+135 are the slices at 135 µs. A counter has the bytes of memory_steps; slices are values with their
+full size, which share bytes, so that their sum is larger.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _counter(
 def _slices(
     function: Function, found: Iterable[HloValue], parent: int, tracks: Iterator[int]
 ) -> Iterator[bytes]:
-    """Slices on as many tracks as values are live at once: those of one track do not overlap."""
+    """Yield slices on as many tracks as values are live at once: no overlaps within a track."""
     free: list[tuple[int, int, int]] = []
     lanes = 0
     for start, end, value in _live(found, function.schedule_length):
@@ -91,7 +91,7 @@ def _slices(
         else:
             lane, track = lanes, next(tracks)
             lanes += 1
-            # Numbered, for Perfetto puts tracks of one name into one.
+            # Numbered, because Perfetto merges tracks of the same name.
             name = wire.text(2, f"values, {function.memory_space} {lanes}")
             yield _track(track, name + wire.integer(5, parent))
         heapq.heappush(free, (end, lane, track))
@@ -102,7 +102,7 @@ def _slices(
 
 
 def _live(found: Iterable[HloValue], schedule_length: int) -> list[tuple[int, int, HloValue]]:
-    """(first instant, instant after the last, value) of all that take bytes for some time."""
+    """Return (first instant, instant after the last, value) of values that take bytes."""
     live = [
         (value.start_time, min(value.end_time, schedule_length) + 1, value)
         for value in found
@@ -116,7 +116,7 @@ def _live(found: Iterable[HloValue], schedule_length: int) -> list[tuple[int, in
 
 
 def _facts(value: HloValue) -> Iterator[bytes]:
-    """Debug annotations: numbers as such, texts where something is known."""
+    """Yield debug annotations: numbers, and texts that are known."""
     numbers = {
         "size_bytes": value.size_bytes,
         "allocation_index": value.allocation_index,

@@ -1,8 +1,8 @@
-"""What holds the peak as a profile for pprof, like those of jax.profiler.device_memory_profile.
+"""The bytes at the peak as a profile for pprof, like jax.profiler.device_memory_profile's.
 
-The messages are those of proto/profile.proto in google/pprof. Sample types bear the names that
-JAX gives them (allocations, space), so that pprof can subtract one such profile from another
-(`-diff_base`): frames are the same from run to run, and what is not is in labels.
+The messages are those of proto/profile.proto in google/pprof. Sample types have the names that JAX
+uses (allocations, space), so that pprof can subtract one such profile from another (`-diff_base`):
+frames are the same from run to run, and everything else is in labels.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Tables:
 
 
 def profile(function: Function, held: Iterable[Held]) -> bytes:
-    """A gzipped profile: for each value one allocation, with the bytes that it holds at the peak.
+    """Return a gzipped profile with an allocation per value, of the bytes it holds at the peak.
 
     Raises:
         BufdbError: a size does not fit into 64 bits.

@@ -49,9 +49,9 @@ KEPT = {
     "value_origins": "origin_kind opcode slice_shape",
     "values": "shape_index shape",
 }
-"""Columns of text that are XLA's or bufdb's alone; words in all others may be a user's."""
+"""Text columns with words of XLA or bufdb only; all others may have words of the user."""
 RULES = ("memory_spaces", "op_categories", "role_rules")
-"""What bufdb ships, and users may edit."""
+"""Tables that bufdb ships, and users may edit."""
 _FUNCTIONS = f"""
 SELECT function_name FROM {CATALOG}.main.modules
 UNION
@@ -63,7 +63,7 @@ _LONGEST_LINE = 2**28
 
 
 class Selection:
-    """Which rows are exported, and what takes the place of texts; tables of its connection."""
+    """The exported rows, and replacements of texts, as temporary tables of its connection."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Selection:
         """Choose modules by globs of run, function and module; `keep` names labels to keep.
 
         Raises:
-            BufdbError: there are none.
+            BufdbError: there are no such modules.
         """
         self.con = con
         self.types = _types(con)
@@ -100,7 +100,7 @@ class Selection:
             self._replace_texts()
 
     def rows(self, table: str) -> str:
-        """Return a SELECT of the rows of a table that are exported, with all of its columns."""
+        """Return a SELECT of the exported rows of a table, with all of its columns."""
         columns, joins = [], []
         for number, column in enumerate(self.types[table]):
             source = f'stored."{column}"'
@@ -121,7 +121,7 @@ class Selection:
                     source = f"if(stored.label IN ({self._kept_labels}), {kept}, {source})"
             columns.append(f'{source} AS "{column}"')
         where = self._condition(table)
-        if self.anonymous and table == "run_labels":  # how a run was made says where and by whom
+        if self.anonymous and table == "run_labels":  # metadata may reveal where and by whom
             where += f" AND (NOT stored.is_metadata OR stored.label IN ({self._kept_labels}))"
         return (
             f'SELECT {", ".join(columns)} FROM {CATALOG}.main."{table}" AS stored '
@@ -159,7 +159,7 @@ class Selection:
             for column in columns
             if self._is_free(table, column)
         ]
-        # In an order of its own, so that words get the same codes each time.
+        # In a fixed order, so that words get the same codes each time.
         self.con.execute(
             "CREATE OR REPLACE TEMP TABLE exported_originals AS "
             f"SELECT DISTINCT text, is_rule FROM ({' UNION ALL '.join(parts)}) ORDER BY ALL"
@@ -196,7 +196,7 @@ class Selection:
 def _ask(
     con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value], given: Mapping[str, str]
 ) -> None:
-    """Fill exported_modules and exported_runs; modules narrow the runs down to theirs."""
+    """Fill exported_modules and exported_runs; module filters narrow the runs to theirs."""
     values: dict[str, Value] = {"run": asked["run"]} if asked.get("run") is not None else {}
     sql = "SELECT run_name FROM asked_runs ORDER BY run_name"
     con.execute(
@@ -204,7 +204,7 @@ def _ask(
     )
     for number, (run,) in enumerate(execute.execute_with(con, sql, values, "export").rows, 1):
         con.execute("INSERT INTO temp.main.exported_runs VALUES (?, ?)", [run, f"run_{number}"])
-    # Numbers in place of ids, which are hashes of names.
+    # Numbers instead of ids, which are hashes of names.
     con.execute(
         "CREATE OR REPLACE TEMP TABLE exported_modules AS "
         "SELECT module_id, run_name, row_number() OVER (ORDER BY run_name, module_key) "
@@ -223,10 +223,10 @@ def _ask(
 
 
 def _types(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
-    """Type of each column by table, in order.
+    """Return the type of each column by table, in order.
 
     Raises:
-        DatabaseError: a column is computed, by whatever the file says; this connection may write.
+        DatabaseError: a column is computed, by code in the file; this connection may write.
     """
     found: dict[str, dict[str, str]] = {table: {} for table in definitions.tables()}
     rows = con.execute(
@@ -244,15 +244,15 @@ def _types(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
 
 
 def write(selection: Selection, folder: Path, form: str) -> None:
-    """Write a file for each table, and load.sql, into a folder that is made.
+    """Write a file for each table, and load.sql, into a new folder.
 
     Args:
-        selection: which rows.
-        folder: must not be there, or be empty.
+        selection: the rows.
+        folder: must not exist, or be empty.
         form: "parquet" or "csv".
 
     Raises:
-        UsageError: the folder holds something, or cannot be made.
+        UsageError: the folder is not empty, or cannot be created.
         BufdbError: a file cannot be written.
     """
     made = folder.with_name(f".{folder.name}-{os.urandom(8).hex()}.tmp")
@@ -288,14 +288,14 @@ def _written(columns: Mapping[str, str]) -> Iterator[str]:
 def _options(columns: Mapping[str, str], form: str) -> str:
     if form == "parquet":
         return "FORMAT parquet, COMPRESSION zstd"
-    # Texts in quotes, so that an empty one is none that is missing.
+    # Quote texts, so that an empty one differs from NULL.
     texts = [f'"{column}"' for column, kind in columns.items() if kind.startswith("VARCHAR")]
     forced = f", FORCE_QUOTE ({', '.join(texts)})" if texts else ""
     return f"FORMAT csv, HEADER true{forced}"
 
 
 def _load(types: Mapping[str, Mapping[str, str]], form: str) -> Iterator[str]:
-    """SQL that makes the tables and reads the files of the folder in which it is executed."""
+    """Yield SQL that creates the tables and reads the files of the current folder."""
     yield "-- Reads this folder into DuckDB: cd FOLDER; duckdb new.duckdb -f load.sql"
     texts = definitions.tables()
     for table, columns in types.items():
@@ -311,23 +311,23 @@ def _load(types: Mapping[str, Mapping[str, str]], form: str) -> Iterator[str]:
         yield f'INSERT INTO "{table}" SELECT * FROM {source};\n'
 
 
-# -- Some modules as a database of their own, small enough for a bug report ------------------------
+# -- Some modules as a separate database, small enough for a bug report ----------------------------
 #
-# The file is one that any command of bufdb opens, with the same answers for these modules. It is
-# written beside its place and moved there when it is whole.
+# Any command of bufdb can open the file, with the same answers for these modules. It is written
+# under a temporary name and renamed when it is complete.
 
 _NAME = "bufdb_bundle"
 _CONFIG = {"default_block_size": "16384"}
-"""The smallest blocks that DuckDB has: each column of each table takes one at least."""
+"""DuckDB's smallest block size: each column of each table takes at least one block."""
 
 
 def write_bundle(selection: Selection, path: Path, source: str) -> None:
-    """Write the rows of a selection as a database; a file that is there is replaced.
+    """Write the rows of a selection as a database; an existing file is replaced.
 
     Args:
-        selection: which rows, on a connection that may reach files.
+        selection: the rows, on a connection that may access files.
         path: the new file.
-        source: the database that they are from, which is not to be replaced.
+        source: the database that they are from, which must not be replaced.
 
     Raises:
         UsageError: the file is that database, or cannot be written.
@@ -336,7 +336,7 @@ def write_bundle(selection: Selection, path: Path, source: str) -> None:
     if path.exists() and Path(source).exists() and path.samefile(source):
         raise UsageError(f"{path} is the database itself; -o wants another file")
     target = Path(os.path.realpath(path))
-    # /dev/stdout may be a file that somebody has open, in whose place nobody would read another.
+    # /dev/stdout may be a file that another process has open; it would not see a replacement.
     is_stream = path.is_symlink() and str(path.absolute()).startswith(("/dev/", "/proc/"))
     is_other = is_stream or (target.exists() and not target.is_file())
     if is_other or not target.parent.is_dir():

@@ -1,14 +1,14 @@
-"""Who has which bytes of the temp allocations when, each byte at each instant with one tenant.
+"""Tenants of the bytes of temp allocations: each byte at each instant has at most one value.
 
-Values share bytes: what a loop carries with what is put in, and at the instant at which one value
-ends and the next begins. Of those that cover a byte the first in order of offset, size (largest
-first) and number has it, as `peak_values` counts, and `bufdb query peak -p step=N` at any instant.
-So tenancies at an instant add up to the bytes that are occupied then, as `occupancy_steps` has
-them, and each value has what an answer says of it.
+Values share bytes: what a loop carries and its input, and values at the instant at which one ends
+and the next begins. Of the values that cover a byte, the first in order of offset, size (largest
+first) and number has it, as in `peak_values`, and in `bufdb query peak -p step=N` at any instant.
+So tenancies at an instant add up to the bytes occupied then, as in `occupancy_steps`, and each
+value has the bytes that answers report for it.
 
-In that order each value has one piece: what of its bytes lies beyond the furthest end of those
-before it. Whose piece is not empty is a tenant, and ends of tenants ascend; so what changes with a
-value that comes or goes stands beside it, and 100,000 values take about a second.
+In that order each value has one piece: its bytes beyond the furthest end of the values before it.
+A value with a non-empty piece is a tenant, and the ends of tenants ascend; so a value that begins
+or ends only changes its neighbors, and 100,000 values take about a second.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from bufdb.export.values import HloValue
 
 @dataclass(frozen=True)
 class Tenancy:
-    """Bytes of an allocation that are one value's for a while."""
+    """Bytes of an allocation that belong to one value for a period."""
 
     value: HloValue
     offset_bytes: int
     size_bytes: int
     start_time: int
     end_time: int
-    """Last instant, itself included [program order]."""
+    """Last instant, inclusive [program order]."""
 
 
 class Stay(NamedTuple):
-    """A value in an allocation; the first fields are the order in which bytes are had."""
+    """A value in an allocation; the first fields are the order in which values get bytes."""
 
     offset_bytes: int
     negative_size_bytes: int
@@ -50,10 +50,10 @@ class Stay(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Bytes that are had from one instant to another, itself included."""
+    """Bytes that a value has from one instant to another, inclusive."""
 
     number: int
-    """Of the value."""
+    """Number of the value."""
     begin_bytes: int
     end_bytes: int
     start_time: int
@@ -61,12 +61,12 @@ class Piece(NamedTuple):
 
 
 def tenancies(values: Iterable[HloValue], schedule_length: int) -> list[Tenancy]:
-    """Return the tenancies of temp values, in order of their beginning.
+    """Return the tenancies of temp values, ordered by start.
 
     Args:
         values: of any kind; those of other allocations, without a live range or without bytes
             are left out.
-        schedule_length: the last instant that counts.
+        schedule_length: the last instant to consider.
     """
     by_allocation: dict[int, list[Stay]] = defaultdict(list)
     by_number = {}
@@ -93,7 +93,7 @@ def tenancies(values: Iterable[HloValue], schedule_length: int) -> list[Tenancy]
 
 
 def pieces(stays: Iterable[Stay], schedule_length: int) -> list[Piece]:
-    """What of an allocation is whose; stays without bytes or before they begin have nothing."""
+    """Return which value has which bytes of an allocation; empty or inverted stays have none."""
     starts: dict[int, list[Stay]] = defaultdict(list)
     leaves: dict[int, list[Stay]] = defaultdict(list)
     for stay in stays:
@@ -110,21 +110,21 @@ def pieces(stays: Iterable[Stay], schedule_length: int) -> list[Piece]:
 
 
 class _Allocation:
-    """One allocation, while time goes on."""
+    """One allocation, advanced instant by instant."""
 
     def __init__(self) -> None:
         self.tenants: list[Stay] = []
         """In order; both their offsets and their ends ascend."""
         self.covered: list[Stay] = []
-        """Live values of which all bytes are others', in order."""
+        """Live values whose bytes all belong to others, in order."""
         self.open: dict[Stay, tuple[int, int]] = {}
-        """Of each tenant the first byte that it has, and since when."""
+        """By tenant, the first byte that it has, and since when."""
         self.done: list[Piece | None] = []
         self.last: dict[Stay, int] = {}
-        """Of each value the place of its last piece in `done`."""
+        """By value, the index of its last piece in `done`."""
 
     def enter(self, stay: Stay, time: int) -> None:
-        """A value begins; it has what no value before it has, and takes from those behind it."""
+        """Add a value: it gets bytes that no earlier value has, and takes from later ones."""
         first = bisect_left(self.tenants, stay)
         before = self._end_before(first, stay)
         if stay.end_bytes <= before:
@@ -140,7 +140,7 @@ class _Allocation:
         self._move(first + 1, time)
 
     def leave(self, stay: Stay, time: int) -> None:
-        """A value ends; its bytes go to those that it covered."""
+        """Remove a value: its bytes go to those that it covered."""
         place = bisect_left(self.tenants, stay)
         if place == len(self.tenants) or self.tenants[place] != stay:
             del self.covered[bisect_left(self.covered, stay)]
@@ -148,7 +148,7 @@ class _Allocation:
         self._end(stay, time)
         del self.tenants[place]
         at = bisect_right(self.covered, stay)
-        # What a tenant further on covers stays covered.
+        # Values that a later tenant covers stay covered.
         behind = len(self.covered)
         if place < len(self.tenants):
             behind = bisect_left(self.covered, self.tenants[place])
@@ -167,11 +167,11 @@ class _Allocation:
         self._move(place, time)
 
     def _end_before(self, place: int, stay: Stay) -> int:
-        """Return the end of the tenant before a place; without one an end that reaches nothing."""
+        """Return the end of the tenant before a place; without one, the start of `stay`."""
         return self.tenants[place - 1].end_bytes if place else stay.offset_bytes
 
     def _move(self, place: int, time: int) -> None:
-        """Let the tenant at a place have what the one before it leaves."""
+        """Give the tenant at a place the bytes that the one before it leaves."""
         if place == len(self.tenants):
             return
         stay = self.tenants[place]
@@ -184,7 +184,7 @@ class _Allocation:
         begin = max(stay.offset_bytes, before)
         place = self.last.get(stay)
         piece = None if place is None else self.done[place]
-        # Back at the instant at which it lost them: it never did.
+        # It regains the bytes at the instant at which it lost them: merge the pieces.
         if piece is not None and (piece.begin_bytes, piece.end_time) == (begin, time - 1):
             self.done[self.last[stay]] = None
             time = piece.start_time

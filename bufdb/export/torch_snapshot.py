@@ -2,10 +2,10 @@
 
 The format is that of torch.cuda.memory._snapshot() ("Snapshot API Reference" in PyTorch's page
 Understanding CUDA Memory Usage): a pickle of segments and of a trace of alloc and free for each
-device. A segment is an allocation of XLA. What is no temp allocation is there from the first step
-to the last; a value of a temp allocation is at its offset as long as the bytes are its own.
+device. A segment is an allocation of XLA. An allocation that is not temp exists from the first step
+to the last; a value of a temp allocation is at its offset as long as it has the bytes.
 
-Each function in a memory space is a device, since devices are what the viewer never adds up.
+Each function in a memory space is a device, because the viewer never adds up devices.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ WHERE module_id = $module_id
 ORDER BY allocation_index
 """
 PICKLE_PROTOCOL = 4
-"""The newest that the viewer reads."""
+"""The newest version that the viewer reads."""
 _ALIGNMENT = 2**20
-"""Addresses of segments are multiples of it, so that an offset can be read off an address."""
+"""Segment addresses are multiples of it, so that offsets are readable in addresses."""
 
 Event = dict[str, Any]
 
@@ -52,7 +52,7 @@ def snapshot(
 
 
 class _Writer:
-    """Segments and traces of the devices so far."""
+    """Segments and traces of the devices added so far."""
 
     def __init__(self) -> None:
         self.segments: list[dict[str, Any]] = []
@@ -68,7 +68,7 @@ class _Writer:
     ) -> None:
         """Add a device: its allocations (index, kind, size) and values."""
         tenants = tenancies(found, function.schedule_length)
-        ends: dict[int, int] = defaultdict(int)  # of a damaged dump, behind that of the allocation
+        ends: dict[int, int] = defaultdict(int)  # past the allocation's end in a damaged dump
         for part in tenants:
             index = part.value.allocation_index
             ends[index] = max(ends[index], part.offset_bytes + part.size_bytes)
@@ -93,7 +93,7 @@ class _Writer:
         )
 
     def _trace(self, tenants: Iterable[Tenancy], starts: dict[int, int]) -> list[Event]:
-        """Events of temp values; at each instant what ends first."""
+        """Return the events of temp values; at each instant frees come first."""
         found: list[tuple[int, int, Event]] = []
         for part in tenants:
             address = starts[part.value.allocation_index] + part.offset_bytes
@@ -107,7 +107,7 @@ class _Writer:
         return [event for _, _, event in sorted(found, key=lambda item: item[:2])]
 
     def _frames(self, frames: tuple[Frame, ...]) -> list[dict[str, Any]]:
-        """As PyTorch has them; equal ones are one object, and once in the pickle."""
+        """Return frames in PyTorch's form; equal stacks share one object, pickled once."""
         if frames not in self.frames:
             self.frames[frames] = [
                 {"name": frame.name, "filename": frame.file, "line": frame.line} for frame in frames
@@ -153,7 +153,7 @@ def _event(action: str, address: int, size: int, time: int, frames: list[Any]) -
 
 
 def _fixed(found: Iterable[HloValue], index: int, kind: str) -> tuple[Frame, ...]:
-    """Frames of an allocation that is not temp: those of its largest value, else its kind."""
+    """Return the frames of a non-temp allocation: those of its largest value, else its kind."""
     mine = [value for value in found if value.allocation_index == index and not value.offset_bytes]
     if not mine:
         return (Frame(f"({kind})"),)
@@ -161,5 +161,5 @@ def _fixed(found: Iterable[HloValue], index: int, kind: str) -> tuple[Frame, ...
 
 
 def _value_frames(value: HloValue) -> tuple[Frame, ...]:
-    """Return the value itself, and who made it."""
+    """Return the value itself as a frame, and the stack that made it."""
     return (Frame(f"{value.name} {value.shape}"), *value.frames)

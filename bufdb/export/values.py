@@ -1,8 +1,7 @@
 """The values of one function, each with the Python frames that it is attributed to.
 
-To whom a value is attributed is what `peak-by-stack` says: what made the data that a loop carries,
-else the instruction that defines it, else what it is for. Library code is left out there, here by
-choice.
+A value is attributed as in `peak-by-stack`: to what made the data that a loop carries, else to the
+instruction that defines it, else to its use. Library code is left out there; here that is optional.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ _AT_PEAK = VALUES.replace(
   )
 ORDER BY""",
 )
-"""Of these those that hold bytes at the peak."""
+"""Only the values that hold bytes at the peak."""
 HELD = """
 SELECT value_id, coalesce(allocation_kind, 'kind unknown') AS allocation_kind, held_bytes
 FROM peak_values
@@ -87,12 +86,12 @@ WHERE module_id = $module_id
 """
 IS_LIBRARY = "SELECT is_library_path($path)"
 RELATIONS = {"saved ": "(saved by a loop)", "for ": "(made by XLA for it)"}
-"""Innermost frame of what is not made by the line itself."""
+"""Innermost frame of values that the line itself does not make."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame of a Python call stack, or what stands in place of one in parentheses."""
+    """A frame of a Python call stack, or a substitute for one in parentheses."""
 
     name: str
     """Qualified name of the function; '' if unknown."""
@@ -102,7 +101,7 @@ class Frame:
 
     @property
     def label(self) -> str:
-        """On one line: train.py:53 train_step."""
+        """The frame on one line: train.py:53 train_step."""
         if not self.file:
             return self.name
         place = f"{self.file.rpartition('/')[2]}:{self.line or '?'}"
@@ -121,30 +120,30 @@ class HloValue:
     start_time: int | None
     """First live instant [program order]; None without a live range."""
     end_time: int | None
-    """Last live instant, itself included [program order]; None as start_time."""
+    """Last live instant, inclusive [program order]; None as start_time."""
     name: str
     shape: str
     opcode: str
     """'' if unknown."""
     op_path: str
-    """What it is attributed to, with the relation to it in front; '' if unknown."""
+    """What it is attributed to, prefixed with the relation to it; '' if unknown."""
     frames: tuple[Frame, ...]
-    """Innermost first; without any that is known, the kind of allocation in parentheses."""
+    """Innermost first; if none is known, the kind of allocation in parentheses."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """What holds bytes at the peak."""
+    """A value or allocation that holds bytes at the peak."""
 
     value: HloValue | None
-    """None for an allocation in which no value stands."""
+    """None for an allocation without values."""
     allocation_kind: str
     held_bytes: int
-    """Each byte is counted once: those of a function add up to its peak [bytes]."""
+    """Each byte counts once: a function's sum is its peak [bytes]."""
 
     @property
     def frames(self) -> tuple[Frame, ...]:
-        """As HloValue.frames."""
+        """The same as HloValue.frames."""
         if self.value is None:
             return (Frame(f"({self.allocation_kind})"),)
         return self.value.frames
@@ -161,9 +160,9 @@ def values(
 
     Args:
         con: the database.
-        function: which.
-        all_frames: with frames of library code.
-        at_peak: those alone that hold bytes at the peak.
+        function: the function.
+        all_frames: include frames of library code.
+        at_peak: only values that hold bytes at the peak.
     """
     stacks = _Stacks(con, function.module_id, all_frames)
     asked = {"module_id": function.module_id, "color": function.color}
@@ -181,7 +180,7 @@ def values(
 def held(
     con: duckdb.DuckDBPyConnection, function: Function, *, all_frames: bool = False
 ) -> list[Held]:
-    """What holds the peak of a function, the most bytes first; arguments as those of `values`."""
+    """Return the holders of a function's peak, the most bytes first; arguments as for `values`."""
     found = values(con, function, all_frames=all_frames, at_peak=True)
     by_id = {value.value_id: value for value in found}
     rows = con.execute(HELD, {"module_id": function.module_id, "color": function.color}).fetchall()
@@ -226,7 +225,7 @@ class _Stacks:
         return self.walked[place]
 
     def _above(self, frame_id: int | None) -> Iterator[Frame]:
-        seen: set[int] = set()  # a damaged dump may hold a circle
+        seen: set[int] = set()  # a damaged dump may have a cycle
         while frame_id is not None and frame_id in self.frames and frame_id not in seen:
             seen.add(frame_id)
             frame_id, name, file, line, is_library = self.frames[frame_id]
@@ -241,9 +240,9 @@ class _Stacks:
 
 
 def without_rounds(frames: Sequence[Frame]) -> list[Frame]:
-    """Return a stack, innermost frame first, with the outermost of rounds of the same frames alone.
+    """Return a stack (innermost frame first) with only the outermost of repeated frame sequences.
 
-    flax's scan traces a layer several times, each time with the calls that lead to it.
+    flax's scan traces a layer several times, each time with the calls leading to it.
     """
     is_again = [False] * len(frames)
     for period in range(1, len(frames) // 2 + 1):

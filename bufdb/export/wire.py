@@ -1,7 +1,7 @@
-"""Protocol buffers, as far as writing needs them: numbers, texts and messages behind their field.
+"""Protocol buffers, as far as writing needs them: numbers, texts and messages as fields.
 
-The encoding is that of protobuf.dev/programming-guides/encoding. A message is its fields, put
-together with `b"".join` or `+`.
+The encoding is that of protobuf.dev/programming-guides/encoding. A message is the concatenation of
+its fields, by `b"".join` or `+`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _VARINT, _LENGTH = 0, 2
 
 
 def varint(number: int) -> bytes:
-    """Return a whole number of 64 bits with a sign; a negative one as its two's complement.
+    """Encode a signed 64-bit integer; a negative one as its two's complement.
 
     Raises:
         BufdbError: it does not fit.
@@ -31,20 +31,20 @@ def varint(number: int) -> bytes:
 
 
 def integer(field: int, number: int) -> bytes:
-    """Return a field of type int64, uint64 (of 63 bits), bool or enum."""
+    """Encode a field of type int64, uint64 (of 63 bits), bool or enum."""
     return varint(field << 3 | _VARINT) + varint(number)
 
 
 def packed(field: int, numbers: Iterable[int]) -> bytes:
-    """Return a repeated field of numbers."""
+    """Encode a repeated field of numbers."""
     return message(field, b"".join(map(varint, numbers)))
 
 
 def message(field: int, body: bytes) -> bytes:
-    """Return a field that is a message."""
+    """Encode a field that is a message."""
     return varint(field << 3 | _LENGTH) + varint(len(body)) + body
 
 
 def text(field: int, words: str) -> bytes:
-    """Return a field of type string."""
+    """Encode a field of type string."""
     return message(field, words.encode())
