@@ -1,1 +1,1 @@
-"""The report: one page of HTML that needs nothing else, its data, scripts and policy."""
+"""The report: one self-contained page of HTML, with its data, scripts and policy."""

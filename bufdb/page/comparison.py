@@ -18,11 +18,10 @@ from bufdb.query.header import Value
 
 # -- The modules that a page lists, one row for each memory space, with the figures of each --------
 #
-# Invariant: a figure is a cell of `asked_modules`, which is what `bufdb query modules --color all`
-# shows.
+# Invariant: a figure is a cell of `asked_modules`, which `bufdb query modules --color all` shows.
 
 DEVICE_LABEL = "device"
-"""Label or metadata of a run that says on which device its programs run."""
+"""Label or metadata of a run that names the device its programs run on."""
 
 MODULES_SQL = f"""
 SELECT
@@ -72,7 +71,7 @@ ORDER BY
 """
 
 Asked = Mapping[str, Value]
-"""Globs run, function, module, and a platform: what saved queries take under these names."""
+"""Parameters of saved queries: globs run, function and module, and a platform."""
 
 
 class Module(NamedTuple):
@@ -107,40 +106,40 @@ class Module(NamedTuple):
     is_largest: bool
     """Whether saved queries answer for this compilation of the function (asked_functions)."""
     is_device_memory: bool
-    """Whether it is the memory of the device, which a limit is of."""
+    """Whether it is the memory of the device, to which a limit applies."""
     device_name: str | None
-    """What the run is labelled with."""
+    """The device that the run is labeled with."""
     value_count: int
     """Values in all memory spaces."""
 
     @property
     def place(self) -> tuple[int, int | None]:
-        """What tells it from all others."""
+        """The key that identifies it."""
         return self.module_id, self.color
 
     @property
     def function(self) -> tuple[str, str, str | None, int | None]:
-        """How answers of saved queries name what they are about."""
+        """The key of the function in answers of saved queries."""
         return self.run_name, self.function_name, self.platform, self.color
 
 
 def modules(con: duckdb.DuckDBPyConnection, asked: Asked) -> list[Module]:
-    """Return the modules that are asked for, in every memory space.
+    """Return the selected modules, in every memory space.
 
-    Those in the memory of the device come first, of these the largest need; unknown peaks last.
+    Those in the memory of the device come first, by descending need; unknown peaks last.
     """
     values: dict[str, Value] = {"color": ALL, **asked}
     return [Module(*row) for row in execute.execute_with(con, MODULES_SQL, values, "report").rows]
 
 
 def counts(con: duckdb.DuckDBPyConnection, asked: Asked) -> dict[str, int | str | None]:
-    """run_count, module_count, function_count and platforms of what is asked for."""
+    """Return run_count, module_count, function_count and platforms of the selected modules."""
     result = execute.execute_with(con, COUNTS, asked, "report")
     return dict(zip((name for name, _ in result.columns), result.rows[0], strict=True))
 
 
 def findings(con: duckdb.DuckDBPyConnection, asked: Asked) -> list[tuple[str, str, int]]:
-    """Severity, code and number of what was found about the dumps, worst first."""
+    """Return severity, code and number of findings about the dumps, worst first."""
     return execute.execute_with(con, FINDINGS, asked, "report").rows
 
 
@@ -152,12 +151,12 @@ def findings(con: duckdb.DuckDBPyConnection, asked: Asked) -> list[tuple[str, st
 
 KEYS = ("op", "source", "category", "shape")
 TOP = 200
-"""Parts of a peak that have a row of their own."""
+"""Maximum parts of a peak with a row each."""
 MOST_PLACES = 500
-"""Pairs on a page, each in one memory space: what changed most comes first."""
+"""Maximum pairs on a page, each in one memory space, the largest change first."""
 _RUNS = "SELECT run_name FROM asked_runs ORDER BY run_name"
 SQL = f"{diff.SQL}\n{_RUNS}"
-"""All that is executed."""
+"""All SQL that is executed."""
 
 
 @dataclass(frozen=True)
@@ -170,26 +169,26 @@ class Compared:
     """Name and DuckDB type of the columns of all rows."""
     figures: list[diff.Row]
     is_cut: bool
-    """Whether there are more than MOST_PLACES."""
+    """Whether there are more pairs than MOST_PLACES."""
     parts: dict[str, list[diff.Row]] = field(default_factory=dict)
     """Parts of peaks by key, with the rest of each place in one row."""
 
     def asked(self, filters: Asked) -> list[Asked]:
-        """Return what the modules of both sides are asked for with, the new one last."""
+        """Return the query parameters for the modules of both sides, the new one last."""
         return [{**filters, "run": glob(side)} for side in (self.base, self.new)]
 
 
 def compared(con: duckdb.DuckDBPyConnection, base: str, filters: Asked) -> Compared:
-    """Compare a side, a run or LABEL=VALUE, with the run that `filters` ask for.
+    """Compare a side, a run or LABEL=VALUE, with the run that `filters` select.
 
     Args:
         con: the database.
         base: the old side.
         filters: run, function, module and platform, as globs. Without a run the new side is the
-            one that there is beside `base`.
+            only run other than `base`.
 
     Raises:
-        UsageError: a side is no run and no label, or which run is the new side is not clear.
+        UsageError: a side is neither a run nor a label, or the new side is ambiguous.
     """
     old = diff.selected_runs(con, base)
     new = _new_side(con, filters.get("run"), old)
@@ -211,7 +210,7 @@ def compared(con: duckdb.DuckDBPyConnection, base: str, filters: Asked) -> Compa
 
 
 def _new_side(con: duckdb.DuckDBPyConnection, run: Value, old: list[str]) -> str:
-    """The new side: what --run names, or a glob that one run alone fits, or the only other run."""
+    """Return the new side: --run (a name, a label, or a glob of one run), or the only other run."""
     asked = {} if run is None else {"run": run}
     names = [name for (name,) in execute.execute_with(con, _RUNS, asked, "report").rows]
     if run is None:
@@ -227,7 +226,7 @@ def _new_side(con: duckdb.DuckDBPyConnection, run: Value, old: list[str]) -> str
 
 
 def _summed(rows: Iterable[diff.Row]) -> list[diff.Row]:
-    """Return the first parts of each place, and one row for the others."""
+    """Return the first parts of each place, and one row for the rest."""
     found = []
     for _, group in groupby(rows, key=lambda row: row.place):
         parts = list(group)

@@ -1,4 +1,4 @@
-"""All that a page shows, from a few queries about all modules and some about a few at a time."""
+"""The contents of a page, from a few queries about all modules and some about batches of them."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ _OF_RUNS = "literal_programs"
 
 @dataclass(frozen=True)
 class Contents:
-    """What a page shows, but for the pictures."""
+    """The contents of a page, except the pictures."""
 
     counts: dict[str, int | str | None]
-    """Of the runs that are shown; with two sides of the new one."""
+    """Counts of the runs shown; in a comparison, of the new side."""
     findings: list[tuple[str, str, int]]
-    """Severity, code and number of what was found about their dumps."""
+    """Severity, code and number of findings about their dumps."""
     modules: list[Module]
     """In the order of `modules.modules`."""
     asked: dict[tuple[int, int | None], Asked]
-    """What each was asked for with."""
+    """By module, the query parameters that selected it."""
     queries: list[SavedQuery]
-    """Whose answers about a module are shown with its picture."""
+    """The queries whose answers about a module are shown with its picture."""
     compared: Compared | None
 
 
 class Shown(NamedTuple):
-    """What a page has of a module besides its figures."""
+    """What a page shows of a module in addition to its figures."""
 
     module: Module
     picture: Picture | None
-    """None if its peak, or the instant of that, is unknown."""
+    """None if its peak, or the instant of the peak, is unknown."""
     tables: list[Table]
-    """Answers about it, without empty ones."""
+    """Non-empty answers about it."""
 
 
 def sql(catalogue: Catalogue) -> str:
-    """All that is executed, from which `open_readable` sees which views are needed."""
+    """Return all SQL that is executed; `open_readable` derives the views it needs."""
     asked = [query.sql for query in tables.queries(catalogue)]
     return "\n".join([comparison.MODULES_SQL, COUNTS, FINDINGS, values.SQL, *asked])
 
@@ -64,7 +64,7 @@ def contents(
     sides: Sequence[Asked],
     compared: Compared | None = None,
 ) -> Contents:
-    """What is asked for, of each side in turn; the last is the one that the page is about."""
+    """Return the contents for each side in turn; the page is about the last side."""
     found: dict[tuple[int, int | None], Module] = {}
     asked: dict[tuple[int, int | None], Asked] = {}
     for side in sides:
@@ -95,20 +95,20 @@ def pictures(
     modules: Sequence[Module],
     is_wanted: Callable[[Module], bool] = lambda module: True,
 ) -> Iterator[Shown]:
-    """Pictures of modules and answers about them, in their order, from some modules at a time.
+    """Yield pictures of modules and answers about them, in order, read in batches.
 
     Args:
         con: the database.
-        contents: what is shown.
-        modules: of these.
-        is_wanted: asked before a module's values are read, whether they are to be.
+        contents: the contents of the page.
+        modules: the modules to yield.
+        is_wanted: whether to read a module's values, called before they are read.
     """
-    # Where other modules' rows cannot be left out there is one question about all.
+    # If other modules' rows cannot be left out, query all of them once.
     answers = None
     if narrowing.module_count(con) == 0:
         answers = _answers(con, contents, contents.modules, are_all=True)
     left = deque(modules)
-    # What counts programs of a whole run is counted before other modules' rows are out of sight.
+    # Counts over all programs of a run are computed before other modules' rows are hidden.
     with narrowing.computed(con, _OF_RUNS, f"FROM {_OF_RUNS}"):
         while left:
             batch: list[Module] = []
@@ -136,7 +136,7 @@ def pictures(
 def _answers(
     con: duckdb.DuckDBPyConnection, contents: Contents, batch: Sequence[Module], *, are_all: bool
 ) -> dict[tuple[int, int | None], list[Table]]:
-    """Tables by module and memory space, each of the side that it was asked for with."""
+    """Return tables by module and memory space, each for the side that selected it."""
     found: dict[tuple[int, int | None], list[Table]] = {}
     sides = {id(side): side for module in batch for side in [contents.asked[module.place]]}
     for side in sides.values():

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from bufdb.query.header import Value
 
 
-# -- The page's static files put together, and the policy that lets nothing else run ---------------
+# -- Combine the page's static files, with a policy that lets nothing else run ---------------------
 #
-# Names from dumps are data: they stand base64-encoded in elements that no browser executes. The
-# policy names the script and the style by their hashes and forbids everything else, all requests
-# included.
+# Names from dumps are data: they are base64-encoded in elements that no browser executes. The
+# policy allows the script and the style by their hashes and forbids everything else, including all
+# requests.
 
 _ORDER = "order.txt"
 _MARK = re.compile(r"\{\{(\w+)\}\}")
@@ -45,7 +45,7 @@ _MARKS = ["csp", "title", "style", "slots", "script"]
 
 @dataclass(frozen=True)
 class Frame:
-    """What is the same on every page."""
+    """The parts that are the same on every page."""
 
     template: str
     """HTML with a {{mark}} for each part that is filled in."""
@@ -63,8 +63,7 @@ class Frame:
     def fill(self, title: str, slots: Sequence[bytes]) -> str:
         """Return the page with its data.
 
-        Parts are put in side by side, not one after the other, so that no part is looked at for
-        marks.
+        All parts are inserted in a single pass, so that no part is searched for marks.
         """
         parts = {
             "csp": self.policy,
@@ -78,14 +77,14 @@ class Frame:
 
 @cache
 def page_frame() -> Frame:
-    """Return the static files that come with bufdb; order.txt has the order of scripts and styles.
+    """Return bufdb's static files; order.txt has the order of scripts and styles.
 
-    Scripts (.js) stand as they are, modules (.mjs) behind them in one scope of their own.
+    Scripts (.js) are inserted unchanged, followed by the modules (.mjs) in one shared scope.
     """
     folder = files(__package__) / "static"
 
     def text(name: str) -> str:
-        # A browser takes \r\n for \n, and would not find the hash.
+        # A browser normalizes \r\n to \n, so the hash would not match.
         return (folder / name).read_text(encoding="utf-8").replace("\r\n", "\n")
 
     lines = (line.partition("#")[0].strip() for line in text(_ORDER).splitlines())
@@ -102,15 +101,15 @@ def page_frame() -> Frame:
 
 
 def _without_module(text: str) -> str:
-    """Return a module as a part of one scope, in which names are not imported but there.
+    """Strip imports and exports from a module: all modules share one scope.
 
-    A page from disk may not load modules; Node and the type checker take the files as they are.
+    A page from disk may not load modules; Node and the type checker use the files unchanged.
     """
     return _EXPORT.sub("", _IMPORT.sub("", text))
 
 
 def _within(text: str, element: str) -> str:
-    """A text that does not end its element, nor begin what a browser reads in another way."""
+    """Escape a text so that it neither ends its element nor starts an HTML comment."""
     text = re.sub(rf"</(?={element})", r"<\\/", text, flags=re.IGNORECASE)
     return text.replace("<!--", r"<\!--")
 
@@ -130,11 +129,11 @@ def _slot(number: int, data: bytes) -> str:
 # Invariant: a module without a slot keeps its row, which says why and how to get it.
 
 BUDGET = 4_500_000
-"""Bytes of a page; the module with the largest peak is on it whatever it takes."""
+"""Maximum bytes of a page; the module with the largest peak is included in any case."""
 LEAST_BYTES = 3
-"""That a value takes on the page at the least."""
+"""Minimum bytes of a value on the page."""
 MOST_IN_VAIN = 100
-"""Modules in a row that are read and find no room, before no other is read."""
+"""Consecutive modules that are read and do not fit, after which no more are read."""
 _COLUMNS = (
     "run", "function", "module_key", "platform", "color", "space", "peak_bytes", "peak_time",
     "length", "occupied_temp_bytes", "fixed_bytes", "argument_bytes", "output_bytes",
@@ -157,13 +156,13 @@ def page(
     """Return the page as HTML.
 
     Args:
-        contents: what is on it.
-        pictures: of modules that are asked for, and answers about them, in their order; see
+        contents: the contents.
+        pictures: yields pictures of modules and answers about them, in order; see
             contents.pictures.
-        command: how the page was asked for.
-        limit: memory of the device [bytes], and its name if it is a known one; without bytes that
-            of the device that a run is labelled with.
-        budget: bytes of the page, but for those of the largest module.
+        command: the command that made the page.
+        limit: memory of the device [bytes], and its name if it is a known one; without bytes, that
+            of the device that a run is labeled with.
+        budget: maximum bytes of the page, not counting those of the largest module.
     """
     slots = _Slots(contents)
     head = {
@@ -186,14 +185,14 @@ def page(
 
 
 class _Slots:
-    """Data of modules, as long as there is room."""
+    """Data of the modules that fit."""
 
     def __init__(self, contents: Contents) -> None:
         self.contents = contents
         self.room = 0
-        """Bytes that are left of the page."""
+        """Bytes left on the page."""
         self.in_vain = 0
-        """Modules in a row that were read and had no room."""
+        """Consecutive modules that were read and did not fit."""
         self.is_begun = False
         self.packed: list[bytes] = []
         self.number: dict[tuple[int, int | None], int] = {}
@@ -201,9 +200,9 @@ class _Slots:
         self.rows = {module.place: row for row, module in enumerate(contents.modules)}
 
     def add_all(self, pictures: Pictures) -> None:
-        """By need, of each function the largest compilation first; then what has no known peak.
+        """Add modules by need, the largest compilation of each function first; unknown peaks last.
 
-        Nothing can be drawn either of a peak whose instant is not known, as of a message's.
+        A peak without a known instant, as of a message, cannot be drawn either.
         """
         known = [module for module in self.contents.modules if module.peak_time is not None]
         unknown = [module for module in self.contents.modules if module.peak_time is None]
@@ -216,7 +215,7 @@ class _Slots:
             self._add(shown)
 
     def _is_wanted(self, module: Module) -> bool:
-        """Whether a module may have room; if not it is left out unread."""
+        """Return whether a module may fit; if not, it is left out unread."""
         is_first, self.is_begun = not self.is_begun, True
         least = 0 if module.peak_time is None else module.value_count * LEAST_BYTES
         if is_first or (least <= self.room and self.in_vain < MOST_IN_VAIN):
@@ -257,7 +256,7 @@ def _row(module: Module, limit: Limit, slots: _Slots) -> list[Any]:
     if name is not None:
         known = device(name)
         name = name if known is None else known.title
-    if module.color != 0:  # a limit is of the device's own memory
+    if module.color != 0:  # a limit applies to the device's own memory
         bytes_, name = None, None
     one = ["--run", glob(module.run_name), "--module", glob(module.module_key)]
     return [
@@ -316,7 +315,7 @@ def _title(contents: Contents) -> str:
     return f"bufdb report: {named}"
 
 
-# -- `report` as a function: one page of HTML about what was compiled ------------------------------
+# -- `report` as a function: one page of HTML about the compiled modules ---------------------------
 
 
 def report(
@@ -329,20 +328,20 @@ def report(
     base: str | None = None,
     limit: int | str | None = None,
 ) -> str:
-    """Return the page, as text; arguments as the options of `bufdb report`.
+    """Return the page as text; arguments as the options of `bufdb report`.
 
     Args:
         opened: opens the database.
-        run: glob of runs, or of LABEL=VALUE; beside `base` the new side of the comparison.
+        run: glob of runs, or of LABEL=VALUE; with `base` the new side of the comparison.
         function: glob of functions.
         module: glob of modules' keys.
         platform: cpu, gpu or tpu.
-        base: a run, or LABEL=VALUE, that the page compares with.
-        limit: memory of the device: bytes, a size such as "16GiB", or a name as "TPU v5e".
+        base: a run or LABEL=VALUE to compare with.
+        limit: memory of the device: bytes, a size like "16GiB", or a name like "TPU v5e".
 
     Raises:
         UsageError: wrong usage.
-        BufdbError: no module fits.
+        BufdbError: no module matches.
     """
     limits = limit_of(limit)
     given = {"run": run, "function": function, "module": module, "platform": platform}

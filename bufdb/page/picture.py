@@ -12,15 +12,15 @@ from bufdb.export.tenancy import Stay, pieces
 from bufdb.page.comparison import Module
 from bufdb.page.values import Fact, Facts
 
-# -- Which values are one buffer, that is the same bytes under several names -----------------------
+# -- Group values into buffers: the same bytes under several names ---------------------------------
 #
-# What a loop or a conditional merges is a phi, and it and what goes into it are one. The rule is
-# that of `bufdb.memory.buffers`, by which `peak_savings` takes buffers away; that one works on
-# arrays of all modules at once, and what answers a question has no arrays.
+# A value merged by a loop or a conditional is a phi; it and its inputs are one buffer. The rule is
+# that of `bufdb.memory.buffers`, by which `peak_savings` removes buffers; that module works on
+# arrays of all modules at once, which answers do not have.
 
 
 class Life(NamedTuple):
-    """A value that has the place of a phi."""
+    """A value at the place of a phi."""
 
     slot: tuple[int, int, int]
     """Allocation, offset and size."""
@@ -28,14 +28,14 @@ class Life(NamedTuple):
     start_time: int
     end_time: int
     positions: Sequence[tuple[str, bool]]
-    """Index in a tuple at which it is seen, and whether it is defined there."""
+    """Its indexes in tuples, each with whether it is defined there."""
 
 
 def buffers(lives: Sequence[Life]) -> list[int]:
-    """For each value the first of its buffer.
+    """Return, for each value, the first value of its buffer.
 
-    Two values of one place whose lives touch or overlap are linked if both are phis, or one is and
-    the other is seen further on at the phi's index in a tuple. Chains of links are a buffer.
+    Two values of one place whose lives touch or overlap are linked if both are phis, or if one is
+    and the other later appears at the phi's index in a tuple. Linked values form a buffer.
     """
     first = list(range(len(lives)))
     phis = [row for row, life in enumerate(lives) if life.is_phi]
@@ -65,7 +65,7 @@ def buffers(lives: Sequence[Life]) -> list[int]:
 
 
 def _chains(lives: Sequence[Life], rows: list[int], keys: list[object]) -> list[list[int]]:
-    """Rows of one key whose lives touch or overlap, by key in order of time."""
+    """Return rows with the same key whose lives touch or overlap, by key in order of time."""
     by_key: dict[object, list[int]] = defaultdict(list)
     for row, key in zip(rows, keys, strict=True):
         by_key[key].append(row)
@@ -82,7 +82,7 @@ def _chains(lives: Sequence[Life], rows: list[int], keys: list[object]) -> list[
 
 
 def _link(first: list[int], rows: Sequence[int]) -> None:
-    """Make one of all that hangs together with these rows."""
+    """Merge the buffers of these rows."""
     roots = {_root(first, row) for row in rows}
     lowest = min(roots)
     for root in roots:
@@ -105,51 +105,51 @@ def _root(first: list[int], row: int) -> int:
 
 
 class Block(NamedTuple):
-    """Bytes of one value for a while."""
+    """Bytes of one value for a period."""
 
     row: int
-    """Of the value."""
+    """Row of the value."""
     start_time: int
     end_time: int
-    """Last instant, itself included [program order]."""
+    """Last instant, inclusive [program order]."""
     offset_bytes: int | None
-    """On the axis of all temp allocations; None for what is held for the whole run."""
+    """Offset on the axis of all temp allocations; None for what is held for the whole run."""
     size_bytes: int
 
 
 class Arena(NamedTuple):
-    """A temp allocation on the common axis, on which they lie one behind the other."""
+    """A temp allocation on the common axis, on which allocations follow each other."""
 
     allocation_index: int
     base_bytes: int
     size_bytes: int
-    """With what a damaged dump places behind its end."""
+    """Including what a damaged dump places past its end."""
 
 
 @dataclass(frozen=True)
 class Picture:
-    """What a page has of a module in one memory space; lists of values are in the same order."""
+    """A page's data of a module in one memory space; lists of values are in the same order."""
 
     module: Module
     values: list[Fact]
-    """Temp values by first instant, then what stands for other allocations."""
+    """Temp values by first instant, then the values that represent other allocations."""
     buffer: list[int]
-    """Row of the first value that is the same bytes under another name."""
+    """By value, the row of the first value that is the same bytes under another name."""
     uses: list[list[int]]
-    """Program order of the users of each value, ascending; -1 where that is unknown."""
+    """Program order of the users of each value, ascending; -1 where unknown."""
     blocks: list[Block]
     arenas: list[Arena]
     frames: dict[int, tuple[Any, ...]]
     steps: list[tuple[int, str]]
     """Program order and name of the instructions."""
     origins: list[tuple[Any, ...]]
-    """Row of the value, then the columns of values.ORIGINS behind it."""
+    """Row of the value, then the remaining columns of values.ORIGINS."""
     peaks: list[tuple[Any, ...]]
     savings: list[tuple[Any, ...]]
 
 
 def picture(facts: Facts, module: Module) -> Picture:
-    """Return a module that `facts` are about; one without a known peak has no values."""
+    """Return the picture of a module in `facts`; without a known peak it has no values."""
     place = (module.module_id, module.color or 0)
     values = facts.values.get(place, [])
     number = module.module_id
@@ -190,10 +190,10 @@ def _arenas(allocations: list[tuple[int, int]], values: list[Fact]) -> list[Aren
 
 
 def _blocks(values: list[Fact], arenas: list[Arena], schedule_length: int) -> list[Block]:
-    """Rectangles in order of time and place; what is held for the whole run comes last."""
+    """Return rectangles in order of time and place; those held for the whole run come last."""
     stays: dict[int, list[Stay]] = defaultdict(list)
     fixed = []
-    # Which value has a byte goes by the dump's numbers, as in peak_values; rows have other ones.
+    # The dump's numbers decide which value has a byte, as in peak_values; rows differ from them.
     rows: dict[int | None, int] = {}
     for row, fact in enumerate(values):
         if fact.start_time is None or fact.end_time is None or fact.value_id is None:
@@ -221,7 +221,7 @@ def _blocks(values: list[Fact], arenas: list[Arena], schedule_length: int) -> li
 
 
 def _buffers(values: list[Fact], positions: dict[int, list[tuple[str, bool]]]) -> list[int]:
-    """For each value the row of the first of its buffer: its own where it is alone."""
+    """Return, for each value, the row of the first value of its buffer, which may be itself."""
     lives = []
     rows = []
     for row, fact in enumerate(values):

@@ -13,16 +13,16 @@ from bufdb.page.picture import Picture
 from bufdb.page.tables import Table
 from bufdb.page.values import Fact, Place
 
-# -- Numbers and texts as few bytes: columns of varints, string tables, gzip -----------------------
+# -- A compact encoding of numbers and texts: columns of varints, string tables, gzip --------------
 #
 # A slot of the page is gzip of: the length of the head as 32 bits, little endian; the head, JSON in
 # UTF-8; then column after column, each number a zigzag varint: 2n, or -2n-1 if it is negative, in
 # groups of seven bits, lowest first, the eighth bit set on all but the last. A column of
 # differences has each number minus the one before it. The head's `columns` lists name, count,
-# whether these are differences, and bytes of each. 100,000 values are a megabyte, as JSON rows they
-# would be 25.
+# whether these are differences, and bytes of each. 100,000 values take a megabyte; as JSON rows
+# they would take 25.
 #
-# Invariant: the same content gives the same bytes; every number is one that JavaScript has exactly.
+# Invariant: the same content gives the same bytes; JavaScript can represent every number exactly.
 
 LARGEST = 2**52 - 1
 """The largest number of a column: doubled, it is still exact in JavaScript."""
@@ -30,7 +30,7 @@ _LARGEST_IN_JSON = 2**53 - 1
 
 
 class TooLargeError(ValueError):
-    """A number that a page cannot show exactly."""
+    """A number is too large for a page to show exactly."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Column:
 
 
 class Texts:
-    """A string table: text in, its number out, in order of first use; -1 for None."""
+    """A string table: maps texts to numbers, in order of first use; None to -1."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -60,7 +60,7 @@ def pack(head: Mapping[str, Any], columns: Iterable[Column] = ()) -> bytes:
     """Return a slot's bytes.
 
     Raises:
-        TooLargeError: a number of a column is larger than JavaScript has exactly.
+        TooLargeError: a number of a column is too large to be exact in JavaScript.
     """
     parts, listed = [], []
     for column in columns:
@@ -73,14 +73,14 @@ def pack(head: Mapping[str, Any], columns: Iterable[Column] = ()) -> bytes:
 
 
 def as_json(value: Any) -> bytes:
-    """JSON without spaces; whole numbers that JavaScript would round are text."""
+    """Encode as JSON without spaces; integers that JavaScript would round become text."""
     return json.dumps(
         _exact(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False
     ).encode()
 
 
 def varints(numbers: Iterable[int]) -> bytes:
-    """Zigzag varints.
+    """Encode numbers as zigzag varints.
 
     Raises:
         TooLargeError: a number is beyond LARGEST.
@@ -106,7 +106,7 @@ def _differences(numbers: Iterable[int]) -> Iterator[int]:
 
 
 def _exact(value: Any) -> Any:
-    """Return what JSON has, with nothing that a reader in JavaScript would see otherwise."""
+    """Return a JSON value that JavaScript reads without loss."""
     if isinstance(value, Mapping):
         return {str(key): _exact(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -118,10 +118,10 @@ def _exact(value: Any) -> Any:
     return value if isinstance(value, int | float | str | None) else str(value)
 
 
-# -- A module's picture as the columns of a slot; README.md beside says what each of them is -------
+# -- A module's picture as the columns of a slot; README.md in this folder describes each of them --
 
 _DIGITS = 15
-"""Of a name's number at the most; a longer one is text."""
+"""Maximum digits of a name's number; a longer one is text."""
 _RESIDUAL, _LAYER_INPUT, _NOT_EXACT = 1, 2, 4
 """Flags of an origin."""
 
@@ -135,13 +135,13 @@ def slot(
     """Return a module's slot.
 
     Args:
-        row: of the module in the report's list.
+        row: row of the module in the report's list.
         picture: None if the peak is unknown.
         tables: answers about it.
-        command: which asks a saved query about it, with QUERY in place of the name.
+        command: the command of a saved query about it, with QUERY in place of the name.
 
     Raises:
-        TooLargeError: a number is larger than JavaScript has exactly.
+        TooLargeError: a number is too large to be exact in JavaScript.
     """
     head: dict[str, Any] = {"module": row, "arena": [], "arena_bytes": 0}
     texts = Texts()
@@ -177,7 +177,7 @@ def _columns(picture: Picture, texts: Texts) -> Iterator[Column]:
     yield from _blocks(picture)
     yield from ops.columns()
     yield from frames.columns()
-    # Twice the same user is one; of those whose step is unknown only how many there are counts.
+    # Repeated users count once; of users with an unknown step only their number matters.
     yield Column("use_step", [step + 1 for steps in picture.uses for step in steps], True)
     yield from _steps(picture, texts)
     yield from _origins(picture, texts)
@@ -289,13 +289,13 @@ class _Ops:
         return node
 
     def columns(self) -> Iterator[Column]:
-        """All nodes."""
+        """Yield the columns of all nodes."""
         yield Column("op_parent", [parent for parent, _ in self.nodes], True)
         yield Column("op_text", [text for _, text in self.nodes])
 
 
 class _Frames:
-    """Call stacks as a tree, callers before what they call."""
+    """Call stacks as a tree, callers before callees."""
 
     def __init__(self, frames: Mapping[int, Sequence[Any]], texts: Texts) -> None:
         self.frames = frames
@@ -304,7 +304,7 @@ class _Frames:
         self.rows: list[tuple[int, int, int, int, int]] = []
 
     def __call__(self, place: Place) -> int:
-        """The innermost frame of a place; its line alone where no stack is known; -1 for none."""
+        """Return the innermost frame of a place, or its line if no stack is known; -1 if none."""
         number = place.stack_frame_id
         if number is not None and number in self.frames:
             return self._stack(number)
@@ -317,7 +317,7 @@ class _Frames:
 
     def _stack(self, number: int) -> int:
         above: list[int] = []
-        seen: set[int] = set()  # a damaged dump may hold a circle
+        seen: set[int] = set()  # a damaged dump may have a cycle
         at: int | None = number
         while at is not None and not (at in seen or at in self.nodes or at not in self.frames):
             above.append(at)
@@ -344,14 +344,14 @@ class _Frames:
         self.rows.append((parent, *texts, line or 0, int(is_own)))
 
     def columns(self) -> Iterator[Column]:
-        """All frames."""
+        """Yield the columns of all frames."""
         for place, name in enumerate(("parent", "file", "function", "line", "own")):
             column = [row[place] for row in self.rows]
             yield Column(f"frame_{name}", column, name in ("parent", "line"))
 
 
 def _name(name: str | None) -> tuple[str | None, int]:
-    """Stem and number, plus 1, of a name such as fusion.12; 0 without a number."""
+    """Split a name such as fusion.12 into its stem and its number plus 1; 0 without a number."""
     if name is None:
         return None, 0
     stem, _, digits = name.rpartition(".")
@@ -362,7 +362,7 @@ def _name(name: str | None) -> tuple[str | None, int]:
 
 
 def _life(fact: Fact, length: int) -> tuple[int, int]:
-    """First and last instant of the schedule; what has none is held for the whole run."""
+    """Return first and last instant of the schedule; without a life, the whole run."""
     if fact.start_time is None or fact.end_time is None:
         return 0, length
     return fact.start_time, min(fact.end_time, length)

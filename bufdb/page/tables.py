@@ -1,6 +1,6 @@
 """Answers of saved queries about each of many functions, from one execution of each query.
 
-Invariant: rows are as the query gave them; what is cut off is said, with the command that shows it.
+Invariant: rows are as the query returned them; cut tables say so, with the command for all rows.
 """
 
 from __future__ import annotations
@@ -60,21 +60,21 @@ class Table:
     name: str
     title: str
     command: str
-    """Which gives these rows."""
+    """The command that gives these rows."""
     columns: list[tuple[str, str]]
     """Name and DuckDB type."""
     rows: list[tuple[Any, ...]] = field(default_factory=list)
     is_cut: bool = False
     """Whether there are more rows."""
     note: str | None = None
-    """Why an answer is not known, or not of all compilations."""
+    """Why the answer is unknown, for some or all compilations."""
 
 
 Function = tuple[Any, ...]
 
 
 def queries(catalogue: Catalogue) -> list[SavedQuery]:
-    """Return the saved queries that are asked."""
+    """Return the saved queries whose answers are shown."""
     return [catalogue.find(name) for name in NAMES]
 
 
@@ -86,14 +86,14 @@ def tables(
     *,
     are_all: bool,
 ) -> dict[tuple[int, int | None], list[Table]]:
-    """Tables by module and memory space, of those that the queries answer for, without empty ones.
+    """Return non-empty tables by module and memory space, of modules that queries answer for.
 
     Args:
         con: the database.
-        queries: of `queries`.
-        asked: what `modules` were asked for with.
-        modules: of which those with `is_largest` have tables.
-        are_all: whether there are no others, whose rows need not be read.
+        queries: the result of `queries`.
+        asked: the query parameters that selected `modules`.
+        modules: the modules; only those with `is_largest` have tables.
+        are_all: whether there are no other modules whose rows should be skipped.
     """
     found: dict[tuple[int, int | None], list[Table]] = {
         module.place: [] for module in modules if module.is_largest
@@ -158,9 +158,9 @@ def command(name: str, module: Module, asked: Asked, *options: str) -> str:
 
 
 def function_options(module: Module, asked: Mapping[str, Value]) -> list[str]:
-    """Options of a command that is about one module in one memory space."""
+    """Return the options of a command about one module in one memory space."""
     options = ["--run", glob(module.run_name), "--function", glob(module.function_name)]
-    if not module.is_largest:  # which is what an answer is about
+    if not module.is_largest:  # answers are about the largest
         options += ["--module", glob(module.module_key)]
     elif asked.get("module") is not None:
         options += ["--module", str(asked["module"])]

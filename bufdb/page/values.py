@@ -1,11 +1,11 @@
-"""The values of modules as the database has them, with what each is attributed to.
+"""The values of modules in the database, with what each is attributed to.
 
-Attribution is that of `attributed_peak_values`, at all instants instead of the peak: what made the
-data that a loop carries, else the instruction that defines it, else what it is for. So sums over
-the values that are live at the peak are those of `peak-by-source-line` and the like.
+Attribution is that of `attributed_peak_values`, at all instants instead of the peak: to what made
+the data that a loop carries, else to the instruction that defines it, else to its use. So sums over
+the values that are live at the peak are those of `peak-by-source-line` and similar queries.
 
-Many modules are asked for at once, by the variable `shown`: a query for each would take longer than
-all the rest.
+Many modules are queried at once, by the variable `shown`: a query for each would take longer than
+everything else.
 """
 
 from __future__ import annotations
@@ -208,33 +208,33 @@ JOIN merged
 ORDER BY positions.module_id, positions.value_id, positions.position_ordinal
 """
 SQL = "\n".join((VALUES, ARENAS, FRAMES, USES, STEPS, ORIGINS, PEAKS, SAVINGS, POSITIONS))
-"""All that is asked here."""
+"""All SQL executed here."""
 
 
 class Place(NamedTuple):
-    """Where in the Python code an instruction stands; all but `is_own` None if unknown."""
+    """The place of an instruction in the Python code; all but `is_own` None if unknown."""
 
     stack_frame_id: int | None
     source_file: str | None
     source_line: int | None
     is_own: bool
-    """Whether a line of the user's is known."""
+    """Whether a line of the user's code is known."""
 
 
 class Fact(NamedTuple):
-    """A value of a temp allocation with its life, or what stands for another allocation."""
+    """A value of a temp allocation with its life, or one that represents another allocation."""
 
     allocation_index: int
     allocation_kind: str
     value_id: int | None
-    """None for an allocation in which no value stands."""
+    """None for an allocation without values."""
     size_bytes: int
-    """Of what is no temp value the whole allocation."""
+    """Size of the value; of the whole allocation if it is not temp."""
     offset_bytes: int
     start_time: int | None
     """First live instant [program order]; None for what is held for the whole run."""
     end_time: int | None
-    """Last one, itself included."""
+    """Last live instant, inclusive."""
     padding_bytes: int | None
     instruction_name: str | None
     shape_index: str | None
@@ -244,7 +244,7 @@ class Fact(NamedTuple):
     dtype: str | None
     opcode: str | None
     scope: str
-    """Scope path; like the next two with its relation in front, the kind in parentheses without."""
+    """Scope path; like the next two, prefixed with its relation; if unknown, '(kind)'."""
     op_path: str
     """Key of peak-by-op."""
     source_line: str
@@ -252,14 +252,14 @@ class Fact(NamedTuple):
     category: str | None
     """Key of peak-by-category, with allocation_kind."""
     relation: str
-    """'saved ' and the like, or 'for ', if it is not made by the line itself."""
+    """'saved ', 'for ' and so on, if it is not made by the line itself."""
     place: Place
-    """Of what it is attributed to."""
+    """Place of what it is attributed to."""
 
 
 @dataclass
 class Facts:
-    """What the database has of some modules, by module or by module and memory space."""
+    """The database's data of some modules, by module or by module and memory space."""
 
     values: dict[tuple[int, int], list[Fact]] = field(default_factory=lambda: defaultdict(list))
     arenas: dict[tuple[int, int], list[tuple[int, int]]] = field(
@@ -268,24 +268,24 @@ class Facts:
     frames: dict[int, dict[int, tuple[Any, ...]]] = field(default_factory=lambda: defaultdict(dict))
     """By number: parent, file, function, line, whether it is the user's own."""
     uses: dict[int, dict[int, list[int]]] = field(default_factory=lambda: defaultdict(dict))
-    """By value: program order of its users, ascending; -1 where that is unknown."""
+    """By value: program order of its users, ascending; -1 where unknown."""
     steps: dict[int, list[tuple[int, str]]] = field(default_factory=lambda: defaultdict(list))
     origins: dict[int, dict[int, tuple[Any, ...]]] = field(
         default_factory=lambda: defaultdict(dict)
     )
-    """By value: the columns of ORIGINS behind it."""
+    """By value: the columns of ORIGINS after value_id."""
     peaks: dict[tuple[int, int], list[tuple[Any, ...]]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    """Instant, bytes with the fixed ones, least bytes on the way to a higher one."""
+    """Instant, bytes including fixed ones, lowest bytes on the way to a higher peak."""
     savings: dict[tuple[int, int], list[tuple[Any, ...]]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    """The columns of SAVINGS behind the memory space."""
+    """The columns of SAVINGS after the memory space."""
     positions: dict[int, dict[int, list[tuple[str, bool]]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
-    """Of values with the place of a phi: index in a tuple, and whether it is defined there."""
+    """For values at a phi's place: indexes in tuples, and whether it is defined there."""
 
 
 def facts(con: duckdb.DuckDBPyConnection, module_ids: Sequence[int]) -> Facts:
@@ -310,7 +310,7 @@ def _facts(con: duckdb.DuckDBPyConnection, module_ids: Sequence[int]) -> Facts:
     for module_id, color, *columns in rows(VALUES):
         of_module = found.values[module_id, color]
         fact = _fact(columns)
-        # Of a damaged dump a name may have two instructions, and so a value two rows.
+        # In a damaged dump a name may have two instructions, and so a value two rows.
         if not of_module or of_module[-1][:3] != fact[:3]:
             of_module.append(fact)
     for module_id, color, *arena in rows(ARENAS):
@@ -334,7 +334,7 @@ def _facts(con: duckdb.DuckDBPyConnection, module_ids: Sequence[int]) -> Facts:
 
 _ATTRIBUTES = len(Fact._fields) - 2
 _RELATION = _ATTRIBUTES
-"""Place of the relation among the columns of VALUES behind the memory space; then three places."""
+"""Index of the relation in the columns of VALUES after the memory space; three places follow."""
 
 
 def _fact(columns: Sequence[Any]) -> Fact:
@@ -343,7 +343,7 @@ def _fact(columns: Sequence[Any]) -> Fact:
     origin, own, use = (Place(*columns[at : at + 4]) for at in (first, first + 4, first + 8))
     places = [] if relation is None else [(relation, origin)]
     places += [("", own), ("for ", use)]
-    # As lines are attributed: one of the user's before any of a library.
+    # Lines are attributed in the same way: a line of the user's code before any of a library.
     chosen = next((pair for pair in places if pair[1].is_own), None) or next(
         (pair for pair in places if pair[1].stack_frame_id is not None or pair[1].source_file),
         ("", own),
