@@ -1,1 +1,1 @@
-"""Questions to a database; records come back. Prints nothing."""
+"""Queries of a database, which return records. Prints nothing."""

@@ -28,30 +28,30 @@ _SPACE_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 def glob(name: str) -> str:
-    """Return a glob that a name alone matches: in brackets each character stands for itself."""
+    """Return a glob that matches only this name: brackets make each character literal."""
     return re.sub(r"[*?[]", lambda found: f"[{found[0]}]", name)
 
 
 def is_size(param: Parameter) -> bool:
-    """Whether the parameter is a number of bytes, which may be written with a unit."""
+    """Return whether the parameter is a number of bytes, which may have a unit."""
     return param.type == "BIGINT" and "[bytes]" in param.text
 
 
 def is_list(param: Parameter) -> bool:
-    """Whether the parameter is a list with commas in between."""
+    """Return whether the parameter is a comma-separated list."""
     return param.type == "VARCHAR" and "separated by commas" in param.text
 
 
 def is_space(param: Parameter) -> bool:
-    """Whether the parameter is a memory space: its number, or a name for `spaces.numbered`."""
+    """Return whether the parameter is a memory space: its number, or a name for `numbered`."""
     return param.name == "color" and param.type == "VARCHAR"
 
 
 def value(query: SavedQuery, param: Parameter, text: str) -> Value:
-    """Return the value of a parameter; the name of a memory space is left as it is.
+    """Return the value of a parameter; the name of a memory space is not resolved.
 
     Raises:
-        UsageError: the text is none; the message says what would be.
+        UsageError: the text is not valid; the message says what is expected.
     """
     try:
         found = _parsed(param, text)
@@ -89,16 +89,16 @@ def _wanted(param: Parameter) -> str:
     return param.type
 
 
-# -- What a database holds that a question can name: runs, functions, modules, memory spaces -------
+# -- Names in a database that a question may use: runs, functions, modules, memory spaces ----------
 #
-# Asks the tables of the file itself, so that it knows too what a question has narrowed away.
+# Queries the tables of the file itself, so that it also sees rows hidden by narrowing.
 
 SELECTORS = """
 SELECT run_name, run_name AS selector FROM {catalog}runs
 UNION ALL
 SELECT run_name, label || '=' || label_value AS selector FROM {catalog}run_labels
 """
-"""The view run_selectors, for a connection on which it may not have been made."""
+"""The view run_selectors, for a connection that may not have it."""
 _FACTS = f"""
 SELECT DISTINCT
   modules.module_id,
@@ -121,20 +121,20 @@ _FILTERS = {
     "platform": "platform = $platform",
     "color": "(color IS NULL OR $color::VARCHAR IN ('all', color))",
 }
-"""How saved queries understand their parameters."""
+"""The meaning of parameters in saved queries."""
 FILTERS = tuple(_FILTERS)
 
 
 class Known:
-    """What the tables of one catalog hold."""
+    """The names in the tables of one catalog."""
 
     def __init__(self, con: duckdb.DuckDBPyConnection, catalog: str | None = None) -> None:
-        """Ask `con`; `catalog` is that of the file, where other names could be in front of it."""
+        """Query `con`; `catalog` is the file's, if other objects could shadow its names."""
         self.con = con
         self.catalog = f"{catalog}.main." if catalog else ""
 
     def selectors(self) -> list[str]:
-        """Names of runs, then their labels as LABEL=VALUE, each sorted."""
+        """Return the names of runs, then their labels as LABEL=VALUE, each sorted."""
         rows = self._rows(
             f"SELECT selector FROM ({SELECTORS}) "
             "GROUP BY selector ORDER BY bool_and(run_name <> selector), selector"
@@ -142,22 +142,22 @@ class Known:
         return [name for (name,) in rows]
 
     def has_run(self, glob: str) -> bool:
-        """Whether the glob selects a run."""
+        """Return whether the glob selects a run."""
         sql = f"SELECT count(*) > 0 FROM ({SELECTORS}) WHERE selector GLOB $glob"
         return bool(self._rows(sql, glob=glob)[0][0])
 
     def runs(self) -> list[str]:
-        """Names of runs, sorted."""
+        """Return the names of runs, sorted."""
         rows = self._rows("SELECT run_name FROM {catalog}runs ORDER BY ALL")
         return [name for (name,) in rows]
 
     def labels(self) -> list[str]:
-        """Names of labels, sorted."""
+        """Return the names of labels, sorted."""
         rows = self._rows("SELECT DISTINCT label FROM {catalog}run_labels ORDER BY ALL")
         return [name for (name,) in rows]
 
     def spaces(self, platforms: list[str]) -> list[tuple[str, int, str]]:
-        """(platform, number, name) of the memory spaces of some platforms that have names."""
+        """Return (platform, number, name) of the named memory spaces of some platforms."""
         return self._rows(
             "SELECT platform, color, memory_space_name FROM {catalog}memory_spaces "
             "WHERE list_contains($platforms, platform) ORDER BY ALL",
@@ -165,20 +165,20 @@ class Known:
         )
 
     def names(self, what: str, values: Mapping[str, Value] | None = None) -> list[str]:
-        """What the modules that `values` ask for have as function, module, platform or color."""
+        """Return the values of `what` (FILTERS) in the modules that `values` select."""
         return self._facts(f"SELECT DISTINCT {what} FROM facts WHERE {what} IS NOT NULL", values)
 
     def runs_of(self, values: Mapping[str, Value]) -> list[str]:
-        """Runs of the modules that `values` ask for."""
+        """Return the runs of the modules that `values` select."""
         return self._facts("SELECT DISTINCT run_name FROM facts WHERE TRUE", values)
 
     def peaks(self, values: Mapping[str, Value]) -> list[str | None]:
-        """Of each module that `values` ask for, why its peak is unknown; None if it is not."""
+        """Return, per module that `values` select, why its peak is unknown; None if it is known."""
         select = "SELECT any_value(peak_unknown_reason) FROM facts WHERE TRUE"
         return self._facts(select, values, end="GROUP BY module_id ORDER BY 1")
 
     def message_count(self, values: Mapping[str, Value]) -> int:
-        """How many of the modules that `values` ask for are out-of-memory messages."""
+        """Return how many of the modules that `values` select are out-of-memory messages."""
         select = "SELECT count(DISTINCT module_id) FROM facts WHERE format_era = 'M'"
         return int(self._facts(select, values)[0])
 
@@ -198,22 +198,22 @@ class Known:
 
 # -- Memory spaces by name: `hbm` for color 0 of a TPU, as the table memory_spaces has them --------
 #
-# Invariant: a name stands for one memory space of one platform. What one number means differs from
-# platform to platform, so a name that several of those asked about have is refused.
+# Invariant: a name is one memory space of one platform. The meaning of a number depends on the
+# platform, so a name that several of the selected platforms have is rejected.
 
 ALL = "all"
 """Every memory space, in place of a number."""
 
 
 def is_plain_space(color: Value) -> bool:
-    """Whether it is what SQL knows, a number or ALL, and not a name that only a database knows."""
+    """Return whether SQL can use it, a number or ALL; a name needs a database's lookup."""
     return not isinstance(color, str) or color == ALL or color.isdecimal()
 
 
 def numbered(
     con: duckdb.DuckDBPyConnection, query: SavedQuery, values: Mapping[str, Value]
 ) -> dict[str, Value]:
-    """The values with the number of a memory space in place of its name, and with its platform.
+    """Return the values with a memory space's number in place of its name, and its platform.
 
     Raises:
         UsageError: no platform asked about, or more than one, has a memory space of that name.
@@ -231,7 +231,7 @@ def numbered(
 def find_space(
     con: duckdb.DuckDBPyConnection, asker: str, name: str, values: Mapping[str, Value]
 ) -> tuple[str, int]:
-    """Platform and number of the memory space of a name, on the platforms that `values` ask for.
+    """Return platform and number of a memory space by name, on the platforms in `values`.
 
     Raises:
         UsageError: there is none or more than one; the message begins with `asker`.
@@ -259,17 +259,17 @@ def find_space(
     raise UsageError(f"{asker}: no memory space {quote(name)}{hint}")
 
 
-# -- Which modules an answer about a few functions is made of, so that no others are read for it ---
+# -- Narrow the tables to the modules that an answer about a few functions needs -------------------
 #
-# A query with the parameter `top_functions` shows the functions with the highest peaks, of each one
-# compilation. DuckDB does not take that choice through the LEFT JOINs of views down to the tables:
-# about one function among 10,000 modules it read the values of all, into 1.5 GB.
+# A query with the parameter `top_functions` shows the functions with the highest peaks, with one
+# compilation each. DuckDB does not push that choice through the LEFT JOINs of views down to the
+# tables: for one function among 10,000 modules it read the values of all, into 1.5 GB.
 #
-# Invariant: tables that tell which functions there are stay whole, so that the query itself chooses
-# as it would without this.
+# Invariant: tables that determine the functions stay whole, so that the query's own choice is the
+# same as without this.
 
 LEAST_MODULES = 1000
-"""With fewer the choice takes longer than what it saves."""
+"""With fewer, narrowing takes longer than it saves."""
 _PARAMETER = "top_functions"
 _ADVISED = "advised_"
 """Views whose names begin so have the others below them many times over."""
@@ -285,7 +285,7 @@ _OF_MODULES = (
 """Views that others name many times over, each after those that it names."""
 _FUNCTIONS = "answered_functions"
 _WITH_USES = "answered_functions_with_uses"
-"""Where a query takes the place of a function from, if not from _FUNCTIONS."""
+"""The view from which a query takes the place of a function, if not _FUNCTIONS."""
 
 
 @contextmanager
@@ -348,13 +348,13 @@ def _places(sql: str) -> str:
 _WILD = re.compile(r"[*?]")
 _SPECIAL = re.compile(r"[*?[]")
 _SHOWN = 6
-"""Names listed where none is near."""
+"""Names listed if none is similar."""
 
 
 def notes_on_nothing(
     known: Known, query: SavedQuery, values: Mapping[str, Value], row_count: int
 ) -> list[str]:
-    """What to say beside an answer: which labels and runs there are not, and why it has no rows."""
+    """Return notes on labels and runs that do not exist, and why an answer has no rows."""
     said = unknown_labels(known, query, values)
     if not row_count:
         return [*said, why_nothing(known, query, values)]
@@ -367,7 +367,7 @@ def notes_on_nothing(
 
 
 def why_nothing(known: Known, query: SavedQuery, values: Mapping[str, Value]) -> str:
-    """Why a query without rows has none, on one line."""
+    """Return, on one line, why a query has no rows."""
     if not query.is_own:  # its parameters may mean anything
         return "no rows"
     selectors = known.selectors()
@@ -388,9 +388,9 @@ def why_nothing(known: Known, query: SavedQuery, values: Mapping[str, Value]) ->
 
 
 def unknown_labels(known: Known, query: SavedQuery, values: Mapping[str, Value]) -> list[str]:
-    """Return a line for each label of a list of labels that no run has: it keeps nothing apart."""
+    """Return a line per label in a list that no run has, which separates no runs."""
     own = query.params if query.is_own else ()
-    # A run without one of `label` is no row: why there is none is told by `why`.
+    # A run without one of `label` has no row: `why_nothing` gives the reason.
     lists = [param.name for param in own if is_list(param) and param.name != "label"]
     given = [name for key in lists for name in str(values.get(key) or "").split(",") if name]
     labels = known.labels() if given else []
@@ -398,7 +398,7 @@ def unknown_labels(known: Known, query: SavedQuery, values: Mapping[str, Value])
 
 
 def _no_module(known: Known, values: Mapping[str, Value]) -> str | None:
-    """Which of the filters no module passes, alone or with the others."""
+    """Return the filter that no module passes, alone or with the others."""
     runs = {"run": values["run"]} if values.get("run") is not None else {}
     given = {name: values[name] for name in FILTERS if values.get(name) is not None}
     for name, value in given.items():
@@ -428,7 +428,7 @@ def _no_label(known: Known, query: SavedQuery, values: Mapping[str, Value]) -> s
 
 
 def _no_row(known: Known, values: Mapping[str, Value]) -> str:
-    """Return the modules are there: what else was asked of them, and whether they can tell."""
+    """Describe a lack of rows although the modules exist: other parameters, unknown peaks."""
     peaks = known.peaks(values)
     text = "nothing of this kind in " + (
         "the module asked about" if len(peaks) == 1 else f"the {len(peaks)} modules asked about"
@@ -445,9 +445,9 @@ def _no_row(known: Known, values: Mapping[str, Value]) -> str:
 
 
 def _near(name: str, names: Iterable[str]) -> str:
-    """Return a name that is not there, and the nearest of those that are, or the first of them."""
+    """Return a missing name with the most similar existing name, or the first few names."""
     names = list(names)
-    if name in names:  # a name that is no glob of itself
+    if name in names:  # a name that, as a glob, does not match itself
         literal = _SPECIAL.sub(r"[\g<0>]", name)
         return f"{quote(name)}; the name, where [ * ? stand for others, is {quote(literal)}"
     hint = did_you_mean(_WILD.sub("", name), names)
@@ -459,7 +459,7 @@ def _some(names: list[str]) -> str:
     return (", ".join(names[:_SHOWN]) or "none") + (f" and {more} more" if more > 0 else "")
 
 
-# -- What an answer is about: how much was asked for, and what ingest found in it; as SQL ----------
+# -- The scope of an answer: counts of selected modules, and findings of ingest; as SQL ------------
 
 COUNTS = """
 SELECT
@@ -485,14 +485,14 @@ ORDER BY
   END,
   finding_count DESC, diagnostics.code
 """
-"""Severity, code and number of what was found about the dumps, worst first."""
+"""Severity, code and number of findings about the dumps, worst first."""
 
 
 # --------------------------------------------------------------------------------------------------
-# A user's rules of what arrays are for the model, from a file: rows that go before bufdb's own.
+# A user's rules for the roles of arrays in the model, from a file: they precede bufdb's own rules.
 #
-# Invariant: the rules of a file are for one question; nothing of them is stored. Their order is
-# that of the file, and each comes before all rules in the database.
+# Invariant: the rules of a file apply to one question and are never stored. They keep the order of
+# the file, and precede all rules in the database.
 
 PHASES = "phases"
 SUBJECTS = {"parameters": "parameter", "operations": "operation"}
@@ -503,12 +503,12 @@ Rows = dict[str, list[tuple[Any, ...]]]
 
 
 def read_categories(path: Path) -> Rows:
-    """Rules from a TOML file, `"GLOB" = "WORD"` under [parameters], [operations] or [phases].
+    """Read rules from a TOML file: `"GLOB" = "WORD"` under [parameters], [operations], [phases].
 
-    "" in place of a word says that nothing is known of what the glob matches.
+    "" in place of a word means that the role of what the glob matches is unknown.
 
     Raises:
-        UsageError: the file cannot be read, is no TOML, or holds something else.
+        UsageError: the file cannot be read, is not TOML, or has other content.
     """
     try:
         document = tomllib.loads(path.read_bytes().decode())
@@ -546,5 +546,5 @@ def _rules(path: Path, section: str, document: dict[str, Any]) -> list[tuple[str
 
 
 def _numbered(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Return the rows with a number below 0 each, in their order: rule_order."""
+    """Return the rows, each with a negative number in their order: rule_order."""
     return [(order, *row) for order, row in enumerate(rows, -len(rows))]

@@ -1,4 +1,4 @@
-"""The folders that saved queries come from, and what lies in them."""
+"""The folders of saved queries, and the query files in them."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -25,18 +25,18 @@ def load(path: Path) -> SavedQuery:
 
 
 class Catalogue:
-    """The query files of several folders, by name; parses only what is asked for.
+    """The query files of several folders, by name; parses only the files that are used.
 
-    A file that is wrong is a problem of its own and stops no other query.
+    An invalid file does not affect other queries.
     """
 
     def __init__(self, folders: Iterable[Path]) -> None:
-        """Look into `folders` in order; of files with one name the first is the query."""
+        """Search `folders` in order; of files with the same name the first is the query."""
         self.paths: dict[str, Path] = {}
         self.aliases: dict[str, Path] = {}
         """Names that stand for a query with other defaults, with the file that declares each."""
         self.clashes: list[QueryFileError] = []
-        """The others, each with what is to be done about it; none is hidden silently."""
+        """The other files, each with a remedy; none is hidden silently."""
         for folder in dict.fromkeys(folder.resolve() for folder in folders):
             files = sorted(folder.glob("*.sql"))
             for path in files:
@@ -57,7 +57,7 @@ class Catalogue:
         """Return the query of that name or alias, written with dashes or underscores.
 
         Raises:
-            UsageError: there is none; the message suggests a similar name.
+            UsageError: there is no such query; the message suggests a similar name.
             QueryFileError: its file does not follow the grammar.
         """
         wanted = query_name(name)
@@ -69,12 +69,12 @@ class Catalogue:
         raise UsageError(f"no saved query {quote(name)}{hint} 'bufdb queries' lists them")
 
     def load_all(self) -> list[SavedQuery]:
-        """All queries whose files are right, by group and name."""
+        """Return all queries with valid files, by group and name."""
         order = list(GROUPS)
         return sorted(self._loaded[0], key=lambda query: (order.index(query.group), query.name))
 
     def problems(self) -> list[QueryFileError]:
-        """Return what is wrong with the files that `load_all` leaves out."""
+        """Return the errors in the files that `load_all` leaves out."""
         return [*self.clashes, *self._loaded[1]]
 
     @cached_property
@@ -97,7 +97,7 @@ def _alias_names(path: Path) -> list[str]:
 
 
 def query_folders(given: Iterable[Path], environ: Mapping[str, str]) -> list[Path]:
-    """Folders of the catalogue: bufdb's own, the given ones, BUFDB_QUERIES', the user's default.
+    """Return bufdb's own folder, the given ones, those of BUFDB_QUERIES, the user's default.
 
     Raises:
         UsageError: a folder that the user named does not exist.
@@ -109,6 +109,6 @@ def query_folders(given: Iterable[Path], environ: Mapping[str, str]) -> list[Pat
     home = environ.get("HOME")
     config = environ.get("XDG_CONFIG_HOME") or (os.path.join(home, ".config") if home else "")  # noqa: PTH118
     default = Path(config, "bufdb", "queries")
-    # Unlike Path.is_dir it takes a home that may not be looked into for none.
+    # Unlike Path.is_dir, this returns False for a home that cannot be read.
     has_default = bool(config) and os.path.isdir(default)  # noqa: PTH112
     return [resources.query_folder(), *named, *([default] if has_default else [])]

@@ -1,12 +1,12 @@
-"""Invariants of a database: what must hold of every dump, and of what bufdb derives from it.
+"""Invariants of a database: properties of every dump, and of what bufdb derives from it.
 
-Each is a query in the folder of checks that gives the rows that break it, as module_id and a text;
-its header says where the rule comes from. They run on copies of a limited number of rows, so that
-memory does not grow with the number of modules: whole modules at a time, in a database in memory
-with bufdb's own views. Rows of no module (runs, shapes) are a part of their own.
+Each is a query in the folder of checks that returns the violating rows, as module_id and a text;
+its header gives the source of the rule. They run on copies of a limited number of rows, so that
+memory does not grow with the number of modules: whole modules at a time, in an in-memory database
+with bufdb's own views. Rows of no module (runs, shapes) are a separate part.
 
-A module about which ingest reported that something was lost or contradicts itself breaks
-invariants as its dump does. Such findings are kept apart from those that nothing explains.
+If ingest reported lost or contradictory data for a module, its dump breaks invariants, and so does
+the module. Such findings are kept apart from unexplained ones.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -21,9 +21,9 @@ from bufdb.query import catalogue, execute, header, result
 from bufdb.query.header import SavedQuery
 
 PART_ROWS = 500_000
-"""Rows that are looked at together; a module with more of them is looked at alone."""
+"""Rows that are checked together; a module with more of them is checked alone."""
 NEVER_EXPLAINED = ("file-lines", "row-counts")
-"""The invariants that hold of every module, however damaged its dump was."""
+"""The invariants that hold for every module, however damaged its dump was."""
 _COPY = "bufdb_check"
 _PLAN_DATABASE = "bufdb_check_plan"
 _PLAN = f"{_PLAN_DATABASE}.modules"
@@ -37,27 +37,27 @@ class Violation:
     finding_count: int = 0
     module_ids: set[int] = field(default_factory=set)
     explained_count: int = 0
-    """Findings in modules about which ingest has reported data_loss or an error."""
+    """Findings in modules for which ingest reported data_loss or an error."""
     examples: list[tuple[int | None, str]] = field(default_factory=list)
-    """(module_id, text) of the first findings, those that nothing explains before the others."""
+    """(module_id, text) of the first findings, unexplained ones before the others."""
 
     @property
     def is_explained(self) -> bool:
-        """Whether every finding is in a module that ingest has reported about."""
+        """Whether every finding is in a module for which ingest reported a problem."""
         return self.explained_count == self.finding_count
 
 
 def checks() -> list[SavedQuery]:
-    """All invariants, by name."""
+    """Return all invariants, by name."""
     paths = sorted(resources.check_folder().glob("*.sql"))
     return [catalogue.load(path) for path in paths]
 
 
 def chosen(skipped: Collection[str] = ()) -> list[SavedQuery]:
-    """All invariants but these.
+    """Return all invariants except those in `skipped`.
 
     Raises:
-        UsageError: a name is no invariant's.
+        UsageError: a name is not an invariant.
     """
     queries = checks()
     known = [query.name for query in queries]
@@ -79,15 +79,15 @@ def violations(
     """Return the invariants that do not hold, by name.
 
     Args:
-        con: the database; nothing in it is changed.
-        queries: the invariants to look at; all if not given.
-        examples: findings to keep of each invariant.
-        part_rows: rows to look at together; changes nothing in the result.
-        progress: is given the modules that were looked at, and those in all; in a part with many
-            they count as looked at in the measure in which its invariants are.
+        con: the database, which is not changed.
+        queries: the invariants to check; all if not given.
+        examples: findings to keep per invariant.
+        part_rows: rows to check together; does not change the result.
+        progress: receives the number of modules checked, and their total; within a part, modules
+            count in proportion to the invariants checked.
 
     Raises:
-        BufdbError: DuckDB failed on the way.
+        BufdbError: DuckDB failed.
     """
     found: dict[str, Violation] = {}
     queries = checks() if queries is None else queries
@@ -113,7 +113,7 @@ def violations(
 
 
 def summary(con: duckdb.DuckDBPyConnection, broken: Sequence[Violation]) -> result.Result:
-    """One row per invariant that does not hold, with the number of findings and the first ones."""
+    """Return a row per violated invariant, with the number of findings and the first ones."""
     columns = [
         ("invariant", "VARCHAR"),
         ("title", "VARCHAR"),
@@ -173,24 +173,24 @@ class _Part:
     """A part of the database, copied."""
 
     con: duckdb.DuckDBPyConnection
-    """Where unqualified names mean the copy and bufdb's own views of it."""
+    """On it, unqualified names mean the copy and bufdb's own views of it."""
     is_rest: bool
-    """Whether it holds the rows of no module; else those of some modules."""
+    """Whether it has the rows of no module; else it has those of some modules."""
     module_count: int
     reported: set[int]
-    """The modules about which ingest has reported data_loss or an error."""
+    """The modules for which ingest reported data_loss or an error."""
 
 
 def _is_about(query: SavedQuery, part: _Part) -> bool:
-    """Whether an invariant is one of modules, or of the rest: its column module_id says so."""
+    """Return whether an invariant applies to modules, or to the rest, by its column module_id."""
     text = next(column.text for column in query.columns if column.name == "module_id")
     return "NULL" in text if part.is_rest else not text.startswith("NULL")
 
 
 def _parts(con: duckdb.DuckDBPyConnection, part_rows: int, asked: str) -> Iterator[_Part]:
-    """Copies of the rows of every module, some modules at a time, and of the rows of none.
+    """Yield copies of the rows of some modules at a time, and of the rows of no module.
 
-    Beside each stand those of bufdb's views that the SQL `asked` names.
+    Each copy has those of bufdb's views that the SQL `asked` names.
     """
     cursor = con.cursor()
     row = cursor.execute(
@@ -218,7 +218,7 @@ def _parts(con: duckdb.DuckDBPyConnection, part_rows: int, asked: str) -> Iterat
 
 
 class _Tables:
-    """The tables of a database and the copy of a part of them."""
+    """The tables of a database, and a copy of a part of them."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection, database: str, asked: str) -> None:
         self.cursor, self.database, self.asked = cursor, database, asked
@@ -230,7 +230,7 @@ class _Tables:
             [database, [*definitions.tables()]],
         ).fetchall()
         self.names: list[str] = [name for name, _ in rows]
-        # The larger tables of a dataset are views over its files, whose rows lie nowhere.
+        # The larger tables of a dataset are views over its files, whose rows have no rowid.
         ((self.has_places,),) = cursor.execute(
             "SELECT count(*) > 0 FROM duckdb_tables() "
             "WHERE database_name = ? AND schema_name = 'main' AND table_name = 'modules'",
@@ -239,7 +239,7 @@ class _Tables:
         self.of_modules: set[str] = {name for name, columns in rows if "module_id" in columns}
 
     def plan(self, part_rows: int) -> None:
-        """Give every module its part: in the order in which they lie, so many rows to a part."""
+        """Assign every module to a part of about `part_rows` rows, in storage order."""
         self.cursor.execute(f"ATTACH ':memory:' AS {_PLAN_DATABASE} (READ_WRITE)")
         counts = " UNION ALL ".join(
             f"SELECT module_id, count(*) AS row_count, "
@@ -258,10 +258,10 @@ class _Tables:
         self.cursor.execute(f"ATTACH ':memory:' AS {_COPY} (READ_WRITE)")
 
     def copy(self, part: int | None) -> None:
-        """Copy the modules of a part, or what belongs to no module, in the place of the last part.
+        """Copy the modules of a part, or the rows of no module, replacing the last part.
 
-        Leaves the copy, and those of bufdb's own views of it that `asked` names, as what
-        unqualified names mean. To make all of them, with comments, took longer than most checks.
+        Afterwards unqualified names mean the copy, and those of bufdb's own views of it that
+        `asked` names. Creating all views, with comments, took longer than most checks.
         """
         execute = self.cursor.execute
         execute(f"USE {_COPY}")
@@ -286,7 +286,7 @@ class _Tables:
         )
 
     def forget(self) -> None:
-        """Give up the copy."""
+        """Detach the copy."""
         self.cursor.execute(f'USE "{self.database}"')
         for database in (_COPY, _PLAN_DATABASE):
             self.cursor.execute(f"DETACH DATABASE IF EXISTS {database}")

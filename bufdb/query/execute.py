@@ -1,10 +1,10 @@
-"""Runs SQL and gives back rows: a saved query with its parameters, or ad-hoc SQL that only reads.
+"""Run SQL and return rows: a saved query with its parameters, or ad-hoc SQL that only reads.
 
 Parameters become session variables (`SET VARIABLE`), reset after the query, so the text of the file
-is the text that runs, and no value of one query is seen by the next. Rows come by `fetchall`:
+is the text that runs, and no value of one query is visible to the next. Rows come from `fetchall`:
 nothing here imports NumPy or Arrow, which would cost more than most answers.
 
-Invariant: a value is what DuckDB has, or DuckDB's own text of it, never what Python makes of it.
+Invariant: a value is DuckDB's, or DuckDB's own text of it, never a lossy conversion by Python.
 """
 
 import re
@@ -28,7 +28,7 @@ _EXACT = frozenset(
     + [f"{sign}{size}" for sign in ("", "u") for size in ("tinyint", "smallint", "integer")]
     + [f"{sign}{size}" for sign in ("", "u") for size in ("bigint", "hugeint")]
 )
-"""DuckDB's types, as its client calls them, of which Python's values say neither more nor less."""
+"""DuckDB's types, by its client's names, whose values Python represents exactly."""
 
 ANSWER = "bufdb_answer"
 """Temporary table of `query_as_table`."""
@@ -38,12 +38,12 @@ _INFINITE = (date.min, date.max, datetime.min, datetime.max)
 
 
 def bind(query: SavedQuery, given: Mapping[str, str]) -> dict[str, Value]:
-    """Typed values of the parameters that the user gave; the others keep the query's defaults.
+    """Return typed values of the parameters given; the others keep the query's defaults.
 
     The name of a memory space stays a name until `execute_query` looks it up.
 
     Raises:
-        UsageError: an unknown parameter, or text that is no value of the parameter's type.
+        UsageError: an unknown parameter, or text that is not a value of its type.
     """
     values = {}
     for name, text in given.items():
@@ -57,7 +57,7 @@ def bind(query: SavedQuery, given: Mapping[str, str]) -> dict[str, Value]:
 
 
 def runs_asked(values: Mapping[str, Value]) -> list[str] | None:
-    """Globs of the runs that a saved query of bufdb's is about; None if it is about all."""
+    """Return globs of the runs that a saved query of bufdb's is about; None if about all."""
     if values.get("run") is not None:
         return [str(values["run"])]
     sides = [values.get("base"), values.get("new")]
@@ -73,14 +73,14 @@ def execute_query(
     *,
     explain: bool = False,
 ) -> Result:
-    """The answer of a saved query with `values` from `bind`; with `explain` DuckDB's plan of it.
+    """Return the answer of a saved query with `values` from `bind`; with `explain` its plan.
 
     Raises:
-        UsageError: the file holds more than one SELECT, or something else, or a memory space is
-            named that there is not.
-        BufdbError: DuckDB refused the query or failed on the way.
+        UsageError: the file has more than one SELECT, or something else, or a memory space that
+            does not exist is named.
+        BufdbError: DuckDB refused the query or failed.
     """
-    if not query.is_own:  # bufdb's own are held to it by `bufdb lint`, which takes longer
+    if not query.is_own:  # bufdb's own are checked by `bufdb lint`, which takes longer
         require_select(con, query.sql, query.name)
     values = asked.numbered(con, query, query.with_settings(values))
     sql = f"EXPLAIN {query.sql}" if explain else query.sql
@@ -127,10 +127,10 @@ def execute_each(
 def execute_with(
     con: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, Value], name: str
 ) -> Result:
-    """Return the answer of SQL of bufdb's own that reads `values` with getvariable.
+    """Return the answer of bufdb's own SQL, which reads `values` with getvariable.
 
     Raises:
-        BufdbError: DuckDB refused the query or failed on the way; the message begins with `name`.
+        BufdbError: DuckDB refused the query or failed; the message begins with `name`.
     """
     with _variables(con, values):
         return execute(con, sql, name)
@@ -138,14 +138,14 @@ def execute_with(
 
 @contextmanager
 def _variables(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> Iterator[None]:
-    """Within the block the variables have these values, and after it none."""
+    """Set the variables to these values within the block."""
     _set(con, values)
     try:
         yield
     except BufdbError:
         _forget(con, values)
         raise
-    # Not after an interrupt: the query is still at work, and the process ends.
+    # Not after an interrupt: the query is still running, and the process ends.
     _forget(con, values)
 
 
@@ -160,25 +160,25 @@ def _forget(con: duckdb.DuckDBPyConnection, variables: Iterable[str]) -> None:
 
 
 def execute_sql(con: duckdb.DuckDBPyConnection, sql: str, *, explain: bool = False) -> Result:
-    """The answer of one SELECT (or DESCRIBE, SHOW, SUMMARIZE); with `explain` DuckDB's plan of it.
+    """Return the answer of one SELECT (or DESCRIBE, SHOW, SUMMARIZE); with `explain` its plan.
 
     Raises:
         UsageError: not exactly one statement, or another kind of statement.
-        BufdbError: DuckDB refused the statement or failed on the way.
+        BufdbError: DuckDB refused the statement or failed.
     """
     require_select(con, sql, "sql")
     return execute(con, f"EXPLAIN {sql}" if explain else sql, "sql")
 
 
 def require_select(con: duckdb.DuckDBPyConnection, sql: str, name: str) -> None:
-    """Nothing if the SQL is one statement that only reads.
+    """Raise an error unless the SQL is one statement that only reads.
 
-    A read-only database does not stop `COPY … TO` or `ATTACH`, so the kind of statement is looked
-    at too. `WITH x AS (COPY …)` counts as a SELECT, but DuckDB binds it at the top level alone.
+    A read-only database does not stop `COPY … TO` or `ATTACH`, so the kind of statement is checked
+    too. `WITH x AS (COPY …)` counts as a SELECT, but DuckDB binds it only at the top level.
 
     Raises:
         UsageError: not exactly one statement, or another kind of statement.
-        BufdbError: it is no SQL.
+        BufdbError: it is not SQL.
     """
     try:
         statements = con.extract_statements(sql)
@@ -205,15 +205,15 @@ def require_select(con: duckdb.DuckDBPyConnection, sql: str, name: str) -> None:
 
 
 def _kind(statement: duckdb.Statement) -> str:
-    """Return a statement's kind as its user calls it."""
+    """Return a statement's kind in the user's terms."""
     kind = str(statement.type.name)
-    if kind == "MULTI":  # what DuckDB makes two statements of
+    if kind == "MULTI":  # DuckDB turns it into two statements
         return "PIVOT without its values (ON … IN (…))"
     return kind if kind == "SELECT" else _first_word(statement.query) or kind
 
 
 def _first_word(sql: str) -> str:
-    """Return the keyword that SQL begins with, behind comments: DuckDB 2.0.1 leaves them there."""
+    """Return the keyword that SQL begins with, after comments: DuckDB 2.0.1 leaves them there."""
     text = sql.encode()
     starts = (place for place, kind in duckdb.tokenize(sql) if kind != duckdb.token_type.comment)
     word = re.match(rb"[A-Za-z]*", text[next(starts, len(text)) :])
@@ -221,16 +221,16 @@ def _first_word(sql: str) -> str:
 
 
 def execute(con: duckdb.DuckDBPyConnection, sql: str, name: str) -> Result:
-    """Return the answer of SQL, rows and columns; the message of a fault begins with `name`."""
+    """Return the answer of SQL, rows and columns; error messages begin with `name`."""
     return _waited_for(lambda: _fetch(con, sql), name)
 
 
 def query_as_table(
     con: duckdb.DuckDBPyConnection, query: SavedQuery, values: Mapping[str, Value]
 ) -> int:
-    """Store the answer of a saved query in a table ANSWER of `con`; its number of rows.
+    """Store the answer of a saved query in a table ANSWER of `con`; return its number of rows.
 
-    Arguments and errors as those of `execute_query`; types are DuckDB's own.
+    Arguments and errors are those of `execute_query`; types are DuckDB's own.
     """
     if not query.is_own:
         require_select(con, query.sql, query.name)
@@ -240,7 +240,7 @@ def query_as_table(
 
 
 def sql_as_table(con: duckdb.DuckDBPyConnection, sql: str, most_rows: int | None = None) -> int:
-    """The same of one SELECT, of its first rows if so many are enough; errors as `execute_sql`."""
+    """Store the answer of one SELECT, or its first `most_rows` rows; errors as `execute_sql`."""
     require_select(con, sql, "sql")
     return _as_table(con, sql, "sql", most_rows)
 
@@ -254,7 +254,7 @@ def _as_table(
             text = f"FROM ({text}\n) LIMIT {most_rows}"
         try:
             con.execute(f"CREATE TEMP TABLE {ANSWER} AS {text}")
-        except duckdb.ParserException:  # DESCRIBE and its like stand in parentheses alone
+        except duckdb.ParserException:  # DESCRIBE and the like are only valid in parentheses
             con.execute(f"CREATE TEMP TABLE {ANSWER} AS FROM ({text}\n)")
 
     _waited_for(work, name)
@@ -263,10 +263,10 @@ def _as_table(
 
 
 def _waited_for(work: Callable[[], _Done], name: str) -> _Done:
-    """Return what `work` gives, on a thread of its own while this one waits.
+    """Return the result of `work`, run on a separate thread while this one waits.
 
-    DuckDB looks for Ctrl-C only between its tasks, which can take minutes; a thread that waits for
-    another gets it at once. The query dies with the process.
+    DuckDB checks for Ctrl-C only between its tasks, which can take minutes; a thread that waits for
+    another receives it at once. The query ends with the process.
     """
     done: list[_Done] = []
     failed: list[BaseException] = []
@@ -274,7 +274,7 @@ def _waited_for(work: Callable[[], _Done], name: str) -> _Done:
     def run() -> None:
         try:
             done.append(work())
-        except BaseException as error:  # handed to the waiting thread, which raises it
+        except BaseException as error:  # passed to the waiting thread, which raises it
             failed.append(error)
 
     thread = threading.Thread(target=run, daemon=True)
@@ -288,12 +288,12 @@ def _waited_for(work: Callable[[], _Done], name: str) -> _Done:
 
 
 def _fetch(con: duckdb.DuckDBPyConnection, sql: str) -> Result:
-    """Execute and fetch; types of which Python has no like come as DuckDB's own text.
+    """Execute and fetch; types without a Python equivalent come as DuckDB's own text.
 
-    Python's datetime, for one, has no infinity, no nanoseconds and no year after 9999, and DuckDB
-    needs another package for times with a zone. Which types there are is known only now, so such
-    an answer is computed twice; one with mere dates and timestamps if Python's first or last is
-    among them, which stand for infinity too.
+    Python's datetime, for example, has no infinity, no nanoseconds and no year after 9999, and
+    DuckDB needs another package for times with a zone. The types are known only after execution,
+    so such an answer is computed twice; one with plain dates and timestamps only if it contains
+    Python's first or last one, which may also mean infinity.
     """
     description = con.execute(sql).description or []
     columns = [(str(column[0]), str(column[1])) for column in description]
@@ -311,7 +311,7 @@ def _fetch(con: duckdb.DuckDBPyConnection, sql: str) -> Result:
 
 
 def _without_semicolon(sql: str) -> str:
-    """One statement as it can stand in parentheses."""
+    """Return one statement in a form that is valid in parentheses."""
     text = sql.encode()
     start = 0
     for place, kind in duckdb.tokenize(sql):
@@ -323,7 +323,7 @@ def _without_semicolon(sql: str) -> str:
 
 
 def _cast(type_: Any) -> str | None:
-    """Return the type to read values as; None for a type whose values Python has exactly."""
+    """Return the type to read values as; None for a type that Python represents exactly."""
     kind = type_.id
     if kind in _EXACT:
         return None
@@ -349,7 +349,7 @@ def _quoted(name: str) -> str:
 
 
 def _failure(name: str, error: duckdb.Error) -> BufdbError:
-    """Return what DuckDB says, on one line, with what to do if that is known."""
+    """Return DuckDB's message on one line, with a remedy if one is known."""
     reason = _reason(error)
     if "disabled by configuration" in reason:
         reason += "; --allow-files lets SQL read other files"
@@ -360,7 +360,7 @@ def _failure(name: str, error: duckdb.Error) -> BufdbError:
 
 
 def _reason(error: duckdb.Error) -> str:
-    """DuckDB's message on one line, without the excerpt of the SQL that it appends."""
+    """Return DuckDB's message on one line, without the excerpt of the SQL that it appends."""
     lines = [line.strip() for line in str(error).splitlines()]
     kept = []
     for line in lines:

@@ -1,4 +1,4 @@
-"""Figures of the modules of a run, and what holds their memory at the peak."""
+"""Figures of the modules of a run, and the values that hold their memory at the peak."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ class MemoryFigures:
     function: str
     platform: str | None
     color: int | None
-    """NULL for a module without any allocation."""
+    """None for a module without allocations."""
     memory_space: str | None
     values: Mapping[str, int | None]
-    """By metric; None for what cannot be known."""
+    """By metric; None if unknown."""
     is_device_memory: bool = True
-    """Whether it is the memory of the device, which is judged unless another is named."""
+    """Whether it is the memory of the device, which is judged unless another space is named."""
     unknown_reason: str | None = None
-    """Why the peak, and what hangs on it, is not known."""
+    """Why the peak, and what depends on it, is unknown."""
     problem_count: int = 0
-    """Diagnostics that say that the dump was not read in full."""
+    """Number of diagnostics that show that the dump was not read in full."""
 
     @property
     def place(self) -> Place:
-        """What the figures are of."""
+        """The module and memory space of the figures."""
         return self.module_id, self.color
 
 
-# -- Figures of the modules of a run, and what holds their memory at the peak ----------------------
+# -- Figures of the modules of a run, and the values that hold their memory at the peak ------------
 
 _KINDS = {
     "arguments": ("parameter", "donated_parameter"),
@@ -60,7 +60,7 @@ _KINDS = {
     "temp": ("temp",),
     "fragmentation": ("temp",),
 }
-"""Kinds of allocation that a metric counts; the others count all."""
+"""Kinds of allocation that a metric counts; other metrics count all."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Contributor:
     kind: str
     """allocations.kind."""
     shape: str | None
-    """Shape without layout; like all below None if the dump does not say."""
+    """Shape without layout; like all fields below, None if the dump does not have it."""
     instruction_name: str | None
     op_path: str | None
     source: str | None
@@ -79,7 +79,7 @@ class Contributor:
 
 
 def of_run(con: duckdb.DuckDBPyConnection, run: str) -> list[MemoryFigures]:
-    """One item per module and memory space, and one per module without allocations."""
+    """Return one item per module and memory space, and one per module without allocations."""
     columns = ", ".join(f"memory_figures.{column}" for column in METRICS.values())
     rows = con.execute(
         f"""
@@ -135,10 +135,10 @@ def of_run(con: duckdb.DuckDBPyConnection, run: str) -> list[MemoryFigures]:
 
 
 def of_base(con: duckdb.DuckDBPyConnection, base: str, run: str) -> dict[Place, MemoryFigures]:
-    """Return what the figures of `run` are compared with in `base`, by their place.
+    """Return the figures in `base` to compare those of `run` with, by place in `run`.
 
-    Modules are paired as `bufdb diff` pairs them, of these the pairs of one platform. What `base`
-    does not have is left out: a module without a partner, a memory space that its partner lacks.
+    Modules are paired as in `bufdb diff`, but only within a platform. What `base` does not have is
+    left out: a module without a partner, a memory space that its partner lacks.
     """
     pairs = con.execute(
         """
@@ -159,7 +159,7 @@ def of_base(con: duckdb.DuckDBPyConnection, base: str, run: str) -> dict[Place, 
 
 
 def unread(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:
-    """Return what was found about files of a run that could not be tied to a module."""
+    """Return findings about files of a run that could not be assigned to a module."""
     rows = con.execute(
         "SELECT concat_ws(': ', path, message) FROM diagnostics WHERE run_name = ? "
         "AND module_id IS NULL AND severity IN ('data_loss', 'error') ORDER BY ALL",
@@ -171,7 +171,7 @@ def unread(con: duckdb.DuckDBPyConnection, run: str) -> list[str]:
 def contributors(
     con: duckdb.DuckDBPyConnection, figure: MemoryFigures, metric: str, count: int
 ) -> tuple[list[Contributor], int]:
-    """Return the largest values at the peak that a metric counts, and how many there are in all."""
+    """Return the largest values at the peak that a metric counts, and their total number."""
     rows = con.execute(
         """
         SELECT

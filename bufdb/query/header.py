@@ -1,7 +1,7 @@
-"""The header of a query file: what it asks, takes and gives.
+"""The header of a query file: its question, parameters and columns.
 
-Owns the grammar. Knows no database: `bufdb.query.execute` executes a query, `bufdb.lint.lint` holds
-the header and the SQL together.
+Defines the grammar. Does not access a database: `bufdb.query.execute` executes a query, and
+`bufdb.lint.lint` checks the header against the SQL.
 
     -- title: One line
     -- group: peak | saving | change | store
@@ -20,7 +20,7 @@ share, which `queries/common/header.sql` declares, the names are enough: `param 
 `column run_name, color`. An alias is another name of the query, with defaults of its own; without
 columns it has all.
 
-Invariant: `SavedQuery.sql` is the file's text, unchanged; what is on disk is what runs.
+Invariant: `SavedQuery.sql` is the file's text, unchanged; the text on disk is what runs.
 """
 
 import functools
@@ -47,7 +47,7 @@ GROUPS = {
     "change": "What changed between runs",
     "store": "What is in the store",
 }
-"""Groups of the catalogue in the order in which it lists them, with their headings."""
+"""Groups of the catalogue in the order of its list, with their headings."""
 
 ENGINES = ("duckdb", "spark", "sail")
 TYPES = ("BIGINT", "DOUBLE", "VARCHAR", "BOOLEAN")
@@ -91,7 +91,7 @@ class Parameter:
     type: str
     default: Value
     choices: tuple[Value, ...]
-    """The only values allowed, the default first; empty if any value of the type is."""
+    """The allowed values, the default first; empty if any value of the type is allowed."""
     text: str
 
 
@@ -129,13 +129,13 @@ class SavedQuery:
     """A query file, its header taken apart; or what it is under the name of an alias."""
 
     name: str
-    """With dashes, as the command line shows it; the file's name has underscores."""
+    """The name with dashes, as on the command line; the file's name has underscores."""
     title: str
     group: str
     engines: tuple[str, ...]
-    """Where it gives the same rows; duckdb is the first."""
+    """Engines on which it returns the same rows; duckdb is the first."""
     engines_reason: str | None
-    """Why it has no others, as its header says."""
+    """Why it has no others, from its header."""
     description: str
     """Paragraphs separated by an empty line; '' if there is no prose."""
     wrong_when: str | None
@@ -206,7 +206,7 @@ class SavedQuery:
 
 
 def parse(text: str, path: Path) -> SavedQuery:
-    """Take a query file's text apart; `path` gives the name and the place for messages.
+    """Parse a query file's text; `path` gives the name, and the place for messages.
 
     Raises:
         QueryFileError: the file's name or header does not follow the grammar.
@@ -243,7 +243,7 @@ def common() -> dict[tuple[str, str], Parameter | Column]:
 
 
 def query_name(text: str) -> str:
-    """Return a query's name with dashes, however it was written."""
+    """Return a query's name with dashes instead of underscores."""
     return text.replace("_", "-")
 
 
@@ -251,7 +251,7 @@ def parse_value(type_name: str, text: str) -> Value:
     """Return a parameter's value from its text.
 
     Raises:
-        ValueError: the text is no value of the type.
+        ValueError: the text is not a value of the type.
     """
     if type_name == "BIGINT":
         number = int(text)

@@ -1,4 +1,4 @@
-"""An answer, as it goes from the database to what shows it."""
+"""An answer, as passed from the database to the renderers."""
 
 from collections.abc import Set
 from dataclasses import dataclass

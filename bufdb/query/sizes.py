@@ -13,16 +13,16 @@ _SIZE = re.compile(rf"(\d+(?:\.\d+)?)\s*({UNIT})", re.ASCII)
 
 
 _UNCLEAR = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])i?b?)?", re.ASCII | re.IGNORECASE)
-"""A number without a unit, or with one that is written otherwise."""
+"""A number without a unit, or with a unit in another spelling."""
 SMALLEST_BARE = 10**6
-"""A number without a unit is bytes from here on; below it may be meant as GiB."""
+"""From here on a number without a unit is bytes; a smaller one may be meant as GiB."""
 
 
 def require_unit(text: str, what: str) -> None:
-    """Ask for the unit of a memory limit that may be meant in several; `what` begins the message.
+    """Require a unit for an ambiguous memory limit; `what` begins the error message.
 
     Raises:
-        UsageError: it is a small number without a unit, or one with a unit that is none.
+        UsageError: it is a small number without a unit, or with an invalid one.
     """
     number = _UNCLEAR.fullmatch(text)
     if number is None or _SIZE.fullmatch(text) or not float(number[1]):
@@ -35,7 +35,7 @@ def require_unit(text: str, what: str) -> None:
 
 
 def in_bytes(number: str, unit: str) -> Fraction:
-    """Return a number of some unit in bytes."""
+    """Return a number with a unit in bytes."""
     if unit == "B":
         return Fraction(number)
     power = "KMGTPE".index(unit[0].upper()) + 1
@@ -44,10 +44,10 @@ def in_bytes(number: str, unit: str) -> Fraction:
 
 
 def as_limit(text: str, what: str) -> int:
-    """Bytes of a text such as 1GB that is to bound something; `what` names it in a message.
+    """Return the bytes of a limit such as 1GB; `what` names it in a message.
 
     Raises:
-        UsageError: it is no size, or none that leaves anything.
+        UsageError: it is not a size, or is 0.
     """
     try:
         size = parse_size(text)
@@ -59,10 +59,10 @@ def as_limit(text: str, what: str) -> int:
 
 
 def parse_size(text: str) -> int:
-    """Whole bytes, rounded down, of a text such as 123456, 32MiB or '1.5 GB'.
+    """Return the bytes, rounded down, of a text such as 123456, 32MiB or '1.5 GB'.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a size.
     """
     found = _SIZE.fullmatch(text.strip())
     return int(text) if found is None else int(in_bytes(*found.groups()))

@@ -1,7 +1,7 @@
-"""Which module, in which of its memory spaces, an answer about one module is of.
+"""Choose the module and memory space for an answer about one module.
 
-Of all that fit, of one run or of several, the one with the largest need among those whose peak is
-known, in the memory space that `asked_spaces` takes: the device's own unless another is asked for.
+Of the matching modules, in one run or several, the one with the largest need among those with a
+known peak, in the memory space that `asked_spaces` selects: by default the device's own.
 """
 
 from __future__ import annotations
@@ -69,35 +69,35 @@ class Subject:
     module_key: str
     platform: str | None
     color: int | None
-    """NULL for a module without allocations, like all that are bytes."""
+    """None for a module without allocations, like all fields in bytes."""
     memory_space: str
     is_asked: bool
     schedule_length: int
     """The last instant [program order]."""
     need_bytes: int | None
-    """What a device must hold."""
+    """Memory that a device must have."""
     peak_bytes: int | None
-    """NULL if it is unknown."""
+    """None if unknown."""
     peak_time: int | None
-    """NULL if the peak is unknown, or known from an out-of-memory message."""
+    """None if the peak is unknown, or known from an out-of-memory message."""
     fixed_bytes: int | None
     temp_bytes: int | None
     """Size of the temp allocations, which are never occupied in full."""
     argument_bytes: int | None
     output_bytes: int | None
     alias_bytes: int | None
-    """Donated: counted in argument_bytes and in output_bytes."""
+    """Donated bytes: counted in argument_bytes and in output_bytes."""
     constant_bytes: int | None
     unknown_reason: str | None
     """Why the peak is unknown."""
     besides: tuple[Subject, ...] = ()
-    """The module's other memory spaces, those that hold anything."""
+    """The module's other memory spaces, if not empty."""
     others: str = ""
-    """What else fits what was asked, in a sentence; '' if nothing."""
+    """A sentence on other matching modules; '' if there are none."""
 
     @property
     def asked(self) -> dict[str, Value]:
-        """What a saved query is asked for, so that it is about this module in this space alone."""
+        """Parameters that limit a saved query to this module in this space."""
         values: dict[str, Value] = {"run": glob(self.run_name), "module": glob(self.module_key)}
         if self.color is not None:
             values["color"] = self.color
@@ -107,17 +107,16 @@ class Subject:
 def choose(
     con: duckdb.DuckDBPyConnection, asker: str, name: str | None, asked: Mapping[str, Value]
 ) -> Subject:
-    """Return the module with the largest need of those that fit, known peaks before unknown ones.
+    """Return the matching module with the largest need, known peaks before unknown ones.
 
     Args:
         con: the database.
-        asker: the command, with which a message begins.
+        asker: the command, which begins a message.
         name: key or name of a module, name of a function, or a glob of one; None for all.
-        asked: run, function, module (globs) and color (number, name or all), as saved queries have
-            them.
+        asked: run, function, module (globs) and color (number, name or all), as in saved queries.
 
     Raises:
-        UsageError: nothing fits, or there is no such memory space.
+        UsageError: nothing matches, or there is no such memory space.
     """
     values = {key: value for key, value in asked.items() if value is not None}
     color = values.pop("color", None)
@@ -146,7 +145,7 @@ def choose(
 def _nothing(
     con: duckdb.DuckDBPyConnection, asker: str, name: str | None, values: Mapping[str, Value]
 ) -> str:
-    """Why nothing fits."""
+    """Return the reason why nothing matches."""
     given = ", ".join(f"{key} {quote(str(value))}" for key, value in values.items())
     where = f" with {given}" if given else ""
     if name is None:
@@ -157,7 +156,7 @@ def _nothing(
 
 
 def _others(fits: list[Subject]) -> str:
-    """Return what was not chosen, and why."""
+    """Return a sentence on what was not chosen, and why."""
     count = len({item.module_id for item in fits})
     if count == 1:
         return ""
