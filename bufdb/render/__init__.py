@@ -1,4 +1,4 @@
-"""Records become text: tables, CSV, JSON, Markdown. Prints nothing."""
+"""Render records as text: tables, CSV, JSON, Markdown. Prints nothing."""
 
 FORMATS = ("table", "csv", "json", "jsonl", "markdown")
-"""Of `bufdb.render.formats`, by name."""
+"""Names of the formats of `bufdb.render.formats`."""

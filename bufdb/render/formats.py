@@ -1,7 +1,7 @@
-"""Turns a result into text: table and Markdown for people, csv, json and jsonl for programs.
+"""Render a result as text: table and Markdown for people, csv, json and jsonl for programs.
 
-Does no I/O. Invariant: csv, json and jsonl hold every value exactly; units, percent and shortened
-text appear in the two formats for people alone. A column's name says its unit: `_bytes` is shown
+Does no I/O. Invariant: csv, json and jsonl have exact values; units, percent and shortened text
+appear only in the two formats for people. A column's name determines its unit: `_bytes` is shown
 with IEC units, `_ratio` as percent, far above 1 as a factor. A column `unknown_reason` without any
 reason is left out there.
 
@@ -37,7 +37,7 @@ _NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMA
 _SHARE = re.compile(r"(held|saving|peak|module_peak|padding|replicated|size|limit)_ratio")
 """Columns that are a share of a whole."""
 _SIDE = re.compile(r"^(base|new|low|high|previous|value|limit)_|_without$")
-"""What tells columns apart whose sizes are compared."""
+"""The part of a name that distinguishes columns whose sizes are compared."""
 _CHANGE = re.compile(r"(delta|change)_ratio$")
 _TEXT = re.compile(r"VARCHAR|JSON|STRUCT|MAP|UNION|.*\]$")
 
@@ -53,9 +53,9 @@ def render(
 ) -> tuple[str, int]:
     """Return the result's text in one of FORMATS, and the number of cells that had to be shortened.
 
-    Only a table is fitted into `width` columns, as `bufdb.render.table` says; with None it is as
-    wide as it has to be. Only a table has titles, for what is alike in all of several rows, bars,
-    where its width leaves room for them, and colours.
+    Only a table is fitted into `width` columns, see `bufdb.render.table`; with None it has no
+    limit. Only a table has titles, for columns that are equal in all of several rows, bars, where
+    its width leaves room for them, and colors.
     """
     if format_name in ("table", "markdown"):
         result = _without_empty_reasons(result)
@@ -76,7 +76,7 @@ def render(
 
 
 def pieces(results: Iterable[Result], format_name: str) -> Iterator[str]:
-    """Yield the text of one result that comes in pieces, as csv, json or jsonl."""
+    """Yield the text of one result that arrives in pieces, as csv, json or jsonl."""
     is_first = True
     for result in results:
         if format_name == "json":
@@ -95,7 +95,7 @@ def pieces(results: Iterable[Result], format_name: str) -> Iterator[str]:
 
 
 def _without_empty_reasons(result: Result) -> Result:
-    """The same, without `unknown_reason` if all is known: its width is needed for what is."""
+    """Drop `unknown_reason` if it is empty, to leave its width to the other columns."""
     names = [name for name, _ in result.columns]
     if names[-1:] != ["unknown_reason"] or any(row[-1] is not None for row in result.rows):
         return result
@@ -103,7 +103,7 @@ def _without_empty_reasons(result: Result) -> Result:
 
 
 def _columns(result: Result, has_titles: bool) -> tuple[list[Column], list[Column]]:
-    """Return the columns of a table, and those that say the same in all of several rows."""
+    """Return the columns of a table, and those that are equal in all of several rows."""
     columns: list[Column] = []
     alike: list[Column] = []
     cells = [[escape_control(cell) for cell in row] for row in _for_people(result)]
@@ -114,7 +114,7 @@ def _columns(result: Result, has_titles: bool) -> tuple[list[Column], list[Colum
             is_number=_is_number(type_name),
             is_text=_TEXT.match(type_name) is not None,
         )
-        # Compared as they are, not as they are shown: 8.5 MiB may be two numbers.
+        # Compare values, not their texts: two numbers may both show as 8.5 MiB.
         values = [repr(row[place]) for row in result.rows]
         is_alike = has_titles and len(values) > 1 and len(set(values)) == 1
         (alike if is_alike else columns).append(column)
@@ -122,10 +122,10 @@ def _columns(result: Result, has_titles: bool) -> tuple[list[Column], list[Colum
 
 
 def _add_shares(columns: list[Column], result: Result) -> None:
-    """Let bars say what the rows are ranked by: a share, else the bytes that decrease downwards.
+    """Add bars for the column that ranks the rows: a share, else bytes in descending order.
 
-    Bars of bytes are as long as they are beside the largest. What is no part of a whole has none:
-    changes, and what may be above 1.
+    Bars of bytes are relative to the largest. Columns that are not parts of a whole have none:
+    changes, and ratios that may be above 1.
     """
     names = [name for name, _ in result.columns]
     for column in columns:
@@ -151,7 +151,7 @@ def _markdown(result: Result) -> str:
 
 
 def _for_people(result: Result) -> list[list[str]]:
-    """Cells with units; NULL is a '-'. Sizes that are compared in a row differ in their texts."""
+    """Return cells with units; NULL is '-'. Compared sizes in a row get distinct texts."""
     names = [name for name, _ in result.columns]
     stems: dict[str, list[int]] = {}
     for place, name in enumerate(names):
@@ -180,7 +180,7 @@ def _human(name: str, value: Any) -> str:
 
 
 def _csv(result: Result) -> str:
-    # NULL is nothing between the commas, '' a pair of quotes; csv.writer makes them alike.
+    # NULL is an empty field, '' a pair of quotes; csv.writer would not distinguish them.
     def cell(value: Any) -> str:
         if value is None:
             return ""
@@ -205,7 +205,7 @@ def _jsonl(result: Result) -> str:
 def _objects(result: Result) -> list[str]:
     names: list[str] = []
     for name, _ in result.columns:
-        # Ad-hoc SQL may name two columns alike; an object would silently keep only one of them.
+        # Ad-hoc SQL may give two columns the same name; an object would silently keep only one.
         alike = sum(known == name or known.startswith(f"{name}_dup") for known in names)
         names.append(f"{name}_dup{alike}" if alike else name)
     return [
@@ -215,7 +215,7 @@ def _objects(result: Result) -> list[str]:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value that JSON has: not finite is null, times and the like are text."""
+    """Return a value that JSON can represent: non-finite is null, times and the like are text."""
     if isinstance(value, float) and not abs(value) < float("inf"):
         return None
     if isinstance(value, list | tuple):
@@ -230,7 +230,7 @@ def _text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, list | tuple | dict):
         return json.dumps(_json_value(value), ensure_ascii=False)
-    if hasattr(value, "as_tuple"):  # a Decimal; str has 1E-7 where DuckDB has 0.0000001
+    if hasattr(value, "as_tuple"):  # a Decimal; str gives 1E-7 where DuckDB has 0.0000001
         return f"{value:f}"
     return str(value)
 

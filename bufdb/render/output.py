@@ -1,4 +1,4 @@
-"""Files that a user names for an answer: there is the whole answer, or what was there before."""
+"""Write an answer to a file atomically: it has the whole answer, or its previous content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bufdb.errors import BufdbError, UsageError
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _KEPT = (errno.EACCES, errno.EPERM, errno.EBUSY)
 _STREAMS = ("/dev/", "/proc/")
-"""Where files are that somebody has open: a file in their place would not be read."""
+"""Folders of files that other processes have open: they would not read a replacement."""
 
 
 def write_file(path: Path, *data: bytes) -> None:
@@ -22,11 +22,11 @@ def write_file(path: Path, *data: bytes) -> None:
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
-    """Write an answer beside its place, and move it there when it is whole.
+    """Write an answer under a temporary name, and rename it when it is complete.
 
-    What a link points to is replaced, not the link; a file keeps its permissions. Pipes, devices
-    and streams are written as they are, and so is a file that cannot be replaced: one that is
-    mounted, or in a folder where nothing may be made.
+    The target of a link is replaced, not the link; a file keeps its permissions. Pipes, devices
+    and streams are written directly, and so is a file that cannot be replaced: one that is mounted,
+    or in a folder without write permission.
 
     Raises:
         UsageError: the file cannot be written, or is a database.
@@ -43,12 +43,12 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 def _replaced(path: Path, pieces: Iterable[bytes]) -> bool:
-    """Whether another file could take its place; if not, no piece was taken."""
+    """Replace the file and return True; False if that is not possible and no piece was used."""
     target = Path(os.path.realpath(path))
     made = target.with_name(f".bufdb-{os.urandom(8).hex()}.tmp")
     try:
         if target.exists():
-            with target.open("r+b") as file:  # what may not be written is not replaced either
+            with target.open("r+b") as file:  # a file without write permission is not replaced
                 if file.read(12)[8:] == b"DUCK":
                     raise UsageError(f"{path} is a database; -o wants another file")
         with made.open("xb") as file:
@@ -57,7 +57,7 @@ def _replaced(path: Path, pieces: Iterable[bytes]) -> bool:
             shutil.copymode(target, made)
         try:
             made.replace(target)
-        except OSError as error:  # it is mounted
+        except OSError as error:  # the file is mounted
             if error.errno not in _KEPT:
                 raise
             shutil.copyfile(made, path)

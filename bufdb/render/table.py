@@ -9,36 +9,36 @@ from dataclasses import dataclass, field
 
 from bufdb.render.text import BOLD, DIM, YELLOW, display_width, painted, shorten, style_of
 
-# -- How the text of one cell gives way where a table is too wide: what tells most stays -----------
+# -- Shorten the text of one cell where a table is too wide: keep its most informative part --------
 #
-# Invariant: a figure never gives way; what gives way shows an `…`, a shape that loses its layout
-# excepted: `f32[8,100]{1,0}` becomes `f32[8,100]`.
+# Invariant: a figure is never shortened; a shortened text shows an `…`, except a shape that loses
+# its layout: `f32[8,100]{1,0}` becomes `f32[8,100]`.
 
 SMALLEST = 18
-"""Columns that a name is left at the least."""
+"""Minimum width of a name."""
 SMALLEST_PROSE = 48
-"""Columns that a sentence is left at the least."""
+"""Minimum width of a sentence."""
 SMALLEST_START = 24
-"""Columns that a shape or a call stack is left at the least, of which the start tells most."""
+"""Minimum width of a shape or a call stack, whose start is most informative."""
 SMALLEST_PATH = 16
-"""Columns that the end of a path is left at the least."""
+"""Minimum width of the end of a path."""
 SMALLEST_OP = 24
-"""Columns that the end of an op_name is left at the least."""
+"""Minimum width of the end of an op_name."""
 
 _SHAPE = re.compile(r"(?:.*_)?shapes?$")
 _OP = re.compile(r"(?:.*_)?(?:op_name|op_path)$")
 _START = re.compile(r"(?:.*_)?(?:key|stack)$")
-"""Columns of which the start tells most: module_0002.jit_train_step.cpu_after_optimizations."""
+"""Columns whose start is most informative: module_0002.jit_train_step.cpu_after_optimizations."""
 _PROSE = re.compile(r"(?:.*_)?(?:reason|message|advice|labels|metadata|options)$")
-"""Columns whose texts are no path, slashes or not."""
+"""Columns whose texts are not paths, even with slashes."""
 _WHOLE = ("layout", "remedy")
-"""Columns that a question is asked for."""
+"""Columns that are the point of a query, and never shortened."""
 _LAYOUT = re.compile(r"\{[^{}]*\}")
 _PATH = re.compile(r"((?:saved |for )?library |saved |for )(.+)|()(.*/.*)", re.DOTALL)
 
 
 def least(column: str, text: str) -> int:
-    """Return the columns of a terminal that a text of this column of a table needs at the least."""
+    """Return the minimum width that a text of this column of a table needs."""
     if column in _WHOLE:
         return display_width(text)
     if _SHAPE.fullmatch(column):
@@ -55,11 +55,10 @@ def least(column: str, text: str) -> int:
 
 
 def give_way(column: str, text: str, width: int) -> str:
-    """Text of at most `width` columns.
+    """Shorten a text to at most `width` columns.
 
-    A shape loses its layout before anything else. Of a path and an op_name the end stays, in whole
-    parts where one fits, of a module's key and a call stack the start; any other text loses its
-    middle.
+    A shape loses its layout first. A path and an op_name keep their end, in whole parts if one
+    fits, a module's key and a call stack their start; any other text loses its middle.
     """
     if display_width(text) <= width:
         return text
@@ -75,7 +74,7 @@ def give_way(column: str, text: str, width: int) -> str:
 
 
 def _parts(column: str, text: str) -> tuple[str, str]:
-    """What a path is there for ("saved ", "library "), and the path; both empty if it is none."""
+    """Return the relation before a path ("saved ", "library ") and the path; '' if not a path."""
     found = _PATH.fullmatch(text)
     if found is None or _PROSE.fullmatch(column) or _START.fullmatch(column):
         return "", ""
@@ -89,7 +88,7 @@ def _start(text: str, width: int) -> str:
 
 
 def _end(path: str, width: int) -> str:
-    """The longest end of whole parts that fits behind a '…', else as much of the last as fits."""
+    """Return '…' and the longest end of whole parts that fits, else as much of the last as fits."""
     for slash in re.finditer("/", path):
         if display_width(path[slash.start() :]) < width:
             return "…" + path[slash.start() :]
@@ -98,17 +97,17 @@ def _end(path: str, width: int) -> str:
     return "…" + path
 
 
-# -- Bars of a share, in eighths of a column of a terminal -----------------------------------------
+# -- Draw bars of a share, in eighths of a column of a terminal ------------------------------------
 
 BAR_WIDTH = 22
-"""Columns of a bar for all of it, where there is room."""
+"""Columns of a bar for 100 %, where there is room."""
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def bar(ratio: float, width: int = BAR_WIDTH, *, is_plain: bool = False) -> str:
     """Return a bar for a share of 1, in eighths of a column; nothing above 1 is drawn.
 
-    With `is_plain` in whole columns, of ASCII characters.
+    With `is_plain` it has whole columns, of ASCII characters.
     """
     share = max(0.0, min(1.0, ratio))
     if is_plain:
@@ -129,34 +128,34 @@ def bar(ratio: float, width: int = BAR_WIDTH, *, is_plain: bool = False) -> str:
 
 GAP = "  "
 INDENT = "  "
-"""Before the second line of a row and those after it."""
+"""Prefix of the second and later lines of a row."""
 NARROWEST = 24
-"""Columns of the narrowest terminal that is fitted into."""
+"""Columns of the narrowest supported terminal."""
 SECTION_ROWS = 3
-"""Rows of a section on average, at the least."""
+"""Minimum average rows of a section."""
 LEAST_BAR = 10
-"""Columns that bars have at the least."""
+"""Minimum columns of bars."""
 REASON = "unknown_reason"
-"""The last column of many answers, which few rows have anything in."""
+"""The last column of many answers, empty in most rows."""
 
 
 @dataclass
 class Column:
-    """A column, its texts fit to be shown."""
+    """A column with texts that are safe to show."""
 
     name: str
     """Its name in the result."""
     body: list[str]
     is_number: bool = False
     is_text: bool = True
-    """Whether it may be shortened: a number, a flag, a time may not."""
+    """Whether it may be shortened: a number, a flag or a time may not."""
     header: list[str] = field(default_factory=list)
-    """Lines of its name as they are shown."""
+    """Displayed lines of its name."""
     width: int = 0
     shares: list[float | None] | None = None
-    """Shares of 1 to draw as bars behind it where there is room; None for no bars."""
+    """Shares of 1 to draw as bars after it where there is room; None for no bars."""
     most: int | None = None
-    """Columns of the terminal that it can have at the most; only a figure is as wide as it is."""
+    """Maximum width; only a figure may be wider."""
 
     def __post_init__(self) -> None:
         self.header = [self.name]
@@ -164,19 +163,19 @@ class Column:
 
     @property
     def whole(self) -> int:
-        """Columns of the terminal that it takes with nothing shortened."""
+        """Width with nothing shortened."""
         return max(map(display_width, [*self.header, *self.body]))
 
     @property
     def least(self) -> int:
-        """Columns of the terminal that it needs at the least."""
+        """Minimum width."""
         if not self.is_text:
             return self.whole
         shortest = max((least(self.name, cell) for cell in self.body), default=0)
         return max(_widest(self.header), min(shortest, self.most or shortest))
 
     def fold_header(self, room: int) -> None:
-        """Put the name in several lines, broken after underscores, for a column of this width."""
+        """Fold the name into lines that fit this width, broken after underscores."""
         lines = [""]
         for piece in self.name.replace("_", "_\0").split("\0"):
             if lines[-1] and display_width(lines[-1] + piece) > room:
@@ -185,7 +184,7 @@ class Column:
         self.header = lines
 
     def shorten(self) -> int:
-        """Cut its texts to its width; how many that were."""
+        """Shorten its texts to its width; return how many were shortened."""
         wide = [place for place, cell in enumerate(self.body) if display_width(cell) > self.width]
         for place in wide:
             self.body[place] = give_way(self.name, self.body[place], self.width)
@@ -202,8 +201,8 @@ def lay_out(
 ) -> tuple[str, int]:
     """Return the table's text and the number of texts that were shortened.
 
-    `alike` are columns with one value for all rows: they make up the title lines. Of the others
-    there is at least one.
+    `alike` are columns with one value for all rows, for the title lines. There is at least one
+    other column.
     """
     paint: Callable[[str, str | None], str] = painted if is_coloured else _plain
     row_count = len(columns[0].body)
@@ -235,10 +234,10 @@ def lay_out(
 
 
 def _fitted(line: list[Column], room: int) -> tuple[list[Column], int]:
-    """Return the columns of a line with their widths, and bars; and how many texts were shortened.
+    """Return the columns of a line with widths and bars, and the number of shortened texts.
 
-    No text is shortened for bars that is whole without them. One that gives way anyhow gives way
-    for the narrowest bars too, but not below what it needs.
+    A text that fits without bars is not shortened for them. If texts are shortened anyway, they
+    also make room for the narrowest bars, but keep their minimum width.
     """
     _widen(line, room)
     is_cut = any(column.width < column.whole for column in line)
@@ -251,7 +250,7 @@ def _fitted(line: list[Column], room: int) -> tuple[list[Column], int]:
 
 
 def _barred(line: list[Column], room: int) -> list[Column]:
-    """Return the columns of a line, with bars behind one of them if there is room for bars."""
+    """Return the columns of a line, with bars after one of them if there is room."""
     left = min(BAR_WIDTH, room - _length(line) - len(GAP))
     for place, column in enumerate(line):
         if column.shares is not None and left >= LEAST_BAR:
@@ -273,11 +272,11 @@ def _length(columns: list[Column]) -> int:
     return sum(column.width for column in columns) + len(GAP) * (len(columns) - 1)
 
 
-# -- what all rows have alike ----------------------------------------------------------------------
+# -- columns that are equal in all rows ------------------------------------------------------------
 
 
 def _title(alike: list[Column], row_count: int, width: int | None) -> tuple[list[str], int]:
-    """Lines such as 'run cpu_b8 · color 0 · in each of 12 rows'; what no row has comes last."""
+    """Return lines such as 'run cpu_b8 · color 0 · in each of 12 rows'; NULL columns come last."""
     if not alike:
         return [], 0
     return _titled(
@@ -288,11 +287,11 @@ def _title(alike: list[Column], row_count: int, width: int | None) -> tuple[list
 def _sections(
     columns: list[Column], row_count: int, width: int
 ) -> tuple[list[Column], dict[int, list[str]], int]:
-    """Parts of the table that begin alike: its other columns, and titles by the row they precede.
+    """Split rows with equal first columns into sections: other columns, titles by row, shortenings.
 
-    A part has all rows that are alike in the first columns, in as many of them as leave parts of
-    three rows on average. There is none where the rows are not in such an order, or the first
-    column is a figure, which no one looks for. Last comes how many texts were shortened.
+    A section has all rows that are equal in the first columns, in as many of them as leave sections
+    of three rows on average. There is none if the rows are not in such an order, or if the first
+    column is a figure, which would be no useful title.
     """
     starts: list[int] = []
     moved = 0
@@ -337,14 +336,14 @@ def _titled(
     return lines, cut
 
 
-# -- which columns stand in which line of a row ----------------------------------------------------
+# -- assign the columns to the lines of a row ------------------------------------------------------
 
 
 def _lines(columns: list[Column], width: int) -> list[list[Column]]:
-    """Return the columns by line of a row: one line if that can be, else as few as there can be."""
+    """Return the columns by line of a row: one line if possible, else as few as possible."""
     for column in columns:
         column.most = width - len(INDENT)
-        if display_width(column.name) > column.most:  # of SQL that names no column
+        if display_width(column.name) > column.most:  # an unnamed expression of SQL
             column.name = give_way(column.name, column.name, column.most)
             column.header = [column.name]
     unfolded = _packed(columns, width)
@@ -359,12 +358,12 @@ def _lines(columns: list[Column], width: int) -> list[list[Column]]:
 
 
 def _room(width: int, place: int) -> int:
-    """Return what the terminal leaves to this line of a row."""
+    """Return the width that the terminal leaves for this line of a row."""
     return width - (len(INDENT) if place else 0)
 
 
 def _packed(columns: list[Column], width: int) -> list[list[Column]]:
-    """Return the columns in order, each in the line of the one before it while there is room."""
+    """Return the columns in order, each in the line of the previous one while there is room."""
     lines: list[list[Column]] = [[]]
     left = width
     for column in columns:
@@ -377,7 +376,7 @@ def _packed(columns: list[Column], width: int) -> list[list[Column]]:
 
 
 def _unfold(line: list[Column], width: int) -> None:
-    """Put the names of columns in one line again where there is room, from the left."""
+    """Put the names of columns on one line again where there is room, from the left."""
     left = width - sum(column.least for column in line) - len(GAP) * (len(line) - 1)
     for column in line:
         folded, before = column.header, column.least
@@ -389,7 +388,7 @@ def _unfold(line: list[Column], width: int) -> None:
 
 
 def _widen(line: list[Column], width: int) -> None:
-    """Give the columns of a line their widths: the longest texts are cut most."""
+    """Set the widths of the columns of a line: the longest texts are cut most."""
     for cap in range(width, 0, -1):
         for column in line:
             column.width = max(column.least, min(column.whole, cap))
@@ -410,7 +409,7 @@ def _text(
     before: dict[int, list[str]] | None = None,
     after: dict[int, list[str]] | None = None,
 ) -> str:
-    """Names of the columns, a rule, the rows, with lines before and after some of them."""
+    """Return column names, a rule and the rows, with lines before and after some rows."""
     parts = []
     for place, line in enumerate(lines):
         height = max(len(column.header) for column in line)
@@ -429,7 +428,7 @@ def _text(
         for place, line in enumerate(lines):
             row = tuple(column.body[row_place] for column in line)
             if place and not any(row):
-                continue  # of a table with empty cells
+                continue  # a table with empty cells
             styles = [style_of(c.name, cell) for c, cell in zip(line, row, strict=True)]
             parts.append(_joined(place, line, row, styles, paint))
         if after:
@@ -444,7 +443,7 @@ def _joined(
     styles: list[str | None] | list[str],
     paint: Callable[[str, str | None], str],
 ) -> str:
-    """One line of a row; blanks stand outside of the colours, and none at its end."""
+    """Return one line of a row, with spaces outside of the colors and none at the end."""
     text, pending = "", INDENT if place else ""
     for column, cell, style in zip(line, row, styles, strict=True):
         pad = " " * (column.width - display_width(cell))
@@ -458,14 +457,14 @@ def _joined(
 
 
 def _names(columns: list[Column], width: int) -> str:
-    """Return the header of a table without rows, in as many lines as it takes."""
+    """Return the header of a table without rows, wrapped to the width."""
     names = [column.name for column in columns]
     text = textwrap.fill("  ".join(names), width, break_on_hyphens=False)
     return f"{text}\n{'-' * max(map(display_width, text.splitlines()))}\n"
 
 
 def _record(columns: list[Column], width: int, paint: Callable[[str, str | None], str]) -> str:
-    """One row, a name and its value a line; a long value goes on below itself."""
+    """Return one row as a name and value per line; a long value continues below itself."""
     left = _widest([column.name for column in columns])
     left = min(left, width // 2)
     parts = []
@@ -480,7 +479,7 @@ def _record(columns: list[Column], width: int, paint: Callable[[str, str | None]
 
 
 def pieces(text: str, width: int) -> list[str]:
-    """Return a text in pieces of at most `width` columns, broken between words where it can be."""
+    """Return a text in pieces of at most `width` columns, broken between words if possible."""
     pieces, words = [""], text.split(" ")
     while words:
         word = words.pop(0)

@@ -18,7 +18,7 @@ _CONTROL_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f{OBEYED}]")
 _MARKDOWN = re.compile(
     r"[\\`*|<>$]|\](?=[(\[:])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|~(?=[~\w])|&(?=#?\w+;)"
 )
-# What GitHub and GitLab link of themselves, backslash or not: a mention notifies somebody.
+# References that GitHub and GitLab link even after a backslash: a mention notifies a person.
 _REFERENCE = re.compile(
     r"@(?=\w)|#(?=\d)|\bGH-(?=\d)|(?<!\w)[!%](?=\d)|[a-z]:(?=//)|\bwww(?=\.)", re.IGNORECASE
 )
@@ -29,17 +29,17 @@ _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB")
 DIGITS = 3
 """Significant digits of a size."""
 _MOST_DIGITS = 6
-"""Of sizes that differ by less, bytes are shown."""
+"""Digits up to which sizes are distinguished; closer ones are shown in bytes."""
 _LARGEST_PERCENT = 10
-"""From this ratio on a factor is easier to read."""
+"""Ratios from here on are shown as factors."""
 
 
 def human_bytes(count: int, digits: int = DIGITS) -> str:
-    """A number of bytes with an IEC unit and three significant digits: '16.0 MiB', '512 B'."""
+    """Format bytes with an IEC unit and three significant digits: '16.0 MiB', '512 B'."""
     if abs(count) < 1024:
         return f"{count} B"
     size, units = abs(count) / 1024, iter(_UNITS)
-    # Compared as rounded, or 1048575 would read 1024 KiB.
+    # Compare the rounded text, or 1048575 would read 1024 KiB.
     text, unit = _rounded(size, digits), next(units)
     while float(text) >= 1024 and unit != _UNITS[-1]:
         size /= 1024
@@ -48,14 +48,14 @@ def human_bytes(count: int, digits: int = DIGITS) -> str:
 
 
 def _rounded(size: float, digits: int) -> str:
-    """So many significant digits, but all before the point."""
+    """Return a number with so many significant digits, but with all digits before the point."""
     text = f"{size:.{max(0, digits - len(str(int(size))))}f}"
     # 9.999 has gained a digit as 10.00.
     return f"{size:.{max(0, digits - len(str(int(float(text)))))}f}"
 
 
 def human_apart(counts: Sequence[int]) -> list[str]:
-    """Numbers of bytes to be compared, with as many digits as show where they differ."""
+    """Format bytes for comparison, with enough digits to show where they differ."""
     for digits in range(DIGITS, _MOST_DIGITS + 1):
         texts = [human_bytes(count, digits) for count in counts]
         if len(set(texts)) == len(set(counts)):
@@ -64,7 +64,7 @@ def human_apart(counts: Sequence[int]) -> list[str]:
 
 
 def human_ratio(ratio: float, sign: str = "") -> str:
-    """Return a share: '12.5%', of several times the whole '×85,600'; with `sign` "+" '+12.5%'."""
+    """Format a share: '12.5%', or '×85,600' for many times the whole; sign "+" gives '+12.5%'."""
     if not _LARGEST_PERCENT <= abs(ratio) < math.inf:
         return f"{ratio:{sign}.1%}"
     rounded = float(f"{abs(ratio):.{DIGITS}g}")
@@ -72,33 +72,33 @@ def human_ratio(ratio: float, sign: str = "") -> str:
 
 
 def human_change(ratio: float, sign: str = "") -> str:
-    """Return a change as a share of what was: '12.5%', to several times as much '×85,600'."""
+    """Format a change as a share of the old value: '12.5%'; large growth as '×85,600'."""
     return human_ratio(ratio + 1 if ratio >= _LARGEST_PERCENT else ratio, sign)
 
 
 def escape_control(text: str) -> str:
-    r"""Text that a terminal shows and does not obey: control characters as \n, \x1b, \u202e."""
+    r"""Escape control characters for a terminal: \n, \x1b, \u202e."""
     return one_line(text)
 
 
 def terminal_safe(text: str) -> str:
-    r"""Lines of an answer in any format that a terminal shows and does not obey.
+    r"""Escape control characters in the lines of an answer in any format.
 
-    The escapes are those of JSON, \u001b, which is valid still: only in strings can they be.
+    The escapes are those of JSON, \u001b, so JSON stays valid: they only occur in strings.
     """
     return _CONTROL_IN_LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def markdown_escape(text: str) -> str:
-    """Text that Markdown shows as it is, also in a cell of a table; nobody is mentioned by it."""
+    """Escape text so that Markdown shows it unchanged, also in a table; mentions are disabled."""
     escaped = _MARKDOWN.sub(lambda match: "\\" + match[0], escape_control(text))
     return _REFERENCE.sub(lambda match: match[0] + _ZERO_WIDTH_SPACE, escaped)
 
 
 def shorten(text: str, width: int) -> str:
-    """Text of at most `width` columns; '…' stands for its middle, more of the end is kept.
+    """Shorten text to at most `width` columns; '…' replaces its middle, more of the end is kept.
 
-    The end of a path or an op_name says most: the file and line, the operation.
+    The end of a path or an op_name is most informative: the file and line, the operation.
     """
     if display_width(text) <= width:
         return text
@@ -115,7 +115,7 @@ def shorten(text: str, width: int) -> str:
 
 
 def align(rows: list[list[str]], right: list[bool]) -> str:
-    """Lines of cells in columns two blanks apart; `right` says which are aligned right."""
+    """Return lines of cells in columns two spaces apart; `right` marks right-aligned columns."""
     widths = [max(map(display_width, cells)) for cells in zip(*rows, strict=True)]
     lines = []
     for row in rows:
@@ -128,7 +128,7 @@ def align(rows: list[list[str]], right: list[bool]) -> str:
 
 
 def display_width(text: str) -> int:
-    """Columns of a terminal: East Asian wide characters take two, combining ones none."""
+    """Return terminal columns: East Asian wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
     return sum(
@@ -138,21 +138,21 @@ def display_width(text: str) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# Colours of a terminal, for what a reader looks for: what is unknown, what is wrong, what grew.
+# Terminal colors to highlight what is unknown, wrong, or grew.
 #
-# Invariant: no text is coloured that was not escaped before, and no meaning is in a colour alone.
+# Invariant: only escaped text is colored, and no meaning depends on color alone.
 
 BOLD, DIM, RED, GREEN, YELLOW = "1", "2", "31", "32", "33"
 _SEVERITIES = {"error": RED, "data_loss": RED, "notice": YELLOW}
 
 
 def painted(text: str, style: str | None) -> str:
-    """Return the text in a style, which ends with it."""
+    """Return the text in a style that ends with the text."""
     return f"\x1b[{style}m{text}\x1b[0m" if style and text else text
 
 
 def style_of(column: str, cell: str) -> str | None:
-    """The style of a cell: red what is wrong or grew, green what shrank, yellow what is unknown."""
+    """Return a cell's style: red for errors and growth, green if it shrank, yellow for unknown."""
     if column == "severity":
         return _SEVERITIES.get(cell)
     if column.endswith("unknown_reason") and cell != "-":
@@ -164,7 +164,7 @@ def style_of(column: str, cell: str) -> str | None:
 
 
 def use_colour(stream: Any, environment: Mapping[str, str]) -> bool:
-    """Whether a stream is to be coloured: a terminal that can, and nobody said NO_COLOR."""
+    """Return whether to color a stream: it is a capable terminal, and NO_COLOR is not set."""
     if stream is None or stream.closed or not stream.isatty():
         return False
     return not environment.get("NO_COLOR") and environment.get("TERM") != "dumb"
