@@ -1,1 +1,1 @@
-"""What a terminal shows of a module: pictures in characters."""
+"""Show a module in a terminal: pictures made of characters."""

@@ -17,9 +17,9 @@ from bufdb.show.picture import Column, Picture, place_of
 
 FIXED, OTHER = "fixed", "other"
 LETTERS = "abcdefg"
-"""One for each group that has a colour of its own."""
+"""One for each group with a color of its own."""
 INKS = (*LETTERS, OTHER, FIXED)
-# Told apart by people of each of the colour blindnesses, on a light and on a dark ground.
+# Distinguishable with every kind of color blindness, on a light and on a dark background.
 _OF_256 = dict(zip(INKS, (63, 202, 178, 30, 127, 39, 88, 245, 240), strict=True))
 _OF_16 = dict(zip(INKS, (4, 1, 3, 6, 5, 14, 9, 7, 8), strict=True))
 _DARK = frozenset(ink for ink in INKS if ink not in ("c", "f", OTHER))
@@ -28,15 +28,15 @@ _DARK = frozenset(ink for ink in INKS if ink not in ("c", "f", OTHER))
 
 @dataclass(frozen=True)
 class Look:
-    """What the terminal can show."""
+    """The capabilities of the terminal."""
 
     is_coloured: bool = False
     is_plain: bool = False
-    """ASCII alone."""
+    """Only ASCII characters."""
     has_256_colours: bool = True
 
     def style(self, front: str | None, back: str | None = None, *, is_text: bool = False) -> str:
-        """Return the escape's parameters for an ink in front of another; of text black or white."""
+        """Return the escape parameters for an ink in front of another; text is black or white."""
         parts = []
         if is_text and back is not None:
             parts.append(self._number(231 if back in _DARK else 16, 15 if back in _DARK else 0, 38))
@@ -52,7 +52,7 @@ class Look:
         return str(ground - 8 + of_16 if of_16 < 8 else ground + 52 + of_16 - 8)
 
     def swatch(self, ink: str) -> str:
-        """Return what stands for an ink in the legend: its letter, on its colour."""
+        """Return the legend symbol of an ink: its letter, on its color."""
         text = MARKS[ink]
         if not self.is_coloured:
             return text
@@ -60,25 +60,25 @@ class Look:
 
 
 MARKS = {**{letter: letter for letter in LETTERS}, OTHER: "o", FIXED: "-"}
-"""The character of each ink in a picture without colours."""
+"""The character of each ink in a picture without colors."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A character with the inks in front and behind; None for the terminal's own."""
+    """A character with its foreground and background inks; None for the terminal's own."""
 
     text: str = " "
     front: str | None = None
     back: str | None = None
     is_letter: bool = False
-    """Whether it names the ink behind it."""
+    """Whether it is the letter of its background ink."""
 
 
 BLANK = Cell()
 
 
 def line(cells: Iterable[Cell], look: Look) -> str:
-    """Return a line of the terminal; nothing behind the last cell that shows anything."""
+    """Return a line of the terminal, without invisible cells at its end."""
     row = list(cells)
     while row and row[-1].text == " " and row[-1].back is None:
         row.pop()
@@ -94,9 +94,9 @@ def line(cells: Iterable[Cell], look: Look) -> str:
 
 
 def look_of(stream: Any, environment: Mapping[str, str], *, is_plain: bool) -> Look:
-    """Return what a stream can show; it may be None, for a file in UTF-8.
+    """Return the capabilities of a stream; it may be None, for a file in UTF-8.
 
-    Characters beyond ASCII need a stream that takes UTF-8, colours a terminal (`colour.wanted`).
+    Characters beyond ASCII need a stream in UTF-8, colors a terminal (`use_colour`).
     """
     encoding = (getattr(stream, "encoding", None) or "utf-8") if stream is not None else "utf-8"
     is_utf8 = encoding.lower().replace("-", "").replace("_", "") == "utf8"
@@ -108,16 +108,16 @@ def look_of(stream: Any, environment: Mapping[str, str], *, is_plain: bool) -> L
     )
 
 
-# -- What buffers are coloured by: the largest groups at the chosen instant, and the others --------
+# -- Color buffers by group: the largest groups at the chosen instant, and the others --------------
 #
-# Invariant: what is held throughout, the groups and the others add up to the bytes at any instant.
+# Invariant: fixed bytes, the groups and the others add up to the bytes at any instant.
 
 UNKNOWN = "(temp)"
-"""Name of what has none, as saved queries have it."""
+"""Name of buffers without one, as in saved queries."""
 
 
 class Groups:
-    """Inks by group; they keep them over the whole program."""
+    """Inks by group, constant over the whole program."""
 
     def __init__(self, picture: Picture) -> None:
         self.fixed_bytes = picture.subject.fixed_bytes or 0
@@ -133,7 +133,7 @@ class Groups:
         return self.inks.get(group or UNKNOWN, OTHER)
 
     def bytes_of(self, column: Column) -> list[tuple[str, int]]:
-        """Inks with their bytes at the instant of a column, from below; those without left out."""
+        """Return the inks of a column that have bytes, with these bytes, from below."""
         sizes = dict.fromkeys((FIXED, *LETTERS, OTHER), 0)
         sizes[FIXED] = self.fixed_bytes
         for part in column.parts:
@@ -144,15 +144,15 @@ class Groups:
 # -- Axes of a picture: bytes upwards in powers of two, steps of the program to the right ----------
 
 GUTTER = 12
-"""Columns left of a picture, for the figures of its axis."""
+"""Columns to the left of a picture, for the figures of its axis."""
 LEAST_ROWS = 8
 _MOST_TICKS = 5
 _TICK_ROOM = 12
-"""Columns between two figures of the lower axis, at the least."""
+"""Minimum columns between two figures of the lower axis."""
 
 
 class Scale:
-    """Rows for bytes from 0 up: some to each tick, and ticks a power of two bytes apart."""
+    """Rows for bytes from 0 up: several per tick, with ticks a power of two bytes apart."""
 
     def __init__(self, most_bytes: int) -> None:
         self.tick_bytes = 1
@@ -164,19 +164,19 @@ class Scale:
         self.top_bytes = ticks * self.tick_bytes
 
     def eighths(self, size: int) -> int:
-        """How high so many bytes are, in eighths of a row; what is there is seen."""
+        """Return the height of so many bytes in eighths of a row; at least 1 if there are any."""
         if size <= 0:
             return 0
         return max(1, (2 * size * self.row_count * 8 + self.top_bytes) // (2 * self.top_bytes))
 
     def label(self, row: int) -> str:
-        """Return the figure at the upper edge of a row counted from below, '' if it has none."""
+        """Return the figure at the upper edge of a row counted from below; '' if it has none."""
         ticks, rest = divmod(row + 1, self.tick_rows)
         return "" if rest else human_bytes(ticks * self.tick_bytes)
 
 
 def gutter(label: str, *, is_plain: bool) -> str:
-    """Return what stands left of a row of a picture."""
+    """Return the text to the left of a row of a picture."""
     if label:
         return f"{label:>{GUTTER - 2}} " + ("+" if is_plain else "┤")
     return " " * (GUTTER - 1) + ("|" if is_plain else "│")
@@ -209,13 +209,13 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
 def curve_rows(picture: Picture, groups: Groups, scale: Scale, look: Look) -> list[list[Cell]]:
-    """Rows of cells, the uppermost first."""
+    """Return rows of cells, the top row first."""
     columns = [_column(groups.bytes_of(column), scale, look) for column in picture.columns]
     return [[column[row] for column in columns] for row in reversed(range(scale.row_count))]
 
 
 def _column(sizes: list[tuple[str, int]], scale: Scale, look: Look) -> list[Cell]:
-    """Cells from below, of inks with their bytes from below."""
+    """Return cells from the bottom up, given inks with their bytes from the bottom up."""
     edges, total = [], 0
     for ink, size in sizes:
         total += size
@@ -224,7 +224,7 @@ def _column(sizes: list[tuple[str, int]], scale: Scale, look: Look) -> list[Cell
 
 
 def _cell(edges: list[tuple[str, int]], low: int, look: Look) -> Cell:
-    """One cell, from `low` eighths on; of three inks in it the largest above the lowest is seen."""
+    """Return a cell from `low` eighths up, with its lowest ink and the largest of the others."""
     inside, below = [], low
     for ink, edge in edges:
         if edge > below:
@@ -237,7 +237,7 @@ def _cell(edges: list[tuple[str, int]], low: int, look: Look) -> Cell:
     (first, height), *rest = [item for item in inside if item[1] > 0]
     if height == 8:
         return Cell("█", first)
-    if below - low < 8:  # its upper part is empty, which leaves one colour for the rest
+    if below - low < 8:  # its upper part is empty, which leaves one color for the rest
         first = max(inside, key=lambda item: item[1])[0]
         return Cell(_EIGHTHS[below - low], first)
     second = max(rest, key=lambda item: item[1])[0]
@@ -245,7 +245,7 @@ def _cell(edges: list[tuple[str, int]], low: int, look: Look) -> Cell:
 
 
 def _uncoloured(inside: list[tuple[str, int]], height: int, look: Look) -> Cell:
-    """Return what is held throughout is pale, if it fills the cell."""
+    """Return a cell without colors, pale where fixed bytes fill it."""
     is_fixed = inside[0] == (FIXED, 8)
     if look.is_plain:
         return Cell("-" if is_fixed else "#" if height >= 4 else ".")
@@ -253,25 +253,25 @@ def _uncoloured(inside: list[tuple[str, int]], height: int, look: Look) -> Cell:
 
 
 def highest(columns: list[Column]) -> int:
-    """Return the most bytes that are to be drawn."""
+    """Return the maximum of the bytes to draw."""
     return max((column.occupied_bytes for column in columns), default=0)
 
 
-# -- The block map: which buffer has which bytes of the temp arena, over the program ---------------
+# -- The block map: the buffers in the bytes of the temp arena, over the program -------------------
 #
 # A column is the arena at the instant that the curve's column shows. A cell shows the group that
-# has most of its bytes then; one with any byte occupied is never blank.
+# has most of its bytes then; a cell with any occupied byte is never blank.
 
 ROWS = 8
 _LEAST_LABELLED = 5
-"""Cells that an area is wide at the least to bear its letter."""
+"""Minimum width of an area to show its letter."""
 
 Ink = str | None
 
 
 def block_rows(picture: Picture, groups: Groups, look: Look) -> list[list[Cell]]:
-    """Rows of cells, the uppermost first, with the arena's first byte at the bottom."""
-    # Half a cell has a colour of its own: the lower half in front of the upper one.
+    """Return rows of cells, the top row first, with the arena's first byte at the bottom."""
+    # Each half of a cell has its own color: one in the foreground, one in the background.
     halves = 2 if look.is_coloured and not look.is_plain else 1
     known: dict[int, list[Ink]] = {}
     columns = []
@@ -312,7 +312,7 @@ def _halves(upper: Ink, lower: Ink) -> Cell:
 
 
 def _labelled(lines: list[list[Cell]]) -> list[list[Cell]]:
-    """The same with the letter of each group in the middle of the widest run that it fills."""
+    """Add the letter of each group in the middle of the widest run that it fills."""
     widest: dict[str, tuple[int, int, int]] = {}
     for number, line in enumerate(lines):
         start = 0
@@ -330,6 +330,6 @@ def _labelled(lines: list[list[Cell]]) -> list[list[Cell]]:
 
 
 def wall_rows(picture: Picture) -> set[int]:
-    """The rows of the map, from below, in which a temp allocation begins that is not the first."""
+    """Return the map rows, from below, in which a temp allocation after the first begins."""
     height = max(1, -(-picture.arena_bytes // ROWS))
     return {wall // height for wall in picture.walls}

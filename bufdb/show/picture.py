@@ -1,8 +1,8 @@
-"""What a picture of one module shows: its memory over the program, in so many columns, at instants.
+"""The data of a module's picture: its memory over the program, in columns, each at one instant.
 
-A column of a picture stands for several instants of a long program. What it shows is one of them,
-the first with the most bytes; everything in the column is of that instant, so that the column adds
-up to bytes that were there together.
+A column of a picture covers several instants of a long program. It shows one of them, the first
+with the most bytes; everything in the column is of that instant, so that the column adds up to
+bytes that were live together.
 
 Invariant: bytes at an instant are those of memory_steps, and the parts of a column and fixed_bytes
 add up to them; a byte has one owner by the rule of peak_values.
@@ -143,7 +143,7 @@ WHERE module_id = $module_id
   )
 """
 BY = ("line", "op", "category", "dtype", "value")
-"""What gives a buffer its colour."""
+"""The properties by which buffers can be colored."""
 TREES = {"op": "peak-by-op", "line": "peak-by-source-line", "stack": "peak-by-stack"}
 """The saved query of each kind of tree."""
 LABELS = {
@@ -151,14 +151,14 @@ LABELS = {
     "peak-by-source-line": "source",
     "peak-by-stack": "call_stack",
 }
-"""The column of each that is made a tree."""
+"""The column of each query that becomes a tree."""
 VALUES = "peak"
-"""The saved query of what holds bytes at an instant."""
+"""The saved query of values that hold bytes at an instant."""
 SIZES = "top-values"
-"""The saved query of values where the peak is unknown."""
+"""The saved query of values for an unknown peak."""
 MOST_PEAKS = 9
 ALL = 2**62
-"""More rows than an answer has."""
+"""More rows than any answer has."""
 
 Step = tuple[int, int]
 """First instant of a span of the program, and the bytes occupied in it."""
@@ -169,20 +169,20 @@ class Part:
     """Bytes of a temp allocation that belong to one buffer."""
 
     begin_bytes: int
-    """From the beginning of the arena [bytes]: temp allocations one behind the other."""
+    """Offset in the arena [bytes], which is all temp allocations, one after the other."""
     end_bytes: int
     group: str | None
-    """What it is coloured by; None if that is unknown."""
+    """The property that it is colored by; None if unknown."""
 
 
 @dataclass
 class Column:
-    """One instant, which stands for several in a row."""
+    """One instant, which represents several consecutive ones."""
 
     time: int
     occupied_bytes: int
     parts: list[Part] = field(default_factory=list)
-    """By their first byte; they are disjoint."""
+    """Disjoint parts, ordered by first byte."""
 
 
 @dataclass
@@ -191,35 +191,35 @@ class Picture:
 
     subject: Subject
     instant: Column
-    """The chosen one: the peak if no other is."""
+    """The chosen instant, by default the peak."""
     instruction: tuple[str, str | None] | None
     """Name and opcode of the instruction at the instant; None at the end of the program."""
     columns: list[Column]
     last: int
-    """The last instant of the program; where a damaged dump has live ranges beyond it, of those."""
+    """The last instant of the program, or of live ranges beyond it in a damaged dump."""
     place: int
-    """Of the columns that in which the chosen instant is; it need not be the one it shows."""
+    """Index of the column that contains the chosen instant; it may show another one."""
     peaks: list[tuple[int, int, int]]
     """Number, instant and bytes of the distinct peaks, the highest first."""
     by: str
-    """What parts are coloured by."""
+    """The property that parts are colored by."""
     is_without_lines: bool
-    """Whether that is not lines because none is known."""
+    """Whether `by` is op only because no line is known."""
     arena_bytes: int
     walls: list[int]
-    """Where a temp allocation begins in the arena, but for the first [bytes]."""
+    """Starts of the temp allocations in the arena, except the first [bytes]."""
     unseen_count: int
     """Temp values that are live only between the instants of the columns."""
 
 
 def queries(catalogue: Catalogue, tree: str | None) -> dict[str, SavedQuery]:
-    """Return the saved queries that may be asked."""
+    """Return the saved queries that may be used."""
     names = [VALUES, SIZES, *([TREES[tree]] if tree else [])]
     return {name: catalogue.find(name) for name in names}
 
 
 def sql_of(asked: Mapping[str, SavedQuery]) -> str:
-    """All SQL that is executed for a picture, from which `open_readable` sees what it needs."""
+    """Return all SQL that is executed for a picture; `open_readable` derives the views it needs."""
     own = [STEPS, PEAKS, ASKED_INSTANT, INSTRUCTION, ALLOCATIONS, PARTS, UNSEEN]
     return "\n".join([*own, *(query.sql for query in asked.values())])
 
@@ -235,9 +235,9 @@ def picture(
 
     Args:
         con: the database.
-        subject: which.
+        subject: the module in a memory space.
         column_count: columns to show.
-        instant: step or peak, which instant to choose; the peak if neither is there.
+        instant: step or peak, the instant to choose; the peak if neither is given.
         by: one of BY; None for lines, or for ops where no line is known.
 
     Raises:
@@ -285,7 +285,7 @@ def values(
     instant: Mapping[str, Value],
     top_n: int,
 ) -> Result:
-    """Rows of a saved query about the module at the instant, the first of them."""
+    """Return the first `top_n` rows of a saved query about the module at the instant."""
     asked = {**subject.asked, **instant, "top_n": top_n}
     known = {name: value for name, value in asked.items() if query.param(name) is not None}
     return execute.execute_query(con, query, known)
@@ -297,7 +297,7 @@ def labels(
     subject: Subject,
     instant: Mapping[str, Value],
 ) -> list[tuple[str, int]]:
-    """What the saved query of a tree attributes bytes to at the instant, with these: all of it."""
+    """Return all labels of a tree's saved query at the instant, with their bytes."""
     found = values(con, query, subject, instant, ALL)
     names = [name for name, _ in found.columns]
     label, size = names.index(LABELS[query.name]), names.index("held_bytes")
@@ -305,22 +305,22 @@ def labels(
 
 
 def span_of(column: int, last: int, column_count: int) -> tuple[int, int]:
-    """Return the first and the last instant that a column stands for; the program ends at `last`.
+    """Return the first and last instant that a column covers; the program ends at `last`.
 
-    Of one with fewer instants than columns each is there more than once.
+    In a program with fewer instants than columns, several columns cover the same instant.
     """
     begin = column * (last + 1) // column_count
     return begin, max(begin, (column + 1) * (last + 1) // column_count - 1)
 
 
 def place_of(time: int, last: int, column_count: int) -> int:
-    """Return the first of the columns that stands for an instant."""
+    """Return the index of the first column that covers an instant."""
     ends = (span_of(column, last, column_count)[1] for column in range(column_count))
     return next((place for place, end in enumerate(ends) if end >= time), column_count - 1)
 
 
 def highest(steps: Sequence[Step], last: int, column_count: int) -> Iterator[Step]:
-    """Of each column the first of its instants with the most bytes, and these.
+    """Yield, per column, the first of its instants with the most bytes, and those bytes.
 
     Args:
         steps: spans by their first instant, the first from 0 on; each lasts until the next one.
@@ -343,7 +343,7 @@ def highest(steps: Sequence[Step], last: int, column_count: int) -> Iterator[Ste
 def _instant(
     con: duckdb.DuckDBPyConnection, subject: Subject, instant: Mapping[str, Value]
 ) -> Column:
-    """Return the instant that is asked for."""
+    """Return the chosen instant."""
     if not instant or instant.get("peak") == 1:
         assert subject.peak_time is not None and subject.peak_bytes is not None
         return Column(subject.peak_time, subject.peak_bytes)
@@ -366,9 +366,9 @@ def _instruction(
 def _arena(
     allocations: Iterable[tuple[int, int]], parts: Iterable[tuple[int, int, int, int, object]]
 ) -> tuple[dict[int, int], int]:
-    """Where each temp allocation begins if one is behind the other, and their size together.
+    """Return where each temp allocation begins in the arena, and their total size.
 
-    In a damaged dump values lie behind the end of their allocation; it is as large as they need.
+    In a damaged dump values may lie past the end of their allocation, which is then enlarged.
     """
     ends: dict[int, int] = {}
     for _, index, _, end, _ in parts:

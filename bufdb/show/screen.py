@@ -17,12 +17,12 @@ from bufdb.show.picture import Picture, place_of
 
 # -- Bytes at an instant as a tree: by scope of the operation, by file and line, by call stack -----
 #
-# Invariant: what is below a node and what it holds itself add up to it, whatever is left out of the
-# lines, for that is a line too; the root is the sum of all.
+# Invariant: the children of a node and its own bytes add up to it, because rows left out are
+# summed up in a line too; the root is the sum of all.
 
 BAR = 12
 LEAST_SHARE = 0.005
-"""Share of all that a node has to have for a line of its own."""
+"""Minimum share of the total for a node to have a line of its own."""
 MOST_CHILDREN = 12
 MOST_DEPTH = 10
 _HEAD = 10 + 2 + 6 + 2 + BAR + 2
@@ -30,25 +30,25 @@ _RELATION = re.compile(r"(saved|for|copy of|slice of) (.+)", re.DOTALL)
 _MADE = {"saved": "(saved by a loop)", "for": "(made by XLA for it)"}
 _LINE = re.compile(r"(.+)(:[0-9]+)", re.DOTALL)
 _JOINTS = {"op": "/", "line": "", "stack": " > "}
-"""What stands between the names of nodes that are one below the other, by kind of tree."""
+"""Separator between the names of a node and its child, by kind of tree."""
 _COLUMNS = {"op": "op_name", "line": "source", "stack": "name"}
-"""As which column a name gives way."""
+"""The table column whose rule shortens a name, by kind of tree."""
 
 
 @dataclass
 class Node:
-    """Bytes, and of what they are made up."""
+    """Bytes, and their composition."""
 
     name: str
     size_bytes: int = 0
-    """All of them."""
+    """Total bytes."""
     own_bytes: int = 0
-    """Those that no node below has."""
+    """Bytes that no child has."""
     children: dict[str, Node] = field(default_factory=dict)
 
 
 def tree(root: str, rows: Iterable[tuple[str, int]], kind: str) -> Node:
-    """Return a tree of labels, as the saved query of its kind has them, with their bytes."""
+    """Return a tree of labels, from the saved query of its kind, with their bytes."""
     found = Node(root)
     for label, size in rows:
         node = found
@@ -61,9 +61,9 @@ def tree(root: str, rows: Iterable[tuple[str, int]], kind: str) -> Node:
 
 
 def path(label: str, kind: str) -> list[str]:
-    """Return the names of the nodes above which the bytes of a label lie, the outermost first.
+    """Return the names of the nodes on the path to the bytes of a label, the outermost first.
 
-    How they are related to it stands below it: what is made by the line itself, what a loop saves
+    A relation to the label becomes a node below it: what the line itself makes, what a loop saves
     of it, what XLA makes for it.
     """
     relation = _RELATION.fullmatch(label)
@@ -80,9 +80,9 @@ def path(label: str, kind: str) -> list[str]:
 
 
 def tree_lines(root: Node, kind: str, width: int, *, is_plain: bool = False) -> list[str]:
-    """A line for each node: bytes, share of all, bar, name; what has the most bytes first."""
+    """Return a line per node: bytes, share of the total, bar, name; the most bytes first."""
     found = []
-    # Not recursive: a name of a damaged dump may have any number of parts.
+    # Not recursive: a name in a damaged dump may have any number of parts.
     waiting = [(root, 0, "", "")]
     while waiting:
         node, depth, before, guide = waiting.pop()
@@ -108,7 +108,7 @@ def tree_lines(root: Node, kind: str, width: int, *, is_plain: bool = False) -> 
 
 
 def _folded(node: Node, kind: str) -> tuple[Node, str]:
-    """Return a node and those above it that hold nothing else, in one, with their names."""
+    """Merge a node with descendants that are only children, and join their names."""
     names = node.name
     while len(node.children) == 1 and not node.own_bytes:
         (node,) = node.children.values()
@@ -117,7 +117,7 @@ def _folded(node: Node, kind: str) -> tuple[Node, str]:
 
 
 def _shown(node: Node, all_bytes: int) -> Iterator[Node]:
-    """Yield the largest below a node, what it holds itself, and the rest in one."""
+    """Yield the largest children of a node, its own bytes, and the rest as one node."""
     nodes = list(node.children.values())
     if node.own_bytes:
         nodes.append(Node("(itself)", node.own_bytes, node.own_bytes))
@@ -133,17 +133,17 @@ def _shown(node: Node, all_bytes: int) -> Iterator[Node]:
 
 
 # --------------------------------------------------------------------------------------------------
-# All that `bufdb show` says of a module: its curve, its map, and what holds the chosen instant.
+# The output of `bufdb show` for a module: curve, map, and what holds the chosen instant.
 
 NARROWEST = 60
 WIDEST = 160
-"""Columns of a picture: in a wider terminal it is no wider."""
+"""Maximum columns of a picture, also in a wider terminal."""
 WHOLE_BARS = 76
-"""Columns from which on bars have their whole width."""
+"""Minimum columns at which bars have their full width."""
 TOP = 10
-"""Values listed."""
+"""Number of values listed."""
 _PEAKS = 5
-"""Distinct peaks that are named."""
+"""Number of distinct peaks named."""
 _HELD = ("held_bytes", "saving_bytes", "shape", "instruction_name", "source")
 _SIZED = ("size_bytes", "value_count", "allocation_kind", "shape", "instruction_name", "source")
 _NO_BREAK = "\xa0"
@@ -156,7 +156,7 @@ def width_of(columns: int) -> int:
 
 
 class Screen:
-    """Lines of text, at most so wide."""
+    """Lines of text of limited width."""
 
     def __init__(self, columns: int, look: Look) -> None:
         self.width, self.look = width_of(columns), look
@@ -164,22 +164,22 @@ class Screen:
 
     @property
     def column_count(self) -> int:
-        """Columns that are left to the program."""
+        """Columns that are left for the program."""
         return self.width - drawing.GUTTER
 
     def text(self) -> str:
-        """All of it; of ASCII characters alone if the terminal has no others."""
+        """Return all lines, in ASCII characters if the terminal has no others."""
         text = "".join(f"{line.rstrip()}\n" for line in self.lines)
         if self.look.is_plain:
             text = text.translate(_PLAIN).encode("ascii", "backslashreplace").decode()
         return text
 
     def add(self, *lines: str) -> None:
-        """Add lines of which every name is escaped already."""
+        """Add lines in which every name is already escaped."""
         self.lines += lines
 
     def draw(self, picture: Picture) -> None:
-        """The head, the curve, the map and the legend."""
+        """Add the head, the curve, the map and the legend."""
         self._head(picture.subject)
         self._instant(picture)
         groups = Groups(picture)
@@ -194,7 +194,7 @@ class Screen:
         self._legend(picture, groups)
 
     def sizes(self, subject: Subject) -> None:
-        """What is known of a module whose peak is not, or not when it is."""
+        """Add what is known of a module whose peak, or its instant, is unknown."""
         self._head(subject)
         why = f"unknown peak: {escape_control(subject.unknown_reason or '')}"
         if subject.peak_bytes is not None:
@@ -218,7 +218,7 @@ class Screen:
                 self.add(f"{human_bytes(size):>10}  {drawn:<{table.BAR_WIDTH}}  {label}")
 
     def table(self, title: str, result: Result, names: Iterable[str], more: str) -> None:
-        """Some columns of an answer, and the command that gives all of it."""
+        """Add a table of some columns of an answer, and the command that gives all of it."""
         places = [
             place for name in names for place, (known, _) in enumerate(result.columns)
             if known == name
@@ -233,18 +233,18 @@ class Screen:
         self.add(self._paint(more, DIM))
 
     def values(self, picture: Picture, result: Result, more: str) -> None:
-        """The largest values at the instant."""
+        """Add the largest values at the instant."""
         self.table(f"largest values at step {picture.instant.time}", result, _HELD, more)
 
     def sized(self, subject: Subject, result: Result, more: str) -> None:
-        """The largest values: whenever they are live, or at a peak of an unknown instant."""
+        """Add the largest values: whenever they are live, or at a peak of an unknown instant."""
         if subject.peak_bytes is None:
             self.table("largest values, equal ones together", result, _SIZED, more)
         else:
             self.table("largest values at the peak", result, _HELD, more)
 
     def tree(self, picture: Picture, kind: str, rows: Iterable[tuple[str, int]]) -> None:
-        """The bytes at the instant as a tree."""
+        """Add the bytes at the instant as a tree."""
         root = tree(picture.subject.function_name, rows, kind)
         title = f"bytes at step {picture.instant.time} by {_TREES[kind]}"
         self.add("", self._paint(title, BOLD))
@@ -289,7 +289,7 @@ class Screen:
             self.add(*self._listed("peaks:", named))
 
     def _marks(self, picture: Picture) -> str:
-        """Return the chosen instant, and the numbers of the peaks."""
+        """Return a line that marks the chosen instant and the numbers of the peaks."""
         marks = [" "] * len(picture.columns)
         for number, time, _ in reversed(picture.peaks[:_PEAKS]):
             marks[place_of(time, picture.last, len(marks))] = str(number)
@@ -326,7 +326,7 @@ class Screen:
         self.add(f"{'0 B':>{drawing.GUTTER - 2}} {corner}{''.join(foot)}")
 
     def _legend(self, picture: Picture, groups: Groups) -> None:
-        """What the colours mean, with the bytes at the instant: they add up to those of it."""
+        """Add the meaning of the colors, with bytes that add up to those at the instant."""
         self.add("", self._paint(f"what holds step {picture.instant.time}", BOLD))
         total = picture.instant.occupied_bytes
         room = table.BAR_WIDTH if self.width >= WHOLE_BARS else table.BAR_WIDTH // 2
@@ -350,7 +350,7 @@ class Screen:
         return painted(text, style) if self.look.is_coloured else text
 
     def _listed(self, head: str, items: list[str]) -> list[str]:
-        """A list of which no item is divided between two lines, unless it is too long for one."""
+        """Return a list as lines, broken only between items unless an item is too long."""
         listed = ", ".join(item.replace(" ", _NO_BREAK) for item in items)
         return [line.replace(_NO_BREAK, " ") for line in self._wrapped(f"{head} {listed}")]
 
@@ -362,6 +362,6 @@ _TREES = {"op": "scope of the operation", "line": "file and line", "stack": "cal
 
 
 def _ordered(sizes: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Groups from the largest on, then the others, then what is fixed."""
+    """Return groups from the largest on, then the others, then the fixed bytes."""
     order = (*LETTERS, OTHER, FIXED)
     return sorted(sizes, key=lambda pair: order.index(pair[0]))
