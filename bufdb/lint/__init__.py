@@ -1,1 +1,1 @@
-"""What sqlglot is for: saved queries held against the schema and put into other dialects."""
+"""Uses of sqlglot: check saved queries against the schema, and translate them."""

@@ -1,7 +1,7 @@
-"""Holds the header and the SQL of a saved query together, and both to the catalog.
+"""Check the header of a saved query against its SQL, and both against the catalog.
 
-Parses with sqlglot and asks DuckDB to bind the query; executes nothing. Findings say the file, the
-line where one is known, and what to change.
+Parses with sqlglot and asks DuckDB to bind the query; executes nothing. Findings have the file, the
+line if known, and what to change.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ LINE_LIMIT = 100
 FILTERS = ("run", "function", "platform", "color", "module")
 """The parameters that filter, in the order in which bufdb's own queries have them."""
 EVERY_SPACE = "Memory space: its number; NULL or all is every one."
-"""Text of color in a query that lays memory spaces side by side."""
+"""Text of color in a query that shows memory spaces next to each other."""
 
 UNITS = {
     "_bytes": ("[bytes]",),
@@ -33,7 +33,7 @@ UNITS = {
     "_ratio": ("(0 to 1)", "divided by"),
     "_at": ("[UTC]",),
 }
-"""What the text of a column says of which the name ends so: one of these, in bufdb's queries."""
+"""By ending of a column's name, alternatives that its text must contain in bufdb's queries."""
 
 _TYPES = {
     exp.DataType.Type.BIGINT: "BIGINT",
@@ -57,7 +57,7 @@ class Finding:
 
 
 def lint(con: duckdb.DuckDBPyConnection, path: Path) -> list[Finding]:
-    """Findings in one query file, against the tables, views and macros of a database."""
+    """Return findings in a query file, against the tables, views and macros of a database."""
     try:
         query = catalogue.load(path)
     except QueryFileError as error:
@@ -98,7 +98,7 @@ def lint(con: duckdb.DuckDBPyConnection, path: Path) -> list[Finding]:
 
 
 def catalog_schema(con: duckdb.DuckDBPyConnection) -> dict[str, object]:
-    """Columns and their types of every table and view, as sqlglot wants them."""
+    """Return the columns and types of every table and view, in sqlglot's form."""
     tables: dict[str, dict[str, str]] = {}
     rows = con.execute(
         "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal"
@@ -109,7 +109,7 @@ def catalog_schema(con: duckdb.DuckDBPyConnection) -> dict[str, object]:
 
 
 def _shape(tree: exp.Query) -> Iterator[str]:
-    """Rules for the text itself, whatever the catalog holds."""
+    """Yield violations of rules for the text itself, regardless of the catalog."""
     if not tree.args.get("order"):
         yield "no final ORDER BY; rows must come in a total order"
     for star in tree.find_all(exp.Star):
@@ -122,7 +122,7 @@ def _shape(tree: exp.Query) -> Iterator[str]:
 
 
 def _params(query: SavedQuery, tree: exp.Query) -> Iterator[str]:
-    """Yield the params CTE, and the variables that views read, against the param lines."""
+    """Yield differences between the params CTE, the variables that views read, and param lines."""
     ctes = tree.ctes
     first = ctes[0] if ctes and ctes[0].alias == "params" else None
     declared = {param.name: param for param in query.params}
@@ -156,7 +156,7 @@ def _params(query: SavedQuery, tree: exp.Query) -> Iterator[str]:
 
 
 def _variables(trees: Iterable[exp.Expr]) -> dict[str, tuple[str, header.Value]]:
-    """Names of the variables that the views read, with their type and what NULL stands for."""
+    """Return the variables that the views read, each with its type and its default."""
     return {
         cast.this.expressions[0].name: (_TYPES[cast.to.this], _default(cast))
         for tree in trees
@@ -166,7 +166,7 @@ def _variables(trees: Iterable[exp.Expr]) -> dict[str, tuple[str, header.Value]]
 
 
 def _default(cast: exp.Expr) -> header.Value:
-    """Return the constant that a variable is replaced with if it is not set."""
+    """Return the constant that replaces a variable that is not set."""
     around = cast.parent
     if isinstance(around, exp.Coalesce) and len(around.expressions) == 1:
         return _constant(around.expressions[0])
@@ -187,7 +187,7 @@ def filter_findings(params: Sequence[Parameter]) -> Iterator[str]:
 
 
 def unit_findings(columns: Sequence[Column]) -> Iterator[str]:
-    """Yield the text of a quantity says its unit."""
+    """Yield findings on quantities whose column text does not give the unit."""
     for column in columns:
         for ending, units in UNITS.items():
             if column.name.endswith(ending) and not any(unit in column.text for unit in units):
@@ -195,7 +195,7 @@ def unit_findings(columns: Sequence[Column]) -> Iterator[str]:
 
 
 def _param(param: Parameter, found: exp.Expr) -> Iterator[str]:
-    """One column of the CTE: `getvariable('x')::T` or `coalesce(getvariable('x')::T, DEFAULT)`."""
+    """Check a column of the CTE: `getvariable('x')::T`, or that in `coalesce(…, DEFAULT)`."""
     expected = f"getvariable('{param.name}')::{param.type}"
     default: header.Value = None
     cast = found
@@ -229,9 +229,9 @@ def _constant(node: exp.Expr) -> header.Value:
 
 
 def _columns(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> Iterator[str]:
-    """Yield the column lines against what DuckDB says that the query gives."""
+    """Yield differences between the column lines and DuckDB's description of the query."""
     try:
-        # What sqlglot takes for one SELECT may be something else to DuckDB.
+        # A text that sqlglot parses as one SELECT may be something else to DuckDB.
         require_select(con, query.sql, query.name)
     except BufdbError as error:
         yield str(error).removeprefix(f"{query.name}: ")
@@ -273,7 +273,7 @@ def _alias(con: duckdb.DuckDBPyConnection, query: SavedQuery, alias: Alias) -> I
 
 
 def _names(con: duckdb.DuckDBPyConnection, tree: exp.Query) -> Iterator[str]:
-    """Whether sqlglot resolves every column; what it cannot, it could not translate either."""
+    """Yield an error if sqlglot cannot resolve a column, since it could not translate it either."""
     try:
         qualify(tree.copy(), schema=catalog_schema(con), dialect="duckdb")
     except (OptimizeError, SqlglotError) as error:

@@ -2,10 +2,10 @@
 
 sqlglot translates but does not check: of 26 queries in DuckDB's own style it complained about one
 when writing Spark, while eleven failed there and two gave wrong values. So a query that claims
-another engine is held to an allowlist: a kind of expression that is not listed is refused.
+another engine must follow an allowlist: a kind of expression that is not listed is rejected.
 
-Tables and views are taken to be there under their names. Not those views that read variables: what
-they say becomes part of the query, and so is held to the same.
+Tables and views are assumed to exist under their names. Views that read variables are an exception:
+their text becomes part of the query, and so must follow the same rules.
 
 Reads and rewrites syntax trees only; runs nothing.
 """
@@ -41,12 +41,12 @@ _CAST_TYPES = (
     exp.DataType.Type.INT128,
 )
 _REWRITTEN = ("list_slice", "isfinite", "error", "name_likeness", "base_name", "is_library_path")
-"""Functions, and the macros of values whose text Spark and Sail have answered as DuckDB does."""
+"""Functions, and scalar macros, for which Spark and Sail returned the same as DuckDB."""
 _LISTS = (exp.DataType.Type.ARRAY, exp.DataType.Type.LIST)
 
 
 def findings(tree: exp.Expr) -> list[str]:
-    """Return what keeps a query out of the portable subset, one line per finding."""
+    """Return the reasons why a query is not in the portable subset, one line per finding."""
     found: dict[str, None] = {}
     for node in tree.walk():
         name = type(node).__name__
@@ -59,7 +59,7 @@ def findings(tree: exp.Expr) -> list[str]:
 
 
 def with_asked_views(tree: exp.Expr) -> exp.Expr:
-    """Return the query with each view that reads variables as a CTE of that name before its own."""
+    """Return the query with each view that reads variables as a CTE before its own CTEs."""
     whole = tree.copy()
     asked = [
         exp.CTE(this=view, alias=exp.TableAlias(this=exp.to_identifier(name)))
@@ -73,13 +73,13 @@ def with_asked_views(tree: exp.Expr) -> exp.Expr:
 
 
 def asked_views(tree: exp.Expr) -> dict[str, exp.Expr]:
-    """Return the views that read variables and that the query needs, in an order of use."""
+    """Return the views that read variables and that the query needs, in order of use."""
     texts = definitions.asked_views(" ".join(table.name for table in tree.find_all(exp.Table)))
     return {name: parse_one(text, read="duckdb").expression for name, text in texts.items()}
 
 
 def is_getvariable(node: exp.Expr) -> bool:
-    """Whether the node is a call of getvariable with the name written out."""
+    """Return whether the node is a call of getvariable with a literal name."""
     return (
         isinstance(node, exp.Anonymous)
         and node.name.lower() == "getvariable"
@@ -89,13 +89,13 @@ def is_getvariable(node: exp.Expr) -> bool:
 
 
 def is_whole(node: exp.Expr) -> bool:
-    """Whether the node is TRY_CAST(floor(x) AS BIGINT), or of ceil: NULL beyond 2^63."""
+    """Return whether the node is TRY_CAST(floor(x) AS BIGINT), or of ceil: NULL beyond 2^63."""
     is_cast = isinstance(node, exp.TryCast) and node.to.this == exp.DataType.Type.BIGINT
     return is_cast and isinstance(node.this, exp.Floor | exp.Ceil)
 
 
 def _is_rewritten(node: exp.Expr) -> bool:
-    """Whether `bufdb.lint.spark` writes it, or it calls a macro, put in its place."""
+    """Return whether `bufdb.lint.spark` rewrites it, or it calls a macro that is inlined."""
     if not isinstance(node, exp.Anonymous):
         return False
     return node.name.lower() in _REWRITTEN or isinstance(node.parent, exp.Table)
@@ -138,13 +138,13 @@ def _cast(node: exp.Expr) -> Iterator[str]:
 
 
 def _first(node: exp.Expr) -> exp.Expr:
-    """Return what is given a value where it has none, by coalesce()."""
+    """Return the first argument of coalesce(), or else the node itself."""
     first: exp.Expr = node.this if isinstance(node, exp.Coalesce) else node
     return first
 
 
 def _div(node: exp.Expr) -> Iterator[str]:
-    # What is divided is made floating point by bufdb.lint.spark, as DuckDB does.
+    # bufdb.lint.spark converts the operands to floating point, as DuckDB does.
     if not isinstance(node.expression.unnest(), exp.Nullif | exp.Literal):
         yield "divide by nullif(y, 0)"
 

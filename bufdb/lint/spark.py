@@ -13,20 +13,20 @@ from sqlglot.optimizer.qualify import qualify
 from bufdb.errors import BufdbError
 from bufdb.lint.portable import is_getvariable, is_whole
 
-# -- Regular expressions and globs that RE2, Java and Rust read alike ------------------------------
+# -- Regular expressions and globs that RE2, Java and Rust interpret alike -------------------------
 #
-# DuckDB has RE2, Spark Java's expressions, Sail Rust's. They differ silently where a text holds
-# line ends (`.` and `$`), and loudly at brackets within brackets.
+# DuckDB uses RE2, Spark Java's expressions, Sail Rust's. They differ silently where a text has line
+# ends (`.` and `$`), and raise errors at brackets within brackets.
 
 _REFERENCE = re.compile(r"\\([0-9])|([$\\])")
 
 
 class Unportable(BufdbError):
-    """Something that cannot be said to another engine."""
+    """Something that cannot be expressed for another engine."""
 
 
 def portable_regex(pattern: str) -> str:
-    """Return a pattern of RE2 with the same matches in all three."""
+    """Return an RE2 pattern in a form with the same matches in all three."""
     made, place, in_class, first = [], 0, False, 0
     dot = "." if pattern.startswith("(?s)") else r"[^\n]"
     while place < len(pattern):
@@ -51,7 +51,7 @@ def portable_regex(pattern: str) -> str:
 
 
 def literal_regex(text: str) -> str:
-    """Return a pattern that matches a text as it is."""
+    """Return a pattern that matches a text literally."""
     return "".join(
         f"[{char}]" if char in ".+*?(){}|$," else f"\\{char}" if char in "^[]\\" else char
         for char in text
@@ -59,7 +59,7 @@ def literal_regex(text: str) -> str:
 
 
 def matches_once(pattern: str) -> bool:
-    """Whether a pattern is bound to one end of the text, so that it is found there once."""
+    """Return whether a pattern is anchored to one end of the text, so that it matches once."""
     depth, in_class, parts = 0, False, [""]
     for place, char in enumerate(pattern):
         escaped = place > 0 and pattern[place - 1] == "\\"
@@ -76,12 +76,12 @@ def matches_once(pattern: str) -> bool:
 
 
 def replacement(text: str) -> str:
-    r"""Return what takes the place of a match: RE2 refers to groups by \1, Java and Rust by $1."""
+    r"""Return a replacement: RE2 refers to groups by \1, Java and Rust by $1."""
     return _REFERENCE.sub(lambda found: f"${found[1]}" if found[1] else "\\" + found[2], text)
 
 
 def glob_regex(pattern: exp.Expr) -> exp.Expr:
-    """An SQL expression that turns a glob into a regular expression with the same matches."""
+    """Return an SQL expression that turns a glob into an equivalent regular expression."""
     replacements = [
         ("[*]", r"\x2A"),
         ("[?]", r"\x3F"),
@@ -102,7 +102,7 @@ def glob_regex(pattern: exp.Expr) -> exp.Expr:
 
 
 def whole_regex(pattern: exp.Expr) -> exp.Expr:
-    """Return an SQL expression for a regular expression that a whole text has to match."""
+    """Return an SQL expression for a regular expression that must match a whole text."""
     start = exp.DPipe(this=exp.Literal.string("^(?:"), expression=pattern)
     return exp.DPipe(this=start, expression=exp.Literal.string(r")\z"))
 
@@ -125,14 +125,14 @@ _INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "UBIGINT", "UINT")
 
 
 def rewritten(tree: exp.Query, schema: Mapping[str, object]) -> exp.Query:
-    """Return a statement of `bufdb.lint.translate` as Spark's SQL, of which `text` makes the text.
+    """Return a statement of `bufdb.lint.translate` as a tree in Spark's SQL, for `text`.
 
     Args:
-        tree: the statement; it is taken apart.
-        schema: columns and their types by table, as `catalog_schema` gives them.
+        tree: the statement, which is modified.
+        schema: columns and their types by table, from `catalog_schema`.
 
     Raises:
-        Unportable: the statement has what Spark's SQL has not.
+        Unportable: the statement uses something that Spark's SQL lacks.
         SqlglotError: sqlglot cannot resolve it.
     """
     for node in tree.walk():
@@ -147,7 +147,7 @@ def rewritten(tree: exp.Query, schema: Mapping[str, object]) -> exp.Query:
         expression_metadata={**DuckDB.EXPRESSION_METADATA, **_LIST_METADATA},
     )
     _bind_limits(tree)
-    # Inner nodes first: what takes the place of an outer one is made of them.
+    # Inner nodes first: the replacement of an outer node contains them.
     for node in reversed(list(tree.bfs())):
         made = node
         for rule in _RULES:
@@ -160,11 +160,11 @@ def rewritten(tree: exp.Query, schema: Mapping[str, object]) -> exp.Query:
 
 
 def text(tree: exp.Query, dialect: str = "spark") -> str:
-    """Return the text of what `rewritten` gives.
+    """Return the text of a statement from `rewritten`.
 
     Args:
-        tree: the statement, or a part of it; what is left of it is of no use.
-        dialect: another one of sqlglot's, whose text nobody tried.
+        tree: the statement, or a part of it, which cannot be used afterwards.
+        dialect: another dialect of sqlglot, whose text is untested.
 
     Raises:
         SqlglotError: sqlglot cannot write it.
@@ -173,7 +173,7 @@ def text(tree: exp.Query, dialect: str = "spark") -> str:
 
 
 def _refuse(tree: exp.Query) -> None:
-    """What cannot be said in both engines."""
+    """Raise an error for what cannot be expressed in both engines."""
     if (tree.args.get("with_") or exp.With()).args.get("recursive"):
         raise Unportable(
             "it is recursive: Sail has no such queries, and Spark takes minutes for it"
@@ -185,7 +185,7 @@ def _refuse(tree: exp.Query) -> None:
 
 
 def _write_windows_out(tree: exp.Expr) -> None:
-    """Put named windows where their names are."""
+    """Replace references to named windows by their definitions."""
     for select in list(tree.find_all(exp.Select)):
         named = {window.this.name: window for window in select.args.get("windows") or ()}
         select.set("windows", None)
@@ -206,7 +206,7 @@ def _write_windows_out(tree: exp.Expr) -> None:
 
 
 def _bind_limits(tree: exp.Expr) -> None:
-    """A LIMIT is a constant of 32 bits: the parameter with its default is one once bound."""
+    """Replace a LIMIT by its parameter with default, which is a 32-bit constant once bound."""
     params = next((cte.this for cte in tree.find_all(exp.CTE) if cte.alias == "params"), None)
     for limit in list(tree.find_all(exp.Limit)):
         bound = limit.expression
@@ -232,26 +232,26 @@ def _number(number: int) -> exp.Expr:
 
 
 def _variable(node: exp.Expr) -> exp.Expr:
-    """Parameters are bound by name."""
+    """Replace a variable by a placeholder: parameters are bound by name."""
     return exp.Placeholder(this=node.expressions[0].name) if is_getvariable(node) else node
 
 
 def _type(node: exp.Expr) -> exp.Expr:
-    """128-bit integers are decimals, which are as wide."""
+    """Replace 128-bit integers by decimals, which have the same width."""
     if isinstance(node, exp.DataType) and node.this.name in _WIDE_TYPES:
         return _WIDE.copy()
     return node
 
 
 def _sum(node: exp.Expr) -> exp.Expr:
-    """Sums of integers have 128 bits; Sail's would begin anew at 2^63, silently."""
+    """Cast sums of integers to 128 bits; Sail's would wrap around at 2^63, silently."""
     if isinstance(node, exp.Sum) and _kind(node.this) not in ("DOUBLE", "FLOAT"):
         return exp.Sum(this=exp.Cast(this=node.this, to=_WIDE.copy()))
     return node
 
 
 def _division(node: exp.Expr) -> exp.Expr:
-    """DuckDB divides as floating point, Spark decimals as decimals."""
+    """Divide as floating point, as DuckDB does; Spark divides decimals as decimals."""
     if isinstance(node, exp.Literal) and not node.is_string and not node.is_int:
         return exp.Cast(this=node.copy(), to=_DOUBLE.copy())
     if not isinstance(node, exp.Div):
@@ -270,7 +270,7 @@ def _double(node: exp.Expr) -> exp.Expr:
 
 
 def _whole(node: exp.Expr) -> exp.Expr:
-    """Beyond 2^63 Spark's floor() and Sail's TRY_CAST() give the number that is next to it."""
+    """Give NULL beyond 2^63: Spark's floor() and Sail's TRY_CAST() give the nearest number."""
     if not is_whole(node):
         return node
     low, high = (
@@ -286,7 +286,7 @@ def _whole(node: exp.Expr) -> exp.Expr:
 
 
 def _filter(node: exp.Expr) -> exp.Expr:
-    """Return an aggregate with FILTER as a window: Sail has none."""
+    """Rewrite an aggregate with FILTER in a window as CASE: Sail does not support it."""
     if not (isinstance(node, exp.Window) and isinstance(node.this, exp.Filter)):
         return node
     aggregate, condition = node.this.this, node.this.expression.this
@@ -298,14 +298,14 @@ def _filter(node: exp.Expr) -> exp.Expr:
 
 
 def _text_of_many(node: exp.Expr) -> exp.Expr:
-    """string_agg in an order is listagg."""
+    """Rewrite an ordered string_agg as listagg."""
     if not isinstance(node, exp.GroupConcat):
         return node
     value, between = node.this, node.args.get("separator") or exp.Literal.string(",")
     if not isinstance(value, exp.Order):
         raise Unportable("string_agg without an order")
     if isinstance(value.this, exp.Distinct):
-        # Spark 4.3 stops at listagg(DISTINCT …) beside another DISTINCT.
+        # Spark 4.3 fails at listagg(DISTINCT …) together with another DISTINCT.
         (one,) = value.this.expressions
         texts = _call("array_join", _call("sort_array", _call("collect_set", one)), between)
         there = exp.GT(this=exp.Count(this=one.copy()), expression=_number(0))
@@ -315,7 +315,7 @@ def _text_of_many(node: exp.Expr) -> exp.Expr:
 
 
 def _regex(node: exp.Expr) -> exp.Expr:
-    """Patterns that all engines read alike, and groups and replacements as Spark wants them."""
+    """Rewrite patterns in a portable form, and groups and replacements in Spark's form."""
     if isinstance(node, exp.Glob):
         return exp.RegexpLike(
             this=node.this, expression=exp.Paren(this=glob_regex(node.expression))
@@ -342,7 +342,7 @@ def _regex(node: exp.Expr) -> exp.Expr:
 
 
 def _joined(pattern: exp.Expr) -> str:
-    """Return the text of a literal, or of several that are put together."""
+    """Return the text of a literal, or of a concatenation of literals."""
     if isinstance(pattern, exp.DPipe):
         return _joined(pattern.this) + _joined(pattern.expression)
     if not isinstance(pattern, exp.Literal):
@@ -351,7 +351,7 @@ def _joined(pattern: exp.Expr) -> str:
 
 
 def _list(node: exp.Expr) -> exp.Expr:
-    """Lists: what is not there is NULL, and places are counted from 1."""
+    """Rewrite list functions: missing elements are NULL, and indexes start from 1."""
     if isinstance(node, exp.Split):
         return _call("split", node.this, exp.Literal.string(literal_regex(node.expression.name)))
     if isinstance(node, exp.Length) and (
@@ -362,7 +362,7 @@ def _list(node: exp.Expr) -> exp.Expr:
         (index,) = node.expressions
         if isinstance(index, exp.Slice):
             return _inner_text(node.this, index)
-        # sqlglot counts from 0 itself.
+        # sqlglot has already converted the index to start from 0.
         return _call("get", node.this, index)
     if isinstance(node, exp.Transform):
         return _zipped(node)
@@ -373,7 +373,7 @@ def _list(node: exp.Expr) -> exp.Expr:
 
 
 def _inner_text(text: exp.Expr, place: exp.Slice) -> exp.Expr:
-    """s[2:-2]: all but the first and the last character."""
+    """Rewrite s[2:-2]: all but the first and the last character."""
     if place.sql("duckdb").replace(" ", "") != "2:-2":
         raise Unportable(f"a slice {place.sql('duckdb')}")
     length = exp.Sub(this=_call("length", text.copy()), expression=_number(2))
@@ -382,7 +382,7 @@ def _inner_text(text: exp.Expr, place: exp.Slice) -> exp.Expr:
 
 
 def _zipped(node: exp.Transform) -> exp.Expr:
-    """list_transform(list_zip(a, b), …): neither engine names the two of a pair as the other."""
+    """Rewrite list_transform(list_zip(a, b), …): the engines name parts of pairs differently."""
     pairs = node.this
     if not (isinstance(pairs, exp.Anonymous) and pairs.name.lower() == "list_zip"):
         return node
@@ -411,22 +411,22 @@ def _slice(node: exp.Expr) -> exp.Expr:
 
 
 def _at(node: exp.Expr) -> exp.Expr:
-    """The value at a place from 1 on, NULL at 0: what is not found has no place, or that one."""
+    """Return the element at an index from 1 on, NULL at 0 or NULL: not found is either of them."""
     values, place = node.expressions
     before = exp.Sub(this=exp.Cast(this=place, to=exp.DataType.build("INT")), expression=_number(1))
     return _call("get", values, before)
 
 
 def _finite(node: exp.Expr) -> exp.Expr:
-    """NaN is larger than any number in Spark's order."""
+    """Rewrite isfinite: NaN is larger than any number in Spark's order."""
     most = exp.Cast(this=exp.Literal.string("1.7976931348623157E308"), to=_DOUBLE.copy())
     return exp.Paren(this=exp.LTE(this=exp.Abs(this=node.expressions[0]), expression=most))
 
 
 def _every(node: exp.Expr) -> exp.Expr:
-    """Passes over NULL, and is NULL of an empty list, as in DuckDB.
+    """Rewrite list_bool_and: it ignores NULL, and is NULL for an empty list, as in DuckDB.
 
-    Sail 0.7 takes forall() for an error where a list may hold NULL.
+    Sail 0.7 rejects forall() where a list may contain NULL.
     """
     (values,) = node.expressions
     none = exp.EQ(this=_call("array_position", values, exp.false()), expression=_number(0))
@@ -443,7 +443,7 @@ def _product(node: exp.Expr) -> exp.Expr:
 
 
 def _folded(values: exp.Expr, kind: str, start: int, operator: type[exp.Binary]) -> exp.Expr:
-    """All values of a list in one."""
+    """Fold all values of a list with an operator."""
     first = exp.Cast(this=_number(start), to=exp.DataType.build(kind))
     left, right = exp.to_identifier("folded"), exp.to_identifier("next_one")
     both = operator(this=left, expression=exp.Cast(this=right, to=exp.DataType.build(kind)))
@@ -467,7 +467,7 @@ _LIST_FUNCTIONS: dict[str, Callable[[exp.Expr], exp.Expr]] = {
 
 
 def _list_of_known(annotator: TypeAnnotator, node: exp.Expr) -> exp.Expr:
-    """Lists that sqlglot does not know for such."""
+    """Annotate the type of lists that sqlglot does not recognize as lists."""
     is_list = not isinstance(node, exp.Anonymous) or node.name.lower() in _LIST_RESULTS
     annotator._set_type(node, exp.DataType.build("VARCHAR[]") if is_list else None)
     return node

@@ -19,28 +19,28 @@ from bufdb.lint.lint import catalog_schema
 from bufdb.lint.spark import Unportable
 from bufdb.query.header import SavedQuery
 
-# -- A statement in parts: what would be read too often is computed first, once --------------------
+# -- Split a statement: CTEs that would be read too often are computed first, once -----------------
 #
-# DuckDB computes a CTE that several others read once. Spark and Sail put its text wherever its name
-# stands, and so do the CTEs that it reads: a few steps of two readers each, and the plan reads
-# tables ten thousand times, for which their planners have neither the time nor the memory.
+# DuckDB computes a CTE that several others read only once. Spark and Sail inline its text at each
+# use, and likewise the CTEs that it reads: after a few levels with two readers each, the plan reads
+# tables ten thousand times, which takes their planners too much time and memory.
 #
 # Reads and rewrites syntax trees only; runs nothing.
 
 MOST_READS = 100
-"""Of tables in one plan. Over plain tables Spark plans 1,300 (query advice), but not 2,200; over a
-dataset, of which each read is a join with the owners that count, 1,300 fill a gigabyte in 14
-minutes. In eight parts of at most 100 that query takes 75 s there; 50 instead gain nothing."""
+"""Maximum table reads in one plan. Over plain tables Spark can plan 1,300 (query advice), but not
+2,200; over a dataset, where each read is a join with the current owners, 1,300 fill a gigabyte in
+14 minutes. In eight parts of at most 100 that query takes 75 s there; 50 instead gain nothing."""
 
 
 def parted(tree: exp.Query) -> list[tuple[str, exp.Query]]:
-    """The statement as parts, each with its name; the last one, which has none, is the answer.
+    """Split a statement into named parts; the last one, without a name, is the answer.
 
-    A part reads earlier ones by their names, which are those of the CTEs that they were.
+    A part reads earlier ones by the names of the CTEs that they were.
 
     Args:
-        tree: a statement of `bufdb.lint.translate` or `bufdb.lint.spark`, of which a CTE reads none
-            but those before it; it stays as it is.
+        tree: a statement of `bufdb.lint.translate` or `bufdb.lint.spark`, whose CTEs read only
+            earlier ones; it is not modified.
     """
     ctes = {cte.alias: cte.this for cte in tree.ctes}
     body = tree.copy()
@@ -56,12 +56,12 @@ def parted(tree: exp.Query) -> list[tuple[str, exp.Query]]:
 
 
 def _read_names(tree: exp.Expr) -> Counter[str]:
-    """How often a SELECT names each table or CTE."""
+    """Count how often a SELECT names each table or CTE."""
     return Counter(table.name for table in tree.find_all(exp.Table))
 
 
 def _most_saving(readings: Mapping[str, Counter[str]], first: set[str]) -> str | None:
-    """Return the CTE that makes most of the largest part; None where no part is too large."""
+    """Return the CTE that contributes most to the largest part; None if no part is too large."""
     reads: dict[str, int] = {}
     for name, counts in readings.items():
         reads[name] = sum(
@@ -86,7 +86,7 @@ def _most_saving(readings: Mapping[str, Counter[str]], first: set[str]) -> str |
 
 
 def _with_ctes(body: exp.Expr, ctes: Mapping[str, exp.Expr], first: set[str]) -> exp.Query:
-    """Return a SELECT with the CTEs that it needs, without those that are computed first."""
+    """Return a SELECT with the CTEs that it needs, except those that are computed first."""
     needed = set(_read_names(body))
     for name in reversed(list(ctes)):
         if name in needed and name not in first:
@@ -103,11 +103,11 @@ def _with_ctes(body: exp.Expr, ctes: Mapping[str, exp.Expr], first: set[str]) ->
     return made
 
 
-# -- A saved query as one statement over tables: views and macros put into it ----------------------
+# -- Rewrite a saved query as one statement over tables: inline views and macros -------------------
 #
-# Other engines have the tables alone. A view becomes a CTE, and its own CTEs stand before it as
-# `VIEW__CTE`; a macro's text takes the place of its call. Nothing is left that reads in two ways: a
-# name is that of a table or of one CTE.
+# Other engines have only the tables. A view becomes a CTE, and its own CTEs precede it as
+# `VIEW__CTE`; a macro's text replaces its call. No ambiguity is left: a name is that of a table or
+# of one CTE.
 #
 # Reads and rewrites syntax trees only; runs nothing. Invariant: DuckDB gives the same rows for the
 # statement as for the query (`test_translate.py`).
@@ -146,10 +146,10 @@ def _argument(node: exp.Expr, given: Mapping[str, exp.Expr | None]) -> exp.Expr:
 
 
 class Whole:
-    """What a query needs besides tables, collected into one list of CTEs."""
+    """The views and macros that a query needs, collected into one list of CTEs."""
 
     def __init__(self, sql: str) -> None:
-        """Take the views and macros that `sql` names, by itself or by others."""
+        """Collect the views and macros that `sql` uses, directly or through others."""
         self.macros: dict[str, _Macro] = {}
         self.views: dict[str, exp.Expr] = {}
         self.ctes: dict[str, exp.Expr] = {}
@@ -163,7 +163,7 @@ class Whole:
                 self.macros[name] = _Macro(params, bool(made["table"]), self._inlined(body))
 
     def statement(self, sql: str) -> exp.Query:
-        """Return the query with all that it needs as CTEs before its own."""
+        """Return the query with everything that it needs as CTEs before its own."""
         tree = self._inlined(parse_one(sql, read="duckdb"))
         if not isinstance(tree, exp.Query):
             raise Unportable("it is no SELECT")
@@ -180,7 +180,7 @@ class Whole:
         return result
 
     def _inlined(self, tree: exp.Expr) -> exp.Expr:
-        """The tree with the text of scalar macros in place of their calls, innermost first."""
+        """Replace calls of scalar macros in the tree by their text, innermost first."""
 
         def inline(node: exp.Expr) -> exp.Expr:
             macro = self.macros.get(node.name.lower()) if isinstance(node, exp.Anonymous) else None
@@ -194,13 +194,13 @@ class Whole:
     def _named(
         self, tree: exp.Expr, outer: Mapping[str, str], prefix: str, params: exp.Expr | None
     ) -> exp.Expr:
-        """Return the tree with its CTEs among those of all, and each name as it is there.
+        """Move the CTEs of the tree to the common list, and rename references to them.
 
         Args:
             tree: a SELECT, or a UNION of them.
-            outer: names of CTEs around it, and what they are called among those of all.
-            prefix: what the tree is called there.
-            params: the SELECT of the CTE `params`, of which macros take their arguments.
+            outer: names of enclosing CTEs, with their names in the common list.
+            prefix: the name of the tree in that list.
+            params: the SELECT of the CTE `params`, from which macros take their arguments.
         """
         known = dict(outer)
         is_recursive = tree.args.get("with_") and tree.args["with_"].args.get("recursive")
@@ -220,7 +220,7 @@ class Whole:
                 number = sum(key.startswith(f"{name}_") for key in self.ctes)
                 made = f"{name}_{number + 1}"
                 body = macro.called(arguments)
-                body.set("order", None)  # rows of a table have no order
+                body.set("order", None)  # the rows of a table have no order
                 self.ctes[made] = self._named(body, {}, made, params)
             elif name in known:
                 made = known[name]
@@ -237,7 +237,7 @@ class Whole:
 
 @functools.cache
 def _parsed(text: str) -> exp.Expr:
-    """The tree of a view or of a macro's body, which many queries need; copied, never changed."""
+    """Parse a view or a macro's body, cached since many queries need it; copy it, do not modify."""
     return parse_one(text, read="duckdb")
 
 
@@ -247,7 +247,7 @@ def _parameter(text: str) -> tuple[str, exp.Expr | None]:
 
 
 def _popped_ctes(tree: exp.Expr) -> list[exp.CTE]:
-    """Return the CTEs of a statement, which no longer has them."""
+    """Remove the CTEs from a statement and return them."""
     with_ = tree.args.get("with_")
     if with_ is None:
         return []
@@ -260,7 +260,7 @@ def _names_itself(cte: exp.CTE) -> bool:
 
 
 def _bound(argument: exp.Expr, params: exp.Expr | None) -> exp.Expr:
-    """Return what `(SELECT params.x FROM params)` stands for: the expression of the parameter."""
+    """Return the expression of the parameter that `(SELECT params.x FROM params)` refers to."""
     if not isinstance(argument, exp.Subquery) or params is None:
         return argument
     (wanted,) = argument.this.expressions
@@ -268,14 +268,14 @@ def _bound(argument: exp.Expr, params: exp.Expr | None) -> exp.Expr:
     return found
 
 
-# -- A saved query in another dialect of SQL, over bufdb's tables alone ----------------------------
+# -- Translate a saved query to another dialect of SQL, over bufdb's tables only -------------------
 
 
 def transpile(query: SavedQuery, dialect: str) -> str:
     """Return the query's text for another engine, its parameters as that engine's placeholders.
 
-    Views and macros are part of it. The header goes along as it is; a first line says so if the
-    query does not claim the engine.
+    It includes views and macros. The header is kept unchanged; a line before it warns if the query
+    does not claim the engine.
 
     Raises:
         UsageError: sqlglot does not know the engine.
@@ -288,7 +288,7 @@ def transpile(query: SavedQuery, dialect: str) -> str:
 
 
 def body(query: SavedQuery, dialect: str) -> str:
-    """Return the same without the header.
+    """Return the translated query without the header.
 
     Raises:
         UsageError: sqlglot does not know the engine.
@@ -298,7 +298,7 @@ def body(query: SavedQuery, dialect: str) -> str:
 
 
 def parts(query: SavedQuery, dialect: str) -> list[tuple[str, str]]:
-    """The same in parts of a size that engines plan (`bufdb.lint.translate`), each with its name.
+    """Return it in named parts of a size that engines can plan, see `parted`.
 
     Raises:
         UsageError: sqlglot does not know the engine.
@@ -310,7 +310,7 @@ def parts(query: SavedQuery, dialect: str) -> list[tuple[str, str]]:
 def _written(
     query: SavedQuery, dialect: str, divided: Callable[[exp.Query], list[tuple[str, exp.Query]]]
 ) -> list[tuple[str, str]]:
-    """Return the text of each part that a statement is divided into."""
+    """Return the text of each part into which a statement is divided."""
     name = "spark" if dialect == "sail" else dialect
     if Dialect.get(name) is None:
         raise UsageError(f"no SQL dialect {dialect!r}; tried are spark and sail")
