@@ -1,1 +1,1 @@
-"""What several changes together would save: rows of one module in, figures out; prints nothing."""
+"""Compute what several changes together would save in one module; prints nothing."""

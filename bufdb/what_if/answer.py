@@ -1,4 +1,4 @@
-"""What is taken away, each by itself and all together, or one after another until the peak fits."""
+"""Remove values: each name alone and all together, or one after another until the peak fits."""
 
 from __future__ import annotations
 
@@ -47,37 +47,37 @@ WHERE instructions.module_id = $module_id
 ORDER BY ALL
 """
 SQL = "\n".join([temps.VALUES, temps.PARTS, temps.USERS, temps.POSITIONS, INSTANTS])
-"""What the answer reads, besides the choice of a module and donation."""
+"""The SQL of the answer, besides that for the choice of a module and for donation."""
 _NONE = np.empty(0, np.int64)
 TOGETHER = "together"
 MAX_IDLE = 50
-"""So many names in a row that lower nothing by themselves are taken on the way to less."""
+"""Maximum consecutive names that do not lower the peak by themselves on the way to the limit."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What is to be taken away."""
+    """What to remove."""
 
     without: Sequence[str] = ()
     """Patterns such as line:GLOB."""
     donate: Sequence[str] = ()
     """Numbers of parameters, or globs of their names."""
     keep: Fraction = Fraction(0)
-    """Share of the bytes of `without`, and of what `until` takes, that stays."""
+    """Share of the bytes of `without`, and of names that `until` removes, that stays."""
     until: int | None = None
-    """Bytes to come down to."""
+    """Target in bytes."""
     by: str = "source_line"
-    """What is taken until then: source_line, op or value."""
+    """What `until` removes: source_line, op or value."""
     is_cheapest_first: bool = False
-    """Whether until then that is taken which costs least to compute again, by what it saves."""
+    """Whether `until` first removes what costs least to recompute per byte saved."""
 
 
 @dataclass(frozen=True)
 class Low:
-    """What is left of a saving where values are kept instead of what a scan saves."""
+    """The low end of a saving: values are kept instead of those that a scan saves."""
 
     saving_bytes: int
-    """No more than the row's."""
+    """At most the row's saving_bytes."""
     form: str
     """wrap or policy: peak_savings.saving_form."""
     kept_name: str | None
@@ -87,35 +87,35 @@ class Low:
 
 @dataclass(frozen=True)
 class Row:
-    """One thing taken away, or all of them."""
+    """One name removed, or all of them."""
 
     what: str
     """source_line, op, value, donation or TOGETHER."""
     name: str
     held_bytes: int
-    """At today's peak; of a donation the bytes of the parameter."""
+    """Bytes held at the current peak; for a donation the bytes of the parameter."""
     saving_bytes: int
-    """By how much the peak falls; in a list until it fits, what is in the rows above is away."""
+    """Decrease of the peak; with `until`, after removing what the rows above remove."""
     peak_bytes_without: int
     next_peak_time: int
     is_layer_input: bool = False
-    """Whether an input of a scanned layer is among its values."""
+    """Whether its values include an input of a scanned layer."""
     dtype: str | None = None
-    """Element type of its largest value; None of a tuple's table, and of a donation."""
+    """Element type of its largest value; None for a tuple's table and for a donation."""
     operation_count: int | None = None
-    """Operations to compute it again, what several need once; None if they are not known: of what a
-    loop stacks with the operands of other lines, of all else of its large values."""
+    """Operations to recompute it, counting shared ones once; None if unknown. For values that a
+    loop stacks, with the operands of other lines; for others, only of its large values."""
     is_residual: bool = False
-    """Whether it has what a loop stacks for the backward pass."""
+    """Whether it includes values that a loop stacks for the backward pass."""
     low: Low | None = None
-    """The least that comes of it; None where that is not known."""
+    """The low end of the saving; None if unknown."""
     need: Need | None = None
-    """What a device must hold then; None of one thing among several, for which it is not asked."""
+    """Memory that a device must have then; None for one of several names: not computed."""
 
 
 @dataclass(frozen=True)
 class Instant:
-    """An instruction."""
+    """The instruction at an instant."""
 
     instruction_name: str
     op_path: str | None
@@ -128,22 +128,22 @@ class Answer:
 
     choice: Choice
     rows: list[Row]
-    """Those of one thing each, in the order asked for, the last of all together; or in the order
-    in which they are taken until the peak fits, the first of what is away from the start."""
+    """One row per name, in the order given, then one for all together; or with `until` in the order
+    of removal, the first row for what is removed from the start."""
     instants: dict[int, Instant]
-    """By program order those of the rows at which an instruction runs."""
+    """Instructions by program order, for the rows whose next peak is at one."""
     refused: list[str]
     """Parameters that cannot be donated, with the reason."""
     fits: bool | None
-    """Whether the need came down to what was asked for, its high end; None if nothing was."""
+    """Whether the high end of the need came down to `until`; None without it."""
     nameless: int = 0
-    """Values live at the peak that is left above it, of which no name is known to take."""
+    """Values live at the remaining peak that have no known name, if it does not fit."""
 
     @property
     def low_saving_bytes(self) -> int | None:
-        """By how much the peak falls at the least; None where no row says more than that it falls.
+        """The minimum decrease of the peak; None if no row has a low end.
 
-        What no loop stacks counts as in its row.
+        Rows without values that a loop stacks count with their saving.
         """
         rows = self.rows if self.fits is not None else self.rows[-1:]
         if all(row.low is None for row in rows):
@@ -152,7 +152,7 @@ class Answer:
 
     @property
     def left(self) -> Height:
-        """The peak at the end."""
+        """The remaining peak."""
         if not self.rows:
             return Height(self.choice.peak_bytes, self.choice.peak_time)
         last = self.rows[-1]
@@ -160,16 +160,16 @@ class Answer:
 
     @property
     def need(self) -> Need:
-        """What a device must hold at the end."""
+        """The remaining need."""
         found = self.rows[-1].need if self.rows else None
         return found or Need(self.choice.need_bytes, self.choice.need_bytes)
 
 
 def answer(con: duckdb.DuckDBPyConnection, choice: Choice, asked: Asked) -> Answer:
-    """Return what a module's peak would be, and what a device must hold.
+    """Return a module's peak and need after the requested removals and donations.
 
     Raises:
-        UsageError: something asked for is not there.
+        UsageError: a requested name does not exist.
         BufdbError: it cannot be computed.
     """
     held = temps.load(con, choice)
@@ -222,7 +222,7 @@ class _Question:
         numbers, size = np.arange(len(pairs)), np.array([pair.size_bytes for pair in pairs])
         early = [(number, *span) for number, pair in enumerate(pairs) for span in pair.early]
         spans = Spans(*np.array(early, np.int64).reshape(-1, 3).T)
-        # They end where the parameter is free.
+        # They end when the parameter is free.
         free = np.full(len(pairs), spans.end.max(initial=0) + 1)
         steps = Steps(occupied.group, occupied.time, occupied.occupied)
         found = donated(steps, occupied.peak, numbers * 0, size, free, spans, numbers, len(pairs))
@@ -240,7 +240,7 @@ class _Question:
         ]
 
     def together(self, taken: Sequence[Taken], pairs: Sequence[Donation]) -> list[Row]:
-        """One row, none if nothing is taken."""
+        """Return one row for everything removed; empty if nothing is."""
         if not taken and not pairs:
             return []
         rows = _union(taken)
@@ -255,15 +255,15 @@ class _Question:
     def until(
         self, limit: int, taken: Sequence[Taken], pairs: Sequence[Donation]
     ) -> tuple[list[Row], bool]:
-        """Take what lowers the peak most, then of what is left what lowers it most, and so on.
+        """Remove the name that lowers the peak most, then repeat with the remaining names.
 
-        Until what a device must hold is within the limit for certain: the high end of the need.
+        Stop when the need is certainly within the limit: the high end of its range.
 
-        Where nothing by itself lowers it, since another instant is as high, what holds most at the
-        first of them.
+        If no single name lowers the peak, because another instant is as high, remove the one that
+        holds most at the first such instant.
 
         Returns:
-            What is taken in that order, and whether the need is down to the limit.
+            The rows in order of removal, and whether the need came down to the limit.
         """
         rows: list[Row] = []
         model, labels, away = self.model(pairs), self.temps.labels[self.asked.by], _union(taken)
@@ -303,7 +303,7 @@ class _Question:
         return rows, True
 
     def nameless(self, found: Answer, taken: Sequence[Taken]) -> int:
-        """Values that are live at the peak that is left, and that `until` has no name for."""
+        """Count the values live at the remaining peak for which `until` has no name."""
         at, ranges = found.left.peak_time, self.temps.ranges
         is_there = (ranges.start <= at) & (at <= ranges.end)
         is_there &= self.temps.labels[self.asked.by].of_row < 0
@@ -311,10 +311,10 @@ class _Question:
         return int(is_there.sum())
 
     def _price(self, away: Ints, rows: Ints, done: int | None, saving: int) -> Fraction:
-        """Return what is taken first: by operations for each byte saved, or all alike.
+        """Return the sort key of a removal: operations per byte saved, or 0 for all.
 
-        What is computed again already costs nothing more. What saves next to nothing costs next to
-        nothing, and comes last.
+        Operations that are recomputed already cost nothing more. Names that save too little would
+        get meaningless prices, and come last.
         """
         if not self.asked.is_cheapest_first:
             return Fraction(0)
@@ -328,9 +328,9 @@ class _Question:
         return any(self.temps.needs[row] is not None for row in rows.tolist())
 
     def _lows(self, model: Model, sets: Sequence[Ints], plain: Ints = _NONE) -> list[_LowPeak]:
-        """The peak where of these values what a loop stacks is left out, and values kept for it.
+        """Return the peaks without the stacked values of these sets, but with values kept instead.
 
-        What no loop stacks is there as today, since what comes of it is not known; but for `plain`.
+        Other values stay as they are, since their low end is unknown, except those in `plain`.
         """
         needs = self.temps.needs
         stacks = [[row for row in rows.tolist() if needs[row] is not None] for rows in sets]
@@ -348,7 +348,7 @@ class _Question:
         return found
 
     def _operations(self, rows: Ints) -> int | None:
-        """Operations to compute again what loops stack, and the large values of other lines."""
+        """Count operations to recompute what loops stack, and the large values of other lines."""
         held = self.temps
         needs = [one for row in rows.tolist() if (one := held.needs[row]) is not None]
         total = operation_count(one.all_again for one in needs) if needs else 0
@@ -367,7 +367,7 @@ class _Question:
         return total
 
     def _live_bytes(self, rows: Ints, at: int) -> int:
-        """Bytes of the values that live at an instant."""
+        """Return the bytes of the values that are live at an instant."""
         ranges = self.temps.ranges
         there = rows[(ranges.start[rows] <= at) & (at <= ranges.end[rows])]
         return sum(ranges.size[there].tolist())
@@ -383,11 +383,11 @@ class _Question:
         """Return the figures of a name.
 
         Args:
-            what: what kind of name.
+            what: the kind of name.
             name: the name.
-            rows: what it takes away.
-            found: the peak then, and the lowest that is sure.
-            before: both before that.
+            rows: the rows of `Temps` that it removes.
+            found: the peak then, and the peak at the low end.
+            before: both peaks before the removal.
         """
         height, low = found
         high_before, low_before = (before, before) if isinstance(before, int) else before
@@ -420,11 +420,11 @@ class _Question:
 
 @dataclass(frozen=True)
 class _LowPeak:
-    """The peak where values are kept instead."""
+    """The peak with values kept instead of stacks."""
 
     peak_bytes: int
     union: Together | None
-    """What leaving the stacks out takes; None if there is none."""
+    """Requirements for leaving out the stacks; None if there are no stacks."""
 
 
 def _union(taken: Sequence[Taken]) -> Ints:

@@ -1,6 +1,6 @@
-"""`what-if` as an answer: what was asked for, as its user says it; the figures as rows and as text.
+"""`what-if` as an answer: takes the user's options, and returns the figures as rows and as text.
 
-Invariant: a figure is one of `bufdb.what_if.answer`; nothing is computed here but shares.
+Invariant: a figure comes from `bufdb.what_if.answer`; only shares are computed here.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from bufdb.what_if import answer, choice, donation
 from bufdb.what_if.answer import Answer, Low, Row
 
 BY = {"line": "source_line", "op": "op", "value": "value"}
-"""peak_savings.what by what the user says."""
+"""peak_savings.what by the user's word."""
 MOST_NAMES = 20
-"""Names in a table that save nothing; the others are summed up."""
+"""Maximum names in a table that save nothing; the others are summed up."""
 MEANING = (
     "Exact for today's schedule, where treating just these saves no more; of a recompilation, "
     "which schedules and fuses anew, a prediction."
 )
 FINEST = 1 << 20
-"""Largest denominator of a share that stays: a byte in a mebibyte."""
+"""Largest denominator of `keep`: a byte in a mebibyte."""
 _LARGE_EXPONENT = re.compile(r"[eE][+-]?[\d_]{4}")
 RANGE = (
     "What it needs then lies between: the peak, and the peak with the holes that are in the arena "
@@ -43,40 +43,40 @@ FORMS = {
     "only a trace of the changed program says: ",
     "policy": "The low end is one name less in the checkpoint policy: ",
 }
-"""By peak_savings.saving_form what is said before the lines."""
+"""By peak_savings.saving_form, the text before the lines."""
 LAYER_INPUT = "A scan saves the inputs of its layer, whatever the checkpoint policy: "
 _SQL = "\n".join([choice.SQL, donation.CANDIDATES, donation.SPANS, answer.SQL])
 
 
 @dataclass(frozen=True)
 class WhatIf:
-    """An answer, and what of the question its text repeats."""
+    """An answer, and the parts of the question that its text repeats."""
 
     found: Answer
     limit: int | None
-    """Bytes to come down to; None if nothing was asked for."""
+    """Target of --until in bytes; None without it."""
     share: Fraction
     """Share of the bytes that stays."""
     by: str = "line"
-    """What is taken to come down to the limit: a word of `BY`."""
+    """What --until removes: a word of `BY`."""
 
     @property
     def notes(self) -> list[str]:
-        """What else the name fits, and what cannot be donated."""
+        """Notes on other modules that match, and on parameters that cannot be donated."""
         return [text for text in (self.found.choice.others, *self.found.refused) if text]
 
     def result(self) -> Result:
-        """Every row, with the module and all that is known of the instant."""
+        """Return every row, with the module and the details of the instant."""
         return _rows(self.found)
 
     def text(self, format_name: str = "table", width: int | None = None) -> tuple[str, int]:
-        """As `table` or `markdown`, and the number of cells that had to be shortened to `width`."""
+        """Return the text as `table` or `markdown`, and the number of cells cut to fit `width`."""
         is_markdown = format_name == "markdown"
         found = self.found
         table, cut = formats.render(_table(found), format_name, width) if found.rows else ("", 0)
 
         def lines(texts: list[str]) -> str:
-            if is_markdown:  # where only an empty line ends a line
+            if is_markdown:  # only an empty line starts a new paragraph
                 return "\n".join(f"{markdown_escape(text)}\n" for text in texts)
             return "".join(f"{escape_control(text)}\n" for text in texts)
 
@@ -98,10 +98,10 @@ def what_if(
     run: str | None = None,
     color: int | str | None = None,
 ) -> WhatIf:
-    """Return what a module's peak and need would be; arguments as the options of `bufdb what-if`.
+    """Return a module's peak and need after changes; arguments as options of `bufdb what-if`.
 
     Raises:
-        UsageError: nothing is asked for, or something that there is not.
+        UsageError: nothing is requested, or a name does not exist.
         BufdbError: it cannot be computed.
     """
     if not (without or donate) and until is None:
@@ -133,10 +133,10 @@ def _is_cheapest(order: str | None) -> bool:
 
 
 def _share(text: str | None) -> Fraction:
-    """As a ratio that can be said, and that is what is computed: 0.3333333333 is 1/3."""
+    """Return --keep as the simple ratio that is displayed and used: 0.3333333333 is 1/3."""
     given = "0" if text is None else str(text)
     try:
-        # A number of a billion digits is a short text too.
+        # A short text can denote a number with a billion digits.
         share = Fraction(-1 if _LARGE_EXPONENT.search(given) else given)
     except (ValueError, ZeroDivisionError):
         share = Fraction(-1)
@@ -160,7 +160,7 @@ def _size(text: str) -> int:
 
 
 def _headline(found: Answer, limit: int | None, share: Fraction) -> str:
-    """train_step (gpu_b8, device): peak 8.29 MiB → 6.19 MiB, saves 2.09 MiB (25.3%)."""
+    """Return 'train_step (gpu_b8, device): peak 8.29 MiB → 6.19 MiB, saves 2.09 MiB (25.3%)'."""
     choice, left = found.choice, found.left.peak_bytes
     saving = choice.peak_bytes - left
     ratio = f" ({saving / choice.peak_bytes:.1%})" if choice.peak_bytes else ""
@@ -185,7 +185,7 @@ def _headline(found: Answer, limit: int | None, share: Fraction) -> str:
 
 
 def _needs(found: Answer) -> str:
-    """As `; needs 8.4 MiB → 6.2 to 6.3 MiB`; '' where that is the peak."""
+    """Return e.g. '; needs 8.4 MiB → 6.2 to 6.3 MiB'; '' if it equals the peak."""
     choice, left, need = found.choice, found.left.peak_bytes, found.need
     today, peak = human_bytes(choice.need_bytes), human_bytes(left)
     low, high = human_bytes(need.low_bytes), human_bytes(need.high_bytes)
@@ -195,10 +195,10 @@ def _needs(found: Answer) -> str:
 
 
 def _below(found: Answer, share: Fraction, by: str) -> list[str]:
-    """Return what caps the saving, what cannot be left out, and what the figure means."""
+    """Return what limits the saving, what cannot be left out, and the meaning of the figure."""
     lines = []
     if found.fits is False:
-        # What is as high elsewhere stays, whatever single name is taken.
+        # Another instant is as high, so no single name lowers the peak.
         lines.append(f"No {by} by itself lowers the peak further{_nameless(found, by)}.")
     if found.fits and not found.rows:
         lines.append("What it needs today fits already.")
@@ -230,12 +230,12 @@ def _below(found: Answer, share: Fraction, by: str) -> list[str]:
 
 
 def _instead(low: Low) -> str:
-    """Return what is kept instead of a line."""
+    """Return the lines that are kept instead of a line."""
     return "" if low.kept_name is None else f" (keeps {low.kept_name})"
 
 
 def _nameless(found: Answer, by: str) -> str:
-    """Return what --until could not take, since nobody knows its line or op."""
+    """Return a note on values that --until could not remove, for lack of a known line or op."""
     count = found.nameless
     if not count:
         return ""
@@ -249,7 +249,7 @@ def _list(names: list[str]) -> str:
 
 
 def _table(found: Answer) -> Result:
-    """What a table shows: names that hold nothing at the peak and save nothing in one row."""
+    """Return the rows of a table; names that hold and save nothing are summed up in one row."""
     columns = [
         ("what", "VARCHAR"),
         ("held_bytes", "HUGEINT"),
@@ -263,7 +263,7 @@ def _table(found: Answer) -> Result:
     ]
     shown = found.rows
     if len(shown) == 2 and shown[-1].what == "together":
-        shown = shown[:1]  # it says the same again
+        shown = shown[:1]  # the second row would repeat the first
     idle = [row for row in shown[:-1] if not row.held_bytes and not row.saving_bytes]
     rest = {id(row) for row in idle[MOST_NAMES:]}
     rows = [row for row in shown if id(row) not in rest]
@@ -297,7 +297,7 @@ def _low_cells(low: Low | None) -> tuple[Any, ...]:
 
 
 def _rows(found: Answer) -> Result:
-    """Every row, with the module and all that is known of the instant."""
+    """Return every row, with the module and the details of the instant."""
     columns = [
         ("run_name", "VARCHAR"),
         ("function_name", "VARCHAR"),

@@ -1,4 +1,4 @@
-"""A module in one of its memory spaces whose values are known, so that some can be taken away."""
+"""Choose a module in one memory space whose values are known, so that some can be removed."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ class Choice:
     memory_space: str
     fixed_bytes: int
     need_bytes: int
-    """What a device must hold."""
+    """Memory that a device must have."""
     peak_bytes: int
     peak_time: int
     schedule_length: int
     others: str
-    """What else the name fits, in a sentence; '' if nothing."""
+    """A sentence on other matching modules; '' if there are none."""
 
 
 def choose(
     con: duckdb.DuckDBPyConnection, module: str, run: str | None, color: int | str | None
 ) -> Choice:
-    """Return the module that `subject.choose` takes.
+    """Return the module that `subject.choose` selects.
 
     Args:
         con: the database.
         module: key or name of a module, name of a function, or a glob of one.
         run: glob of a run's name, or of LABEL=VALUE; None for all runs.
-        color: only this memory space, by its number or its name.
+        color: only this memory space, by number or name.
 
     Raises:
-        UsageError: the name fits nothing, or there is no such memory space.
-        BufdbError: the peak is unknown of all that it fits.
+        UsageError: the name matches nothing, or there is no such memory space.
+        BufdbError: no peak of the matching modules is known.
     """
     asked: dict[str, Value] = {"run": run, "color": color}
     found = subject.choose(con, "what-if", module, asked)

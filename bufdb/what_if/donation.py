@@ -1,4 +1,4 @@
-"""Which parameters could give their bytes to which outputs, and what these hold before.
+"""Pair parameters with outputs that can take their bytes, and what these outputs hold before.
 
 The rule is that of `bufdb.memory.donation`: an output of the size of the parameter is written over
 it, and what the output's allocation holds before the parameter's last use needs bytes elsewhere.
@@ -6,7 +6,7 @@ XLA keeps a parameter that is not donated live to the end, so the last use is th
 that reads it; only where that is not known is it the end of the live range. An instruction that
 reads the parameter itself and cannot write over it (HloDataflowAnalysis of XLA,
 CanShareOperandBufferWithUser) makes its result elsewhere, for a copy to follow.
-The view answered_donations has the same rule for the functions asked for.
+The view answered_donations has the same rule for the selected functions.
 """
 
 from __future__ import annotations
@@ -120,21 +120,21 @@ class Donation:
     """A parameter and the output that is written over it."""
 
     name: str
-    """The parameter's op_name, which is the argument's path in JAX; its instruction without one."""
+    """The parameter's op_name, in JAX the argument's path; else its instruction's name."""
     parameter_number: int
     size_bytes: int
     early: tuple[tuple[int, int], ...]
-    """When the output's allocation holds something before the parameter is free: first and last
-    instants, ascending and apart."""
+    """Periods in which the output's allocation is used before the parameter is free: first and last
+    instants, ascending and disjoint."""
 
 
 @dataclass(frozen=True)
 class Donations:
-    """What can be donated of what was asked for."""
+    """The requested donations that are possible, and those that are not."""
 
     pairs: list[Donation]
     refused: list[str]
-    """Parameters that cannot be, a sentence for each reason."""
+    """Parameters that cannot be donated, a sentence for each reason."""
 
 
 @dataclass(frozen=True)
@@ -145,25 +145,25 @@ class _Candidate:
     number: int | None
     name: str
     last_use: int
-    """Last instant that reads its values, of XLA's order; -1 without any."""
+    """Last instant that reads its values, in XLA's order; -1 without any."""
     shape: str | None
-    """Element type and dimensions of the parameter, of an output of its last value."""
+    """Element type and dimensions of the parameter; for an output, of its last value."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """When a value of an output's allocation is live."""
+    """The live range of a value of an output's allocation."""
 
     start: int
     end: int
     writes_elsewhere: bool
-    """Whether what makes it cannot write over what it reads: products, and custom calls, whose
-    values are those without output_to_operand_aliasing (the others are values of their operands).
+    """Whether the instruction that makes it cannot overwrite its operands: products, and custom
+    calls, whose values are those without output_to_operand_aliasing (others belong to operands).
     """
 
 
 def find(con: duckdb.DuckDBPyConnection, choice: Choice, wanted: Iterable[str]) -> Donations:
-    """The parameters wanted, by number or by a glob of their name, with outputs of their size.
+    """Return the requested parameters (number, or glob of names), with outputs of their size.
 
     Raises:
         UsageError: there is no such parameter in this memory space.
@@ -223,7 +223,7 @@ def _refused(reason: str, parameters: Sequence[_Candidate]) -> list[str]:
 def _paired(
     parameters: Sequence[_Candidate], outputs: Sequence[_Candidate]
 ) -> list[tuple[_Candidate, _Candidate]]:
-    """Those of one shape, as JAX pairs them off, then what is left of one size, as XLA does."""
+    """Pair those of equal shape, as JAX does, then the rest of equal size, as XLA does."""
     every = [*parameters, *outputs]
     number_of = {
         shape: number for number, shape in enumerate(dict.fromkeys(row.shape for row in every))
@@ -246,7 +246,7 @@ def _paired(
 def before(spans: Sequence[Span], last_use: int) -> tuple[tuple[int, int], ...]:
     """Return the union of spans up to the instant before the last use.
 
-    What cannot be written over what is read at the last use begins one instant too early.
+    A value that cannot overwrite the operands of the last use begins one instant too early.
     """
     merged: list[tuple[int, int]] = []
     for span in sorted(spans, key=lambda span: (span.start, span.end)):

@@ -26,7 +26,7 @@ from bufdb.what_if.temps import Temps
 # `bufdb.memory.savings`, which counts what only they hold.
 
 _PAIRS = 1 << 21
-"""Pairs of a value and a set that are looked at together."""
+"""Maximum pairs of a value and a set that are processed together."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Height:
     """A peak."""
 
     peak_bytes: int
-    """With fixed bytes."""
+    """Peak including fixed bytes."""
     peak_time: int
-    """The first instant of it [program order]."""
+    """Its first instant [program order]."""
 
 
 class Model:
-    """A module in one memory space, to be asked what its peak is without sets of its values."""
+    """A module in one memory space; computes its peak without sets of its values."""
 
     def __init__(
         self,
@@ -50,14 +50,14 @@ class Model:
         donations: Sequence[Donation] = (),
         keep: Fraction = Fraction(0),
     ) -> None:
-        """Take a module with some of its parameters donated.
+        """Model a module with some of its parameters donated.
 
         Args:
             temps: its values.
             fixed_bytes: memory_figures.fixed_bytes.
             schedule_length: its last instant.
-            donations: what is donated.
-            keep: the share of their bytes that values which are taken away keep.
+            donations: the donations.
+            keep: the share of their bytes that removed values keep.
         """
         self.keep = keep
         self.donated = bool(donations)
@@ -77,7 +77,7 @@ class Model:
         """Return the peak without the values of each set, which are rows of `Temps`.
 
         Raises:
-            BufdbError: they share bytes with so many others that it is not computed.
+            BufdbError: they share bytes with too many other values to compute it.
         """
         heights: list[Height] = []
         part: list[Ints] = []
@@ -110,7 +110,7 @@ class Model:
 
 
 def _with_early(ranges: Ranges, donations: Sequence[Donation]) -> Ranges:
-    """Return the ranges, and behind them what outputs hold before their parameters are free."""
+    """Return the ranges, followed by what outputs hold before their parameters are free."""
     rows = [
         (-1 - number, donation.size_bytes, *span)
         for number, donation in enumerate(donations)
@@ -128,19 +128,19 @@ def _with_early(ranges: Ranges, donations: Sequence[Donation]) -> Ranges:
     )
 
 
-# -- How many bytes XLA reserves for temporaries: its heap simulator over live ranges --------------
+# -- Compute the bytes that XLA reserves for temporaries: its heap simulator over live ranges ------
 #
 # Buffers are placed from the largest down, each in the smallest gap that is free while it lives, as
 # `GlobalDecreasingSizeBestFitHeap` does; and again from the longest-lived down. The lower of both
 # arenas is taken, as `ChooseBestHeapAlgorithm` does.
 
 ALIGNMENT = 64
-"""Offsets are multiples of it; GPUs take more, which moves an arena by some bytes a buffer."""
+"""Offsets are multiples of it; GPUs use more, which changes an arena by some bytes per buffer."""
 _ENDLESS = 1 << 62
 
 
 def buffers(ranges: Ranges) -> Ranges:
-    """Ranges that begin at one byte, each while the one before lives, as one: what XLA places."""
+    """Merge ranges at the same offset that start while the previous one is live: XLA's buffers."""
     order = np.lexsort((ranges.start, ranges.offset, ranges.allocation))
     allocation, offset, size, start, end = (
         column[order]
@@ -150,7 +150,7 @@ def buffers(ranges: Ranges) -> Ranges:
         return ranges
     is_place = np.ones(len(order), np.bool_)
     is_place[1:] = (allocation[1:] != allocation[:-1]) | (offset[1:] != offset[:-1])
-    # Ends so far in the same place: those of a later place are above all before it.
+    # Ends so far at the same place: the lift puts those of a later place above all before it.
     lift = np.cumsum(is_place) * (int(end.max()) + 2)
     reached = np.maximum.accumulate(end + lift)
     is_first = is_place.copy()
@@ -167,7 +167,7 @@ def buffers(ranges: Ranges) -> Ranges:
 
 
 def arena_bytes(ranges: Ranges) -> int:
-    """Bytes that the ranges take when they are placed again, in all allocations together."""
+    """Return the bytes that the ranges take when placed again, over all allocations."""
     placed = buffers(ranges)
     total = 0
     for number in np.unique(placed.allocation).tolist():
@@ -182,7 +182,7 @@ def arena_bytes(ranges: Ranges) -> int:
 
 
 def _height(size: Ints, start: Ints, end: Ints) -> int:
-    """Return the end of the highest of the buffers, placed one after another."""
+    """Place the buffers one after another, and return the end of the highest."""
     begin, height = np.zeros(len(size), np.int64), 0
     for number in range(len(size)):
         meets = (start[:number] <= end[number]) & (end[:number] >= start[number])
@@ -192,33 +192,33 @@ def _height(size: Ints, start: Ints, end: Ints) -> int:
         free = -(-np.concatenate([[0], high]) // ALIGNMENT) * ALIGNMENT
         room = np.concatenate([low, [_ENDLESS]]) - free
         fits = np.where(room >= size[number], room, _ENDLESS)
-        # The first of the smallest gaps; the one above all is the largest.
+        # The first of the smallest gaps; the gap above all buffers is the largest.
         begin[number] = free[int(np.argmin(fits))] if fits.min() < _ENDLESS // 2 else free[-1]
         height = max(height, int(begin[number] + size[number]))
     return height
 
 
-# -- What a device must hold after a change: what XLA reserves for the values that are left --------
+# -- The need after a change: the memory that XLA reserves for the remaining values ----------------
 
 MOST_VALUES = 5_000
-"""Placing values again takes time that grows with their square: a second or two for so many."""
+"""Maximum values to place again; the time is quadratic: a second or two for so many."""
 TOLERANCE = 200
-"""The arena can be computed again if that gives today's but for this part of it."""
+"""The arena can be recomputed if that gives the current size within 1/200 of it."""
 
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes that a device must hold, as a range; one figure where the arena was computed again."""
+    """Bytes that a device must have, as a range; one figure if the arena was recomputed."""
 
     low_bytes: int
     high_bytes: int
 
 
 class Arena:
-    """The temp allocations of a module, to be computed again for the values that are left.
+    """The temp allocations of a module, recomputed for the remaining values.
 
-    Where that gives today's size for today's values, what it gives for others is the need. Where it
-    does not, the need lies from the peak up to the peak and today's holes, if XLA packs no worse.
+    If that gives the current size for the current values, its result for others is the need. If
+    not, the need is between the peak and the peak plus the current holes, unless XLA packs worse.
     """
 
     def __init__(self, choice: Choice, temps: Temps, keep: Fraction) -> None:
@@ -227,7 +227,7 @@ class Arena:
         self._holes = choice.need_bytes - choice.peak_bytes
         reserved = choice.need_bytes - choice.fixed_bytes
         self._besides: int | None = None
-        """Bytes that XLA reserves and that are of no value; None if it cannot be computed."""
+        """Bytes that XLA reserves besides the values; None if the arena cannot be recomputed."""
         if len(temps.ranges.size) <= MOST_VALUES:
             found = arena_bytes(temps.ranges)
             if abs(reserved - found) * TOLERANCE <= reserved:

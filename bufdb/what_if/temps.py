@@ -86,7 +86,7 @@ SELECT
 FROM named_uses
 WHERE module_id = $module_id
 """
-"""What values are for that XLA made without an op_name."""
+"""The uses of values that XLA made without an op_name."""
 POSITIONS = """
 SELECT positions.value_id, positions.shape_index, positions.position_ordinal = 0
 FROM positions
@@ -108,10 +108,10 @@ ORDER BY positions.value_id, positions.position_ordinal
 
 @dataclass(frozen=True)
 class Labels:
-    """A name for each value; values of a buffer have the same."""
+    """A name for each value; values of a buffer have the same name."""
 
     of_row: Ints
-    """For each value the number of its name, -1 where it has none."""
+    """For each value, the number of its name; -1 if it has none."""
     names: Sequence[str]
 
 
@@ -121,36 +121,36 @@ class Temps:
 
     value_id: Ints
     ranges: Ranges
-    """All of group 0."""
+    """Ranges, all of group 0."""
     occupied: Occupancy
     held_bytes: Ints
-    """peak_values.held_bytes; 0 for what holds nothing at the peak."""
+    """peak_values.held_bytes; 0 for values that hold nothing at the peak."""
     buffer: Ints
-    """For each value the lowest row of its buffer."""
+    """For each value, the lowest row of its buffer."""
     is_layer_input: Bools
     is_residual: Bools
-    """Whether a loop stacks it for the backward pass."""
+    """Whether a loop stacks the value for the backward pass."""
     needs: Sequence[Needs | None]
-    """What it takes to leave out what a loop stacks for the backward pass; None of all else."""
+    """Requirements for leaving out what a loop stacks for the backward pass; None for others."""
     slice_bytes: Ints
-    """Of these one slice with its padding, 0 of an input of the layer."""
+    """Size of one slice of these with padding; 0 for an input of the layer."""
     operation_counts: Sequence[int | None]
     """recompute_costs.operation_count."""
     least_counted: int
-    """Bytes from which on they are counted."""
+    """Minimum bytes of a value whose operations are counted."""
     dtypes: Sequence[str | None]
-    """Element types; None of a tuple's table and where the shape was not understood."""
+    """Element types; None for a tuple's table or if the shape was not understood."""
     value_names: Sequence[str]
     """Name of the instruction, with the index in its shape if it has one."""
     labels: dict[str, Labels]
-    """By source_line and op, as in peak_savings; by value each buffer."""
+    """Labels by source_line and op, as in peak_savings; by value, one for each buffer."""
 
 
 def load(con: duckdb.DuckDBPyConnection, choice: Choice) -> Temps:
     """Return the temp values of a module in a memory space.
 
     Raises:
-        BufdbError: their peak is not the one that is stored.
+        BufdbError: their peak differs from the stored one.
     """
     given = {"module_id": choice.module_id, "color": choice.color}
     rows = con.execute(VALUES, given).fetchall()
@@ -198,7 +198,7 @@ def load(con: duckdb.DuckDBPyConnection, choice: Choice) -> Temps:
 def _buffers(
     con: duckdb.DuckDBPyConnection, module_id: int, value_id: Ints, ranges: Ranges, is_phi: Bools
 ) -> Ints:
-    """For each value the lowest row of its buffer."""
+    """Return, for each value, the lowest row of its buffer."""
     slot = shared_slots(ranges, is_phi)
     row_of = {number: row for row, number in enumerate(value_id.tolist())}
     index_of: dict[str, int] = {}
@@ -222,7 +222,7 @@ def _buffers(
 
 
 def _needs(con: duckdb.DuckDBPyConnection, module_id: int) -> dict[str, Needs]:
-    """Return what each stack needs, by what inserts its slices."""
+    """Return the requirements of each stack, by the instruction that inserts its slices."""
     forms: dict[str, str] = {}
     parts: dict[str, dict[str, dict[int, Any]]] = {}
     for name, kind, index, form, count, size, line in con.execute(
@@ -231,7 +231,7 @@ def _needs(con: duckdb.DuckDBPyConnection, module_id: int) -> dict[str, Needs]:
         forms[name] = form
         mine = parts.setdefault(name, {"again": {}, "all_again": {}, "kept": {}})
         mine[kind][index] = Kept(line, size) if kind == "kept" else count
-    # What goes is computed again, itself at least.
+    # A removed stack is recomputed, so "again" has at least the stack itself.
     return {
         name: Needs(
             forms[name], bool(mine["again"]), mine["kept"], mine["again"], mine["all_again"]
@@ -243,13 +243,13 @@ def _needs(con: duckdb.DuckDBPyConnection, module_id: int) -> dict[str, Needs]:
 def _stacks(
     buffer: Ints, holds: Bools, needs: Sequence[Needs | None], columns: Sequence[Sequence[Any]]
 ) -> tuple[Sequence[Needs | None], Ints]:
-    """For each value what the stack of its buffer needs, and one slice of it, rounded up.
+    """Return, per value, the requirements of its buffer's stack, and the size of one slice.
 
     Args:
         buffer: the buffer of each value.
-        holds: which hold their bytes at the peak.
-        needs: what each value by itself is known to need.
-        columns: of `VALUES`.
+        holds: whether each value holds bytes at the peak.
+        needs: the requirements of each value by itself.
+        columns: the columns of `VALUES`.
     """
     there = np.array([-1 if one is None else row for row, one in enumerate(needs)], np.int64)
     stack = labels_of_buffers(buffer, there, holds).tolist()
@@ -263,7 +263,7 @@ def _stacks(
 def _attributed(
     con: duckdb.DuckDBPyConnection, module_id: int, columns: Sequence[Sequence[Any]]
 ) -> tuple[list[str | None], list[str | None]]:
-    """For each value its line and its op, None where none is known."""
+    """Return the line and the op of each value, None if unknown."""
     users = {
         number: (line, library, op)
         for number, line, library, op in con.execute(USERS, {"module_id": module_id}).fetchall()
@@ -295,19 +295,19 @@ def _labels(buffer: Ints, names: Sequence[str | None], holds: Bools) -> Labels:
     return Labels(of_row, list(number_of))
 
 
-# -- What `line:`, `op:` and `value:` patterns mean: sets of values, each with its name ------------
+# -- Resolve `line:`, `op:` and `value:` patterns: sets of values, each with its name --------------
 
 KINDS = {"line": "source_line", "op": "op", "value": "value"}
 """peak_savings.what by the word before the colon."""
 _RELATIONS = ("saved ", "slice of ", "copy of ", "for ")
 RELATIONS = (*(f"{relation}library " for relation in (*_RELATIONS, "")), *_RELATIONS)
-"""What may stand before the name of a line or an op: value_origin_details.relation, "for", and of
-a line of library code "library" behind that."""
+"""Prefixes of the name of a line or an op: value_origin_details.relation, or "for"; for a line of
+library code followed by "library"."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """Values that hold nothing any more, or less."""
+    """Values that are removed, or shrunk."""
 
     what: str
     """source_line, op or value."""
@@ -317,14 +317,14 @@ class Taken:
 
 
 def find(temps: Temps, patterns: Iterable[str]) -> list[Taken]:
-    """Return what patterns take, each name once.
+    """Return the values that patterns select, each name once.
 
-    A pattern that is a name in full takes that alone. Any other is a glob over names with what
-    stands before them (saved, for) left out, or over their last elements, so that `model.py:53` is
-    any file of that name; one that begins with such a word takes only names that do.
+    A pattern that is a full name selects only that name. Any other is a glob over names without
+    their prefixes (saved, for), or over their last elements, so that `model.py:53` matches any file
+    of that name; a pattern with such a prefix selects only names that have it.
 
     Raises:
-        UsageError: a pattern is of no known kind, or takes nothing.
+        UsageError: a pattern is of unknown kind, or selects nothing.
     """
     found: dict[tuple[str, str], Taken] = {}
     for pattern in patterns:
@@ -356,7 +356,7 @@ def _labelled(temps: Temps, what: str, glob: str) -> list[Taken]:
 
 
 def _values(temps: Temps, glob: str) -> list[Taken]:
-    """Whole buffers, each by the first of its names that fits."""
+    """Return whole buffers, each under the first of its names that matches."""
     names = temps.value_names
     rows = [row for row, name in enumerate(names) if name == glob or _is_of(name, glob)]
     rows = rows or [row for row, name in enumerate(names) if _fits_value(name, glob)]
@@ -368,12 +368,12 @@ def _values(temps: Temps, glob: str) -> list[Taken]:
 
 
 def _is_of(name: str, instruction: str) -> bool:
-    """Whether it is the instruction, or an element of what that gives."""
+    """Return whether the value is the instruction's result, or an element of it."""
     return name.partition("{")[0] == instruction
 
 
 def fits(name: str, glob: str) -> bool:
-    """Whether a name fits a glob; its brackets may be a set, or stand in the name: params['w']."""
+    """Return whether a name matches a glob; brackets may be a set or literal: params['w']."""
     return fnmatchcase(name, glob) or fnmatchcase(name, glob.replace("[", "[[]"))
 
 
@@ -390,12 +390,12 @@ def _fits(name: str, glob: str) -> bool:
 
 
 def relation_of(name: str) -> str:
-    """Return the words before the name of a line or op; '' where it has none."""
+    """Return the prefix of the name of a line or op; '' if it has none."""
     return next((relation for relation in RELATIONS if name.startswith(relation)), "")
 
 
 def _near(temps: Temps, what: str, glob: str) -> str:
-    """Return what may have been meant, or where the bytes of that are."""
+    """Return a hint at a similar name, or at where its bytes are."""
     labels = temps.labels[what]
     used = set(np.unique(labels.of_row).tolist())
     names: Sequence[str] = [name for at, name in enumerate(labels.names) if at in used]
