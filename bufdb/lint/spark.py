@@ -399,7 +399,7 @@ def _zipped(node: exp.Transform) -> exp.Expr:
 
 
 def _slice(node: exp.Expr) -> exp.Expr:
-    """From 1 on to a place, or -1 - n: all but the last n; Spark counts places in 32 bits."""
+    """Rewrite a slice from 1 to an index or to -1 - n (all but the last n); indexes are 32-bit."""
     values, start, length = node.expressions
     if start.name != "1":
         raise Unportable("list_slice from another place than 1")
