@@ -7,7 +7,7 @@
         print(db.summary())
         frame = db.query("peak-by", by="op", top_n=5).df()
 
-`bufdb.explain(f, *args)` is the summary of one function. API.md describes both.
+`bufdb.explain(f, *args)` summarizes one function. API.md describes both.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["__version__", "connect", "explain"]
 
 
 def __getattr__(name: str) -> Any:
-    """Return the two doors, imported when they are used: `import bufdb` itself imports nothing."""
+    """Return `connect` or `explain`, imported on first use: `import bufdb` imports nothing."""
     if name == "connect":
         from bufdb.api.database import connect
 

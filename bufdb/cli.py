@@ -1,7 +1,7 @@
 """The command line: finds the command, turns errors into one line and an exit code.
 
-With `bufdb.commands` the only code that prints, exits or imports click. A command's module is
-imported when it is named, so that none pays for the imports of another.
+Together with `bufdb.commands`, this is the only code that prints, exits or imports click. A
+command's module is imported when it is used, so that no command pays for another's imports.
 """
 
 from __future__ import annotations
@@ -100,11 +100,11 @@ EXAMPLES = {
     "mcp": ("bufdb mcp", "bufdb mcp --db runs.duckdb"),
     "lint": ("bufdb lint", "bufdb lint query.sql"),
 }
-"""Commands as they are typed, by command."""
+"""Example command lines, by command."""
 
 
 def with_examples(command: click.Command, name: str) -> click.Command:
-    """Return the command, its examples at the end of its help, and so those below it."""
+    """Return the command with its examples at the end of its help, and so its subcommands."""
     lines = "".join(f"\n  {line}" for line in EXAMPLES.get(name, ()))
     if lines:
         before = f"{command.epilog}\n\n" if command.epilog else ""
@@ -144,9 +144,9 @@ INTERRUPTED = 130
 
 
 def keep_lines(command: click.Command) -> click.Command:
-    r"""Return the command, lines below a \b in its docstring shown as they are.
+    r"""Return the command, with lines below a \b in its docstring shown unchanged.
 
-    Click looks for the character; in a raw docstring, as ruff asks for, stand a backslash and a b.
+    Click expects the character; a raw docstring, which ruff requires, has a backslash and a b.
     """
     command.help = (command.help or "").replace("\\b\n", "\b\n")
     return command
@@ -165,7 +165,7 @@ class _Commands(click.Group):
             hint = did_you_mean(cmd_name, COMMANDS) or f"; there are {', '.join(COMMANDS)}"
             raise UsageError(f"no command {quote(cmd_name)}{hint}")
         command: click.Command = importlib.import_module(COMMANDS[cmd_name]).command
-        if not command.epilog or "Examples:" not in command.epilog:  # of an earlier call
+        if not command.epilog or "Examples:" not in command.epilog:  # not added by an earlier call
             with_examples(command, cmd_name)
         return keep_lines(command)
 
@@ -193,20 +193,20 @@ keep_lines(bufdb)
 
 
 def main() -> None:
-    """Entry point of the `bufdb` script."""
+    """Run the `bufdb` script: its entry point."""
     code = run(sys.argv[1:])
     _settle_streams()
-    if code != INTERRUPTED:  # a query may still be at work on its thread then
+    if code != INTERRUPTED:  # then a query may still be running on its thread
         if threading.active_count() > 1:
             sys.exit(code)
         atexit._run_exitfuncs()
         _settle_streams()
-    # Python would first take all modules apart: 45 ms of CPU with NumPy and DuckDB.
+    # Python's shutdown would first tear down all modules: 45 ms of CPU with NumPy and DuckDB.
     os._exit(code)
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command; its exit code."""
+    """Run one command and return its exit code."""
     state: dict[str, str] = {}
     try:
         code = bufdb.main(arguments, prog_name="bufdb", standalone_mode=False, obj=state)
@@ -217,13 +217,13 @@ def run(arguments: list[str]) -> int:
         hint = ""
         if isinstance(error, click.UsageError) and error.ctx is not None:
             hint = f"; try '{error.ctx.command_path} --help'"
-        # What an option may be stands in lines of its own, each with a tab before it.
+        # Click puts the choices of an option on separate lines, each after a tab.
         text = error.format_message().rstrip(".").replace("\n\t", " ")
         _say(f"bufdb: error: {one_line(text)}{hint}")
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return _interrupted()
-    except Exception as error:  # raised again below unless it is known to come from outside
+    except Exception as error:  # raised again below unless known to come from outside
         if faults.is_interrupt(error):
             return _interrupted()
         known = faults.as_known(error, state.get("db"))
@@ -233,7 +233,7 @@ def run(arguments: list[str]) -> int:
             raise
         _say(f"bufdb: error: {one_line(str(known))}")
         return known.exit_code
-    # Outside standalone mode click hands back the code of ctx.exit(), or what a command returned.
+    # Outside standalone mode click returns the code of ctx.exit(), or the command's result.
     return code if isinstance(code, int) else 0
 
 
@@ -251,13 +251,13 @@ def _interrupted() -> int:
 
 
 def _say(text: str) -> None:
-    """Say it to the user; where standard error takes nothing there is nobody to read it."""
+    """Print a message to standard error, if that can be written."""
     with contextlib.suppress(OSError):
         click.echo(text, err=True)
 
 
 def _settle_streams() -> None:
-    """Flush what is left; what fails now was said before, and must not fail again at the exit."""
+    """Flush the streams; a failure was reported before, and must not occur again at exit."""
     for stream in (sys.stdout, sys.stderr):
         if stream is None:
             continue

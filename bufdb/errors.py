@@ -3,7 +3,7 @@
     BufdbError                  exit 1
     ├── UsageError              exit 2  a wrong name, parameter or path
     ├── DatabaseError           exit 3  database missing, locked, damaged or of another version
-    ├── TooSlowError            exit 124  what --timeout bounds took longer
+    ├── TooSlowError            exit 124  the limit of --timeout was exceeded
     └── CommandError            exit 126 or 127  the command of `bufdb capture` cannot be started
 
 Messages are one line: where, what was expected, what was found, what to do next.
@@ -15,23 +15,23 @@ from collections.abc import Iterable
 
 QUOTE_LIMIT = 80
 OBEYED = "\x7f-\x9f\u061c\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069"
-"""What a terminal obeys besides C0: DEL, C1, line separators, characters that reorder text."""
+"""Terminal control characters besides C0: DEL, C1, line separators, bidirectional controls."""
 _CONTROL = re.compile(f"[\x00-\x1f{OBEYED}]")
 
 
 def quote(text: str) -> str:
-    """Text of a dump fit for a message: one line of at most 80 characters, in quotes."""
+    """Quote text of a dump for a message: one line of at most 80 characters."""
     return repr(text if len(text) <= QUOTE_LIMIT else text[: QUOTE_LIMIT - 1] + "…")
 
 
 def one_line(text: str) -> str:
-    """Text that may name files or quote a dump, fit for a terminal: control characters escaped."""
+    """Escape control characters in text that may name files or quote a dump, for a terminal."""
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """'; did you mean …?' for a misspelt name, '' if nothing is close."""
-    from difflib import get_close_matches  # only needed on the way to an error
+    """Return '; did you mean …?' for a misspelled name, '' if nothing is close."""
+    from difflib import get_close_matches  # only needed for errors
 
     close = get_close_matches(name, list(known), n=1)
     return f"; did you mean '{close[0]}'?" if close else ""
@@ -56,13 +56,13 @@ class DatabaseError(BufdbError):
 
 
 class TooSlowError(BufdbError):
-    """What --timeout bounds took longer; the code is that of timeout(1)."""
+    """The limit of --timeout was exceeded; the code is that of timeout(1)."""
 
     exit_code = 124
 
 
 class CommandError(BufdbError):
-    """The command of `bufdb capture` cannot be started; the code is what a shell gives."""
+    """The command of `bufdb capture` cannot be started; the code is that of a shell."""
 
     def __init__(self, message: str, *, is_found: bool) -> None:
         super().__init__(message)

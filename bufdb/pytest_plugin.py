@@ -1,10 +1,10 @@
-"""pytest plugin: fixtures that fail a test which compiles to too much memory.
+"""pytest plugin: fixtures that fail a test whose compiled function needs too much memory.
 
-`assert_peak` takes a function and says what holds its peak; `bufdb_limit` knows more metrics, and
-dumps that are there already.
+`assert_peak` takes a function and reports what holds its peak; `bufdb_limit` supports more metrics,
+and existing dumps.
 
 pytest imports this in every session where bufdb is installed, so nothing heavier than pytest is
-imported before the fixture is used, and jax never: the test brings it along.
+imported before the fixture is used, and never jax: the test imports it.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
     from bufdb.query.figures import MemoryFigures
 
 CONTRIBUTORS = 10
-"""Values that a failing test names."""
+"""Maximum values that a failing test lists."""
 
 
 @pytest.fixture
 def assert_peak() -> Callable[..., int]:
-    """Fails the test if a function needs more memory than it may; else gives its peak [bytes].
+    """Fail the test if a function needs more memory than allowed; else return its peak [bytes].
 
         def test_step(assert_peak):
             assert_peak(jax.jit(step).lower(params, batch).compile(), max="2GiB")
             assert_peak(step, params, batch, max="TPU v5e", target="tpu:v5e:2x2")
 
-    Takes what `bufdb.explain` takes; `max` is a size, bytes, or a device whose memory is meant. The
-    failure shows the lines that hold the peak, and the advice. What a device must hold is compared
-    with it: the peak, and the holes in what XLA reserves for temporaries.
+    Takes the arguments of `bufdb.explain`; `max` is a size, bytes, or a device whose memory is the
+    limit. The failure shows the lines that hold the peak, and advice. The need is compared with the
+    limit: the peak, and the holes in the memory that XLA reserves for temporaries.
     """
     return _assert_peak
 
@@ -66,20 +66,20 @@ def _assert_peak(function: Any, *args: Any, max: int | str, **options: Any) -> i
 
 @pytest.fixture
 def bufdb_limit(tmp_path_factory: pytest.TempPathFactory) -> BufdbLimit:
-    """Fails the test if a compiled function needs more memory than it may.
+    """Fail the test if a compiled function needs more memory than allowed.
 
-    Compile what `jax.jit(f).lower(...)` gave, and check its memory:
+    Compile the result of `jax.jit(f).lower(...)`, and check its memory:
 
         def test_step(bufdb_limit):
             bufdb_limit(jax.jit(step).lower(params, batch), peak="16 MiB")
 
-    `bufdb_limit.dumps(DIR, function="step", peak="16 MiB")` checks dumps that are there already.
+    `bufdb_limit.dumps(DIR, function="step", peak="16 MiB")` checks existing dumps.
     """
     return BufdbLimit(tmp_path_factory)
 
 
 class BufdbLimit:
-    """What the fixture `bufdb_limit` is."""
+    """The value of the fixture `bufdb_limit`."""
 
     def __init__(self, tmp_path_factory: pytest.TempPathFactory) -> None:
         self._tmp_path_factory = tmp_path_factory
@@ -95,21 +95,21 @@ class BufdbLimit:
         compiler_options: Mapping[str, Any] | None = None,
         **limits: int | str,
     ) -> dict[str, int | None]:
-        """Compile a lowered function, of which XLA writes a dump, and check the dump.
+        """Compile a lowered function with a dump by XLA, and check the dump.
 
         Args:
-            lowered: what `jax.jit(f).lower(...)` or `.trace(...).lower()` gave.
-            function: glob; of the modules compiled only those of functions it fits count.
+            lowered: the result of `jax.jit(f).lower(...)` or `.trace(...).lower()`.
+            function: glob; only modules of matching functions are checked.
             memory_space: the same as color.
-            color: memory space, its number, its name such as "vmem" or "all"; the device's own
-                memory if none is given.
+            color: number or name of a memory space, such as "vmem", or "all"; by default the
+                device's own memory.
             platform: only modules for this platform: cpu, gpu or tpu.
-            compiler_options: passed on to `lowered.compile`.
+            compiler_options: passed to `lowered.compile`.
             limits: by metric (need, peak, temp, arguments, outputs, constants, total,
                 fragmentation), each bytes or text such as "16 MiB".
 
         Returns:
-            The figures by metric, of several modules the largest; None for what is not known.
+            The figures by metric, the largest of several modules; None if unknown.
         """
         __tracebackhide__ = True
         from bufdb.capture.dump import dump_options, without_persistent_cache
@@ -157,7 +157,7 @@ class BufdbLimit:
         from bufdb.query import figures
         from bufdb.query.figures import METRICS
 
-        # As keywords of the fixture these would be taken for metrics, so they are looked at here.
+        # Unknown keywords of the fixture would be taken for metrics, so they are checked here.
         budgets = [
             Budget(function, metric, limit, parse_color(color), platform)
             for metric, limit in _limits(limits).items()
@@ -169,7 +169,7 @@ class BufdbLimit:
                 pytrace=False,
             )
         db = str(self._tmp_path_factory.mktemp("bufdb") / "bufdb.duckdb")
-        # As the command reads it: globs with blanks between them.
+        # As the command reads it: globs separated by spaces.
         own = os.environ.get("BUFDB_OWN", "").split()
         ingest(db, [folder], run="test", own_globs=own or None)
         with store.open_readable(db) as con:
@@ -206,7 +206,7 @@ def _largest(judged: list[MemoryFigures], metric: str) -> int | None:
 
 
 def _text(verdict: Verdict, con: Any) -> str:
-    """Why one verdict fails the test."""
+    """Describe why one verdict fails the test."""
     from bufdb.answers.budget import OVER
     from bufdb.query import figures
     from bufdb.render.text import align, escape_control, human_bytes

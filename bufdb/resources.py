@@ -1,6 +1,6 @@
-"""Where the SQL files are: in the installed package, or beside it in a checkout.
+"""The locations of the SQL files: in the installed package, or next to it in a checkout.
 
-The only module that knows. A wheel carries `schema/` and `queries/` inside the package; an
+No other module depends on them. A wheel has `schema/` and `queries/` inside the package; an
 editable install or a checkout has them next to it.
 """
 
@@ -15,7 +15,7 @@ def _folder(name: str) -> Path:
 
 
 def schema_files(*folders: str) -> list[Path]:
-    """The SQL files of these folders of the schema; each holds one object, of the file's name."""
+    """Return the SQL files of these folders of the schema; each has one object of its name."""
     return [file for name in folders for file in sorted((_folder("schema") / name).glob("*.sql"))]
 
 
@@ -30,7 +30,7 @@ def common_header() -> Path:
 
 
 def check_folder() -> Path:
-    """Return the folder of the invariants that `bufdb check` holds a database to."""
+    """Return the folder of the invariants that `bufdb check` checks."""
     return query_folder() / "checks"
 
 
