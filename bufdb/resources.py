@@ -1,6 +1,6 @@
 """The locations of the SQL files: in the installed package, or next to it in a checkout.
 
-No other module depends on them. A wheel has `schema/` and `queries/` inside the package; an
+Only this module knows them. A wheel has `schema/` and `queries/` inside the package; an
 editable install or a checkout has them next to it.
 """
 

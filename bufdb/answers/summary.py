@@ -104,7 +104,7 @@ class Overview:
 def need(row: Row) -> int | None:
     """Return the bytes that a device must hold for a function: the maximum of its compilations.
 
-    Else of one compilation, or at least the peak: an out-of-memory message may give only that.
+    Else that of one compilation, or the peak: an out-of-memory message may give only that.
     """
     known: list[int | None] = [row["max_need_bytes"], row["need_bytes"], row["peak_bytes"]]
     return next((size for size in known if size is not None), None)

@@ -73,7 +73,7 @@ def least(row: Row) -> str:
 
 
 def _none(found: Overview) -> list[str]:
-    """Report that nothing saves 1 %, or a line that does although no advice covers it."""
+    """Return a note that nothing saves 1 %, or on a line that does although no advice covers it."""
     peak = found.peak["peak_bytes"] if found.peak is not None else 0
     for row in found.parts.get("savings", []):
         if row["what"] == "source_line" and row["saving_bytes"] * 100 >= peak > 0:

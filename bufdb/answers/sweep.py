@@ -172,7 +172,7 @@ def lines(
 ) -> list[str]:
     """Describe the curves, label by label; of the curves only those of `functions`.
 
-    With `proof`, the command that proves the first guess follows each label.
+    With `proof`, the first guess of each label is followed by the command to verify it.
     """
     said = []
     for labels, curves in found.items():

@@ -149,7 +149,7 @@ def _arrow(rows: duckdb.DuckDBPyRelation) -> bytes:
 
 
 def _parquet(rows: duckdb.DuckDBPyRelation) -> bytes:
-    """Write with a separate connection, since that of the answer cannot access files."""
+    """Return the rows as Parquet, by a separate connection: the answer's cannot access files."""
     with tempfile.TemporaryDirectory(prefix="bufdb-") as folder, duckdb.connect() as con:
         path = Path(folder) / "answer.parquet"
         con.from_arrow(nanoarrow.ArrayStream(rows)).write_parquet(str(path), compression="zstd")

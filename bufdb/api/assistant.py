@@ -1,6 +1,6 @@
 """The answers of one database for coding assistants, over the Model Context Protocol.
 
-Invariant: tools change nothing and access no other files; figures are exact, and cut text says so.
+Invariant: tools change nothing and access no other files; figures are exact, truncation is noted.
 SQL has the restrictions of `bufdb sql`: one SELECT, on a read-only and locked connection. Each
 question runs in its own process: it is bounded in time, memory and text, and blocks no other.
 """

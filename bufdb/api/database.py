@@ -298,7 +298,7 @@ class Database(Readable):
             metadata: labels that describe how the run was made and do not distinguish runs.
             own: packages and paths that count as your own code although they are installed.
             replace: remove everything that the run had before, not only what is read again.
-            prune: remove what the run has from other places, or what is gone from this one.
+            prune: also remove what the run has from other places, or that is gone from this one.
             compiler_options: passed to `compile` for lowered functions.
 
         Returns:

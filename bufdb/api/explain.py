@@ -129,7 +129,7 @@ def explain(
         kwargs: arguments of the function by name.
 
     Raises:
-        UsageError: it is nothing that can be compiled.
+        UsageError: it cannot be compiled.
         BufdbError: it has no buffer assignment; the message says what to do.
     """
     call = (function, args, kwargs)
@@ -153,7 +153,7 @@ def _lowered(
     """Return the lowered function to compile, the metadata of its run, and the options.
 
     Raises:
-        UsageError: it is nothing that can be compiled.
+        UsageError: it cannot be compiled.
     """
     if hasattr(function, "memory_analysis") or callable(getattr(function, "compile", None)):
         if args or kwargs or target is not None:

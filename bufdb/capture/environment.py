@@ -78,7 +78,7 @@ def environment(given: Mapping[str, str], folder: Path) -> Environment:
 
 
 def _quoted(value: str) -> str:
-    """Return a flag's value, in the quotes that XLA removes if it needs any."""
+    """Return a flag's value, in quotes if it needs any; XLA removes them."""
     if not re.search(r"[\s\"'\\]", value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'

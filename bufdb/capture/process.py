@@ -149,7 +149,7 @@ def _wait(child: subprocess.Popen[bytes]) -> int:
 
 @contextmanager
 def _signals_passed_on(seen: list[int]) -> Iterator[Callable[[subprocess.Popen[bytes]], None]]:
-    """Send signals to the child once the yielded function was called with it; we live on.
+    """Send signals to the child once the yielded function was called with it; keep running.
 
     Received signals are added to `seen`.
     """

@@ -67,7 +67,7 @@ def _as_markdown(queries: list[SavedQuery]) -> str:
 
 
 def _as_json(queries: list[SavedQuery]) -> str:
-    """Render for programs: a list of objects with the fields of `SavedQuery` but sql and path."""
+    """Render for programs: a list of objects with the fields of `SavedQuery`, less sql and path."""
     objects = [asdict(query) for query in queries]
     for item in objects:
         del item["sql"], item["path"], item["alias"]

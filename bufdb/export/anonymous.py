@@ -138,7 +138,7 @@ class Words:
     """The replacement of each word, for one export."""
 
     def __init__(self, functions: Iterable[str] = ()) -> None:
-        """Start without codes; `functions` are names of the user's functions."""
+        """Prepare an export; `functions` are the names of the user's functions."""
         self.functions = frozenset(
             part for name in functions for part in _NAME.findall(name) if part not in _NO_FUNCTIONS
         )

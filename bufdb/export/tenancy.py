@@ -124,7 +124,7 @@ class _Allocation:
         """By value, the index of its last piece in `done`."""
 
     def enter(self, stay: Stay, time: int) -> None:
-        """Add a value: it gets bytes that no earlier value has, and takes from later ones."""
+        """Add a value: it gets bytes that none before it in order has, and those of later ones."""
         first = bisect_left(self.tenants, stay)
         before = self._end_before(first, stay)
         if stay.end_bytes <= before:
@@ -148,7 +148,7 @@ class _Allocation:
         self._end(stay, time)
         del self.tenants[place]
         at = bisect_right(self.covered, stay)
-        # Values that a later tenant covers stay covered.
+        # Values that the next tenant covers stay covered.
         behind = len(self.covered)
         if place < len(self.tenants):
             behind = bisect_left(self.covered, self.tenants[place])

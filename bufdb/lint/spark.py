@@ -411,7 +411,7 @@ def _slice(node: exp.Expr) -> exp.Expr:
 
 
 def _at(node: exp.Expr) -> exp.Expr:
-    """Return the element at an index from 1 on, NULL at 0 or NULL: not found is either of them."""
+    """Return the element at an index from 1 on; NULL at 0 or NULL, which both mean not found."""
     values, place = node.expressions
     before = exp.Sub(this=exp.Cast(this=place, to=exp.DataType.build("INT")), expression=_number(1))
     return _call("get", values, before)

@@ -298,7 +298,7 @@ def body(query: SavedQuery, dialect: str) -> str:
 
 
 def parts(query: SavedQuery, dialect: str) -> list[tuple[str, str]]:
-    """Return it in named parts of a size that engines can plan, see `parted`.
+    """Return the translated query in named parts of a size that engines can plan (`parted`).
 
     Raises:
         UsageError: sqlglot does not know the engine.

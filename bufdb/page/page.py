@@ -202,7 +202,7 @@ class _Slots:
     def add_all(self, pictures: Pictures) -> None:
         """Add modules by need, the largest compilation of each function first; unknown peaks last.
 
-        A peak without a known instant, as of a message, cannot be drawn either.
+        A peak without an instant, as in an out-of-memory message, cannot be drawn either.
         """
         known = [module for module in self.contents.modules if module.peak_time is not None]
         unknown = [module for module in self.contents.modules if module.peak_time is None]

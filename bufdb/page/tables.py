@@ -1,6 +1,6 @@
 """Answers of saved queries about each of many functions, from one execution of each query.
 
-Invariant: rows are as the query returned them; cut tables say so, with the command for all rows.
+Invariant: rows are as the query returned them; cut tables are marked, with the full command.
 """
 
 from __future__ import annotations

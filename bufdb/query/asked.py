@@ -206,7 +206,7 @@ ALL = "all"
 
 
 def is_plain_space(color: Value) -> bool:
-    """Return whether SQL can use it, a number or ALL; a name needs a database's lookup."""
+    """Return whether a color is a number or ALL, as in SQL; a name needs a lookup in a database."""
     return not isinstance(color, str) or color == ALL or color.isdecimal()
 
 
@@ -285,7 +285,7 @@ _OF_MODULES = (
 """Views that others name many times over, each after those that it names."""
 _FUNCTIONS = "answered_functions"
 _WITH_USES = "answered_functions_with_uses"
-"""The view from which a query takes the place of a function, if not _FUNCTIONS."""
+"""The view that gives the rank of a function in queries that do not use _FUNCTIONS."""
 
 
 @contextmanager
@@ -388,7 +388,7 @@ def why_nothing(known: Known, query: SavedQuery, values: Mapping[str, Value]) ->
 
 
 def unknown_labels(known: Known, query: SavedQuery, values: Mapping[str, Value]) -> list[str]:
-    """Return a line per label in a list that no run has, which separates no runs."""
+    """Return a line for each label in a list of labels that no run has: it separates no runs."""
     own = query.params if query.is_own else ()
     # A run without one of `label` has no row: `why_nothing` gives the reason.
     lists = [param.name for param in own if is_list(param) and param.name != "label"]

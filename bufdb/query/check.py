@@ -5,8 +5,8 @@ its header gives the source of the rule. They run on copies of a limited number 
 memory does not grow with the number of modules: whole modules at a time, in an in-memory database
 with bufdb's own views. Rows of no module (runs, shapes) are a separate part.
 
-If ingest reported lost or contradictory data for a module, its dump breaks invariants, and so does
-the module. Such findings are kept apart from unexplained ones.
+If ingest reported lost or contradictory data for a module, the module may break invariants because
+its dump does. Such findings are kept apart from unexplained ones.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence

@@ -5,7 +5,7 @@ appear only in the two formats for people. A column's name determines its unit: 
 with IEC units, `_ratio` as percent, far above 1 as a factor. A column `unknown_reason` without any
 reason is left out there.
 
-Names come from dumps, so from anybody. `terminal_safe` makes any text fit to be shown, and csv
+Names come from dumps and are not trusted. `terminal_safe` makes any text safe to show, and csv
 stays exact also where a cell begins with `=`, `+`, `-` or `@`: it is for programs; in a spreadsheet
 import it with all columns as text.
 """

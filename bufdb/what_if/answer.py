@@ -137,7 +137,7 @@ class Answer:
     fits: bool | None
     """Whether the high end of the need came down to `until`; None without it."""
     nameless: int = 0
-    """Values live at the remaining peak that have no known name, if it does not fit."""
+    """If the need does not fit, the number of values without a name live at the remaining peak."""
 
     @property
     def low_saving_bytes(self) -> int | None:
