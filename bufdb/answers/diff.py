@@ -410,7 +410,7 @@ def _other_spaces(
 def _changed_parts(
     con: duckdb.DuckDBPyConnection, values: Mapping[str, Value], most: int
 ) -> tuple[list[int], list[Row]]:
-    """The places of a span that have a changed part, and the parts of the first `most` of them."""
+    """Return the places of a span with a changed part, and the parts of the first `most`."""
     execute_with(con, f"CREATE TEMP TABLE diff_parts AS {_PEAK}", values, "diff")
     known = "FROM temp.main.diff_parts WHERE unknown_reason IS NULL"
     sql = f"SELECT DISTINCT place {known} AND {_CHANGED} ORDER BY place"

@@ -177,8 +177,8 @@ def lines(
     said = []
     for labels, curves in found.items():
         fitting = {} if limit_bytes is None else largest(curves, limit_bytes)
-        told = [item.binding for item in fitting.values()]
-        kept = [c for c in curves if c.row["function_name"] in functions or c in told]
+        named = [item.binding for item in fitting.values()]
+        kept = [c for c in curves if c.row["function_name"] in functions or c in named]
         # With two labels a curve occurs once for each value of the second.
         fits = dict.fromkeys(_fit(curve) for curve in kept if curve.row["model"] is not None)
         said += _cut(list(fits))

@@ -49,10 +49,10 @@ def svg(spans: Sequence[Span]) -> str:
         height = span.occupied_bytes * HEIGHT / highest
         shade = "" if span.occupied_bytes < highest else ' fill="#c33"'
         times = f"{span.start_time}-{span.end_time}"
-        told = f"{times}: {human_bytes(span.occupied_bytes)} {span.instruction_name or ''}".strip()
+        title = f"{times}: {human_bytes(span.occupied_bytes)} {span.instruction_name or ''}".strip()
         bars.append(
             f'<rect x="{left:.2f}" y="{LINE + HEIGHT - height:.2f}" width="{width:.2f}" '
-            f'height="{height:.2f}"{shade}><title>{html.escape(told)}</title></rect>'
+            f'height="{height:.2f}"{shade}><title>{html.escape(title)}</title></rect>'
         )
     label = f"memory over the program, highest {human_bytes(highest)}"
     return (

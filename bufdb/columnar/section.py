@@ -168,8 +168,8 @@ class Account:
 
 # -- One section of one or many modules, end to end in a block, and what became of its lines -------
 #
-# A piece's border is a wall: readers learn from `piece_of` where one ends, and nothing that stands
-# in one piece says anything about a line of another.
+# A piece's border is a wall: readers learn from `piece_of` where one ends, and nothing in
+# one piece says anything about a line of another.
 
 
 @dataclass(frozen=True)

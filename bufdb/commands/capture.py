@@ -2,46 +2,27 @@
 
 from __future__ import annotations
 
-import os
-import shlex
-import shutil
-import sys
-import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from bufdb.answers.devices import limit_of
-from bufdb.capture import process
 from bufdb.capture.environment import (
-    cached_modules,
-    environment,
-    is_shared,
-    program_labels,
     run_name,
-    why_nothing,
 )
-from bufdb.commands import common, summary
-from bufdb.commands.progress import progress
-from bufdb.database import faults
-from bufdb.dumps.files import Oddity
-from bufdb.errors import DatabaseError, UsageError
-from bufdb.ingest.ingest import ingest
-from bufdb.query.figures import METRICS
-from bufdb.query.result import Result
-from bufdb.render import FORMATS, formats
-from bufdb.render.text import terminal_safe
-
-if TYPE_CHECKING:
-    from bufdb.capture.environment import Environment
-    from bufdb.query.result import Result
-
-TABLE_ROWS = 20
-"""Modules shown at the end, those with the largest need."""
+from bufdb.commands import common, summary, sweep
+from bufdb.commands.captured import (
+    Dumps,
+    capture,
+    check_database,
+    dump_folder,
+    peaks,
+    show_result,
+)
+from bufdb.errors import UsageError
+from bufdb.render import FORMATS
 
 
 @click.command(
@@ -150,8 +131,6 @@ def command(
     limits = limit_of(limit)
     name = run or run_name(command_line, datetime.now(UTC))
     if sweeps:
-        from bufdb.commands import sweep  # which needs this module
-
         planned = sweep.plan(command_line, sweeps, given_labels, name, common.own_globs(own))
         planned = replace(planned, is_quiet=is_quiet)
         check_database(db)
@@ -168,254 +147,10 @@ def command(
         if has_summary:
             summary.show_after(db, [name], ("lines",), limits)
         else:
-            show_result(*_peaks(db, name), format_name, output)
+            show_result(*peaks(db, name), format_name, output)
 
     check_database(db)
     with Dumps(dump_folder(keep_dumps), keep_dumps is not None, db, name, given_labels) as dumps:
         dumps.own_globs, dumps.is_quiet = common.own_globs(own), is_quiet
         done = capture(dumps, command_line, show)
     click.get_current_context().exit(done.code)
-
-
-@dataclass(frozen=True)
-class Captured:
-    """The outcome of one command."""
-
-    exit_code: int
-    """The command's."""
-    own_code: int | None
-    """Exit code of bufdb's ingest of the dumps; None if there were none."""
-    is_stopped: bool = False
-    """Whether bufdb received a signal meant to end the command."""
-    is_started: bool = True
-
-    @property
-    def is_stored(self) -> bool:
-        """Whether dumps of it are in the database, at least in part."""
-        return self.own_code in (0, 4)
-
-    @property
-    def outcome(self) -> str:
-        """The outcome in words."""
-        if not self.is_started:
-            return "not started"
-        names = {None: "nothing dumped", 0: "stored", 4: "stored in part"}
-        return names.get(self.own_code, "not stored")
-
-    @property
-    def code(self) -> int:
-        """The combined exit code of the command and of bufdb."""
-        return self.exit_code or (4 if self.own_code is None else self.own_code)
-
-
-def capture(
-    dumps: Dumps,
-    command_line: Sequence[str],
-    show: Callable[[], None] | None = None,
-    said: set[str] | None = None,
-) -> Captured:
-    """Run a command with dumps to a directory, ingest them, and show them with `show`.
-
-    Notes about the environment that are in `said` are not repeated.
-
-    Raises:
-        CommandError: the command cannot be started.
-    """
-    from bufdb.dumps.pasted import other_spaces
-
-    said = set() if said is None else said
-    changed = environment(os.environ, dumps.folder)
-    for text in changed.notes:
-        if text not in said:
-            common.note(text)
-        said.add(text)
-    dumps.metadata |= program_labels(command_line, changed)
-    written = process.Said()
-    ended = process.run(command_line, changed.variables, written)
-    dumps.metadata["exit_code"] = str(ended.exit_code)
-    if ended.exit_code and (text := other_spaces(written.text, dumps.folder)):
-        # XLA's message about a kernel's memory is not in any dump.
-        (dumps.folder / "compiler.log").write_text(text, encoding="utf-8")
-    own_code = _store(dumps, changed, ended.exit_code, show)
-    return Captured(ended.exit_code, own_code, ended.is_stopped)
-
-
-@dataclass
-class Dumps:
-    """The dump directory; dumps not stored are kept, with a note on how to ingest them."""
-
-    folder: Path
-    is_to_keep: bool
-    db: str
-    run: str
-    labels: dict[str, str]
-    """Labels given by the user."""
-    metadata: dict[str, str] = field(default_factory=dict)
-    """What is known about the capture so far."""
-    own_globs: list[str] | None = None
-    is_quiet: bool = False
-    is_stored: bool = False
-
-    def __enter__(self) -> Dumps:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.is_stored or not _holds_files(self.folder):
-            if not self.is_to_keep:
-                shutil.rmtree(self.folder, ignore_errors=True)
-            return
-        pairs = [f"--label={label}={value}" for label, value in self.labels.items()]
-        pairs += [f"--metadata={label}={value}" for label, value in self.metadata.items()]
-        pairs += [f"--own={glob}" for glob in self.own_globs or ()]
-        again = ["bufdb", "ingest", str(self.folder), "--db", self.db, "--run", self.run, *pairs]
-        common.note(f"the dumps are kept: {shlex.join(again)}")
-
-
-def _store(
-    dumps: Dumps, changed: Environment, code: int, show: Callable[[], None] | None
-) -> int | None:
-    """Ingest the dumps and show the result; return the exit code, None without dumps."""
-    try:
-        own_code = _ingest(dumps, changed, code)
-        dumps.is_stored = own_code in (0, None)
-        if own_code is not None and show is not None:
-            show()
-    except Exception as error:  # raised again unless known to come from outside
-        known = faults.as_known(error, dumps.db)
-        if known is None or faults.is_interrupt(error):
-            raise
-        common.note(f"error: {known}")
-        return known.exit_code
-    return own_code
-
-
-def check_database(db: str) -> None:
-    """Check before a long command, not after it, that its results can be stored."""
-    from bufdb.database import store
-
-    path = Path(os.path.realpath(db))
-    if os.path.lexists(path):
-        store.open_writable(db).close()
-        return
-    try:
-        path.touch(exist_ok=False)
-        path.unlink()
-    except OSError as error:
-        folder = Path(db).parent
-        reason = error.strerror if folder.is_dir() else f"no directory {folder}"
-        raise DatabaseError(f"cannot make {db}: {reason}; name another file with --db") from error
-
-
-def dump_folder(keep_dumps: Path | None) -> Path:
-    """Return a fresh directory as an absolute path: the command may change the current one."""
-    if keep_dumps is None:
-        return Path(tempfile.mkdtemp(prefix="bufdb-dumps-"))
-    try:
-        keep_dumps.mkdir(parents=True, exist_ok=True)
-        is_empty = not any(keep_dumps.iterdir())
-    except OSError as error:
-        raise UsageError(f"--keep-dumps {keep_dumps}: {error.strerror}") from error
-    if not is_empty:
-        raise UsageError(
-            f"--keep-dumps {keep_dumps} holds files already; name a new or an empty directory"
-        )
-    return keep_dumps.absolute()
-
-
-def _holds_files(folder: Path) -> bool:
-    try:
-        return any(folder.iterdir())
-    except OSError:
-        return folder.exists()
-
-
-def _ingest(dumps: Dumps, changed: Environment, code: int) -> int | None:
-    """Ingest the dumps in place of a run of the same name; the exit code, None without dumps."""
-    from bufdb.dumps.discover import discover
-
-    oddities: list[Oddity] = []
-    modules = discover(dumps.folder, oddities)
-    if not modules and not any(oddity.severity == "error" for oddity in oddities):
-        common.note(why_nothing(dumps.folder, changed, code))
-        return None
-    if is_shared(modules):
-        common.note(
-            "several processes dumped to one directory, where modules of one number and name "
-            "overwrite each other; capture one process at a time to have all"
-        )
-    cached = cached_modules(dumps.folder)
-    if cached:
-        common.note(f"{len(cached)} modules came out of a compilation cache and are not in the run")
-    with progress("MB", is_quiet=dumps.is_quiet) as observer:
-        done = ingest(
-            dumps.db,
-            [dumps.folder],
-            run=dumps.run,
-            labels=dumps.labels,
-            metadata=dumps.metadata,
-            replace=True,
-            own_globs=dumps.own_globs,
-            progress=observer,
-        )
-    if done.removed_count:
-        common.note(f"replaced run {dumps.run}, which had {done.removed_count} modules")
-    # For cached modules, ingest's note says to turn the cache off; for the command it was off.
-    for text in [] if cached else done.notes:
-        common.note(text)
-    if not dumps.is_quiet or done.exit_code:
-        common.note(f"run {dumps.run} in {dumps.db}: {done.line()}")
-    return done.exit_code
-
-
-def show_result(result: Result, more: str | None, format_name: str, output: Path | None) -> None:
-    """Print a table to standard error, or write it to the file of -o; then note `more`."""
-    width = None
-    if output is None and sys.stderr.isatty():
-        width = shutil.get_terminal_size().columns
-    text, _ = formats.render(result, format_name, width)
-    if output is not None:
-        common.write(text, output)
-    else:
-        click.echo(terminal_safe(text) if sys.stderr.isatty() else text, nl=False, err=True)
-    if more is not None:
-        common.note(more)
-
-
-def _peaks(db: str, name: str) -> tuple[Result, str | None]:
-    """Return the modules with the largest needs, and a note on the rest if there are more."""
-    from bufdb.database import store
-    from bufdb.query import figures
-
-    with store.open_readable(db) as con:
-        found = [f for f in figures.of_run(con, name) if f.is_device_memory or f.color is None]
-    metrics = ("peak", "need", "arguments", "outputs", "temp", "constants", "fragmentation")
-    # An unknown peak may be the highest, so it comes first.
-    found.sort(
-        key=lambda f: [
-            f.values["peak"] is not None,
-            *(
-                (f.values[metric] is not None, -(f.values[metric] or 0))
-                for metric in ("need", "peak")
-            ),
-        ]
-    )
-    columns = [
-        ("function_name", "VARCHAR"),
-        ("memory_space", "VARCHAR"),
-        *((METRICS[metric], "HUGEINT") for metric in metrics),
-        ("module_key", "VARCHAR"),
-        ("unknown_reason", "VARCHAR"),
-    ]
-    rows = [
-        (
-            figure.function,
-            figure.memory_space or (None if figure.color is None else f"color {figure.color}"),
-            *(figure.values[metric] for metric in metrics),
-            figure.module_key,
-            figure.unknown_reason,
-        )
-        for figure in found
-    ]
-    left_out = len(rows[TABLE_ROWS:])
-    more = f"{left_out} more rows: bufdb query modules --run {name}" if left_out else None
-    return Result(columns, rows[:TABLE_ROWS]), more

@@ -90,7 +90,7 @@ def command(
     say that it was renamed, and no other comes near; --pair says so where that is not clear.
 
     csv, json and jsonl give one row per figure and, where part is not empty, per part of it; parts
-    of a figure add up to its change. '~' stands where nothing changed, 'unknown' where a dump does
+    of a figure add up to its change. '~' means that nothing changed, 'unknown' that a dump does
     not give the figure; unknown_reason says why, and no change is counted.
 
     The comparison itself is SQL: FROM diff_modules('BASE', 'NEW'), diff_peak, diff_temps.

@@ -116,7 +116,7 @@ def command(
       3    database in use, damaged, not writable or of another version
       124  not compiled within --timeout
     """
-    from bufdb.commands.capture import check_database
+    from bufdb.commands.captured import check_database
 
     named: list[str | None] = list(dict.fromkeys(targets)) or [None]
     for target in targets:  # check all arguments before anything is compiled

@@ -129,7 +129,7 @@ def command(
     Dumps that have not changed since they were last read are left alone. What could not be read
     is shown by 'bufdb query diagnostics', and by exit code 4.
 
-    Protos (.hlo.pb, .hlo.pb.gz) tell what no text beside them does: with the extra bufdb[proto].
+    Protos (.hlo.pb, .hlo.pb.gz) have what no text has: with the extra bufdb[proto].
 
     Bytes are attributed to the innermost line of your own: one outside of installed packages and of
     Python itself. With --own a package counts as your own too (--own maxtext), or files by their

@@ -17,7 +17,7 @@ from bufdb.answers.devices import Limits
 from bufdb.capture import sweep
 from bufdb.capture.sweep import Combination
 from bufdb.commands import common
-from bufdb.commands.capture import Captured, Dumps, capture, dump_folder, show_result
+from bufdb.commands.captured import Captured, Dumps, capture, dump_folder, show_result
 from bufdb.commands.progress import duration
 from bufdb.database import faults
 from bufdb.errors import CommandError, UsageError

@@ -83,12 +83,13 @@ def command(
     of its size, which needs bytes elsewhere for what it holds before the parameter's last use.
 
     The figure is exact for the same instructions in the same order at the same places, and there
-    nobody saves more by treating just these. XLA schedules, fuses and packs a changed program anew,
-    and what is computed again, or copied to the host, needs bytes of its own: of a recompilation it
-    is a prediction. Nothing is won where a scan saves the inputs of its layer (whatever the
-    checkpoint policy), by bf16 where a buffer is bf16 already, and by a checkpoint of unrolled
-    layers on CPU, where the compiler merges what is computed again. operation_count is what it
-    costs to compute the large values again, by the shapes in the HLO text (recompute_costs).
+    no change to these values alone saves more. XLA schedules, fuses and packs a changed program
+    again, and what is computed again, or copied to the host, needs bytes of its own: of a
+    recompilation it is a prediction. Nothing is won where a scan saves the inputs of its layer
+    (whatever the checkpoint policy), by bf16 where a buffer is bf16 already, and by a checkpoint of
+    unrolled layers on CPU, where the compiler merges what is computed again. operation_count is
+    what it costs to compute the large values again, by the shapes in the HLO text
+    (recompute_costs).
 
     What a device must hold is the peak and the holes in what XLA reserves for temporaries. It is
     computed by placing the values that are left again, where that gives today's size for today's

@@ -126,8 +126,8 @@ def empty(types: Mapping[str, str]) -> str:
 # -- What a dataset holds at one moment: its objects, and the owners that count --------------------
 #
 # Markers are listed first and the other tables after them. An owner's rows are all there before its
-# marker is, and nothing that counted a while ago is removed; so whatever a snapshot commits to it
-# can read, whoever writes meanwhile.
+# marker is, and nothing that counted a while ago is removed; so a snapshot
+# can read everything that it commits to, whatever is written meanwhile.
 
 _ATTEMPTS = 20
 FREE_ROWS, MOST_ROWS = 1_000_000, 30

@@ -17,11 +17,11 @@ from bufdb.dumps.load import BLOCK_BYTES, LARGE_BLOCK_BYTES, LOOK_BYTES, DumpTex
 from bufdb.errors import quote
 from bufdb.proto.reader import UnreadableProto
 from bufdb.read import hlo, layout_2019, other_files
+from bufdb.read.arrays import ArrayRows, SectionArrays
 from bufdb.read.boundaries import Span, Titles, cut
 from bufdb.read.hlo import NOTHING_MORE, Own
 from bufdb.read.live_ranges import Facts
 from bufdb.read.other_files import BeforeOptimizations
-from bufdb.read.told import Told, ToldRows
 
 if TYPE_CHECKING:
     from bufdb.read.message import Message
@@ -56,7 +56,7 @@ class Batch:
         """Modules with used values or live ranges in the same file, after the allocations."""
         self.described_once: set[int] = set()
         self.doubts: dict[int, str] = {}
-        self.told = ToldRows()
+        self.arrays = ArrayRows()
         self._hlo: list[Piece] = []
         self._allocations: list[Piece] = []
         self._used_values: list[Piece] = []
@@ -132,8 +132,10 @@ class Batch:
             titles.feed(found.hlo)
             loaded.texts["hlo"] = found.hlo
         facts = Facts(found.schedule_length, found.peak_time, "printed")
-        told = Told(found.strings, found.tables, found.descriptions, found.total_bytes, facts)
-        self.told.add(number, path, told, self.account)
+        arrays = SectionArrays(
+            found.strings, found.tables, found.descriptions, found.total_bytes, facts
+        )
+        self.arrays.add(number, path, arrays, self.account)
 
     def _companions(self, number: int, loaded: Loaded) -> None:
         if "hlo" in loaded.texts:
@@ -156,7 +158,7 @@ class Batch:
             self._report(text, len(found), problems)
 
     def _message(self, number: int, text: DumpText) -> None:
-        """What an out-of-memory message says; lines of others in it are known to be the log's."""
+        """Read an out-of-memory message; its other lines are known to be the log's."""
         from bufdb.read import oom_text  # its expressions take 30 ms
 
         plain = text.piece(0, text.size).text

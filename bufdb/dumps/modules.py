@@ -88,14 +88,14 @@ def modules_of(paths: dict[str, Path | Place], oddities: list[Oddity]) -> list[M
             if file.kind in module.files:
                 module = found.setdefault(file.name, ModuleFiles(file.name))
             module.files[file.kind] = file
-    told = _add_protos(found, paths, oddities)
+    unread = _add_protos(found, paths, oddities)
     taken = {file.name for module in found.values() for file in module.files.values()}
     others = {name: path for name, path in paths.items() if name not in taken}
     for module in found.values():
         _add_companions(module, others, before)
     kinds = (*BUFFER_KINDS, PROTO, MESSAGE_KIND)
     whole = {key: m for key, m in found.items() if any(k in m.files for k in kinds)}
-    without = _without_buffers(paths, whole, told)
+    without = _without_buffers(paths, whole, unread)
     if without is not None:
         oddities.append(Oddity(None, "notice", NO_BUFFERS, without))
     return [whole[key] for key in sorted(whole)]
@@ -165,12 +165,12 @@ def _what_proto(path: Path | Place) -> str | None:
 
 
 def _depth_first(name: str) -> str:
-    """Order of a walk that goes into a directory where its name stands among the others."""
+    """Return the sort key of a walk that enters a directory where its name sorts."""
     return name.replace("/", "\0")
 
 
 def _without_buffers(
-    paths: dict[str, Path | Place], modules: dict[str, ModuleFiles], told: dict[str, str | None]
+    paths: dict[str, Path | Place], modules: dict[str, ModuleFiles], unread: dict[str, str | None]
 ) -> str | None:
     """Return one line about modules that have only optimized HLO, with what to do."""
     compiled = {_module_id(key) for key in modules}
@@ -180,8 +180,8 @@ def _without_buffers(
         module = _module_id(name)
         if module in compiled:
             continue
-        if name in told:
-            reason = told[name]
+        if name in unread:
+            reason = unread[name]
         else:
             found = _OPTIMISED.fullmatch(base_name(name))
             reason = None if found is None else _why_no_buffers(found["stem"], found["extension"])

@@ -116,9 +116,9 @@ def listed(url: Url) -> dict[str, Object]:
 def _infos(system: Any, found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return what is known of each object; one of several that fails is reported when read."""
     infos: dict[str, dict[str, Any]] = {}
-    for place, told in found.items():
+    for place, known in found.items():
         try:
-            infos[place] = _info(system, place, told)
+            infos[place] = _info(system, place, known)
         except Exception as error:  # as in `listed`
             if len(found) == 1 or isinstance(error, _OURS):
                 raise
@@ -126,13 +126,13 @@ def _infos(system: Any, found: dict[str, dict[str, Any]]) -> dict[str, dict[str,
     return infos
 
 
-def _info(system: Any, place: str, told: dict[str, Any]) -> dict[str, Any]:
+def _info(system: Any, place: str, known: dict[str, Any]) -> dict[str, Any]:
     """Return an object's facts, from its listing or, if that lacks the size, from itself."""
-    if told.get("size") is not None:
-        return told
-    told = system.info(place)
-    if told.get("size") is not None:
-        return told
+    if known.get("size") is not None:
+        return known
+    known = system.info(place)
+    if known.get("size") is not None:
+        return known
     # A server that does not report beforehand how much it will send has to send it.
     if place.startswith(_PAGES):
         size = sum(len(part) for part in _streamed(system, place, 0, _MOST_UNTOLD))
@@ -141,7 +141,7 @@ def _info(system: Any, place: str, told: dict[str, Any]) -> dict[str, Any]:
             raise OSError(errno.EFBIG, f"its server sends more than {most} and no length")
     else:
         size = len(system.cat_file(place))
-    return {**told, "size": size}
+    return {**known, "size": size}
 
 
 def _linked(system: Any, page: str) -> list[str]:
@@ -230,8 +230,8 @@ def _object(system: Any, place: str, info: dict[str, Any]) -> Object:
             position += len(part)
 
     name = place.rstrip("/").rpartition("/")[2]
-    told = [f"{key}={info[key]}" for key in _STAMPS if info.get(key)]
-    stamp = f"{info['size']} {' '.join(told)}" if told else None
+    known = [f"{key}={info[key]}" for key in _STAMPS if info.get(key)]
+    stamp = f"{info['size']} {' '.join(known)}" if known else None
     return Object(name, info["size"], _mtime_ns(info), stamp, read_from)
 
 

@@ -99,7 +99,7 @@ def known_words() -> frozenset[str]:
 # --------------------------------------------------------------------------------------------------
 # Words put in place of others: the same for the same, in every text, and never one that stays.
 #
-# A text is words and what stands between them. Since words and the rest are kept apart, and no two
+# A text is words and what is between them. Since words and the rest are kept apart, and no two
 # words become one, two texts are the same afterwards exactly if they were before: what is found by
 # its name is still found. Numbers and punctuation stay, so sizes, lines and shapes do. A user's
 # functions and files are replaced whole, whatever words and numbers they are made of.

@@ -20,9 +20,8 @@ from bufdb.query.header import Value
 # -- Rows of some modules, or of all, as files of Parquet or CSV: one for each table ---------------
 #
 # What belongs to a module or a run goes with it; tables to edit go whole. Sums of 128 bits, which
-# Parquet lacks and readers of it take for floating point, are DECIMAL(38,0). `load.sql` beside the
-# files says all types again, with what each column means, and reads them into a DuckDB of one's
-# own.
+# Parquet lacks and readers of it take for floating point, are DECIMAL(38,0). `load.sql` next to
+# the files declares all types and comments again, and reads the files into a DuckDB database.
 
 KEPT = {
     "allocations": "kind parameter_shape parameter_shape_index output_shape",

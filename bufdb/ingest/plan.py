@@ -214,7 +214,7 @@ Progress = Callable[[int, int], None]
 """Is given the bytes done and the bytes in total."""
 
 
-class Told:
+class Reporter:
     """The bytes of the files that were dealt with: read, unchanged or skipped."""
 
     def __init__(self, jobs: Iterable[Job], progress: Progress | None) -> None:

@@ -22,7 +22,7 @@ from bufdb.dumps.files import BEFORE, Oddity, as_text
 from bufdb.dumps.modules import NO_BUFFERS
 from bufdb.errors import DatabaseError
 from bufdb.ingest import writer as run_rows
-from bufdb.ingest.plan import Content, Done, Group, Job, PlannedRun, Progress, Told, made_with
+from bufdb.ingest.plan import Content, Done, Group, Job, PlannedRun, Progress, Reporter, made_with
 from bufdb.ingest.pool import Here, Reader
 from bufdb.ingest.rows import MODULE_TABLES, diagnostic_row, shape_row
 from bufdb.ingest.writer import FEW_INSERT_ROWS, INSERT_ROWS, TableWriter
@@ -332,7 +332,9 @@ class Ingest:
     ) -> None:
         """Take a plan, and what to read of each run if that was found out and is being read."""
         self.con, self.plan, self.block_bytes = con, plan, block_bytes
-        self.told = Told((job for planned in plan.values() for job in planned.jobs), progress)
+        self.reporter = Reporter(
+            (job for planned in plan.values() for job in planned.jobs), progress
+        )
         self.reader = reader or Here()
         self.writer = TableWriter(con)
         self.replace, self.own_globs, self.prune = replace, own_globs, prune
@@ -440,12 +442,12 @@ class Ingest:
         """Note that a module stays as it is."""
         self.dumped_at = min(self.dumped_at, dumped)
         self.summary.unchanged_count += 1
-        self.told.done([module_id])
+        self.reporter.done([module_id])
 
     def unreadable(self, module_id: int, error: OSError) -> None:
         """Skip a module that cannot be read; what was stored of it before stays."""
         self._skip(module_id, error)
-        self.told.done([module_id])
+        self.reporter.done([module_id])
 
     def begin(self, ids: list[int], *, is_large: bool) -> None:
         """Begin the rows of modules; what is stored of them is removed."""
@@ -468,7 +470,7 @@ class Ingest:
 
     def part(self, size: int) -> None:
         """Report that a part of a large module was read."""
-        self.told.part(self.ids[0], size)
+        self.reporter.part(self.ids[0], size)
 
     def end(self, done: Done) -> None:
         """Finish these modules, all of whose rows are given to the writer."""
@@ -480,7 +482,7 @@ class Ingest:
         self.summary.module_count += len(done.ids)
         self.summary.text_bytes += done.text_bytes
         self.in_transaction += done.text_bytes
-        self.told.done(done.ids)
+        self.reporter.done(done.ids)
 
     def lost(self, module_id: int, error: OSError) -> None:
         """Undo a large module that cannot be read to its end; what was there before stays."""

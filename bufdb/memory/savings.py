@@ -265,7 +265,7 @@ class _Alone:
         self._join({name: np.concatenate(parts.pop(name)) for name in list(parts)})
 
     def _join(self, pieces: dict[str, Ints]) -> None:
-        """Take the pieces of all slices; those of what is too much are nobody's."""
+        """Join the pieces of all slices; pieces beyond the limit belong to no group."""
         self.cover, self.size = pieces["cover"], pieces["size"]
         """How many ranges cover each piece, and its bytes."""
         self.at, self.until, self.group = pieces["at"], pieces["until"], pieces["group"]
@@ -345,7 +345,7 @@ def _instant(group: Ints, time: Ints) -> Ints:
 
 
 def _are_too_many(group: Ints, counts: Ints, groups: int) -> Bools:
-    """Groups whose ranges have more pairs than may be looked at."""
+    """Return whether the ranges of each group have more pairs than may be compared."""
     pairs = np.bincount(group, weights=counts, minlength=groups)
     found: Bools = pairs > _PAIRS_EACH * np.bincount(group, minlength=groups) + _PAIRS
     return found

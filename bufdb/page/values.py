@@ -289,7 +289,7 @@ class Facts:
 
 
 def facts(con: duckdb.DuckDBPyConnection, module_ids: Sequence[int]) -> Facts:
-    """What the database has of these modules; rows of others are not read if those are many."""
+    """Return the rows of these modules; others are not read where there are many."""
     if not module_ids or 2 * len(module_ids) > narrowing.module_count(con):
         return _facts(con, module_ids)
     chosen = f"SELECT unnest({list(module_ids)}::BIGINT[]) AS module_id"

@@ -19,7 +19,7 @@ from bufdb.proto.reader import DAMAGED, UnreadableProto
 # -- Fields of many messages of one kind, a column of each: the wire format by NumPy ---------------
 #
 # A message that the package protobuf parses is an object, and so is each field taken out of it,
-# which is most of what a proto costs. Here one cursor per message stands in bytes put end to end,
+# which is most of what a proto costs. Here there is one cursor per message in bytes put end to end,
 # and all move together from field to field. What is odd (numbers of more than 8 bytes, groups,
 # lists in parts, what makes no sense) is left to the package, message by message, and so are few or
 # long messages: what is read, and what is refused, is what the package reads and refuses.

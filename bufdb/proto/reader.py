@@ -80,8 +80,8 @@ def why_no_assignment(data: bytes) -> str | None:
         return "it was cut off, or is no serialised HLO module"
     if found.is_repeated or data[found.module[0] : found.module[0] + 1] not in _MODULE_BEGINS:
         return (
-            "it is a buffer assignment without its module (bufdb.proto.reader.hlo_proto joins them), "
-            "or no serialised HLO module"
+            "it is a buffer assignment without its module (bufdb.proto.reader.hlo_proto joins "
+            "them), or no serialised HLO module"
         )
     if _is_snapshot(data, found.module):  # its third field is what the program gave
         return why_no_assignment(data[found.module[0] : found.module[1]])

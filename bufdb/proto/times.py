@@ -329,17 +329,17 @@ def exact(sizes: list[int]) -> Any:
     return np.array(sizes, np.int64 if sum(map(abs, sizes)) < 2**62 else object)
 
 
-def instant_of_most(start: Ints, behind: Ints, sizes: Any) -> int:
+def instant_of_most(start: Ints, after: Ints, sizes: Any) -> int:
     """Return the first instant at which what lives has the most bytes, 0 if it never has any.
 
     Args:
         start: first instants.
-        behind: instants after the last ones.
+        after: instants after the last ones.
         sizes: bytes, from `exact`.
     """
-    change = np.zeros(1 + int(behind.max(initial=0)), sizes.dtype)
+    change = np.zeros(1 + int(after.max(initial=0)), sizes.dtype)
     np.add.at(change, start, sizes)
-    np.subtract.at(change, behind, sizes)
+    np.subtract.at(change, after, sizes)
     live = np.cumsum(change)
     instant = int(np.argmax(live))
     return instant if live[instant] > 0 else 0

@@ -115,7 +115,7 @@ def execute_each(
     keys: str,
     most: int,
 ) -> Result:
-    """The answer of a saved query, of rows with the same `keys` the first; errors as above."""
+    """Return the answer of a saved query, the first of the rows with the same `keys`."""
     with _variables(con, query.with_settings(values)):
         _as_table(con, query.sql, query.name)
     ranked = f"row_number() OVER (PARTITION BY {keys} ORDER BY rowid) <= {most}"

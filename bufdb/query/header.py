@@ -175,7 +175,7 @@ class SavedQuery:
         return set()
 
     def under(self, name: str) -> "SavedQuery":
-        """Return the query that an alias of this one stands for.
+        """Return the query that an alias of this one names.
 
         Raises:
             QueryFileError: the alias names a column that the query does not have.
@@ -345,7 +345,7 @@ class _Header:
         )
 
     def entry(self, line_number: int, text: str) -> Iterator[Parameter | Column]:
-        """What a param or column line declares: one in full, or common ones by their names."""
+        """Yield what a param or column line declares: one in full, or common ones by name."""
         kind = text.split(" ")[0]
         names = _NAMES.fullmatch(text)
         if names is None:

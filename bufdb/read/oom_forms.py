@@ -402,9 +402,9 @@ def read_label(buffer: Buffer, text: str) -> None:
     buffer.name, buffer.opcode = instruction["name"], instruction["opcode"]
     buffer.result = instruction["shape"]
     if not text.endswith("..."):
-        told = metadata_of(text[instruction.end("opcode") :].encode())
-        buffer.metadata = {**told, **buffer.metadata}
-        if told == buffer.metadata and buffer.result is not None:
+        parsed = metadata_of(text[instruction.end("opcode") :].encode())
+        buffer.metadata = {**parsed, **buffer.metadata}
+        if parsed == buffer.metadata and buffer.result is not None:
             buffer.label = text if text.startswith("%") else f"%{text}"
 
 

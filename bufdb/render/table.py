@@ -118,10 +118,10 @@ def bar(ratio: float, width: int = BAR_WIDTH, *, is_plain: bool = False) -> str:
 
 # -- Rows as a table for people, fitted into a terminal --------------------------------------------
 #
-# What all rows have alike stands in title lines above. The rest is laid out as it is, if that fits;
+# Title lines above hold what all rows have alike. The rest is laid out as it is, if that fits;
 # else what many rows in a row have alike moves into a title line above those, names of columns are
 # folded at their underscores, texts are shortened (`cells`), and where that is not enough every row
-# takes several lines, those after the first indented. Why a row is unknown stands below it, whole.
+# takes several lines, those after the first indented. Why a row is unknown is below it, whole.
 # A single row that does not fit is set out with one name and value a line.
 #
 # Invariant: every figure is there in full, whatever the width; a width of None has no limit.
@@ -220,8 +220,10 @@ def lay_out(
     reasons = {}
     if columns[-1].name == REASON:
         *columns, last = columns
-        told = [[] if text == "-" else _told(last.name, text, width) for text in last.body]
-        reasons = dict(enumerate(told))
+        lines_of = [
+            [] if text == "-" else _reason_lines(last.name, text, width) for text in last.body
+        ]
+        reasons = dict(enumerate(lines_of))
     sections: dict[int, list[str]] = {}
     if has_sections:
         columns, sections, cuts = _sections(columns, row_count, width)
@@ -260,7 +262,7 @@ def _barred(line: list[Column], room: int) -> list[Column]:
     return line
 
 
-def _told(name: str, text: str, width: int) -> list[str]:
+def _reason_lines(name: str, text: str, width: int) -> list[str]:
     return [INDENT + piece for piece in pieces(f"{name}: {text}", width - len(INDENT))]
 
 

@@ -116,7 +116,7 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     for columns in users.rows(known, occupied["peak_values"], lifetimes):
         emit("value_users", columns)
     emit("recompute_costs", costs.columns(is_known))
-    labels, is_backward = attribution.of_values(savings.row, origins.told, users, lifetimes)
+    labels, is_backward = attribution.of_values(savings.row, origins.attributed, users, lifetimes)
     # Each of them knows the context, which makes a cycle: ingest has no collector to end it.
     context.observers.clear()
     # Or a module of a gigabyte takes a quarter more.

@@ -173,11 +173,11 @@ _NO_LINE = -3
 """Line number of a frame whose file is the user's and whose line is not known."""
 _ToldNames = tuple[str | None, str | None, str | None]
 """A line of the user's, or else one of a library, and an op."""
-_Told = tuple[Ints, list[str | None]]
-"""Which of the texts is told of each value, -1 for none."""
+_TextOf = tuple[Ints, list[str | None]]
+"""Index of the text that each value is given, -1 for none."""
 
 
-class Told:
+class Attributed:
     """Values that are attributed to something other than what defines them."""
 
     def __init__(self) -> None:
@@ -324,20 +324,20 @@ class Attribution(Observer):
         return lines, library_lines
 
     def of_values(
-        self, rows: Ints, told: Told, users: Users, lifetimes: Lifetimes
+        self, rows: Ints, attributed: Attributed, users: Users, lifetimes: Lifetimes
     ) -> tuple[dict[str, Coded], Bools]:
         """Return the source line and the op of each value, and whether the backward pass makes it.
 
         Args:
             rows: the values in question, temp values.
-            told: values whose data were made elsewhere, with the names of line and op.
+            attributed: values whose data were made elsewhere, with the names of line and op.
             users: what values are for.
             lifetimes: the order of the program.
         """
         own = self.values.name[rows]
         used = users.of_values(rows, lifetimes)[0]
-        number = told.numbers(rows)
-        lines, libraries, ops = ([name[at] for name in told.names] for at in range(3))
+        number = attributed.numbers(rows)
+        lines, libraries, ops = ([name[at] for name in attributed.names] for at in range(3))
         stripped = Stripped(self.op_names, self._wanted_ops(own, used))
         by_line = _Labelled(self.line_names.texts, self.line_names.find, len(rows))
         by_line.add(self.lines, own, used, (number, lines))
@@ -348,15 +348,17 @@ class Attribution(Observer):
             "source_line": (by_line.labels, by_line),
             "op": (by_op.labels, by_op),
         }
-        return labels, self._is_backward(own, used, number, told)
+        return labels, self._is_backward(own, used, number, attributed)
 
-    def _is_backward(self, own: Ints, used: Ints, number: Ints, told: Told) -> Bools:
+    def _is_backward(self, own: Ints, used: Ints, number: Ints, attributed: Attributed) -> Bools:
         """By the op_name that counts: of what made the data, of the value, of what it is for."""
         of_name = np.array([*self.op_names.is_backward, 0], np.bool_)
         op = self.ops[own]
         found: Bools = of_name[np.where((op < 0) & (used >= 0), self.ops[used], op)]
-        of_told = np.array([-1, *(-1 if one is None else one for one in told.is_backward)], np.int8)
-        made = of_told[number + 1]
+        of_attributed = np.array(
+            [-1, *(-1 if one is None else one for one in attributed.is_backward)], np.int8
+        )
+        made = of_attributed[number + 1]
         return np.where(made >= 0, made > 0, found)
 
     def _wanted_ops(self, own: Ints, used: Ints) -> Bools:
@@ -392,19 +394,19 @@ class _Labelled(Sequence[str]):
         self.labels: Ints = np.full(count, -1)
         """Number for each value, -1 where nothing is known."""
 
-    def add(self, number_of: Ints, own: Ints, used: Ints, told: _Told) -> None:
-        """What counts where nothing was known before.
+    def add(self, number_of: Ints, own: Ints, used: Ints, attributed: _TextOf) -> None:
+        """Add what is known of values that have no text yet.
 
         Args:
             number_of: for each instruction the number of its text, below 0 without one.
             own: the instruction that defines each value.
             used: what the value is for, another instruction, or -1.
-            told: the text that each value was given.
+            attributed: the text that each value was given.
         """
         labels, count = self.labels, len(self.texts)
-        numbers = np.array([-1, *map(self._number, told[1])], np.int64)
+        numbers = np.array([-1, *map(self._number, attributed[1])], np.int64)
         if len(numbers) > 1:
-            _fill(labels, numbers[told[0] + 1])
+            _fill(labels, numbers[attributed[0] + 1])
         _fill(labels, number_of[own])
         of_use = number_of[used]
         _fill(labels, np.where((used >= 0) & (of_use >= 0), of_use + count, -1))

@@ -12,8 +12,8 @@ import numpy as np
 from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words
 from bufdb.columnar.section import Account, Piece, Rounds, Section
 from bufdb.read import allocations, live_ranges, used_values
+from bufdb.read.arrays import BUFFERS, RANGES, VALUES, ArrayRows
 from bufdb.read.hlo import HloHeader, Own
-from bufdb.read.told import BUFFERS, RANGES, VALUES, ToldRows
 from bufdb.read.used_values import UsedValues
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Source(Protocol):
     text derived from a proto."""
     doubts: dict[int, str]
     """Why live ranges cannot be relied on, by module."""
-    told: ToldRows
+    arrays: ArrayRows
     """Sections that no text holds."""
 
     def allocations(self) -> Rounds:
@@ -231,8 +231,8 @@ def allocation_rounds(
         found = allocations.read(section, -1 if pieces[0].begins else last)
         last = found.last_index
         yield section, found
-    if context.source.told.having(BUFFERS):
-        yield context.source.told.allocations()
+    if context.source.arrays.having(BUFFERS):
+        yield context.source.arrays.allocations()
 
 
 def live_range_rounds(
@@ -245,8 +245,8 @@ def live_range_rounds(
         found = live_ranges.read(section, kind, listed)
         kind, listed = found.last_kind, found.listed
         yield section, found
-    if context.source.told.having(RANGES):
-        yield context.source.told.live_ranges()
+    if context.source.arrays.having(RANGES):
+        yield context.source.arrays.live_ranges()
 
 
 def used_value_rounds(
@@ -274,10 +274,12 @@ def used_value_rounds(
         left = section.close()
         rest = section.block.size if found.rest < 0 else found.rest
         carried = section.block.data[rest : section.block.size]
-    told = context.source.told
-    having = set(told.having(VALUES)) if only is None else only.intersection(told.having(VALUES))
+    arrays = context.source.arrays
+    having = (
+        set(arrays.having(VALUES)) if only is None else only.intersection(arrays.having(VALUES))
+    )
     if having:
-        section, found = told.used_values(having, assigned, context.seeds, account)
+        section, found = arrays.used_values(having, assigned, context.seeds, account)
         yield section, found
         section.close()
 

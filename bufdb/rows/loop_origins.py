@@ -16,7 +16,7 @@ from bufdb.memory.ranges import distinct_pairs, numbered
 from bufdb.read.hlo_graph import HloGraph, Index, Instruction, loops_in, loops_of
 from bufdb.read.shape import elements_of, shape_of
 from bufdb.read.used_values import UsedValues
-from bufdb.rows.attribution import Told
+from bufdb.rows.attribution import Attributed
 from bufdb.rows.context import Context, Observer
 from bufdb.rows.lifetimes import Lifetimes
 from bufdb.rows.loop_places import Place, Places
@@ -161,11 +161,11 @@ def _numbers(cells: list[int | None]) -> Numbers:
 
 # -- Rows of `value_origins`: whose data are in the buffers that the loops of a module carry -------
 #
-# A loop's buffers are the values that merge several definitions (phi), whoever shares their bytes
-# while they live, and what is handed to a loop in place. Those are walked; beside them the values
-# that bear no line of the user's and stand in a loop or use what it carries. Names are compared by
-# their hashes, as in the index of values. A module whose HLO text has no loop costs one search of
-# it.
+# A loop's buffers are the values that merge several definitions (phi), the values that share
+# their bytes while they live, and what is handed to a loop in place. Those are walked, and so are
+# the values without a line of the user's that are in a loop or use what it carries. Names are
+# compared by their hashes, as in the index of values. A module whose HLO text has no loop costs one
+# search of it.
 
 _EMPTY = np.empty(0, np.int64)
 
@@ -238,7 +238,7 @@ class Origins(Observer):
         """For what is handed to a loop in place: the loop's place in the program, its element."""
         self._names: dict[int, bytes] = {}
         """Names of the instructions that may define values to walk from, by their hash."""
-        self.told = Told()
+        self.attributed = Attributed()
         """Names of line and op of the values whose data were made elsewhere."""
         self._lineless: list[Words] = []
         """Hashes of names of instructions without a line of the user's."""
@@ -412,7 +412,7 @@ class Origins(Observer):
             columns["module"] = np.full(len(rows), module)
             columns["value_id"] = values.value_id[rows]
             self.context.emit("value_origins", columns)
-            self.told.add(rows, number, names_of(origins, places), are_backward(origins))
+            self.attributed.add(rows, number, names_of(origins, places), are_backward(origins))
         return Found(rows, number, origins)
 
 

@@ -172,17 +172,17 @@ def _body(text: bytes, mark: re.Match[bytes]) -> bytes | None:
     return None if quote < 0 else text[quote + 1 : mark.start() + _SCAN_BODY]
 
 
-# -- Whose an instruction is: the line of the user it bears, or the machinery of a loop ------------
+# -- Whether an instruction is the user's, with a line, or the machinery of a loop -----------------
 #
-# JAX gives all that a scan adds to its body (the counter, the slices of what is scanned, the stacks
-# of what is saved) the line of the call, or of another scan, for which it was traced first
+# JAX gives everything that a scan adds to its body (the counter, the slices of what is scanned, the
+# stacks of what is saved) the line of the call, or of another scan, for which it was traced first
 # (`scans`). An instruction with another line is the user's. With this line it is the user's if
-# behind the last `while/body/` of its op_name something stands that no loop writes: a scan of a
-# lambda on one line, the body of a `while_loop`; and so beside the loop, of what makes data:
+# its op_name has something after the last `while/body/` that no loop writes: a scan of a lambda on
+# one line, the body of a `while_loop`; outside the loop, too, if it makes data:
 # `relu(scan(…)[0] @ w)`.
 #
-# Where all that was compiled is installed, a server say, no line is the user's. Then the innermost
-# line of whatever library stands for it, or every walk would end at the arguments of the program.
+# Where everything that was compiled is installed, as in a server, no line is the user's. Then the
+# innermost line of a library is taken, or every walk would end at the arguments of the program.
 
 Place = tuple[str, int]
 """File and line."""

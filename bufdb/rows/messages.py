@@ -290,9 +290,9 @@ def _by_whom(message: Message) -> str:
         return ""
     buffer = message.buffers[0]
     parts = [buffer.opcode, None if buffer.result is None else buffer.result.partition("{")[0]]
-    told = {name: buffer.metadata.get(name) for name in ("op_name", "source_file")}
-    parts += [text.decode(errors="replace") for text in told.values() if isinstance(text, bytes)]
-    if told["source_file"] and buffer.metadata.get("source_line"):
+    own = {name: buffer.metadata.get(name) for name in ("op_name", "source_file")}
+    parts += [text.decode(errors="replace") for text in own.values() if isinstance(text, bytes)]
+    if own["source_file"] and buffer.metadata.get("source_line"):
         parts[-1] = f"{parts[-1]}:{buffer.metadata['source_line']}"
     known = ", ".join(filter(None, parts))
     return f" by %{buffer.name}" + (f" ({known})" if known else "")

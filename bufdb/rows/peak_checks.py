@@ -227,7 +227,7 @@ class MemoryChecks:
         return naive, ranges, rows
 
     def _standing(self, table: Columns, row: Ints) -> tuple[Ints, Ints]:
-        """The allocations that are held all the time, and of each the value that stands for it.
+        """Return allocations that are held throughout, and the value that represents each.
 
         Args:
             table: allocations of modules whose peak is known.

@@ -126,7 +126,7 @@ def _cells(needs: Sequence[Needs], away: int, saving: int) -> dict[str, Any]:
 # -- What each peak would lose without a buffer, a line, an op: rows of `peak_savings` -------------
 #
 # The temp values of modules whose peak is known are kept from where it is computed to the end of
-# the assembly, since what belongs together stands further down: a buffer is known from the
+# the assembly, since what belongs together comes later in the text: a buffer is known from the
 # positions of its values, a line from their instructions.
 
 

@@ -9,8 +9,8 @@ from bufdb.columnar.scan import Columns, Numbers, Text, take
 from bufdb.columnar.section import UNREAD
 from bufdb.errors import quote
 from bufdb.read import allocations, used_values
+from bufdb.read.arrays import BUFFERS, VALUES
 from bufdb.read.shape import Shape, shape_of
-from bufdb.read.told import BUFFERS, VALUES
 from bufdb.read.used_values import UsedValues
 from bufdb.rows.context import SECRET, Context, allocation_rounds, used_value_rounds
 from bufdb.rows.instructions import Instructions
@@ -102,8 +102,8 @@ def read_allocations(context: Context, values: ValueIndex, shapes: Shapes) -> Co
         section.close()
     empty = np.empty(0, np.int64)
     table = {n: np.concatenate([empty, *(part[n] for part in parts)]) for n in _KEPT}
-    # What was told comes behind all texts.
-    is_sorted = not context.source.told.having(BUFFERS)
+    # Rows without a text come after all texts.
+    is_sorted = not context.source.arrays.having(BUFFERS)
     return table if is_sorted else take(table, np.argsort(table["module"], kind="stable"))
 
 
@@ -142,10 +142,10 @@ def look_for_descriptions(context: Context) -> None:
             facts.has_descriptions |= b"\n" + line in piece.text or piece.text.startswith(line)
         if context.count == 1 and context.facts[0].has_descriptions:
             return
-    told = context.source.told
-    for module in told.having(VALUES):
+    arrays = context.source.arrays
+    for module in arrays.having(VALUES):
         context.facts[module].has_used_values = True
-        context.facts[module].has_descriptions |= told.is_describing(module)
+        context.facts[module].has_descriptions |= arrays.is_describing(module)
 
 
 def read_used_values(context: Context, values: ValueIndex, instructions: Instructions) -> None:

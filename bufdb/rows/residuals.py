@@ -67,7 +67,7 @@ def columns_of(stacks: Mapping[bytes, Needs]) -> Columns:
     }
 
 
-# -- What the scans of a batch save of their layers, and what each stack would leave behind --------
+# -- Residuals of the scans of a batch, and what would be left of each stack -----------------------
 #
 # Only loops that stack something of a forward pass are looked at: the graph of such a body is made
 # once, and each stack is left out of it by itself. What several stacks need is known by its number

@@ -137,7 +137,7 @@ class ValueIndex:
 
     @staticmethod
     def _numbers(module: Ints, value_id: Ints) -> Ints:
-        """Module and number in one; XLA counts values from 0, so 40 bits are ample."""
+        """Return module and number in one; XLA counts values from 0, so 40 bits suffice."""
         if value_id.max(initial=0) >= LARGEST_ID:
             value_id = np.minimum(value_id, LARGEST_ID)
         found: Ints = (module << 40) | value_id

@@ -12,8 +12,7 @@ from bufdb.show.picture import Column, Picture, place_of
 
 # -- Cells of a picture, each with a character and colours, and the lines that they make -----------
 #
-# Invariant: no meaning is in a colour alone: what has one has a letter too, and stands in the
-# legend.
+# Invariant: no meaning is in a color alone: each has a letter, too, and is in the legend.
 
 FIXED, OTHER = "fixed", "other"
 LETTERS = "abcdefg"

@@ -213,7 +213,7 @@ def _merged(table: str, cells: str, rows: str) -> str:
     names = ", ".join(part.rpartition(" AS ")[2] for part in cells.split(", "))
     return (
         f"SELECT {names} FROM (SELECT {cells}, row_number() OVER (PARTITION BY {key} "
-        f"ORDER BY owners.ingested_at DESC NULLS LAST, owners.owner_id) AS place {rows}) AS told "
+        f"ORDER BY owners.ingested_at DESC NULLS LAST, owners.owner_id) AS place {rows}) AS ranked "
         "WHERE place = 1"
     )
 

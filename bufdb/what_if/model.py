@@ -21,8 +21,8 @@ from bufdb.what_if.temps import Temps
 # -- The peak of today's schedule with some values away and some parameters donated ----------------
 #
 # One model for both: what an output holds before the donated parameter is read for the last time
-# needs bytes elsewhere until then. They are ranges in an allocation of their own beside those of
-# the module, and the bytes of the output are no longer fixed ones; values are taken away by
+# needs bytes elsewhere until then. They are ranges in an allocation of their own, in addition to
+# the module's, and the bytes of the output are no longer fixed ones; values are taken away by
 # `bufdb.memory.savings`, which counts what only they hold.
 
 _PAIRS = 1 << 21

@@ -32,7 +32,7 @@ from bufdb.capture.environment import (
     program_labels,
     run_name,
 )
-from bufdb.commands.capture import show_result
+from bufdb.commands.captured import show_result
 from bufdb.dumps.discover import discover
 from bufdb.dumps.files import BUFFER_KINDS, ModuleFiles
 from bufdb.errors import UsageError

@@ -7,7 +7,7 @@ import numpy as np
 from bufdb.columnar.scan import Block, Text
 from bufdb.read import instruction
 from bufdb.read.hlo import NOTHING_MORE
-from bufdb.rows.attribution import Attribution, Told, Users
+from bufdb.rows.attribution import Attributed, Attribution, Users
 from bufdb.rows.op_names import OpNames, Stripped
 
 ODD = 'custom_call_target="a\\"b, metadata={op_name=\\"no\\"}"'
@@ -52,7 +52,7 @@ def test_what_a_value_is_for_is_told_whatever_the_number_of_its_line():
     found = Attribution(context, SimpleNamespace(names=names, name=np.array([100, 99])))
     found.see_instructions(columns_of(*(f"n{n}" for n in range(100))), names[:100])
     users = SimpleNamespace(of_values=lambda rows, _: (np.array([99, -1]), None))
-    labelled, is_backward = found.of_values(np.arange(2), Told(), users, None)
+    labelled, is_backward = found.of_values(np.arange(2), Attributed(), users, None)
     assert not is_backward.any()
     for kind, (labels, texts) in labelled.items():
         own = {"source_line": "n99.py:3", "op": "n99"}[kind]

@@ -30,7 +30,7 @@ _ALWAYS = frozenset(("instruction_name", "shape"))
 
 
 @dataclass
-class Told:
+class SectionArrays:
     """What a proto gave of a module; columns are arrays, those of strings numbers of `strings`."""
 
     strings: list[str] = field(default_factory=list)
@@ -42,31 +42,31 @@ class Told:
     facts: live_ranges.Facts = field(default_factory=live_ranges.Facts)
 
 
-class ToldRows:
+class ArrayRows:
     """The sections of a batch that come from protos, each in one round."""
 
     def __init__(self) -> None:
-        self.told: dict[int, tuple[str, Told]] = {}
+        self.arrays: dict[int, tuple[str, SectionArrays]] = {}
         """By module, with the path of its proto."""
         self._block: Block | None = None
 
-    def add(self, module: int, path: str, told: Told, account: Account) -> None:
+    def add(self, module: int, path: str, arrays: SectionArrays, account: Account) -> None:
         """Take the sections of a module; its lines are those that XLA would have written."""
-        self.told[module] = path, told
-        for kind, tables in told.tables.items():
+        self.arrays[module] = path, arrays
+        for kind, tables in arrays.tables.items():
             states = _states(kind, tables)
-            described = len(told.descriptions) if kind == VALUES else 0
+            described = len(arrays.descriptions) if kind == VALUES else 0
             name = f"{path}#{kind}"
             account.open(module, name, len(states) + described, rest_is_known=False)
             account.count(module, name, states)
 
     def having(self, kind: str) -> list[int]:
         """Return the modules that have sections of a kind."""
-        return [module for module, (_, told) in self.told.items() if kind in told.tables]
+        return [module for module, (_, arrays) in self.arrays.items() if kind in arrays.tables]
 
     def is_describing(self, module: int) -> bool:
         """Return whether instructions of a module are described along with its values."""
-        return bool(self.told[module][1].descriptions)
+        return bool(self.arrays[module][1].descriptions)
 
     def allocations(self) -> tuple[Section, allocations.Allocations]:
         """Return allocations and their values."""
@@ -100,12 +100,14 @@ class ToldRows:
         found.uses = self._table(VALUES, "uses", modules)
         pieces: list[Piece] = []
         owners: list[int] = []
-        for module, (path, told) in self.told.items():
+        for module, (path, arrays) in self.arrays.items():
             if module in modules:
-                found.totals.append((module, told.total_bytes, None, -1))
+                found.totals.append((module, arrays.total_bytes, None, -1))
                 first = int(np.searchsorted(heads["module"], module))
-                owners += [first + row for row in told.descriptions]
-                pieces.append(Piece(module, f"{path}#{VALUES}", _lines(told.descriptions.values())))
+                owners += [first + row for row in arrays.descriptions]
+                pieces.append(
+                    Piece(module, f"{path}#{VALUES}", _lines(arrays.descriptions.values()))
+                )
         section = Section(pieces, account)
         lines = np.arange(len(section))
         section.mark(lines, READ)
@@ -129,13 +131,13 @@ class ToldRows:
         found.peak = self._table(RANGES, "peak")
         found.peak["shape_index"].default = None
         found.peak["cumulative_bytes"] = Numbers(found.peak["cumulative_bytes"])
-        found.facts = {m: self.told[m][1].facts for m in self.having(RANGES)}
+        found.facts = {m: self.arrays[m][1].facts for m in self.having(RANGES)}
         return section, found
 
     def _strings(self) -> Block:
         """Return all strings as lines, module after module."""
         if self._block is None:
-            self._block = Block(*[_lines(told.strings) for _, told in self.told.values()])
+            self._block = Block(*[_lines(arrays.strings) for _, arrays in self.arrays.values()])
         return self._block
 
     def _table(self, kind: str, table: str, modules: Container[int] | None = None) -> Columns:
@@ -143,18 +145,18 @@ class ToldRows:
         parts: list[Columns] = []
         numbers: list[int] = []
         first = heads = 0
-        for module, (_, told) in self.told.items():
-            if kind in told.tables and (modules is None or module in modules):
-                columns = dict(told.tables[kind][table])
+        for module, (_, arrays) in self.arrays.items():
+            if kind in arrays.tables and (modules is None or module in modules):
+                columns = dict(arrays.tables[kind][table])
                 for name in columns:
                     if name in _TEXTS:
                         columns[name] = np.where(columns[name] < 0, -1, columns[name] + first)
                 if "head" in columns:
                     columns["head"] = columns["head"] + heads
-                    heads += _length(told.tables[kind]["heads"])
+                    heads += _length(arrays.tables[kind]["heads"])
                 parts.append(columns)
                 numbers.append(module)
-            first += len(told.strings)
+            first += len(arrays.strings)
         found = {name: np.concatenate([columns[name] for columns in parts]) for name in parts[0]}
         lengths = [_length(columns) for columns in parts]
         block = self._strings()
