@@ -1219,7 +1219,8 @@ def occupancy(module: Module) -> dict[str, list[Row]]:
     peaks, steps = [], []
     for place, allocation in enumerate(module.allocations):
         ends = [v.offset + v.size for v in module.values if v.allocation == place]
-        if allocation.kind == "temp" and max(ends, default=0) < allocation.size:
+        is_scratch = allocation.color > 0 and not ends  # of a kernel, which is no value
+        if allocation.kind == "temp" and max(ends, default=0) < allocation.size and not is_scratch:
             return {"occupied_peaks": [], "occupancy_steps": []}
     for color in sorted({allocation.color for allocation in module.allocations}):
         inside = [

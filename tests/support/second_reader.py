@@ -759,7 +759,9 @@ def occupancy(
         ends = [
             v["offset_bytes"] + v["size_bytes"] for v in values if v["allocation_index"] == index
         ]
-        if allocation["kind"] == "temp" and max(ends, default=0) < allocation["size_bytes"]:
+        is_scratch = allocation["color"] > 0 and not ends  # of a kernel, which is no value
+        is_filled = max(ends, default=0) >= allocation["size_bytes"] or is_scratch
+        if allocation["kind"] == "temp" and not is_filled:
             return [], []  # values of a temp allocation are missing: no peak can be told
     peaks: list[Row] = []
     steps: list[Row] = []
