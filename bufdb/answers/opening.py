@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bufdb.database import faults, store
+from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.database.patience import PATIENCE, Patience
-from bufdb.database.store import MEMORY_LIMIT
 from bufdb.dataset import snapshot
 from bufdb.errors import DatabaseError
 from bufdb.query.asked import read_categories as read_categories

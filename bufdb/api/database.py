@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from bufdb.dumps.discover import Source as Dumps
-    from bufdb.ingest.storing import Summary as Ingested
+    from bufdb.ingest.summary import Summary as Ingested
     from bufdb.query.header import SavedQuery, Value
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bufdb.capture.target import jax_module
-from bufdb.dumps.pasted import other_spaces
+from bufdb.dumps.refusals import other_spaces
 from bufdb.errors import BufdbError, UsageError
 from bufdb.proto.reader import (
     MAX_BYTES,

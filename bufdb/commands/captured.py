@@ -85,7 +85,7 @@ def capture(
     Raises:
         CommandError: the command cannot be started.
     """
-    from bufdb.dumps.pasted import other_spaces
+    from bufdb.dumps.refusals import other_spaces
 
     said = set() if said is None else said
     changed = environment(os.environ, dumps.folder)

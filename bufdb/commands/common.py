@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bufdb.commands import progress
+from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.database.patience import PATIENCE, Patience
-from bufdb.database.store import MEMORY_LIMIT
 from bufdb.errors import BufdbError, UsageError, one_line
 from bufdb.query.asked import read_categories as read_categories
 from bufdb.query.catalogue import Catalogue, query_folders

@@ -7,56 +7,16 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
 
-from bufdb.database import definitions, narrowing
+from bufdb.database import definitions, narrowing, ready
 from bufdb.database.definitions import CATALOG
+from bufdb.database.memory import bound_memory, memory_limit
 from bufdb.database.patience import PATIENCE, is_awaited, turn
 from bufdb.errors import DatabaseError
-
-# --------------------------------------------------------------------------------------------------
-# How much memory DuckDB may take for a question or an ingest, and how many threads that is for.
-#
-# The requested limit is a context variable, as `PATIENCE` is: every way to open a database is
-# bounded alike. Invariant: DuckDB always has a limit, since its own is four fifths of the machine.
-
-FOR_QUESTIONS = 768_000_000
-"""Bytes for answers unless others are asked for: a process stays below 1 GB with what Python and
-DuckDB's own code take. What needs more spills."""
-BYTES_PER_THREAD = 125_000_000
-"""The least that DuckDB advises for each thread: on a machine of 64 cores the threads would hold a
-limit's memory before there is anything in it."""
-
-FOR_INGEST = 256_000_000
-"""Bytes for an ingest, in addition to which Python holds a block of text and the names of a module:
-twice as many save no time."""
-
-MEMORY_LIMIT: ContextVar[int | None] = ContextVar("memory_limit", default=None)
-"""Bytes that were asked for; None leaves it to the code that opens the database."""
-
-
-def memory_limit() -> int:
-    """Return the bytes that DuckDB may take for a question."""
-    return MEMORY_LIMIT.get() or FOR_QUESTIONS
-
-
-def ingest_memory() -> str:
-    """Return what DuckDB may take for an ingest, as its setting says it."""
-    return f"{MEMORY_LIMIT.get() or FOR_INGEST}B"
-
-
-def bound_memory(con: duckdb.DuckDBPyConnection) -> None:
-    """Give DuckDB the limit of a question, and no more threads than it is enough for."""
-    con.execute(f"SET memory_limit = '{memory_limit()}B'")
-    ((threads,),) = con.execute("SELECT current_setting('threads')").fetchall()
-    allowed = max(1, memory_limit() // BYTES_PER_THREAD)
-    if threads > allowed:
-        con.execute(f"SET threads = {allowed}")
-
 
 # -- The database file: open it, apply the schema, check its version -------------------------------
 #
@@ -102,12 +62,12 @@ WHERE schema_name = 'main' AND NOT internal
 """
 _TEXTS = f"""
 SELECT database_name = '{CATALOG}' AS is_theirs, table_name, sql FROM system.main.duckdb_tables()
-WHERE database_name IN ('{CATALOG}', '{definitions.READY}') AND schema_name = 'main'
+WHERE database_name IN ('{CATALOG}', '{ready.READY}') AND schema_name = 'main'
 """
 _MISSING = f"""
 SELECT table_name, column_name FROM (
   SELECT table_name, column_name, data_type FROM system.main.duckdb_columns()
-  WHERE database_name = '{definitions.READY}' AND schema_name = 'main'
+  WHERE database_name = '{ready.READY}' AND schema_name = 'main'
   EXCEPT
   SELECT table_name, column_name, data_type FROM system.main.duckdb_columns()
   WHERE database_name = '{CATALOG}' AND schema_name = 'main'
@@ -214,10 +174,8 @@ def _refuse_actors(con: duckdb.DuckDBPyConnection, path: str) -> None:
 
 def _copy_schema(con: duckdb.DuckDBPyConnection) -> None:
     ((own,),) = con.execute("SELECT current_database()").fetchall()
-    with definitions.attached_schema(con, SCHEMA_VERSION):
-        con.execute(
-            f'COPY FROM DATABASE {definitions.READY} TO "{own.replace(chr(34), chr(34) * 2)}"'
-        )
+    with ready.attached_schema(con, SCHEMA_VERSION):
+        con.execute(f'COPY FROM DATABASE {ready.READY} TO "{own.replace(chr(34), chr(34) * 2)}"')
 
 
 def _renew_views(con: duckdb.DuckDBPyConnection) -> None:
@@ -434,7 +392,7 @@ def _copy_views(
         DatabaseError: the file does not have those tables.
     """
     tables = definitions.tables()
-    with definitions.attached_schema(con, SCHEMA_VERSION):
+    with ready.attached_schema(con, SCHEMA_VERSION):
         texts = con.execute(_TEXTS).fetchall()
         theirs = {(name, sql) for is_theirs, name, sql in texts if is_theirs}
         # Columns are listed only where a table is not word for word bufdb's: 1 ms instead of 20.
@@ -465,7 +423,7 @@ def _copy_views(
 
 def copy_own_views(con: duckdb.DuckDBPyConnection) -> None:
     """Copy bufdb's views and macros into memory, where the ready-made database is attached."""
-    con.execute(f"COPY FROM DATABASE {definitions.READY} TO memory (SCHEMA)")
+    con.execute(f"COPY FROM DATABASE {ready.READY} TO memory (SCHEMA)")
     con.execute("BEGIN")
     for table in definitions.tables():
         con.execute(f'DROP TABLE memory.main."{table}"')

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import duckdb
 
-from bufdb.database import definitions, store
+from bufdb.database import memory, ready, store
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import layout
 from bufdb.dataset.layout import LOOSE, quoted
@@ -83,9 +83,9 @@ def compact(
     try:
         place.attach(con)
         con.execute(f"SET temp_directory = '{store.spill_folder()}'")
-        store.bound_memory(con)  # what it sorts beyond that goes to a temporary file
-        with definitions.attached_schema(con, SCHEMA_VERSION):
-            columns = layout.columns(con, definitions.READY)
+        memory.bound_memory(con)  # what it sorts beyond that goes to a temporary file
+        with ready.attached_schema(con, SCHEMA_VERSION):
+            columns = layout.columns(con, ready.READY)
         snapshot = Snapshot(con, place, "owners")
         require_rows(snapshot)
         if snapshot.is_delta:

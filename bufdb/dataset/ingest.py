@@ -12,22 +12,24 @@ from typing import Any, Protocol
 
 import duckdb
 
-from bufdb.database import store
+from bufdb.database import memory, store
 from bufdb.dataset import layout
 from bufdb.dataset.delta import DeltaWriter
 from bufdb.dataset.places import Place, place_of
 from bufdb.dataset.snapshot import Owners, Snapshot, table_sql
 from bufdb.dataset.writer import OF_RUNS, Owner, Writer
 from bufdb.dumps.discover import Source
-from bufdb.dumps.files import as_text
-from bufdb.dumps.load import BLOCK_BYTES, dumped_at
+from bufdb.dumps.files import BLOCK_BYTES, as_text
+from bufdb.dumps.load import dumped_at
 from bufdb.errors import UsageError
-from bufdb.ingest import storing
+from bufdb.ingest import own
 from bufdb.ingest import writer as run_rows
-from bufdb.ingest.plan import Done, Group, PlannedRun, Progress, plan
-from bufdb.ingest.pool import Reader, readers
+from bufdb.ingest.choice import Reader, readers
+from bufdb.ingest.plan import PlannedRun, Progress, plan
 from bufdb.ingest.rows import MODULE_TABLES
-from bufdb.ingest.storing import Ingest, Summary
+from bufdb.ingest.storing import Ingest
+from bufdb.ingest.summary import Summary
+from bufdb.ingest.work import Done, Group
 from bufdb.read.hlo import Own
 
 FORMATS = ("parquet", "delta")
@@ -120,7 +122,7 @@ def store_planned(
     and only rows of runs are stored here.
     """
     place = place_of(url)
-    config = {"threads": "1", "memory_limit": memory_limit or store.ingest_memory()}
+    config = {"threads": "1", "memory_limit": memory_limit or memory.ingest_memory()}
     con = store.open_writable(":memory:", config)
     try:
         con.execute(f"SET temp_directory = '{store.spill_folder()}'")
@@ -209,7 +211,7 @@ class _Stored:
         return bool(
             self.con.execute(
                 f"SELECT 1 FROM ({labels}) WHERE run_name IN ({some}) "
-                f"AND label = {layout.quoted(storing.OWN_LABEL)} LIMIT 1"
+                f"AND label = {layout.quoted(own.OWN_LABEL)} LIMIT 1"
             ).fetchall()
         )
 
@@ -243,11 +245,9 @@ class _Stored:
         if self.con.execute(f"SELECT 1 FROM {of_run} WHERE {is_other} LIMIT 1").fetchall():
             rows = self.con.execute(
                 "SELECT label_value FROM run_labels WHERE run_name = ? AND label = ?",
-                [run, storing.OWN_LABEL],
+                [run, own.OWN_LABEL],
             ).fetchall()
-            self.own_elsewhere.setdefault(
-                run, storing.parse_own(rows[0][0].split() if rows else [])
-            )
+            self.own_elsewhere.setdefault(run, own.parse_own(rows[0][0].split() if rows else []))
 
     def _day(self, run: str, planned: PlannedRun, labels: Mapping[str, str]) -> str:
         """Return the day under which a run is stored: by a label, its place, or its dump time.
@@ -323,7 +323,7 @@ class _Ingest(Ingest):
             self.run_name = run
             self.writer.begin()
             run_rows.add_run(self.con, run, self.plan[run].path, labels, metadata)
-            storing.own_note_globs(self.con, run, self.own_globs)
+            own.own_note_globs(self.con, run, self.own_globs)
             self._commit()
         self.writer.close()
 
@@ -350,7 +350,7 @@ class _Ingest(Ingest):
             return super()._left()
         before = self.found.own_elsewhere.get(self.run_name, self.of_run.own)
         differs = before.pattern != self.of_run.own.pattern
-        return [storing.own_note(self.run_name, "modules")] if differs else []
+        return [own.own_note(self.run_name, "modules")] if differs else []
 
     def end_run(self, run: str) -> None:
         """Remove what was pruned, and forget the run."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 
-from bufdb.database import definitions, store
+from bufdb.database import definitions, ready, store
 from bufdb.database.definitions import CATALOG
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import delta, layout
@@ -370,14 +370,12 @@ def open_readable(
     con = store.open_memory()
     try:
         place.attach(con)
-        with definitions.attached_schema(con, SCHEMA_VERSION):
-            columns = layout.columns(con, definitions.READY)
+        with ready.attached_schema(con, SCHEMA_VERSION):
+            columns = layout.columns(con, ready.READY)
             store.copy_own_views(con)
             con.execute(f"ATTACH ':memory:' AS {CATALOG}")
             for table in sorted(layout.CONSTANT):
-                con.execute(
-                    f"CREATE TABLE {CATALOG}.main.{table} AS FROM {definitions.READY}.{table}"
-                )
+                con.execute(f"CREATE TABLE {CATALOG}.main.{table} AS FROM {ready.READY}.{table}")
         con.execute(f"SET search_path = 'memory.main,system.main,{CATALOG}.main'")
         con.execute("SET parquet_metadata_cache = true")
         con.execute(f"CREATE SCHEMA {CATALOG}.stored")
@@ -465,8 +463,8 @@ def shell_text(url: str) -> str:
     con = store.open_memory()
     try:
         place.attach(con)
-        with definitions.attached_schema(con, SCHEMA_VERSION):
-            columns = layout.columns(con, definitions.READY)
+        with ready.attached_schema(con, SCHEMA_VERSION):
+            columns = layout.columns(con, ready.READY)
         snapshot = Snapshot(con, place, OWNERS)
         require_rows(snapshot)
         root = "".join(f"[{char}]" if char in "*?[" else char for char in place.root)

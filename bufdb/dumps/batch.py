@@ -12,8 +12,15 @@ import numpy as np
 
 from bufdb.columnar.scan import Bools
 from bufdb.columnar.section import READ, UNREAD, Account, Piece, Rounds
-from bufdb.dumps.files import BEFORE, BUFFER_KINDS, MESSAGE_KIND, PROTO
-from bufdb.dumps.load import BLOCK_BYTES, LARGE_BLOCK_BYTES, LOOK_BYTES, DumpText, Loaded
+from bufdb.dumps.files import (
+    BEFORE,
+    BLOCK_BYTES,
+    BUFFER_KINDS,
+    LARGE_BLOCK_BYTES,
+    MESSAGE_KIND,
+    PROTO,
+)
+from bufdb.dumps.load import LOOK_BYTES, DumpText, Loaded
 from bufdb.errors import quote
 from bufdb.proto.reader import UnreadableProto
 from bufdb.read import hlo, layout_2019, other_files

@@ -17,6 +17,7 @@ from bufdb.columnar.scan import PAD
 from bufdb.columnar.section import UNREAD, Account, Piece
 from bufdb.dumps.files import (
     BEFORE,
+    BLOCK_BYTES,
     BUFFER_KINDS,
     MESSAGE_KIND,
     PROTO,
@@ -31,15 +32,6 @@ from bufdb.dumps.pasted import has_prose, is_plain, plain, without_prose
 from bufdb.read import layout_2019
 from bufdb.read.boundaries import BOM, Span, Titles, cut
 from bufdb.read.other_files import BeforeOptimizations
-
-# -- Amount of text read at a time; it changes no row ----------------------------------------------
-
-BLOCK_BYTES = 10 << 20
-"""Text of small modules read per round. Measured on 1,000 modules of 1 MB: 6 MB costs 12 % more CPU
-in fixed cost per round, 32 MB 10 % in page faults."""
-LARGE_BLOCK_BYTES = 4 << 20
-"""Text of a large module read per round: 10 MB saves no CPU there and costs 60 MB of memory."""
-
 
 # -- The bytes of dump files: scanned once, hashed, and kept if they are few -----------------------
 

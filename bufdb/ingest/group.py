@@ -19,7 +19,7 @@ from bufdb.columnar.rows import Misfits, Rows, column_of, rows_of
 from bufdb.columnar.scan import Columns
 from bufdb.dumps.batch import Batch, LargeModule
 from bufdb.dumps.load import Loaded, dumped_at, load
-from bufdb.ingest.plan import Content, Done, Group, Job, Sink, check_unchanged, made_with, stamps_of
+from bufdb.ingest.plan import Job, check_unchanged, stamps_of
 from bufdb.ingest.rows import (
     Row,
     column_types,
@@ -29,6 +29,7 @@ from bufdb.ingest.rows import (
     missing,
     module_row,
 )
+from bufdb.ingest.work import Content, Done, Group, Sink, made_with
 from bufdb.read.hlo import Own
 from bufdb.rows.assembly import assemble
 

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bufdb.database import store
-from bufdb.dumps.load import BLOCK_BYTES
+from bufdb.database import memory
+from bufdb.dumps.files import BLOCK_BYTES
 from bufdb.errors import UsageError, quote
-from bufdb.ingest.pool import Here, Reader, readers
-from bufdb.ingest.storing import Summary
+from bufdb.ingest.choice import Here, Reader, readers
+from bufdb.ingest.summary import Summary
 
 if TYPE_CHECKING:
     from bufdb.dumps.discover import Source
     from bufdb.ingest.plan import PlannedRun, Progress
-    from bufdb.ingest.storing import ToRead
+    from bufdb.ingest.stored import ToRead
 
 
 # -- Dump directories into the database: discover, skip what is unchanged, read, store -------------
@@ -69,7 +69,7 @@ def ingest(
         metadata: labels that say how the runs were made and keep none apart; `labels` of the same
         names take precedence.
         own_globs: paths and packages that count as the user's own although they are installed
-            (`bufdb.ingest.storing.parse_own`); by default what the run was read with before.
+            (`bufdb.ingest.own.parse_own`); by default what the run was read with before.
         source_path: what runs.source_path says, if not the path.
         prune: whether modules of the runs that are not among these paths are removed.
         replace: whether the earlier contents of the runs are removed, when the new are stored.
@@ -94,7 +94,7 @@ def ingest(
             to_read = _begun(db, planned, reading, block_bytes, own_globs)
             from bufdb.ingest import storing  # NumPy and DuckDB with it, which begins threads
 
-            config = {**_CONFIG, "memory_limit": memory_limit or store.ingest_memory()}
+            config = {**_CONFIG, "memory_limit": memory_limit or memory.ingest_memory()}
             with contextlib.closing(storing.opened(db, config)) as con:
                 # Another ingest may have made it; if of other runs, what is being read stays.
                 if to_read and storing.has_runs(con, planned):
@@ -127,7 +127,7 @@ def _begun(
     """Return what to read of each run, and begin to read it, if there is no database yet."""
     if os.path.lexists(db):
         return {}
-    from bufdb.ingest.storing import ToRead
+    from bufdb.ingest.stored import ToRead
 
     more = (block_bytes, own_globs)
     to_read = {

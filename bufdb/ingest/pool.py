@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import multiprocessing
 import os
@@ -11,112 +10,18 @@ import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from bufdb.dumps.load import BLOCK_BYTES
 from bufdb.errors import BufdbError
-from bufdb.ingest.plan import Event, Group, Store
+from bufdb.ingest.choice import Here, is_for_others
+from bufdb.ingest.work import Event, Group, Store
 
 if TYPE_CHECKING:
-    from bufdb.ingest.plan import Job
-
-
-# -- Choose which processes read the groups of an ingest: this one, or several more ----------------
-
-FEW_BYTES = 16 << 20
-"""Text that one process has read before others have begun."""
-ENOUGH = 4
-"""Processes that read as fast as one can store, which takes a third of the work."""
-
-
-class Reader(Protocol):
-    """Reads groups in order."""
-
-    count: int
-    """Number of the processes that read."""
-
-    def begin(self, groups: Iterator[Group]) -> None:
-        """Take groups, some ahead of what is asked for."""
-
-    def read(self, group: Group, sink: Store) -> None:
-        """Give a sink what is found in the next of the groups, which is this one."""
-
-    def end(self) -> None:
-        """End reading: no more groups follow."""
-
-
-class Here:
-    """Reads in this process."""
-
-    count = 1
-
-    def begin(self, groups: Iterator[Group]) -> None:
-        """Read nothing ahead."""
-
-    def read(self, group: Group, sink: Store) -> None:
-        """Give a sink what is found in a group."""
-        # 50 ms, which a process that only stores need not spend.
-        from bufdb.ingest import group as groups_of_modules
-
-        groups_of_modules.read(group, sink)
-
-    def end(self) -> None:
-        """End nothing."""
-
-
-def cores() -> int:
-    """Return the number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def is_for_others(group: Group) -> bool:
-    """Return whether another process can read a group, and give it back as a whole.
-
-    Archives and URLs are open in this process. A large module is read in rounds; each is stored
-    before the next is read.
-    """
-    return all(
-        size_of(job) <= group.block_bytes
-        and all(isinstance(file.path, Path) for file in job.files.files.values())
-        for job in group.jobs
-    )
-
-
-def size_of(job: Job) -> int:
-    """Return the size of a module's files [bytes]."""
-    return sum(job.sizes.values())
-
-
-@contextlib.contextmanager
-def readers(jobs: int | None) -> Iterator[Callable[[Sequence[Job]], Reader]]:
-    """Provide the maker of a reader of all modules; its processes end with the block.
-
-    Args:
-        jobs: processes at the most; None for as many as this machine has use for.
-    """
-    count = min(cores(), ENOUGH) if jobs is None else jobs
-    with contextlib.ExitStack() as ends:
-
-        def reader(modules: Sequence[Job]) -> Reader:
-            sizes = [size for job in modules if (size := size_of(job)) <= BLOCK_BYTES]
-            if count == 1 or sum(sizes) < FEW_BYTES:
-                return Here()
-
-            try:
-                pool = Pool(min(count, len(sizes)))
-            except OSError:  # no more processes or files may be had
-                return Here()
-            ends.callback(pool.close)
-            return pool
-
-        yield reader
+    pass
 
 
 # -- Processes that read groups ahead, and their findings in the order of the groups ---------------

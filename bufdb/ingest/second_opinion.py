@@ -16,8 +16,8 @@ import xxhash
 
 from bufdb.database import store
 from bufdb.dumps.discover import discover
-from bufdb.dumps.files import PROTO, ModuleFiles
-from bufdb.dumps.load import BLOCK_BYTES, read_span
+from bufdb.dumps.files import BLOCK_BYTES, PROTO, ModuleFiles
+from bufdb.dumps.load import read_span
 from bufdb.ingest.plan import Job, PlannedRun
 from bufdb.ingest.storing import Ingest
 

@@ -6,10 +6,8 @@ import contextlib
 import copy
 import math
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import duckdb
@@ -18,266 +16,18 @@ from bufdb.columnar.rows import Rows
 from bufdb.columnar.section import Finding
 from bufdb.database import faults, runs, store
 from bufdb.dumps.discover import Source
-from bufdb.dumps.files import BEFORE, Oddity, as_text
+from bufdb.dumps.files import Oddity
 from bufdb.dumps.modules import NO_BUFFERS
 from bufdb.errors import DatabaseError
 from bufdb.ingest import writer as run_rows
-from bufdb.ingest.plan import Content, Done, Group, Job, PlannedRun, Progress, Reporter, made_with
-from bufdb.ingest.pool import Here, Reader
+from bufdb.ingest.choice import Here, Reader
+from bufdb.ingest.own import left_own, own_note_globs
+from bufdb.ingest.plan import PlannedRun, Progress, Reporter
 from bufdb.ingest.rows import MODULE_TABLES, diagnostic_row, shape_row
+from bufdb.ingest.stored import ToRead
+from bufdb.ingest.summary import Summary
+from bufdb.ingest.work import Done, Group
 from bufdb.ingest.writer import FEW_INSERT_ROWS, INSERT_ROWS, TableWriter
-from bufdb.read.hlo import Own
-
-# -- What counts as the user's own among installed packages: globs into one regular expression -----
-#
-# The expression is stored with each module (modules.own_pattern), since views judge lines by it
-# too; so it has only what Python's regular expressions and DuckDB's (RE2) treat alike, and is for
-# whole paths.
-
-OWN_LABEL = "own"
-"""Metadata of a run that has the globs, for people to read."""
-
-
-def parse_own(globs: Sequence[str]) -> Own:
-    """Return what globs count as the user's own, in any order and number.
-
-    With a slash in it a glob is for the whole path of a file. Without one it is for the name of an
-    installed package or module, in upper or lower case, with - or _. In both * is any text and ?
-    any character. Empty globs say nothing.
-    """
-    texts = {as_text(glob) for glob in globs if glob}
-    parts = sorted(_path(glob) if "/" in glob else _package(glob) for glob in texts)
-    return Own("|".join(parts) if parts else None)
-
-
-def own_of_run(con: duckdb.DuckDBPyConnection, run: str, globs: Sequence[str] | None) -> Own:
-    """Return what globs say; without any, what the run's modules were read with."""
-    if globs is not None:
-        return parse_own(globs)
-    found = con.execute("SELECT max(own_pattern) FROM modules WHERE run_name = ?", [run]).fetchone()
-    return Own(found[0] if found else None)
-
-
-def own_note_globs(con: duckdb.DuckDBPyConnection, run: str, globs: Sequence[str] | None) -> None:
-    """Write the given globs, if any, into the metadata of a run in place of the earlier ones.
-
-    A label of that name that the user gave it stays.
-    """
-    if globs is None:
-        return
-    con.execute(
-        "DELETE FROM run_labels WHERE run_name = ? AND label = ? AND is_metadata", [run, OWN_LABEL]
-    )
-    text = as_text(" ".join(dict.fromkeys(glob for glob in globs if glob)))
-    if text:
-        con.execute(
-            "INSERT INTO run_labels SELECT $run, $label, $text, TRUE WHERE NOT EXISTS "
-            "(FROM run_labels WHERE run_name = $run AND label = $label)",
-            {"run": run, "label": OWN_LABEL, "text": text},
-        )
-
-
-def left_own(con: duckdb.DuckDBPyConnection, run: str, own: Own) -> list[str]:
-    """Return a note if modules of a run, not among those read now, have another --own."""
-    found = con.execute(
-        "SELECT count(*) FROM modules WHERE run_name = ? AND own_pattern IS DISTINCT FROM ?",
-        [run, own.pattern],
-    ).fetchone()
-    return [own_note(run, f"{found[0]} modules")] if found and found[0] else []
-
-
-def own_note(run: str, modules: str) -> str:
-    """Return what a user should know about `modules` of a run, which have another --own."""
-    return (
-        f"run {run}: {modules} that are not in these paths keep the --own that they were "
-        "read with; ingest their dumps again to have all alike"
-    )
-
-
-def _path(glob: str) -> str:
-    return _translated(glob, "")
-
-
-def _package(glob: str) -> str:
-    name = f"(?i:{_translated(glob, '/')})"
-    return rf"(?:[\s\S]*/)?(?:site-packages|dist-packages)/{name}(?:/[\s\S]*|[.]py)"
-
-
-def _translated(glob: str, but: str) -> str:
-    """Return a glob as a regular expression; `but` is what * and ? do not match."""
-    any_character = f"[^{but}]" if but else r"[\s\S]"
-    wild = {"*": f"{any_character}*", "?": any_character}
-    if but:
-        wild |= dict.fromkeys("-_", "[-_]")
-    return "".join(wild.get(character) or re.escape(character) for character in glob)
-
-
-# -- What a run has stored of its modules, and what is left to read of it --------------------------
-
-UNCHANGED_SHARE = 8
-"""So many stored modules are read together for one that is not stored: most have not changed, and
-cost only their hash."""
-
-
-class ToRead:
-    """The modules of a run, separating those that need not be read."""
-
-    def __init__(
-        self,
-        con: duckdb.DuckDBPyConnection | None,
-        run: str,
-        jobs: Sequence[Job],
-        block_bytes: int,
-        own_globs: Sequence[str] | None,
-        *,
-        is_replaced: bool,
-        reader_count: int = 1,
-    ) -> None:
-        """Look at what the run has: nothing if it is replaced or if there is no database.
-
-        Groups are for so many readers at once.
-        """
-        if con is None or is_replaced:
-            self.own, stored = parse_own(own_globs or ()), _Stored([])
-        else:
-            self.own, stored = own_of_run(con, run, own_globs), _Stored.of_run(con, run)
-        self.stored_ids = stored.ids
-        """modules.module_id of everything that the run has."""
-        same = [job for job in jobs if stored.has_same_stamps(job, self.own.pattern)]
-        self.unchanged = [job.module_id for job in same]
-        """Those whose places say, without being read, that nothing changed."""
-        ids = set(self.unchanged)
-        left = [job for job in jobs if job.module_id not in ids]
-        self.groups = [
-            Group(some, self.own, block_bytes, stored.contents(some))
-            for some in _grouped(left, stored.ids, block_bytes, reader_count)
-        ]
-        """The others, in order."""
-
-
-def _grouped(
-    jobs: Sequence[Job], stored: Iterable[int], block_bytes: int, reader_count: int
-) -> Iterator[list[Job]]:
-    """Yield consecutive modules of about a block of text; a large one is alone.
-
-    All readers get as many groups, of about one size: with five groups, two would wait for the
-    third of one of them.
-    """
-    known = set(stored)
-    sizes = [sum(size for kind, size in job.sizes.items() if kind != BEFORE) for job in jobs]
-    sizes = [
-        size // UNCHANGED_SHARE if job.module_id in known else size
-        for size, job in zip(sizes, jobs, strict=True)
-    ]
-    small = [size for size in sizes if size <= block_bytes]
-    rounds = -(-sum(small) // (block_bytes * reader_count))
-    if reader_count > 1 and rounds:
-        # The largest module is what a group may fall short by.
-        block_bytes = min(block_bytes, sum(small) // (rounds * reader_count) + max(small))
-    group: list[Job] = []
-    total = 0
-    for job, size in zip(jobs, sizes, strict=True):
-        if group and total + size > block_bytes:
-            yield group
-            group, total = [], 0
-        group.append(job)
-        total += size
-    if group:
-        yield group
-
-
-class _Stored:
-    """The modules of a run by id, each with what it was made of."""
-
-    def __init__(self, rows: Iterable[tuple[int, str, str, str | None, str | None]]) -> None:
-        """Take module_id, path, content_hash and source_stamp of files, and own_pattern."""
-        contents: dict[int, set[tuple[str, str]]] = {}
-        self._stamps: dict[int, set[tuple[str, str]]] = {}
-        for module_id, path, content_hash, stamp, pattern in rows:
-            mine = made_with(pattern)
-            contents.setdefault(module_id, {mine}).add((path, content_hash))
-            self._stamps.setdefault(module_id, {mine}).add((path, stamp or ""))
-        self._contents = {module_id: frozenset(content) for module_id, content in contents.items()}
-        self.ids = self._contents.keys()
-
-    @classmethod
-    def of_run(cls, con: duckdb.DuckDBPyConnection, run: str) -> _Stored:
-        return cls(
-            con.execute(
-                "SELECT files.module_id, files.path, files.content_hash, files.source_stamp, "
-                "modules.own_pattern "
-                "FROM files JOIN modules ON modules.module_id = files.module_id "
-                "WHERE modules.run_name = ?",
-                [run],
-            ).fetchall()
-        )
-
-    def has_same_stamps(self, job: Job, own_pattern: str | None) -> bool:
-        if job.module_id not in self._stamps:
-            return False
-        stamps = {(file.name, file.stamp or "") for file in job.files.files.values()}
-        if not all(stamp for _, stamp in stamps):
-            return False
-        return self._stamps.get(job.module_id) == stamps | {made_with(own_pattern)}
-
-    def contents(self, jobs: Iterable[Job]) -> dict[int, Content]:
-        """Return what those of these modules that are stored were made of, by module_id."""
-        ids = (job.module_id for job in jobs)
-        return {one: self._contents[one] for one in ids if one in self._contents}
-
-
-# -- The result of an ingest -----------------------------------------------------------------------
-
-
-@dataclass
-class Summary:
-    """The result of an ingest."""
-
-    run_names: list[str] = field(default_factory=list)
-    """Runs that the dumps belong to."""
-    module_count: int = 0
-    """Modules stored, replaced ones included."""
-    replaced_count: int = 0
-    unchanged_count: int = 0
-    skipped_count: int = 0
-    """Modules, and directories and files that might hold some, that could not be read."""
-    row_count: int = 0
-    text_bytes: int = 0
-    """Size of the files that were read."""
-    seconds: float = 0.0
-    problem_counts: dict[str, int] = field(default_factory=dict)
-    """Number of diagnostics by severity."""
-    removed_count: int = 0
-    """Modules that the run had before, when it was to be replaced as a whole."""
-    pruned_count: int = 0
-    """Modules removed because their dumps are gone."""
-    notes: list[str] = field(default_factory=list)
-    """What people should know in addition to the summary."""
-    refusals: list[str] = field(default_factory=list)
-    """By function, what XLA said when it planned the memory and then gave up."""
-
-    @property
-    def exit_code(self) -> int:
-        """0, or 4 if something could not be read or contradicts itself."""
-        return 4 if any(self.problem_counts.get(s) for s in ("data_loss", "error")) else 0
-
-    def line(self) -> str:
-        """Return one line for people."""
-        parts = [
-            f"ingested {self.module_count} modules ({self.replaced_count} replaced)",
-            f"{self.row_count} rows",
-            f"{self.text_bytes / 1e6:.1f} MB in {self.seconds:.2f} s",
-            f"unchanged {self.unchanged_count}",
-            f"skipped {self.skipped_count}",
-        ]
-        if self.pruned_count:
-            parts.append(f"removed {self.pruned_count} that are gone")
-        problems = [f"{n} {severity}" for severity, n in sorted(self.problem_counts.items()) if n]
-        if problems:
-            where = "; 'bufdb query diagnostics' lists them" if self.exit_code else ""
-            parts.append(f"diagnostics: {', '.join(problems)}{where}")
-        return ", ".join(parts)
-
 
 # -- The plan into an open database: what goes, what comes, and what is one transaction ------------
 #
@@ -315,7 +65,7 @@ def has_runs(con: duckdb.DuckDBPyConnection, names: Iterable[str]) -> bool:
 class Ingest:
     """The plan on its way into the database, one transaction after the other.
 
-    It is the sink of what is read (`bufdb.ingest.plan.Sink`).
+    It is the sink of what is read (`bufdb.ingest.work.Sink`).
     """
 
     def __init__(

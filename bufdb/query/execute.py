@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import duckdb
 
 from bufdb.errors import BufdbError, DatabaseError, UsageError, did_you_mean, quote
-from bufdb.query import asked
+from bufdb.query import asked, functions
 from bufdb.query.header import SavedQuery, Value
 from bufdb.query.result import Result
 
@@ -84,7 +84,7 @@ def execute_query(
         require_select(con, query.sql, query.name)
     values = asked.numbered(con, query, query.with_settings(values))
     sql = f"EXPLAIN {query.sql}" if explain else query.sql
-    with _variables(con, values), asked.functions_alone(con, query):
+    with _variables(con, values), functions.functions_alone(con, query):
         return execute(con, sql, query.name)
 
 
@@ -103,7 +103,7 @@ def together(
     modules = chosen or "SELECT module_id FROM modules"
     with (
         _variables(con, values),
-        asked.together(con, sql, modules, is_narrowed=chosen is not None),
+        functions.together(con, sql, modules, is_narrowed=chosen is not None),
     ):
         yield
 
@@ -235,7 +235,7 @@ def query_as_table(
     if not query.is_own:
         require_select(con, query.sql, query.name)
     _set(con, asked.numbered(con, query, query.with_settings(values)))
-    with asked.functions_alone(con, query):
+    with functions.functions_alone(con, query):
         return _as_table(con, query.sql, query.name)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from bufdb.errors import quote
-from bufdb.read.instruction import unescape
+from bufdb.read.escapes import unescape
 
 _MODULE = re.compile(rb"HloModule ([^\s,]+)")
 _ALIAS = re.compile(rb"(\{[\d, ]*\}): \((\d{1,18}), (\{[\d, ]*\})(?:, (may-alias|must-alias))?\)")

@@ -17,18 +17,18 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from bufdb.database import store
+from bufdb.database import memory
 from bufdb.dataset import ingest as dataset
 from bufdb.dataset import layout
 from bufdb.dataset.places import Folder, Place, place_of
 from bufdb.dumps.discover import Source
-from bufdb.dumps.files import ModuleFiles
-from bufdb.dumps.load import BLOCK_BYTES
+from bufdb.dumps.files import BLOCK_BYTES, ModuleFiles
 from bufdb.dumps.remote import Object
 from bufdb.errors import BufdbError
 from bufdb.ingest import group as groups_of_modules
-from bufdb.ingest.plan import Group, Job, PlannedRun, Progress, Sink, plan
-from bufdb.ingest.storing import Summary
+from bufdb.ingest.plan import Job, PlannedRun, Progress, plan
+from bufdb.ingest.summary import Summary
+from bufdb.ingest.work import Group, Sink
 from bufdb.spark.part import Outcome, Part, Target, is_gone
 
 GROUP_BYTES = 4 << 20
@@ -86,7 +86,7 @@ def ingest(
     if isinstance(place, Folder):
         url = place.root  # workers have working directories of their own
     with _mark(place) as mark:
-        target = Target(url, mark, memory_limit or store.ingest_memory())
+        target = Target(url, mark, memory_limit or memory.ingest_memory())
         _require_dumps(scatter, target, planned)
         total = sum(sum(job.sizes.values()) for one in planned.values() for job in one.jobs)
         share = total // (_TASKS_PER_SLOT * scatter.slots)

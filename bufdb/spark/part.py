@@ -25,8 +25,8 @@ from bufdb.dataset.places import Place, place_of
 from bufdb.dataset.writer import Owner, Writer
 from bufdb.errors import BufdbError
 from bufdb.ingest.group import read
-from bufdb.ingest.plan import Done, Event, Group
 from bufdb.ingest.rows import MODULE_TABLES, shape_row
+from bufdb.ingest.work import Done, Event, Group
 from bufdb.ingest.writer import TableWriter
 
 if TYPE_CHECKING:

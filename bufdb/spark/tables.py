@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bufdb.database import definitions, store
+from bufdb.database import ready, store
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import delta, layout
 from bufdb.dataset.places import Place, place_of
@@ -130,8 +130,8 @@ def _narrowed(
         place.attach(con)
         snapshot = Snapshot(con, place, "owners")
         require_rows(snapshot)
-        with definitions.attached_schema(con, SCHEMA_VERSION):
-            columns = layout.columns(con, definitions.READY)
+        with ready.attached_schema(con, SCHEMA_VERSION):
+            columns = layout.columns(con, ready.READY)
         for table in ("runs", "run_labels"):
             select = table_sql(table, columns[table], snapshot.relation(table), "owners")
             con.execute(f"CREATE TABLE {table} AS {select}")

@@ -14,7 +14,7 @@ from duckdb import DuckDBPyConnection
 from programs.registry import Case
 
 from bufdb import resources
-from bufdb.database import store
+from bufdb.database import memory, store
 from bufdb.query import catalogue, execute
 from bufdb.query.header import SavedQuery
 
@@ -189,7 +189,7 @@ def rows_of(
     saved = catalogue.Catalogue([resources.query_folder()])
     advice_query, savings_query = saved.find("advice"), saved.find("savings")
     sql = "\n".join([IN_PRODUCT, advice_query.sql, savings_query.sql])
-    store.MEMORY_LIMIT.set(4 << 30)  # all programs at once
+    memory.MEMORY_LIMIT.set(4 << 30)  # all programs at once
     con = store.open_readable(str(database), sql)
     some = {"run": target, "function": "*__base", "color": 0, "top_functions": 10_000}
     advice = answers(con, advice_query, top_n=10_000, **some)

@@ -3,7 +3,7 @@
 import duckdb
 import pytest
 
-from bufdb.database import definitions, store
+from bufdb.database import definitions, ready, store
 
 VERSION = store.SCHEMA_VERSION
 
@@ -16,9 +16,9 @@ def cache(tmp_path, monkeypatch):
 
 
 def tables(con):
-    with definitions.attached_schema(con, VERSION):
+    with ready.attached_schema(con, VERSION):
         sql = "SELECT table_name FROM duckdb_tables() WHERE database_name = ? ORDER BY ALL"
-        return [name for (name,) in con.execute(sql, [definitions.READY]).fetchall()]
+        return [name for (name,) in con.execute(sql, [ready.READY]).fetchall()]
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from bufdb.database import store
+from bufdb.database import memory, store
 from bufdb.errors import DatabaseError
 
 
@@ -203,27 +203,27 @@ LIMIT = "SELECT current_setting('memory_limit'), current_setting('threads')"
 def test_a_question_has_a_limit_of_memory_and_the_threads_that_it_is_enough_for(path):
     with store.open_readable(path) as con:
         assert con.execute(LIMIT).fetchall()[0][0] == "732.4 MiB"
-    token = store.MEMORY_LIMIT.set(130_000_000)
+    token = memory.MEMORY_LIMIT.set(130_000_000)
     try:
         with store.open_readable(path) as con:
             assert con.execute(LIMIT).fetchall() == [("123.9 MiB", 1)]
         with store.open_writable(path) as con:
             assert con.execute(LIMIT).fetchall()[0][0] == "123.9 MiB"
     finally:
-        store.MEMORY_LIMIT.reset(token)
+        memory.MEMORY_LIMIT.reset(token)
 
 
 @pytest.mark.slow
 def test_what_is_larger_than_memory_is_sorted_on_disk(path, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    token = store.MEMORY_LIMIT.set(40_000_000)
+    token = memory.MEMORY_LIMIT.set(40_000_000)
     sql = "SELECT max(hash(a)) FROM (SELECT i AS a FROM range(4000000) AS t(i) ORDER BY hash(i))"
     try:
         with store.open_readable(path) as con:
             ((largest,),) = con.execute(sql).fetchall()
             spilled = list(tmp_path.glob("bufdb-*"))
     finally:
-        store.MEMORY_LIMIT.reset(token)
+        memory.MEMORY_LIMIT.reset(token)
     assert largest > 2**63 and len(spilled) == 1
     assert not list(tmp_path.glob("bufdb-*"))
 

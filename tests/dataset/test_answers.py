@@ -8,7 +8,7 @@ from datasets import all_rows, objects, stored
 
 import bufdb
 from bufdb import resources
-from bufdb.database import store
+from bufdb.database import memory, store
 from bufdb.dataset import layout, snapshot
 from bufdb.dataset.snapshot import open_readable
 from bufdb.errors import UsageError
@@ -121,9 +121,9 @@ def test_the_report_is_the_same(call, demo_dataset, demo_db, tmp_path):
 @pytest.fixture
 def unlimited():
     """A plain shell has four fifths of the machine; query advice reserves 0.8 GB of it."""
-    token = store.MEMORY_LIMIT.set(4 << 30)
+    token = memory.MEMORY_LIMIT.set(4 << 30)
     yield
-    store.MEMORY_LIMIT.reset(token)
+    memory.MEMORY_LIMIT.reset(token)
 
 
 @pytest.mark.slow

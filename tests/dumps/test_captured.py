@@ -3,7 +3,7 @@
 import pytest
 from oom_messages import GPU, TPU
 
-from bufdb.dumps import modules
+from bufdb.dumps import captured, modules
 from bufdb.dumps.files import open_file
 from bufdb.dumps.load import read_span
 
@@ -21,7 +21,7 @@ LOGS = {
 
 
 def found(path):
-    parts = list(modules.parts_of(path, "a.log"))
+    parts = list(captured.parts_of(path, "a.log"))
     return [(part.name, part.kind, read_span(part, 0, part.size())) for part in parts]
 
 

@@ -6,7 +6,7 @@ import pytest
 from oom_messages import KERNELS, LIST, SCRATCH, SHORT
 from places import DEMO
 
-from bufdb.dumps.pasted import other_spaces
+from bufdb.dumps.refusals import other_spaces
 from bufdb.read import oom_text
 
 TPU = DEMO / "tpu_b8"

@@ -13,7 +13,8 @@ from ingesting import ingest_into, opened, rows
 from places import DEMO
 
 from bufdb.database import store
-from bufdb.dumps.load import BLOCK_BYTES, load
+from bufdb.dumps.files import BLOCK_BYTES
+from bufdb.dumps.load import load
 from bufdb.errors import UsageError
 from bufdb.ingest import group as group_module
 from bufdb.ingest import storing

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ingesting import ingest_into, rows
 from places import DEMO, PACKAGED, ROOT
 
-from bufdb.ingest import storing
+from bufdb.ingest import own
 from bufdb.read.hlo import NOTHING_MORE
 
 PATHS = [
@@ -44,17 +44,15 @@ PARTS = ["site-packages/", "/", "ab", "lib/python3.1/", "-_", "\n", "é", "+("]
     ],
 )
 def test_a_glob_takes_packages_by_name_and_files_by_path(glob, places):
-    of_user = storing.parse_own([glob])
+    of_user = own.parse_own([glob])
     installed = {path for path in PATHS if NOTHING_MORE.is_library(path)}
     taken = [place for place, path in enumerate(PATHS) if not of_user.is_library(path)]
     assert [place for place in taken if PATHS[place] in installed] == places
 
 
 def test_globs_add_up_in_any_order():
-    assert (
-        storing.parse_own(["b", "a/*", "b", ""]).pattern == storing.parse_own(["a/*", "b"]).pattern
-    )
-    assert storing.parse_own([""]).pattern is storing.parse_own([]).pattern is None
+    assert own.parse_own(["b", "a/*", "b", ""]).pattern == own.parse_own(["a/*", "b"]).pattern
+    assert own.parse_own([""]).pattern is own.parse_own([]).pattern is None
 
 
 @given(
@@ -63,7 +61,7 @@ def test_globs_add_up_in_any_order():
     st.sampled_from([None, 0, 12]),
 )  # fmt: skip
 def test_the_macros_say_what_ingest_says(con_of_macros, globs, path, line):
-    of_user = storing.parse_own(globs)
+    of_user = own.parse_own(globs)
     found = con_of_macros.execute(
         "SELECT is_library_path($path, $own), library_source($path, $line, $own)",
         {"path": path, "line": line, "own": of_user.pattern},

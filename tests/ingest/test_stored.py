@@ -5,7 +5,7 @@ from places import DEMO
 
 from bufdb.dumps.files import ModuleFiles
 from bufdb.ingest.plan import Job, module_id_of
-from bufdb.ingest.storing import ToRead
+from bufdb.ingest.stored import ToRead
 
 BLOCK_BYTES = 1000
 

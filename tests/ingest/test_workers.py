@@ -15,8 +15,7 @@ from ingesting import ingest_into, rows
 from kill import state_of
 from places import DEMO
 
-from bufdb.ingest import pool as choice
-from bufdb.ingest import storing
+from bufdb.ingest import choice, storing
 from bufdb.ingest.ingest import ingest
 from bufdb.ingest.pool import Pool
 from bufdb.ingest.rows import MODULE_TABLES
@@ -51,7 +50,7 @@ def expected(tmp_path_factory):
 
 def started(patch, *arguments):
     """A command that has changed something in bufdb before it begins."""
-    first = "from bufdb.ingest import pool\npool.FEW_BYTES = 0"
+    first = "from bufdb.ingest import choice, pool\nchoice.FEW_BYTES = 0"
     return subprocess.Popen(
         [sys.executable, "-c", "\n".join([first, patch, COMMAND]), *map(str, arguments)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,

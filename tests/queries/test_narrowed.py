@@ -7,8 +7,7 @@ import pytest
 from places import ROOT
 
 from bufdb.database import store
-from bufdb.query import asked as functions
-from bufdb.query import execute
+from bufdb.query import execute, functions
 from bufdb.query.catalogue import load
 
 QUERIES = [load(path) for path in sorted((ROOT / "queries").glob("*.sql"))]

@@ -10,10 +10,11 @@ from typing import Any
 import duckdb
 
 from bufdb.dumps.discover import Source
-from bufdb.dumps.load import BLOCK_BYTES
+from bufdb.dumps.files import BLOCK_BYTES
+from bufdb.ingest.choice import readers
 from bufdb.ingest.plan import Progress, plan
-from bufdb.ingest.pool import readers
-from bufdb.ingest.storing import Ingest, Summary
+from bufdb.ingest.storing import Ingest
+from bufdb.ingest.summary import Summary
 
 
 def ingest_into(

@@ -1,0 +1,47 @@
+"""How much memory DuckDB may take for a question or an ingest, and how many threads that is for.
+
+The requested limit is a context variable, as `PATIENCE` is: every way to open a database is
+bounded alike. Invariant: DuckDB always has a limit, since its own is four fifths of the machine.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+FOR_QUESTIONS = 768_000_000
+"""Bytes for answers unless others are asked for: a process stays below 1 GB with what Python and
+DuckDB's own code take. What needs more spills."""
+BYTES_PER_THREAD = 125_000_000
+"""The least that DuckDB advises for each thread: on a machine of 64 cores the threads would hold a
+limit's memory before there is anything in it."""
+
+FOR_INGEST = 256_000_000
+"""Bytes for an ingest, in addition to which Python holds a block of text and the names of a module:
+twice as many save no time."""
+
+MEMORY_LIMIT: ContextVar[int | None] = ContextVar("memory_limit", default=None)
+"""Bytes that were asked for; None leaves it to the code that opens the database."""
+
+
+def memory_limit() -> int:
+    """Return the bytes that DuckDB may take for a question."""
+    return MEMORY_LIMIT.get() or FOR_QUESTIONS
+
+
+def ingest_memory() -> str:
+    """Return what DuckDB may take for an ingest, as its setting says it."""
+    return f"{MEMORY_LIMIT.get() or FOR_INGEST}B"
+
+
+def bound_memory(con: duckdb.DuckDBPyConnection) -> None:
+    """Give DuckDB the limit of a question, and no more threads than it is enough for."""
+    con.execute(f"SET memory_limit = '{memory_limit()}B'")
+    ((threads,),) = con.execute("SELECT current_setting('threads')").fetchall()
+    allowed = max(1, memory_limit() // BYTES_PER_THREAD)
+    if threads > allowed:
+        con.execute(f"SET threads = {allowed}")

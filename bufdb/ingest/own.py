@@ -1,0 +1,96 @@
+"""What counts as the user's own among installed packages: globs into one regular expression.
+
+The expression is stored with each module (modules.own_pattern), since views judge lines by it
+too; so it has only what Python's regular expressions and DuckDB's (RE2) treat alike, and is for
+whole paths.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bufdb.dumps.files import as_text
+from bufdb.read.hlo import Own
+
+if TYPE_CHECKING:
+    import duckdb
+
+
+OWN_LABEL = "own"
+"""Metadata of a run that has the globs, for people to read."""
+
+
+def parse_own(globs: Sequence[str]) -> Own:
+    """Return what globs count as the user's own, in any order and number.
+
+    With a slash in it a glob is for the whole path of a file. Without one it is for the name of an
+    installed package or module, in upper or lower case, with - or _. In both * is any text and ?
+    any character. Empty globs say nothing.
+    """
+    texts = {as_text(glob) for glob in globs if glob}
+    parts = sorted(_path(glob) if "/" in glob else _package(glob) for glob in texts)
+    return Own("|".join(parts) if parts else None)
+
+
+def own_of_run(con: duckdb.DuckDBPyConnection, run: str, globs: Sequence[str] | None) -> Own:
+    """Return what globs say; without any, what the run's modules were read with."""
+    if globs is not None:
+        return parse_own(globs)
+    found = con.execute("SELECT max(own_pattern) FROM modules WHERE run_name = ?", [run]).fetchone()
+    return Own(found[0] if found else None)
+
+
+def own_note_globs(con: duckdb.DuckDBPyConnection, run: str, globs: Sequence[str] | None) -> None:
+    """Write the given globs, if any, into the metadata of a run in place of the earlier ones.
+
+    A label of that name that the user gave it stays.
+    """
+    if globs is None:
+        return
+    con.execute(
+        "DELETE FROM run_labels WHERE run_name = ? AND label = ? AND is_metadata", [run, OWN_LABEL]
+    )
+    text = as_text(" ".join(dict.fromkeys(glob for glob in globs if glob)))
+    if text:
+        con.execute(
+            "INSERT INTO run_labels SELECT $run, $label, $text, TRUE WHERE NOT EXISTS "
+            "(FROM run_labels WHERE run_name = $run AND label = $label)",
+            {"run": run, "label": OWN_LABEL, "text": text},
+        )
+
+
+def left_own(con: duckdb.DuckDBPyConnection, run: str, own: Own) -> list[str]:
+    """Return a note if modules of a run, not among those read now, have another --own."""
+    found = con.execute(
+        "SELECT count(*) FROM modules WHERE run_name = ? AND own_pattern IS DISTINCT FROM ?",
+        [run, own.pattern],
+    ).fetchone()
+    return [own_note(run, f"{found[0]} modules")] if found and found[0] else []
+
+
+def own_note(run: str, modules: str) -> str:
+    """Return what a user should know about `modules` of a run, which have another --own."""
+    return (
+        f"run {run}: {modules} that are not in these paths keep the --own that they were "
+        "read with; ingest their dumps again to have all alike"
+    )
+
+
+def _path(glob: str) -> str:
+    return _translated(glob, "")
+
+
+def _package(glob: str) -> str:
+    name = f"(?i:{_translated(glob, '/')})"
+    return rf"(?:[\s\S]*/)?(?:site-packages|dist-packages)/{name}(?:/[\s\S]*|[.]py)"
+
+
+def _translated(glob: str, but: str) -> str:
+    """Return a glob as a regular expression; `but` is what * and ? do not match."""
+    any_character = f"[^{but}]" if but else r"[\s\S]"
+    wild = {"*": f"{any_character}*", "?": any_character}
+    if but:
+        wild |= dict.fromkeys("-_", "[-_]")
+    return "".join(wild.get(character) or re.escape(character) for character in glob)
