@@ -15,7 +15,6 @@ from bufdb.commands import common, completion
 from bufdb.errors import UsageError, one_line
 from bufdb.query.catalogue import Catalogue
 from bufdb.resources import query_folder
-from bufdb.show import drawing
 
 if TYPE_CHECKING:
     import duckdb
@@ -86,7 +85,7 @@ def command(
     letters tell buffers apart; --ascii is for terminals that show no block characters.
     """
     from bufdb.query import subject
-    from bufdb.show import picture
+    from bufdb.show import drawing, picture
     from bufdb.show.screen import Screen
 
     if step is not None and peak is not None:
