@@ -11,7 +11,7 @@ VERSION = store.SCHEMA_VERSION
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     """A folder of the test's own."""
-    monkeypatch.setattr(definitions, "_FOLDER", tmp_path / "cache" / "bufdb")
+    monkeypatch.setattr(ready, "_FOLDER", tmp_path / "cache" / "bufdb")
     return tmp_path / "cache" / "bufdb"
 
 

@@ -16,7 +16,7 @@ from bufdb.dataset import layout, places
 from bufdb.dataset.compact import compact
 from bufdb.dataset.ingest import ingest
 from bufdb.errors import DatabaseError, UsageError
-from bufdb.ingest import pool
+from bufdb.ingest import choice
 
 MODULES = "SELECT run_name, module_key, has_live_ranges FROM modules ORDER BY ALL"
 
@@ -251,7 +251,7 @@ def test_the_command_writes_and_says_what_it_did(call, tmp_path):
 
 @pytest.mark.slow
 def test_processes_that_read_change_no_object(call, tmp_path, monkeypatch):
-    monkeypatch.setattr(pool, "FEW_BYTES", 0)
+    monkeypatch.setattr(choice, "FEW_BYTES", 0)
     for jobs in ("1", "2"):
         paths = (RUN, RUN.parent / "tpu_b8")
         assert call("ingest", *paths, "--out", tmp_path / jobs, "--jobs", jobs, "-q")[0] == 0

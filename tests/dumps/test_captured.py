@@ -3,7 +3,7 @@
 import pytest
 from oom_messages import GPU, TPU
 
-from bufdb.dumps import captured, modules
+from bufdb.dumps import captured
 from bufdb.dumps.files import open_file
 from bufdb.dumps.load import read_span
 
@@ -31,10 +31,10 @@ def test_a_log_in_windows_holds_what_it_holds_as_a_whole(tmp_path, monkeypatch, 
     path.write_text(LOGS[log])
     whole = found(path)
     assert bool(whole) == (log not in ("nothing", "endless"))
-    monkeypatch.setattr(modules, "WINDOW_BYTES", 10_000)
+    monkeypatch.setattr(captured, "WINDOW_BYTES", 10_000)
     for piece in (97, 4096):
-        monkeypatch.setattr(modules, "_PIECE_BYTES", piece)
-        monkeypatch.setattr(modules, "_OVERLAP_BYTES", 200)
+        monkeypatch.setattr(captured, "_PIECE_BYTES", piece)
+        monkeypatch.setattr(captured, "_OVERLAP_BYTES", 200)
         assert found(path) == whole
 
 
@@ -57,9 +57,9 @@ def test_no_more_than_a_window_of_a_log_is_read_at_once(tmp_path, monkeypatch):
             sizes.append(size)
             return self.file.read(size)
 
-    monkeypatch.setattr(modules, "open_file", Read)
-    monkeypatch.setattr(modules, "WINDOW_BYTES", 10_000)
-    monkeypatch.setattr(modules, "_PIECE_BYTES", 5_000)
+    monkeypatch.setattr(captured, "open_file", Read)
+    monkeypatch.setattr(captured, "WINDOW_BYTES", 10_000)
+    monkeypatch.setattr(captured, "_PIECE_BYTES", 5_000)
     assert len(found(path)) == 1
     assert max(sizes) <= 10_001
 
@@ -68,6 +68,6 @@ def test_a_large_log_in_utf_16_is_an_error(tmp_path, monkeypatch):
     path = tmp_path / "a.log"
     path.write_text(LOGS["message"], encoding="utf-16")
     assert len(found(path)) == 1
-    monkeypatch.setattr(modules, "WINDOW_BYTES", 10_000)
+    monkeypatch.setattr(captured, "WINDOW_BYTES", 10_000)
     with pytest.raises(OSError, match="large text in UTF-16"):
         found(path)
