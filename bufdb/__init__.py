@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bufdb.api.database import connect
     from bufdb.api.explain import explain
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["__version__", "connect", "explain"]
 
 
