@@ -4,12 +4,7 @@ import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 
 import { toCsv } from "../../../bufdb/page/static/csv.mjs";
-import {
-  decode,
-  fromBase64,
-  readVarints,
-  unpack,
-} from "../../../bufdb/page/static/decode.mjs";
+import { decode, fromBase64, readVarints, unpack } from "../../../bufdb/page/static/decode.mjs";
 import { bytesOver, fold, rank } from "../../../bufdb/page/static/groups.mjs";
 import { fromHash, toHash } from "../../../bufdb/page/static/link.mjs";
 import {
