@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from places import DEMO
 
 from bufdb import cli
-from bufdb.commands import common, progress, sweep
-from bufdb.ingest import ingest as ingest_module
+from bufdb.commands import captured, common, progress, sweep
 from bufdb.ingest.ingest import ingest
 from bufdb.render.text import display_width
 
@@ -183,7 +182,7 @@ def test_capture_draws_while_it_stores(empty_folder, monkeypatch):
     def in_rounds(*given, **options):
         return ingest(*given, **options, block_bytes=1000)
 
-    monkeypatch.setattr(ingest_module, "ingest", in_rounds)
+    monkeypatch.setattr(captured, "ingest", in_rounds)
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
     program = (
