@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bufdb.dumps import captured as parts
+from bufdb.dumps import captured as logs
 from bufdb.dumps.discover import base_of, discover
 from bufdb.dumps.files import ModuleName, Oddity, parse_stem, stem_of
 from bufdb.errors import UsageError
@@ -315,12 +315,12 @@ def captured() -> str:
 @pytest.mark.parametrize("at", [0, 9_990, 10_000, 25_000, None])
 def test_a_large_log_is_looked_through_in_pieces(tmp_path, monkeypatch, at):
     """A title may lie across two of them; of a log without one little is held."""
-    monkeypatch.setattr(parts, "WINDOW_BYTES", 10_000)
-    monkeypatch.setattr(parts, "_PIECE_BYTES", 10_000)
+    monkeypatch.setattr(logs, "WINDOW_BYTES", 10_000)
+    monkeypatch.setattr(logs, "_PIECE_BYTES", 10_000)
     title = b"\nRan out of memory in memory space hbm. Used 3.00G of 2.00G hbm.\n"
     log = b"step 1\n" * 5_000
     (tmp_path / "run.log").write_bytes(log if at is None else log[:at] + title + log[at:])
-    assert len(list(captured.parts_of(tmp_path / "run.log", "run.log"))) == (at is not None)
+    assert len(list(logs.parts_of(tmp_path / "run.log", "run.log"))) == (at is not None)
 
 
 @pytest.mark.parametrize("name", ["log.txt", "run.log", "run.out", "log"])
