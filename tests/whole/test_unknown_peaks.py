@@ -150,7 +150,7 @@ def test_of_several_compilations_one_unknown_makes_the_largest_unknown(con, name
     ("name", "column"),
     [
         ("series", "peak_bytes"), ("peak-matrix", "peak_bytes"), ("ranks", "max_peak_bytes"),
-        ("scaling", "largest_bytes"), ("first-regression", "figure_bytes"),
+        ("scaling", "largest_bytes"), ("series -p only regressions", "figure_bytes"),
     ],
 )  # fmt: skip
 def test_of_several_compilations_each_is_known_or_unknown_by_itself(con, name, column):
@@ -158,7 +158,8 @@ def test_of_several_compilations_each_is_known_or_unknown_by_itself(con, name, c
     for run_name, number in (("a", 8), ("b", 9)):
         compiled(con, number, run_name, "f", REASON)
     derive(con)
-    answer = rows(con, QUERIES[name])
+    name, _, only = name.partition(" -p only ")
+    answer = rows(con, QUERIES[name], **({"only": only} if only else {}))
     unknown = {row["compilation_place"] for row in answer if row["unknown_reason"] is not None}
     assert unknown == {3}
     for row in answer:
