@@ -431,7 +431,7 @@ def signed_bytes(count: int | None) -> str:
 
 
 def _sizes(base: int | None, new: int | None) -> tuple[str, str]:
-    """Return both sides with enough digits to tell them apart; '-' if unknown."""
+    """Return both sides with enough digits to differ; '-' if unknown."""
     if base is None or new is None:
         return _size(base), _size(new)
     texts = human_apart([base, new])

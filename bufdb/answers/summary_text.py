@@ -321,7 +321,7 @@ def _whose(row: Row, width: int) -> str:
 def _limit(found: Overview, paint: Paint) -> str:
     ratio = found.limit_ratio
     if ratio is None or found.limit_bytes is None:
-        return "limit: no dump tells the device; --limit 16GiB or --limit 'TPU v5e' does"
+        return "limit: no dump names the device; --limit 16GiB or --limit 'TPU v5e' does"
     of = human_bytes(found.limit_bytes)
     if found.limit_name is not None:
         # A program that needs 15.8 GiB does not fit 15.75.

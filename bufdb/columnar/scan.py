@@ -419,17 +419,17 @@ def runs_of(lines: Ints, total: int) -> Ints:
 def _digits(block: Block, at: Ints) -> tuple[Ints, Ints]:
     """Return the number at each position and the position after it, or after 24 digits."""
     values, count = _eight_digits(block, at)
-    behind = at + count
+    after = at + count
     open_rows = np.flatnonzero(count == 8)
     for _ in range(2):
-        open_rows = open_rows[block.bytes[behind[open_rows]] - np.uint8(ord("0")) < 10]
+        open_rows = open_rows[block.bytes[after[open_rows]] - np.uint8(ord("0")) < 10]
         if not len(open_rows):
             break
-        rest, count = _eight_digits(block, behind[open_rows])
+        rest, count = _eight_digits(block, after[open_rows])
         values[open_rows] = values[open_rows] * 10 ** count.astype(np.int64) + rest
-        behind[open_rows] += count
+        after[open_rows] += count
         open_rows = open_rows[count == 8]
-    return values, behind
+    return values, after
 
 
 def _eight_digits(block: Block, at: Ints) -> tuple[Ints, Any]:

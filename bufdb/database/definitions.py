@@ -1,4 +1,8 @@
-"""The SQL of tables, views and macros, and the ready-made schema that is copied."""
+"""The SQL that makes tables, views and macros: a file of `schema/` for each, named after it.
+
+A view or macro can be made once those that it names are there. Its own text says which: there is
+no order to keep by hand.
+"""
 
 import functools
 import hashlib
@@ -10,11 +14,6 @@ from graphlib import TopologicalSorter
 import duckdb
 
 from bufdb import resources
-
-# -- The SQL that makes tables, views and macros: a file of `schema/` for each, named after it -----
-#
-# A view or macro can be made once those that it names are there. Its own text says which: there is
-# no order to keep by hand.
 
 TABLES = ("tables",)
 """Folders of what is made once, with the database."""

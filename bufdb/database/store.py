@@ -1,4 +1,13 @@
-"""Open a database file, or one in memory: version, views, limits of memory."""
+"""The database file: open it, apply the schema, check its version.
+
+The only module that runs the DDL of a file. The database is derived from dumps: a file of another
+schema version is refused with the remedy (ingest again), never migrated.
+
+A file may come from anybody, so nothing in it is obeyed. What answers questions runs in a locked
+database in memory, to which the file is attached read-only: views and macros are made there from
+`schema/`, a name means them first, then what DuckDB has built in, and only then what is in the
+file. Files outside the database cannot be reached.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +26,6 @@ from bufdb.database.definitions import CATALOG
 from bufdb.database.memory import bound_memory, memory_limit
 from bufdb.database.patience import PATIENCE, is_awaited, turn
 from bufdb.errors import DatabaseError
-
-# -- The database file: open it, apply the schema, check its version -------------------------------
-#
-# The only module that runs the DDL of a file. The database is derived from dumps: a file of another
-# schema version is refused with the remedy (ingest again), never migrated.
-#
-# A file may come from anybody, so nothing in it is obeyed. What answers questions runs in a locked
-# database in memory, to which the file is attached read-only: views and macros are made there from
-# `schema/`, a name means them first, then what DuckDB has built in, and only then what is in the
-# file. Files outside the database cannot be reached.
 
 SCHEMA_VERSION = 6
 BLOCK_SIZE = "131072"

@@ -24,8 +24,9 @@ from bufdb.dumps.load import dumped_at
 from bufdb.errors import UsageError
 from bufdb.ingest import own
 from bufdb.ingest import writer as run_rows
-from bufdb.ingest.choice import Reader, readers
+from bufdb.ingest.choice import readers
 from bufdb.ingest.plan import PlannedRun, Progress, plan
+from bufdb.ingest.reader import Reader
 from bufdb.ingest.rows import MODULE_TABLES
 from bufdb.ingest.storing import Ingest
 from bufdb.ingest.summary import Summary

@@ -209,7 +209,7 @@ class Header(tarfile.TarInfo):
             if len(part) < tarfile.BLOCKSIZE:
                 raise damaged("it ends too early")
             is_extended = bool(part[504])
-        self.sparse = []  # type: ignore[assignment]
+        self.sparse = []  # type: ignore[assignment]  # typeshed knows None alone
         self.offset_data = archive.fileobj.tell()
         archive.offset = self.offset_data + self._block(self.size)
         self.size = size
@@ -354,7 +354,7 @@ def expand(
             found[name] = path
             continue
         if inner in files:
-            text = f"is left out: {inner} lies beside it, which is read"
+            text = f"is left out: {inner} is next to it, which is read"
             oddities.append(Oddity(name, "info", "read_once", text))
             continue
         try:

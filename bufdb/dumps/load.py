@@ -1,4 +1,4 @@
-"""Load the files of modules: hashes, sections, rounds of a large text."""
+"""Load the files of modules: each scanned once, hashed, and kept if it is small."""
 
 from __future__ import annotations
 
@@ -32,8 +32,6 @@ from bufdb.dumps.pasted import has_prose, is_plain, plain, without_prose
 from bufdb.read import layout_2019
 from bufdb.read.boundaries import BOM, Span, Titles, cut
 from bufdb.read.other_files import BeforeOptimizations
-
-# -- The bytes of dump files: scanned once, hashed, and kept if they are few -----------------------
 
 ABOVE_BYTES = 1 << 16
 """The unread rest of the previous round is seldom larger: the lines of one value."""

@@ -1,4 +1,4 @@
-"""Which files are one module, also where a log holds them."""
+"""Which files belong to one module, and which modules lack their buffer assignment."""
 
 from __future__ import annotations
 
@@ -31,8 +31,6 @@ from bufdb.dumps.pasted import encoding_of, plain
 from bufdb.dumps.place import Place
 from bufdb.proto import reader
 from bufdb.read import boundaries
-
-# -- Which files belong to one module, and which modules lack their buffer assignment --------------
 
 _SNIFF_BYTES = 4096
 _OPTIMISED = re.compile(

@@ -1,4 +1,7 @@
-"""Text from logs and pages: recognized, made plain, and what it says of refused kernels."""
+"""Dump text from an editor, a mail, a terminal or a log, and files that are no dump.
+
+Invariant: a line stays a line, so that findings name the lines of the file as it is.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,6 @@ import codecs
 import re
 
 from bufdb.read.boundaries import BOM
-
-# -- Dump text as XLA wrote it, from text of an editor, a mail, a terminal or a log ----------------
-#
-# Invariant: a line stays a line, so that findings name the lines of the file as it is.
 
 LOOK_BYTES = 4096
 """A title is within them, or the text is taken as it is."""
@@ -180,7 +179,7 @@ _TEXTS = (
             rb"\s*Total bytes used:[^\n]*\s*(?:\n\s*)*Allocations sorted by size:"
             rb"|(?:.*\n){0,3}\s*(?:Memory Space: \S+ \(color=|cumulative_size; )"
         ),
-        f"this is a memory-usage report, whose sizes are rounded; {INSTEAD} beside it",
+        f"this is a memory-usage report, whose sizes are rounded; {INSTEAD} next to it",
     ),
     (
         re.compile(rb"\s*(?:#loc\d* = |module (?:@|attributes )|func\.func |stablehlo\.)"),
@@ -188,7 +187,7 @@ _TEXTS = (
     ),
     (
         re.compile(rb"\s*(?:xla_\w+: \S+\s*\n){2}"),
-        f"these are compiler options alone; {INSTEAD} beside them",
+        f"these are compiler options alone; {INSTEAD} next to them",
     ),
     (
         re.compile(rb"\s*\{.{0,2000}?\"(?:traceEvents|displayTimeUnit)\"", re.DOTALL),
@@ -203,7 +202,7 @@ _TEXTS = (
 _BINARIES = (
     (re.compile(rb".{8}DUCK", re.DOTALL), "this is a DuckDB database; name it with --db"),
     (re.compile(rb"PK\x03\x04"), "this is a zip archive; give it a name that ends with .zip"),
-    (re.compile(rb"\x1f\x8b"), "this is compressed by gzip; its name tells what is in it: .txt.gz"),
+    (re.compile(rb"\x1f\x8b"), "this is compressed by gzip; its name says what is in it: .txt.gz"),
     (re.compile(rb"\x28\xb5\x2f\xfd"), "this is compressed by Zstandard; name it .txt.zst"),
     (re.compile(rb"SQLite format 3"), "this is an SQLite database"),
     (re.compile(rb"\x89PNG|\xff\xd8\xff"), "this is a picture; text is needed"),

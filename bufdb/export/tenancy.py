@@ -149,17 +149,17 @@ class _Allocation:
         del self.tenants[place]
         at = bisect_right(self.covered, stay)
         # Values that the next tenant covers stay covered.
-        behind = len(self.covered)
+        after = len(self.covered)
         if place < len(self.tenants):
-            behind = bisect_left(self.covered, self.tenants[place])
+            after = bisect_left(self.covered, self.tenants[place])
         before = self._end_before(place, stay)
-        while at < behind and before < stay.end_bytes:
+        while at < after and before < stay.end_bytes:
             heir = self.covered[at]
             if heir.end_bytes <= before:
                 at += 1
                 continue
             del self.covered[at]
-            behind -= 1
+            after -= 1
             self.tenants.insert(place, heir)
             self._begin(heir, before, time)
             before = heir.end_bytes

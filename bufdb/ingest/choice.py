@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from bufdb.dumps.files import BLOCK_BYTES
+from bufdb.ingest.reader import Here, Reader
+from bufdb.ingest.work import size_of
 
 if TYPE_CHECKING:
     from bufdb.ingest.plan import Job
-    from bufdb.ingest.work import Group, Store
 
 FEW_BYTES = 16 << 20
 """Text that one process has read before others have begun."""
@@ -20,64 +20,11 @@ ENOUGH = 4
 """Processes that read as fast as one can store, which takes a third of the work."""
 
 
-class Reader(Protocol):
-    """Reads groups in order."""
-
-    count: int
-    """Number of the processes that read."""
-
-    def begin(self, groups: Iterator[Group]) -> None:
-        """Take groups, some ahead of what is asked for."""
-
-    def read(self, group: Group, sink: Store) -> None:
-        """Give a sink what is found in the next of the groups, which is this one."""
-
-    def end(self) -> None:
-        """End reading: no more groups follow."""
-
-
-class Here:
-    """Reads in this process."""
-
-    count = 1
-
-    def begin(self, groups: Iterator[Group]) -> None:
-        """Read nothing ahead."""
-
-    def read(self, group: Group, sink: Store) -> None:
-        """Give a sink what is found in a group."""
-        # 50 ms, which a process that only stores need not spend.
-        from bufdb.ingest import group as groups_of_modules
-
-        groups_of_modules.read(group, sink)
-
-    def end(self) -> None:
-        """End nothing."""
-
-
 def cores() -> int:
     """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def is_for_others(group: Group) -> bool:
-    """Return whether another process can read a group, and give it back as a whole.
-
-    Archives and URLs are open in this process. A large module is read in rounds; each is stored
-    before the next is read.
-    """
-    return all(
-        size_of(job) <= group.block_bytes
-        and all(isinstance(file.path, Path) for file in job.files.files.values())
-        for job in group.jobs
-    )
-
-
-def size_of(job: Job) -> int:
-    """Return the size of a module's files [bytes]."""
-    return sum(job.sizes.values())
 
 
 @contextlib.contextmanager

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from bufdb.database import memory
 from bufdb.dumps.files import BLOCK_BYTES
 from bufdb.errors import UsageError, quote
-from bufdb.ingest.choice import Here, Reader, readers
+from bufdb.ingest.choice import readers
+from bufdb.ingest.reader import Here, Reader
 from bufdb.ingest.summary import Summary
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What to read: modules in groups, what a process is given to read them, progress."""
+"""What to read: the modules of every run, whether their files are still those found; progress."""
 
 from __future__ import annotations
 
@@ -9,18 +9,11 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from bufdb.dumps.discover import NOT_A_DUMP, Source, base_of, discover
 from bufdb.dumps.files import ModuleFiles, Oddity, as_text
 from bufdb.dumps.modules import NO_BUFFERS
 from bufdb.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
-
-
-# -- What to read: the modules of every run, and whether their files are still those found ---------
 
 Stamp = tuple[int, int, int]
 """A file's number on the device, when it was written [ns since 1970], its size [bytes]."""

@@ -1,4 +1,8 @@
-"""Which process reads the groups of an ingest: this one, or a pool of others ahead of it."""
+"""Processes that read groups ahead, and their findings in the order of the groups.
+
+Invariant: a sink is given what `bufdb.ingest.group.read` would give it in this process, in the
+same order, whichever process was first.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +18,11 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from bufdb.errors import BufdbError
-from bufdb.ingest.choice import Here, is_for_others
-from bufdb.ingest.work import Event, Group, Store
-
-if TYPE_CHECKING:
-    pass
-
-
-# -- Processes that read groups ahead, and their findings in the order of the groups ---------------
-#
-# Invariant: a sink is given what `bufdb.ingest.group.read` would give it in this process, in the
-# same order, whichever process was first.
+from bufdb.ingest.reader import Here
+from bufdb.ingest.work import Event, Group, Store, is_for_others
 
 AHEAD = 2
 """Groups for each process that are read or wait to be stored: each has a block of text, which makes

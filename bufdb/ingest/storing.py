@@ -1,4 +1,8 @@
-"""Store what was read: what has changed, a run's own packages, transactions, a summary."""
+"""The plan into an open database: what goes, what comes, and what is one transaction.
+
+A module is stored whole or not at all. Modules go in their order by key, many in one transaction
+(a transaction each would cost more than reading them), so that the rows of a module lie together.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +24,14 @@ from bufdb.dumps.files import Oddity
 from bufdb.dumps.modules import NO_BUFFERS
 from bufdb.errors import DatabaseError
 from bufdb.ingest import writer as run_rows
-from bufdb.ingest.choice import Here, Reader
 from bufdb.ingest.own import left_own, own_note_globs
 from bufdb.ingest.plan import PlannedRun, Progress, Reporter
+from bufdb.ingest.reader import Here, Reader
 from bufdb.ingest.rows import MODULE_TABLES, diagnostic_row, shape_row
 from bufdb.ingest.stored import ToRead
 from bufdb.ingest.summary import Summary
 from bufdb.ingest.work import Done, Group
 from bufdb.ingest.writer import FEW_INSERT_ROWS, INSERT_ROWS, TableWriter
-
-# -- The plan into an open database: what goes, what comes, and what is one transaction ------------
-#
-# A module is stored whole or not at all. Modules go in their order by key, many in one transaction
-# (a transaction each would cost more than reading them), so that the rows of a module lie together.
 
 TRANSACTION_BYTES = 1 << 30
 """Text per transaction: what an interrupted ingest loses at most, large modules aside: 10 to 30

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bufdb.dumps.files import BLOCK_BYTES
@@ -89,3 +90,21 @@ class Store(Sink, Protocol):
 def made_with(own_pattern: str | None) -> tuple[str, str]:
     """Return an entry among the files of a module for what else its rows depend on."""
     return "--own", own_pattern or ""
+
+
+def is_for_others(group: Group) -> bool:
+    """Return whether another process can read a group, and give it back as a whole.
+
+    Archives and URLs are open in this process. A large module is read in rounds; each is stored
+    before the next is read.
+    """
+    return all(
+        size_of(job) <= group.block_bytes
+        and all(isinstance(file.path, Path) for file in job.files.files.values())
+        for job in group.jobs
+    )
+
+
+def size_of(job: Job) -> int:
+    """Return the size of a module's files [bytes]."""
+    return sum(job.sizes.values())

@@ -90,9 +90,9 @@ def _by_slot(slot: Ints, phis: Ints, at: Ints, row: Ints) -> Iterator[tuple[Ints
     lasts = distinct(of_positions[SLICE_ROWS - 1 :: SLICE_ROWS])
     bounds = (np.searchsorted(slots, lasts, "right") for slots in (of_phis, of_positions))
     first = [0, 0]
-    for behind in zip(*(column.tolist() for column in bounds), strict=True):
-        yield phis[first[0] : behind[0]], at[first[1] : behind[1]]
-        first = list(behind)
+    for after in zip(*(column.tolist() for column in bounds), strict=True):
+        yield phis[first[0] : after[0]], at[first[1] : after[1]]
+        first = list(after)
     yield phis[first[0] :], at[first[1] :]
 
 
@@ -171,11 +171,11 @@ def _into(
     begins = key * width + np.searchsorted(times, begin)
     at = source_key * width
     first = np.searchsorted(lasts, at + np.searchsorted(times, start[source] - 1))
-    behind = np.searchsorted(begins, at + np.searchsorted(times, end[source] + 1, "right"))
-    met = np.flatnonzero(behind > first)
+    after = np.searchsorted(begins, at + np.searchsorted(times, end[source] + 1, "right"))
+    met = np.flatnonzero(after > first)
     joins = np.zeros(len(chain) + 1, np.int64)
     np.add.at(joins, first[met], 1)
-    np.add.at(joins, behind[met] - 1, -1)
+    np.add.at(joins, after[met] - 1, -1)
     joined = np.flatnonzero(np.cumsum(joins)[:-1] > 0)
     return [
         (goal, goal[head]),

@@ -148,25 +148,25 @@ class Savings:
         expected = self.curves.at(instants)
         r, owner = self.ranges, instants >> SHIFT
         first = np.searchsorted(instants, _instant(r.group, r.start))
-        behind_last = np.searchsorted(instants, _instant(r.group, r.end), "right")
-        wrong = _are_too_many(r.group, behind_last - first, self.groups)
+        after_last = np.searchsorted(instants, _instant(r.group, r.end), "right")
+        wrong = _are_too_many(r.group, after_last - first, self.groups)
         live = np.cumsum(
             np.bincount(first, minlength=len(instants) + 1)
-            - np.bincount(behind_last, minlength=len(instants) + 1)
+            - np.bincount(after_last, minlength=len(instants) + 1)
         )[:-1]
         parts = np.cumsum(np.where(wrong[owner], 0, live)) // _CHUNK
         for part in distinct(parts).tolist():
-            low, behind = np.searchsorted(parts, [part, part + 1]).tolist()
-            meets = (first < behind) & (behind_last > low) & (behind_last > first)
+            low, after = np.searchsorted(parts, [part, part + 1]).tolist()
+            meets = (first < after) & (after_last > low) & (after_last > first)
             rows = np.flatnonzero(meets & ~wrong[r.group])
             begin = np.maximum(first[rows], low)
-            number = np.minimum(behind_last[rows], behind) - begin
+            number = np.minimum(after_last[rows], after) - begin
             at, some = expanded(begin, number), r.where(np.repeat(rows, number))
             there, held = unions(at, some.allocation, some.offset, some.size)
-            found = np.zeros(behind - low, np.int64)
+            found = np.zeros(after - low, np.int64)
             found[there - low] = held
-            differs = found != expected[low:behind]
-            wrong[owner[low:behind][differs]] = True
+            differs = found != expected[low:after]
+            wrong[owner[low:after][differs]] = True
         return wrong
 
 
@@ -247,10 +247,10 @@ class _Alone:
             place = numbered(r.group, at, r.allocation)
             begin, end = r.offset, r.offset + r.size
             edge = numbered(np.concatenate([place, place]), np.concatenate([begin, end]))
-            first, behind = edge[: len(rows)], edge[len(rows) :]
-            pairs += np.bincount(r.group, weights=behind - first, minlength=self.groups)
+            first, after = edge[: len(rows)], edge[len(rows) :]
+            pairs += np.bincount(r.group, weights=after - first, minlength=self.groups)
             self.is_too_much |= pairs > _PAIRS_EACH * rooms + _PAIRS
-            counts = np.where(self.is_too_much[r.group], 0, behind - first)
+            counts = np.where(self.is_too_much[r.group], 0, after - first)
             piece, count = expanded(first, counts), int(edge.max(initial=-1)) + 1
             position = np.zeros(count + 1, np.int64)
             position[edge] = np.concatenate([begin, end])

@@ -141,8 +141,8 @@ def _window(dimensions: Any) -> str:
 def _labels(numbers: Any) -> str:
     """Return which dimension is which, of a convolution's input, kernel and result."""
 
-    def labels(first: str, at: int, second: str, behind: int, spatial: Sequence[int]) -> str:
-        where = {at: first, behind: second, **{d: str(n) for n, d in enumerate(spatial)}}
+    def labels(first: str, at: int, second: str, after: int, spatial: Sequence[int]) -> str:
+        where = {at: first, after: second, **{d: str(n) for n, d in enumerate(spatial)}}
         return "".join(where.get(d, "?") for d in range(len(spatial) + 2))
 
     n = numbers
@@ -212,7 +212,7 @@ def _axis(axis: Any) -> str:
     return f"'{escaped(axis.name)}'"
 
 
-def _axes(mesh: Any, axes: Any, between: str, behind: Sequence[str] = ()) -> str | None:
+def _axes(mesh: Any, axes: Any, between: str, after: Sequence[str] = ()) -> str | None:
     """Return axes of a mesh, or parts of them with their sizes; None if it has no such axes."""
     found = []
     for a in axes:
@@ -221,7 +221,7 @@ def _axes(mesh: Any, axes: Any, between: str, behind: Sequence[str] = ()) -> str
         part = a.sub_axis_info
         name = _axis(mesh.axes[a.mesh_axis_index])
         found.append(f"{name}:({part.pre_size}){part.size}" if part.size else name)
-    return f"{{{between.join((*found, *behind))}}}"
+    return f"{{{between.join((*found, *after))}}}"
 
 
 def _iota(dimensions: Sequence[int], permutation: Sequence[int]) -> str:

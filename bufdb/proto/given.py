@@ -211,14 +211,14 @@ class Messages:
         head = self._words[at]
         is_long = (head & 0x80) != 0
         key = (head & 0x7F | np.where(is_long, head >> 1 & 0x3F80, 0)).view(np.int64)
-        behind = at + 1 + is_long
-        value, size = _numbers(self._words[behind])
+        after = at + 1 + is_long
+        value, size = _numbers(self._words[after])
         wire_type = key & 7
         more = _SIZES[wire_type]
         is_bytes = wire_type == _BYTES
         has_number = is_bytes | (wire_type == _NUMBER)
-        start = behind + np.where(is_bytes, size, 0)
-        stop = behind + np.where(has_number, size, more) + np.where(is_bytes, value, 0)
+        start = after + np.where(is_bytes, size, 0)
+        stop = after + np.where(has_number, size, more) + np.where(is_bytes, value, 0)
         is_odd = (has_number & (size > 8)) | (more < 0) | (key < 8)
         is_odd |= is_long & ((head & 0x8000) != 0)
         return key, start, value, np.where(is_odd, -1, stop)

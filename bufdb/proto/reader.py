@@ -138,9 +138,9 @@ def _anywhere(data: bytes, head: bytes) -> bytes | None:
     at = -1
     while (at := data.find(head, at + 1)) >= 0:
         for width in range(1, min(at, 6)):
-            size, behind = varint(data, at - width)
+            size, after = varint(data, at - width)
             begin, stop = at - width - 1, at + size
-            if behind == at and data[begin] == _MODULE << 3 | _BYTES and stop <= len(data):
+            if after == at and data[begin] == _MODULE << 3 | _BYTES and stop <= len(data):
                 end = _assignment_end(data, stop)
                 if end is not None and _is_whole(data[at:stop]):
                     return data[begin:end]

@@ -70,11 +70,11 @@ def asked_for(m: Module, values: Values, ranges: Live | None, assignment: Assign
     seen: set[int] = set()
     level = [values.places[v][0] for v in _large(ranges, assignment, values.assigned)]
     for _ in range(1 + _BEHIND_MOVES):
-        level = _behind(m, level, seen, wanted)
+        level = _after(m, level, seen, wanted)
     return [c for c in fused if c in wanted]
 
 
-def _behind(m: Module, level: list[int], seen: set[int], wanted: set[int]) -> list[int]:
+def _after(m: Module, level: list[int], seen: set[int], wanted: set[int]) -> list[int]:
     """Mark what the fusions of a level call as wanted; return the operands of those fusions."""
     operands: list[int] = []
     while level:

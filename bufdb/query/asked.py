@@ -363,7 +363,7 @@ def _near(name: str, names: Iterable[str]) -> str:
     names = list(names)
     if name in names:  # a name that, as a glob, does not match itself
         literal = _SPECIAL.sub(r"[\g<0>]", name)
-        return f"{quote(name)}; the name, where [ * ? stand for others, is {quote(literal)}"
+        return f"{quote(name)}; where [ * ? match other characters, the name is {quote(literal)}"
     hint = did_you_mean(_WILD.sub("", name), names)
     return quote(name) + (hint or f"; there is {_some(names)}")
 

@@ -34,7 +34,7 @@ class Catalogue:
         """Search `folders` in order; of files with the same name the first is the query."""
         self.paths: dict[str, Path] = {}
         self.aliases: dict[str, Path] = {}
-        """Names that stand for a query with other defaults, with the file that declares each."""
+        """Other names of queries, with defaults of their own, and the file that declares each."""
         self.clashes: list[QueryFileError] = []
         """The other files, each with a remedy; none is hidden silently."""
         for folder in dict.fromkeys(folder.resolve() for folder in folders):

@@ -97,7 +97,7 @@ _MOST_BLANK = 4096
 """Limit on the empty lines that a paste may have above the title."""
 
 
-def _behind_blank_lines(section: Section, line: int) -> int:
+def _after_blank_lines(section: Section, line: int) -> int:
     """Return the title's line if only empty lines separate it from `line`; otherwise `line`."""
     block = section.block
     for at in range(line + 1, min(line + _MOST_BLANK, len(block))):
@@ -114,7 +114,7 @@ def _titles(section: Section, heads: Words) -> None:
     begins = [piece.begins for piece in section.pieces]
     first = section.piece_lines[begins]
     for row in np.flatnonzero(block.starts[first] == block.ends[first]).tolist():
-        first[row] = _behind_blank_lines(section, int(first[row]))
+        first[row] = _after_blank_lines(section, int(first[row]))
     is_title = starts_with(heads[first], b"BufferAs")
     lines = [line for line in first[is_title].tolist() if block.line(line) == b"BufferAssignment:"]
     section.mark(np.array(lines, np.int64), KNOWN)

@@ -199,16 +199,16 @@ def _up_to(frames: Mapping[int, Frame], number: int, last: Frame) -> list[Frame]
     XLA repeats the frames of a call in each computation that replaces it.
     """
     at = frames[number]
-    inside, is_behind = [at], False
+    inside, is_after = [at], False
     for _ in range(_FARTHEST):
         above = frames.get(at.parent_frame_id or 0)
         if above is None:
             break
         at = above
         is_on_line = at.source_line == last.source_line and at.function_name == last.function_name
-        if not is_behind or is_on_line:
+        if not is_after or is_on_line:
             inside.append(at)
-        is_behind = is_behind or at is last
+        is_after = is_after or at is last
     return inside
 
 

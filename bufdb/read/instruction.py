@@ -1,8 +1,4 @@
-"""The one-line text of an instruction and its metadata (format section 7).
-
-Nearly all lines are read as columns. A line whose metadata could be mistaken (quotes or open braces
-before it, escapes, rare fields) is read by `metadata_of`, a tokenizer of one line.
-"""
+"""The one-line text of an instruction and its metadata (format section 7)."""
 
 from __future__ import annotations
 
@@ -13,8 +9,6 @@ import numpy as np
 
 from bufdb.columnar.scan import Bools, Columns, Cursor, Ints, Numbers, Text
 from bufdb.read.escapes import unescape
-
-# -- The one-line text of an instruction and its metadata (format section 7) -----------------------
 
 _MARK_TEXT = b", metadata={"
 _RAW = b", backend_config={\n"
@@ -47,9 +41,9 @@ def read(text: Text) -> tuple[Columns, Cursor]:
     c.expect(b" = ")
     start = c.at
     is_tuple = c.matches(b"(")
-    behind = c.find(b" ", where=~is_tuple)
+    after = c.find(b" ", where=~is_tuple)
     paren = c.find(b") ", where=is_tuple)
-    c.at = np.where(is_tuple, np.minimum(paren + 1, c.end), behind)
+    c.at = np.where(is_tuple, np.minimum(paren + 1, c.end), after)
     columns["shape"] = Text(c.block, start, c.at)
     c.expect(b" ")
     opcode = columns["opcode"] = c.until(b"(")

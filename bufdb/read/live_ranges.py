@@ -278,8 +278,8 @@ def _tree(section: Section, lines: Ints) -> Columns:
 def _mark_rest(section: Section, lines: Ints, ends: Ints) -> None:
     """Mark the further lines of nodes that could not be read as not understood either."""
     for line, end in zip(lines.tolist(), ends.tolist(), strict=True):
-        behind = int(np.searchsorted(section.block.starts, end))
-        section.unreadable(np.arange(line + 1, behind), "a node that goes on")
+        after = int(np.searchsorted(section.block.starts, end))
+        section.unreadable(np.arange(line + 1, after), "a node that goes on")
 
 
 def _family(columns: Columns) -> None:

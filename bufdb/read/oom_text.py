@@ -248,7 +248,7 @@ def _whose(text: str, known: set[str], before: str) -> str:
 
 # -- Out-of-memory messages in a log (format section 9.2) ------------------------------------------
 #
-# A line is known by the words in it, wherever they stand. Invariant: each line from the first to
+# A line is known by the words in it, wherever they are. Invariant: each line from the first to
 # the last of a message is read, known to belong to the log, or named as unread.
 
 _TITLE = (

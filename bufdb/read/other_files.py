@@ -46,7 +46,7 @@ class BeforeOptimizations:
         """(line number, message) of lines that were not understood."""
         self.has_end = False
         """Whether the entry computation ended, as far as the text goes."""
-        self._has_entry = self._is_behind = False
+        self._has_entry = self._is_after = False
         self._line_count = 0
         self._ends_line = True
 
@@ -67,8 +67,8 @@ class BeforeOptimizations:
             self.header = hlo.read(first.rstrip(b"\r"))
             self.problems += self.header.problems
         if self.has_end and text:
-            self.has_end = self._is_behind = self._is_behind or text.startswith((b"\n", b"\r\n"))
-        if not self._is_behind:
+            self.has_end = self._is_after = self._is_after or text.startswith((b"\n", b"\r\n"))
+        if not self._is_after:
             self._look(b"\n" + text)
         self._line_count += text.count(b"\n")
         self._ends_line = text.endswith(b"\n")
@@ -85,7 +85,7 @@ class BeforeOptimizations:
         end = _END.search(text, begin)
         stop = end.start() if end else len(text)
         self.has_end = end is not None
-        self._is_behind = end is not None and end.end() < len(text)
+        self._is_after = end is not None and end.end() < len(text)
         number = counted = 0
         at = text.find(_OPCODE, begin, stop)
         while at >= 0:

@@ -257,8 +257,8 @@ def _barred(line: list[Column], room: int) -> list[Column]:
     for place, column in enumerate(line):
         if column.shares is not None and left >= LEAST_BAR:
             drawn = ["" if share is None else bar(share, left) for share in column.shares]
-            behind = [Column("", drawn)] if any(drawn) else []
-            return [*line[: place + 1], *behind, *line[place + 1 :]]
+            rest = [Column("", drawn)] if any(drawn) else []
+            return [*line[: place + 1], *rest, *line[place + 1 :]]
     return line
 
 

@@ -77,7 +77,7 @@ class Operations:
         """
         if not self.graph.is_fused(ins.computation):
             count = self.alone(ins)
-            return self._behind_moves([ins]) if count == 0 else count
+            return self._after_moves([ins]) if count == 0 else count
         inputs: list[int] = []
         count = self._closure(ins, inputs)
         if count != 0 or not inputs:
@@ -88,9 +88,9 @@ class Operations:
             return None
         found = [self.graph.find(fusion.computation, operands[number][0]) for number in inputs]
         makers = [maker for maker in found if maker is not None]
-        return self._behind_moves(makers) if len(makers) == len(found) else None
+        return self._after_moves(makers) if len(makers) == len(found) else None
 
-    def _behind_moves(self, ends: Sequence[Instruction]) -> int | None:
+    def _after_moves(self, ends: Sequence[Instruction]) -> int | None:
         """Return the sum over the instructions that make the data which moves lead here.
 
         What a loop or a call is given is made elsewhere, at an unknown cost.

@@ -402,8 +402,8 @@ class Origins(Observer):
         places = self.places.get(module)
         if places is None:
             return Found(_EMPTY, _EMPTY, [])
-        first, behind = np.searchsorted(self._modules, (module, module + 1))
-        starts = take(self._walks, slice(first, behind))
+        first, after = np.searchsorted(self._modules, (module, module + 1))
+        starts = take(self._walks, slice(first, after))
         indexes = self._elements.indexes
         number, origins = _Walks(self._names, indexes, graph, places).origins(starts)
         rows, number = starts["row"][number >= 0], number[number >= 0]

@@ -52,7 +52,7 @@ class Operands:
 
     def is_carried(self, callers: Callers, at: At) -> bool:
         """Return whether moves lead to what the body of a loop is given."""
-        end = self._behind_moves(callers, at)
+        end = self._after_moves(callers, at)
         if end is None or end.opcode != "parameter":
             return False
         found = self.caller(callers, end.computation)
@@ -85,17 +85,17 @@ class Operands:
             elif ins.opcode == "get-tuple-element" and ins.number is not None:
                 at = self.graph.operand(ins, 0, (ins.number, *index))
             else:
-                end = self._behind_moves(callers, at)
+                end = self._after_moves(callers, at)
                 if end is ins or end is None:
                     return ins.opcode in ("constant", "iota")
                 at = end, ()
         return False
 
     def _is_constant(self, callers: Callers, at: At) -> bool:
-        end = self._behind_moves(callers, at)
+        end = self._after_moves(callers, at)
         return end is not None and end.opcode in ("constant", "iota")
 
-    def _behind_moves(self, callers: Callers, at: At | None) -> Instruction | None:
+    def _after_moves(self, callers: Callers, at: At | None) -> Instruction | None:
         """Return the source of moves and of parameters of fusions."""
         for _ in range(MAX_MOVES):
             if at is None:
@@ -331,8 +331,8 @@ class Places:
             return False
         op_name = ins.op_name or b""
         if op_name not in self._is_step:
-            before, *behind = _BODY.split(op_name.split(b";")[0])
-            last = behind[-1] if behind else before.rpartition(b"/")[2]
-            self._is_step[op_name] = _MACHINERY.fullmatch(last) is None, bool(behind)
+            before, *after = _BODY.split(op_name.split(b";")[0])
+            last = after[-1] if after else before.rpartition(b"/")[2]
+            self._is_step[op_name] = _MACHINERY.fullmatch(last) is None, bool(after)
         is_step, is_in_body = self._is_step[op_name]
         return is_step and (is_in_body or ins.opcode not in MOVES)

@@ -94,7 +94,7 @@ def named(ins: Instruction, index: Index, element: Instruction | None) -> tuple[
     return (ins, index[-1] == 0) if element is None else (element, True)
 
 
-def part_behind(graph: HloGraph, ins: Instruction, part: Part | None) -> Part | None:
+def part_after(graph: HloGraph, ins: Instruction, part: Part | None) -> Part | None:
     """Return which part of its operand a part of a result is, where that is flat."""
     if ins.opcode != "slice":
         return part if ins.opcode in _STAYS else None
@@ -194,7 +194,7 @@ class Walker:
     def __init__(self, graph: HloGraph, places: Places) -> None:
         self.graph, self.places = graph, places
         self._known: dict[tuple[int, Index], Origin] = {}
-        self._behind_slice: dict[int, _Path] = {}
+        self._after_slice: dict[int, _Path] = {}
         self._operands = Operands(graph)
 
     def origin(self, ins: Instruction, index: Index) -> Origin:
@@ -341,29 +341,29 @@ class Walker:
         if loop is None:
             origin.is_exact = False
         elif origin.written_by is None:
-            behind = self._behind(path, ins, loop)
-            path.origin, path.end = behind.origin, behind.end
-            path.passed += behind.passed
-            if not origin.is_exact or behind.origin.instruction is None:
+            after = self._after(path, ins, loop)
+            path.origin, path.end = after.origin, after.end
+            path.passed += after.passed
+            if not origin.is_exact or after.origin.instruction is None:
                 # The way to this place adds something.
-                is_exact = origin.is_exact and behind.origin.is_exact
-                path.origin = replace(behind.origin, is_exact=is_exact)
+                is_exact = origin.is_exact and after.origin.is_exact
+                path.origin = replace(after.origin, is_exact=is_exact)
             return None
         return self.graph.operand(ins, 1, ())
 
-    def _behind(self, path: _Path, ins: Instruction, loop: Instruction) -> _Path:
+    def _after(self, path: _Path, ins: Instruction, loop: Instruction) -> _Path:
         """Return what was found from a slice that a loop inserts on, found once."""
-        behind = self._behind_slice.get(ins.position)
-        if behind is None:
+        after = self._after_slice.get(ins.position)
+        if after is None:
             update = self.graph.operand(ins, 1, ())
             origin = Origin("stacked", loop=loop, written_by=ins)
             if update is not None:
                 origin.slice_shape = at_shape(update)
                 origin.slice_count = _times(shape_of(ins.shape), origin.slice_shape)
-            behind = _Path(origin, callers=dict(path.callers))
-            self._behind_slice[ins.position] = behind
-            self._walk(behind, update)
-        return behind
+            after = _Path(origin, callers=dict(path.callers))
+            self._after_slice[ins.position] = after
+            self._walk(after, update)
+        return after
 
     def _loop_around(self, path: _Path, ins: Instruction) -> Instruction | None:
         """Return the innermost loop in which an instruction is."""
@@ -383,7 +383,7 @@ class Walker:
             path.end = ins
             return None
         path.passed.append((ins, False))
-        path.part = part_behind(self.graph, ins, path.part)
+        path.part = part_after(self.graph, ins, path.part)
         if ins.opcode == "dynamic-slice" and path.origin.kind == "self":
             path.is_slice = True
         return self.graph.operand(ins, 0, index if ins.opcode == "opt-barrier" else ())
@@ -411,7 +411,7 @@ class Walker:
             return self._enter(path, (ins, "calls", 0), called, index)
         at = operand(self.graph, ins, index, self.places, path.part)
         if at is not None:
-            path.part = part_behind(self.graph, ins, path.part)
+            path.part = part_after(self.graph, ins, path.part)
             return at
         if only_moves(ins):
             return self._asynchronous(path, ins, index)

@@ -87,9 +87,9 @@ def _strip_elements(elements: list[str]) -> str:
     """Return the same for any elements."""
     called = [
         element
-        for element, behind in zip(elements, [*elements[1:], ""], strict=True)
+        for element, after in zip(elements, [*elements[1:], ""], strict=True)
         # The scope around a checkpoint occurs twice in its gradient.
-        if not (element.startswith("transpose(jvp(") and behind.startswith("jvp("))
+        if not (element.startswith("transpose(jvp(") and after.startswith("jvp("))
         and not _is_call(element)
     ]
     kept, at = [], 0
@@ -111,11 +111,11 @@ def _is_call(element: str) -> bool:
 
 
 @lru_cache(maxsize=1 << 12)
-def _is_part(element: str, behind: str) -> bool:
+def _is_part(element: str, after: str) -> bool:
     """Return whether both are a loop or a conditional and a part of it."""
-    if _LOOP_PART.fullmatch(behind):
+    if _LOOP_PART.fullmatch(after):
         return _LOOP.fullmatch(element) is not None
-    return _BRANCH.fullmatch(behind) is not None and _CHOICE.fullmatch(element) is not None
+    return _BRANCH.fullmatch(after) is not None and _CHOICE.fullmatch(element) is not None
 
 
 @lru_cache(maxsize=1 << 12)

@@ -198,7 +198,7 @@ class Screen:
         self._head(subject)
         why = f"unknown peak: {escape_control(subject.unknown_reason or '')}"
         if subject.peak_bytes is not None:
-            why = f"the peak: {human_bytes(subject.peak_bytes)}; an out-of-memory message tells of "
+            why = f"the peak: {human_bytes(subject.peak_bytes)}; an out-of-memory message has "
             why += "no instant, so there is neither curve nor map"
         self.add(*(self._paint(line, YELLOW) for line in self._wrapped(why)))
         if subject.color is None:

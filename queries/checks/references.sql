@@ -5,7 +5,7 @@
 -- to their value, all to their module, modules to their run. The two names of a live range or a
 -- peak line and of its value must agree, and a peak line whose value is there knows it. What uses a
 -- value is an instruction of the module, or a position where only its name is printed. An
--- out-of-memory message tells no allocations.
+-- out-of-memory message has no allocations.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

@@ -247,5 +247,5 @@ def test_a_message_tells_of_a_peak_without_its_instant(call, tmp_path):
     assert call("ingest", ROOT / "data" / "oom" / "tpu.log", "--db", db)[0] == 0
     code, out, err = call("show", "--db", db)
     assert (code, err) == (0, "")
-    assert "the peak: 18.1 GiB; an out-of-memory message tells of no instant" in out
+    assert "the peak: 18.1 GiB; an out-of-memory message has no instant" in out
     assert "convolution.77" in out

@@ -116,7 +116,7 @@ def test_how_much_of_the_limit_it_takes(summary, given, line):
 
 def test_without_a_limit_nothing_is_guessed(summary):
     line = summary("--run", "gpu_b8")[1].splitlines()[2]
-    assert line == "limit: no dump tells the device; --limit 16GiB or --limit 'TPU v5e' does"
+    assert line == "limit: no dump names the device; --limit 16GiB or --limit 'TPU v5e' does"
 
 
 @pytest.mark.parametrize("given", ["GPU", "0", "-1", "5%"])
@@ -426,7 +426,7 @@ def test_figures_of_a_message_head_its_summary(of_log):
     assert lines[1].startswith("highest peak: at least 64.0 GiB of hbm memory, egret_step")
     assert lines[2] == "64.01 GiB needed, 15.75 GiB of hbm available: 48.26 GiB too much"
     assert "--xla_dump_to" in " ".join(lines[3:6])
-    assert not any("no dump tells the device" in line for line in lines)
+    assert not any("no dump names the device" in line for line in lines)
 
 
 def test_a_message_about_another_memory_has_a_peak(of_log):

@@ -236,5 +236,5 @@ def test_a_run_to_compare_with_that_is_not_there_is_told_beside_rows(con):
 def test_a_name_with_brackets_is_told_as_a_glob(con):
     insert(con, "runs", run_name="lr[1e-3]")
     text = why(con, "peaks", run="lr[1e-3]")
-    assert text == "no run 'lr[1e-3]'; the name, where [ * ? stand for others, is 'lr[[]1e-3]'"
+    assert text == "no run 'lr[1e-3]'; where [ * ? match other characters, the name is 'lr[[]1e-3]'"
     assert Known(con).has_run("lr[[]1e-3]")
