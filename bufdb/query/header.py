@@ -194,9 +194,11 @@ class SavedQuery:
         if missing:
             raise QueryFileError(self.path, None, f"alias {name}: there is no column {missing[0]}")
         columns = (replace(known[column], name=as_name) for column, as_name in shown)
+        chosen = ", ".join(f"{key} {value}" for key, value in alias.settings.items())
         return replace(
             self,
             name=name,
+            title=f"{self.title} ({chosen})",
             params=tuple(params),
             columns=tuple(columns),
             sql=f"-- {name}: {alias.text}\n{_projected(self.sql, shown)}",

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import sys
 import time
 
@@ -16,6 +17,12 @@ from bufdb.database import store
 @pytest.fixture(scope="module")
 def tools(demo_db):
     return Tools(bufdb.connect(demo_db))
+
+
+@pytest.fixture
+def own_db(demo_db, tmp_path):
+    """A copy that no other test of this process has open: whether it can be written is asked."""
+    return shutil.copy(demo_db, tmp_path)
 
 
 def test_answers_are_exact_and_short(tools):
@@ -107,11 +114,11 @@ def test_rows_and_cells_are_cut_before_they_are_fetched(tools):
 ENDLESS = {"select": "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"}
 
 
-def test_a_question_that_does_not_end_is_cancelled_and_holds_up_no_other(demo_db, monkeypatch):
+def test_a_question_that_does_not_end_is_cancelled_and_holds_up_no_other(own_db, monkeypatch):
     pytest.importorskip("mcp.client.client", reason="this Python has no mcp of version 2")
     from mcp.server.mcpserver.exceptions import ToolError
 
-    tools = Tools(bufdb.connect(demo_db))
+    tools = Tools(bufdb.connect(own_db))
     monkeypatch.setattr(assistant, "MOST_S", 4.0)
     call = assistant._guarded(tools, "sql", ToolError)
 
@@ -130,15 +137,15 @@ def test_a_question_that_does_not_end_is_cancelled_and_holds_up_no_other(demo_db
             await call(select="SELECT list(repeat('x', 100000) || range) AS n FROM range(100000)")
 
     asyncio.run(ask())
-    store.open_writable(str(demo_db)).close()  # nobody has the file
+    store.open_writable(own_db).close()  # nothing has it open
 
 
-def test_the_server_ends_when_its_client_does(demo_db):
+def test_the_server_ends_when_its_client_does(own_db):
     pytest.importorskip("mcp.client.client", reason="this Python has no mcp of version 2")
     from mcp import Client, StdioServerParameters, stdio_client
 
     command = StdioServerParameters(
-        command=sys.executable, args=["-m", "bufdb", "mcp", "--db", str(demo_db)]
+        command=sys.executable, args=["-m", "bufdb", "mcp", "--db", own_db]
     )
 
     async def ask():
@@ -150,7 +157,7 @@ def test_the_server_ends_when_its_client_does(demo_db):
     began = time.monotonic()
     asyncio.run(ask())
     assert time.monotonic() - began < 20
-    store.open_writable(str(demo_db)).close()
+    store.open_writable(own_db).close()
 
 
 def test_a_missing_database_is_said_at_once(call, tmp_path):

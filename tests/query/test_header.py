@@ -120,6 +120,9 @@ def test_an_alias_is_the_query_with_other_defaults_and_columns():
     query = parse(COMMON, Path("t.sql"))
     line, every = (query.under(alias.name) for alias in query.aliases)
     assert (line.name, line.alias.text) == ("by-line", "t -p by line -p top_n 3")
+    assert line.title == f"{query.title} (by line, top_n 3)", (
+        "which the report lists next to others"
+    )
     assert [(param.name, param.default, param.choices) for param in line.params] == [
         ("run", None, ()),
         ("top_n", 3, ()),
