@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #
 # Asks the table macros and lays out their answer; compares nothing itself. Pairs and figures are
 # computed once, into temporary tables that the macros then read; parts span by span of places. So
-# memory does not grow with the number of pairs, but for what is fetched.
+# memory does not grow with the number of pairs, except what is fetched.
 
 MOST_PLACES = 3
 """Changed peaks whose parts a text shows."""
@@ -488,8 +488,8 @@ def diff(
         opened: opens the database.
         base: a run, or LABEL=VALUE.
         new: the same of the other side.
-        top: places of which all figures are fetched, of others the peak alone.
-        most_places: changed places of which the parts are fetched.
+        top: places whose figures are all fetched; of others only the peak is.
+        most_places: changed places whose parts are fetched.
         options: by (one of KEYS, what the parts of a changed peak are grouped by), function
             (a glob), module (a glob of keys), color (a memory space, its number or its name, or
             all; the memory of the device by default) and pairs (texts OLD=NEW: which functions or

@@ -261,7 +261,7 @@ def _write_compiled(compiled: Any, folder: Path) -> None:
     try:
         modules = [] if executable is None else executable.hlo_modules()
     except RuntimeError:  # it has instructions of a libtpu that is newer than this jaxlib
-        name, data = _of_serialised(executable)
+        name, data = _of_serialized(executable)
     else:
         if modules:
             name = modules[0].name
@@ -305,7 +305,7 @@ def _proto(compiled: Any, executable: Any, module: bytes) -> bytes | None:
     return None
 
 
-def _of_serialised(executable: Any) -> tuple[str, bytes | None]:
+def _of_serialized(executable: Any) -> tuple[str, bytes | None]:
     """Return name and HloProto of a program that JAX cannot return as a module."""
     serialize = getattr(executable, "serialize", None)
     for record in records(serialize()) if serialize is not None else ():

@@ -1,4 +1,4 @@
-"""Sections: texts end to end, each line of which is read, known or reported."""
+"""Sections: texts end to end, whose lines are all read, known or reported."""
 
 from __future__ import annotations
 

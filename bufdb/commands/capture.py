@@ -84,7 +84,7 @@ def command(
     \b
       bufdb capture --run b16 --label batch=16 -- python train.py --batch 16
 
-    Standard input and output belong to COMMAND; signals are passed on to it. All that bufdb says
+    Standard input and output belong to COMMAND; signals are passed on to it. What bufdb says
     goes to standard error: after the end of COMMAND a summary, or the table of peaks. Also when
     COMMAND fails or is interrupted, what was dumped until then is ingested.
 
@@ -107,8 +107,8 @@ def command(
         -- python train.py --batch {batch} --remat {remat}
 
     With --sweep COMMAND is run once for each combination of values, the first --sweep outermost,
-    and the values stand where it has their names in braces; a literal brace is written twice. Each
-    run is labelled with its values and named after them (NAME-8-none); all have the metadata
+    and the values replace their names in braces; a literal brace is written twice. Each
+    run is labeled with its values and named after them (NAME-8-none); all have the metadata
     sweep=NAME. A run that fails stops no other: what it planned is in its dumps. Ctrl-C stops, and
     what is stored stays. At the end come the table of peaks, the curves that 'bufdb query scaling'
     finds, and the largest value that fits --limit, as a range.

@@ -101,7 +101,7 @@ def command(
     limit is that device's memory. tpu:v5e:2x2 is a generation and a topology of TPUs, v5e-4 and
     v5litepod-4 the same by number (of cores for v2 to v4, v5p and v7x), and takes the package
     libtpu (pip install 'bufdb[tpu]'). gpu:h100 is eight of them and takes the packages
-    jax-cuda12-pjrt and jax-cuda12-plugin; gpu:FILE is any GPU of which FILE is XLA's description
+    jax-cuda12-pjrt and jax-cuda12-plugin; gpu:FILE is any GPU that FILE describes
     (a GpuTargetConfigProto as text). Of a GPU nothing is timed, as XLA would for some operations.
 
     A program that XLA refuses, being too large, is answered all the same, from what XLA has planned

@@ -85,13 +85,13 @@ def command(
     --anonymize leaves the words of XLA, JAX and bufdb, all numbers, and single letters; every other
     word of names, paths, labels and options becomes another one, the same everywhere in the file.
     Your functions and files are replaced whole, whatever words and numbers they are made of. What
-    says how a run was made (its command, versions, host) is left out but for --keep. Hashes of dump
-    files stay.
+    says how a run was made (its command, versions, host) is left out without --keep. Hashes of
+    dump files stay.
 
     \b
     Exit codes:
       0  written
-      1  nothing to export, or a peak is unknown of all that is asked for
+      1  nothing to export, or every peak asked for is unknown
       2  wrong usage, or the file cannot be written
       3  database missing, in use or of another version
     """

@@ -17,7 +17,7 @@ def command(db: str) -> None:
 
     Tools: summary, queries, query, sql, diff, what-if and advice. All only read this one database,
     with the limits of 'bufdb query' and 'bufdb sql': locked, and no other file can be reached.
-    Between two calls the file is free for others. A call ends after 60 s, or when it is cancelled,
+    Between two calls the file is free for others. A call ends after 60 s, or when it is canceled,
     and holds up no other; rows, cells and memory are bounded. It takes the package mcp
     (pip install 'bufdb[mcp]').
     """

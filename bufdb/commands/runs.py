@@ -82,7 +82,7 @@ def unlabel_command(run: str, labels: tuple[str, ...], db: str) -> None:
 )
 @common.db_option
 def remove_command(names: tuple[str, ...], db: str) -> None:
-    """Remove runs with all that belongs to them, without asking: the dumps can rebuild them.
+    """Remove runs with everything that belongs to them, without asking: the dumps can rebuild them.
 
     All of them go or, if there is no run of one of the names, none.
     """

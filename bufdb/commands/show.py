@@ -71,8 +71,8 @@ def command(
 ) -> None:
     """Show one module: occupied bytes over the program, what lies where, and what holds the peak.
 
-    MODULE is the key or name of a module, the name of a function, or a glob of one; of all that it
-    and the options leave, the one with the largest need is shown, in the device's own memory.
+    MODULE is the key or name of a module, the name of a function, or a glob of one; of those that
+    match, the one with the largest need is shown, in the device's own memory.
 
     The curve has the occupied bytes over the steps of the program, the map below it the arena of
     temp allocations: which of its bytes are occupied, and by whom. Both have a column for several
@@ -81,8 +81,8 @@ def command(
     by their numbers: --peak 2 or --step N look at another. What holds the instant adds up to it.
     Figures are those of 'bufdb query timeline', 'peaks', 'peak' and 'peak-by'.
 
-    The width is that of the terminal (COLUMNS), from 60 to 160. Without colours (a pipe, NO_COLOR)
-    letters tell buffers apart; --ascii is for terminals that show no block characters.
+    The width is that of the terminal (COLUMNS), from 60 to 160. Without colors (a pipe, NO_COLOR)
+    letters mark buffers; --ascii is for terminals that show no block characters.
     """
     from bufdb.query import subject
     from bufdb.show import drawing, picture

@@ -271,7 +271,7 @@ MOST_NAME = 4096
 _MOST_DIRECTORY = 32 << 20
 """Bytes of the directory of a zip, which takes up to fifteen times as many in memory."""
 _BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""Methods of a zip of which Python decompresses no more at a time than is asked for."""
+"""Methods of a zip that Python decompresses piece by piece, as much as is asked for."""
 _DAMAGE = (
     RecursionError,
     zipfile.BadZipFile,
@@ -511,7 +511,7 @@ def _tar(
 
 
 def _each(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
-    """Yield the members one by one, of which `tarfile` would keep all."""
+    """Yield the members one by one: `tarfile` would keep all of them."""
     count = size = 0
     while (info := archive.next()) is not None:
         # `members` is tarfile's list of everything that was read; typeshed lacks it.

@@ -107,7 +107,7 @@ def whole_regex(pattern: exp.Expr) -> exp.Expr:
     return exp.DPipe(this=start, expression=exp.Literal.string(r")\z"))
 
 
-# -- A statement over tables in Spark's SQL, which Sail speaks too ---------------------------------
+# -- A statement over tables in Spark's SQL, which Sail reads too ---------------------------------
 #
 # sqlglot writes the dialect; here is what it writes wrongly, or not at all: each rule says which
 # difference it closes. Two engines read the text, so it has only what both of them take: regular

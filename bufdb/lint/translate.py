@@ -22,7 +22,7 @@ from bufdb.query.header import SavedQuery
 # -- Split a statement: CTEs that would be read too often are computed first, once -----------------
 #
 # DuckDB computes a CTE that several others read only once. Spark and Sail inline its text at each
-# use, and likewise the CTEs that it reads: after a few levels with two readers each, the plan reads
+# use, and with it the CTEs that it reads: after a few levels with two readers each, the plan reads
 # tables ten thousand times, which takes their planners too much time and memory.
 #
 # Reads and rewrites syntax trees only; runs nothing.

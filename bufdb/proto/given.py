@@ -309,11 +309,11 @@ class Instructions:
         return list(accumulate(self.operand_counts, initial=0))
 
 
-def read_instructions(serialised: Sequence[bytes], payloads: Sequence[bytes] = ()) -> Instructions:
+def read_instructions(serialized: Sequence[bytes], payloads: Sequence[bytes] = ()) -> Instructions:
     """Read instructions.
 
     Args:
-        serialised: their bytes.
+        serialized: their bytes.
         payloads: of their module.
 
     Raises:
@@ -322,7 +322,7 @@ def read_instructions(serialised: Sequence[bytes], payloads: Sequence[bytes] = (
     found = Instructions()
     names: list[bytes] = []
     opcodes: list[bytes] = []
-    for some in chunks("HloInstructionProto", serialised):
+    for some in chunks("HloInstructionProto", serialized):
         first = len(found.ids)
         found.ids += some.numbers("id").tolist()
         names += some.texts("name")

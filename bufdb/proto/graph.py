@@ -46,11 +46,11 @@ class Module:
         self.root: dict[int, int] = {}
         self.home: list[int] = []
         """The computation of each instruction."""
-        serialised: list[bytes] = []
-        roots = self._read_computations(serialised)
+        serialized: list[bytes] = []
+        roots = self._read_computations(serialized)
         self.payloads: Sequence[bytes] = self.proto.payloads
-        self.given = given.read_instructions(serialised, self.payloads)
-        del serialised
+        self.given = given.read_instructions(serialized, self.payloads)
+        del serialized
         self.names, self.opcode, self.ids = self.given.names, self.given.opcodes, self.given.ids
         at = self.at = dict(zip(self.ids, range(len(self.ids)), strict=True))
         """Instructions by their ids."""
@@ -80,7 +80,7 @@ class Module:
         self.kept_inputs = {(e.parameter_number, tuple(e.parameter_shape_index)) for e in aliases}
         """Parameters that are donated, by number and index."""
 
-    def _read_computations(self, serialised: list[bytes]) -> dict[int, int]:
+    def _read_computations(self, serialized: list[bytes]) -> dict[int, int]:
         """Put the serialized instructions end to end; return the ids of the roots."""
         roots: dict[int, int] = {}
         names: list[bytes] = []
@@ -97,7 +97,7 @@ class Module:
                 start = len(self.home)
                 self.home += [c] * len(members)
                 self.members[c] = range(start, len(self.home))
-                serialised += members
+                serialized += members
         self.titles = dict(zip(ids, checked_names(names), strict=True))
         return roots
 

@@ -20,7 +20,7 @@ _MODULE, _ASSIGNMENT = 1, 3
 """Fields of HloProto."""
 _MODULE_BEGINS = (b"\x0a", b"\x12", b"\x1a")
 """Keys of the first fields of a module, and of an HloProto's; a value begins with a number."""
-NO_ASSIGNMENT = "it is a serialised HLO module without buffer assignment"
+NO_ASSIGNMENT = "it is a serialized HLO module without buffer assignment"
 _GPU_MODULE, _GPU_ASSIGNMENT = 1, 2
 """Fields of XLA's GpuExecutableProto: the module with its configuration, whose first field it is,
 and the buffer assignment."""
@@ -75,13 +75,13 @@ def why_no_assignment(data: bytes) -> str | None:
         return "it is empty"
     found = _parts(data)
     if found is None:
-        return "it is no serialised HLO module"
+        return "it is no serialized HLO module"
     if found.stop != len(data):
-        return "it was cut off, or is no serialised HLO module"
+        return "it was cut off, or is no serialized HLO module"
     if found.is_repeated or data[found.module[0] : found.module[0] + 1] not in _MODULE_BEGINS:
         return (
             "it is a buffer assignment without its module (bufdb.proto.reader.hlo_proto joins "
-            "them), or no serialised HLO module"
+            "them), or no serialized HLO module"
         )
     if _is_snapshot(data, found.module):  # its third field is what the program gave
         return why_no_assignment(data[found.module[0] : found.module[1]])

@@ -132,7 +132,7 @@ def _union(spans: list[tuple[int, int, int]]) -> int:
 
 
 # --------------------------------------------------------------------------------------------------
-# A serialised HloProto as the sections of a text dump: what is given, and what follows from it.
+# A serialized HloProto as the sections of a text dump: what is given, and what follows from it.
 #
 # Rows of the buffer sections are emitted as arrays, without the lines that XLA would write, which
 # would only be read again. The HLO text is written, for it is stored and searched as text; each

@@ -13,7 +13,7 @@ from bufdb.proto.graph import ASYNC, Module
 from bufdb.proto.shapes import Index, text_of
 
 # --------------------------------------------------------------------------------------------------
-# Instructions and computations of a serialised module as lines of an HLO text (format section 7).
+# Instructions and computations of a serialized module as lines of an HLO text (format section 7).
 #
 # What XLA prints, as far as bufdb reads it: name, shape, opcode, operands, the computations called,
 # what contractions, collectives and shardings are, metadata. Of literals only single numbers.
@@ -110,14 +110,14 @@ class Printer:
         Returns:
             What the fusions in them call.
         """
-        serialised: list[bytes] = []
+        serialized: list[bytes] = []
         bodies = []
         every = [self.module.computations[c] for c in fused]
         for c, data in zip(fused, reader.computations_of(every), strict=True):
-            start = len(serialised)
-            serialised += data.instructions
-            bodies.append((c, data.root_id, start, len(serialised)))
-        found = read_instructions(serialised, self.module.payloads)
+            start = len(serialized)
+            serialized += data.instructions
+            bodies.append((c, data.root_id, start, len(serialized)))
+        found = read_instructions(serialized, self.module.payloads)
         operands = parted(found.operand_ids, found.operand_counts)
         named: list[Sequence[str]] = []
         for _, _, start, stop in bodies:

@@ -13,7 +13,7 @@ from bufdb.read.boundaries import BOM
 # The HLO text as the compiler received it: the parameters of the program (format section 7.5).
 #
 # Compilers for TPU take shardings away; there this text alone has them, with whole shapes. It may
-# be as long as the program, so it goes by in parts, of which the lines of parameters are kept.
+# be as long as the program, so it is read in parts, and the lines of parameters are kept.
 
 _END = re.compile(rb'\n\}(?: // [^\s"]+)?\r?(?:\n(?=\r?\n)|(?:\n)?\Z)')
 """A computation's end and an empty line, or the end of the part; a brace may also follow a raw line

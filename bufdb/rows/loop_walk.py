@@ -124,7 +124,7 @@ def part_operand(operands: Operands, ins: Instruction, part: Part | None) -> At 
 #
 # The steps are those of the text: a fusion leads to the root of what it calls, a parameter back to
 # the operand of the call, a loop to what its body wrote last. The rule was settled on
-# programs of which each line is known (tests/rows/test_loops.py).
+# programs whose lines are all known (tests/rows/test_loops.py).
 #
 # What a walk finds from an element of a loop, or from a slice that a loop inserts, does not
 # depend on the way there; it is remembered, so that the many values of one buffer cost one walk.

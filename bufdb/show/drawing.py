@@ -10,7 +10,7 @@ from typing import Any
 from bufdb.render.text import human_bytes, painted, use_colour
 from bufdb.show.picture import Column, Picture, place_of
 
-# -- Cells of a picture, each with a character and colours, and the lines that they make -----------
+# -- Cells of a picture, each with a character and colors, and the lines that they make -----------
 #
 # Invariant: no meaning is in a color alone: each has a letter, too, and is in the legend.
 

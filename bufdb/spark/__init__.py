@@ -1,1 +1,1 @@
-"""Saved queries on Apache Spark, and on what speaks its protocol: Spark Connect servers, Sail."""
+"""Saved queries on Apache Spark, and on servers of its protocol: Spark Connect, Sail."""

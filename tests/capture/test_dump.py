@@ -67,12 +67,12 @@ MODULE, ASSIGNMENT = (
 
 
 class AheadOfTime:
-    """An executable for hardware that is not there: one module, and what it is serialised to."""
+    """An executable for hardware that is not there: one module, and what it is serialized to."""
 
     name = "jit_layers"
 
-    def __init__(self, module, serialised):
-        self.module, self.serialised = module, serialised
+    def __init__(self, module, serialized):
+        self.module, self.serialized = module, serialized
 
     def hlo_modules(self):
         return [self]
@@ -81,7 +81,7 @@ class AheadOfTime:
         return self.module
 
     def serialize(self):
-        return self.serialised
+        return self.serialized
 
 
 def in_blocks(data):
@@ -207,7 +207,7 @@ def test_an_empty_assignment_asks_for_the_lowered_function(tmp_path):
 
 @needs_protobuf
 @pytest.mark.parametrize("wrapped", [lambda data: b"\x0a" + data + b"\x00", in_blocks])
-def test_the_assignment_of_a_tpu_is_taken_from_its_serialised_executable(
+def test_the_assignment_of_a_tpu_is_taken_from_its_serialized_executable(
     tmp_path, monkeypatch, wrapped
 ):
     whole = hlo_proto(MODULE, ASSIGNMENT)
@@ -239,13 +239,13 @@ def test_a_module_that_jax_cannot_hand_out_is_found_in_its_executable(tmp_path, 
     (path,) = tmp_path.rglob("*.hlo.pb")
     assert path.name == "module_0000.jit_layers.after_optimizations.hlo.pb"
     assert path.read_bytes() == whole
-    found.serialised = b"nothing"
+    found.serialized = b"nothing"
     with pytest.raises(BufdbError, match=r"Give what \.lower\(\.\.\.\) gave"):
         dump.dumped(Empty(), tmp_path)
 
 
 @needs_protobuf
-def test_the_assignment_of_a_gpu_is_taken_from_its_serialised_executable(
+def test_the_assignment_of_a_gpu_is_taken_from_its_serialized_executable(
     con, tmp_path, monkeypatch
 ):
     pytest.importorskip("cramjam", reason="the package cramjam is not installed")

@@ -1,4 +1,4 @@
-"""Records of serialised executables, as far as bufdb reads them."""
+"""Records of serialized executables, as far as bufdb reads them."""
 
 import importlib.util
 import struct

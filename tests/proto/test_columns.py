@@ -32,7 +32,7 @@ def field(number: int, kind: int, content: bytes) -> bytes:
 
 
 def told(messages: Sequence[bytes]) -> dict[str, Any]:
-    """What columns say of serialised instructions."""
+    """What columns say of serialized instructions."""
     some = Messages("HloInstructionProto", messages)
     parts = [reader.instruction_of(data) for data in some.parts(given._ATTRIBUTES)]
     return {

@@ -1,60 +1,40 @@
-"""Words that an engineer would not say, in the docstrings and comments of bufdb/."""
+"""Words that an engineer would not write, wherever the project has prose."""
 
-import ast
-import io
-import re
-import tokenize
-
+import pytest
 from places import ROOT
 
-WORDS = {
-    "told": "reported, emitted, read",
-    "tells": "says, shows",
-    "who reads": "the reader",
-    "whoever": "the caller, the user",
-    "somebody": "the caller, the user",
-    "nobody": "no caller, no user",
-    "stands": "is",
-    "behind": "after",
-    "beside": "next to, with",
-    "anew": "again",
-    "bears": "has, is attributed to",
-    "goes ahead": "a warm-up process",
-    "a look at": "scan",
-}
-PATTERN = re.compile(rf"\b({'|'.join(WORDS)})\b", re.IGNORECASE)
+from bufdb.lint import words
+
+COVERED = ("bufdb/**/*.py",)
 
 
-def prose(text):
-    """Return (line, text) of each docstring and comment."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            yield node.lineno, str(node.value.value)
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
-
-
-def odd_words(text):
-    """Return line, word and what to write instead."""
-    return [
-        (line, word, WORDS[word.lower()])
-        for line, said in prose(text)
-        for word in PATTERN.findall(said)
-    ]
-
-
-def test_docstrings_and_comments_use_plain_words():
+def test_prose_uses_plain_words():
     found = {
-        str(path.relative_to(ROOT)): words
-        for path in sorted((ROOT / "bufdb").rglob("*.py"))
-        if not path.name.endswith("_pb2.py") and (words := odd_words(path.read_text("utf-8")))
+        str(path.relative_to(ROOT)): odd
+        for pattern in COVERED
+        for path in sorted(ROOT.glob(pattern))
+        if not path.name.endswith("_pb2.py") and (odd := words.odd_words(path))
     }
     assert found == {}
 
 
-def test_an_odd_word_is_found():
-    assert odd_words('"""What is told."""\nx = "told"  # beside\n') == [
-        (1, "told", WORDS["told"]),
-        (2, "beside", WORDS["beside"]),
-    ]
+@pytest.mark.parametrize(
+    ("name", "text", "odd"),
+    [
+        (
+            "a.py",
+            '"""A.\n\nAnew `told`.\n"""\nx = "told" # beside\n',
+            [(3, "Anew"), (5, "beside")],
+        ),
+        ("a.py", "f(\n  help='Who '\n  'tells',\n  name='anew')\n", [(3, "tells")]),
+        ("a.py", "# The x of\n# which y.  Some of which.", [(1, "of which")]),
+        ("a.sql", "-- Anew.\nSELECT 'told' AS \"anew\" -- behind", [(1, "Anew"), (2, "behind")]),
+        ("a.sql", "COMMENT ON t IS\n'It''s\ntold: \"told\".';", [(3, "told")]),
+        ("a.md", "```\ntold\n```\n> told\n\n[told](anew), `told`.", [(6, "told")]),
+        ("a.md", "# What it does\n## What is it?\n", [(1, "# What")]),
+    ],
+)
+def test_odd_words_are_found_in_prose_alone(tmp_path, name, text, odd):
+    path = tmp_path / name
+    path.write_text(text)
+    assert [(line, word) for line, word, better in words.odd_words(path)] == odd
