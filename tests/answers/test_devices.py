@@ -9,7 +9,7 @@ from bufdb.answers import devices
 from bufdb.errors import UsageError
 
 GIB = 2**30
-PAGE = Path(__file__).resolve().parents[2] / "bufdb" / "commands" / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "bufdb" / "commands" / "devices.md"
 TABLE = re.compile(r"(<!-- devices -->\n)(.*?)(\n<!-- end of devices -->\n)", re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""Which facts each way into the database carries: a table in bufdb/commands/README.md."""
+"""Which facts each way into the database carries: a table in bufdb/commands/ingest.md."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from bufdb.ingest.rows import MODULE_TABLES
 from bufdb.proto.reader import fields
 
 pytestmark = needs_protobuf
-PAGE = ROOT / "bufdb" / "commands" / "README.md"
+PAGE = ROOT / "bufdb" / "commands" / "ingest.md"
 PLACE = re.compile(r"(<!-- ways in -->\n).*?(<!-- end of ways in -->)", re.DOTALL)
 _ASSIGNMENT, _TRACES = 3, 4
 """Fields of an HloProto and of its buffer assignment."""
@@ -106,11 +106,13 @@ def table_of_ways(con: duckdb.DuckDBPyConnection, folder: Path) -> str:
             ingest_into(con, place, f"{way} {place.name}")
             con.execute("UPDATE modules SET run_name = ? WHERE run_name LIKE ?", [way, f"{way} %"])
     ways = {way: filled(con, way) for way in WAYS}
-    lines = [f"| table | {' | '.join(WAYS)} |", f"| --- |{' --- |' * len(WAYS)}"]
+    alike: dict[str, list[str]] = {}
     for table in sorted(next(iter(ways.values()))):
         known = set().union(*(way[table] for way in ways.values())) - {"derived_from_proto"}
         cells = [cell(known, way[table] - {"derived_from_proto"}) for way in ways.values()]
-        lines.append(f"| `{table}` | {' | '.join(cells)} |")
+        alike.setdefault(" | ".join(cells), []).append(f"`{table}`")
+    lines = [f"| table | {' | '.join(WAYS)} |", f"| --- |{' --- |' * len(WAYS)}"]
+    lines += [f"| {', '.join(tables)} | {cells} |" for cells, tables in alike.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -167,6 +167,13 @@ def test_what_fits_an_example(shown, answer, is_right):
     assert fits(shown, answer) is is_right
 
 
+def test_every_command_has_a_section_that_begins_with_an_example():
+    pages = [PAGES[name] for name in PAGES if name.startswith("bufdb/commands/")]
+    text = "\n".join(page.read_text("utf-8") for page in pages)
+    begun = re.findall(r"^##+ bufdb (\S+)\n\n(?:```|    )", text, re.MULTILINE)
+    assert sorted(begun) == sorted(cli.COMMANDS)
+
+
 def test_every_question_has_one_command_that_answers_it():
     page = PAGES["queries/QUESTIONS.md"].read_text(encoding="utf-8")
     _, *questions = re.split(r"^## ", page, flags=re.MULTILINE)
