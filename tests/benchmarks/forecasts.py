@@ -40,23 +40,23 @@ POINTS = (
 )  # fmt: skip
 """Sizes that a user may have, as multiples of a program's smallest."""
 DISTANCES = (2, 4, 16)
-PAGE = """# What was forecast, and what came of it
+PAGE = """# Forecasts and results
 
-Written by `forecasts.py` with jax {jax} for {backends}: `bufdb query scaling` is given what XLA
-reserves for the {programs} programs of `growing.py` at small sizes and asked for 2, 4 and 16 times
-the largest of them, which are compiled too. The small sizes are, times the smallest of the program,
+Written by `forecasts.py` with jax {jax} for {backends}: `bufdb query scaling` gets XLA's need
+for the {programs} programs of `growing.py` at small sizes and forecasts 2, 4 and 16 times
+the largest of them, which are compiled too. Small sizes, as multiples of a program's smallest:
 {points}.
-GPU is an H100, ahead of time, and has some of the programs.
+GPU is an H100, ahead of time, with some of the programs.
 
-A truth is covered if it is in the range, and above if it is more than the high end: what would fit
-by the forecast does not. The width is the high end divided by the low end, its mean the geometric
-one. The last columns have what the curve alone is off, as share of the truth.
+A result is covered if it is in the range, and above if it exceeds the high end: the forecast says
+that it fits, and it does not. The width is the high end divided by the low end, its mean is
+geometric. The last columns have the error of the curve alone, as share of the result.
 
 {by_model}
 
-Programs count alike in the last row of each distance: the mean of their shares.
+The last row of each distance weighs programs equally: the mean of their shares.
 
-## By how near the points are to their curve
+## By distance of the points from their curve
 
 {by_error}
 

@@ -249,30 +249,30 @@ def sureness_of(some: Sequence[Row]) -> str:
 
 # -- the page ----------------------------------------------------------------------------------
 
-PAGE = """# Promised and got
+PAGE = """# Promised and measured savings
 
-Written by `recompile.py` with jax {jax}: programs of `programs/`, compiled as they are written and
-with one change each, made as a row of `bufdb query advice` says. GPU is an H100 and TPU a v5e,
-both ahead of time; of the TPU it is HBM, with VMEM left to fusions. Bytes; "got" is the peak before
-less the peak after. In the range is what lies within {tolerance:.0%} of the peak of what was
-promised.
+Written by `recompile.py` with jax {jax}: programs of `programs/`, compiled unchanged and
+with one change each, as a row of `bufdb query advice` says. GPU is an H100 and TPU a v5e, both
+ahead of time; TPU figures are HBM, with VMEM left to fusions. Bytes; "got" is the peak before minus
+the peak after. In the range is a result within {tolerance:.0%} of the peak from the
+promise.
 
 {total}
 
 ## Each kind
 
-Sureness is likely where at least {likely:.0%} of {fewest} changes or more are in it, unlikely
-where as many brought less than a tenth of the lower end, and possible everywhere else;
-`recompile.py --write-sureness` writes it into the view advice_sureness. Kinds that advice leaves
-out go by what query savings says of the line.
+Sureness is likely where at least {likely:.0%} of {fewest} changes or more are in the range,
+unlikely where as many saved less than a tenth of the low end, and possible otherwise;
+`recompile.py --write-sureness` writes it into the view advice_sureness. For kinds that
+advice leaves out, the promise is the line's in query savings.
 
 {kinds}
 
-## First advice that gave less than half of its lower end
+## First advice that saved less than half of its low end
 
 {defects}
 
-## First advice that no change follows
+## First advice without a change that follows it
 
 {firsts}
 
@@ -288,9 +288,8 @@ def total(rows: Sequence[Row]) -> str:
     inside = sum(row.is_in_range for row in likely)
     advised = [row for row in rows if row.source == "advice"]
     return (
-        f"{len(rows)} changes, {len(advised)} of them advised; in the range are {inside} of "
-        f"{len(likely)} that advice calls likely, and "
-        f"{sum(row.is_in_range for row in advised)} of all that it gives."
+        f"{len(rows)} changes, {len(advised)} of them advised. In the range: {inside} of "
+        f"{len(likely)} likely ones, and {sum(row.is_in_range for row in advised)} of all advised."
     )
 
 

@@ -112,30 +112,30 @@ TRIED: dict[str, Rule] = {
     "half, layers unrolled": lambda row: unrolled(row, "half") and not row.is_bf16,
 }
 """What might, counted beside them; no prediction goes by it."""
-PAGE = """# What was predicted, and what came of it
+PAGE = """# Predicted and measured savings
 
 Written by `recompile.py` with jax {jax} for {backends}: the train steps of `programs/steps.py` with
-one change each, compiled again. GPU is an H100 and TPU a v5e, both ahead of time; of the TPU it is
+one change each, compiled again. GPU is an H100 and TPU a v5e, both ahead of time; TPU figures are
 HBM, with VMEM left to fusions.
 
-| change | what is asked of bufdb |
+| change | question to bufdb |
 |---|---|
-| drop a | the array is computed again: its line without memory; of a scan, what it stacks for it |
-| half a | it is kept in bfloat16: the same with half of the bytes |
+| drop a | the array is recomputed: its line without memory; in a scan, its stack |
+| half a | it is stored in bfloat16: the same with half of the bytes |
 | chunk | logits and loss in {chunks} parts: their line with 1/{chunks} of the bytes |
 | donate | weights to new weights |
 
-Bytes. What is known to save nothing is predicted as 0, all else as what-if says. The error is what
-was predicted less what came, as share of the peak; "real of predicted" is of the sums. Gradients
-bear the line of what they are gradients of, and drop and half leave them: the last column has the
-errors if what-if left them as well.
+Bytes. Changes known to save nothing are predicted as 0, all others as what-if says. The error is
+the prediction minus the result, as share of the peak; "real of predicted" compares the sums. A
+gradient has the line of its value, and drop and half do not remove it: the last column has the
+errors if what-if did not remove it either.
 
 {by_kind}
 
-## What saves nothing
+## Changes that save nothing
 
-Counted are changes of which what-if promises something; a rule is true of one that brought no more
-than a tenth of it.
+Of changes for which what-if promises a saving; a rule is true of a change that saved at most a
+tenth of it.
 
 {by_rule}
 
@@ -236,7 +236,7 @@ def by_kind(rows: Sequence[Row]) -> Iterable[str]:
 
 
 def by_rule(rows: Sequence[Row]) -> Iterable[str]:
-    yield "| what saves nothing | backend | changes | true of | taken for a rule |"
+    yield "| rule | backend | changes | true of | used as a rule |"
     yield "|---|---|--:|--:|---|"
     for name, applies in (RULES | TRIED).items():
         for backend in TARGETS:
