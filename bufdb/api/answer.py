@@ -14,6 +14,7 @@ import duckdb
 import nanoarrow
 from nanoarrow import ipc
 
+from bufdb.database.quoting import sql_name
 from bufdb.errors import BufdbError
 from bufdb.query.execute import ANSWER
 from bufdb.query.result import Result
@@ -131,7 +132,7 @@ def as_bytes(con: duckdb.DuckDBPyConnection, format_name: str) -> bytes:
     table = con.table(f"temp.main.{ANSWER}")
     cells = [
         f"{name}::VARCHAR AS {name}" if type_.id == "enum" else name
-        for name, type_ in zip(map(_quoted, table.columns), table.types, strict=True)
+        for name, type_ in zip(map(sql_name, table.columns), table.types, strict=True)
     ]
     rows = con.sql(f"SELECT {', '.join(cells)} FROM temp.main.{ANSWER}")
     try:
@@ -154,7 +155,3 @@ def _parquet(rows: duckdb.DuckDBPyRelation) -> bytes:
         path = Path(folder) / "answer.parquet"
         con.from_arrow(nanoarrow.ArrayStream(rows)).write_parquet(str(path), compression="zstd")
         return path.read_bytes()
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -22,6 +22,7 @@ from typing import Any
 from bufdb import __version__
 from bufdb.api.answer import Answer, Rows
 from bufdb.api.database import LOG, Database, Readable
+from bufdb.database.quoting import sql_name
 from bufdb.errors import BufdbError
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.result import Result
@@ -299,7 +300,7 @@ def _csv(found: Rows, max_rows: int, *, is_first: bool = False) -> str:
     columns = [(name, str(type_)) for name, type_ in zip(found.columns, found.types, strict=True)]
     first = found.relation.limit(_at_most(max_rows))
     most = max(_CELL[0], min(_TEXT // (_at_most(max_rows) * len(columns) or 1), _CELL[1]))
-    names = ['"' + name.replace('"', '""') + '"' for name, _ in columns]
+    names = [sql_name(name) for name, _ in columns]
     longest = ", ".join(f"coalesce(max(length({name}::VARCHAR)), 0)" for name in names)
     (lengths,) = first.aggregate(longest).fetchall()
     shown = [

@@ -17,6 +17,7 @@ from pathlib import Path
 import duckdb
 
 from bufdb.database.definitions import schema_hash, tables, views, views_hash
+from bufdb.database.quoting import sql_text
 
 READY = "bufdb_ready_made"
 """Name under which it is attached."""
@@ -54,7 +55,7 @@ def _attach_file(con: duckdb.DuckDBPyConnection, version: int) -> bool:
     except (OSError, RuntimeError, duckdb.Error):  # no home, or nothing can be written
         return False
     try:
-        con.execute(f"ATTACH {_quoted(path)} AS {READY} (READ_ONLY, TYPE duckdb)")
+        con.execute(f"ATTACH {sql_text(path.absolute())} AS {READY} (READ_ONLY, TYPE duckdb)")
     except duckdb.Error:
         with contextlib.suppress(OSError):
             path.unlink()
@@ -75,7 +76,7 @@ def _file(version: int) -> Path:
     made = _FOLDER / f"{path.stem}-{os.urandom(8).hex()}.tmp"
     try:
         with duckdb.connect(config=_FILE_FORMAT) as con:
-            con.execute(f"ATTACH {_quoted(made)} AS {READY}")
+            con.execute(f"ATTACH {sql_text(made.absolute())} AS {READY}")
             _furnish(con, version)
             con.execute(f"DETACH {READY}")
         made.chmod(0o644)
@@ -108,7 +109,3 @@ def _furnish(con: duckdb.DuckDBPyConnection, version: int) -> None:
     con.execute("INSERT INTO schema_info VALUES (?, ?)", [version, views_hash()])
     con.execute("COMMIT")
     con.execute(f"SET search_path = '{before}'")
-
-
-def _quoted(path: Path) -> str:
-    return "'" + str(path.absolute()).replace("'", "''") + "'"

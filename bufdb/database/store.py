@@ -25,6 +25,7 @@ from bufdb.database import definitions, narrowing, ready
 from bufdb.database.definitions import CATALOG
 from bufdb.database.memory import bound_memory, memory_limit
 from bufdb.database.patience import PATIENCE, is_awaited, turn
+from bufdb.database.quoting import sql_name, sql_text
 from bufdb.errors import DatabaseError
 
 SCHEMA_VERSION = 6
@@ -146,8 +147,7 @@ def _connected(path: str, options: _Options) -> duckdb.DuckDBPyConnection:
     try:
         # Without READ_WRITE a file that cannot be written would be read.
         how = f"READ_WRITE, TYPE duckdb, ROW_GROUP_SIZE {ROW_GROUP_ROWS}"
-        quoted = place.replace("'", "''")
-        con.execute(f"ATTACH '{quoted}' AS {CATALOG} ({how})")
+        con.execute(f"ATTACH {sql_text(place)} AS {CATALOG} ({how})")
         con.execute(f"USE {CATALOG}")
     except BaseException:
         con.close()
@@ -174,7 +174,7 @@ def _refuse_actors(con: duckdb.DuckDBPyConnection, path: str) -> None:
 def _copy_schema(con: duckdb.DuckDBPyConnection) -> None:
     ((own,),) = con.execute("SELECT current_database()").fetchall()
     with ready.attached_schema(con, SCHEMA_VERSION):
-        con.execute(f'COPY FROM DATABASE {ready.READY} TO "{own.replace(chr(34), chr(34) * 2)}"')
+        con.execute(f"COPY FROM DATABASE {ready.READY} TO {sql_name(own)}")
 
 
 def _renew_views(con: duckdb.DuckDBPyConnection) -> None:
@@ -218,8 +218,7 @@ def open_readable(
         raise DatabaseError(f"no database {path}; make one with 'bufdb ingest DUMPS --db {path}'")
     con = open_memory()
     try:
-        place = _place(path).replace("'", "''")
-        attach = f"ATTACH '{place}' AS {CATALOG} (READ_ONLY, TYPE duckdb)"
+        attach = f"ATTACH {sql_text(_place(path))} AS {CATALOG} (READ_ONLY, TYPE duckdb)"
         _open(path, lambda: con.execute(attach), is_writer=False)
         # Built-ins come before the file, which may hold a macro named sum.
         con.execute(f"SET search_path = 'memory.main,system.main,{CATALOG}.main'")
@@ -252,7 +251,7 @@ def close_up(
     for table, rows in (before or {}).items():
         con.execute(definitions.tables()[table])
         _replace_rows(con, table, rows)
-    con.execute(f"SET temp_directory = '{spill_folder()}'")
+    con.execute(f"SET temp_directory = {sql_text(spill_folder())}")
     bound_memory(con)
     _lock(con, allow_files=allow_files)
 
@@ -289,7 +288,7 @@ def spill_folder() -> str:
     for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp"):  # tempfile takes 4 ms to import
         if folder and os.access(folder, os.W_OK | os.X_OK):
             name = Path(folder).absolute() / f"bufdb-{os.urandom(8).hex()}"
-            return str(name).replace("'", "''")
+            return str(name)
     return ""
 
 

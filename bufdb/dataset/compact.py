@@ -17,9 +17,10 @@ from pathlib import Path
 import duckdb
 
 from bufdb.database import memory, ready, store
+from bufdb.database.quoting import sql_text
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import layout
-from bufdb.dataset.layout import LOOSE, quoted
+from bufdb.dataset.layout import LOOSE
 from bufdb.dataset.places import Place, place_of
 from bufdb.dataset.snapshot import Owners, Snapshot, empty, require_rows, unreadable
 from bufdb.dataset.writer import OPTIONS
@@ -82,7 +83,7 @@ def compact(
     con = store.open_memory()
     try:
         place.attach(con)
-        con.execute(f"SET temp_directory = '{store.spill_folder()}'")
+        con.execute(f"SET temp_directory = {sql_text(store.spill_folder())}")
         memory.bound_memory(con)  # what it sorts beyond that goes to a temporary file
         with ready.attached_schema(con, SCHEMA_VERSION):
             columns = layout.columns(con, ready.READY)
@@ -127,7 +128,7 @@ def _rewrite(snapshot: Snapshot, columns: layout.Columns, day: str, done: Compac
     con.execute(
         "CREATE OR REPLACE TABLE of_day AS "
         "SELECT *, (row_number() OVER (ORDER BY run_name, owner_id) - 1) "
-        f"// {PART_OWNERS} AS place FROM owners WHERE day = {quoted(day)}"
+        f"// {PART_OWNERS} AS place FROM owners WHERE day = {sql_text(day)}"
     )
     ((last,),) = con.execute("SELECT max(place) FROM of_day").fetchall()
     for place in range(last + 1):
@@ -177,7 +178,7 @@ def _write(
         target = folder / table
         options = f"{OPTIONS}, FILE_SIZE_BYTES '{_FILE_BYTES}'"
         ((row_count,),) = con.execute(
-            f"COPY ({select}) TO {quoted(str(target))} ({options})"
+            f"COPY ({select}) TO {sql_text(target)} ({options})"
         ).fetchall()
         if not row_count:
             return 0

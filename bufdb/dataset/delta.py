@@ -15,8 +15,8 @@ from urllib.parse import unquote
 
 import duckdb
 
+from bufdb.database.quoting import sql_text
 from bufdb.dataset import layout
-from bufdb.dataset.layout import quoted
 from bufdb.dataset.places import Listed, Place
 from bufdb.dataset.writer import Owner, Writer, marker_cells, typed
 from bufdb.errors import BufdbError, DatabaseError, UsageError
@@ -79,12 +79,12 @@ def read(con: duckdb.DuckDBPyConnection, root: str, table: str, names: Mapping[s
             path = f"{where}/{FOLDER}/{checkpoint:020}.checkpoint.parquet"
             rows = con.execute(
                 "SELECT to_json({'add': add, 'protocol': protocol})"
-                f"FROM read_parquet({quoted(path)}) WHERE add IS NOT NULL OR protocol IS NOT NULL"
+                f"FROM read_parquet({sql_text(path)}) WHERE add IS NOT NULL OR protocol IS NOT NULL"
             )
             for (text,) in _fetched(rows):
                 _apply(log, checkpoint, json.loads(text), where)
         if wanted:
-            paths = ", ".join(quoted(f"{where}/{FOLDER}/{number:020}.json") for number in wanted)
+            paths = ", ".join(sql_text(f"{where}/{FOLDER}/{number:020}.json") for number in wanted)
             rows = con.execute(
                 f"SELECT parse_filename(filename, true), json::VARCHAR FROM read_ndjson_objects("
                 f"[{paths}], filename = true) ORDER BY ALL"
@@ -194,7 +194,7 @@ class DeltaWriter(Writer):
         """Remove modules by markers without rows, which a later version may follow."""
         for start in range(0, len(owners), self.at_once):
             some = owners[start : start + self.at_once]
-            cells = f"owners.owner_id AS module_id, {quoted(run)} AS run_name"
+            cells = f"owners.owner_id AS module_id, {sql_text(run)} AS run_name"
             source = f"SELECT {cells}, {_own_cells('modules', _part())} FROM {_listed(some)}"
             self._append("modules", source)
             self._forget(
@@ -281,7 +281,7 @@ def _part() -> int:
 def _listed(owners: Sequence[Owner]) -> str:
     values = ", ".join(
         f"({owner.owner_id}::BIGINT, {owner.version}::BIGINT, {owner.is_removed}, "
-        f"{quoted(owner.day)})"
+        f"{sql_text(owner.day)})"
         for owner in owners
     )
     return f"(VALUES {values}) AS owners(owner_id, owner_version, is_removed, dt)"

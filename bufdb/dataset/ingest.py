@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import duckdb
 
 from bufdb.database import memory, store
+from bufdb.database.quoting import sql_text
 from bufdb.dataset import layout
 from bufdb.dataset.delta import DeltaWriter
 from bufdb.dataset.places import Place, place_of
@@ -126,7 +127,7 @@ def store_planned(
     config = {"threads": "1", "memory_limit": memory_limit or memory.ingest_memory()}
     con = store.open_writable(":memory:", config)
     try:
-        con.execute(f"SET temp_directory = '{store.spill_folder()}'")
+        con.execute(f"SET temp_directory = {sql_text(store.spill_folder())}")
         place.attach(con)
         jobs = (job.module_id for one in planned.values() for job in one.jobs)
         found = _Stored(con, place, None if prune else set(jobs))
@@ -206,20 +207,20 @@ class _Stored:
 
         A label of the user's own of that name hides what was given.
         """
-        some = f"SELECT unnest([{', '.join(map(layout.quoted, runs))}]::VARCHAR[])"
+        some = f"SELECT unnest([{', '.join(map(sql_text, runs))}]::VARCHAR[])"
         relation = self.snapshot.relation("run_labels", self.snapshot.owners_of(some))
         labels = table_sql("run_labels", self.columns["run_labels"], relation, self.owners)
         return bool(
             self.con.execute(
                 f"SELECT 1 FROM ({labels}) WHERE run_name IN ({some}) "
-                f"AND label = {layout.quoted(own.OWN_LABEL)} LIMIT 1"
+                f"AND label = {sql_text(own.OWN_LABEL)} LIMIT 1"
             ).fetchall()
         )
 
     def load(self, run: str, planned: PlannedRun, labels: Mapping[str, str]) -> None:
         """Put what the dataset has of a run where an ingest looks for it."""
         self.key = layout.run_key(run, as_text(str(planned.path)))
-        some = f"SELECT {layout.quoted(run)}"
+        some = f"SELECT {sql_text(run)}"
         of_run = f"{self.owners}_of_run"
         self.con.execute(
             f"CREATE OR REPLACE TABLE {of_run} AS FROM {self.owners} WHERE run_name IN ({some})"

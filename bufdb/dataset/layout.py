@@ -173,8 +173,3 @@ def is_day(text: str) -> bool:
         return _DAY.fullmatch(text) is not None and bool(date.fromisoformat(text))
     except ValueError:
         return False
-
-
-def quoted(text: str) -> str:
-    """Return text as SQL has it."""
-    return "'" + text.replace("'", "''") + "'"

@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import duckdb
 
-from bufdb.dataset.layout import quoted
+from bufdb.database.quoting import sql_text
 from bufdb.errors import BufdbError, DatabaseError, UsageError
 
 RECENT_S = 600.0
@@ -177,9 +177,9 @@ class Folder:
         the folder above what the link leads to.
         """
         if _has_link(self.path):
-            con.execute(_ALLOWED.format(", ".join(quoted(path) for path in sorted(paths))))
+            con.execute(_ALLOWED.format(", ".join(sql_text(path) for path in sorted(paths))))
         else:
-            con.execute(f"SET allowed_directories = [{quoted(self.root + '/')}]")
+            con.execute(f"SET allowed_directories = [{sql_text(self.root + '/')}]")
 
 
 class Bucket:
@@ -260,7 +260,7 @@ class Bucket:
 
     def allow(self, con: duckdb.DuckDBPyConnection, paths: Iterable[str]) -> None:
         """Let `con` read these alone: DuckDB does not know what a server makes of `..`."""
-        con.execute(_ALLOWED.format(", ".join(quoted(path) for path in sorted(paths))))
+        con.execute(_ALLOWED.format(", ".join(sql_text(path) for path in sorted(paths))))
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

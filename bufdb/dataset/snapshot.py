@@ -10,9 +10,10 @@ import duckdb
 
 from bufdb.database import definitions, ready, store
 from bufdb.database.definitions import CATALOG
+from bufdb.database.quoting import sql_text
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import delta, layout
-from bufdb.dataset.layout import MARKERS, Name, quoted
+from bufdb.dataset.layout import MARKERS, Name
 from bufdb.dataset.places import Bucket, Listed, Place, place_of
 from bufdb.errors import DatabaseError
 
@@ -35,7 +36,7 @@ _OWNER = "owner_id, owner_version, part_id"
 
 def objects(paths: Sequence[str]) -> str:
     """Return the rows of objects, whatever columns each of them has."""
-    texts = ", ".join(quoted(path) for path in paths)
+    texts = ", ".join(sql_text(path) for path in paths)
     return (
         f"read_parquet([{texts}], union_by_name = true, hive_partitioning = false, filename = true)"
     )

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import duckdb
 
+from bufdb.database.quoting import sql_text
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import layout
-from bufdb.dataset.layout import quoted
 from bufdb.dataset.places import Place
 
 OPTIONS = "FORMAT parquet, COMPRESSION zstd"
@@ -53,7 +53,7 @@ class Writer:
 
     def store_run(self, run: str, owner: Owner) -> None:
         """Make the rows of a run itself appear, as it was ingested from one place."""
-        name = quoted(run)
+        name = sql_text(run)
         sources = {
             table: f"(SELECT *, {owner.owner_id}::BIGINT AS run_key FROM {table} "
             f"WHERE run_name = {name}{condition})"
@@ -68,8 +68,8 @@ class Writer:
                 made = folder / "removed.parquet"
                 self.con.execute(
                     f"COPY (SELECT {owner.owner_id}::BIGINT AS module_id, "
-                    f"{quoted(run)} AS run_name, {_own_cells('modules', owner)}) "
-                    f"TO {quoted(str(made))} ({OPTIONS})"
+                    f"{sql_text(run)} AS run_name, {_own_cells('modules', owner)}) "
+                    f"TO {sql_text(made)} ({OPTIONS})"
                 )
                 self._put(made, "modules", owner)
 
@@ -96,7 +96,7 @@ class Writer:
             if not has_rows:
                 return
             select = f"SELECT {cells}, {_own_cells(table, owner)} FROM {rows}"
-            self.con.execute(f"COPY ({select}) TO {quoted(str(file))} ({OPTIONS})")
+            self.con.execute(f"COPY ({select}) TO {sql_text(file)} ({OPTIONS})")
             yield owner, file
             return
         values = ", ".join(f"({owner.owner_id}, {owner.version})" for owner in owners)
@@ -105,7 +105,7 @@ class Writer:
             f"COPY (SELECT {cells}, {own}, owners.owner_id AS bufdb_file FROM {source} AS stored "
             f"JOIN (VALUES {values}) AS owners(owner_id, owner_version) "
             f"ON owners.owner_id = stored.{key} ORDER BY bufdb_file) "
-            f"TO {quoted(str(folder / table))} ({OPTIONS}, PARTITION_BY (bufdb_file))"
+            f"TO {sql_text(folder / table)} ({OPTIONS}, PARTITION_BY (bufdb_file))"
         )
         by_id = {owner.owner_id: owner for owner in owners}
         for made in sorted((folder / table).glob("bufdb_file=*")):

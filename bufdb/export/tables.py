@@ -12,6 +12,7 @@ import duckdb
 
 from bufdb.database import definitions, store
 from bufdb.database.definitions import CATALOG
+from bufdb.database.quoting import sql_text
 from bufdb.errors import BufdbError, DatabaseError, UsageError, quote
 from bufdb.export.anonymous import Words
 from bufdb.query import execute
@@ -80,9 +81,7 @@ class Selection:
         self.con = con
         self.types = _types(con)
         self.anonymous = anonymous
-        self._kept_labels = (
-            ", ".join("'" + label.replace("'", "''") + "'" for label in keep) or "NULL"
-        )
+        self._kept_labels = ", ".join(map(sql_text, keep)) or "NULL"
         given = {name: str(asked[name]) for name in ("function", "module") if name in asked}
         _ask(con, asked, given)
         ((module_count,), (run_count,)) = con.execute(
@@ -263,9 +262,9 @@ def write(selection: Selection, folder: Path, form: str) -> None:
         raise UsageError(f"cannot write {folder}: {error.strerror}") from error
     try:
         for table, columns in selection.types.items():
-            path = str(made / f"{table}.{form}").replace("'", "''")
+            path = sql_text(made / f"{table}.{form}")
             rows = f"SELECT {', '.join(_written(columns))} FROM ({selection.rows(table)})"
-            selection.con.execute(f"COPY ({rows}) TO '{path}' ({_options(columns, form)})")
+            selection.con.execute(f"COPY ({rows}) TO {path} ({_options(columns, form)})")
         script = "\n".join(_load(selection.types, form))
         (made / "load.sql").write_text(script, encoding="utf-8")
         if folder.exists():
@@ -353,8 +352,7 @@ def write_bundle(selection: Selection, path: Path, source: str) -> None:
 
 def _fill(selection: Selection, made: Path) -> None:
     con = selection.con
-    place = str(made.absolute()).replace("'", "''")
-    con.execute(f"ATTACH '{place}' AS {_NAME}")
+    con.execute(f"ATTACH {sql_text(made.absolute())} AS {_NAME}")
     try:
         con.execute("BEGIN")
         for table in selection.types:

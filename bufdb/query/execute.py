@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import duckdb
 
+from bufdb.database.quoting import sql_name
 from bufdb.errors import BufdbError, DatabaseError, UsageError, did_you_mean, quote
 from bufdb.query import asked, functions
 from bufdb.query.header import SavedQuery, Value
@@ -334,7 +335,7 @@ def _cast(type_: Any) -> str | None:
         casts = [(name, _cast(child), child) for name, child in type_.children]
         if not any(cast for _, cast, _ in casts):
             return None
-        fields = (_quoted(name) + f" {cast or child}" for name, cast, child in casts)
+        fields = (sql_name(name) + f" {cast or child}" for name, cast, child in casts)
         return f"STRUCT({', '.join(fields)})"
     if kind == "map":
         (_, key), (_, value) = type_.children
@@ -342,10 +343,6 @@ def _cast(type_: Any) -> str | None:
             inner = _cast(value)
             return inner and f"MAP({key}, {inner})"
     return "VARCHAR"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _failure(name: str, error: duckdb.Error) -> BufdbError:

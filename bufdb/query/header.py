@@ -30,6 +30,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bufdb import resources
+from bufdb.database.quoting import sql_text
 from bufdb.errors import BufdbError, quote
 
 _FORMER_GROUPS = {
@@ -269,7 +270,7 @@ def parse_value(type_name: str, text: str) -> Value:
 
 def literal(value: Value) -> str:
     """Return the value as SQL, of a setting of an alias."""
-    return str(value) if not isinstance(value, str) else "'" + value.replace("'", "''") + "'"
+    return sql_text(value) if isinstance(value, str) else str(value)
 
 
 @dataclass

@@ -19,6 +19,7 @@ from bufdb import __version__
 from bufdb.columnar.rows import Rows
 from bufdb.database import store
 from bufdb.database.faults import as_known
+from bufdb.database.quoting import sql_text
 from bufdb.dataset import layout
 from bufdb.dataset.ingest import contents
 from bufdb.dataset.places import Place, place_of
@@ -139,7 +140,7 @@ def _memory(target: Target) -> Iterator[duckdb.DuckDBPyConnection]:
     config = {"threads": "1", "memory_limit": target.memory_limit}
     con = store.open_writable(":memory:", config)
     try:
-        con.execute(f"SET temp_directory = '{store.spill_folder()}'")
+        con.execute(f"SET temp_directory = {sql_text(store.spill_folder())}")
         yield con
     finally:
         con.close()

@@ -30,11 +30,11 @@ from pathlib import Path
 import duckdb
 
 from bufdb import resources
+from bufdb.database.quoting import sql_text
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import compact as compaction
 from bufdb.dataset import ingest as dataset
 from bufdb.dataset import layout
-from bufdb.dataset.layout import quoted
 from bufdb.dataset.writer import OPTIONS
 from bufdb.ingest import ingest as database
 from bufdb.ingest.rows import MODULE_TABLES
@@ -130,7 +130,7 @@ class Many:
     def __init__(self, few: Path, root: Path, owners_of_part: int) -> None:
         self.root, self.runs_of_part = root, max(1, owners_of_part // MODULES_OF_RUN)
         self.con = duckdb.connect()
-        self.con.execute(f"ATTACH {quoted(str(few))} AS few (READ_ONLY)")
+        self.con.execute(f"ATTACH {sql_text(few)} AS few (READ_ONLY)")
         self.columns = layout.columns(self.con, "few")
         self.con.execute(
             "CREATE TABLE chosen AS SELECT number, run_name AS old_run, module_id AS old_id FROM ("
@@ -186,8 +186,7 @@ class Many:
         target = self.root / layout.part_name(table, day, part, 0)
         target.parent.mkdir(parents=True, exist_ok=True)
         self.con.execute(
-            f"COPY (SELECT {cells} FROM copies {source}{where}) "
-            f"TO {quoted(str(target))} ({OPTIONS})"
+            f"COPY (SELECT {cells} FROM copies {source}{where}) TO {sql_text(target)} ({OPTIONS})"
         )
 
     def _cell(self, table: str, name: str, kind: str) -> str:
