@@ -11,7 +11,7 @@ Only `bufdb.cli` turns them into text and exit codes.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 QUOTE_LIMIT = 80
 OBEYED = "\x7f-\x9f\u061c\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069"
@@ -27,6 +27,12 @@ def quote(text: str) -> str:
 def one_line(text: str) -> str:
     """Escape control characters in text that may name files or quote a dump, for a terminal."""
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """Return the first names with commas, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

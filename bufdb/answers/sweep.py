@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from bufdb.answers import summary
 from bufdb.answers.summary import Overview, Row
+from bufdb.errors import listed
 from bufdb.query import execute
+from bufdb.query.asked import glob
 from bufdb.render.text import human_bytes
 
 if TYPE_CHECKING:
@@ -94,8 +96,7 @@ def peaks(
 ) -> dict[str, Overview]:
     """Return the highest peak of each run, without the parts that break it down."""
     return {
-        run: summary.overview(con, {}, {"run": summary.glob(run)}, limit_bytes, limit_name)
-        for run in runs
+        run: summary.overview(con, {}, {"run": glob(run)}, limit_bytes, limit_name) for run in runs
     }
 
 
@@ -249,12 +250,7 @@ def _without(labels: Sequence[str], curves: Sequence[Curve], limit_bytes: int | 
         if reason is not None:
             named = f"{_name(curve)}{_where(curve.others)}"
             by_reason.setdefault(reason, {})[named] = None
-    return [f"{reason}: {_some(list(named))}" for reason, named in by_reason.items()]
-
-
-def _some(names: list[str]) -> str:
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return [f"{reason}: {listed(list(named), MOST_NAMES)}" for reason, named in by_reason.items()]
 
 
 def _name(curve: Curve) -> str:

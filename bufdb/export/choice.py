@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import duckdb
 
-from bufdb.errors import BufdbError, quote
+from bufdb.errors import BufdbError, listed, quote
 from bufdb.query import execute
 from bufdb.query.asked import find_space, is_plain_space
 from bufdb.query.header import Value
@@ -147,7 +147,6 @@ def largest(chosen: Chosen) -> Chosen:
     first, *others = chosen.functions
     if not others:
         return chosen
-    names = ", ".join(function.title for function in others[:_MOST_NAMED])
-    more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
-    note = f"{first.title} is written, which has the largest need; not {names}{more}"
+    names = listed([function.title for function in others], _MOST_NAMED)
+    note = f"{first.title} is written, which has the largest need; not {names}"
     return Chosen([first], [*chosen.notes, note])

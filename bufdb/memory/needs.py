@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from bufdb.errors import listed
+
 _MOST_NAMED = 3
 _LIMIT = 2**63
 
@@ -81,6 +83,4 @@ def _named(kept: Iterable[Kept]) -> str | None:
     for value in kept:
         sizes[value.name] = sizes.get(value.name, 0) + value.size_bytes
     names = sorted(sizes, key=lambda name: (-sizes[name], name))
-    more = len(names) - _MOST_NAMED
-    text = ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-    return text or None
+    return listed(names, _MOST_NAMED) or None

@@ -17,7 +17,7 @@ from bufdb import __version__
 from bufdb.answers.devices import device, limit_of
 from bufdb.answers.opening import Open
 from bufdb.database.definitions import CATALOG
-from bufdb.errors import BufdbError
+from bufdb.errors import BufdbError, listed
 from bufdb.page import comparison, contents, tables
 from bufdb.page.comparison import Compared, Module
 from bufdb.page.contents import Contents, Shown
@@ -311,8 +311,7 @@ def _diff(compared: Compared, modules: Sequence[Module]) -> dict[str, Any]:
 
 def _title(contents: Contents) -> str:
     runs = list(dict.fromkeys(module.run_name for module in contents.modules))
-    named = ", ".join(runs[:3]) + (f" and {len(runs) - 3} more" if len(runs) > 3 else "")
-    return f"bufdb report: {named}"
+    return f"bufdb report: {listed(runs, 3)}"
 
 
 # -- `report` as a function: one page of HTML about the compiled modules ---------------------------

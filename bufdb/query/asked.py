@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from bufdb.errors import UsageError, did_you_mean, quote
+from bufdb.errors import UsageError, did_you_mean, listed, quote
 from bufdb.query.header import Parameter, SavedQuery, Value, parse_value
 from bufdb.query.sizes import parse_size, require_unit
 
@@ -321,7 +321,7 @@ def _no_module(known: Known, values: Mapping[str, Value]) -> str | None:
             if elsewhere:
                 return (
                     f"run {quote(str(runs['run']))} has no {name} {quote(str(value))}; "
-                    f"it is in {_some(elsewhere)}"
+                    f"it is in {listed(elsewhere, _SHOWN)}"
                 )
             return f"no {name} {_near(str(value), known.names(name, runs))}"
     if not known.runs_of({**runs, **given}):
@@ -365,12 +365,7 @@ def _near(name: str, names: Iterable[str]) -> str:
         literal = _SPECIAL.sub(r"[\g<0>]", name)
         return f"{quote(name)}; where [ * ? match other characters, the name is {quote(literal)}"
     hint = did_you_mean(_WILD.sub("", name), names)
-    return quote(name) + (hint or f"; there is {_some(names)}")
-
-
-def _some(names: list[str]) -> str:
-    more = len(names) - _SHOWN
-    return (", ".join(names[:_SHOWN]) or "none") + (f" and {more} more" if more > 0 else "")
+    return quote(name) + (hint or f"; there is {listed(names, _SHOWN) or 'none'}")
 
 
 # -- The scope of an answer: counts of selected modules, and findings of ingest; as SQL ------------

@@ -13,7 +13,7 @@ from typing import Any
 
 from bufdb.answers.budget import parse_limit
 from bufdb.answers.opening import Open
-from bufdb.errors import UsageError, quote
+from bufdb.errors import UsageError, listed, quote
 from bufdb.query.result import Result
 from bufdb.query.sizes import require_unit
 from bufdb.render import formats
@@ -214,7 +214,7 @@ def _below(found: Answer, share: Fraction, by: str) -> list[str]:
         lines.append(RANGE)
     inputs = [row.name for row in found.rows if row.is_layer_input and row.what != "together"]
     if inputs:
-        lines.append(f"{LAYER_INPUT}{_list(inputs)}.")
+        lines.append(f"{LAYER_INPUT}{listed(inputs, MOST_NAMES)}.")
     narrow = [row.name for row in found.rows if row.dtype in NARROW and row.what != "together"]
     for form, text in FORMS.items():
         named = [
@@ -223,9 +223,9 @@ def _below(found: Answer, share: Fraction, by: str) -> list[str]:
             if row.low is not None and row.low.form == form and row.what == "source_line"
         ]
         if named:
-            lines.append(f"{text}{_list(named)}.")
+            lines.append(f"{text}{listed(named, MOST_NAMES)}.")
     if share and narrow:
-        lines.append(f"{NARROW_ALREADY}{_list(narrow)}.")
+        lines.append(f"{NARROW_ALREADY}{listed(narrow, MOST_NAMES)}.")
     return [*lines, MEANING]
 
 
@@ -241,11 +241,6 @@ def _nameless(found: Answer, by: str) -> str:
         return ""
     values = "1 value that is live then has" if count == 1 else f"{count} values live then have"
     return f"; {values} no {by}, and what they hold --by value takes"
-
-
-def _list(names: list[str]) -> str:
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def _table(found: Answer) -> Result:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import duckdb
 import numpy as np
 
-from bufdb.errors import UsageError, did_you_mean, quote
+from bufdb.errors import UsageError, did_you_mean, listed, quote
 from bufdb.memory.donation import donors
 from bufdb.what_if import temps
 from bufdb.what_if.choice import Choice
@@ -215,9 +215,8 @@ def _is_meant(parameter: _Candidate, text: str) -> bool:
 def _refused(reason: str, parameters: Sequence[_Candidate]) -> list[str]:
     if not parameters:
         return []
-    named = ", ".join(f"{row.number} ({row.name})" for row in parameters[:_MOST_NAMED])
-    more = len(parameters) - _MOST_NAMED
-    return [f"not donated, since {reason}: {named}" + (f" and {more} more" if more > 0 else "")]
+    names = [f"{row.number} ({row.name})" for row in parameters]
+    return [f"not donated, since {reason}: {listed(names, _MOST_NAMED)}"]
 
 
 def _paired(
