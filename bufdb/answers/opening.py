@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bufdb.database import faults, store
 from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.database.patience import PATIENCE, Patience
-from bufdb.dataset import snapshot
 from bufdb.errors import DatabaseError
-from bufdb.query.asked import read_categories as read_categories
+from bufdb.query.asked import read_categories
 
 if TYPE_CHECKING:
     import duckdb
@@ -31,6 +30,27 @@ class Open(Protocol):
         runs: Sequence[str] | None = None,
     ) -> duckdb.DuckDBPyConnection:
         """Return a connection for one question; the caller of this closes it."""
+
+
+def open_readable(
+    place: str,
+    sql: str | None = None,
+    *,
+    is_dataset: bool = False,
+    categories: Path | None = None,
+    **how: Any,
+) -> duckdb.DuckDBPyConnection:
+    """Open a file, or a dataset's folder or URL, as `bufdb.database.store.open_readable` does.
+
+    `categories` is a file with rules that go before those of the database.
+    """
+    opened: Callable[..., duckdb.DuckDBPyConnection] = store.open_readable
+    if is_dataset:
+        from bufdb.dataset import snapshot
+
+        opened = snapshot.open_readable
+    before = None if categories is None else read_categories(categories)
+    return opened(place, sql, before=before, **how)
 
 
 class Opener:
@@ -105,12 +125,9 @@ class Opener:
             yield opened
 
     def _open(self, sql: str | None = None, **how: Any) -> duckdb.DuckDBPyConnection:
-        before = None
-        if self.categories is not None:
-            before = read_categories(self.categories)
-        if self.is_dataset:
-            return snapshot.open_readable(self.path, sql, before=before, **how)
-        return store.open_readable(self.path, sql, before=before, **how)
+        return open_readable(
+            self.path, sql, is_dataset=self.is_dataset, categories=self.categories, **how
+        )
 
 
 def _leave(

@@ -14,8 +14,7 @@ from bufdb.answers.opening import Open
 from bufdb.database.definitions import CATALOG
 from bufdb.errors import UsageError
 from bufdb.query import execute
-from bufdb.query.asked import ALL, COUNTS, FINDINGS, Known, numbered, why_nothing
-from bufdb.query.asked import glob as glob
+from bufdb.query.asked import ALL, COUNTS, FINDINGS, Known, glob, numbered, why_nothing
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.header import SavedQuery, Value
 from bufdb.query.result import Result
@@ -264,7 +263,8 @@ def summary(
             if query.param(name) is None:
                 raise UsageError(f"summary: --{name} is no parameter of the query {query.name}")
     con = opened(sql_of(parts), runs=None if run is None else [run])
-    asked = numbered(con, next(iter(parts.values())), asked)
+    for query in list(parts.values())[:1]:
+        asked = numbered(con, query, asked)
     found = overview(con, parts, asked, *limits, top_n=top_n)
     if found.counts["module_count"]:
         return Summary(found, None)
@@ -291,7 +291,6 @@ the figures are from the plan that XLA had made before it gave up.
 need_bytes: from memory_figures; limit_ratio is based on it.
 held_bytes, source: the line that holds most of the peak."""
 _OF_MEMORY = re.compile(r"RESOURCE_EXHAUSTED|out of memory|exceeds available", re.IGNORECASE)
-NEED = "SELECT need_bytes FROM memory_figures WHERE module_id = ? AND color = ?"
 
 
 @dataclass(frozen=True)
@@ -303,11 +302,18 @@ class Outcome:
     """As JAX calls it; None if nothing was compiled."""
     run_name: str | None = None
     found: Overview | None = None
-    need_bytes: int | None = None
     refusal: str | None = None
     """XLA's message if it planned the memory and then gave up."""
     failure: str | None = None
     """Why nothing was compiled."""
+
+    @property
+    def need_bytes(self) -> int | None:
+        """What XLA reserves for the function with the highest peak; None if unknown."""
+        if self.found is None or self.found.peak is None:
+            return None
+        need_bytes: int | None = self.found.peak["need_bytes"]
+        return need_bytes
 
     @property
     def limit_ratio(self) -> float | None:
@@ -334,14 +340,6 @@ class Outcome:
         if self.is_too_large:
             return "too large"
         return "not compiled" if self.found is None or self.refusal is not None else "compiled"
-
-
-def need_of(con: duckdb.DuckDBPyConnection, found: Overview) -> int | None:
-    """Return what XLA reserves for the function with the highest peak [bytes]; None if unknown."""
-    if found.peak is None:
-        return None
-    row = con.execute(NEED, [found.peak["module_id"], found.peak["color"]]).fetchone()
-    return None if row is None or row[0] is None else int(row[0])
 
 
 def table(outcomes: Sequence[Outcome]) -> Result:

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bufdb.answers.summary import DEVICE_LABEL, NEED, Outcome, glob, need_of, table
+from bufdb.answers.summary import DEVICE_LABEL, Outcome, table
 from bufdb.answers.summary import summary as ask
 from bufdb.api.answer import Answer, dicts
 from bufdb.api.database import Database, connect
 from bufdb.errors import DatabaseError, UsageError
+from bufdb.query.asked import glob
 from bufdb.render.text import human_bytes
 
 # -- Memory over a program as an inline SVG, for a notebook ----------------------------------------
@@ -191,8 +192,7 @@ def _compared(
         refusal = done.refusals[0] if done.refusals else None
         with db._opener.several() as opened:
             found = ask(opened, run=glob(run), limit=limit).found
-            need_bytes = need_of(opened(NEED, runs=[glob(run)]), found)
-        outcomes.append(Outcome(name, metadata[DEVICE_LABEL], run, found, need_bytes, refusal))
+        outcomes.append(Outcome(name, metadata[DEVICE_LABEL], run, found, refusal))
     rows = table(outcomes)
     text, _ = formats.render(rows, "table")
     return Explanation(text, dicts(rows), db=db)

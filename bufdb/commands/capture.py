@@ -145,7 +145,7 @@ def command(
         if has_summary and is_quiet:
             return
         if has_summary:
-            summary.show_after(db, [name], ("lines",), limits)
+            summary.show_after(db, [name], ("lines",), limit)
         else:
             show_result(*peaks(db, name), format_name, output)
 

@@ -9,7 +9,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ from bufdb.commands import progress
 from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.database.patience import PATIENCE, Patience
 from bufdb.errors import BufdbError, UsageError, one_line
-from bufdb.query.asked import read_categories as read_categories
 from bufdb.query.catalogue import Catalogue, query_folders
 from bufdb.query.sizes import as_limit
 from bufdb.render import FORMATS, formats
@@ -372,28 +371,12 @@ def catalogue(folders: tuple[Path, ...]) -> Catalogue:
     return Catalogue(query_folders(folders, os.environ))
 
 
-def open_database(
-    path: str,
-    sql: str | None = None,
-    *,
-    allow_files: bool = False,
-    runs: Sequence[str] | None = None,
-    categories: Path | None = None,
-) -> duckdb.DuckDBPyConnection:
-    """Return the database from `store.open_readable`, with the rules of a categories file.
+def open_database(path: str, sql: str | None = None, **how: Any) -> duckdb.DuckDBPyConnection:
+    """Open the database, or the dataset of --on; `how` as for `answers.opening.open_readable`.
 
-    With --on it is that dataset, opened by `bufdb.dataset.snapshot.open_readable`. It stays open
-    until the process ends: closing it fails while an interrupted query is still running.
+    It stays open until the process ends: closing it fails while an interrupted query is running.
     """
-    from bufdb.database import store
+    from bufdb.answers.opening import open_readable
 
-    before = None
-    if categories is not None:
-        before = read_categories(categories)
     url = dataset()
-    opened: Callable[..., duckdb.DuckDBPyConnection] = store.open_readable
-    if url is not None:
-        from bufdb.dataset import snapshot
-
-        opened = snapshot.open_readable
-    return opened(url or path, sql, allow_files=allow_files, runs=runs, before=before)
+    return open_readable(url or path, sql, is_dataset=url is not None, **how)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,9 +16,10 @@ from bufdb.capture.apart import NotCompiledError, compiled_apart, signals_heeded
 from bufdb.capture.target import hardware_of
 from bufdb.commands import common
 from bufdb.commands.progress import hide, waiting
+from bufdb.commands.summary import write
 from bufdb.errors import BufdbError, DatabaseError, UsageError, one_line
 from bufdb.ingest.ingest import ingest
-from bufdb.render.text import use_colour
+from bufdb.query.asked import glob
 
 if TYPE_CHECKING:
     from bufdb.answers.summary import Outcome
@@ -161,7 +160,7 @@ def _explained(job: _Job, target: str | None, *, is_one: bool = True) -> Outcome
     Raises:
         BufdbError: nothing was compiled, or it cannot be stored.
     """
-    from bufdb.answers.summary import DEVICE_LABEL, NEED, Outcome, glob, need_of
+    from bufdb.answers.summary import DEVICE_LABEL, Outcome
     from bufdb.answers.summary import summary as ask
 
     name = job.run_name(target, is_one=is_one)
@@ -182,8 +181,7 @@ def _explained(job: _Job, target: str | None, *, is_one: bool = True) -> Outcome
         common.note(text)
     opened = partial(common.open_database, job.db)
     found = ask(opened, run=glob(name), limit=job.limit).found
-    need_bytes = need_of(opened(NEED, runs=[glob(name)]), found)
-    return Outcome(target or "", compiled.device, name, found, need_bytes, compiled.refusal)
+    return Outcome(target or "", compiled.device, name, found, compiled.refusal)
 
 
 def _compiled(job: _Job, target: str | None, folder: Path) -> Compiled:
@@ -214,16 +212,8 @@ def _relay(data: bytes) -> None:
 
 def _show(done: Outcome, format_name: str, output: Path | None) -> int:
     """Write the summary of one target; return the exit code."""
-    from bufdb.answers import summary_text
-
     assert done.found is not None
-    is_coloured = output is None and format_name == "text" and use_colour(sys.stdout, os.environ)
-    text = (
-        summary_text.as_json(done.found)
-        if format_name == "json"
-        else summary_text.text(done.found, is_coloured=is_coloured)
-    )
-    common.write(text, output, is_safe=is_coloured)
+    write(done.found, format_name, output)
     if done.refusal is not None:
         common.note(f"XLA gave up: {done.refusal}")
     return done.exit_code

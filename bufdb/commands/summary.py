@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bufdb.answers.devices import Limits
 from bufdb.commands import common, completion
 from bufdb.errors import one_line
-from bufdb.query.catalogue import Catalogue
+from bufdb.query.asked import glob
 from bufdb.render.text import use_colour
-from bufdb.resources import query_folder
 
 if TYPE_CHECKING:
-    from bufdb.query.header import Value
+    from bufdb.answers.summary import Overview
 
 
 @click.command(name="summary", short_help="One screen: the highest peak and what holds it.")
@@ -56,16 +54,21 @@ def command(
     device='TPU v5e'); no dump names it. All figures are those of 'bufdb query peak-by',
     by category and by line, 'advice' and 'diagnostics'.
     """
-    from bufdb.answers import summary_text
     from bufdb.answers.summary import summary as ask
 
     opened = partial(common.open_database, db)
     answer = ask(opened, run=run, function=function, module=module, color=color, limit=limit)
-    found = answer.found
     if answer.note is not None:
         common.note(answer.note)
         if format_name == "text":
             return
+    write(answer.found, format_name, output)
+
+
+def write(found: Overview, format_name: str, output: Path | None) -> None:
+    """Write a summary as text or json."""
+    from bufdb.answers import summary_text
+
     is_coloured = output is None and format_name == "text" and use_colour(sys.stdout, os.environ)
     text = (
         summary_text.as_json(found)
@@ -76,26 +79,23 @@ def command(
 
 
 def show_after(
-    db: str, runs: Sequence[str], parts: tuple[str, ...] = (), limits: Limits = (None, None)
+    db: str, runs: Sequence[str], parts: tuple[str, ...] = (), limit: str | None = None
 ) -> None:
     """Print a short summary to standard error after an ingest: of its run, or for several, of all.
 
     Without `parts` it needs few views, which costs an ingest 0.15 s.
     """
-    from bufdb.answers import summary, summary_text
+    from bufdb.answers import summary_text
+    from bufdb.answers.summary import summary as ask
     from bufdb.database import store
 
-    queries = summary.queries(Catalogue([query_folder()]), parts)
-    globs = [summary.glob(run) for run in runs]
-    asked: dict[str, Value] = {"run": globs[0]} if len(globs) == 1 else {}
-    narrowed = globs if len(globs) == 1 else None
-    with store.open_readable(db, summary.sql_of(queries), runs=narrowed) as con:
-        found = summary.overview(con, queries, asked, *limits)
-    if not found.counts["module_count"]:
+    run = glob(runs[0]) if len(runs) == 1 else None
+    answer = ask(partial(store.open_readable, db), run=run, limit=limit, names=parts)
+    if answer.note is not None:
         return
-    command = shlex.join(["bufdb", "summary", *(["--run", *globs] if narrowed else [])])
+    command = shlex.join(["bufdb", "summary", *([] if run is None else ["--run", run])])
     text = summary_text.text(
-        found,
+        answer.found,
         is_coloured=use_colour(sys.stderr, os.environ),
         more=f"{one_line(command)} shows what holds it",
     )

@@ -21,6 +21,7 @@ from bufdb.commands.captured import Captured, Dumps, capture, dump_folder, show_
 from bufdb.commands.progress import duration
 from bufdb.database import faults
 from bufdb.errors import CommandError, UsageError
+from bufdb.query.asked import glob
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.result import Result
 from bufdb.resources import query_folder
@@ -162,7 +163,6 @@ def _show(
     output: Path | None,
 ) -> None:
     """Show the table of peaks, the curves, and the largest value that fits."""
-    from bufdb.answers import summary
     from bufdb.answers import sweep as answer
     from bufdb.database import store
 
@@ -172,7 +172,7 @@ def _show(
         show_result(_table(planned, done, {}), None, format_name, output)
         return
     query = Catalogue([query_folder()]).find(answer.QUERY)
-    globs = [summary.glob(name) for name in stored]
+    globs = [glob(name) for name in stored]
     with store.open_readable(db, answer.sql_of(query), runs=globs) as con:
         peaks = answer.peaks(con, stored, *limits)
         known = [found.limit_bytes for found in peaks.values() if found.limit_bytes is not None]
