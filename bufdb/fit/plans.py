@@ -1,0 +1,346 @@
+"""The records that the parts of `bufdb fit` share; pure data, without JAX.
+
+    inside      a function and its arguments → `Program`; a `Plan` → `Traced`, `Compiled`
+    search      `Program`, `Ask` → `Candidate`s, in the order of their work
+    patch       `Program`, a `Plan`, the text of the files → `Patch`
+    fit         all of it → `Answer`
+
+Invariant: every record is JSON by `as_json` and back by `from_json`, since the user's code runs in
+a process of its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeVar
+
+# -- Where: expressions of the user's files --------------------------------------------------------
+
+
+class Site(NamedTuple):
+    """An expression in a user's file; positions are those of `ast`."""
+
+    file: str
+    """Absolute path."""
+    line: int
+    """First line, from 1."""
+    column: int
+    """Bytes of UTF-8 on the first line before it."""
+    end_line: int
+    """Last line, from 1."""
+    end_column: int
+    """Bytes of UTF-8 on the last line before its end."""
+    function: str = ""
+    """Qualified name of the function around it, as `Block.__call__` or `loss.<locals>.body`."""
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A value that can be saved or computed again: what an expression computes for another one."""
+
+    name: str
+    """The name in `checkpoint_name(…, name)`, such as `fit_0`; unique in a program."""
+    site: Site
+    """The expression around which the patch puts the name."""
+    regions: tuple[int, ...]
+    """Indices of the scan regions in which it occurs."""
+    saved_bytes: int
+    """Bytes that saving it takes over all iterations, if nothing else is saved in its place."""
+    is_named: bool = False
+    """Whether the source has the name already: the patch leaves the expression alone."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """A part of the program that a plan treats in one way."""
+
+    kind: Literal["scan", "call"]
+    """`scan`: the body of a scan, by a policy of names. `call`: calls of one user's function."""
+    sites: tuple[Site, ...]
+    """`scan`: the call that runs the scan, such as `jax.lax.scan(body, x, ws)`, or `stack(…)(x)`
+    of flax, in which case the transform is elsewhere. `call`: each call of the function."""
+    function: str
+    """Qualified name of the body, or of the function that is called."""
+    defined: Site | None
+    """`def` line of that function, columns 0, if it is in a user's file."""
+    count: int
+    """Iterations of the scan, or calls, in one trace."""
+    owner: Literal["", "linen", "nnx", "equinox"] = ""
+    """Library of the module whose method it is."""
+    module: str = ""
+    """Name of the module's class; '' if it is a plain function."""
+    remats: tuple[Site, ...] = ()
+    """Existing checkpoints in it: calls of what `jax.checkpoint` or `nn.remat` gave. Plans are
+    computed without them: a patch replaces or removes them."""
+    has_atomic: bool = False
+    """Whether a custom_vjp or a cond with products is in it: `with_dots` may spare these."""
+
+
+# -- What: plans and the program they are plans of -------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to change. Default: nothing, the function as written."""
+
+    scans: tuple[int, ...] = ()
+    """Indices of the scan regions that get a policy; others stay as they are written."""
+    saved: tuple[str, ...] = ()
+    """Names of the switches that are saved in these; of a region those that occur in it count."""
+    offloaded: tuple[str, ...] = ()
+    """Names that are saved in host memory; none is in `saved`."""
+    with_dots: tuple[int, ...] = ()
+    """Indices of regions, scans or calls, where `dots_saveable` is saved, too."""
+    calls: tuple[int, ...] = ()
+    """Indices of the call regions that are checkpointed, saving nothing (but see `with_dots`)."""
+    donated: tuple[int, ...] = ()
+    """Numbers of the arguments to donate, besides those that are donated as written."""
+    extra: tuple[str, ...] = ()
+    """Changes of the program's text that only `--also` tries, such as `microbatch=2`."""
+
+    @property
+    def is_as_written(self) -> bool:
+        """Return whether nothing changes."""
+        return self == Plan()
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What a trace says of the program under a plan."""
+
+    residual_bytes: int
+    """What scans save in their forward pass for their backward pass, over all iterations."""
+    live_bytes: int
+    """Highest sum of live values in the order of the equations; without fusion: a ranking."""
+    work: int
+    """Floating-point operations of products, loops counted."""
+    product_count: int
+    """Products, loops counted: dot_general, conv_general_dilated, ragged_dot, custom calls."""
+    unknown: tuple[str, ...] = ()
+    """What is not in `work`, in words, such as `while_loop of unknown length (train.py:14)`."""
+    host_bytes: int = 0
+    """What is saved in host memory."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What a compilation says of the program under a plan."""
+
+    need_bytes: int | None
+    """What a device must hold, as bufdb has it of the module; None if XLA planned no memory."""
+    peak_bytes: int | None
+    """Highest sum of live bytes; None if unknown."""
+    is_full: bool
+    """Whether at full effort: only then these are figures to show."""
+    seconds: float
+    run: str | None = None
+    """Name of the stored run."""
+    refusal: str | None = None
+    """XLA's message if it gave up."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A function as traced: what can be switched in it."""
+
+    function: str
+    """FILE.py:FUNCTION, or the function's name."""
+    target: str | None
+    platform: Literal["cpu", "gpu", "tpu"]
+    regions: tuple[Region, ...]
+    switches: tuple[Switch, ...]
+    donatable: tuple[int, ...]
+    """Numbers of arguments that are not donated and whose buffers an output could take."""
+    argument_names: tuple[str, ...]
+    """Names of the positional arguments, as the function has them."""
+    has_host_memory: bool
+    """Whether the target has host memory to offload to."""
+    has_cheap_effort: bool
+    """Whether a compilation at low effort orders plans as one at full effort does."""
+    as_written: Traced
+    function_site: Site | None = None
+    """`def` line of the function; None if it is not in a file."""
+    is_jitted: bool = False
+    """Whether the function is a `jax.jit` already."""
+    notes: tuple[str, ...] = ()
+    """What could not be taken, in words."""
+
+    @property
+    def scans(self) -> tuple[int, ...]:
+        """Return the indices of the scan regions."""
+        return tuple(i for i, region in enumerate(self.regions) if region.kind == "scan")
+
+    @property
+    def calls(self) -> tuple[int, ...]:
+        """Return the indices of the call regions."""
+        return tuple(i for i, region in enumerate(self.regions) if region.kind == "call")
+
+
+# -- The search's side -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What `search.search(program, ask)` may do.
+
+    `search` returns the candidates that are shown, cheapest first; each whose `compiled` has
+    `is_full` is exact. It stops when `is_over` says so, or after `compile_budget` compilations.
+    """
+
+    limit_bytes: int | None
+    """None: the frontier."""
+    as_written: Compiled
+    """Compiled at full effort."""
+    trace: Callable[[Plan], Traced]
+    """About a second each; the same plan again costs nothing."""
+    compile: Callable[[Plan, bool], Compiled]
+    """Compile a plan, at full effort or not; the same again costs nothing and does not count."""
+    compile_budget: int = 12
+    """Compilations, that of the function as written not counted."""
+    trace_budget: int = 600
+    is_over: Callable[[], bool] = lambda: False
+    """Whether the time is up."""
+    observer: Callable[[str], None] = lambda text: None
+    """Receives the current step in words."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A plan, with what is known of it."""
+
+    plan: Plan
+    traced: Traced
+    estimate_bytes: int
+    """Need by trace, anchored on the nearest compiled plan."""
+    compiled: Compiled | None = None
+    error_ratio: float | None = None
+    """Largest error so far of such estimates, of those compiled; None if none was."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Return whether its need is that of a compilation at full effort."""
+        return self.compiled is not None and self.compiled.is_full
+
+
+# -- The patch's side ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A plan as a change of the user's files.
+
+    `patch.patch(program, plan, texts)` makes it, `texts` being the text of each file by its path.
+    """
+
+    diff: str
+    """Unified diff that `git apply` takes; '' if there is nothing to edit safely."""
+    texts: dict[str, str]
+    """The new text of each changed file, by its absolute path."""
+    steps: tuple[str, ...] = ()
+    """In words, with file and line, what could not be edited safely; the diff lacks these."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the diff is all of the plan."""
+        return not self.steps and bool(self.diff)
+
+
+# -- The answer ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PlanResult:
+    """A row of the answer; its fields are those of `plans` in `--format json`."""
+
+    rank: int
+    """From 1, in the order of extra work."""
+    is_verified: bool
+    """Whether the need is compiled, and that of the patched files, if there is a patch."""
+    need_bytes: int | None
+    """As compiled where `is_verified`, else the estimate of the trace."""
+    peak_bytes: int | None
+    extra_work_ratio: float
+    """Work of products beyond that of the function as written, by the latter."""
+    recomputed_lines: tuple[str, ...]
+    """Such as `train.py:14`."""
+    offloaded_lines: tuple[str, ...]
+    donated: tuple[str, ...]
+    """Names of arguments."""
+    fits: bool | None
+    """None without a limit."""
+    error_ratio: float | None = None
+    """Error so far of estimates; None where `is_verified`."""
+    run: str | None = None
+    """Name of the stored run."""
+    patch: str | None = None
+    steps: tuple[str, ...] = ()
+    plan: Plan = Plan()
+
+
+@dataclass(frozen=True)
+class Answer:
+    """All that `bufdb fit` says."""
+
+    program: Program
+    limit_bytes: int | None
+    as_written: Compiled
+    plans: tuple[PlanResult, ...]
+    best: int | None
+    """Rank of the first plan that fits; None if none, or if the function fits as it is written."""
+    patch: str | None
+    """Of the best plan."""
+    compile_count: int
+    trace_count: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def fits_as_written(self) -> bool:
+        """Return whether nothing has to change."""
+        need = self.as_written.need_bytes
+        return need is not None and (self.limit_bytes is None or need <= self.limit_bytes)
+
+
+# -- JSON ------------------------------------------------------------------------------------------
+
+Record = TypeVar("Record")
+
+
+def as_json(record: Any) -> Any:
+    """Return a record as dicts, lists, numbers and strings."""
+    if isinstance(record, Site):
+        return list(record)
+    if dataclasses.is_dataclass(record):
+        return {
+            field.name: as_json(getattr(record, field.name)) for field in dataclasses.fields(record)
+        }
+    if isinstance(record, dict):
+        return {key: as_json(value) for key, value in record.items()}
+    if isinstance(record, list | tuple):
+        return [as_json(item) for item in record]
+    return record
+
+
+def from_json(kind: type[Record], value: Any) -> Record:
+    """Return the record that `as_json` made `value` of."""
+    found: Record = _read(kind, value)
+    return found
+
+
+def _read(kind: Any, value: Any) -> Any:
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if value is None or kind is Any or origin is Literal:
+        return value
+    if origin in (types.UnionType, typing.Union):
+        return _read(next(item for item in inner if item is not type(None)), value)
+    if kind is Site:
+        return Site(*value)
+    if dataclasses.is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        return kind(**{name: _read(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
+    if origin is tuple and isinstance(value, Sequence):
+        return tuple(_read(inner[0], item) for item in value)
+    return value
