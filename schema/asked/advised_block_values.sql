@@ -1,4 +1,4 @@
--- Values that wait for the backward pass, by functions that are called several times or by loop.
+-- Values that wait for the backward pass, by function called several times or by loop.
 CREATE OR REPLACE VIEW advised_block_values AS
 WITH all_idle AS (
   SELECT
@@ -87,7 +87,7 @@ loops AS (
   SELECT DISTINCT idle_stacks.module_id, idle_stacks.color, idle_stacks.loop_instruction_name
   FROM idle_stacks
 ),
--- What the loop returns is written in its body, and is elsewhere a value of its own.
+-- What the loop returns is written in its body; outside of it is a separate value.
 stacks AS (
   SELECT
     loops.module_id,
@@ -141,7 +141,7 @@ SELECT
   calls.name,
   calls.parent_frame_id,
   CASE
-    -- Equal values of one line are rounds of a loop in Python, but for the parts of a split.
+    -- Equal values of one line are rounds of a Python loop, except the parts of a split.
     WHEN calls.is_direct AND NOT calls.op_name GLOB '*/split'
       THEN count(*) OVER (
         PARTITION BY
@@ -172,10 +172,10 @@ LEFT JOIN named
   ON named.module_id = stacks.module_id
   AND named.loop_instruction_name = stacks.loop_instruction_name;
 COMMENT ON VIEW advised_block_values IS
-  'What one jax.checkpoint would not keep of what waits for the backward pass (answered_idle_values). Of kind block one row per value that the forward pass makes outside of loops, and function of the user''s own in the call stack of its instruction. Of kind scan one row per value of the stacks that a loop makes and that are no inputs of its rounds: what jax.checkpoint of the body of the loop (nn.remat of the layer that nn.scan repeats) would compute again. Key: module_id, color, value_id, name.';
+  'Values waiting for the backward pass (answered_idle_values) that one jax.checkpoint would not keep. Kind block: one row per value that the forward pass makes outside of loops, and function of user code in the call stack of its instruction. Kind scan: one row per stack that a loop makes and that is not an input of its rounds: what jax.checkpoint of the loop body (nn.remat of the layer that nn.scan repeats) would recompute. Key: module_id, color, value_id, name.';
 COMMENT ON COLUMN advised_block_values.kind IS 'block or scan.';
-COMMENT ON COLUMN advised_block_values.held_bytes IS 'Of a block answered_idle_values.held_bytes; of a scan the slice of it that a round computes again (answered_idle_values.kept_bytes), 0 of values that are not in answered_idle_values [bytes].';
-COMMENT ON COLUMN advised_block_values.name IS 'Of a block the function and its file without directories, which are taken for one where both are alike (stack_frames.function_name, source_file); of a scan "scan of" and the line that calls the loop, its instruction if that is unknown.';
-COMMENT ON COLUMN advised_block_values.parent_frame_id IS 'The frame that calls the function, of a recursion the first: stack_frames.parent_frame_id; NULL if nothing does, and of a scan.';
-COMMENT ON COLUMN advised_block_values.repeat_count IS 'How many values of the same line of the function itself, operation and shape there are: rounds of a loop in Python that is unrolled; 1 of other lines.';
-COMMENT ON COLUMN advised_block_values.carried_bytes IS 'What the loop hands from round to round, of all rounds [bytes]: as much is stacked at the most where none of it is today; 0 of a block.';
+COMMENT ON COLUMN advised_block_values.held_bytes IS 'For a block, answered_idle_values.held_bytes; for a scan, the slice that a round recomputes (answered_idle_values.kept_bytes), 0 for values that are not in answered_idle_values [bytes].';
+COMMENT ON COLUMN advised_block_values.name IS 'For a block, the function and its file without directories, so functions with the same names are merged (stack_frames.function_name, source_file); for a scan, "scan of" and the line that calls the loop, or its instruction if the line is unknown.';
+COMMENT ON COLUMN advised_block_values.parent_frame_id IS 'The frame that calls the function, the outermost in a recursion: stack_frames.parent_frame_id; NULL if none does, and for a scan.';
+COMMENT ON COLUMN advised_block_values.repeat_count IS 'Number of values with the same line (of the function itself), operation and shape: rounds of an unrolled Python loop; 1 for other lines.';
+COMMENT ON COLUMN advised_block_values.carried_bytes IS 'Carry of the loop, times its rounds [bytes]: upper bound of what is stacked if none of it is stacked today; 0 for a block.';

@@ -1,4 +1,4 @@
--- Stacks that a loop returns next to an array of the same shape that it reads: one held twice.
+-- Stacks that a loop returns while it reads an argument of the same shape: memory held twice.
 CREATE OR REPLACE VIEW advised_carries AS
 WITH stacks AS (
   SELECT
@@ -32,12 +32,12 @@ WITH stacks AS (
     AND origins.value_id = held.value_id
     AND origins.origin_kind = 'stacked'
     AND origins.slice_count > 1
-    -- In a gradient one of them are weights, the other their gradients or residuals.
+    -- In a gradient one is weights, the other their gradients or residuals.
     AND NOT regexp_matches(origins.op_name, 'jvp[(]|transpose[(]')
   JOIN value_sources AS sources
     ON sources.module_id = held.module_id
     AND sources.value_id = held.value_id
-  -- There a carry that is written slice by slice is copied, for a layout or for the fast memory.
+  -- There a carry written slice by slice is copied, for a layout or for the fast memory.
   WHERE coalesce(functions.platform, '') <> 'tpu'
 ),
 inputs AS (
@@ -85,8 +85,8 @@ SELECT
   stacks.color,
   min(stacks.name) AS name,
   count(*) AS value_count,
-  -- The slice of a round is a copy of its own in one of the two forms; the CPU copies one of the
-  -- arrays whole where its new slice is made of its old one.
+  -- The slice of a round is a separate copy in one of the two forms; the CPU copies one whole array
+  -- where its new slice is made from its old one.
   sum(stacks.held_bytes) - CASE min(stacks.platform)
     WHEN 'cpu' THEN max(stacks.held_bytes) + max(stacks.slice_bytes)
     ELSE sum(stacks.slice_bytes)
@@ -102,8 +102,8 @@ JOIN input_counts AS inputs
   AND stacks.place <= inputs.input_count
 GROUP BY stacks.module_id, stacks.color, stacks.loop_instruction_name;
 COMMENT ON VIEW advised_carries IS
-  'One row per loop that reads arguments slice by slice and stacks arrays of the same shape, as a scan whose xs come back as ys (a cache of keys and values): while it runs both are there. As carry of the loop, written in place, and donated it is one. Loops of a gradient are none, nor those for a TPU, where nothing came of it in 3 of 3 programs that were compiled again. Key: module_id, color, name.';
+  'One row per loop that reads arguments slice by slice and stacks arrays of the same shape, like a scan whose xs come back as ys (a cache of keys and values): both exist while it runs. As a carry of the loop that is written in place and donated, it is one array. Excludes loops of a gradient, and TPU, where 3 of 3 recompiled programs saved nothing. Key: module_id, color, name.';
 COMMENT ON COLUMN advised_carries.name IS 'Line of the first of the stacks by name: value_sources.source_line.';
-COMMENT ON COLUMN advised_carries.value_count IS 'Stacks that there is an argument for.';
-COMMENT ON COLUMN advised_carries.low_saving_bytes IS 'The least of it [bytes]: without slices, which the carry needs then; on CPU without the largest of them and a slice, for a carry of which a slice is read and written may be copied (below 0 then).';
-COMMENT ON COLUMN advised_carries.saving_bytes IS 'What they hold at the peak and the slices that a round copies of them [bytes].';
+COMMENT ON COLUMN advised_carries.value_count IS 'Stacks with a matching argument.';
+COMMENT ON COLUMN advised_carries.low_saving_bytes IS 'Lower bound [bytes]: without the slices, which a carry needs; on CPU also without the largest stack and a slice, because a carry whose slice is read and written may be copied (negative then).';
+COMMENT ON COLUMN advised_carries.saving_bytes IS 'Upper bound [bytes]: what they hold at the peak, and the slices of them that a round copies.';

@@ -16,7 +16,7 @@ WITH weights AS (
     AND "values".allocation_index = allocations.allocation_index
   JOIN shapes ON shapes.shape = "values".shape
 ),
--- The largest dimension of them: widths of layers are less.
+-- Their largest dimension: widths of layers are smaller.
 vocabularies AS (
   SELECT
     weights.module_id,
@@ -38,7 +38,7 @@ vocabularies AS (
   FROM weights
   WHERE weights.first_size <> weights.second_size
 ),
--- Arrays of another size than the weights that have the vocabulary as a dimension, once.
+-- Arrays with the vocabulary as exactly one dimension, of another size than the weights.
 logits AS (
   SELECT
     vocabularies.module_id,
@@ -71,7 +71,7 @@ logits AS (
     AND sources.value_id = temp_values.value_id
   WHERE vocabularies.place = 1
     AND NOT "values".is_phi
-    -- A loss in chunks is in a loop already.
+    -- A loss in chunks is already in a loop.
     AND NOT regexp_matches(coalesce(sources.op_name, ''), '/body/')
 ),
 losses AS (
@@ -95,7 +95,7 @@ SELECT DISTINCT logits.module_id, logits.color, logits.value_id, logits.source_l
 FROM losses
 JOIN logits ON logits.module_id = losses.module_id;
 COMMENT ON VIEW advised_chunk_values IS
-  'One row per value of a temp allocation that a loss over a vocabulary makes in one piece, logits and their gradients: it has the largest dimension of all arguments of two (the vocabulary of an embedding), and others, is in the body of no loop, and the op_name of one like it speaks of a loss (log_softmax, take_along_axis, …; of a vocabulary of more than four widths exp or log, too). None where no gradient is computed. Key: module_id, color, value_id.';
+  'One row per value of a temp allocation that a loss over a vocabulary makes in one piece, logits and their gradients: it has the largest dimension of all two-dimensional arguments (the vocabulary of an embedding) and others, is in no loop body, and the op_name of one like it indicates a loss (log_softmax, take_along_axis, …; also exp or log if the vocabulary is more than four widths). No rows if no gradient is computed. Key: module_id, color, value_id.';
 COMMENT ON COLUMN advised_chunk_values.module_id IS 'answered_functions.module_id.';
 COMMENT ON COLUMN advised_chunk_values.color IS 'allocations.color.';
 COMMENT ON COLUMN advised_chunk_values.value_id IS 'values.value_id.';

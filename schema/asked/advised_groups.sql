@@ -1,4 +1,4 @@
--- One row per group of values that one change takes away, with how far the peak falls without them.
+-- One row per group of values that one change removes, with how far the peak falls without them.
 CREATE OR REPLACE VIEW advised_groups AS
 WITH block_values AS (
   SELECT module_id, color, value_id, kind, held_bytes, name, parent_frame_id, repeat_count,
@@ -31,7 +31,7 @@ blocks AS (
     sites.module_id,
     sites.color,
     sites.name,
-    -- One call of it is computed again at a time.
+    -- One call of it is recomputed at a time.
     max((sites.held_bytes + sites.repeat_count - 1) // sites.repeat_count) AS kept_bytes
   FROM sites
   GROUP BY sites.module_id, sites.color, sites.name
@@ -85,7 +85,7 @@ members AS (
     ON chunk_values.module_id = chunks.module_id
     AND chunk_values.color = chunks.color
 ),
--- Of those that begin at the same byte each ends where the next begins: bytes count once.
+-- Values that begin at the same byte each end where the next begins, so that bytes count once.
 spans AS (
   SELECT
     members.module_id,
@@ -124,8 +124,8 @@ counted AS (
     AND held.value_id = spans.value_id
   GROUP BY spans.module_id, spans.color, spans.kind, spans.name
 ),
--- No more is saved than is held. Those that hold most, or a module of 100,000 values has so many
--- groups at so many instants that they take a gigabyte.
+-- The saving is at most what is held. Only the groups that hold most: in a module of 100,000 values
+-- all groups at all instants would take a gigabyte.
 ranked AS (
   SELECT
     counted.module_id,
@@ -171,7 +171,7 @@ steps AS (
     ON occupancy_steps.module_id = asked.module_id
     AND occupancy_steps.color = asked.color
 ),
--- Instants that are higher than the peak will be without the group: the others limit nothing.
+-- Only instants above the peak without the group limit the saving.
 high_steps AS (
   SELECT
     found.module_id,
@@ -203,7 +203,7 @@ span_changes AS (
     AND spans.kind = found.kind
     AND spans.name = found.name
 ),
--- Unions of two each: DuckDB prints longer ones in other parentheses once they were copied.
+-- Unions of two each: DuckDB prints longer ones with other parentheses after a copy.
 value_changes AS (
   SELECT
     module_id, color, kind, name, start_time AS change_time,
@@ -292,11 +292,11 @@ LEFT JOIN scans
   AND scans.color = away.color
   AND scans.name = away.name;
 COMMENT ON VIEW advised_groups IS
-  'One row per group of values that one change takes away together (advised_chunk_values, advised_block_values by functions that are called several times or by loop), with by how much the peak of today''s schedule falls without them. Key: module_id, color, kind, name.';
+  'One row per group of values that one change removes together (advised_chunk_values; advised_block_values by function called several times or by loop), with how far the peak of the current schedule falls without them. Key: module_id, color, kind, name.';
 COMMENT ON COLUMN advised_groups.module_id IS 'answered_functions.module_id.';
 COMMENT ON COLUMN advised_groups.color IS 'answered_functions.color.';
 COMMENT ON COLUMN advised_groups.kind IS 'chunk, block or scan.';
-COMMENT ON COLUMN advised_groups.name IS 'Of a chunk a line of the loss that holds bytes at the peak; of a block the function and its file, of a scan advised_block_values.name.';
-COMMENT ON COLUMN advised_groups.value_count IS 'Values of it that hold bytes at the peak.';
-COMMENT ON COLUMN advised_groups.low_saving_bytes IS 'What the peak falls by at the least [bytes]: of a loss in two chunks; of a block half of what is left where one call of it is computed again, for what its calls hand on stays; of a scan without what one round computes again and what the rounds hand on.';
-COMMENT ON COLUMN advised_groups.saving_bytes IS 'What it falls by at the most [bytes]: of a loss without any of these values, or what they hold at the peak, if that is more; of a block or a scan without any of these values.';
+COMMENT ON COLUMN advised_groups.name IS 'For a chunk, a line of the loss that holds bytes at the peak; for a block, the function and its file; for a scan, advised_block_values.name.';
+COMMENT ON COLUMN advised_groups.value_count IS 'Its values that hold bytes at the peak.';
+COMMENT ON COLUMN advised_groups.low_saving_bytes IS 'Lower bound of how far the peak falls [bytes]: a loss in two chunks; for a block, half of the saving when one call is recomputed at a time, because what its calls pass on stays; for a scan, without what one round recomputes and what the rounds pass on.';
+COMMENT ON COLUMN advised_groups.saving_bytes IS 'Upper bound [bytes]: without any of these values; for a loss, at least what they hold at the peak.';

@@ -1,6 +1,6 @@
--- Parameters of the functions asked for that could give their bytes to an output, and what it saves.
+-- Parameters of the requested functions that could give their bytes to an output, and the saving.
 CREATE OR REPLACE VIEW answered_donations AS
--- The value that stands for a parameter is the first at its address, for an output the last.
+-- A parameter is represented by the first value at its address, an output by the last.
 WITH candidates AS (
   SELECT
     allocations.module_id,
@@ -94,7 +94,7 @@ pairs AS (
   WHERE arguments.kind = 'parameter'
     AND outputs.kind = 'output'
 ),
--- A parameter that is not donated is live to the end whoever reads it, so its uses count.
+-- A parameter that is not donated is live to the end regardless of reads, so its uses count.
 reads AS (
   SELECT
     pairs.module_id,
@@ -110,7 +110,7 @@ reads AS (
   LEFT JOIN instructions AS users
     ON users.module_id = uses.module_id
     AND users.instruction_name = uses.instruction_name
-  -- These only pass a value on.
+  -- These only forward a value.
   WHERE coalesce(users.opcode, '') NOT IN (
     'add-dependency', 'bitcast', 'domain', 'get-tuple-element', 'opt-barrier', 'tuple'
   )
@@ -172,7 +172,7 @@ outputs_held AS (
   WHERE live_ranges.start_time <= live_ranges.end_time
     AND live_ranges.start_time <= last_uses.last_use_time
 ),
--- When the output's allocation holds something before the parameter is free.
+-- Times when the output's allocation holds something before the parameter is free.
 early AS (
   SELECT
     outputs_held.module_id,
@@ -226,8 +226,8 @@ highest AS (
     AND (steps.next_time IS NULL OR steps.next_time > early.start_time)
   GROUP BY early.module_id, early.allocation_index
 ),
--- The same for all pairs of a module that nothing copies: where the bytes that they need elsewhere
--- come and go.
+-- The same for all pairs of a module that are not copied: where the bytes that they need elsewhere
+-- begin and end.
 written_over AS (
   SELECT
     early.module_id,
@@ -361,7 +361,7 @@ figures AS (
     ON most.module_id = pairs.module_id
     AND most.color = pairs.color
 ),
--- What is read by the product itself is copied.
+-- What the product itself reads is copied.
 summed AS (
   SELECT
     figures.module_id,
@@ -386,7 +386,7 @@ SELECT
     WHEN figures.is_in_product THEN greatest(figures.today_bytes - figures.size_bytes, 0)
     ELSE figures.today_bytes
   END AS low_saving_bytes,
-  -- Instants that limit it today XLA schedules otherwise where arguments are free early.
+  -- XLA schedules the limiting instants differently when arguments are free early.
   CASE WHEN figures.is_copied THEN figures.today_bytes ELSE figures.known_bytes END
     AS saving_bytes,
   CASE
@@ -407,18 +407,17 @@ JOIN summed
   ON summed.module_id = figures.module_id
   AND summed.color = figures.color;
 COMMENT ON VIEW answered_donations IS
-  'One row per parameter of the functions asked for (answered_functions) that is not donated, with an output of the same dtype and dimensions in an allocation of its own that could be written over it; of several alike they are paired off in order. Key: module_id, allocation_index.';
-COMMENT ON COLUMN answered_donations.color IS 'Memory space: allocations.color.';
+  'One row per parameter of the requested functions (answered_functions) that is not donated, with an output of the same dtype and dimensions in its own allocation that could overwrite it; equal ones are paired in order. Key: module_id, allocation_index.';
 COMMENT ON COLUMN answered_donations.allocation_index IS 'The parameter: allocations.allocation_index.';
 COMMENT ON COLUMN answered_donations.output_allocation_index IS 'The output: allocations.allocation_index.';
 COMMENT ON COLUMN answered_donations.size_bytes IS 'Size of the output''s allocation [bytes].';
-COMMENT ON COLUMN answered_donations.low_saving_bytes IS 'By how much the peak of today''s schedule falls with this donation alone [bytes], 0 to size_bytes: what the output''s allocation holds before the last read of the parameter (gradients that a loop stacks, say) needs bytes elsewhere until then, and may make a higher peak; without the parameter itself where is_in_product, and 0 where is_copied. NULL if the peak is unknown, or when the parameter is read.';
-COMMENT ON COLUMN answered_donations.saving_bytes IS 'By how much it falls at the most [bytes]: size_bytes, for instants that limit it today XLA schedules otherwise where arguments are free early; where is_copied what today''s schedule would need less, with the copy. NULL as low_saving_bytes.';
-COMMENT ON COLUMN answered_donations.together_low_saving_bytes IS 'low_saving_bytes for all rows of the module and memory space that are not is_copied, donated together [bytes]; NULL if of all of them it is unknown when they are read.';
-COMMENT ON COLUMN answered_donations.together_saving_bytes IS 'saving_bytes likewise [bytes]: their size_bytes; NULL as together_low_saving_bytes.';
-COMMENT ON COLUMN answered_donations.is_copied IS 'Whether the instruction that makes the output is the last to read the parameter and cannot write over what it reads (a custom call without output_to_operand_aliasing, a product, a sort, …): XLA makes the output elsewhere then and copies it.';
-COMMENT ON COLUMN answered_donations.is_in_product IS 'Whether the instruction that makes the output is the last to read the parameter and a fusion of a product with what is made of it (kind=kOutput, as on TPU): where the parameter goes into the product, XLA copies; where only into what is made of it (w - rate * product), it does not. Which it is stands in no buffer file.';
-COMMENT ON COLUMN answered_donations.parameter_name IS 'Op_name of the parameter, which is the argument''s path in JAX; its instruction without one.';
+COMMENT ON COLUMN answered_donations.low_saving_bytes IS 'Lower bound: how far the peak of the current schedule falls with this donation alone [bytes], 0 to size_bytes. What the output''s allocation holds before the last read of the parameter (such as gradients that a loop stacks) needs bytes elsewhere until then and may raise the peak. Minus the parameter itself where is_in_product; 0 where is_copied. NULL if the peak or the last read of the parameter is unknown.';
+COMMENT ON COLUMN answered_donations.saving_bytes IS 'Upper bound [bytes]: size_bytes, because XLA schedules the limiting instants differently when arguments are free early; where is_copied, the saving in the current schedule with the copy. NULL where low_saving_bytes is.';
+COMMENT ON COLUMN answered_donations.together_low_saving_bytes IS 'low_saving_bytes for all rows of the module and memory space that are not is_copied, donated together [bytes]; NULL if the last read of all of them is unknown.';
+COMMENT ON COLUMN answered_donations.together_saving_bytes IS 'saving_bytes for them, donated together [bytes]: their size_bytes; NULL where together_low_saving_bytes is.';
+COMMENT ON COLUMN answered_donations.is_copied IS 'Whether the instruction that makes the output is the last to read the parameter and cannot overwrite its operand (a custom call without output_to_operand_aliasing, a product, a sort, …): XLA then makes the output elsewhere and copies it.';
+COMMENT ON COLUMN answered_donations.is_in_product IS 'Whether the instruction that makes the output is the last to read the parameter and a fusion of a product with operations on it (kind=kOutput, as on TPU). XLA copies if the parameter is an operand of the product, and does not if only of the later operations (w - rate * product); no buffer file shows which.';
+COMMENT ON COLUMN answered_donations.parameter_name IS 'Op_name of the parameter, in JAX the argument''s path; its instruction if it has none.';
 COMMENT ON COLUMN answered_donations.shape IS 'Shape of the parameter with layout.';
 COMMENT ON COLUMN answered_donations.output_name IS 'Instruction that defines the output, the last value in its allocation.';
 COMMENT ON COLUMN answered_donations.output_op_name IS 'Its op_name; NULL if the dump has none.';

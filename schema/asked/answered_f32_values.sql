@@ -1,4 +1,4 @@
--- f32 values at the peaks of the functions asked for that compute in bf16, and what bf16 would save.
+-- f32 values at the peaks of requested functions that compute in bf16, and what bf16 would save.
 CREATE OR REPLACE VIEW answered_f32_values AS
 WITH held_values AS (
   SELECT
@@ -9,7 +9,7 @@ WITH held_values AS (
     held.held_bytes,
     precisions.bf16_ratio,
     coalesce(origins.origin_kind = 'stacked', FALSE) AS is_stack,
-    -- There the compiler makes f32 of the whole stack before it is read.
+    -- There the compiler converts the whole stack to f32 before it is read.
     coalesce(functions.platform = 'cpu' AND origins.origin_kind = 'stacked', FALSE) AS is_kept_wide
   FROM answered_instants AS functions
   JOIN module_precisions AS precisions
@@ -45,8 +45,7 @@ LEFT JOIN peak_savings AS savings
   AND savings.color = held_values.color
   AND savings.value_id = held_values.value_id;
 COMMENT ON VIEW answered_f32_values IS
-  'One row per f32 value of a temp allocation that is held at the peak of a function asked for (answered_instants) whose program computes in bf16 (module_precisions.is_own). Key: module_id, color, value_id.';
-COMMENT ON COLUMN answered_f32_values.bf16_ratio IS 'module_precisions.bf16_ratio (0 to 1).';
-COMMENT ON COLUMN answered_f32_values.is_stack IS 'Whether a loop has stacked it: value_origins.origin_kind.';
-COMMENT ON COLUMN answered_f32_values.is_kept_wide IS 'Whether bf16 saves nothing: on the CPU a stack of a loop, of which the compiler makes f32 as a whole before it is read.';
-COMMENT ON COLUMN answered_f32_values.saving_bytes IS 'By how much the highest peak falls with bf16 in its place, at the least and at the most [bytes]: peak_savings.half_saving_bytes, 0 where is_kept_wide. NULL for what holds nothing there.';
+  'One row per f32 value of a temp allocation that is held at the peak of a requested function (answered_instants) whose program computes in bf16 (module_precisions.is_own). Key: module_id, color, value_id.';
+COMMENT ON COLUMN answered_f32_values.is_stack IS 'Whether a loop stacked it: value_origins.origin_kind.';
+COMMENT ON COLUMN answered_f32_values.is_kept_wide IS 'Whether bf16 saves nothing: a stack of a loop on the CPU, which the compiler converts to f32 as a whole before it is read.';
+COMMENT ON COLUMN answered_f32_values.saving_bytes IS 'How far the highest peak falls with bf16 instead, lower and upper bound in one [bytes]: peak_savings.half_saving_bytes, 0 where is_kept_wide. NULL if it holds nothing there.';

@@ -1,4 +1,4 @@
--- The functions asked for, for an answer: those with values, and those of which a peak is unknown.
+-- The requested functions as answers show them: those with values, and those with an unknown peak.
 CREATE OR REPLACE VIEW answered_functions AS
 SELECT
   asked_functions.run_name,
@@ -54,15 +54,7 @@ SELECT
 FROM asked_functions
 WHERE asked_functions.unknown_reason IS NOT NULL;
 COMMENT ON VIEW answered_functions IS
-  'Rows of asked_functions to show what is in their modules, without unknown_reason, and once more those of which a peak is unknown, with it and without a module: an answer that joins values by module_id and color has such a row with nothing else. Key: run_name, function_name, platform, color, unknown_reason.';
-COMMENT ON COLUMN answered_functions.module_id IS 'asked_functions.module_id; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN answered_functions.peak_bytes IS 'asked_functions.peak_bytes; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN answered_functions.need_bytes IS 'asked_functions.need_bytes; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN answered_functions.peak_time IS 'asked_functions.peak_time; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN answered_functions.constant_bytes IS 'asked_functions.constant_bytes; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN answered_functions.thread_local_bytes IS 'asked_functions.thread_local_bytes; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN answered_functions.total_bytes IS 'asked_functions.total_bytes; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN answered_functions.fragmentation_bytes IS 'asked_functions.fragmentation_bytes; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN answered_functions.unknown_reason IS 'asked_functions.unknown_reason in a row that says so; NULL in the others.';
-COMMENT ON COLUMN answered_functions.place IS 'Place by need_bytes, largest first, of equal ones by peak_bytes, run, function, memory space and platform; 0 in a row with unknown_reason, NULL where the peak is 0 or unknown.';
-COMMENT ON COLUMN answered_functions.name_place IS 'Place by run, function, platform and memory space; among rows with unknown_reason by run, function, memory space and that.';
+  'Rows of asked_functions without unknown_reason, to show what is in their modules, and one more row for each with an unknown peak, with unknown_reason, in which module_id and all figures are NULL: an answer that joins values by module_id and color has such a row with nothing else. Key: run_name, function_name, platform, color, unknown_reason.';
+COMMENT ON COLUMN answered_functions.unknown_reason IS 'asked_functions.unknown_reason in a row for an unknown peak; NULL in the others.';
+COMMENT ON COLUMN answered_functions.place IS 'Rank by need_bytes, largest first, then peak_bytes, run, function, memory space and platform; 0 in a row with unknown_reason, NULL where the peak is 0 or unknown.';
+COMMENT ON COLUMN answered_functions.name_place IS 'Rank by run, function, platform and memory space; among rows with unknown_reason by run, function, memory space and unknown_reason.';

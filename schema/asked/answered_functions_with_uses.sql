@@ -1,4 +1,4 @@
--- The functions asked for, for an answer by the uses of values.
+-- The requested functions, for an answer by the uses of values.
 CREATE OR REPLACE VIEW answered_functions_with_uses AS
 WITH functions AS (
   SELECT
@@ -50,11 +50,10 @@ SELECT
   ) AS name_place
 FROM functions;
 COMMENT ON VIEW answered_functions_with_uses IS
-  'As answered_instants, but a function whose dump does not list the uses of its values is given as one with an unknown_reason that says so: without uses everything would look idle. Key: run_name, function_name, platform, color, unknown_reason.';
+  'Rows of answered_instants, except that a function whose dump does not list uses of values has an unknown_reason that says so: without uses everything would look idle. Key: run_name, function_name, platform, color, unknown_reason.';
 COMMENT ON COLUMN answered_functions_with_uses.module_id IS 'asked_functions.module_id; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN answered_functions_with_uses.peak_bytes IS 'asked_functions.peak_bytes; NULL in a row with unknown_reason.';
 COMMENT ON COLUMN answered_functions_with_uses.peak_time IS 'asked_functions.peak_time; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN answered_functions_with_uses.schedule_length IS 'modules.schedule_length; NULL if unknown.';
-COMMENT ON COLUMN answered_functions_with_uses.unknown_reason IS 'asked_functions.unknown_reason, or that the dump does not list uses, in a row that says so; NULL in the others.';
-COMMENT ON COLUMN answered_functions_with_uses.place IS 'Place by peak_bytes among those with uses, as answered_instants.place; 0 in a row with unknown_reason, NULL where the peak is 0 or unknown.';
-COMMENT ON COLUMN answered_functions_with_uses.name_place IS 'Place by name: rows with unknown_reason by run, function, memory space and that, then the others by run, function, platform and memory space.';
+COMMENT ON COLUMN answered_functions_with_uses.unknown_reason IS 'asked_functions.unknown_reason, or that the dump does not list uses; NULL in rows with values.';
+COMMENT ON COLUMN answered_functions_with_uses.place IS 'Rank by peak_bytes among those with uses, like answered_instants.place; 0 in a row with unknown_reason, NULL where the peak is 0 or unknown.';
+COMMENT ON COLUMN answered_functions_with_uses.name_place IS 'Rank by name: rows with unknown_reason by run, function, memory space and unknown_reason, then the others by run, function, platform and memory space.';

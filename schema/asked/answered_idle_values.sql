@@ -1,4 +1,4 @@
--- Values of temp allocations at the peak that could be away then: computed again, or offloaded.
+-- Values of temp allocations at the peak that could be recomputed or offloaded.
 CREATE OR REPLACE VIEW answered_idle_values AS
 WITH functions AS (
   SELECT
@@ -77,7 +77,7 @@ held_values AS (
     AND named_uses.value_id = held.value_id
   WHERE held.allocation_kind = 'temp'
     AND (
-      -- What a loop stacks in the forward pass of a gradient.
+      -- Stacked by a loop in the forward pass of a gradient.
       origins.is_residual
       OR (
         origins.origin_kind IS NULL
@@ -102,7 +102,7 @@ use_times AS (
   JOIN steps AS users
     ON users.module_id = uses.module_id
     AND users.instruction_name = uses.instruction_name
-  -- These only pass a value on.
+  -- These only forward a value.
   WHERE coalesce(users.opcode, '') NOT IN (
     'add-dependency', 'bitcast', 'domain', 'get-tuple-element', 'opt-barrier', 'tuple'
   )
@@ -146,8 +146,8 @@ SELECT
     WHEN held_values.is_stack THEN held_values.slice_size_bytes
     ELSE coalesce(kept_operands.kept_bytes, 0)
   END AS kept_bytes,
-  -- What jax.checkpoint around the line alone keeps instead is not known, and the CPU merges what
-  -- is computed twice outside of loops.
+  -- It is unknown what jax.checkpoint around the line alone keeps instead, and the CPU compiler
+  -- merges what is computed twice outside of loops.
   CASE
     WHEN held_values.is_stack THEN savings.low_saving_bytes
     WHEN savings.saving_bytes IS NOT NULL THEN 0
@@ -160,7 +160,7 @@ SELECT
   END AS saving_bytes,
   CAST(CASE WHEN held_values.is_stack THEN held_values.slice_size_bytes ELSE 0 END AS HUGEINT)
     AS offload_kept_bytes,
-  -- The memory of the CPU is the host's.
+  -- CPU memory is host memory.
   CASE
     WHEN held_values.platform = 'cpu' THEN 0 * savings.saving_bytes
     WHEN held_values.is_stack
@@ -195,19 +195,18 @@ LEFT JOIN peak_savings AS savings
 WHERE held_values.is_stack
   OR coalesce(use_times.next_use_time, held_values.end_time) > held_values.peak_time;
 COMMENT ON VIEW answered_idle_values IS
-  'One row per value of a temp allocation at the peak of a function asked for (answered_functions_with_uses) that is there without being used then: it begins before, ends behind, and no use is at that instant; or a loop has stacked it in the forward pass of a gradient (value_origins), a slice per step. Values that merge others (phi) are none, but for such stacks. Key: module_id, color, value_id.';
-COMMENT ON COLUMN answered_idle_values.opcode IS 'Opcode of the defining instruction: instructions.opcode; NULL if unknown.';
-COMMENT ON COLUMN answered_idle_values.is_stack IS 'Whether a loop has stacked it: value_origins.origin_kind.';
+  'One row per value of a temp allocation that is live but unused at the peak of a requested function (answered_functions_with_uses): it begins before, ends after, and has no use at that instant; or a loop stacked it in the forward pass of a gradient (value_origins), a slice per step. Excludes values that merge others (phi), except such stacks. Key: module_id, color, value_id.';
+COMMENT ON COLUMN answered_idle_values.is_stack IS 'Whether a loop stacked it: value_origins.origin_kind.';
 COMMENT ON COLUMN answered_idle_values.is_layer_input IS 'Whether it is a stack of an input of the layer: value_origins.is_layer_input.';
-COMMENT ON COLUMN answered_idle_values.kept_bytes IS 'What has to stay to compute it again [bytes]: of a stack one slice, padded as that is, else operands in temp allocations that are not held at the peak.';
-COMMENT ON COLUMN answered_idle_values.low_saving_bytes IS 'By how much the highest peak falls at the least if it is computed again [bytes]: of a stack peak_savings.low_saving_bytes; of others 0, for what jax.checkpoint around the line alone keeps instead is not known. NULL for what holds nothing there.';
-COMMENT ON COLUMN answered_idle_values.saving_bytes IS 'By how much it falls then at the most [bytes]: of a stack peak_savings.saving_bytes; of others that less kept_bytes, and 0 on the CPU, whose compiler merges what is computed twice. NULL as low_saving_bytes.';
-COMMENT ON COLUMN answered_idle_values.offload_kept_bytes IS 'What stays on the device if it is offloaded [bytes]: one slice of a stack, padded as that is, else nothing.';
-COMMENT ON COLUMN answered_idle_values.offload_low_saving_bytes IS 'By how much the highest peak falls at the least if it is offloaded [bytes]: peak_savings.saving_bytes less offload_kept_bytes; 0 on the CPU, whose memory is the host''s. NULL for what holds nothing there.';
-COMMENT ON COLUMN answered_idle_values.offload_saving_bytes IS 'By how much it falls then at the most [bytes]: peak_savings.saving_bytes, for the host has all slices; 0 on the CPU. NULL as offload_low_saving_bytes.';
-COMMENT ON COLUMN answered_idle_values.is_cheap IS 'Whether what makes the data, of a stack its slices, costs little: an elementwise or a moving operation, or a fusion of kind kLoop, which is made of them; NULL if the opcode is unknown.';
-COMMENT ON COLUMN answered_idle_values.is_forward IS 'Whether the forward pass of a gradient makes it, which jax.checkpoint computes again: jvp( is in the op_name, and neither transpose( (the backward pass, what it fills or scatters early included) nor rematted_computation (computed again already); of what XLA made without one in that of named_uses. NULL if neither is known.';
-COMMENT ON COLUMN answered_idle_values.next_use_time IS 'First use at or behind the peak [program order]; NULL if none is known.';
-COMMENT ON COLUMN answered_idle_values.is_late IS 'Whether nothing uses it any more: it is no stack, and has no next_use_time.';
-COMMENT ON COLUMN answered_idle_values.lifetime_ratio IS 'Its life as share of the schedule (0 to 1); NULL for a stack.';
-COMMENT ON COLUMN answered_idle_values.idle_time IS 'Time around the peak in which nothing uses it [program order]; NULL for a stack.';
+COMMENT ON COLUMN answered_idle_values.kept_bytes IS 'What must stay to recompute it [bytes]: one slice of a stack, with its padding; else operands in temp allocations that are not held at the peak.';
+COMMENT ON COLUMN answered_idle_values.low_saving_bytes IS 'Lower bound of how far the highest peak falls if it is recomputed [bytes]: peak_savings.low_saving_bytes for a stack, else 0, because it is unknown what jax.checkpoint around the line alone keeps instead. NULL if it holds nothing there.';
+COMMENT ON COLUMN answered_idle_values.saving_bytes IS 'Upper bound [bytes]: peak_savings.saving_bytes for a stack, else that minus kept_bytes, and 0 on the CPU, whose compiler merges what is computed twice. NULL where low_saving_bytes is.';
+COMMENT ON COLUMN answered_idle_values.offload_kept_bytes IS 'What stays on the device if it is offloaded [bytes]: one slice of a stack, with its padding, else 0.';
+COMMENT ON COLUMN answered_idle_values.offload_low_saving_bytes IS 'Lower bound of how far the highest peak falls if it is offloaded [bytes]: peak_savings.saving_bytes minus offload_kept_bytes; 0 on the CPU, whose memory is host memory. NULL if it holds nothing there.';
+COMMENT ON COLUMN answered_idle_values.offload_saving_bytes IS 'Upper bound [bytes]: peak_savings.saving_bytes, because the host has all slices; 0 on the CPU. NULL where offload_low_saving_bytes is.';
+COMMENT ON COLUMN answered_idle_values.is_cheap IS 'Whether the operation that makes the data (the slices of a stack) is cheap: elementwise, a data movement, or a fusion of kind kLoop, which consists of those; NULL if the opcode is unknown.';
+COMMENT ON COLUMN answered_idle_values.is_forward IS 'Whether the forward pass of a gradient makes it, which jax.checkpoint recomputes: the op_name (that of named_uses if XLA made the value without one) contains jvp(, and neither transpose( (the backward pass, including what it fills or scatters early) nor rematted_computation (already recomputed). NULL if neither is known.';
+COMMENT ON COLUMN answered_idle_values.next_use_time IS 'First use at or after the peak [program order]; NULL if none is known.';
+COMMENT ON COLUMN answered_idle_values.is_late IS 'Whether nothing uses it after the peak: it is not a stack and has no next_use_time.';
+COMMENT ON COLUMN answered_idle_values.lifetime_ratio IS 'Share of the schedule in which it is live (0 to 1); NULL for a stack.';
+COMMENT ON COLUMN answered_idle_values.idle_time IS 'Length of the span around the peak without a use [program order]; NULL for a stack.';

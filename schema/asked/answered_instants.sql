@@ -1,4 +1,4 @@
--- The functions asked for, for an answer about their peak or about another instant.
+-- The requested functions, for an answer about their peak or another instant.
 CREATE OR REPLACE VIEW answered_instants AS
 SELECT
   answered_functions.run_name,
@@ -27,9 +27,9 @@ LEFT JOIN asked_instants
   ON asked_instants.module_id = answered_functions.module_id
   AND asked_instants.color = answered_functions.color;
 COMMENT ON VIEW answered_instants IS
-  'Rows of answered_functions for an answer about one instant of each function: the peak, or what the variables peak and step ask for instead (asked_instants); a function without that instant has no module, and the one with the highest peak an unknown_reason. Key: run_name, function_name, platform, color, unknown_reason.';
-COMMENT ON COLUMN answered_instants.module_id IS 'asked_functions.module_id; NULL in a row with unknown_reason, and where there is no such instant.';
-COMMENT ON COLUMN answered_instants.peak_bytes IS 'Bytes occupied at the instant, those held for the whole run included [bytes]: of the peak asked_functions.peak_bytes; NULL where module_id is.';
-COMMENT ON COLUMN answered_instants.peak_time IS 'The instant [program order]: of the peak asked_functions.peak_time; NULL where module_id is.';
-COMMENT ON COLUMN answered_instants.unknown_reason IS 'Why the peak is unknown, or there is no such instant, in a row that says so; NULL in the others.';
-COMMENT ON COLUMN answered_instants.place IS 'answered_functions.place: by the highest peak, whichever instant is asked for.';
+  'Rows of answered_functions for an answer about one instant of each function: the peak, or what the variables peak and step select instead (asked_instants). Functions without that instant have no module, and the one with the highest peak has an unknown_reason. Key: run_name, function_name, platform, color, unknown_reason.';
+COMMENT ON COLUMN answered_instants.module_id IS 'asked_functions.module_id; NULL in a row with unknown_reason, and without such an instant.';
+COMMENT ON COLUMN answered_instants.peak_bytes IS 'Bytes occupied at the instant, including those held for the whole run [bytes]: at the peak asked_functions.peak_bytes; NULL where module_id is.';
+COMMENT ON COLUMN answered_instants.peak_time IS 'The instant [program order]: for the peak asked_functions.peak_time; NULL where module_id is.';
+COMMENT ON COLUMN answered_instants.unknown_reason IS 'Why the peak is unknown or there is no such instant; NULL in rows with values.';
+COMMENT ON COLUMN answered_instants.place IS 'answered_functions.place: by the highest peak, whichever instant is selected.';

@@ -1,4 +1,4 @@
--- Shapes whose layouts pad what is held at the peaks of the functions asked for, and what that costs.
+-- Shapes with padding by their layouts at the peaks of the requested functions, and its cost.
 CREATE OR REPLACE VIEW answered_padding AS
 WITH padded AS (
   SELECT
@@ -55,7 +55,7 @@ SELECT
   greatest(summed.away_bytes, summed.padding_bytes) AS saving_bytes
 FROM summed;
 COMMENT ON VIEW answered_padding IS
-  'One row per shape with layout, and size, of values that are held at the peak of a function asked for (answered_instants) and take more bytes than their elements. Pointer tables of tuples are none. Key: module_id, color, shape, size_bytes, is_least_size.';
-COMMENT ON COLUMN answered_padding.value_count IS 'Values of it at the peak.';
-COMMENT ON COLUMN answered_padding.low_saving_bytes IS 'By how much the highest peak falls at the least without the padding [bytes]: of arguments and outputs all that is held of it, of temps that of the one that saves most; 0 where is_least_size, for other dimensions take no less.';
-COMMENT ON COLUMN answered_padding.saving_bytes IS 'By how much at the most [bytes]: all padding of these values, for what limits it today may be scheduled otherwise.';
+  'One row per shape with layout, and size, of values held at the peak of a requested function (answered_instants) that take more bytes than their elements, except pointer tables of tuples. Key: module_id, color, shape, size_bytes, is_least_size.';
+COMMENT ON COLUMN answered_padding.value_count IS 'Values with this shape and size at the peak.';
+COMMENT ON COLUMN answered_padding.low_saving_bytes IS 'Lower bound of how far the highest peak falls without the padding [bytes]: for arguments and outputs, all padding held; for temps, that of the value that saves most; 0 where is_least_size, because no other dimensions take less.';
+COMMENT ON COLUMN answered_padding.saving_bytes IS 'Upper bound [bytes]: all padding of these values, because the limiting instant may be scheduled differently.';

@@ -1,4 +1,4 @@
--- Every compilation of the functions asked for, with its places among them.
+-- Every compilation of the requested functions, with its ranks among them.
 CREATE OR REPLACE VIEW asked_compilations AS
 WITH functions AS (
   SELECT DISTINCT
@@ -79,14 +79,12 @@ SELECT
   ) AS run_place
 FROM placed;
 COMMENT ON VIEW asked_compilations IS
-  'One row per module of the functions asked for (asked_functions), whatever its memory spaces, with its places among those of its function. Key: module_id.';
+  'One row per module of the requested functions (asked_functions), whatever its memory spaces, with its ranks among those of its function. Key: module_id.';
 COMMENT ON COLUMN asked_compilations.function_place IS 'A number of the function (module_signatures.pairing_name) and platform.';
 COMMENT ON COLUMN asked_compilations.run_name IS 'asked_functions.run_name.';
 COMMENT ON COLUMN asked_compilations.function_name IS 'asked_functions.function_name.';
 COMMENT ON COLUMN asked_compilations.platform IS 'asked_functions.platform.';
-COMMENT ON COLUMN asked_compilations.dumped_at IS 'Time of the run''s dumps: runs.dumped_at; NULL if unknown.';
 COMMENT ON COLUMN asked_compilations.module_id IS 'The compilation: modules.module_id.';
-COMMENT ON COLUMN asked_compilations.entry_signature IS 'module_signatures.entry_signature; NULL if unknown.';
-COMMENT ON COLUMN asked_compilations.size_place IS 'Place among the compilations of the function in its run, the largest total of allocations first, then as numbered by XLA.';
+COMMENT ON COLUMN asked_compilations.size_place IS 'Rank among the compilations of the function in its run: largest total of allocations first, then in XLA''s numbering.';
 COMMENT ON COLUMN asked_compilations.signature_place IS 'The same among those of its signature.';
-COMMENT ON COLUMN asked_compilations.run_place IS 'Place of the run among those that have as many compilations of the function: the run with the most first, then the earliest.';
+COMMENT ON COLUMN asked_compilations.run_place IS 'Rank of the run by its number of compilations of the function: the run with the most first, then the earliest.';

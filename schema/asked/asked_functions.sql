@@ -1,4 +1,4 @@
--- One row per run, jitted function, platform and memory space asked for: its largest compilation.
+-- One row per requested run, jitted function, platform and memory space: its largest compilation.
 CREATE OR REPLACE VIEW asked_functions AS
 WITH ranked_modules AS (
   SELECT
@@ -28,7 +28,7 @@ WITH ranked_modules AS (
     count(*) OVER same_space AS space_count,
     count(asked_modules.peak_unknown_reason) OVER same_space AS space_unknown_count,
     min(asked_modules.peak_unknown_reason) OVER same_space AS space_reason,
-    -- What a module without allocations needs is unknown in every memory space.
+    -- The need of a module without allocations is unknown in every memory space.
     CASE
       WHEN asked_modules.color IS NULL THEN 0
       ELSE count(*) FILTER (WHERE asked_modules.color IS NULL) OVER same_function
@@ -93,7 +93,7 @@ SELECT
 FROM ranked_modules
 WHERE place = 1;
 COMMENT ON VIEW asked_functions IS
-  'One row per run, jitted function, platform and memory space of the modules that are asked for (asked_modules; where no variable is set, of all): of its compilations whose peak there is known the one with the largest need_bytes (of equal ones the largest peak, then the first module_key; if none is known, the one with the largest need_bytes), with its figures. What a query shows of a function that was compiled several times. Where unknown_count is more than 0, another compilation may be larger. Key: run_name, function_name, platform, color.';
+  'One row per run, jitted function, platform and memory space of the requested modules (asked_modules; all if no variable is set), with the figures of one compilation: among those with a known peak there, the one with the largest need_bytes (then the largest peak, then the first module_key); if no peak is known, the one with the largest need_bytes. Queries show this compilation of a function that was compiled several times. Where unknown_count is above 0, another compilation may be larger. Key: run_name, function_name, platform, color.';
 COMMENT ON COLUMN asked_functions.run_name IS 'The run: modules.run_name.';
 COMMENT ON COLUMN asked_functions.function_name IS 'Jitted function: modules.function_name; the module''s key if that is unknown.';
 COMMENT ON COLUMN asked_functions.platform IS 'Backend: modules.platform; NULL if unknown.';
@@ -102,9 +102,9 @@ COMMENT ON COLUMN asked_functions.memory_space_name IS 'Name of the memory space
 COMMENT ON COLUMN asked_functions.is_device_memory IS 'memory_figures.is_device_memory of that compilation.';
 COMMENT ON COLUMN asked_functions.module_id IS 'The module: modules.module_id.';
 COMMENT ON COLUMN asked_functions.module_key IS 'The dump''s path in its run: modules.module_key.';
-COMMENT ON COLUMN asked_functions.module_count IS 'Compilations that have an allocation in the memory space or none at all.';
-COMMENT ON COLUMN asked_functions.unknown_count IS 'Those of them whose peak is unknown.';
-COMMENT ON COLUMN asked_functions.unknown_reason IS 'Why: memory_figures.peak_unknown_reason, of several compilations with their number and one reason; NULL if all peaks are known.';
+COMMENT ON COLUMN asked_functions.module_count IS 'Compilations with an allocation in the memory space, or without any allocation.';
+COMMENT ON COLUMN asked_functions.unknown_count IS 'Those of them with an unknown peak.';
+COMMENT ON COLUMN asked_functions.unknown_reason IS 'Why: memory_figures.peak_unknown_reason, for several compilations their number and one reason; NULL if all peaks are known.';
 COMMENT ON COLUMN asked_functions.argument_bytes IS 'memory_figures.argument_bytes.';
 COMMENT ON COLUMN asked_functions.output_bytes IS 'memory_figures.output_bytes.';
 COMMENT ON COLUMN asked_functions.alias_bytes IS 'memory_figures.alias_bytes.';
@@ -113,7 +113,7 @@ COMMENT ON COLUMN asked_functions.constant_bytes IS 'memory_figures.constant_byt
 COMMENT ON COLUMN asked_functions.thread_local_bytes IS 'memory_figures.thread_local_bytes.';
 COMMENT ON COLUMN asked_functions.total_bytes IS 'memory_figures.total_bytes.';
 COMMENT ON COLUMN asked_functions.need_bytes IS 'memory_figures.need_bytes.';
-COMMENT ON COLUMN asked_functions.max_need_bytes IS 'Largest need_bytes of all compilations there, those with an unknown peak, too; NULL if one is unknown.';
+COMMENT ON COLUMN asked_functions.max_need_bytes IS 'Largest need_bytes of all compilations there, including those with an unknown peak; NULL if one need_bytes is unknown.';
 COMMENT ON COLUMN asked_functions.peak_bytes IS 'memory_figures.peak_bytes; NULL if no peak is known.';
 COMMENT ON COLUMN asked_functions.peak_time IS 'memory_figures.peak_time [program order]; NULL if no peak is known.';
 COMMENT ON COLUMN asked_functions.fragmentation_bytes IS 'memory_figures.fragmentation_bytes; NULL if no peak is known.';

@@ -1,4 +1,4 @@
--- The figures of the compilations asked for over the runs, in order of the time of their dumps.
+-- The figures of the requested compilations over the runs, in order of the time of their dumps.
 CREATE OR REPLACE VIEW asked_history AS
 WITH spaces AS (
   SELECT DISTINCT asked_series.model_module_id, memory_figures.color
@@ -12,7 +12,7 @@ WITH spaces AS (
 ),
 known AS (
   SELECT
-    -- Where modules have no function each bears its own path, and a series one name.
+    -- Modules without a function have their own paths, but a series has one name.
     models.function_name,
     members.platform,
     models.size_place AS compilation_place,
@@ -36,7 +36,7 @@ known AS (
   JOIN asked_compilations AS members ON members.module_id = asked_series.module_id
   JOIN asked_compilations AS models ON models.module_id = asked_series.model_module_id
   LEFT JOIN spaces ON spaces.model_module_id = asked_series.model_module_id
-  -- What a module without allocations needs is unknown in every memory space.
+  -- The need of a module without allocations is unknown in every memory space.
   JOIN memory_figures
     ON memory_figures.module_id = asked_series.module_id
     AND (memory_figures.color IS NULL OR memory_figures.color = spaces.color)
@@ -104,13 +104,10 @@ SELECT
   series.thread_local_bytes
 FROM series;
 COMMENT ON VIEW asked_history IS
-  'One row per compilation of asked_series and memory space: what it needs in a run, as series of runs. A module without allocations is in every memory space of its series. Key: series_place, place.';
-COMMENT ON COLUMN asked_history.series_place IS 'Place of the series: those with an unknown peak first, then the largest peak first.';
-COMMENT ON COLUMN asked_history.place IS 'Place of the run in the series, by dumped_at and name.';
-COMMENT ON COLUMN asked_history.function_name IS 'asked_functions.function_name; for modules of no known function the path of the one in the model run (asked_series.model_module_id).';
-COMMENT ON COLUMN asked_history.compilation_place IS 'Which of the function''s compilations is followed: asked_compilations.size_place in the run that has the most; 1 is the largest.';
+  'One row per compilation of asked_series and memory space: its figures in a run, as series of runs. A module without allocations is in every memory space of its series. Key: series_place, place.';
+COMMENT ON COLUMN asked_history.series_place IS 'Rank of the series: those with an unknown peak first, then the largest peak first.';
+COMMENT ON COLUMN asked_history.place IS 'Position of the run in the series, by dumped_at and name.';
+COMMENT ON COLUMN asked_history.function_name IS 'asked_functions.function_name; if the function is unknown, the path of the module in the model run (asked_series.model_module_id).';
+COMMENT ON COLUMN asked_history.compilation_place IS 'The followed compilation of the function: asked_compilations.size_place in the run with the most; 1 is the largest.';
 COMMENT ON COLUMN asked_history.color IS 'memory_figures.color; NULL if no run of the series has an allocation.';
 COMMENT ON COLUMN asked_history.unknown_reason IS 'memory_figures.peak_unknown_reason: why the peak is unknown; NULL if it is known.';
-COMMENT ON COLUMN asked_history.peak_bytes IS 'memory_figures.peak_bytes; NULL if unknown.';
-COMMENT ON COLUMN asked_history.need_bytes IS 'memory_figures.need_bytes; NULL if unknown.';
-COMMENT ON COLUMN asked_history.fragmentation_bytes IS 'memory_figures.fragmentation_bytes; NULL if the peak is unknown.';

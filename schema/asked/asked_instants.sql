@@ -1,4 +1,4 @@
--- The instants other than the peak that the variables peak and step ask for.
+-- The instants other than the peak that the variables peak and step select.
 CREATE OR REPLACE VIEW asked_instants AS
 WITH instants AS (
   SELECT
@@ -54,10 +54,8 @@ JOIN memory_sums
   AND memory_sums.color = steps.color
 WHERE steps.place = 1;
 COMMENT ON VIEW asked_instants IS
-  'One row per module whose peak is known and memory space, with the instant at which to look: that of the peak numbered by the variable peak (peaks.peak_ordinal), or the variable step. Nothing where neither is set, or peak is 1: then it is the peak. Key: module_id, color.';
-COMMENT ON COLUMN asked_instants.module_id IS 'The module; refers to modules.module_id.';
-COMMENT ON COLUMN asked_instants.color IS 'Memory space: allocations.color.';
+  'One row per module with a known peak and memory space, with the selected instant: that of the peak numbered by the variable peak (peaks.peak_ordinal), or the variable step. No rows if neither is set or peak is 1: then it is the peak. Key: module_id, color.';
 COMMENT ON COLUMN asked_instants.instant_time IS 'The instant [program order]; NULL if there is no such peak.';
 COMMENT ON COLUMN asked_instants.occupied_bytes IS
-  'Bytes occupied then, those held for the whole run included [bytes]: memory_sums.fixed_bytes and occupancy_steps.occupied_temp_bytes.';
+  'Bytes occupied then, including those held for the whole run [bytes]: memory_sums.fixed_bytes and occupancy_steps.occupied_temp_bytes.';
 COMMENT ON COLUMN asked_instants.missing_reason IS 'Why there is no such instant; NULL if there is.';

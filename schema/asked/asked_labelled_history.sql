@@ -1,4 +1,4 @@
--- The history of the compilations asked for, in the order of a label, and apart by others.
+-- The history of the requested compilations, in the order of a label and split by others.
 CREATE OR REPLACE VIEW asked_labelled_history AS
 WITH apart AS (
   SELECT
@@ -105,8 +105,8 @@ SELECT
   ordered.fixed_labels
 FROM ordered;
 COMMENT ON VIEW asked_labelled_history IS
-  'One row of asked_history per compilation and memory space of the runs that have the label that the variable label names (all without it), in the order of that label; runs that differ in a label named in the variable fixed are in series of their own. Key: series_place, place.';
-COMMENT ON COLUMN asked_labelled_history.series_place IS 'Place of the series, by asked_history.series_place and fixed_labels.';
-COMMENT ON COLUMN asked_labelled_history.place IS 'Place of the run in the series: by label_value if all of the series are numbers, or all versions (0.9.1 before 0.10.0), else and among equal ones by dumped_at and name.';
+  'Rows of asked_history for the runs with the label named by the variable label (all runs without it), in the order of that label; runs that differ in a label named in the variable fixed are in separate series. Key: series_place, place.';
+COMMENT ON COLUMN asked_labelled_history.series_place IS 'Rank of the series, by asked_history.series_place and fixed_labels.';
+COMMENT ON COLUMN asked_labelled_history.place IS 'Position of the run in the series: by label_value if all in the series are numbers, or all are versions (0.9.1 before 0.10.0), else (and for equal values) by dumped_at and name.';
 COMMENT ON COLUMN asked_labelled_history.label_value IS 'Value of the label that the variable label names: run_labels.label_value; NULL without the variable.';
-COMMENT ON COLUMN asked_labelled_history.fixed_labels IS 'The labels that the variable fixed names, as K=V separated by blanks; NULL without it, or if the run has none of them.';
+COMMENT ON COLUMN asked_labelled_history.fixed_labels IS 'The labels that the variable fixed names, as K=V separated by spaces; NULL without the variable, or if the run has none of them.';

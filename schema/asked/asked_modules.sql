@@ -1,4 +1,4 @@
--- One row per module and memory space that the variables ask for, with its figures.
+-- One row per module and memory space that the variables select, with its figures.
 CREATE OR REPLACE VIEW asked_modules AS
 SELECT
   asked_spaces.run_name,
@@ -28,4 +28,4 @@ SELECT
 FROM asked_spaces
 WHERE asked_spaces.is_asked;
 COMMENT ON VIEW asked_modules IS
-  'Rows of asked_spaces in the memory space that is asked for (is_asked): without the variable color each module once, in the memory of the device. Key: module_id, color.';
+  'Rows of asked_spaces in the requested memory space (is_asked): without the variable color, each module once, in the memory of the device. Key: module_id, color.';

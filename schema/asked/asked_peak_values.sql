@@ -1,4 +1,4 @@
--- What holds bytes at the peak, or at the instant that the variables peak and step ask for.
+-- Values that hold bytes at the peak, or at the instant that the variables peak and step select.
 CREATE OR REPLACE VIEW asked_peak_values AS
 WITH live AS (
   SELECT
@@ -48,7 +48,7 @@ others AS (
   FROM covered
   WHERE covered.end_bytes > covered.begin_bytes
   UNION ALL
-  -- What is held for the whole run is the same at every instant.
+  -- Held for the whole run, so the same at every instant.
   SELECT
     peak_values.module_id,
     peak_values.color,
@@ -83,5 +83,5 @@ SELECT
   others.held_bytes
 FROM others;
 COMMENT ON VIEW asked_peak_values IS
-  'Rows of peak_values; with the variable step, or peak other than 1, what is held at that instant (asked_instants) instead, counted in the same way. Key: module_id, allocation_index, value_id.';
-COMMENT ON COLUMN asked_peak_values.held_bytes IS 'As peak_values.held_bytes, at the instant [bytes].';
+  'Rows of peak_values; with the variable step, or peak other than 1, values held at that instant (asked_instants) instead, counted in the same way. Key: module_id, allocation_index, value_id.';
+COMMENT ON COLUMN asked_peak_values.held_bytes IS 'Bytes at the instant that count for this value, each byte once: as peak_values.held_bytes [bytes].';

@@ -1,4 +1,4 @@
--- One row per module and memory space with a peak, or an unknown one, that the variables ask for.
+-- One row per requested module and memory space with a peak, known or not.
 CREATE OR REPLACE VIEW asked_peaks AS
 SELECT
   asked_modules.run_name,
@@ -15,5 +15,5 @@ FROM asked_modules
 WHERE asked_modules.peak_bytes <> 0
   OR asked_modules.peak_unknown_reason IS NOT NULL;
 COMMENT ON VIEW asked_peaks IS
-  'Rows of module_peaks of the modules and memory spaces that are asked for (asked_modules). Key: module_id, color.';
+  'Rows of module_peaks for the requested modules and memory spaces (asked_modules). Key: module_id, color.';
 COMMENT ON COLUMN asked_peaks.function_name IS 'module_peaks.function_name.';

@@ -1,4 +1,4 @@
--- Which compilation of a function in one run is followed by which in another.
+-- Compilations of a function, followed from run to run.
 CREATE OR REPLACE VIEW asked_series AS
 WITH slots AS (
   SELECT
@@ -61,6 +61,6 @@ JOIN left_members
   AND left_members.run_name = left_slots.run_name
   AND left_members.place = left_slots.place;
 COMMENT ON VIEW asked_series IS
-  'One row per module of the functions asked for: which of them are one compilation, followed from run to run. Of each function and platform the run with the most compilations, of equal ones the earliest, is the model, and every other run is paired with it as diff_pairs pairs two runs: those of the same signature first, the largest with the largest, then what is left by size. So two runs are paired as bufdb diff pairs them, but for functions that were renamed: a series keeps to one name. Programs that have no name of their own, as torch_xla''s, are told apart by their signature. Key: module_id.';
+  'One row per module of the requested functions, with the compilation that it continues from run to run. For each function and platform, the run with the most compilations (then the earliest) is the model, and every other run is paired with it as diff_pairs pairs two runs: those of the same signature first, in order of size, then the rest by size. So two runs are paired as in bufdb diff, except for renamed functions: a series keeps one name. Programs without a name of their own, like torch_xla''s, are identified by their signature. Key: module_id.';
 COMMENT ON COLUMN asked_series.model_module_id IS 'The compilation in the model run: the series. Refers to modules.module_id.';
 COMMENT ON COLUMN asked_series.module_id IS 'The compilation: modules.module_id.';

@@ -1,4 +1,4 @@
--- One row per module that the variables ask for and memory space, whichever they ask for.
+-- One row per module that the variables select and memory space, requested or not.
 CREATE OR REPLACE VIEW asked_spaces AS
 SELECT
   memory_figures.run_name,
@@ -49,5 +49,5 @@ WHERE (
     OR memory_figures.module_key GLOB getvariable('module')::VARCHAR
   );
 COMMENT ON VIEW asked_spaces IS
-  'Rows of memory_figures of the modules that the variables run (see asked_runs), function (a glob; of a module without a function, of its key), platform and module (a glob of module_key) ask for, in every memory space; a variable that is not set leaves all. Key: module_id, color.';
-COMMENT ON COLUMN asked_spaces.is_asked IS 'Whether the variable color asks for the memory space: its number, or all; where it is not set, the memory of the device (is_device_memory). A module without allocations is in every memory space.';
+  'Rows of memory_figures for the modules that the variables run (see asked_runs), function (a glob; for a module without a function, matched against its key), platform and module (a glob of module_key) select, in every memory space; a variable that is not set selects all. Key: module_id, color.';
+COMMENT ON COLUMN asked_spaces.is_asked IS 'Whether the variable color selects the memory space: its number, or all; if it is not set, the memory of the device (is_device_memory). A module without allocations is in every memory space.';

@@ -1,4 +1,4 @@
--- The peaks of the functions asked for, with the instruction that each value is attributed to.
+-- The peaks of the requested functions, with the instruction that each value is attributed to.
 CREATE OR REPLACE VIEW attributed_peak_values AS
 SELECT
   held.function_place,
@@ -87,30 +87,23 @@ LEFT JOIN stack_frames AS own_frames
   ON own_frames.module_id = stack_frames.module_id
   AND own_frames.stack_frame_id = stack_frames.own_frame_id;
 COMMENT ON VIEW attributed_peak_values IS
-  'Rows of answered_peak_values with the instruction that each value is attributed to: what made the data, if a loop carries the value (value_origins; not with the variable loops = ''carrier''); else the instruction that defines it; if XLA made that without an op_name, what it is for (named_uses; not with the variable unnamed = ''none''). Key: as answered_peak_values.';
-COMMENT ON COLUMN attributed_peak_values.module_id IS 'answered_peak_values.module_id; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN attributed_peak_values.allocation_kind IS 'answered_peak_values.allocation_kind; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN attributed_peak_values.value_id IS 'answered_peak_values.value_id; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN attributed_peak_values.held_bytes IS 'answered_peak_values.held_bytes; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN attributed_peak_values.source_file IS 'answered_peak_values.source_file; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN attributed_peak_values.source_line IS 'answered_peak_values.source_line; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN attributed_peak_values.stack_frame_id IS 'answered_peak_values.stack_frame_id; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN attributed_peak_values.origin_kind IS 'Where the data come from that a loop carries: value_origins.origin_kind; NULL for all other values and with loops = ''carrier''.';
-COMMENT ON COLUMN attributed_peak_values.slice_bytes IS 'What one step adds to the stack: value_origins.slice_bytes [bytes]; NULL if the value is no stack, or as that.';
-COMMENT ON COLUMN attributed_peak_values.slice_count IS 'value_origins.slice_count; NULL as slice_bytes.';
-COMMENT ON COLUMN attributed_peak_values.attributed_op_path IS 'Its scope path in one spelling, with the relation to it in front: saved, for; NULL as that.';
-COMMENT ON COLUMN attributed_peak_values.attributed_stripped_op_path IS 'The same without the elements that JAX adds; NULL as that.';
-COMMENT ON COLUMN attributed_peak_values.attributed_jit_path IS 'The jitted functions it lies in, likewise; NULL if there is none.';
-COMMENT ON COLUMN attributed_peak_values.attributed_source IS 'FILE:LINE of the innermost line that is not library code, likewise, of a parameter that a loop carries its name; where there is none of the user''s attributed_library_source; NULL if none is known.';
-COMMENT ON COLUMN attributed_peak_values.attributed_library_source IS 'The innermost line of library code as "library FILE:LINE", likewise (library_source), of what has no line of the user''s own by itself; NULL if none is known.';
-COMMENT ON COLUMN attributed_peak_values.attributed_leaf_source IS 'FILE:LINE of the innermost line of all, likewise; NULL if none is known.';
-COMMENT ON COLUMN attributed_peak_values.attributed_own_file IS 'The file in attributed_source; NULL as that, and of a parameter.';
-COMMENT ON COLUMN attributed_peak_values.attributed_own_function IS 'Python function of attributed_source, likewise with the relation in front; its file if the function is unknown and the value is not the instruction''s own; "library FILE" where attributed_source is a line of library code; NULL if unknown.';
-COMMENT ON COLUMN attributed_peak_values.origin_relation IS 'value_origin_details.relation; NULL as origin_kind.';
-COMMENT ON COLUMN attributed_peak_values.origin_stack_frame_id IS 'value_origin_details.stack_frame_id; NULL as origin_kind.';
-COMMENT ON COLUMN attributed_peak_values.origin_source_file IS 'value_origin_details.source_file; NULL as origin_kind.';
-COMMENT ON COLUMN attributed_peak_values.origin_source_line IS 'value_origin_details.source_line; NULL as origin_kind.';
-COMMENT ON COLUMN attributed_peak_values.use_op_name IS 'named_uses.op_name; NULL as use_stack_frame_id.';
+  'Rows of answered_peak_values with the instruction that each value is attributed to: the one that made the data, if a loop carries the value (value_origins; not with the variable loops = ''carrier''); else the one that defines it; if XLA made that without an op_name, the one it is for (named_uses; not with the variable unnamed = ''none''). Key: as answered_peak_values.';
+COMMENT ON COLUMN attributed_peak_values.origin_kind IS 'Origin of the data that a loop carries: value_origins.origin_kind; NULL for all other values and with loops = ''carrier''.';
+COMMENT ON COLUMN attributed_peak_values.slice_bytes IS 'What one step adds to the stack: value_origins.slice_bytes [bytes]; NULL if the value is not a stack or origin_kind is NULL.';
+COMMENT ON COLUMN attributed_peak_values.slice_count IS 'value_origins.slice_count; NULL where slice_bytes is.';
+COMMENT ON COLUMN attributed_peak_values.attributed_op_path IS 'Scope path of that instruction, normalized, with the relation to it in front: saved, for; NULL if it has none.';
+COMMENT ON COLUMN attributed_peak_values.attributed_stripped_op_path IS 'The same without the elements that JAX adds; NULL where that is.';
+COMMENT ON COLUMN attributed_peak_values.attributed_jit_path IS 'The jitted functions that instruction is in, also with the relation; NULL if there is none.';
+COMMENT ON COLUMN attributed_peak_values.attributed_source IS 'FILE:LINE of its innermost line of user code, with the relation, or the name of a parameter that a loop carries; without a line of user code, attributed_library_source; NULL if none is known.';
+COMMENT ON COLUMN attributed_peak_values.attributed_library_source IS 'The innermost line of library code as "library FILE:LINE" (library_source), with the relation, if the value itself has no line of user code; NULL if none is known.';
+COMMENT ON COLUMN attributed_peak_values.attributed_leaf_source IS 'FILE:LINE of its innermost line, library code or not, with the relation; NULL if none is known.';
+COMMENT ON COLUMN attributed_peak_values.attributed_own_file IS 'The file in attributed_source; NULL where that is, and for a parameter.';
+COMMENT ON COLUMN attributed_peak_values.attributed_own_function IS 'Python function of attributed_source, with the relation; its file if the function is unknown and there is a relation; "library FILE" if attributed_source is library code; NULL if unknown.';
+COMMENT ON COLUMN attributed_peak_values.origin_relation IS 'value_origin_details.relation; NULL where origin_kind is.';
+COMMENT ON COLUMN attributed_peak_values.origin_stack_frame_id IS 'value_origin_details.stack_frame_id; NULL where origin_kind is.';
+COMMENT ON COLUMN attributed_peak_values.origin_source_file IS 'value_origin_details.source_file; NULL where origin_kind is.';
+COMMENT ON COLUMN attributed_peak_values.origin_source_line IS 'value_origin_details.source_line; NULL where origin_kind is.';
+COMMENT ON COLUMN attributed_peak_values.use_op_name IS 'named_uses.op_name; NULL where use_stack_frame_id is.';
 COMMENT ON COLUMN attributed_peak_values.use_stack_frame_id IS 'named_uses.stack_frame_id of what XLA made the value for; NULL for all other values and with unnamed = ''none''.';
-COMMENT ON COLUMN attributed_peak_values.use_source_file IS 'named_uses.source_file; NULL as use_stack_frame_id.';
-COMMENT ON COLUMN attributed_peak_values.use_source_line IS 'named_uses.source_line; NULL as use_stack_frame_id.';
+COMMENT ON COLUMN attributed_peak_values.use_source_file IS 'named_uses.source_file; NULL where use_stack_frame_id is.';
+COMMENT ON COLUMN attributed_peak_values.use_source_line IS 'named_uses.source_line; NULL where use_stack_frame_id is.';

@@ -1,7 +1,7 @@
--- What the functions asked for hold at their peak, with the part that each value is counted under.
+-- Bytes held at the peaks of the requested functions, with the part that each value counts under.
 CREATE OR REPLACE VIEW peak_parts AS
 WITH arguments AS (
-  -- What an argument is, its bytes are, whatever instruction wrote them last.
+  -- The bytes of an argument count as the argument, whatever instruction wrote them last.
   SELECT
     allocations.module_id,
     allocations.allocation_index,
@@ -152,12 +152,11 @@ LEFT JOIN op_name_roles AS roles
     = (held.argument_name IS NOT NULL OR coalesce(held.opcode = 'parameter', FALSE))
   AND coalesce(getvariable('by')::VARCHAR, 'line') = 'role';
 COMMENT ON VIEW peak_parts IS
-  'Rows of answered_peak_values with the part that each value is counted under, by the variable by. Key: as answered_peak_values.';
-COMMENT ON COLUMN peak_parts.held_bytes IS 'answered_peak_values.held_bytes [bytes]; NULL in a row with unknown_reason.';
-COMMENT ON COLUMN peak_parts.slice_count IS 'attributed_peak_values.slice_count; NULL as that, and with by other than line.';
-COMMENT ON COLUMN peak_parts.slice_bytes IS 'attributed_peak_values.slice_bytes [bytes]; NULL likewise.';
-COMMENT ON COLUMN peak_parts.part IS 'The part: by line attributed_peak_values.attributed_source (or with the variable frame = ''leaf'' attributed_leaf_source), by op its path of scopes as wrappers, depth and merge_numbers say, by function or python attributed_own_function, by jit attributed_jit_path, by dtype, opcode or shape the value''s own, by category op_name_categories.category, by role op_name_roles.role. By line, op, jit and function the kind of allocation in parentheses where nothing is known; else NULL.';
-COMMENT ON COLUMN peak_parts.allocation_kind IS 'peak_values.allocation_kind by category and role; NULL by all others.';
-COMMENT ON COLUMN peak_parts.sureness IS 'How sure the role is: op_name_roles.sureness; NULL as the role, and by all others.';
-COMMENT ON COLUMN peak_parts.source_file IS 'attributed_peak_values.attributed_own_file by function; NULL by all others.';
-COMMENT ON COLUMN peak_parts.saving_of IS 'peak_savings.what of the part, which is the name there; NULL where it has no savings: by others than line and op, and with parameters other than by default.';
+  'Rows of answered_peak_values with the part that each value counts under, selected by the variable by. Key: as answered_peak_values.';
+COMMENT ON COLUMN peak_parts.slice_count IS 'attributed_peak_values.slice_count; NULL where that is, and unless by is line.';
+COMMENT ON COLUMN peak_parts.slice_bytes IS 'attributed_peak_values.slice_bytes [bytes]; NULL where slice_count is.';
+COMMENT ON COLUMN peak_parts.part IS 'The part: by line, attributed_peak_values.attributed_source (attributed_leaf_source with the variable frame = ''leaf''); by op, its scope path as the variables wrappers, depth and merge_numbers shape it; by function or python, attributed_own_function; by jit, attributed_jit_path; by dtype, opcode or shape, that of the value; by category, op_name_categories.category; by role, op_name_roles.role. If unknown: by line, op, jit and function the kind of allocation in parentheses, else NULL.';
+COMMENT ON COLUMN peak_parts.allocation_kind IS 'peak_values.allocation_kind by category and role; NULL otherwise.';
+COMMENT ON COLUMN peak_parts.sureness IS 'How sure the role is: op_name_roles.sureness; NULL where the role is, and unless by is role.';
+COMMENT ON COLUMN peak_parts.source_file IS 'attributed_peak_values.attributed_own_file by function; NULL otherwise.';
+COMMENT ON COLUMN peak_parts.saving_of IS 'peak_savings.what of the part, which is the name there; NULL where it has no savings: unless by is line or op and all parameters have their defaults.';

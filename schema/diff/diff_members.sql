@@ -1,4 +1,4 @@
--- The modules of both sides of a comparison, and what keeps them apart.
+-- The modules of both sides of a comparison, with what must be equal for a pair.
 CREATE OR REPLACE MACRO diff_members(base_run, new_run, asked_pairs := NULL) AS TABLE
 WITH chosen_runs AS (
   SELECT 'base' AS side, chosen.run_name
@@ -22,7 +22,7 @@ labelled_runs AS (
     ON run_labels.run_name = chosen_runs.run_name
     AND NOT run_labels.is_metadata
     AND run_labels.label NOT IN (split_part(base_run, '=', 1), split_part(new_run, '=', 1))
-  -- Against a side that is not named all would be new, or gone.
+  -- Compared with an unnamed side, everything would be new or gone.
   WHERE base_run IS NOT NULL AND new_run IS NOT NULL
   GROUP BY chosen_runs.side, chosen_runs.run_name
 ),
@@ -38,7 +38,7 @@ members AS (
     modules.module_id,
     modules.module_key,
     coalesce(modules.function_name, modules.module_key) AS function_name,
-    -- The name that the author gave, where there is one.
+    -- The name that the author gave, if any.
     CASE
       WHEN modules.function_name IS NOT NULL OR modules.module_name IS NULL
         THEN coalesce(modules.function_name, modules.module_key)
@@ -46,7 +46,7 @@ members AS (
     module_signatures.pairing_name,
     list_filter(
       asked.pairs,
-      -- A name may hold "=": what was asked is compared with what there is, never taken apart.
+      -- A name may contain "=", so the request is compared with existing names and never split.
       lambda pair: CASE labelled_runs.side
         WHEN 'base'
           THEN starts_with(pair, modules.function_name || '=')
@@ -60,8 +60,8 @@ members AS (
     module_signatures.entry_signature,
     coalesce(sizes.size_bytes, 0) AS size_bytes,
     modules.module_number,
-    -- Labels and platform keep modules apart where both sides know them, and only there: cpu can
-    -- be compared with gpu, and batch=8 with batch=16 without a look at other labels.
+    -- Labels and platform separate modules only where both sides have them: cpu can be compared
+    -- with gpu, and batch=8 with batch=16 whatever the other labels.
     CASE
       WHEN min(labelled_runs.side) OVER (PARTITION BY labelled_runs.other_labels)
         <> max(labelled_runs.side) OVER (PARTITION BY labelled_runs.other_labels)
@@ -86,7 +86,7 @@ FROM (
   SELECT
     members.*
       REPLACE (
-        -- A pair of which one side has none is not asked of the other.
+        -- A requested pair needs modules on both sides.
         CASE
           WHEN min(members.side) OVER (PARTITION BY members.asked_pair)
             <> max(members.side) OVER (PARTITION BY members.asked_pair)
@@ -96,4 +96,4 @@ FROM (
   FROM members
 ) AS known;
 COMMENT ON MACRO TABLE diff_members IS
-  'The modules that a comparison is about. One row per side (base or new) and module of the runs that base_run and new_run name (see selected_runs), with what has to be equal for two to be paired: shared_labels, the other labels of its run (metadata left aside) if a run of the other side has the same, else empty; shared_platform, its platform likewise; and pairing_name (module_signatures), or what asked_pairs says of it: OLD=NEW, separated by commas, names of functions or modules in base and in new, for which asked_pair is given. given_name is NULL for programs that their author gave no name (torch_xla).';
+  'The modules in a comparison. One row per side (base or new) and module of the runs that base_run and new_run name (see selected_runs), with what must be equal for two to be paired: shared_labels, the other labels of its run (without metadata) if a run of the other side has the same, else empty; shared_platform, its platform if the other side has it, else empty; and pairing_name (module_signatures), unless asked_pairs (OLD=NEW, separated by commas: names of functions or modules in base and in new) names it, which sets asked_pair. given_name is NULL for programs without a name from their author (torch_xla).';

@@ -1,4 +1,4 @@
--- The figures of two sides' modules next to each other.
+-- The figures of the modules of two sides, next to each other.
 CREATE OR REPLACE MACRO diff_modules(base_run, new_run, asked_pairs := NULL) AS TABLE
 WITH pairs AS (
   SELECT pairs.*
@@ -93,8 +93,8 @@ joined AS (
   GROUP BY base_module_id, new_module_id, color, figure, figure_place
 ),
 filled AS (
-  -- A module that does not use a memory space has 0 bytes there; one whose peak is unknown has NULL
-  -- where it is needed, and one without allocations or that is not there has NULL everywhere.
+  -- A module that does not use a memory space has 0 bytes there. A module with an unknown peak has
+  -- NULL in figures that need it; one without allocations, or missing, has NULL everywhere.
   SELECT
     joined.*
       REPLACE (
@@ -126,8 +126,7 @@ filled AS (
   LEFT JOIN known_modules AS new_modules ON new_modules.module_id = joined.new_module_id
 ),
 peaks AS (
-  -- What grew comes first, then what shrank, what is unknown, what is on one side only, what is
-  -- the same.
+  -- In order: what grew, what shrank, what is unknown, what is on one side only, what is unchanged.
   SELECT
     filled.base_module_id,
     filled.new_module_id,
@@ -209,4 +208,4 @@ LEFT JOIN modules AS base_modules ON base_modules.module_id = filled.base_module
 LEFT JOIN modules AS new_modules ON new_modules.module_id = filled.new_module_id
 ORDER BY peaks.place, filled.figure_place;
 COMMENT ON MACRO TABLE diff_modules IS
-  'The figures of the modules of base_run beside those of new_run, paired by diff_pairs (asked_pairs as there). One row per pair (or module without partner), memory space and figure: peak, arguments, outputs, aliased, temps, constants, fragmentation as in memory_figures, and padding (bytes held at the peak beyond the bare shapes, tuples left out). base_bytes and new_bytes, their difference delta_bytes and delta_ratio, the difference as share of base_bytes. NULL where a side has no such module or the figure is unknown, and unknown_reason says of which side and why; 0 where a module does not use the memory space. color is NULL where neither side has allocations. is_device_memory says whether it is the memory of the device (memory_figures) on either side; TRUE where color is NULL. platform is that of both, as OLD -> NEW if they differ, NULL if unknown. place numbers pairs and memory spaces: those whose peak grew most first, then those that shrank, those with an unknown peak, those on one side only, those that are the same.';
+  'The figures of the modules of base_run next to those of new_run, paired by diff_pairs (with asked_pairs). One row per pair (or module without a partner), memory space and figure: peak, arguments, outputs, aliased, temps, constants, fragmentation as in memory_figures, and padding (bytes held at the peak beyond the bare shapes, without tuples). base_bytes and new_bytes, their difference delta_bytes, and delta_ratio, delta_bytes divided by base_bytes. NULL where a side has no such module or the figure is unknown, with side and reason in unknown_reason; 0 where a module does not use the memory space. color is NULL where neither side has allocations. is_device_memory: whether it is the memory of the device (memory_figures) on either side; TRUE where color is NULL. platform is that of both, OLD -> NEW if they differ, NULL if unknown. place orders pairs and memory spaces: largest growth of the peak first, then those that shrank, those with an unknown peak, those on one side only, unchanged ones.';

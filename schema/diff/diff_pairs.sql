@@ -1,4 +1,4 @@
--- Which module of one side is compared with which of the other.
+-- Pairs of modules of two sides that are compared with each other.
 CREATE OR REPLACE MACRO diff_pairs(base_run, new_run, asked_pairs := NULL) AS TABLE
 WITH known_members AS (
   SELECT
@@ -15,7 +15,7 @@ WITH known_members AS (
     PARTITION BY members.shared_labels, members.shared_platform, members.pairing_name
   )
 ),
--- Functions that the other side has not, each as its largest compilation.
+-- Functions that the other side lacks, each with its largest compilation.
 lone AS (
   SELECT
     known_members.side,
@@ -23,7 +23,7 @@ lone AS (
     known_members.shared_platform,
     known_members.pairing_name,
     known_members.entry_signature,
-    -- Without words that say how a function is run, not what it computes.
+    -- Without words for how a function is run rather than what it computes.
     trim(
       regexp_replace(
         '_' || replace(lower(known_members.given_name), '_', '__') || '_',
@@ -50,7 +50,7 @@ candidates AS (
     common_shape_count(base_lone.shapes, new_lone.shapes)
       / greatest(len(base_lone.shapes), len(new_lone.shapes), 1) AS shape_likeness,
     name_likeness(base_lone.plain_name, new_lone.plain_name) AS name_likeness,
-    -- Scalars are everywhere and tell nothing.
+    -- Scalars are everywhere and distinguish nothing.
     len(regexp_extract_all(base_lone.entry_signature, '[[][^]]')) AS array_count
   FROM (SELECT lone.* FROM lone WHERE lone.side = 'base') AS base_lone
   JOIN (SELECT lone.* FROM lone WHERE lone.side = 'new') AS new_lone
@@ -80,7 +80,7 @@ scored AS (
     CASE
       WHEN weighed.name_likeness >= 0.75
         THEN weighed.has_same_signature OR weighed.is_multiple OR weighed.shape_likeness >= 0.6
-      -- Without a like name the shapes have to be so many that they are no coincidence.
+      -- Without similar names, enough shapes must be equal to rule out coincidence.
       ELSE (weighed.has_same_signature AND weighed.array_count >= 4)
         OR (weighed.shape_likeness >= 0.9 AND weighed.array_count >= 8)
         OR (weighed.is_multiple AND weighed.shape_likeness >= 0.5)
@@ -116,7 +116,7 @@ renames AS (
   WHERE ranked.is_likely
     AND ranked.base_place = 1
     AND ranked.new_place = 1
-    -- Another that is nearly as near may be the one.
+    -- Another candidate that is almost as close could be the right one.
     AND ranked.score - coalesce(greatest(ranked.next_base_score, ranked.next_new_score), 0) >= 0.2
 ),
 members AS (
@@ -239,4 +239,4 @@ LEFT JOIN members AS new_members
   ON new_members.side = 'new'
   AND new_members.module_id = pairs.new_module_id;
 COMMENT ON MACRO TABLE diff_pairs IS
-  'Which module of the runs base_run is compared with which of new_run (names of runs or LABEL=VALUE, see selected_runs). One row per pair and per module without a partner. paired_by says the rule: signature (same function, same shapes of arguments and result), name (same function, the only one left on both sides), signature alone or likeness (a function that base alone has is one that new alone has under another name), asked (asked_pairs says so: OLD=NEW, separated by commas, names of functions or modules), each with "rank of size" where there were several, the largest with the largest; else only in base or only in new. function_name is the name in new, or if there is no such module in base. A function has another name if the largest compilations of both have the same signature (signature alone) or much the same (likeness): for names that are alike (name_likeness of 0.75 or more, without words such as remat or sharded) six of ten shapes the same, or all of one multiples of the other''s (are_multiples: sharded, another batch); without a like name the same signature of four arrays or more, or nine of ten shapes the same, or multiples with half of them the same, of eight arrays or more; and if no other function that could be the one comes near. asked_series follows functions over many runs by the same rule, but for other names. Within all that, runs that have their other labels (metadata left aside) in common are compared with each other, and so are platforms that both sides have.';
+  'Pairs of a module of base_run and one of new_run (names of runs or LABEL=VALUE, see selected_runs). One row per pair and per module without a partner. paired_by is the rule: signature (same function, same shapes of arguments and result), name (same function, the only one left on both sides), signature alone or likeness (a function only in base is the same as one only in new, renamed), asked (asked_pairs says so: OLD=NEW, separated by commas, names of functions or modules), each with "rank of size" where there were several, paired in order of size; else only in base or only in new. function_name is the name in new, or in base if new has no such module. A function counts as renamed if the largest compilations of both have the same signature (signature alone) or a similar one (likeness), and no other candidate is close. With similar names (name_likeness of 0.75 or more, without words such as remat or sharded) similar means six of ten shapes the same, or all shapes of one multiples of the other''s (are_multiples: sharded, another batch). Otherwise it takes the same signature of four arrays or more or, for eight arrays or more, nine of ten shapes the same or multiples with half of them the same. asked_series follows functions over many runs by the same rules, without renaming. In all of this, runs are compared with runs that have the same other labels (without metadata), and platforms that both sides have with each other.';

@@ -1,4 +1,4 @@
--- Where the change of the peak comes from: bytes held at the peaks of two sides, group by group.
+-- The change of the peak by group: bytes held at the peaks of two sides.
 CREATE OR REPLACE MACRO diff_peak(
   base_run, new_run, key_name := 'op', asked_pairs := NULL
 ) AS TABLE
@@ -26,7 +26,7 @@ held AS (
   FROM peak_value_details
   JOIN compared ON compared.module_id = peak_value_details.module_id
 ),
--- A parameter keeps its name and shape, whatever the module puts into its bytes later on.
+-- A parameter keeps its name and shape, whatever the module writes into its bytes later.
 parameters AS (
   SELECT
     allocations.module_id,
@@ -52,8 +52,8 @@ parameters AS (
     allocations.module_id, allocations.allocation_index, allocations.color, allocations.kind,
     allocations.parameter_number, allocations.parameter_shape_index
 ),
--- XLA makes copies, conversions and initial values without an op_name. What they are for says as
--- much.
+-- XLA makes copies, conversions and initial values without an op_name; the instruction that they
+-- are for has one.
 users AS (
   SELECT
     named_uses.module_id,
@@ -67,8 +67,8 @@ users AS (
   FROM named_uses
   JOIN compared ON compared.module_id = named_uses.module_id
 ),
--- What a loop carries bears the loop's line; who made the data says more. It is read from the HLO
--- text: where one side has none, neither is told so, for the same bytes would bear two names.
+-- The carry of a loop has the loop's line; the instruction that made the data says more. That takes
+-- HLO text: if one side has none, neither uses it, or the same bytes would have two names.
 with_text AS (
   SELECT figures.base_module_id, figures.new_module_id
   FROM figures
@@ -118,16 +118,16 @@ named AS (
       WHEN held.allocation_kind IN ('parameter', 'donated_parameter') THEN 'parameter'
       ELSE held.opcode
     END AS opcode,
-    -- What a loop carries is the loop's, and older XLA names it so.
+    -- The carry of a loop belongs to the loop, and older XLA names it after the loop.
     CASE
       WHEN origins.value_id IS NOT NULL THEN origins.relation
       WHEN users.value_id IS NOT NULL AND users.opcode IS DISTINCT FROM 'while'
-        -- All that is equal in this key is what XLA adds, or nothing is.
+        -- Either everything with this key was added by XLA, or nothing.
         THEN CASE WHEN key_name = 'all' THEN 'for ' ELSE '' END
       ELSE ''
     END AS relation,
     -- XLA made it for the operation that it is named after: it has no name of its own, is a copy
-    -- that bears the name, or is computed a second time to save memory.
+    -- with that name, or is recomputed to save memory.
     CASE
       WHEN held.allocation_kind IN ('parameter', 'donated_parameter') THEN FALSE
       WHEN regexp_matches(held.instruction_name, '[.]remat(_(un)?compressed)?[0-9]*([.]|$)')
@@ -136,7 +136,7 @@ named AS (
       WHEN held.op_name IS NULL
         THEN users.value_id IS NOT NULL AND users.opcode IS DISTINCT FROM 'while'
       ELSE held.opcode IN ('copy', 'copy-start', 'copy-done')
-        -- What these of JAX become is a copy.
+        -- These JAX operations become copies.
         AND NOT regexp_matches(
           base_name(op_path(held.op_name)), '^(copy|copy_p|transpose|reshape|device_put)$'
         )
@@ -173,7 +173,7 @@ named AS (
     AND origins.value_id = held.value_id
     AND held.allocation_kind IN ('temp', 'output')
 ),
--- Call stacks, innermost frame first, without library code; none whose outermost frame is missing.
+-- Call stacks, innermost frame first, without library code or stacks without their outermost frame.
 framed AS (
   SELECT DISTINCT
     stack_frames.module_id, stack_frames.stack_frame_id, stack_frames.tree_ordinal
@@ -205,7 +205,7 @@ stack_rows AS (
   WHERE is_own
     AND is_whole
 ),
--- Rounds of the same frames, as flax's scan traces them, are one: the outermost (peak_by_stack).
+-- Repeated frames, as flax's scan traces them, are one: the outermost (peak_by_stack).
 repeats AS (
   SELECT
     near.module_id, near.stack_frame_id, near.place, far.place - near.place AS period,
@@ -254,7 +254,7 @@ keyed AS (
       CASE key_name
         WHEN 'op' THEN
           named.relation
-          -- Layers are one: layer_0 and layer_1 are layer_*.
+          -- Numbered layers are merged: layer_0 and layer_1 are layer_*.
           || regexp_replace(strip_op_path(op_path(named.op_name)), '([/_])[0-9]+', '\1*', 'g')
         WHEN 'source' THEN named.relation || named.source
         WHEN 'shape' THEN named.bare_shape
@@ -283,7 +283,7 @@ keyed AS (
     ON categories.module_id = named.module_id
     AND categories.op_name = named.op_name
 ),
--- Parameters that one side alone donates. Their names tell which is which, else their numbers.
+-- Parameters that only one side donates, identified by name, else by number.
 named_parameters AS (
   SELECT
     parameters.module_id,
@@ -329,7 +329,7 @@ donations AS (
     AND kept.kind = 'parameter'
     AND kept.parameter_name = donated.parameter_name
 ),
--- Where the elements of their results are: the entry root is where "output shape is" stands.
+-- The elements of their results: the allocation with "output shape is" has the entry root.
 results AS (
   SELECT
     allocations.module_id,
@@ -352,13 +352,13 @@ results AS (
   JOIN "values"
     ON "values".module_id = positions.module_id
     AND "values".value_id = positions.value_id
-  -- The allocation may hold other values before, but no other tuple.
+  -- The allocation may hold other values earlier, but no other tuple.
   WHERE starts_with(roots.shape, '(') = starts_with(allocations.output_shape, '(')
     AND roots.shape_index = '{}'
   GROUP BY allocations.module_id, positions.shape_index
   HAVING min("values".allocation_index) = max("values".allocation_index)
 ),
--- What a donation is one change of: the parameter on both sides, and the output that it saves.
+-- A donation is one change: the parameter on both sides, and the output that it saves.
 moved_parameters AS (
   SELECT
     donations.place,
@@ -400,7 +400,7 @@ moved AS (
     ON kept_results.module_id = donations.kept_module_id
     AND kept_results.output_index = donated_results.output_index
 ),
--- An output that several parameters' outputs share is told by the first.
+-- An output that several parameters share counts for the first.
 named_moved AS (
   SELECT
     moved.place,
@@ -441,7 +441,7 @@ sides AS (
     CASE WHEN named_moved.place IS NULL THEN held_sides.allocation_kind ELSE 'donated_parameter'
     END AS allocation_kind,
     coalesce(named_moved.part, held_sides.part) AS part,
-    -- What an output held at the peak is not what it is for.
+    -- The value that an output's bytes hold at the peak may differ from the output.
     CASE
       WHEN named_moved.place IS NOT NULL AND held_sides.allocation_kind = 'output'
         THEN named_moved.bare_shape
@@ -603,4 +603,4 @@ FROM peaks
 WHERE peaks.delta_bytes IS NULL
 ORDER BY place, part_place;
 COMMENT ON MACRO TABLE diff_peak IS
-  'What the change of the peak is made of: the bytes held at the peak of each side (peak_values), grouped by kind of allocation and by a key that a recompilation does not change; delta_bytes of a place (pair and memory space, see diff_modules) add up to the delta of its peak exactly. key_name chooses the key: op (scope path without what JAX adds, numbered layers as one; the default), source (line of the user''s code, library FILE:LINE where a stack has none), shape, dtype, opcode, category (phase by op_categories), stack (call stack, rounds of the same frames once) or all (shape, opcode, whole path and line). What a loop carries has the name of what makes the data, saved for what the loop stacks (value_origins), if both sides have HLO text. A value without an op_name is counted under its first use that has one; with all, "for PATH" tells it apart. base_added_bytes and new_added_bytes are of base_bytes and new_bytes those that XLA adds for the operation that they are counted under: such values, copies, and what it computes a second time (.remat). A parameter that one side alone donates is one part with the output that has its bytes there (by the index in the result), of kind donated_parameter, and its change is donated or, where base donated it, not donated. A parameter bears its own name even where its bytes hold something else. Shapes and lines are those of the largest value of the group on each side. A pair of which a peak is unknown has one row, with change unknown, the peak of the side that is known, no delta_bytes and unknown_reason; that is NULL in all other rows.';
+  'The parts of a change of the peak: the bytes held at the peak of each side (peak_values), grouped by kind of allocation and by a key that survives recompilation; delta_bytes of a place (pair and memory space, see diff_modules) add up exactly to the delta of its peak. key_name chooses the key: op (scope path without what JAX adds, numbered layers merged; the default), source (line of user code, library FILE:LINE where a stack has none), shape, dtype, opcode, category (phase by op_categories), stack (call stack, repeated frames once) or all (shape, opcode, whole path and line). The carry of a loop has the name of what makes the data, with saved for what the loop stacks (value_origins), if both sides have HLO text. A value without an op_name counts under its first use that has one; with all, it is marked "for PATH". base_added_bytes and new_added_bytes are the parts of base_bytes and new_bytes that XLA adds for the operation they count under: such values, copies, and recomputation (.remat). A parameter that only one side donates is one part with the output that reuses its bytes (by the index in the result), of kind donated_parameter, and its change is donated or, where base donated it, not donated. A parameter keeps its own name even where its bytes hold something else. Shapes and lines are those of the largest value of the group on each side. A pair with an unknown peak has one row, with change unknown, the peak of the known side, no delta_bytes and unknown_reason, which is NULL in all other rows.';

@@ -1,4 +1,4 @@
--- Where the change of the temp allocations comes from: what occupies them at the peak, and holes.
+-- The change of the temp allocations by part: what occupies them at the peak, and holes.
 CREATE OR REPLACE MACRO diff_temps(
   base_run, new_run, key_name := 'op', asked_pairs := NULL
 ) AS TABLE
@@ -129,4 +129,4 @@ JOIN figures
   AND figures.figure = 'temps'
 ORDER BY all_parts.place, part_place;
 COMMENT ON MACRO TABLE diff_temps IS
-  'What the change of the temp allocations is made of: what occupies them at the peak (the rows of diff_peak whose kind is temp) and the part (fragmentation), which nothing occupies; delta_bytes of a place add up to the delta of its temps exactly. Where the peak of a side is unknown the only part is (not attributed); nothing where a side has no allocations.';
+  'The parts of a change of the temp allocations: what occupies them at the peak (the rows of diff_peak whose kind is temp) and (fragmentation), the part that nothing occupies; delta_bytes of a place add up exactly to the delta of its temps. If the peak of a side is unknown, the only part is (not attributed); no rows if a side has no allocations.';

@@ -1,4 +1,4 @@
--- Runs that a text names: the one side of a comparison.
+-- Runs that a text names: one side of a comparison.
 CREATE OR REPLACE MACRO selected_runs(selection) AS TABLE
 SELECT runs.run_name
 FROM runs

@@ -11,7 +11,7 @@ CREATE OR REPLACE MACRO are_multiples(shapes, divided_shapes) AS
             = len(regexp_extract_all(pair[2], '[0-9]+'))
           AND list_bool_and(
             list_transform(
-              -- The digits of the element type are among them, and are equal.
+              -- The digits of the element type are included, and are equal.
               list_zip(
                 regexp_extract_all(pair[1], '[0-9]+'), regexp_extract_all(pair[2], '[0-9]+')
               ),
@@ -24,4 +24,4 @@ CREATE OR REPLACE MACRO are_multiples(shapes, divided_shapes) AS
     )
   );
 COMMENT ON MACRO are_multiples IS
-  'Whether two lists have as many shapes, one by one of the same element type and rank, and each dimension of the first list is a whole multiple of that of the second; NULL if there are none.';
+  'Whether two lists have the same number of shapes with the same element types and ranks in order, and each dimension in the first list is a multiple of that in the second; NULL if there are none.';

@@ -1,4 +1,4 @@
--- How much two signatures have in common.
+-- Number of shapes that two signatures share.
 CREATE OR REPLACE MACRO common_shape_count(shapes, other_shapes) AS
   coalesce(
     list_sum(
@@ -13,4 +13,4 @@ CREATE OR REPLACE MACRO common_shape_count(shapes, other_shapes) AS
     0
   );
 COMMENT ON MACRO common_shape_count IS
-  'Shapes that two lists have in common, in any order; one that is twice in both counts twice.';
+  'Number of shapes that two lists share, in any order; a shape that is in both twice counts twice.';

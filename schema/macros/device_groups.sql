@@ -1,4 +1,4 @@
--- Which devices take part in a collective, as its text has it.
+-- The devices that take part in a collective, from its text.
 CREATE OR REPLACE MACRO device_groups(instruction_text) AS
   nullif(
     regexp_extract(
@@ -12,4 +12,4 @@ CREATE OR REPLACE MACRO device_groups(instruction_text) AS
     ''
   );
 COMMENT ON MACRO device_groups IS
-  'What stands behind replica_groups= or, of a permute, source_target_pairs= in the text of an instruction (instructions.text): lists, [G,S]<=[…], or axes of a mesh (format section 7.5); NULL if there is none.';
+  'The value of replica_groups= or, for a permute, source_target_pairs= in the text of an instruction (instructions.text): lists, [G,S]<=[…], or axes of a mesh (format section 7.5); NULL if there is none.';

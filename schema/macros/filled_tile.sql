@@ -1,4 +1,4 @@
--- What a dimension could be to fill the tiles of its layout (format section 3.1).
+-- How a dimension could fill the tiles of its layout (format section 3.1).
 CREATE OR REPLACE MACRO filled_tile(size, tile, dimension, next_dimension, next_size) AS
   CASE
     WHEN NOT (size BETWEEN 1 AND 1000000000000000) OR NOT (tile BETWEEN 1 AND 1000000000) THEN NULL
@@ -14,4 +14,4 @@ CREATE OR REPLACE MACRO filled_tile(size, tile, dimension, next_dimension, next_
         END
   END;
 COMMENT ON MACRO filled_tile IS
-  'To which multiples of a tile''s size a dimension could go, and whether it could be merged with the next one in memory (NULL for none) instead: "dimension 2: 64 to 128, or merge it with 1"; NULL if it is a multiple.';
+  'The nearest multiples of the tile size for a dimension, and whether it could instead be merged with the next one in memory (NULL for none): "dimension 2: 64 to 128, or merge it with 1"; NULL if it is a multiple.';

@@ -10,4 +10,4 @@ CREATE OR REPLACE MACRO jit_path(op_name) AS
     ''
   );
 COMMENT ON MACRO jit_path IS
-  'Jitted functions that an op_name lies in, outermost first: jit(step)/jit(_where)/select_n gives step/_where; NULL if there is none.';
+  'Jitted functions that an op_name is in, outermost first: jit(step)/jit(_where)/select_n gives step/_where; NULL if there is none.';

@@ -1,4 +1,4 @@
--- How a line of library code is named, so that it is not taken for one of the user's.
+-- The name of a line of library code, which marks it as such.
 CREATE OR REPLACE MACRO library_source(path, line, own_pattern := NULL) AS
   CASE
     WHEN is_library_path(path, own_pattern)
@@ -7,4 +7,4 @@ CREATE OR REPLACE MACRO library_source(path, line, own_pattern := NULL) AS
       ) || ':' || line
   END;
 COMMENT ON MACRO library_source IS
-  'A line of library code as "library FILE:LINE", FILE from the folder of the installed packages on, such as library flax/linen/linear.py:271; NULL unless path is library code (is_library_path) and the line is known.';
+  'A line of library code as "library FILE:LINE", FILE relative to the folder of installed packages, such as library flax/linen/linear.py:271; NULL unless path is library code (is_library_path) and the line is known.';

@@ -1,4 +1,4 @@
--- How much two names have in common.
+-- Similarity of two names.
 CREATE OR REPLACE MACRO name_likeness(name, other_name) AS
   CASE
     WHEN name = other_name THEN 1
@@ -10,4 +10,4 @@ CREATE OR REPLACE MACRO name_likeness(name, other_name) AS
     )
   END;
 COMMENT ON MACRO name_likeness IS
-  'How alike two names are, from 0 to 1: 1 if they are equal, 0.9 if one of three letters or more is a part of the other, else the share of letters that need not be changed; 0 without a name.';
+  'Similarity of two names, from 0 to 1: 1 if they are equal, 0.9 if one with at least three letters is part of the other, else the share of letters that stay the same; 0 without a name.';

@@ -1,4 +1,4 @@
--- The product of numbers that a dump prints, as far as it is one.
+-- The product of numbers that a dump prints.
 CREATE OR REPLACE MACRO product_of(numbers) AS
   CASE
     WHEN numbers IS NULL
@@ -9,4 +9,4 @@ CREATE OR REPLACE MACRO product_of(numbers) AS
       THEN list_product(list_transform(numbers, lambda number: try_cast(number AS DOUBLE)))::BIGINT
   END;
 COMMENT ON MACRO product_of IS
-  'Product of a list of texts that are numbers, 1 of none; NULL if one is no number or the product is not between 1 and 10^15, as in damaged dumps.';
+  'Product of a list of numbers as text, 1 for an empty list; NULL if one is not a number or the product is not between 1 and 10^15, as in damaged dumps.';

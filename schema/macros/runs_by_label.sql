@@ -1,4 +1,4 @@
--- Runs that are alike but for one label, such as the batch size or the rank, or for several.
+-- Runs that differ in one label, such as the batch size or the rank, or in several given ones.
 CREATE OR REPLACE MACRO runs_by_label(by_label, fixed_labels) AS TABLE
 WITH wanted AS (
   SELECT string_split(regexp_replace(trim(by_label), '\s*,\s*', ',', 'g'), ',') AS labels
@@ -35,4 +35,4 @@ LEFT JOIN run_labels AS others
   END
 GROUP BY sized.run_name, sized.label_value;
 COMMENT ON MACRO TABLE runs_by_label IS
-  'Runs that have a label, with its value and the other labels that they are alike in. by_label may name several labels, separated by commas: then runs that have all of them, with their values in that order, commas in between. Runs are alike if other_labels (as K=V, separated by blanks) is the same: all that their user labelled them with but for the labels asked about, or instead the labels that fixed_labels names, separated by commas, metadata among them. One row per run.';
+  'Runs that have a label, with its value and the other labels that group them. by_label may name several labels, separated by commas: then runs that have all of them, with their values in that order, separated by commas. Runs with the same other_labels (K=V, separated by spaces) belong together: all labels set by the user except by_label, or only those that fixed_labels names, separated by commas, which may be metadata. One row per run.';

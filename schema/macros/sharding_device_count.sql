@@ -1,4 +1,4 @@
--- Over how many devices a sharding lays an array, by its text (format section 7.5).
+-- Number of devices in the text of a sharding (format section 7.5).
 CREATE OR REPLACE MACRO sharding_device_count(sharding) AS
   CASE
     WHEN sharding LIKE '{devices=%'
@@ -11,4 +11,4 @@ CREATE OR REPLACE MACRO sharding_device_count(sharding) AS
       )
   END;
 COMMENT ON MACRO sharding_device_count IS
-  'Devices that the text of a sharding counts: the product of devices=[…], or of the axes of its mesh; NULL where it counts none ({replicated}).';
+  'Devices in the text of a sharding: the product of devices=[…], or of the axes of its mesh; NULL if it has none ({replicated}).';

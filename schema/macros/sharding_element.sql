@@ -1,4 +1,4 @@
--- The sharding of one array of an entry parameter, out of that of all (format section 7.5).
+-- The sharding of one array of an entry parameter (format section 7.5).
 CREATE OR REPLACE MACRO sharding_element(sharding, place, array_count) AS
   CASE
     WHEN sharding NOT LIKE '{{%' THEN sharding
@@ -16,4 +16,4 @@ CREATE OR REPLACE MACRO sharding_element(sharding, place, array_count) AS
     ELSE sharding
   END;
 COMMENT ON MACRO sharding_element IS
-  'Of a tuple''s sharding that of the array at a place from 1, all of it where it does not have as many elements as the tuple has arrays; a sharding of no tuple as it is.';
+  'From a tuple''s sharding, that of the array at a position from 1, or all of it if the number of elements differs from the number of arrays; any other sharding unchanged.';

@@ -1,4 +1,4 @@
--- What a sharding is, by its text (format section 7.5).
+-- Kind of a sharding, from its text (format section 7.5).
 CREATE OR REPLACE MACRO sharding_kind(sharding) AS
   CASE
     WHEN regexp_matches(sharding, '[{ ,]unreduced\b') THEN 'unreduced'
@@ -10,4 +10,4 @@ CREATE OR REPLACE MACRO sharding_kind(sharding) AS
     WHEN sharding LIKE '{devices=[%' OR sharding_dimensions(sharding) IS NOT NULL THEN 'tiled'
   END;
 COMMENT ON MACRO sharding_kind IS
-  'replicated: every device holds all; tiled: divided, some devices perhaps holding the same part; maximal: one device holds all; manual, unreduced: the text does not tell who holds what; NULL if the text is not understood.';
+  'replicated: every device holds everything; tiled: divided, and some devices may hold the same part; maximal: one device holds everything; manual, unreduced: the text does not say which device holds what; NULL if the text is not understood.';

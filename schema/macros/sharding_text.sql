@@ -1,9 +1,9 @@
--- The sharding of an instruction, as its text has it.
+-- The sharding of an instruction, from its text.
 CREATE OR REPLACE MACRO sharding_text(instruction_text) AS
   nullif(
     regexp_replace(
       regexp_extract(
-        -- Names can hold anything; without them braces are in pairs.
+        -- Names can contain anything; without them braces are balanced.
         regexp_replace(instruction_text, '"(?:[^"\\]|\\.)*"', '""', 'g'),
         '[)](?:, [a-z_]+=[^ ]*)*?, sharding=([{](?:[^{}]|[{](?:[^{}]|[{](?:[^{}]|[{][^{}]*[}])*[}])*[}])*[}])',
         1
@@ -13,4 +13,4 @@ CREATE OR REPLACE MACRO sharding_text(instruction_text) AS
     ''
   );
 COMMENT ON MACRO sharding_text IS
-  'What stands behind sharding= in the text of an instruction (instructions.text), with its braces and without the metadata that it can hold; NULL if there is none.';
+  'The value of sharding= in the text of an instruction (instructions.text), with its braces and without metadata; NULL if there is none.';

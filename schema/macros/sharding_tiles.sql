@@ -1,8 +1,8 @@
--- Into how many parts a sharding divides each dimension, by its text (format section 7.5).
+-- Number of parts of each dimension of a sharded array (format section 7.5).
 CREATE OR REPLACE MACRO sharding_tiles(sharding) AS
   CASE
     WHEN coalesce(sharding_kind(sharding), '') <> 'tiled' THEN NULL
-    -- The last sizes are not of dimensions of the array, but of devices that hold the same.
+    -- The last sizes do not belong to dimensions, but to devices that hold the same part.
     WHEN sharding LIKE '{devices=%'
       THEN list_transform(
         list_slice(
@@ -47,4 +47,4 @@ CREATE OR REPLACE MACRO sharding_tiles(sharding) AS
     )
   END;
 COMMENT ON MACRO sharding_tiles IS
-  'Parts that a tiled sharding makes of each dimension, in their order, NULL for one that the text does not tell; NULL if it is not tiled.';
+  'Parts that a tiled sharding makes of each dimension, in order, NULL where the text does not say; NULL if it is not tiled.';

@@ -1,7 +1,7 @@
 -- Scope paths as the user wrote them.
 CREATE OR REPLACE MACRO strip_op_path(path) AS
-  -- Each element but the last gets a "/" of its own on both sides, so that neighbours match apart.
-  -- The last one stays as it is: it is the operation, even where it is a while or a jit(f).
+  -- Each element except the last gets its own "/" on both sides, so that all match separately. The
+  -- last one is the operation, even if it is a while or a jit(f), and stays unchanged.
   ltrim(
     replace(
       regexp_replace(
@@ -10,12 +10,12 @@ CREATE OR REPLACE MACRO strip_op_path(path) AS
             regexp_replace(
               regexp_replace(
                 replace('/' || regexp_replace(path, '[^/]*$', ''), '/', '//'),
-                -- The scope around a checkpoint stands twice in its gradient.
+                -- The scope around a checkpoint is in its gradient twice.
                 '/transpose[(]jvp[(][^/]*//jvp[(]',
                 '/jvp(',
                 'g'
               ),
-              -- Calls that name a function: jit(f), jvp(jit(f)), remat(core) of old.
+              -- Calls that name a function: jit(f), jvp(jit(f)), older remat(core).
               '/(?:(?:jvp|transpose|vmap|linearize)[(])*'
                 || '(?:p?jit|pmap|xla_call|xla_pmap|core_call|remat|checkpoint)[(][^/]*/',
               '',
@@ -27,7 +27,7 @@ CREATE OR REPLACE MACRO strip_op_path(path) AS
             '',
             'g'
           ),
-          -- Transforms of nothing, and words that only say how code is called.
+          -- Transforms without a scope, and words that only say how code is called.
           '/(?:(?:jvp|transpose|vmap|linearize)[(])+[)]+/'
             || '|/(?:(?:jvp|transpose|vmap|linearize)[(])*'
             || '(?:while|checkpoint|remat|rematted_computation|closed_call|core_call|eval_jaxpr'
@@ -45,4 +45,4 @@ CREATE OR REPLACE MACRO strip_op_path(path) AS
     '/'
   );
 COMMENT ON MACRO strip_op_path IS
-  'An op_path without the elements that JAX adds above the operation: jit(f), while/body, cond/branch_0_fun, checkpoint, rematted_computation, remat, closed_call, shard_map, and jvp(), transpose(), vmap() around a scope of the user. What remains is the user''s scopes and the operation.';
+  'An op_path without the elements that JAX adds above the operation: jit(f), while/body, cond/branch_0_fun, checkpoint, rematted_computation, remat, closed_call, shard_map, and jvp(), transpose(), vmap() around a user''s scope. The user''s scopes and the operation remain.';

@@ -1,4 +1,4 @@
--- What would fill the tiles of a layout (format section 3.1).
+-- How dimensions could fill the tiles of a layout (format section 3.1).
 CREATE OR REPLACE MACRO whole_tiles(dimensions_text, layout) AS
   nullif(
     concat_ws(
@@ -21,4 +21,4 @@ CREATE OR REPLACE MACRO whole_tiles(dimensions_text, layout) AS
     ''
   );
 COMMENT ON MACRO whole_tiles IS
-  'What the two minor-most dimensions (counted from 0, major first) could be to fill the outermost tiles of a layout: "dimension 2: 64 to 128, or merge it with 1; dimension 1: 100 to 96 or 104"; NULL if they do, or there are no tiles.';
+  'How the two minor-most dimensions (numbered from 0, major first) could fill the outermost tiles of a layout: "dimension 2: 64 to 128, or merge it with 1; dimension 1: 100 to 96 or 104"; NULL if they do, or there are no tiles.';

@@ -1,7 +1,7 @@
--- Sums as XLA prints them.
+-- Sums wrapped to 64 bits, as XLA prints them.
 CREATE OR REPLACE MACRO wrapped_int64(number) AS
   (((number::HUGEINT + 9223372036854775808::HUGEINT) % 18446744073709551616::HUGEINT
     + 18446744073709551616::HUGEINT) % 18446744073709551616::HUGEINT
     - 9223372036854775808::HUGEINT)::BIGINT;
 COMMENT ON MACRO wrapped_int64 IS
-  'A 128-bit sum as XLA''s 64-bit arithmetic has it: modulo 2^64, signed.';
+  'A 128-bit sum in XLA''s 64-bit arithmetic: modulo 2^64, signed.';

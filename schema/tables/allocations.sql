@@ -27,13 +27,13 @@ COMMENT ON COLUMN allocations.size_bytes IS
 COMMENT ON COLUMN allocations.color IS
   'Memory space: "color N", 0 where the line has none; names in memory_spaces.';
 COMMENT ON COLUMN allocations.page IS
-  '"page N" (jaxlib 0.11.1 on); NULL where the line has none, and of a proto alone, which has no pages.';
+  '"page N" (from jaxlib 0.11.1); NULL where the line has none, and in a proto alone, which has no pages.';
 COMMENT ON COLUMN allocations.kind IS
-  'Role, from the flags of the line: donated_parameter is parameter with maybe-live-out, output is maybe-live-out alone, temp is none of the other flags (preallocated-temp).';
+  'Role, from the flags of the line: donated_parameter is a parameter that is maybe-live-out, output is maybe-live-out alone, temp has none of the other flags (preallocated-temp).';
 COMMENT ON COLUMN allocations.is_constant IS
   '"constant" on the line.';
 COMMENT ON COLUMN allocations.is_thread_local IS
-  '"thread-local" on the line: on a stack at run time, though counted in the total.';
+  '"thread-local" on the line: on a stack at run time, but counted in the total.';
 COMMENT ON COLUMN allocations.is_maybe_live_out IS
   '"maybe-live-out" on the line: holds something that the module returns.';
 COMMENT ON COLUMN allocations.is_preallocated_temp IS

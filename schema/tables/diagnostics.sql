@@ -1,4 +1,4 @@
--- One row per thing that could not be read or does not add up. Nothing is dropped without one.
+-- One row per problem: something that could not be read or does not add up. Nothing is dropped without one.
 CREATE TABLE diagnostics (
   run_name VARCHAR NOT NULL,
   module_id BIGINT,
@@ -9,7 +9,7 @@ CREATE TABLE diagnostics (
   message VARCHAR NOT NULL
 );
 COMMENT ON TABLE diagnostics IS
-  'One row per thing that could not be read or does not add up. Nothing is dropped without one.';
+  'One row per problem: something that could not be read or does not add up. Nothing is dropped without one.';
 COMMENT ON COLUMN diagnostics.run_name IS
   'The run; refers to runs.run_name.';
 COMMENT ON COLUMN diagnostics.module_id IS
@@ -19,8 +19,8 @@ COMMENT ON COLUMN diagnostics.severity IS
 COMMENT ON COLUMN diagnostics.code IS
   'Short name of the kind of finding, such as unreadable_line or total_mismatch.';
 COMMENT ON COLUMN diagnostics.path IS
-  'File below the ingested directory; NULL if it is about a whole module.';
+  'File below the ingested directory; NULL if the problem is about a whole module.';
 COMMENT ON COLUMN diagnostics.line_number IS
-  'Line in that file, from 1; of a message or a dump that stands within a log, which the path then names as log/message_N, counted from its own beginning. NULL if it is about no single line.';
+  'Line in that file, from 1; for a message or dump inside a log, whose path is log/message_N, counted from its own beginning. NULL if the problem has no single line.';
 COMMENT ON COLUMN diagnostics.message IS
   'What was expected, what was found, what to do.';

@@ -1,4 +1,4 @@
--- One row per entry parameter of a module as the compiler received it, where before_optimizations.txt is there. Key: module_id, parameter_number.
+-- One row per entry parameter of a module as the compiler received it, from before_optimizations.txt. Key: module_id, parameter_number.
 CREATE TABLE entry_parameters (
   module_id BIGINT NOT NULL,
   parameter_number BIGINT NOT NULL,
@@ -6,12 +6,12 @@ CREATE TABLE entry_parameters (
   text VARCHAR NOT NULL USING COMPRESSION zstd
 );
 COMMENT ON TABLE entry_parameters IS
-  'One row per entry parameter of a module as the compiler received it, where before_optimizations.txt is there (format section 7.5). Key: module_id, parameter_number.';
+  'One row per entry parameter of a module as the compiler received it, from before_optimizations.txt (format section 7.5). Key: module_id, parameter_number.';
 COMMENT ON COLUMN entry_parameters.module_id IS
   'The module; refers to modules.module_id.';
 COMMENT ON COLUMN entry_parameters.parameter_number IS
-  'N of "parameter(N)", which optimisation keeps: allocations.parameter_number.';
+  'N of "parameter(N)", which optimization keeps: allocations.parameter_number.';
 COMMENT ON COLUMN entry_parameters.shape IS
-  'Shape with layout, as printed: of the whole, also where the module is for several partitions and one device holds a part.';
+  'Shape with layout, as printed: the whole array, even if the module is partitioned and a device holds only a part.';
 COMMENT ON COLUMN entry_parameters.text IS
   'The instruction as the text prints it, from its "%", with its sharding (macro sharding_text).';

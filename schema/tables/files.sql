@@ -18,18 +18,18 @@ COMMENT ON COLUMN files.module_id IS
 COMMENT ON COLUMN files.path IS
   'Path of the file below the ingested directory.';
 COMMENT ON COLUMN files.file_kind IS
-  'What the file holds: allocations (and, to jaxlib 0.9.2, all that follows), used values, live ranges, optimised HLO text, HLO text as the compiler received it, compiler flags, the totals of a memory-usage report, an out-of-memory message in a log; proto: a serialised HloProto with its buffer assignment, from which what no text tells is derived.';
+  'What the file holds: allocations (through jaxlib 0.9.2 also used values and live ranges), used values, live ranges, optimized HLO text, HLO text as the compiler received it, compiler flags, the totals of a memory-usage report, an out-of-memory message in a log; proto: a serialized HloProto with its buffer assignment, from which bufdb derives what no text has.';
 COMMENT ON COLUMN files.size_bytes IS
   'Size of the file [bytes].';
 COMMENT ON COLUMN files.content_hash IS
   '128-bit XXH3 hash of the file, in hexadecimal; an unchanged set of files is not read again.';
 COMMENT ON COLUMN files.source_stamp IS
-  'Of a file in an archive the 128-bit XXH3 hash of the archive, of an object in a bucket its size with its ETag or time: what tells that it is the same without reading it; NULL for a file on disk.';
+  'For a file in an archive, the 128-bit XXH3 hash of the archive; for an object in a bucket, its size with its ETag or time. Shows that the source is unchanged without reading it; NULL for a file on disk.';
 COMMENT ON COLUMN files.line_count IS
-  'Lines of the file, a last one without line end included: read, known and unread ones add up to it. Of a proto the lines of the text that was derived from it: 0 if the texts beside it tell all.';
+  'Lines of the file, including a last one without a line end: the sum of read, known and unread lines. For a proto, lines of the text derived from it: 0 if the text files of the dump have everything.';
 COMMENT ON COLUMN files.read_line_count IS
-  'Lines whose content is in the tables or was held against them.';
+  'Lines whose content is in the tables or was checked against them.';
 COMMENT ON COLUMN files.known_line_count IS
-  'Lines left out because they are known to carry nothing for us: empty ones, titles without a number, computations of the HLO text that the buffer files have too, those of the text before optimisation.';
+  'Lines skipped because they are known to add nothing: empty lines, titles without a number, computations of the HLO text that the buffer files also have, those of the text before optimization.';
 COMMENT ON COLUMN files.unread_line_count IS
-  'Lines that were not understood; more than 0 exactly when diagnostics of the file say where (code unreadable_line, unreadable_file or truncated_file).';
+  'Lines that were not understood; above 0 exactly when the file has diagnostics that say where (code unreadable_line, unreadable_file or truncated_file).';

@@ -21,15 +21,15 @@ COMMENT ON TABLE instructions IS
 COMMENT ON COLUMN instructions.module_id IS
   'The module; refers to modules.module_id.';
 COMMENT ON COLUMN instructions.instruction_name IS
-  'Name, unique in the module; says nothing reliable about the opcode.';
+  'Name, unique in the module; not a reliable sign of the opcode.';
 COMMENT ON COLUMN instructions.program_order IS
   'Position in "InstructionSequence:", from 0; NULL if not scheduled there (thread-local computations) or without live ranges.';
 COMMENT ON COLUMN instructions.opcode IS
-  'HLO opcode, from the line "from instruction:" of a value that it defines, else from the HLO text, else from the proto; NULL if the dump gives only the name (no HLO text, and it is a step that defines no value or the jaxlib is older than 0.1.72; or a get-tuple-element of jaxlib 0.11 or later, without a proto).';
+  'HLO opcode, from the line "from instruction:" of a value that it defines, else from the HLO text, else from the proto; NULL if the dump gives only the name (without HLO text, for an instruction that defines no value or a jaxlib older than 0.1.72; from jaxlib 0.11, for a get-tuple-element without a proto).';
 COMMENT ON COLUMN instructions.fusion_kind IS
-  'How a fusion is made, "kind=" behind its operands: kLoop, kInput, kOutput or kCustom; NULL if it is no fusion, or as opcode.';
+  'Kind of a fusion, from "kind=" after its operands: kLoop, kInput, kOutput or kCustom; NULL if it is not a fusion or its opcode is NULL.';
 COMMENT ON COLUMN instructions.shape IS
-  'Result shape with layout, as printed; NULL as opcode.';
+  'Result shape with layout, as printed; NULL where opcode is.';
 COMMENT ON COLUMN instructions.op_type IS
   'metadata op_type (TensorFlow), unescaped; NULL if the metadata has none.';
 COMMENT ON COLUMN instructions.op_name IS
@@ -37,7 +37,7 @@ COMMENT ON COLUMN instructions.op_name IS
 COMMENT ON COLUMN instructions.source_file IS
   'Source file: inline metadata, else the frame of stack_frame_id; NULL if neither is known.';
 COMMENT ON COLUMN instructions.source_line IS
-  'Source line, from the same place as source_file: what XLA prints, which of a helper that JAX kept (format section 7.1) is the line of its first call. NULL if unknown.';
+  'Source line, from the same place as source_file: as XLA prints it; for a helper whose trace JAX cached (format section 7.1) that is the line of its first call. NULL if unknown.';
 COMMENT ON COLUMN instructions.source_end_line IS
   'Last source line; NULL if unknown.';
 COMMENT ON COLUMN instructions.source_column IS
@@ -45,6 +45,6 @@ COMMENT ON COLUMN instructions.source_column IS
 COMMENT ON COLUMN instructions.source_end_column IS
   'Last column; NULL if unknown.';
 COMMENT ON COLUMN instructions.stack_frame_id IS
-  'Innermost frame (jaxlib 0.8.2 on); refers to stack_frames; NULL if the metadata has none.';
+  'Innermost frame (from jaxlib 0.8.2); refers to stack_frames; NULL if the metadata has none.';
 COMMENT ON COLUMN instructions.text IS
   'The instruction as the dump prints it, from its "%"; NULL if the dump gives only the name.';

@@ -12,7 +12,7 @@ COMMENT ON TABLE live_ranges IS
 COMMENT ON COLUMN live_ranges.module_id IS
   'The module; refers to modules.module_id.';
 COMMENT ON COLUMN live_ranges.value_id IS
-  'The value with this name and index; refers to values; NULL if none was assigned an allocation.';
+  'The value with this name and index; refers to values; NULL if that value has no allocation.';
 COMMENT ON COLUMN live_ranges.instruction_name IS
   'Defining instruction.';
 COMMENT ON COLUMN live_ranges.shape_index IS
@@ -20,4 +20,4 @@ COMMENT ON COLUMN live_ranges.shape_index IS
 COMMENT ON COLUMN live_ranges.start_time IS
   'First instant at which the value is live [program order].';
 COMMENT ON COLUMN live_ranges.end_time IS
-  'Last instant at which the value is live, itself included [program order]; schedule_length for what the module returns.';
+  'Last instant at which the value is live, inclusive [program order]; schedule_length for what the module returns.';

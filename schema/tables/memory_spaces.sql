@@ -1,17 +1,17 @@
--- One row per known memory space of a platform. Names are a lookup to edit; the number is what counts. Key: platform, color.
+-- One row per known memory space of a platform. Edit the names as you like; only the number matters. Key: platform, color.
 CREATE TABLE memory_spaces (
   platform VARCHAR NOT NULL,
   color BIGINT NOT NULL,
   memory_space_name VARCHAR NOT NULL
 );
 COMMENT ON TABLE memory_spaces IS
-  'One row per known memory space of a platform. Names are a lookup to edit; the number is what counts. Key: platform, color.';
+  'One row per known memory space of a platform. Edit the names as you like; only the number matters. Key: platform, color.';
 COMMENT ON COLUMN memory_spaces.platform IS
   'cpu, gpu or tpu.';
 COMMENT ON COLUMN memory_spaces.color IS
   'Number of the memory space, as in allocations.color.';
 COMMENT ON COLUMN memory_spaces.memory_space_name IS
-  'Name used for it by XLA and its profiler.';
+  'Name that XLA and its profiler use.';
 INSERT INTO memory_spaces VALUES
   ('cpu', 0, 'host'),
   ('gpu', 0, 'device'),

@@ -22,7 +22,7 @@ COMMENT ON COLUMN peak_stack_nodes.depth IS
 COMMENT ON COLUMN peak_stack_nodes.label IS
   'Text of the node, raw: a computation, an op_name or part of one, an instruction name.';
 COMMENT ON COLUMN peak_stack_nodes.total_bytes IS
-  '"total: N bytes": the node and all below.';
+  '"total: N bytes": the node and everything below it.';
 COMMENT ON COLUMN peak_stack_nodes.current_bytes IS
   '"current: N bytes": the node alone.';
 COMMENT ON COLUMN peak_stack_nodes.remaining_bytes IS

@@ -1,4 +1,4 @@
--- One row per rule by which an array plays a role for the model: weights, gradients, … Rules are data to edit. Key: rule_order.
+-- One row per rule that assigns an array a role in the model: weights, gradients, … Rules are data to edit. Key: rule_order.
 CREATE TABLE role_rules (
   rule_order BIGINT NOT NULL,
   subject VARCHAR NOT NULL CHECK (subject IN ('parameter', 'operation', 'phase')),
@@ -6,18 +6,18 @@ CREATE TABLE role_rules (
   role VARCHAR
 );
 COMMENT ON TABLE role_rules IS
-  'One row per rule by which an array plays a role for the model; the first rule that holds wins (op_name_roles). Rules are data to edit, by INSERT, UPDATE and DELETE or, for a single question, by a file (--categories). Key: rule_order.';
+  'One row per rule that assigns an array a role in the model; the first rule that matches wins (op_name_roles). Rules are data: change them by INSERT, UPDATE and DELETE or, for one question, with a file (--categories). Key: rule_order.';
 COMMENT ON COLUMN role_rules.rule_order IS
-  'Place of the rule; the lowest that holds wins. Those of a file are below 0, those that bufdb comes with above.';
+  'Order of the rule; the lowest that matches wins. Rules from a file are negative, those that come with bufdb positive.';
 COMMENT ON COLUMN role_rules.subject IS
-  'What the glob is for: parameter, the name of an entry parameter, which JAX makes the path of the argument (opt_state[0].mu[''w'']); operation, the op_name of any other instruction; phase, the category that op_categories gives such an op_name.';
+  'What the glob matches: parameter, the name of an entry parameter, which in JAX is the path of the argument (opt_state[0].mu[''w'']); operation, the op_name of any other instruction; phase, the category of such an op_name (op_categories).';
 COMMENT ON COLUMN role_rules.name_glob IS
-  'Glob that the whole name must match; case matters, [[] stands for a bracket, ? for any character.';
+  'Glob that the whole name must match, case-sensitive; [[] matches a bracket, ? any character.';
 COMMENT ON COLUMN role_rules.role IS
-  'Role of what the rule matches: weights, optimizer state, gradients, activations or a word of yours; NULL if nothing can be said and no later rule may.';
+  'Role of what the rule matches: weights, optimizer state, gradients, activations or a word of yours; NULL for unknown: no later rule applies.';
 INSERT INTO role_rules VALUES
-  -- Arguments, by the names that they mostly bear. What an optimizer keeps has the names of the
-  -- weights inside, so it comes before these.
+  -- Arguments, by their usual names. Optimizer state contains the names of the weights, so it
+  -- comes first.
   (100, 'parameter', '*[Gg]rads*', 'gradients'),
   (101, 'parameter', '*[Gg]radient*', 'gradients'),
   (110, 'parameter', '*opt_state*', 'optimizer state'),

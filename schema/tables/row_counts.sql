@@ -11,4 +11,4 @@ COMMENT ON COLUMN row_counts.module_id IS
 COMMENT ON COLUMN row_counts.table_name IS
   'The table; this one is not counted.';
 COMMENT ON COLUMN row_counts.row_count IS
-  'Rows that ingest has stored there.';
+  'Rows that ingest stored there.';

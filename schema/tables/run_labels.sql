@@ -14,4 +14,4 @@ COMMENT ON COLUMN run_labels.label IS
 COMMENT ON COLUMN run_labels.label_value IS
   'Value of the label, as text: V of --label K=V or --metadata K=V.';
 COMMENT ON COLUMN run_labels.is_metadata IS
-  'TRUE if it describes how the run was made, as the command, exit_code, git_commit, xla_flags and versions of bufdb capture do, and --metadata K=V: such a label selects runs and can be asked for by name, but runs that differ in it are alike (runs_by_label, diff_pairs). FALSE for what the user labelled the run with.';
+  'TRUE if it describes how the run was made: the command, exit_code, git_commit, xla_flags and versions of bufdb capture, and --metadata K=V. Such a label selects runs and can be asked for by name, but runs that differ only in it count as the same (runs_by_label, diff_pairs). FALSE for labels set by the user.';

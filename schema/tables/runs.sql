@@ -11,7 +11,7 @@ COMMENT ON TABLE runs IS
 COMMENT ON COLUMN runs.run_name IS
   'Name of the run: --run, or the name of the ingested directory.';
 COMMENT ON COLUMN runs.source_path IS
-  'Path as given to the last ingest into this run; for people only, no key.';
+  'Path given to the last ingest into this run; for people only, not a key.';
 COMMENT ON COLUMN runs.dumped_at IS
   'Earliest time of the run''s dump files [UTC]: the microseconds in a file name, else the file''s modification time; NULL if the run has no file.';
 COMMENT ON COLUMN runs.ingested_at IS

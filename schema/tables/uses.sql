@@ -14,7 +14,7 @@ COMMENT ON COLUMN uses.module_id IS
 COMMENT ON COLUMN uses.value_id IS
   'The value used; refers to values.';
 COMMENT ON COLUMN uses.use_ordinal IS
-  'Place in the list below "uses:", from 0.';
+  'Position in the list below "uses:", from 0.';
 COMMENT ON COLUMN uses.instruction_name IS
   'Instruction that uses the value. Source: "  NAME, operand N {…}".';
 COMMENT ON COLUMN uses.operand_number IS

@@ -1,6 +1,5 @@
--- How sure it is that advice of a kind lowers the peak by what it says.
--- Its values are written by tests/benchmarks/recompile.py --write-sureness, from
--- tests/benchmarks/promised.md.
+-- How likely advice of a kind is to lower the peak by the amount it promises.
+-- Values: tests/benchmarks/recompile.py --write-sureness, from tests/benchmarks/promised.md.
 CREATE OR REPLACE VIEW advice_sureness AS
 SELECT
   kinds.kind,
@@ -39,9 +38,9 @@ FROM (
 ) AS kinds (kind, cpu_sureness, gpu_sureness, tpu_sureness, any_sureness)
 CROSS JOIN (VALUES ('cpu'), ('gpu'), ('tpu'), ('')) AS platforms (platform);
 COMMENT ON VIEW advice_sureness IS
-  'One row per kind of advice and platform; what every query that gives advice calls sureness. Key: kind, platform.';
+  'One row per kind of advice and platform: the sureness in every query that gives advice. Key: kind, platform.';
 COMMENT ON COLUMN advice_sureness.kind IS
-  'As in query advice; block_of_scan is block of what a loop stacks, dtype_of_stack dtype of it, donation_in_product donate of arguments some of which are answered_donations.is_in_product. Those that the query advice leaves out: memory_move (a copy to another memory space), copied_donation (answered_donations.is_copied), copy_in_turn (a copy that takes over as what is copied dies, or that a loop makes another array of: NOT copy_details.is_kept_twice), single_gather (no other gathered array is alive with it), least_size (padding of what takes one tile, or has none: value_details.is_least_size), layer_input (a stack of an input of the layer, which a scan saves whatever the policy).';
-COMMENT ON COLUMN advice_sureness.platform IS 'Backend: modules.platform; empty if that is unknown.';
+  'As in query advice; block_of_scan is block for what a loop stacks, dtype_of_stack is dtype for it, donation_in_product is donate for arguments some of which are answered_donations.is_in_product. The query advice omits: memory_move (a copy to another memory space), copied_donation (answered_donations.is_copied), copy_in_turn (a copy that replaces its source, or that a loop turns into another array: NOT copy_details.is_kept_twice), single_gather (no other gathered array is live with it), least_size (padding of one tile or less: value_details.is_least_size), layer_input (a stack of an input of the layer, which a scan saves under any policy).';
+COMMENT ON COLUMN advice_sureness.platform IS 'Backend: modules.platform; empty if unknown.';
 COMMENT ON COLUMN advice_sureness.sureness IS
-  'likely: the real saving was in the promised range, within 2 % of the peak, in at least nine of ten changes that were compiled again (tests/benchmarks/promised.md), of five or more; unlikely: as many brought less than a tenth; possible: everything else, as the compiler or the meaning of the program may prevent it.';
+  'likely: in at least nine of ten recompiled changes, of at least five, the real saving was in the promised range or within 2 % of the peak of it (tests/benchmarks/promised.md); unlikely: as many saved less than a tenth of it; possible: everything else, because the compiler or the meaning of the program may prevent it.';

@@ -52,9 +52,9 @@ JOIN "values"
   AND "values".value_id = uses.value_id
 WHERE "values".shape NOT LIKE '(%';
 COMMENT ON VIEW collective_values IS
-  'One row per array that a collective operation reads or writes, also where its result was moved to another memory space since. Key: module_id, instruction_name, value_id, is_written.';
+  'One row per array that a collective operation reads or writes, including results that were later moved to another memory space. Key: module_id, instruction_name, value_id, is_written.';
 COMMENT ON COLUMN collective_values.module_id IS 'The module: modules.module_id.';
 COMMENT ON COLUMN collective_values.instruction_name IS 'The operation: collectives.instruction_name.';
 COMMENT ON COLUMN collective_values.value_id IS 'The array: values.value_id.';
-COMMENT ON COLUMN collective_values.is_written IS 'Whether it is a result (positions; of a start those of the chain), else an operand (uses).';
+COMMENT ON COLUMN collective_values.is_written IS 'Whether it is a result (positions; for a start, those of its chain), else an operand (uses).';
 COMMENT ON COLUMN collective_values.is_moved IS 'Whether it is a copy of a result in another memory space (moved_values).';

@@ -28,7 +28,7 @@ WITH operations AS (
       )
     )
 ),
--- What a start wraps: its value is that of the start, too.
+-- The instruction that a start wraps has the same value as the start.
 wrapped AS (
   SELECT DISTINCT positions.module_id, "values".instruction_name
   FROM operations
@@ -52,7 +52,7 @@ SELECT
   operations.program_order,
   operations.device_groups,
   CASE
-    -- Pairs, from where to where, are no groups.
+    -- Pairs of source and target are not groups.
     WHEN operations.opcode = 'collective-permute' THEN NULL
     WHEN operations.device_groups = '{}'
       THEN modules.partition_count::HUGEINT * modules.replica_count
@@ -65,13 +65,10 @@ LEFT JOIN wrapped
   AND wrapped.instruction_name = operations.instruction_name
 WHERE wrapped.module_id IS NULL;
 COMMENT ON VIEW collectives IS
-  'One row per instruction that is a collective operation, an asynchronous one as its start, or a fusion of a TPU that contains one (format sections 7.3 and 7.5). Key: module_id, instruction_name.';
-COMMENT ON COLUMN collectives.module_id IS 'The module: modules.module_id.';
-COMMENT ON COLUMN collectives.instruction_name IS 'The instruction: instructions.instruction_name.';
-COMMENT ON COLUMN collectives.opcode IS 'all-reduce, all-gather, reduce-scatter, all-to-all, ragged-all-to-all, collective-permute or collective-broadcast; NULL of a fusion, whose text does not tell.';
+  'One row per instruction that is a collective operation (for an asynchronous one, its start) or a TPU fusion that contains one (format sections 7.3 and 7.5). Key: module_id, instruction_name.';
+COMMENT ON COLUMN collectives.opcode IS 'all-reduce, all-gather, reduce-scatter, all-to-all, ragged-all-to-all, collective-permute or collective-broadcast; NULL for a fusion, whose text does not show it.';
 COMMENT ON COLUMN collectives.is_async IS 'Whether it is the start of an asynchronous chain.';
 COMMENT ON COLUMN collectives.is_fused IS 'Whether it is a fusion that contains the collective.';
-COMMENT ON COLUMN collectives.has_operands_in_shape IS 'Whether its shape is ((operands), results, contexts…): of every start but all-reduce-start.';
-COMMENT ON COLUMN collectives.program_order IS 'Place in the schedule: instructions.program_order; NULL if not scheduled.';
+COMMENT ON COLUMN collectives.has_operands_in_shape IS 'Whether its shape is ((operands), results, contexts…): every start except all-reduce-start.';
 COMMENT ON COLUMN collectives.device_groups IS 'replica_groups or source_target_pairs as printed (macro device_groups); NULL if the text has none.';
-COMMENT ON COLUMN collectives.device_group_size IS 'Devices in each group (macro device_group_size), all of them where {} is printed; NULL of a permute, which has none, and if unknown.';
+COMMENT ON COLUMN collectives.device_group_size IS 'Devices in each group (macro device_group_size), all devices where {} is printed; NULL for a permute, which has no groups, and if unknown.';

@@ -1,4 +1,4 @@
--- One row per constant allocation and value that fills it: the literal, where the dump has it.
+-- One row per constant allocation and value that fills it: its literal, if the dump has it.
 CREATE OR REPLACE VIEW constant_literals AS
 SELECT
   modules.run_name,
@@ -23,10 +23,5 @@ WHERE allocations.kind = 'constant'
   AND allocations.size_bytes > 0;
 COMMENT ON VIEW constant_literals IS
   'One row per constant allocation and value that fills it: what the constant is. Key: module_id, value_id.';
-COMMENT ON COLUMN constant_literals.run_name IS 'The run: modules.run_name.';
-COMMENT ON COLUMN constant_literals.module_id IS 'The module: modules.module_id.';
-COMMENT ON COLUMN constant_literals.allocation_index IS 'The allocation: allocations.allocation_index.';
-COMMENT ON COLUMN constant_literals.color IS 'Memory space: allocations.color.';
-COMMENT ON COLUMN constant_literals.value_id IS 'The value: values.value_id.';
 COMMENT ON COLUMN constant_literals.shape IS 'Its shape: values.shape; NULL if unknown.';
-COMMENT ON COLUMN constant_literals.literal IS 'The literal as the HLO text has it: instructions.text; NULL without text, or where XLA has left it out as {...}.';
+COMMENT ON COLUMN constant_literals.literal IS 'The literal as the HLO text has it: instructions.text; NULL without text, or where XLA elided it as {...}.';

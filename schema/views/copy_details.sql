@@ -26,7 +26,7 @@ sources AS (
   SELECT
     uses.module_id,
     uses.instruction_name,
-    -- A phi operand may stand beside values that it merges; the lowest id is one of them.
+    -- A phi operand may be listed with values that it merges; the lowest id is one of them.
     min(uses.value_id) AS source_value_id
   FROM uses
   JOIN copies
@@ -65,8 +65,8 @@ initial_carries AS (
   WHERE instructions.opcode = 'while'
   GROUP BY uses.module_id, uses.value_id
 ),
--- Two elements of one carry that begin alike, such as the stacks of a scan, all made of one
--- broadcast: the loop makes another array of each.
+-- Two elements of one carry with the same initial value, such as the stacks of a scan, all from one
+-- broadcast: the loop makes a different array of each.
 elements AS (
   SELECT DISTINCT copies.module_id, copies.value_id
   FROM initial_carries
@@ -110,7 +110,7 @@ SELECT
   live_ranges.start_time < source_ranges.end_time
     AND source_ranges.start_time < live_ranges.end_time
     AND elements.value_id IS NULL AS is_kept_twice,
-  -- A move to another memory space is the compiler's own.
+  -- The compiler decides on moves to another memory space.
   live_ranges.start_time < source_ranges.end_time
     AND source_ranges.start_time < live_ranges.end_time
     AND elements.value_id IS NULL
@@ -143,7 +143,7 @@ LEFT JOIN initial_carries
 LEFT JOIN elements
   ON elements.module_id = copies.module_id
   AND elements.value_id = copies.value_id
--- What a body returns to its loop lives to the end of the body, where the while itself stands.
+-- What a body returns lives to the end of the body, where the while itself is in program order.
 LEFT JOIN loops
   ON loops.module_id = copies.module_id
   AND loops.allocation_index = copies.allocation_index
@@ -151,7 +151,6 @@ LEFT JOIN loops
   AND loops.program_order = live_ranges.end_time;
 COMMENT ON VIEW copy_details IS
   'One row per array that a copy makes (copy, copy-start, or a fusion that wraps one copy), with what it copies. Key: module_id, value_id.';
-COMMENT ON COLUMN copy_details.module_id IS 'The module: modules.module_id.';
 COMMENT ON COLUMN copy_details.value_id IS 'The copy: values.value_id.';
 COMMENT ON COLUMN copy_details.instruction_name IS 'The copy instruction: values.instruction_name.';
 COMMENT ON COLUMN copy_details.opcode IS 'copy, copy-start or fusion: instructions.opcode.';
@@ -161,18 +160,18 @@ COMMENT ON COLUMN copy_details.color IS 'Memory space of the copy: allocations.c
 COMMENT ON COLUMN copy_details.allocation_kind IS 'Role of the copy''s allocation: allocations.kind.';
 COMMENT ON COLUMN copy_details.start_time IS 'First live instant of the copy [program order]; NULL without a live range.';
 COMMENT ON COLUMN copy_details.end_time IS 'Last live instant of the copy [program order]; NULL without a live range.';
-COMMENT ON COLUMN copy_details.source_value_id IS 'The value that is copied, from uses; NULL if the dump lists no uses.';
-COMMENT ON COLUMN copy_details.source_name IS 'Instruction that defines the value that is copied; NULL as source_value_id.';
+COMMENT ON COLUMN copy_details.source_value_id IS 'The copied value, from uses; NULL if the dump lists no uses.';
+COMMENT ON COLUMN copy_details.source_name IS 'Instruction that defines the copied value; NULL where source_value_id is.';
 COMMENT ON COLUMN copy_details.source_opcode IS 'Opcode of source_name; NULL if unknown.';
-COMMENT ON COLUMN copy_details.source_shape IS 'Shape with layout of the value that is copied; NULL as source_value_id.';
-COMMENT ON COLUMN copy_details.source_color IS 'Memory space of the value that is copied; NULL as source_value_id.';
-COMMENT ON COLUMN copy_details.source_allocation_kind IS 'Role of the allocation of the value that is copied; NULL as source_value_id.';
-COMMENT ON COLUMN copy_details.source_start_time IS 'First live instant of the value that is copied [program order]; NULL without a live range.';
-COMMENT ON COLUMN copy_details.source_end_time IS 'Last live instant of the value that is copied [program order]; NULL without a live range.';
+COMMENT ON COLUMN copy_details.source_shape IS 'Shape with layout of the copied value; NULL where source_value_id is.';
+COMMENT ON COLUMN copy_details.source_color IS 'Memory space of the copied value; NULL where source_value_id is.';
+COMMENT ON COLUMN copy_details.source_allocation_kind IS 'Role of the allocation of the copied value; NULL where source_value_id is.';
+COMMENT ON COLUMN copy_details.source_start_time IS 'First live instant of the copied value [program order]; NULL without a live range.';
+COMMENT ON COLUMN copy_details.source_end_time IS 'Last live instant of the copied value [program order]; NULL without a live range.';
 COMMENT ON COLUMN copy_details.carry_role IS
-  'What the copy has to do with the carry of a while loop: initial (its result is the initial value of an element), returned (the body returns it), taken (the body copies an element that it was given), result (an element is copied after the loop); NULL if nothing.';
+  'Relation of the copy to the carry of a while loop: initial (the copy is the initial value of an element), returned (the body returns it), taken (the body copies an element of its parameter), result (an element is copied after the loop); NULL if none.';
 COMMENT ON COLUMN copy_details.into_carry_of IS 'The while whose carry the copy goes into (carry_role initial or returned); NULL otherwise.';
 COMMENT ON COLUMN copy_details.is_kept_twice IS
-  'Whether the copy and what it copies are live together for more than the instant of copying, and not as two elements of the carry of one loop, which makes another array of each; NULL without live ranges.';
+  'Whether the copy and its source are live together beyond the instant of copying, and not as two elements of the carry of one loop, which makes a different array of each; NULL without live ranges.';
 COMMENT ON COLUMN copy_details.is_avoidable IS
-  'Whether a program could do without the copy and hold less: is_kept_twice, and no move to another memory space, which is the compiler''s own; NULL without live ranges.';
+  'Whether a program could avoid the copy and hold less: is_kept_twice, and not a move to another memory space, which the compiler decides; NULL without live ranges.';

@@ -1,4 +1,4 @@
--- One row per value that holds what an all-gather made, also where it was moved since.
+-- One row per value that holds the result of an all-gather, moved or not.
 CREATE OR REPLACE VIEW gathered_values AS
 WITH results AS (
   SELECT "values".module_id, "values".value_id
@@ -41,9 +41,9 @@ LEFT JOIN held
   ON held.module_id = found.module_id
   AND held.value_id = found.value_id;
 COMMENT ON VIEW gathered_values IS
-  'One row per value that holds what an all-gather made: its results, and those moved to another memory space (moved_values). Key: module_id, value_id.';
+  'One row per value that holds the result of an all-gather, or a copy of it in another memory space (moved_values). Key: module_id, value_id.';
 COMMENT ON COLUMN gathered_values.module_id IS 'The module: modules.module_id.';
 COMMENT ON COLUMN gathered_values.value_id IS 'The value: values.value_id.';
 COMMENT ON COLUMN gathered_values.result_value_id IS 'The result of the all-gather: itself where it was not moved.';
-COMMENT ON COLUMN gathered_values.low_saving_bytes IS 'By how much the highest peak falls at the least without it [bytes]: peak_savings.saving_bytes, 0 of the only one at the peak of the memory space, for one is needed at some instant. NULL for what holds nothing there.';
-COMMENT ON COLUMN gathered_values.saving_bytes IS 'By how much at the most [bytes]: what it holds there, for the layer that is needed may be where others leave bytes free; of the only one peak_savings.saving_bytes. NULL as low_saving_bytes.';
+COMMENT ON COLUMN gathered_values.low_saving_bytes IS 'Lower bound of how far the highest peak falls without it [bytes]: peak_savings.saving_bytes; 0 for the only one at the peak of the memory space, because one is needed at some instant. NULL if it holds nothing there.';
+COMMENT ON COLUMN gathered_values.saving_bytes IS 'Upper bound [bytes]: what it holds there, because the one that is needed may use bytes that others leave free; for the only one, peak_savings.saving_bytes. NULL where low_saving_bytes is.';

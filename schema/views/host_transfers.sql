@@ -16,7 +16,7 @@ WITH host_values AS (
     ON memory_spaces.platform = modules.platform
     AND memory_spaces.color = allocations.color
     AND memory_spaces.memory_space_name = 'host'
-  -- Of a CPU all memory is that of the host.
+  -- All memory of a CPU is host memory.
   WHERE allocations.color <> 0
     AND "values".shape NOT LIKE '(%'
 ),
@@ -28,7 +28,7 @@ device_values AS (
     AND host_values.value_id = "values".value_id
   WHERE "values".module_id IN (SELECT host_values.module_id FROM host_values)
     AND "values".shape NOT LIKE '(%'
-    -- Scalars say where to, not what.
+    -- Scalars are offsets, not data.
     AND "values".shape NOT LIKE '%[]%'
 ),
 movers AS (
@@ -40,7 +40,7 @@ movers AS (
       OR instructions.opcode LIKE '%-start'
     )
 ),
--- What a mover writes: a copy-start its element 0, another start its element 1.
+-- What a move writes: element 0 of a copy-start, element 1 of another start.
 written AS (
   SELECT movers.module_id, movers.instruction_name, positions.value_id
   FROM movers
@@ -105,7 +105,7 @@ ranked AS (
     ) AS place
   FROM pairs
 ),
--- What a start wraps moves the same array once more, to or from the same bytes.
+-- The instruction that a start wraps moves the same array, to or from the same bytes.
 moves AS (
   SELECT
     ranked.module_id,
@@ -148,13 +148,13 @@ JOIN host_values
 WHERE ranked.place = 1
   AND moves.place = 1;
 COMMENT ON VIEW host_transfers IS
-  'One row per instruction that moves an array from the memory of the device to that of the host or back: copy, copy-start, what writes or reads a slice, and fusions of these; asynchronous ones as their start. On GPU and TPU, where the host has a memory space of its own. Key: module_id, instruction_name, is_to_host.';
+  'One row per instruction that moves an array from device memory to host memory or back: copy, copy-start, writes and reads of a slice, and fusions of these; for asynchronous ones, their start. On GPU and TPU, where the host has a memory space of its own. Key: module_id, instruction_name, is_to_host.';
 COMMENT ON COLUMN host_transfers.module_id IS 'The module: modules.module_id.';
 COMMENT ON COLUMN host_transfers.instruction_name IS 'The instruction: instructions.instruction_name.';
-COMMENT ON COLUMN host_transfers.is_to_host IS 'Whether it moves to the host (offload), else back.';
-COMMENT ON COLUMN host_transfers.host_value_id IS 'The value in the memory of the host: values.value_id.';
+COMMENT ON COLUMN host_transfers.is_to_host IS 'Whether it moves to the host (offload), else back to the device.';
+COMMENT ON COLUMN host_transfers.host_value_id IS 'The value in host memory: values.value_id.';
 COMMENT ON COLUMN host_transfers.host_allocation_index IS 'Its allocation: values.allocation_index.';
 COMMENT ON COLUMN host_transfers.host_offset_bytes IS 'Its place there [bytes]: values.offset_bytes.';
 COMMENT ON COLUMN host_transfers.host_size_bytes IS 'Its size [bytes]: values.size_bytes.';
-COMMENT ON COLUMN host_transfers.device_value_id IS 'The array on the device, of several the largest: values.value_id.';
-COMMENT ON COLUMN host_transfers.size_bytes IS 'Its size [bytes]: what is moved each time that the instruction runs.';
+COMMENT ON COLUMN host_transfers.device_value_id IS 'The array on the device, the largest of several: values.value_id.';
+COMMENT ON COLUMN host_transfers.size_bytes IS 'Its size [bytes]: the bytes that each execution of the instruction moves.';

@@ -1,4 +1,4 @@
--- One row per module and memory space: every figure of its memory, side by side.
+-- One row per module and memory space: all its memory figures.
 CREATE OR REPLACE VIEW memory_figures AS
 WITH needs AS (
   SELECT
@@ -18,7 +18,7 @@ WITH needs AS (
   FROM memory_sums
   JOIN modules ON modules.module_id = memory_sums.module_id
 ),
--- No window: Sail finds no way to sort for one below so many joins.
+-- No window function: Sail cannot plan its sort below so many joins.
 mosts AS (
   SELECT
     needs.module_id,
@@ -99,22 +99,14 @@ LEFT JOIN occupied_peaks
   ON occupied_peaks.module_id = sums.module_id
   AND occupied_peaks.color = sums.color;
 COMMENT ON VIEW memory_figures IS
-  'One row per module and memory space that it has an allocation in: every figure of its memory, side by side; for a module without any allocation one row in which color and figures are NULL. Key: module_id, color.';
-COMMENT ON COLUMN memory_figures.run_name IS 'The run: modules.run_name.';
-COMMENT ON COLUMN memory_figures.module_id IS 'The module: modules.module_id.';
-COMMENT ON COLUMN memory_figures.module_key IS 'The dump''s path in its run: modules.module_key.';
-COMMENT ON COLUMN memory_figures.module_name IS 'Name of the module: modules.module_name; NULL if unknown.';
-COMMENT ON COLUMN memory_figures.function_name IS 'Jitted function: modules.function_name; NULL if unknown.';
-COMMENT ON COLUMN memory_figures.platform IS 'Backend: modules.platform; NULL if unknown.';
+  'One row per module and memory space in which it has an allocation: all its memory figures; a module without allocations has one row with NULL for color and figures. Key: module_id, color.';
 COMMENT ON COLUMN memory_figures.color IS 'Memory space: allocations.color; NULL for a module without allocations.';
 COMMENT ON COLUMN memory_figures.memory_space_name IS 'Name of the memory space: memory_spaces; NULL if unknown.';
-COMMENT ON COLUMN memory_figures.is_device_memory IS 'Whether it is the memory of the device, of which answers speak unless the variable color asks for another: color 0, or where the module needs nothing there the memory space with the largest need_bytes, of equal ones the lowest color. One per module; NULL for a module without allocations.';
-COMMENT ON COLUMN memory_figures.temp_bytes IS 'Sum of temp allocations [bytes]; temp_size_in_bytes of memory_analysis().';
-COMMENT ON COLUMN memory_figures.fixed_bytes IS 'Sum of allocations that are neither temp nor thread-local [bytes]: held for the whole execution.';
-COMMENT ON COLUMN memory_figures.need_bytes IS 'What a device must hold: what XLA reserves there, fixed_bytes plus temp_bytes, so all allocations but thread-local ones, donated bytes once [bytes]. At least the peak: what lies between are holes in temp allocations (fragmentation_bytes). Known though the peak is not; NULL where the sums are. Of an out-of-memory message that does not say what temporaries take its total.';
+COMMENT ON COLUMN memory_figures.is_device_memory IS 'Whether it is the memory of the device, which answers are about unless the variable color selects another: color 0 or, if the module needs nothing there, the memory space with the largest need_bytes (then the lowest color). One per module; NULL for a module without allocations.';
+COMMENT ON COLUMN memory_figures.need_bytes IS 'What a device must hold [bytes]: what XLA reserves there, fixed_bytes plus temp_bytes, that is, all allocations except thread-local ones, donated bytes once. At least the peak; the difference is holes in temp allocations (fragmentation_bytes). Known even if the peak is not; NULL where the sums are. For an out-of-memory message without the size of temporaries, its total.';
 COMMENT ON COLUMN memory_figures.occupied_temp_bytes IS 'Most bytes of temp allocations occupied at one instant [bytes]: occupied_peaks; NULL if the peak is unknown.';
-COMMENT ON COLUMN memory_figures.peak_time IS 'First instant of that maximum [program order]: occupied_peaks; NULL if the peak is unknown.';
+COMMENT ON COLUMN memory_figures.peak_time IS 'First instant of the peak [program order]: occupied_peaks.peak_time; NULL if the peak is unknown.';
 COMMENT ON COLUMN memory_figures.peak_bytes IS 'The peak: fixed_bytes plus occupied_temp_bytes [bytes]; NULL if the peak is unknown.';
 COMMENT ON COLUMN memory_figures.fragmentation_bytes IS 'temp_bytes minus occupied_temp_bytes [bytes]: temp space that is not occupied even at the peak; NULL if the peak is unknown.';
-COMMENT ON COLUMN memory_figures.naive_live_bytes IS 'Largest sum of the sizes of all live values [bytes]: counts shared bytes several times; NULL if the peak is unknown.';
+COMMENT ON COLUMN memory_figures.naive_live_bytes IS 'Largest sum of the sizes of all live values [bytes]: overcounts, because shared bytes count once per value; NULL if the peak is unknown.';
 COMMENT ON COLUMN memory_figures.peak_unknown_reason IS 'Why the peak is unknown: modules.peak_unknown_reason; NULL if it is known.';

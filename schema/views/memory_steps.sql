@@ -43,10 +43,7 @@ JOIN memory_figures
   ON memory_figures.module_id = steps.module_id
   AND memory_figures.color = steps.color;
 COMMENT ON VIEW memory_steps IS
-  'One row per span of the program in which the occupied bytes of a memory space stay the same; the spans of a module cover its whole schedule. Nothing for a module whose peak is unknown, or known without its instant. Key: module_id, color, start_time.';
-COMMENT ON COLUMN memory_steps.module_id IS 'The module: modules.module_id.';
-COMMENT ON COLUMN memory_steps.color IS 'Memory space: allocations.color.';
+  'One row per span of the program in which the occupied bytes of a memory space stay the same; the spans of a module cover its whole schedule. No rows for a module whose peak, or its instant, is unknown. Key: module_id, color, start_time.';
 COMMENT ON COLUMN memory_steps.start_time IS 'First instant of the span [program order]: occupancy_steps.start_time, 0 for the first one.';
-COMMENT ON COLUMN memory_steps.end_time IS 'Last instant of the span, itself included [program order]; modules.schedule_length for the last one.';
-COMMENT ON COLUMN memory_steps.occupied_temp_bytes IS 'Bytes of temp allocations occupied, shared bytes counted once [bytes]: occupancy_steps.occupied_temp_bytes.';
+COMMENT ON COLUMN memory_steps.end_time IS 'Last instant of the span, inclusive [program order]; modules.schedule_length for the last one.';
 COMMENT ON COLUMN memory_steps.occupied_bytes IS 'All bytes occupied [bytes]: occupied_temp_bytes plus memory_figures.fixed_bytes. Its maximum is memory_figures.peak_bytes.';

@@ -17,7 +17,3 @@ WHERE memory_figures.peak_bytes <> 0
 COMMENT ON VIEW module_peaks IS
   'One row per module and memory space whose peak is not 0 or not known, under the name of its function. Key: module_id, color.';
 COMMENT ON COLUMN module_peaks.function_name IS 'Jitted function: modules.function_name; the module''s key if that is unknown.';
-COMMENT ON COLUMN module_peaks.peak_bytes IS 'The peak [bytes]: memory_figures.peak_bytes; NULL if unknown.';
-COMMENT ON COLUMN module_peaks.need_bytes IS 'What a device must hold [bytes]: memory_figures.need_bytes; NULL if unknown.';
-COMMENT ON COLUMN module_peaks.peak_time IS 'First instant of the peak [program order]: memory_figures.peak_time; NULL if unknown.';
-COMMENT ON COLUMN module_peaks.peak_unknown_reason IS 'Why the peak is unknown: memory_figures.peak_unknown_reason; NULL if it is known.';

@@ -1,4 +1,4 @@
--- One row per module with floating-point temp values: how much of it is bf16, and whose choice that is.
+-- One row per module with floating-point temp values: share of bf16, and whether it was chosen.
 CREATE OR REPLACE VIEW module_precisions AS
 WITH floats AS (
   SELECT
@@ -38,8 +38,7 @@ SELECT
 FROM counted
 JOIN modules ON modules.module_id = counted.module_id;
 COMMENT ON VIEW module_precisions IS
-  'One row per module with floating-point values in temp allocations: how many of them are bf16, and whether the program asks for that. Key: module_id.';
-COMMENT ON COLUMN module_precisions.module_id IS 'The module: modules.module_id.';
-COMMENT ON COLUMN module_precisions.bf16_ratio IS 'Share of bf16 among these values, merged ones (phi) left out (0 to 1).';
-COMMENT ON COLUMN module_precisions.is_own IS 'Whether bf16 is the choice of the program: there is some, and on TPU an argument or output is bf16 or a conversion of the user''s makes it (convert_element_type); the compiler of TPUs makes bf16 of what it multiplies in a program of f32.';
-COMMENT ON COLUMN module_precisions.is_wide IS 'Whether floating-point arguments, outputs and results of conversions of the user''s are all f32.';
+  'One row per module with floating-point values in temp allocations: how many of them are bf16, and whether the program asks for bf16. Key: module_id.';
+COMMENT ON COLUMN module_precisions.bf16_ratio IS 'Share of bf16 among floating-point temp values, without merged ones (phi) (0 to 1).';
+COMMENT ON COLUMN module_precisions.is_own IS 'Whether the program chose bf16: there are bf16 values and, on TPU, an argument or output is bf16 or a conversion in user code makes it (convert_element_type). The TPU compiler itself converts what it multiplies to bf16 in an f32 program.';
+COMMENT ON COLUMN module_precisions.is_wide IS 'Whether all floating-point arguments, outputs and results of conversions in user code are f32.';

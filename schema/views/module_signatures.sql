@@ -1,4 +1,4 @@
--- One row per module: the shapes that its compilation was for, and what tells it from others.
+-- One row per module: the shapes that it was compiled for, and the name that pairs it with others.
 CREATE OR REPLACE VIEW module_signatures AS
 WITH parameters AS (
   SELECT
@@ -28,7 +28,7 @@ signatures AS (
     CASE WHEN parameters.module_id IS NULL THEN '' ELSE parameters.parameter_shapes END
       AS parameter_shapes,
     outputs.output_shape,
-    -- XLA counts long tuples in comments, which not every version writes.
+    -- XLA numbers the elements of long tuples in comments, but not in every version.
     regexp_replace(
       '(' || CASE WHEN parameters.module_id IS NULL THEN '' ELSE parameters.parameter_shapes END
         || ') -> ' || outputs.output_shape,
@@ -48,22 +48,19 @@ SELECT
   signatures.entry_signature,
   coalesce(
     signatures.function_name,
-    -- One name for every program of torch_xla: its number differs from run to run, and the path too.
+    -- torch_xla has one name for every program; its number and path differ from run to run.
     regexp_replace(signatures.module_name, '[.][0-9]+$', '') || signatures.entry_signature,
     signatures.module_key
   ) AS pairing_name
 FROM signatures;
 COMMENT ON VIEW module_signatures IS
   'One row per module: the shapes of its parameters and of its result, without layouts. Key: module_id.';
-COMMENT ON COLUMN module_signatures.module_id IS 'The module: modules.module_id.';
-COMMENT ON COLUMN module_signatures.run_name IS 'The run: modules.run_name.';
-COMMENT ON COLUMN module_signatures.function_name IS 'Jitted function: modules.function_name; NULL if unknown.';
 COMMENT ON COLUMN module_signatures.parameter_count IS 'Entry parameters that have an allocation; a tuple counts once.';
 COMMENT ON COLUMN module_signatures.parameter_shapes IS
   'Shapes of the entry parameters in order, separated by ", ": allocations.parameter_shape at index {}; NULL if the dump lacks one (before 2019-12).';
 COMMENT ON COLUMN module_signatures.output_shape IS
   'Shape of the result: allocations.output_shape; NULL if the dump does not give it (before 2019-12).';
 COMMENT ON COLUMN module_signatures.entry_signature IS
-  '"(parameter_shapes) -> output_shape" without the comments that count long tuples; NULL if one of them is. Sharded modules have the shapes of one device.';
+  '"(parameter_shapes) -> output_shape" without the comments that number long tuples; NULL if either part is NULL. Sharded modules have the shapes of one device.';
 COMMENT ON COLUMN module_signatures.pairing_name IS
-  'What modules of two runs have in common that are compilations of one function: function_name; without it module_name, less its number, with entry_signature (torch_xla has one name for every program, which the shapes tell apart); modules.module_key if either is unknown. Never NULL.';
+  'The same for compilations of one function in two runs: function_name; without it, module_name minus its number, with entry_signature (torch_xla has one name for all programs, whose shapes differ); modules.module_key if either is unknown. Never NULL.';

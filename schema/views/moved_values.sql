@@ -1,4 +1,4 @@
--- One row per value and each value of another memory space that it is a copy of.
+-- One row per value and value of another memory space that it is a copy of.
 CREATE OR REPLACE VIEW moved_values AS
 WITH moves AS (
   SELECT copy_details.module_id, copy_details.value_id, copy_details.source_value_id
@@ -15,7 +15,7 @@ JOIN moves AS again
   ON again.module_id = moves.module_id
   AND again.source_value_id = moves.value_id;
 COMMENT ON VIEW moved_values IS
-  'One row per value that a copy-start or a copy to another memory space made and each value that it is the same array as: what was copied, and what that was copied from (to the fast memory of a TPU and back). Key: module_id, value_id, source_value_id.';
+  'One row per value made by a copy-start or a copy to another memory space, and value with the same array: its source, and the source of that (to the fast memory of a TPU and back). Key: module_id, value_id, source_value_id.';
 COMMENT ON COLUMN moved_values.module_id IS 'The module: modules.module_id.';
 COMMENT ON COLUMN moved_values.value_id IS 'The copy: copy_details.value_id.';
-COMMENT ON COLUMN moved_values.source_value_id IS 'What it is a copy of, one or two moves before: copy_details.source_value_id.';
+COMMENT ON COLUMN moved_values.source_value_id IS 'Source of the copy, one or two moves before: copy_details.source_value_id.';

@@ -1,4 +1,4 @@
--- Stack frames as call stacks name them.
+-- One row per stack frame, with its label in call stacks.
 CREATE OR REPLACE VIEW named_frames AS
 SELECT
   stack_frames.module_id,
@@ -22,17 +22,8 @@ SELECT
 FROM stack_frames
 JOIN modules ON modules.module_id = stack_frames.module_id;
 COMMENT ON VIEW named_frames IS
-  'One row per stack frame, as call stacks name it. The stack of a frame are the rows of its module from whose tree_ordinal to last_tree_ordinal its tree_ordinal lies, the innermost the deepest. Key: module_id, stack_frame_id.';
-COMMENT ON COLUMN named_frames.module_id IS 'The module: modules.module_id.';
-COMMENT ON COLUMN named_frames.stack_frame_id IS 'The frame: stack_frames.stack_frame_id.';
-COMMENT ON COLUMN named_frames.parent_frame_id IS
-  'The calling frame: stack_frames.parent_frame_id; NULL for an outermost one.';
-COMMENT ON COLUMN named_frames.depth IS 'Number of frames above it: stack_frames.depth.';
-COMMENT ON COLUMN named_frames.tree_ordinal IS
-  'Place before the frames that it calls: stack_frames.tree_ordinal.';
-COMMENT ON COLUMN named_frames.last_tree_ordinal IS
-  'Place of the last frame that it calls: stack_frames.last_tree_ordinal.';
+  'One row per stack frame, with its label in call stacks. The stack of a frame is the rows of its module with its tree_ordinal between their tree_ordinal and last_tree_ordinal, innermost deepest. Key: module_id, stack_frame_id.';
 COMMENT ON COLUMN named_frames.is_own IS
-  'Whether it is not library code (is_library_path with modules.own_pattern), and not the line of another call (stack_frames.own_frame_id).';
+  'Whether it is user code: not library code (is_library_path with modules.own_pattern), and not the line of another call (stack_frames.own_frame_id).';
 COMMENT ON COLUMN named_frames.label IS
-  'FILE:LINE FUNCTION, without directories and without the outer functions of a local one; ? for what is unknown.';
+  'FILE:LINE FUNCTION, without directories and without the functions around a local one; ? for what is unknown.';

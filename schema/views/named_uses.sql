@@ -1,4 +1,4 @@
--- What values are for that XLA made without an op_name, with all that explains it.
+-- One row per value that XLA made without an op_name, with details of the instruction it is for.
 CREATE OR REPLACE VIEW named_uses AS
 SELECT
   value_users.module_id,
@@ -43,20 +43,12 @@ LEFT JOIN stack_frames AS own_frames
   ON own_frames.module_id = stack_frames.module_id
   AND own_frames.stack_frame_id = stack_frames.own_frame_id;
 COMMENT ON VIEW named_uses IS
-  'One row per row of value_users: a temp or output value that XLA made without an op_name, with the instruction that it is for. Key: module_id, value_id.';
-COMMENT ON COLUMN named_uses.module_id IS 'The module: modules.module_id.';
-COMMENT ON COLUMN named_uses.value_id IS 'The value without an op_name: peak_values.value_id.';
-COMMENT ON COLUMN named_uses.step_count IS 'Uses from the value to the instruction: value_users.step_count.';
+  'One row per row of value_users: a temp or output value that XLA made without an op_name, with the instruction that it is for, which the other columns describe. Key: module_id, value_id.';
 COMMENT ON COLUMN named_uses.instruction_name IS 'The instruction that it is for: uses.instruction_name.';
-COMMENT ON COLUMN named_uses.opcode IS 'Its opcode: instructions.opcode; NULL if unknown.';
-COMMENT ON COLUMN named_uses.op_name IS 'Its scope path, as printed: instructions.op_name.';
-COMMENT ON COLUMN named_uses.op_path IS 'Its scope path in one spelling: macro op_path of op_name.';
+COMMENT ON COLUMN named_uses.op_path IS 'Its scope path, normalized: macro op_path of op_name.';
 COMMENT ON COLUMN named_uses.stripped_op_path IS 'The same without the elements that JAX adds: macro strip_op_path.';
-COMMENT ON COLUMN named_uses.jit_path IS 'Jitted functions it lies in, outermost first: macro jit_path of op_name; NULL if there is none.';
-COMMENT ON COLUMN named_uses.source_file IS 'Its innermost source file: instructions.source_file; NULL if unknown.';
-COMMENT ON COLUMN named_uses.source_line IS 'Its innermost source line: instructions.source_line; NULL if unknown.';
+COMMENT ON COLUMN named_uses.jit_path IS 'Jitted functions it is in, outermost first: macro jit_path of op_name; NULL if there is none.';
 COMMENT ON COLUMN named_uses.own_source_file IS 'Its innermost source file that is not library code (is_library_path); NULL if there is none or it is unknown.';
-COMMENT ON COLUMN named_uses.own_source_line IS 'Line in own_source_file; NULL as that.';
+COMMENT ON COLUMN named_uses.own_source_line IS 'Line in own_source_file; NULL where that is.';
 COMMENT ON COLUMN named_uses.own_function_name IS 'Python function of the innermost frame that is not library code: stack_frames.function_name; NULL if unknown.';
-COMMENT ON COLUMN named_uses.library_source IS 'Where no line of the user''s own is known, the innermost one as "library FILE:LINE" (macro library_source); NULL if there is one, or none at all.';
-COMMENT ON COLUMN named_uses.stack_frame_id IS 'Its innermost frame: instructions.stack_frame_id; NULL if unknown.';
+COMMENT ON COLUMN named_uses.library_source IS 'Where no line of user code is known, the innermost line as "library FILE:LINE" (macro library_source); NULL if there is one, or no line at all.';

@@ -1,4 +1,4 @@
--- One row per op_name of a module that a rule of op_categories covers, with the first such rule.
+-- One row per op_name of a module that a rule of op_categories matches, with the first such rule.
 CREATE OR REPLACE VIEW op_name_categories AS
 WITH op_names AS (
   SELECT DISTINCT
@@ -41,8 +41,5 @@ SELECT
 FROM matches
 JOIN op_categories ON op_categories.rule_order = matches.rule_order;
 COMMENT ON VIEW op_name_categories IS
-  'One row per op_name of a module that a rule of op_categories covers. Key: module_id, op_name.';
-COMMENT ON COLUMN op_name_categories.module_id IS 'The module: modules.module_id.';
-COMMENT ON COLUMN op_name_categories.op_name IS 'The scope path as printed: instructions.op_name.';
-COMMENT ON COLUMN op_name_categories.rule_order IS 'The first rule that holds: op_categories.rule_order.';
-COMMENT ON COLUMN op_name_categories.category IS 'Its category: op_categories.category; NULL if that rule says that nothing is known.';
+  'One row per op_name of a module that a rule of op_categories matches. Key: module_id, op_name.';
+COMMENT ON COLUMN op_name_categories.rule_order IS 'The first rule that matches: op_categories.rule_order.';

@@ -1,4 +1,4 @@
--- One row per op_name of a module that a rule of role_rules covers, with the first such rule.
+-- One row per op_name of a module that a rule of role_rules matches, with the first such rule.
 CREATE OR REPLACE VIEW op_name_roles AS
 WITH op_names AS (
   SELECT DISTINCT
@@ -54,10 +54,9 @@ SELECT
 FROM firsts
 JOIN role_rules ON role_rules.rule_order = firsts.rule_order;
 COMMENT ON VIEW op_name_roles IS
-  'One row per op_name of a module that a rule of role_rules covers. Key: module_id, op_name, is_parameter.';
+  'One row per op_name of a module that a rule of role_rules matches. Key: module_id, op_name, is_parameter.';
 COMMENT ON COLUMN op_name_roles.module_id IS 'The module: modules.module_id.';
 COMMENT ON COLUMN op_name_roles.op_name IS 'Scope path or path of an argument: instructions.op_name.';
-COMMENT ON COLUMN op_name_roles.is_parameter IS 'Whether it is that of a parameter instruction; rules for parameters are for these alone.';
-COMMENT ON COLUMN op_name_roles.rule_order IS 'The first rule that holds: role_rules.rule_order.';
-COMMENT ON COLUMN op_name_roles.role IS 'Its role: role_rules.role; NULL if that rule says that nothing is known.';
-COMMENT ON COLUMN op_name_roles.sureness IS 'told by a rule of the user''s file; likely, by a name that such arguments or operations mostly bear; possible, by the phase in which it is computed; NULL as role.';
+COMMENT ON COLUMN op_name_roles.is_parameter IS 'Whether it belongs to a parameter instruction; rules for parameters match only these.';
+COMMENT ON COLUMN op_name_roles.rule_order IS 'The first rule that matches: role_rules.rule_order.';
+COMMENT ON COLUMN op_name_roles.sureness IS '"told" by a rule of the user''s file; likely, by a usual name of such arguments or operations; possible, by the phase in which it is computed; NULL where role is.';

@@ -1,4 +1,4 @@
--- One row per array among the entry parameters of a module, with how it is divided among devices.
+-- One row per array in the entry parameters of a module, with how devices share it.
 CREATE OR REPLACE VIEW parameter_shardings AS
 WITH arrays AS (
   SELECT
@@ -42,7 +42,7 @@ numbered AS (
   SELECT
     arrays.module_id,
     arrays.allocation_index,
-    -- A tuple's sharding lists those of its arrays, in their order.
+    -- A tuple's sharding lists those of its arrays, in order.
     row_number() OVER (
       PARTITION BY arrays.module_id, arrays.instruction_name
       ORDER BY
@@ -91,7 +91,7 @@ matched AS (
   SELECT
     printed.module_id,
     printed.allocation_index,
-    -- What a device holds has the shape that the sharding makes of the whole.
+    -- The sharding must turn the whole shape into the shape that a device holds.
     sharded_dimensions(printed.given_dimensions, printed.given_sharding) = printed.dimensions
       OR sharding_kind(printed.given_sharding) IN ('manual', 'unreduced') AS is_fitting
   FROM printed
@@ -141,7 +141,7 @@ counted AS (
     shardings.allocation_index,
     sharding_kind(shardings.sharding) AS sharding_kind,
     sharding_device_count(shardings.sharding) AS own_device_count,
-    -- Without the HLO text beside, what other parameters are divided among.
+    -- Without the HLO text, what other parameters are divided among.
     coalesce(
       modules.partition_count,
       max(sharding_device_count(shardings.sharding)) OVER (PARTITION BY shardings.module_id)
@@ -172,7 +172,7 @@ explained AS (
           || 'has it, which is not there'
       WHEN counted.sharding_kind IS NULL THEN 'the sharding is not understood'
       WHEN counted.sharding_kind IN ('manual', 'unreduced')
-        THEN 'the sharding is ' || counted.sharding_kind || ': who holds what is not told'
+        THEN 'the sharding is ' || counted.sharding_kind || ': which device holds what is unknown'
       WHEN counted.sharding_kind = 'maximal' THEN NULL
       WHEN counted.device_count IS NULL
         THEN 'the number of devices is in the HLO text, which is not there'
@@ -227,7 +227,7 @@ SELECT
   held.device_count,
   held.tile_count,
   held.holder_count,
-  -- All but the part that one of its holders would have left, rounded up.
+  -- Everything except one holder's share of the part, rounded up.
   shardings.size_bytes
     - (shardings.size_bytes::HUGEINT + held.holder_count - 1) // held.holder_count
     AS replicated_bytes,
@@ -248,26 +248,17 @@ JOIN held
   ON held.module_id = shardings.module_id
   AND held.allocation_index = shardings.allocation_index;
 COMMENT ON VIEW parameter_shardings IS
-  'One row per array among the entry parameters of a module whose value the dump lists, with how it is divided among devices (format section 7.5). Key: module_id, allocation_index.';
-COMMENT ON COLUMN parameter_shardings.module_id IS 'The module: modules.module_id.';
-COMMENT ON COLUMN parameter_shardings.parameter_number IS 'The entry parameter: allocations.parameter_number.';
-COMMENT ON COLUMN parameter_shardings.parameter_shape_index IS 'The array in it, {} if it is one: allocations.parameter_shape_index.';
-COMMENT ON COLUMN parameter_shardings.allocation_index IS 'Its allocation: allocations.allocation_index.';
-COMMENT ON COLUMN parameter_shardings.color IS 'Memory space: allocations.color.';
-COMMENT ON COLUMN parameter_shardings.value_id IS 'Its value: values.value_id.';
-COMMENT ON COLUMN parameter_shardings.instruction_name IS 'The parameter instruction: instructions.instruction_name.';
-COMMENT ON COLUMN parameter_shardings.parameter_name IS 'Its op_name, which JAX makes the path of the argument, such as params[''w'']; the instruction''s name if it has none.';
-COMMENT ON COLUMN parameter_shardings.shape IS 'Shape of what one device holds, with layout: values.shape. A module for several partitions has the shapes of one.';
+  'One row per array in the entry parameters of a module whose value the dump lists, with how devices share it (format section 7.5). Key: module_id, allocation_index.';
+COMMENT ON COLUMN parameter_shardings.parameter_name IS 'Its op_name, in JAX the path of the argument, such as params[''w'']; the instruction''s name if it has none.';
+COMMENT ON COLUMN parameter_shardings.shape IS 'Shape of what one device holds, with layout: values.shape. A partitioned module has the shapes of one partition.';
 COMMENT ON COLUMN parameter_shardings.size_bytes IS 'Bytes on one device [bytes]: allocations.size_bytes.';
-COMMENT ON COLUMN parameter_shardings.sharding IS 'Its sharding as the text of the instruction has it, without metadata; where that has none, as before_optimizations.txt has it, if what it makes of the whole shape is what a device holds; of a tuple that of the array, all of it where it does not fit the tuple; NULL if none is printed.';
-COMMENT ON COLUMN parameter_shardings.sharding_source IS 'optimised text: the instruction of the compiled program has it (instructions.text); before_optimizations: only the program as the compiler received it (entry_parameters.text), as on TPU; NULL without sharding.';
-COMMENT ON COLUMN parameter_shardings.is_contradicted IS 'Whether before_optimizations.txt has a sharding that says something else than that of the optimised text, which counts; FALSE where not both have one.';
+COMMENT ON COLUMN parameter_shardings.sharding IS 'Its sharding from the text of the instruction, without metadata; else from before_optimizations.txt, if it turns the whole shape into what a device holds. For a tuple, the sharding of the array, or the whole text where it does not fit the tuple; NULL if none is printed.';
+COMMENT ON COLUMN parameter_shardings.sharding_source IS '"optimised text": the compiled program has it (instructions.text); before_optimizations: only the program as the compiler received it (entry_parameters.text), as on TPU; NULL without sharding.';
+COMMENT ON COLUMN parameter_shardings.is_contradicted IS 'Whether before_optimizations.txt has a sharding that differs from the optimized text, which counts; FALSE unless both have one.';
 COMMENT ON COLUMN parameter_shardings.sharding_kind IS 'replicated, tiled, maximal, manual or unreduced (macro sharding_kind); NULL if there is none or it is not understood.';
-COMMENT ON COLUMN parameter_shardings.partition_count IS 'modules.partition_count; NULL without an HLO text.';
-COMMENT ON COLUMN parameter_shardings.replica_count IS 'modules.replica_count; NULL without an HLO text.';
-COMMENT ON COLUMN parameter_shardings.device_count IS 'Devices that the parameters are divided among: partition_count, without the HLO text the most that a sharding of the module counts; NULL if none does.';
-COMMENT ON COLUMN parameter_shardings.tile_count IS 'Different parts that the array is divided into (macro sharding_tile_count); NULL as unknown_sharding_reason says.';
-COMMENT ON COLUMN parameter_shardings.holder_count IS 'Devices that hold the same part: device_count / tile_count, 1 of maximal; NULL as tile_count.';
-COMMENT ON COLUMN parameter_shardings.replicated_bytes IS 'What each of them would hold less if they shared the part [bytes]: size_bytes less a holder_count-th, rounded up; 0 if only one holds it; NULL as tile_count.';
-COMMENT ON COLUMN parameter_shardings.is_divisible IS 'Whether a dimension of shape can be divided by holder_count without a rest; NULL as tile_count.';
-COMMENT ON COLUMN parameter_shardings.unknown_sharding_reason IS 'Why it is not known who holds what; NULL if it is.';
+COMMENT ON COLUMN parameter_shardings.device_count IS 'Devices that share the parameters: partition_count, without the HLO text the most that a sharding of the module counts; NULL if none does.';
+COMMENT ON COLUMN parameter_shardings.tile_count IS 'Different parts of the array (macro sharding_tile_count); NULL with unknown_sharding_reason.';
+COMMENT ON COLUMN parameter_shardings.holder_count IS 'Devices that hold the same part: device_count / tile_count, 1 for maximal; NULL where tile_count is.';
+COMMENT ON COLUMN parameter_shardings.replicated_bytes IS 'What each of them would save if they divided the part [bytes]: size_bytes minus size_bytes / holder_count rounded up; 0 if only one holds it; NULL where tile_count is.';
+COMMENT ON COLUMN parameter_shardings.is_divisible IS 'Whether a dimension of shape is divisible by holder_count; NULL where tile_count is.';
+COMMENT ON COLUMN parameter_shardings.unknown_sharding_reason IS 'Why it is unknown which devices hold which part; NULL if it is known.';

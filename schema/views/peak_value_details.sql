@@ -1,5 +1,5 @@
--- One row per value that holds bytes at the peak, with all that explains it: peak_values joined
--- with value_details. Bytes that no value of the dump stands for keep their row, with NULLs.
+-- One row per value that holds bytes at the peak, with its details: peak_values joined with
+-- value_details. Bytes without a value in the dump keep their row, with NULLs.
 CREATE OR REPLACE VIEW peak_value_details AS
 SELECT
   peak_values.module_id,
@@ -33,17 +33,8 @@ LEFT JOIN value_details
   ON value_details.module_id = peak_values.module_id
   AND value_details.value_id = peak_values.value_id;
 COMMENT ON VIEW peak_value_details IS
-  'One row per value that holds bytes at the peak, with all that explains it; held_bytes of a module and color add up to memory_figures.peak_bytes. Key: module_id, allocation_index, value_id.';
-COMMENT ON COLUMN peak_value_details.module_id IS 'The module: modules.module_id.';
-COMMENT ON COLUMN peak_value_details.allocation_index IS 'The allocation: allocations.allocation_index.';
-COMMENT ON COLUMN peak_value_details.allocation_kind IS 'Role of the allocation: allocations.kind, never thread_local.';
-COMMENT ON COLUMN peak_value_details.value_id IS 'The value, or the one that stands for the allocation: peak_values.value_id; NULL if the dump lists none. All columns below are NULL then.';
-COMMENT ON COLUMN peak_value_details.held_bytes IS 'Bytes that count for this value [bytes]: peak_values.held_bytes.';
-COMMENT ON COLUMN peak_value_details.bare_shape IS 'Shape without layout: value_details.bare_shape.';
-COMMENT ON COLUMN peak_value_details.opcode IS 'Its opcode: instructions.opcode; NULL if unknown.';
-COMMENT ON COLUMN peak_value_details.op_name IS 'Its scope path, as printed: instructions.op_name; NULL if it has none.';
-COMMENT ON COLUMN peak_value_details.op_path IS 'Its scope path in one spelling: macro op_path of op_name; NULL as that.';
-COMMENT ON COLUMN peak_value_details.stripped_op_path IS 'The same without the elements that JAX adds: macro strip_op_path; NULL as op_name.';
-COMMENT ON COLUMN peak_value_details.jit_path IS 'Jitted functions it lies in, outermost first: macro jit_path of op_name; NULL if there is none.';
-COMMENT ON COLUMN peak_value_details.own_source_file IS 'Innermost source file that is not library code: value_details.own_source_file; NULL if unknown.';
-COMMENT ON COLUMN peak_value_details.library_source IS 'A line of library code where there is none of the user''s: value_details.library_source; NULL as that.';
+  'One row per value that holds bytes at the peak, with its details; held_bytes of a module and color add up to memory_figures.peak_bytes. Key: module_id, allocation_index, value_id.';
+COMMENT ON COLUMN peak_value_details.value_id IS 'The value, or the one that represents the allocation: peak_values.value_id; NULL if the dump lists none. The columns of value_details are NULL then.';
+COMMENT ON COLUMN peak_value_details.op_path IS 'Its scope path, normalized: macro op_path of op_name; NULL where that is.';
+COMMENT ON COLUMN peak_value_details.stripped_op_path IS 'The same without the elements that JAX adds: macro strip_op_path; NULL where op_name is.';
+COMMENT ON COLUMN peak_value_details.jit_path IS 'Jitted functions it is in, outermost first: macro jit_path of op_name; NULL if there is none.';

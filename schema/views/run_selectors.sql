@@ -1,4 +1,4 @@
--- What selects a run: its name, and each of its labels as LABEL=VALUE.
+-- One row per text that selects a run: its name, and each of its labels as LABEL=VALUE.
 CREATE OR REPLACE VIEW run_selectors AS
 SELECT runs.run_name, runs.run_name AS selector
 FROM runs

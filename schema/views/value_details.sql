@@ -1,4 +1,4 @@
--- One row per value, joined with all that explains it.
+-- One row per value with its module, allocation, shape, instruction, source and live range.
 CREATE OR REPLACE VIEW value_details AS
 SELECT
   modules.run_name,
@@ -90,48 +90,22 @@ LEFT JOIN live_ranges
   AND live_ranges.value_id = "values".value_id;
 COMMENT ON VIEW value_details IS
   'One row per value with its module, allocation, shape, instruction, source and live range. Key: module_id, value_id.';
-COMMENT ON COLUMN value_details.run_name IS 'The run: modules.run_name.';
-COMMENT ON COLUMN value_details.module_id IS 'The module: modules.module_id.';
-COMMENT ON COLUMN value_details.module_key IS 'The dump''s path in its run: modules.module_key.';
-COMMENT ON COLUMN value_details.module_name IS 'Name of the module: modules.module_name; NULL if unknown.';
-COMMENT ON COLUMN value_details.function_name IS 'Jitted function: modules.function_name; NULL if unknown.';
-COMMENT ON COLUMN value_details.platform IS 'Backend: modules.platform; NULL if unknown.';
-COMMENT ON COLUMN value_details.value_id IS 'The value: values.value_id.';
-COMMENT ON COLUMN value_details.instruction_name IS 'Defining instruction: values.instruction_name.';
-COMMENT ON COLUMN value_details.shape_index IS 'Index in the instruction''s shape: values.shape_index.';
-COMMENT ON COLUMN value_details.is_phi IS 'Whether the value merges several definitions: values.is_phi.';
-COMMENT ON COLUMN value_details.shape IS 'Shape with layout: values.shape.';
-COMMENT ON COLUMN value_details.dtype IS 'Element type: shapes.dtype; NULL if the shape was not understood.';
-COMMENT ON COLUMN value_details.dimensions_text IS 'Dimensions as printed: shapes.dimensions_text; NULL for a tuple.';
-COMMENT ON COLUMN value_details.layout IS 'Layout: shapes.layout; NULL if none is printed.';
 COMMENT ON COLUMN value_details.bare_shape IS 'Shape without layout; that with layout for a tuple or if it was not understood.';
 COMMENT ON COLUMN value_details.is_tuple IS 'Whether the value is a tuple''s table of pointers: shapes.is_tuple.';
-COMMENT ON COLUMN value_details.size_bytes IS 'Assigned size, padding included [bytes]: values.size_bytes.';
-COMMENT ON COLUMN value_details.logical_bytes IS 'Bare shape size [bytes]: values.logical_bytes; NULL if unknown.';
-COMMENT ON COLUMN value_details.padding_bytes IS 'What size_bytes is more than logical_bytes [bytes]; 0 where it is less, as in TPU pointer tables with fewer than 8 bytes per element; NULL if logical_bytes is unknown.';
-COMMENT ON COLUMN value_details.is_least_size IS 'Whether no other dimensions would pad less: it takes no more than one tile of its layout, or the layout has no tiles, and what goes beyond its elements is alignment.';
-COMMENT ON COLUMN value_details.whole_tiles IS 'What the two minor-most dimensions could be to fill the tiles of the layout, counted from 0, major first: macro whole_tiles; NULL if they do, or there are no tiles.';
-COMMENT ON COLUMN value_details.allocation_index IS 'The allocation: values.allocation_index; NULL in an out-of-memory message.';
+COMMENT ON COLUMN value_details.padding_bytes IS 'size_bytes minus logical_bytes [bytes]; 0 where that is negative, as for TPU pointer tables with fewer than 8 bytes per element; NULL if logical_bytes is unknown.';
+COMMENT ON COLUMN value_details.is_least_size IS 'Whether no other dimensions would reduce the padding: it takes at most one tile of its layout, or the layout has no tiles and the padding is alignment.';
+COMMENT ON COLUMN value_details.whole_tiles IS 'How the two minor-most dimensions could fill the tiles of the layout, numbered from 0, major first: macro whole_tiles; NULL if they do, or there are no tiles.';
 COMMENT ON COLUMN value_details.allocation_kind IS 'Role of the allocation: allocations.kind; NULL in an out-of-memory message.';
 COMMENT ON COLUMN value_details.allocation_size_bytes IS 'Size of the whole allocation [bytes]: allocations.size_bytes; NULL in an out-of-memory message.';
-COMMENT ON COLUMN value_details.parameter_number IS 'Entry parameter: allocations.parameter_number; NULL if it is none.';
-COMMENT ON COLUMN value_details.offset_bytes IS 'First byte in the allocation [bytes]: values.offset_bytes; NULL in an out-of-memory message.';
 COMMENT ON COLUMN value_details.end_bytes IS 'First byte after the value in the allocation [bytes]: offset_bytes plus size_bytes, in 128 bits; NULL in an out-of-memory message.';
 COMMENT ON COLUMN value_details.color IS 'Memory space of the allocation: allocations.color, else values.color.';
 COMMENT ON COLUMN value_details.memory_space_name IS 'Name of the memory space: memory_spaces; NULL if unknown.';
-COMMENT ON COLUMN value_details.program_order IS 'Place of the defining instruction in the schedule: instructions.program_order; NULL if not scheduled.';
-COMMENT ON COLUMN value_details.opcode IS 'Opcode of the defining instruction: instructions.opcode; NULL if unknown.';
-COMMENT ON COLUMN value_details.op_type IS 'Framework operation: instructions.op_type; NULL if unknown.';
-COMMENT ON COLUMN value_details.op_name IS 'Scope path: instructions.op_name; NULL if the instruction has none.';
-COMMENT ON COLUMN value_details.op_path IS 'Its scope path in one spelling: macro op_path of op_name; NULL as that.';
-COMMENT ON COLUMN value_details.stripped_op_path IS 'The same without the elements that JAX adds: macro strip_op_path; NULL as op_name.';
-COMMENT ON COLUMN value_details.jit_path IS 'Jitted functions it lies in, outermost first: macro jit_path of op_name; NULL if there is none.';
-COMMENT ON COLUMN value_details.source_file IS 'Innermost source file: instructions.source_file; NULL if unknown.';
-COMMENT ON COLUMN value_details.source_line IS 'Innermost source line: instructions.source_line; NULL if unknown.';
-COMMENT ON COLUMN value_details.stack_frame_id IS 'Innermost frame: instructions.stack_frame_id; NULL if unknown.';
+COMMENT ON COLUMN value_details.op_path IS 'Scope path, normalized: macro op_path of op_name; NULL where that is.';
+COMMENT ON COLUMN value_details.stripped_op_path IS 'The same without the elements that JAX adds: macro strip_op_path; NULL where op_name is.';
+COMMENT ON COLUMN value_details.jit_path IS 'Jitted functions it is in, outermost first: macro jit_path of op_name; NULL if there is none.';
 COMMENT ON COLUMN value_details.own_source_file IS 'Innermost source file that is not library code (is_library_path); NULL if there is none or it is unknown.';
-COMMENT ON COLUMN value_details.own_source_line IS 'Line in own_source_file; NULL as that.';
-COMMENT ON COLUMN value_details.own_source IS 'Both as FILE:LINE; NULL as those.';
-COMMENT ON COLUMN value_details.library_source IS 'Where no line of the user''s own is known, the innermost one as "library FILE:LINE" (macro library_source); NULL if there is one, or none at all.';
+COMMENT ON COLUMN value_details.own_source_line IS 'Line in own_source_file; NULL where that is.';
+COMMENT ON COLUMN value_details.own_source IS 'own_source_file and own_source_line as FILE:LINE; NULL where they are.';
+COMMENT ON COLUMN value_details.library_source IS 'Where no line of user code is known, the innermost line as "library FILE:LINE" (macro library_source); NULL if there is one, or no line at all.';
 COMMENT ON COLUMN value_details.start_time IS 'First live instant [program order]: live_ranges.start_time; NULL without a live range.';
-COMMENT ON COLUMN value_details.end_time IS 'Last live instant, itself included [program order]: live_ranges.end_time; NULL without a live range.';
+COMMENT ON COLUMN value_details.end_time IS 'Last live instant, inclusive [program order]: live_ranges.end_time; NULL without a live range.';

@@ -1,4 +1,4 @@
--- To which line and operation of the user's each value is attributed.
+-- One row per value with the line and operation of user code that it is attributed to.
 CREATE OR REPLACE VIEW value_sources AS
 SELECT
   value_details.module_id,
@@ -25,8 +25,8 @@ LEFT JOIN named_uses
   ON named_uses.module_id = value_details.module_id
   AND named_uses.value_id = value_details.value_id;
 COMMENT ON VIEW value_sources IS
-  'One row per value with the line and operation that made its data: where a loop carries it what value_origins says, else those of the instruction that defines it. Key: module_id, value_id.';
+  'One row per value with the line and operation that made its data: from value_origins if a loop carries it, else from the instruction that defines it. Key: module_id, value_id.';
 COMMENT ON COLUMN value_sources.op_name IS 'Scope path of that operation: value_origins.op_name, else instructions.op_name; NULL if the dump has none.';
-COMMENT ON COLUMN value_sources.source IS 'Its innermost file:line that is not library code, "saved file:line" for what a loop stacks, of a parameter that a loop carries its name, "library file:line" where all of the stack is library code; NULL if unknown.';
-COMMENT ON COLUMN value_sources.source_line IS 'The same, and for a value that XLA made without an op_name "for file:line", the line that it is for (value_users): peak_savings.name of source lines; NULL if unknown.';
-COMMENT ON COLUMN value_sources.is_backward IS 'Whether the backward pass makes it: the op_name (of that operation, else of what the value is for) is within transpose(…). jax.checkpoint does not compute it again. FALSE where no op_name is known.';
+COMMENT ON COLUMN value_sources.source IS 'Its innermost file:line that is not library code, "saved file:line" for what a loop stacks, the name of a parameter that a loop carries, "library file:line" if the whole stack is library code; NULL if unknown.';
+COMMENT ON COLUMN value_sources.source_line IS 'As source, with "for file:line" for a value that XLA made without an op_name, the line that it is for (value_users); peak_savings.name of source lines. NULL if unknown.';
+COMMENT ON COLUMN value_sources.is_backward IS 'Whether the backward pass makes it: the op_name (of that operation, else of what the value is for) is within transpose(…). jax.checkpoint does not recompute it. FALSE where no op_name is known.';

@@ -33,7 +33,7 @@ def test_what_each_device_would_hold_less_most_first(con):
     argument(module, 3, 12, REPLICATED, "f32[3]{0}")
     argument(module, 4, 8, "{manual}")
     module.close()
-    told = "the sharding is manual: who holds what is not told (arguments: 1)"
+    told = "the sharding is manual: which device holds what is unknown (arguments: 1)"
     # All 200 bytes are held for the whole run.
     assert answer(con, "replicated") == [
         ("r", "step", 0, *[None] * 12, told),

@@ -110,7 +110,7 @@ def test_holders_of_the_same_part(con):
     assert found[4:] == [(None,) * 4] * 4
     assert [reason for (reason,) in shardings(con, "unknown_sharding_reason")] == [
         *[None] * 4,
-        "the sharding is manual: who holds what is not told",
+        "the sharding is manual: which device holds what is unknown",
         "the dump prints no sharding of the parameter; on TPU before_optimizations.txt alone has "
         "it, which is not there",
         "the sharding does not fit the number of devices",
@@ -214,7 +214,7 @@ def test_a_sharding_before_optimisation_counts_where_it_makes_the_shape_of_a_dev
         (None, None, misfit),
         (None, None, misfit),
         (None, None, misfit),
-        (None, source, "the sharding is manual: who holds what is not told"),
+        (None, source, "the sharding is manual: which device holds what is unknown"),
         (None, None, misfit),
         (None, None, misfit),
         (4, source, None),
