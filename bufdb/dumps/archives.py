@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
-import importlib
 import io
 import lzma
 import re
@@ -23,138 +23,7 @@ import xxhash
 
 from bufdb.dumps.files import Oddity, as_text, base_name, bears_dump_name, open_file
 from bufdb.dumps.place import Place, Reader, Stat, damaged, suffix_of
-
-# -- Compressed streams, read from any position on without a copy on disk --------------------------
-#
-# A stream is read through once, which gives its size and, for gzip, states of the decompressor to
-# go on from. Invariant: no more than `MOST_BYTES` come out of a stream, and beyond `FREE_BYTES` no
-# more than `MOST_RATIO` times what went in; text of XLA's is compressed 5 to 30 times.
-
-MOST_BYTES = 64 << 30
-FREE_BYTES = 256 << 20
-MOST_RATIO = 250
-CHECKPOINT_BYTES = 16 << 20
-"""Output between two states kept; each takes 40 KB."""
-Opener = Callable[[], IO[bytes]]
-
-
-def check_bounds(compressed: int, out: int) -> None:
-    """Check that what came out is within the bounds.
-
-    Raises:
-        OSError: it is not.
-    """
-    if out > MOST_BYTES:
-        raise OSError(errno.EFBIG, f"it holds more than {MOST_BYTES >> 30} GiB; unpack it first")
-    if out > FREE_BYTES and out > MOST_RATIO * compressed:
-        raise OSError(
-            errno.EFBIG,
-            f"it holds more than {MOST_RATIO} times its size; unpack it first if it can be trusted",
-        )
-
-
-class Compressed:
-    """A stream of gzip members or Zstandard frames, one after the other."""
-
-    def __init__(
-        self,
-        opener: Opener,
-        new: Callable[[], Any],
-        error: type[Exception],
-        chunk: int,
-        *,
-        has_states: bool,
-    ) -> None:
-        """Begin.
-
-        Args:
-            opener: opens what is compressed.
-            new: makes a decompressor of one member or frame.
-            error: what it raises for damaged bytes.
-            chunk: bytes to decompress at a time, so few that what comes out fits into memory.
-            has_states: whether a decompressor can be copied, to go on from there again.
-        """
-        self._open, self._new, self._error = opener, new, error
-        self._chunk, self._has_states = chunk, has_states
-        self._states: list[tuple[int, int, Any]] = []
-        """Output and input so far, and the decompressor that goes on there."""
-        self.reached = 0
-        """Bytes that have come out so far, at the most."""
-
-    def size(self) -> int:
-        """Return the bytes of the whole stream, by reading it.
-
-        Raises:
-            OSError: it is damaged or beyond the bounds.
-        """
-        for part in self.read_from(self.reached):
-            del part
-        return self.reached
-
-    def read_from(self, position: int) -> Iterator[bytes]:
-        """Yield the bytes from a position on.
-
-        Raises:
-            OSError: the stream is damaged or beyond the bounds.
-        """
-        out, consumed, inflate = 0, 0, self._new()
-        for known_out, known_in, state in self._states:
-            if known_out <= position:
-                out, consumed, inflate = known_out, known_in, state.copy()
-        with self._open() as file:
-            file.seek(consumed)
-            left = b""
-            while data := left or file.read(self._chunk):
-                if inflate.eof:
-                    if not data.strip(b"\0"):
-                        left = b""
-                        continue  # what pads the end of a tape
-                    inflate = self._new()
-                try:
-                    part = inflate.decompress(data)
-                except self._error as error:
-                    raise damaged(error) from error
-                left = inflate.unused_data
-                consumed += len(data) - len(left)
-                start, out = out, out + len(part)
-                self._reach(out, consumed, inflate)
-                if out > position:
-                    yield part[max(0, position - start) :]
-            if not inflate.eof:
-                raise damaged("it ends too early")
-
-    def _reach(self, out: int, consumed: int, inflate: Any) -> None:
-        if out <= self.reached:
-            return
-        self.reached = out
-        check_bounds(consumed, out)
-        last = self._states[-1][0] if self._states else 0
-        if self._has_states and out - last >= CHECKPOINT_BYTES and not inflate.eof:
-            self._states.append((out, consumed, inflate.copy()))
-
-
-def gzip(opener: Opener) -> Compressed:
-    """Return a gzip stream: at most 1,032 times as much comes out as goes in."""
-    return Compressed(opener, lambda: zlib.decompressobj(31), zlib.error, 16 << 10, has_states=True)
-
-
-def zstandard(opener: Opener) -> Compressed:
-    """Return a Zstandard stream, by the standard library if it has one (Python 3.14).
-
-    Raises:
-        OSError: no library for it is installed.
-    """
-    for name in ("compression.zstd", "zstandard"):
-        try:
-            library = importlib.import_module(name)
-        except ImportError:
-            continue
-        new = getattr(library.ZstdDecompressor(), "decompressobj", library.ZstdDecompressor)
-        # A block of four bytes may expand to 128 KiB.
-        return Compressed(opener, new, library.ZstdError, 1 << 10, has_states=False)
-    text = "it is compressed by Zstandard, which needs: pip install 'bufdb[zst]'"
-    raise OSError(errno.ENOSYS, text)
-
+from bufdb.dumps.streams import Compressed, Kept, check_bounds, gzip, zstandard
 
 # -- Headers of tar archives, each bounded before Python's `tarfile` looks at what is in it --------
 #
@@ -270,6 +139,8 @@ MOST_NAME = 4096
 """Characters of a name; those of a file system have no more."""
 _MOST_DIRECTORY = 32 << 20
 """Bytes of the directory of a zip, which takes up to fifteen times as many in memory."""
+_LOCAL = struct.Struct("<4s22xHH")
+"""Header of a member of a zip: its mark, and the lengths of its name and extra field."""
 _BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """Methods of a zip that Python decompresses piece by piece, as much as is asked for."""
 _DAMAGE = (
@@ -348,8 +219,9 @@ def expand(
         dump.
     """
     found: dict[str, Path | Place] = {}
+    kept = Kept()
     for name, path in files.items():
-        inner = inner_name(name)
+        inner, size = inner_name(name), kept.size
         if inner is None and not is_archive(name):
             found[name] = path
             continue
@@ -362,13 +234,14 @@ def expand(
                 text = f"is an archive of more than {LARGE_BYTES >> 20} MiB; to read it, name it"
                 oddities.append(Oddity(name, "info", "not_unpacked", text))
             elif inner is not None:
-                found[inner] = _decompressed(name, inner, path)
+                found[inner] = _decompressed(name, inner, path, kept)
             else:
                 odd: list[Oddity] = []
-                members = list(_members(name, path, odd))
+                members = list(_members(name, path, odd, kept))
                 oddities += odd if is_given else map(_among_others, odd)
                 found.update({f"{name}:{member.name}": member for member in members})
         except (OSError, *_DAMAGE) as error:
+            kept.drop(size)
             text = getattr(error, "strerror", None) or f"it is damaged: {error}"
             oddities.append(Oddity(name, "error", "unreadable_archive", f"cannot be read: {text}"))
     return found
@@ -381,23 +254,24 @@ def _among_others(oddity: Oddity) -> Oddity:
     return replace(oddity, severity="info")
 
 
-def _decompressed(name: str, inner: str, path: Path | Place) -> Member:
-    stream = SINGLE[suffix_of(name)](lambda: _open(path))
+def _decompressed(name: str, inner: str, path: Path | Place, kept: Kept) -> Member:
+    stream = SINGLE[suffix_of(name)](lambda: _open(path), kept)
     # The order matters: its size is known once it was read.
     stamp, size = stamp_of(path), stream.size()
     return Member(inner, path, size, path.stat().st_mtime_ns, stream.read_from, stamp)
 
 
-def _members(name: str, path: Path | Place, oddities: list[Oddity]) -> Iterator[Member]:
+def _members(name: str, path: Path | Place, oddities: list[Oddity], kept: Kept) -> Iterator[Member]:
     """Yield the regular files of an archive that may hold dumps.
 
     Raises:
         OSError: it is damaged, or beyond the bounds; so are the errors of _DAMAGE.
     """
     stamp = stamp_of(path)
-    members = _tar if name.lower().endswith(TAR) else _zip
     names: set[str] = set()
-    for member in members(name, path, stamp, oddities):
+    is_tar = name.lower().endswith(TAR)
+    found = _tar(name, path, stamp, oddities, kept) if is_tar else _zip(name, path, stamp, oddities)
+    for member in found:
         why = _why_refused(member.name, names)
         if why is None:
             names.add(member.name)
@@ -475,28 +349,42 @@ def _written(info: zipfile.ZipInfo) -> int:
 
 
 def _zip_reader(path: Path | Place, info: zipfile.ZipInfo) -> Callable[[int], Iterator[bytes]]:
+    """Return what reads a member, without the directory, which is as long as there are members."""
+
     def read_from(position: int) -> Iterator[bytes]:
         try:
-            with _open(path) as file, zipfile.ZipFile(file) as archive, archive.open(info) as inner:
-                inner.seek(position)
-                while part := inner.read(_READ):
-                    yield part
+            with _open(path) as file:
+                _go_to_content(file, info)
+                with zipfile.ZipExtFile(file, "r", info) as inner:
+                    inner.seek(position)
+                    while part := inner.read(_READ):
+                        yield part
         except _DAMAGE as error:
             raise damaged(error) from error
 
     return read_from
 
 
+def _go_to_content(file: IO[bytes], info: zipfile.ZipInfo) -> None:
+    """Go past the header of a member, whose name and extra field have lengths of their own."""
+    file.seek(info.header_offset)
+    head = _LOCAL.unpack(file.read(_LOCAL.size))
+    if head[0] != b"PK\3\4":
+        raise damaged("a member's header cannot be read")
+    file.seek(head[-2] + head[-1], io.SEEK_CUR)
+
+
 def _tar(
-    name: str, path: Path | Place, stamp: str | None, oddities: list[Oddity]
+    name: str, path: Path | Place, stamp: str | None, oddities: list[Oddity], kept: Kept
 ) -> Iterator[Member]:
     lower = name.lower()
     stream: Compressed | None = None
     if lower.endswith((".gz", ".tgz")):
-        stream = gzip(lambda: _open(path))
+        stream = gzip(lambda: _open(path), kept)
     elif lower.endswith(".zst"):
-        stream = zstandard(lambda: _open(path))
+        stream = zstandard(lambda: _open(path), kept)
     with (
+        contextlib.closing(stream) if stream is not None else contextlib.nullcontext(),
         _opened_tar(path, stream) as file,
         tarfile.open(fileobj=file, mode="r:", tarinfo=Header) as archive,
     ):
@@ -504,7 +392,7 @@ def _tar(
             inner = as_text(info.name.removeprefix("./"))
             written = int(info.mtime) if 0 < info.mtime < _LATEST_S else 0
             if info.isreg() and not info.issparse():
-                reader = _tar_reader(path, stream, info.offset_data)
+                reader = _tar_reader(path, stream, info.offset_data, info.size)
                 yield Member(inner, path, info.size, written * 10**9, reader, stamp)
             elif not info.isdir():
                 oddities.append(_odd(name, inner, "info", "no_file", _LINK))
@@ -531,7 +419,7 @@ def _opened_tar(path: Path | Place, stream: Compressed | None) -> IO[bytes]:
 
 
 def _tar_reader(
-    path: Path | Place, stream: Compressed | None, begin: int
+    path: Path | Place, stream: Compressed | None, begin: int, size: int
 ) -> Callable[[int], Iterator[bytes]]:
     def read_from(position: int) -> Iterator[bytes]:
         if stream is not None:
@@ -539,8 +427,10 @@ def _tar_reader(
             return
         with _open(path) as file:
             file.seek(begin + position)
-            while part := file.read(_READ):
+            left = size - position
+            while part := file.read(min(_READ, left)):
                 yield part
+                left -= len(part)
 
     return read_from
 

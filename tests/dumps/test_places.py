@@ -5,7 +5,9 @@ import importlib.util
 import io
 import os
 import re
+import resource
 import shutil
+import sys
 import tarfile
 import time
 import zipfile
@@ -16,7 +18,7 @@ import pytest
 from ingesting import ingest_into, rows
 from places import DEMO
 
-from bufdb.dumps import archives
+from bufdb.dumps import archives, streams
 from bufdb.dumps.discover import base_of, discover
 from bufdb.dumps.files import base_name
 from bufdb.dumps.place import Bytes, Reader, suffix_of
@@ -56,6 +58,12 @@ def odd(path):
 CONTENT = "SELECT * EXCLUDE (module_id) FROM {} ORDER BY ALL"
 ALLOCATIONS = (RUN / f"{INIT}-buffer-assignment.txt").read_bytes()
 DUMP = f"{INIT}-buffer-assignment.txt"
+
+
+def peak_memory() -> int:
+    """Peak of this process's memory [bytes]."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak << 10
 
 
 # -- the same rows ---------------------------------------------------------------------------------
@@ -144,6 +152,74 @@ def test_of_a_changed_archive_the_changed_modules_are_stored(fresh, tmp_path):
     assert (summary.module_count, summary.unchanged_count) == (1, 3)
 
 
+# -- each byte once --------------------------------------------------------------------------------
+
+
+class Counted(io.FileIO):
+    """A file that counts what is read of all of its kind."""
+
+    count = 0
+
+    def readinto(self, buffer):
+        size = super().readinto(buffer)
+        Counted.count += size
+        return size
+
+
+def compressed(path: Path, content: bytes) -> Path:
+    """A compressed file, by the end of its name; Zstandard's as one frame without its size."""
+    if path.suffix == ".zst":
+        import zstandard
+
+        content = zstandard.ZstdCompressor(write_content_size=False).compress(content)
+    else:
+        content = gzip.compress(content)
+    path.write_bytes(content)
+    return path
+
+
+def many(path: Path, count: int) -> tuple[Path, dict[str, bytes]]:
+    """An archive of many members that do not compress, in no order of their names."""
+    members = {f"{n * 37 % count:04}-live-range.txt": os.urandom(3000) for n in range(count)}
+    if path.suffix == ".zip":
+        return zipped(path, members), members
+    tar = io.BytesIO()
+    with tarfile.open(fileobj=tar, mode="w") as file:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            file.addfile(info, io.BytesIO(content))
+    return compressed(path, tar.getvalue()), members
+
+
+@pytest.mark.parametrize("form", ["zip", "tar.gz", pytest.param("tar.zst", marks=zst)])
+def test_however_many_members_an_archive_is_read_once(tmp_path, monkeypatch, form):
+    path, members = many(tmp_path / f"x.{form}", 300)
+    kept = []
+    monkeypatch.setattr(archives, "open_file", Counted)
+    monkeypatch.setattr(archives, "Kept", lambda: kept.append(streams.Kept()) or kept[0])
+    monkeypatch.setattr(Counted, "count", 0)
+    for module in discover(path):
+        (file,) = module.files.values()
+        assert file.path.open().read() == members[file.name.partition(":")[2]]
+    # Its hash takes one reading more; of a zip a buffer is read for each header.
+    most = 2 * path.stat().st_size + (300 * io.DEFAULT_BUFFER_SIZE if form == "zip" else 0)
+    assert Counted.count <= 1.1 * most
+    # A block has some members; one is in two blocks at the most.
+    assert kept[0].read_count <= 2 * 300 + 2 * 300 * 3000 // streams.BLOCK_BYTES
+
+
+@zst
+def test_members_are_read_in_turn(tmp_path):
+    """The frames of one stream share a decompressor."""
+    path, members = many(tmp_path / "x.tar.zst", 40)
+    files = [file for module in discover(path) for file in module.files.values()]
+    opened = [file.path.open() for file in files]
+    parts = [[file.read(1000) for file in opened] for _ in range(4)]
+    for file, *content in zip(files, *parts, strict=True):
+        assert b"".join(content) == members[file.name.partition(":")[2]]
+
+
 # -- refused ---------------------------------------------------------------------------------------
 
 
@@ -198,7 +274,7 @@ def test_links_in_a_zip_are_left_out_and_said_so(tmp_path):
 
 @pytest.mark.parametrize("form", ["zip", "tar.gz", "txt.gz"])
 def test_a_bomb_is_refused_by_its_ratio(tmp_path, monkeypatch, form):
-    monkeypatch.setattr(archives, "FREE_BYTES", 1 << 20)
+    monkeypatch.setattr(streams, "FREE_BYTES", 1 << 20)
     zeros = b"\0" * (4 << 20)
     path = tmp_path / f"x.{form}"
     if form == "zip":
@@ -213,9 +289,72 @@ def test_a_bomb_is_refused_by_its_ratio(tmp_path, monkeypatch, form):
     assert "more than 250 times its size" in odd(path)[path.name][1]
 
 
+MAGIC = (0xFD2FB528).to_bytes(4, "little")
+ZEROS = b"".join(
+    ((1 if last else 0) | 1 << 1 | 128 << 13).to_bytes(3, "little") + b"\0"
+    for last in [False] * 63 + [True]
+)
+"""Blocks of a frame, 256 bytes for 8 MiB."""
+SKIPPABLE = (0x184D2A50).to_bytes(4, "little") + (3).to_bytes(4, "little") + b"abc"
+FRAMES = {
+    "without its size": (MAGIC + bytes([0, 7 << 3]) + ZEROS, "more than 250 times"),
+    "many": ((MAGIC + bytes([0, 7 << 3]) + ZEROS[-4:]) * 64, "more than 250 times"),
+    "many that are skipped": ((SKIPPABLE + MAGIC + bytes([0, 7 << 3]) + ZEROS) * 3, "250 times"),
+    "window of 128 MiB": (MAGIC + bytes([0, 17 << 3]) + ZEROS, "more than 250 times"),
+    "window of 256 MiB": (MAGIC + bytes([0, 18 << 3]) + ZEROS, "a window of more than 128 MiB"),
+    "window of 2 GiB": (MAGIC + bytes([0, 21 << 3]) + ZEROS, "a window of more than 128 MiB"),
+    "one segment of 1 TiB": (
+        MAGIC + b"\xe0" + (1 << 40).to_bytes(8, "little") + ZEROS,
+        "a window of more than 128 MiB",
+    ),
+    "more said than there is": (
+        MAGIC + bytes([0xC0, 7 << 3]) + (4 << 30).to_bytes(8, "little") + ZEROS[-4:],
+        "it is damaged",
+    ),
+    "skipped without end": (SKIPPABLE[:4] + b"\xff" * 4 + b"abc", "ends too early"),
+}
+
+
+@zst
+@pytest.mark.parametrize("kind", FRAMES)
+@pytest.mark.parametrize("is_given", [True, False])
+def test_frames_of_zstandard_are_bounded(tmp_path, monkeypatch, kind, is_given):
+    monkeypatch.setattr(streams, "FREE_BYTES", 1 << 20)
+    content, message = FRAMES[kind]
+    path = tmp_path / f"{DUMP}.zst"
+    path.write_bytes(content)
+    before = peak_memory()
+    assert message in odd(path if is_given else tmp_path)[path.name][1]
+    assert peak_memory() - before < 300 << 20
+
+
+@zst
+def test_frames_that_are_skipped_carry_nothing(tmp_path):
+    import zstandard
+
+    parts = [zstandard.compress(ALLOCATIONS[:99]), zstandard.compress(ALLOCATIONS[99:])]
+    (tmp_path / f"{DUMP}.zst").write_bytes(SKIPPABLE + SKIPPABLE.join(parts) + SKIPPABLE)
+    (module,) = discover(tmp_path)
+    assert module.files["buffer_assignment"].path.open().read() == ALLOCATIONS
+
+
+def test_what_is_kept_of_streams_is_bounded(tmp_path, monkeypatch):
+    """Of text that only a large window compresses, blocks take many times the archive."""
+    monkeypatch.setattr(streams, "FREE_KEPT_BYTES", 1 << 20)
+    kept = streams.Kept()
+    parts = [os.urandom(streams.BLOCK_BYTES) for _ in range(20)]
+    kept.given = 1 << 17
+    with pytest.raises(OSError, match="8 times its size"):
+        for part in parts:
+            kept.add(part)
+    assert 15 << 16 <= kept.size <= 1 << 20
+    kept.drop(0)
+    assert kept.read(0, kept.add(b"text")) == b"text"
+
+
 def test_a_bomb_of_many_layers_is_refused_by_its_total(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "MOST_BYTES", 1 << 20)
-    monkeypatch.setattr(archives, "FREE_BYTES", 1 << 10)
+    monkeypatch.setattr(streams, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(streams, "FREE_BYTES", 1 << 10)
     zipped(tmp_path / "x.zip", {f"{n}.txt": os.urandom(1 << 18) for n in range(8)})
     assert "unpack it first" in odd(tmp_path / "x.zip")["x.zip"][1]
 
@@ -316,13 +455,13 @@ def test_an_archive_gives_its_name_to_the_run(name):
     assert base_of(Path("/a/b") / name) == Path("/a/b/demo")
 
 
-def test_a_gzip_stream_is_read_from_any_position(monkeypatch):
-    monkeypatch.setattr(archives, "CHECKPOINT_BYTES", 10_000)
-    text = os.urandom(50_000) + b"x" * 100_000 + os.urandom(50_000)
+def test_a_stream_is_read_from_any_position(monkeypatch):
+    monkeypatch.setattr(streams, "BLOCK_BYTES", 10_000)
+    text = os.urandom(50_000) + b"x" * 100_000 + os.urandom(50_001)
     packed = gzip.compress(text[:70_000]) + gzip.compress(text[70_000:]) + b"\0" * 512
-    stream = archives.gzip(lambda: io.BytesIO(packed))
+    stream = streams.gzip(lambda: io.BytesIO(packed), streams.Kept())
     assert stream.size() == len(text)
-    for at in (0, 1, 9_999, 60_000, 70_000, 70_001, 199_999, 200_000):
+    for at in (0, 1, 9_999, 60_000, 70_000, 70_001, 199_999, 200_000, 200_001, 300_000):
         assert b"".join(stream.read_from(at)) == text[at:]
     reader = io.BufferedReader(Reader(stream.read_from, len(text)))
     reader.seek(150_000)
@@ -339,7 +478,7 @@ def test_a_gzip_stream_is_read_from_any_position(monkeypatch):
 )
 def test_what_is_no_gzip_stream_is_damaged(content):
     with pytest.raises(OSError, match="damaged"):
-        archives.gzip(lambda: io.BytesIO(content)).size()
+        streams.gzip(lambda: io.BytesIO(content), streams.Kept()).size()
 
 
 # -- small files without end -----------------------------------------------------------------------
