@@ -19,7 +19,7 @@ from types import FrameType
 
 from bufdb.errors import BufdbError, TooSlowError, UsageError
 
-_QUIET = {
+QUIET = {
     "JAX_PLATFORMS": "cpu",
     "TF_CPP_MIN_LOG_LEVEL": "2",
     "TPU_SKIP_MDS_QUERY": "1",
@@ -100,7 +100,8 @@ def signals_heeded() -> Iterator[None]:
             signal.raise_signal(seen[0])
 
 
-def _to_stderr(data: bytes) -> None:
+def to_stderr(data: bytes) -> None:
+    """Write what the user's code prints to standard error."""
     sys.stderr.write(data.decode(errors="replace"))
     sys.stderr.flush()
 
@@ -114,7 +115,7 @@ def compiled_apart(
     timeout_s: float | None = None,
     is_verbose: bool = False,
     observer: Observer | None = None,
-    relay: Relay = _to_stderr,
+    relay: Relay = to_stderr,
 ) -> Compiled:
     """Compile FILE:FUNCTION in a child process of this Python, which does not outlive this one.
 
@@ -132,7 +133,7 @@ def compiled_apart(
 
     environment = dict(os.environ)
     if target is not None:
-        environment |= _QUIET
+        environment |= QUIET
     theirs, ours = os.pipe()
     command = [sys.executable, "-m", "bufdb.capture.child", spec, args, target or "", str(folder)]
     log = folder / "stderr"
@@ -147,7 +148,7 @@ def compiled_apart(
                 stderr=None if is_verbose else file,
                 pass_fds=[theirs],
             )
-        with _ended(child):
+        with ending(child):
             _wait(child, folder, timeout_s, observer, relay, what)
     finally:
         os.close(theirs)
@@ -156,7 +157,7 @@ def compiled_apart(
         found = json.loads((folder / FOUND).read_text(encoding="utf-8"))
     except FileNotFoundError:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        said, ended = _telling(lines), _end(child.returncode)
+        said, ended = telling(lines), end_of(child.returncode)
         if rescued(folder / DUMPS):
             device = (folder / DEVICE).read_text(encoding="utf-8")
             return Compiled(folder / DUMPS, device, f"{ended}: {said[0] if said else 'no word'}")
@@ -168,7 +169,7 @@ def compiled_apart(
     return Compiled(folder / DUMPS, str(found["device"]), found["refusal"])
 
 
-def _telling(lines: Sequence[str]) -> Sequence[str]:
+def telling(lines: Sequence[str]) -> Sequence[str]:
     """Return the lines in which a process says why it gives up, or else its last lines."""
     said = [line for line in lines if line.strip()]
     for number, line in enumerate(said):
@@ -177,7 +178,7 @@ def _telling(lines: Sequence[str]) -> Sequence[str]:
     return said[-_TAIL_LINES:]
 
 
-def _end(code: int) -> str:
+def end_of(code: int) -> str:
     """Describe how a process ended."""
     if code < 0:
         return f"its process was ended by {signal.Signals(-code).name}"
@@ -185,7 +186,7 @@ def _end(code: int) -> str:
 
 
 @contextmanager
-def _ended(child: subprocess.Popen[bytes]) -> Iterator[None]:
+def ending(child: subprocess.Popen[bytes]) -> Iterator[None]:
     """Ensure that the child has ended after the block; pass a terminating signal on to it."""
     number = signal.SIGTERM
     try:
@@ -231,16 +232,16 @@ def _wait(
         if observer is not None:
             observer(doing, seconds)
         if is_open:
-            is_open = _hand_on(child.stdout.fileno(), relay, _TICK_S)
+            is_open = hand_on(child.stdout.fileno(), relay, _TICK_S)
         else:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(_TICK_S)
     # Not until end of file: a process that the user's code has started may keep the pipe open.
     while is_open and select.select([child.stdout], [], [], 0)[0]:
-        is_open = _hand_on(child.stdout.fileno(), relay, 0)
+        is_open = hand_on(child.stdout.fileno(), relay, 0)
 
 
-def _hand_on(stream: int, relay: Relay, wait_s: float) -> bool:
+def hand_on(stream: int, relay: Relay, wait_s: float) -> bool:
     """Relay what can be read from a stream within `wait_s`; return whether more may come."""
     if not select.select([stream], [], [], wait_s)[0]:
         return True

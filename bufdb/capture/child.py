@@ -268,27 +268,36 @@ class Failed(BufdbError):
         """Lines of its traceback that are the user's own."""
 
 
-def run(spec: str, args: str, hardware: str | None, folder: Path) -> dict[str, Any]:
-    """Dump the compilation of a function of a user's file; return the content of FOUND.
+@dataclass(frozen=True)
+class Asked:
+    """A function of a user's file, with the arguments that it takes."""
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    target: Target | None
+
+
+def asked(spec: str, args: str, hardware: str | None, folder: Path) -> Asked:
+    """Import a user's file, and evaluate arguments for a function of it.
 
     Args:
         spec: FILE.py:FUNCTION or package.module:FUNCTION.
         args: arguments as in a call: shapes as f32[8, 128], and names of the file.
         hardware: the value of --target; None for the devices of this machine.
-        folder: contains DUMPS, the folder to dump to.
+        folder: gets DOING.
 
     Raises:
         UsageError: there is no such file, function or target, or it takes other arguments.
-        BufdbError: a package is missing, or XLA wrote no dump.
-        Failed: the user's code raised an exception, or XLA did before it planned the memory.
+        BufdbError: a package is missing.
+        Failed: the user's code raised an exception.
     """
     place, colon, name = spec.rpartition(":")
     if not colon:
         raise UsageError(f"expected FILE.py:FUNCTION, got {quote(spec)}")
-    jax = jax_module()
+    jax_module()
     described = None if hardware is None else target(hardware)
-    where = "" if hardware is None else f" for {hardware}"
-    with _step(folder, f"importing {place}"):
+    with step(folder, f"importing {place}"):
         module = _module(place)
     function: Any = module
     for part in name.split("."):
@@ -297,21 +306,41 @@ def run(spec: str, args: str, hardware: str | None, folder: Path) -> dict[str, A
             raise UsageError(f"{place} has no {quote(name)}{did_you_mean(part, known)}")
         function = getattr(function, part)
     names = {**vars(module), **{dtype: Shapes(of) for dtype, of in DTYPES.items()}}
-    with _step(folder, f"evaluating --args for {spec}"):
+    with step(folder, f"evaluating --args for {spec}"):
         args_given, kwargs = arguments(args, names).of(function, name)
-    with _step(folder, f"tracing {spec}{where}"):
-        stage = lowered(function, args_given, kwargs, described)
-    kind = described.device_kind if described else str(jax.devices()[0].device_kind)
-    with _step(folder, f"compiling {spec}{where}"):
+    return Asked(function, args_given, kwargs, described)
+
+
+def run(spec: str, args: str, hardware: str | None, folder: Path) -> dict[str, Any]:
+    """Dump the compilation of a function of a user's file; return the content of FOUND.
+
+    The arguments are those of `asked`; the folder contains DUMPS, the folder to dump to.
+
+    Raises:
+        UsageError: there is no such file, function or target, or it takes other arguments.
+        BufdbError: a package is missing, or XLA wrote no dump.
+        Failed: the user's code raised an exception, or XLA did before it planned the memory.
+    """
+    found = asked(spec, args, hardware, folder)
+    where = "" if hardware is None else f" for {hardware}"
+    with step(folder, f"tracing {spec}{where}"):
+        stage = lowered(found.function, found.args, found.kwargs, found.target)
+    kind = kind_of(found.target)
+    with step(folder, f"compiling {spec}{where}"):
         # In case the compiler ends this process.
         (folder / DEVICE).write_text(kind, encoding="utf-8")
-        options = None if described is None else described.options
+        options = None if found.target is None else found.target.options
         refusal = dumped(stage, folder / DUMPS, options)
     return {"device": kind, "refusal": refusal}
 
 
+def kind_of(described: Target | None) -> str:
+    """Return JAX's name for the kind of device that is compiled for."""
+    return described.device_kind if described else str(jax_module().devices()[0].device_kind)
+
+
 @contextmanager
-def _step(folder: Path, what: str) -> Iterator[None]:
+def step(folder: Path, what: str) -> Iterator[None]:
     """Record the current step in DOING within the block, and name it in errors.
 
     Raises:
@@ -367,7 +396,7 @@ def _module(place: str) -> ModuleType:
     return module
 
 
-def _end_with_parent(pipe: int, folder: Path) -> None:
+def end_with_parent(pipe: int, folder: Path) -> None:
     """End this process, and remove the folder, when the other end of a pipe is closed.
 
     This happens when the parent was killed. XLA may still be running on another thread, which
@@ -389,17 +418,20 @@ def main(given: list[str]) -> int:
     """Run the request of `bufdb explain`; return the exit code."""
     spec, args, hardware, place, pipe = given
     folder = Path(place)
-    _end_with_parent(int(pipe), folder)
+    end_with_parent(int(pipe), folder)
     (folder / DUMPS).mkdir()
-    code = 0
-    try:
-        found = run(spec, args, hardware or None, folder)
-    except BufdbError as error:
-        code = error.exit_code
-        trace = error.trace if isinstance(error, Failed) else []
-        found = {"message": str(error), "exit_code": code, "trace": trace}
+    found = answered(lambda: run(spec, args, hardware or None, folder))
     (folder / FOUND).write_text(json.dumps(found), encoding="utf-8")
-    return code
+    return int(found.get("exit_code", 0))
+
+
+def answered(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what some work gives, or what FOUND has of a failure."""
+    try:
+        return work()
+    except BufdbError as error:
+        trace = error.trace if isinstance(error, Failed) else []
+        return {"message": str(error), "exit_code": error.exit_code, "trace": trace}
 
 
 if __name__ == "__main__":

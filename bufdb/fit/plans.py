@@ -78,6 +78,9 @@ class Region:
     computed without them: a patch replaces or removes them."""
     has_atomic: bool = False
     """Whether a custom_vjp or a cond with products is in it: `with_dots` may spare these."""
+    within: tuple[int, ...] = ()
+    """Indices of the regions around it. A plan has no call region within another one of its own: of
+    two that nest the outer counts, and a patch takes that alone."""
 
 
 # -- What: plans and the program they are plans of -------------------------------------------------

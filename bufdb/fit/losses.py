@@ -1,0 +1,159 @@
+"""The losses that a function differentiates, under plans: what traces say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bufdb.capture.target import jax_module
+from bufdb.fit.counting import (
+    Residuals,
+    Work,
+    equation_work,
+    inner_jaxprs,
+    is_inexact,
+    live_peak,
+    recomputed,
+    repetitions,
+    residuals,
+    work,
+)
+from bufdb.fit.jax_inside import GRADIENT, without_dead_code
+from bufdb.fit.plans import Plan, Site, Traced
+from bufdb.fit.replay import Replay
+from bufdb.fit.survey import Reader, Survey
+
+
+@dataclass
+class Gradient:
+    """A loss that the function differentiates."""
+
+    closed: Any
+    """Its jaxpr; constants are kept as abstract values."""
+    outputs: int
+    """How many outputs are differentiated; the others are auxiliary."""
+    times: int = 1
+    """How often it runs in a call of the function."""
+
+
+class Losses:
+    """Gradients whose jaxprs are made again for each plan; no code of the user's runs for it."""
+
+    def __init__(self, reader: Reader, losses: Sequence[Gradient], step: Any) -> None:
+        """Take the losses of a function, and its own jaxpr."""
+        self._jax = jax_module()
+        self._reader = reader
+        self._gradients = losses
+        self.survey = Survey(reader, [one.closed for one in losses])
+        self._traces: dict[Plan, Traced] = {}
+        self._other = self._work_outside(step)
+
+    def narrow(self, kept: Sequence[int]) -> None:
+        """Keep some regions, which get new numbers."""
+        self.survey.narrow(kept)
+        self._traces = {plan: traced for plan, traced in self._traces.items() if plan == Plan()}
+
+    def trace(self, plan: Plan) -> Traced:
+        """Return what a trace says of the gradients under a plan."""
+        plan = replace(plan, donated=())
+        kept = self._traces.get(plan)
+        if kept is None:
+            kept = self._traces[plan] = self._traced(plan)
+        return kept
+
+    def _traced(self, plan: Plan) -> Traced:
+        total, stacks, live = self._other, Residuals(0, 0), 0
+        for one in self._gradients:
+            jaxpr = self._gradient_jaxpr(one, plan)
+            found = residuals(jaxpr)
+            total += work(jaxpr).times(one.times)
+            stacks = max(stacks, found, key=lambda item: item.device_bytes)
+            live = max(live, live_peak(jaxpr))
+        return Traced(
+            residual_bytes=stacks.device_bytes,
+            live_bytes=live,
+            work=total.operations,
+            product_count=total.count,
+            unknown=tuple(sorted(total.unknown)),
+            host_bytes=stacks.host_bytes,
+        )
+
+    def recomputed(self, plan: Plan) -> tuple[Site, ...]:
+        """Return the expressions that are computed again under a plan."""
+        found = {
+            self._reader.site(eqn)
+            for one in self._gradients
+            for eqn in recomputed(self._gradient_jaxpr(one, replace(plan, donated=())))
+        }
+        return tuple(sorted(site for site in found if site is not None))
+
+    def _gradient_jaxpr(self, one: Gradient, plan: Plan) -> Any:
+        """Return the jaxpr of a gradient under a plan."""
+        run, given = self.gradient(one, plan)
+        return without_dead_code(self._jax.make_jaxpr(run)(*given).jaxpr)
+
+    def gradient(self, one: Gradient, plan: Plan) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Return a function of flat inputs and constants that gives a gradient, and their shapes.
+
+        The invariant of `gradients` holds here too: what is differentiated is the plan's loss.
+        """
+        jax = self._jax
+        closed = one.closed
+        avals = [var.aval for var in closed.jaxpr.invars]
+        wanted = [at for at, aval in enumerate(avals) if is_inexact(aval)]
+        replay = Replay(self._reader, self.survey, plan)
+
+        def run(inputs: Sequence[Any], consts: Sequence[Any], cotangents: Sequence[Any]) -> Any:
+            def loss(*floats: Any) -> tuple[list[Any], list[Any]]:
+                values = list(inputs)
+                for at, value in zip(wanted, floats, strict=True):
+                    values[at] = value
+                bound = _Closed(closed.jaxpr, consts)
+                outputs = replay.run(bound, values)
+                main = [out for out in outputs[: one.outputs] if is_inexact(out)]
+                return main, outputs[one.outputs :]
+
+            main, pull, rest = jax.vjp(loss, *(inputs[at] for at in wanted), has_aux=True)
+            return main, rest, pull(list(cotangents))
+
+        consts = [var.aval for var in closed.jaxpr.constvars]
+        outputs = [var.aval for var in closed.jaxpr.outvars[: one.outputs] if is_inexact(var.aval)]
+        return run, (avals, consts, outputs)
+
+    def _work_outside(self, step: Any) -> Work:
+        """Return the products outside of the gradients; note how often each of these runs."""
+        tagged: dict[int, Work] = {}
+        total = _work_by_gradient(step, tagged)
+        for number, one in enumerate(self._gradients):
+            alone = work(self._gradient_jaxpr(one, Plan())).operations
+            got = tagged.get(number, Work()).operations
+            one.times = max(1, round(got / alone)) if alone else 1
+        return total
+
+
+@dataclass(frozen=True)
+class _Closed:
+    """A jaxpr with values for its constants."""
+
+    jaxpr: Any
+    consts: Sequence[Any]
+
+
+def _work_by_gradient(jaxpr: Any, tagged: dict[int, Work], times: int = 1) -> Work:
+    """Return the products of a jaxpr outside of gradients; those within go to `tagged`."""
+    total = Work()
+    for eqn in jaxpr.eqns:
+        names = str(eqn.source_info.name_stack)
+        at = names.find(GRADIENT)
+        if at >= 0:
+            digits = names[at + len(GRADIENT) :]
+            number = int(digits[: next((i for i, c in enumerate(digits) if not c.isdigit()), None)])
+            tagged[number] = tagged.get(number, Work()) + equation_work(eqn).times(times)
+            continue
+        inner = list(inner_jaxprs(eqn))
+        if not inner or eqn.primitive.name in ("cond", "custom_vjp_call", "custom_jvp_call"):
+            total += equation_work(eqn).times(times)
+        for one in inner if inner and eqn.primitive.name != "cond" else ():
+            total += _work_by_gradient(one, tagged, times * repetitions(eqn))
+    return total
