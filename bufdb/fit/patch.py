@@ -1,0 +1,316 @@
+"""A plan as a change of the user's files, by public names of JAX and flax alone.
+
+    names       `checkpoint_name(EXPRESSION, "name")` around what is saved
+    scans       a policy of these names at the scan, at an existing checkpoint, or of flax
+    calls       `jax.checkpoint(lambda: CALL)()`
+    donations   `donate_argnums` at the jit
+
+Invariant: what cannot be edited safely is a step in words, with file and line, and no edit.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bufdb.fit import transforms
+from bufdb.fit.edits import Refused, Render, unified_diff
+from bufdb.fit.plans import Patch, Plan, Program, Region, Site
+from bufdb.fit.source import Source
+
+NAME = ("jax.ad_checkpoint", "checkpoint_name")
+NAMED = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Subscript, ast.Attribute, ast.IfExp, ast.Compare)
+"""Expressions that compute what they are worth; a bare name computes nothing."""
+OPERATORS = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.MatMult: "@", ast.Pow: "**",
+    ast.FloorDiv: "//", ast.Mod: "%", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^",
+    ast.LShift: "<<", ast.RShift: ">>",
+}  # fmt: skip
+LONGEST = 60
+"""Characters of an expression that a step repeats."""
+
+
+def patch(program: Program, plan: Plan, texts: Mapping[str, str], root: str = "") -> Patch:
+    """Return a plan as a change of files.
+
+    Args:
+        program: what the plan is of.
+        plan: what to change.
+        texts: text of each of the user's files by its path, line ends as they are.
+        root: folder to which the paths in the diff are relative; the files' common one if empty.
+    """
+    work = _Work(program, plan, texts)
+    work.all()
+    new = work.results()
+    changed = {path: text for path, text in new.items() if text != texts[path]}
+    base = root or _common(changed)
+    diff = "".join(
+        unified_diff(texts[path], text, Path(os.path.relpath(path, base)).as_posix())
+        for path, text in sorted(changed.items())
+    )
+    return Patch(diff, changed, tuple(work.steps))
+
+
+def _common(paths: Iterable[str]) -> str:
+    """Return the working folder if it holds all paths, else the folder that does."""
+    folders = [os.path.dirname(path) for path in paths]  # noqa: PTH120
+    here = str(Path.cwd())
+    if not folders or os.path.commonpath([here, *folders]) == here:
+        return here
+    return os.path.commonpath(folders)
+
+
+@dataclass
+class _Work:
+    """The edits of a plan, made one after another."""
+
+    program: Program
+    plan: Plan
+    texts: Mapping[str, str]
+    steps: list[str] = field(default_factory=list)
+    sources: dict[str, Source] = field(default_factory=dict)
+
+    def all(self) -> None:
+        plan, program = self.plan, self.program
+        wanted = {*plan.saved, *plan.offloaded}
+        named = set()
+        for switch in program.switches:
+            is_there = any(index in plan.scans for index in switch.regions)
+            if switch.name in wanted and is_there and not switch.is_named:
+                what = f'checkpoint_name(…, "{switch.name}")'
+                site = switch.site
+                if site not in named:
+                    self._try(site, f"put {what} around", self._name, site, switch.name)
+                    named.add(site)
+        for index in plan.scans:
+            region = program.regions[index]
+            policy = self._policy(index)
+            for site in region.sites:
+                how = f"give the scan's body {policy('jax')}"
+                self._try(site, how, self._scan, region, site, policy)
+            for site in set(region.remats) - set(region.sites):
+                how = "remove the checkpoint of"
+                self._try(site, how, self._unwrap, region, site)
+        for index in self._outermost():
+            region = program.regions[index]
+            for site in region.sites:
+                how = "checkpoint, as jax.checkpoint(lambda: CALL)()"
+                self._try(site, how, self._call, site, index in plan.with_dots)
+        if plan.donated:
+            self._donate()
+        self.steps += [f"change the program: {text}" for text in plan.extra]
+
+    def results(self) -> dict[str, str]:
+        """Return the new text of each file; one that cannot be edited is a step."""
+        found = {}
+        for path, source in self.sources.items():
+            try:
+                found[path] = source.result()
+            except Refused as why:
+                self.steps.append(f"{Path(path).name}: nothing is changed: {why}")
+        return found
+
+    def _try(self, site: Site, how: str, make: Callable[..., None], *given: object) -> None:
+        """Make an edit, or say in words what it would have been."""
+        place = f"{Path(site.file).name}:{site.line}"
+        source = None
+        count = imports = 0
+        try:
+            source = self._source(site.file)
+            count, imports = len(source.edits), len(source.imports)
+            make(source, *given)
+        except Refused as why:
+            what = ""
+            if source is not None:
+                del source.edits[count:], source.imports[imports:]
+                what = _excerpt(source, site)
+            self.steps.append(f"{place}: {how}{what} by hand: {why}")
+
+    def _source(self, path: str) -> Source:
+        if path not in self.texts:
+            raise Refused("the text of the file is not at hand")
+        if path not in self.sources:
+            self.sources[path] = Source(path, self.texts[path])
+        return self.sources[path]
+
+    # -- names -------------------------------------------------------------------------------------
+
+    def _name(self, source: Source, site: Site, name: str) -> None:
+        node = source.find(site)
+        function = source.imported(*NAME, [node])
+        if isinstance(node, ast.AugAssign):
+            _name_augmented(source, node, function, name)
+            return
+        if not isinstance(node, NAMED):
+            raise Refused("the expression computes no value of its own")
+        if isinstance(source.parents[node], ast.Await):
+            raise Refused("the value is awaited")
+        source.wrap(node, f"{function}(", f', "{name}")')
+
+    # -- scans -------------------------------------------------------------------------------------
+
+    def _policy(self, index: int) -> Callable[[str], str]:
+        """Return the text of a scan's policy, from the name of the module jax."""
+        plan = self.plan
+        there = [item.name for item in self.program.switches if index in item.regions]
+        saved = [name for name in there if name in plan.saved]
+        host = [name for name in there if name in plan.offloaded]
+        has_dots = index in plan.with_dots
+
+        def text(jax: str) -> str:
+            policies = f"{jax}.checkpoint_policies"
+            names = f"{policies}.save_only_these_names({', '.join(map(_quoted, saved))})"
+            if host:
+                if has_dots:
+                    raise Refused("no policy saves products and moves names to the host")
+                return (
+                    f"{policies}.save_and_offload_only_these_names("
+                    f"names_which_can_be_saved=[{', '.join(map(_quoted, saved))}], "
+                    f"names_which_can_be_offloaded=[{', '.join(map(_quoted, host))}], "
+                    f'offload_src="device", offload_dst="pinned_host")'
+                )
+            if has_dots and saved:
+                return f"{policies}.save_from_both_policies({names}, {policies}.dots_saveable)"
+            if has_dots:
+                return f"{policies}.dots_saveable"
+            return names if saved else f"{policies}.nothing_saveable"
+
+        return text
+
+    def _scan(
+        self, source: Source, region: Region, site: Site, policy: Callable[[str], str]
+    ) -> None:
+        node = source.find(site)
+        if not isinstance(node, ast.Call):
+            raise Refused("it is no call")
+        transforms.put_policy(source, node, region, policy, site in region.remats)
+
+    def _unwrap(self, source: Source, region: Region, site: Site) -> None:
+        node = source.find(site)
+        if not isinstance(node, ast.Call):
+            raise Refused("it is no call")
+        calls = [one for one in region.remats if one.file == site.file]
+        transforms.unwrap(source, node, len(set(calls)))
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    def _outermost(self) -> list[int]:
+        """Return the call regions that are in no other one's function."""
+        regions = self.program.regions
+        chosen = [index for index in self.plan.calls]
+
+        def is_inside(index: int, other: int) -> bool:
+            outer = regions[other]
+            file = outer.defined.file if outer.defined else None
+            return other != index and all(
+                site.function == outer.function and site.file == file
+                for site in regions[index].sites
+            )
+
+        return [index for index in chosen if not any(is_inside(index, other) for other in chosen)]
+
+    def _call(self, source: Source, site: Site, has_dots: bool) -> None:
+        node = source.find(site)
+        if not isinstance(node, ast.Call):
+            raise Refused("it is no call")
+        _checkpoint_call(source, node, has_dots)
+
+    # -- donations ---------------------------------------------------------------------------------
+
+    def _donate(self) -> None:
+        program, numbers = self.program, self.plan.donated
+        names = [program.argument_names[n] for n in numbers if n < len(program.argument_names)]
+        listed = ", ".join(names) or ", ".join(map(str, numbers))
+        how = f"donate {listed} (donate_argnums={_tuple(numbers)})"
+        if program.function_site is None:
+            self.steps.append(f"{how} where {program.function} is given to jax.jit")
+            return
+        self._try(
+            program.function_site, f"{how} at the jax.jit of", transforms.donate,
+            program.function_site, numbers,
+        )  # fmt: skip
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _tuple(numbers: Iterable[int]) -> str:
+    return transforms.tuple_text(numbers)
+
+
+def _excerpt(source: Source, site: Site) -> str:
+    try:
+        text = " ".join(source.of(source.find(site)).split())
+    except Refused:
+        return " what is there"
+    return f" `{text if len(text) <= LONGEST else text[: LONGEST - 1] + '…'}`"
+
+
+def _name_augmented(source: Source, node: ast.AugAssign, function: str, name: str) -> None:
+    """Change `x += VALUE` into `x = checkpoint_name(x + (VALUE), "name")`."""
+    if not isinstance(node.target, ast.Name):
+        raise Refused("it is an augmented assignment to more than a name")
+    start, end = source.span(node)
+    _, after = source.span(node.target)
+    operator = OPERATORS[type(node.op)]
+    value = source.raw.index(b"=", after) + 1
+    target = node.target.id
+
+    def make(render: Render) -> str:
+        inner = render(value, end).strip(" \t")
+        return f'{target} = {function}({target} {operator} ({inner}), "{name}")'
+
+    source.replace((start, end), make)
+
+
+def _checkpoint_call(source: Source, node: ast.Call, has_dots: bool) -> None:
+    """Change CALL into `jax.checkpoint(lambda: CALL)()`.
+
+    Arguments that hold calls are evaluated outside: inside, their values would be computed again.
+    """
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
+            raise Refused("the call assigns, awaits or yields")
+        if isinstance(inner, ast.Call) and not inner.args and _is_name(inner.func, "super"):
+            raise Refused("super() has no arguments in a function of its own")
+    if isinstance(next(iter(source.scopes(node)), None), ast.ClassDef):
+        raise Refused("a function does not see the names of a class's body")
+    jax = source.imported("jax", "", [node])
+    policy = f", policy={jax}.checkpoint_policies.dots_saveable" if has_dots else ""
+    values = [*node.args, *(keyword.value for keyword in node.keywords)]
+    hoisted = [value for value in values if _has_call(value)]
+    if any(isinstance(value, ast.Starred) for value in hoisted):
+        raise Refused("an argument with a star holds a call")
+    spans = sorted(map(source.span, hoisted))
+    names = [source.free(f"fit_{number}") for number in range(len(spans))]
+    start, end = source.span(node)
+
+    def make(render: Render) -> str:
+        body, at = [], start
+        for name, (first, last) in zip(names, spans, strict=True):
+            body += [render(at, first), name]
+            at = last
+        body.append(render(at, end))
+        core = f"{jax}.checkpoint(lambda: {''.join(body)}{policy})()"
+        if not names:
+            return core
+        arguments = ", ".join(render(*span) for span in spans)
+        return f"(lambda {', '.join(names)}: {core})({arguments})"
+
+    source.replace((start, end), make, rank=1)
+
+
+def _has_call(node: ast.expr) -> bool:
+    """Whether an argument computes something: a call, or an operation on arrays."""
+    kinds = (ast.Call, ast.BinOp, ast.Subscript)
+    return any(isinstance(inner, kinds) for inner in ast.walk(node)) and not isinstance(
+        node, ast.Lambda
+    )
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name

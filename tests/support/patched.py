@@ -1,0 +1,74 @@
+"""Plans of a file by the text of its expressions, for tests of patches."""
+
+import ast
+import subprocess
+from pathlib import Path
+
+from bufdb.fit.patch import patch
+from bufdb.fit.plans import Plan, Program, Region, Site, Switch, Traced
+
+PATH = "/src/train.py"
+
+
+def site(text: str, expression: str, path: str = PATH, function: str = "", turn: int = 0) -> Site:
+    """Where an expression is, as the frames of JAX say it: of several the turn-th."""
+    tree, raw = ast.parse(text.removeprefix("\ufeff")), text.removeprefix("\ufeff").encode()
+    found = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.expr | ast.AugAssign) and segment(raw, node) == expression
+    ]
+    assert found, f"{expression} is not in the text"
+    node = found[turn]
+    return Site(path, node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, function)
+
+
+def segment(raw: bytes, node) -> str:
+    lines = [b"", *raw.splitlines(keepends=True)]
+    piece = lines[node.lineno : node.end_lineno + 1]
+    piece[-1] = piece[-1][: node.end_col_offset]
+    piece[0] = piece[0][node.col_offset :]
+    return b"".join(piece).decode()
+
+
+def program(regions=(), switches=(), **given) -> Program:
+    facts = {
+        "function": "train.py:step", "target": None, "platform": "cpu", "donatable": (),
+        "argument_names": ("params", "batch"), "has_host_memory": True,
+        "has_cheap_effort": False, "as_written": Traced(0, 0, 0, 0),
+    }  # fmt: skip
+    return Program(regions=tuple(regions), switches=tuple(switches), **facts | given)
+
+
+def scan(*sites: Site, **given) -> Region:
+    facts = {"function": "body", "defined": None, "count": 4}
+    return Region("scan", sites, **facts | given)
+
+
+def calls(*sites: Site, **given) -> Region:
+    facts = {"function": "block", "defined": None, "count": 4}
+    return Region("call", sites, **facts | given)
+
+
+def switch(name: str, place: Site, regions=(0,), **given) -> Switch:
+    return Switch(name, place, regions, 0, **given)
+
+
+def named(text: str, expression: str, turn: int = 0):
+    """The patch that names an expression; the scan itself is in another file, which is absent."""
+    one = switch("fit_0", site(text, expression, turn=turn))
+    made = program([scan()], [one])
+    return patch(made, Plan((0,), ("fit_0",)), {PATH: text}, "/src")
+
+
+def git_apply(folder: Path, texts: dict[str, str], diff: str) -> dict[str, str]:
+    """The texts after `git apply`, by the same names."""
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(text.encode())
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    subprocess.run(
+        ["git", "-c", "core.autocrlf=false", "apply", "-"],
+        input=diff.encode(), cwd=folder, check=True,
+    )  # fmt: skip
+    return {name: (folder / name).read_bytes().decode() for name in texts}
