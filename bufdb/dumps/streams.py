@@ -66,6 +66,8 @@ class Kept:
         """Bytes that the streams took."""
         self.read_count = 0
         """Blocks that were decompressed again."""
+        self._last = (-1, b"")
+        """Where a block begins, and its text: what is read next is often in the same."""
 
     def add(self, text: bytes) -> int:
         """Add a block and return where it ends.
@@ -79,19 +81,23 @@ class Kept:
             raise OSError(errno.EFBIG, f"it takes more than {most} to keep; unpack it first")
         self._file.seek(self.size)
         self._file.write(block)
+        self._last = (self.size, text)
         self.size += len(block)
         return self.size
 
     def read(self, start: int, stop: int) -> bytes:
         """Return the text of a block."""
-        self.read_count += 1
-        self._file.seek(start)
-        return zlib.decompress(self._file.read(stop - start))
+        if start != self._last[0]:
+            self.read_count += 1
+            self._file.seek(start)
+            self._last = (start, zlib.decompress(self._file.read(stop - start)))
+        return self._last[1]
 
     def drop(self, size: int) -> None:
         """Drop what was added beyond a size."""
         self._file.truncate(size)
         self.size = size
+        self._last = (-1, b"")
 
 
 class Compressed:
@@ -114,15 +120,14 @@ class Compressed:
             chunk: bytes to decompress at a time, so few that what comes out fits into memory.
             kept: takes what comes out.
         """
-        self._open, self._new, self._error = opener, new, error
-        self._chunk, self._kept = chunk, kept
-        self._parts = self._decompressed()
+        self._kept = kept
+        # The decompressor with its window is the generator's alone and ends with it: a directory
+        # may have thousands of streams.
+        self._parts = _decompressed(opener, new, error, chunk, kept)
         self._rest = b""
         """Text that does not fill a block yet."""
         self._starts = array("Q", [kept.size])
         """Where blocks begin, and where the last one ends."""
-        self._last = (-1, b"")
-        """Number and text of a block: what is read next is often in the same."""
 
     def size(self) -> int:
         """Return the bytes of the whole stream, by reading it.
@@ -159,10 +164,7 @@ class Compressed:
             pass
         if number > len(self._starts) - 2:
             return b""
-        if number != self._last[0]:
-            text = self._kept.read(self._starts[number], self._starts[number + 1])
-            self._last = (number, text)
-        return self._last[1]
+        return self._kept.read(self._starts[number], self._starts[number + 1])
 
     def _advance(self) -> bool:
         """Decompress some more; return False at the end."""
@@ -184,32 +186,34 @@ class Compressed:
 
     def _keep(self, text: bytes) -> None:
         self._starts.append(self._kept.add(text))
-        self._last = (len(self._starts) - 2, text)
 
-    def _decompressed(self) -> Generator[bytes, None, None]:
-        """Yield what comes out, from the beginning to the end, in parts that are not empty."""
-        out, consumed, inflate = 0, 0, self._new()
-        with self._open() as file:
-            left = b""
-            while data := left or file.read(self._chunk):
-                if inflate.eof:
-                    if not data.strip(b"\0"):
-                        left = b""
-                        continue  # what pads the end of a tape
-                    inflate = self._new()
-                try:
-                    part = inflate.decompress(data)
-                except self._error as error:
-                    raise _as_fault(error) from error
-                left = inflate.unused_data
-                consumed += len(data) - len(left)
-                self._kept.given += len(data) - len(left)
-                out += len(part)
-                check_bounds(consumed, out)
-                if part:
-                    yield part
-            if not inflate.eof:
-                raise damaged("it ends too early")
+
+def _decompressed(
+    opener: Opener, new: Callable[[], Any], error: type[Exception], chunk: int, kept: Kept
+) -> Generator[bytes, None, None]:
+    """Yield what comes out, from the beginning to the end, in parts that are not empty."""
+    out, consumed, inflate = 0, 0, new()
+    with opener() as file:
+        left = b""
+        while data := left or file.read(chunk):
+            if inflate.eof:
+                if not data.strip(b"\0"):
+                    left = b""
+                    continue  # what pads the end of a tape
+                inflate = new()
+            try:
+                part = inflate.decompress(data)
+            except error as fault:
+                raise _as_fault(fault) from fault
+            left = inflate.unused_data
+            consumed += len(data) - len(left)
+            kept.given += len(data) - len(left)
+            out += len(part)
+            check_bounds(consumed, out)
+            if part:
+                yield part
+        if not inflate.eof:
+            raise damaged("it ends too early")
 
 
 def _as_fault(error: Exception) -> OSError:

@@ -5,13 +5,10 @@ import importlib.util
 import io
 import os
 import re
-import resource
 import shutil
-import sys
 import tarfile
 import time
 import zipfile
-import zlib
 from pathlib import Path
 
 import pytest
@@ -21,7 +18,7 @@ from places import DEMO
 from bufdb.dumps import archives, streams
 from bufdb.dumps.discover import base_of, discover
 from bufdb.dumps.files import base_name
-from bufdb.dumps.place import Bytes, Reader, suffix_of
+from bufdb.dumps.place import Bytes, suffix_of
 from bufdb.errors import UsageError
 from bufdb.proto import reader
 
@@ -58,12 +55,6 @@ def odd(path):
 CONTENT = "SELECT * EXCLUDE (module_id) FROM {} ORDER BY ALL"
 ALLOCATIONS = (RUN / f"{INIT}-buffer-assignment.txt").read_bytes()
 DUMP = f"{INIT}-buffer-assignment.txt"
-
-
-def peak_memory() -> int:
-    """Peak of this process's memory [bytes]."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak << 10
 
 
 # -- the same rows ---------------------------------------------------------------------------------
@@ -289,69 +280,6 @@ def test_a_bomb_is_refused_by_its_ratio(tmp_path, monkeypatch, form):
     assert "more than 250 times its size" in odd(path)[path.name][1]
 
 
-MAGIC = (0xFD2FB528).to_bytes(4, "little")
-ZEROS = b"".join(
-    ((1 if last else 0) | 1 << 1 | 128 << 13).to_bytes(3, "little") + b"\0"
-    for last in [False] * 63 + [True]
-)
-"""Blocks of a frame, 256 bytes for 8 MiB."""
-SKIPPABLE = (0x184D2A50).to_bytes(4, "little") + (3).to_bytes(4, "little") + b"abc"
-FRAMES = {
-    "without its size": (MAGIC + bytes([0, 7 << 3]) + ZEROS, "more than 250 times"),
-    "many": ((MAGIC + bytes([0, 7 << 3]) + ZEROS[-4:]) * 64, "more than 250 times"),
-    "many that are skipped": ((SKIPPABLE + MAGIC + bytes([0, 7 << 3]) + ZEROS) * 3, "250 times"),
-    "window of 128 MiB": (MAGIC + bytes([0, 17 << 3]) + ZEROS, "more than 250 times"),
-    "window of 256 MiB": (MAGIC + bytes([0, 18 << 3]) + ZEROS, "a window of more than 128 MiB"),
-    "window of 2 GiB": (MAGIC + bytes([0, 21 << 3]) + ZEROS, "a window of more than 128 MiB"),
-    "one segment of 1 TiB": (
-        MAGIC + b"\xe0" + (1 << 40).to_bytes(8, "little") + ZEROS,
-        "a window of more than 128 MiB",
-    ),
-    "more said than there is": (
-        MAGIC + bytes([0xC0, 7 << 3]) + (4 << 30).to_bytes(8, "little") + ZEROS[-4:],
-        "it is damaged",
-    ),
-    "skipped without end": (SKIPPABLE[:4] + b"\xff" * 4 + b"abc", "ends too early"),
-}
-
-
-@zst
-@pytest.mark.parametrize("kind", FRAMES)
-@pytest.mark.parametrize("is_given", [True, False])
-def test_frames_of_zstandard_are_bounded(tmp_path, monkeypatch, kind, is_given):
-    monkeypatch.setattr(streams, "FREE_BYTES", 1 << 20)
-    content, message = FRAMES[kind]
-    path = tmp_path / f"{DUMP}.zst"
-    path.write_bytes(content)
-    before = peak_memory()
-    assert message in odd(path if is_given else tmp_path)[path.name][1]
-    assert peak_memory() - before < 300 << 20
-
-
-@zst
-def test_frames_that_are_skipped_carry_nothing(tmp_path):
-    import zstandard
-
-    parts = [zstandard.compress(ALLOCATIONS[:99]), zstandard.compress(ALLOCATIONS[99:])]
-    (tmp_path / f"{DUMP}.zst").write_bytes(SKIPPABLE + SKIPPABLE.join(parts) + SKIPPABLE)
-    (module,) = discover(tmp_path)
-    assert module.files["buffer_assignment"].path.open().read() == ALLOCATIONS
-
-
-def test_what_is_kept_of_streams_is_bounded(tmp_path, monkeypatch):
-    """Of text that only a large window compresses, blocks take many times the archive."""
-    monkeypatch.setattr(streams, "FREE_KEPT_BYTES", 1 << 20)
-    kept = streams.Kept()
-    parts = [os.urandom(streams.BLOCK_BYTES) for _ in range(20)]
-    kept.given = 1 << 17
-    with pytest.raises(OSError, match="8 times its size"):
-        for part in parts:
-            kept.add(part)
-    assert 15 << 16 <= kept.size <= 1 << 20
-    kept.drop(0)
-    assert kept.read(0, kept.add(b"text")) == b"text"
-
-
 def test_a_bomb_of_many_layers_is_refused_by_its_total(tmp_path, monkeypatch):
     monkeypatch.setattr(streams, "MOST_BYTES", 1 << 20)
     monkeypatch.setattr(streams, "FREE_BYTES", 1 << 10)
@@ -453,32 +381,6 @@ def test_suffixes_are_those_of_paths(name):
 @pytest.mark.parametrize("name", ["demo.zip", "demo.tar.gz", "demo.tgz", "demo.tar"])
 def test_an_archive_gives_its_name_to_the_run(name):
     assert base_of(Path("/a/b") / name) == Path("/a/b/demo")
-
-
-def test_a_stream_is_read_from_any_position(monkeypatch):
-    monkeypatch.setattr(streams, "BLOCK_BYTES", 10_000)
-    text = os.urandom(50_000) + b"x" * 100_000 + os.urandom(50_001)
-    packed = gzip.compress(text[:70_000]) + gzip.compress(text[70_000:]) + b"\0" * 512
-    stream = streams.gzip(lambda: io.BytesIO(packed), streams.Kept())
-    assert stream.size() == len(text)
-    for at in (0, 1, 9_999, 60_000, 70_000, 70_001, 199_999, 200_000, 200_001, 300_000):
-        assert b"".join(stream.read_from(at)) == text[at:]
-    reader = io.BufferedReader(Reader(stream.read_from, len(text)))
-    reader.seek(150_000)
-    assert reader.read(5) == text[150_000:150_005]
-    reader.seek(3)
-    assert reader.read() == text[3:]
-
-
-# Ids of their own: gzip writes the time, and processes that run tests must find the same ones.
-@pytest.mark.parametrize(
-    "content",
-    [b"", b"no gzip", gzip.compress(b"x" * 999)[:-9], zlib.compress(b"")],
-    ids=["empty", "text", "cut", "zlib"],
-)
-def test_what_is_no_gzip_stream_is_damaged(content):
-    with pytest.raises(OSError, match="damaged"):
-        streams.gzip(lambda: io.BytesIO(content), streams.Kept()).size()
 
 
 # -- small files without end -----------------------------------------------------------------------

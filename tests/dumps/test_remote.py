@@ -2,10 +2,12 @@
 
 import importlib.util
 import json
+import shutil
 import threading
 from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import ClassVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -14,7 +16,7 @@ from ingesting import ingest_into, rows
 from places import DEMO
 
 from bufdb.dumps import remote
-from bufdb.dumps.discover import base_of
+from bufdb.dumps.discover import base_of, discover
 from bufdb.dumps.remote import Url, is_url, listed
 from bufdb.errors import UsageError
 
@@ -93,8 +95,6 @@ def test_only_changed_objects_are_read_again(bucket, fresh, monkeypatch):
 @s3
 @lenient
 def test_an_archive_in_a_bucket_is_read_where_it_lies(bucket, fresh, tmp_path):
-    import shutil
-
     path = shutil.make_archive(str(tmp_path / "all"), "gztar", DEMO, "cpu_b8")
     bucket.upload_file(path, "dumps", "other/all.tar.gz")
     con, url = fresh(), Url("s3://dumps/other/all.tar.gz")
@@ -211,6 +211,25 @@ def test_a_file_behind_http(fresh):
         name = "module_0000.jit_init.cpu_after_optimizations-buffer-assignment.txt"
         ingest_into(con, Url(f"{address}/{name}"), "run")
         assert rows(con, "SELECT module_name, has_live_ranges FROM modules") == [("jit_init", True)]
+
+
+@needs("fsspec", "aiohttp")
+@lenient
+def test_an_archive_behind_http_is_asked_for_once(tmp_path):
+    asked = []
+
+    class Counting(SimpleHTTPRequestHandler):
+        def log_message(self, *_):
+            asked.append(self.command)
+
+    path = shutil.make_archive(str(tmp_path / "all"), "gztar", DEMO, "cpu_b8")
+    with serving(partial(Counting, directory=str(tmp_path))) as address:
+        modules = discover(Url(f"{address}/{Path(path).name}"))
+        files = [file for module in modules for file in module.files.values()]
+        assert len(files) > 12
+        for file in files:
+            assert file.path.open().read() == (DEMO / file.name.partition(":")[2]).read_bytes()
+    assert asked.count("GET") <= 2  # the other tells its size
 
 
 class Hostile(BaseHTTPRequestHandler):
