@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import sys
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -58,44 +57,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the answers of the saved queries over data/ into tests/golden/",
     )
-    parser.addoption(
-        "--turn",
-        metavar="K/N",
-        help="of the chosen tests the K-th of N parts, which a test is in by its name",
-    )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the cases of a test marked `sample(n)` every n-th runs always; the others are slow."""
+    """Mark cases of tests marked `sample(n)` or `sample(n, m)`.
+
+    Every n-th runs always, none for 0; of the others every m-th is slow (all without m), and the
+    rest is exhaustive.
+    """
     seen: Counter[str] = Counter()
     for item in items:
         sample = item.get_closest_marker("sample")
         if sample is not None:
             name = item.nodeid.partition("[")[0]
-            if seen[name] % sample.args[0]:
-                item.add_marker(pytest.mark.slow)
+            always, slow = (*sample.args, 1)[:2]
+            if not always or seen[name] % always:
+                is_slow = seen[name] % slow == 0
+                item.add_marker(pytest.mark.slow if is_slow else pytest.mark.exhaustive)
             seen[name] += 1
-
-
-class Turns:
-    """Leaves the tests of one turn; after all others have said which are chosen."""
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(
-        self, config: pytest.Config, items: list[pytest.Item]
-    ) -> None:
-        turn, _, count = (config.getoption("--turn") or "1/1").partition("/")
-        others = [
-            item for item in items if zlib.crc32(item.nodeid.encode()) % int(count) != int(turn) - 1
-        ]
-        if others:
-            config.hook.pytest_deselected(items=others)
-            items[:] = [item for item in items if item not in set(others)]
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.pluginmanager.register(Turns())
+        if item.get_closest_marker("exhaustive") is not None:  # of all marks the last
+            item.own_markers = [mark for mark in item.own_markers if mark.name != "slow"]
 
 
 def pytest_collection_finish() -> None:

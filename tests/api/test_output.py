@@ -84,8 +84,14 @@ def test_a_pipe_is_written_as_it_is(tmp_path):
     assert pipe.is_fifo()
 
 
-@pytest.mark.parametrize("output", ["-", "/dev/stdout", "/dev/fd/1"])
-@pytest.mark.parametrize("command", ["sql SELECT\t1", "report", "export --format collapsed"])
+@pytest.mark.parametrize(
+    ("command", "output"),
+    [
+        ("sql SELECT\t1", "-"),
+        ("report", "/dev/stdout"),
+        ("export --format collapsed", "/dev/fd/1"),
+    ],
+)
 def test_standard_output_by_its_names(demo_db, tmp_path, command, output):
     """Also where it is a file, to which others write too."""
     path = tmp_path / "all"

@@ -154,7 +154,7 @@ def any_db(fresh):
 
 
 @pytest.mark.slow
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(modules=st.lists(MODULE, max_size=6), key=st.sampled_from(diff_command.KEYS))
 def test_any_modules(any_db, modules, key):
     with in_bulk(any_db):
@@ -210,7 +210,7 @@ SHARED_PAIRS = [
 
 
 @shared_dumps.needs_dumps
-@pytest.mark.slow
+@pytest.mark.sample(0, 3)
 @pytest.mark.parametrize(("base", "new"), SHARED_PAIRS)
 def test_parts_add_up_on_real_programs(shared, base, new):
     with shared(base, new) as con:
@@ -256,10 +256,10 @@ EVERY_PAIR = [*DEMO_PAIRS, ("gpu_b8", "tpu_b8"), ("cpu_b8", "gpu_b8")]
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "key"), list(enumerate(diff_command.KEYS)))
 def test_sums_mirror_and_self_over_the_demo_runs(demo, number, key):
-    # Each key with two pairs in turn: a pair is paired before it is divided by a key.
-    for base, new in (EVERY_PAIR[number % 5], EVERY_PAIR[(number + 2) % 5]):
-        check_sums(demo, base, new, key)
-        check_mirror(demo, base, new, key)
+    # Each key with one pair in turn: a pair is paired before it is divided by a key.
+    base, new = EVERY_PAIR[number % 5]
+    check_sums(demo, base, new, key)
+    check_mirror(demo, base, new, key)
     check_self(demo, ("cpu_b8", "tpu_b8", "gpu_b8")[number % 3], key)
 
 

@@ -28,8 +28,10 @@ def small_spans(monkeypatch):
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("key", ["op", "source", "stack", "category"])
-@pytest.mark.parametrize("form", ["table", "csv", "json", "jsonl"])
+@pytest.mark.parametrize(
+    ("key", "form"),
+    [("op", "table"), ("source", "csv"), ("stack", "json"), ("category", "jsonl")],
+)
 def test_a_comparison_in_spans_says_what_it_says_in_one(call, demo_db, monkeypatch, key, form):
     asked = ("diff", *SIDES, "--by", key, "--format", form, "--db", demo_db)
     whole = call(*asked)
@@ -131,8 +133,8 @@ def test_modules_that_find_no_room_in_a_row_end_the_search(call, demo_db, monkey
     assert len(asked) == 2
 
 
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("form", ["speedscope", "perfetto", "torch-snapshot"])
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("form", ["torch-snapshot", "speedscope", "perfetto"])
 def test_a_picture_of_copied_rows_is_that_of_the_tables(call, demo_db, monkeypatch, tmp_path, form):
     def drawn(name):
         out = tmp_path / name

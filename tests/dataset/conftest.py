@@ -24,10 +24,14 @@ LABELS = {
 """As those of `demo_db`."""
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("loose", "compacted")]
+OTHERS = [
+    pytest.param("compacted", marks=pytest.mark.slow),
+    pytest.param("loose", marks=pytest.mark.exhaustive),
+]
+"""States of which the mixed one has files."""
 
 
-@pytest.fixture(scope="session", params=["mixed", "delta", *SLOW])
+@pytest.fixture(scope="session", params=["mixed", "delta", *OTHERS])
 def demo_dataset(request, demo_db, tmp_path_factory):
     """A dataset of the dumps of `demo_db`: whole, compacted, and partly newer, and Delta.
 

@@ -89,7 +89,7 @@ def test_a_query_of_some_runs_opens_those_alone(demo_dataset, demo_file, query):
         assert answer(con, query, given) == answer(demo_file, query, given)
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(8, 2)
 @pytest.mark.parametrize(
     "words",
     [
@@ -183,7 +183,7 @@ def test_check_of_tables_that_are_views_finds_the_same(call, demo_dataset, demo_
     assert call("check", "--on", demo_dataset) == call("check", "--db", demo_db)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(6, 2)
 @pytest.mark.parametrize("form", ["speedscope", "csv", "bundle"])
 def test_export_writes_the_same(call, demo_dataset, demo_db, tmp_path, form):
     for option, url in (("--on", demo_dataset), ("--db", demo_db)):

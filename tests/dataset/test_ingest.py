@@ -182,7 +182,8 @@ def test_what_a_run_takes_as_its_own_holds_for_dumps_from_elsewhere(tmp_path):
 KEPT = "modules that are not in these paths keep the --own that they were read with"
 
 
-@pytest.mark.parametrize("is_compacted", [False, True])
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("is_compacted", [True, False])
 def test_that_other_places_keep_what_they_took_as_their_own_is_said(tmp_path, is_compacted):
     """Without a number that counts only what was looked up."""
     stored(tmp_path, RUN, run="r")

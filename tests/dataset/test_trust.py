@@ -77,8 +77,7 @@ def test_a_damaged_file_is_told_on_one_line(tmp_path, monkeypatch, copied_bytes)
     assert str(tmp_path) in str(error.value) and "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("table", ["values", "modules"])
-@pytest.mark.parametrize("runs", [None, ["*"]])
+@pytest.mark.parametrize(("table", "runs"), [("values", None), ("modules", ["*"])])
 def test_more_rows_than_a_file_can_have_are_refused(tmp_path, monkeypatch, table, runs):
     """Joined with others of the same key they have no end."""
     stored(tmp_path)

@@ -12,6 +12,7 @@ import shutil
 import browser as headless
 import duckdb
 import pytest
+from once import one_at_a_time
 from places import DEMO, ROOT
 
 from bufdb.render.text import human_bytes
@@ -24,8 +25,9 @@ MODULES = [("cpu_b8", "train_step"), ("gpu_b8", "train_step"), ("tpu_b8", "train
 
 
 @pytest.fixture(scope="module")
-def window():
-    with headless.opened() as opened:
+def window(tmp_path_factory):
+    # Two that start at once may wait for each other without end.
+    with one_at_a_time(tmp_path_factory, "browser"), headless.opened() as opened:
         yield opened
 
 

@@ -51,7 +51,6 @@ def found(con, **given):
     return [tuple(row[name] for name in CELLS) for row in rows(con, "advice", **given)]
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize("platform", ["gpu", "cpu"])
 def test_what_waits_is_computed_again_or_offloaded(con, platform):
     module = step(con, platform)
@@ -105,7 +104,6 @@ def test_values_of_a_line_save_what_the_line_does_without_what_stays(con):
     assert [row["operation_count"] for row in rows(con, "advice")] == [None, 1000]
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("opcode", "kind", "occupied", "ends"),
     [
@@ -229,7 +227,6 @@ def test_the_query_that_advice_names_shows_what_it_names(demo_db):
     con.close()
 
 
-@pytest.mark.slow
 def test_no_advice_promises_more_than_what_if(con):
     """Taking a whole line away saves no less than what is said of its values."""
     ingest_into(con, [ROOT / "data" / "loops" / "gpu"])

@@ -52,7 +52,6 @@ def test_a_line_has_what_it_makes_and_the_sum_stays(con):
     assert f"saved {LIBRARY}:9" in leaves
 
 
-@pytest.mark.sample(3)
 @pytest.mark.usefixtures("scanned")
 @pytest.mark.parametrize(
     ("name", "column", "texts"),

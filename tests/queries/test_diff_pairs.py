@@ -42,7 +42,6 @@ def renamed(con, old, new, parameters, changed):
     return None if found == APART else found[0][2]
 
 
-@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("old", "new", "parameters", "changed", "rule"),
     [

@@ -79,7 +79,6 @@ def test_counts_shapes_and_lines_are_of_the_largest_values(con):
 VALUE = {"opcode": "dot", "source_file": "/x/t.py", "source_line": 7}
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("key", "part"),
     [
@@ -101,7 +100,6 @@ def test_keys(con, key, part):
     assert parts(con, by=key) == [("vanished", 12, 0, -12, "temp", part)]
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("key", "part"), [("op", "(fusion)"), ("opcode", "fusion"), ("source", "(temp)")]
 )
@@ -191,7 +189,6 @@ def state(con, module_id, run, donated, *, result="(f32[4], f32[4])", root="root
 DONATED = ("donated", 32, 16, -16, "donated_parameter", "params/w")
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("key", "part"),
     [("op", "params/w"), ("opcode", "parameter"), ("source", "(donated_parameter)")],
@@ -246,7 +243,6 @@ def test_parameters_without_a_name_go_by_their_number(con):
     ]
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "opcode", "path", "is_added"),
     [

@@ -137,7 +137,6 @@ def test_savings_are_those_of_the_rule(con):
             assert found.saving.tolist() == [row[at] for row in mine][:count]
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("reader", "maker", "saving", "is_copied"),
     [
@@ -172,7 +171,6 @@ def test_what_makes_the_output_may_read_the_argument_itself(con, reader, maker, 
     assert con.execute("SELECT is_copied FROM answered_donations").fetchall() == [(is_copied,)]
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("reader", "kind", "sureness"),
     [

@@ -53,7 +53,7 @@ def test_the_text_of_the_file_is_what_runs(demo, query):
     assert plain == execute.execute_query(demo, query, {}).rows
 
 
-@pytest.mark.sample(50)
+@pytest.mark.sample(50, 3)
 @each_query
 def test_modules_that_are_not_there_give_no_row_and_all_of_them_what_none_asked_gives(demo, query):
     if query.param("module") is not None:

@@ -1,6 +1,5 @@
 import datetime
 
-import pytest
 from small_db import Module, answer, insert
 from tables import holds
 
@@ -47,7 +46,6 @@ def test_exactly_the_factor_does_not_exceed(con):
     assert len(rows(con, factor=1.49)) == 1
 
 
-@pytest.mark.slow
 def test_a_run_whose_figure_is_unknown_is_no_predecessor(con):
     series(con, 100, None, 150)
     assert rows(con) == [("f", "r1", "r3", 100, 150, 50, 0.5, None, 1)]
@@ -77,7 +75,6 @@ def test_largest_growth_first_and_filters(con):
     assert rows(con, color=1) == rows(con, platform="tpu") == []
 
 
-@pytest.mark.slow
 def test_labels_order_the_runs_keep_them_apart_or_say_what_changed(con):
     series(con, 100, 200, 100, 210)
     for run, batch, version in (

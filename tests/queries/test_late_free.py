@@ -1,4 +1,3 @@
-import pytest
 from small_db import Module, answer, insert
 from tables import holds
 
@@ -84,7 +83,6 @@ def test_a_use_of_unknown_opcode_leaves_the_function_unanswered(con):
     assert answer(con, "late-free") == [("r", "step", 0, *[None] * 15, reason)]
 
 
-@pytest.mark.slow
 def test_ties_by_value_id_and_limits(con):
     module = one_module(con)
     for value_id in (3, 2):

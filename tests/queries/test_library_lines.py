@@ -79,7 +79,6 @@ def test_a_users_line_goes_before_a_more_exact_one_of_a_library(con):
     assert lines(con) == {"/u/model.py:7": 60, "saved library a.py:9": 40}
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("name", "given"),
     [
@@ -132,7 +131,6 @@ def test_a_program_without_a_line_of_the_users(con):
     assert {value.source for value in held} == {"saved library tiny_net/__init__.py:9"}
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("globs", "line"),
     [

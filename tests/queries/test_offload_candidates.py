@@ -18,7 +18,6 @@ def step(con, platform="gpu", color=0):
     return module
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize(("platform", "saving"), [("gpu", 90), ("cpu", 0)])
 def test_what_waits_across_the_peak_dear_or_not(con, platform, saving):
     module = step(con, platform)

@@ -38,7 +38,6 @@ def test_padding_at_the_peak_by_shape_and_layout(con):
     assert len(answer(con, "padding", top_n=1)) == 1
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("layout", "size", "kind"),
     [

@@ -41,7 +41,6 @@ def test_roles_by_name_and_by_phase_add_up_to_the_peak(con):
     assert len(answer(con, "peak-by-role", top_n=2)) == 2
 
 
-@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("name", "role"),
     [

@@ -1,4 +1,3 @@
-import pytest
 from small_db import Module, answer, insert
 from tables import holds
 
@@ -30,7 +29,6 @@ def test_spread_over_ranks(con):
     assert answer(con, "ranks", label="job", fixed="none")[0][4:6] == ("", 5)
 
 
-@pytest.mark.slow
 def test_other_labels_keep_jobs_apart_unless_they_do_not_matter(con):
     compiled(con, 1, "0", 10, job="a", host="x")
     compiled(con, 2, "1", 20, job="a", host="y")

@@ -91,7 +91,6 @@ NOT = {
 }
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize("cells", NOT.values(), ids=NOT.keys())
 def test_what_is_no_candidate(con, cells):
     module = step(con)
@@ -141,7 +140,6 @@ def test_ties_by_run_and_value(con):
     assert len(answer(con, "remat-candidates", top_n=3)) == 3
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("op_name", "is_layer_input", "opcode", "figures"),
     [

@@ -88,7 +88,6 @@ def test_ties_by_run_and_parameter(con):
     """)  # fmt: skip
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", ["cpu", "gpu", "tpu"])
 def test_its_answer_over_a_program_for_several_devices(con, target, golden):
     """data/model/sharded.py: the embedding could be divided, and so could its momentum."""

@@ -137,7 +137,6 @@ def test_a_parabola_that_is_nearer_goes_before_a_line_that_would_do(con):
     assert answer(con, "scaling")[0][10] == "quadratic"
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("peaks", "reason"),
     [
@@ -161,7 +160,6 @@ def test_where_no_curve_fits_there_is_no_forecast(con, peaks, reason):
     assert answer(con, "scaling", max_error=9)[0][10] == "linear"
 
 
-@pytest.mark.slow
 def test_other_labels_keep_fits_apart_unless_they_do_not_matter(con):
     number = 0
     for dtype in ("f32", "bf16"):
@@ -183,7 +181,6 @@ def test_other_labels_keep_fits_apart_unless_they_do_not_matter(con):
     assert len(answer(con, "scaling", top_n=3)) == 3
 
 
-@pytest.mark.slow
 def test_metrics(con):
     for module_id, batch in enumerate((1, 2, 3)):
         labels = {"batch": str(batch)}
@@ -256,7 +253,6 @@ def test_a_line_over_the_product_of_two_labels(con):
     assert answer(con, "scaling", **PRODUCT, size="90") == [predicted]
 
 
-@pytest.mark.slow
 def test_a_product_is_fitted_as_one_label_of_that_size_is(con):
     for number, (batch, length) in enumerate(itertools.product((1, 2, 5), (10, 30, 40))):
         size = batch * length
@@ -275,7 +271,6 @@ def test_a_product_is_fitted_as_one_label_of_that_size_is(con):
     ]
 
 
-@pytest.mark.slow
 def test_the_largest_first_label_at_each_value_of_the_second(con):
     grid(con, lambda batch, length: 500 + 7 * batch * length)
     found = answer(con, "scaling", **PRODUCT, budget=f"{500 + 7 * 105}B")
@@ -298,7 +293,6 @@ def test_the_largest_of_two_labels_is_a_range_too(con):
     assert all(row[21] == row[18] // row[20] for row in rows)
 
 
-@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("points", "reason"),
     [
@@ -335,7 +329,6 @@ def test_what_grows_with_neither_label_is_constant(con):
     ]
 
 
-@pytest.mark.slow
 def test_other_labels_keep_products_apart_and_runs_lacking_one_label_are_left_out(con):
     grid(con, lambda batch, length: 500 + batch * length, remat="none")
     compiled(con, 1, "lacking", 9, {"batch": "8"})
@@ -355,7 +348,6 @@ def test_three_labels_make_no_curve(con):
     assert row[23] == "a curve takes one label or two"
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("given", "reason"),
     [

@@ -163,7 +163,6 @@ def test_fixed_keeps_runs_of_other_labels_apart(con):
     ]
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("values", "order"),
     [

@@ -381,7 +381,7 @@ def test_what_breaks_it_is_a_row_of_its_query(demo_copy, name, statement):
         demo_copy.execute("ROLLBACK")
 
 
-@pytest.mark.sample(15)
+@pytest.mark.sample(15, 4)
 @pytest.mark.parametrize(("name", "statement"), list(dict(BREAKING).items()))
 def test_what_breaks_it_is_found(demo_db, tmp_path, name, statement):
     path = shutil.copy(demo_db, tmp_path / "broken.duckdb")
@@ -524,11 +524,10 @@ def test_the_command(demo_db, tmp_path, capfd):
 @pytest.mark.parametrize(
     "names",
     [
-        ("total", "value-bounds", "keys"),
-        pytest.param(None, marks=pytest.mark.slow, id="all"),
+        pytest.param(("total", "value-bounds", "keys"), marks=pytest.mark.slow, id="some"),
+        pytest.param(None, marks=pytest.mark.exhaustive, id="all"),
     ],
 )
-@pytest.mark.slow
 def test_the_size_of_a_part_changes_nothing(demo_db, tmp_path, names):
     queries = [query for query in check.checks() if names is None or query.name in names]
     path = shutil.copy(demo_db, tmp_path / "broken.duckdb")
@@ -612,7 +611,14 @@ def test_only_before_an_asynchronous_start_a_value_begins_elsewhere(con):
     assert con.execute(asked("live-ranges")).fetchall() != []
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "count",
+    [
+        1,
+        pytest.param(20, marks=pytest.mark.slow),
+        pytest.param(200, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_of_all_corruptions_few_are_missed(demo_db, tmp_path, count):
     path = shutil.copy(demo_db, tmp_path / "corrupt.duckdb")
     with duckdb.connect(str(path)) as con:
@@ -629,5 +635,5 @@ def test_of_corruptions_of_every_generation_few_are_missed(tmp_path):
         ingest(str(path), [DUMPS / name])
     with duckdb.connect(str(path)) as con:
         assert names(con) == []
-        outcome = corrupt.try_cases(con, seed=1, count=40)
-    assert len(outcome.missed) <= 2, str(outcome)
+        outcome = corrupt.try_cases(con, seed=1, count=20)
+    assert len(outcome.missed) <= 1, str(outcome)

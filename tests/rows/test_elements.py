@@ -14,17 +14,16 @@ from bufdb.read.hlo_graph import HloGraph
 from bufdb.rows.loop_places import Operands
 
 SAMPLES = ROOT / "data" / "loops"
-SHARED = [*(DUMPS / name for name in ("gpu-0.10.2", "tpu-0.10.2")), LOOPS / "dumps"]
+SHARED = [
+    folder
+    for group in (DUMPS / "gpu-0.10.2", DUMPS / "tpu-0.10.2", LOOPS / "dumps")
+    if group.is_dir()
+    for folder in sorted(group.iterdir())
+    if any(folder.glob("*after_optimizations.txt"))
+]
 FOLDERS = [
     *(pytest.param(SAMPLES / name, id=f"loops/{name}") for name in ("gpu", "tpu", "cpu")),
     *(pytest.param(DEMO / name, id=name) for name in ("tpu_b8", "gpu_b8", "cpu_b8_remat")),
-    *(
-        pytest.param(folder, id=f"{group.name}/{folder.name}", marks=pytest.mark.slow)
-        for group in SHARED
-        if group.is_dir()
-        for folder in sorted(group.iterdir())
-        if any(folder.glob("*after_optimizations.txt"))
-    ),
 ]
 
 
@@ -32,6 +31,18 @@ FOLDERS = [
 def test_both_forms_of_a_text_give_the_same_rows(
     con: duckdb.DuckDBPyConnection, tmp_path: Path, folder: Path
 ) -> None:
+    check_both_forms(con, tmp_path, folder)
+
+
+@pytest.mark.sample(0, 3)
+@pytest.mark.parametrize("folder", SHARED, ids=lambda folder: f"{folder.parent.name}/{folder.name}")
+def test_so_do_both_of_the_shared_programs(
+    con: duckdb.DuckDBPyConnection, tmp_path: Path, folder: Path
+) -> None:
+    check_both_forms(con, tmp_path, folder)
+
+
+def check_both_forms(con: duckdb.DuckDBPyConnection, tmp_path: Path, folder: Path) -> None:
     files = [file for file in folder.iterdir() if file.suffix not in (".pb", ".py")]
     for form in ("lines", "elements"):
         put(tmp_path / form, files)

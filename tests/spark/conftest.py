@@ -48,17 +48,19 @@ SPARK_SETTINGS = {
 
 
 SPARK_TURN = 3
-"""Of the queries every third is asked on Spark always, for it takes seconds to plan each; the
-others are slow tests. Sail is asked all."""
+"""Of the queries every third is asked on Spark, for it takes seconds to plan each; the others are
+exhaustive tests. Sail is asked all."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     seen = 0
     for item in items:
+        if {"connection", "opened"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.engine)
         params = getattr(getattr(item, "callspec", None), "params", {})
         if params.get("connection") == "spark" and "query" in params:
             if seen % SPARK_TURN:
-                item.add_marker(pytest.mark.slow)
+                item.add_marker(pytest.mark.exhaustive)
             seen += 1
 
 

@@ -26,7 +26,7 @@ from bufdb.ingest.summary import Summary
 from bufdb.spark.ingest import ingest
 from bufdb.spark.part import Part, SparkScatter, Target, reason, store_pickled, unseen
 
-SCRIPT = ROOT / "tests" / "benchmarks" / "cluster.py"
+SCRIPT = ROOT / "tests" / "support" / "cluster.py"
 
 
 @dataclass
@@ -327,10 +327,8 @@ def test_a_master_that_does_not_answer_is_told_at_once(opened):
         session.start("spark://127.0.0.1:1")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_an_ingest_of_which_a_worker_is_killed_is_complete(tmp_path):
-    if not os.environ.get("BUFDB_TEST_CLUSTER"):
-        pytest.skip("takes minutes: BUFDB_TEST_CLUSTER=1 starts a Spark of two workers")
     if importlib.util.find_spec("py4j") is None or not shutil.which("java"):
         pytest.skip("needs Java 17 and pip install 'bufdb[spark]'")
     command = [sys.executable, str(SCRIPT), "--copies", "4", "--no-queries"]

@@ -1,9 +1,10 @@
 """What is made once for all processes that run tests."""
 
+import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,15 +12,25 @@ import pytest
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
     """A folder that `make` fills, once for all processes that run tests; they only read it."""
-    root = factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        root = root.parent
+    root = _shared(factory)
     folder, done = root / name, root / f"{name}.done"
-    with (root / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with one_at_a_time(factory, name):
         if not done.exists():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             make(folder)
             done.touch()
     return folder
+
+
+@contextlib.contextmanager
+def one_at_a_time(factory: pytest.TempPathFactory, name: str) -> Iterator[None]:
+    """Within the block no other process that runs tests is in a block of that name."""
+    with (_shared(factory) / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _shared(factory: pytest.TempPathFactory) -> Path:
+    root = factory.getbasetemp()
+    return root.parent if "PYTEST_XDIST_WORKER" in os.environ else root

@@ -3,11 +3,14 @@
     function_name | held_bytes | part
     f             | 12         | NULL
 
-Columns that the header leaves out may hold anything; the order of rows counts.
+Columns that the header leaves out may hold anything; the order of rows counts. After a blank line
+the same rows go on in further columns.
 """
 
 from __future__ import annotations
 
+import operator
+from itertools import groupby
 from typing import Any
 
 import duckdb
@@ -23,9 +26,13 @@ def holds(con: duckdb.DuckDBPyConnection, query: str, expected: str, **given: An
 
 
 def parse(table: str) -> list[list[str]]:
-    """Cells of each line that is not blank."""
-    lines = [line for line in table.splitlines() if line.strip()]
-    cells = [[cell.strip() for cell in line.split(" | ")] for line in lines]
+    """Cells of the header and of each row."""
+    lines = (line.strip() for line in table.splitlines())
+    parts = [[*part] for is_blank, part in groupby(lines, key=operator.not_) if not is_blank]
+    cells = [
+        [cell.strip() for line in row for cell in line.split(" | ")]
+        for row in zip(*parts, strict=True)
+    ]
     assert {len(line) for line in cells} <= {len(cells[0])}, "a row has other columns"
     return cells
 

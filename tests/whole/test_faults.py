@@ -560,7 +560,7 @@ def whole(whole_db):
     return content(whole_db)
 
 
-@pytest.mark.slow
+@pytest.mark.sample(0, 2)
 @pytest.mark.parametrize(
     ("limit", "jobs"), [(0, 1), (5_000, 2), (20_000, 1), (300_000, 1), (300_000, 2), (600_000, 2)]
 )

@@ -28,20 +28,17 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent / "support"))
+from datasets import objects, rows_on
+from engine_claims import comparable
+from standalone import Standalone, standalone
 
-from datasets import objects, rows_on  # noqa: E402
-from engine_claims import comparable  # noqa: E402
-from standalone import Standalone, standalone  # noqa: E402
+from bufdb import resources
+from bufdb.dataset import compact, layout, snapshot
+from bufdb.errors import BufdbError
+from bufdb.query import catalogue, execute
+from bufdb.query.header import SavedQuery, Value
 
-from bufdb import resources  # noqa: E402
-from bufdb.dataset import compact, layout, snapshot  # noqa: E402
-from bufdb.errors import BufdbError  # noqa: E402
-from bufdb.query import catalogue, execute  # noqa: E402
-from bufdb.query.header import SavedQuery, Value  # noqa: E402
-
-DEMO = HERE.parents[1] / "data" / "demo"
+DEMO = Path(__file__).parents[2] / "data" / "demo"
 KILL_SHARE = 0.2
 """Of the modules that are stored when the worker is killed, at the least."""
 
