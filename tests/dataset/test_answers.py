@@ -60,13 +60,13 @@ def test_all_rows_are_those_of_the_database(opened, demo_file):
     assert all_rows(opened) == all_rows(demo_file)
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(16, 3)
 @each_query
 def test_every_query_answers_as_on_the_database(opened, demo_file, query):
     assert answer(opened, query, {}) == answer(demo_file, query, {})
 
 
-@pytest.mark.slow
+@pytest.mark.sample(0, 3)
 def test_what_is_too_large_to_be_copied_is_read_where_it_lies(demo_dataset, demo_file, monkeypatch):
     monkeypatch.setattr(snapshot, "COPIED_BYTES", 0)
     with open_readable(str(demo_dataset)) as con:
@@ -79,7 +79,7 @@ def test_what_is_too_large_to_be_copied_is_read_where_it_lies(demo_dataset, demo
         assert answer(con, peaks, {}) == answer(demo_file, peaks, {})
 
 
-@pytest.mark.sample(60)
+@pytest.mark.sample(60, 2)
 @each_query
 def test_a_query_of_some_runs_opens_those_alone(demo_dataset, demo_file, query):
     ways = [given for given in WAYS if all(query.param(name) is not None for name in given)]
@@ -108,7 +108,7 @@ def test_commands_say_the_same(call, demo_dataset, demo_db, words):
     assert on[0] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.sample(0, 3)
 def test_the_report_is_the_same(call, demo_dataset, demo_db, tmp_path):
     pages = []
     for option in (("--on", demo_dataset), ("--db", demo_db)):
@@ -126,7 +126,7 @@ def unlimited():
     memory.MEMORY_LIMIT.reset(token)
 
 
-@pytest.mark.slow
+@pytest.mark.sample(0, 3)  # of the states the mixed one
 @pytest.mark.usefixtures("unlimited")
 def test_a_plain_duckdb_shell_answers_the_same(call, demo_dataset, demo_db):
     code, text, err = call("schema", "--on", demo_dataset)
@@ -177,7 +177,7 @@ def test_check_finds_the_same(call, demo_dataset, demo_db):
     assert call("check", "--on", demo_dataset) == call("check", "--db", demo_db)
 
 
-@pytest.mark.slow
+@pytest.mark.sample(0, 3)
 def test_check_of_tables_that_are_views_finds_the_same(call, demo_dataset, demo_db, monkeypatch):
     monkeypatch.setattr(snapshot, "COPIED_BYTES", 0)
     assert call("check", "--on", demo_dataset) == call("check", "--db", demo_db)
