@@ -35,6 +35,10 @@ EXAMPLES = {
         "bufdb explain train.py:step --args 'f32[1024,1024], f32[32,1024]'",
         "bufdb explain train.py:step --args 'state(), batch(8)' --target tpu:v5e:2x2",
     ),
+    "fit": (
+        "bufdb fit train.py:step --args 'args(16)' --limit 14GiB",
+        "bufdb fit train.py:step --args 'args(16)' --target tpu:v5e:2x2 --budget-compiles 6",
+    ),
     "summary": (
         "bufdb summary",
         "bufdb summary --run gpu_b8 --limit 16GiB",
@@ -120,6 +124,7 @@ COMMANDS = {
     "ingest": "bufdb.commands.ingest",
     "capture": "bufdb.commands.capture",
     "explain": "bufdb.commands.explain",
+    "fit": "bufdb.commands.fit",
     "summary": "bufdb.commands.summary",
     "advice": "bufdb.commands.advice",
     "show": "bufdb.commands.show",

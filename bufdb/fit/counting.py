@@ -221,6 +221,41 @@ def residuals(jaxpr: Any) -> Residuals:
     return Residuals(device, host)
 
 
+def saved_names(jaxpr: Any) -> set[str]:
+    """Return the names of the values that forward scans stack."""
+    found: set[str] = set()
+    for eqn in jaxpr.eqns:
+        inner = list(inner_jaxprs(eqn))
+        if eqn.primitive.name == "scan" and not eqn.params.get("reverse", False):
+            labels = _labels(inner[0])
+            stacked = inner[0].outvars[carried(eqn) :]
+            found.update(labels[var] for var in stacked if not is_literal(var) and var in labels)
+        for one in inner:
+            found |= saved_names(one)
+    return found
+
+
+def _labels(jaxpr: Any) -> dict[Any, str]:
+    """Return the names of values, also of those that a nested function gives."""
+    found: dict[Any, str] = {}
+    for eqn in jaxpr.eqns:
+        name = eqn.primitive.name
+        if name == "name":
+            found[eqn.outvars[0]] = eqn.params["name"]
+        elif name == "reduce_precision":  # what JAX puts on a value that is saved
+            var = eqn.invars[0]
+            if not is_literal(var) and var in found:
+                found[eqn.outvars[0]] = found[var]
+        else:
+            for inner in inner_jaxprs(eqn):
+                if len(inner.outvars) == len(eqn.outvars):
+                    labels = _labels(inner)
+                    for var, out in zip(inner.outvars, eqn.outvars, strict=True):
+                        if not is_literal(var) and var in labels:
+                            found[out] = labels[var]
+    return found
+
+
 def carried(eqn: Any) -> int:
     """Return how many outputs of a scan are its carry."""
     if "num_carry" in eqn.params:

@@ -17,6 +17,7 @@ from bufdb.fit.counting import (
     recomputed,
     repetitions,
     residuals,
+    saved_names,
     work,
 )
 from bufdb.fit.jax_inside import GRADIENT, without_dead_code
@@ -59,17 +60,24 @@ class Losses:
         plan = replace(plan, donated=())
         kept = self._traces.get(plan)
         if kept is None:
-            kept = self._traces[plan] = self._traced(plan)
+            kept = self._traced(plan)
+            if kept.saved is not None and kept.saved != plan.saved:
+                less = self.trace(replace(plan, saved=kept.saved))
+                if replace(less, saved=kept.saved) != kept:
+                    kept = replace(kept, saved=plan.saved)
+            self._traces[plan] = kept
         return kept
 
     def _traced(self, plan: Plan) -> Traced:
         total, stacks, live = self._other, Residuals(0, 0), 0
+        names: set[str] = set()
         for one in self._gradients:
             jaxpr = self._gradient_jaxpr(one, plan)
             found = residuals(jaxpr)
             total += work(jaxpr).times(one.times)
             stacks = max(stacks, found, key=lambda item: item.device_bytes)
             live = max(live, live_peak(jaxpr))
+            names |= saved_names(jaxpr)
         return Traced(
             residual_bytes=stacks.device_bytes,
             live_bytes=live,
@@ -77,6 +85,7 @@ class Losses:
             product_count=total.count,
             unknown=tuple(sorted(total.unknown)),
             host_bytes=stacks.host_bytes,
+            saved=tuple(name for name in plan.saved if name in names),
         )
 
     def recomputed(self, plan: Plan) -> tuple[Site, ...]:

@@ -127,6 +127,9 @@ class Traced:
     """What is not in `work`, in words, such as `while_loop of unknown length (train.py:14)`."""
     host_bytes: int = 0
     """What is saved in host memory."""
+    saved: tuple[str, ...] | None = None
+    """Those of the plan's `saved` that are saved in effect: the same plan with these alone has the
+    same trace, and less to patch. None if unknown."""
 
 
 @dataclass(frozen=True)

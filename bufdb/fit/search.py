@@ -66,6 +66,8 @@ class _Space:
         self.donated: tuple[int, ...] = program.donatable
         self.of_plan: dict[Plan, Atoms] = {}
         self.traced: dict[Plan, Traced] = {}
+        self.same: dict[Plan, Plan] = {}
+        """Plans with the one of the same trace that saves the fewest names."""
         self.count = 0
         used = {index for switch in program.switches for index in switch.regions}
         scans = [index for index in program.scans if index in used]
@@ -112,16 +114,19 @@ class _Space:
         )
         return Plan(scans, saved, host, dots, calls, self.donated)
 
-    def look(self, plan: Plan, away: Atoms) -> Traced:
-        """Return the trace of a plan, which is known from then on."""
-        if plan not in self.traced:
+    def look(self, plan: Plan, away: Atoms) -> Plan:
+        """Trace a plan, which is known from then on; return the same one with the fewest names."""
+        if plan not in self.same:
             self.count += 1
-            self.traced[plan] = self.ask.trace(plan)
-            self.of_plan[plan] = away
-        return self.traced[plan]
+            traced = self.ask.trace(plan)
+            saved = plan.saved if traced.saved is None else traced.saved
+            same = self.same[plan] = replace(plan, saved=saved)
+            self.traced.setdefault(same, traced)
+            self.of_plan.setdefault(same, away)
+        return self.same[plan]
 
     def at(self, away: Atoms) -> Traced:
-        return self.look(self.plan(away), away)
+        return self.traced[self.look(self.plan(away), away)]
 
     def figure(self, traced: Traced) -> int:
         """Return the figure that estimates start from: a ranking where calls are checkpointed."""
@@ -228,8 +233,7 @@ def _refine(space: _Space, proof: _Proof, limit: int) -> None:
         for some in swaps:
             if space.is_over or space.count >= end:
                 return
-            plan = space.plan(some)
-            space.look(plan, some)
+            plan = space.look(space.plan(some), some)
             is_open = plan not in proof.full and plan not in proof.refused
             is_better = is_open and proof.estimate(plan) <= limit
             if is_better and proof.order(plan) < proof.order(before):
@@ -248,8 +252,8 @@ def _offload(space: _Space, plans: Iterable[Plan]) -> None:
         for atom in sorted(away):
             if atom.kind != "save" or space.is_over:
                 continue
-            other = space.plan(away, [*host, atom.name])
-            if space.cost(space.look(other, away)) < space.cost(space.traced[at]):
+            other = space.look(space.plan(away, [*host, atom.name]), away)
+            if space.cost(space.traced[other]) < space.cost(space.traced[at]):
                 host, at = [*host, atom.name], other
 
 

@@ -92,7 +92,8 @@ def test_names_of_the_source_are_kept():
     program = found.program()
     named = [one for one in program.switches if one.is_named]
     assert [one.name for one in named] == ["hidden"]
-    assert found.trace(Plan(scans=(0,), saved=("hidden",))) == found.trace(Plan())
+    one, written = found.trace(Plan(scans=(0,), saved=("hidden",))), found.trace(Plan())
+    assert (one.work, one.residual_bytes) == (written.work, written.residual_bytes)
     assert found.trace(Plan(scans=(0,))).work == N * 7 * PRODUCT
 
 
@@ -177,3 +178,21 @@ def test_an_argument_that_is_no_array_is_refused_in_one_line():
 def test_of_a_loss_alone_its_gradient_is_taken():
     alone = function("forward_only", gradients_only=True)
     assert alone.trace(Plan()).work == N * 6 * PRODUCT
+
+
+def test_names_that_save_nothing_in_effect_are_known(scanned):
+    function, program = scanned
+    everything = tuple(one.name for one in program.switches)
+    traced = function.trace(Plan(scans=(0,), saved=everything))
+    assert traced.saved is not None and 0 < len(traced.saved) < len(everything)
+    less = function.trace(Plan(scans=(0,), saved=traced.saved))
+    assert less.residual_bytes == traced.residual_bytes and less.work == traced.work
+
+
+def test_a_scan_that_is_not_differentiated_is_no_region():
+    def loss(w, x):
+        rows, _ = jax.lax.scan(lambda c, row: (c + row, c), x[0], x)
+        return ((x @ w) ** 2).sum() + jax.lax.stop_gradient(rows).sum()
+
+    args = programs.shape(D, D), programs.shape(D, D)
+    assert Function(jax.grad(loss), args, {}, "f").program().regions == ()

@@ -1,0 +1,197 @@
+"""`bufdb fit`: find what to change in a function so that it fits, and write the patch."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bufdb.answers.devices import limit_of
+from bufdb.capture.apart import NotCompiledError, signals_heeded
+from bufdb.capture.target import hardware_of
+from bufdb.commands import common
+from bufdb.commands.progress import hide, waiting
+from bufdb.errors import UsageError, one_line
+from bufdb.fit import text
+from bufdb.fit.session import Apart
+
+if TYPE_CHECKING:
+    from bufdb.fit.fit import Question
+    from bufdb.fit.plans import Answer
+
+
+@click.command(name="fit", short_help="Find what to change so that a function fits; patch it.")
+@click.argument("spec", metavar="FILE.py:FUNCTION")
+@click.option(
+    "--args",
+    "args",
+    metavar="PYTHON",
+    default="",
+    help="Its arguments, as in a call: shapes as f32[8,128], trees of them, and names of FILE.",
+)
+@click.option(
+    "--target",
+    metavar="TARGET",
+    help="Hardware that need not be there: v5e-8, tpu:v5e:2x2, gpu:h100, gpu:FILE or cpu.",
+)
+@common.limit_option
+@click.option(
+    "--gradients-only",
+    is_flag=True,
+    help="Take the gradient alone: that within FUNCTION, or of FUNCTION if it is a loss.",
+)
+@click.option(
+    "--budget-compiles",
+    "compile_budget",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=12,
+    show_default=True,
+    help="Compilations besides that of the function as written.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0, min_open=True),
+    help="End it when it takes longer, with what is known by then.",
+)
+@click.option(
+    "--patch",
+    "patch_path",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the patch of the best plan there.",
+)
+@click.option(
+    "-v", "--verbose", "is_verbose", is_flag=True, help="Show what JAX and XLA say meanwhile."
+)
+@common.quiet_option
+@click.option("--run", metavar="NAME", default="fit", help="Beginning of the runs' names.")
+@click.option("--label", "labels", metavar="K=V", multiple=True, help="Label of the runs.")
+@click.option(
+    "--format",
+    "format_name",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Form of the answer; json holds exact numbers.",
+)
+@common.output_option
+@common.db_option
+def command(
+    spec: str,
+    args: str,
+    target: str | None,
+    limit: str | None,
+    gradients_only: bool,
+    compile_budget: int,
+    timeout_s: float | None,
+    patch_path: Path | None,
+    is_verbose: bool,
+    is_quiet: bool,
+    run: str,
+    labels: tuple[str, ...],
+    format_name: str,
+    output: Path | None,
+    db: str,
+) -> None:
+    r"""Find what to change in FUNCTION of FILE so that it needs less memory, and write the patch.
+
+    \b
+      bufdb fit train.py:step --args 'args(16)' --limit 14GiB
+      bufdb fit train.py:step --args 'args(16)' --limit 14GiB --target tpu:v5e:2x2
+      bufdb fit train.py:loss --args 'args(16)' --gradients-only --format json
+
+    What a gradient saves for its backward pass is a choice: each expression of a scan's body whose
+    value another one reads is a switch, and so is each function that is called several times. A
+    plan says which are saved and which are computed again. Plans are traced, the best of them
+    compiled: a need without ~ is that of a compilation. FUNCTION must take a gradient (jax.grad,
+    value_and_grad, vjp); of a loss --gradients-only takes it. Nothing is executed.
+
+    With --limit the cheapest plan that fits is the answer, with its patch, which 'git apply' takes;
+    the patched files are compiled, too. Without it the answer is the frontier: what costs more
+    saves more. Extra work is counted in products, loops counted. Axes of a mesh are not changed.
+
+    FILE is imported in a process of its own, as 'bufdb explain' does; arguments and targets are
+    those of that command. What was compiled is stored as the runs fit:as-written, fit:plan-1 and
+    so on, in place of those of an earlier answer.
+
+    \b
+    Exit codes:
+      0    it fits as written or by a plan; without --limit, there is an answer
+      1    nothing fits, it cannot be compiled, or a package is missing
+      2    wrong usage, also a function without a gradient
+      3    database in use, damaged, not writable or of another version
+      124  not compiled within --timeout
+    """
+    from bufdb.commands.captured import check_database
+    from bufdb.fit.fit import Question
+
+    if target is not None:
+        hardware_of(target)
+    limit_bytes, _ = limit_of(limit)
+    check_database(db)
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    question = Question(
+        limit_bytes=limit_bytes,
+        compile_budget=compile_budget,
+        db=db,
+        run=run,
+        labels=common.parse_labels(labels),
+        source_path=spec,
+        is_over=lambda: deadline is not None and time.monotonic() > deadline,
+    )
+    session = partial(
+        Apart,
+        spec,
+        args,
+        target,
+        gradients_only=gradients_only,
+        deadline=deadline,
+        timeout_s=timeout_s,
+        is_verbose=is_verbose,
+        relay=_relay,
+    )
+    answer = _answer(session, question, is_quiet=is_quiet)
+    _write(answer, format_name, output, patch_path)
+    is_missed = limit_bytes is not None and not answer.fits_as_written and answer.best is None
+    click.get_current_context().exit(1 if is_missed else 0)
+
+
+def _answer(session: Callable[..., Apart], question: Question, *, is_quiet: bool) -> Answer:
+    """Search, with progress on standard error."""
+    from bufdb.fit.fit import Fitting
+
+    with signals_heeded(), tempfile.TemporaryDirectory(prefix="bufdb-") as name:
+        folder = Path(name)
+        try:
+            with (
+                waiting(is_quiet=is_quiet) as observer,
+                session(folder=folder, observer=observer) as opened,
+            ):
+                return Fitting(opened, question, folder).answer()
+        except NotCompiledError as error:
+            for line in error.lines:
+                click.echo(one_line(line), err=True)
+            raise
+
+
+def _write(answer: Answer, format_name: str, output: Path | None, patch_path: Path | None) -> None:
+    shown = text.as_json(answer) if format_name == "json" else text.text(answer)
+    if patch_path is not None:
+        if answer.patch is None:
+            raise UsageError("there is no patch to write: no plan is needed, or none fits")
+        common.write(answer.patch, patch_path)
+    common.write(shown, output)
+
+
+def _relay(data: bytes) -> None:
+    """Show the output of the user's code on standard error."""
+    hide()
+    click.echo(data, nl=False, err=True)

@@ -1,0 +1,308 @@
+"""`bufdb fit`: what is asked of a session, and what came of it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from bufdb.answers.summary import DEVICE_LABEL
+from bufdb.database import store
+from bufdb.database.runs import names, remove_runs
+from bufdb.errors import BufdbError, TooSlowError
+from bufdb.fit.patch import patch
+from bufdb.fit.plans import (
+    Answer,
+    Ask,
+    Candidate,
+    Compiled,
+    Patch,
+    Plan,
+    PlanResult,
+    Program,
+    Site,
+)
+from bufdb.fit.search import search
+from bufdb.fit.session import Dumped, Session
+from bufdb.ingest.ingest import ingest
+
+AS_WRITTEN = "as-written"
+_FIGURES = (
+    "SELECT need_bytes, peak_bytes FROM memory_figures WHERE is_device_memory "
+    "ORDER BY need_bytes DESC NULLS LAST LIMIT 1"
+)
+VERIFIED = 1
+"""Compilations of the budget that are kept for the patched files."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What `bufdb fit` is asked."""
+
+    limit_bytes: int | None = None
+    compile_budget: int = 12
+    """Compilations besides that of the function as written."""
+    db: str | None = None
+    """Where to store what was compiled; None: nowhere."""
+    run: str = "fit"
+    """Beginning of the names of its runs."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    source_path: str | None = None
+    observer: Callable[[str], None] = lambda text: None
+    is_over: Callable[[], bool] = lambda: False
+
+
+@dataclass
+class Fitting:
+    """The work of one question."""
+
+    session: Session
+    question: Question
+    folder: Path
+    """For dumps and databases of this question."""
+    _dumps: dict[Plan, Dumped] = field(default_factory=dict)
+    _compiled: dict[tuple[Plan, bool], Compiled] = field(default_factory=dict)
+    _traced: set[Plan] = field(default_factory=set)
+    _patched_count: int = 0
+    _notes: list[str] = field(default_factory=list)
+
+    def answer(self) -> Answer:
+        """Search, compile, and check the patch.
+
+        Raises:
+            BufdbError: the function as written cannot be compiled, or has no plans.
+        """
+        program = self.session.program()
+        written = self._compile(Plan(), True)
+        found: list[Candidate] = []
+        try:
+            found = search(program, self._ask(program, written))
+        except TooSlowError as error:
+            self._notes.append(str(error))
+            found = self._so_far(program)
+        plans = self._results(program, written, found)
+        best, plans = self._proved(program, written, plans)
+        answer = Answer(
+            program=program,
+            limit_bytes=self.question.limit_bytes,
+            as_written=written,
+            plans=tuple(plans),
+            best=None if best is None else best.rank,
+            patch=None if best is None else best.patch,
+            compile_count=len(self._compiled) + self._patched_count,
+            trace_count=len(self._traced),
+            notes=(*program.notes, *self._notes),
+        )
+        return self._stored(answer)
+
+    # -- Plans -------------------------------------------------------------------------------------
+
+    def _ask(self, program: Program, written: Compiled) -> Ask:
+        def trace(plan: Plan) -> object:
+            self._traced.add(replace(plan, donated=()))
+            return self.session.trace(plan)
+
+        return Ask(
+            limit_bytes=self.question.limit_bytes,
+            as_written=written,
+            trace=trace,  # type: ignore[arg-type]
+            compile=self._compile,
+            compile_budget=max(1, self.question.compile_budget - VERIFIED),
+            is_over=self.question.is_over,
+            observer=self.question.observer,
+        )
+
+    def _so_far(self, program: Program) -> list[Candidate]:
+        """Return what was compiled when the time was up, cheapest first."""
+        found = [
+            Candidate(plan, self.session.trace(plan), compiled.need_bytes, compiled)
+            for (plan, is_full), compiled in self._compiled.items()
+            if is_full and not plan.is_as_written and compiled.need_bytes is not None
+        ]
+        return sorted(found, key=lambda one: one.traced.work)
+
+    def _compile(self, plan: Plan, is_full: bool) -> Compiled:
+        """Compile a plan; its need is bufdb's of the module."""
+        kept = self._compiled.get((plan, is_full))
+        if kept is None:
+            number = sum(full for _, full in self._compiled)
+            what = "the function as written" if plan.is_as_written else f"plan {number}"
+            dumped = self.session.compile(plan, what, is_full=is_full)
+            kept = self._compiled[plan, is_full] = self._measured(dumped, is_full=is_full)
+            if is_full:
+                self._dumps[plan] = dumped
+        return kept
+
+    def _measured(self, dumped: Dumped, *, is_full: bool) -> Compiled:
+        need, peak = _figures(dumped.folder, self.folder)
+        return Compiled(need, peak, is_full, dumped.seconds, None, dumped.refusal)
+
+    def _results(
+        self, program: Program, written: Compiled, found: Sequence[Candidate]
+    ) -> list[PlanResult]:
+        """Return the rows of the answer, with the patch of each, not yet compiled."""
+        texts = _texts(program)
+        rows = []
+        for rank, one in enumerate(found, start=1):
+            need = one.estimate_bytes if one.compiled is None else one.compiled.need_bytes
+            made = patch(program, one.plan, texts)
+            rows.append(
+                PlanResult(
+                    rank=rank,
+                    is_verified=False,
+                    need_bytes=need,
+                    peak_bytes=one.compiled.peak_bytes if one.compiled is not None else None,
+                    extra_work_ratio=_ratio(one.traced.work, program.as_written.work),
+                    recomputed_lines=lines(self.session.recomputed(one.plan)),
+                    offloaded_lines=lines(
+                        switch.site
+                        for switch in program.switches
+                        if switch.name in one.plan.offloaded
+                    ),
+                    donated=tuple(program.argument_names[at] for at in one.plan.donated),
+                    fits=_fits(need, self.question.limit_bytes),
+                    error_ratio=None if one.is_exact else one.error_ratio,
+                    patch=made.diff or None,
+                    steps=made.steps,
+                    plan=one.plan,
+                )
+            )
+        return rows
+
+    # -- The proof ---------------------------------------------------------------------------------
+
+    def _proved(
+        self, program: Program, written: Compiled, plans: Sequence[PlanResult]
+    ) -> tuple[PlanResult | None, list[PlanResult]]:
+        """Compile the patched files of the plans that are shown; return the best, and all.
+
+        With a limit the first that fits is proved, and the next one if its patch is not its plan;
+        without one as many as the budget has.
+        """
+        found: list[PlanResult] = []
+        best: PlanResult | None = None
+        has_limit = self.question.limit_bytes is not None
+        is_wanted = not _fits(written.need_bytes, self.question.limit_bytes)
+        for row in plans:
+            is_compiled = (row.plan, True) in self._compiled
+            if is_compiled and best is None and (row.fits if has_limit else self._is_left()):
+                row = self._checked(program, row)
+                if has_limit and is_wanted and (row.is_verified or not row.patch):
+                    best = row
+            elif is_compiled:
+                row = replace(row, is_verified=True)
+            found.append(row)
+        if best is None and is_wanted and has_limit:
+            best = next((row for row in found if row.fits and row.peak_bytes is not None), None)
+        return best, found
+
+    def _is_left(self) -> bool:
+        """Return whether the budget has a compilation more."""
+        used = len(self._compiled) - 1 + self._patched_count
+        return used < self.question.compile_budget and not self.question.is_over()
+
+    def _checked(self, program: Program, row: PlanResult) -> PlanResult:
+        """Return a plan with what a compilation of its patched files says."""
+        made = patch(program, row.plan, _texts(program))
+        # Where the source has no jit that could donate, the compilation does as the words say.
+        alone = replace(row.plan, donated=()) if not program.is_jitted else row.plan
+        if not made.diff or not patch(program, alone, _texts(program)).is_whole:
+            return replace(row, is_verified=not made.diff)
+        self.question.observer(f"compiling the patched files of plan {row.rank}")
+        try:
+            need = self._patched_need(program, row.plan, made)
+        except TooSlowError as error:
+            self._notes.append(str(error))
+            return row
+        except BufdbError as error:
+            self._notes.append(f"plan {row.rank}: its patched files cannot be compiled: {error}")
+            return row
+        if need != row.need_bytes:
+            self._notes.append(
+                f"plan {row.rank}: its patched files need {need} bytes, not {row.need_bytes}"
+            )
+        return replace(row, is_verified=need == row.need_bytes)
+
+    def _patched_need(self, program: Program, plan: Plan, made: Patch) -> int | None:
+        self._patched_count += 1
+        donated = () if program.is_jitted else plan.donated
+        dumped = self.session.patched(made.texts, donated)
+        return _figures(dumped.folder, self.folder)[0]
+
+    # -- Runs --------------------------------------------------------------------------------------
+
+    def _stored(self, answer: Answer) -> Answer:
+        """Store what was compiled as runs, in place of those of an earlier question."""
+        if self.question.db is None:
+            return answer
+        self._drop_runs(self.question.db)
+        name = f"{self.question.run}:{AS_WRITTEN}"
+        self._store(name, Plan(), answer)
+        plans = []
+        for row in answer.plans:
+            if row.plan in self._dumps:
+                row = replace(row, run=f"{self.question.run}:plan-{row.rank}")
+                assert row.run is not None
+                self._store(row.run, row.plan, answer)
+            plans.append(row)
+        return replace(answer, as_written=replace(answer.as_written, run=name), plans=tuple(plans))
+
+    def _store(self, name: str, plan: Plan, answer: Answer) -> None:
+        assert self.question.db is not None
+        target = answer.program.target
+        ingest(
+            self.question.db,
+            [self._dumps[plan].folder],
+            run=name,
+            labels=self.question.labels,
+            metadata={DEVICE_LABEL: self.session.device} | ({"target": target} if target else {}),
+            replace=True,
+            source_path=self.question.source_path,
+        )
+
+    def _drop_runs(self, db: str) -> None:
+        """Remove the plans of an earlier question, which may have been more."""
+        if not Path(db).exists():
+            return
+        with closing(store.open_writable(db)) as con:
+            beginning = f"{self.question.run}:plan-"
+            remove_runs(con, [name for name in names(con) if name.startswith(beginning)])
+
+
+def _figures(dumps: Path, folder: Path) -> tuple[int | None, int | None]:
+    """Return need and peak of the module in a dump that needs most; None if unknown."""
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        db = str(Path(place) / "one.duckdb")
+        ingest(db, [dumps], run="one")
+        with closing(store.open_readable(db, _FIGURES)) as con:
+            row = con.execute(_FIGURES).fetchone()
+    return (None, None) if row is None else (row[0], row[1])
+
+
+def _texts(program: Program) -> dict[str, str]:
+    """Return the text of the user's files that a patch may touch."""
+    sites: list[Site | None] = [program.function_site]
+    for region in program.regions:
+        sites += [*region.sites, *region.remats, region.defined]
+    sites += [switch.site for switch in program.switches]
+    found: dict[str, str] = {}
+    for name in {site.file for site in sites if site is not None}:
+        with suppress(OSError, UnicodeDecodeError):
+            found[name] = Path(name).read_bytes().decode()
+    return found
+
+
+def _ratio(work: int, written: int) -> float:
+    return work / written - 1 if written else 0.0
+
+
+def _fits(need: int | None, limit: int | None) -> bool | None:
+    return None if limit is None else need is not None and need <= limit
+
+
+def lines(sites: Iterable[Site]) -> tuple[str, ...]:
+    """Return the lines of some expressions, such as `train.py:14`, each once."""
+    found = sorted({(site.file, site.line) for site in sites})
+    return tuple(f"{Path(file).name}:{line}" for file, line in found)

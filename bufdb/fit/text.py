@@ -1,0 +1,214 @@
+"""The answer of `bufdb fit` as one screen of text, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from bufdb.fit.plans import Answer, PlanResult, Region
+from bufdb.render.text import align, human_bytes
+
+WIDTH = 80
+_RESULT = (
+    "rank", "is_verified", "need_bytes", "peak_bytes", "extra_work_ratio", "recomputed_lines",
+    "offloaded_lines", "donated", "fits", "error_ratio", "run", "patch", "steps",
+)  # fmt: skip
+
+
+def as_dict(answer: Answer) -> dict[str, Any]:
+    """Return the object of `--format json`."""
+    return {
+        "function": answer.program.function,
+        "target": answer.program.target,
+        "limit_bytes": answer.limit_bytes,
+        "as_written": {
+            "need_bytes": answer.as_written.need_bytes,
+            "peak_bytes": answer.as_written.peak_bytes,
+            "fits": answer.fits_as_written if answer.limit_bytes is not None else None,
+            "run": answer.as_written.run,
+        },
+        "plans": [_plan(row) for row in answer.plans],
+        "best": answer.best,
+        "patch": answer.patch,
+        "compile_count": answer.compile_count,
+        "trace_count": answer.trace_count,
+        "notes": list(answer.notes),
+    }
+
+
+def _plan(row: PlanResult) -> dict[str, Any]:
+    found = {name: getattr(row, name) for name in _RESULT}
+    return {name: list(item) if isinstance(item, tuple) else item for name, item in found.items()}
+
+
+def as_json(answer: Answer) -> str:
+    """Return the answer as JSON, exact."""
+    return json.dumps(as_dict(answer), indent=2) + "\n"
+
+
+def text(answer: Answer) -> str:
+    """Return the answer for people, at most 80 columns wide, the patch aside."""
+    parts = [_headline(answer), _table(answer), *_footer(answer)]
+    if (patch := _patch(answer)) is not None:
+        parts.append(patch)
+    return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
+
+
+def _headline(answer: Answer) -> str:
+    program, need = answer.program, answer.as_written.need_bytes
+    where = f" for {program.target}" if program.target is not None else ""
+    shown = "an unknown amount" if need is None else human_bytes(need)
+    line = f"{program.function}{where} needs {shown} as written"
+    if answer.limit_bytes is not None:
+        limit = human_bytes(answer.limit_bytes)
+        if answer.fits_as_written:
+            line += f", which fits {limit}"
+        elif answer.best is not None:
+            line += f"; plan {answer.best} fits {limit}"
+        else:
+            line += f"; nothing fits {limit}{_least(answer)}"
+    return textwrap.fill(line, WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _least(answer: Answer) -> str:
+    """Return the least need that was compiled, in words."""
+    proved = [row for row in answer.plans if row.peak_bytes is not None and row.need_bytes]
+    if not proved:
+        return ""
+    least = min(proved, key=lambda row: row.need_bytes or 0)
+    return f", the least is plan {least.rank} with {human_bytes(least.need_bytes or 0)}"
+
+
+# -- The table -------------------------------------------------------------------------------------
+
+
+def _table(answer: Answer) -> str:
+    """Return a line for each plan, and below it what it changes."""
+    if not answer.plans:
+        return ""
+    heads = ["", "plan", "need", "saves", "extra products", ""]
+    cells = [heads, ["", "-", _bytes(answer.as_written.need_bytes), "", "", "as written"]]
+    cells += [_row(answer, row) for row in answer.plans]
+    aligned = align(cells, [False, True, True, True, True, False]).splitlines()
+    lines = [line.rstrip() for line in aligned[:2]]
+    for line, row in zip(aligned[2:], answer.plans, strict=True):
+        lines.append(line.rstrip())
+        lines += _changes(answer, row)
+    return "\n".join(lines)
+
+
+def _row(answer: Answer, row: PlanResult) -> list[str]:
+    written = answer.as_written.need_bytes
+    saves = ""
+    if written and row.need_bytes is not None:
+        saves = f"{1 - row.need_bytes / written:.1%}"
+    is_exact = row.error_ratio is None and row.peak_bytes is not None
+    need = _bytes(row.need_bytes)
+    words = []
+    if not is_exact:
+        error = "" if row.error_ratio is None else f", error so far {row.error_ratio:.1%}"
+        words.append(f"traced{error}")
+    else:
+        words.append("compiled" + (", patch too" if row.is_verified and row.patch else ""))
+    if row.rank == answer.best:
+        words.append("fits")
+    mark = ">" if row.rank == answer.best else ""
+    extra = f"{row.extra_work_ratio:+.1%}"
+    return [mark, str(row.rank), need if is_exact else f"~{need}", saves, extra, "; ".join(words)]
+
+
+def _bytes(count: int | None) -> str:
+    return "unknown" if count is None else human_bytes(count)
+
+
+def _changes(answer: Answer, row: PlanResult) -> list[str]:
+    """Return what a plan changes: lines computed again, offloaded, donated, and where to edit."""
+    parts = []
+    if row.recomputed_lines:
+        parts.append(f"again {spans(row.recomputed_lines)}")
+    if row.offloaded_lines:
+        parts.append(f"to host memory {spans(row.offloaded_lines)}")
+    if row.donated:
+        parts.append(f"donates {', '.join(row.donated)}")
+    regions = answer.program.regions
+    touched = [regions[at] for at in (*row.plan.scans, *row.plan.calls)]
+    if touched:
+        places = ", ".join(dict.fromkeys(map(_place, touched)))
+        parts.append(f"edit at {places}")
+    indent = " " * 8
+    return textwrap.wrap(
+        "; ".join(parts),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _place(region: Region) -> str:
+    site = region.sites[0]
+    more = len(region.sites) - 1
+    return f"{Path(site.file).name}:{site.line}" + (f" and {more} more" if more else "")
+
+
+def spans(lines: Sequence[str]) -> str:
+    """Return lines of files, `a.py:1 a.py:2 a.py:5 b.py:7`, as `a.py:1-2,5 b.py:7`."""
+    pairs = [line.rpartition(":")[::2] for line in lines]
+    found = []
+    for file, group in groupby(pairs, key=lambda pair: pair[0]):
+        numbers = sorted({int(line) for _, line in group})
+        found.append(f"{file}:{','.join(_ranges(numbers))}")
+    return " ".join(found)
+
+
+def _ranges(numbers: Sequence[int]) -> Iterable[str]:
+    for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        run = [number for _, number in group]
+        yield str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}"
+
+
+# -- What is said below it -------------------------------------------------------------------------
+
+
+def _footer(answer: Answer) -> list[str]:
+    said = [f"{answer.compile_count} compiled, {answer.trace_count} traced."]
+    if any(row.peak_bytes is None for row in answer.plans):
+        said.append("A need with ~ is an estimate of a trace; without it, it is compiled.")
+    if answer.plans:
+        said.append("Extra is of products: elementwise work is not in them.")
+    runs = [row.run for row in answer.plans if row.run is not None]
+    if answer.as_written.run is not None and runs:
+        said.append(f"Stored as runs: 'bufdb diff {answer.as_written.run} {runs[0]}' compares.")
+    unknown = answer.program.as_written.unknown
+    if unknown:
+        said.append(f"Not in products: {', '.join(unknown)}.")
+    parts = [_filled(" ".join(said))]
+    if answer.notes:
+        parts.append("\n".join(_filled(note) for note in answer.notes))
+    return parts
+
+
+def _filled(words: str) -> str:
+    return textwrap.fill(words, WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _patch(answer: Answer) -> str | None:
+    """Return the patch of the best plan with what is to be done by hand."""
+    best = next((row for row in answer.plans if row.rank == answer.best), None)
+    if best is None:
+        return None
+    steps = [_filled(f"By hand: {step}") for step in best.steps]
+    if not best.patch:
+        return "\n".join(steps) or None
+    if best.steps:
+        head = f"patch of plan {best.rank}, in part; 'git apply' takes it:"
+    elif best.is_verified:
+        head = f"patch of plan {best.rank}; compiled, it needs the same; 'git apply' takes it:"
+    else:
+        head = f"patch of plan {best.rank}, not verified; 'git apply' takes it:"
+    return "\n".join([*steps, head, "", best.patch])

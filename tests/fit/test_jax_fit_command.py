@@ -1,0 +1,86 @@
+"""`bufdb fit` from the command line: a small scanned program on the CPU."""
+
+import json
+import subprocess
+
+import pytest
+
+pytest.importorskip("jax", reason="this Python has no jax")
+
+PROGRAM = """import jax
+import jax.numpy as jnp
+
+
+def layer(x, p):
+    h = x @ p["w"]
+    g = jnp.tanh(h) * jnp.sin(h)
+    return x + g @ p["v"], None
+
+
+def loss(params, x):
+    out, _ = jax.lax.scan(layer, x, params)
+    return (out**2).sum()
+
+
+def step(params, x):
+    grads = jax.grad(loss)(params, x)
+    return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads)
+
+
+def args(rows=512, layers=6):
+    stack = jax.ShapeDtypeStruct((layers, 32, 32), jnp.float32)
+    return {"w": stack, "v": stack}, jax.ShapeDtypeStruct((rows, 32), jnp.float32)
+"""
+
+
+@pytest.fixture
+def fit(tmp_path, call, monkeypatch):
+    (tmp_path / "train.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    return lambda *given: call(
+        "fit", "train.py:step", "--args", "args()", "--db", "d.duckdb", *given
+    )
+
+
+def test_a_plan_fits_and_its_patch_needs_as_much(fit, call, tmp_path):
+    code, out, err = fit("--limit", "1MiB", "--format", "json")
+    assert code == 0, err
+    found = json.loads(out)
+    best = found["plans"][found["best"] - 1]
+    assert found["as_written"]["need_bytes"] > 2**20 >= best["need_bytes"]
+    assert best["fits"] and best["is_verified"]
+    assert best["extra_work_ratio"] < 0.17
+    assert best["recomputed_lines"] and best["patch"] == found["patch"]
+    (tmp_path / "p.diff").write_text(found["patch"])
+    # The function is not jitted in the file, so that donating is a step in words.
+    assert not best["donated"] or best["steps"]
+    subprocess.run(["git", "apply", "p.diff"], cwd=tmp_path, check=True)
+    assert "checkpoint" in (tmp_path / "train.py").read_text()
+    text = "import jax, train; step = jax.jit(train.step, donate_argnums=(0,))"
+    (tmp_path / "jitted.py").write_text(f"{text}\nargs = train.args\n")
+    code, out, _ = call("explain", "jitted.py:step", "--args", "args()", "--db", "e.duckdb")
+    _, rows, _ = call(
+        "sql", "SELECT need_bytes FROM memory_figures", "--db", "e.duckdb", "--format", "csv"
+    )
+    assert int(rows.split()[1]) == best["need_bytes"]
+    _, runs, _ = call("sql", "SELECT run_name FROM runs", "--db", "d.duckdb", "--format", "csv")
+    assert {"fit:as-written", best["run"]} <= set(runs.split())
+
+
+def test_what_fits_as_written_needs_no_plan(fit):
+    code, out, _ = fit("--limit", "1GiB")
+    assert code == 0
+    assert out.startswith("train.py:step needs ") and "which fits 1.00 GiB" in out
+
+
+def test_nothing_fits_and_the_least_is_shown(fit):
+    code, out, _ = fit("--limit", "1KiB", "--budget-compiles", "3")
+    assert code == 1
+    assert "nothing fits 1.00 KiB, the least is plan " in " ".join(out.split())
+
+
+def test_a_function_without_a_gradient_is_refused_in_one_line(call, fit):
+    code, _, err = call("fit", "train.py:loss", "--args", "args()", "--db", "d.duckdb")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "takes no gradient" in err and "--gradients-only takes that of a loss" in err
