@@ -92,6 +92,10 @@ EXAMPLES = {
         "bufdb what-if train_step --run gpu_b8 --keep 1/8 --without 'line:saved *train.py:65'",
         "bufdb what-if train_step --run cpu_b8 --until 5MiB",
     ),
+    "verify": (
+        "bufdb verify cpu_b8 cpu_b8_remat",
+        "bufdb verify cpu_b8 cpu_b8_remat --function train_step --format json",
+    ),
     "advice": (
         "bufdb advice",
         "bufdb advice train_step --run gpu_b8 --code",
@@ -139,6 +143,7 @@ COMMANDS = {
     "budget": "bufdb.commands.budget",
     "diff": "bufdb.commands.diff",
     "what-if": "bufdb.commands.what_if",
+    "verify": "bufdb.commands.verify",
     "export": "bufdb.commands.export",
     "mcp": "bufdb.commands.mcp",
     "lint": "bufdb.commands.lint",

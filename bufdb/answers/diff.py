@@ -503,6 +503,21 @@ def diff(
     return Diff(found, None if found.figures else _why_nothing(con, values))
 
 
+def peaks(opened: Open, base: str, new: str, **options: Any) -> list[Row]:
+    """Return the peaks of the modules that both sides have, those that fell most first.
+
+    Arguments and errors as for `diff`.
+    """
+    con, values = _asked(opened, base, new, **options)
+    with _staged(con, values):
+        every: dict[str, Value] = {**values, **_EVERY._asdict()}
+        every["whole_places"] = 0
+        rows = _rows(execute_with(con, _TOP_MODULES, every, "diff"))
+    both = [row for row in rows if row.figure == "peak" and row.delta_bytes is not None]
+    known = [row for row in both if row.base_module_key and row.new_module_key]
+    return sorted(known, key=lambda row: row.delta_bytes or 0)
+
+
 def in_pieces(opened: Open, base: str, new: str, **options: Any) -> Iterator[Diff]:
     """Yield all rows of `diff`, some pairs at a time."""
     con, values = _asked(opened, base, new, **options)

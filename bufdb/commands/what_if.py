@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bufdb.commands import common, completion
+from bufdb.errors import UsageError
 
 if TYPE_CHECKING:
     from bufdb.what_if.ask import WhatIf
 
 BY = ("line", "op", "value")
 """The kinds of names that --until may take."""
+LABELS = "SELECT label, label_value FROM run_labels WHERE run_name = ? AND NOT is_metadata"
 
 
 @click.command(name="what-if", short_help="What the peak would be without some lines or ops.")
@@ -55,6 +58,12 @@ BY = ("line", "op", "value")
     "compute again for each byte saved.  [default: saving]",
 )
 @click.option("--run", metavar="RUN", help="Only modules of this run: a name or a glob.")
+@click.option(
+    "--verify",
+    metavar="COMMAND",
+    help="Run COMMAND, which compiles the changed program, as 'bufdb capture' does, into the run "
+    "RUN:verify, and compare what came with what was promised.",
+)
 @completion.color_option
 @common.output_options
 @common.read_db_option
@@ -67,6 +76,7 @@ def command(
     by: str | None,
     order: str | None,
     run: str | None,
+    verify: str | None,
     color: str | None,
     db: str,
     **output: Any,
@@ -95,10 +105,14 @@ def command(
     computed by placing the values that are left again, where that gives today's size for today's
     values; else it is a range, and --until goes by its high end.
 
+    --verify 'python train.py' runs the changed program and shows, in place of the figures, what was
+    promised of the peak and the need beside what came, as 'bufdb verify' does for two runs.
+
     \b
     Exit codes:
-      0  computed
-      1  the peak is unknown, or what is needed stays above --until
+      0  computed; with --verify, at least the low end came
+      1  the peak is unknown, or what is needed stays above --until; with --verify, less came, or
+         COMMAND failed or compiled no such function
       2  wrong usage, or a name that takes nothing
       3  database missing, in use or of another version
     """
@@ -110,12 +124,45 @@ def command(
     found = what_if(opened, module, **asked)
     for text in found.notes:
         common.note(text)
+    if verify is not None:
+        click.get_current_context().exit(_verified(found, verify, db, **output))
     if output["format_name"] in ("table", "markdown"):
         _write_text(found, **output)
     else:
         common.emit(found.result(), **output)
     if found.found.fits is False:
         click.get_current_context().exit(1)
+
+
+def _verified(found: WhatIf, command_line: str, db: str, **output: Any) -> int:
+    """Capture the changed program, show what was promised and what came, return the exit code."""
+    from bufdb.commands import captured
+    from bufdb.commands.verify import show
+    from bufdb.what_if.verify import verify_asked
+
+    if common.dataset() is not None:
+        raise UsageError("--verify stores a run, which wants a database file: --db")
+    try:
+        words = shlex.split(command_line)
+    except ValueError as error:
+        raise UsageError(f"--verify: {error}") from error
+    if not words:
+        raise UsageError("--verify wants a command")
+    base = found.found.choice.run_name
+    name = f"{base}:verify"
+    captured.check_database(db)
+    # Runs of other labels are not compared.
+    con = common.open_database(db, LABELS)
+    labels = dict(con.execute(LABELS, [base]).fetchall())
+    con.close()
+    folder = captured.dump_folder(None)
+    with captured.Dumps(folder, False, db, name, labels, is_quiet=True) as dumps:
+        done = captured.capture(dumps, words)
+    if not done.is_stored:
+        return done.code or 1
+    got = verify_asked(partial(common.open_database, db), found, name)
+    show(got, **output)
+    return 0 if got.found and got.is_kept else 1
 
 
 def _write_text(found: WhatIf, *, format_name: str, output: Path | None, full: str | None) -> None:

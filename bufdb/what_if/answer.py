@@ -193,6 +193,22 @@ def answer(con: duckdb.DuckDBPyConnection, choice: Choice, asked: Asked) -> Answ
     return found if fits is not False else replace(found, nameless=question.nameless(found, taken))
 
 
+def removed(
+    choice: Choice,
+    held: Temps,
+    asked: Asked,
+    taken: Sequence[Taken],
+    pairs: Sequence[Donation],
+) -> list[Row]:
+    """Return what removing values saves: each name alone, each donation, and all together."""
+    question = _Question(choice, asked, held)
+    return [
+        *question.alone(taken),
+        *question.donations(pairs),
+        *question.together(taken, pairs),
+    ]
+
+
 class _Question:
     """The figures of one module."""
 
