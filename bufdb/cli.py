@@ -31,6 +31,10 @@ EXAMPLES = {
         "bufdb capture --run base -- python train.py",
         "bufdb capture --sweep batch=8,16,32 --limit 16GiB -- python train.py --batch {batch}",
     ),
+    "profile": (
+        "bufdb profile data/profiles/cpu_b8.xplane.pb.gz --run cpu_b8",
+        "bufdb profile data/profiles --run cpu_b8 --quiet",
+    ),
     "explain": (
         "bufdb explain train.py:step --args 'f32[1024,1024], f32[32,1024]'",
         "bufdb explain train.py:step --args 'state(), batch(8)' --target tpu:v5e:2x2",
@@ -127,6 +131,7 @@ def with_examples(command: click.Command, name: str) -> click.Command:
 COMMANDS = {
     "ingest": "bufdb.commands.ingest",
     "capture": "bufdb.commands.capture",
+    "profile": "bufdb.commands.profile",
     "explain": "bufdb.commands.explain",
     "fit": "bufdb.commands.fit",
     "summary": "bufdb.commands.summary",

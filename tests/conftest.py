@@ -22,6 +22,7 @@ from small_db import open_copy
 
 from bufdb import cli
 from bufdb.database import store
+from bufdb.dumps import profiles
 from bufdb.ingest.ingest import ingest
 
 FIRST_DUMP_TIME = 1_750_000_000
@@ -36,6 +37,8 @@ LABELS = {
     "tpu_b8": {"batch": "8"},
 }
 """Labels of the demo runs."""
+PROFILES = {"cpu_b8": DEMO.parent / "profiles" / "cpu_b8.xplane.pb.gz"}
+"""Times of instructions, by demo run."""
 SETTINGS = (
     "BUFDB_DB",
     "BUFDB_MEMORY_LIMIT",
@@ -206,7 +209,13 @@ def demo_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 time = FIRST_DUMP_TIME + 3600 * number
                 for path in run.rglob("*"):
                     os.utime(path, (time, time))
-                ingest("demo.duckdb", [run.relative_to(folder)], labels=LABELS[run.name])
+                profile = PROFILES.get(run.name)
+                ingest(
+                    "demo.duckdb",
+                    [run.relative_to(folder)],
+                    labels=LABELS[run.name],
+                    profile=None if profile is None else profiles.load(profile, print),
+                )
 
     return made_once(tmp_path_factory, "demo", make) / "demo.duckdb"
 

@@ -102,6 +102,12 @@ def _sources(
     "given, Parquet at first.",
 )
 @click.option("--prune", is_flag=True, help="Take out of the run what is gone from PATH.")
+@click.option(
+    "--profile",
+    metavar="DIR",
+    type=click.Path(exists=True, path_type=Path),
+    help="Also read how long each instruction took: a profile of jax.profiler (see bufdb profile).",
+)
 @common.own_option
 @common.quiet_option
 def command(
@@ -119,6 +125,7 @@ def command(
     remote: str | None,
     master: str | None,
     file_format: str | None,
+    profile: Path | None,
     **options: Any,
 ) -> None:
     """Read XLA dumps into the database: directories (with all below) or single files.
@@ -154,6 +161,12 @@ def command(
         raise UsageError("--run names one run and --run-from-dir makes several; give one of them")
     if pattern is not None and not run_from_dir:
         raise UsageError("--labels-from needs --run-from-dir")
+    if profile is not None:
+        if engine != "local" or run_from_dir:
+            raise UsageError("--profile is of one run that this machine reads")
+        from bufdb.dumps.profiles import load
+
+        options["profile"] = load(profile, common.note)
     ingest = _ingest_into(db, url, file_format, engine, remote, master)
     pairs = common.parse_labels(labels)
     options["own_globs"] = common.own_globs(own)

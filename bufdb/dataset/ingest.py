@@ -26,12 +26,15 @@ from bufdb.errors import UsageError
 from bufdb.ingest import own
 from bufdb.ingest import writer as run_rows
 from bufdb.ingest.choice import readers
+from bufdb.ingest.ingest import require_one
 from bufdb.ingest.plan import PlannedRun, Progress, plan
+from bufdb.ingest.profile import Timing
 from bufdb.ingest.reader import Reader
 from bufdb.ingest.rows import MODULE_TABLES
 from bufdb.ingest.storing import Ingest
 from bufdb.ingest.summary import Summary
 from bufdb.ingest.work import Done, Group
+from bufdb.proto.xplane import Profile
 from bufdb.read.hlo import Own
 
 FORMATS = ("parquet", "delta")
@@ -69,6 +72,7 @@ def ingest(
     block_bytes: int = BLOCK_BYTES,
     jobs: int | None = 1,
     file_format: str | None = None,
+    profile: Profile | None = None,
 ) -> Summary:
     """Read dumps and store them in the dataset at a folder or URL.
 
@@ -86,6 +90,8 @@ def ingest(
     more = (memory_limit, progress, own_globs, prune, block_bytes)
     with readers(jobs) as reader:
         planned = plan(paths, run)
+        if profile is not None:
+            require_one(planned)
         # Before a database is opened, since that begins threads.
         reading = reader([job for one in planned.values() for job in one.jobs])
         summary = store_planned(
@@ -97,6 +103,7 @@ def ingest(
             *more,
             reading=reading,
             file_format=file_format,
+            profile=profile,
         )
     summary.seconds = time.perf_counter() - began
     return summary
@@ -116,6 +123,7 @@ def store_planned(
     reading: Reader | None = None,
     elsewhere: Elsewhere | None = None,
     file_format: str | None = None,
+    profile: Profile | None = None,
 ) -> Summary:
     """Read the modules of a plan, or of a part of one, and store them.
 
@@ -153,6 +161,7 @@ def store_planned(
         total = Summary()
         for name in planned:
             work = begun(name)
+            work.timing = None if profile is None else Timing(profile)
             _add(total, work.run(given[name], {}, metadata))
             work.end_run(name)
         total.run_names = list(planned)
@@ -302,7 +311,16 @@ class _Ingest(Ingest):
         self.ended_ids += done.ids
         super().end(done)
 
+    def _add_times(self) -> None:
+        """Store times with the modules that this ingest has read: others are not changed."""
+        if self.timing is not None:
+            self.timing.add(self.con, self.run_name, self.ended_ids)
+            self._note_times(self.timing)
+
     def _commit(self) -> None:
+        if self.timing is not None and self.ended_ids:
+            self.writer.settle()
+            self.timing.add(self.con, self.run_name, self.ended_ids)
         super()._commit()
         self._store_run(self.run_name)  # before its first module, so that no module lacks its run
         modules = self._modules()

@@ -30,6 +30,7 @@ KEPT = {
     "entry_parameters": "shape",
     "files": "file_kind content_hash",
     "input_output_aliases": "output_index parameter_index alias_kind",
+    "instruction_times": "device",
     "instructions": "shape opcode",
     "live_ranges": "shape_index",
     "memory_spaces": "platform memory_space_name",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bufdb.dumps.discover import Source
     from bufdb.ingest.plan import PlannedRun, Progress
     from bufdb.ingest.stored import ToRead
+    from bufdb.proto.xplane import Profile
 
 
 # -- Dump directories into the database: discover, skip what is unchanged, read, store -------------
@@ -51,6 +52,7 @@ def ingest(
     own_globs: Sequence[str] | None = None,
     source_path: str | None = None,
     prune: bool = False,
+    profile: Profile | None = None,
 ) -> Summary:
     """Read dumps and store them.
 
@@ -74,6 +76,7 @@ def ingest(
         source_path: what runs.source_path says, if not the path.
         prune: whether modules of the runs that are not among these paths are removed.
         replace: whether the earlier contents of the runs are removed, when the new are stored.
+        profile: times of instructions, of the one run.
 
     Raises:
         UsageError: a path does not exist, holds no dump, or two paths hold one module.
@@ -88,6 +91,8 @@ def ingest(
             from bufdb.ingest.plan import plan
 
             planned = plan(paths, run)
+            if profile is not None:
+                require_one(planned)
             if source_path is not None:
                 for one in planned.values():
                     one.path = Path(source_path)
@@ -103,6 +108,10 @@ def ingest(
                 work = storing.Ingest(
                     con, planned, block_bytes, progress, reading, replace, own_globs, prune, to_read
                 )
+                if profile is not None:
+                    from bufdb.ingest.profile import Timing
+
+                    work.timing = Timing(profile)
                 summary = work.run(labels or {}, labels_by_run or {}, metadata)
         summary.run_names = list(planned)
     finally:
@@ -116,6 +125,16 @@ def ingest(
         )
     summary.seconds = time.perf_counter() - began
     return summary
+
+
+def require_one(planned: Mapping[str, PlannedRun]) -> None:
+    """Check that a profile can only be of one run.
+
+    Raises:
+        UsageError: there are several.
+    """
+    if len(planned) > 1:
+        raise UsageError("--profile is of one run: name it with --run, or give one directory")
 
 
 def _begun(

@@ -317,6 +317,8 @@ MODULE_TABLES = (
     "value_origins",
     "recompute_costs",
     "recompute_parts",
+    "instruction_costs",
+    "instruction_times",
     "peak_savings",
     "peak_contributors",
     "peak_stack_nodes",

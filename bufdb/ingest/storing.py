@@ -13,6 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 
@@ -32,6 +33,9 @@ from bufdb.ingest.stored import ToRead
 from bufdb.ingest.summary import Summary
 from bufdb.ingest.work import Done, Group
 from bufdb.ingest.writer import FEW_INSERT_ROWS, INSERT_ROWS, TableWriter
+
+if TYPE_CHECKING:
+    from bufdb.ingest.profile import Timing
 
 TRANSACTION_BYTES = 1 << 30
 """Text per transaction: what an interrupted ingest loses at most, large modules aside: 10 to 30
@@ -91,6 +95,8 @@ class Ingest:
         self.problems: Counter[str] = Counter()
         self.in_transaction, self.transaction_bytes = 0, TRANSACTION_BYTES
         self.to_read = to_read or {}
+        self.timing: Timing | None = None
+        """Times of instructions for the modules of the run."""
         self.is_last = False
         """Whether the file is closed after the next commit."""
 
@@ -142,6 +148,7 @@ class Ingest:
             if self.prune:
                 self._prune(planned)
             self._finish_run(path)
+            self._add_times()
             if name == next(reversed(self.plan)):
                 self._end_reading()
             self._commit()
@@ -295,6 +302,17 @@ class Ingest:
         if self.summary.replaced_count or self.summary.pruned_count:
             runs.delete_unused_shapes(self.con)
         run_rows.update_run(self.con, self.run_name, path, self.dumped_at)
+
+    def _add_times(self) -> None:
+        """Store the times of the run's modules, if there is a profile."""
+        if self.timing is not None:
+            self.timing.add(self.con, self.run_name)
+            self._note_times(self.timing)
+
+    def _note_times(self, timing: Timing) -> None:
+        report = timing.finish(self.con, self.run_name)
+        self.summary.notes += report.lines
+        self.summary.notes += [f"not matched: {text}" for text in report.unmatched]
 
     def _left(self) -> list[str]:
         """Return a note if modules that are not ingested now have another --own."""

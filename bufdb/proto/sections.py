@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,11 +45,13 @@ from bufdb.proto.times import (
 # The bodies of fusions that are asked for: most instructions of a module are in the others.
 #
 # Asked for are the operations that it takes to make a large value again (`recompute_costs`), also
-# at the source of moves of data, and in modules with loops the way back from what loops carry
-# (`value_origins`), which can lead through any.
+# at the source of moves of data, in modules with loops the way back from what loops carry
+# (`value_origins`), which can lead through any, and products (`instruction_costs`).
 
 _LARGE_PART = 100
 """As in bufdb.rows.peak_savings: a value is large from this part of the peak on."""
+_WORK = re.compile(rb"\x12(?:\x03dot|\x0aragged-dot|\x0bconvolution|\x0bcustom-call)")
+"""An opcode, as the field 2 of an instruction, of what may compute products."""
 _BEHIND_MOVES = 3
 """Limit on the fusions in a row that only move data."""
 _PASSING = frozenset(
@@ -66,7 +69,7 @@ def asked_for(m: Module, values: Values, ranges: Live | None, assignment: Assign
     fused = [c for c in m.computations if c not in apart]
     if ranges is None or "while" in m.opcode:
         return fused
-    wanted: set[int] = set()
+    wanted = {c for c in fused if _WORK.search(m.computations[c])}
     seen: set[int] = set()
     level = [values.places[v][0] for v in _large(ranges, assignment, values.assigned)]
     for _ in range(1 + _BEHIND_MOVES):

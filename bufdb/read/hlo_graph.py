@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -308,6 +308,21 @@ class HloGraph:
         if number is None:
             return []
         return [self._at(at, number) for at in self._lines_of(number).values()]
+
+    def having(self, pattern: bytes) -> Iterator[Instruction]:
+        """Yield each instruction whose line, or what it is continued by, holds some bytes."""
+        text, last = self.text, -1
+        for at in _places(text, pattern):
+            # What begins below a line end within a text is the line's above.
+            begin = text.rfind(b"\n  ", 0, at)
+            line = _LINE.match(text, begin) if begin >= 0 else None
+            computation = bisect_right(self._starts, at) - 1
+            if line is None or begin == last or computation < 0:
+                continue
+            last = begin
+            ins = self._at(line.start(1), computation)
+            if ins is not None:
+                yield ins
 
     def is_entry(self, computation: int) -> bool:
         """Return whether it is the program's."""

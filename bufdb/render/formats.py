@@ -27,6 +27,7 @@ from bufdb.render.text import (
     human_bytes,
     human_change,
     human_ratio,
+    human_time,
     markdown_escape,
 )
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from bufdb.query.result import Result
 
 _NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL.*)$")
-_SHARE = re.compile(r"(held|saving|peak|module_peak|padding|replicated|size|limit)_ratio")
+_SHARE = re.compile(r"(time|held|saving|peak|module_peak|padding|replicated|size|limit)_ratio")
 """Columns that are a share of a whole."""
 _SIDE = re.compile(r"^(base|new|low|high|previous|value|limit)_|_without$")
 """The part of a name that distinguishes columns whose sizes are compared."""
@@ -176,6 +177,8 @@ def _human(name: str, value: Any) -> str:
         return human_change(value) if _CHANGE.search(name) else human_ratio(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and "_bytes" in name:
         return human_bytes(round(value)) if math.isfinite(value) else _text(value)
+    if isinstance(value, int | float) and name.endswith("_ns"):
+        return human_time(value) if math.isfinite(value) else _text(value)
     return f"{value:.6g}" if isinstance(value, float) else _text(value)
 
 

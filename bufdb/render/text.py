@@ -47,6 +47,19 @@ def human_bytes(count: int, digits: int = DIGITS) -> str:
     return f"{'-' if count < 0 else ''}{text} {unit}"
 
 
+_TIMES = (("s", 10**9), ("ms", 10**6), ("µs", 10**3))
+
+
+def human_time(ns: float) -> str:
+    """Format nanoseconds with a unit and three significant digits: '12.3 ms', '512 ns'."""
+    for unit, size in _TIMES:
+        # Compare the rounded text, or 999,999 would read 1000 µs.
+        text = _rounded(abs(ns) / size, DIGITS)
+        if float(text) >= 1:
+            return f"{'-' if ns < 0 else ''}{text} {unit}"
+    return f"{ns:.0f} ns"
+
+
 def _rounded(size: float, digits: int) -> str:
     """Return a number with so many significant digits, but with all digits before the point."""
     text = f"{size:.{max(0, digits - len(str(int(size))))}f}"

@@ -15,6 +15,7 @@ import numpy as np
 from bufdb.columnar.scan import Columns, take
 from bufdb.read.hlo_graph import HloGraph
 from bufdb.read.shape import Shape
+from bufdb.rows import instruction_costs
 from bufdb.rows.attribution import Attribution, Users
 from bufdb.rows.context import Context, Emit, ModuleFacts, Source
 from bufdb.rows.costs import Costs
@@ -55,16 +56,29 @@ def _walk_hlo(context: Context, values: ValueIndex, origins: Origins, costs: Cos
     residuals = Residuals()
     for pieces in source.hlo():
         for piece in pieces:
-            if piece.module in origins.places or costs.has_values[piece.module]:
+            has_costs = instruction_costs.has_costs(piece.text)
+            if piece.module in origins.places or costs.has_values[piece.module] or has_costs:
                 graph = HloGraph(piece.text, origins.loops.get(piece.module, []))
+                if has_costs:
+                    _emit(
+                        context,
+                        "instruction_costs",
+                        piece.module,
+                        instruction_costs.columns_of(graph),
+                    )
                 found = origins.add_module(values, piece.module, graph)
                 costs.add_module(piece.module, graph, found)
                 places = origins.places.get(piece.module)
                 parts = residuals.add_module(graph, places, found)
-                if parts:
-                    parts["module"] = np.full(len(parts["part_index"]), piece.module)
-                    context.emit("recompute_parts", parts)
+                _emit(context, "recompute_parts", piece.module, parts)
     return residuals
+
+
+def _emit(context: Context, table: str, module: int, columns: Columns) -> None:
+    """Give rows of one module on, if there are any."""
+    if columns:
+        count = len(next(iter(columns.values())))
+        context.emit(table, {**columns, "module": np.full(count, module)})
 
 
 @dataclass

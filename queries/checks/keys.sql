@@ -26,6 +26,16 @@ WITH doubles AS (
   GROUP BY module_id, instruction_name
   HAVING count(*) > 1
   UNION ALL
+  SELECT module_id, 'cost of instruction ' || instruction_name AS what
+  FROM instruction_costs
+  GROUP BY module_id, instruction_name
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT module_id, 'time of ' || instruction_name || ' on ' || device AS what
+  FROM instruction_times
+  GROUP BY module_id, instruction_name, device, is_overlapped
+  HAVING count(*) > 1
+  UNION ALL
   SELECT module_id, 'live range of ' || instruction_name || shape_index AS what
   FROM live_ranges
   GROUP BY module_id, instruction_name, shape_index

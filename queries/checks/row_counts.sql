@@ -18,6 +18,10 @@ WITH stored AS (
   UNION ALL
   SELECT module_id, 'input_output_aliases' AS table_name FROM input_output_aliases
   UNION ALL
+  SELECT module_id, 'instruction_costs' AS table_name FROM instruction_costs
+  UNION ALL
+  SELECT module_id, 'instruction_times' AS table_name FROM instruction_times
+  UNION ALL
   SELECT module_id, 'instructions' AS table_name FROM instructions
   UNION ALL
   SELECT module_id, 'live_ranges' AS table_name FROM live_ranges

@@ -13,8 +13,10 @@ from bufdb.dumps.discover import Source
 from bufdb.dumps.files import BLOCK_BYTES
 from bufdb.ingest.choice import readers
 from bufdb.ingest.plan import Progress, plan
+from bufdb.ingest.profile import Timing
 from bufdb.ingest.storing import Ingest
 from bufdb.ingest.summary import Summary
+from bufdb.proto.xplane import Profile
 
 
 def ingest_into(
@@ -29,12 +31,14 @@ def ingest_into(
     progress: Progress | None = None,
     own_globs: Sequence[str] | None = None,
     prune: bool = False,
+    profile: Profile | None = None,
 ) -> Summary:
     """Read the dumps of one path or of several into an open database; see `ingest`."""
     planned = plan(list(paths) if isinstance(paths, Sequence) else [paths], run)
     with readers(jobs) as reader:
         reading = reader([job for one in planned.values() for job in one.jobs])
         work = Ingest(con, planned, block_bytes, progress, reading, replace, own_globs, prune)
+        work.timing = None if profile is None else Timing(profile)
         return work.run(labels or {}, {})
 
 
