@@ -98,14 +98,14 @@ def test_no_command_shows_the_help_on_stderr(call):
         (
             ["ingest", ".", "--out", "o", "--engine", "spark", "--format", "delta"],
             2,
-            "--format delta is written by one machine: leave --engine away",
+            "--format delta is written by one machine: omit --engine",
         ),
         (
             ["ingest", "gs://bucket/x", "--run-from-dir"],
             2,
             "--run-from-dir wants directories on disk, no URL and no -",
         ),
-        (["schema", "runs", "--on", "none"], 2, "schema --on prints SQL, and all of it"),
+        (["schema", "runs", "--on", "none"], 2, "schema --on prints all SQL"),
         (["schema", "--on", "none"], 3, "; make one with 'bufdb ingest DUMPS --out"),
     ],
 )
@@ -144,7 +144,7 @@ def test_no_rows_is_a_header_and_success(call, db):
     assert call("query", "diagnostics", "--db", db, "--format", "csv") == (
         0,
         "severity,code,run_name,module_key,path,line_number,message\n",
-        "bufdb: no rows: nothing of this kind in the module asked about\n",
+        "bufdb: no rows: nothing of this kind in the selected module\n",
     )
 
 

@@ -111,7 +111,7 @@ def test_step(bufdb_limit):
         ('DEMO, function="stop", peak=1', "*peak (stop) cannot be judged: fits no module*"),
         (
             'DEMO + "/cpu_b8", color=3, peak=1',
-            "*no memory space color 3 in what fits; there is ho*",
+            "*no memory space color 3 in the modules that match; there is ho*",
         ),
         ('DEMO + "/cpu_b8"', "*bufdb_limit wants a limit: one or more of need, peak, temp, *"),
         ('DEMO + "/cpu_b8", peek=1', "*bufdb_limit has no limit 'peek'; there are need, peak, *"),

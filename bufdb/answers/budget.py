@@ -119,7 +119,7 @@ def parse(text: str, path: str) -> BudgetFile:
         found = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
         line = (found and found[1]) or str(text.count("\n") + 1)
         reason = str(error)[: found.start()] if found else str(error)
-        raise UsageError(f"{path}:{line}: no TOML: {reason}") from error
+        raise UsageError(f"{path}:{line}: not TOML: {reason}") from error
     lines = _Lines(text, path)
     _check_keys(document, ("base", "budget"), lines, None)
     base = document.get("base")
@@ -294,7 +294,8 @@ def _judge_budget(
     chosen = [f for f in named if f.color is None or _in_space(budget, f)]
     if not any(figure.color is not None for figure in chosen) and len(chosen) < len(named):
         spaces = sorted({f.memory_space or f"color {f.color}" for f in named})
-        reason = f"no memory space {budget.space} in what fits; there is {', '.join(spaces)}"
+        known = ", ".join(spaces)
+        reason = f"no memory space {budget.space} in the modules that match; there is {known}"
         return [Verdict(NOT_JUDGED, budget.metric, budget, reason=reason)]
     if not chosen:
         functions = sorted({figure.function for figure in figures})
@@ -313,12 +314,12 @@ def _judge_figure(budget: Budget, figure: MemoryFigures, other: MemoryFigures | 
     reason: str | None = None
     status = NOT_JUDGED
     if figure.color is None or value is None:
-        reason = f"{metric} is unknown: {figure.unknown_reason or 'the dump does not give it'}"
+        reason = f"{metric} is unknown: {figure.unknown_reason or 'the dump does not have it'}"
     elif budget.limit.is_relative and other is None:
         status = WITHIN if budget.allow_new else NOT_JUDGED
         reason = "not in the base run"
     elif limit is None:
-        why = (other and other.unknown_reason) or "the dump does not give it"
+        why = (other and other.unknown_reason) or "the dump does not have it"
         reason = f"{metric} of the base run is unknown: {why}"
     elif value > limit:
         status = OVER

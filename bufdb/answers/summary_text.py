@@ -119,7 +119,7 @@ def _details(row: Row) -> list[str]:
     """Return what the saving range refers to, and where to find more."""
     forms = {
         "wrap": "the low end: jax.checkpoint around the expression alone",
-        "policy": "the low end: one name less in the policy that is there",
+        "policy": "the low end: one name less in the existing policy",
     }
     found = [forms[row["saving_form"]]] if row["saving_form"] else []
     return [*found, f"more: bufdb query {row['query_name']}, {row['page']}"]

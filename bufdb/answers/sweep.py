@@ -188,7 +188,7 @@ def lines(
         said += _cut([head + _largest(item, others) for others, item in fitting.items()])
         guess = next(((others, i) for others, i in fitting.items() if i.is_guess), None)
         if proof is not None and guess is not None and len(labels) == 1:
-            said.append(f"to prove it: {proof(labels[0], _tried(guess[1]), guess[0])}")
+            said.append(f"to verify: {proof(labels[0], _tried(guess[1]), guess[0])}")
     return said
 
 
@@ -196,7 +196,7 @@ def _largest(item: Largest, others: str) -> str:
     """Return the range, the function that decides it, and how certain it is."""
     text = f"{_ends(item.low, item.high)}{_where(others)}, by {_name(item.binding)}"
     if item.measured:
-        text += f"; {item.measured:g} is sure, for it was compiled"
+        text += f"; {item.measured:g} is sure: it was compiled"
     if item.is_guess:
         labels, size = item.binding.labels, f"{2 * item.binding.row['max_size']:g}"
         where = size if len(labels) == 1 else f"{' * '.join(labels)} = {size}"

@@ -159,8 +159,8 @@ def _lowered(
     if hasattr(function, "memory_analysis") or callable(getattr(function, "compile", None)):
         if args or kwargs or target is not None:
             raise UsageError(
-                "what is lowered or compiled takes neither arguments nor a target; "
-                "give the function"
+                "a lowered or compiled function takes neither arguments nor a target; "
+                "pass the function"
             )
         return function, {}, options
     from bufdb.capture.child import lowered

@@ -160,7 +160,7 @@ def compiled_apart(
         said, ended = telling(lines), end_of(child.returncode)
         if rescued(folder / DUMPS):
             device = (folder / DEVICE).read_text(encoding="utf-8")
-            return Compiled(folder / DUMPS, device, f"{ended}: {said[0] if said else 'no word'}")
+            return Compiled(folder / DUMPS, device, f"{ended}: {said[0] if said else 'no message'}")
         raise NotCompiledError(f"{what} could not be compiled: {ended}", said) from None
     if "message" in found:
         if found["exit_code"] == UsageError.exit_code:

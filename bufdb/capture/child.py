@@ -115,7 +115,7 @@ def arguments(text: str, names: Mapping[str, Any]) -> Arguments:
     try:
         tree = _parsed(text.strip())
     except SyntaxError as error:
-        raise UsageError(f"--args {quote(text)} is no Python: {error.msg}") from error
+        raise UsageError(f"--args {quote(text)} is not Python: {error.msg}") from error
     space = {**names, _CALL: lambda *args, **kwargs: (args, kwargs)}
     try:
         args, kwargs = eval(compile(tree, "--args", "eval"), space)

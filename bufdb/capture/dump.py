@@ -121,9 +121,9 @@ def _plain(how: bytes, data: bytes) -> bytes | None:
         return None
     if importlib.util.find_spec("cramjam") is None:
         raise BufdbError(
-            "what was compiled for a GPU that is not there is compressed with Snappy; reading it "
-            "takes the package cramjam: pip install 'bufdb[jax]'; or give what .lower(...) gave, "
-            "which takes no package"
+            "an executable compiled ahead of time for a GPU is compressed with Snappy; reading it "
+            "needs the package cramjam: pip install 'bufdb[jax]'; or pass the result of "
+            ".lower(...), which needs no package"
         )
     cramjam = importlib.import_module("cramjam")
     try:
@@ -169,7 +169,7 @@ def dumped(
     """
     if callable(getattr(function, "memory_analysis", None)):
         if compiler_options is not None:
-            raise UsageError("this is compiled; give compiler_options what .lower(...) gave")
+            raise UsageError("this is compiled; compiler_options needs the result of .lower(...)")
         _write_compiled(function, folder)
     elif callable(getattr(function, "compile", None)):
         with tempfile.TemporaryDirectory(dir=folder, prefix=".") as private:
@@ -181,9 +181,9 @@ def dumped(
     else:
         hint = ""
         if callable(function):
-            hint = "; of a plain or jitted function bufdb.explain(f, *args) is the summary"
+            hint = "; bufdb.explain(f, *args) summarizes a plain or jitted function"
         raise UsageError(
-            "expected paths, or what jax.jit(f).lower(...) or .compile() gave, found "
+            "expected paths, or the result of jax.jit(f).lower(...) or .compile(), found "
             f"{type(function).__name__}{hint}"
         )
     return None
@@ -253,8 +253,8 @@ def _shortened(error: Exception) -> str:
 def _write_compiled(compiled: Any, folder: Path) -> None:
     if not is_readable():
         raise BufdbError(
-            "a compiled function is read as a proto, which takes the package protobuf: "
-            "pip install 'bufdb[proto]'; or give what .lower(...) gave, which takes no package"
+            "a compiled function is read as a proto, which needs the package protobuf: "
+            "pip install 'bufdb[proto]'; or pass the result of .lower(...), which needs no package"
         )
     executable = compiled.runtime_executable()
     name, data, text = "", None, b""
@@ -270,9 +270,9 @@ def _write_compiled(compiled: Any, folder: Path) -> None:
             text = (compiled.as_text() or "").encode()
     if data is None:
         raise BufdbError(
-            "this compiled function holds no buffer assignment, as on some backends all do. "
-            "Give what .lower(...) gave, "
-            f"which is compiled once more; or run the program with {FLAGS} and ingest DIR"
+            "this compiled function has no buffer assignment, as on some backends. "
+            "Pass the result of .lower(...), "
+            f"which is compiled again; or run the program with {FLAGS} and ingest DIR"
         )
     backend = _BACKENDS.get(_platform(compiled, executable), "")
     # Prefer the text: the proto's numbers depend on what the process compiled before.

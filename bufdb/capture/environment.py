@@ -205,7 +205,7 @@ def why_nothing(folder: Path, given: Environment, exit_code: int) -> str:
     cached = cached_modules(folder)
     if cached:
         return (
-            f"nothing was compiled: {len(cached)} modules came out of a compilation cache, such as "
+            f"nothing was compiled: {len(cached)} modules came from a compilation cache, such as "
             f"{cached[0]}. The program turns the cache on itself "
             "(jax_enable_compilation_cache); turn it off there, or remove the cached files"
         )
@@ -219,9 +219,9 @@ def why_nothing(folder: Path, given: Environment, exit_code: int) -> str:
     else:
         reasons += [
             "nothing was jitted: no function under jax.jit was called, lowered and compiled",
-            "the program sets XLA_FLAGS itself, or starts its worker without our environment "
+            "the program sets XLA_FLAGS itself, or starts its worker without this environment "
             "(sudo, ssh, a scheduler): it must add to XLA_FLAGS, not replace them",
-            "it computes with no XLA compiler, such as PyTorch without torch_xla",
+            "it does not use XLA, such as PyTorch without torch_xla",
         ]
     return "nothing was dumped. Usual reasons:\n" + "\n".join(f"  - {text}" for text in reasons)
 

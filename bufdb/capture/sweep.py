@@ -2,7 +2,7 @@
 
     --sweep batch=8,16 --sweep remat=none,full -- python train.py --batch {batch} --remat {remat}
 
-`{batch}` is replaced by the value of `batch`; a literal brace is written twice. The combinations
+`{batch}` is replaced by the value of `batch`; write a literal brace twice. The combinations
 are in the order of nested loops, the first label outermost.
 """
 
@@ -43,7 +43,7 @@ def parse(texts: Sequence[str]) -> dict[str, list[str]]:
         if not label or not equals or not all(found):
             raise UsageError(f"--sweep wants K=V1,V2,…, got {quote(text)}")
         if label in sweep:
-            raise UsageError(f"--sweep {label} is given twice; name all its values in one")
+            raise UsageError(f"--sweep {label} is repeated; list all its values in one")
         twice = next((value for value in found if found.count(value) > 1), None)
         if twice is not None:
             raise UsageError(f"--sweep {label} has {quote(twice)} twice")
@@ -96,9 +96,9 @@ def _placeholders(word: str, known: Iterable[str]) -> list[str]:
     for found in _BRACES.finditer(word):
         name = found[1]
         if name is None and len(found[0]) == 1:
-            raise UsageError(f"a brace alone in {quote(word)}; a literal one is written twice")
+            raise UsageError(f"a single brace in {quote(word)}; write a literal brace twice")
         if name is not None and name not in known:
-            hint = did_you_mean(name, known) or "; a literal brace is written twice: {{ }}"
+            hint = did_you_mean(name, known) or "; write a literal brace twice: {{ }}"
             raise UsageError(f"no --sweep for {{{name}}} in {quote(word)}{hint}")
         if name is not None:
             names.append(name)

@@ -251,7 +251,7 @@ def gpu(name: str) -> Gpu | None:
             return known
     if _AMD.fullmatch(wanted):
         raise UsageError(
-            f"--target {quote(name)}: of GPUs only NVIDIA's are compiled for ahead of time; "
+            f"--target {quote(name)}: ahead of time bufdb compiles only for NVIDIA's GPUs; "
             f"{known_names()}"
         )
     return None
@@ -262,7 +262,7 @@ def known_names() -> str:
     tpus = ", ".join(one.names[0] for one in TPUS)
     gpus = ", ".join(one.names[0] for one in GPUS)
     return (
-        f"known are cpu, the TPUs {tpus} (as v5e, v5e-8 or tpu:v5e:2x4) and the GPUs {gpus} "
+        f"known: cpu, the TPUs {tpus} (as v5e, v5e-8 or tpu:v5e:2x4) and the GPUs {gpus} "
         "(as h100 or gpu:h100)"
     )
 
@@ -363,8 +363,7 @@ def hardware_of(text: str) -> str | tuple[str, Mapping[str, str]] | None:
 def _tpu(text: str, topology: str, options: Mapping[str, str]) -> Sequence[Any]:
     if importlib.util.find_spec("libtpu") is None:
         raise BufdbError(
-            "to compile for a TPU its compiler is needed, the package libtpu: "
-            "pip install 'bufdb[tpu]'"
+            "compiling for a TPU needs its compiler, the package libtpu: pip install 'bufdb[tpu]'"
         )
     # Its lock is for users of devices; a description needs none, and another process may hold it.
     with _switched_on(_NO_LOCK):
@@ -398,7 +397,7 @@ def _gpu(text: str, name: str) -> Sequence[Any]:
         config = known.config()
     if not any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13)):
         raise BufdbError(
-            "to compile for a GPU its compiler is needed, the package jax-cuda12-plugin: "
+            "compiling for a GPU needs its compiler, the package jax-cuda12-plugin: "
             "pip install 'jax[cuda12]'"
         )
     with _switched_on(_NO_DRIVER):

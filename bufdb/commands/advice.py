@@ -12,12 +12,12 @@ from bufdb.errors import UsageError
 from bufdb.resources import advice_page
 
 
-@click.command(name="advice", short_help="What would lower the peak, and the code to type.")
+@click.command(name="advice", short_help="Show changes that lower the peak, and code to type.")
 @click.argument("name", metavar="[FUNCTION]", required=False,
                 shell_complete=completion.known("function"))  # fmt: skip
 @completion.filter_options
 @completion.color_option
-@click.option("--code", "has_code", is_flag=True, help="Show what to type, for each kind.")
+@click.option("--code", "has_code", is_flag=True, help="Show the code to type for each kind.")
 @click.option(
     "--top", metavar="N", type=click.IntRange(1, 2**63 - 1), default=10, show_default=True,
     help="Pieces of advice to show.",
@@ -35,16 +35,15 @@ def command(
     output: Path | None,
     db: str,
 ) -> None:
-    r"""Show what to change to lower the highest peak, what surely saves most first.
+    r"""Show changes that lower the highest peak, the largest sure saving first.
 
     \b
         bufdb advice train_step --run base
         bufdb advice train_step --code
 
-    The rows are those of 'bufdb query advice' about the function with the highest peak; what comes
-    of one lies in its range, and savings do not add up. With --code the lines to type follow, for
-    each kind of advice once, filled in with the names and lines of the program: an example to
-    adapt, no patch.
+    The rows are those of 'bufdb query advice' for the function with the highest peak. Each saving
+    is a range, and savings do not add up. --code adds the lines to type, once for each kind of
+    advice, with the names and lines of the program filled in: an example to adapt, not a patch.
     """
     from bufdb.answers import summary_text
     from bufdb.answers.summary import summary

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @click.command(name="budget", short_help="Check a run against a file of memory limits.")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("--run", metavar="RUN", help="The run to check; needed if there are several.")
+@click.option("--run", metavar="RUN", help="The run to check; required if there are several.")
 @click.option(
-    "--base", metavar="RUN", help="Run that limits such as +2% start from; goes before the file's."
+    "--base", metavar="RUN", help="Run that limits such as +2% start from; overrides the file's."
 )
 @click.option(
     "--format",
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     type=click.Choice(["table", "markdown", "json"]),
     default="table",
     show_default=True,
-    help="Form of the answer; markdown is fit for a pull request, json holds exact numbers.",
+    help="Format of the answer; markdown suits a pull request, json holds exact numbers.",
 )
 @common.output_option
 @common.read_db_option
@@ -49,15 +49,15 @@ def command(
       function = "train_*"      # glob of jitted functions
       metric = "need"           # what a device must hold, the default; or peak, temp,
                                 # arguments, outputs, constants, total, fragmentation
-      color = "vmem"            # memory space, its number, its name or "all", each for itself;
-                                # without it the device's own memory
+      color = "vmem"            # memory space: its number, its name or "all", separately;
+                                # by default the device's own memory
       limit = "16 GiB"          # or bytes; "+2%" or "+10 MiB" over the same function in base
-      platform = "tpu"          # only modules for it (may be left out)
-      allow_new = true          # a relative limit lets functions pass that base does not have
+      platform = "tpu"          # only modules for it (optional)
+      allow_new = true          # functions that base lacks pass a relative limit
 
-    Each module that an entry fits is judged by itself. Nothing passes that was not judged: an
-    entry that fits no module, a figure that the dump does not give (the reason says why it is
-    unknown), a module that the base run does not have, a dump that was not read in full.
+    Each module that matches an entry is judged separately. Nothing passes without being judged: an
+    entry that matches no module, a figure that the dump does not have (with the reason), a module
+    that the base run does not have, a dump that was not read in full.
 
     \b
     Exit codes:
@@ -70,7 +70,7 @@ def command(
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageError(f"cannot read {file}: {reason}") from error
     content = parse(text, str(file))
     run, base, verdicts = _judge(
@@ -101,7 +101,7 @@ def _judge(
             others = [name for name in runs.names(con) if name != base]
             if len(others) != 1:
                 known = ", ".join(others) or "none"
-                raise UsageError(f"which run is to be checked? --run names it; there is {known}")
+                raise UsageError(f"which run? --run names it; there is {known}")
             run = others[0]
         runs.require(con, [run])
         base_figures: dict[Place, MemoryFigures] = {}

@@ -32,7 +32,7 @@ from bufdb.render import FORMATS
 )
 @click.argument("command_line", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @common.db_option
-@click.option("--run", metavar="NAME", help="Name of the run; the program's and the time if none.")
+@click.option("--run", metavar="NAME", help="Name of the run.  [default: the program and the time]")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Label of the run.")
 @common.own_option
 @click.option(
@@ -40,7 +40,7 @@ from bufdb.render import FORMATS
     "sweeps",
     metavar="K=V1,V2,…",
     multiple=True,
-    help="Run COMMAND once with each value for {K} in it; several give every combination.",
+    help="Run COMMAND once with each value for {K} in it; if repeated, with every combination.",
 )
 @common.limit_option
 @click.option(
@@ -56,7 +56,7 @@ from bufdb.render import FORMATS
     type=click.Choice(FORMATS),
     default="table",
     show_default=True,
-    help="Form of the table of peaks, which is shown in place of the summary.",
+    help="Format of a table of peaks, which replaces the summary.",
 )
 @click.option(
     "-o",
@@ -64,7 +64,7 @@ from bufdb.render import FORMATS
     metavar="FILE",
     type=click.Path(path_type=Path),
     callback=common.not_dash,
-    help="Write the table of peaks to FILE, in place of a summary on standard error.",
+    help="Write the table of peaks to FILE instead of a summary to standard error.",
 )
 def command(
     command_line: tuple[str, ...],
@@ -84,46 +84,45 @@ def command(
     \b
       bufdb capture --run b16 --label batch=16 -- python train.py --batch 16
 
-    Standard input and output belong to COMMAND; signals are passed on to it. What bufdb says
-    goes to standard error: after the end of COMMAND a summary, or the table of peaks. Also when
-    COMMAND fails or is interrupted, what was dumped until then is ingested.
+    Standard input and output belong to COMMAND, and signals are passed on to it. bufdb prints to
+    standard error: after COMMAND ends a summary, or the table of peaks. If COMMAND fails or is
+    interrupted, its dumps until then are ingested.
 
-    What XLA says when it refuses a kernel is in no dump: it is taken from standard error and stored
+    XLA's message when it refuses a kernel is in no dump: it is taken from standard error and stored
     with the run.
 
-    XLA_FLAGS is added to: XLA dumps to a fresh directory, in place of one that --xla_dump_to names
-    there. JAX's persistent compilation cache is off, since a hit compiles and so dumps nothing.
-    Processes that COMMAND starts dump to the same directory; two that compile overwrite each
-    other's dumps, which is noted. A run of the same name is replaced.
+    XLA_FLAGS is extended: XLA dumps to a fresh directory instead of its --xla_dump_to. JAX's
+    persistent compilation cache is off, since a hit dumps nothing. If several processes of COMMAND
+    compile, they overwrite each other's dumps, which is noted. A run of the same name is replaced.
 
     The run gets metadata, which selects it (--run 'exit_code=*') and is listed by 'bufdb runs', but
-    keeps no runs apart where those alike in their labels are compared: jax and jaxlib (versions; of
-    the Python on PATH if COMMAND is neither a Python nor a script for one), xla_flags, git_commit
-    of the working directory (+dirty if files were changed), command (the whole command line: mind
-    secrets in it) and exit_code. A --label of the same name goes before them.
+    does not separate runs that are compared by label: jax and jaxlib (versions; those of the Python
+    on PATH if COMMAND is neither a Python nor a script for one), xla_flags, git_commit of the
+    working directory (+dirty if files were changed), command (the whole command line: beware of
+    secrets) and exit_code. A --label of the same name wins.
 
     \b
       bufdb capture --sweep batch=8,16,32 --sweep remat=none,full --limit 16GiB \
         -- python train.py --batch {batch} --remat {remat}
 
-    With --sweep COMMAND is run once for each combination of values, the first --sweep outermost,
-    and the values replace their names in braces; a literal brace is written twice. Each
-    run is labeled with its values and named after them (NAME-8-none); all have the metadata
-    sweep=NAME. A run that fails stops no other: what it planned is in its dumps. Ctrl-C stops, and
-    what is stored stays. At the end come the table of peaks, the curves that 'bufdb query scaling'
-    finds, and the largest value that fits --limit, as a range.
+    With --sweep, COMMAND is run once for each combination of values, the first --sweep outermost,
+    and the values replace their names in braces; write a literal brace twice. Each run is labeled
+    with its values and named after them (NAME-8-none); all have the metadata sweep=NAME. A run that
+    fails does not stop the others: XLA's plan is in its dumps. Ctrl-C stops and keeps what is
+    stored. At the end are the table of peaks, the curves of 'bufdb query scaling', and the largest
+    value that fits --limit, as a range.
 
     \b
     Exit codes:
-      that of COMMAND, 128+N if signal N ended it; 126 and 127 if it cannot be started.
+      COMMAND's, 128+N if signal N ended it; 126 and 127 if it cannot be started.
       If that is 0:
-      0  what was compiled is in the database
+      0  the compiled modules are in the database
       2  wrong usage
       3  database in use, damaged, not writable or of another version
       4  nothing was dumped, or part of a dump was not understood
       Dumps that were not stored, or not in full, are kept, and the command to ingest them is shown.
-      A sweep has the code of the first of its runs that is not 0; stopped by a signal, that of the
-      run that was stopped, or 130.
+      A sweep ends with the code of its first run that failed; stopped by a signal, with that of the
+      stopped run, or 130.
     """
     if not command_line:
         raise UsageError("which command? bufdb capture -- COMMAND...")

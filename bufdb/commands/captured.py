@@ -181,7 +181,7 @@ def dump_folder(keep_dumps: Path | None) -> Path:
         raise UsageError(f"--keep-dumps {keep_dumps}: {error.strerror}") from error
     if not is_empty:
         raise UsageError(
-            f"--keep-dumps {keep_dumps} holds files already; name a new or an empty directory"
+            f"--keep-dumps {keep_dumps} has files already; name a new or an empty directory"
         )
     return keep_dumps.absolute()
 
@@ -204,12 +204,12 @@ def _ingest(dumps: Dumps, changed: Environment, code: int) -> int | None:
         return None
     if is_shared(modules):
         common.note(
-            "several processes dumped to one directory, where modules of one number and name "
-            "overwrite each other; capture one process at a time to have all"
+            "several processes dumped to one directory, where modules of the same number and name "
+            "overwrite each other; capture one process at a time to get all"
         )
     cached = cached_modules(dumps.folder)
     if cached:
-        common.note(f"{len(cached)} modules came out of a compilation cache and are not in the run")
+        common.note(f"{len(cached)} modules came from a compilation cache and are not in the run")
     with progress("MB", is_quiet=dumps.is_quiet) as observer:
         done = ingest(
             dumps.db,

@@ -14,14 +14,14 @@ from bufdb.proto import reader
 from bufdb.query.result import Result
 
 
-@click.command(name="check", short_help="Check what must hold of every dump.")
+@click.command(name="check", short_help="Check invariants of the stored dumps.")
 @click.option(
     "--examples",
     metavar="N",
     type=click.IntRange(min=0),
     default=3,
     show_default=True,
-    help="Findings to show of each invariant.",
+    help="Findings to show for each invariant.",
 )
 @click.option(
     "--skip",
@@ -50,12 +50,12 @@ def command(
 ) -> None:
     """Check that the database holds what was ingested, and that the dumps agree with themselves.
 
-    Allocations add up to the total, values lie in their allocation and share no bytes while live,
-    XLA's peak listing is what is live at its instant, the peak adds up, instructions are
-    what their text says, every reference resolves.
+    For example: allocations add up to the total, values are inside their allocation and share no
+    bytes while live, XLA's peak listing has the values live at its instant, the peak adds up,
+    instructions match their text, every reference resolves.
 
     Prints one line per invariant that does not hold: findings, modules with any, findings that are
-    explained (ingest has reported an error or data loss in their modules: 'bufdb query
+    explained (ingest reported an error or data loss in their modules: 'bufdb query
     diagnostics'), and the first findings with module, table and row. The exit code is 1 if a
     finding is not explained, else 0. The invariants are the SQL files in queries/checks.
     """
@@ -80,7 +80,7 @@ def command(
     if broken:
         common.note(
             f"{len(queries) - len(broken)} of {len(queries)} invariants hold for {modules} modules;"
-            " what breaks the others is in modules that ingest has reported about"
+            " violations of the others are in modules with an ingest diagnostic"
         )
     else:
         common.note(f"{len(queries)} invariants hold for {modules} modules")
@@ -104,4 +104,4 @@ def _second_opinion(db: str, folder: Path, output: dict[str, Any]) -> None:
         )
     if rows:
         click.get_current_context().exit(1)
-    common.note(f"text and proto of {opinion.asked_count} modules say the same")
+    common.note(f"text and proto of {opinion.asked_count} modules agree")

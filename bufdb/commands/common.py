@@ -75,8 +75,8 @@ wait_option: Decorator = click.option(
     type=click.FloatRange(min=0, max=10**9),
     expose_value=False,
     callback=_set_patience,
-    help="How long to wait while another process holds the database.  [default: 10 to read, and "
-    "to write as long as it takes]",
+    help="How long to wait for another process to release the database.  [default: 10 to read, no "
+    "limit to write]",
 )
 
 
@@ -95,7 +95,7 @@ memory_option: Decorator = click.option(
     show_envvar=True,
     expose_value=False,
     callback=_set_memory_limit,
-    help="Memory for DuckDB, such as 1GB; what needs more goes to disk for a while.",
+    help="Memory for DuckDB, such as 1GB; the rest spills to disk.",
 )
 
 
@@ -114,7 +114,7 @@ _on_option: Decorator = click.option(
     metavar="URL",
     expose_value=False,
     callback=_keep_dataset,
-    help="Ask a dataset instead, a folder or a URL that 'bufdb ingest --out' has written.",
+    help="Ask a dataset instead: a folder or URL written by 'bufdb ingest --out'.",
 )
 
 
@@ -154,7 +154,7 @@ own_option: Decorator = click.option(
     multiple=True,
     envvar="BUFDB_OWN",
     show_envvar=True,
-    help="What counts as your own code although it is installed: a package, or a path with a /.",
+    help="Installed code to count as your own: a package, or a path with a /.",
 )
 
 
@@ -168,7 +168,7 @@ quiet_option: Decorator = click.option(
     "--quiet",
     "is_quiet",
     is_flag=True,
-    help="No progress bar, and nothing said where all is well.",
+    help="No progress bar, and no output on success.",
 )
 
 limit_option: Decorator = click.option(
@@ -198,7 +198,7 @@ categories_option: Decorator = click.option(
     type=click.Path(path_type=Path),
     envvar="BUFDB_CATEGORIES",
     show_envvar=True,
-    help="Rules of your own for peak-by -p by role and -p by category, before those of bufdb.",
+    help="Your own rules for peak-by -p by role and -p by category, before bufdb's.",
 )
 
 BINARY = ("arrow", "parquet")
@@ -212,7 +212,7 @@ def _format_option(names: tuple[str, ...], exact: str) -> Decorator:
         type=click.Choice(names),
         default="table",
         show_default=True,
-        help=f"Form of the answer; {exact} hold exact numbers.",
+        help=f"Format of the answer; {exact} hold exact numbers.",
     )
 
 
@@ -234,14 +234,14 @@ _wide_option: Decorator = click.option(
     "full",
     flag_value="wide",
     default=None,
-    help="A table as wide as it has to be, nothing shortened, whatever the terminal.",
+    help="Shorten nothing, however wide the table.",
 )
 _full_option: Decorator = click.option(
     "--full",
     "full",
     flag_value="full",
     default=None,
-    help="The same, columns with one value for all rows among the others.",
+    help="The same, and keep columns with one value for all rows.",
 )
 
 
@@ -264,9 +264,7 @@ def require_pipe(format_name: str, output: Path | None) -> None:
         UsageError: binary data would go to a terminal.
     """
     if format_name in BINARY and output is None and is_terminal(sys.stdout):
-        raise UsageError(
-            f"--format {format_name} is no text for a terminal; give -o FILE, or a pipe"
-        )
+        raise UsageError(f"--format {format_name} is binary; use -o FILE or a pipe")
 
 
 def emit(result: Result, *, format_name: str, output: Path | None, full: str | None) -> None:

@@ -10,14 +10,14 @@ from bufdb.errors import UsageError, quote
 DEFAULT_GRACE_S = 3600
 
 
-@click.command(name="compact", short_help="Make few files of a dataset's many small ones.")
+@click.command(name="compact", short_help="Merge a dataset's many small files into few.")
 @click.argument("url")
 @click.option(
     "--dt",
     "days",
     metavar="DAY",
     multiple=True,
-    help="Only this day, such as 2026-01-31; may be repeated. By default all before today (UTC).",
+    help="Only this day, such as 2026-01-31; may be repeated.  [default: all before today, UTC]",
 )
 @click.option(
     "--grace",
@@ -26,15 +26,15 @@ DEFAULT_GRACE_S = 3600
     type=click.FloatRange(min=0),
     default=DEFAULT_GRACE_S,
     show_default=True,
-    help="How long files that count no more stay for those who are reading them.",
+    help="How long superseded files stay for their readers.",
 )
 @common.memory_option
 @common.quiet_option
 def command(url: str, days: tuple[str, ...], grace_s: float, is_quiet: bool) -> None:
     """Rewrite days of the dataset at URL, a folder or a URL, as few sorted files.
 
-    Others may read and write meanwhile: each sees every module once. What counts no more, as the
-    small files do then, stays for those who are reading it, and is removed by a later call.
+    Others may read and write at the same time: each sees every module once. Superseded files stay
+    for their readers and are removed by a later call.
     """
     from bufdb.dataset import layout
     from bufdb.dataset.compact import compact

@@ -62,9 +62,9 @@ run_name = known("run name")
 """Completes names of runs, where a label is not accepted."""
 
 _FILTERS = (
-    ("run", "A glob of names of runs, or of LABEL=VALUE."),
-    ("function", "A glob of jitted functions."),
-    ("module", "A glob of modules' keys."),
+    ("run", "Only runs whose name, or LABEL=VALUE, matches this glob."),
+    ("function", "Only jitted functions that match this glob."),
+    ("module", "Only modules whose key matches this glob."),
 )
 
 

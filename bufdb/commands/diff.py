@@ -33,7 +33,7 @@ _TEXT_FORMATS = ("table", "markdown")
         KEYS,
         case_sensitive=True,
     ),
-    help="What the parts of a changed peak are grouped by: op (scope path), source (line), shape, "
+    help="Group the parts of a changed peak by op (scope path), source (line), shape, "
     "dtype, opcode, category (forward, backward, …), stack or all.",
 )
 @click.option(
@@ -46,13 +46,13 @@ _TEXT_FORMATS = ("table", "markdown")
     "--module",
     metavar="GLOB",
     shell_complete=completion.known("module"),
-    help="Only pairs in which the key of a module matches.",
+    help="Only pairs where a module's key matches.",
 )
 @click.option(
     "--color",
     metavar="N",
     shell_complete=completion.known("color"),
-    help="Memory space: its number or its name, or all.  [default: that of the device]",
+    help="Memory space: its number, its name or all.  [default: the device's own]",
 )
 @click.option(
     "--pair",
@@ -82,16 +82,16 @@ def command(
     db: str,
     **output: Any,
 ) -> None:
-    r"""Compare the modules of BASE with those of NEW: figures, and what the peak is made of.
+    r"""Compare the modules of BASE with those of NEW: figures, and parts of the peak.
 
     BASE and NEW are names of runs, or LABEL=VALUE for all runs with that label. Modules are paired
-    by function and shapes of arguments and result, else by function; several of a kind by size.
-    A function that only BASE has is paired with one that only NEW has if their shapes (and names)
-    say that it was renamed, and no other comes near; --pair says so where that is not clear.
+    by function and shapes of arguments and result, else by function; several by size. A function
+    only in BASE and one only in NEW are paired as a rename if their shapes (and names) leave no
+    doubt; --pair decides other cases.
 
-    csv, json and jsonl give one row per figure and, where part is not empty, per part of it; parts
-    of a figure add up to its change. '~' means that nothing changed, 'unknown' that a dump does
-    not give the figure; unknown_reason says why, and no change is counted.
+    csv, json and jsonl have one row per figure and, where part is not empty, per part of it; parts
+    of a figure add up to its change. '~' means no change, 'unknown' a figure that a dump does not
+    have; unknown_reason says why, and no change is counted.
 
     The comparison itself is SQL: FROM diff_modules('BASE', 'NEW'), diff_peak, diff_temps.
     """

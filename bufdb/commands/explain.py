@@ -26,35 +26,33 @@ if TYPE_CHECKING:
     from bufdb.capture.apart import Compiled
 
 
-@click.command(name="explain", short_help="Compile a function, also for a TPU, and summarise it.")
+@click.command(name="explain", short_help="Compile a function, also for a TPU, and summarize it.")
 @click.argument("spec", metavar="FILE.py:FUNCTION")
 @click.option(
     "--args",
     "args",
     metavar="PYTHON",
     default="",
-    help="Its arguments, as in a call: shapes as f32[8,128], trees of them, and names of FILE.",
+    help="Arguments as in a call: shapes as f32[8,128], trees of them, and names of FILE.",
 )
 @click.option(
     "--target",
     "targets",
     metavar="TARGET",
     multiple=True,
-    help="Hardware that need not be there: v5e-8, tpu:v5e:2x2, gpu:h100, gpu:FILE or cpu; several "
-    "give a table.",
+    help="Hardware to compile for, which need not exist here: v5e-8, tpu:v5e:2x2, gpu:h100, "
+    "gpu:FILE or cpu; if repeated, gives a table.",
 )
 @click.option(
     "--timeout",
     "timeout_s",
     metavar="SECONDS",
     type=click.FloatRange(min=0, min_open=True),
-    help="End it when it takes longer, for each target.",
+    help="Time limit for each target.",
 )
-@click.option(
-    "-v", "--verbose", "is_verbose", is_flag=True, help="Show what JAX and XLA say meanwhile."
-)
+@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Show the output of JAX and XLA.")
 @common.quiet_option
-@click.option("--run", metavar="NAME", help="Name of the run; the function's and the target's.")
+@click.option("--run", metavar="NAME", help="Name of the run.  [default: function and target]")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Label of the run.")
 @common.own_option
 @common.limit_option
@@ -64,7 +62,7 @@ if TYPE_CHECKING:
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="Form of the answer; json holds exact numbers.",
+    help="Format of the answer; json holds exact numbers.",
 )
 @common.output_option
 @common.db_option
@@ -90,22 +88,22 @@ def command(
       bufdb explain train.py:step --args '*state(), batch=batch(8)' --target v5e-8
       bufdb explain train.py:step --args 'args(8)' --target gpu:h100 --target v6e-8
 
-    FILE is imported in a process of its own, by the Python that bufdb runs in; FUNCTION may be
-    plain or jitted. What it compiles to is stored in the database as a run, which replaces one of
-    the same name: 'bufdb what-if', 'bufdb query' and 'bufdb diff' answer further. --args is what
-    a call has between its parentheses; a single tuple, such as args(8) may give, is all arguments.
+    FILE is imported in its own process, by the Python that runs bufdb; FUNCTION may be plain or
+    jitted. The result is stored in the database as a run, which replaces one of the same name, for
+    'bufdb what-if', 'bufdb query' and 'bufdb diff'. --args is what goes between the parentheses of
+    a call; a single tuple, such as args(8) may return, is taken as all arguments.
 
-    With --target JAX compiles ahead of time for hardware that need not be there. Arguments that are
-    sharded over a mesh are sharded so over devices of the target, others are for one of them; the
+    With --target JAX compiles ahead of time for hardware that need not exist here. Arguments that
+    are sharded over a mesh are sharded over devices of the target, others are on one of them; the
     limit is that device's memory. tpu:v5e:2x2 is a generation and a topology of TPUs, v5e-4 and
-    v5litepod-4 the same by number (of cores for v2 to v4, v5p and v7x), and takes the package
-    libtpu (pip install 'bufdb[tpu]'). gpu:h100 is eight of them and takes the packages
+    v5litepod-4 the same by number (of cores for v2 to v4, v5p and v7x); both need the package
+    libtpu (pip install 'bufdb[tpu]'). gpu:h100 is a host of eight and needs the packages
     jax-cuda12-pjrt and jax-cuda12-plugin; gpu:FILE is any GPU that FILE describes
-    (a GpuTargetConfigProto as text). Of a GPU nothing is timed, as XLA would for some operations.
+    (a GpuTargetConfigProto as text). XLA's autotuning, which times operations on a GPU, is off.
 
-    A program that XLA refuses, being too large, is answered all the same, from what XLA has planned
-    by then. Several targets give a table with a row for each: what it needs and the line that holds
-    most; each is stored as a run NAME@TARGET.
+    A program that is too large for XLA is explained anyway, from its plan so far. Several targets
+    give a table with a row for each: its need and the line that holds most; each is stored as a run
+    NAME@TARGET.
 
     \b
     Exit codes:

@@ -19,32 +19,32 @@ PICTURES = ("speedscope", "collapsed", "pprof", "perfetto", "torch-snapshot")
     "form",
     type=click.Choice([*TABLES, *PICTURES]),
     required=True,
-    help="What to write, see above.",
+    help="Format to write, see above.",
 )
 @completion.filter_options
 @click.option(
     "--color",
     metavar="N",
     shell_complete=completion.known("color"),
-    help="Of a picture: memory space, its number, its name or all.  [default: the device's own]",
+    help="In a picture: memory space, its number, its name or all.  [default: the device's own]",
 )
 @click.option(
     "--frames",
     type=click.Choice(["own", "all"]),
     default="own",
     show_default=True,
-    help="Of a picture: call stacks without library code, or with it.",
+    help="In a picture: call stacks without library code, or with it.",
 )
 @click.option(
     "--anonymize",
     is_flag=True,
-    help="Replace names and paths, the same by the same; sizes, shapes and lines stay.",
+    help="Replace names and paths consistently; sizes, shapes and lines stay.",
 )
 @click.option(
     "--keep",
     metavar="LABEL",
     multiple=True,
-    help="Of --anonymize: a label of runs that stays as it is; may be given several times.",
+    help="With --anonymize: a label of runs to keep; may be repeated.",
 )
 @click.option(
     "-o",
@@ -67,26 +67,25 @@ def command(
     output: Path,
     db: str,
 ) -> None:
-    r"""Write what the database holds, or a part of it, in the form of another tool.
+    r"""Write what the database holds, or a part of it, in the format of another tool.
 
     \b
       parquet         all tables, a file for each, with exact types and load.sql
       csv             the same as text
-      bundle          a database with the chosen modules alone, for a bug report
+      bundle          a database with only the chosen modules, for a bug report
       speedscope      bytes at the peak by Python call stack, for www.speedscope.app
       collapsed       the same as lines for flamegraph.pl
       pprof           the same for pprof, which compares two with -diff_base
       perfetto        occupied bytes and values over the program, for ui.perfetto.dev
       torch-snapshot  each value from allocation to free, for pytorch.org/memory_viz
 
-    A picture shows of each function the largest compilation, and each memory space for itself;
+    A picture shows the largest compilation of each function, each memory space separately;
     collapsed and pprof, which hold one sum, the function with the largest need.
 
-    --anonymize leaves the words of XLA, JAX and bufdb, all numbers, and single letters; every other
-    word of names, paths, labels and options becomes another one, the same everywhere in the file.
-    Your functions and files are replaced whole, whatever words and numbers they are made of. What
-    says how a run was made (its command, versions, host) is left out without --keep. Hashes of
-    dump files stay.
+    --anonymize keeps the words of XLA, JAX and bufdb, all numbers, and single letters; every other
+    word of names, paths, labels and options is replaced, consistently in the file. Your functions
+    and files are replaced whole. How a run was made (its command, versions, host) is dropped, or
+    kept by --keep. Hashes of dump files stay.
 
     \b
     Exit codes:

@@ -55,53 +55,53 @@ def _sources(
     callback=_sources,
 )
 @common.db_option
-@click.option("--run", metavar="NAME", help="Name of the run; the directory's name if not given.")
+@click.option("--run", metavar="NAME", help="Name of the run.  [default: the directory's name]")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Label of the run.")
 @click.option(
     "--metadata",
     "metadata",
     metavar="K=V",
     multiple=True,
-    help="Label that says how the run was made: it selects runs, but keeps none apart.",
+    help="Label that describes how the run was made: it selects runs, but does not separate them.",
 )
-@click.option(
-    "--run-from-dir", is_flag=True, help="Make each sub-directory of PATH a run of its name."
-)
+@click.option("--run-from-dir", is_flag=True, help="Make each sub-directory of PATH a run.")
 @click.option(
     "--labels-from",
     "pattern",
     metavar="PATTERN",
-    help="With --run-from-dir: labels from the names, such as model_b{batch}_{dtype}.",
+    help="With --run-from-dir: labels from directory names, such as model_b{batch}_{dtype}.",
 )
 @click.option(
     "--jobs",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Processes that read; as many as there are processors (to 4) if not given.",
+    help="Number of reading processes.  [default: number of processors, at most 4]",
 )
 @click.option(
     "--out",
     "url",
     metavar="URL",
-    help="Write a dataset instead, a folder or a URL such as s3://bucket/folder.",
+    help="Write a dataset instead: a folder or a URL such as s3://bucket/folder.",
 )
 @click.option(
     "--engine",
     type=click.Choice(["local", "spark", "sail"]),
     default="local",
     show_default=True,
-    help="With --out: who reads the dumps, this machine or the workers of a cluster.",
+    help="With --out: where dumps are read, on this machine or by cluster workers.",
 )
 @click.option("--remote", metavar="URL", help="With --engine spark: a server, sc://HOST[:PORT].")
-@click.option("--master", metavar="URL", help="The same with Java here, such as spark://HOST:7077.")
+@click.option(
+    "--master", metavar="URL", help="The same with local Java, such as spark://HOST:7077."
+)
 @click.option(
     "--format",
     "file_format",
     type=click.Choice(["parquet", "delta"]),
-    help="With --out: plain Parquet, or Delta tables (bufdb[delta]); that of the dataset if not "
-    "given, Parquet at first.",
+    help="With --out: plain Parquet, or Delta tables (bufdb[delta]).  [default: the dataset's, "
+    "else parquet]",
 )
-@click.option("--prune", is_flag=True, help="Take out of the run what is gone from PATH.")
+@click.option("--prune", is_flag=True, help="Remove modules whose dumps are gone from PATH.")
 @click.option(
     "--profile",
     metavar="DIR",
@@ -128,35 +128,35 @@ def command(
     profile: Path | None,
     **options: Any,
 ) -> None:
-    """Read XLA dumps into the database: directories (with all below) or single files.
+    """Read XLA dumps into the database: directories (recursively) or single files.
 
     A PATH may be an archive (zip, tar, tar.gz), a URL (gs://, s3://, https://; pip install
     'bufdb[remote]'), or - for standard input. Logs may hold out-of-memory messages.
 
-    Dumps that have not changed since they were last read are left alone. What could not be read
-    is shown by 'bufdb query diagnostics', and by exit code 4.
+    Unchanged dumps are skipped. 'bufdb query diagnostics' lists what could not be read, and the
+    exit code is then 4.
 
-    Protos (.hlo.pb, .hlo.pb.gz) have what no text has: with the extra bufdb[proto].
+    Protos (.hlo.pb, .hlo.pb.gz) need the extra bufdb[proto].
 
-    Bytes are attributed to the innermost line of your own: one outside of installed packages and of
-    Python itself. With --own a package counts as your own too (--own maxtext), or files by their
-    path (--own '/opt/app/*'); * and ? are wild, several may be given. The run keeps it, as metadata
-    'own', until another is given; --own '' takes it back.
+    Bytes are attributed to your innermost line: one outside of installed packages and of Python
+    itself. --own counts a package as your own too (--own maxtext), or files by their path
+    (--own '/opt/app/*'); * and ? are wildcards, and it may be repeated. The run keeps it, as
+    metadata 'own', until another is given; --own '' clears it.
 
-    With --out many hosts may write one dataset of Parquet files at once, which --on asks. The files
-    of a run lie under the day of its metadata dt (--metadata dt=2026-01-31), or of its dumps.
+    With --out, many hosts may write one dataset of Parquet files at once, for --on. The files of a
+    run are under the day of its metadata dt (--metadata dt=2026-01-31), or of its dumps.
 
-    With --engine spark the workers of a Spark read the dumps, a task for each group of modules, and
-    write the dataset: bufdb is installed where they run, and PATH and URL mean the same there, on a
-    disk that all share or in a bucket. A worker that is lost loses nothing.
+    With --engine spark, the workers of a cluster read the dumps, one task per group of modules, and
+    write the dataset. bufdb must be installed there, and PATH and URL must mean the same, on a
+    shared disk or in a bucket. A lost worker loses nothing.
 
-    With --prune the run keeps what the paths hold now, and nothing of other paths.
+    With --prune, the run keeps only what the paths hold now.
 
-    With --run-from-dir a name that PATTERN does not fit makes a run without labels, and a
+    With --run-from-dir, a name that does not match PATTERN makes a run without labels, and a
     sub-directory without dumps makes none; both are noted.
     """
     if engine != "local" and options.pop("jobs") is not None:
-        raise UsageError("--jobs is for this machine; a cluster says how many tasks it runs")
+        raise UsageError("--jobs is for this machine; a cluster sets its own number of tasks")
     if run_from_dir and run is not None:
         raise UsageError("--run names one run and --run-from-dir makes several; give one of them")
     if pattern is not None and not run_from_dir:
@@ -222,7 +222,7 @@ def _ingest_into(
 
         return partial(dataset.ingest, url, file_format=file_format)
     if file_format == "delta":
-        raise UsageError("--format delta is written by one machine: leave --engine away")
+        raise UsageError("--format delta is written by one machine: omit --engine")
     from bufdb.spark import ingest as cluster
     from bufdb.spark import part, session
 
@@ -272,17 +272,17 @@ def _run_per_folder(
         # Each directory becomes a run; files next to them belong to none.
         loose = [file for file in path.iterdir() if file.name.endswith("-buffer-assignment.txt")]
         if loose:
-            common.note(f"left out: {len(loose)} dumps in {path} that are in no sub-directory")
+            common.note(f"skipped: {len(loose)} dumps in {path} outside its sub-directories")
     labels_by_run: dict[str, dict[str, str]] = {}
     for name, folder in folders.items():
         oddities: list[Oddity] = []
         if not discover(folder, oddities) and not any(o.severity == "error" for o in oddities):
             why = "".join(f": {o.message}" for o in oddities if o.code == NO_BUFFERS)
-            common.note(f"left out: {folder} has no buffer assignment{why}")
+            common.note(f"skipped: {folder} has no buffer assignment{why}")
             continue
         found = pattern.labels_of(name) if pattern else {}
         if found is None:
-            common.note(f"no labels for run {name}: {pattern_text} does not fit its name")
+            common.note(f"no labels for run {name}: {pattern_text} does not match its name")
         labels_by_run[name] = found or {}
     if not labels_by_run:
         raise UsageError(f"no buffer assignment in a sub-directory of {paths[0]}")

@@ -22,8 +22,8 @@ from bufdb.commands import common
 def command(files: tuple[Path, ...], db: str | None, folders: tuple[Path, ...]) -> None:
     """Check query files, or all saved queries, without running them.
 
-    Prints one finding per line; the exit code is 1 if there is any. Without --db the tables and
-    views are those of an empty database.
+    Prints one finding per line; the exit code is 1 if there is any. Without --db, checks against
+    the tables and views of an empty database.
     """
     from bufdb.database import store
     from bufdb.lint import lint

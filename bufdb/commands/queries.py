@@ -22,13 +22,13 @@ from bufdb.render import text
     type=click.Choice(["text", "markdown", "json"]),
     default="text",
     show_default=True,
-    help="Form of the list; json holds all that the headers say.",
+    help="Format of the list; json holds the whole headers.",
 )
 @common.queries_option
 def command(format_name: str, folders: tuple[Path, ...]) -> None:
     """List the saved queries by group, one line each.
 
-    Files that are no query, or have the name of another one, are left out and noted on stderr.
+    Files that are not queries, or repeat a name, are skipped with a note on standard error.
     """
     found = common.catalogue(folders)
     queries = found.load_all()

@@ -116,10 +116,10 @@ def _short(name: str, text: str) -> common.Decorator:
     type=click.Choice(["duckdb", "spark", "sail"]),
     default="duckdb",
     show_default=True,
-    help="What answers; others than DuckDB take the tables of --on.",
+    help="Engine that answers; all except DuckDB need --on.",
 )
 @click.option("--remote", metavar="URL", help="With --engine spark: a server, sc://HOST[:PORT].")
-@click.option("--master", metavar="URL", help="The same with Java here, such as local[2].")
+@click.option("--master", metavar="URL", help="The same with local Java, such as local[2].")
 @click.option("--explain", is_flag=True, help="Print DuckDB's plan instead of the answer.")
 @common.allow_files_option
 @common.categories_option
@@ -144,8 +144,8 @@ def command(
 ) -> None:
     """Answer the saved query NAME.
 
-    A parameter that is not set has its default; 'bufdb query NAME --help' lists them. An answer
-    without rows is a success; standard error says why there are none.
+    'bufdb query NAME --help' lists its parameters and their defaults. An answer without rows is a
+    success; standard error says why there are none.
     """
     if name is None:
         if not show_help:
@@ -167,7 +167,7 @@ def command(
     values = _parameters(query, given, short)
     if engine != "duckdb" or remote or master:
         if explain or categories:
-            raise UsageError("--explain and --categories are for DuckDB alone")
+            raise UsageError("--explain and --categories work only with DuckDB")
         _answer_elsewhere(query, values, (engine, remote, master), others)
     else:
         opening = {"allow_files": allow_files, "categories": categories}
@@ -220,7 +220,7 @@ def _param_text(param: header.Parameter) -> str:
     if asked.is_size(param):
         text += " A unit may follow, as in 32MiB."
     if asked.is_space(param):
-        text += " A name, such as hbm, will do where it is one platform's."
+        text += " A name, such as hbm, works where only one platform has it."
     return text if param.default is None else f"{text} [default: {param.default}]"
 
 
@@ -264,7 +264,7 @@ def _answer_elsewhere(
     if url is None:
         raise UsageError(f"--engine {engine} asks a dataset: name one with --on")
     if output["format_name"] in common.BINARY:
-        raise UsageError(f"--format {output['format_name']} is for DuckDB alone")
+        raise UsageError(f"--format {output['format_name']} works only with DuckDB")
     tables.require_claim(query, engine)
     bound = execute.bind(query, values)
     opened = session.opened(engine, remote, master)

@@ -12,7 +12,7 @@ from bufdb.commands import common, completion
 DEFAULT_FILE = "report.html"
 
 
-@click.command(name="report", short_help="One offline page: curve, block map, flame graph, tables.")
+@click.command(name="report", short_help="Write an offline page: curve, block map, flame graph.")
 @completion.filter_options
 @click.option(
     "--platform",
@@ -25,7 +25,7 @@ DEFAULT_FILE = "report.html"
     "base",
     metavar="BASE",
     shell_complete=completion.known("run"),
-    help="Also show this run, or LABEL=VALUE, and what changed since; --run names the new one.",
+    help="Compare with this run, or LABEL=VALUE; --run names the new one.",
 )
 @common.limit_option
 @click.option(
@@ -49,17 +49,17 @@ def command(
     output: Path | None,
     db: str,
 ) -> None:
-    r"""Write one page of HTML: what was compiled, when memory is held, by what, and what to do.
+    r"""Write one HTML page: modules, memory over time, what holds it, and what to change.
 
-    The page needs nothing else, neither bufdb nor a network, and can be mailed. Its figures are
-    those of 'bufdb query'; each table names the command that gives it. Modules have pictures, by
-    function the largest compilation first, as long as the page stays below 4.5 MB; of the others it
-    has the figures, and the command that draws them. Tables are of the largest compilations.
+    The page opens without bufdb or a network and can be mailed. Its figures are those of
+    'bufdb query'; each table names its command. Modules have pictures, the largest compilation of
+    each function first, while the page stays below 4.5 MB; the others have figures and the command
+    that draws them. Tables cover the largest compilations.
 
     \b
     Exit codes:
       0  written
-      1  no module fits
+      1  no module matches
       2  wrong usage, or the file cannot be written
       3  database missing, in use or of another version
     """

@@ -33,9 +33,9 @@ def command() -> None:
 def list_command(db: str, **output: Any) -> None:
     """List the runs in order of the time of their dumps, as the query `runs` does.
 
-    Shown are the labels, what the dumps themselves say (platforms, format eras, partitions, the
-    compiler options that all modules share), the largest peak, and the metadata, such as the
-    command of a capture; 'bufdb query runs' can filter.
+    Shows labels, facts from the dumps (platforms, format eras, partitions, the compiler options
+    that all modules share), the largest peak, and metadata, such as the command of a capture;
+    'bufdb query runs' can filter.
     """
     from bufdb.query.execute import execute_query
 
@@ -46,17 +46,17 @@ def list_command(db: str, **output: Any) -> None:
         common.note("no rows: no run is stored")
 
 
-@command.command(name="label", short_help="Give a run labels.")
+@command.command(name="label", short_help="Set labels of a run.")
 @click.argument("run", metavar="RUN", shell_complete=completion.run_name)
 @click.argument("labels", metavar="K=V...", nargs=-1, required=True)
 @click.option(
     "--metadata",
     is_flag=True,
-    help="They describe how the run was made: they select it, but keep no runs apart.",
+    help="Set metadata: it says how the run was made, selects runs, and does not separate them.",
 )
 @common.db_option
 def label_command(run: str, labels: tuple[str, ...], metadata: bool, db: str) -> None:
-    """Give a run labels, in place of those of the same name; its other labels stay."""
+    """Set labels of a run; its other labels stay."""
     from bufdb.database import runs
 
     pairs = common.parse_labels(labels, "label")
@@ -64,27 +64,27 @@ def label_command(run: str, labels: tuple[str, ...], metadata: bool, db: str) ->
         runs.set_labels(con, run, pairs, metadata=metadata)
 
 
-@command.command(name="unlabel", short_help="Take labels from a run.")
+@command.command(name="unlabel", short_help="Remove labels of a run.")
 @click.argument("run", metavar="RUN", shell_complete=completion.run_name)
 @click.argument("labels", metavar="K...", nargs=-1, required=True)
 @common.db_option
 def unlabel_command(run: str, labels: tuple[str, ...], db: str) -> None:
-    """Take labels from a run."""
+    """Remove labels of a run."""
     from bufdb.database import runs
 
     with closing(_writable(db)) as con:
         runs.remove_labels(con, run, labels)
 
 
-@command.command(name="remove", short_help="Remove runs with all that belongs to them.")
+@command.command(name="remove", short_help="Remove runs with their modules.")
 @click.argument(
     "names", metavar="RUN...", nargs=-1, required=True, shell_complete=completion.run_name
 )
 @common.db_option
 def remove_command(names: tuple[str, ...], db: str) -> None:
-    """Remove runs with everything that belongs to them, without asking: the dumps can rebuild them.
+    """Remove runs with their modules, without confirmation: the dumps can rebuild them.
 
-    All of them go or, if there is no run of one of the names, none.
+    If one of the names is no run, none is removed.
     """
     from bufdb.database import runs
 

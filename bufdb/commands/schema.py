@@ -26,10 +26,10 @@ from bufdb.errors import UsageError, did_you_mean, quote
 def command(names: tuple[str, ...], format_name: str, brief: bool, db: str) -> None:
     """Describe the tables, views and macros, all or those named, from the database itself.
 
-    Without a database file they are those of an empty database.
+    Without a database file, describe those of an empty database.
 
-    With --on prints SQL instead, which makes them in a plain DuckDB shell, over the files of the
-    dataset: bufdb schema --on URL > views.sql, then .read views.sql
+    With --on, print SQL that creates them in a plain DuckDB shell, over the files of the dataset:
+    bufdb schema --on URL > views.sql, then .read views.sql
     """
     url = common.dataset()
     if url is not None:
@@ -60,5 +60,5 @@ def _write_sql(url: str, names: tuple[str, ...], format_name: str, *, is_brief: 
     from bufdb.dataset import snapshot
 
     if names or is_brief or format_name != "text":
-        raise UsageError("schema --on prints SQL, and all of it; it takes no names and no format")
+        raise UsageError("schema --on prints all SQL; it takes neither names nor --format")
     common.write(snapshot.shell_text(url))

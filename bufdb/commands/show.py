@@ -30,27 +30,27 @@ MOST = 2**63 - 1
 """The largest number of a step."""
 
 
-@click.command(name="show", short_help="Pictures of a module: memory over the program.")
+@click.command(name="show", short_help="Draw a module: memory over the program.")
 @click.argument("name", metavar="[MODULE]", required=False,
                 shell_complete=completion.known("function", "module"))  # fmt: skip
 @completion.filter_options
 @completion.color_option
-@click.option("--step", metavar="N", type=click.IntRange(0, MOST), help="Look at this instant.")
+@click.option("--step", metavar="N", type=click.IntRange(0, MOST), help="Show this instant.")
 @click.option(
     "--peak",
     metavar="N",
     type=click.IntRange(1, MOST),
-    help="Look at the N-th highest peak.  [default: 1]",
+    help="Show the N-th highest peak.  [default: 1]",
 )
 @click.option(
     "--by",
     type=click.Choice(BY),
-    help="What buffers are marked by.  [default: line; op where no line is known]",
+    help="Group buffers by this.  [default: line; op if no line is known]",
 )
 @click.option(
     "--tree",
     type=click.Choice(TREES),
-    help="Show the bytes at the instant as a tree, in place of the largest values.",
+    help="Show the bytes at the instant as a tree instead of the largest values.",
 )
 @click.option("--ascii", "is_plain", is_flag=True, help="ASCII characters only.")
 @common.output_option
@@ -69,17 +69,17 @@ def command(
     output: Path | None,
     db: str,
 ) -> None:
-    """Show one module: occupied bytes over the program, what lies where, and what holds the peak.
+    """Show one module: occupied bytes over the program, the arena, and what holds the peak.
 
     MODULE is the key or name of a module, the name of a function, or a glob of one; of those that
     match, the one with the largest need is shown, in the device's own memory.
 
     The curve has the occupied bytes over the steps of the program, the map below it the arena of
-    temp allocations: which of its bytes are occupied, and by whom. Both have a column for several
-    steps of a long program, which shows that of them with the most bytes, so nothing in it is a
-    mean, and what is in one column was there together. The instant looked at is marked, and peaks
-    by their numbers: --peak 2 or --step N look at another. What holds the instant adds up to it.
-    Figures are those of 'bufdb query timeline', 'peaks', 'peak' and 'peak-by'.
+    temp allocations: which of its bytes are occupied, and by which buffers. In a long program a
+    column covers several steps and shows the one with the most bytes, so nothing is averaged, and
+    the contents of a column existed at the same time. The instant shown is marked, and peaks are
+    numbered: --peak 2 or --step N choose another. Parts of the instant add up to it. Figures are
+    those of 'bufdb query timeline', 'peaks', 'peak' and 'peak-by'.
 
     The width is that of the terminal (COLUMNS), from 60 to 160. Without colors (a pipe, NO_COLOR)
     letters mark buffers; --ascii is for terminals that show no block characters.

@@ -11,7 +11,7 @@ import click
 from bufdb.commands import common
 
 
-@click.command(name="sql", short_help="Answer one SELECT of your own.")
+@click.command(name="sql", short_help="Answer your own SELECT.")
 @click.argument("text", metavar="SELECT")
 @common.data_options
 @click.option("--explain", is_flag=True, help="Print DuckDB's plan instead of the answer.")
@@ -28,8 +28,8 @@ def command(
 ) -> None:
     """Answer one SELECT, read-only; '-' takes it from standard input.
 
-    'bufdb schema' describes the tables and views. Nothing but the database is read, unless
-    --allow-files lets the SELECT name other files.
+    'bufdb schema' describes the tables and views. The SELECT can read only the database, or with
+    --allow-files other files too.
     """
     from bufdb.query import execute
 

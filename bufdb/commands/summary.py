@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bufdb.answers.summary import Overview
 
 
-@click.command(name="summary", short_help="One screen: the highest peak and what holds it.")
+@click.command(name="summary", short_help="Show the highest peak and what holds it.")
 @completion.filter_options
 @completion.color_option
 @common.limit_option
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="Form of the answer; json holds exact numbers.",
+    help="Format of the answer; json holds exact numbers.",
 )
 @common.output_option
 @common.read_db_option
@@ -48,11 +48,11 @@ def command(
 ) -> None:
     """Show what was compiled, the highest peak, what holds it, and what would lower it most.
 
-    It is about the function with the largest need of the device's own memory, or of that of
-    --color. How much of the device that takes, with the holes in what XLA reserves, is said where
-    the device is known: by --limit, or by a label of the run (bufdb ingest --metadata
-    device='TPU v5e'); no dump names it. All figures are those of 'bufdb query peak-by',
-    by category and by line, 'advice' and 'diagnostics'.
+    It is about the function with the largest need in the memory of the device, or in that of
+    --color. The need, holes in XLA's reservation included, is compared with the device's memory if
+    the device is known, from --limit or from a label of the run (bufdb ingest --metadata
+    device='TPU v5e'); no dump names it. All figures are those of 'bufdb query peak-by', by category
+    and by line, 'advice' and 'diagnostics'.
     """
     from bufdb.answers.summary import summary as ask
 

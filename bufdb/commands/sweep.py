@@ -79,12 +79,12 @@ def plan(
     """
     values = sweep.parse(texts)
     if LABEL in labels:
-        raise UsageError(f"--label {LABEL}: all runs of a sweep have its name there; see --run")
+        raise UsageError(f"--label {LABEL}: it holds the name of the sweep; see --run")
     for label in values:
         if label in labels:
-            raise UsageError(f"label {label} is given by --label and by --sweep")
+            raise UsageError(f"label {label} is set by both --label and --sweep")
         if label in ("run_name", LABEL, *_COLUMNS):
-            raise UsageError(f"--sweep {label}: the name is taken; label the runs otherwise")
+            raise UsageError(f"--sweep {label}: the name is reserved; use another")
     combinations = sweep.combinations(command_line, values)
     return Plan(name, labels, values, combinations, command_line, own_globs)
 

@@ -20,13 +20,13 @@ BY = ("line", "op", "value")
 LABELS = "SELECT label, label_value FROM run_labels WHERE run_name = ? AND NOT is_metadata"
 
 
-@click.command(name="what-if", short_help="What the peak would be without some lines or ops.")
+@click.command(name="what-if", short_help="Predict the peak without some lines or ops.")
 @click.argument("module", shell_complete=completion.known("function", "module"))
 @click.option(
     "--without",
     metavar="WHAT:GLOB",
     multiple=True,
-    help="Take away line:FILE:LINE, op:PATH or value:INSTRUCTION; may be repeated.",
+    help="Remove line:FILE:LINE, op:PATH or value:INSTRUCTION; may be repeated.",
 )
 @click.option(
     "--donate",
@@ -37,24 +37,23 @@ LABELS = "SELECT label, label_value FROM run_labels WHERE run_name = ? AND NOT i
 @click.option(
     "--keep",
     metavar="SHARE",
-    help="Share of the bytes that stays: 0.5 for f32 made bf16, 1/8 for eight chunks.  "
-    "[default: 0]",
+    help="Share of the bytes to keep: 0.5 for f32 to bf16, 1/8 for eight chunks.  [default: 0]",
 )
 @click.option(
     "--until",
     metavar="SIZE",
-    help="Take what lowers the peak most, and again, until what a device must hold is down to "
+    help="Remove what lowers the peak most, repeatedly, until the need of the device is down to "
     "SIZE, such as 16GiB.",
 )
 @click.option(
     "--by",
     type=click.Choice(BY),
-    help="What --until takes.  [default: line]",
+    help="Kind that --until removes.  [default: line]",
 )
 @click.option(
     "--order",
     type=click.Choice(["saving", "cost"]),
-    help="What --until takes first: what saves most, or what costs the fewest operations to "
+    help="What --until removes first: what saves most, or what costs the fewest operations to "
     "compute again for each byte saved.  [default: saving]",
 )
 @click.option("--run", metavar="RUN", help="Only modules of this run: a name or a glob.")
@@ -83,37 +82,36 @@ def command(
 ) -> None:
     r"""Compute what the peak of MODULE would be if some of its values held no memory.
 
-    MODULE is the key or name of a module, the name of a function, or a glob of one; of several the
-    one with the largest need is taken, in the memory of the device.
+    MODULE is the key or name of a module, the name of a function, or a glob of one; of several
+    matches the one with the largest need is taken, in the memory of the device.
 
-    Names are those of 'bufdb query savings', here of all values and not only of those at the peak.
-    A name in full takes just that; a glob, or the end of a path such as model.py:53, takes it with
-    what a loop saves of it ("saved FILE:LINE") and what is copied for it ("for FILE:LINE"). Several
-    are taken away together: savings do not add up. A donated parameter gives its bytes to an output
-    of its size, which needs bytes elsewhere for what it holds before the parameter's last use.
+    Names are those of 'bufdb query savings', among all values, not only those at the peak. A full
+    name matches just that; a glob, or the end of a path such as model.py:53, also matches what a
+    loop saves of it ("saved FILE:LINE") and copies made for it ("for FILE:LINE"). Several are
+    removed together: savings do not add up. A donated parameter gives its bytes to an output of its
+    size; what that output holds before the parameter's last use then needs bytes elsewhere.
 
-    The figure is exact for the same instructions in the same order at the same places, and there
-    no change to these values alone saves more. XLA schedules, fuses and packs a changed program
-    again, and what is computed again, or copied to the host, needs bytes of its own: of a
-    recompilation it is a prediction. Nothing is won where a scan saves the inputs of its layer
-    (whatever the checkpoint policy), by bf16 where a buffer is bf16 already, and by a checkpoint of
-    unrolled layers on CPU, where the compiler merges what is computed again. operation_count is
-    what it costs to compute the large values again, by the shapes in the HLO text
-    (recompute_costs).
+    The figure is exact for the same instructions in the same order at the same places: no change to
+    just these values saves more. XLA schedules, fuses and packs a changed program again, and
+    recomputation or copies to the host need memory: for a recompilation it is a prediction. There
+    is no saving where a scan saves the inputs of its layer (with any checkpoint policy), from bf16
+    for a bf16 buffer, or from a checkpoint of unrolled layers on CPU, where the compiler merges the
+    recomputation. operation_count is the cost of recomputing the large values, by the shapes in the
+    HLO text (recompute_costs).
 
-    What a device must hold is the peak and the holes in what XLA reserves for temporaries. It is
-    computed by placing the values that are left again, where that gives today's size for today's
-    values; else it is a range, and --until goes by its high end.
+    The need of the device is the peak and the holes in XLA's reservation for temporaries. It is
+    computed by placing the remaining values again, where that reproduces today's size; else it is a
+    range, and --until goes by its high end.
 
     --verify 'python train.py' runs the changed program and shows, in place of the figures, what was
     promised of the peak and the need beside what came, as 'bufdb verify' does for two runs.
 
     \b
     Exit codes:
-      0  computed; with --verify, at least the low end came
-      1  the peak is unknown, or what is needed stays above --until; with --verify, less came, or
+      0  computed; with --verify, at least the low end was saved
+      1  the peak is unknown, or the need stays above --until; with --verify, less was saved, or
          COMMAND failed or compiled no such function
-      2  wrong usage, or a name that takes nothing
+      2  wrong usage, or a name that matches nothing
       3  database missing, in use or of another version
     """
     from bufdb.what_if.ask import what_if

@@ -33,8 +33,7 @@ def as_known(error: BaseException, db: str | None = None) -> BufdbError | None:
         return error
     if isinstance(error, RecursionError):
         return BufdbError(
-            "something in the input is nested too deeply to be followed; "
-            "please report it with the command and the file"
+            "the input is nested too deeply; please report it with the command and the file"
         )
     if isinstance(error, MemoryError):
         return _no_memory("", db)
@@ -77,7 +76,7 @@ def _of_system(error: OSError, db: str | None) -> BufdbError:
         return _too_large(reason, db)
     if db is not None and error.filename == db:
         return DatabaseError(f"cannot open {reason}; name another file with --db")
-    return BufdbError(f"{reason}; see to it and run the same command again")
+    return BufdbError(f"{reason}; fix it and run the same command again")
 
 
 def _of_duckdb(message: str, db: str | None) -> BufdbError:
@@ -87,20 +86,20 @@ def _of_duckdb(message: str, db: str | None) -> BufdbError:
     for pattern, meaning in _MEANINGS:
         if pattern.search(message):
             return meaning(reason, db)
-    return BufdbError(f"DuckDB failed: {reason}; if it does so again, please report it")
+    return BufdbError(f"DuckDB failed: {reason}; if it happens again, please report it")
 
 
 def _disk_full(reason: str, db: str | None) -> BufdbError:
     return BufdbError(
-        f"the disk is full ({reason}); make room and run the same command again: "
-        "what was stored before is whole"
+        f"the disk is full ({reason}); free space and run the same command again: "
+        "what was stored before is intact"
     )
 
 
 def _too_large(reason: str, db: str | None) -> BufdbError:
     return BufdbError(
-        f"a file may not become larger ({reason}); raise the limit (ulimit -f) and run the same "
-        "command again: what was stored before is whole"
+        f"the file size limit is reached ({reason}); raise the limit (ulimit -f) and run the same "
+        "command again: what was stored before is intact"
     )
 
 
@@ -121,15 +120,15 @@ def _no_memory(reason: str, db: str | None) -> BufdbError:
 
 def _read_only(reason: str, db: str | None) -> BufdbError:
     return DatabaseError(
-        f"{db or 'the database'} cannot be written ({reason}); name another file with --db, or see "
-        "to the permissions of the file and its directory"
+        f"{db or 'the database'} cannot be written ({reason}); name another file with --db, or "
+        "check the permissions of the file and its directory"
     )
 
 
 def _disk_error(reason: str, db: str | None) -> BufdbError:
     return DatabaseError(
-        f"the disk that holds {db or 'the database'} fails ({reason}); "
-        "name a file on another with --db"
+        f"the disk of {db or 'the database'} fails ({reason}); "
+        "name a file on another disk with --db"
     )
 
 

@@ -166,7 +166,7 @@ def _refuse_actors(con: duckdb.DuckDBPyConnection, path: str) -> None:
     found = con.execute(_OBEYED_IN_WRITING).fetchone()
     if found is not None:
         raise DatabaseError(
-            f"{path} has a {found[0]} {found[1]} that is not bufdb's and would act when "
+            f"{path} has a {found[0]} {found[1]} that is not bufdb's and would run when "
             "bufdb writes; drop it, or name another file with --db"
         )
 
@@ -224,7 +224,7 @@ def open_readable(
         con.execute(f"SET search_path = 'memory.main,system.main,{CATALOG}.main'")
         version, views = _versions(con, path)
         if version is None:
-            raise DatabaseError(f"{path} is no bufdb database; name another file with --db")
+            raise DatabaseError(f"{path} is not a bufdb database; name another file with --db")
         is_current = views == definitions.views_hash()
         _copy_views(con, path, with_macros=sql is None or not is_current, is_current=is_current)
         if sql is not None and runs is not None:
@@ -304,7 +304,7 @@ def _open(path: str, attempt: Callable[[], _Opened], *, is_writer: bool) -> _Ope
     try:
         path.encode()
     except UnicodeEncodeError as error:
-        raise DatabaseError(f"{path!a} is no UTF-8 name, as DuckDB needs; rename it") from error
+        raise DatabaseError(f"{path!a} is not UTF-8, which DuckDB needs; rename it") from error
     if Path(path).is_dir():
         raise DatabaseError(f"{path} is a directory; --db names a database file")
     patience = PATIENCE.get()
@@ -316,7 +316,7 @@ def _open(path: str, attempt: Callable[[], _Opened], *, is_writer: bool) -> _Ope
         while True:
             cause: duckdb.Error | None = None
             if not is_writer and is_awaited(path):
-                why = "awaited by another process that is to write"
+                why = "awaited by another process that will write"
             else:
                 try:
                     return attempt()
@@ -454,7 +454,7 @@ def _versions(con: duckdb.DuckDBPyConnection, path: str) -> tuple[int | None, st
         if not others:
             return None, None
         raise DatabaseError(
-            f"{path} holds other tables and no schema_info; name another file with --db"
+            f"{path} has other tables and no schema_info; name another file with --db"
         ) from None
     except duckdb.Error as error:
         raise _failure(path, error) from error

@@ -52,11 +52,11 @@ class Compacted:
 
     def line(self) -> str:
         """Return one line for people."""
-        left = f" and what {self.stopped_count} stopped writers left" if self.stopped_count else ""
+        left = f" and those of {self.stopped_count} stopped writers" if self.stopped_count else ""
         return (
             f"compacted {self.owner_count} modules and runs of {self.day_count} days into "
             f"{self.written_count} files; removed {self.removed_count} files{left}, "
-            f"{self.kept_count} more are to go"
+            f"{self.kept_count} more will be removed later"
         )
 
 
@@ -91,7 +91,7 @@ def compact(
         require_rows(snapshot)
         if snapshot.is_delta:
             raise UsageError(
-                f"{place.root} is of Delta tables: delta-rs (DeltaTable.optimize.compact, vacuum) "
+                f"{place.root} has Delta tables: delta-rs (DeltaTable.optimize.compact, vacuum) "
                 "and Spark (OPTIMIZE, VACUUM) compact these, and bufdb reads what they leave"
             )
         today = layout.day_of(time.time())

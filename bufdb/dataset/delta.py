@@ -142,7 +142,7 @@ def _require_plain(protocol: dict[str, Any], where: str) -> None:
     unknown = sorted(features - _FEATURES)
     if unknown or needed not in (1, 3):
         what = ", ".join(unknown)[:200] or f"readers of version {needed}"
-        raise DatabaseError(f"{where} is a Delta table for {what}, which bufdb does not know")
+        raise DatabaseError(f"{where} is a Delta table for {what}, which bufdb does not support")
 
 
 # -- Rows of a database in memory as commits of Delta tables, through delta-rs (`bufdb[delta]`) ----
@@ -186,7 +186,7 @@ class DeltaWriter(Writer):
         """
         super().__init__(con, place, columns)
         if odd := _ODD.search(place.root):
-            raise UsageError(f"{place.root}: delta-rs writes to no path with {odd[0]!r} in it")
+            raise UsageError(f"{place.root}: delta-rs cannot write to a path with {odd[0]!r}")
         self.delta = delta_rs()
         self.properties = self.delta.WriterProperties(compression="ZSTD")
 

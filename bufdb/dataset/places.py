@@ -163,7 +163,7 @@ class Folder:
         path = Path(os.path.realpath(self.root)) / name
         folder = path.parent if name.count("/") else path
         if os.path.realpath(folder) != str(folder):
-            text = "is a symbolic link; the folders of a dataset lie in it"
+            text = "is a symbolic link; the folders of a dataset must be inside it"
             raise DatabaseError(f"{folder}: {text}")
         return path
 

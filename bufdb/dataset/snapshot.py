@@ -257,7 +257,7 @@ class Snapshot:
         names = sorted(f"{table}/{name}" for name in found.files)
         for name in names:
             if name not in listed:
-                raise DatabaseError(f"{self.place.root}/{name[:200]}: its Delta log names it, gone")
+                raise DatabaseError(f"{self.place.root}/{name[:200]}: in its Delta log, but gone")
         return {
             name: (Name(table, layout.day_in(name), None, None, None), listed[name])
             for name in names
@@ -284,7 +284,7 @@ class Snapshot:
         ).fetchone()
         if odd is not None:
             name, rows, size = odd
-            raise DatabaseError(f"{name}: {rows} rows in {size} bytes; no bufdb has written that")
+            raise DatabaseError(f"{name}: {rows} rows in {size} bytes; bufdb did not write that")
 
     def size(self, table: str, of: Owners) -> int:
         """Return the bytes in the objects of a table that have rows of some owners."""
@@ -494,5 +494,5 @@ def shell_text(url: str) -> str:
 
 _HEAD = """\
 -- The bufdb dataset {root} for a DuckDB shell: save as views.sql, then .read views.sql
--- {owners} says what counted when it was made; to see what was ingested since, read this again.
+-- {owners} is the snapshot of that moment; read this again to see later ingests.
 """

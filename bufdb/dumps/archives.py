@@ -127,7 +127,7 @@ ARCHIVES = (".zip", *TAR)
 SINGLE = {".gz": gzip, ".zst": zstandard}
 _TEXTS = (".txt", ".log", ".out", ".debug_options")
 """Compressed files whose inner name ends like this are dumps or logs; others are other things."""
-_LINK = "is a link or no plain file; it was not read"
+_LINK = "is a link or not a regular file; it was not read"
 _UNIX = 3
 _READ = 1 << 20
 LARGE_BYTES = 512 << 20
@@ -226,7 +226,7 @@ def expand(
             found[name] = path
             continue
         if inner in files:
-            text = f"is left out: {inner} is next to it, which is read"
+            text = f"was skipped: {inner} next to it is read"
             oddities.append(Oddity(name, "info", "read_once", text))
             continue
         try:
@@ -297,7 +297,7 @@ def _why_refused(name: str, taken: set[str]) -> str | None:
     if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/"):
         return "its name leads out of the archive; it was not read"
     if is_archive(name) or inner_name(name) is not None:
-        return "is compressed within an archive, which is not looked into; unpack the outer one"
+        return "is an archive within an archive, which is not read; unpack the outer one"
     return "another member has this name; it was not read" if name in taken else None
 
 
@@ -311,7 +311,7 @@ def _zip(
     _require_few(len(infos))
     packed = sum(info.compress_size for info in infos)
     if packed > path.stat().st_size:
-        raise damaged("its members lie over each other")
+        raise damaged("its members overlap")
     check_bounds(packed, sum(info.file_size for info in infos))
     for info in infos:
         inner = as_text(info.filename)

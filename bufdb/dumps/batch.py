@@ -225,7 +225,7 @@ class Batch:
             for what in ("module_name", "partition_count", "replica_count"):
                 theirs, ours = getattr(found.header, what), getattr(header, what)
                 if theirs != ours:
-                    message = f"its {what} is {theirs}, the optimised text's {ours}; it is left out"
+                    message = f"its {what} is {theirs}, the optimized text's {ours}; it is skipped"
                     self.account.find(number, "notice", "other_hlo_text", message, path)
                     return
         self.before[number] = found

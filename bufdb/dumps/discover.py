@@ -58,7 +58,7 @@ def discover(path: Source, oddities: list[Oddity] | None = None) -> list[ModuleF
     except (FileNotFoundError, NotADirectoryError) as error:
         raise UsageError(f"no such file or directory: {path}") from error
     except OSError as error:
-        raise UsageError(f"cannot look at {path}: {error.strerror}") from error
+        raise UsageError(f"cannot access {path}: {error.strerror}") from error
     if stat.S_ISDIR(mode):
         walk = Walk(odd)
         walk.run(path)

@@ -236,7 +236,7 @@ class Walk:
             for entry in entries:
                 text = as_text(entry.name)
                 if text != entry.name or _CONTROL.search(text):
-                    message = "the name is no plain text; bytes that are not UTF-8 show as \\xNN"
+                    message = "the name is not UTF-8; other bytes show as \\xNN"
                     self._odd(prefix + text, "info", "odd_name", message)
                 self._entry(prefix + text, path / entry.name, entry, waiting)
 
@@ -247,7 +247,7 @@ class Walk:
             try:
                 mode = entry.stat().st_mode
             except OSError as error:
-                self._special(name, f"is a link that leads nowhere: {error.strerror}")
+                self._special(name, f"is a broken link: {error.strerror}")
                 return
             if stat.S_ISDIR(mode):
                 self.folder_links.append((name, path))
@@ -277,7 +277,7 @@ class Walk:
             try:
                 target = real.get(_identity(path.stat()))
             except OSError as error:
-                self._special(name, f"is a link that leads nowhere: {error.strerror}")
+                self._special(name, f"is a broken link: {error.strerror}")
                 continue
             if target is None:
                 self._add(name, path)
@@ -293,14 +293,14 @@ class Walk:
 
     def _add(self, name: str, path: Path) -> None:
         if name in self.files:
-            message = "another file has this name, but for bytes that are not UTF-8; rename one"
+            message = "another file has this name except for bytes that are not UTF-8; rename one"
             self._odd(name, "error", "name_taken", message)
         else:
             self.files[name] = path
 
     def _seen_before(self, name: str, first: str) -> None:
         if first == "..":
-            message = "leads to a directory above the one given; it was not followed"
+            message = "leads to a directory above the ingested one; it was not followed"
         else:
             where = f"the directory {first}" if first else "the directory given"
             message = f"leads to {where}, which is read under that name"

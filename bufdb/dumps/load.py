@@ -120,8 +120,8 @@ def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
 
 
 _TOO_LARGE = (
-    f"it has more than {MOST_REWRITTEN_BYTES >> 20} MiB and is no text as XLA writes it: something "
-    "is around it or in front of its lines, or its encoding or layout is another"
+    f"it has more than {MOST_REWRITTEN_BYTES >> 20} MiB and is not text as XLA writes it: there is "
+    "text around it or before its lines, or its encoding or layout differs"
 )
 
 
@@ -179,7 +179,7 @@ def chunks(file: DumpFile, start: int, stop: int, size: int) -> Iterator[bytes]:
 
 
 def _shorter() -> OSError:
-    return OSError(errno.ESTALE, "it became shorter while it was read")
+    return OSError(errno.ESTALE, "it shrank while it was read")
 
 
 def whole_lines(file: DumpFile, start: int, stop: int, size: int) -> Iterator[tuple[int, bytes]]:

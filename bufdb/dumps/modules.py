@@ -46,20 +46,19 @@ _LONGEST_NAME = 255
 NO_BUFFERS = "no_buffer_assignment"
 """Code of the oddity about modules without buffer assignment."""
 PROTOBUF_ONLY = (
-    "dumped as protobuf alone, without its buffer assignment: add --xla_dump_hlo_as_text to "
+    "dumped only as protobuf, without its buffer assignment: add --xla_dump_hlo_as_text to "
     "XLA_FLAGS"
 )
 PACKAGE_MISSING = (
-    f"dumped as protobuf alone: {reader.PACKAGE_MISSING}; or dump again with "
+    f"dumped only as protobuf: {reader.PACKAGE_MISSING}; or dump again with "
     "--xla_dump_hlo_as_text in XLA_FLAGS"
 )
 CACHED = (
-    "out of a compilation cache, which compiles nothing: "
-    "run with JAX_ENABLE_COMPILATION_CACHE=false"
+    "from a compilation cache, which compiles nothing: run with JAX_ENABLE_COMPILATION_CACHE=false"
 )
 TOO_LONG = "with names too long for XLA to write the files: give the jitted functions shorter names"
 NOT_COPIED = (
-    "without their *-buffer-assignment.txt files, which XLA writes beside: "
+    "without their *-buffer-assignment.txt files, which XLA writes next to them: "
     "take the whole dump directory, or dump again with XLA_FLAGS=--xla_dump_to=DIR"
 )
 
@@ -133,7 +132,7 @@ def _add_protos(
                 module = found.setdefault(name, ModuleFiles(name))
             module.files[PROTO] = DumpFile(paths[name], name, PROTO)
     if beside:
-        message = f"{len(beside)} protos beside text were not read: {reader.PACKAGE_MISSING}"
+        message = f"{len(beside)} protos next to text were not read: {reader.PACKAGE_MISSING}"
         oddities.append(Oddity(beside[0], "info", "proto_not_read", message))
     return unread
 
@@ -192,7 +191,7 @@ def _without_buffers(
     parts = []
     for reason, count in Counter(reasons.values()).items():
         parts.append(f"{count} {reason} (such as {example[reason]})")
-    return "modules that have optimised HLO but no buffer assignment: " + "; ".join(parts)
+    return "modules that have optimized HLO but no buffer assignment: " + "; ".join(parts)
 
 
 def _why_no_buffers(stem: str, extension: str) -> str:

@@ -183,15 +183,15 @@ _TEXTS = (
     ),
     (
         re.compile(rb"\s*(?:#loc\d* = |module (?:@|attributes )|func\.func |stablehlo\.)"),
-        f"this is a program in MLIR (StableHLO), before XLA has compiled it; {INSTEAD}",
+        f"this is a program in MLIR (StableHLO), before XLA compiled it; {INSTEAD}",
     ),
     (
         re.compile(rb"\s*(?:xla_\w+: \S+\s*\n){2}"),
-        f"these are compiler options alone; {INSTEAD} next to them",
+        f"these are only compiler options; {INSTEAD} next to them",
     ),
     (
         re.compile(rb"\s*\{.{0,2000}?\"(?:traceEvents|displayTimeUnit)\"", re.DOTALL),
-        f"this is a trace of a profiler, which has no buffers; {INSTEAD}",
+        f"this is a profiler trace, which has no buffers; {INSTEAD}",
     ),
     (
         re.compile(rb"(?:[^\n]*\n){0,60}?[^\n]*RESOURCE_EXHAUSTED"),
@@ -205,8 +205,8 @@ _BINARIES = (
     (re.compile(rb"\x1f\x8b"), "this is compressed by gzip; its name says what is in it: .txt.gz"),
     (re.compile(rb"\x28\xb5\x2f\xfd"), "this is compressed by Zstandard; name it .txt.zst"),
     (re.compile(rb"SQLite format 3"), "this is an SQLite database"),
-    (re.compile(rb"\x89PNG|\xff\xd8\xff"), "this is a picture; text is needed"),
-    (re.compile(rb"\x7fELF"), "this is a program for a computer"),
+    (re.compile(rb"\x89PNG|\xff\xd8\xff"), "this is an image; text is needed"),
+    (re.compile(rb"\x7fELF"), "this is an executable"),
 )
 
 
@@ -222,5 +222,5 @@ def looks_like(head: bytes) -> str:
         if pattern.match(made_plain):
             return text
     if b"\0" in made_plain:
-        return f"this is no text; {INSTEAD}"
+        return f"this is not text; {INSTEAD}"
     return f"this text holds no section of a buffer assignment; {INSTEAD}"

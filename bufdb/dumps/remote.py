@@ -122,7 +122,7 @@ def _infos(system: Any, found: dict[str, dict[str, Any]]) -> dict[str, dict[str,
         except Exception as error:  # as in `listed`
             if len(found) == 1 or isinstance(error, _OURS):
                 raise
-            infos[place] = {"size": 1, "fault": f"its server does not give it: {_line(error)}"}
+            infos[place] = {"size": 1, "fault": f"its server does not return it: {_line(error)}"}
     return infos
 
 
@@ -186,7 +186,7 @@ def _streamed(
         while part := fsspec.sync(system.loop, response.content.read, _READ):
             part, skipped = part[skipped:], max(0, skipped - len(part))
             if len(part) > left and is_exact:
-                raise OSError(errno.EIO, "its server sends more than it said")
+                raise OSError(errno.EIO, "its server sends more than it announced")
             part = part[:left]
             left -= len(part)
             if last:

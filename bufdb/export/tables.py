@@ -257,7 +257,7 @@ def write(selection: Selection, folder: Path, form: str) -> None:
     made = folder.with_name(f".{folder.name}-{os.urandom(8).hex()}.tmp")
     try:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise UsageError(f"{folder} is there already; -o wants a new folder for {form}")
+            raise UsageError(f"{folder} exists already; -o wants a new folder for {form}")
         made.mkdir(parents=True)
     except OSError as error:
         raise UsageError(f"cannot write {folder}: {error.strerror}") from error
@@ -339,7 +339,7 @@ def write_bundle(selection: Selection, path: Path, source: str) -> None:
     is_stream = path.is_symlink() and str(path.absolute()).startswith(("/dev/", "/proc/"))
     is_other = is_stream or (target.exists() and not target.is_file())
     if is_other or not target.parent.is_dir():
-        raise UsageError(f"cannot write {path}: no such folder, or it is no file")
+        raise UsageError(f"cannot write {path}: no such folder, or not a file")
     made = target.with_name(f".{target.name}-{os.urandom(8).hex()}.tmp")
     try:
         store.open_writable(str(made), _CONFIG).close()

@@ -121,7 +121,7 @@ def ingest(
         # DuckDB does not report a disk too full for it; everything is stored, in two files.
         summary.notes.append(
             f"part of the database is in {db}.wal, which belongs to {db}; the next command that "
-            "writes puts them together if the disk has room"
+            "writes merges them if the disk has space"
         )
     summary.seconds = time.perf_counter() - began
     return summary
@@ -196,7 +196,7 @@ def parse_pattern(text: str) -> LabelPattern:
         if not re.fullmatch(r"[A-Za-z_][\w.-]*", label):
             raise UsageError(f"{where}: expected a label's name in braces, found {quote(label)}")
         if labels.count(label) > 1:
-            raise UsageError(f"{where}: placeholder {label} is there twice")
+            raise UsageError(f"{where}: placeholder {label} appears twice")
     if any("{" in literal or "}" in literal for literal in literals):
         raise UsageError(f"{where}: expected braces in pairs")
     if "" in literals[1:-1]:
@@ -226,7 +226,7 @@ def find_run_folders(folder: Path, note: Callable[[str], None]) -> list[Path]:
     for path in sorted(folders, key=lambda path: (path.is_symlink(), path.name)):
         target = path.resolve()
         if target in first:
-            note(f"left out: {path} is a link to {first[target]}")
+            note(f"skipped: {path} is a link to {first[target]}")
             continue
         first[target] = str(path)
         found.append(path)

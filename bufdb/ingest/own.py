@@ -73,8 +73,8 @@ def left_own(con: duckdb.DuckDBPyConnection, run: str, own: Own) -> list[str]:
 def own_note(run: str, modules: str) -> str:
     """Return what a user should know about `modules` of a run, which have another --own."""
     return (
-        f"run {run}: {modules} that are not in these paths keep the --own that they were "
-        "read with; ingest their dumps again to have all alike"
+        f"run {run}: {modules} outside these paths keep their previous --own; ingest their "
+        "dumps again to change it"
     )
 
 

@@ -91,7 +91,7 @@ def _nothing_in(path: Source, oddities: Sequence[Oddity]) -> str:
     return (
         f"no buffer assignment in {path}; dumps are made with "
         "XLA_FLAGS=--xla_dump_to=DIR (text, which is the default)"
-        + (f"; of {len(odd)} entries left out the first: {odd[0]}" if odd else "")
+        + (f"; of {len(odd)} skipped entries the first: {odd[0]}" if odd else "")
     )
 
 

@@ -146,9 +146,8 @@ def _raise_ended(group: Group) -> NoReturn:
     job, *more = group.jobs
     where = job.files.key + (f" or {len(more)} more" if more else "")
     raise BufdbError(
-        f"a process that reads dumps has ended, about when it read {where}; what was stored before "
-        "is whole. If memory ran out, fewer processes need less: run the same command again with "
-        "--jobs 1"
+        f"a reading process ended unexpectedly, near {where}; what was stored before is intact. "
+        "If memory ran out, run the same command again with --jobs 1, which needs less"
     ) from None
 
 

@@ -227,7 +227,7 @@ def missing(
     if facts.needs_frames and (header is None or not header.frames):
         why = "source lines are unknown: instructions name stack frames, and the tables are"
         if header is None or not header.module_name:
-            message = f"{why} in the HLO text {files.key}.txt, which is not there"
+            message = f"{why} in the HLO text {files.key}.txt, which is missing"
             yield Finding(number, "notice", "missing_hlo_text", message)
         else:
             has = "proto" if "hlo" in derived else "HLO text"

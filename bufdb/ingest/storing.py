@@ -287,7 +287,7 @@ class Ingest:
         gone = sorted(self.of_run.stored_ids - {job.module_id for job in planned.jobs})
         if gone and any(oddity.severity == "error" for oddity in planned.oddities):
             self.summary.notes.append(
-                f"run {self.run_name}: {len(gone)} modules were not found and stay, for a part of "
+                f"run {self.run_name}: {len(gone)} modules were not found but stay, since part of "
                 f"{planned.path} could not be read"
             )
             return

@@ -251,7 +251,7 @@ def _columns(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> Iterator[str]
             yield f"column line {name} {type_name}: the query gives no such column"
     if sorted(given) == sorted(declared) and given != declared:
         order = ", ".join(name for name, _ in given)
-        yield f"the column lines are in another order than the query's: {order}"
+        yield f"the column lines are not in the query's order: {order}"
 
 
 def _repeated(query: SavedQuery) -> Iterator[str]:

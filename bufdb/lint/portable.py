@@ -169,7 +169,7 @@ def _bracket(node: exp.Expr) -> Iterator[str]:
 def _tuple(node: exp.Expr) -> Iterator[str]:
     of_count = isinstance(node.parent, exp.Distinct) and isinstance(node.parent.parent, exp.Count)
     if not of_count and not isinstance(node.parent, exp.Values):
-        yield "a row of values stands in VALUES or count(DISTINCT …)"
+        yield "a row of values is only for VALUES or count(DISTINCT …)"
 
 
 def _window(node: exp.Expr) -> Iterator[str]:

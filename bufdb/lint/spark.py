@@ -179,9 +179,9 @@ def _refuse(tree: exp.Query) -> None:
             "it is recursive: Sail has no such queries, and Spark takes minutes for it"
         )
     if tree.find(exp.JarowinklerSimilarity):
-        raise Unportable("jaro_winkler_similarity is DuckDB's alone")
+        raise Unportable("jaro_winkler_similarity is only in DuckDB")
     if any(isinstance(first.this, exp.Order) for first in tree.find_all(exp.First)):
-        raise Unportable("first(… ORDER BY …) is DuckDB's alone")
+        raise Unportable("first(… ORDER BY …) is only in DuckDB")
 
 
 def _write_windows_out(tree: exp.Expr) -> None:

@@ -224,7 +224,7 @@ class _Slots:
         return False
 
     def _leave_out(self, module: Module) -> None:
-        self.left_out[module.place] = "the page has no room for it"
+        self.left_out[module.place] = "there is no room for it on the page"
 
     def _add(self, shown: Shown) -> None:
         module, picture, answers = shown
@@ -302,7 +302,7 @@ def _diff(compared: Compared, modules: Sequence[Module]) -> dict[str, Any]:
         "command": shlex.join(command),
         "figures": table("diff", "Figures of both sides", compared.figures),
         "parts": {
-            key: table("diff", f"What each peak changed by, by {key}", rows, "--by", key)
+            key: table("diff", f"Change of each peak by {key}", rows, "--by", key)
             for key, rows in compared.parts.items()
         },
         "pairs": list(pairs.values()),

@@ -89,7 +89,7 @@ def varints(numbers: Iterable[int]) -> bytes:
     append = out.append
     for number in numbers:
         if not -LARGEST <= number <= LARGEST:
-            raise TooLargeError(f"{number} is more than a page can show exactly")
+            raise TooLargeError(f"{number} is larger than a page can show exactly")
         rest = number << 1 if number >= 0 else ~(number << 1)
         while rest > 127:
             append(rest & 127 | 128)

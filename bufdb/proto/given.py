@@ -388,5 +388,5 @@ def checked_names(names: Sequence[bytes]) -> list[str]:
     for name in names:
         if not _NAME.fullmatch(name):
             found = name[:80].decode("ascii", "backslashreplace")
-            raise UnreadableProto(f"it is damaged: {found!r} is no name")
+            raise UnreadableProto(f"it is damaged: {found!r} is not a name")
     return []

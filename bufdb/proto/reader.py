@@ -75,13 +75,13 @@ def why_no_assignment(data: bytes) -> str | None:
         return "it is empty"
     found = _parts(data)
     if found is None:
-        return "it is no serialized HLO module"
+        return "it is not a serialized HLO module"
     if found.stop != len(data):
-        return "it was cut off, or is no serialized HLO module"
+        return "it was cut off, or is not a serialized HLO module"
     if found.is_repeated or data[found.module[0] : found.module[0] + 1] not in _MODULE_BEGINS:
         return (
             "it is a buffer assignment without its module (bufdb.proto.reader.hlo_proto joins "
-            "them), or no serialized HLO module"
+            "them), or is not a serialized HLO module"
         )
     if _is_snapshot(data, found.module):  # its third field is what the program gave
         return why_no_assignment(data[found.module[0] : found.module[1]])
@@ -246,10 +246,10 @@ MOST_RATIO = 100
 """A compressed file is unpacked to this many bytes at most, and beyond `FREE_BYTES` to this many
 times its size: XLA's are compressed 5 to 15 times, and the result is held in memory."""
 PACKAGE_MISSING = (
-    "reading it takes the package protobuf, which is not installed: pip install 'bufdb[proto]'"
+    "reading it needs the package protobuf, which is not installed: pip install 'bufdb[proto]'"
 )
 DAMAGED = "it is damaged: a part of it cannot be parsed"
-NO_PROTO = "it is no HloProto; it may have been cut off or be another message"
+NO_PROTO = "it is not an HloProto; it may have been cut off or be another message"
 INT32, BOOL = 1, 7
 """Types of fields as descriptors number them."""
 
@@ -277,7 +277,7 @@ def resolving() -> Iterator[None]:
     try:
         yield
     except KeyError as error:
-        raise UnreadableProto(f"it is damaged: {error} is in it nowhere") from error
+        raise UnreadableProto(f"it is damaged: {error} is missing") from error
 
 
 @cache

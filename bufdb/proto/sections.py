@@ -215,7 +215,7 @@ def _refusing_damage() -> Iterator[None]:
     try:
         yield
     except RecursionError as error:
-        raise UnreadableProto("computations in it are nested too deep, or without end") from error
+        raise UnreadableProto("computations in it are nested too deeply, or recursively") from error
     except OverflowError as error:
         raise UnreadableProto("it has sizes of more than 64 bits") from error
     except (LookupError, TypeError, ValueError) as error:
@@ -465,14 +465,14 @@ class _Teller:
         wrong, events = trace_faults(given, derived.values, ranges)
         if wrong:
             message = (
-                f"{wrong} of {events} events of the heap simulator are out of order by the live "
-                "ranges that were derived"
+                f"{wrong} of {events} events of the heap simulator contradict the derived live "
+                "ranges"
             )
             problems.append(("error", "live_ranges_against_trace", message))
         if derived.program.wrapped and not self.module.is_tiled and not derived.starts_late:
             message = (
-                "values inside asynchronous computations may start some instants later: from which "
-                "release of XLA the proto is it does not tell"
+                "values inside asynchronous computations may start some instants later: the proto "
+                "does not show its release of XLA"
             )
             problems.append(("info", "asynchronous_starts", message))
         return ranges

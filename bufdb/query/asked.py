@@ -253,7 +253,7 @@ def find_space(
             f"{platform} has {', '.join(n for of, _, n in spaces if of == platform)}"
             for platform in dict.fromkeys(platform for platform, *_ in spaces)
         )
-        hint = f"; {'; '.join(groups) or 'no platform asked about has names for them'}"
+        hint = f"; {'; '.join(groups) or 'no selected platform has names for them'}"
     raise UsageError(f"{asker}: no memory space {quote(name)}{hint}")
 
 
@@ -345,7 +345,7 @@ def _no_row(known: Known, values: Mapping[str, Value]) -> str:
     """Describe a lack of rows although the modules exist: other parameters, unknown peaks."""
     peaks = known.peaks(values)
     text = "nothing of this kind in " + (
-        "the module asked about" if len(peaks) == 1 else f"the {len(peaks)} modules asked about"
+        "the selected module" if len(peaks) == 1 else f"the {len(peaks)} selected modules"
     )
     others = {name: value for name, value in values.items() if name not in (*FILTERS, "run")}
     if others:
@@ -354,7 +354,7 @@ def _no_row(known: Known, values: Mapping[str, Value]) -> str:
     if reasons:
         text += f"; the peak of {len(reasons)} is unknown: {reasons[0]}"
     if count := known.message_count(values):
-        text += f"; {count} known from an out-of-memory message alone, which has no live ranges"
+        text += f"; {count} known only from an out-of-memory message, which has no live ranges"
     return text
 
 
@@ -424,7 +424,7 @@ def read_categories(path: Path) -> Rows:
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: no TOML: {error}") from error
+        raise UsageError(f"{path}: not TOML: {error}") from error
     known = [*SUBJECTS, PHASES]
     for section in document:
         if section not in known:

@@ -360,7 +360,7 @@ class _Header:
                 raise QueryFileError(
                     self.path,
                     line_number,
-                    f"{kind} {name} is none of {resources.common_header().name}: "
+                    f"{kind} {name} is not in {resources.common_header().name}: "
                     "expected its type and text",
                 )
             entry = common()[kind, name]
@@ -429,7 +429,7 @@ class _Header:
         try:
             return _default(type_name, literal)
         except (ValueError, KeyError) as error:
-            message = f"{name}: {literal} is no {type_name}"
+            message = f"{name}: {literal} is not a {type_name}"
             raise QueryFileError(self.path, line_number, message) from error
 
     def _column(self, line_number: int, text: str) -> Column:

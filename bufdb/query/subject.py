@@ -166,7 +166,7 @@ def _others(fits: list[Subject]) -> str:
     first = fits[0]
     text = f"{count} modules{where} fit; {first.module_key} of run {first.run_name}"
     if first.unknown_reason is not None:
-        return f"{text} is taken, the peaks of all are unknown"
+        return f"{text} is used; all peaks are unknown"
     if unknown:
         return f"{text} has the largest need of those whose peak is known; that of {unknown} is not"
     return f"{text} has the largest need"

@@ -45,7 +45,7 @@ def _read_values(context: Context, values: ValueIndex, shapes: Shapes) -> Column
         values.duplicates(),
         "error",
         "duplicate_value",
-        "{count} values have the name or number of another",
+        "{count} values repeat a name or number",
     )
     return table
 

@@ -204,7 +204,7 @@ class Instructions:
         for module, facts in enumerate(self.context.facts):
             header = self.context.source.headers.get(module)
             if facts.lost_frames and header is not None and header.frames:
-                message = f"{facts.lost_frames} instructions name stack frames that are in no table"
+                message = f"{facts.lost_frames} instructions name stack frames that no table has"
                 self.context.find(module, "data_loss", "missing_frame", message)
 
     def _emit(

@@ -227,7 +227,7 @@ class Lifetimes:
         for number in np.flatnonzero(differs & has_peak).tolist():
             message = (
                 f"the peak listing at {times[number]} names {lines[number]} values, the live "
-                f"ranges {living[number] + others[number]}, and they are not the same"
+                f"ranges {living[number] + others[number]}, and they differ"
             )
             self.context.find(number, "error", "peak_listing_mismatch", message)
 

@@ -87,7 +87,7 @@ class _Program:
             occupied = {"module": self.module, "color": color, "occupied_temp_bytes": temp}
             tables.setdefault("occupied_peaks", []).append(occupied)
             tables.setdefault("peak_values", []).extend(self._held(buffers, color))
-            text = "savings follow from live ranges, of which an out-of-memory message has none"
+            text = "savings need live ranges, which an out-of-memory message does not have"
             self._find("notice", "savings_unknown", text)
         self._say_what_is_uncertain()
 
@@ -97,7 +97,7 @@ class _Program:
     def _why_unknown(self) -> str | None:
         message = self.message
         if message.color is None:
-            return f"the message is about a memory space {message.space}, which is not known"
+            return f"the message is about an unknown memory space {message.space}"
         if message.total is None:
             return "the out-of-memory message has no total"
         temp = self._temp()
@@ -220,7 +220,7 @@ class _Program:
             text = "the out-of-memory message was cut off; what follows in it is missing"
             self._find("data_loss", "truncated_message", text)
         if without := sum(buffer.size is None for buffer in message.buffers):
-            text = f"the message lists {without} buffers without their size, which are left out"
+            text = f"the message lists {without} buffers without their size, which are skipped"
             self._find("notice", "buffers_without_size", text)
         is_open = message.form == "list" and message.is_tpu and message.space == "hbm"
         is_least = message.is_program_alone or (is_open and "output" not in message.amounts)
@@ -249,7 +249,7 @@ def _size(amount: Amount) -> str:
 def _why_at_least(message: Message) -> str:
     why = "the message does not say what arguments and outputs take"
     if message.form in ("array", "early", "tile"):
-        why = "the message says what was asked for, not what the program takes in all"
+        why = "the message has the failed request, not the program's total"
     return f"{why}; the peak is at least this"
 
 
@@ -314,7 +314,7 @@ _LISTED_SCRATCH = (
     "or other shapes, need less of it"
 )
 _SUMS_ALONE = (
-    "the log has a program's sums; whether it ran out of memory is not said, as in logs of "
+    "the log has a program's sums but not whether it ran out of memory, as in logs of "
     "compilations that succeed"
 )
 _NOT_LISTED = (
@@ -323,38 +323,38 @@ _NOT_LISTED = (
 )
 _HINTS = {
     "tile": (
-        "a SparseCore's memory is too small for what its program keeps there: make the blocks or "
-        "windows of a kernel smaller, or embeddings narrower"
+        "a SparseCore's memory is too small for its program's data: use smaller blocks or windows "
+        "in a kernel, or narrower embeddings"
     ),
     "block": (
-        "a block of one GPU kernel needs more memory than its processor has: of a kernel make the "
-        "blocks smaller or the stages fewer (block sizes, num_stages); of XLA's own Triton fusions "
+        "a block of one GPU kernel needs more memory than its processor has: in your kernel use "
+        "smaller blocks or fewer stages (block sizes, num_stages); for XLA's own Triton fusions "
         "--xla_gpu_enable_triton_gemm=false chooses others"
     ),
     "kernel": (
-        "one instruction's scratch memory is too large: of a kernel make the blocks smaller or "
-        "fewer, or raise the limit (vmem_limit_bytes of its compiler parameters, or "
+        "one instruction's scratch memory is too large: in a kernel use smaller or fewer blocks, "
+        "or raise the limit (vmem_limit_bytes of its compiler parameters, or "
         "--xla_tpu_scoped_vmem_limit_kib)"
     ),
     "operand": (
-        "one array of a kernel's scratch memory is larger than the memory: make it, or the block "
-        "that is in it, smaller"
+        "one array of a kernel's scratch memory is larger than the memory: make the array, or its "
+        "block, smaller"
     ),
     "temporaries": (
-        "temporaries alone are more than the device has; XLA has dumped this module before it gave "
-        f"up: run with {_DUMP} and ingest DIR"
+        "temporaries alone exceed the device's memory; XLA dumped this module before it gave up: "
+        f"run with {_DUMP} and ingest DIR"
     ),
     "cores": (
-        "TensorCore and SparseCores share this memory; where the SparseCores need more, make "
-        f"embedding tables smaller or treat fewer at a time. {_DUMP} dumps the module"
+        "TensorCore and SparseCores share this memory; if the SparseCores need more, use smaller "
+        f"embedding tables or process fewer at a time. {_DUMP} dumps the module"
     ),
     "program": (
-        "the program compiles, but other arrays and programs hold the device when it is loaded: "
-        f"free or donate arrays. {_DUMP} shows what it needs"
+        "the program compiles, but other arrays and programs hold the device's memory when it is "
+        f"loaded: free or donate arrays. {_DUMP} shows its need"
     ),
     "array": (
-        "there was no room for an array or a program's memory. What else the process holds is in "
-        f"no dump; {_DUMP} shows what the programs need"
+        "there was no room for an array or a program. A dump does not show what else the process "
+        f"holds; {_DUMP} shows the need of the programs"
     ),
 }
 """What to do next, by Message.form."""

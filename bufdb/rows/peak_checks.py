@@ -298,7 +298,7 @@ class MemoryChecks:
             wrong[part] = placed & outside
             filled[row[part][placed & ~outside & (offset == room - size)]] = True
             dead[part] = placed & ~self.lifetimes.is_live[part] & ~np.isin(kind, without)
-        message = "{count} values do not lie inside their allocation"
+        message = "{count} values are not inside their allocation"
         find(values.module[wrong], "error", "value_outside_allocation", message)
         # Of fast memory a kernel may have all, for its scratch, which is no value.
         has_values = np.zeros(len(filled), np.bool_)
@@ -325,7 +325,7 @@ class MemoryChecks:
             self.values.module[odd],
             "error",
             "live_range_outside_schedule",
-            "{count} live ranges do not lie within the schedule",
+            "{count} live ranges are not within the schedule",
         )
 
 

@@ -241,8 +241,7 @@ class PeakSavings(Observer):
             yield self._of_names(savings, grouping, rows, label[rows])
         for module in distinct(self.groups[savings.alone.is_too_much & is_known, 0]).tolist():
             message = (
-                "values share bytes with so many others that what the peak would be without "
-                "them is not computed"
+                "values share bytes with so many others that the peak without them is not computed"
             )
             self.context.find(module, "notice", "savings_unknown", message)
 

@@ -159,7 +159,7 @@ def read_used_values(context: Context, values: ValueIndex, instructions: Instruc
         listed[rows[rows >= 0]] = True
         incomplete += found.incomplete
         for module in found.unassigned:
-            message = "the list of used values has some that are in no allocation"
+            message = "the list of used values has some without an allocation"
             context.find(module, "error", "unassigned_values", message)
         for module, total, human, _ in found.totals:
             context.facts[module].total_bytes = total

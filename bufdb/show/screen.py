@@ -199,7 +199,7 @@ class Screen:
         why = f"unknown peak: {escape_control(subject.unknown_reason or '')}"
         if subject.peak_bytes is not None:
             why = f"the peak: {human_bytes(subject.peak_bytes)}; an out-of-memory message has "
-            why += "no instant, so there is neither curve nor map"
+            why += "no instants, so there is no curve and no map"
         self.add(*(self._paint(line, YELLOW) for line in self._wrapped(why)))
         if subject.color is None:
             return
@@ -307,7 +307,7 @@ class Screen:
         text = f"temp arena of {size}" + (f" in {count} allocations" if count > 1 else "")
         text += f" by {picture.by}"
         if picture.is_without_lines:
-            text += ", for no line is known"
+            text += ", since no line is known"
         if picture.unseen_count:
             what = "value" if picture.unseen_count == 1 else "values"
             text += f" (not drawn: {picture.unseen_count} {what} live only between columns)"

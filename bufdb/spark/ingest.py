@@ -39,7 +39,7 @@ _WAVE_BYTES = 32 << 20
 _WATCH_S = 1.0
 _WATCH_RATIO = 20
 """A dataset of 100,000 objects takes seconds to list, which is not done all the time."""
-_SHARED = "dumps are on a disk that all share, under the same name, or behind a URL such as s3://"
+_SHARED = "dumps are on a disk that all share, under the same name, or at a URL such as s3://"
 
 
 class Scatter(Protocol):

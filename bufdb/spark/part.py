@@ -293,8 +293,8 @@ def reason(text: str) -> str:
         return found[1].strip()
     if (found := _MISSING.search(text)) and found[1].partition(".")[0] == "bufdb":
         return (
-            "bufdb is not installed where Spark's workers run; it belongs into their image, or "
-            "into the environment that PYSPARK_PYTHON or spark.archives names"
+            "bufdb is not installed where Spark's workers run; install it in their image, or "
+            "in the environment that PYSPARK_PYTHON or spark.archives names"
         )
     found = _LAST.search(text)
     words = found[1] if found else text.strip().partition("\n")[0]

@@ -113,7 +113,7 @@ def start(master: str) -> SparkSession:
     _require("pyspark", "spark")
     if importlib.util.find_spec("py4j") is None:
         raise UsageError(
-            "--master needs the whole of Spark, and only its client is installed: "
+            "--master needs all of Spark, and only its client is installed: "
             "pip install 'bufdb[spark]', or name a server with --remote"
         )
     home = os.environ.get("JAVA_HOME")

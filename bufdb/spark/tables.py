@@ -86,7 +86,7 @@ def register(
         if any(delta.is_log(place.names(table), table) for table in layout.MARKERS):
             # Among the files of a folder are those with rows that the log no longer lists.
             raise UsageError(
-                f"{place.root} is of Delta tables, which bufdb asks by DuckDB; for Spark: bufdb "
+                f"{place.root} has Delta tables, which only DuckDB reads; for Spark: bufdb "
                 "ingest --out with plain Parquet"
             )
         for table in layout.CONSTANT & types.keys():

@@ -26,21 +26,18 @@ BY = {"line": "source_line", "op": "op", "value": "value"}
 MOST_NAMES = 20
 """Maximum names in a table that save nothing; the others are summed up."""
 MEANING = (
-    "Exact for today's schedule, where treating just these saves no more; of a recompilation, "
-    "which schedules and fuses anew, a prediction."
+    "Exact for today's schedule, where no change to just these saves more; a prediction for a "
+    "recompilation, which schedules and fuses again."
 )
 FINEST = 1 << 20
 """Largest denominator of `keep`: a byte in a mebibyte."""
 _LARGE_EXPONENT = re.compile(r"[eE][+-]?[\d_]{4}")
-RANGE = (
-    "What it needs then lies between: the peak, and the peak with the holes that are in the arena "
-    "today."
-)
+RANGE = "The need then is between the peak and the peak with today's holes in the arena."
 NARROW = ("bf16", "f16")
-NARROW_ALREADY = "Of two bytes an element already, so that bf16 saves nothing: "
+NARROW_ALREADY = "Two bytes an element already, so bf16 saves nothing: "
 FORMS = {
     "wrap": "The low end is jax.checkpoint around just the expression; what a first policy saves "
-    "only a trace of the changed program says: ",
+    "is known only from a trace of the changed program: ",
     "policy": "The low end is one name less in the checkpoint policy: ",
 }
 """By peak_savings.saving_form, the text before the lines."""
@@ -105,11 +102,11 @@ def what_if(
         BufdbError: it cannot be computed.
     """
     if not (without or donate) and until is None:
-        raise UsageError("what is to be taken away? --without, --donate or --until say it")
+        raise UsageError("what should be removed? name it with --without, --donate or --until")
     if by is not None and until is None:
-        raise UsageError("--by says what --until takes; name a size with --until")
+        raise UsageError("--by needs --until with a size")
     if order is not None and until is None:
-        raise UsageError("--order says what --until takes first; name a size with --until")
+        raise UsageError("--order needs --until with a size")
     share, limit = _share(keep), None if until is None else _size(until)
     con = opened(_SQL, runs=None if run is None else [run])
     chosen = choice.choose(con, module, run, color)
@@ -173,7 +170,7 @@ def _headline(found: Answer, limit: int | None, share: Fraction) -> str:
         f"saves {low}{human_bytes(saving)}{ratio}"
     )
     if share:
-        text += f", {share} of the bytes stays"
+        text += f", {share} of the bytes kept"
     text += _needs(found)
     if limit is not None:
         is_above = found.need.low_bytes > limit
@@ -201,7 +198,7 @@ def _below(found: Answer, share: Fraction, by: str) -> list[str]:
         # Another instant is as high, so no single name lowers the peak.
         lines.append(f"No {by} by itself lowers the peak further{_nameless(found, by)}.")
     if found.fits and not found.rows:
-        lines.append("What it needs today fits already.")
+        lines.append("Today's need fits already.")
     left = found.left
     instant = found.instants.get(left.peak_time)
     if found.rows:
@@ -240,7 +237,7 @@ def _nameless(found: Answer, by: str) -> str:
     if not count:
         return ""
     values = "1 value that is live then has" if count == 1 else f"{count} values live then have"
-    return f"; {values} no {by}, and what they hold --by value takes"
+    return f"; {values} no {by}: --by value removes them"
 
 
 def _table(found: Answer) -> Result:
@@ -265,7 +262,7 @@ def _table(found: Answer) -> Result:
     cells = [_cells(found, row) for row in rows]
     if rest:
         today = (found.choice.peak_bytes, None, found.choice.peak_time, None)
-        name = f"{len(rest)} more that hold nothing at the peak"
+        name = f"{len(rest)} more hold nothing at the peak"
         cells.insert(len(cells) - 1, ("", 0, None, 0, *today, name))
     return Result(columns, cells)
 

@@ -187,7 +187,7 @@ def find(con: duckdb.DuckDBPyConnection, choice: Choice, wanted: Iterable[str]) 
     refused = [
         *_refused("donated already", [row for row in chosen.values() if row not in free]),
         *_refused(
-            "of the size of no output that is left",
+            "no remaining output has its size",
             [row for row in free if row.allocation_index not in given],
         ),
     ]

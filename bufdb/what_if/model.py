@@ -98,8 +98,7 @@ class Model:
         saved = self._savings.of(rows, owner, len(some), self.keep)
         if not saved.is_known.all():
             raise BufdbError(
-                "values share bytes with so many others that what the peak would be without them "
-                "is not computed"
+                "values share bytes with so many others that the peak without them is not computed"
             )
         for number, peak, time in zip(some, saved.peak, saved.peak_time, strict=True):
             found[number] = self._height(peak, time)

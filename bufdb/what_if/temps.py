@@ -402,7 +402,7 @@ def _near(temps: Temps, what: str, glob: str) -> str:
     if what == "value":
         names = temps.value_names
     elif any(name == glob or _fits(name, glob) for name in labels.names):
-        return " of its own: what it makes is part of buffers of other names; value:GLOB takes them"
+        return " of its own: its results are in buffers of other names; value:GLOB removes them"
     path = strip_op_path(op_path(glob))
     if what == "op" and path != glob and any(_fits(name, path) for name in names):
         return f"; without jit and transformations it is {quote(path)}"

@@ -139,8 +139,8 @@ GOOD = '[[budget]]\nfunction = "f"\nlimit = 1\n'
         ("", "b.toml:1: budget: expected entries under [[budget]], found none"),
         ("budget = 1", "b.toml:1: budget: expected entries"),
         ("\nbase = 1\n" + GOOD, "b.toml:2: base: expected the name of a run, found '1'"),
-        ("x y", "b.toml:1: no TOML: "),
-        ("a = 1\n\nb = [", "b.toml:3: no TOML: "),
+        ("x y", "b.toml:1: not TOML: "),
+        ("a = 1\n\nb = [", "b.toml:3: not TOML: "),
         (GOOD + "\nlimits = 2\n", "b.toml:5: limits: expected one of "),
         ("bass = 'a'\n" + GOOD, "found 'bass'; did you mean 'base'?"),
         (GOOD + GOOD.replace("limit = 1", ""), "b.toml:4: expected a key 'limit' in this entry"),
@@ -186,7 +186,7 @@ def test_what_fits_no_module_does_not_pass():
     ]
     assert judged([entry(999, platform="gpu")], run)[0][4] == "fits no module"
     assert judged([entry(999, color="hmb")], run)[0][4] == (
-        "no memory space hmb in what fits; there is hbm"
+        "no memory space hmb in the modules that match; there is hbm"
     )
     assert judged([entry(999, color=3)], run)[0][0] == "not judged"
     assert judged([entry(999)], []) == [("not judged", None, None, None, "fits no module")]
@@ -443,7 +443,7 @@ def test_a_file_of_the_run_that_could_not_be_read_is_exit_code_4(budget):
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
-        (budget_text(1), (), "which run is to be checked? --run names it; there is base, new"),
+        (budget_text(1), (), "which run? --run names it; there is base, new"),
         (budget_text(1), ("--run", "mew"), "no run 'mew'; did you mean 'new'?"),
         (budget_text('"+1%"'), ("--run", "new"), "b.toml:1: limit '+1%' starts from a base run;"),
         (budget_text('"+1%"'), ("--run", "new", "--base", "bas"), "no run 'bas'; did you mean"),
@@ -463,7 +463,7 @@ def test_a_file_that_cannot_be_read(budget, capfdbinary):
     assert b"cannot read no.toml: No such file" in capfdbinary.readouterr().err
     Path("bin.toml").write_bytes(b"\xff\xfe")
     assert cli.run(["budget", "bin.toml"]) == 2
-    assert b"cannot read bin.toml: it is no UTF-8 text" in capfdbinary.readouterr().err
+    assert b"cannot read bin.toml: it is not UTF-8 text" in capfdbinary.readouterr().err
 
 
 def test_no_database_is_exit_code_3(budget):

@@ -51,7 +51,7 @@ def test_the_function_that_leaves_least_decides(said):
         "need of eval (length=1): 0 B + 6.00 MiB * batch, within 0.0%, from 4 sizes, 1 to 4",
         "need of step (length=1): 10.0 MiB + 2.00 MiB * batch, within 0.0%, from 4 sizes, 1 to 4",
         "largest batch that fits 60.0 MiB: 9 to 10 (length=1), by eval; "
-        "4 is sure, for it was compiled; beyond 8 it is a guess",
+        "4 is sure: it was compiled; beyond 8 it is a guess",
     ]
 
 
@@ -78,7 +78,7 @@ def test_functions_without_a_curve_are_told_for_a_largest_says_nothing_of_them(s
         "no curve over batch: neither a line nor a parabola is within max_error of every figure: "
         "odd (length=1)",
         "largest batch that fits 60.0 MiB: 57 to 63 (length=1), by step; "
-        "4 is sure, for it was compiled; beyond 8 it is a guess",
+        "4 is sure: it was compiled; beyond 8 it is a guess",
     ]
 
 
@@ -97,7 +97,7 @@ def test_two_labels_have_their_product_where_it_makes_a_curve(said):
             for ends, length in (("56 to 61", 1), ("28 to 30", 2), ("11 to 12", 5))
         ),
     ]
-    sure = "4 is sure, for it was compiled; beyond 8 it is a guess"
+    sure = "4 is sure: it was compiled; beyond 8 it is a guess"
     assert f"largest batch that fits 60.0 MiB: 27 to 30 (length=2), by step; {sure}" in lines[:-4]
 
 
@@ -145,8 +145,8 @@ def test_what_was_compiled_is_sure_and_what_is_far_is_a_guess_with_its_proof():
 
     assert report.lines(found, {"f"}, 8 * MIB, proof)[1:] == [
         "largest batch that fits 8.00 MiB: 30 to 36 (x=1), by f; "
-        "4 is sure, for it was compiled; beyond 8 it is a guess",
-        "to prove it: bufdb capture",
+        "4 is sure: it was compiled; beyond 8 it is a guess",
+        "to verify: bufdb capture",
     ]
     assert asked == [("batch", 30, "x=1")]
 
@@ -154,13 +154,13 @@ def test_what_was_compiled_is_sure_and_what_is_far_is_a_guess_with_its_proof():
 def test_what_may_have_no_largest_and_what_is_sure_of_two_functions():
     lines = told(curve("f", low_largest_size=9, measured_largest_size=4.0))
     assert lines[-1] == (
-        "largest batch that fits 8.00 MiB: 9 or more, by f; 4 is sure, for it was compiled"
+        "largest batch that fits 8.00 MiB: 9 or more, by f; 4 is sure: it was compiled"
     )
     both = [
         curve("f", low_largest_size=9, measured_largest_size=4.0),
         curve("g", low_largest_size=3, high_largest_size=3, measured_largest_size=2.0),
     ]
-    assert told(*both)[-1].endswith(": 3, by g; 2 is sure, for it was compiled")
+    assert told(*both)[-1].endswith(": 3, by g; 2 is sure: it was compiled")
     both[1] = curve("g", low_largest_size=0, high_largest_size=0)
     assert told(*both)[-1].endswith(": none, by g")
 

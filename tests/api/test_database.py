@@ -61,7 +61,7 @@ def test_several_paths_and_a_run(tmp_path, caplog):
     with bufdb.connect(tmp_path / "runs.duckdb") as db:
         with caplog.at_level(logging.WARNING, "bufdb"):
             assert db.ingest([one, folder], run="a").module_count == 2
-        assert "run a: modules that have optimised HLO but no buffer assignment: 1" in caplog.text
+        assert "run a: modules that have optimized HLO but no buffer assignment: 1" in caplog.text
         db.ingest(DEMO / "cpu_b16", run="b", metadata={"note": "x"})
         assert db.sql("SELECT run_name FROM runs ORDER BY ALL").fetchall() == [("a",), ("b",)]
     assert (tmp_path / "runs.duckdb").is_file()
@@ -173,9 +173,9 @@ def test_errors_are_bufdbs_own_with_the_messages_of_the_commands(db, tmp_path):
         db.diff("nix", "cpu_b8")
     with pytest.raises(UsageError, match="--by is one of op, source"):
         db.diff("cpu_b8", "cpu_b16", by="ops")
-    with pytest.raises(UsageError, match="what is to be taken away"):
+    with pytest.raises(UsageError, match="what should be removed"):
         db.what_if("train_step", run="cpu_b8")
-    with pytest.raises(UsageError, match="--order says what --until takes first"):
+    with pytest.raises(UsageError, match="--order needs --until with a size"):
         db.what_if("train_step", donate=["*"], order="cost")
     with pytest.raises(UsageError, match="--by is one of line, op, value, got 'lines'"):
         db.what_if("init", run="cpu_b8", until="1MiB", by="lines")

@@ -82,4 +82,4 @@ def test_a_terminal_is_given_no_bytes(demo_db):
     os.close(theirs)
     os.close(ours)
     assert done.returncode == 2
-    assert "is no text for a terminal" in done.stderr
+    assert "--format arrow is binary" in done.stderr

@@ -56,9 +56,9 @@ def test_what_is_called(function, text, expected):
         (none, "x", r"f takes no arguments; --args gives 1: too many positional arguments"),
         (lambda a, b=list(range(99)): a, "", r"f takes \(a, b=\.\.\.\);"),
         (two, "y", r"--args 'y': name 'y' is not defined"),
-        (two, "x,(", r"--args 'x,\(' is no Python: '\(' was never closed"),
-        (two, "1) + (2", r"is no Python: unmatched '\)'"),
-        (two, "x)(x", r"is no Python: unmatched '\)'"),
+        (two, "x,(", r"--args 'x,\(' is not Python: '\(' was never closed"),
+        (two, "1) + (2", r"is not Python: unmatched '\)'"),
+        (two, "x)(x", r"is not Python: unmatched '\)'"),
         (two, "*", r"is no Python"),
     ],
 )

@@ -436,7 +436,7 @@ def test_dumps_that_are_kept(run, left_behind):
     assert left_behind() == []
     code, out, err = run("--keep-dumps", "new/dumps", command=fake("print(1)"))
     assert (code, out) == (2, "")
-    assert "--keep-dumps new/dumps holds files already; name a new or an empty directory" in err
+    assert "--keep-dumps new/dumps has files already; name a new or an empty directory" in err
 
 
 def test_the_table_can_go_to_a_file_and_takes_the_place_of_a_run(run):
@@ -488,12 +488,12 @@ for name in os.listdir(folder):
 """
     code, _, err = run("--run", "r", command=fake(body))
     assert code == 4
-    assert "nothing was compiled: 3 modules came out of a compilation cache, such as mo" in err
+    assert "nothing was compiled: 3 modules came from a compilation cache, such as mo" in err
     assert left_behind() == []
     more = body + "dump('gpu_b8')"
     code, _, err = run("--run", "r", command=fake(more))
     assert code == 0
-    assert "3 modules came out of a compilation cache and are not in the run" in err
+    assert "3 modules came from a compilation cache and are not in the run" in err
 
 
 def test_only_other_files(run, monkeypatch):
@@ -710,7 +710,7 @@ def test_jax(run, jax_python, monkeypatch):
         assert rows(peak.format(name)) == rows(peak.format("plain"))
 
     code, _, err = run("--run", "forced", command=[*command, "cached", "forced"])
-    assert (code, "modules came out of a compilation cache" in err) == (4, True)
+    assert (code, "modules came from a compilation cache" in err) == (4, True)
 
 
 def test_jax_interrupted(jax_python, monkeypatch):

@@ -88,8 +88,8 @@ def test_what_is_no_hardware_is_refused_with_what_is(text):
         ("v5p-3", "v5p-N counts cores, two of each chip, and chips must be a power of two"),
         ("v5e-6", "v5e-N counts chips, and chips must be a power of two; .* tpu:v5e:2x2"),
         ("v6e-0", "v6e-N counts chips"),
-        ("gpu:h300", "no GPU and no file of that name; known are .* h100, "),
-        ("mi300x", "of GPUs only NVIDIA's are compiled for ahead of time; known are"),
+        ("gpu:h300", "no GPU and no file of that name; known: .* h100, "),
+        ("mi300x", "ahead of time bufdb compiles only for NVIDIA's GPUs; known"),
     ],
 )
 def test_what_cannot_be_says_why(text, message):

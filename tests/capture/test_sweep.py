@@ -104,12 +104,12 @@ def test_any_word_with_its_braces_doubled_is_itself(word):
         (["b="], "{b}", "--sweep wants K=V1,V2,…, got 'b='"),
         (["b=1,,2"], "{b}", "--sweep wants K=V1,V2,…, got 'b=1,,2'"),
         (["=1"], "{b}", "--sweep wants K=V1,V2,…, got '=1'"),
-        (["b=1", "b=2"], "{b}", "--sweep b is given twice; name all its values in one"),
+        (["b=1", "b=2"], "{b}", "--sweep b is repeated; list all its values in one"),
         (["b=1,2,1"], "{b}", "--sweep b has '1' twice"),
         (["batch=1"], "{btch}", "no --sweep for {btch} in '{btch}'; did you mean 'batch'?"),
-        (["b=1"], "{b} {}", "no --sweep for {} in '{}'; a literal brace is written twice"),
-        (["b=1"], "{b} {x", "a brace alone in '{x'; a literal one is written twice"),
-        (["b=1"], "{b} x}", "a brace alone in 'x}'; a literal one is written twice"),
+        (["b=1"], "{b} {}", "no --sweep for {} in '{}'; write a literal brace twice"),
+        (["b=1"], "{b} {x", "a single brace in '{x'; write a literal brace twice"),
+        (["b=1"], "{b} x}", "a single brace in 'x}'; write a literal brace twice"),
         (["b=1", "c=1"], "{b}", "--sweep c: the command has no {c}, so its runs would not differ"),
         (["b=1-2,1", "c=3,2-3"], "{b}{c}", "--sweep: two runs would be named '1-2-3'"),
     ],
@@ -155,10 +155,10 @@ def test_runs_are_labelled_and_the_end_says_what_fits(run):
     # As README has it of the query.
     assert lines[-3] == (
         "bufdb: largest length that fits 16.0 GiB: 12890 to 15872 (model=a), by attention_step; "
-        "2048 is sure, for it was compiled; beyond 4096 it is a guess"
+        "2048 is sure: it was compiled; beyond 4096 it is a guess"
     )
     proof = "bufdb capture --db bufdb.duckdb --run s --sweep length=12890 --label model=a -- "
-    assert lines[-2].startswith(f"bufdb: to prove it: {proof}")
+    assert lines[-2].startswith(f"bufdb: to verify: {proof}")
     assert lines[-2].endswith(" train.py '{length}'")
     again = "bufdb query scaling --db bufdb.duckdb --run sweep=s -p label length"
     assert lines[-1] == f"bufdb: {again} has the figures"
@@ -216,7 +216,7 @@ def test_dumps_are_kept_apart(run):
 @pytest.mark.parametrize(
     ("arguments", "word", "message"),
     [
-        (["--sweep", "b=1", "--label", "b=2"], "{b}", "label b is given by --label and by --sweep"),
+        (["--sweep", "b=1", "--label", "b=2"], "{b}", "label b is set by both --label and --sweep"),
         (["--sweep", "b=1", "--label", "sweep=2"], "{b}", "--label sweep: all runs of a sweep ha"),
         (["--sweep", "outcome=1"], "{outcome}", "--sweep outcome: the name is taken; label the"),
         (["--sweep", "b=1", "--limit", "much"], "{b}", "--limit wants a size such as 16GiB or a"),

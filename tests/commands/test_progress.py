@@ -229,5 +229,5 @@ def test_quiet_hides_no_fault(call, empty_folder, tmp_path):
     assert (code, err.count("\n")) == (0, 1)
     assert (
         err.startswith("bufdb: run dumps: modules that have")
-        and "1 out of a compilation cache" in err
+        and "1 from a compilation cache" in err
     )

@@ -69,9 +69,9 @@ def test_nothing_is_a_parameter_after_two_dashes(ask):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["--explain"], "--explain and --categories are for DuckDB alone"),
+        (["--explain"], "--explain and --categories work only with DuckDB"),
         ([], "--engine spark asks a dataset: name one with --on"),
-        (["--on", "x", "--format", "arrow"], "--format arrow is for DuckDB alone"),
+        (["--on", "x", "--format", "arrow"], "--format arrow works only with DuckDB"),
     ],
 )
 def test_what_another_engine_cannot_do_is_refused(call, given, message):
@@ -150,7 +150,7 @@ def test_help_says_what_forms_there_are(call):
     text = " ".join(call("query", "scaling", "--help")[1].split())
     assert "What the figure may not exceed [bytes]. A unit may follow, as in 32MiB." in text
     assert "Memory space: its number, or all;" in text
-    assert "A name, such as hbm, will do where it is one platform's." in text
+    assert "A name, such as hbm, works where only one platform has it." in text
 
 
 def test_runs_of_an_empty_database(call, empty_db):

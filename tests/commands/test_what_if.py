@@ -37,8 +37,8 @@ def test_text_says_what_is_saved_what_caps_it_and_what_it_means(ask):
     )
     line = "/home/user/model/train.py:66"
     assert policy == (
-        "The low end is jax.checkpoint around just the expression; what a first policy saves only "
-        f"a trace of the changed program says: {line}."
+        "The low end is jax.checkpoint around just the expression; what a first policy saves is "
+        f"known only from a trace of the changed program: {line}."
     )
     assert meaning == MEANING
 
@@ -72,7 +72,7 @@ def test_a_share_is_said_as_the_ratio_that_is_computed(ask):
     for keep, said in (("0.3333333333333333", "1/3"), ("0.1250", "1/8"), ("5e-1", "1/2")):
         assert ask(*given, "--keep", keep) == ask(*given, "--keep", said)
         head = ask(*given, "--keep", keep)[1].splitlines()[0]
-        assert f", {said} of the bytes stays" in head.partition("; needs")[0]
+        assert f", {said} of the bytes kept" in head.partition("; needs")[0]
     assert ask(*given, "--keep", "1e-300") == ask(*given)
 
 
@@ -101,7 +101,7 @@ def test_what_is_bf16_already_is_named_where_a_share_stays(call, empty_db, tmp_p
         case.temp(3, 4, (1, 3), "/m/a.py:2", shape=shape(con, "f32[1]{0}"), name="third")
         case.close()
     given = ("what-if", "train_step", "--db", database, "--without", "line:a.py:*")
-    line = "Of two bytes an element already, so that bf16 saves nothing: /m/a.py:1."
+    line = "Two bytes an element already, so bf16 saves nothing: /m/a.py:1."
     assert line in call(*given, "--keep", "0.5")[1].splitlines()
     assert "bf16" not in call(*given)[1]
     rows = json.loads(call(*given, "--format", "json")[1])
@@ -114,7 +114,7 @@ def test_names_that_hold_nothing_at_the_peak_are_summed_up(ask, monkeypatch):
     out = ask(*given)[1]
     every = json.loads(ask(*given, "--format", "json")[1])
     idle = [row for row in every if not row["held_bytes"] and not row["saving_bytes"]]
-    assert f"{len(idle) - 1} more that hold nothing at the peak" in out
+    assert f"{len(idle) - 1} more hold nothing at the peak" in out
     assert sum(line.startswith(("op", "together")) for line in out.splitlines()) == (
         len(every) - len(idle) + 1
     )
@@ -130,7 +130,7 @@ def test_until_it_fits_or_nothing_helps(ask):
     assert "\nNo line by itself lowers the peak further" in out
     code, out, _ = ask("--run", "gpu_b8", "--until", "1GiB", "--by", "op")
     assert code == 0
-    assert "\nWhat it needs today fits already.\n" in out
+    assert "\nToday's need fits already.\n" in out
 
 
 def test_until_by_lines_says_of_what_no_line_is_known(call, empty_db, tmp_path):
@@ -142,8 +142,8 @@ def test_until_by_lines_says_of_what_no_line_is_known(call, empty_db, tmp_path):
         case.close()
     given = ("what-if", "train_step", "--db", database, "--until", "1B")
     said = (
-        "No line by itself lowers the peak further; 2 values live then have no line, and what "
-        "they hold --by value takes."
+        "No line by itself lowers the peak further; 2 values live then have no line: --by value "
+        "removes them."
     )
     assert said in call(*given)[1].splitlines()
     assert call(*given, "--by", "value")[0] == 0
@@ -161,7 +161,7 @@ def test_what_is_not_donated_is_noted(ask):
         0,
         "train_step (gpu_b8, device): peak 8.29 MiB → 8.29 MiB, saves 0 B (0.0%)",
     )
-    assert err == "bufdb: not donated, since of the size of no output that is left: 13 (tokens)\n"
+    assert err == "bufdb: not donated, since no remaining output has its size: 13 (tokens)\n"
 
 
 def test_other_modules_that_fit_are_noted(call, demo_db):
@@ -174,9 +174,9 @@ def test_other_modules_that_fit_are_noted(call, demo_db):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ((), "what is to be taken away? --without, --donate or --until say it"),
-        (("--keep", "0.5"), "what is to be taken away?"),
-        (("--without", "op:*", "--by", "op"), "--by says what --until takes"),
+        ((), "what should be removed? name it with --without, --donate or --until"),
+        (("--keep", "0.5"), "what should be removed?"),
+        (("--without", "op:*", "--by", "op"), "--by needs --until with a size"),
         (("--without", "op:*", "--keep", "2"), "--keep wants a share from 0 to 1"),
         (("--without", "op:*", "--keep", "1/0"), "--keep wants a share from 0 to 1"),
         (("--without", "op:*", "--keep", "1e-999999999"), "--keep wants a share from 0 to 1"),

@@ -165,7 +165,7 @@ def test_a_reader_waits_for_a_writer_that_waits_and_then_says_so(path, hold):
             time.sleep(0.01)
         token = PATIENCE.set(Patience(0.1))
         try:
-            with pytest.raises(DatabaseError, match="awaited by another process that is to write"):
+            with pytest.raises(DatabaseError, match="awaited by another process that will write"):
                 store.open_readable(path)
         finally:
             PATIENCE.reset(token)

@@ -126,7 +126,7 @@ def test_each_sub_directory_is_a_run(call, tmp_path):
     assert (code, out) == (0, "")
     assert f"left out: 1 dumps in {folder} that are in no sub-directory\n" in err
     assert f"left out: {folder}/empty has no buffer assignment\n" in err
-    assert "no labels for run gpu_b8: cpu_b{batch} does not fit its name\n" in err
+    assert "no labels for run gpu_b8: cpu_b{batch} does not match its name\n" in err
     assert "ingested 8 modules (0 replaced), " in err
     assert rows("SELECT * FROM run_labels ORDER BY ALL") == [
         ("cpu_b16", "batch", "16", False),

@@ -77,7 +77,9 @@ def test_another_schema_version_is_refused_with_the_remedy(path):
 def test_a_database_of_nothing_is_none_of_bufdbs(tmp_path):
     path = str(tmp_path / "empty.duckdb")
     change(path, "CHECKPOINT")
-    with pytest.raises(DatabaseError, match=r"is no bufdb database; name another file with --db"):
+    with pytest.raises(
+        DatabaseError, match=r"is not a bufdb database; name another file with --db"
+    ):
         store.open_readable(path)
 
 

@@ -179,7 +179,7 @@ def test_what_a_run_takes_as_its_own_holds_for_dumps_from_elsewhere(tmp_path):
     assert [(pattern is None, count) for pattern, count in patterns] == [(False, 5)]
 
 
-KEPT = "modules that are not in these paths keep the --own that they were read with"
+KEPT = "modules outside these paths keep their previous --own"
 
 
 @pytest.mark.sample(2)

@@ -53,7 +53,7 @@ def test_what_the_logs_list_is_there(delta, plain):
 def test_what_a_log_lists_must_be_there(delta):
     (name,) = objects(delta, "values")
     (delta / name).unlink()
-    with pytest.raises(DatabaseError, match=f"{name}: its Delta log names it, gone"):
+    with pytest.raises(DatabaseError, match=f"{name}: in its Delta log, but gone"):
         rows_on(delta)
 
 

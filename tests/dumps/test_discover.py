@@ -186,7 +186,7 @@ def test_a_single_file_brings_its_siblings(tmp_path):
 def test_a_path_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(UsageError, match=r"^no such file or directory: .*nowhere$"):
         discover(tmp_path / "nowhere")
-    with pytest.raises(UsageError, match=r"^cannot look at .*: File name too long$"):
+    with pytest.raises(UsageError, match=r"^cannot access .*: File name too long$"):
         discover(tmp_path / ("n" * 300))
 
 
@@ -221,7 +221,7 @@ def test_links_are_followed_once(tmp_path):
     assert kinds(folder) == {STEM: ["live_range"], "b": ["live_range"]}
     assert told(folder) == {
         "again.txt": ("info", f"is a link to {STEM}-live-range.txt, which is read under that name"),
-        "up": ("info", "leads to a directory above the one given; it was not followed"),
+        "up": ("info", "leads to a directory above the ingested one; it was not followed"),
     }
 
 
@@ -257,7 +257,7 @@ def test_a_path_too_long_for_the_system_is_told_with_a_way_out(tmp_path, monkeyp
     [
         (f"module_0001.jit_{'f' * 210}.cpu_after_optimizations.txt", "names too long for XLA"),
         (f"{STEM}.txt", "without their *-buffer-assignment.txt files"),
-        (f"{STEM}.hlo.pb", "as protobuf alone"),
+        (f"{STEM}.hlo.pb", "only as protobuf"),
     ],
 )
 def test_why_there_is_no_buffer_assignment_is_told(tmp_path, name, reason):

@@ -188,14 +188,14 @@ NO_DUMPS = {
     "Total bytes used: 4 (4B)\n\nAllocations sorted by size:\n": "a memory-usage report",
     "Memory Space: hbm (color=0)\nTotal bytes: 4 (4B)\n": "a memory-usage report",
     "module @jit_f attributes {mhlo.num_partitions = 1 : i32} {\n": "a program in MLIR",
-    "xla_dump_to: /tmp\nxla_cpu_x: 1\n": "compiler options alone",
-    '{"displayTimeUnit": "ns", "traceEvents": []}': "a trace of a profiler",
+    "xla_dump_to: /tmp\nxla_cpu_x: 1\n": "only compiler options",
+    '{"displayTimeUnit": "ns", "traceEvents": []}': "a profiler trace",
     "Traceback\n  File x\nXlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory\n": "without figures",
     "hello\n": "no section of a buffer assignment",
     "PK\x03\x04....": "a zip archive",
     "\x1f\x8b\x08\x00": "compressed by gzip",
     "12345678DUCK": "a DuckDB database",
-    "\x0a\x00\x01\x00": "no text",
+    "\x0a\x00\x01\x00": "not text",
 }
 
 

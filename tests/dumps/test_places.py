@@ -319,7 +319,7 @@ def test_a_zip_whose_members_lie_over_each_other_is_refused(tmp_path):
     path.write_bytes(content)
     assert odd(path)["x.zip"] == (
         "error",
-        "cannot be read: it is damaged: its members lie over each other",
+        "cannot be read: it is damaged: its members overlap",
     )
 
 

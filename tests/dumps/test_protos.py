@@ -129,7 +129,7 @@ class TestWithoutThePackage:
     def test_protos_alone_name_the_extra(self, call: Call, empty_folder: Path) -> None:
         code, _, err = call("ingest", "--db", "a.duckdb", PROTOS / "tpu")
         assert code == 2
-        assert "5 dumped as protobuf alone" in err
+        assert "5 dumped only as protobuf" in err
         assert "pip install 'bufdb[proto]'" in err
 
     def test_protos_beside_other_modules_do(

@@ -285,7 +285,7 @@ def test_bodies_without_end_are_cut_off_and_a_bad_link_is_one_file(fresh, monkey
         found = listed(Url(f"{address}/dumps/"))
         assert sorted(found) == ["gone.txt", DUMP.name]
         assert found[DUMP.name].open().read() == DUMP.read_bytes()
-        with pytest.raises(OSError, match="its server does not give it"):
+        with pytest.raises(OSError, match="its server does not return it"):
             found["gone.txt"].open().read()
         monkeypatch.setattr(remote, "_MOST_PAGE", 100)
         with pytest.raises(UsageError, match="its page has more than"):

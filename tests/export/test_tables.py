@@ -106,7 +106,7 @@ def test_a_folder_that_holds_something_is_left_alone(call, demo_db, tmp_path):
     (tmp_path / "kept").write_text("x")
     given = ("--format", "csv", "--db", demo_db, "-o", tmp_path)
     code, _, err = call("export", *given)
-    assert (code, "is there already" in err) == (2, True)
+    assert (code, "exists already" in err) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
@@ -168,7 +168,7 @@ def test_what_cannot_be_written_is_said(demo_db, tmp_path):
         with pytest.raises(BufdbError, match=r"cannot write .*/x: Permission Error"):
             tables.write(selection, tmp_path / "x", "csv")
         for path in (tmp_path, tmp_path / "none" / "b"):
-            with pytest.raises(UsageError, match="no such folder, or it is no file"):
+            with pytest.raises(UsageError, match="no such folder, or not a file"):
                 writer.write_bundle(selection, path, str(demo_db))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -200,7 +200,7 @@ def test_a_bundle_goes_where_a_link_points_and_in_place_of_files_alone(call, dem
         code, _, err = call(*given, other)
         assert (code, err) == (
             2,
-            f"bufdb: error: cannot write {other}: no such folder, or it is no file\n",
+            f"bufdb: error: cannot write {other}: no such folder, or not a file\n",
         )
     assert (tmp_path / "pipe").is_fifo()
 

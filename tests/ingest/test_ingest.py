@@ -393,7 +393,7 @@ def test_a_missing_hlo_text_is_told_where_frames_need_it(con, dumps):
     ingest_into(con, dumps)
     ((severity, code, message),) = rows(con, FINDINGS)
     assert (severity, code) == ("notice", "missing_hlo_text")
-    assert f"the HLO text {INIT}.txt, which is not there" in message
+    assert f"the HLO text {INIT}.txt, which is missing" in message
 
 
 def test_an_hlo_text_without_metadata_is_there(con, dumps):

@@ -101,8 +101,8 @@ def test_what_is_not_read_again_is_said(con):
     ingest_into(con, DEMO / "cpu_b8", "r")
     done = ingest_into(con, PACKAGED, "r", own_globs=["tiny_net"])
     assert done.notes == [
-        "run r: 3 modules that are not in these paths keep the --own that they were read with; "
-        "ingest their dumps again to have all alike"
+        "run r: 3 modules outside these paths keep their previous --own; ingest their dumps again "
+        "to change it"
     ]
     # Whoever names nothing for the run goes on with what it has.
     assert ingest_into(con, DEMO / "cpu_b8", "r").notes == []

@@ -232,7 +232,7 @@ def test_a_worker_that_is_killed_ends_the_ingest(tmp_path):
     db = tmp_path / "t.duckdb"
     code, out, err = done(started(patch, "ingest", *RUNS, "--db", db, "--jobs", 2))
     assert (code, out) == (1, "")
-    assert err.startswith("bufdb: error: a process that reads dumps has ended, about when it read ")
+    assert err.startswith("bufdb: error: a reading process ended unexpectedly, near ")
     assert "--jobs 1" in err
     assert whole_modules(db) == 0
     assert done(started("", "ingest", *RUNS, "--db", db, "--jobs", 2))[0] == 0

@@ -54,7 +54,7 @@ def test_the_queries_that_come_with_bufdb(con, path):
     ("old", "new", "message"),
     [
         ("title: ", "titel: ", "1: expected a header line '-- title: …'"),
-        ("top_n BIGINT = 20", "top_n BIGINT = 2O", "4: top_n: 2O is no BIGINT"),
+        ("top_n BIGINT = 20", "top_n BIGINT = 2O", "4: top_n: 2O is not a BIGINT"),
         ("memory_figures.total_bytes\n", "memory_figures.total\n", "does not have a column"),
         ("total_bytes HUGEINT", "total_bytes BIGINT", "column total_bytes HUGEINT has no col"),
         ("total_bytes HUGEINT", "sum_bytes HUGEINT", "column line sum_bytes HUGEINT: the query"),
@@ -92,8 +92,7 @@ def test_column_lines_in_another_order_are_found(con, tmp_path):
     lines = GOOD.splitlines(keepends=True)
     text = "".join([*lines[:6], lines[7], lines[6], *lines[8:]])
     assert findings(con, tmp_path, text) == [
-        "biggest_modules.sql: the column lines are in another order than the query's: "
-        "run_name, total_bytes"
+        "biggest_modules.sql: the column lines are not in the query's order: run_name, total_bytes"
     ]
 
 
@@ -126,8 +125,8 @@ def test_statements_that_write_are_refused(con, tmp_path):
         ("SELECT sqrt(greatest(t.x, t.y)) AS q FROM t", "take the root of greatest(x, 0)"),
         ("SELECT t.xs[t.y] AS q FROM t", "a place in a list is a number written out"),
         ("SELECT t.xs[-1] AS q FROM t", "a place in a list is a number written out"),
-        ("SELECT (t.x, t.y) AS q FROM t", "a row of values stands in VALUES or count"),
-        ("SELECT max((t.x, t.y)) AS q FROM t", "a row of values stands in VALUES or count"),
+        ("SELECT (t.x, t.y) AS q FROM t", "a row of values is only for VALUES or count"),
+        ("SELECT max((t.x, t.y)) AS q FROM t", "a row of values is only for VALUES or count"),
         ("SELECT CAST(t.x AS INTEGER) AS q FROM t", "no cast to INT"),
         ("SELECT TRY_CAST(t.x AS INTEGER) AS q FROM t", "no cast to INT"),
         ("SELECT TRY_CAST(t.xs AS INTEGER[]) AS q FROM t", "no cast to INT[]"),

@@ -408,7 +408,7 @@ def test_a_number_that_a_page_cannot_show_leaves_the_module_out(con):
         module.close()
     (row,) = report(con).modules
     assert row["slot"] is None
-    assert row["left_out"] == f"{2**62} is more than a page can show exactly"
+    assert row["left_out"] == f"{2**62} is larger than a page can show exactly"
     assert row["peak_bytes"] == str(2**62)
 
 
@@ -429,7 +429,7 @@ def test_beyond_the_budget_rows_stay_and_say_so(demo):
     assert small.modules[0]["slot"] == 1 and 1 < len(slots) < 20
     assert len(small.html) < budget + 1_000  # numbers of slots and what is left out come on top
     left_out = [row for row in small.modules if row["slot"] is None]
-    assert {row["left_out"] for row in left_out} == {"the page has no room for it"}
+    assert {row["left_out"] for row in left_out} == {"there is no room for it on the page"}
     none = report(demo, budget=0)
     assert [row["slot"] for row in none.modules] == [1] + [None] * 19
     row = none.modules[5]

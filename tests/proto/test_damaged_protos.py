@@ -135,7 +135,7 @@ def test_what_is_not_understood_is_no_damage(opcode: bytes, fields: dict[str, li
 
 def test_an_id_that_leads_to_nothing_is_damage() -> None:
     data, _ = changed(b"copy-start", operand_ids=[987654321])
-    with pytest.raises(UnreadableProto, match="it is damaged: 987654321 is in it nowhere"):
+    with pytest.raises(UnreadableProto, match="it is damaged: 987654321 is missing"):
         read(data)
 
 

@@ -26,7 +26,7 @@ def both(empty_folder: Path, call: Call) -> Path:
 
 def test_text_and_proto_say_the_same(both: Path, call: Call) -> None:
     code, _, err = call("check", "--db", both, "--protos", "dumps")
-    assert (code, err) == (0, "bufdb: text and proto of 2 modules say the same\n")
+    assert (code, err) == (0, "bufdb: text and proto of 2 modules agree\n")
 
 
 @pytest.mark.sample(4)
@@ -52,7 +52,7 @@ def test_a_proto_that_is_gone_is_told(both: Path, call: Call) -> None:
     code, _, err = call("check", "--db", both, "--protos", "dumps")
     assert code == 0
     assert "protos of 1 modules that have text and a proto are not below dumps" in err
-    assert "text and proto of 1 modules say the same" in err
+    assert "text and proto of 1 modules agree" in err
 
 
 def test_without_the_package_nobody_can_be_asked(

@@ -42,9 +42,9 @@ def test_a_snapshot_holds_a_proto() -> None:
         (ASSIGNMENT, "without its module"),
         (WHOLE[:100], "cut off"),
         (WHOLE[:-1], "cut off"),
-        (b"\x89PNG\r\n\x1a\n" * 20, "no serialized HLO module"),
-        (b"BufferAssignment:\nallocation 0: size 4", "no serialized HLO module"),
-        (b"\xff" * 40, "no serialized HLO module"),
+        (b"\x89PNG\r\n\x1a\n" * 20, "not a serialized HLO module"),
+        (b"BufferAssignment:\nallocation 0: size 4", "not a serialized HLO module"),
+        (b"\xff" * 40, "not a serialized HLO module"),
     ],
 )
 def test_what_is_none_is_told_apart(data: bytes, what: str) -> None:

@@ -126,7 +126,7 @@ def test_a_name_of_several_platforms_needs_one_of_them(con):
         ({"color": "zzz", "run": "c"}, "asked: no memory space 'zzz'; cpu has host"),
         (
             {"color": "zzz", "run": "no"},
-            "asked: no memory space 'zzz'; no platform asked about has names for them",
+            "asked: no memory space 'zzz'; no selected platform has names for them",
         ),
     ],
 )
@@ -180,7 +180,7 @@ def test_an_empty_database_says_so(con):
         (
             "first-regression",
             {},
-            "nothing of this kind in the 2 modules asked about; "
+            "nothing of this kind in the 2 selected modules; "
             "the peak of 1 is unknown: the dump has no live ranges",
         ),
         ("scaling", {"label": "hwo"}, "no run has a label 'hwo'; did you mean 'who'?"),
@@ -194,7 +194,7 @@ def test_an_empty_database_says_so(con):
         (
             "diagnostics",
             {"severity": "error"},
-            "nothing of this kind in the 2 modules asked about with severity error; "
+            "nothing of this kind in the 2 selected modules with severity error; "
             "the peak of 1 is unknown: the dump has no live ranges",
         ),
     ],

@@ -36,7 +36,7 @@ def test_an_empty_file_has_no_rules(tmp_path):
     ("text", "message"),
     [
         ("[params]\n", "expected [parameters], [operations], [phases], found 'params'; did you"),
-        ("params* = 'x'\n", "no TOML: "),
+        ("params* = 'x'\n", "not TOML: "),
         ("parameters = 3\n", "expected a table [parameters], found '3'"),
         ("[operations]\na = 3\n", "[operations]: expected \"GLOB\" = \"WORD\", found '3' for 'a'"),
         ("[operations]\na.b = 'c'\n", '[operations]: expected "GLOB" = "WORD", found'),

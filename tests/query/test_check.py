@@ -512,8 +512,8 @@ def test_the_command(demo_db, tmp_path, capfd):
         )
     assert cli.run(["check", "--db", str(path), *only("lookups", "total")]) == 0
     assert capfd.readouterr().err == (
-        "bufdb: 1 of 2 invariants hold for 15 modules; what breaks the others is in modules that "
-        "ingest has reported about\n"
+        "bufdb: 1 of 2 invariants hold for 15 modules; violations of the others are in modules "
+        "with an ingest diagnostic\n"
     )
     assert cli.run(["check", "--db", str(path), "-q", *only("lookups")]) == 0
     assert capfd.readouterr() == ("", "")

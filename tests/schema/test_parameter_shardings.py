@@ -112,7 +112,7 @@ def test_holders_of_the_same_part(con):
         *[None] * 4,
         "the sharding is manual: which device holds what is unknown",
         "the dump prints no sharding of the parameter; on TPU before_optimizations.txt alone has "
-        "it, which is not there",
+        "it, which is missing",
         "the sharding does not fit the number of devices",
         "the sharding is not understood",
     ]
@@ -150,7 +150,7 @@ def test_without_the_hlo_text_other_parameters_tell_the_number_of_devices(con):
     assert shardings(con, "device_count", "replicated_bytes") == [
         (4, 6), (4, 0), (None, None), (None, None),
     ]  # fmt: skip
-    reason = "the number of devices is in the HLO text, which is not there"
+    reason = "the number of devices is in the HLO text, which is missing"
     assert [row for (row,) in shardings(con, "unknown_sharding_reason")[2:]] == [reason, reason]
 
 
@@ -322,6 +322,6 @@ def test_without_the_file_a_tpu_dump_says_where_it_would_stand(con, tmp_path):
             shutil.copy(path, tmp_path)
     reason = (
         "the dump prints no sharding of the parameter; on TPU before_optimizations.txt alone has "
-        "it, which is not there"
+        "it, which is missing"
     )
     assert divided(con, tmp_path, "sharding, unknown_sharding_reason") == [(None, reason)] * 9

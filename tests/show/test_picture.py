@@ -218,9 +218,7 @@ def test_several_of_unknown_peaks_are_told(con):
     for number in (1, 2):
         Module(con, number, has_live_ranges=False).allocation(0, "temp", number)
     derive(con)
-    assert chosen(con).others == (
-        "2 modules fit; m2 of run r is taken, the peaks of all are unknown"
-    )
+    assert chosen(con).others == ("2 modules fit; m2 of run r is used; all peaks are unknown")
 
 
 def test_values_between_the_columns_are_counted(con):
@@ -249,7 +247,7 @@ def test_two_arenas_without_lines_are_parted_by_a_wall_and_coloured_by_op(con):
         screen = Screen(80, look)
         screen.draw(found)
         text = screen.text()
-        assert "temp arena of 128 B in 2 allocations by op, for no line is known" in text
+        assert "temp arena of 128 B in 2 allocations by op, since no line is known" in text
         rows = text[text.index("temp arena") :].splitlines()[1:9]
         assert [line[11] == edge for line in rows[1:]] == [row == 3 for row in range(1, 8)]
         assert ("\x1b[" in text) is look.is_coloured

@@ -266,9 +266,7 @@ def test_what_cannot_be_donated_is_said(step):
     step.execute("UPDATE memory_sums SET fixed_bytes = fixed_bytes + 1")
     found = ask(step, donate=["3"])
     assert found.rows == []
-    assert found.refused == [
-        "not donated, since of the size of no output that is left: 3 (params['w'])"
-    ]
+    assert found.refused == ["not donated, since no remaining output has its size: 3 (params['w'])"]
     with pytest.raises(UsageError, match=r"no parameter .*did you mean 'params"):
         ask(step, donate=["prams['w']"])
 

@@ -117,6 +117,6 @@ def test_a_name_whose_values_are_part_of_other_buffers_is_not_what_was_meant(con
     with pytest.raises(UsageError) as error:
         ask(con, "op:add")
     assert str(error.value) == (
-        "no op 'add' has temporary memory of its own: what it makes is part of buffers of other "
-        "names; value:GLOB takes them"
+        "no op 'add' has temporary memory of its own: its results are in buffers of other "
+        "names; value:GLOB removes them"
     )

@@ -164,9 +164,9 @@ NEST = "/".join(["d"] * 1500)
 # What is made in a directory; the keys of the modules found beside one in `good/`; what is told:
 # severity, path and a piece of the message. An error makes exit code 4.
 ODD = {
-    "link to itself": (lambda d: link(d / "a", "a"), [], [("info", "a", "leads nowhere")]),
+    "link to itself": (lambda d: link(d / "a", "a"), [], [("info", "a", "is a broken link")]),
     "link to itself with a dump's name": (
-        lambda d: link(d / DUMP, DUMP), [], [("error", DUMP, "leads nowhere: Too many levels")]),
+        lambda d: link(d / DUMP, DUMP), [], [("error", DUMP, "is a broken link: Too many levels")]),
     "link to its directory": (
         lambda d: link(d / "x/up", "."), [], [("info", "x/up", "leads to the directory x, which")]),
     "link to the directory given": (
@@ -191,12 +191,12 @@ ODD = {
     "link below a directory elsewhere": (
         lambda d: (link(d / "a", ELSEWHERE), link(d / ELSEWHERE / "back", d)), [f"a/{STEM}"],
         [("info", "a/back", "leads to the directory given")]),
-    "dangling link": (lambda d: link(d / "a", "nothing"), [], [("info", "a", "leads nowhere")]),
+    "dangling link": (lambda d: link(d / "a", "nothing"), [], [("info", "a", "is a broken link")]),
     "dangling link with a dump's name": (
         lambda d: link(d / DUMP, "nothing"), [],
-        [("error", DUMP, "leads nowhere: No such file or directory")]),
+        [("error", DUMP, "is a broken link: No such file or directory")]),
     "dangling link with the name of an HLO text": (
-        lambda d: link(d / f"{STEM}.txt", "no"), [], [("error", f"{STEM}.txt", "leads nowhere")]),
+        lambda d: link(d / f"{STEM}.txt", "no"), [], [("error", f"{STEM}.txt", "a broken link")]),
     "link to a file that is there": (
         lambda d: link(d / "again-buffer-assignment.txt", f"good/{DUMP}"), [],
         [("info", "again-buffer-assignment.txt", f"link to good/{DUMP}, which is read under")]),
@@ -484,12 +484,12 @@ LONG = f"module_0009.{'x' * 210}.cpu_after_optimizations"
 WITHOUT = {
     "protobuf": (
         [f"{STEM}.hlo.pb"],
-        "1 dumped as protobuf alone, without its buffer assignment: add --xla_dump_hlo_as_text"),
+        "1 dumped only as protobuf, without its buffer assignment: add --xla_dump_hlo_as_text"),
     "compressed protobuf": ([f"{STEM}.hlo.pb.gz"], "add --xla_dump_hlo_as_text to XLA_FLAGS"),
     "riegeli": ([f"{STEM}.riegeli"], "add --xla_dump_hlo_as_text to XLA_FLAGS"),
     "cache": (
         ["module_0001.jit_f.after_optimizations.txt"],
-        "1 out of a compilation cache, which compiles nothing: "
+        "1 from a compilation cache, which compiles nothing: "
         "run with JAX_ENABLE_COMPILATION_CACHE=false"),
     "name too long": ([f"{LONG}.txt"], "1 with names too long for XLA to write the files"),
     "not copied": ([f"{STEM}.txt"], "take the whole dump directory, or dump again"),
@@ -498,9 +498,9 @@ WITHOUT = {
     "text beside protobuf": ([f"{STEM}.hlo.pb", f"{STEM}.txt"], "1 without their *-buffer-assign"),
     "several": (
         [f"{STEM}.hlo.pb", f"a/{STEM}.hlo.pb", "module_0002.g.after_optimizations.txt"],
-        "2 dumped as protobuf alone, without its buffer assignment: add --xla_dump_hlo_as_text "
+        "2 dumped only as protobuf, without its buffer assignment: add --xla_dump_hlo_as_text "
         "to XLA_FLAGS "
-        f"(such as a/{STEM}.hlo.pb); 1 out of a compilation cache"),
+        f"(such as a/{STEM}.hlo.pb); 1 from a compilation cache"),
 }  # fmt: skip
 
 
@@ -902,7 +902,7 @@ TOLD = {
     "memory": (MemoryError(), 1, "not enough memory; --memory-limit SIZE gives DuckDB more"),
     "disk full": (OSError(errno.ENOSPC, "No space left on device", "x"), 1, "the disk is full (x:"),
     "quota": (OSError(errno.EDQUOT, "Disk quota exceeded"), 1, "the disk is full (Disk quota"),
-    "file limit": (OSError(errno.EFBIG, "File too large"), 1, "may not become larger"),
+    "file limit": (OSError(errno.EFBIG, "File too large"), 1, "the file size limit is reached"),
     "other of the system": (PermissionError(13, "Permission denied", "x"), 1, "x: Permission den"),
     "not UTF-8": (UnicodeEncodeError("utf-8", "a", 0, 1, "surrogates"), 1, "are not UTF-8"),
     "DuckDB: disk full": (duckdb.IOException(FULL), 1, "the disk is full (Could not write file"),
@@ -927,7 +927,7 @@ TOLD = {
         "the disk that holds t.duckdb fails (Could not read file: Input/output error)"),
     "DuckDB: other": (
         duckdb.InternalException("INTERNAL Error: Attempted to access\nindex 1"), 1,
-        "DuckDB failed: Attempted to access index 1; if it does so again, please report it"),
+        "DuckDB failed: Attempted to access index 1; if it happens again, please report it"),
 }  # fmt: skip
 
 

@@ -495,7 +495,7 @@ def test_nothing_is_stored_in_a_file_that_would_act(planted, tmp_path):
         con.execute(planted)
     before = Path(path).read_bytes()
     told = _call("runs", "label", "base", "a=b", "--db", path)
-    assert "that is not bufdb's and would act when bufdb writes" in told
+    assert "that is not bufdb's and would run when bufdb writes" in told
     assert Path(path).read_bytes() == before
     assert "base" in _call("runs", "--db", path)
 

@@ -192,7 +192,7 @@ function unknown(model) {
     fill(
       byId("answer"),
       make("b", {}, "Peak unknown: "),
-      nameOf(row.unknown_reason ?? "the dump does not tell it"),
+      nameOf(row.unknown_reason ?? "the dump does not have it"),
       ".",
     );
   } else {
