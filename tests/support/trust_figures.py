@@ -1,9 +1,10 @@
 """The table of what was tried against bufdb, in tests/README.md.
 
 Runs the commands that stand in the table's last column, reads what they print, and writes the table
-between its markers. With --quick each tries a hundredth, and the table is printed only.
+between its markers. With --quick each tries a hundredth, and the table is printed only. With --only
+some are run, and printed; with --write, too, the other rows stay as they are.
 
-    python tests/support/trust_figures.py [--quick] [--only NAME]
+    python tests/support/trust_figures.py [--quick] [--only NAME …] [--write]
 """
 
 from __future__ import annotations
@@ -125,7 +126,8 @@ MEASURES: Sequence[Measure] = (
         "files",
         "attacks by datasets, archives, bodies of HTTP, links and names from others",
         "-m pytest -q -m '' tests/dataset/test_trust.py tests/dataset/test_compact.py "
-        "tests/dumps/test_places.py tests/dumps/test_remote.py tests/commands/test_completion.py",
+        "tests/dumps/test_places.py tests/dumps/test_streams.py tests/dumps/test_remote.py "
+        "tests/commands/test_completion.py",
         "-m pytest -q tests/dataset/test_trust.py -k link",
         r"^(?:(?P<wrong>\d+) failed, )?(?P<right>\d+) passed",
         "dataset/test_trust.py",
@@ -189,6 +191,27 @@ def written(readme: str, new: str) -> str:
     return f"{before}{BEGIN}\n\n{new}\n\n{END}{rest.split(END)[1]}"
 
 
+def rows_in(readme: str) -> list[str]:
+    """The rows of the table."""
+    return readme.split(BEGIN)[1].split(END)[0].strip().splitlines()[2:]
+
+
+def with_rows(old: Sequence[str], new: Sequence[str]) -> str:
+    """The table of the old rows, with new ones in place of those with the same command."""
+    rows: list[str] = []
+    for row in old:
+        command = _command(row)
+        same = [other for other in new if _command(other) == command]
+        rows += [some for some in same or [row] if some not in rows]
+    if missing := set(new) - set(rows):
+        raise ValueError(f"the table has no row with the command of: {missing}")
+    return "\n".join([HEADER, *rows])
+
+
+def _command(row: str) -> str:
+    return row.rsplit(" | ", 1)[1]
+
+
 def has_wrong(new: str) -> bool:
     """Whether any row counts something wrong, corruptions up to 5 % excepted, or no count."""
     for line in new.splitlines()[2:]:
@@ -209,16 +232,22 @@ def main() -> int:
     parser.add_argument(
         "--quick", action="store_true", help="a hundredth; the table is printed only"
     )
+    names = [m.name for m in MEASURES]
     parser.add_argument(
-        "--only", choices=[m.name for m in MEASURES], help="print this measure only"
+        "--only", choices=names, nargs="+", default=names, help="run and print these measures only"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="put the rows of --only into the table"
     )
     given = parser.parse_args()
-    chosen = [m for m in MEASURES if given.only in (None, m.name)]
-    new = table(chosen, given.quick)
-    if given.quick or given.only:
+    new = table([m for m in MEASURES if m.name in given.only], given.quick)
+    is_all = given.only == names
+    if given.quick or not (is_all or given.write):
         print(new)
     else:
-        README.write_text(written(README.read_text(encoding="utf-8"), new), encoding="utf-8")
+        text = README.read_text(encoding="utf-8")
+        new = new if is_all else with_rows(rows_in(text), new.splitlines()[2:])
+        README.write_text(written(text, new), encoding="utf-8")
     return 1 if has_wrong(new) else 0
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 import trust_figures
-from trust_figures import MEASURES, README, has_wrong, rows_of, written
+from trust_figures import HEADER, MEASURES, README, has_wrong, rows_in, rows_of, with_rows, written
 
 PRINTED = {
     "kills": ("   3 with nothing stored\n\n100 kills, 0 wrong\n", [(100, 0)]),
@@ -31,12 +31,12 @@ def test_counts_are_read_off_what_is_printed(measure: trust_figures.Measure) -> 
 
 def test_a_command_that_prints_no_count_is_no_success() -> None:
     (row,) = rows_of(MEASURES[0], "Traceback", "x")
-    assert has_wrong(f"{trust_figures.HEADER}\n{row}")
+    assert has_wrong(f"{HEADER}\n{row}")
 
 
 def test_one_in_twenty_corruptions_may_be_missed_and_nothing_else_may() -> None:
     def new(what: str, wrong: int) -> str:
-        return f"{trust_figures.HEADER}\n| {what} | 200 | {wrong} | `x` |"
+        return f"{HEADER}\n| {what} | 200 | {wrong} | `x` |"
 
     assert [has_wrong(new("single corruptions", n)) for n in (10, 11)] == [False, True]
     assert [has_wrong(new("kills", n)) for n in (0, 1)] == [False, True]
@@ -47,3 +47,18 @@ def test_the_readme_has_a_table_of_all_measures() -> None:
     for measure in MEASURES:
         assert measure.command.format(db="DATABASE") in text, measure.name
     assert written(written(text, "a"), "b") == written(text, "b")
+
+
+def test_some_rows_are_written_and_the_others_stay() -> None:
+    old = [
+        "| a | 1 | 0 | `x` |",
+        "| b | 2 | 0 | `y` |",
+        "| c | 3 | 0 | `y` |",
+        "| d | 4 | 0 | `z` |",
+    ]
+    new = ["| e | 5 | 1 | `y` |", "| f | 6 | 0 | `y` |", "| g | 7 | 0 | `y` |"]
+    assert with_rows(old, new).splitlines()[2:] == [old[0], *new, old[3]]
+    with pytest.raises(ValueError, match="no row"):
+        with_rows(old[:1], new)
+    text = README.read_text(encoding="utf-8")
+    assert written(text, with_rows(rows_in(text), [])) == text
