@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     "args",
     metavar="PYTHON",
     default="",
-    help="Its arguments, as in a call: shapes as f32[8,128], trees of them, and names of FILE.",
+    help="Arguments as in a call: shapes as f32[8,128], trees of them, and names of FILE.",
 )
 @click.option(
     "--target",
     metavar="TARGET",
-    help="Hardware that need not be there: v5e-8, tpu:v5e:2x2, gpu:h100, gpu:FILE or cpu.",
+    help="Hardware to compile for, not needed here: v5e-8, tpu:v5e:2x2, gpu:h100, gpu:FILE or cpu.",
 )
 @common.limit_option
 @click.option(
     "--gradients-only",
     is_flag=True,
-    help="Take the gradient alone: that within FUNCTION, or of FUNCTION if it is a loss.",
+    help="Take only the gradient: the one within FUNCTION, or of FUNCTION if it is a loss.",
 )
 @click.option(
     "--budget-compiles",
@@ -52,14 +52,14 @@ if TYPE_CHECKING:
     type=click.IntRange(min=1),
     default=12,
     show_default=True,
-    help="Compilations besides that of the function as written.",
+    help="Compilations in addition to that of the function as written.",
 )
 @click.option(
     "--timeout",
     "timeout_s",
     metavar="SECONDS",
     type=click.FloatRange(min=0, min_open=True),
-    help="End it when it takes longer, with what is known by then.",
+    help="Time limit; the answer then has what is known so far.",
 )
 @click.option(
     "--patch",
@@ -68,11 +68,9 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the patch of the best plan there.",
 )
-@click.option(
-    "-v", "--verbose", "is_verbose", is_flag=True, help="Show what JAX and XLA say meanwhile."
-)
+@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Show the output of JAX and XLA.")
 @common.quiet_option
-@click.option("--run", metavar="NAME", default="fit", help="Beginning of the runs' names.")
+@click.option("--run", metavar="NAME", default="fit", help="Prefix of the names of the runs.")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Label of the runs.")
 @click.option(
     "--format",
@@ -80,7 +78,7 @@ if TYPE_CHECKING:
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="Form of the answer; json holds exact numbers.",
+    help="Format of the answer; json holds exact numbers.",
 )
 @common.output_option
 @common.db_option
@@ -101,7 +99,7 @@ def command(
     output: Path | None,
     db: str,
 ) -> None:
-    r"""Find what to change in FUNCTION of FILE so that it needs less memory, and write the patch.
+    r"""Find changes to FUNCTION of FILE that lower its memory, and write the patch.
 
     \b
       bufdb fit train.py:step --args 'args(16)' --limit 14GiB
@@ -110,23 +108,23 @@ def command(
 
     What a gradient saves for its backward pass is a choice: each expression of a scan's body whose
     value another one reads is a switch, and so is each function that is called several times. A
-    plan says which are saved and which are computed again. Plans are traced, the best of them
-    compiled: a need without ~ is that of a compilation. FUNCTION must take a gradient (jax.grad,
-    value_and_grad, vjp); of a loss --gradients-only takes it. Nothing is executed.
+    plan saves some and recomputes the others. Plans are traced, and the best of them compiled: a
+    need without ~ is measured. FUNCTION must take a gradient (jax.grad, value_and_grad, vjp);
+    --gradients-only takes that of a loss. Nothing is executed.
 
-    With --limit the cheapest plan that fits is the answer, with its patch, which 'git apply' takes;
-    the patched files are compiled, too. Without it the answer is the frontier: what costs more
-    saves more. Extra work is counted in products, loops counted. Axes of a mesh are not changed.
+    With --limit, the answer is the cheapest plan that fits, with its patch for 'git apply'; the
+    patched files are compiled, too. Without it, the answer is the frontier of cost and saving.
+    Extra work is counted in products, loops included. Axes of a mesh are not changed.
 
-    FILE is imported in a process of its own, as 'bufdb explain' does; arguments and targets are
-    those of that command. What was compiled is stored as the runs fit:as-written, fit:plan-1 and
-    so on, in place of those of an earlier answer.
+    FILE is imported in its own process; arguments and targets are those of 'bufdb explain'. The
+    compilations are stored as the runs fit:as-written, fit:plan-1 and so on, replacing those of an
+    earlier answer.
 
     \b
     Exit codes:
       0    it fits as written or by a plan; without --limit, there is an answer
       1    nothing fits, it cannot be compiled, or a package is missing
-      2    wrong usage, also a function without a gradient
+      2    wrong usage, or a function without a gradient
       3    database in use, damaged, not writable or of another version
       124  not compiled within --timeout
     """

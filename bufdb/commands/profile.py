@@ -10,7 +10,7 @@ from bufdb.commands import common, completion
 from bufdb.errors import DatabaseError
 
 
-@click.command(name="profile", short_help="Read how long each instruction took.")
+@click.command(name="profile", short_help="Read the time of each instruction.")
 @click.argument("path", metavar="PATH", type=click.Path(exists=True, path_type=Path))
 @click.option(
     "--run",
@@ -22,18 +22,18 @@ from bufdb.errors import DatabaseError
 @common.db_option
 @common.quiet_option
 def command(path: Path, run: str, db: str, is_quiet: bool) -> None:
-    """Read a profile of jax.profiler into a run: how long each instruction took, on each device.
+    """Read a profile of jax.profiler into a run: the time of each instruction on each device.
 
-    PATH is what jax.profiler.trace was given (the newest profile below it is read), or a file
-    NAME.xplane.pb, compressed or not. Neither JAX nor another package is needed to read it.
+    PATH is the folder of jax.profiler.trace (its newest profile is read), or a file NAME.xplane.pb,
+    compressed or not. It is read without JAX or another package.
 
-    Modules are found by name, on CPU and GPU by their number too, and must have the instructions
-    that the profile names; so dump and profile in one process where it has several modules of one
-    name. What fits none is counted and named here and by 'bufdb query diagnostics'. Times that the
-    modules had from another profile are replaced.
+    Modules are found by name, on CPU and GPU also by number, and must have the instructions that
+    the profile names. So dump and profile in one process if several modules have one name.
+    Unmatched modules and instructions are counted here and listed by 'bufdb query diagnostics'.
+    Times from an earlier profile are replaced.
 
     On GPU command buffers hide the names of instructions: profile with
-    XLA_FLAGS=--xla_gpu_enable_command_buffer= to have them.
+    XLA_FLAGS=--xla_gpu_enable_command_buffer= to get them.
 
     'bufdb query time-by' shows times by line, next to the bytes at the peak; queries advice and
     savings and 'bufdb what-if --order cost' then rank by bytes per millisecond.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "pairs",
     metavar="OLD=NEW",
     multiple=True,
-    help="Compare the function or module OLD of BASE with NEW of NEW; can be given several times.",
+    help="Compare the function or module OLD of BASE with NEW of NEW; may be repeated.",
 )
 @common.output_options
 @common.read_db_option
@@ -42,23 +42,23 @@ def command(
     db: str,
     **output: Any,
 ) -> None:
-    r"""Put side by side what bufdb promised of BASE for a change, and what NEW, with it, needs.
+    r"""Compare what bufdb promised for a change of BASE with what NEW, which has it, saves.
 
-    BASE and NEW are runs, paired as by 'bufdb diff'. What waits at the peak of BASE and is gone in
-    NEW is found by op and size, so that lines may shift: what a loop stacked for its backward pass,
-    what lived long, parameters that NEW donates. For these it shows the range that 'bufdb query
-    advice' gives of BASE, or else 'bufdb what-if', each by itself; and for all of them together the
-    peak and the need that 'bufdb what-if' computes, beside what came. What NEW holds instead is
-    there too: it is what such promises cannot know.
+    BASE and NEW are runs, paired as by 'bufdb diff'. Values that wait at the peak of BASE and are
+    gone in NEW are found by op and size, so lines may shift: stacks that a loop saves for its
+    backward pass, long-lived values, parameters that NEW donates. Each has the range of 'bufdb
+    query advice' for BASE, or else of 'bufdb what-if'; all together have the peak and the need that
+    'bufdb what-if' computes, next to the measured ones. Values that NEW holds instead are listed
+    too: no promise can know them.
 
-    A saving counts as promised if it lies in the range, or outside by no more than 2 % of the peak
-    of BASE. The low end is of jax.checkpoint around the expression, or of one name less in a policy
-    that is there; a first policy changes what other lines save, too.
+    A saving counts as promised if it is in the range, or outside by at most 2 % of the peak of
+    BASE. The low end is for jax.checkpoint around the expression, or for one name less in an
+    existing policy; a first policy also changes what other lines save.
 
     \b
     Exit codes:
-      0  of every function at least the low end came, or nothing was promised
-      1  less came than was promised, or a peak is unknown
+      0  every function saved at least the low end, or nothing was promised
+      1  less was saved than promised, or a peak is unknown
       2  wrong usage
       3  database missing, in use or of another version
     """

@@ -103,8 +103,8 @@ def command(
     computed by placing the remaining values again, where that reproduces today's size; else it is a
     range, and --until goes by its high end.
 
-    --verify 'python train.py' runs the changed program and shows, in place of the figures, what was
-    promised of the peak and the need beside what came, as 'bufdb verify' does for two runs.
+    --verify 'python train.py' runs the changed program and shows, instead of the figures, the
+    promised and the measured peak and need, as 'bufdb verify' does for two runs.
 
     \b
     Exit codes:

@@ -7,7 +7,7 @@ without a name, which takes about as much room as the archive.
 
 Invariant: no more than `MOST_BYTES` come out of a stream, and beyond `FREE_BYTES` no more than
 `MOST_RATIO` times what went in; text of XLA's is compressed 5 to 30 times. What is kept is bounded
-likewise. One decompressor is open at a time, of at most `WINDOW_BYTES`.
+in the same way. One decompressor is open at a time, of at most `WINDOW_BYTES`.
 """
 
 from __future__ import annotations
