@@ -155,7 +155,7 @@ export class Comparison {
         ? null
         : peak?.delta_bytes === 0
           ? "No change of the peak."
-          : "No parts: one side does not give its peak.",
+          : "No parts: the peak of one side is unknown.",
     );
   }
 

@@ -39,7 +39,7 @@ function stackList(model, value) {
 function uses(model, value, choose) {
   const { steps, unscheduled, count } = model.uses(value);
   const told = steps.slice(0, USES);
-  if (!count) return "none told";
+  if (!count) return "none known";
   return make(
     "span",
     {},
@@ -108,7 +108,7 @@ function factsOf(model, value, where, choose) {
     ["live", span(start, end)],
     ["bytes held", from < start || to > end ? span(from, to) : ""],
     ["held as", where],
-    ["if gone", saving ? savingNodes(saving, model, choose) : "not told: see the table savings"],
+    ["if gone", saving ? savingNodes(saving, model, choose) : "unknown: see the table savings"],
     ["line", make("span", { title: line }, nameOf(model.line(value) || "none"))],
     ["loop", originWords(model, value)],
     ["category", nameOf(model.textOf("value_category", value) || "none")],
@@ -134,7 +134,7 @@ export function showBlock(box, model, block, choose) {
       make(
         "p",
         { class: "hint" },
-        "Choose a block or a row: it tells name, size, life, op and source stack.",
+        "Choose a block or a row for its name, size, life, op and source stack.",
       ),
     );
     return;

@@ -81,7 +81,7 @@ function closed(table) {
  * @param {Model} model
  */
 export function showTables(box, model) {
-  const said = "The page holds tables of the largest compilation of a function. Of this one, too: ";
+  const said = "The page has tables for the largest compilation of each function. For this one, use: ";
   fill(
     box,
     ...(model.tables.length

@@ -250,11 +250,11 @@ function states(model) {
   const told = [];
   const { row } = model;
   if (!model.hasPeak && row.peak_bytes !== null) {
-    told.push("Sizes are of allocations. What holds the peak, as far as it is told, is in tables.");
+    told.push("Sizes are of allocations. The tables have what is known of the peak.");
   } else if (!model.hasPeak) {
     told.push(
       "Sizes are of allocations, live or not. Live ranges are in …-live-range.txt, which XLA " +
-        "writes beside the buffer assignment with --xla_dump_to and --xla_dump_hlo_as_text.",
+        "writes next to the buffer assignment with --xla_dump_to and --xla_dump_hlo_as_text.",
     );
   } else if (!model.temps) {
     told.push("No temporary values live in this memory space, so there is no map.");
