@@ -92,7 +92,7 @@ def work(jaxpr: Any) -> Work:
 
 
 def equation_work(eqn: Any) -> Work:
-    """Return the products of an equation with all that is in it."""
+    """Return the products of an equation and everything in it."""
     name = eqn.primitive.name
     product = _PRODUCTS.get(name)
     if product is not None:

@@ -1,4 +1,4 @@
-"""All that `bufdb fit` takes of JAX that JAX does not promise to keep.
+"""Parts of JAX that `bufdb fit` uses and JAX does not promise to keep.
 
 Four things: where an equation was written (frames with columns), how it is bound again, which call
 of a user's function it belongs to (the stack of names), and `jax.vjp`, which every gradient goes

@@ -289,7 +289,7 @@ class PlanResult:
 
 @dataclass(frozen=True)
 class Answer:
-    """All that `bufdb fit` says."""
+    """The whole answer of `bufdb fit`."""
 
     program: Program
     limit_bytes: int | None

@@ -409,7 +409,7 @@ def _fits(proof: _Proof, plan: Plan, limit: int | None) -> bool:
 
 
 def _donate(space: _Space, proof: _Proof) -> None:
-    """Compile the function with all that can be donated; leave it out if it brings nothing."""
+    """Compile the function with every possible donation; drop it if it saves nothing."""
     plan = Plan(donated=space.donated)
     space.traced[plan] = replace(space.program.as_written)
     space.of_plan[plan] = NONE
@@ -482,7 +482,7 @@ def _next(proof: _Proof, limit: int) -> Plan | None:
 
 
 def _pareto(proof: _Proof, plans: Iterable[Plan]) -> list[Plan]:
-    """Return the plans of which none is both cheaper and smaller, cheapest first."""
+    """Return the plans that no other beats in both cost and size, cheapest first."""
     found: list[Plan] = []
     for plan in sorted(plans, key=lambda plan: (proof.order(plan)[0], proof.estimate(plan))):
         if not found or proof.estimate(plan) < proof.estimate(found[-1]):

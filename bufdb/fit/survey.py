@@ -46,7 +46,7 @@ class _Found:
     remats: dict[Site, None] = field(default_factory=dict)
     has_atomic: bool = False
     around: set[Key] | None = None
-    """Keys of the regions around all that was seen of it."""
+    """Keys of the regions around everything seen of it."""
 
 
 class Reader:
@@ -160,7 +160,7 @@ def _signature(eqn: Any) -> tuple[str, tuple[str, ...]]:
 
 
 def _period(signatures: list[Any]) -> int:
-    """Return the length of the sequence of which all is repetitions; all of it if it has none."""
+    """Return the length of the sequence that the whole repeats; its own length if none does."""
     count = len(signatures)
     for length in range(1, count):
         if count % length == 0 and signatures == signatures[:length] * (count // length):

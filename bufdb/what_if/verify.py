@@ -88,7 +88,7 @@ class Promise:
 
     @property
     def got(self) -> int | None:
-        """Return by how much it fell; None for a part, of which only the bytes are known."""
+        """Return by how much it fell; None for a part, where only the bytes are known."""
         return self.base_bytes - self.new_bytes if self.is_total else None
 
     @property
@@ -262,7 +262,7 @@ class _Change:
 
     @property
     def away(self) -> list[_Buffer]:
-        """Return what `what-if` takes away: all that is gone, or else all that is narrowed."""
+        """Return what `what-if` removes: everything gone, or else everything narrowed."""
         return [one for one, _ in self.narrowed] if self.keep else self.gone
 
 

@@ -94,7 +94,7 @@ def test_labels_from_a_name(pattern, name, labels):
         ("plain", "expected a placeholder"),
         ("b{}", "expected a label's name in braces, found ''"),
         ("b{1 2}", "found '1 2'"),
-        ("{a}_{a}", "placeholder a is there twice"),
+        ("{a}_{a}", "placeholder a appears twice"),
         ("{a}{b}", "some text between"),
         ("{a}_}", "braces in pairs"),
     ],
@@ -124,8 +124,8 @@ def test_each_sub_directory_is_a_run(call, tmp_path):
     arguments = ("ingest", folder, "--run-from-dir", "--labels-from", "cpu_b{batch}")
     code, out, err = call(*arguments, "--label", "who=me")
     assert (code, out) == (0, "")
-    assert f"left out: 1 dumps in {folder} that are in no sub-directory\n" in err
-    assert f"left out: {folder}/empty has no buffer assignment\n" in err
+    assert f"skipped: 1 dumps in {folder} outside its sub-directories\n" in err
+    assert f"skipped: {folder}/empty has no buffer assignment\n" in err
     assert "no labels for run gpu_b8: cpu_b{batch} does not match its name\n" in err
     assert "ingested 8 modules (0 replaced), " in err
     assert rows("SELECT * FROM run_labels ORDER BY ALL") == [

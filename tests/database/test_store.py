@@ -84,7 +84,7 @@ def test_a_database_of_nothing_is_none_of_bufdbs(tmp_path):
 
 
 def test_a_name_that_is_not_utf8_is_refused():
-    with pytest.raises(DatabaseError, match=r"'a\\udcff\.duckdb' is no UTF-8 name"):
+    with pytest.raises(DatabaseError, match=r"'a\\udcff\.duckdb' is not UTF-8"):
         store.open_writable(os.fsdecode(b"a\xff.duckdb"))
 
 

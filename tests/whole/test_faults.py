@@ -218,21 +218,21 @@ ODD = {
         lambda d: link(d / DUMP, "/dev/zero"), [], [("error", DUMP, "is a link to a device")]),
     "file name that is not UTF-8": (
         lambda d: put(d / os.fsdecode(b"m\xff-buffer-assignment.txt")), ["m\\xff"],
-        [("info", "m\\xff-buffer-assignment.txt", "no plain text")]),
+        [("info", "m\\xff-buffer-assignment.txt", "is not UTF-8")]),
     "directory name that is not UTF-8": (
         lambda d: put(d / os.fsdecode(b"\xe9") / DUMP), [f"\\xe9/{STEM}"],
-        [("info", "\\xe9", "no plain text")]),
+        [("info", "\\xe9", "is not UTF-8")]),
     "file name with a line end": (
         lambda d: put(d / "a\nb-buffer-assignment.txt"), ["a\nb"],
-        [("info", "a\nb-buffer-assignment.txt", "no plain text")]),
+        [("info", "a\nb-buffer-assignment.txt", "is not UTF-8")]),
     "directory name with a line end": (
-        lambda d: put(d / "a\nb" / DUMP), [f"a\nb/{STEM}"], [("info", "a\nb", "no plain text")]),
+        lambda d: put(d / "a\nb" / DUMP), [f"a\nb/{STEM}"], [("info", "a\nb", "is not UTF-8")]),
     "directory name with a terminal's commands": (
         lambda d: put(d / "\x1b[2J" / DUMP), [f"\x1b[2J/{STEM}"],
-        [("info", "\x1b[2J", "no plain text")]),
+        [("info", "\x1b[2J", "is not UTF-8")]),
     "two names that are one as text": (
         lambda d: (put(d / os.fsdecode(b"m\xff.dump")), put(d / "m\\xff.dump")), ["m\\xff.dump"],
-        [("error", "m\\xff.dump", "rename one"), ("info", "m\\xff.dump", "no plain text")]),
+        [("error", "m\\xff.dump", "rename one"), ("info", "m\\xff.dump", "is not UTF-8")]),
     "1,500 directories below one another": (
         lambda d: nest(d, "d", 1500), [f"{NEST}/{STEM}"], []),
     "a path too long for the system": (
@@ -355,7 +355,7 @@ def test_runs_from_directories_with_a_link_to_the_latest(tmp_path, capfd, make_e
     link(tmp_path / "runs" / "up", "..")
     assert cli.run(["ingest", "runs", "--run-from-dir"]) == 0
     assert rows("bufdb.duckdb", "SELECT run_name FROM runs ORDER BY ALL") == [("1",), ("2",)]
-    assert "left out: runs/0-latest is a link to runs/2\n" in capfd.readouterr().err
+    assert "skipped: runs/0-latest is a link to runs/2\n" in capfd.readouterr().err
 
 
 # -- files that change ------------------------------------------------------------------------
@@ -924,7 +924,7 @@ TOLD = {
         '"INSERT" on database "t" which is attached in read-only mode!'), 3, "cannot be written"),
     "DuckDB: disk error": (
         duckdb.IOException("IO Error: Could not read file: Input/output error"), 3,
-        "the disk that holds t.duckdb fails (Could not read file: Input/output error)"),
+        "the disk of t.duckdb fails (Could not read file: Input/output error)"),
     "DuckDB: other": (
         duckdb.InternalException("INTERNAL Error: Attempted to access\nindex 1"), 1,
         "DuckDB failed: Attempted to access index 1; if it happens again, please report it"),
