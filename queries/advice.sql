@@ -1,91 +1,89 @@
--- title: What to change to lower the peak, what saves most first
+-- title: Changes that lower the peak, largest saving first
 -- group: saving
 -- engines: duckdb, spark, sail
 --
--- One list of what the other queries of waste find, ranked by how much the peak would fall. For
--- each run and function the module with the largest need is shown. Kinds:
+-- Combines the findings of the other queries on waste, ranked by how far the peak would fall. Shows
+-- the module with the largest need for each run and function. Kinds:
 --
 -- donate: arguments that could give their buffer to an output, all of them together.
--- residual: what a scan stacks for the backward pass and could compute again, slice by slice.
--- recompute: what the forward pass makes, waits across the peak and is cheap to compute again.
--- block: all that calls of a function, or rounds of a scan, leave for the backward pass.
--- offload: what waits likewise and is dear to compute, or an input of a scanned layer.
--- dtype: f32 values of a program that computes in bf16, and a program all of f32.
--- copy: copies that XLA made and that live beside what they copy.
--- carry: stacks of a loop that reads arguments of the same shape, which carry them through instead.
--- chunk: logits and their gradients, of all tokens at once.
--- late_free: values that nothing uses any more and that something keeps.
+-- residual: values that a scan stacks for the backward pass and could recompute, slice by slice.
+-- recompute: values of the forward pass that wait across the peak and are cheap to recompute.
+-- block: everything that calls of a function, or rounds of a scan, keep for the backward pass.
+-- offload: values that wait across the peak and are costly to recompute, or inputs of a scanned
+-- layer.
+-- dtype: f32 values in a program that computes in bf16, and programs entirely in f32.
+-- copy: copies made by XLA that are live together with their source.
+-- carry: stacks of a loop that also reads arguments of the same shape, and could carry them
+-- instead.
+-- chunk: logits and their gradients, for all tokens at once.
+-- late_free: values that something keeps after their last use.
 -- gather: results of all-gathers that are live together.
 -- shard: arguments that several devices hold in full (query replicated).
--- padding: bytes that layouts pad.
+-- padding: bytes that layouts add as padding.
 -- constant: arrays that are part of the program.
 --
--- Values of one source line are one row: of several the range is that of all of them, where the
--- query that shows more gives that of each; of one it is the same. What comes lies between
--- low_saving_bytes and saving_bytes, and the low end ranks. Left out, since nothing comes of them,
--- are inputs of a scanned layer as residuals, what the backward pass makes, copies to another
--- memory space, what is bf16 already, carries on TPU, and on the CPU offloading, f32 stacks of a
--- scan and whatever no loop stacks to be computed again (recompute, block of calls), since that
--- compiler merges what is computed twice. The page has the code to type; bufdb advice --code prints
--- it.
+-- Values of one source line are one row, with the range for all of them together; query_name lists
+-- them one by one. The saving is between low_saving_bytes and saving_bytes; rows are ranked by the
+-- lower bound. Left out, because they save nothing: inputs of a scanned layer as residuals, values
+-- of the backward pass, copies to another memory space, values that are already bf16, carries on
+-- TPU; on the CPU also offloading, f32 stacks of a scan, and recomputing what no loop stacks
+-- (recompute, block of calls), because that compiler merges what is computed twice. The page has
+-- the code to type; bufdb advice --code prints it.
 --
--- wrong when: saving_bytes is what today's schedule would need less; XLA makes a new one of a
--- changed program, and rows do not add up (bufdb what-if takes several together). sureness says how
--- often such a prediction came true: likely, within a few percent of the peak in nearly all changes
--- that were compiled again (tests/benchmarks/recompiled.md); possible, where the compiler or the
--- meaning of the program may stand against it. Whether the caller still needs an argument, or a
--- value its 32 bits, is for the reader to know.
+-- wrong when: saving_bytes is the saving in the current schedule; XLA makes a new one for a changed
+-- program, and rows do not add up (bufdb what-if combines several). sureness says how often such a
+-- prediction came true: likely, within a few percent of the peak in nearly all recompiled changes
+-- (tests/benchmarks/recompiled.md); possible, where the compiler or the meaning of the program may
+-- prevent it. Only you know whether the caller still needs an argument, or a value needs 32 bits.
 --
 -- param run, function, platform, color, module
--- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest: what is held
---   there is looked at, saving_bytes are always of the highest.
+-- param peak BIGINT = 1: Rank among the distinct peaks (query peaks), 1 is the highest: shows what
+--   is held there; saving_bytes is always for the highest.
 -- param step
--- param min_ratio DOUBLE = 0.01: Smallest saving to show, as share of the peak (0 to 1).
--- param min_lifetime_ratio DOUBLE = 0.1: Shortest life of what may be computed again or offloaded,
---   as share of the schedule (0 to 1).
--- param min_bf16_ratio DOUBLE = 0.1: Least share of bf16 among the floating-point temp values of a
---   program that is meant to compute in it (0 to 1).
+-- param min_ratio DOUBLE = 0.01: Smallest saving to show, as a share of the peak (0 to 1).
+-- param min_lifetime_ratio DOUBLE = 0.1: Shortest lifetime of values to recompute or offload, as a
+--   share of the schedule (0 to 1).
+-- param min_bf16_ratio DOUBLE = 0.1: Smallest share of bf16 among the floating-point temp values of
+--   a program that counts as bf16 (0 to 1).
 -- param top_functions = 1
--- param top_n BIGINT = 10: Rows to show of each.
+-- param top_n BIGINT = 10: Rows to show for each.
 --
 -- column run_name, function_name, platform, color
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
--- column low_saving_bytes HUGEINT: By how much the highest peak falls at the least [bytes]: of
---   residual in the form of saving_form (query savings), below 0 where that costs more than it
---   frees, NULL if not known; 0 of recompute and constant, of which nothing may come; of donate
---   without what a product may read; of carry without a slice of each, on CPU without the largest
---   and a slice of it, which may be copied (below 0 then); of chunk with two chunks; of block half
---   of what is left where one call is computed again, of a scan without one round and what is
---   handed on; of shard with the largest argument gathered; of a program all of f32 a quarter of
---   it, in training without arguments.
--- column saving_bytes HUGEINT: By how much it falls at the most [bytes]: in today's schedule
---   without what can go; of donate, gather, chunk and padding all that these hold at the peak, for
---   what limits it today may be scheduled otherwise; of carry with the slices that a round copies;
---   of shard with what is made of the arguments in the same shape; of a program all of f32 half.
--- column saving_ratio DOUBLE: saving_bytes as share of the peak (0 to 1).
+-- column low_saving_bytes HUGEINT: Lower bound of how far the highest peak falls [bytes]. residual:
+--   with saving_form (query savings), negative where that costs more than it frees, NULL if
+--   unknown; recompute and constant: 0, because they may save nothing; donate: without what a
+--   product may read; carry: without a slice of each, on CPU without the largest and a slice of it,
+--   which may be copied (then negative); chunk: with two chunks; block: half of the saving when one
+--   call is recomputed at a time, for a scan without one round and its carry; shard: with the
+--   largest argument gathered; an f32 program: a quarter of it, in training without arguments.
+-- column saving_bytes HUGEINT: Upper bound [bytes]: the saving in the current schedule; donate,
+--   gather, chunk and padding: everything that they hold at the peak, because the limiting instant
+--   may be scheduled differently; carry: with the slices that a round copies; shard: with values of
+--   the same shape made from the arguments; an f32 program: half of it.
+-- column saving_ratio DOUBLE: saving_bytes as a share of the peak (0 to 1).
 -- column kind VARCHAR: donate, residual, recompute, block, offload, dtype, copy, carry, chunk,
 --   late_free, gather, shard, padding or constant.
 -- column sureness VARCHAR: likely or possible, see above (advice_sureness).
--- column saving_form VARCHAR: What low_saving_bytes of residual is about: wrap (jax.checkpoint
---   around the expression alone) or policy (one name less in the policy that is there); NULL of
---   other kinds, and if not known.
--- column kept_name VARCHAR: Of residual the lines whose values are kept instead at the low end;
---   NULL if there are none, and of other kinds.
--- column low_operation_count BIGINT: What residual costs to compute again at the low end, in
---   operations; NULL if not known, and of other kinds.
--- column operation_count HUGEINT: What residual, recompute and offload would cost to compute again,
---   in operations, at the high end (recompute_costs); NULL if it is not known of all values, and of
---   other kinds.
--- column value_count BIGINT: Values that it is about.
+-- column saving_form VARCHAR: Change that low_saving_bytes of residual is for: wrap (jax.checkpoint
+--   around the expression alone) or policy (one name fewer in the existing policy); NULL for other
+--   kinds, and if unknown.
+-- column kept_name VARCHAR: For residual, lines whose values are kept instead, at the lower bound;
+--   NULL if there are none, and for other kinds.
+-- column low_operation_count BIGINT: Cost of recomputing a residual, at the lower bound
+--   [operations]; NULL if unknown, and for other kinds.
+-- column operation_count HUGEINT: Cost of recomputing residual, recompute and offload, at the upper
+--   bound [operations] (recompute_costs); NULL if unknown for some values, and for other kinds.
+-- column value_count BIGINT: Number of values in the row.
 -- column name VARCHAR: Their line, "saved file:line" for what a loop stacks; their op_name or
---   instruction if none is known; of donations and shard the parameters, of padding the shape, of
---   block the function and its file, f32 of a program that is all of f32.
+--   instruction if no line is known. donate and shard: the parameters; padding: the shape; block:
+--   the function and its file; an f32 program: f32.
 -- column advice VARCHAR: What to do.
 -- column query_name VARCHAR: The query that shows more.
 -- column page VARCHAR: The page with the code to type, in bufdb's folder.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, there is no such instant,
---   or what would lower it is unknown (an out-of-memory message), in a row of its own that has no
---   advice, comes first and does not count in top_n; NULL in all other rows.
+--   or why savings are unknown (an out-of-memory message), in a row of its own that has no advice,
+--   comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     coalesce(getvariable('min_ratio')::DOUBLE, 0.01) AS min_ratio,
@@ -119,7 +117,7 @@ functions AS (
     AND asked_instants.color = answered.color
   WHERE answered.place <= params.top_functions
 ),
--- What holds temp bytes, with what may be said of it.
+-- Values that hold temp bytes, with their details.
 held AS (
   SELECT
     values_held.module_id, values_held.color, values_held.value_id, values_held.held_bytes,
@@ -251,8 +249,8 @@ ranked_items AS (
   FROM items
   WHERE items.kind IS NOT NULL
 ),
--- Values of a line save together no less than the best of them. Of gathers one is needed, and that
--- may be the largest.
+-- Values of a line together save at least as much as the best one. One gather is needed, possibly
+-- the largest.
 lines AS (
   SELECT
     ranked_items.module_id, ranked_items.color, ranked_items.kind, ranked_items.name,
@@ -282,8 +280,8 @@ lines AS (
     ranked_items.module_id, ranked_items.color, ranked_items.kind, ranked_items.name
   HAVING ranked_items.kind <> 'gather' OR count(*) > 1
 ),
--- Lines that may save more than the best of these values. What becomes bf16 is all of the line, if
--- that holds nothing else at the peak.
+-- Lines that may save more than the best of these values. The whole line becomes bf16 if it holds
+-- nothing else at the peak.
 whole_lines AS (
   SELECT
     lines.module_id, lines.color, lines.kind, lines.name, lines.kept_bytes,
@@ -330,7 +328,8 @@ high_steps AS (
     AND steps.color = whole_lines.color
     AND steps.lower_bytes < whole_lines.saving_bytes
 ),
--- What else the line has, which stays: at no instant does it take more away than it holds there.
+-- Other values of the line, which stay: at no instant do they reduce the saving by more than they
+-- hold there.
 others AS (
   SELECT
     whole_lines.module_id, whole_lines.color, whole_lines.kind, whole_lines.name,
@@ -410,7 +409,7 @@ whole AS (
     AND most_others.kind = whole_lines.kind
     AND most_others.name = whole_lines.name
 ),
--- Of what a scan saves the range is that of its line (query savings).
+-- For what a scan saves, the range is that of its line (query savings).
 of_values AS (
   SELECT
     lines.module_id, lines.color, lines.kind, lines.name, lines.value_count,
@@ -428,7 +427,7 @@ of_values AS (
     CASE lines.kind
       WHEN 'residual' THEN coalesce(line_savings.saving_bytes, lines.most_bytes)
       WHEN 'gather' THEN lines.sum_bytes
-      -- It keeps nothing: the host has all slices.
+      -- Nothing stays on the device: the host has all slices.
       WHEN 'offload'
         THEN greatest(coalesce(whole.saving_bytes + lines.kept_bytes, 0), lines.most_bytes)
       ELSE greatest(coalesce(whole.saving_bytes, lines.best_bytes), lines.best_bytes)
@@ -464,7 +463,7 @@ donations AS (
   FROM answered_donations
   WHERE NOT answered_donations.is_copied
 ),
--- A program of f32: all of it would be half, at the least but for weights that a gradient updates.
+-- An f32 program: bf16 halves everything, at the lower bound except weights that are trained.
 wide_programs AS (
   SELECT
     functions.module_id, functions.color,
@@ -523,7 +522,7 @@ shards AS (
     AND shardings.replicated_bytes > 0
     AND shardings.is_divisible
 ),
--- What is made of them element by element is divided like them: gradients, updates, outputs.
+-- Arrays made from them element by element are divided like them: gradients, updates, outputs.
 divided_alike AS (
   SELECT
     shard_shapes.module_id, shard_shapes.color,
@@ -597,7 +596,7 @@ findings AS (
   JOIN advised_groups
     ON advised_groups.module_id = functions.module_id
     AND advised_groups.color = functions.color
-  -- What is computed twice outside of loops the CPU merges.
+  -- The CPU compiler merges what is computed twice outside of loops.
   WHERE advised_groups.kind <> 'block' OR functions.platform <> 'cpu'
   UNION ALL
   SELECT
@@ -626,7 +625,7 @@ findings AS (
       'allocation ' || allocations.allocation_index
     ) AS name,
     1 AS value_count, NULL, NULL, NULL, NULL,
-    -- Where it is computed it may be needed whole.
+    -- It may be needed whole where it is computed.
     0 AS low_saving_bytes, allocations.size_bytes AS saving_bytes
   FROM functions
   JOIN peak_values

@@ -2,17 +2,17 @@
 -- group: peak
 -- engines: duckdb, spark, sail
 --
--- Who uses an address, one after another: all values of one allocation whose bytes meet the range
--- that starts at first_byte. Without more said it is the last byte of the largest temp allocation:
--- the values that reach it make the arena as large as it is. Values that stand in the list one
--- after another without a gap of time are often one buffer under several names: a loop carry, or a
--- result written over its operand. Of all modules that the filters leave, the one with the largest
--- such allocation is shown.
+-- Lists the values that use an address over time: all values of one allocation whose bytes overlap
+-- the range that starts at first_byte. By default that is the last byte of the largest temp
+-- allocation: the values that reach it make the arena as large as it is. Consecutive values without
+-- a gap in time are often one buffer under several names: a loop carry, or a result written over
+-- its operand. Shows the module with the largest such allocation among those that match the
+-- filters.
 --
 -- param run, function, platform, color, module
 -- param allocation BIGINT = NULL: Index of the allocation; NULL takes the largest temp one.
--- param first_byte BIGINT = 0: First byte to look at, from 0 [bytes].
--- param byte_count BIGINT = 1: How much to look at from there [bytes].
+-- param first_byte BIGINT = 0: First byte of the range, from 0 [bytes].
+-- param byte_count BIGINT = 1: Length of the range [bytes].
 -- param top_n BIGINT = 100: Values to show, earliest first.
 --
 -- column run_name, function_name, platform
@@ -21,14 +21,14 @@
 -- column allocation_size_bytes BIGINT: Its size [bytes].
 -- column start_time BIGINT: First instant at which the value is live [program order]; NULL if it
 --   has no live range, as in thread-local allocations and in dumps without live ranges.
--- column end_time BIGINT: Last such instant [program order]; NULL as that.
+-- column end_time BIGINT: Last such instant [program order]; NULL where start_time is.
 -- column offset_bytes BIGINT: First byte of the value [bytes].
 -- column size_bytes BIGINT: Its assigned size [bytes].
 -- column is_phi BOOLEAN: Whether it merges other values, whose bytes it shares.
 -- column shape VARCHAR: Its shape with layout.
 -- column opcode, instruction_name, shape_index, op_name, source
--- column unknown_reason VARCHAR: Why the peak of a module that fits is unknown, in a row of its own
---   that has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column unknown_reason VARCHAR: Why the peak of a matching module is unknown, in a separate row
+--   that has nothing else, comes first and does not count toward top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     getvariable('allocation')::BIGINT AS allocation,
@@ -73,7 +73,7 @@ answers AS (
   JOIN value_details
     ON value_details.module_id = chosen.module_id
     AND value_details.allocation_index = chosen.allocation_index
-  -- end_bytes has 128 bits: sizes come near 2^63.
+  -- end_bytes has 128 bits: sizes can be close to 2^63.
   WHERE value_details.end_bytes > params.first_byte
     AND value_details.end_bytes - value_details.size_bytes - params.first_byte < params.byte_count
   UNION ALL

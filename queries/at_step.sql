@@ -2,19 +2,19 @@
 -- group: peak
 -- engines: duckdb, spark, sail
 --
--- What is in memory at a given instant, in the way in which query peak counts it: allocations
--- other than temp and thread-local ones as a whole, under the value that stands for them; in temp
--- allocations the values live at that instant, bytes that several share counted once, for the
--- first of them by offset. All rows add up to the bytes occupied at that instant. Of all modules
--- that the filters leave, the one with the largest need is shown.
+-- Lists what is in memory at a given instant, counted as in query peak: allocations other than temp
+-- and thread-local ones as a whole, under the value that represents them; in temp allocations the
+-- values live at that instant, with shared bytes counted once, for the first value by offset. The
+-- rows add up to the bytes occupied at that instant. Shows the module with the largest need among
+-- those that match the filters.
 --
 -- param run, function, platform, color, module
 -- param step BIGINT = NULL: The instant [program order]; NULL takes that of instruction.
--- param instruction VARCHAR = NULL: Instruction at whose place to look, in the modules that have it
---   in their schedule; NULL takes the instant of the peak.
+-- param instruction VARCHAR = NULL: Instruction whose instant to show, in modules with it in their
+--   schedule; NULL takes the instant of the peak.
 -- param top_n BIGINT = 50: Values to show, largest first.
 --
--- column run_name VARCHAR: The run; like all below NULL where no module has the instruction.
+-- column run_name VARCHAR: The run; NULL, like all columns below, if no module has the instruction.
 -- column function_name, platform, color
 -- column step_time BIGINT: The instant [program order].
 -- column occupied_bytes HUGEINT: Bytes occupied at that instant [bytes].
@@ -24,16 +24,16 @@
 -- column allocation_kind
 -- column start_time BIGINT: First instant at which the value is live [program order]; NULL if the
 --   dump lists no value or no live range.
--- column end_time BIGINT: Last such instant [program order]; NULL as that.
+-- column end_time BIGINT: Last such instant [program order]; NULL where start_time is.
 -- column shape VARCHAR: Shape of the value with layout; NULL if the dump lists no value.
 -- column opcode
 -- column instruction_name VARCHAR: Defining instruction; NULL if the dump lists no value.
--- column shape_index VARCHAR: Index of the value in that instruction's shape, {} for all of it;
---   NULL as that.
+-- column shape_index VARCHAR: Index of the value in that instruction's shape, {} for the whole
+--   result; NULL where instruction_name is.
 -- column op_name, source
--- column unknown_reason VARCHAR: Why the peak of a module that fits is unknown, that there is no
+-- column unknown_reason VARCHAR: Why the peak of a matching module is unknown, that there is no
 --   such instant, or that no module has the instruction in its schedule, with the nearest names, in
---   a row of its own that has nothing else, comes first and does not count in top_n; NULL in all
+--   a separate row that has nothing else, comes first and does not count toward top_n; NULL in all
 --   other rows.
 WITH params AS (
   SELECT
@@ -141,7 +141,7 @@ held_values AS (
   FROM covered_temps
   WHERE covered_temps.end_bytes > covered_temps.covered_bytes
   UNION ALL
-  -- What is held for the whole run is the same at every instant.
+  -- Held for the whole run, so the same at every instant.
   SELECT
     peak_values.allocation_index, peak_values.allocation_kind, peak_values.value_id,
     peak_values.held_bytes

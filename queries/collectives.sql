@@ -2,49 +2,49 @@
 -- group: peak
 -- engines: duckdb, spark, sail
 --
--- all-reduce, all-gather, reduce-scatter, all-to-all, collective-permute and their kin, with the
--- bytes of their operands and results on one device: what is large here is sent between devices.
--- An asynchronous one is its start, with the buffers of the whole chain. For each run and function
--- (its compilation with the largest need) one row per operation, most bytes first. live_bytes
--- are those of its buffers that are live at the peak, or at the instant that step asks for; of what
--- is written in place both names count.
+-- Lists all-reduce, all-gather, reduce-scatter, all-to-all, collective-permute and similar
+-- operations with the bytes of their operands and results on one device: large ones are sent
+-- between devices. An asynchronous operation is listed as its start, with the buffers of the whole
+-- chain. One row per operation for each run and function (its compilation with the largest need),
+-- most bytes first. live_bytes counts buffers that are live at the peak, or at the instant of step;
+-- a result written in place counts under both names.
 --
--- wrong when: On a TPU a fusion can hold a collective and what is computed meanwhile: is_fused
--- says so, opcode is NULL, and its bytes are all that the fusion reads and writes. What other
--- fusions and custom calls hold does not show. How often a loop runs an operation is not counted,
--- nor what the library behind it allocates for itself.
+-- wrong when: On a TPU a fusion can contain a collective and the computation that overlaps it:
+-- is_fused is TRUE, opcode is NULL, and its bytes are everything that the fusion reads and writes.
+-- Collectives inside other fusions and custom calls do not show. Loop iterations are not counted,
+-- nor what the communication library allocates.
 --
 -- param run, function, platform, color, module, peak, step, top_n
 --
 -- column run_name, function_name, platform
--- column color BIGINT: Memory space of the buffers; an operation whose buffers lie in two has a row
---   for each.
--- column opcode VARCHAR: Kind of operation, without -start; NULL if the dump does not tell.
--- column is_async BOOLEAN: Whether other work can go on meanwhile.
--- column is_fused BOOLEAN: Whether it is a fusion that holds the operation.
+-- column color BIGINT: Memory space of the buffers; an operation with buffers in two has a row for
+--   each.
+-- column opcode VARCHAR: Kind of operation, without -start; NULL if the dump does not say.
+-- column is_async BOOLEAN: Whether other work can overlap it.
+-- column is_fused BOOLEAN: Whether it is a fusion that contains the operation.
 -- column read_bytes HUGEINT: Its operands [bytes].
 -- column written_bytes HUGEINT: Its results [bytes].
--- column live_bytes HUGEINT: What of both is live at the instant, results that were moved to
---   another memory space since included [bytes]; NULL if the peak is unknown.
--- column low_saving_bytes HUGEINT: By how much the peak falls at the least without the result that
---   saves most [bytes]: of an all-gather as in query gathers-live; 0 of others, whose results are
+-- column live_bytes HUGEINT: Bytes of both that are live at the instant, including results moved to
+--   another memory space [bytes]; NULL if the peak is unknown.
+-- column low_saving_bytes HUGEINT: Lower bound of how far the peak falls without the result that
+--   saves most [bytes]: for an all-gather as in query gathers-live; 0 for others, whose results are
 --   needed; NULL if none of them holds anything at the peak.
--- column saving_bytes HUGEINT: By how much at the most (query savings, of an all-gather
---   gathers-live) [bytes]; NULL likewise.
--- column start_time BIGINT: Its place [program order]; NULL if it has none.
--- column end_time BIGINT: Last instant at which a result is live, also moved [program order]; NULL
---   without live ranges.
--- column device_group_size HUGEINT: Devices that take part together; NULL if that is not told.
--- column device_groups VARCHAR: Which ones, as printed; of a permute from where to where; NULL if
---   the text does not tell.
+-- column saving_bytes HUGEINT: Upper bound (query savings, for an all-gather gathers-live) [bytes];
+--   NULL where low_saving_bytes is.
+-- column start_time BIGINT: Its position [program order]; NULL if it has none.
+-- column end_time BIGINT: Last instant at which a result, moved or not, is live [program order];
+--   NULL without live ranges.
+-- column device_group_size HUGEINT: Devices in each group; NULL if unknown.
+-- column device_groups VARCHAR: The groups as printed; source and target pairs for a permute; NULL
+--   if the text has none.
 -- column instruction_name VARCHAR: The operation.
 -- column op_name
--- column source VARCHAR: Innermost file:line that is not library code, "for file:line" of an
---   operation of the compiler's whose result that line uses, "library file:line" where all is
---   library code; NULL if unknown.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, or what its operations
---   use, in a row of its own that has nothing else, comes first and does not count in top_n; NULL
---   in all other rows.
+-- column source VARCHAR: Innermost file:line that is not library code, "for file:line" for an
+--   operation added by the compiler whose result that line uses, "library file:line" if everything
+--   is library code; NULL if unknown.
+-- column unknown_reason VARCHAR: Why the peak of the function, or what its operations use, is
+--   unknown, in a separate row that has nothing else, comes first and does not count toward top_n;
+--   NULL in all other rows.
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),

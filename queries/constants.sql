@@ -4,44 +4,44 @@
 --
 -- Constant allocations are held for the whole execution and are part of the executable, once per
 -- compiled program. Large ones are arrays that a traced function closes over (a table, a mask, a
--- model's weights): given as an argument instead, several programs can share one copy, and the
--- compiler has less to fold. For each run and function (its compilation with the largest
--- need) one row per constant allocation, largest first, with how many there are alike.
+-- model's weights). As an argument instead, several programs can share one copy, and the compiler
+-- has less to fold. One row per constant allocation for each run and function (its compilation with
+-- the largest need), largest first, with the number of equal ones.
 --
 -- wrong when: Constants of computations that run on a stack (reducers) are listed too, a few bytes
--- each. A constant that a fusion contains has no allocation of its own and does not show. The CPU
--- may keep constants in the code instead of on a heap. Dumps print literals of up to ten elements
--- only: whether larger ones of one shape hold the same is not told, and XLA merges those of one
--- program that do. sureness says how sure it is that an argument would be shared: likely, where
--- other programs hold the same literal; possible, where they hold one of the same shape, or none.
+-- each. A constant inside a fusion has no allocation of its own and does not show. The CPU may keep
+-- constants in the code instead of on a heap. Dumps print literals of up to ten elements only:
+-- larger ones of the same shape may or may not be equal, and XLA merges equal ones within a
+-- program. sureness says how likely an argument would be shared: likely, if other programs hold the
+-- same literal; possible, if they hold one of the same shape, or none.
 --
 -- param run, function, platform, color, module, top_n = 20
 --
 -- column run_name, function_name, platform, color
 -- column constant_bytes HUGEINT: All constants of the module and memory space [bytes].
 -- column size_bytes BIGINT: This one [bytes].
--- column low_saving_bytes BIGINT: By how much the peak would fall at the least if it were computed
---   where it is used [bytes]: 0, for there it may be needed whole.
--- column saving_bytes BIGINT: By how much at the most
---   [bytes]: all of it. An argument in its place would be held as well.
+-- column low_saving_bytes BIGINT: Lower bound of how far the peak would fall if it were computed
+--   where it is used [bytes]: 0, because it may be needed whole there.
+-- column saving_bytes BIGINT: Upper bound [bytes]: all of it. An argument instead would be held as
+--   well.
 -- column size_ratio DOUBLE: Its share of all allocations of the memory space but thread-local ones
 --   (0 to 1).
 -- column shape VARCHAR: Shape with layout; NULL if the dump lists no value.
--- column instruction_name VARCHAR: The constant; NULL as shape.
+-- column instruction_name VARCHAR: The constant; NULL where shape is.
 -- column use_count BIGINT: Instructions that use it, once per operand; NULL if the dump does not
 --   list uses.
--- column copied_bytes HUGEINT: Copies of it [bytes], whenever they live; 0 if there is none; NULL
---   likewise.
--- column literal VARCHAR: What it holds; NULL if the dump leaves it out.
--- column alike_count BIGINT: Constants of the module and memory space with this shape, itself
---   included, and with this literal where there is one; NULL as shape.
--- column program_count BIGINT: Modules of the run that have one alike, itself included; NULL as
---   shape.
--- column sureness VARCHAR: likely or possible, see above; NULL as advice.
+-- column copied_bytes HUGEINT: Copies of it [bytes], at any time; 0 if there is none; NULL where
+--   use_count is.
+-- column literal VARCHAR: Its literal; NULL if the dump omits it.
+-- column alike_count BIGINT: Constants of the module and memory space with this shape (and literal,
+--   if known), including itself; NULL where shape is.
+-- column program_count BIGINT: Modules of the run with an equal one, including this module; NULL
+--   where shape is.
+-- column sureness VARCHAR: likely or possible, see above; NULL where advice is.
 -- column advice VARCHAR: What to do; NULL for scalars, and as shape.
 -- column op_name
 -- column source VARCHAR: Innermost file:line that is not library code, "for file:line" of the first
---   operation that uses it where it has none of its own, "library file:line" where all is library
+--   operation that uses it if it has none of its own, "library file:line" if everything is library
 --   code; NULL if unknown.
 -- column unknown_reason
 WITH params AS (
@@ -107,7 +107,7 @@ users AS (
     AND value_sources.value_id = used_by.value_id
   WHERE value_sources.source_line IS NOT NULL
 ),
--- Counted before they are joined: all programs of a run may have the same few.
+-- Counted before the join: all programs of a run may have the same few constants.
 repeated AS (
   SELECT
     constant_literals.module_id, constant_literals.color, constant_literals.shape,

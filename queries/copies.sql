@@ -2,32 +2,30 @@
 -- group: saving
 -- engines: duckdb, spark, sail
 --
--- A copy instruction makes a second buffer with the same contents. For each run and function (its
--- compilation with the largest need) one row per copied array, those that hold most bytes at
--- the peak first. The reason is the first that applies: memory_space (to another memory space, such
--- as a prefetch), layout (the same elements in another order), loop_carry (only = 'carry' says
--- more), argument (of an argument, mostly because it is not donated or is returned unchanged),
--- constant, other.
+-- A copy instruction makes a second buffer with the same contents. One row per copied array for
+-- each run and function (its compilation with the largest need), most bytes held at the peak first.
+-- The reason is the first that applies: memory_space (to another memory space, such as a prefetch),
+-- layout (the same elements in another order), loop_carry (details with only = 'carry'), argument
+-- (of an argument, mostly because it is not donated or is returned unchanged), constant, other.
 --
--- With only = 'carry' those that keep an element of a loop's carry twice. A while loop (lax.scan,
--- fori_loop, while_loop) updates its carry in place only if the old element is dead when the new
--- one is written. Where it is not, XLA copies, and the element takes two buffers: initial (the loop
--- starts from a buffer that is still needed, such as an argument that is not donated), taken (the
--- body copies the element it was given, and then writes the new one over it), returned (the body
--- computes the new one elsewhere and copies it into place), result (the element is copied after the
--- loop, while it is still needed). Figures at the peak are then those of the second buffer: of
--- initial and returned that of what is copied. Modules without live ranges have none of these.
+-- With only = 'carry', shows the copies that keep an element of a loop's carry twice. A while loop
+-- (lax.scan, fori_loop, while_loop) updates its carry in place only if the old element is dead when
+-- the new one is written. Otherwise XLA copies, and the element takes two buffers: initial (the
+-- loop starts from a buffer that is still needed, such as an argument that is not donated), taken
+-- (the body copies its input element and then overwrites it), returned (the body computes the new
+-- one elsewhere and copies it into place), result (the element is copied after the loop while it is
+-- still needed). Figures at the peak are then those of the second buffer: for initial and returned,
+-- that of the source. Modules without live ranges have no such rows.
 --
--- wrong when: A copy that fusion has merged into another instruction does not show, and its
--- neighbours may be called copies by name without being one. XLA inserts copies that correctness
--- needs; is_kept_twice says those that cost memory (both buffers are live together) from those
--- that take over as the original dies, or become another array than it in a loop that carries
--- both. Moves between memory spaces are the compiler's own: no donation and no layout takes them
--- away, and without them the bytes would be in the slower memory. Inside a body every copy of a
--- carry element counts, also one for the short time of one instruction; peak_held_bytes says
--- whether it matters. Which copies are returned is known by the address and the end of the live
--- range, so a copy in another buffer that ends with the body can be taken for one. Counters of a
--- few bytes are copied in nearly every loop.
+-- wrong when: A copy that was fused into another instruction does not show, and an instruction can
+-- be named copy without being one. XLA inserts copies that correctness requires; is_kept_twice
+-- separates those that cost memory (both buffers are live together) from those that replace a dying
+-- original, or become a different array in a loop that carries both. The compiler decides on moves
+-- between memory spaces: donation or layouts do not avoid them, and without them the bytes would be
+-- in the slower memory. Inside a body every copy of a carry element counts, even one for a single
+-- instruction; peak_held_bytes shows whether it matters. Returned copies are recognized by address
+-- and end of the live range, so a copy in another buffer that ends with the body may be
+-- misclassified. Counters of a few bytes are copied in nearly every loop.
 --
 -- param run, function, platform, color, module, peak, step
 -- param only VARCHAR = 'all' | 'carry': Whether to show all copies, or those of loops' carries.
@@ -38,26 +36,26 @@
 -- column color BIGINT: Memory space of the copy.
 -- column peak_held_bytes HUGEINT: Bytes that the copy holds at the peak [bytes]; NULL without live
 --   ranges.
--- column low_saving_bytes HUGEINT: By how much the highest peak falls at the least without it
---   [bytes]: as saving_bytes, but 0 where sureness is unlikely; NULL as saving_bytes.
--- column saving_bytes HUGEINT: By how much it would fall without it (query savings) [bytes]; NULL
---   for what holds nothing there in a temp allocation.
+-- column low_saving_bytes HUGEINT: Lower bound of how far the highest peak falls without it
+--   [bytes]: saving_bytes, but 0 where sureness is unlikely; NULL where saving_bytes is.
+-- column saving_bytes HUGEINT: How far it would fall without it (query savings) [bytes]; NULL if it
+--   holds nothing there in a temp allocation.
 -- column sureness VARCHAR: How sure that is (advice_sureness); unlikely where it is not kept twice
---   or goes to another memory space; NULL without live ranges, and of what is kept twice without a
+--   or goes to another memory space; NULL without live ranges, and if it is kept twice without a
 --   figure.
 -- column size_bytes BIGINT: Assigned size of the copy [bytes].
--- column is_kept_twice BOOLEAN: Whether copy and original are live together for more than the
---   instant of copying, and not as two elements of a loop's carry; NULL without live ranges.
+-- column is_kept_twice BOOLEAN: Whether copy and original are live together beyond the instant of
+--   copying, and not as two elements of a loop's carry; NULL without live ranges.
 -- column reason VARCHAR: memory_space, layout, loop_carry, argument, constant or other.
 -- column shape VARCHAR: Shape of the copy with layout.
 -- column instruction_name VARCHAR: The copy.
--- column source_name VARCHAR: Instruction that defines what is copied; NULL if unknown.
--- column source_shape VARCHAR: Shape with layout of what is copied; NULL if unknown.
--- column op_name VARCHAR: Scope path of the copy, else of what is copied; NULL if neither has one.
+-- column source_name VARCHAR: Instruction that defines the source of the copy; NULL if unknown.
+-- column source_shape VARCHAR: Shape with layout of the source; NULL if unknown.
+-- column op_name VARCHAR: Scope path of the copy, else of its source; NULL if neither has one.
 -- column source VARCHAR: Line as in query savings: innermost file:line that is not library code,
---   "saved file:line" for what a loop stacks, "for file:line" of what the compiler made for that
---   line, "library file:line" where all is library code;
---   else that of what is copied; NULL if neither is known.
+--   "saved file:line" for what a loop stacks, "for file:line" for what the compiler made for that
+--   line, "library file:line" if everything is library code; else that of the source; NULL if
+--   neither is known.
 -- column carry_role VARCHAR: initial, taken, returned or result; NULL for others.
 -- column while_name VARCHAR: The loop whose carry it is; NULL for taken and for others.
 -- column unknown_reason
@@ -91,7 +89,7 @@ asked_copies AS (
       copy_details.into_carry_of,
       CASE WHEN copy_details.carry_role = 'result' THEN copy_details.source_name END
     ) AS while_name,
-    -- The carry's own buffer is the copy's where it goes into the carry, else the original's.
+    -- The buffer of the carry is that of the copy if it goes into the carry, else the original's.
     CASE
       WHEN params.only = 'carry' AND copy_details.carry_role IN ('initial', 'returned')
         THEN copy_details.source_value_id

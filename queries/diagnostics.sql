@@ -1,4 +1,4 @@
--- title: What could not be read or does not add up
+-- title: Problems in the dumps: unread lines, totals that do not add up
 -- group: store
 -- engines: duckdb, spark, sail
 --
@@ -14,8 +14,9 @@
 -- column code VARCHAR: Kind of finding.
 -- column run_name
 -- column module_key VARCHAR: The dump's path in its run; NULL if it belongs to no module.
--- column path VARCHAR: File below the ingested directory; NULL if it is about a whole module.
--- column line_number BIGINT: Line in that file; NULL if it is about no single line.
+-- column path VARCHAR: File below the ingested directory; NULL if the problem is about a whole
+--   module.
+-- column line_number BIGINT: Line in that file; NULL if the problem has no single line.
 -- column message VARCHAR: What was expected, what was found, what to do.
 WITH params AS (
   SELECT

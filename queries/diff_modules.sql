@@ -2,45 +2,45 @@
 -- group: change
 -- engines: duckdb, spark, sail
 --
--- What changed between two compilations: for each pair of modules and memory space the peak, then
--- arguments, outputs, aliased (donated) bytes, temps, constants, fragmentation and padding, in base
--- and new, with the change. What grew most comes first, then what shrank, what is unknown,
--- what only one side has, and what is the same. Query diff-peak says why.
+-- Shows what changed between two compilations: for each pair of modules and memory space the peak,
+-- then arguments, outputs, aliased (donated) bytes, temps, constants, fragmentation and padding, in
+-- base and new, with the change. Largest growth first, then what shrank, what is unknown, what only
+-- one side has, and what is unchanged. Query diff-peak shows why.
 --
 -- Name both sides: a run, or LABEL=VALUE for all runs with that label. Modules are paired by
--- function and shapes of arguments and result; then by function alone if the shapes changed; where
--- several fit, the largest with the largest. A function that base alone has and one that new alone
--- has are one under another name if no other comes near: shapes (and names) that are much the same,
--- or multiples. Runs that have their other labels in common are compared with each other.
+-- function and shapes of arguments and result; then by function alone if the shapes changed; if
+-- several match, in order of size. A function only in base and one only in new count as renamed if
+-- no other candidate is close: similar shapes (and names), or multiples. Runs with the same other
+-- labels are compared with each other.
 --
--- wrong when: Several modules of one function that were paired by rank of size need not be each
--- other's successors; paired_by says so.
+-- wrong when: Modules of one function that were paired by rank of size need not correspond;
+-- paired_by shows it.
 --
 -- param function, color, module, base, new
--- param pair VARCHAR = NULL: Functions or modules that are paired whatever their names and shapes:
---   OLD=NEW, several separated by commas.
+-- param pair VARCHAR = NULL: Functions or modules to pair regardless of names and shapes: OLD=NEW,
+--   separated by commas.
 -- param figure VARCHAR = NULL: Only this figure: peak, arguments, outputs, aliased, temps,
 --   constants, fragmentation or padding.
 -- param top_n = 200
 --
--- column function_name VARCHAR: Jitted function in new, or if it is not there in base; the module's
---   key if that is unknown.
--- column base_function_name VARCHAR: The same in base; NULL if it is not there.
--- column platform VARCHAR: Backend, OLD -> NEW if it is another one; NULL if unknown.
--- column paired_by VARCHAR: Rule that paired the modules: signature, name; with another name
---   signature alone, likeness or asked; each with "rank of size" where there were several; only in
---   base or only in new where there is no pair.
+-- column function_name VARCHAR: Jitted function in new, or in base if new does not have it; the
+--   module's key if that is unknown.
+-- column base_function_name VARCHAR: The same in base; NULL if base does not have it.
+-- column platform VARCHAR: Backend, OLD -> NEW if it differs; NULL if unknown.
+-- column paired_by VARCHAR: Rule that paired the modules: signature, name; for renamed functions
+--   signature alone, likeness or asked; each with "rank of size" if there were several; only in
+--   base or only in new without a pair.
 -- column base_run_name VARCHAR: Run of the base module; NULL if there is none.
 -- column new_run_name VARCHAR: Run of the new module; NULL if there is none.
 -- column base_module_key VARCHAR: The base dump's path in its run; NULL if there is none.
 -- column new_module_key VARCHAR: The new dump's path in its run; NULL if there is none.
 -- column color BIGINT: Memory space; NULL where neither side has allocations.
--- column figure VARCHAR: What the bytes are.
+-- column figure VARCHAR: Name of the figure.
 -- column base_bytes HUGEINT: The figure in base [bytes]; NULL without the module or if unknown.
 -- column new_bytes HUGEINT: The figure in new [bytes]; NULL without the module or if unknown.
 -- column delta_bytes HUGEINT: new_bytes minus base_bytes [bytes].
 -- column delta_ratio DOUBLE: The same divided by base_bytes; NULL if those are 0.
--- column unknown_reason VARCHAR: Which side does not give the figure, and why; NULL if none.
+-- column unknown_reason VARCHAR: Side without the figure, and why; NULL if both have it.
 WITH params AS (
   SELECT
     getvariable('base')::VARCHAR AS base,

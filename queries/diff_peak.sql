@@ -1,62 +1,62 @@
--- title: What the change of a peak between two runs is made of
+-- title: Change of a peak between two runs, by op, line, shape, …
 -- group: change
 -- engines: duckdb, spark, sail
 --
--- Groups the bytes held at each side's peak (query peak says how they are counted) by kind of
--- allocation and by a key that a recompilation does not change, and sets base and new side by side.
--- delta_bytes of a pair of modules and memory space add up to the change of its peak exactly; a
--- pair of which a peak is unknown has one row that says why.
--- Largest change first; pairs in the order of query diff-modules, which says how they are found.
--- With only = 'new_temps' the groups of temporary values that hold bytes at the new peak and held
--- none at the base's: what a change of the program, of its shapes or of the compiler brought in.
--- Most bytes added first, before them a row for each pair of which a peak is unknown.
+-- Groups the bytes held at each side's peak (counted as in query peak) by kind of allocation and by
+-- a key that survives recompilation, and shows base and new side by side. delta_bytes of a pair of
+-- modules and memory space add up exactly to the change of its peak; a pair with an unknown peak
+-- has one row that says why. Largest change first; pairs in the order of query diff-modules, which
+-- explains the pairing. With only = 'new_temps', shows groups of temporary values that hold bytes
+-- at the new peak and none at the base's: what a change of the program, its shapes or the compiler
+-- added. Most bytes added first, after a row for each pair with an unknown peak.
 --
--- Keys: op is the scope path of the operation without what JAX adds, numbered layers taken as one
--- (layer_*); source the line of the user's code; shape; dtype; opcode; category the phase (forward,
--- backward, rematerialised, optimizer); stack the call stack; all the shape, opcode, whole path and
--- line together. A value without an op_name (a copy, a conversion, an initial value) is counted
--- under its first use that has one. Parameters bear their own names, and one that only one side
--- donates is one group with the output that takes its bytes: donated, or not donated any more.
+-- Keys: op is the scope path of the operation without what JAX adds, numbered layers merged
+-- (layer_*); source is the line of user code; shape, dtype, opcode; category is the phase (forward,
+-- backward, rematerialised, optimizer); stack is the call stack; all is shape, opcode, whole path
+-- and line together. A value without an op_name (a copy, a conversion, an initial value) counts
+-- under its first use that has one. Parameters keep their own names, and one that only one side
+-- donates is one group with the output that takes its bytes: donated, or no longer donated.
 --
 -- wrong when: The two peaks are different instants of different programs: a group that vanished may
--- still exist, only not at that instant. Where values share bytes, the first one by offset holds
--- them, so two groups can trade bytes without a cause of their own.
+-- still exist at another instant. Shared bytes count for the first value by offset, so two groups
+-- can trade bytes without any other cause.
 --
 -- param function, color, module, base, new
--- param pair VARCHAR = NULL: Functions or modules that are paired whatever their names and shapes:
---   OLD=NEW, several separated by commas.
+-- param pair VARCHAR = NULL: Functions or modules to pair regardless of names and shapes: OLD=NEW,
+--   separated by commas.
 -- param by VARCHAR = 'op' | 'source' | 'shape' | 'dtype' | 'opcode' | 'category' | 'stack' | 'all':
 --   Key of the groups.
 -- param only VARCHAR = 'all' | 'new_temps': Whether to show all groups, or new temporaries.
--- param grown BOOLEAN = false: With only = 'new_temps' whether to show groups that grew, too.
+-- param grown BOOLEAN = false: With only = 'new_temps', whether to show groups that grew, too.
 -- param unchanged BOOLEAN = false: Whether to show groups that have the same bytes on both sides.
 -- param top_n = 50
 --
--- column function_name VARCHAR: Jitted function in new, or if it is not there in base; the module's
---   key if that is unknown.
--- column base_function_name VARCHAR: The same in base; NULL if it is not there.
--- column platform VARCHAR: Backend, OLD -> NEW if it is another one; NULL if unknown.
+-- column function_name VARCHAR: Jitted function in new, or in base if new does not have it; the
+--   module's key if that is unknown.
+-- column base_function_name VARCHAR: The same in base; NULL if base does not have it.
+-- column platform VARCHAR: Backend, OLD -> NEW if it differs; NULL if unknown.
 -- column color
--- column change VARCHAR: appeared, vanished, grew, shrank, same, unknown; of parameters donated (in
---   new alone) or not donated (in base alone).
+-- column change VARCHAR: appeared, vanished, grew, shrank, same, unknown; for parameters donated
+--   (only in new) or not donated (only in base).
 -- column base_bytes HUGEINT: Bytes held at the base's peak [bytes]; NULL if that is unknown.
 -- column new_bytes HUGEINT: Bytes held at the new peak [bytes]; NULL if that is unknown.
--- column delta_bytes HUGEINT: The change [bytes]; NULL likewise.
+-- column delta_bytes HUGEINT: The change [bytes]; NULL where new_bytes is.
 -- column allocation_kind VARCHAR: parameter, donated_parameter, output, constant or temp; NULL for
 --   bytes that could not be attributed.
 -- column base_value_count BIGINT: Values that hold base_bytes.
 -- column new_value_count BIGINT: Values that hold new_bytes.
--- column base_added_bytes HUGEINT: Of base_bytes, what XLA adds for the operations of the group
---   [bytes]: values without an op_name, copies, what is computed a second time to save memory.
--- column new_added_bytes HUGEINT: The same of new_bytes [bytes].
--- column base_shape VARCHAR: Shape of the largest of these, without layout; NULL if there is none.
+-- column base_added_bytes HUGEINT: Part of base_bytes that XLA adds for the operations of the group
+--   [bytes]: values without an op_name, copies, recomputation to save memory.
+-- column new_added_bytes HUGEINT: The same part of new_bytes [bytes].
+-- column base_shape VARCHAR: Shape of the group's largest value, without layout; NULL if there is
+--   none.
 -- column new_shape VARCHAR: The same in new.
 -- column base_source VARCHAR: FILE:LINE of the largest; NULL if unknown.
 -- column new_source VARCHAR: The same in new.
 -- column new_run_name VARCHAR: The run of the new module.
 -- column part VARCHAR: The group: the key's text; in parentheses an opcode or a kind of allocation
---   where nothing else is known.
--- column unknown_reason VARCHAR: Which side's peak is unknown, and why; NULL if none is.
+--   if nothing else is known.
+-- column unknown_reason VARCHAR: Side with an unknown peak, and why; NULL if both are known.
 --
 -- alias new-temporaries = diff-peak -p only new_temps -p top_n 20: function_name, platform,
 --   new_run_name, color, change, delta_bytes, new_bytes, new_value_count, new_shape, new_source,

@@ -2,43 +2,44 @@
 -- group: saving
 -- engines: duckdb, spark, sail
 --
--- An argument that is not donated and an output of the same dtype and dimensions in an allocation
--- of its own: with donate_argnums the output could be written over the argument, which saves its
--- bytes for the whole execution. For each run and function (its compilation with the largest
--- need) arguments and outputs of equal shape are paired off, so that as many rows show as buffers
--- could be saved; those that lower the peak most at the least first. That is mostly the size of the
--- buffer, and less where the output's allocation holds something before the argument is read for
--- the last time: gradients that a loop stacks there need bytes of their own then.
+-- Pairs an argument that is not donated with an output of the same dtype and dimensions in an
+-- allocation of its own: with donate_argnums the output could overwrite the argument, which saves
+-- its bytes for the whole execution. For each run and function (its compilation with the largest
+-- need), arguments and outputs of equal shape are paired, one row per buffer that could be saved,
+-- largest lower bound first. The saving is usually the size of the buffer, and less where the
+-- output's allocation holds something before the last read of the argument: gradients that a loop
+-- stacks there then need their own bytes.
 --
--- wrong when: The caller still needs the argument after the call: the usual case for a model's
--- parameters in an evaluation step or in a function that returns gradients. Which argument belongs
--- with which output is found by shape alone, so of several alike the pair may be another one. An
--- output is compared by the shape of the last value in its allocation; where a bitcast reshapes it
--- at the end, a pair is missed. XLA may still refuse to alias when layouts or shardings differ. A
--- product, a sort or a custom call without output_to_operand_aliasing that reads the argument last
--- writes the output elsewhere, and XLA copies it over: that is reckoned with and called unlikely.
--- So does a fusion that moves elements (a transpose, a roll), which a dump does not tell. Of a
--- fusion with a product in it (TPU) neither: it is possible where the argument is no factor.
+-- wrong when: The caller still needs the argument after the call: usual for a model's parameters in
+-- an evaluation step or in a function that returns gradients. Arguments and outputs are matched by
+-- shape alone, so the pair may differ if several shapes are equal. An output is compared by the
+-- shape of the last value in its allocation; if a bitcast reshapes it at the end, a pair is missed.
+-- XLA may still refuse to alias when layouts or shardings differ. If a product, a sort or a custom
+-- call without output_to_operand_aliasing reads the argument last, XLA writes the output elsewhere
+-- and copies it: such rows are unlikely. The same holds for a fusion that moves elements (a
+-- transpose, a roll), which a dump does not show. A fusion with a product (TPU) is possible, if the
+-- argument is not a factor.
 --
 -- param run, function, platform, color, module, top_n = 20
 --
 -- column run_name, function_name, platform, color
--- column low_saving_bytes HUGEINT: By how much the peak falls at the least with this donation alone
---   [bytes]: in today's schedule, without the argument where a product may read it, 0 where
---   sureness is unlikely; NULL if the dump does not tell when the parameter is read.
--- column saving_bytes HUGEINT: By how much at the most [bytes]: the size of the buffer, for what
---   limits it today may be scheduled otherwise; NULL likewise.
--- column together_low_saving_bytes HUGEINT: By how much at the least with all of the module and
---   memory space but those whose sureness is unlikely [bytes]; NULL likewise.
--- column together_saving_bytes HUGEINT: By how much at the most with these [bytes]; NULL likewise.
--- column sureness VARCHAR: How sure the range is (advice_sureness), less so where a fusion with
---   a product makes the output of the argument; unlikely where the instruction that makes the
---   output reads the argument itself and cannot write over it.
+-- column low_saving_bytes HUGEINT: Lower bound of how far the peak falls with this donation alone
+--   [bytes]: in the current schedule, without the argument if a product may read it, 0 where
+--   sureness is unlikely; NULL if the last read of the parameter is unknown.
+-- column saving_bytes HUGEINT: Upper bound [bytes]: the size of the buffer, because the limiting
+--   instant may be scheduled differently; NULL where low_saving_bytes is.
+-- column together_low_saving_bytes HUGEINT: Lower bound for all rows of the module and memory space
+--   together, except unlikely ones [bytes]; NULL where low_saving_bytes is.
+-- column together_saving_bytes HUGEINT: Upper bound for the same rows [bytes]; NULL where
+--   low_saving_bytes is.
+-- column sureness VARCHAR: How sure the range is (advice_sureness), less if a fusion with a product
+--   makes the output from the argument; unlikely if the instruction that makes the output reads the
+--   argument and cannot overwrite it.
 -- column size_bytes BIGINT: Size of the output's allocation [bytes].
 -- column parameter_number BIGINT: Entry parameter that could be donated.
 -- column parameter_shape_index VARCHAR: Index in that parameter's shape, in braces.
--- column parameter_name VARCHAR: Its op_name, which is the argument's path in JAX; the instruction
---   if it has none.
+-- column parameter_name VARCHAR: Its op_name, in JAX the argument's path; the instruction if it has
+--   none.
 -- column shape VARCHAR: Shape of the parameter with layout.
 -- column output_name VARCHAR: Instruction that defines the output.
 -- column output_op_name VARCHAR: Scope path of that instruction; NULL if the dump has none.

@@ -2,40 +2,40 @@
 -- group: saving
 -- engines: duckdb, spark, sail
 --
--- In a program that is meant to run in bf16, an f32 activation takes twice what it need: a constant
--- or a mask of f32 promotes what it touches, a norm or a softmax returns f32, a loss keeps its
--- logits. For each run and function (its compilation with the largest need) that computes in
--- bf16, the f32 temps held at the peak, largest first. A program computes in bf16 if at least
--- min_bf16_ratio of its floating-point temp values (bf16, f16, f32, f64) are bf16; on TPU, whose
--- compiler multiplies f32 as bf16, if besides an argument, an output or a conversion of the user's
--- is bf16 (view module_precisions). A program of f32 has no rows; query advice says what it is.
+-- In a program that is meant to run in bf16, an f32 activation takes twice the necessary bytes: an
+-- f32 constant or mask promotes what it touches, a norm or a softmax returns f32, a loss keeps its
+-- logits. For each run and function (its compilation with the largest need) that computes in bf16,
+-- lists the f32 temps held at the peak, largest first. A program computes in bf16 if at least
+-- min_bf16_ratio of its floating-point temp values (bf16, f16, f32, f64) are bf16 and, on TPU,
+-- whose compiler multiplies f32 as bf16, an argument, an output or a conversion in user code is
+-- bf16 (view module_precisions). An f32 program has no rows; see query advice.
 --
--- wrong when: f32 is often wanted: master weights, moments of an optimizer, sums, softmax, the
+-- wrong when: f32 is often intended: master weights, moments of an optimizer, sums, softmax, the
 -- loss. The CPU backend computes many bf16 operations in f32 and converts, so a CPU dump shows f32
--- temps that a GPU or TPU would not have. Arguments and outputs are left out; their dtype is the
--- caller's.
+-- temps that a GPU or TPU would not have. Arguments and outputs are left out; the caller chooses
+-- their dtype.
 --
 -- param run, function, platform, color, module, peak, step
--- param min_bf16_ratio DOUBLE = 0.1: Least share of bf16 among the floating-point temp values (0 to
---   1).
+-- param min_bf16_ratio DOUBLE = 0.1: Smallest share of bf16 among the floating-point temp values (0
+--   to 1).
 -- param min_bytes BIGINT = 1: Smallest value to show [bytes].
 -- param top_n = 20
 --
 -- column run_name, function_name, platform, color
 -- column bf16_ratio DOUBLE: Share of bf16 among the floating-point temp values (0 to 1).
 -- column peak_bytes
--- column f32_bytes HUGEINT: f32 temps held at the peak, all of them [bytes].
--- column held_bytes HUGEINT: Bytes that this one holds [bytes]; bf16 would halve them.
--- column low_saving_bytes HUGEINT: By how much the highest peak falls at the least [bytes]: as
---   saving_bytes, for half of the bytes is exact.
--- column saving_bytes HUGEINT: By how much the highest peak would fall [bytes] (query savings); 0
---   for what a loop stacks on the CPU, where the compiler makes f32 of the whole stack before it is
---   read; NULL for what holds nothing at the highest peak.
--- column sureness VARCHAR: How sure that is (advice_sureness); what a loop stacks has its own.
+-- column f32_bytes HUGEINT: All f32 temps held at the peak [bytes].
+-- column held_bytes HUGEINT: Bytes that this value holds [bytes]; bf16 would halve them.
+-- column low_saving_bytes HUGEINT: Lower bound of how far the highest peak falls [bytes]:
+--   saving_bytes, because half of the bytes is exact.
+-- column saving_bytes HUGEINT: How far the highest peak would fall [bytes] (query savings); 0 for
+--   what a loop stacks on the CPU, where the compiler converts the whole stack to f32 before it is
+--   read; NULL if it holds nothing at the highest peak.
+-- column sureness VARCHAR: How sure that is (advice_sureness); separate for what a loop stacks.
 -- column shape, opcode, instruction_name, op_name
 -- column source VARCHAR: Line as in query savings: innermost file:line that is not library code,
---   "saved file:line" for what a loop stacks, "for file:line" of what the compiler made for that
---   line, "library file:line" where all is library code; NULL if unknown.
+--   "saved file:line" for what a loop stacks, "for file:line" for what the compiler made for that
+--   line, "library file:line" if everything is library code; NULL if unknown.
 -- column unknown_reason
 WITH params AS (
   SELECT

@@ -2,18 +2,18 @@
 -- group: saving
 -- engines: duckdb, spark, sail
 --
--- A temp allocation is as large as XLA's packing of all its values over time; at the instant when
--- most of it is occupied the rest is holes. For each run and function (its compilation with the
--- largest need) every hole in every temp allocation of the memory space at its peak, largest
--- first, with the values on both sides of it. All holes of a module and memory space add up to
--- fragmentation_bytes, which is what the temp allocations could shrink by at the very best.
+-- XLA packs all values of a temp allocation over time; at the instant when most of it is occupied,
+-- the rest is holes. For each run and function (its compilation with the largest need), lists every
+-- hole in every temp allocation of the memory space at its peak, largest first, with the values on
+-- both sides. The holes of a module and memory space add up to fragmentation_bytes, the most that
+-- the temp allocations could shrink.
 --
--- wrong when: The peak is the memory space's; a module with several temp allocations may fill one
--- of them at another instant. Not every hole can be closed: values are aligned (64 bytes on the
+-- wrong when: The peak is that of the memory space; a module with several temp allocations may fill
+-- one of them at another instant. Not every hole can be closed: values are aligned (64 bytes on the
 -- CPU, 256 on the GPU, more on the TPU), which leaves many small ones, and values that must share
--- an address over time pin each other. On the TPU temp allocations in HBM are far larger than all
--- the values that the dump lists in them; what else is there (scratch space of instructions, it
--- seems) shows as holes. A hole is no loss if the space would not be used otherwise.
+-- an address over time pin each other. TPU temp allocations in HBM are far larger than the values
+-- that the dump lists in them; the rest (probably scratch space of instructions) shows as holes. A
+-- hole costs nothing if the space would not be used anyway.
 --
 -- param run, function, platform, color, module, top_n
 --
@@ -45,7 +45,7 @@ temps AS (
 ),
 segments AS (
   -- The parts that peak_values gives to a temp allocation's values do not overlap: each ends where
-  -- its value ends. A last, empty one stands for the end of the allocation.
+  -- its value ends. A last, empty one marks the end of the allocation.
   SELECT
     temps.module_id, temps.allocation_index,
     value_details.end_bytes - peak_values.held_bytes AS begin_bytes,

@@ -1,32 +1,33 @@
--- title: Results of all-gathers that are alive together
+-- title: Results of all-gathers that are live together
 -- group: saving
 -- engines: duckdb, spark, sail
 --
 -- Sharded parameters (FSDP, ZeRO) are gathered before use; a schedule that gathers early or frees
 -- late holds many gathered arrays at once, and the sharding saves nothing. For each run and
--- function (its compilation with the largest need) the instant when most bytes of all-gather
--- results are live, and the results live then, largest first; gathered_bytes is their sum. A result
--- that is moved to another memory space (VMEM of a TPU, and back) is a gathered array there.
+-- function (its compilation with the largest need), shows the instant with the most bytes of live
+-- all-gather results, and those results, largest first; gathered_bytes is their sum. A result moved
+-- to another memory space (VMEM of a TPU, and back) counts there.
 --
--- wrong when: An all-gather inside a fusion, a custom call or a loop of permutes does not show; one
--- inside a generic async wrapper (async-start) neither. A result that is converted or reshaped
--- right away lives on under another name. Overlapping gathers with computation needs two of them
--- live. Where gathered_bytes are small beside the peak, nothing is gained.
+-- wrong when: An all-gather inside a fusion, a custom call, a loop of permutes or a generic async
+-- wrapper (async-start) does not show. A result that is converted or reshaped right away continues
+-- under another name. Overlapping gathers with computation needs two of them live. If
+-- gathered_bytes is small compared to the peak, there is nothing to gain.
 --
 -- param run, function, platform, color, module, top_n
 --
 -- column run_name, function_name, platform, color, peak_bytes
 -- column gathered_bytes HUGEINT: All-gather results live at the instant [bytes].
 -- column gathered_count BIGINT: Number of them.
--- column gathered_time BIGINT: The instant, the first of equal ones [program order].
+-- column gathered_time BIGINT: The first such instant [program order].
 -- column size_bytes BIGINT: Assigned size of this result [bytes].
--- column low_saving_bytes HUGEINT: By how much the peak falls at the least without this result
---   (query savings) [bytes]; 0 of the only one at the peak, for it is needed at some instant; NULL
---   for what holds nothing there.
--- column saving_bytes HUGEINT: By how much at the most [bytes]: what it holds at the peak, where
---   others are, for the one that is needed may be where they leave bytes free; NULL likewise.
--- column sureness VARCHAR: How sure that is (advice_sureness); unlikely of one that is alive alone,
---   for it is needed at some instant.
+-- column low_saving_bytes HUGEINT: Lower bound of how far the peak falls without this result (query
+--   savings) [bytes]; 0 for the only one at the peak, because it is needed at some instant; NULL if
+--   it holds nothing there.
+-- column saving_bytes HUGEINT: Upper bound [bytes]: what it holds at the peak if there are others,
+--   because the one that is needed may use bytes that they leave free; NULL where low_saving_bytes
+--   is.
+-- column sureness VARCHAR: How sure that is (advice_sureness); unlikely if it is the only one live,
+--   because it is needed at some instant.
 -- column start_time BIGINT: First instant at which it is live [program order].
 -- column end_time BIGINT: Last instant at which it is live [program order].
 -- column shape
@@ -56,7 +57,7 @@ arrays AS (
     AND value_details.dtype IS NOT NULL
     AND value_details.size_bytes > 0
     AND value_details.start_time IS NOT NULL
-    -- Where the peak is unknown, so is what else is live.
+    -- If the peak is unknown, so are other live values.
     AND functions.peak_bytes IS NOT NULL
 ),
 changes AS (
@@ -65,7 +66,7 @@ changes AS (
   UNION ALL
   SELECT
     module_id, color,
-    -- Damaged dumps have times near 2^63.
+    -- Damaged dumps have times close to 2^63.
     least(end_time, 9223372036854775806) + 1 AS change_time,
     -size_bytes AS size_bytes
   FROM arrays

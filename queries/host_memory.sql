@@ -1,17 +1,16 @@
--- title: Bytes in the memory of the host, and what moves them there and back
+-- title: Bytes in host memory, and the instructions that move them
 -- group: peak
 -- engines: duckdb, spark, sail
 --
--- On a GPU or TPU what is offloaded, and arguments and outputs that are placed on the host, lie in
--- a memory space of their own. For each run and function (its compilation with the largest need
--- there) one row per source line and shape of what holds bytes at the peak of that space,
--- largest first, with the instructions that move it: to the host, where the device would else hold
--- it, and back. On a CPU all memory is that of the host; query module-figures --color all has it.
+-- On a GPU or TPU, offloaded values, and arguments and outputs placed on the host, are in a memory
+-- space of their own. For each run and function (its compilation with the largest need there), one
+-- row per source line and shape that holds bytes at the peak of that space, largest first, with the
+-- instructions that move it to the host and back. On a CPU all memory is host memory; use query
+-- module-figures --color all.
 --
--- wrong when: moved bytes are those of one time; in a loop an instruction runs as often as the
--- loop. What a custom call moves does not show. Memory of the host that the program, its runtime or
--- libraries take beside is in no dump. A program whose dump does not list uses shows what it holds,
--- and nothing that moves.
+-- wrong when: moved bytes are for one execution; in a loop an instruction runs once per iteration.
+-- Moves by a custom call do not show. Other host memory of the program, its runtime or libraries is
+-- in no dump. If the dump does not list uses, held bytes show, but no moves.
 --
 -- param run, function, platform
 -- param color VARCHAR = NULL: Memory space: its number; NULL or all is every one.
@@ -20,22 +19,22 @@
 -- column run_name, function_name, platform
 -- column color BIGINT: Memory space of the host.
 -- column peak_bytes HUGEINT: Peak there [bytes].
--- column held_bytes HUGEINT: What the line holds of it [bytes].
--- column held_ratio DOUBLE: The same as share of the peak (0 to 1).
+-- column held_bytes HUGEINT: Part of it that the line holds [bytes].
+-- column held_ratio DOUBLE: The same as a share of the peak (0 to 1).
 -- column value_count BIGINT: Number of values that hold them.
--- column allocation_kind VARCHAR: temp is what is offloaded; parameter, donated_parameter, output.
--- column to_host_bytes HUGEINT: What instructions move into these bytes, each counted once [bytes];
---   0 if none does; NULL if the dump does not list uses.
--- column to_host_count BIGINT: Number of these instructions; NULL likewise.
--- column from_host_bytes HUGEINT: What instructions move from there to the device [bytes]; 0 and
---   NULL likewise.
--- column from_host_count BIGINT: Number of these instructions; NULL likewise.
+-- column allocation_kind VARCHAR: temp for offloaded values; parameter, donated_parameter, output.
+-- column to_host_bytes HUGEINT: Bytes that instructions move here, each instruction counted once
+--   [bytes]; 0 if none does; NULL if the dump does not list uses.
+-- column to_host_count BIGINT: Number of these instructions; NULL where to_host_bytes is.
+-- column from_host_bytes HUGEINT: Bytes that instructions move from here to the device [bytes]; 0
+--   if none does; NULL where to_host_bytes is.
+-- column from_host_count BIGINT: Number of these instructions; NULL where to_host_bytes is.
 -- column shape
 -- column op_name VARCHAR: Scope path of the operation, or path of the argument; NULL if the dump
 --   has none.
 -- column source VARCHAR: Innermost file:line that is not library code, "saved file:line" for what a
---   loop stacks, "for file:line" for what the compiler made for that line, "library file:line"
---   where all is library code; NULL if unknown.
+--   loop stacks, "for file:line" for what the compiler made for that line, "library file:line" if
+--   everything is library code; NULL if unknown.
 -- column unknown_reason
 WITH params AS (
   SELECT
@@ -48,7 +47,7 @@ host_spaces AS (
   WHERE memory_spaces.memory_space_name = 'host'
     AND memory_spaces.color <> 0
 ),
--- Of each function the compilation with the largest need of the host.
+-- The compilation of each function with the largest host memory.
 largest AS (
   SELECT
     asked_spaces.module_id, asked_spaces.color, asked_spaces.run_name, asked_spaces.platform,
@@ -110,7 +109,7 @@ held AS (
     AND value_sources.value_id = values_held.value_id
   WHERE values_held.held_bytes > 0
 ),
--- An instruction may move what several values hold together: it counts for the first of them.
+-- An instruction may move bytes of several values: it counts for the first one.
 moved AS (
   SELECT
     held.module_id, held.value_id, transfers.is_to_host, transfers.size_bytes,

@@ -1,78 +1,77 @@
--- title: Values at the peak that nothing uses then: compute them again, or offload them
+-- title: Values unused at the peak: recompute or offload them
 -- group: saving
 -- engines: duckdb, spark, sail
 --
--- A temp value that is live across the peak without being used there could be thrown away and
--- computed again after it (remedy recompute: jax.checkpoint, a policy, or moving the computation),
--- or copied to the host and fetched again (remedy offload: jax.checkpoint with
--- save_and_offload_only_these_names, or jax.device_put to memory space pinned_host). Listed are
--- values that are held at the peak, begin before and end after it, live long and are not used at
--- it, and stacks that a loop fills in the forward pass of a gradient (query loop-residuals). For
--- each run and function (its compilation with the largest need) the largest low end first.
+-- A temp value that is live but unused at the peak could be dropped and recomputed after it (remedy
+-- recompute: jax.checkpoint, a policy, or moving the computation), or copied to the host and back
+-- (remedy offload: jax.checkpoint with save_and_offload_only_these_names, or jax.device_put to
+-- memory space pinned_host). Lists values that are held at the peak, begin before and end after it,
+-- live long and are not used at it, and stacks that a loop fills in the forward pass of a gradient
+-- (query loop-residuals). Largest lower bound first, for each run and function (its compilation
+-- with the largest need).
 --
--- recompute: those that come from an instruction that costs little: elementwise operations,
--- broadcast, convert, iota, reshape, transpose, slice, pad, concatenate, copy, or a fusion of kind
--- kLoop, which is made of them. What is saved is the bytes held minus the operands that would have
--- to stay for it: those in temp allocations that are not held at the peak. A stack is judged by the
--- operation that makes its slices, and costs one slice at a time; a policy of jax.checkpoint can
--- leave it out. Inputs of the layer, which a scan saves whatever the policy, are none.
--- jax.checkpoint computes values of the forward pass of a gradient again: none are what the
--- backward pass makes, also early, what is made outside of a gradient, and what is computed again
--- already.
+-- recompute: values from a cheap instruction: elementwise operations, broadcast, convert, iota,
+-- reshape, transpose, slice, pad, concatenate, copy, or a fusion of kind kLoop, which consists of
+-- these. The saving is the bytes held minus the operands that must stay: those in temp allocations
+-- that are not held at the peak. A stack is judged by the operation that makes its slices, and
+-- costs one slice at a time; a policy of jax.checkpoint can drop it. Excluded are inputs of the
+-- layer, which a scan saves under any policy, and everything that jax.checkpoint does not
+-- recompute: values of the backward pass, values from outside of a gradient, and values that are
+-- already recomputed.
 --
--- offload: those of the device's own memory (memory space 0), which may be costly to compute; the
--- price is the way out and back. Of a stack one slice at a time stays. A policy can offload inputs
--- of the layer too, which a scan saves whatever is left out.
+-- offload: values in the device's own memory (memory space 0), which may be costly to compute; the
+-- price is the transfer out and back. One slice of a stack stays at a time. A policy can also
+-- offload inputs of the layer.
 --
--- wrong when: Several rows may count on the same operand staying, or one be the operand of another,
--- so savings do not add up. Past the peak another instant, almost as high, may be the next limit;
--- saving_bytes says. A value that is updated in place, or whose bytes another value continues,
--- cannot be dropped or leave. A kLoop fusion can hold a reduction or a gather, and what one calls
--- cheap may read much. Operands are counted one step back; they may need others. Copies to the host
--- take time, and a slice that comes back late stalls the step: transfer_bytes by the speed of the
--- link to the host is the least of it, next to the computation that it can overlap with.
+-- wrong when: Several rows may rely on the same operand staying, or one may be the operand of
+-- another, so savings do not add up. Another instant, almost as high, may be the next limit;
+-- saving_bytes accounts for it. A value that is updated in place, or whose bytes another value
+-- continues, cannot be dropped or offloaded. A kLoop fusion can contain a reduction or a gather,
+-- and a cheap operation may read much. Operands are counted one step back; they may need others.
+-- Copies to the host take time, at least transfer_bytes divided by the bandwidth of the link unless
+-- they overlap with computation, and a slice that comes back late stalls the step.
 --
 -- param run, function, platform, color, module, peak, step
--- param remedy VARCHAR = 'recompute' | 'offload': What to do with them.
--- param min_bytes BIGINT = 1: Smallest value to show, less what stays of it [bytes].
--- param min_lifetime_ratio DOUBLE = 0.1: Shortest life to show, as share of the schedule (0 to 1).
+-- param remedy VARCHAR = 'recompute' | 'offload': What to do with the values.
+-- param min_bytes BIGINT = 1: Smallest value to show, minus kept_bytes [bytes].
+-- param min_lifetime_ratio DOUBLE = 0.1: Shortest lifetime to show, as a share of the schedule (0
+--   to 1).
 -- param top_n = 20
 --
 -- column run_name, function_name, platform, color, peak_bytes
--- column saved_bytes HUGEINT: held_bytes less kept_bytes [bytes].
+-- column saved_bytes HUGEINT: held_bytes minus kept_bytes [bytes].
 -- column held_bytes HUGEINT: Bytes that it holds at the peak [bytes].
--- column kept_bytes HUGEINT: What stays: of a stack one slice; else the operands to compute it
---   again, and nothing for offload [bytes].
--- column low_saving_bytes HUGEINT: By how much the highest peak falls at the least [bytes]; NULL
---   for what holds nothing there. recompute: of a stack in the form of saving_form (query savings),
---   below 0 where that costs more than it frees; 0 for what no loop stacks, of which nothing may
---   come. offload: if kept_bytes stay; 0 on the CPU, whose memory is the host's.
--- column saving_bytes HUGEINT: By how much at the most (query savings) [bytes]; NULL likewise.
---   recompute: for what no loop stacks less kept_bytes, and 0 on the CPU for that, since that
---   compiler merges what is computed twice. offload: if nothing stays; 0 on the CPU.
+-- column kept_bytes HUGEINT: What stays [bytes]: one slice of a stack; else the operands to
+--   recompute it, and 0 for offload.
+-- column low_saving_bytes HUGEINT: Lower bound of how far the highest peak falls [bytes]; NULL if
+--   it holds nothing there. recompute: for a stack with saving_form (query savings), negative where
+--   that costs more than it frees; 0 for other values, which may save nothing. offload: if
+--   kept_bytes stay; 0 on the CPU, whose memory is host memory.
+-- column saving_bytes HUGEINT: Upper bound (query savings) [bytes]; NULL where low_saving_bytes is.
+--   recompute: for other values than stacks minus kept_bytes, and 0 on the CPU, whose compiler
+--   merges what is computed twice. offload: if nothing stays; 0 on the CPU.
 -- column saving_form VARCHAR: wrap (jax.checkpoint around the expression alone) or policy (one name
---   less in the policy that is there); NULL for what no loop stacks, and for offload.
--- column kept_name VARCHAR: Lines whose values are kept instead at the low end; NULL if there are
---   none, and for offload.
--- column sureness VARCHAR: How sure that is (advice_sureness); what a loop stacks has its own.
--- column transfer_bytes HUGEINT: What goes to the host and back [bytes]; NULL for recompute.
--- column low_operation_count BIGINT: Operations that it takes to compute all slices of a stack
---   again at the low end; NULL if not known, for what no loop stacks, and for offload.
--- column operation_count BIGINT: Operations that it takes to compute it again, of a stack for all
---   slices: for recompute at the high end, else and of what no loop stacks as recompute_costs has
---   it; NULL if not known.
--- column lifetime_ratio DOUBLE: Its life as share of the schedule (0 to 1); NULL for a stack.
--- column idle_time BIGINT: Time around the peak in which nothing uses it [program order]; NULL for
---   a stack.
--- column is_layer_input BOOLEAN: Whether it is the stack of an input of the layer.
+--   fewer in the existing policy); NULL for other values than stacks, and for offload.
+-- column kept_name VARCHAR: Lines whose values are kept instead, at the lower bound; NULL if there
+--   are none, and for offload.
+-- column sureness VARCHAR: How sure that is (advice_sureness); separate for what a loop stacks.
+-- column transfer_bytes HUGEINT: Bytes moved to the host and back [bytes]; NULL for recompute.
+-- column low_operation_count BIGINT: Operations that recompute all slices of a stack, at the lower
+--   bound; NULL if unknown, for other values than stacks, and for offload.
+-- column operation_count BIGINT: Operations that recompute it, for a stack all its slices: at the
+--   upper bound for recompute of a stack, else as in recompute_costs; NULL if unknown.
+-- column lifetime_ratio DOUBLE: Its lifetime as a share of the schedule (0 to 1); NULL for a stack.
+-- column idle_time BIGINT: Length of the span around the peak without a use [program order]; NULL
+--   for a stack.
+-- column is_layer_input BOOLEAN: Whether it is a stack of an input of the layer.
 -- column shape, opcode, instruction_name
 -- column op_name VARCHAR: Scope path of the operation that made the data; NULL if the dump has
 --   none.
 -- column source VARCHAR: Line as in query savings: innermost file:line that is not library code,
---   "saved file:line" for what a loop stacks, "for file:line" of what the compiler made for that
---   line, "library file:line" where all is library code; NULL if unknown.
+--   "saved file:line" for what a loop stacks, "for file:line" for what the compiler made for that
+--   line, "library file:line" if everything is library code; NULL if unknown.
 -- column unknown_reason VARCHAR: Why the peak of the function or the uses of its values are
---   unknown, in a row of its own that has nothing else, comes first and does not count in top_n;
+--   unknown, in a separate row that has nothing else, comes first and does not count toward top_n;
 --   NULL in all other rows.
 --
 -- alias remat-candidates = idle-at-peak -p remedy recompute: run_name, function_name, platform,

@@ -2,11 +2,10 @@
 -- group: store
 -- engines: duckdb, spark, sail
 --
--- One row per function, platform and memory space over all its compilations in all runs, largest
--- peak first,
--- unknown ones before all others. The median is the lower one of the two middle peaks if their
--- number is even. If the peak of one compilation is unknown, so are the smallest, the median and
--- the largest of all; query modules has those that are known.
+-- One row per function, platform and memory space over all its compilations in all runs, unknown
+-- peaks first, then largest peak first. The median of an even number of peaks is the lower of the
+-- two middle ones. If the peak of one compilation is unknown, so are the smallest, median and
+-- largest; query modules lists the known ones.
 --
 -- param run, function, platform, color, module, top_n = 100
 --
@@ -23,7 +22,7 @@
 -- column max_temp_bytes HUGEINT: Largest sum of temp allocations [bytes]; NULL if no compilation
 --   has allocations.
 -- column unknown_count BIGINT: Compilations whose peak is unknown.
--- column unknown_reason VARCHAR: Why, of several the first reason in alphabetical order; NULL if
+-- column unknown_reason VARCHAR: Why; for several, the first reason in alphabetical order; NULL if
 --   all peaks are known.
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 100) AS top_n

@@ -1,60 +1,59 @@
--- title: Temp values that stay in memory while nothing touches them
+-- title: Temp values that stay in memory while nothing uses them
 -- group: saving
 -- engines: duckdb, spark, sail
 --
 -- A value is touched when it is defined and by each scheduled instruction that uses it; those that
--- only pass it on do not count: bitcast, tuple, get-tuple-element, add-dependency, domain and
--- opt-barrier. Where the opcode of a use is unknown, for want of the HLO text, nothing is said of
--- the function. Between two touches next to each
--- other in program order, and between the last one and the end of its live range, it is idle: it
--- takes memory and nobody reads it. Each temp value is shown with its longest idle time, by default
--- among those that the peak lies in, for only these raise it. Values are ranked by size times idle
--- instants. For each run and function the module with the largest need is shown.
+-- only forward it do not count: bitcast, tuple, get-tuple-element, add-dependency, domain and
+-- opt-barrier. If the opcode of a use is unknown, because there is no HLO text, the function has no
+-- rows. Between two consecutive touches in program order, and between the last one and the end of
+-- its live range, the value is idle: it takes memory and nothing reads it. Shows each temp value
+-- with its longest idle time, by default among those that contain the peak, since only these raise
+-- it. Values are ranked by size times idle instants. Shows the module with the largest need for
+-- each run and function.
 --
--- An idle time that a use ends (reason before_use) belongs to a value computed long before it is
--- needed: recompute it, offload it, or make its consumer run earlier, all the more where that
--- consumer is small. One that no use ends (after_last_use) belongs to a value that something else
--- keeps: a loop state or the result of a computation that it is part of, or a value that shares
--- its bytes.
+-- An idle time that ends with a use (reason before_use) belongs to a value computed long before it
+-- is needed: recompute it, offload it, or run its consumer earlier, especially if that consumer is
+-- small. One that does not (after_last_use) belongs to a value that something else keeps: a loop
+-- state or the result of a computation that it is part of, or a value that shares its bytes.
 --
--- wrong when: program order is not time, an idle time of many steps can be short. A value that a
--- loop's body hands to its next iteration is idle on purpose from its last use to the end of the
--- body, and a loop's body is listed once, however often it runs. A use by a while or a conditional
--- counts where the value's live range ends, at the begin of the body. What a lower peak gains is
--- less than the value's size if another instant needs nearly as much.
+-- wrong when: program order is not time, so an idle time of many steps can be short. A value that a
+-- loop body passes to the next iteration is idle by design from its last use to the end of the
+-- body, and a loop body is listed once, however often it runs. A use by a while or a conditional
+-- counts where the value's live range ends, at the beginning of the body. The peak falls by less
+-- than the value's size if another instant needs nearly as much.
 --
 -- param run, function, platform, color, module, peak, step
--- param at_peak BOOLEAN = true: Only idle times that the peak lies in.
+-- param at_peak BOOLEAN = true: Only idle times that contain the peak.
 -- param top_functions
--- param top_n BIGINT = 10: Values to show of each.
+-- param top_n BIGINT = 10: Values to show for each.
 --
 -- column run_name, function_name, platform, color
 -- column idle_byte_steps DOUBLE: size_bytes times the instants strictly between idle_start_time and
 --   idle_end_time [bytes x program order].
 -- column size_bytes BIGINT: Assigned size of the value [bytes].
--- column low_saving_bytes HUGEINT: By how much the highest peak falls at the least [bytes]: as
---   saving_bytes where nothing uses it any more at the peak; 0 of others, which may be needed where
---   they are; NULL as saving_bytes.
--- column saving_bytes HUGEINT: By how much it would fall without it (query savings) [bytes]; NULL
---   for what holds nothing there.
+-- column low_saving_bytes HUGEINT: Lower bound of how far the highest peak falls [bytes]:
+--   saving_bytes if its last use is before the peak, else 0, because it may be needed where it is;
+--   NULL where saving_bytes is.
+-- column saving_bytes HUGEINT: How far it would fall without it (query savings) [bytes]; NULL if it
+--   holds nothing there.
 -- column sureness VARCHAR: How sure that is (advice_sureness).
 -- column idle_start_time BIGINT: Instant of the touch before the idle time [program order].
 -- column idle_end_time BIGINT: Instant of the next touch, or the last instant of the live range
 --   [program order].
 -- column reason VARCHAR: before_use or after_last_use.
--- column is_at_peak BOOLEAN: Whether the peak lies in the idle time.
+-- column is_at_peak BOOLEAN: Whether the idle time contains the peak.
 -- column consumer_name VARCHAR: Instruction that touches the value next, the first by name; NULL
 --   after the last use.
--- column consumer_bytes HUGEINT: Assigned size of what that instruction defines [bytes]; NULL if
---   there is none or it defines nothing.
+-- column consumer_bytes HUGEINT: Assigned size of the values that this instruction defines [bytes];
+--   NULL if there is no such instruction or it defines none.
 -- column shape VARCHAR: Shape of the value with layout.
 -- column opcode, instruction_name, shape_index, op_name
 -- column source VARCHAR: Line as in query savings: innermost file:line that is not library code,
---   "saved file:line" for what a loop stacks, "for file:line" of what the compiler made for that
---   line, "library file:line" where all is library code; NULL if unknown.
--- column unknown_reason VARCHAR: Why the peak of the function, the uses of its values or what
---   they are is unknown, in a row of its own that has nothing else, comes first and does not count
---   in top_n; NULL in all other rows.
+--   "saved file:line" for what a loop stacks, "for file:line" for what the compiler made for that
+--   line, "library file:line" if everything is library code; NULL if unknown.
+-- column unknown_reason VARCHAR: Why the peak of the function, or the uses of its values and their
+--   opcodes, are unknown, in a separate row that has nothing else, comes first and does not count
+--   toward top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     coalesce(getvariable('at_peak')::BOOLEAN, TRUE) AS at_peak,

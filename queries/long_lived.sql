@@ -1,20 +1,20 @@
--- title: Temp values that hold much memory for long
+-- title: Temp values that hold much memory for a long time
 -- group: peak
 -- engines: duckdb, spark, sail
 --
--- Ranks temp values by size times lifetime: what the arena spends on each of them. A large value
--- that lives for two steps costs less than a middling one that lives through the whole backward
--- pass. A buffer that goes through a loop is several values (initial value, loop state, result),
--- each with its own part of the lifetime. For each run and function the module with the largest
--- known peak is shown.
+-- Ranks temp values by size times lifetime: the share of the arena that each takes. A large value
+-- that lives for two steps costs less than a medium one that lives through the whole backward pass.
+-- A buffer that goes through a loop is several values (initial value, loop state, result), each
+-- with its own part of the lifetime. Shows the module with the largest known peak for each run and
+-- function.
 --
 -- param run, function, platform, color, module, peak, step, top_functions
--- param top_n BIGINT = 10: Values to show of each.
+-- param top_n BIGINT = 10: Values to show for each.
 --
 -- column run_name, function_name, platform, color
 -- column byte_steps DOUBLE: size_bytes times the number of instants at which the value is live
 --   [bytes x program order].
--- column lifetime_ratio DOUBLE: Those instants as share of all instants of the module (0 to 1).
+-- column lifetime_ratio DOUBLE: These instants as a share of all instants of the module (0 to 1).
 -- column size_bytes BIGINT: Assigned size of the value [bytes].
 -- column start_time BIGINT: First instant at which it is live [program order].
 -- column end_time BIGINT: Last such instant [program order].

@@ -1,61 +1,61 @@
--- title: What loops keep at the peak: residuals, carries, and the lines that make them
+-- title: Loop residuals and carries at the peak, with the lines that make them
 -- group: peak
 -- engines: duckdb, spark, sail
 --
--- A train step that scans over layers stores what the backward pass needs of each layer in stacked
--- arrays that the loop carries. XLA names the scan for them; this names the line of the layer. One
--- row for each value at the peak that a loop carries or that comes out of one, largest first: a
--- stack of slice_count slices of slice_bytes, a slice read back from one, or a carry. With
--- is_layer_input the stack is an input of the layer, which a scan saves whatever the checkpoint
--- policy; the others are what a policy, or jax.checkpoint, can leave out: where operation_count is
--- small beside the bytes (a tanh, not the product before it) that costs little. By how much the
--- peak falls is a range, low_saving_bytes to saving_bytes, as in query savings. It is read from the
--- HLO text: without that there are no rows. For each run and function the module with the largest
--- need is shown.
+-- A train step that scans over layers stores what the backward pass needs from each layer in
+-- stacked arrays that the loop carries. XLA attributes them to the scan; this query finds the line
+-- of the layer. One row per value at the peak that a loop carries or returns, largest first: a
+-- stack of slice_count slices of slice_bytes, a slice read from one, or a carry. With
+-- is_layer_input the stack is an input of the layer, which a scan saves under any checkpoint
+-- policy; a policy or jax.checkpoint can drop the others, at low cost if operation_count is small
+-- compared to the bytes (a tanh, not the product before it). The saving is a range,
+-- low_saving_bytes to saving_bytes, as in query savings. Needs the HLO text: there are no rows
+-- without it. Shows the module with the largest need for each run and function.
 --
--- wrong when: is_exact is FALSE where the walk crossed an instruction of XLA's own with several
--- operands and took the largest, or a conditional of which several branches make data and took the
--- last. A stacked output of the user's own scan looks like a residual. The line of a gradient is
--- that of the operation that uses the array. What XLA fuses into one instruction bears one line.
--- What JAX traces once for several calls may bear the line of the first, of another function or
--- program even: up to JAX 0.7 whatever jnp.where, jax.nn.relu and other jitted functions compute,
--- since then what a custom_jvp or custom_vjp calls in a layer (format section 7.1).
+-- wrong when: is_exact is FALSE where the walk crossed an instruction added by XLA with several
+-- operands and followed the largest, or a conditional with several branches that make data and
+-- followed the last. A stacked output of a user's scan looks like a residual. The line of a
+-- gradient is that of the operation that uses the array. A fused instruction has only one line.
+-- Code that JAX traces once for several calls may have the line of the first call, even in another
+-- function or program: through JAX 0.7 everything that jnp.where, jax.nn.relu and other jitted
+-- functions compute, since then what a custom_jvp or custom_vjp calls in a layer (format section
+-- 7.1).
 --
 -- param run, function, platform, color, module, peak, step
--- param kind VARCHAR = 'all' | 'stacked' | 'slice' | 'carry' | 'invariant' | 'parameter': Which
---   kind to show (value_origins.origin_kind).
+-- param kind VARCHAR = 'all' | 'stacked' | 'slice' | 'carry' | 'invariant' | 'parameter': Kind to
+--   show (value_origins.origin_kind).
 -- param top_functions = 1
--- param top_n BIGINT = 20: Values to show of each.
+-- param top_n BIGINT = 20: Values to show for each.
 --
 -- column run_name, function_name, platform, color
 -- column held_bytes HUGEINT: Bytes held at the peak [bytes].
 -- column saving_bytes HUGEINT: By how much the peak falls without it [bytes]; NULL if it is held in
 --   no temp allocation.
--- column low_saving_bytes HUGEINT: The least by which it falls if the scan leaves it out, in the
---   form of saving_form [bytes]; 0 for an input of the layer, which is saved all the same, below 0
---   where that costs more than it frees; NULL for what is no stack, and for stacks of gradients.
+-- column low_saving_bytes HUGEINT: Lower bound of how far it falls if the scan does not save it,
+--   with saving_form [bytes]; 0 for an input of the layer, which is saved anyway, negative where
+--   that costs more than it frees; NULL for other values than stacks, and for stacks of gradients.
 -- column sureness VARCHAR: How sure the range is (advice_sureness); unlikely for an input of the
---   layer; NULL for what is no stack, and for stacks of gradients.
+--   layer; NULL for other values than stacks, and for stacks of gradients.
 -- column saving_form VARCHAR: wrap (jax.checkpoint around the expression alone) or policy (one name
---   less in the policy that is there); NULL as low_saving_bytes.
--- column kept_name VARCHAR: Lines whose values are kept instead at the low end; NULL if there are
---   none.
--- column low_operation_count BIGINT: Operations that it takes to compute all slices again at the
---   low end; NULL as low_saving_bytes, and if not known.
--- column operation_count BIGINT: The same at the high end; of what is no such stack as
---   recompute_costs has it; NULL if not known.
--- column slice_count BIGINT: Slices of a stack, one per step of the loop or several; NULL for what
---   is no stack, or holds more than that (value_origins.slice_count).
--- column slice_bytes BIGINT: One of them, without padding [bytes]; NULL as slice_count.
--- column kind VARCHAR: stacked, slice (one step's slice of a stack), carry (handed from step to
+--   fewer in the existing policy); NULL where low_saving_bytes is.
+-- column kept_name VARCHAR: Lines whose values are kept instead, at the lower bound; NULL if there
+--   are none.
+-- column low_operation_count BIGINT: Operations that recompute all slices, at the lower bound; NULL
+--   where low_saving_bytes is, and if unknown.
+-- column operation_count BIGINT: The same at the upper bound; for other values as in
+--   recompute_costs; NULL if unknown.
+-- column slice_count BIGINT: Slices of a stack, one per step of the loop or several; NULL if the
+--   value is not a stack, or holds more than one (value_origins.slice_count).
+-- column slice_bytes BIGINT: Size of one slice, without padding [bytes]; NULL where slice_count is.
+-- column kind VARCHAR: stacked, slice (of one step, from a stack), carry (passed from step to
 --   step), invariant (not written by the loop) or parameter (of the program).
 -- column is_layer_input BOOLEAN: Whether a stack is an input of the layer, which the loop carries.
 -- column shape VARCHAR: Shape of the value with layout.
--- column source VARCHAR: Line that makes the data, "saved" if a loop stacks it; of a parameter its
---   name; the loop's own line or the kind of allocation in parentheses if none is known.
--- column op_path VARCHAR: Operation that makes the data, likewise.
+-- column source VARCHAR: Line that makes the data, with "saved" if a loop stacks it; the name of a
+--   parameter; the loop's own line or the kind of allocation in parentheses if none is known.
+-- column op_path VARCHAR: Operation that makes the data, in the same form.
 -- column is_exact BOOLEAN: FALSE if the walk to it had to choose.
--- column loop_name VARCHAR: The loop; NULL for a slice of what no loop carries.
+-- column loop_name VARCHAR: The loop; NULL for a slice of an array that no loop carries.
 -- column unknown_reason
 WITH params AS (
   SELECT

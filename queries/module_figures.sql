@@ -1,27 +1,25 @@
--- title: All figures of every module's memory side by side, by memory space
+-- title: All memory figures of every module, by memory space
 -- group: store
 -- engines: duckdb, spark, sail
 --
--- One row per module and memory space, largest peak first, unknown ones before all others; with
--- color = 'all' what is where: on a TPU space 0 is the large memory (HBM) and space 1 the fast one
--- (VMEM), on a GPU space 5 is the host. Names come from the table memory_spaces, which is yours to
+-- One row per module and memory space, unknown peaks first, then largest peak first. With color =
+-- 'all', shows all spaces: on a TPU space 0 is the large memory (HBM) and space 1 the fast one
+-- (VMEM), on a GPU space 5 is the host. Names come from the table memory_spaces, which you can
 -- edit.
 --
--- The peak by occupied bytes, what XLA prints, the naive sum, and the sums that JAX's
--- memory_analysis() gives differ for good reasons. peak_bytes counts what is held for the whole run
--- and the bytes of temp allocations that live values occupy, shared bytes once, padding included.
+-- The peak by occupied bytes, XLA's printed peak, the naive sum, and the sums of JAX's
+-- memory_analysis() differ by design. peak_bytes counts what is held for the whole run plus the
+-- bytes of temp allocations that live values occupy, including padding, shared bytes once.
 -- printed_peak_bytes is the sum of XLA's peak listing: bare shape sizes of the values live at an
 -- instant that XLA chose, shared bytes counted once per value, all memory spaces together; so it
--- can be more or less than the peak. naive_live_bytes adds the sizes of all live values, shared
--- bytes again and again. Both sums of memory_analysis(), arguments and outputs, count donated
--- buffers.
+-- can be above or below the peak. naive_live_bytes adds the sizes of all live values, shared bytes
+-- once per value. In memory_analysis(), both arguments and outputs count donated buffers.
 --
--- wrong when: printed figures and reported_total_bytes are of the whole module and repeat on each
--- of its memory spaces. memory_analysis() adds up its sums over the device's memory spaces; with
--- color = 'all' add the rows. thread_local_bytes lie on a stack at run time, not in device
--- memory, though XLA's total counts them. What the run-time needs besides (code, scratch space of
--- library calls that is not in the dump, other programs, the allocator's own fragmentation) is in
--- no figure.
+-- wrong when: printed figures and reported_total_bytes are for the whole module and repeat for each
+-- of its memory spaces. memory_analysis() adds up the device's memory spaces; with color = 'all'
+-- add the rows. thread_local_bytes are on a stack at run time, not in device memory, though XLA's
+-- total counts them. No figure includes the other needs of the runtime (code, scratch space of
+-- library calls that is not in the dump, other programs, the allocator's own fragmentation).
 --
 -- param run, function, platform, color, module, top_n = 100
 --
@@ -33,22 +31,24 @@
 -- column memory_space_name VARCHAR: Its name; NULL if the platform or its name is unknown.
 -- column peak_bytes HUGEINT: The peak: fixed_bytes plus occupied_temp_bytes [bytes]; NULL if the
 --   peak is unknown.
--- column module_peak_ratio DOUBLE: peak_bytes as share of the sum over all memory spaces of the
---   module, whose peaks need not coincide (0 to 1); NULL as peak_bytes.
--- column peak_time BIGINT: First instant of the peak [program order]; NULL likewise.
--- column printed_peak_bytes HUGEINT: Sum of XLA's peak listing, of the whole module [bytes]; NULL
+-- column module_peak_ratio DOUBLE: peak_bytes as a share of the sum over all memory spaces of the
+--   module, whose peaks need not coincide (0 to 1); NULL where peak_bytes is.
+-- column peak_time BIGINT: First instant of the peak [program order]; NULL where peak_bytes is.
+-- column printed_peak_bytes HUGEINT: Sum of XLA's peak listing, for the whole module [bytes]; NULL
 --   if none is printed.
--- column printed_peak_time BIGINT: Instant of that listing [program order]; NULL likewise.
+-- column printed_peak_time BIGINT: Instant of that listing [program order]; NULL where
+--   printed_peak_bytes is.
 -- column naive_live_bytes HUGEINT: Largest sum of the sizes of live values [bytes]; NULL if the
 --   peak is unknown.
 -- column fixed_bytes HUGEINT: Allocations that are neither temp nor thread-local [bytes].
 -- column occupied_temp_bytes HUGEINT: Most bytes of temp allocations occupied at once [bytes]; NULL
---   likewise.
+--   where peak_bytes is.
 -- column need_bytes HUGEINT: What a device must hold: fixed_bytes plus temp_bytes [bytes].
--- column fragmentation_bytes HUGEINT: Temp allocations minus that [bytes]; NULL likewise.
--- column argument_bytes HUGEINT: Parameters, donated ones included [bytes]: argument_size_in_bytes
+-- column fragmentation_bytes HUGEINT: temp_bytes minus occupied_temp_bytes [bytes]; NULL where
+--   peak_bytes is.
+-- column argument_bytes HUGEINT: Parameters, including donated ones [bytes]: argument_size_in_bytes
 --   of memory_analysis().
--- column output_bytes HUGEINT: Outputs, donated parameters included [bytes]: output_size_in_bytes.
+-- column output_bytes HUGEINT: Outputs, including donated parameters [bytes]: output_size_in_bytes.
 -- column alias_bytes HUGEINT: Donated parameters [bytes]: alias_size_in_bytes.
 -- column temp_bytes HUGEINT: Temp allocations [bytes]: temp_size_in_bytes.
 -- column constant_bytes HUGEINT: Constants [bytes].

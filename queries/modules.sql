@@ -2,11 +2,10 @@
 -- group: store
 -- engines: duckdb, spark, sail
 --
--- One row per module and memory space, largest peak first, unknown ones before all others. The peak
--- is the largest number of bytes occupied at one instant: all allocations but temp and thread-local
+-- One row per module and memory space, unknown peaks first, then largest peak first. The peak is
+-- the largest number of bytes occupied at one instant: all allocations except temp and thread-local
 -- ones, which are held for the whole run, plus the bytes of temp allocations that live values
--- occupy, shared bytes counted once. It is NULL where the dump does not give it; unknown_reason
--- says why.
+-- occupy, shared bytes counted once. NULL if the dump does not give it; unknown_reason says why.
 --
 -- param run, function, platform, color, module, top_n = 100
 --
@@ -16,16 +15,16 @@
 -- column platform
 -- column color BIGINT: Memory space; NULL for a module without allocations.
 -- column peak_bytes HUGEINT: The peak [bytes]; NULL if unknown.
--- column need_bytes HUGEINT: What a device must hold: all allocations but thread-local ones
+-- column need_bytes HUGEINT: What a device must hold: all allocations except thread-local ones
 --   [bytes]; NULL if unknown.
--- column argument_bytes HUGEINT: Parameters, donated ones included [bytes].
--- column output_bytes HUGEINT: Outputs, donated parameters included [bytes].
+-- column argument_bytes HUGEINT: Parameters, including donated ones [bytes].
+-- column output_bytes HUGEINT: Outputs, including donated parameters [bytes].
 -- column alias_bytes HUGEINT: Donated parameters, counted in both [bytes].
 -- column constant_bytes HUGEINT: Constants [bytes].
 -- column temp_bytes HUGEINT: Temp allocations as a whole [bytes].
 -- column total_bytes HUGEINT: All allocations [bytes].
 -- column biggest_value_bytes BIGINT: Largest value [bytes]; NULL if no value is listed.
--- column biggest_value VARCHAR: Its defining instruction, of equal ones the lowest value_id; NULL
+-- column biggest_value VARCHAR: Its defining instruction, for ties with the lowest value_id; NULL
 --   if no value is listed.
 -- column unknown_reason VARCHAR: Why the peak is unknown; NULL if it is known.
 WITH params AS (

@@ -1,45 +1,46 @@
--- title: Bytes that layouts pad, by shape and layout
+-- title: Padding bytes, by shape and layout
 -- group: saving
 -- engines: duckdb, spark, sail
 --
 -- An array can take more bytes than its elements: tiled layouts (TPU) round dimensions up to whole
--- tiles. For each run and function (its compilation with the largest need) and each shape
--- with its layout: what one value takes, what its elements need, and how much of the difference
+-- tiles. For each run and function (its compilation with the largest need) and each shape with its
+-- layout, shows the size of one value, the size of its elements, and how much of the difference
 -- counts at the peak of the memory space. Most padding at the peak first, then most in all values.
--- Small dimensions are the usual cause. Dimensions that are multiples of the tile avoid it, or
--- small ones merged into one, as remedy says; the next smaller multiple saves the elements besides,
--- the next larger one is free. To exchange axes brings nothing: the compiler has chosen their order
--- in memory.
+-- Small dimensions are the usual cause. To avoid it, make dimensions multiples of the tile, or
+-- merge small ones, as remedy says; the next smaller multiple also saves elements, the next larger
+-- one is free. Exchanging axes does not help: the compiler chooses their order in memory.
 --
 -- wrong when: A value that shares its bytes with others at the peak counts with the part it holds,
--- and only what goes beyond its elements' bytes is called padding, so an in-place pair may show
--- none. padding_bytes of values that live at different times do not add up to memory. A dynamic
--- array (<=N) has a few bytes for its lengths, which look like padding. A value that takes
--- fewer bytes than its elements has no padding, and none is taken off that of others. The pointer
--- tables of tuples are left out; query tuple-tables has them.
+-- and only the excess over its elements' bytes is padding, so an in-place pair may show none.
+-- padding_bytes of values that live at different times do not add up to memory. A dynamic array
+-- (<=N) has a few bytes for its lengths, which look like padding. A value that takes fewer bytes
+-- than its elements has no padding and does not reduce that of others. The pointer tables of tuples
+-- are left out; see query tuple-tables.
 --
 -- param run, function, platform, color, module, peak, step, top_n
 --
 -- column run_name, function_name, platform, color
 -- column shape VARCHAR: Shape.
 -- column layout VARCHAR: Its layout, which pads it; NULL if none is printed.
--- column peak_padding_bytes HUGEINT: Padding held at the peak [bytes]; NULL if that is unknown.
--- column peak_value_count BIGINT: Values of this shape that hold it; NULL likewise.
--- column low_saving_bytes HUGEINT: By how much the highest peak would fall, at the least, without
---   the padding [bytes]: of arguments and outputs all of it, of temps that of the one that saves
---   most; 0 where sureness is unlikely; NULL likewise, and of an out-of-memory message.
--- column saving_bytes HUGEINT: By how much at the most, where all of them change [bytes]: all
---   padding of those that hold it at the peak; NULL as low_saving_bytes.
--- column sureness VARCHAR: How sure that is (advice_sureness); unlikely of what takes one tile,
---   such as a number, or has no tiles: other dimensions take no less.
+-- column peak_padding_bytes HUGEINT: Padding held at the peak [bytes]; NULL if the peak is unknown.
+-- column peak_value_count BIGINT: Values of this shape that hold it; NULL where peak_padding_bytes
+--   is.
+-- column low_saving_bytes HUGEINT: Lower bound of how far the highest peak would fall without the
+--   padding [bytes]: for arguments and outputs all of it, for temps that of the value that saves
+--   most; 0 where sureness is unlikely; NULL where peak_padding_bytes is, and for an out-of-memory
+--   message.
+-- column saving_bytes HUGEINT: Upper bound, if all of them change [bytes]: all padding of those
+--   that hold it at the peak; NULL where low_saving_bytes is.
+-- column sureness VARCHAR: How sure that is (advice_sureness); unlikely for values of one tile,
+--   such as scalars, or without tiles: no other dimensions take less.
 -- column size_bytes BIGINT: Assigned size of one value [bytes].
 -- column logical_bytes BIGINT: Size of its elements [bytes].
 -- column padding_bytes HUGEINT: The difference [bytes].
 -- column padding_ratio DOUBLE: Share of the assigned size that is padding (0 to 1).
--- column value_count BIGINT: Values of this shape in the module, those that merge others (phi) left
---   out.
--- column remedy VARCHAR: What would avoid it: to which size a dimension could go (counted from 0,
---   major first), or with which it could be merged; NULL where no other dimensions take less.
+-- column value_count BIGINT: Values of this shape in the module, without those that merge others
+--   (phi).
+-- column remedy VARCHAR: Change that avoids it: new size of a dimension (numbered from 0, major
+--   first), or one to merge it with; NULL if no other dimensions take less.
 -- column unknown_reason
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n

@@ -2,21 +2,21 @@
 -- group: peak
 -- engines: duckdb, spark, sail
 --
--- What is in memory at the instant when most bytes are occupied, the peak of the memory space.
--- Allocations other than temp and thread-local ones are held for the whole run and count as a
--- whole, under the value that stands for them. In temp allocations the values live at that instant
--- count; bytes that several of them share count once, for the first of them by offset, so that all
--- rows of a module add up to its peak. For each run and function the module with the largest
--- known peak is shown; a function with an unknown one has a row that says why.
+-- Lists what is in memory at the peak, the instant when most bytes of the memory space are
+-- occupied. Allocations other than temp and thread-local ones are held for the whole run and count
+-- as a whole, under the value that represents them. In temp allocations the values live at that
+-- instant count; shared bytes count once, for the first value by offset, so the rows of a module
+-- add up to its peak. Shows the module with the largest known peak for each run and function; a
+-- function with an unknown peak has a row that says why.
 --
 -- param run, function, platform, color, module, peak, step, loops, top_functions = 1
--- param top_n BIGINT = 20: Values to show of each.
+-- param top_n BIGINT = 20: Values to show for each.
 --
 -- column run_name, function_name, platform, color
 -- column held_bytes HUGEINT: Bytes held by the value and by none before it [bytes].
 -- column low_saving_bytes
--- column saving_bytes HUGEINT: By how much the peak would fall without it (query savings) [bytes];
---   NULL for what is in no temp allocation.
+-- column saving_bytes HUGEINT: How far the peak would fall without it (query savings) [bytes]; NULL
+--   if it is in no temp allocation.
 -- column cumulative_ratio DOUBLE: Share of the peak held by this and all rows above it (0 to 1).
 -- column allocation_kind
 -- column shape VARCHAR: Shape of the value with layout; NULL if the dump lists no value.
@@ -25,7 +25,7 @@
 -- column op_name VARCHAR: Scope path of the operation that made the data; NULL if the dump has
 --   none.
 -- column source VARCHAR: Its innermost file:line that is not library code, "saved file:line" for
---   what a loop stacks, "library file:line" where all is library code; NULL if unknown.
+--   what a loop stacks, "library file:line" if everything is library code; NULL if unknown.
 -- column unknown_reason
 WITH params AS (
   SELECT

@@ -2,41 +2,41 @@
 -- group: peak
 -- engines: duckdb, spark, sail
 --
--- Attributes every byte that is occupied at the peak to the call stack of the instruction that
--- defined the value there, so that the rows of a module add up to its peak (query peak says how
--- that is counted). For each run and function the module with the largest need is shown. A
--- line that is called from two places stands apart here for each of them.
+-- Attributes every byte occupied at the peak to the call stack of the instruction that defined the
+-- value, so that the rows of a module add up to its peak (counted as in query peak). Shows the
+-- module with the largest need for each run and function. A line called from two places has a row
+-- for each.
 --
--- Stacks are known from jaxlib 0.8.2 on where the HLO text was dumped too; before, the innermost
--- line alone. Bytes without either, such as those of parameters, are summed by kind of allocation.
+-- Stacks are known from jaxlib 0.8.2 if the HLO text was dumped too; before, only the innermost
+-- line. Bytes without either, such as those of parameters, are summed by kind of allocation.
 --
--- XLA makes copies, conversions and broadcasts of its own, without an op_name. They are often half
--- of the temp bytes. A row for STACK has those whose first use that has an op_name is called so.
--- They are never in the row STACK, which has what is made there itself.
+-- XLA makes copies, conversions and broadcasts of its own, without an op_name, often half of the
+-- temp bytes. A row "for STACK" has those whose first use with an op_name has that stack. The row
+-- STACK has only what is made there itself.
 --
--- wrong when: a value that XLA made has several uses. It is named for the first in program order
--- that has an op_name, and another one may be what keeps it alive. Where no use of its own has an
--- op_name, it is named for what its first use is used for, and so on, at most four steps away.
+-- wrong when: a value that XLA made has several uses. It is named for the first one in program
+-- order with an op_name, but another one may keep it alive. If none of its uses has an op_name, it
+-- is named for the use of its first use, and so on, up to four steps.
 --
 -- param run, function, platform, color, module, peak, step
--- param frames VARCHAR = 'own' | 'all': Which frames: own leaves out library code, all keeps it.
--- param depth BIGINT = 100: Frames of the call stack to look at, from the innermost.
+-- param frames VARCHAR = 'own' | 'all': Frames to show: own omits library code, all keeps it.
+-- param depth BIGINT = 100: Number of frames of the call stack, from the innermost.
 -- param loops
--- param unnamed VARCHAR = 'use' | 'none': What to do with values that XLA made without an op_name:
---   use names them for their first use that has one, none counts them by kind of allocation.
+-- param unnamed VARCHAR = 'use' | 'none': For values that XLA made without an op_name: use names
+--   them for their first use that has one, none counts them by kind of allocation.
 -- param top_functions
--- param top_n BIGINT = 10: Stacks to show of each.
+-- param top_n BIGINT = 10: Stacks to show for each.
 --
 -- column run_name, function_name, platform, color
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column held_bytes HUGEINT: Bytes held at the peak by values of this stack [bytes].
--- column held_ratio DOUBLE: The same as share of the peak (0 to 1).
+-- column held_ratio DOUBLE: The same as a share of the peak (0 to 1).
 -- column value_count BIGINT: Number of values that hold them.
--- column call_stack VARCHAR: FILE:LINE FUNCTION of each frame, innermost first, divided by " < ",
---   without the outer functions of a local one. Frames that come in rounds, as flax's scan traces
---   them, are there once, with the most rounds as (×3). "for STACK" where XLA made the values;
---   "library FILE:LINE", the innermost line, where all frames are left out; the kind of allocation
---   in parentheses where none is known.
+-- column call_stack VARCHAR: FILE:LINE FUNCTION of each frame, innermost first, separated by " < ",
+--   without the functions around a local one. Repeated frames, as flax's scan traces them, are
+--   there once, with the largest number of repetitions as (×3). "for STACK" where XLA made the
+--   values; "library FILE:LINE", the innermost line, if all frames are omitted; the kind of
+--   allocation in parentheses if none is known.
 -- column unknown_reason
 WITH params AS (
   SELECT
@@ -59,8 +59,8 @@ held AS (
   CROSS JOIN params
   WHERE attributed.function_place <= params.top_functions
 ),
--- UNION also keeps DuckDB from making the stacks of all frames first: of 20,000 frames that took
--- three times the time.
+-- UNION also keeps DuckDB from making the stacks of all frames first, which took three times as
+-- long for 20,000 frames.
 named_frame_ids AS (
   SELECT module_id, stack_frame_id
   FROM held
@@ -95,7 +95,7 @@ stack_rows AS (
     AND framed.depth - callers.depth < greatest(params.depth, 1)
   WHERE params.frames = 'all' OR callers.is_own
 ),
--- Frames that are there again a period further out, and where such frames follow each other.
+-- Frames that repeat one period further out, and runs of such frames.
 repeats AS (
   SELECT
     near.module_id, near.stack_frame_id, near.place, far.place - near.place AS period,
@@ -109,7 +109,7 @@ repeats AS (
     AND far.label = near.label
     AND far.place > near.place
 ),
--- Of whole rounds the outermost stays.
+-- The outermost of the full repetitions stays.
 rounds AS (
   SELECT
     module_id, stack_frame_id, max(place) - count(*) + count(*) % period AS before_place,
@@ -160,7 +160,7 @@ folded_stacks AS (
   FROM folded_rows
   GROUP BY module_id, stack_frame_id
 ),
--- Stacks that differ in the number of rounds alone are one, counted as the longest of them.
+-- Stacks that differ only in the number of repetitions are merged, with the largest number.
 ranked_stacks AS (
   SELECT
     module_id, call_stack, counted_stack,

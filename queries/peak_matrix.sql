@@ -3,11 +3,11 @@
 -- engines: duckdb, spark, sail
 --
 -- One row per function, memory space and run, in long form: pivot it in a spreadsheet, or with
--- DuckDB's PIVOT, for a table of functions by runs. Each of several compilations is followed
--- through those of the same signature, what is left by size, as bufdb diff pairs two runs (view
--- asked_series). Functions with the largest peak come first, before them those with an unknown one,
--- the runs of each in order of the time of their dumps; the ratio is to the first of these that has
--- a known peak.
+-- DuckDB's PIVOT, for a table of functions by runs. If there are several compilations, each is
+-- followed through those of the same signature, the rest by size, as bufdb diff pairs two runs
+-- (view asked_series). Functions with an unknown peak come first, then those with the largest peak,
+-- the runs of each in order of the time of their dumps; the ratio is to the first run with a known
+-- peak.
 --
 -- param run, function, platform, color, module, top_n = 200
 --
@@ -16,7 +16,7 @@
 -- column run_name
 -- column peak_bytes HUGEINT: Peak [bytes]; NULL if unknown.
 -- column peak_ratio DOUBLE: Peak divided by that of the function's first run; NULL if either is
---   unknown or the latter 0.
+--   unknown or the latter is 0.
 -- column temp_bytes HUGEINT: Temp allocations of the compilation with the largest need
 --   [bytes]; NULL if no compilation has allocations.
 -- column unknown_reason VARCHAR: Why the peak is unknown; NULL if it is known.

@@ -2,24 +2,24 @@
 -- group: peak
 -- engines: duckdb, spark, sail
 --
--- The instants that compete for being the peak: hills of the occupied bytes over program order that
--- stand at least 5 percent of the highest above the valley between them and a higher one. Who
--- treats the first has the second as the next limit. For each run and function the module with the
--- largest need is shown. Query at-step says what is live at one of them (-p step TIME).
+-- Lists the instants that compete for the peak: local maxima of the occupied bytes over program
+-- order that are above the valley between them and a higher one by at least 5 percent of the
+-- highest. If you lower the first, the second is the next limit. Shows the module with the largest
+-- need for each run and function. Query at-step shows what is live at one of them (-p step TIME).
 --
 -- wrong when: Program order is not time: a peak can last for one short instruction or for most of
 -- the run.
 --
 -- param run, function, platform, color, module, top_functions
--- param top_n BIGINT = 5: Peaks to show of each.
+-- param top_n BIGINT = 5: Peaks to show for each.
 --
 -- column run_name, function_name, platform, color
--- column peak_ordinal BIGINT: Place among the peaks, the highest first.
--- column peak_bytes HUGEINT: Bytes occupied then, those held for the whole run included [bytes].
--- column peak_ratio DOUBLE: The same as share of the highest (0 to 1).
--- column valley_bytes HUGEINT: Least that is occupied on the way to a higher peak [bytes]; NULL for
---   the first.
--- column peak_time BIGINT: First instant of it [program order].
+-- column peak_ordinal BIGINT: Rank among the peaks; 1 is the highest.
+-- column peak_bytes HUGEINT: Bytes occupied then, including those held for the whole run [bytes].
+-- column peak_ratio DOUBLE: The same as a share of the highest (0 to 1).
+-- column valley_bytes HUGEINT: Fewest bytes occupied on the way to a higher peak [bytes]; NULL for
+--   the highest.
+-- column peak_time BIGINT: First instant of the peak [program order].
 -- column opcode VARCHAR: Opcode of the instruction at that instant; NULL if unknown.
 -- column instruction_name VARCHAR: The instruction; NULL if the instant is none's.
 -- column op_name VARCHAR: Its scope path; NULL if the dump has none.

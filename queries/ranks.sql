@@ -3,43 +3,46 @@
 -- engines: duckdb, spark, sail
 --
 -- In a program that runs on many devices the fullest one sets the limit. Ingest each host's or
--- rank's dumps as a run of its own with a label (--label rank=0, --label rank=1, …): one row per
--- function, memory space and set of other labels says how far the peaks are apart and which rank
--- is the fullest. Only runs whose other labels are equal are taken together. Each of several
--- compilations is followed through those of the same signature, what is left by size, as bufdb diff
--- pairs two runs (view asked_series). If the peak in one run is unknown, so are the spread and all
--- below it, and the row comes first; else largest spread first.
+-- rank's dumps as a separate run with a label (--label rank=0, --label rank=1, …): one row per
+-- function, memory space and set of other labels shows the spread of the peaks and the fullest
+-- rank. Only runs with equal other labels are combined. If there are several compilations, each is
+-- followed through those of the same signature, the rest by size, as bufdb diff pairs two runs
+-- (view asked_series). If the peak in one run is unknown, so are the spread and the figures that
+-- depend on it, and the row comes first; else largest spread first.
 --
 -- wrong when: With one program for all devices (SPMD) all ranks compile the same module, so a
--- spread means that they did not run the same thing; none says nothing about what the ranks hold
--- besides. A label that is different in each run for another reason (a host's name beside its rank)
--- leaves no two runs alike: name the labels that matter in fixed. A function that was renamed is
--- another function: of many runs, which names are one would depend on the runs asked for. bufdb
--- diff pairs those of two runs by signature and likeness.
+-- spread means that they did not run the same program; no spread does not mean that the ranks hold
+-- the same otherwise. A label that differs in each run for another reason (a host's name along with
+-- its rank) leaves no two runs to compare: name the labels that matter in fixed. A renamed function
+-- counts as another function: over many runs, matching names would depend on the runs selected.
+-- bufdb diff pairs those of two runs by signature and similarity.
 --
 -- param run, function, platform, color, module
 -- param label VARCHAR = 'rank': Label that differs between the ranks.
 -- param fixed VARCHAR = NULL: Labels, separated by commas, that must be equal within a row; NULL
---   takes all others but metadata.
+--   takes all others except metadata.
 -- param top_n = 50
 --
 -- column function_name, platform, compilation_place
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
--- column other_labels VARCHAR: Labels that the runs have in common, as K=V separated by blanks;
---   metadata (bufdb capture's labels) only where fixed names it.
+-- column other_labels VARCHAR: Labels that the runs have in common, as K=V separated by spaces;
+--   metadata (bufdb capture's labels) only if fixed names it.
 -- column run_count BIGINT: Runs, one per rank.
 -- column signature_count BIGINT: Different shapes of arguments and result among them; NULL if none
 --   is known.
 -- column min_peak_bytes HUGEINT: Smallest peak [bytes]; NULL if a peak is unknown.
--- column median_peak_bytes HUGEINT: Median peak, the lower one of two [bytes]; NULL likewise.
--- column max_peak_bytes HUGEINT: Largest peak [bytes]; NULL likewise.
--- column spread_bytes HUGEINT: Largest minus smallest peak [bytes]; NULL likewise.
--- column spread_ratio DOUBLE: The same as share of the largest peak (0 to 1); NULL likewise.
--- column fullest_rank VARCHAR: Value of the label with the largest peak, of equal ones the first
---   run by name; NULL likewise.
--- column emptiest_rank VARCHAR: Value of the label with the smallest peak; NULL likewise.
+-- column median_peak_bytes HUGEINT: Median peak, the lower one of two [bytes]; NULL where
+--   min_peak_bytes is.
+-- column max_peak_bytes HUGEINT: Largest peak [bytes]; NULL where min_peak_bytes is.
+-- column spread_bytes HUGEINT: Largest minus smallest peak [bytes]; NULL where min_peak_bytes is.
+-- column spread_ratio DOUBLE: The same as a share of the largest peak (0 to 1); NULL where
+--   min_peak_bytes is.
+-- column fullest_rank VARCHAR: Value of the label with the largest peak, for ties in the first run
+--   by name; NULL where min_peak_bytes is.
+-- column emptiest_rank VARCHAR: Value of the label with the smallest peak; NULL where
+--   min_peak_bytes is.
 -- column unknown_count BIGINT: Runs in which the function's peak is unknown.
--- column unknown_reason VARCHAR: Why, of several the first reason in alphabetical order; NULL if
+-- column unknown_reason VARCHAR: Why; for several, the first reason in alphabetical order; NULL if
 --   all peaks are known.
 WITH params AS (
   SELECT

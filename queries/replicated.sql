@@ -1,47 +1,47 @@
--- title: Arguments that several devices hold in full, and could share
+-- title: Arguments that several devices hold in full and could divide
 -- group: saving
 -- engines: duckdb, spark, sail
 --
--- A module compiled for several devices (partitions, format section 7.5) takes each argument by a
--- sharding: divided among all devices, or the same on some or all of them. For each run and
--- function (its compilation with the largest need) one row per argument of which several
--- devices hold the same part, with what each of them would hold less if they shared it, most first.
--- Arguments are held for the whole run, so all of it counts at the peak. Figures are those of one
--- device. On TPU shardings are in before_optimizations.txt alone, and count where they fit what a
--- device holds (view parameter_shardings says which text has one); without that file figures are
--- NULL, and the reason says so.
+-- A module compiled for several devices (partitions, format section 7.5) has a sharding for each
+-- argument: divided among all devices, or the same on some or all of them. For each run and
+-- function (its compilation with the largest need), one row per argument with a part that several
+-- devices hold, with the bytes that each would save if they divided it, most first. Arguments are
+-- held for the whole run, so all of it counts at the peak. Figures are for one device. On TPU only
+-- before_optimizations.txt has shardings, which count if they fit what a device holds (view
+-- parameter_shardings shows the source); without that file figures are NULL, with the reason.
 --
--- wrong when: sureness says how even a division would be: likely, where a dimension can be divided
--- by the number of holders; possible, where none can and padding would be needed. What is needed
--- whole has to be gathered before each use, which takes time and may take as much memory for a
--- while (query gathers-live); that of what is updated element by element, such as the state of an
--- optimizer, is not. Tiled layouts (TPU) may pad the parts more than the whole. Which shardings the
--- rest of the program wants is not looked at, and a change makes the compiler plan anew.
+-- wrong when: sureness says how even a division would be: likely, if a dimension is divisible by
+-- the number of holders; possible, if none is and padding would be needed. An array that is needed
+-- whole must be gathered before each use, which takes time and may temporarily take as much memory
+-- (query gathers-live); one that is updated element by element, such as optimizer state, need not
+-- be. Tiled layouts (TPU) may pad the parts more than the whole. Shardings in the rest of the
+-- program are ignored, and after a change the compiler plans again.
 --
 -- param run, function, platform, color, module
--- param all_arguments BOOLEAN = FALSE: Show those too that each device has its own part of, and
---   those of which that is not known.
+-- param all_arguments BOOLEAN = FALSE: Also show arguments with a different part on each device,
+--   and those where this is unknown.
 -- param top_n
 --
 -- column run_name, function_name, platform, color, peak_bytes
--- column replicated_bytes HUGEINT: What each device would hold less if its holders shared it
---   [bytes]; NULL if the dump does not tell who holds what.
--- column replicated_ratio DOUBLE: The same as share of the peak (0 to 1); NULL likewise.
--- column sureness VARCHAR: likely or possible, see above; NULL if there is nothing to share, or it
---   is not known.
+-- column replicated_bytes HUGEINT: Bytes that each device would save if its holders divided it
+--   [bytes]; NULL if the dump does not say which device holds what.
+-- column replicated_ratio DOUBLE: The same as a share of the peak (0 to 1); NULL where
+--   replicated_bytes is.
+-- column sureness VARCHAR: likely or possible, see above; NULL if there is nothing to divide, or it
+--   is unknown.
 -- column size_bytes BIGINT: The argument on one device [bytes].
--- column device_count BIGINT: Devices that the module is for; NULL if nothing says so.
--- column tile_count BIGINT: Different parts that it is divided into, 1 if it is not; NULL as
---   replicated_bytes.
--- column holder_count BIGINT: Devices that hold the same part; NULL as replicated_bytes.
--- column sharding VARCHAR: Sharding as the dump has it; NULL if it has none.
+-- column device_count BIGINT: Devices that the module is for; NULL if unknown.
+-- column tile_count BIGINT: Different parts that it is divided into, 1 if it is not divided; NULL
+--   where replicated_bytes is.
+-- column holder_count BIGINT: Devices that hold the same part; NULL where replicated_bytes is.
+-- column sharding VARCHAR: Sharding as printed; NULL if the dump has none.
 -- column shape VARCHAR: Shape on one device, with layout.
 -- column parameter_number BIGINT: The entry parameter.
 -- column parameter_name VARCHAR: Path of the argument, such as params['w']; the instruction's name
 --   if it has none.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, or who holds what of some
---   of its arguments, in a row of its own that has nothing else, comes first and does not count in
---   top_n; NULL in all other rows.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, or which devices hold
+--   some of its arguments, in a separate row that has nothing else, comes first and does not count
+--   toward top_n; NULL in all other rows.
 WITH params AS (
   SELECT
     coalesce(getvariable('all_arguments')::BOOLEAN, FALSE) AS all_arguments,
@@ -70,7 +70,7 @@ reasons AS (
     count(*) AS argument_count
   FROM parameter_shardings AS shardings
   WHERE shardings.unknown_sharding_reason IS NOT NULL
-    -- Nothing speaks of several devices where there is neither a sharding nor a count of them.
+    -- Without a sharding or a device count nothing indicates several devices.
     AND (
       shardings.sharding IS NOT NULL OR shardings.device_count > 1 OR shardings.replica_count > 1
     )

@@ -3,14 +3,14 @@
 -- engines: duckdb, spark, sail
 --
 -- A jitted function is compiled again for every new set of argument shapes and dtypes, and also
--- when nothing but a sharding, a static argument or a closed-over object is new. One row per run,
--- function and memory space with two compilations or more, most bytes in all compilations first. A
+-- when only a sharding, a static argument or a closed-over object is new. One row per run, function
+-- and memory space with at least two compilations, most bytes in all compilations first. A
 -- signature is the shapes of all entry parameters and of the result.
 --
--- wrong when: Two different functions of one name (lambdas, methods, jnp's own broadcast_in_dim)
--- count as one. Signatures know no layouts, shardings, static arguments or weak types, so two
--- compilations of one signature can still be meant. Several processes that dumped into one run
--- compile the same program once each.
+-- wrong when: Two different functions with the same name (lambdas, methods, jnp's own
+-- broadcast_in_dim) count as one. Signatures do not include layouts, shardings, static arguments or
+-- weak types, so two compilations of one signature can be intended. Several processes that dumped
+-- into one run compile the same program once each.
 --
 -- param run, function, platform, color, module, top_n = 100
 --
@@ -18,19 +18,19 @@
 -- column function_name VARCHAR: Jitted function.
 -- column platform
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
--- column module_count BIGINT: Compilations, those without allocations counted in each memory space.
+-- column module_count BIGINT: Compilations; those without allocations count in each memory space.
 -- column signature_count BIGINT: Different signatures among them; NULL if no dump gives one.
--- column repeated_count BIGINT: Compilations of a signature that another one has too.
--- column varying_part VARCHAR: First part of the signature that is not the same in all
---   compilations: "parameter N" or "result"; NULL if all are the same or none is known.
+-- column repeated_count BIGINT: Compilations whose signature another one has too.
+-- column varying_part VARCHAR: First part of the signature that differs between compilations:
+--   "parameter N" or "result"; NULL if none differs or none is known.
 -- column one_shape VARCHAR: A shape of that part: the first in alphabetical order.
--- column other_shape VARCHAR: Another one: the last in alphabetical order.
--- column total_bytes HUGEINT: Allocations of all the compilations together [bytes]; NULL if one has
---   none in its dump.
+-- column other_shape VARCHAR: Another shape: the last in alphabetical order.
+-- column total_bytes HUGEINT: Allocations of all compilations together [bytes]; NULL if the dump of
+--   one has none.
 -- column min_peak_bytes HUGEINT: Smallest peak [bytes]; NULL if a peak is unknown.
 -- column max_peak_bytes HUGEINT: Largest peak [bytes]; NULL if a peak is unknown.
 -- column unknown_count BIGINT: Compilations whose peak is unknown.
--- column unknown_reason VARCHAR: Why, of several the first reason in alphabetical order; NULL if
+-- column unknown_reason VARCHAR: Why; for several, the first reason in alphabetical order; NULL if
 --   all peaks are known.
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
@@ -40,7 +40,7 @@ compilations AS (
     asked_modules.run_name, asked_modules.function_name, asked_modules.platform,
     asked_modules.color, asked_modules.module_id, asked_modules.total_bytes,
     asked_modules.peak_bytes, asked_modules.peak_unknown_reason, module_signatures.entry_signature,
-    -- What a compilation without allocations needs is unknown in every memory space.
+    -- The need of a compilation without allocations is unknown in every memory space.
     CASE
       WHEN asked_modules.color IS NULL THEN 0
       ELSE count(CASE WHEN asked_modules.color IS NULL THEN 1 END) OVER (

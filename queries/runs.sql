@@ -3,33 +3,35 @@
 -- engines: duckdb, spark, sail
 --
 -- One row per run in order of the time of its dumps. A filter on function, module, platform or
--- memory space narrows what is counted and leaves out runs in which nothing matches.
+-- memory space limits what is counted and omits runs without a match.
 --
 -- param run, function, platform, color, module, top_n = 100
 --
 -- column run_name
--- column labels VARCHAR: Its user's labels as K=V, separated by blanks; NULL if it has none.
+-- column labels VARCHAR: Labels set by the user as K=V, separated by spaces; NULL if there are
+--   none.
 -- column dumped_at TIMESTAMP: Earliest time of its dump files [UTC]; NULL if it has no file.
 -- column ingested_at TIMESTAMP: Time of the last ingest that changed it [UTC].
 -- column module_count BIGINT: Modules.
 -- column function_count BIGINT: Different jitted functions among them.
--- column platforms VARCHAR: Their platforms, separated by blanks; NULL if no file name has it.
--- column format_eras VARCHAR: Eras of the dump format among them, separated by blanks.
--- column max_partition_count BIGINT: Largest number of partitions of a module; NULL if not known.
--- column compiler_options VARCHAR: Compiler options that all modules of the run share, without
---   those of dumping; their number if they are more than 160 characters; NULL if no file has any.
+-- column platforms VARCHAR: Their platforms, separated by spaces; NULL if no file name has it.
+-- column format_eras VARCHAR: Eras of the dump format among them, separated by spaces.
+-- column max_partition_count BIGINT: Largest number of partitions of a module; NULL if unknown.
+-- column compiler_options VARCHAR: Compiler options that all modules of the run share, except dump
+--   options; their number if they exceed 160 characters; NULL if no file has any.
 -- column max_peak_bytes HUGEINT: Largest peak of a module in a memory space [bytes]; NULL if there
 --   is none or the peak of a module is unknown.
 -- column max_need_bytes HUGEINT: Most that a device must hold for a module in a memory space: all
---   allocations but thread-local ones [bytes]; NULL if that of a module is unknown.
+--   allocations except thread-local ones [bytes]; NULL if that of a module is unknown.
 -- column max_temp_bytes HUGEINT: Largest sum of temp allocations of a module in a memory space
 --   [bytes]; NULL if there is no allocation.
--- column problem_count BIGINT: Diagnostics of the run that say that something was not read in full.
+-- column problem_count BIGINT: Diagnostics of the run about incomplete reading.
 -- column source_path VARCHAR: Path given to the last ingest into it.
--- column metadata VARCHAR: Labels that describe how it was made, as those of bufdb capture do (the
---   command, its exit code, flags, commit, versions), as K=V, separated by blanks; NULL if none.
+-- column metadata VARCHAR: Labels that describe how the run was made, such as those of bufdb
+--   capture (the command, its exit code, flags, commit, versions), as K=V, separated by spaces;
+--   NULL if none.
 -- column unknown_count BIGINT: Modules whose peak is unknown.
--- column unknown_reason VARCHAR: Why, of several the first reason in alphabetical order; NULL if
+-- column unknown_reason VARCHAR: Why; for several, the first reason in alphabetical order; NULL if
 --   all peaks are known.
 WITH params AS (
   SELECT
@@ -68,7 +70,7 @@ option_modules AS (
     compiler_options.option_name || '=' || compiler_options.option_value AS option_text
   FROM compiler_options
   JOIN modules ON modules.module_id = compiler_options.module_id
-  -- How the dump was made says nothing about the program.
+  -- Dump options do not affect the program.
   WHERE NOT (compiler_options.option_name GLOB 'xla_dump_*')
 ),
 with_options AS (
@@ -87,7 +89,7 @@ shared_options AS (
 options AS (
   SELECT
     shared_options.run_name,
-    -- TPU compilers print dozens; the table compiler_options has them all.
+    -- TPU compilers print dozens; the table compiler_options has all of them.
     CASE
       WHEN sum(length(shared_options.option_text) + 1) <= 160
       THEN string_agg(shared_options.option_text, ' ' ORDER BY shared_options.option_text)

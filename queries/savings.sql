@@ -1,41 +1,41 @@
--- title: By how much the peak would fall without a line, an op, a value
+-- title: How far the peak falls without a line, an op, a value
 -- group: saving
 -- engines: duckdb, spark, sail
 --
--- A line that holds 5 GiB at the peak need not lower it by 5 GiB: another instant may be nearly as
--- high. For each source line, op and value that holds temp bytes at the peak this says what the
--- peak of the same instructions in the same order would be if it held none: saving_bytes and
--- peak_bytes_without add up to the peak, and the instruction of the instant that is the peak then
--- says what caps the saving. Of what a scan saves for its backward pass something else is saved in
--- its place, so low_saving_bytes to saving_bytes is the range of what comes: the low end in the
--- form that saving_form names (jax.checkpoint around the expression, or one name less in the policy
--- that is there), with the values of kept_name kept instead; the high end where operands are
--- computed again, too. Names are those of peak-by by line and by op; values that are the
--- same bytes under several names, such as what a loop carries, are one. For each run and function
--- the module with the largest need is shown, the largest low end first (where none is known
--- the saving counts). Savings of several do not add up: bufdb what-if computes them together.
+-- Removing a line that holds 5 GiB at the peak need not lower it by 5 GiB: another instant may be
+-- nearly as high. For each source line, op and value that holds temp bytes at the peak, computes
+-- the peak of the same instructions in the same order if it held none: saving_bytes and
+-- peak_bytes_without add up to the peak, and next_peak_instruction shows what limits the saving.
+-- For what a scan saves for its backward pass, something else is saved instead, so the saving is a
+-- range from low_saving_bytes, for the change that saving_form names (jax.checkpoint around the
+-- expression, or one name fewer in the existing policy) with the values of kept_name kept instead,
+-- to saving_bytes, if operands are recomputed too. Names are those of peak-by by line and by op;
+-- values that are the same bytes under several names, such as the carry of a loop, are one. Shows
+-- the module with the largest need for each run and function, largest lower bound first
+-- (saving_bytes where it is unknown). Savings do not add up: bufdb what-if computes several
+-- together.
 --
--- wrong when: The figure is exact for today's schedule, and there no treatment of this alone saves
--- more. XLA schedules, fuses and packs a changed program anew, and what is computed again, or
--- copied to the host, needs bytes of its own; so of a recompilation it is a prediction. What a
--- first policy saves is in no dump: it changes what other lines save, too, and only a trace of the
--- changed program shows it. These save nothing, whatever it says: inputs of a scanned layer, which
--- a scan saves whatever the checkpoint policy; bf16 for a buffer that is bf16 already; on the CPU
--- bf16 for what a scan stacks, which becomes f32 before the backward loop, and checkpoints of
--- unrolled layers, where what is computed again is merged. In these figures they count as 0. Of 51
--- lines left out of scanned layers on the CPU, 49 came in the range within 2 % of the peak; XLA had
--- merged equal instructions of two lines in the others, of which one line is known. Gradients bear
+-- wrong when: The figure is exact for the current schedule, where no change to this alone saves
+-- more. XLA schedules, fuses and packs a changed program again, and what is recomputed or copied to
+-- the host needs its own bytes, so for a recompilation it is a prediction. No dump shows what a
+-- first policy saves: it also changes what other lines save, and only tracing the changed program
+-- shows that. These save nothing, whatever the figure: inputs of a scanned layer, which a scan
+-- saves under any checkpoint policy; bf16 for a buffer that is already bf16; on the CPU bf16 for
+-- what a scan stacks, which becomes f32 before the backward loop, and checkpoints of unrolled
+-- layers, where the recomputation is merged. In the measurements below they count as 0. Of 51 lines
+-- removed from scanned layers on the CPU, 49 were in the range within 2 % of the peak; in the
+-- others XLA had merged equal instructions of two lines, and only one line is known. Gradients have
 -- the line of what they are gradients of, and no policy frees them.
 --
--- Measured error of changes that were compiled again, in percent of the peak (median, 90th
--- percentile, largest; tests/benchmarks/recompiled.md has each change): chunk, layers scanned: CPU
--- 0.0, 0.9, 0.9; GPU 0.4, 5.0, 5.0; TPU 1.6, 4.8, 4.8. donate, layers scanned: CPU 0.2, 0.6, 0.6;
--- GPU 0.0, 1.6, 1.6; TPU 0.0, 4.0, 4.0. donate, layers unrolled: CPU 2.5, 3.3, 3.3; GPU 2.6, 3.0,
--- 3.0; TPU 0.0, 0.0, 0.0. drop, an input of a scanned layer: CPU 0.0, 0.0, 0.0; GPU 0.0, 0.0, 0.0;
--- TPU 0.0, 0.0, 0.0. drop, layers scanned: CPU 1.3, 3.9, 3.9; GPU 1.1, 3.1, 6.8; TPU 1.5, 8.4,
--- 10.6. drop, layers unrolled: CPU 0.0, 19.3, 19.3; GPU 2.7, 15.3, 18.2; TPU 5.2, 13.6, 16.7. half,
--- layers scanned: CPU 0.0, 2.0, 2.0; GPU 0.0, 3.4, 3.4; TPU 0.0, 2.4, 2.4. half, layers unrolled:
--- CPU 1.2, 12.1, 12.1; GPU 1.3, 7.5, 7.5; TPU 1.4, 9.6, 9.6.
+-- Measured error of recompiled changes, in percent of the peak (median, 90th percentile, largest;
+-- tests/benchmarks/recompiled.md has each change): chunk, layers scanned: CPU 0.0, 0.9, 0.9; GPU
+-- 0.4, 5.0, 5.0; TPU 1.6, 4.8, 4.8. donate, layers scanned: CPU 0.2, 0.6, 0.6; GPU 0.0, 1.6, 1.6;
+-- TPU 0.0, 4.0, 4.0. donate, layers unrolled: CPU 2.5, 3.3, 3.3; GPU 2.6, 3.0, 3.0; TPU 0.0, 0.0,
+-- 0.0. drop, an input of a scanned layer: CPU 0.0, 0.0, 0.0; GPU 0.0, 0.0, 0.0; TPU 0.0, 0.0, 0.0.
+-- drop, layers scanned: CPU 1.3, 3.9, 3.9; GPU 1.1, 3.1, 6.8; TPU 1.5, 8.4, 10.6. drop, layers
+-- unrolled: CPU 0.0, 19.3, 19.3; GPU 2.7, 15.3, 18.2; TPU 5.2, 13.6, 16.7. half, layers scanned:
+-- CPU 0.0, 2.0, 2.0; GPU 0.0, 3.4, 3.4; TPU 0.0, 2.4, 2.4. half, layers unrolled: CPU 1.2, 12.1,
+-- 12.1; GPU 1.3, 7.5, 7.5; TPU 1.4, 9.6, 9.6.
 --
 -- param run, function, platform, color, module
 -- param what VARCHAR = 'all' | 'source_line' | 'op' | 'value': What to show.
@@ -46,23 +46,22 @@
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column what VARCHAR: source_line, op or value.
 -- column held_bytes HUGEINT: Bytes held at the peak [bytes].
--- column low_saving_bytes HUGEINT: The least by which it falls in the form of saving_form [bytes],
---   below 0 where that costs more than it frees; NULL if not known (low_unknown_reason).
--- column saving_bytes HUGEINT: Bytes by which the peak would fall [bytes].
--- column half_saving_bytes HUGEINT: Bytes by which it would fall with half of them, as when f32 is
---   made bf16, or two chunks [bytes].
--- column peak_bytes_without HUGEINT: What the peak would be [bytes].
+-- column low_saving_bytes HUGEINT: Lower bound of how far it falls, with saving_form [bytes],
+--   negative where that costs more than it frees; NULL if unknown (low_unknown_reason).
+-- column saving_bytes HUGEINT: How far the peak would fall [bytes].
+-- column half_saving_bytes HUGEINT: How far it would fall with half of the bytes, as with bf16 for
+--   f32, or two chunks [bytes].
+-- column peak_bytes_without HUGEINT: The peak without it [bytes].
 -- column next_peak_time BIGINT: First instant of that peak [program order].
--- column next_peak_instruction VARCHAR: Instruction at that instant; NULL if it is none's.
--- column name VARCHAR: Line or op as in peak-by; of a value the
---   instruction with its shape.
+-- column next_peak_instruction VARCHAR: Instruction at that instant; NULL if there is none.
+-- column name VARCHAR: Line or op as in peak-by; for a value, the instruction with its shape.
 -- column saving_form VARCHAR: wrap (jax.checkpoint around the expression alone) or policy (one name
---   less in the policy that is there); NULL as low_saving_bytes.
--- column kept_name VARCHAR: Lines whose values are kept instead at the low end; NULL if there are
---   none.
--- column low_operation_count BIGINT: Operations to compute it again at the low end, what several
---   values need once; NULL if not known.
--- column operation_count BIGINT: The same at the high end; NULL if not known.
+--   fewer in the existing policy); NULL where low_saving_bytes is.
+-- column kept_name VARCHAR: Lines whose values are kept instead, at the lower bound; NULL if there
+--   are none.
+-- column low_operation_count BIGINT: Operations that recompute it, at the lower bound, those that
+--   several values need counted once; NULL if unknown.
+-- column operation_count BIGINT: The same at the upper bound; NULL if unknown.
 -- column low_unknown_reason VARCHAR: Why low_saving_bytes is NULL; NULL where it is known.
 -- column unknown_reason
 WITH params AS (

@@ -1,96 +1,103 @@
--- title: How the need for memory grows with a label such as the batch size
+-- title: Growth of memory with a label such as the batch size
 -- group: change
 -- engines: duckdb, spark, sail
 --
 -- Fits a curve through runs that differ in one numeric label (ingest them with --label batch=8,
--- --label batch=16, …): constant, a line, or a parabola such as attention gives over the length of
--- a sequence, the simplest that is within max_error of every figure. The figure is what XLA
--- reserves, which a device must hold; metric has others. One row per function, memory space and set
--- of other labels; only runs whose other labels are equal are fitted together, so that precision or
--- remat do not mix; rows without a curve come last. Each of several compilations is followed
--- through those of the same signature, what is left by size, as bufdb diff pairs two runs (view
--- asked_series); several runs of one size count as several points. Runs whose figure is unknown are
--- no points; unknown_count says how many there are, and where it leaves no point the row has
--- nothing else.
--- Two labels, as in label=batch,length, make one size of their product: the curve is constant or a
--- line over the product, for runs in which neither label follows from the other. With budget such a
--- row stands once for each value of the second label, with the largest first label there.
--- With the parameter size the row predicts the figure for that size; with budget it says the
--- largest size that fits, and which one is sure because it was compiled. There is no forecast from
--- fewer than three sizes (four for a parabola), for two always lie on a line, and none where no
--- curve fits: no_fit_reason says so.
--- A forecast is a range. Its ends are the least and the most of all curves that fit, the next
--- richer one too, with all points and with each size left out in turn, and of what so few points
--- cannot show, which grows with the distance from them: beyond the largest size growth may be less
--- or more by a twentieth, and the further points lie from their curve the more; up to a quarter of
--- what does not grow yet may begin to; and points not quite on a line that bend upwards may be the
--- start of a parabola. tests/benchmarks/forecasts.md has how often such ranges held the truth: the
--- least often those of parabolas far out, where XLA takes other kernels for attention.
+-- --label batch=16, …): constant, a line, or a parabola (such as attention over sequence length),
+-- the simplest that is within max_error of every figure. The figure is what XLA reserves, which a
+-- device must hold; metric selects others. One row per function, memory space and set of other
+-- labels; only runs with equal other labels are fitted together, so that precision or remat do not
+-- mix; rows without a curve come last. If there are several compilations, each is followed through
+-- those of the same signature, the rest by size, as bufdb diff pairs two runs (view asked_series);
+-- several runs of one size count as several points. Runs with an unknown figure are not points;
+-- unknown_count counts them, and if it leaves no point, the row has nothing else.
+--
+-- Two labels, as in label=batch,length, use their product as the size: the curve is constant or a
+-- line over the product, for runs in which neither label determines the other. With budget there is
+-- one such row per value of the second label, with the largest first label there. With the
+-- parameter size the row predicts the figure for that size; with budget it gives the largest size
+-- that fits, and the largest one that is sure because it was compiled. There is no forecast from
+-- fewer than three sizes (four for a parabola), because two are always on a line, or if no curve
+-- fits; no_fit_reason says so.
+--
+-- A forecast is a range. Its ends are the minimum and maximum over all curves that fit and the next
+-- more complex one, with all points and with each size left out in turn, widened for what so few
+-- points cannot show, more with distance: beyond the largest size growth may differ by a twentieth,
+-- more if points are far from their curve; up to a quarter of what does not grow yet may begin to;
+-- and points slightly off a line that bend upward may be the start of a parabola.
+-- tests/benchmarks/forecasts.md lists how often such ranges held: least often for parabolas far
+-- out, where XLA uses other kernels for attention.
 --
 -- wrong when: Memory is a step function of size: XLA chooses other layouts, fusions, library calls
--- or rematerialisation at other sizes. Beyond twice the largest size a range is a guess, which
--- guess_reason says: compile that size to prove it. The figure is one program's and one memory
--- space's; leave room for what else the device holds. A label that is different in each run (a
--- date) leaves no two runs alike: name the labels that matter in fixed. A function that was renamed
--- is another function: of many runs, which names are one would depend on the runs asked for. bufdb
--- diff pairs those of two runs by signature and likeness.
+-- or rematerialization at other sizes. Beyond twice the largest size a range is a guess
+-- (guess_reason): compile that size to prove it. The figure is for one program and one memory
+-- space; leave room for what else the device holds. A label that differs in each run (a date)
+-- leaves no two runs to compare: name the labels that matter in fixed. A renamed function counts as
+-- another function: over many runs, matching names would depend on the runs selected. bufdb diff
+-- pairs those of two runs by signature and similarity.
 --
 -- param run, function, platform, color, module
 -- param label VARCHAR = 'batch': Label whose value is the size, or two, separated by commas, whose
---   product is; runs in which one is no number are left out.
+--   product is; runs in which one is not a number are left out.
 -- param fixed VARCHAR = NULL: Labels, separated by commas, that must be equal within a fit; NULL
---   takes all others but metadata.
+--   takes all others except metadata.
 -- param metric VARCHAR = 'need' | 'peak' | 'temp' | 'total': Figure to fit: what XLA reserves, all
---   allocations but thread-local ones (total is another name for it), the occupied peak, or the
---   temp allocations.
--- param max_error DOUBLE = 0.02: How far the curve may be from a figure, as share of it (0 to 1).
--- param size VARCHAR = NULL: Size to predict the figure for; of two labels their product, or both
+--   allocations except thread-local ones (total is the same), the occupied peak, or the temp
+--   allocations.
+-- param max_error DOUBLE = 0.02: Largest distance of the curve from a figure, as a share of it (0
+--   to 1).
+-- param size VARCHAR = NULL: Size to predict the figure for; for two labels their product, or both
 --   values, as in 16,2048.
--- param budget BIGINT = NULL: What the figure may not exceed [bytes].
+-- param budget BIGINT = NULL: Upper limit of the figure [bytes].
 -- param top_n = 50
 --
 -- column function_name, platform, compilation_place
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
--- column other_labels VARCHAR: Labels that the runs have in common, as K=V separated by blanks;
---   metadata (bufdb capture's labels) only where fixed names it.
+-- column other_labels VARCHAR: Labels that the runs have in common, as K=V separated by spaces;
+--   metadata (bufdb capture's labels) only if fixed names it.
 -- column point_count BIGINT: Runs in the fit.
--- column min_size DOUBLE: Smallest size among them, of two labels the smallest product.
+-- column min_size DOUBLE: Smallest size among them, for two labels the smallest product.
 -- column max_size DOUBLE: Largest size among them.
 -- column largest_bytes HUGEINT: Largest figure among them [bytes].
 -- column size_count BIGINT: Different sizes among them.
--- column model VARCHAR: constant, linear or quadratic, of two labels constant or product, a line
---   over their product; NULL if there is no fit.
--- column fixed_bytes HUGEINT: The curve at size 0 [bytes]; NULL without one.
--- column slope_bytes DOUBLE: Its growth per unit of the size at size 0 [bytes]; NULL likewise.
--- column square_factor DOUBLE: Bytes for each square of the size, 0 but for quadratic;
---   NULL likewise.
+-- column model VARCHAR: constant, linear or quadratic; for two labels constant or product (a line
+--   over their product); NULL without a fit.
+-- column fixed_bytes HUGEINT: The curve at size 0 [bytes]; NULL without a fit.
+-- column slope_bytes DOUBLE: Growth of the curve per unit of size, at size 0 [bytes]; NULL where
+--   fixed_bytes is.
+-- column square_factor DOUBLE: Bytes per squared size, 0 unless quadratic; NULL where fixed_bytes
+--   is.
 -- column max_error_ratio DOUBLE: Largest distance of a figure from the curve, divided by the
---   figure; NULL likewise.
--- column low_predicted_bytes HUGEINT: Low end of what the figure will be at size [bytes]; NULL
---   without size or a curve, or beyond 2^127.
--- column predicted_bytes HUGEINT: What the curve with all points says there [bytes]; NULL likewise.
--- column high_predicted_bytes HUGEINT: High end [bytes]; NULL likewise.
+--   figure; NULL where fixed_bytes is.
+-- column low_predicted_bytes HUGEINT: Low end of the predicted figure at size [bytes]; NULL without
+--   size or a curve, or beyond 2^127.
+-- column predicted_bytes HUGEINT: Figure of the curve with all points there [bytes]; NULL where
+--   low_predicted_bytes is.
+-- column high_predicted_bytes HUGEINT: High end of the predicted figure [bytes]; NULL where
+--   low_predicted_bytes is.
 -- column low_largest_size BIGINT: Largest whole size at which the high end of the range is within
---   budget: take this one. 0 or less if none is; NULL without budget or a curve, if the curve is
+--   budget: use this one. 0 or less if none is; NULL without budget or a curve, if the curve is
 --   constant or does not grow, or beyond 2^63.
--- column high_largest_size BIGINT: Largest at which the low end is, below the next size that was
---   compiled and is over budget; NULL likewise, and if the low end does not grow.
--- column second_size DOUBLE: With budget and two labels a value of the second among the points;
+-- column high_largest_size BIGINT: Largest size at which the low end is within budget, below the
+--   next compiled size that is over budget; NULL where low_largest_size is, and if the low end does
+--   not grow.
+-- column second_size DOUBLE: With budget and two labels, a value of the second among the points;
 --   NULL otherwise, or without a curve.
 -- column low_largest_first BIGINT: Largest whole value of the first label at which the high end is
---   within budget, where the second is second_size: take this one. NULL without second_size, where
---   that is not above 0, or where low_largest_size is.
--- column high_largest_first BIGINT: Largest at which the low end is; NULL likewise.
+--   within budget, if the second is second_size: use this one. NULL without second_size above 0, or
+--   where low_largest_size is.
+-- column high_largest_first BIGINT: Largest value at which the low end is within budget; NULL where
+--   low_largest_first is.
 -- column no_fit_reason VARCHAR: Why there is no curve; NULL if there is one, or no point.
 -- column measured_largest_size DOUBLE: Largest size among the points whose figure is within budget:
---   it is sure, for it was compiled. NULL without budget, or if none is.
--- column distance_factor DOUBLE: How far the forecast is from the points: size, or with budget
---   high_largest_size (low_largest_size if that is NULL), whichever is more, divided by max_size.
---   NULL without either, or if max_size is not above 0.
+--   sure, because it was compiled. NULL without budget, or if none is.
+-- column distance_factor DOUBLE: Distance of the forecast from the points: the larger of size and,
+--   with budget, high_largest_size (low_largest_size if that is NULL), divided by max_size. NULL
+--   without either, or if max_size is not above 0.
 -- column guess_reason VARCHAR: Why the range is a guess, and how to prove it; NULL up to twice
 --   max_size.
 -- column unknown_count BIGINT: Runs left out of the fit because their figure is unknown.
--- column unknown_reason VARCHAR: Why, of several the first reason in alphabetical order; NULL if
+-- column unknown_reason VARCHAR: Why; for several, the first reason in alphabetical order; NULL if
 --   all figures are known.
 WITH params AS (
   SELECT
@@ -159,7 +166,7 @@ counted AS (
     count(*) AS point_count,
     count(DISTINCT size) AS size_count,
     min(label_count) AS label_count,
-    -- Where one label follows from the other, what grows with one may grow with any power of it.
+    -- If one label determines the other, growth with one may be any power of it.
     count(DISTINCT (first_size, second_size)) > count(DISTINCT first_size)
       AND count(DISTINCT (first_size, second_size)) > count(DISTINCT second_size) AS is_free,
     min(size) AS min_size,
@@ -170,8 +177,8 @@ counted AS (
   WHERE bytes IS NOT NULL
   GROUP BY fit_place
 ),
--- All points of a fit, and those without one of its sizes. Weighted, for distances count as share
--- of the figure: without that the largest alone would draw the curve.
+-- All points of a fit, and those without one of its sizes. Weighted, because distances count as a
+-- share of the figure: otherwise the largest figure alone would determine the curve.
 samples AS (
   SELECT
     points.fit_place, CAST(NULL AS DOUBLE) AS left_out, points.size, points.bytes,
@@ -285,7 +292,7 @@ tried AS (
 fitting AS (
   SELECT
     tried.fit_place, tried.model, tried.rank, tried.max_error_ratio,
-    -- Where a parabola is ten times as near, a line leaves the points further out.
+    -- If a parabola is ten times closer, a line misses the points further out.
     CASE
       WHEN tried.model = 'quadratic'
         AND tried.line_error_ratio > 0.0005
@@ -296,7 +303,7 @@ fitting AS (
   FROM tried
   CROSS JOIN params
   JOIN counted ON counted.fit_place = tried.fit_place
-  -- What is constant within a thousandth only is one: a line may rise slowly.
+  -- Constant only means within a thousandth: a line may rise slowly.
   WHERE tried.max_error_ratio
       <= CASE tried.model WHEN 'constant' THEN 0.001 ELSE params.max_error END
     AND counted.size_count >= tried.least_sizes
@@ -309,8 +316,8 @@ ranked AS (
     row_number() OVER (PARTITION BY fitting.fit_place ORDER BY fitting.preference) AS place
   FROM fitting
 ),
--- How far growth beyond the points may be from that of a curve, by how near the points are to
--- theirs. The figures are those of tests/benchmarks/forecasts.md.
+-- How far growth beyond the points may differ from that of a curve, by how close the points are to
+-- their curve. Figures from tests/benchmarks/forecasts.md.
 chosen AS (
   SELECT
     ranked.fit_place, ranked.model, ranked.rank, ranked.max_error_ratio, counted.max_size,
@@ -331,7 +338,7 @@ chosen AS (
   WHERE ranked.place = 1
 ),
 -- The curves of a range, as bytes = b0 + b1 * u + b2 * u * u, with u from the largest size: those
--- that fit and the next richer one, as far as it bends upwards.
+-- that fit and the next more complex one, if it bends upward.
 candidates AS (
   SELECT
     chosen.fit_place, curves.model, curves.left_out,
@@ -348,10 +355,10 @@ candidates AS (
   WHERE curves.c1 IS NOT NULL
     AND curves.c2 >= 0
     AND (fitting.model IS NOT NULL OR curves.rank = chosen.rank + 1)
-    -- A curve takes as many sizes as it has coefficients.
+    -- A curve needs as many sizes as it has coefficients.
     AND counted.size_count - CASE WHEN curves.left_out IS NULL THEN 0 ELSE 1 END >= curves.rank
 ),
--- Both ends of each, within the points and beyond.
+-- Both ends of each, within and beyond the points.
 ends AS (
   SELECT
     candidates.fit_place, 'low' AS side, candidates.b0 * chosen.shrink AS level,
@@ -388,7 +395,7 @@ ends AS (
   FROM candidates
   JOIN chosen ON chosen.fit_place = candidates.fit_place
 ),
-told AS (
+bounds AS (
   SELECT
     ends.fit_place, ends.side,
     CASE
@@ -408,20 +415,20 @@ told AS (
 ),
 reached AS (
   SELECT
-    told.fit_place, told.side, told.predicted,
+    bounds.fit_place, bounds.side, bounds.predicted,
     CASE
-      WHEN chosen.rank = 1 OR told.slope <= 0 THEN NULL
-      -- A parabola that is above the budget everywhere.
-      WHEN pow(told.slope, 2) + 4 * told.bend * told.rest < 0 THEN 0
-      -- The root in the form that is exact for a line, too.
-      ELSE chosen.max_size + 2 * told.rest / nullif(
-        told.slope + sqrt(greatest(pow(told.slope, 2) + 4 * told.bend * told.rest, 0)), 0
+      WHEN chosen.rank = 1 OR bounds.slope <= 0 THEN NULL
+      -- The whole parabola is above the budget.
+      WHEN pow(bounds.slope, 2) + 4 * bounds.bend * bounds.rest < 0 THEN 0
+      -- The root in a form that is also exact for a line.
+      ELSE chosen.max_size + 2 * bounds.rest / nullif(
+        bounds.slope + sqrt(greatest(pow(bounds.slope, 2) + 4 * bounds.bend * bounds.rest, 0)), 0
       )
     END AS largest
-  FROM told
-  JOIN chosen ON chosen.fit_place = told.fit_place
+  FROM bounds
+  JOIN chosen ON chosen.fit_place = bounds.fit_place
 ),
--- What was compiled goes before what a curve says.
+-- Compiled sizes take precedence over the curve.
 measured AS (
   SELECT
     points.fit_place,
@@ -474,7 +481,7 @@ fits AS (
     curves.c0 - curves.c1 * curves.mean_size + curves.c2 * pow(curves.mean_size, 2) AS fixed,
     curves.c1 - 2 * curves.c2 * curves.mean_size AS slope,
     curves.c2 AS factor,
-    -- Down and up, as a double in every engine.
+    -- Rounded down and up, as a double in every engine.
     round(ranges.low_predicted - 0.499999) AS low_predicted,
     round(
       curves.c0 + curves.c1 * (target.size - curves.mean_size)
@@ -516,7 +523,7 @@ SELECT
   coalesce(counted.point_count, 0) AS point_count,
   counted.min_size, counted.max_size, counted.largest_bytes, counted.size_count, fits.model,
   TRY_CAST(round(fits.fixed) AS HUGEINT) AS fixed_bytes,
-  -- Rounded, so that the order of summation does not show.
+  -- Rounded, so that the order of summation does not matter.
   round(fits.slope, 6) AS slope_bytes,
   round(fits.factor, 6) AS square_factor,
   round(fits.max_error_ratio, 6) AS max_error_ratio,

@@ -1,70 +1,71 @@
--- title: One function over runs in order of time, or the first run that exceeds the one before
+-- title: One function over runs in order of time, or its first regression
 -- group: change
 -- engines: duckdb, spark, sail
 --
--- The figures of a function in each run that compiled it, in order of the time of the runs' dumps,
--- or of a label such as a version, with the change to the run before: where did the peak jump? Name
--- the function with the parameter function; without it all functions follow one another, those with
--- an unknown peak first, then those with the largest. Each of several compilations is followed
--- through those of the same signature, what is left by size, as bufdb diff pairs two runs (view
--- asked_series). Runs of other labels, such as another batch size, follow one another too:
--- changed_labels says where one differs from the run before, and fixed keeps them apart.
+-- Shows the figures of a function in each run that compiled it, in order of the time of the runs'
+-- dumps or of a label such as a version, with the change from the run before: where did the peak
+-- jump? Select the function with the parameter function; otherwise all functions are listed, those
+-- with an unknown peak first, then those with the largest. If there are several compilations, each
+-- is followed through those of the same signature, the rest by size, as bufdb diff pairs two runs
+-- (view asked_series). Runs with other labels, such as another batch size, are in the same series:
+-- changed_labels shows the differences from the run before, and fixed separates them.
 --
--- With only = 'regressions' the first run of each series whose figure is more than factor times
--- that of the run before, largest growth first: where did it break? A run whose figure is unknown
--- is passed over there: unknown_count says how many were, and a series that has such runs and no
--- run that exceeds another has a row without one. Compare the two runs with bufdb diff.
+-- With only = 'regressions', shows the first run of each series whose figure is more than factor
+-- times that of the run before, largest growth first: where did it break? Runs with an unknown
+-- figure are skipped and counted in unknown_count; a series with such runs and no regression has a
+-- row without a run. Compare the two runs with bufdb diff.
 --
--- wrong when: Growth in small steps, each below the factor, is no regression. Times are those of
+-- wrong when: Growth in small steps, each below the factor, is not a regression. Times are those of
 -- the dump files; files that were copied without their times, or runs ingested from one checkout,
--- are out of order. A change can come from a new shape as well as
--- from a new program: signature_is_same says whether the shapes of arguments and result are the
--- same. A function that was renamed begins a series of its own: of many runs, which names are one
--- would depend on the runs asked for. bufdb diff pairs those of two runs by signature and likeness.
+-- are out of order. A change can come from a new shape as well as from a new program:
+-- signature_is_same shows whether the shapes of arguments and result are the same. A function that
+-- was renamed begins a series of its own: of many runs, which names are one would depend on the
+-- runs asked for. bufdb diff pairs those of two runs by signature and likeness.
 --
 -- param run, function, platform, color, module
 -- param label VARCHAR = NULL: Only runs that have this label, in its order: by value if all are
 --   numbers, or versions such as 0.9.1 and 0.10.0; else, and NULL, by the time of the dumps.
 -- param fixed VARCHAR = NULL: Labels, separated by commas, that must be equal within a series; NULL
---   takes none.
--- param only VARCHAR = 'runs' | 'regressions': Whether to show all runs, or of each series the
---   first that exceeds the run before.
+--   for none.
+-- param only VARCHAR = 'runs' | 'regressions': Whether to show all runs, or the first regression of
+--   each series.
 -- param figure VARCHAR = 'peak' | 'temps' | 'arguments' | 'outputs' | 'constants' |
 --   'fragmentation': Figure to follow.
--- param factor DOUBLE = 1.05: Growth that is a regression: 1.05 is more than 5 percent.
--- param least_bytes BIGINT = 0: Growth that is one at least [bytes].
+-- param factor DOUBLE = 1.05: Growth factor of a regression: 1.05 means more than 5 percent.
+-- param least_bytes BIGINT = 0: Smallest growth that is a regression [bytes].
 -- param top_n = 200
 --
 -- column function_name, platform, compilation_place
 -- column color BIGINT: Memory space; NULL for compilations without allocations.
--- column run_name VARCHAR: The run; like all below NULL where no run of the series with a known
---   figure is a regression.
+-- column run_name VARCHAR: The run; NULL, like all columns below, if no run of the series with a
+--   known figure is a regression.
 -- column label_value VARCHAR: Value of the label; NULL without label.
 -- column fixed_labels VARCHAR: The labels that are equal within the series, as K=V separated by
---   blanks; NULL without fixed, or if the runs have none of them.
--- column changed_labels VARCHAR: Labels that are not as in the run before, as K=OLD>NEW separated
---   by blanks, - for none; NULL if they are the same, and without such a run.
+--   spaces; NULL without fixed, or if the runs have none of them.
+-- column changed_labels VARCHAR: Labels that differ from the run before, as K=OLD>NEW separated by
+--   spaces, - for none; NULL if they are the same, and without such a run.
 -- column dumped_at TIMESTAMP: Earliest time of the run's dump files [UTC]; NULL if unknown.
 -- column peak_bytes HUGEINT: Peak [bytes]; NULL if unknown.
 -- column peak_change_bytes HUGEINT: Peak minus that of the run before [bytes]; NULL in the first
 --   run and where either is unknown.
 -- column peak_change_ratio DOUBLE: The same divided by the peak of the run before.
 -- column temp_bytes HUGEINT: Temp allocations [bytes].
--- column argument_bytes HUGEINT: Parameters, donated ones included [bytes].
--- column output_bytes HUGEINT: Outputs, donated parameters included [bytes].
+-- column argument_bytes HUGEINT: Parameters, including donated ones [bytes].
+-- column output_bytes HUGEINT: Outputs, including donated parameters [bytes].
 -- column signature_is_same BOOLEAN: Whether shapes of arguments and result are those of the run
 --   before; NULL in the first run and where either is unknown.
--- column previous_run_name VARCHAR: The run before; with only = 'regressions' the one before that
---   has a known figure. NULL in the first run.
+-- column previous_run_name VARCHAR: The run before; with only = 'regressions', the last one before
+--   with a known figure. NULL in the first run.
 -- column previous_bytes HUGEINT: The figure in the run before [bytes]; NULL if unknown.
 -- column figure_bytes HUGEINT: The figure in this run [bytes]; NULL if unknown.
 -- column delta_bytes HUGEINT: The difference [bytes]; NULL where either is unknown.
--- column delta_ratio DOUBLE: The same divided by previous_bytes; NULL likewise, and if those are 0.
+-- column delta_ratio DOUBLE: The same divided by previous_bytes; NULL where delta_bytes is, and if
+--   those are 0.
 -- column regression_count BIGINT: Runs of the series that exceed the run before them; NULL without
 --   only = 'regressions'.
 -- column unknown_count BIGINT: Runs of the series whose figure is unknown.
--- column unknown_reason VARCHAR: Why the peak of the run is unknown; with only = 'regressions' why
---   figures of the series are, of several the first reason in alphabetical order; NULL if known.
+-- column unknown_reason VARCHAR: Why the peak of the run is unknown; with only = 'regressions', why
+--   figures of the series are (for several, the first reason in alphabetical order); NULL if known.
 --
 -- alias first-regression = series -p only regressions -p top_n 50: function_name, platform,
 --   compilation_place, color, run_name, label_value, fixed_labels, changed_labels, dumped_at,

@@ -2,29 +2,29 @@
 -- group: peak
 -- engines: duckdb, spark, sail
 --
--- How memory fills and drains while a module runs: one row per span in which the occupied bytes
--- stay the same, with the instruction at its start, in program order. Where there are more than
--- top_n such spans, neighbours are put together, about as many in each row, and a row says the
--- highest moment of its spans. Occupied are all allocations other than temp and thread-local ones
--- as a whole, and the bytes of live values in temp allocations, shared bytes counted once. Of all
--- modules that the filters leave, the one with the largest need is shown. An instruction that
--- runs a loop stands after the loop's body, which is listed once, not once per iteration.
+-- Shows how memory fills and drains while a module runs: one row per span in which the occupied
+-- bytes stay the same, with the instruction at its start, in program order. If there are more than
+-- top_n spans, adjacent ones are merged, about equally many per row, and a row shows the highest
+-- moment of its spans. Occupied bytes are all allocations other than temp and thread-local ones,
+-- and the bytes of live values in temp allocations, shared bytes counted once. Shows the module
+-- with the largest need among those that match the filters. An instruction that runs a loop comes
+-- after the loop's body, which is listed once, not once per iteration.
 --
 -- param run, function, platform, color, module
--- param top_n BIGINT = 40: Rows to return at most.
+-- param top_n BIGINT = 40: Most rows to return.
 --
 -- column run_name, function_name, platform, color
 -- column start_time BIGINT: First instant of the row [program order].
--- column end_time BIGINT: Last instant of the row, itself included [program order].
--- column lowest_bytes HUGEINT: Fewest bytes occupied in it [bytes].
--- column occupied_bytes HUGEINT: Most bytes occupied in it [bytes].
--- column peak_ratio DOUBLE: occupied_bytes as share of the module's peak (0 to 1).
+-- column end_time BIGINT: Last instant of the row, inclusive [program order].
+-- column lowest_bytes HUGEINT: Fewest bytes occupied in the row [bytes].
+-- column occupied_bytes HUGEINT: Most bytes occupied in the row [bytes].
+-- column peak_ratio DOUBLE: occupied_bytes as a share of the module's peak (0 to 1).
 -- column occupied_time BIGINT: First instant with occupied_bytes [program order].
 -- column instruction_name VARCHAR: Instruction at that instant; NULL at the end of the program.
 -- column opcode VARCHAR: Its opcode; NULL if unknown.
 -- column op_name VARCHAR: Its scope path; NULL if the dump has none.
--- column unknown_reason VARCHAR: Why the peak of a module that fits is unknown, in a row of its own
---   that has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column unknown_reason VARCHAR: Why the peak of a matching module is unknown, in a separate row
+--   that has nothing else, comes first and does not count toward top_n; NULL in all other rows.
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 40) AS top_n
 ),

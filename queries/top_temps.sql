@@ -2,18 +2,18 @@
 -- group: peak
 -- engines: duckdb, spark, sail
 --
--- For each run and function the module with the largest temp arena in a memory space, and the
--- largest values placed in that arena. The arena is the sum of the temp allocations, which the
--- program takes as a whole; its values share addresses at different times, so their sizes do not
--- add up to it. A buffer is listed once: values of the same size at the same offset of an
--- allocation whose live ranges touch or overlap are the same bytes under several names, as what a
--- loop takes, carries and gives back, or what is computed in place. The first of them that has an
--- op_name stands for all, else the first; values that merge others (phi) stand for none.
+-- Shows the module with the largest temp arena in a memory space for each run and function, and the
+-- largest values in that arena. The arena is the sum of the temp allocations, which the program
+-- takes as a whole; its values share addresses at different times, so their sizes do not add up to
+-- it. A buffer is listed once: values of the same size at the same offset of an allocation with
+-- adjacent or overlapping live ranges are the same bytes under several names, such as the input,
+-- carry and result of a loop, or in-place updates. The first of them with an op_name represents
+-- all, else the first; values that merge others (phi) do not count.
 --
 -- param run, function, platform, color, module, loops
 -- param top_functions BIGINT = 10: Functions (of one run and memory space) to show, largest temp
 --   arena first.
--- param top_n BIGINT = 5: Buffers to show of each.
+-- param top_n BIGINT = 5: Buffers to show for each.
 --
 -- column run_name, function_name, platform, color
 -- column temp_bytes HUGEINT: Temp arena of the module [bytes].
@@ -23,7 +23,7 @@
 -- column op_name VARCHAR: Scope path of the operation that made the data; NULL if the dump has
 --   none.
 -- column source VARCHAR: Its innermost file:line that is not library code; "saved file:line" for
---   what a loop stacks, "library file:line" where all is library code; NULL if unknown.
+--   what a loop stacks, "library file:line" if everything is library code; NULL if unknown.
 -- column unknown_reason
 WITH params AS (
   SELECT

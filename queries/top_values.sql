@@ -2,11 +2,11 @@
 -- group: peak
 -- engines: duckdb, spark, sail
 --
--- Which arrays are large, wherever they lie: arguments, outputs, constants and temps. Values of
--- one function that agree in kind of allocation, shape, size, opcode and source line, such as
--- those of the layers of a network, are one row. It says nothing about when they are live, and
--- values may share bytes with others: sizes do not add up to the memory that is used. Values that
--- merge others (phi), which are the same bytes again, and thread-local ones are left out.
+-- Lists large arrays of all kinds: arguments, outputs, constants and temps. Values of one function
+-- with the same kind of allocation, shape, size, opcode and source line, such as those of the
+-- layers of a network, are one row. It ignores when they are live, and values may share bytes with
+-- others: sizes do not add up to memory used. Values that merge others (phi), which are the same
+-- bytes again, and thread-local ones are left out.
 --
 -- param run, function, platform, color, module, loops
 -- param top_n BIGINT = 30: Rows to return, largest value first.
@@ -19,9 +19,9 @@
 -- column module_count BIGINT: Number of modules that they are in.
 -- column allocation_kind, shape
 -- column opcode VARCHAR: Opcode of the defining instructions; NULL if unknown.
--- column source VARCHAR: Innermost file:line that is not library code of what made the data;
---   "saved file:line" for what a loop stacks, "library file:line" where all is library code; NULL
---   if unknown.
+-- column source VARCHAR: Innermost file:line that is not library code of what made the data; "saved
+--   file:line" for what a loop stacks, "library file:line" if everything is library code; NULL if
+--   unknown.
 -- column instruction_name VARCHAR: Defining instruction of one of the values, the first by name.
 -- column op_name VARCHAR: Scope path of one of them, the first by name; NULL if the dump has none.
 -- column unknown_reason

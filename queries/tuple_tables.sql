@@ -2,16 +2,15 @@
 -- group: saving
 -- engines: duckdb, spark, sail
 --
--- A tuple that lives in memory is a table of pointers to its elements: 8 bytes each, more on the
--- TPU, where tables are padded. Results of a program and carries of loops with thousands of
--- elements make large ones, once per loop, condition and body. For each run and function (its
--- compilation with the largest need) the tables by the opcode that makes them; those that
--- hold most at the peak first. Fewer, larger arrays in the carry or the result (stacked parameters)
--- make them small.
+-- A tuple in memory is a table of pointers to its elements: 8 bytes each, more on the TPU, where
+-- tables are padded. Results of a program and carries of loops with thousands of elements make
+-- large ones, once per loop, condition and body. Lists the tables by the opcode that makes them,
+-- for each run and function (its compilation with the largest need), most bytes held at the peak
+-- first. Fewer, larger arrays in the carry or the result (stacked parameters) make them small.
 --
--- wrong when: Tables in temp allocations share their bytes over time, so table_bytes is not what
--- they take together. Where the run-time passes a loop's elements one by one the table may never be
--- written, though it has its place.
+-- wrong when: Tables in temp allocations share their bytes over time, so table_bytes is not their
+-- total memory. If the runtime passes a loop's elements one by one, the table may never be written,
+-- although it is allocated.
 --
 -- param run, function, platform, color, module, peak, step, top_n
 --
@@ -19,9 +18,9 @@
 -- column peak_held_bytes HUGEINT: Bytes that such tables hold at the peak [bytes]; NULL without
 --   live ranges.
 -- column opcode VARCHAR: Opcode that makes the tuple; NULL if unknown.
--- column table_count BIGINT: Tables, those that merge others (phi) left out.
--- column table_bytes HUGEINT: Their assigned sizes together [bytes].
--- column largest_table_bytes BIGINT: Assigned size of the largest table of all [bytes].
+-- column table_count BIGINT: Tables, without those that merge others (phi).
+-- column table_bytes HUGEINT: Sum of their assigned sizes [bytes].
+-- column largest_table_bytes BIGINT: Assigned size of the largest table [bytes].
 -- column largest_element_count BIGINT: Its number of elements.
 -- column largest_table VARCHAR: Instruction that makes it.
 -- column unknown_reason

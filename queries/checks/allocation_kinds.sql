@@ -1,9 +1,9 @@
 -- title: Every allocation has one role, and one of them holds the result
 -- group: overview
 --
--- Format section 8, rule 6. A temp allocation is one with none of the other flags. Before 2019-12
--- dumps print no shapes, and no result either. The shape of the result is also in the head of the
--- HLO text, there with layouts.
+-- Format section 8, rule 6. A temp allocation has none of the other flags. Before 2019-12 dumps
+-- print neither shapes nor the result. The head of the HLO text also has the shape of the result,
+-- with layouts.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

@@ -1,8 +1,8 @@
 -- title: A value is in the memory space of its allocation
 -- group: overview
 --
--- Format section 8, rule 12: but for temps of a GPU with a memory space of their own. An array's
--- layout names the value's memory space.
+-- Format section 8, rule 12, except temps of a GPU with a memory space of their own. An array's
+-- layout has the value's memory space.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

@@ -2,7 +2,7 @@
 -- group: overview
 --
 -- Format section 2.1: a flag's name and its value as text of a proto, which is never empty. A flag
--- that is true or false in one module of a run is so in all.
+-- that is boolean in one module of a run is boolean in all.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

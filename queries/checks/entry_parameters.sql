@@ -1,4 +1,4 @@
--- title: Entry parameters are what their text says, and what they are when optimized
+-- title: Entry parameters agree with their text, and with the optimized program
 -- group: overview
 --
 -- Format section 7.5. The text has the name, the shape and the number, and closes the quotes and

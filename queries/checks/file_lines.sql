@@ -1,8 +1,8 @@
--- title: Every line of a file is read, known and left out, or reported
+-- title: Every line of a file is read, skipped as known, or reported
 -- group: overview
 --
--- files.line_count is the sum of its three parts; lines that were not understood are there exactly
--- where a diagnostic of the file says so.
+-- files.line_count is the sum of its three parts; a file has lines that were not understood exactly
+-- if it has a diagnostic that says so.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

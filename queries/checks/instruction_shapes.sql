@@ -17,7 +17,7 @@ JOIN instructions
 WHERE CASE "values".shape_index
     WHEN '{}' THEN "values".shape <> instructions.shape
     ELSE NOT starts_with(instructions.shape, '(')
-      -- Comments in a tuple within a tuple are counted from its own start.
+      -- Comments in a nested tuple are numbered from its own start.
       OR (
         NOT contains("values".shape, '/*')
         AND NOT contains(instructions.shape, "values".shape)

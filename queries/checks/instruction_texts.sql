@@ -1,10 +1,10 @@
--- title: Instructions are what their text says
+-- title: Instructions agree with their text
 -- group: overview
 --
--- Format section 7. Metadata are compared where the text holds one "metadata={" and no escapes;
--- a source place that they lack is that of the stack frame (section 7.1). Where the dump gives only
--- the name, opcode, shape and text are NULL together, and a text closes the quotes and brackets that
--- it opens; an out-of-memory message may say less.
+-- Format section 7. Metadata are compared if the text has one "metadata={" and no escapes; a
+-- missing source location is that of the stack frame (section 7.1). If the dump gives only the
+-- name, opcode, shape and text are all NULL, and a text closes the quotes and brackets that it
+-- opens; an out-of-memory message may have less.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -41,7 +41,7 @@ WITH texts AS (
   FROM instructions
   WHERE instructions.text IS NOT NULL
 ),
--- A backend_config may stand behind the metadata; its fields have other names.
+-- A backend_config may follow the metadata; its fields have other names.
 numbered AS (
   SELECT
     texts.module_id,

@@ -3,7 +3,7 @@
 --
 -- Format section 8, rules 1, 2 and 9, and the keys that the schema states for its large tables,
 -- which DuckDB does not enforce. An out-of-memory message lists several buffers of one instruction
--- and does not say which part of its result they are.
+-- without the part of its result that they are.
 --
 -- column module_id BIGINT: The module; NULL for a label or a diagnostic of a run.
 -- column finding VARCHAR: What was expected, what was found.
@@ -113,7 +113,7 @@ WITH doubles AS (
   GROUP BY run_name, module_key
   HAVING count(*) > 1
   UNION ALL
-  -- Of a node those below it: XLA gathers them by their label.
+  -- The nodes below a node: XLA groups them by label.
   SELECT module_id, 'node ' || label || ' below node ' || parent_ordinal AS what
   FROM peak_stack_nodes
   GROUP BY module_id, parent_ordinal, label

@@ -1,15 +1,15 @@
--- title: Live ranges lie in the schedule and begin at their instruction
+-- title: Live ranges are in the schedule and begin at their instruction
 -- group: overview
 --
 -- Format section 8, rule 8. A parameter of any computation is live from the start of that
--- computation, which is not behind its own place; where the opcode is not known (before jaxlib
--- 0.1.72), the beginning is not checked.
+-- computation, which is not after its own place; if the opcode is unknown (before jaxlib 0.1.72),
+-- the beginning is not checked.
 --
--- The computation that an asynchronous operation wraps stands in the schedule right before the
+-- The computation that an asynchronous operation wraps is in the schedule right before the
 -- operation's start (or update, if that completes its operands). Its values live at least to the
--- operation's end, and from their own place on; in jaxlib 0.12.0 (GPU) and libtpu 0.0.52 from the
+-- operation's end, and from their own place; in jaxlib 0.12.0 (GPU) and libtpu 0.0.52 from the
 -- place of the operation's start, and in newer XLA from the start of the computation around it: 0,
--- or where one of its parameters is live first. copy-start wraps nothing.
+-- or where the first of its parameters is live. copy-start wraps nothing.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -39,7 +39,7 @@ WITH misplaced AS (
       ELSE instructions.program_order IS DISTINCT FROM live_ranges.start_time
     END AND instructions.opcode IS NOT NULL
 ),
--- The place of the first asynchronous start behind each of them.
+-- The place of the first asynchronous start after each of them.
 wrapped AS (
   SELECT
     misplaced.module_id,

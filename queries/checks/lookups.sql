@@ -1,8 +1,8 @@
 -- title: The lookup tables hold what bufdb ships
 -- group: overview
 --
--- memory_spaces, op_categories and role_rules are data to edit: who has edited them leaves this one
--- out with --skip lookups. schema_info has one row.
+-- memory_spaces, op_categories and role_rules are data to edit: if you edited them, use
+-- --skip lookups. schema_info has one row.
 --
 -- column module_id BIGINT: NULL: the tables belong to no module.
 -- column finding VARCHAR: What was expected, what was found.

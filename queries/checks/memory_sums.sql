@@ -1,9 +1,9 @@
 -- title: The stored sums of allocations are those of the allocations
 -- group: overview
 --
--- memory_sums is computed when a module is stored; here each figure is added up anew, from the kinds
--- of allocation that count in it. An out-of-memory message prints sums without allocations. Where the
--- allocations are found not to be those of one whole program (format section 8) the sums are NULL.
+-- memory_sums is computed when a module is stored; here each figure is computed again, from the
+-- kinds of allocation that count in it. An out-of-memory message prints sums without allocations.
+-- If the allocations are not those of one whole program (format section 8), the sums are NULL.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

@@ -1,8 +1,8 @@
--- title: A module's row says what its files and its other rows say
+-- title: A module's row agrees with its files and its other rows
 -- group: overview
 --
--- Format sections 1 and 2: what the file name says, which parts were there, and what of a printed
--- peak. A file lies under the module's key; flags lie beside it.
+-- Format sections 1 and 2: the file name, the parts of the dump, and the printed peak. A file is
+-- under the module's key; flags are next to it.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

@@ -1,12 +1,12 @@
 -- title: The peak is the first maximum of the occupancy
 -- group: overview
 --
--- occupied_peaks and occupancy_steps are stored side by side; every module whose peak is known has
--- a row in the former for each of its memory spaces, and no step repeats the one before. Values
--- share bytes only at an instant of handing over (overlap), so the occupied bytes at an instant are
--- at most the sizes of all temp values that are live, and at least those of the ones that do not
--- begin then, and of the ones that do not end then; contexts of asynchronous calls, which may share
--- bytes (overlap), count in the former alone. Out-of-memory messages know the peak alone.
+-- occupied_peaks and occupancy_steps are stored separately; every module with a known peak has a
+-- row in the former for each of its memory spaces, and no step repeats the one before. Values share
+-- bytes only at an instant of handover (overlap), so the occupied bytes at an instant are at most
+-- the sizes of all live temp values, and at least those of the ones that do not begin then, and of
+-- the ones that do not end then; contexts of asynchronous calls, which may share bytes (overlap),
+-- count only in the former. Out-of-memory messages have only the peak.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -88,8 +88,8 @@ sums AS (
 most AS (
   SELECT module_id, color, max(live_bytes) AS live_bytes FROM sums GROUP BY module_id, color
 ),
--- What each value adds from an instant on to the bytes live at it, to those of values that have
--- begun before, and to those of values that last beyond.
+-- What each value adds from an instant on to the live bytes, to those of values that began before,
+-- and to those of values that last longer.
 temp_changes AS (
   SELECT
     module_id,
@@ -146,7 +146,7 @@ bounds AS (
   JOIN modules ON modules.module_id = temp_sums.module_id
   WHERE temp_sums.change_time <= modules.schedule_length
 ),
--- The occupied bytes at each of these instants, the step at the instant included. By a window: an
+-- The occupied bytes at each of these instants, including the step at the instant. By a window: an
 -- ASOF join of 600,000 rows took five minutes.
 instants AS (
   SELECT module_id, color, change_time, least_bytes, most_bytes, NULL AS occupied_temp_bytes

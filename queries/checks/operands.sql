@@ -2,8 +2,8 @@
 -- group: overview
 --
 -- Format section 5: a use names the instruction, the number of the operand and the index in it.
--- That operand, as the instruction's text names it, is one of the value's positions; where it names
--- an element of an instruction (`%while.5#1`, from jaxlib 0.11 on), an index in that. Constants, which
+-- That operand, as the instruction's text names it, is one of the value's positions; if it names an
+-- element of an instruction (`%while.5#1`, from jaxlib 0.11), an index in that. Constants, which
 -- have no operands, and instructions without a text are left out.
 --
 -- column module_id BIGINT: The module.
@@ -12,12 +12,11 @@ WITH texts AS (
   SELECT
     instructions.module_id,
     instructions.instruction_name,
-    -- Up to the bracket that closes the operands: the first behind which an attribute or nothing
-    -- stands.
+    -- Up to the bracket that closes the operands: the first before an attribute or the end.
     regexp_extract(
       instructions.text, ' = (?:\(.*?\)|[^( ][^ ]*) [^ (]*\((.*?)\)(?:$|, [a-z_-]+=)', 1
     ) AS inside,
-    -- Of names without `%` (format section 7.4) each is what stands last before a comma.
+    -- Without `%` (format section 7.4), a name is the last word before a comma.
     CASE
       WHEN starts_with(instructions.text, '%')
       THEN regexp_extract_all(inside, '%([^ ,()]+(?:,[0-9]+)*)', 1)

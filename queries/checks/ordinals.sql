@@ -2,11 +2,11 @@
 -- group: overview
 --
 -- Positions and uses of a value, compiler options, the peak listing and the nodes of its tree from
--- 0; stack frames from 1 (format section 7.1). Used values have a position each. A node of the tree
--- lies one deeper than its parent, the last node above it that does; a frame likewise below its
--- caller, and its own frame is the first here or above that is not library code, or one above that
--- if JAX kept it from another call. Frames are also numbered from 0 so that each stands before those
--- that it calls, and these stand together.
+-- 0; stack frames from 1 (format section 7.1). Every used value has a position. A node of the tree
+-- is one level below its parent, the last node above it on that level; so is a frame below its
+-- caller, and its own frame is the first one from here upward that is not library code, or one
+-- above that if JAX cached it from another call. Frames are also numbered in preorder from 0, so
+-- that each comes right before those that it calls.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

@@ -1,13 +1,13 @@
--- title: Values that share bytes are not live together, but for an instant of handing over
+-- title: Values that share bytes are not live together, except at an instant of handover
 -- group: overview
 --
 -- Format section 8, rule 10. Comparing all pairs would be quadratic, so a segment tree over time
--- finds the candidates: a value's life is cut into at most two spans per level of the tree; values
+-- finds the candidates: a live range is cut into at most two spans per level of the tree; values
 -- with the same span must not share bytes, nor may a value share bytes with one whose span is
 -- within its own. Both show in one pass over the values of a span in order of their offset. Times
--- are doubled, so that a life from 3 to 5 is the open interval (6, 10) and touching ones are apart.
--- The contexts of asynchronous calls (their places {2} and on) may share bytes with each other: XLA
--- gives the scratch of calls on SparseCore one place, though they overlap (format section 7.3).
+-- are doubled, so that a range from 3 to 5 is the open interval (6, 10) and adjacent ones do not
+-- meet. The contexts of asynchronous calls (from index {2}) may share bytes with each other: XLA
+-- gives the scratch of calls on SparseCore one place, even if they overlap (format section 7.3).
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

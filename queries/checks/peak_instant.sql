@@ -2,8 +2,8 @@
 -- group: overview
 --
 -- Format section 6.2: the first instant with the largest sum, over the values that are live then or
--- were the instant before, of the size of the whole shape of their instruction; 0 if nothing has a
--- size. Not checked where a shape is unknown or the sum passes 64 bits.
+-- at the instant before, of the size of the whole shape of their instruction; 0 if none has a
+-- size. Not checked if a shape is unknown or the sum exceeds 64 bits.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

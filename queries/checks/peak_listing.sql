@@ -1,8 +1,8 @@
 -- title: The printed peak lists the values that are live at its instant, with their sizes
 -- group: overview
 --
--- Format section 6.2. Up to jaxlib 0.5.3 the lines have no index and the size of the whole
--- instruction; from 0.6.1 on they come by size, then name, and have a running sum.
+-- Format section 6.2. Through jaxlib 0.5.3 the lines have no index and the size of the whole
+-- instruction; from 0.6.1 they are ordered by size, then name, and have a running sum.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

@@ -1,18 +1,19 @@
--- title: What a peak would be without a value is within what other tables allow
+-- title: Peaks without a value are within the limits from other tables
 -- group: overview
 --
--- peak_savings is computed when a module is stored. What it says must add up to the peak; a value
--- saves no more than it holds, halved between half of that and half of what it holds, and all that peak_values has in temp allocations is there, unless
--- ingest has reported that it was not computed. The low end is no more than the saving, known or
--- unknown with a reason, and what the backward pass makes is what value_sources says. At the instant that becomes the peak, the occupied
--- bytes less those of the value alone are the new height: all of its bytes inside its life, none
--- where no value with the same bytes is live, and some where bytes are handed over. No other of
--- the four highest peaks at which none with these bytes is live may be above it. Lines and ops have
--- the names that attributed_peak_values gives to values of temp allocations, and hold what these do.
+-- peak_savings is computed when a module is stored. Saving and remaining peak must add up to the
+-- peak; a value saves at most what it holds, halved between half of the saving and half of what it
+-- holds, and every value of peak_values in temp allocations has a row, unless ingest reported that
+-- it was not computed. The lower bound is at most the saving, or unknown with a reason, and the
+-- part of the backward pass agrees with value_sources. At the instant that becomes the peak, the
+-- new height is the occupied bytes minus those of the value alone: all of its bytes inside its live
+-- range, none if no value with the same bytes is live, and some at a handover. None of the four
+-- highest peaks without a live value of these bytes may be above it. Lines and ops have the names
+-- and the bytes that attributed_peak_values gives to values of temp allocations.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
-WITH told AS (
+WITH stored AS (
   SELECT
     peak_savings.module_id,
     peak_savings.color,
@@ -38,12 +39,12 @@ WITH told AS (
 ),
 instants AS (
   SELECT
-    told.module_id,
-    told.color,
-    told.peak_time_without AS instant,
+    stored.module_id,
+    stored.color,
+    stored.peak_time_without AS instant,
     NULL AS occupied_temp_bytes
-  FROM told
-  GROUP BY told.module_id, told.color, told.peak_time_without
+  FROM stored
+  GROUP BY stored.module_id, stored.color, stored.peak_time_without
   UNION ALL
   SELECT module_id, color, start_time, occupied_temp_bytes
   FROM occupancy_steps
@@ -64,19 +65,19 @@ heights AS (
     ) AS occupied_temp_bytes
   FROM instants
 ),
--- Values with the same bytes as a value of which there is a row, that value included.
+-- Values with the same bytes as a value that has a row, including that value.
 same_bytes AS (
   SELECT
-    told.module_id,
-    told.value_id,
+    stored.module_id,
+    stored.value_id,
     others.value_id AS other_id,
     others.size_bytes,
     live_ranges.start_time,
     live_ranges.end_time
-  FROM told
+  FROM stored
   JOIN "values"
-    ON "values".module_id = told.module_id
-    AND "values".value_id = told.value_id
+    ON "values".module_id = stored.module_id
+    AND "values".value_id = stored.value_id
   JOIN "values" AS others
     ON others.module_id = "values".module_id
     AND others.allocation_index = "values".allocation_index
@@ -85,63 +86,63 @@ same_bytes AS (
   JOIN live_ranges
     ON live_ranges.module_id = others.module_id
     AND live_ranges.value_id = others.value_id
-  WHERE told.what = 'value'
+  WHERE stored.what = 'value'
 ),
 at_instant AS (
   SELECT
-    told.module_id,
-    told.color,
-    told.name,
-    told.peak_time_without,
-    told.without_bytes,
+    stored.module_id,
+    stored.color,
+    stored.name,
+    stored.peak_time_without,
+    stored.without_bytes,
     any_value(heights.occupied_temp_bytes) AS occupied_temp_bytes,
     any_value(same_bytes.size_bytes) AS size_bytes,
     bool_or(
-      same_bytes.start_time <= told.peak_time_without
-      AND told.peak_time_without <= same_bytes.end_time
+      same_bytes.start_time <= stored.peak_time_without
+      AND stored.peak_time_without <= same_bytes.end_time
     ) AS is_live,
     bool_or(
-      same_bytes.other_id = told.value_id
-      AND same_bytes.start_time < told.peak_time_without
-      AND told.peak_time_without < same_bytes.end_time
+      same_bytes.other_id = stored.value_id
+      AND same_bytes.start_time < stored.peak_time_without
+      AND stored.peak_time_without < same_bytes.end_time
     ) AS is_inside
-  FROM told
+  FROM stored
   JOIN heights
-    ON heights.module_id = told.module_id
-    AND heights.color = told.color
-    AND heights.instant = told.peak_time_without
+    ON heights.module_id = stored.module_id
+    AND heights.color = stored.color
+    AND heights.instant = stored.peak_time_without
     AND heights.is_asked
   JOIN same_bytes
-    ON same_bytes.module_id = told.module_id
-    AND same_bytes.value_id = told.value_id
-  WHERE told.what = 'value'
+    ON same_bytes.module_id = stored.module_id
+    AND same_bytes.value_id = stored.value_id
+  WHERE stored.what = 'value'
   GROUP BY
-    told.module_id,
-    told.color,
-    told.name,
-    told.peak_time_without,
-    told.without_bytes
+    stored.module_id,
+    stored.color,
+    stored.name,
+    stored.peak_time_without,
+    stored.without_bytes
 ),
 higher AS (
   SELECT
-    told.module_id,
-    told.color,
-    told.name,
-    told.without_bytes,
+    stored.module_id,
+    stored.color,
+    stored.name,
+    stored.without_bytes,
     peaks.peak_time,
     peaks.occupied_temp_bytes
-  FROM told
+  FROM stored
   JOIN peaks
-    ON peaks.module_id = told.module_id
-    AND peaks.color = told.color
-    AND peaks.occupied_temp_bytes > told.without_bytes
-  WHERE told.what = 'value'
+    ON peaks.module_id = stored.module_id
+    AND peaks.color = stored.color
+    AND peaks.occupied_temp_bytes > stored.without_bytes
+  WHERE stored.what = 'value'
     AND peaks.peak_ordinal <= 4
     AND NOT EXISTS (
       SELECT 1
       FROM same_bytes
-      WHERE same_bytes.module_id = told.module_id
-        AND same_bytes.value_id = told.value_id
+      WHERE same_bytes.module_id = stored.module_id
+        AND same_bytes.value_id = stored.value_id
         AND same_bytes.start_time <= peaks.peak_time
         AND peaks.peak_time <= same_bytes.end_time
     )
@@ -216,58 +217,58 @@ named_sums AS (
   GROUP BY module_id, color, op
 )
 SELECT
-  told.module_id,
-  'memory space ' || told.color || ': ' || told.what || ' ' || told.name || ' holds '
-    || told.held_bytes || ' and saves ' || told.saving_bytes || ', halved '
-    || told.half_saving_bytes || ', which leaves '
-    || told.peak_bytes_without || ' of a peak of ' || coalesce(told.peak_bytes::VARCHAR, 'NULL')
+  stored.module_id,
+  'memory space ' || stored.color || ': ' || stored.what || ' ' || stored.name || ' holds '
+    || stored.held_bytes || ' and saves ' || stored.saving_bytes || ', halved '
+    || stored.half_saving_bytes || ', which leaves '
+    || stored.peak_bytes_without || ' of a peak of ' || coalesce(stored.peak_bytes::VARCHAR, 'NULL')
     AS finding
-FROM told
-WHERE told.saving_bytes < 0
-  OR told.saving_bytes > told.held_bytes
-  OR told.held_bytes <= 0
-  OR told.half_saving_bytes NOT BETWEEN told.saving_bytes // 2 AND least(
-    told.saving_bytes, (told.held_bytes + 1) // 2
+FROM stored
+WHERE stored.saving_bytes < 0
+  OR stored.saving_bytes > stored.held_bytes
+  OR stored.held_bytes <= 0
+  OR stored.half_saving_bytes NOT BETWEEN stored.saving_bytes // 2 AND least(
+    stored.saving_bytes, (stored.held_bytes + 1) // 2
   )
-  OR told.saving_bytes + told.peak_bytes_without IS DISTINCT FROM told.peak_bytes
+  OR stored.saving_bytes + stored.peak_bytes_without IS DISTINCT FROM stored.peak_bytes
 UNION ALL
 SELECT
-  told.module_id,
-  'memory space ' || told.color || ': ' || told.what || ' ' || told.name || ' saves '
-    || coalesce(told.low_saving_bytes::VARCHAR, 'NULL') || ' to ' || told.saving_bytes
-    || ' by ' || coalesce(told.saving_form, 'NULL') || ', '
-    || coalesce(told.low_unknown_reason, 'known') || ', '
-    || coalesce(told.kept_bytes::VARCHAR, 'NULL') || ' kept'
+  stored.module_id,
+  'memory space ' || stored.color || ': ' || stored.what || ' ' || stored.name || ' saves '
+    || coalesce(stored.low_saving_bytes::VARCHAR, 'NULL') || ' to ' || stored.saving_bytes
+    || ' by ' || coalesce(stored.saving_form, 'NULL') || ', '
+    || coalesce(stored.low_unknown_reason, 'known') || ', '
+    || coalesce(stored.kept_bytes::VARCHAR, 'NULL') || ' kept'
     AS finding
-FROM told
-WHERE told.low_saving_bytes > told.saving_bytes
-  OR told.kept_bytes < 0
-  OR (told.low_saving_bytes IS NULL) <> (told.low_unknown_reason IS NOT NULL)
-  OR (told.low_saving_bytes IS NULL) <> (told.saving_form IS NULL)
-  OR (told.low_saving_bytes IS NULL) <> (told.kept_bytes IS NULL)
+FROM stored
+WHERE stored.low_saving_bytes > stored.saving_bytes
+  OR stored.kept_bytes < 0
+  OR (stored.low_saving_bytes IS NULL) <> (stored.low_unknown_reason IS NOT NULL)
+  OR (stored.low_saving_bytes IS NULL) <> (stored.saving_form IS NULL)
+  OR (stored.low_saving_bytes IS NULL) <> (stored.kept_bytes IS NULL)
 UNION ALL
 SELECT
-  coalesce(named_sums.module_id, told.module_id) AS module_id,
-  'memory space ' || coalesce(named_sums.color, told.color) || ': '
-    || coalesce(named_sums.what, told.what) || ' ' || coalesce(named_sums.name, told.name)
+  coalesce(named_sums.module_id, stored.module_id) AS module_id,
+  'memory space ' || coalesce(named_sums.color, stored.color) || ': '
+    || coalesce(named_sums.what, stored.what) || ' ' || coalesce(named_sums.name, stored.name)
     || ' holds ' || coalesce(named_sums.held_bytes, 0) || ' bytes at the peak, '
-    || coalesce(told.held_bytes, 0) || ' beside its saving; of the backward pass '
-    || coalesce(named_sums.backward_bytes, 0) || ', ' || coalesce(told.backward_bytes, 0)
+    || coalesce(stored.held_bytes, 0) || ' in its saving; of the backward pass '
+    || coalesce(named_sums.backward_bytes, 0) || ', ' || coalesce(stored.backward_bytes, 0)
     AS finding
 FROM named_sums
-FULL JOIN told
-  ON told.module_id = named_sums.module_id
-  AND told.color = named_sums.color
-  AND told.what = named_sums.what
-  AND told.name = named_sums.name
+FULL JOIN stored
+  ON stored.module_id = named_sums.module_id
+  AND stored.color = named_sums.color
+  AND stored.what = named_sums.what
+  AND stored.name = named_sums.name
 WHERE (
-    named_sums.held_bytes IS DISTINCT FROM told.held_bytes
-    OR named_sums.backward_bytes IS DISTINCT FROM told.backward_bytes
+    named_sums.held_bytes IS DISTINCT FROM stored.held_bytes
+    OR named_sums.backward_bytes IS DISTINCT FROM stored.backward_bytes
   )
   AND NOT EXISTS (
     SELECT 1
     FROM diagnostics
-    WHERE diagnostics.module_id = told.module_id
+    WHERE diagnostics.module_id = stored.module_id
       AND diagnostics.code = 'savings_unknown'
   )
 UNION ALL

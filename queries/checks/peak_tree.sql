@@ -2,10 +2,10 @@
 -- group: overview
 --
 -- Format section 6.3: one root, whose total is the header's and the sum of the peak listing; a
--- node's total is its own bytes and its children's; what remains falls from the header's total to
--- 0. A node with bytes of its own is named for the values of the peak listing that have them; one
--- without is part of such a name, an instruction that calls, or a computation that one calls, which
--- is looked for where every step has a text and no asynchronous operation hides its computation.
+-- node's total is its own bytes plus its children's; the remaining bytes fall from the header's
+-- total to 0. A node with bytes of its own is named for the values of the peak listing that have
+-- them; any other is part of such a name, a calling instruction, or a called computation, checked
+-- if every step has a text and no asynchronous operation hides its computation.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -49,7 +49,7 @@ listings AS (
   FROM peak_contributors
   GROUP BY peak_contributors.module_id
 ),
--- The name of a value: its op_name, of which var['key/sub'].attr is a path, or its instruction's.
+-- The name of a value: its op_name, which is a path for var['key/sub'].attr, or its instruction's.
 named AS (
   SELECT
     peak_contributors.module_id,

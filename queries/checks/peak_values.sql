@@ -1,11 +1,11 @@
--- title: What values hold at the peak is every byte once and adds up to the peak
+-- title: Values at the peak hold every byte once and add up to the peak
 -- group: overview
 --
--- peak_values is computed when a module is stored; here it is computed anew. A temp allocation's
+-- peak_values is computed when a module is stored; here it is computed again. A temp allocation's
 -- live values share bytes: in order of offset, larger first, each holds what no earlier one covers,
--- so the sum is the union. Ends are 128 bits wide: sizes come near 2^63. held_bytes of a module and
--- memory space add up to memory_figures.peak_bytes. What an out-of-memory message lists is held to
--- that sum alone.
+-- so the sum is the union. Ends have 128 bits: sizes can be close to 2^63. held_bytes of a module
+-- and memory space add up to memory_figures.peak_bytes. For an out-of-memory message only that sum
+-- is checked.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

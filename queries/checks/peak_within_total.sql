@@ -1,8 +1,8 @@
--- title: The peak is at least what is fixed and at most what a device must hold
+-- title: The peak is at least the fixed bytes and at most what a device must hold
 -- group: overview
 --
--- By definition of the peak; so are the occupied temp bytes at most the temp allocations. What a
--- device must hold, fixed plus temp, is all but thread-local memory.
+-- By definition of the peak; the occupied temp bytes are at most the temp allocations. A device
+-- must hold fixed plus temp bytes, everything except thread-local memory.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

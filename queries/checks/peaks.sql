@@ -1,11 +1,11 @@
--- title: The distinct peaks are the tops of the occupancy, and none is missing
+-- title: The distinct peaks are the local maxima of the occupancy, without gaps
 -- group: overview
 --
--- peaks is computed when a module is stored; here it is held to occupancy_steps. Peak 1 is that of
--- occupied_peaks, the others are steps too, in order of height. Each valley is the lowest step
--- between two neighbouring peaks, in some order; a peak stands at least 5 % of the highest above
--- its own. Between two peaks the steps fall to the lowest and rise from there without a peak of
--- their own, that is without a turn of 5 %.
+-- peaks is computed when a module is stored; here it is compared with occupancy_steps. Peak 1 is
+-- that of occupied_peaks, the others are steps too, in order of height. Each valley is the lowest
+-- step between two adjacent peaks, in some order; a peak is above its own valley by at least 5 % of
+-- the highest. Between two peaks the steps fall to the lowest and rise from there without another
+-- peak, that is, without a turn of 5 %.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -54,7 +54,7 @@ lowest AS (
   FROM marked
   GROUP BY marked.module_id, marked.color, marked.segment
 ),
--- Before the first peak the way is up, behind the last one down.
+-- The steps rise before the first peak and fall after the last one.
 turns AS (
   SELECT
     marked.module_id,
@@ -90,7 +90,7 @@ valleys AS (
   WHERE lowest.segment > 0 AND lowest.segment < lowest.last_segment
   GROUP BY lowest.module_id, lowest.color, lowest.lowest_bytes
 ),
-told_valleys AS (
+stored_valleys AS (
   SELECT peaks.module_id, peaks.color, peaks.valley_bytes, count(*) AS valley_count
   FROM peaks
   WHERE peaks.peak_ordinal > 1
@@ -138,17 +138,17 @@ ANTI JOIN occupancy_steps
 WHERE placed.occupied_temp_bytes > 0
 UNION ALL
 SELECT
-  coalesce(valleys.module_id, told_valleys.module_id) AS module_id,
-  'memory space ' || coalesce(valleys.color, told_valleys.color) || ': '
+  coalesce(valleys.module_id, stored_valleys.module_id) AS module_id,
+  'memory space ' || coalesce(valleys.color, stored_valleys.color) || ': '
     || coalesce(valleys.valley_count, 0) || ' valleys of '
-    || coalesce(valleys.valley_bytes, told_valleys.valley_bytes) || ' bytes between the peaks, '
-    || coalesce(told_valleys.valley_count, 0) || ' in the table' AS finding
+    || coalesce(valleys.valley_bytes, stored_valleys.valley_bytes) || ' bytes between the peaks, '
+    || coalesce(stored_valleys.valley_count, 0) || ' in the table' AS finding
 FROM valleys
-FULL JOIN told_valleys
-  ON told_valleys.module_id = valleys.module_id
-  AND told_valleys.color = valleys.color
-  AND told_valleys.valley_bytes = valleys.valley_bytes
-WHERE valleys.valley_count IS DISTINCT FROM told_valleys.valley_count
+FULL JOIN stored_valleys
+  ON stored_valleys.module_id = valleys.module_id
+  AND stored_valleys.color = valleys.color
+  AND stored_valleys.valley_bytes = valleys.valley_bytes
+WHERE valleys.valley_count IS DISTINCT FROM stored_valleys.valley_count
 UNION ALL
 SELECT
   turns.module_id,

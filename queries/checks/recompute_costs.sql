@@ -1,14 +1,14 @@
--- title: Operations to compute values again are of large values, and fit their shapes
+-- title: Recompute costs are of large values, and agree with their shapes
 -- group: overview
 --
--- recompute_costs is computed when a module is stored, from the HLO text. Here it is held to the
--- buffer files: it has temp values of a hundredth of the peak or more; of a stack that a loop fills
--- the operations are those of one slice times the slices; and an elementwise instruction that is
--- scheduled by itself takes one for each element.
+-- recompute_costs is computed when a module is stored, from the HLO text. Here it is compared with
+-- the buffer files: it has temp values of at least 1/100 of the peak; for a stack that a loop
+-- fills, the operations are those of one slice times the slices; and an elementwise instruction
+-- that is scheduled by itself takes one per element.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
-WITH told AS (
+WITH stored AS (
   SELECT
     recompute_costs.module_id,
     recompute_costs.value_id,
@@ -44,17 +44,17 @@ WITH told AS (
     AND value_origins.value_id = recompute_costs.value_id
 )
 SELECT
-  told.module_id,
-  'value ' || told.value_id || ': ' || told.operation_count || ' operations for '
-    || coalesce(told.size_bytes::VARCHAR, 'no') || ' bytes of ' || coalesce(told.kind, 'nothing')
-    || ' beside a peak of ' || coalesce(told.peak_bytes::VARCHAR, 'NULL')
-    || coalesce(', slices: ' || told.slice_count, '')
-    || coalesce(', elements: ' || told.element_count, '') AS finding
-FROM told
-WHERE told.operation_count < 0
-  OR told.kind IS DISTINCT FROM 'temp'
-  OR told.peak_bytes IS NULL
-  OR told.size_bytes::HUGEINT * 100 < told.peak_bytes
-  OR told.operation_count % told.slice_count <> 0
-  OR told.operation_count <> told.element_count
-ORDER BY told.module_id, told.value_id;
+  stored.module_id,
+  'value ' || stored.value_id || ': ' || stored.operation_count || ' operations for '
+    || coalesce(stored.size_bytes::VARCHAR, 'no') || ' bytes of ' || coalesce(stored.kind, 'nothing')
+    || ' with a peak of ' || coalesce(stored.peak_bytes::VARCHAR, 'NULL')
+    || coalesce(', slices: ' || stored.slice_count, '')
+    || coalesce(', elements: ' || stored.element_count, '') AS finding
+FROM stored
+WHERE stored.operation_count < 0
+  OR stored.kind IS DISTINCT FROM 'temp'
+  OR stored.peak_bytes IS NULL
+  OR stored.size_bytes::HUGEINT * 100 < stored.peak_bytes
+  OR stored.operation_count % stored.slice_count <> 0
+  OR stored.operation_count <> stored.element_count
+ORDER BY stored.module_id, stored.value_id;

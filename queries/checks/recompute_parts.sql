@@ -1,9 +1,9 @@
--- title: What it takes to leave a stack out adds up to the figures of its value
+-- title: Recompute parts of a stack add up to the figures of its value
 -- group: overview
 --
--- recompute_parts and peak_savings are filled from the same walk through the HLO text, one by parts
--- and the other by sums: of a value that is one stack the sums of its parts are the figures of its
--- row, and what is computed again at the low end is so at the high end, too.
+-- recompute_parts and peak_savings come from the same walk through the HLO text, as parts and as
+-- sums: for a value that is one stack the sums of its parts are the figures of its row, and what is
+-- recomputed at the lower bound is also recomputed at the upper bound.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

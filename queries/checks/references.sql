@@ -1,10 +1,10 @@
--- title: Every reference leads to a row
+-- title: Every reference points to a row
 -- group: overview
 --
 -- Values to their allocation, shape and instruction, positions, uses, live ranges and peak listing
--- to their value, all to their module, modules to their run. The two names of a live range or a
--- peak line and of its value must agree, and a peak line whose value is there knows it. What uses a
--- value is an instruction of the module, or a position where only its name is printed. An
+-- to their value, all to their module, modules to their run. The names of a live range or a peak
+-- line and of its value must agree, and a peak line refers to its value if that has a row. The user
+-- of a value is an instruction of the module, or a position where only its name is printed. An
 -- out-of-memory message has no allocations.
 --
 -- column module_id BIGINT: The module.

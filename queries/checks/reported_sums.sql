@@ -1,8 +1,8 @@
 -- title: The memory-usage-report has the totals of the allocations
 -- group: overview
 --
--- Format section 9.1: the report is made of the same allocations, per memory space or of all
--- together, and its totals are exact. A module without allocations has nothing to hold them to.
+-- Format section 9.1: the report sums the same allocations, per memory space or in total, and its
+-- totals are exact. A module without allocations has nothing to compare.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

@@ -1,8 +1,8 @@
--- title: Shapes are what their text says, and values have the size of their shape
+-- title: Shapes agree with their text, and values have the size of their shape
 -- group: overview
 --
--- Format sections 3.1 and 3.2. Layouts with element widths of their own (E(N)) or a shape in them
--- (P(…)), and shapes in b(…), are looked at no further than their type.
+-- Format sections 3.1 and 3.2. For layouts with their own element width (E(N)) or a shape (P(…)),
+-- and for shapes in b(…), only the type is checked.
 --
 -- column module_id BIGINT: The module of a value; NULL for a shape itself.
 -- column finding VARCHAR: What was expected, what was found.
@@ -57,7 +57,7 @@ sizes AS (
     parts.logical_bytes,
     parts.read_sizes,
     parts.element_bits,
-    -- A DOUBLE, exact as far as it is compared below.
+    -- A DOUBLE, exact in the range compared below.
     CASE
       WHEN contains(parts.shape, '?') THEN NULL
       WHEN len(parts.read_sizes) = 0 THEN 1
@@ -78,8 +78,8 @@ tuples AS (
       shapes.layout,
       shapes.memory_space::VARCHAR
     ) AS of_arrays,
-    -- What is left within the outer brackets once layouts, dimensions and inner tuples are taken
-    -- out, four levels deep.
+    -- The rest within the outer brackets without layouts, dimensions and inner tuples, four levels
+    -- deep.
     regexp_replace(
       regexp_replace(
         regexp_replace(

@@ -1,9 +1,9 @@
--- title: Parameters are divided as they were before optimisation
+-- title: Parameters are sharded as before optimization
 -- group: overview
 --
--- Format section 7.5: where the optimised text and that before optimisation both have the sharding
--- of an entry parameter. Files of two processes in one directory, or a compiler that was allowed to
--- choose another, break it; the optimised text counts.
+-- Format section 7.5, if the optimized text and that before optimization both have the sharding of
+-- an entry parameter. Fails for files of two processes in one directory, or a compiler that was
+-- allowed to choose another sharding; the optimized text counts.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

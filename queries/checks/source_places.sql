@@ -1,4 +1,4 @@
--- title: A place in a source file ends where it begins or later
+-- title: A range in a source file ends where it begins or later
 -- group: overview
 --
 -- Format section 7.1: first line and column, last line and column, of instructions and of frames.

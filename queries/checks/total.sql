@@ -1,7 +1,7 @@
 -- title: The allocations add up to "Total bytes used"
 -- group: overview
 --
--- Format section 8, rule 5: modulo 2^64, thread-local and constant allocations included.
+-- Format section 8, rule 5: modulo 2^64, including thread-local and constant allocations.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

@@ -2,7 +2,7 @@
 -- group: overview
 --
 -- Format section 8, rule 3, and section 5: the first position has the value's own name and index.
--- That the texts of both places agree is what the readers go by.
+-- The readers rely on equal texts in both places.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

@@ -1,9 +1,9 @@
--- title: Values lie inside their allocation and fill it from 0 to its end
+-- title: Values are inside their allocation and fill it from 0 to its end
 -- group: overview
 --
 -- Format section 8, rule 4: only values of temp allocations have an offset other than 0, and the
--- value that reaches furthest ends where the allocation ends. A value has an offset where it has an
--- allocation, which XLA aligns to 16 bytes on CPU and to 64 on GPU, or to more.
+-- value that reaches furthest ends where the allocation ends. A value has an offset if it has an
+-- allocation; XLA aligns it to 16 bytes on CPU and to 64 on GPU, or to more.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

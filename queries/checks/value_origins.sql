@@ -1,12 +1,12 @@
 -- title: Origins name loops, count their steps and fill their stacks
 -- group: overview
 --
--- value_origins is computed when a module is stored, by a walk through the HLO text. Here it is held
--- to what the buffer files say of the same: a loop is a while in the schedule, whose text has the
--- same known_trip_count; the slices of a stack fill it, counted from the texts of both shapes, and
--- their bytes are those of its shape: padding is in neither. The instruction that made the data is
--- that of the table instructions where that has it (metadata may be in the buffer files alone), its
--- line is that of its stack frame, and it is the same of all values of one stack.
+-- value_origins is computed when a module is stored, by a walk through the HLO text. Here it is
+-- compared with the buffer files: a loop is a while in the schedule, whose text has the same
+-- known_trip_count; the slices of a stack fill it, counted from the texts of both shapes, and their
+-- bytes are those of its shape, both without padding. The instruction that made the data agrees
+-- with the table instructions if that has it (metadata may be only in the buffer files), its line
+-- is that of its stack frame, and it is the same for all values of one stack.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -69,7 +69,7 @@ counted AS (
     try_cast(
       regexp_extract(origins.loop_text, 'known_trip_count\\?":\{\\?"n\\?":\\?"([0-9]{1,18})\\?"', 1)
       AS BIGINT
-    ) AS told_trip_count,
+    ) AS text_trip_count,
     list_product(
       list_transform(
         string_split(regexp_extract(slice_shape, '\[([0-9,]*)\]', 1), ','),
@@ -153,10 +153,10 @@ findings AS (
     module_id,
     value_id,
     'its loop runs ' || coalesce(trip_count::VARCHAR, 'an unknown number of') || ' times, by its text '
-      || coalesce(told_trip_count::VARCHAR, 'not known how often') AS what
+      || coalesce(text_trip_count::VARCHAR, 'not known how often') AS what
   FROM counted
   WHERE loop_text IS NOT NULL
-    AND trip_count IS DISTINCT FROM told_trip_count
+    AND trip_count IS DISTINCT FROM text_trip_count
   UNION ALL
   SELECT module_id, value_id, 'stack frame ' || stack_frame_id || ' is in no table' AS what
   FROM counted
@@ -184,7 +184,7 @@ findings AS (
   JOIN instructions
     ON instructions.module_id = value_origins.module_id
     AND instructions.instruction_name = value_origins.instruction_name
-  -- The instruction of an asynchronous call may be printed as what it calls.
+  -- An asynchronous call may be printed as the instruction that it calls.
   WHERE (
       value_origins.opcode <> instructions.opcode
       AND NOT starts_with(value_origins.opcode, 'async-')

@@ -1,7 +1,7 @@
--- title: What values are for that XLA made follows from their uses
+-- title: Values made by XLA are for the instruction that their uses lead to
 -- group: overview
 --
--- value_users is computed when a module is stored; here it is computed anew, use by use, from
+-- value_users is computed when a module is stored; here it is computed again, use by use, from
 -- values, live_ranges, peak_values, uses and instructions.
 --
 -- column module_id BIGINT: The module.
@@ -80,8 +80,8 @@ walks AS (
       AND definers.instruction_name = uses.instruction_name
     WHERE walks.op_name IS NULL
       AND walks.step_count < 4
-      -- Uses inside a fused or called computation stand beside that of the caller; such have no
-      -- place in the program.
+      -- Uses inside a fused or called computation are listed with that of the caller; they have no
+      -- place in program order.
       AND definers.program_order IS NOT NULL
     QUALIFY row_number() OVER (
       PARTITION BY walks.module_id, walks.value_id

@@ -1,8 +1,8 @@
 -- title: Only values of thread-local computations have no live range
 -- group: overview
 --
--- Format section 8, rule 9: values in thread-local allocations have none, nor have the constants of
--- such computations, whose instructions are not scheduled.
+-- Format section 8, rule 9: values in thread-local allocations have none, and neither do the
+-- constants of such computations, whose instructions are not scheduled.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.

@@ -5,16 +5,15 @@
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
+--   (color 0), or a module's largest space if it holds nothing there.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this
 --   glob.
--- param peak BIGINT = 1: Which of the distinct peaks (query peaks), 1 is the highest.
--- param step BIGINT = NULL: Any instant instead of a peak [program order].
--- param loops VARCHAR = 'origin' | 'carrier': Whose line counts for what a loop carries: origin
---   is the one that makes the data (saved FILE:LINE for what it stacks), carrier that of the
---   loop.
--- param base VARCHAR = NULL: The run, or LABEL=VALUE, to compare with; nothing without it.
--- param new VARCHAR = NULL: The run, or LABEL=VALUE, that is compared; nothing without it.
+-- param peak BIGINT = 1: Rank among the distinct peaks (query peaks); 1 is the highest.
+-- param step BIGINT = NULL: An instant to show instead of a peak [program order].
+-- param loops VARCHAR = 'origin' | 'carrier': Line for the carry of a loop: origin is the line that
+--   makes the data (saved FILE:LINE for a stack), carrier the line of the loop.
+-- param base VARCHAR = NULL: The run, or LABEL=VALUE, to compare with; no rows without it.
+-- param new VARCHAR = NULL: The run, or LABEL=VALUE, that is compared; no rows without it.
 -- param top_functions BIGINT = 3: Functions (of one run and memory space) to show, largest peak
 --   first.
 -- param top_n BIGINT = 30: Rows to return.
@@ -24,16 +23,18 @@
 -- column platform VARCHAR: Backend; NULL if unknown.
 -- column color BIGINT: Memory space.
 -- column peak_bytes HUGEINT: Peak of the memory space [bytes].
--- column low_saving_bytes HUGEINT: The least of the next (query savings) [bytes], below 0 where
---   it costs more than it frees; NULL where it is not known.
+-- column low_saving_bytes HUGEINT: Lower bound of saving_bytes (query savings) [bytes], negative
+--   where it costs more than it frees; NULL if unknown.
 -- column allocation_kind VARCHAR: parameter, donated_parameter, output, constant or temp.
 -- column shape VARCHAR: Shape with layout.
 -- column opcode VARCHAR: Opcode of the defining instruction; NULL if unknown.
 -- column instruction_name VARCHAR: Defining instruction.
--- column shape_index VARCHAR: Index of the value in that instruction's shape, {} for all of it.
+-- column shape_index VARCHAR: Index of the value in that instruction's shape, {} for the whole
+--   result.
 -- column op_name VARCHAR: Scope path of the operation; NULL if the dump has none.
--- column source VARCHAR: Innermost file:line that is not library code, "library file:line" where
---   all is; NULL if unknown.
--- column compilation_place BIGINT: Which of several compilations of the function, 1 the largest.
--- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a row of its own
---   that has nothing else, comes first and does not count in top_n; NULL in all other rows.
+-- column source VARCHAR: Innermost file:line that is not library code, "library file:line" if
+--   everything is; NULL if unknown.
+-- column compilation_place BIGINT: Rank of the compilation among those of the function; 1 is the
+--   largest.
+-- column unknown_reason VARCHAR: Why the peak of the function is unknown, in a separate row that
+--   has nothing else, comes first and does not count toward top_n; NULL in all other rows.

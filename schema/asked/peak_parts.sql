@@ -153,10 +153,10 @@ LEFT JOIN op_name_roles AS roles
   AND coalesce(getvariable('by')::VARCHAR, 'line') = 'role';
 COMMENT ON VIEW peak_parts IS
   'Rows of answered_peak_values with the part that each value counts under, selected by the variable by. Key: as answered_peak_values.';
-COMMENT ON COLUMN peak_parts.slice_count IS 'attributed_peak_values.slice_count; NULL where that is, and unless by is line.';
+COMMENT ON COLUMN peak_parts.slice_count IS 'attributed_peak_values.slice_count; NULL where that is, and for other values of by than line.';
 COMMENT ON COLUMN peak_parts.slice_bytes IS 'attributed_peak_values.slice_bytes [bytes]; NULL where slice_count is.';
 COMMENT ON COLUMN peak_parts.part IS 'The part: by line, attributed_peak_values.attributed_source (attributed_leaf_source with the variable frame = ''leaf''); by op, its scope path as the variables wrappers, depth and merge_numbers shape it; by function or python, attributed_own_function; by jit, attributed_jit_path; by dtype, opcode or shape, that of the value; by category, op_name_categories.category; by role, op_name_roles.role. If unknown: by line, op, jit and function the kind of allocation in parentheses, else NULL.';
 COMMENT ON COLUMN peak_parts.allocation_kind IS 'peak_values.allocation_kind by category and role; NULL otherwise.';
-COMMENT ON COLUMN peak_parts.sureness IS 'How sure the role is: op_name_roles.sureness; NULL where the role is, and unless by is role.';
+COMMENT ON COLUMN peak_parts.sureness IS 'How sure the role is: op_name_roles.sureness; NULL where the role is, and for other values of by.';
 COMMENT ON COLUMN peak_parts.source_file IS 'attributed_peak_values.attributed_own_file by function; NULL otherwise.';
-COMMENT ON COLUMN peak_parts.saving_of IS 'peak_savings.what of the part, which is the name there; NULL where it has no savings: unless by is line or op and all parameters have their defaults.';
+COMMENT ON COLUMN peak_parts.saving_of IS 'peak_savings.what of the part, which is the name there; NULL where it has no savings: for other values of by than line and op, and if a parameter is not its default.';

@@ -8,10 +8,10 @@ from pathlib import Path
 
 TABLES = Path(__file__).resolve().parent / "recompiled.md"
 QUERY = TABLES.parents[2] / "queries" / "savings.sql"
-BEGIN = "-- Measured error of changes"
+BEGIN = "-- Measured error of recompiled changes"
 MEASURED = (
-    "Measured error of changes that were compiled again, in percent of the peak (median, 90th "
-    "percentile, largest; tests/benchmarks/recompiled.md has each change):"
+    "Measured error of recompiled changes, in percent of the peak (median, 90th percentile, "
+    "largest; tests/benchmarks/recompiled.md has each change):"
 )
 
 

@@ -148,7 +148,7 @@ def test_labels_that_no_run_has_are_told_beside_the_answer(ask):
 
 def test_help_says_what_forms_there_are(call):
     text = " ".join(call("query", "scaling", "--help")[1].split())
-    assert "What the figure may not exceed [bytes]. A unit may follow, as in 32MiB." in text
+    assert "Upper limit of the figure [bytes]. A unit may follow, as in 32MiB." in text
     assert "Memory space: its number, or all;" in text
     assert "A name, such as hbm, works where only one platform has it." in text
 

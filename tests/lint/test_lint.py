@@ -166,7 +166,7 @@ ASKED = """\
 -- param function VARCHAR = NULL: Only jitted functions whose name matches this glob.
 -- param platform VARCHAR = NULL: Only this platform: cpu, gpu or tpu.
 -- param color VARCHAR = NULL: Memory space: its number, or all; NULL is the device's own memory
---   (color 0), where a module holds nothing there its largest.
+--   (color 0), or a module's largest space if it holds nothing there.
 -- param module VARCHAR = NULL: Only modules whose key (query modules shows it) matches this glob.
 -- column run_name VARCHAR: The run.
 SELECT asked_functions.run_name

@@ -5,7 +5,7 @@ from places import ROOT
 
 from bufdb.lint import words
 
-COVERED = ("bufdb/**/*.py", "schema/**/*.*")
+COVERED = ("bufdb/**/*.py", "schema/**/*.*", "queries/**/*.*")
 
 
 def test_prose_uses_plain_words():
