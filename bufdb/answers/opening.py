@@ -78,6 +78,8 @@ class Opener:
         self.path, self.categories, self.patience = path, categories, patience
         self.memory_limit = memory_limit
         self.is_closed = False
+        self.makes_file = False
+        """Whether the file is made by the first question, if not by an ingest before it."""
 
     @contextmanager
     def faults(self) -> Iterator[None]:
@@ -125,6 +127,8 @@ class Opener:
             yield opened
 
     def _open(self, sql: str | None = None, **how: Any) -> duckdb.DuckDBPyConnection:
+        if self.makes_file and not Path(self.path).exists():
+            store.open_writable(self.path).close()
         return open_readable(
             self.path, sql, is_dataset=self.is_dataset, categories=self.categories, **how
         )

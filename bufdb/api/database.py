@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from bufdb.answers.opening import Opener
 from bufdb.api.answer import Answer, Rows, dicts
-from bufdb.database import store
 from bufdb.database.definitions import CATALOG
 from bufdb.database.patience import Patience
-from bufdb.dumps.place import Bytes
+from bufdb.dumps.place import Bytes, Files
 from bufdb.dumps.remote import Url, is_url
 from bufdb.errors import UsageError
 from bufdb.ingest.ingest import ingest
@@ -31,6 +30,7 @@ from bufdb.render.output import write_file
 if TYPE_CHECKING:
     import duckdb
 
+    from bufdb.capture.dump import Dumped
     from bufdb.dumps.discover import Source as Dumps
     from bufdb.ingest.summary import Summary as Ingested
     from bufdb.query.header import SavedQuery, Value
@@ -244,13 +244,13 @@ class Database(Readable):
             folder = tempfile.mkdtemp(prefix="bufdb-")
             self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
             path = Path(folder) / "bufdb.duckdb"
-            store.open_writable(str(path)).close()
         file = os.fspath(path)
         if not file or (on is None and file.startswith(":memory:")):
             raise UsageError(f"connect wants the name of a file, or None, got {file!r}")
         rules = None if categories is None else Path(categories)
         limit = None if memory_limit is None else as_limit(memory_limit, "connect: memory_limit")
         opener = Opener(file, rules, Patience(wait, LOG.warning), limit, is_dataset=on is not None)
+        opener.makes_file = self._remove is not None
         super().__init__(opener, [Path(folder) for folder in queries])
 
     def close(self) -> None:
@@ -316,20 +316,27 @@ class Database(Readable):
         refusals: list[str] = []
         with ExitStack() as stack:
             places = _dumps(source)
-            given: dict[str, Any] = {"run": run}
             if places is None:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bufdb-"))
+                files: Dumped = {}
                 for one in _several(source):
-                    refusal = dumped(one, Path(folder), compiler_options)
-                    if refusal is not None:
-                        refusals.append(refusal)
-                places = [Path(folder)]
-                given = {"run": run or "compiled", "source_path": "a compiled function"}
+                    found, refusal = dumped(one, Path(folder), compiler_options)
+                    files |= found
+                    refusals += [] if refusal is None else [refusal]
+                places = [Files("compiled", files, "a compiled function")]
             elif compiler_options is not None:
                 raise UsageError("compiler_options are for lowered functions, not for dumps")
-            given |= {"labels": _texts(labels), "metadata": _texts(metadata), "prune": prune}
             stack.enter_context(self._opener.faults())
-            summary = ingest(self.path, places, **given, own_globs=own, replace=replace)
+            summary = ingest(
+                self.path,
+                places,
+                run=run,
+                labels=_texts(labels),
+                metadata=_texts(metadata),
+                own_globs=own,
+                replace=replace,
+                prune=prune,
+            )
             summary.refusals += refusals
         for text in [*summary.notes, *(f"XLA gave up: {text}" for text in refusals)]:
             LOG.warning("%s", text)
@@ -352,7 +359,7 @@ class Database(Readable):
             BufdbError: nothing was compiled, or this JAX does not accept dump options.
         """
         self._require_file()
-        from bufdb.capture.dump import watched
+        from bufdb.capture.dump import programs, watched
 
         @contextmanager
         def block() -> Iterator[None]:
@@ -361,8 +368,9 @@ class Database(Readable):
                     with watched(Path(name)):
                         yield
                 finally:
-                    if any(Path(name).iterdir()):
-                        self._ingest_watched(Path(name), run, labels)
+                    if files := programs(Path(name)):
+                        place = Files(run, files, "a captured block")
+                        self.ingest(place, run=run, labels=labels)
 
         return block()
 
@@ -376,15 +384,6 @@ class Database(Readable):
             raise UsageError(
                 f"{self.path} is read only here: 'bufdb ingest --out' writes a dataset"
             )
-
-    def _ingest_watched(self, folder: Path, run: str, labels: Mapping[str, str] | None) -> None:
-
-        with self._opener.faults():
-            done = ingest(
-                self.path, [folder], run=run, labels=_texts(labels), source_path="a captured block"
-            )
-        for text in done.notes:
-            LOG.warning("%s", text)
 
 
 def connect(
@@ -421,7 +420,9 @@ def _dumps(source: Source) -> list[Dumps] | None:
         UsageError: a path does not exist, or dumps and functions are mixed.
     """
 
-    def place(one: str | bytes | os.PathLike[str]) -> Dumps:
+    def place(one: str | bytes | os.PathLike[str] | Files) -> Dumps:
+        if isinstance(one, Files):
+            return one
         if isinstance(one, bytes):
             return Bytes("bytes", one)
         if isinstance(one, str) and is_url(one):
@@ -433,7 +434,7 @@ def _dumps(source: Source) -> list[Dumps] | None:
     many = _several(source)
     if not many:
         raise UsageError("nothing to ingest: an empty list")
-    are_dumps = [isinstance(one, str | bytes | os.PathLike) for one in many]
+    are_dumps = [isinstance(one, str | bytes | os.PathLike | Files) for one in many]
     if all(are_dumps):
         return [place(one) for one in many]
     if any(are_dumps):

@@ -16,8 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from bufdb.errors import BufdbError, TooSlowError, UsageError
+
+if TYPE_CHECKING:
+    from bufdb.capture.dump import Dumped
 
 QUIET = {
     "JAX_PLATFORMS": "cpu",
@@ -58,7 +62,7 @@ class NotCompiledError(BufdbError):
 class Compiled:
     """The result of a compilation."""
 
-    dumps: Path
+    files: Dumped
     device: str
     """JAX's name for the kind of device."""
     refusal: str | None
@@ -129,7 +133,7 @@ def compiled_apart(
         NotCompiledError: the file or XLA failed, or nothing was dumped.
     """
     from bufdb.capture.child import DEVICE, DUMPS, FOUND
-    from bufdb.capture.dump import rescued
+    from bufdb.capture.dump import programs
 
     environment = dict(os.environ)
     if target is not None:
@@ -158,15 +162,15 @@ def compiled_apart(
     except FileNotFoundError:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         said, ended = telling(lines), end_of(child.returncode)
-        if rescued(folder / DUMPS):
+        if files := programs(folder / DUMPS):
             device = (folder / DEVICE).read_text(encoding="utf-8")
-            return Compiled(folder / DUMPS, device, f"{ended}: {said[0] if said else 'no message'}")
+            return Compiled(files, device, f"{ended}: {said[0] if said else 'no message'}")
         raise NotCompiledError(f"{what} could not be compiled: {ended}", said) from None
     if "message" in found:
         if found["exit_code"] == UsageError.exit_code:
             raise UsageError(found["message"])
         raise NotCompiledError(found["message"], [] if is_verbose else found["trace"])
-    return Compiled(folder / DUMPS, str(found["device"]), found["refusal"])
+    return Compiled(programs(folder / DUMPS), str(found["device"]), found["refusal"])
 
 
 def telling(lines: Sequence[str]) -> Sequence[str]:

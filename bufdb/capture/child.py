@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from bufdb.capture.dump import dumped
+from bufdb.capture.dump import compile_into
 from bufdb.capture.target import Target, jax_module, target
 from bufdb.errors import BufdbError, UsageError, did_you_mean, quote
 
@@ -330,7 +330,7 @@ def run(spec: str, args: str, hardware: str | None, folder: Path) -> dict[str, A
         # In case the compiler ends this process.
         (folder / DEVICE).write_text(kind, encoding="utf-8")
         options = None if found.target is None else found.target.options
-        refusal = dumped(stage, folder / DUMPS, options)
+        refusal = compile_into(stage, folder / DUMPS, options)
     return {"device": kind, "refusal": refusal}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.util
+import os
 import re
 import struct
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bufdb.capture.target import jax_module
+from bufdb.dumps.place import Bytes, Place
 from bufdb.dumps.refusals import other_spaces
 from bufdb.errors import BufdbError, UsageError
 from bufdb.proto.reader import (
@@ -134,8 +136,9 @@ def _plain(how: bytes, data: bytes) -> bytes | None:
 
 # -- A function that JAX lowered or compiled, as files of a dump that an ingest reads --------------
 #
-# Invariant: the files' names depend on what is in them alone, so that the same program is one
-# module however often it is compiled, and two programs are two.
+# Files lie where XLA wrote them, or in memory. Invariant: their names depend on what is in them
+# alone, so that the same program is one module however often it is compiled, and two programs are
+# two.
 
 ASSIGNMENT = "-buffer-assignment.txt"
 FLAGS = "XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_text'"
@@ -149,18 +152,22 @@ _BACKENDS = {"cpu": "cpu_", "gpu": "gpu_", "cuda": "gpu_", "rocm": "gpu_"}
 """Prefix of dump file names after the module's name, by platform; none for TPUs."""
 
 
+Dumped = dict[str, Path | Place]
+"""Files of a dump by name, see `bufdb.dumps.place.Files`."""
+
+
 def dumped(
     function: Any, folder: Path, compiler_options: Mapping[str, Any] | None = None
-) -> str | None:
-    """Write the dump of a function into its own folder below `folder`.
+) -> tuple[Dumped, str | None]:
+    """Return the dump of a function, and XLA's message if it refused to go on.
 
-    If XLA planned the memory and then refused to go on, usually because it is too much, return its
-    message: the plan is in the dump nevertheless.
+    If it planned the memory and then refused, usually because it is too much, the plan is in the
+    dump nevertheless.
 
     Args:
         function: the result of `jax.jit(f).lower(...)`, which is compiled with dumps enabled; or
-            the result of `.compile()`, whose buffer assignment is written.
-        folder: the parent folder.
+            the result of `.compile()`, whose buffer assignment is taken.
+        folder: takes what XLA writes.
         compiler_options: passed to `compile` of a lowered function.
 
     Raises:
@@ -170,23 +177,18 @@ def dumped(
     if callable(getattr(function, "memory_analysis", None)):
         if compiler_options is not None:
             raise UsageError("this is compiled; compiler_options needs the result of .lower(...)")
-        _write_compiled(function, folder)
-    elif callable(getattr(function, "compile", None)):
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".") as private:
-            refusal = compile_into(function, Path(private), compiler_options)
-            settle(Path(private), folder)
-            for log in Path(private).glob(f"*{LOG}"):
-                log.replace(folder / log.name)
-            return refusal
-    else:
-        hint = ""
-        if callable(function):
-            hint = "; bufdb.explain(f, *args) summarizes a plain or jitted function"
-        raise UsageError(
-            "expected paths, or the result of jax.jit(f).lower(...) or .compile(), found "
-            f"{type(function).__name__}{hint}"
-        )
-    return None
+        return _of_compiled(function), None
+    if callable(getattr(function, "compile", None)):
+        own = Path(tempfile.mkdtemp(dir=folder))
+        refusal = compile_into(function, own, compiler_options)
+        return programs(own), refusal
+    hint = ""
+    if callable(function):
+        hint = "; bufdb.explain(f, *args) summarizes a plain or jitted function"
+    raise UsageError(
+        "expected paths, or the result of jax.jit(f).lower(...) or .compile(), found "
+        f"{type(function).__name__}{hint}"
+    )
 
 
 def dump_options(folder: Path) -> dict[str, Any]:
@@ -233,14 +235,6 @@ def _is_planned(folder: Path) -> bool:
     return any(folder.glob(f"*{ASSIGNMENT}"))
 
 
-def rescued(folder: Path) -> bool:
-    """Settle the dumps of a `dumped` whose process has ended; return whether memory was planned."""
-    planned = [private for private in folder.glob(".*") if _is_planned(private)]
-    for private in planned:
-        settle(private, folder)
-    return planned != []
-
-
 def _shortened(error: Exception) -> str:
     """Return XLA's error message as one line."""
     text = " ".join(str(error).split()) or type(error).__name__
@@ -250,7 +244,7 @@ def _shortened(error: Exception) -> str:
     return text if len(text) <= REFUSAL_LENGTH else text[: REFUSAL_LENGTH - 1] + "…"
 
 
-def _write_compiled(compiled: Any, folder: Path) -> None:
+def _of_compiled(compiled: Any) -> Dumped:
     if not is_readable():
         raise BufdbError(
             "a compiled function is read as a proto, which needs the package protobuf: "
@@ -276,10 +270,8 @@ def _write_compiled(compiled: Any, folder: Path) -> None:
         )
     backend = _BACKENDS.get(_platform(compiled, executable), "")
     # Prefer the text: the proto's numbers depend on what the process compiled before.
-    place = folder / hashlib.sha256(text or data).hexdigest()[:12]
-    place.mkdir(exist_ok=True)
-    stem = f"module_0000.{name}.{backend}after_optimizations"
-    (place / f"{stem}.hlo.pb").write_bytes(data)
+    file_name = f"module_0000.{name}.{backend}after_optimizations.hlo.pb"
+    return {f"{_hash(text or data)}/{file_name}": Bytes(file_name, data)}
 
 
 def _proto(compiled: Any, executable: Any, module: bytes) -> bytes | None:
@@ -332,29 +324,37 @@ def _platform(compiled: Any, executable: Any) -> str:
     return str(devices[0].platform) if devices else ""
 
 
-def settle(dump: Path, folder: Path) -> None:
-    """Move each module of a dump to a folder below `folder` that is named after its content.
+def programs(dump: Path) -> Dumped:
+    """Return the files of each program of a dump, named after its content; and logs.
 
     XLA numbers modules in the order in which a process compiles them, which does not identify a
     program: all become 0. The dump directory is not a user's option, so it is dropped.
     """
+    found: Dumped = {path.name: path for path in dump.glob(f"*{LOG}")}
     modules: dict[str, list[Path]] = {}
     for path in sorted(dump.iterdir()):
         number = _NUMBER.match(path.name)
         if path.is_file() and number is not None:
             modules.setdefault(number[0], []).append(path)
     for files in modules.values():
-        texts = [path for path in files if path.name.endswith(_CONTENT)]
-        if len(texts) == len(_CONTENT):
-            digest = hashlib.sha256(b"".join(path.read_bytes() for path in texts))
-            place = folder / digest.hexdigest()[:12]
-            place.mkdir(exist_ok=True)
-            for path in files:
-                if path.name.endswith(".debug_options"):
-                    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-                    kept = [line for line in lines if str(dump) not in line]
-                    path.write_text("".join(kept), encoding="utf-8")
-                path.replace(place / _NUMBER.sub("module_0000", path.name, count=1))
+        texts = [path.read_bytes() for path in files if path.name.endswith(_CONTENT)]
+        if len(texts) < len(_CONTENT):
+            continue
+        place = _hash(b"".join(texts))
+        for path in files:
+            name = _NUMBER.sub("module_0000", path.name, count=1)
+            is_options = path.name.endswith(".debug_options")
+            found[f"{place}/{name}"] = _options_but_for(dump, path) if is_options else path
+    return found
+
+
+def _options_but_for(dump: Path, path: Path) -> Bytes:
+    lines = path.read_bytes().splitlines(keepends=True)
+    return Bytes(path.name, b"".join(line for line in lines if os.fsencode(dump) not in line))
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 # -- Dump everything that JAX compiles within a block of a running program -------------------------
@@ -365,9 +365,7 @@ _FUNCTION = "get_compile_options"
 
 @contextmanager
 def watched(folder: Path) -> Iterator[None]:
-    """Make XLA dump what JAX compiles in this process within the block; `folder` gets it after.
-
-    Also if the block fails, because a program that XLA refuses is in its dump.
+    """Make XLA dump to `folder` what JAX compiles in this process within the block.
 
     XLA reads XLA_FLAGS once, when a process first uses it, and JAX has no setting for options of
     all compilations: so the function that collects them is replaced while the block runs.
@@ -387,20 +385,17 @@ def watched(folder: Path) -> Iterator[None]:
 
     def with_dumps(*arguments: Any, **options: Any) -> Any:
         given = original(*arguments, **options)
-        overrides = [*given.env_option_overrides, *dump_options(dump).items()]
+        overrides = [*given.env_option_overrides, *dump_options(folder).items()]
         given.env_option_overrides = overrides
         return given
 
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".") as name:
-        dump = Path(name)
-        setattr(compiler, _FUNCTION, with_dumps)
-        try:
-            with without_persistent_cache():
-                yield
-        finally:
-            setattr(compiler, _FUNCTION, original)
-            settle(dump, folder)
-    if not any(folder.iterdir()):
+    setattr(compiler, _FUNCTION, with_dumps)
+    try:
+        with without_persistent_cache():
+            yield
+    finally:
+        setattr(compiler, _FUNCTION, original)
+    if not programs(folder):
         raise BufdbError(
             "nothing was compiled in this block: a function that was compiled before is not "
             f"compiled again. Call jax.clear_caches() first; or {outside}"

@@ -17,6 +17,7 @@ from bufdb.capture.target import hardware_of
 from bufdb.commands import common
 from bufdb.commands.progress import hide, waiting
 from bufdb.commands.summary import write
+from bufdb.dumps.place import Files
 from bufdb.errors import BufdbError, DatabaseError, UsageError, one_line
 from bufdb.ingest.ingest import ingest
 from bufdb.query.asked import glob
@@ -167,13 +168,12 @@ def _explained(job: _Job, target: str | None, *, is_one: bool = True) -> Outcome
         metadata = {DEVICE_LABEL: compiled.device}
         done = ingest(
             job.db,
-            [compiled.dumps],
+            [Files(name, compiled.files, job.spec)],
             run=name,
             labels=job.labels,
             metadata=metadata | ({} if target is None else {"target": target}),
             own_globs=job.own_globs,
             replace=True,
-            source_path=job.spec,
         )
     for text in done.notes:
         common.note(text)

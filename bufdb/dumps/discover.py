@@ -24,11 +24,11 @@ from bufdb.dumps.files import (
 )
 from bufdb.dumps.modules import modules_of
 from bufdb.dumps.pasted import looks_like
-from bufdb.dumps.place import Bytes, Place
+from bufdb.dumps.place import Bytes, Files, Place
 from bufdb.dumps.remote import Url, listed
 from bufdb.errors import UsageError
 
-Source = Path | Bytes | Url
+Source = Path | Bytes | Files | Url
 """Where modules are looked for."""
 
 NOT_A_DUMP = "not_a_dump"
@@ -42,7 +42,7 @@ def discover(path: Source, oddities: list[Oddity] | None = None) -> list[ModuleF
     A single file brings along the files next to it that belong to the same module.
 
     Args:
-        path: a directory, a file, an archive, a URL, or bytes.
+        path: a directory, a file, an archive, a URL, bytes, or files by name.
         oddities: takes what is left out or could not be read; without it that is ignored.
 
     Raises:
@@ -51,6 +51,8 @@ def discover(path: Source, oddities: list[Oddity] | None = None) -> list[ModuleF
     odd: list[Oddity] = [] if oddities is None else oddities
     if isinstance(path, Bytes):
         return _found({path.name: path}, odd)
+    if isinstance(path, Files):
+        return modules_of(dict(path.files), odd)
     if isinstance(path, Url):
         return _found(expand(dict(listed(path)), odd, is_given=is_archive(path.name)), odd)
     try:

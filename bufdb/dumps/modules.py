@@ -151,7 +151,7 @@ def _may_be_proto(name: str) -> bool:
 def _what_proto(path: Path | Place) -> str | None:
     """Return None for a module with its buffer assignment, else what a file is instead."""
     with open_file(path) as file:
-        data = file.readall() or b""
+        data = file.read() or b""
     try:
         return reader.why_no_assignment(reader.unpacked(data))
     except reader.UnreadableProto as error:

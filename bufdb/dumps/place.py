@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import errno
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Protocol
 
 
@@ -79,6 +80,21 @@ class Bytes:
     def open(self) -> IO[bytes]:
         """Return the bytes."""
         return io.BytesIO(self.content)
+
+
+@dataclass(frozen=True)
+class Files:
+    """Dump files by names that they do not have on disk, if they are there at all."""
+
+    name: str
+    """Of the run, if it is given no other."""
+    files: Mapping[str, Path | Place]
+    """By their name below the dump directory, with slashes."""
+    title: str
+    """runs.source_path."""
+
+    def __str__(self) -> str:
+        return self.title
 
 
 def suffix_of(name: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from bufdb.answers.summary import DEVICE_LABEL
 from bufdb.database import store
 from bufdb.database.runs import names, remove_runs
+from bufdb.dumps.place import Files
 from bufdb.errors import BufdbError, TooSlowError
 from bufdb.fit.patch import patch
 from bufdb.fit.plans import (
@@ -136,7 +137,7 @@ class Fitting:
         return kept
 
     def _measured(self, dumped: Dumped, *, is_full: bool) -> Compiled:
-        need, peak = _figures(dumped.folder, self.folder)
+        need, peak = _figures(dumped, self.folder)
         return Compiled(need, peak, is_full, dumped.seconds, None, dumped.refusal)
 
     def _results(
@@ -229,7 +230,7 @@ class Fitting:
         self._patched_count += 1
         donated = () if program.is_jitted else plan.donated
         dumped = self.session.patched(made.texts, donated)
-        return _figures(dumped.folder, self.folder)[0]
+        return _figures(dumped, self.folder)[0]
 
     # -- Runs --------------------------------------------------------------------------------------
 
@@ -252,14 +253,14 @@ class Fitting:
     def _store(self, name: str, plan: Plan, answer: Answer) -> None:
         assert self.question.db is not None
         target = answer.program.target
+        files = Files(name, self._dumps[plan].files, self.question.source_path or name)
         ingest(
             self.question.db,
-            [self._dumps[plan].folder],
+            [files],
             run=name,
             labels=self.question.labels,
             metadata={DEVICE_LABEL: self.session.device} | ({"target": target} if target else {}),
             replace=True,
-            source_path=self.question.source_path,
         )
 
     def _drop_runs(self, db: str) -> None:
@@ -271,11 +272,11 @@ class Fitting:
             remove_runs(con, [name for name in names(con) if name.startswith(beginning)])
 
 
-def _figures(dumps: Path, folder: Path) -> tuple[int | None, int | None]:
+def _figures(dumped: Dumped, folder: Path) -> tuple[int | None, int | None]:
     """Return need and peak of the module in a dump that needs most; None if unknown."""
     with tempfile.TemporaryDirectory(dir=folder) as place:
         db = str(Path(place) / "one.duckdb")
-        ingest(db, [dumps], run="one")
+        ingest(db, [Files("one", dumped.files, "")])
         with closing(store.open_readable(db, _FIGURES)) as con:
             row = con.execute(_FIGURES).fetchone()
     return (None, None) if row is None else (row[0], row[1])

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bufdb.capture.child import lowered
-from bufdb.capture.dump import dumped
+from bufdb.capture.dump import compile_into
 from bufdb.capture.target import Target, jax_module
 from bufdb.errors import BufdbError, UsageError
 from bufdb.fit.counting import aval_bytes
@@ -190,7 +190,7 @@ class Function:
         if not is_full:
             options |= _CHEAP.get(self.platform, {})
         stage = self._stage(plan)
-        return dumped(stage, folder, options or None)
+        return compile_into(stage, folder, options or None)
 
     def _stage(self, plan: Plan) -> Any:
         """Return the function, lowered under a plan."""

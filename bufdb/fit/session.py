@@ -26,6 +26,7 @@ from bufdb.capture.apart import (
     to_stderr,
 )
 from bufdb.capture.child import DOING
+from bufdb.dumps.place import Place
 from bufdb.errors import TooSlowError, UsageError
 from bufdb.fit.plans import Plan, Program, Site, Traced, as_json, from_json
 
@@ -36,7 +37,8 @@ _TICK_S = 0.2
 class Dumped:
     """The dump of a compilation."""
 
-    folder: Path
+    files: Mapping[str, Path | Place]
+    """By name, see `bufdb.dumps.place.Files`."""
     refusal: str | None
     """XLA's message if it planned the memory and then gave up."""
     seconds: float
@@ -170,7 +172,7 @@ class Apart:
         return found
 
     def _dumped(self, request: dict[str, Any]) -> Dumped:
-        from bufdb.capture.dump import rescued
+        from bufdb.capture.dump import programs
 
         self._count += 1
         dumps = self.folder / f"dumps-{self._count}"
@@ -179,13 +181,13 @@ class Apart:
         try:
             found = self._ask({**request, "dumps": str(dumps)})
         except NotCompiledError as error:
-            if self._child is not None or not rescued(dumps):
+            if self._child is not None or not (files := programs(dumps)):
                 raise
             # The compiler ended the process once it had planned the memory.
             self._started({}, has_program=True)
             refusal = error.lines[0] if error.lines else str(error)
-            return Dumped(dumps, refusal, time.monotonic() - began)
-        return Dumped(dumps, found["refusal"], float(found["seconds"]))
+            return Dumped(files, refusal, time.monotonic() - began)
+        return Dumped(programs(dumps), found["refusal"], float(found["seconds"]))
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the child's answer.

@@ -50,7 +50,6 @@ def ingest(
     replace: bool = False,
     metadata: Mapping[str, str] | None = None,
     own_globs: Sequence[str] | None = None,
-    source_path: str | None = None,
     prune: bool = False,
     profile: Profile | None = None,
 ) -> Summary:
@@ -73,7 +72,6 @@ def ingest(
         names take precedence.
         own_globs: paths and packages that count as the user's own although they are installed
             (`bufdb.ingest.own.parse_own`); by default what the run was read with before.
-        source_path: what runs.source_path says, if not the path.
         prune: whether modules of the runs that are not among these paths are removed.
         replace: whether the earlier contents of the runs are removed, when the new are stored.
         profile: times of instructions, of the one run.
@@ -93,9 +91,6 @@ def ingest(
             planned = plan(paths, run)
             if profile is not None:
                 require_one(planned)
-            if source_path is not None:
-                for one in planned.values():
-                    one.path = Path(source_path)
             reading = reader([job for one in planned.values() for job in one.jobs])
             to_read = _begun(db, planned, reading, block_bytes, own_globs)
             from bufdb.ingest import storing  # NumPy and DuckDB with it, which begins threads

@@ -13,6 +13,7 @@ from proto_rows import PROTOS, differences, needs_protobuf, put
 import bufdb
 from bufdb.capture import dump, target
 from bufdb.capture.dump import without_persistent_cache
+from bufdb.dumps.place import Files
 from bufdb.errors import BufdbError, UsageError
 from bufdb.proto.reader import fields, hlo_proto
 
@@ -91,24 +92,30 @@ def in_blocks(data):
     return b"before" + b"".join((begin if not n else bytes(24)) + p for n, p in enumerate(parts))
 
 
-def names(folder):
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+def content(place):
+    with place.open("rb") if isinstance(place, Path) else place.open() as file:
+        return file.read()
 
 
 def test_names_depend_on_the_program_alone(tmp_path):
-    for first in (0, 7):
-        (tmp_path / str(first)).mkdir()
-        dump.dumped(Lowered(first), tmp_path / str(first))
-    found = names(tmp_path / "0")
-    assert found == names(tmp_path / "7")
+    found, other = (dump.dumped(Lowered(first), tmp_path)[0] for first in (0, 7))
+    assert found.keys() == other.keys()
     assert len({name.partition("/")[0] for name in found}) == 3
     assert all("/module_0000." in name for name in found)
 
 
 def test_where_it_was_dumped_to_is_no_option(tmp_path):
-    dump.dumped(Lowered(), tmp_path)
-    options = [path.read_text() for path in tmp_path.rglob("*.debug_options")]
-    assert options == ["xla_cpu_x: true\n"] * 3
+    found, _ = dump.dumped(Lowered(), tmp_path)
+    options = [content(found[name]) for name in found if name.endswith(".debug_options")]
+    assert options == [b"xla_cpu_x: true\n"] * 3
+
+
+def test_what_xla_writes_is_read_where_it_lies(tmp_path):
+    found, _ = dump.dumped(Lowered(), tmp_path)
+    (folder,) = tmp_path.iterdir()
+    paths = {path for path in found.values() if isinstance(path, Path)}
+    assert {path.parent for path in paths} == {folder}
+    assert len(paths) + 3 == len(found) == len(list(folder.iterdir()))
 
 
 def test_options_of_the_user_are_kept_and_dumps_switched_on(tmp_path):
@@ -152,21 +159,23 @@ and limit 16.00M exceeded scoped vmem limit by 56.00M. It should not be possible
 
 def test_a_program_that_is_refused_is_in_its_dump(tmp_path):
     text = f"{E1000}\nSee https://openxla.org/xla/errors/error_1000 for more details."
-    assert dump.dumped(Refused(text), tmp_path) == E1000
-    assert len(names(tmp_path)) == len(list((DEMO / "cpu_b8").iterdir()))
+    found, refusal = dump.dumped(Refused(text), tmp_path)
+    assert refusal == E1000
+    assert len(found) == len(list((DEMO / "cpu_b8").iterdir()))
 
 
 def test_a_refused_kernel_is_in_the_text_beside_the_dump(tmp_path):
-    assert dump.dumped(Refused(E1001), tmp_path) == (
+    found, refusal = dump.dumped(Refused(E1001), tmp_path)
+    assert refusal == (
         "E1001: CompileTimeScopedVmemOom: Ran out of memory in memory space vmem while allocating "
         "on stack for %k.1: Scoped allocation with size 72.00M and limit 16.00M exceeded scoped "
         "vmem limit by 56.00M."
     )
-    assert (tmp_path / "compiler.log").read_text() == E1001.partition("\n")[2] + "\n"
+    assert content(found["compiler.log"]).decode() == E1001.partition("\n")[2] + "\n"
 
 
 def test_a_long_refusal_is_cut(tmp_path):
-    assert len(dump.dumped(Refused("x" * 10_000), tmp_path)) == dump.REFUSAL_LENGTH
+    assert len(dump.dumped(Refused("x" * 10_000), tmp_path)[1]) == dump.REFUSAL_LENGTH
 
 
 def test_what_fails_before_it_is_planned_fails(tmp_path):
@@ -216,10 +225,10 @@ def test_the_assignment_of_a_tpu_is_taken_from_its_serialized_executable(
     monkeypatch.setattr(Empty, "runtime_executable", lambda self: found)
     leaves = types.SimpleNamespace(leaves=lambda trees: [one for tree in trees for one in tree])
     monkeypatch.setattr(dump, "jax_module", lambda: types.SimpleNamespace(tree=leaves))
-    dump.dumped(Empty(), tmp_path)
-    (path,) = tmp_path.rglob("*.hlo.pb")
-    assert path.name == "module_0000.jit_layers.after_optimizations.hlo.pb"
-    assert path.read_bytes() == whole
+    ((name, place),) = dump.dumped(Empty(), tmp_path)[0].items()
+    assert name.endswith("/module_0000.jit_layers.after_optimizations.hlo.pb")
+    assert place.content == whole
+    assert list(tmp_path.iterdir()) == []
 
 
 @needs_protobuf
@@ -235,10 +244,10 @@ def test_a_module_that_jax_cannot_hand_out_is_found_in_its_executable(tmp_path, 
     monkeypatch.setattr(Empty, "runtime_executable", lambda self: found)
     leaves = types.SimpleNamespace(leaves=lambda trees: [one for tree in trees for one in tree])
     monkeypatch.setattr(dump, "jax_module", lambda: types.SimpleNamespace(tree=leaves))
-    dump.dumped(Empty(), tmp_path)
-    (path,) = tmp_path.rglob("*.hlo.pb")
-    assert path.name == "module_0000.jit_layers.after_optimizations.hlo.pb"
-    assert path.read_bytes() == whole
+    ((name, place),) = dump.dumped(Empty(), tmp_path)[0].items()
+    assert name.endswith("/module_0000.jit_layers.after_optimizations.hlo.pb")
+    assert place.content == whole
+    assert list(tmp_path.iterdir()) == []
     found.serialized = b"nothing"
     with pytest.raises(BufdbError, match=r"Give what \.lower\(\.\.\.\) gave"):
         dump.dumped(Empty(), tmp_path)
@@ -257,8 +266,7 @@ def test_the_assignment_of_a_gpu_is_taken_from_its_serialized_executable(
     found.name = "jit_nested"
     found.client = types.SimpleNamespace(platform="gpu")
     monkeypatch.setattr(Empty, "runtime_executable", lambda self: found)
-    dump.dumped(Empty(), tmp_path)
-    ingest_into(con, tmp_path, run="compiled")
+    ingest_into(con, Files("", dump.dumped(Empty(), tmp_path)[0], ""), run="compiled")
     ingest_into(con, put(tmp_path / "text", (ROOT / "data/loops/gpu").glob("*nested*")), run="text")
     # The frame of main() has the line on which it compiles, the file's name the kind of the GPU.
     odd = [text.partition(":")[0] for text in differences(con, "compiled", "text")]
@@ -284,7 +292,7 @@ def test_what_is_not_the_whole_of_this_module_is_none(tmp_path, monkeypatch, ins
     monkeypatch.setattr(Empty, "runtime_executable", lambda self: AheadOfTime(MODULE, inside))
     with pytest.raises(BufdbError, match="holds no buffer assignment"):
         dump.dumped(Empty(), tmp_path)
-    assert names(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_protobuf_its_package_is_named(tmp_path, monkeypatch):
