@@ -20,21 +20,19 @@ from bufdb.dataset.places import Place, place_of
 from bufdb.dataset.snapshot import Owners, Snapshot, table_sql
 from bufdb.dataset.writer import OF_RUNS, Owner, Writer
 from bufdb.dumps.discover import Source
-from bufdb.dumps.files import BLOCK_BYTES, as_text
+from bufdb.dumps.files import as_text
 from bufdb.dumps.load import dumped_at
 from bufdb.errors import UsageError
 from bufdb.ingest import own
 from bufdb.ingest import writer as run_rows
 from bufdb.ingest.choice import readers
 from bufdb.ingest.ingest import require_one
-from bufdb.ingest.plan import PlannedRun, Progress, plan
-from bufdb.ingest.profile import Timing
+from bufdb.ingest.plan import PlannedRun, Request, plan
 from bufdb.ingest.reader import Reader
 from bufdb.ingest.rows import MODULE_TABLES
 from bufdb.ingest.storing import Ingest
 from bufdb.ingest.summary import Summary
 from bufdb.ingest.work import Done, Group
-from bufdb.proto.xplane import Profile
 from bufdb.read.hlo import Own
 
 FORMATS = ("parquet", "delta")
@@ -59,26 +57,16 @@ class Elsewhere(Reader, Protocol):
 
 
 def ingest(
-    url: str,
-    paths: Sequence[Source],
-    run: str | None = None,
-    labels: Mapping[str, str] | None = None,
-    memory_limit: str | None = None,
-    progress: Progress | None = None,
-    labels_by_run: Mapping[str, Mapping[str, str]] | None = None,
-    metadata: Mapping[str, str] | None = None,
-    own_globs: Sequence[str] | None = None,
-    prune: bool = False,
-    block_bytes: int = BLOCK_BYTES,
-    jobs: int | None = 1,
-    file_format: str | None = None,
-    profile: Profile | None = None,
+    url: str, paths: Sequence[Source], *, file_format: str | None = None, **options: Any
 ) -> Summary:
     """Read dumps and store them in the dataset at a folder or URL.
 
-    Arguments are those of `bufdb.ingest.ingest.ingest`. `prune` removes all modules from the runs
-    that are not among these paths, wherever they were ingested. `file_format` is one of FORMATS;
-    None leaves it as it is, plain Parquet at first.
+    Args:
+        url: the folder or URL.
+        paths: dump directories (with all below them) and single files.
+        file_format: one of FORMATS; None leaves it as it is, plain Parquet at first.
+        options: fields of `bufdb.ingest.plan.Request`; `prune` removes all modules from the runs
+            that are not among these paths, wherever they were ingested.
 
     Raises:
         UsageError: a path does not exist or holds no dump, a label dt is no day, the dataset has
@@ -87,24 +75,14 @@ def ingest(
         BufdbError: an object cannot be written.
     """
     began = time.perf_counter()
-    more = (memory_limit, progress, own_globs, prune, block_bytes)
-    with readers(jobs) as reader:
-        planned = plan(paths, run)
-        if profile is not None:
+    request = Request(**options)
+    with readers(request.jobs) as reader:
+        planned = plan(paths, request.run)
+        if request.profile is not None:
             require_one(planned)
         # Before a database is opened, since that begins threads.
         reading = reader([job for one in planned.values() for job in one.jobs])
-        summary = store_planned(
-            url,
-            planned,
-            labels,
-            labels_by_run,
-            metadata,
-            *more,
-            reading=reading,
-            file_format=file_format,
-            profile=profile,
-        )
+        summary = store_planned(url, planned, request, reading, file_format=file_format)
     summary.seconds = time.perf_counter() - began
     return summary
 
@@ -112,57 +90,46 @@ def ingest(
 def store_planned(
     url: str,
     planned: Mapping[str, PlannedRun],
-    labels: Mapping[str, str] | None = None,
-    labels_by_run: Mapping[str, Mapping[str, str]] | None = None,
-    metadata: Mapping[str, str] | None = None,
-    memory_limit: str | None = None,
-    progress: Progress | None = None,
-    own_globs: Sequence[str] | None = None,
-    prune: bool = False,
-    block_bytes: int = BLOCK_BYTES,
+    request: Request,
     reading: Reader | None = None,
+    *,
     elsewhere: Elsewhere | None = None,
     file_format: str | None = None,
-    profile: Profile | None = None,
 ) -> Summary:
     """Read the modules of a plan, or of a part of one, and store them.
 
-    Arguments and errors are those of `ingest`. Several may have parts of one plan at once.
-    `reading` reads the dumps, if not this process; with `elsewhere` others read and store modules,
-    and only rows of runs are stored here.
+    Errors are those of `ingest`. Several may have parts of one plan at once. `reading` reads the
+    dumps, if not this process; with `elsewhere` others read and store modules, and only rows of
+    runs are stored here.
     """
     place = place_of(url)
-    config = {"threads": "1", "memory_limit": memory_limit or memory.ingest_memory()}
+    config = {"threads": "1", "memory_limit": request.memory_limit or memory.ingest_memory()}
     con = store.open_writable(":memory:", config)
     try:
         con.execute(f"SET temp_directory = {sql_text(store.spill_folder())}")
         place.attach(con)
         jobs = (job.module_id for one in planned.values() for job in one.jobs)
-        found = _Stored(con, place, None if prune else set(jobs))
-        if own_globs is None and found.keep_own(planned):
+        found = _Dataset(con, place, None if request.prune else set(jobs))
+        if request.own_globs is None and found.keep_own(planned):
             found.look_up(None)  # modules of another place say which
         objects = _writer(con, found, file_format)
-        given = {
-            name: {**(labels or {}), **(labels_by_run or {}).get(name, {})} for name in planned
-        }
 
         def begun(name: str) -> _Ingest:
-            found.load(name, planned[name], {**(metadata or {}), **given[name]})
-            more = (block_bytes, progress, own_globs, prune, found, elsewhere or reading, objects)
-            return _Ingest(con, {name: planned[name]}, *more)
+            found.load(name, planned[name], {**request.metadata, **request.labels_of(name)})
+            one = {name: planned[name]}
+            return _Ingest(con, one, request, found, elsewhere or reading, objects)
 
         if elsewhere is not None:
             for name in planned:
                 work = begun(name)
                 elsewhere.take(work.groups(name), found.day, found.versions)
-                work.announce(name, given[name], metadata or {})
+                work.announce(name)
                 work.end_run(name)
             elsewhere.finish()
         total = Summary()
         for name in planned:
             work = begun(name)
-            work.timing = None if profile is None else Timing(profile)
-            _add(total, work.run(given[name], {}, metadata))
+            _add(total, work.run())
             work.end_run(name)
         total.run_names = list(planned)
     finally:
@@ -170,7 +137,7 @@ def store_planned(
     return total
 
 
-def _writer(con: duckdb.DuckDBPyConnection, found: _Stored, file_format: str | None) -> Writer:
+def _writer(con: duckdb.DuckDBPyConnection, found: _Dataset, file_format: str | None) -> Writer:
     """Return a writer for the format that is asked for, or else that the dataset has.
 
     Raises:
@@ -185,7 +152,7 @@ def _writer(con: duckdb.DuckDBPyConnection, found: _Stored, file_format: str | N
     return Writer(con, found.place, found.columns)
 
 
-class _Stored:
+class _Dataset:
     """What the dataset holds, as far as an ingest needs it."""
 
     def __init__(
@@ -290,15 +257,12 @@ class _Ingest(Ingest):
         self,
         con: duckdb.DuckDBPyConnection,
         planned: dict[str, PlannedRun],
-        block_bytes: int,
-        progress: Progress | None,
-        own_globs: Sequence[str] | None,
-        prune: bool,
-        found: _Stored,
+        request: Request,
+        found: _Dataset,
         reader: Reader | None,
         objects: Writer,
     ) -> None:
-        super().__init__(con, planned, block_bytes, progress, reader, False, own_globs, prune)
+        super().__init__(con, planned, request, reader)
         self.found, self.objects = found, objects
         self.transaction_bytes = TRANSACTION_BYTES
         self.elsewhere: set[int] = set()
@@ -337,13 +301,14 @@ class _Ingest(Ingest):
         """Return what there is to read of a run."""
         return self._to_read(run).groups
 
-    def announce(self, run: str, labels: Mapping[str, str], metadata: Mapping[str, str]) -> None:
+    def announce(self, run: str) -> None:
         """Store the rows of a run itself if there are none, so that no module lacks its run."""
         if self.found.key not in self.found.versions:
             self.run_name = run
             self.writer.begin()
-            run_rows.add_run(self.con, run, self.plan[run].path, labels, metadata)
-            own.own_note_globs(self.con, run, self.own_globs)
+            path, labels = self.plan[run].path, self.request.labels_of(run)
+            run_rows.add_run(self.con, run, path, labels, self.request.metadata)
+            own.own_note_globs(self.con, run, self.request.own_globs)
             self._commit()
         self.writer.close()
 

@@ -11,10 +11,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bufdb.database import memory
-from bufdb.dumps.files import BLOCK_BYTES
 from bufdb.errors import UsageError, quote
 from bufdb.ingest.choice import readers
 from bufdb.ingest.reader import Here, Reader
@@ -22,9 +21,8 @@ from bufdb.ingest.summary import Summary
 
 if TYPE_CHECKING:
     from bufdb.dumps.discover import Source
-    from bufdb.ingest.plan import PlannedRun, Progress
+    from bufdb.ingest.plan import PlannedRun, Request
     from bufdb.ingest.stored import ToRead
-    from bufdb.proto.xplane import Profile
 
 
 # -- Dump directories into the database: discover, skip what is unchanged, read, store -------------
@@ -37,44 +35,13 @@ _CONFIG = {"threads": "1", "write_buffer_row_group_count": "1"}
 3 to 5 % more CPU and 30 MB more memory for 300 MB and 1 GB of text."""
 
 
-def ingest(
-    db: str,
-    paths: Sequence[Source],
-    run: str | None = None,
-    labels: Mapping[str, str] | None = None,
-    jobs: int | None = 1,
-    memory_limit: str | None = None,
-    progress: Progress | None = None,
-    block_bytes: int = BLOCK_BYTES,
-    labels_by_run: Mapping[str, Mapping[str, str]] | None = None,
-    replace: bool = False,
-    metadata: Mapping[str, str] | None = None,
-    own_globs: Sequence[str] | None = None,
-    prune: bool = False,
-    profile: Profile | None = None,
-) -> Summary:
+def ingest(db: str, paths: Sequence[Source], **options: Any) -> Summary:
     """Read dumps and store them.
 
     Args:
         db: the database file, made if it is not there.
         paths: dump directories (with all below them) and single files.
-        run: name of the run; by default each path makes a run named after its directory.
-        labels: labels of the run or runs, added to those they have.
-        jobs: processes that read while this one stores, at the most; None for as many as this
-        machine has use for. With 1, or little to read, this one does everything. The result is the
-        same.
-        memory_limit: DuckDB's memory limit, such as "512MB"; by default what is asked for
-            (`bufdb.database.store`), else 256 MB.
-        progress: is given the bytes done and the bytes in total.
-        block_bytes: text read at a time; changes nothing in the result.
-        labels_by_run: further labels of single runs.
-        metadata: labels that say how the runs were made and keep none apart; `labels` of the same
-        names take precedence.
-        own_globs: paths and packages that count as the user's own although they are installed
-            (`bufdb.ingest.own.parse_own`); by default what the run was read with before.
-        prune: whether modules of the runs that are not among these paths are removed.
-        replace: whether the earlier contents of the runs are removed, when the new are stored.
-        profile: times of instructions, of the one run.
+        options: fields of `bufdb.ingest.plan.Request`.
 
     Raises:
         UsageError: a path does not exist, holds no dump, or two paths hold one module.
@@ -85,29 +52,23 @@ def ingest(
     collects = gc.isenabled()
     gc.disable()
     try:
-        with readers(jobs) as reader:
-            from bufdb.ingest.plan import plan
+        from bufdb.ingest.plan import Request, plan
 
-            planned = plan(paths, run)
-            if profile is not None:
+        request = Request(**options)
+        with readers(request.jobs) as reader:
+            planned = plan(paths, request.run)
+            if request.profile is not None:
                 require_one(planned)
             reading = reader([job for one in planned.values() for job in one.jobs])
-            to_read = _begun(db, planned, reading, block_bytes, own_globs)
+            to_read = _begun(db, planned, reading, request)
             from bufdb.ingest import storing  # NumPy and DuckDB with it, which begins threads
 
-            config = {**_CONFIG, "memory_limit": memory_limit or memory.ingest_memory()}
+            config = {**_CONFIG, "memory_limit": request.memory_limit or memory.ingest_memory()}
             with contextlib.closing(storing.opened(db, config)) as con:
                 # Another ingest may have made it; if of other runs, what is being read stays.
                 if to_read and storing.has_runs(con, planned):
                     to_read, reading = {}, Here()
-                work = storing.Ingest(
-                    con, planned, block_bytes, progress, reading, replace, own_globs, prune, to_read
-                )
-                if profile is not None:
-                    from bufdb.ingest.profile import Timing
-
-                    work.timing = Timing(profile)
-                summary = work.run(labels or {}, labels_by_run or {}, metadata)
+                summary = storing.Ingest(con, planned, request, reading, to_read).run()
         summary.run_names = list(planned)
     finally:
         if collects:
@@ -136,18 +97,15 @@ def _begun(
     db: str,
     planned: Mapping[str, PlannedRun],
     reading: Reader,
-    block_bytes: int,
-    own_globs: Sequence[str] | None,
+    request: Request,
 ) -> dict[str, ToRead]:
     """Return what to read of each run, and begin to read it, if there is no database yet."""
     if os.path.lexists(db):
         return {}
     from bufdb.ingest.stored import ToRead
 
-    more = (block_bytes, own_globs)
     to_read = {
-        name: ToRead(None, name, one.jobs, *more, is_replaced=False, reader_count=reading.count)
-        for name, one in planned.items()
+        name: ToRead(None, name, one.jobs, request, reading.count) for name, one in planned.items()
     }
     # Kept apart, since what is stored is taken out of the dictionary.
     reading.begin(itertools.chain.from_iterable([one.groups for one in to_read.values()]))

@@ -6,14 +6,57 @@ import errno
 import functools
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bufdb.dumps.discover import NOT_A_DUMP, Source, base_of, discover
-from bufdb.dumps.files import ModuleFiles, Oddity, as_text
+from bufdb.dumps.files import BLOCK_BYTES, ModuleFiles, Oddity, as_text
 from bufdb.dumps.modules import NO_BUFFERS
 from bufdb.errors import UsageError
+
+if TYPE_CHECKING:
+    from bufdb.proto.xplane import Profile
+
+Progress = Callable[[int, int], None]
+"""Is given the bytes done and the bytes in total."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """How to read dumps, and what to store of their runs; the result does not depend on `jobs`."""
+
+    run: str | None = None
+    """Name of the run; by default each path makes a run named after its directory."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the run or runs, added to those they have."""
+    labels_by_run: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Further labels of single runs."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """Labels that say how the runs were made and keep none apart; `labels` take precedence."""
+    own_globs: Sequence[str] | None = None
+    """Paths and packages that count as the user's own although they are installed
+    (`bufdb.ingest.own.parse_own`); by default what the run was read with before."""
+    replace: bool = False
+    """Whether the earlier contents of the runs are removed, when the new are stored."""
+    prune: bool = False
+    """Whether modules of the runs that are not among the paths are removed."""
+    jobs: int | None = 1
+    """Processes that read while this one stores, at the most; None for as many as this machine has
+    use for. With 1, or little to read, this one does everything."""
+    memory_limit: str | None = None
+    """DuckDB's memory limit, such as "512MB"; by default that of `bufdb.database.memory`."""
+    block_bytes: int = BLOCK_BYTES
+    """Text read at a time; changes no row."""
+    progress: Progress | None = None
+    profile: Profile | None = None
+    """Times of instructions, of the one run."""
+
+    def labels_of(self, run: str) -> dict[str, str]:
+        """Return the labels of a run, without metadata."""
+        return {**self.labels, **self.labels_by_run.get(run, {})}
+
 
 Stamp = tuple[int, int, int]
 """A file's number on the device, when it was written [ns since 1970], its size [bytes]."""
@@ -121,9 +164,6 @@ def check_unchanged(job: Job) -> None:
 
 
 # -- Progress of an ingest, as it is reported ------------------------------------------------------
-
-Progress = Callable[[int, int], None]
-"""Is given the bytes done and the bytes in total."""
 
 
 class Reporter:

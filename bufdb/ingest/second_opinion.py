@@ -16,9 +16,9 @@ import xxhash
 
 from bufdb.database import store
 from bufdb.dumps.discover import discover
-from bufdb.dumps.files import BLOCK_BYTES, PROTO, ModuleFiles
+from bufdb.dumps.files import PROTO, ModuleFiles
 from bufdb.dumps.load import read_span
-from bufdb.ingest.plan import Job, PlannedRun
+from bufdb.ingest.plan import Job, PlannedRun, Request
 from bufdb.ingest.storing import Ingest
 
 COMPARED = {
@@ -95,7 +95,7 @@ def _compare(
     other = store.open_writable(":memory:")
     try:
         planned = {"proto": PlannedRun(Path(key), [Job("proto", module_id, files)])}
-        Ingest(other, planned, BLOCK_BYTES).run({}, {})
+        Ingest(other, planned, Request()).run()
         for table, columns in COMPARED.items():
             rows = f'SELECT {columns} FROM "{table}" WHERE module_id = {module_id}'
             ours, theirs = (Counter(c.execute(rows).fetchall()) for c in (con, other))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bufdb.dumps.files import BEFORE
 from bufdb.ingest.own import own_of_run, parse_own
-from bufdb.ingest.plan import Job
+from bufdb.ingest.plan import Job, Request
 from bufdb.ingest.work import Content, Group, made_with
 
 if TYPE_CHECKING:
@@ -27,17 +27,15 @@ class ToRead:
         con: duckdb.DuckDBPyConnection | None,
         run: str,
         jobs: Sequence[Job],
-        block_bytes: int,
-        own_globs: Sequence[str] | None,
-        *,
-        is_replaced: bool,
+        request: Request,
         reader_count: int = 1,
     ) -> None:
         """Look at what the run has: nothing if it is replaced or if there is no database.
 
         Groups are for so many readers at once.
         """
-        if con is None or is_replaced:
+        block_bytes, own_globs = request.block_bytes, request.own_globs
+        if con is None or request.replace:
             self.own, stored = parse_own(own_globs or ()), _Stored([])
         else:
             self.own, stored = own_of_run(con, run, own_globs), _Stored.of_run(con, run)

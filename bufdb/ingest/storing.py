@@ -11,7 +11,7 @@ import copy
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from bufdb.dumps.modules import NO_BUFFERS
 from bufdb.errors import DatabaseError
 from bufdb.ingest import writer as run_rows
 from bufdb.ingest.own import left_own, own_note_globs
-from bufdb.ingest.plan import PlannedRun, Progress, Reporter
+from bufdb.ingest.plan import PlannedRun, Reporter, Request
 from bufdb.ingest.reader import Here, Reader
 from bufdb.ingest.rows import MODULE_TABLES, diagnostic_row, shape_row
 from bufdb.ingest.stored import ToRead
@@ -75,40 +75,34 @@ class Ingest:
         self,
         con: duckdb.DuckDBPyConnection,
         plan: dict[str, PlannedRun],
-        block_bytes: int,
-        progress: Progress | None = None,
+        request: Request,
         reader: Reader | None = None,
-        replace: bool = False,
-        own_globs: Sequence[str] | None = None,
-        prune: bool = False,
         to_read: dict[str, ToRead] | None = None,
     ) -> None:
         """Take a plan, and what to read of each run if that was found out and is being read."""
-        self.con, self.plan, self.block_bytes = con, plan, block_bytes
+        self.con, self.plan, self.request = con, plan, request
         self.reporter = Reporter(
-            (job for planned in plan.values() for job in planned.jobs), progress
+            (job for planned in plan.values() for job in planned.jobs), request.progress
         )
         self.reader = reader or Here()
         self.writer = TableWriter(con)
-        self.replace, self.own_globs, self.prune = replace, own_globs, prune
         self.summary = Summary()
         self.problems: Counter[str] = Counter()
         self.in_transaction, self.transaction_bytes = 0, TRANSACTION_BYTES
         self.to_read = to_read or {}
         self.timing: Timing | None = None
         """Times of instructions for the modules of the run."""
+        if request.profile is not None:
+            from bufdb.ingest.profile import Timing
+
+            self.timing = Timing(request.profile)
         self.is_last = False
         """Whether the file is closed after the next commit."""
 
-    def run(
-        self,
-        labels: Mapping[str, str],
-        labels_by_run: Mapping[str, Mapping[str, str]],
-        metadata: Mapping[str, str] | None = None,
-    ) -> Summary:
+    def run(self) -> Summary:
         """Read and store the plan; what was committed stays when this fails or is interrupted."""
         try:
-            summary = self._run(labels, labels_by_run, metadata or {})
+            summary = self._run()
         except BaseException:
             # What went wrong may have ended the transaction, or the database with it; an error
             # about the rollback would hide the reason.
@@ -118,25 +112,20 @@ class Ingest:
         self.writer.close()
         return summary
 
-    def _run(
-        self,
-        labels: Mapping[str, str],
-        labels_by_run: Mapping[str, Mapping[str, str]],
-        metadata: Mapping[str, str],
-    ) -> Summary:
+    def _run(self) -> Summary:
+        request = self.request
         if not self.to_read:
             self.reader.begin(self._ahead())
         for name, planned in self.plan.items():
             self.run_name, path = name, planned.path
             self.writer.begin()
-            if self.replace:
+            if request.replace:
                 self.summary.removed_count += runs.delete(self.con, name).module_count
             self._look_up_shapes()
             self.of_run = self._to_read(name)
             self.run_changed, self.dumped_at = not self.of_run.stored_ids, math.inf
-            given = {**labels, **labels_by_run.get(name, {})}
-            run_rows.add_run(self.con, name, path, given, metadata)
-            own_note_globs(self.con, name, self.own_globs)
+            run_rows.add_run(self.con, name, path, request.labels_of(name), request.metadata)
+            own_note_globs(self.con, name, request.own_globs)
             for oddity in planned.oddities:
                 self._odd(oddity)
             for module_id in self.of_run.unchanged:
@@ -145,7 +134,7 @@ class Ingest:
                 self.reader.read(group, self)
                 if self.in_transaction >= self.transaction_bytes:
                     self._begin_anew()
-            if self.prune:
+            if request.prune:
                 self._prune(planned)
             self._finish_run(path)
             self._add_times()
@@ -163,7 +152,7 @@ class Ingest:
 
     def _begin_anew(self) -> None:
         """Commit what was stored so far, unless everything must become visible at once."""
-        if not self.replace:
+        if not self.request.replace:
             self._commit()
             self.writer.begin()
 
@@ -181,15 +170,8 @@ class Ingest:
     def _to_read(self, name: str) -> ToRead:
         """Return what to read of a run; found once, by what it has before any of it is stored."""
         if name not in self.to_read:
-            self.to_read[name] = ToRead(
-                self.con,
-                name,
-                self.plan[name].jobs,
-                self.block_bytes,
-                self.own_globs,
-                is_replaced=self.replace,
-                reader_count=self.reader.count,
-            )
+            jobs = self.plan[name].jobs
+            self.to_read[name] = ToRead(self.con, name, jobs, self.request, self.reader.count)
         return self.to_read[name]
 
     # -- what is found in it ---------------------------------------------------------------
@@ -242,7 +224,7 @@ class Ingest:
 
     def lost(self, module_id: int, error: OSError) -> None:
         """Undo a large module that cannot be read to its end; what was there before stays."""
-        if self.replace:
+        if self.request.replace:
             raise error
         self.writer.settle()
         self.con.execute("ROLLBACK")

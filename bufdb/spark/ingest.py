@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from bufdb.database import memory
 from bufdb.dataset import ingest as dataset
@@ -26,7 +26,7 @@ from bufdb.dumps.files import BLOCK_BYTES, ModuleFiles
 from bufdb.dumps.remote import Object
 from bufdb.errors import BufdbError
 from bufdb.ingest import group as groups_of_modules
-from bufdb.ingest.plan import Job, PlannedRun, Progress, plan
+from bufdb.ingest.plan import Job, PlannedRun, Progress, Request, plan
 from bufdb.ingest.summary import Summary
 from bufdb.ingest.work import Group, Sink
 from bufdb.spark.part import Outcome, Part, Target, is_gone
@@ -58,22 +58,10 @@ class Scatter(Protocol):
         """Return the pickled outcomes of parts, in order, all stored; call `watch` often."""
 
 
-def ingest(
-    scatter: Scatter,
-    url: str,
-    paths: Sequence[Source],
-    run: str | None = None,
-    labels: Mapping[str, str] | None = None,
-    memory_limit: str | None = None,
-    progress: Progress | None = None,
-    labels_by_run: Mapping[str, Mapping[str, str]] | None = None,
-    metadata: Mapping[str, str] | None = None,
-    own_globs: Sequence[str] | None = None,
-    prune: bool = False,
-) -> Summary:
+def ingest(scatter: Scatter, url: str, paths: Sequence[Source], **options: Any) -> Summary:
     """Read dumps and store them in the dataset at a folder or URL.
 
-    Arguments and rows are those of `bufdb.dataset.ingest.ingest`; `memory_limit` is each worker's.
+    Options and rows are those of `bufdb.dataset.ingest.ingest`; `memory_limit` is each worker's.
 
     Raises:
         UsageError: a path does not exist or holds no dump.
@@ -81,26 +69,22 @@ def ingest(
         BufdbError: workers do not see the dumps or the dataset, or cannot work.
     """
     began = time.perf_counter()
-    planned = plan(paths, run)
+    request = Request(**options)
+    planned = plan(paths, request.run)
     place = place_of(url)
     if isinstance(place, Folder):
         url = place.root  # workers have working directories of their own
     with _mark(place) as mark:
-        target = Target(url, mark, memory_limit or memory.ingest_memory())
+        target = Target(url, mark, request.memory_limit or memory.ingest_memory())
         _require_dumps(scatter, target, planned)
         total = sum(sum(job.sizes.values()) for one in planned.values() for job in one.jobs)
         share = total // (_TASKS_PER_SLOT * scatter.slots)
-        gathered = Gathered(scatter, target, place, progress)
-        more = (memory_limit, None, own_globs, prune)
+        gathered = Gathered(scatter, target, place, request.progress)
         block_bytes = max(_LEAST_GROUP_BYTES, min(GROUP_BYTES, share))
         summary = dataset.store_planned(
             url,
             planned,
-            labels,
-            labels_by_run,
-            metadata,
-            *more,
-            block_bytes,
+            replace(request, progress=None, block_bytes=block_bytes),
             elsewhere=gathered,
             file_format="parquet",  # which is what the workers write
         )

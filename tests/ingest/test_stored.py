@@ -4,10 +4,10 @@ from ingesting import ingest_into
 from places import DEMO
 
 from bufdb.dumps.files import ModuleFiles
-from bufdb.ingest.plan import Job, module_id_of
+from bufdb.ingest.plan import Job, Request, module_id_of
 from bufdb.ingest.stored import ToRead
 
-BLOCK_BYTES = 1000
+REQUEST = Request(block_bytes=1000)
 
 
 def jobs_of(sizes: list[int]) -> list[Job]:
@@ -22,9 +22,7 @@ def jobs_of(sizes: list[int]) -> list[Job]:
 
 def groups(con, sizes: list[int], reader_count: int) -> list[list[int]]:
     """The sizes of the modules of each group."""
-    found = ToRead(
-        con, "a", jobs_of(sizes), BLOCK_BYTES, None, is_replaced=False, reader_count=reader_count
-    )
+    found = ToRead(con, "a", jobs_of(sizes), REQUEST, reader_count)
     return [[job.sizes["buffer_assignment"] for job in group.jobs] for group in found.groups]
 
 
@@ -55,5 +53,5 @@ def test_what_is_stored_costs_its_hash_alone(con):
     jobs = jobs_of([800] * len(stored))
     for job, (module_id,) in zip(jobs, stored, strict=True):
         job.module_id = module_id
-    found = ToRead(con, "a", jobs, BLOCK_BYTES, None, is_replaced=False)
+    found = ToRead(con, "a", jobs, REQUEST)
     assert max(len(group.jobs) for group in found.groups) == min(10, len(stored))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,9 @@ import duckdb
 from bufdb.dumps.discover import Source
 from bufdb.dumps.files import BLOCK_BYTES
 from bufdb.ingest.choice import readers
-from bufdb.ingest.plan import Progress, plan
-from bufdb.ingest.profile import Timing
+from bufdb.ingest.plan import Request, plan
 from bufdb.ingest.storing import Ingest
 from bufdb.ingest.summary import Summary
-from bufdb.proto.xplane import Profile
 
 
 def ingest_into(
@@ -24,22 +22,14 @@ def ingest_into(
     paths: Source | Sequence[Source],
     run: str | None = None,
     block_bytes: int = BLOCK_BYTES,
-    *,
-    jobs: int = 1,
-    replace: bool = False,
-    labels: Mapping[str, str] | None = None,
-    progress: Progress | None = None,
-    own_globs: Sequence[str] | None = None,
-    prune: bool = False,
-    profile: Profile | None = None,
+    **options: Any,
 ) -> Summary:
     """Read the dumps of one path or of several into an open database; see `ingest`."""
+    request = Request(run=run, block_bytes=block_bytes, **options)
     planned = plan(list(paths) if isinstance(paths, Sequence) else [paths], run)
-    with readers(jobs) as reader:
+    with readers(request.jobs) as reader:
         reading = reader([job for one in planned.values() for job in one.jobs])
-        work = Ingest(con, planned, block_bytes, progress, reading, replace, own_globs, prune)
-        work.timing = None if profile is None else Timing(profile)
-        return work.run(labels or {}, {})
+        return Ingest(con, planned, request, reading).run()
 
 
 @contextmanager
