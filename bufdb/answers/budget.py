@@ -8,13 +8,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from fractions import Fraction
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from bufdb.errors import UsageError, did_you_mean, quote
+import duckdb
+
+from bufdb.answers.opening import Open
+from bufdb.database import runs
+from bufdb.errors import DatabaseError, UsageError, did_you_mean, quote
+from bufdb.query import figures
 from bufdb.query.asked import ALL
 from bufdb.query.figures import METRICS, MemoryFigures, Place
+from bufdb.query.result import Result
 from bufdb.query.sizes import UNIT, in_bytes
+from bufdb.render import formats
+from bufdb.render.text import markdown_escape
 
 # -- Budget files: what limits they set ------------------------------------------------------------
 
@@ -342,3 +351,129 @@ def _in_space(budget: Budget, figure: MemoryFigures) -> bool:
     if budget.color is None:
         return figure.is_device_memory
     return budget.color in (ALL, figure.color, figure.memory_space)
+
+
+# -- `budget` as an answer: a run against a file of limits, and its text ---------------------------
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The verdicts on a run."""
+
+    run: str
+    base: str | None
+    """The base run, if a limit starts from one."""
+    verdicts: list[Verdict]
+    notes: tuple[str, ...] = ()
+
+    def text(self, format_name: str) -> str:
+        """Return a row for each verdict in a form of `bufdb.render.formats`."""
+        text = formats.render(_result(self.verdicts), format_name)[0]
+        if format_name != "markdown":
+            return text
+        against = f", base {markdown_escape(self.base)}" if self.base else ""
+        run = f"run {markdown_escape(self.run)}{against}"
+        return f"**Memory budget: {summary(self.verdicts)}** ({run})\n\n{text}"
+
+
+def budget(opened: Open, file: Path, run: str | None = None, base: str | None = None) -> Judged:
+    """Judge a run by the limits in a file.
+
+    Args:
+        opened: opens the database.
+        file: a budget file.
+        run: the run; None if there is one alone, the base aside.
+        base: the run that relative limits start from; None for that of the file.
+
+    Raises:
+        UsageError: the file cannot be read or is wrong, or there is no such run.
+        DatabaseError: the figures cannot be read.
+    """
+    try:
+        content = parse(file.read_text(encoding="utf-8"), str(file))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"cannot read {file}: {reason}") from error
+    base = base or content.base
+    relative = [one for one in content.budgets if one.limit.is_relative]
+    if relative and base is None:
+        raise UsageError(
+            f"{relative[0].where}: limit {relative[0].limit.text!r} starts from a base run; "
+            "name it with --base or, at the top of the file, base"
+        )
+    con = opened()
+    try:
+        run = _run_of(con, run, base)
+        if not relative or base is None:
+            return Judged(run, None, _judged(con, content.budgets, run, NONE))
+        runs.require(con, [base])
+        found = _judged(con, content.budgets, run, figures.of_base(con, base, run))
+    except duckdb.Error as error:
+        # Exit code 1 would mean that a limit is exceeded.
+        raise DatabaseError(f"cannot read the figures: {str(error).splitlines()[0]}") from error
+    note = f"run {run} is its own base: no limit relative to it can be exceeded"
+    return Judged(run, base, found, (note,) if run == base else ())
+
+
+def _run_of(con: duckdb.DuckDBPyConnection, run: str | None, base: str | None) -> str:
+    if run is None:
+        others = [name for name in runs.names(con) if name != base]
+        if len(others) != 1:
+            known = ", ".join(others) or "none"
+            raise UsageError(f"which run? --run names it; there is {known}")
+        run = others[0]
+    runs.require(con, [run])
+    return run
+
+
+def _judged(
+    con: duckdb.DuckDBPyConnection,
+    budgets: Iterable[Budget],
+    run: str,
+    base: Mapping[Place, MemoryFigures],
+) -> list[Verdict]:
+    return judge(budgets, figures.of_run(con, run), base, figures.unread(con, run))
+
+
+def _result(verdicts: Sequence[Verdict]) -> Result:
+    columns = [
+        ("status", "VARCHAR"),
+        ("function_name", "VARCHAR"),
+        ("metric", "VARCHAR"),
+        ("memory_space", "VARCHAR"),
+        ("value_bytes", "HUGEINT"),
+        ("base_bytes", "HUGEINT"),
+        ("limit_bytes", "HUGEINT"),
+        ("headroom_bytes", "HUGEINT"),
+        ("headroom_ratio", "DOUBLE"),
+        ("module_key", "VARCHAR"),
+        ("budget", "VARCHAR"),
+        ("reason", "VARCHAR"),
+    ]
+    return Result(columns, [_row(verdict) for verdict in verdicts])
+
+
+def _row(verdict: Verdict) -> tuple[object, ...]:
+    budget, figure = verdict.budget, verdict.figure
+    space = None
+    if figure is not None and figure.color is not None:
+        space = figure.memory_space or f"color {figure.color}"
+    elif budget is not None:
+        space = budget.space
+    ratio = None
+    if verdict.headroom is not None and verdict.limit:
+        ratio = verdict.headroom / verdict.limit
+    return (
+        verdict.status,
+        figure.function if figure else budget.function if budget else None,
+        verdict.metric,
+        space,
+        verdict.value,
+        verdict.base,
+        verdict.limit,
+        verdict.headroom,
+        ratio,
+        figure.module_key if figure else None,
+        f"{budget.limit.text} ({budget.where})" if budget else None,
+        verdict.reason,
+    )
