@@ -21,7 +21,6 @@ GB = 10**9
 JAX_SHARE = 0.75
 """Default share of a GPU's memory; XLA_PYTHON_CLIENT_MEM_FRACTION sets another."""
 
-_TPU_OLD = "https://cloud.google.com/tpu/docs/system-architecture-tpu-vm"
 _TPU7X = "https://docs.cloud.google.com/tpu/docs/tpu7x"  # its table has v5p and v6e too
 _NVIDIA = "https://www.nvidia.com/en-us/data-center"
 _RTX = "https://www.nvidia.com/en-us/geforce/graphics-cards"

@@ -231,7 +231,6 @@ class DeltaWriter(Writer):
             )
 
         self._committed(table, append)
-        self.object_count += 1
 
     def _forget(self, owners: Sequence[Owner], tables: Sequence[str]) -> None:
         """Delete rows that others have replaced."""

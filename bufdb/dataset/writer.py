@@ -37,7 +37,6 @@ class Writer:
         self, con: duckdb.DuckDBPyConnection, place: Place, columns: layout.Columns
     ) -> None:
         self.con, self.place, self.columns = con, place, columns
-        self.object_count = 0
 
     def store_modules(self, owners: Sequence[Owner]) -> None:
         """Make modules with all their rows appear, in place of earlier versions of them."""
@@ -115,7 +114,6 @@ class Writer:
     def _put(self, made: Path, table: str, owner: Owner) -> None:
         name = layout.object_name(table, owner.day, owner.owner_id, owner.version)
         self.place.put(made, name)
-        self.object_count += 1
 
 
 OF_RUNS = {

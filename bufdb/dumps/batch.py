@@ -73,7 +73,7 @@ class Batch:
             self._companions(number, loaded)
             for kind in BUFFER_KINDS:
                 if kind in loaded.titles:
-                    self._sections(number, loaded, DumpText(number, loaded, kind, self.account))
+                    self._sections(number, DumpText(number, loaded, kind, self.account))
 
     def allocations(self) -> Rounds:
         """Return the allocation sections."""
@@ -241,7 +241,7 @@ class Batch:
         if problems:
             self.account.unread(number, path, problems[:51], len(problems))
 
-    def _sections(self, number: int, loaded: Loaded, text: DumpText) -> None:
+    def _sections(self, number: int, text: DumpText) -> None:
         found = cut(text.titles)
         if found.is_empty:
             self._nothing(number, text)

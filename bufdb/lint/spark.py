@@ -121,7 +121,6 @@ _LONG = exp.DataType.build("BIGINT")
 _DOUBLE = exp.DataType.build("DOUBLE")
 _LARGEST_LIMIT = 2**31 - 1
 _WIDE_TYPES = ("INT128", "UINT128", "DECIMAL", "HUGEINT")
-_INTEGERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "UBIGINT", "UINT")
 
 
 def rewritten(tree: exp.Query, schema: Mapping[str, object]) -> exp.Query:

@@ -97,8 +97,6 @@ class ModuleFacts:
     has_allocations: bool = False
     has_used_values: bool = False
     has_live_ranges: bool = False
-    has_steps: bool = False
-    """Whether any step of the schedule was read, whether or not its length was."""
     has_descriptions: bool = False
     """Whether used values say which instruction defines them (` from instruction:`)."""
     has_tiles: bool = False

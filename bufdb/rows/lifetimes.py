@@ -74,7 +74,6 @@ class Lifetimes:
         for section, found in live_range_rounds(context, context.account):
             section.close()
             self._keep_facts(found.facts, found.unread)
-            context.set_fact(found.sequence["module"], "has_steps")
             names = context.name_keys(found.sequence)
             steps += np.bincount(found.sequence["module"], minlength=context.count)
             other = self._order(names, found.sequence["program_order"])
