@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from bufdb.capture.dump import Dumped
     from bufdb.dumps.discover import Source as Dumps
-    from bufdb.ingest.summary import Summary as Ingested
+    from bufdb.ingest.plan import Summary as Ingested
     from bufdb.query.header import SavedQuery, Value
 
 

@@ -25,7 +25,7 @@ from bufdb.ingest.ingest import find_run_folders, parse_pattern
 
 if TYPE_CHECKING:
     from bufdb.dumps.discover import Source
-    from bufdb.ingest.summary import Summary
+    from bufdb.ingest.plan import Summary
 
 
 def _sources(

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from bufdb.database import memory
 from bufdb.errors import UsageError, quote
-from bufdb.ingest.choice import readers
-from bufdb.ingest.reader import Here, Reader
-from bufdb.ingest.summary import Summary
+from bufdb.ingest.choice import Here, Reader, readers
+from bufdb.ingest.plan import Summary
 
 if TYPE_CHECKING:
     from bufdb.dumps.discover import Source

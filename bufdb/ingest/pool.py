@@ -21,7 +21,7 @@ from multiprocessing.connection import wait
 from typing import Any, NamedTuple, NoReturn
 
 from bufdb.errors import BufdbError
-from bufdb.ingest.reader import Here
+from bufdb.ingest.choice import Here
 from bufdb.ingest.work import Event, Group, Store, is_for_others
 
 AHEAD = 2

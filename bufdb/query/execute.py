@@ -10,15 +10,16 @@ Invariant: a value is DuckDB's, or DuckDB's own text of it, never a lossy conver
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import date, datetime
 from typing import Any, TypeVar
 
 import duckdb
 
+from bufdb.database import definitions, narrowing
 from bufdb.database.quoting import sql_name
 from bufdb.errors import BufdbError, DatabaseError, UsageError, did_you_mean, quote
-from bufdb.query import asked, functions
+from bufdb.query import asked
 from bufdb.query.header import SavedQuery, Value
 from bufdb.query.result import Result
 
@@ -85,7 +86,7 @@ def execute_query(
         require_select(con, query.sql, query.name)
     values = asked.numbered(con, query, query.with_settings(values))
     sql = f"EXPLAIN {query.sql}" if explain else query.sql
-    with _variables(con, values), functions.functions_alone(con, query):
+    with _variables(con, values), functions_alone(con, query):
         return execute(con, sql, query.name)
 
 
@@ -98,13 +99,13 @@ def together(
 ) -> Iterator[None]:
     """Within the block `execute_each` asks these queries with `values` and what it adds to them.
 
-    `chosen` is SQL of the modules that are read, as of `functions.together`; None for all.
+    `chosen` is SQL of the modules that are read, as of `_views_computed`; None for all.
     """
     sql = "\n".join(query.sql for query in queries)
     modules = chosen or "SELECT module_id FROM modules"
     with (
         _variables(con, values),
-        functions.together(con, sql, modules, is_narrowed=chosen is not None),
+        _views_computed(con, sql, modules, is_narrowed=chosen is not None),
     ):
         yield
 
@@ -236,7 +237,7 @@ def query_as_table(
     if not query.is_own:
         require_select(con, query.sql, query.name)
     _set(con, asked.numbered(con, query, query.with_settings(values)))
-    with functions.functions_alone(con, query):
+    with functions_alone(con, query):
         return _as_table(con, query.sql, query.name)
 
 
@@ -366,3 +367,86 @@ def _reason(error: duckdb.Error) -> str:
         if line:
             kept.append(line)
     return " ".join(kept)
+
+
+# -- The tables alone that an answer about a few functions needs -----------------------------------
+#
+# A query with the parameter `top_functions` shows the functions with the highest peaks, with one
+# compilation each. DuckDB does not push that choice through the LEFT JOINs of views down to the
+# tables: for one function among 10,000 modules it read the values of all, into 1.5 GB.
+# Invariant: tables that determine the functions stay whole, so that the query's own choice is the
+# same as without this.
+
+LEAST_MODULES = 1000
+"""With fewer, narrowing takes longer than it saves."""
+_PARAMETER = "top_functions"
+_ADVISED = "advised_"
+"""Views whose names begin so have the others below them many times over."""
+_OF_MODULES = (
+    "value_details",
+    "copy_details",
+    "gathered_values",
+    "value_sources",
+    "answered_idle_values",
+    "answered_donations",
+    "advised_groups",
+)
+"""Views that others name many times over, each after those that it names."""
+_FUNCTIONS = "answered_functions"
+_WITH_USES = "answered_functions_with_uses"
+"""The view that gives the rank of a function in queries that do not use _FUNCTIONS."""
+
+
+@contextmanager
+def functions_alone(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> Iterator[None]:
+    """Within the block the large tables hold the modules alone that the answer is made of.
+
+    Args:
+        con: as `store.open_readable` opens it, with the variables of the query set.
+        query: what will be asked; one without the parameter, or that is not bufdb's, sees all.
+    """
+    shown = query.param(_PARAMETER) if query.is_own else None
+    # A query that ranks modules by something else shows other functions.
+    is_narrowed = "asked_modules" not in query.sql and narrowing.module_count(con) >= LEAST_MODULES
+    if shown is None or not (is_narrowed or _ADVISED in query.sql):
+        yield
+        return
+    chosen = (
+        f"SELECT DISTINCT module_id FROM {_places(query.sql)} WHERE module_id IS NOT NULL "
+        f"AND place <= coalesce(getvariable('{_PARAMETER}')::BIGINT, {shown.default})"
+    )
+    with _views_computed(con, query.sql, chosen, is_narrowed=is_narrowed):
+        yield
+
+
+@contextmanager
+def _views_computed(
+    con: duckdb.DuckDBPyConnection, sql: str, chosen: str, *, is_narrowed: bool
+) -> Iterator[None]:
+    """Within the block views that long queries have below them many times are tables.
+
+    DuckDB expands a view wherever it is named and keeps the hash table of each join, which takes
+    half a megabyte at the least, to the end: advice took 437 joins, and takes 67 so.
+
+    Args:
+        con: as `store.open_readable` opens it, with the variables of the queries set.
+        sql: what will be asked, of one query or of several.
+        chosen: SQL that gives module_id of the modules that answers are made of.
+        is_narrowed: whether the large tables hold these modules alone, too.
+    """
+    with ExitStack() as stack:
+        if is_narrowed:
+            telling = definitions.module_tables(_places(sql))
+            tables = [name for name in definitions.module_tables(sql) if name not in telling]
+            stack.enter_context(narrowing.to_modules(con, tables, chosen, is_asked_often=True))
+        for view in (_FUNCTIONS, "asked_peak_values"):
+            stack.enter_context(narrowing.computed(con, view, f"FROM {view}"))
+        for view in _OF_MODULES:
+            rows = f"FROM {view} SEMI JOIN ({chosen}) USING (module_id)"
+            stack.enter_context(narrowing.computed(con, view, rows))
+        yield
+
+
+def _places(sql: str) -> str:
+    """Return the view from which queries take the place of a function."""
+    return _WITH_USES if _WITH_USES in sql else _FUNCTIONS

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Columns, Cursor, Ints, Numbers, Text
-from bufdb.read.escapes import unescape
+from bufdb.read.hlo import unescape
 
 _MARK_TEXT = b", metadata={"
 _RAW = b", backend_config={\n"

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from bufdb.read.escapes import unescape
-from bufdb.read.hlo import NOTHING_MORE, Frame, HloHeader, Own
+from bufdb.read.hlo import NOTHING_MORE, Frame, HloHeader, Own, unescape
 from bufdb.read.hlo_graph import At, Caller, HloGraph, Index, Instruction, at_shape
 from bufdb.read.instruction import metadata_of
 

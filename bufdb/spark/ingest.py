@@ -26,8 +26,7 @@ from bufdb.dumps.files import BLOCK_BYTES, ModuleFiles
 from bufdb.dumps.remote import Object
 from bufdb.errors import BufdbError
 from bufdb.ingest import group as groups_of_modules
-from bufdb.ingest.plan import Job, PlannedRun, Progress, Request, plan
-from bufdb.ingest.summary import Summary
+from bufdb.ingest.plan import Job, PlannedRun, Progress, Request, Summary, plan
 from bufdb.ingest.work import Group, Sink
 from bufdb.spark.part import Outcome, Part, Target, is_gone
 

@@ -15,7 +15,7 @@ from ingesting import ingest_into, rows
 from kill import state_of
 from places import DEMO
 
-from bufdb.ingest import choice, reader, storing
+from bufdb.ingest import choice, storing
 from bufdb.ingest.ingest import ingest
 from bufdb.ingest.pool import Pool
 from bufdb.ingest.rows import MODULE_TABLES
@@ -147,9 +147,9 @@ def test_archives_and_large_modules_are_read_here(con, fresh, pools, tmp_path, m
     folder = tmp_path / "run"
     shutil.copytree(DEMO / "cpu_b8", folder)
     shutil.make_archive(str(folder / "more"), "zip", DEMO / "gpu_b8")
-    real, here = reader.Here.read, []
+    real, here = choice.Here.read, []
     monkeypatch.setattr(
-        reader.Here, "read", lambda self, group, sink: (here.append(group), real(self, group, sink))
+        choice.Here, "read", lambda self, group, sink: (here.append(group), real(self, group, sink))
     )
     ingest_into(con, folder, None, 150_000, jobs=2)
     names = {job.files.key[:11] for group in here for job in group.jobs}
@@ -170,7 +170,7 @@ def test_files_that_are_gone_are_reported_alike(fresh, pools, tmp_path, monkeypa
         folder = tmp_path / str(jobs) / "run"
         shutil.copytree(DEMO / "cpu_b8", folder)
         (gone,) = folder.glob("module_0004.*-live-range.txt")
-        for kind in (reader.Here, Pool):
+        for kind in (choice.Here, Pool):
             vanish = lambda *given, real=kind.begin, gone=gone: (  # noqa: E731
                 gone.unlink(missing_ok=True), real(*given))  # fmt: skip
             monkeypatch.setattr(kind, "begin", vanish)

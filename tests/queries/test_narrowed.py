@@ -7,7 +7,7 @@ import pytest
 from places import ROOT
 
 from bufdb.database import store
-from bufdb.query import execute, functions
+from bufdb.query import execute
 from bufdb.query.catalogue import load
 
 QUERIES = [load(path) for path in sorted((ROOT / "queries").glob("*.sql"))]
@@ -64,29 +64,29 @@ def test_the_answer_about_few_functions_is_that_of_the_whole_file(
     demo_db, query, given, monkeypatch
 ):
     whole = answer(demo_db, query, given, None)[0]
-    monkeypatch.setattr(functions, "LEAST_MODULES", 1)
+    monkeypatch.setattr(execute, "LEAST_MODULES", 1)
     assert answer(demo_db, query, given, None)[0] == whole
     runs = execute.runs_asked(execute.bind(query, given))
     assert answer(demo_db, query, given, runs)[0] == whole
 
 
 def test_other_modules_are_not_read_for_few_functions(demo_db, monkeypatch):
-    monkeypatch.setattr(functions, "LEAST_MODULES", 1)
+    monkeypatch.setattr(execute, "LEAST_MODULES", 1)
     query = next(query for query in QUERIES if query.name == "peak-by")
     counted = 'SELECT count(DISTINCT module_id) FROM "values"'
     with store.open_readable(str(demo_db), query.sql) as con:
         every = con.execute(counted).fetchall()
-        with functions.functions_alone(con, query):
+        with execute.functions_alone(con, query):
             assert con.execute(counted).fetchall() == [(3,)]
             assert con.execute("SELECT count(*) FROM modules").fetchall() == every
         assert con.execute(counted).fetchall() == every
-        with pytest.raises(ValueError, match="stopped"), functions.functions_alone(con, query):
+        with pytest.raises(ValueError, match="stopped"), execute.functions_alone(con, query):
             raise ValueError("stopped")
         assert con.execute(counted).fetchall() == every
 
 
 def test_what_run_narrowed_stays_narrowed_behind_few_functions(demo_db, monkeypatch):
-    monkeypatch.setattr(functions, "LEAST_MODULES", 1)
+    monkeypatch.setattr(execute, "LEAST_MODULES", 1)
     query = next(query for query in QUERIES if query.name == "peak-by")
     counted = 'SELECT count(*) FROM "values"'
     with store.open_readable(str(demo_db), query.sql, runs=["cpu_b8"]) as con:
@@ -96,9 +96,9 @@ def test_what_run_narrowed_stays_narrowed_behind_few_functions(demo_db, monkeypa
 
 
 def test_a_database_that_is_open_for_writing_is_left_as_it_is(con, monkeypatch):
-    monkeypatch.setattr(functions, "LEAST_MODULES", 1)
+    monkeypatch.setattr(execute, "LEAST_MODULES", 1)
     query = next(query for query in QUERIES if query.name == "peak")
-    with functions.functions_alone(con, query):
+    with execute.functions_alone(con, query):
         views = con.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
     assert ("values",) not in views
 

@@ -22,7 +22,7 @@ from bufdb.dataset.compact import compact
 from bufdb.dataset.places import STAGING
 from bufdb.dumps.remote import Url
 from bufdb.errors import BufdbError
-from bufdb.ingest.summary import Summary
+from bufdb.ingest.plan import Summary
 from bufdb.spark.ingest import ingest
 from bufdb.spark.part import Part, SparkScatter, Target, reason, store_pickled, unseen
 

@@ -12,9 +12,8 @@ import duckdb
 from bufdb.dumps.discover import Source
 from bufdb.dumps.files import BLOCK_BYTES
 from bufdb.ingest.choice import readers
-from bufdb.ingest.plan import Request, plan
+from bufdb.ingest.plan import Request, Summary, plan
 from bufdb.ingest.storing import Ingest
-from bufdb.ingest.summary import Summary
 
 
 def ingest_into(
