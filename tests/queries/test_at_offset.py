@@ -21,14 +21,19 @@ def one_module(con):
     module.close()
 
 
-def test_values_at_the_first_byte_of_the_largest_temp_allocation_in_time_order(con):
+def test_first_byte_of_the_largest_arena_in_time_order(con):
     one_module(con)
     rows = answer(con, "at-offset")
     assert rows[1] == (
         "r", "step", 0, 1, 100, 4, 6, 0, 30, False, "f32[]", "dot", "v1", "{}",
         "jit(step)/dot", "a.py:3"
     )  # fmt: skip
-    assert [row[12] for row in rows] == ["v3", "v1", "v4"]
+    holds(con, "at-offset", """
+        instruction_name
+        v3
+        v1
+        v4
+    """)  # fmt: skip
     holds(con, "at-offset", """
         instruction_name
         v3
@@ -37,12 +42,25 @@ def test_values_at_the_first_byte_of_the_largest_temp_allocation_in_time_order(c
 
 def test_a_range_of_bytes_ends_before_its_end(con):
     one_module(con)
-    names = [row[12] for row in answer(con, "at-offset", first_byte=29)]
-    assert names == ["v3", "v1", "v4"]
-    names = [row[12] for row in answer(con, "at-offset", first_byte=29, byte_count=2)]
-    assert names == ["v3", "v2", "v1", "v4"]
-    names = [row[12] for row in answer(con, "at-offset", first_byte=30)]
-    assert names == ["v3", "v2", "v4"]
+    holds(con, "at-offset", """
+        instruction_name
+        v3
+        v1
+        v4
+    """, first_byte=29)  # fmt: skip
+    holds(con, "at-offset", """
+        instruction_name
+        v3
+        v2
+        v1
+        v4
+    """, first_byte=29, byte_count=2)  # fmt: skip
+    holds(con, "at-offset", """
+        instruction_name
+        v3
+        v2
+        v4
+    """, first_byte=30)  # fmt: skip
     holds(con, "at-offset", "run_name", first_byte=100)
 
 
@@ -62,10 +80,13 @@ def test_the_module_with_the_largest_arena_ties_by_run(con):
         module.value(1, 0, offset=0, size=10, live=None)
         module.value(2, 0, offset=0, size=20, live=(0, 1))
         module.close()
-    rows = answer(con, "at-offset")
-    assert [(row[0], row[5], row[12]) for row in rows] == [("a", 0, "v2"), ("a", None, "v1")]
-    assert answer(con, "at-offset", run="[bc]")[0][0] == "b"
-    assert answer(con, "at-offset", module="m3")[0][0] == "c"
+    holds(con, "at-offset", """
+        run_name | start_time | instruction_name
+        a        | 0          | v2
+        a        | NULL       | v1
+    """)  # fmt: skip
+    assert answer(con, "at-offset", run="[bc]")[0]["run_name"] == "b"
+    assert answer(con, "at-offset", module="m3")[0]["run_name"] == "c"
     holds(con, "at-offset", "run_name", platform="gpu")
     holds(con, "at-offset", "run_name", function="g")
     holds(con, "at-offset", "run_name", color=1)
@@ -85,7 +106,14 @@ def test_sizes_near_two_to_the_63(con):
 
 def test_a_module_with_an_unknown_peak_has_a_row_that_says_why(con):
     Module(con, 1, peak_unknown_reason="values of temp allocation 0 are missing")
-    assert answer(con, "at-offset") == [
-        ("r", "f", *[None] * 14, "values of temp allocation 0 are missing")
-    ]
+    holds(con, "at-offset", """
+        run_name | function_name | color | allocation_index | allocation_size_bytes | start_time
+        r        | f             | NULL  | NULL             | NULL                  | NULL
+
+        end_time | offset_bytes | size_bytes | is_phi | shape | opcode | instruction_name
+        NULL     | NULL         | NULL       | NULL   | NULL  | NULL   | NULL
+
+        shape_index | op_name | source | unknown_reason
+        NULL        | NULL    | NULL   | values of temp allocation 0 are missing
+    """)  # fmt: skip
     holds(con, "at-offset", "run_name", module="m2")

@@ -30,28 +30,30 @@ def test_values_at_the_peak_unless_told_otherwise(con):
     assert rows[0] == (
         "r", "step", 0, 6, 85, 30, 30 / 85, "temp", 6, 9, "f32[]", None, "v4", "{}", None, None
     )  # fmt: skip
-    assert [(row[5], row[7], row[12]) for row in rows] == [
-        (30, "temp", "v4"),
-        (20, "temp", "v2"),
-        (20, "parameter", "v5"),
-        (10, "temp", "v3"),
-        (5, "output", None),
-    ]
+    holds(con, "at-step", """
+        held_bytes | allocation_kind | instruction_name
+        30         | temp            | v4
+        20         | temp            | v2
+        20         | parameter       | v5
+        10         | temp            | v3
+        5          | output          | NULL
+    """)  # fmt: skip
     assert rows[-1][6:] == (1.0, "output", *[None] * 8)
 
 
 def test_shared_bytes_count_once_at_any_step_and_both_ends_are_live(con):
     one_module(con)
     rows = answer(con, "at-step", step=4)
-    assert [(row[3], row[4], row[5], row[12]) for row in rows] == [
-        (4, 75, 30, "v1"),
-        (4, 75, 20, "v5"),
-        (4, 75, 10, "v2"),
-        (4, 75, 10, "v3"),
-        (4, 75, 5, None),
-    ]
-    assert rows[0][15] == "a.py:3"
-    assert sum(row[5] for row in answer(con, "at-step", step=0)) == 25
+    holds(con, "at-step", """
+        step_time | occupied_bytes | held_bytes | instruction_name
+        4         | 75             | 30         | v1
+        4         | 75             | 20         | v5
+        4         | 75             | 10         | v2
+        4         | 75             | 10         | v3
+        4         | 75             | 5          | NULL
+    """, step=4)  # fmt: skip
+    assert rows[0]["source"] == "a.py:3"
+    assert sum(row["held_bytes"] for row in answer(con, "at-step", step=0)) == 25
 
 
 def test_an_instant_that_is_not_there_is_told(con):
@@ -59,7 +61,7 @@ def test_an_instant_that_is_not_there_is_told(con):
     for step in (-1, 10):
         (row,) = answer(con, "at-step", step=step)
         assert row == ("r", "step", 0, *[None] * 13, "its instants are 0 to 9")
-    assert answer(con, "at-step", step=9)[0][4] == 65
+    assert answer(con, "at-step", step=9)[0]["occupied_bytes"] == 65
 
 
 def test_the_step_of_an_instruction_and_its_module(con):
@@ -81,27 +83,41 @@ def test_a_name_that_is_not_scheduled_is_told_with_the_nearest(con):
     def reasons(**given):
         rows = answer(con, "at-step", **given)
         assert all(value is None for row in rows for value in row[:16])
-        return [row[16] for row in rows]
+        return [row["unknown_reason"] for row in rows]
 
-    no = "no module has '{}' in its schedule"
-    near = "; did you mean 'v1', 'v2', 'v3'?"
-    assert reasons(instruction="v9") == [no.format("v9") + near]
-    assert reasons(instruction="v6") == [no.format("v6") + near]
-    assert reasons(instruction="nowhere") == [no.format("nowhere")]
+    holds(con, "at-step", """
+        unknown_reason
+        no module has 'v9' in its schedule; did you mean 'v1', 'v2', 'v3'?
+    """, instruction="v9")  # fmt: skip
+    holds(con, "at-step", """
+        unknown_reason
+        no module has 'v6' in its schedule; did you mean 'v1', 'v2', 'v3'?
+    """, instruction="v6")  # fmt: skip
+    holds(con, "at-step", """
+        unknown_reason
+        no module has 'nowhere' in its schedule
+    """, instruction="nowhere")  # fmt: skip
     holds(con, "at-step", "run_name", instruction="v1", function="x")
-    assert reasons(instruction="nowhere", step=5) == [no.format("nowhere")]
+    holds(con, "at-step", """
+        unknown_reason
+        no module has 'nowhere' in its schedule
+    """, instruction="nowhere", step=5)  # fmt: skip
 
 
-def test_the_module_that_has_the_instruction_counts_also_with_an_unknown_peak(con):
+def test_an_instruction_of_a_module_with_an_unknown_peak(con):
     one_module(con)
     old = Module(con, 2, function_name="old", has_live_ranges=False)
     old.allocation(0, "temp", 8)
     old.value(1, 0, offset=0, size=8, live=None, name="w", program_order=1)
-    rows = answer(con, "at-step", instruction="w")
-    assert [(row[1], row[16]) for row in rows] == [("old", "the dump has no live ranges")]
-    rows = answer(con, "at-step", instruction="x")
-    reasons = ["no module has 'x' in its schedule", "the dump has no live ranges"]
-    assert [row[16] for row in rows] == reasons
+    holds(con, "at-step", """
+        function_name | unknown_reason
+        old           | the dump has no live ranges
+    """, instruction="w")  # fmt: skip
+    holds(con, "at-step", """
+        unknown_reason
+        no module has 'x' in its schedule
+        the dump has no live ranges
+    """, instruction="x")  # fmt: skip
 
 
 def test_sizes_near_two_to_the_63(con):

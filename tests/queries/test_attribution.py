@@ -36,19 +36,20 @@ def scanned(con):
 
 @pytest.mark.usefixtures("scanned")
 def test_a_line_has_what_it_makes_and_the_sum_stays(con):
-    rows = [(row[4], *row[9:]) for row in answer(con, "peak-by-source-line")]
-    assert rows == [
-        (120, 6, 20, "saved layer.py:12"),
-        (30, None, None, "copy of w['up']"),
-        (30, None, None, "train.py:40"),
-        (20, None, None, "layer.py:12"),
-    ]
+    rows = [(row["held_bytes"], *row[9:]) for row in answer(con, "peak-by-source-line")]
+    holds(con, "peak-by-source-line", """
+        held_bytes | slice_count | slice_bytes | source
+        120        | 6           | 20          | saved layer.py:12
+        30         | NULL        | NULL        | copy of w['up']
+        30         | NULL        | NULL        | train.py:40
+        20         | NULL        | NULL        | layer.py:12
+    """)  # fmt: skip
     assert sum(row[0] for row in rows) == 200
     holds(con, "peak-by-source-line", """
         held_bytes | source
         200        | train.py:40
     """, loops="carrier")  # fmt: skip
-    leaves = [row[11] for row in answer(con, "peak-by-source-line", frame="leaf")]
+    leaves = [row["source"] for row in answer(con, "peak-by-source-line", frame="leaf")]
     assert f"saved {LIBRARY}:9" in leaves
 
 

@@ -32,17 +32,18 @@ def test_each_role_of_a_copy(con):
     loop(con).saves(3, 90)
     # Most is held at 4: arg, old and new, 100 bytes each.
     rows = answer(con, "carry-copies")
-    assert [(row[3], row[6], row[8], row[9], row[10]) for row in rows] == [
-        (100, "initial", "init", "x", "while"),
-        (100, "taken", "old", "arg", None),
-        (100, "returned", "back", "new", "while"),
-        (0, "result", "saved", "while", "while"),
-    ]
-    assert rows[1] == (
-        "r", "step", 0, 100, 90, 100, "taken", "f32[]", "old", "arg", None, "jit(step)/while/body",
-        None
-    )  # fmt: skip
-    assert rows[0][11] == "x"
+    holds(con, "carry-copies", """
+        peak_held_bytes | carry_role | instruction_name | source_name | while_name
+        100             | initial    | init             | x           | while
+        100             | taken      | old              | arg         | NULL
+        100             | returned   | back             | new         | while
+        0               | result     | saved            | while       | while
+    """)  # fmt: skip
+    taken = rows[1]
+    assert (taken["run_name"], taken["function_name"], taken["color"]) == ("r", "step", 0)
+    assert (taken["saving_bytes"], taken["size_bytes"], taken["shape"]) == (90, 100, "f32[]")
+    assert (taken["op_name"], taken["source"]) == ("jit(step)/while/body", None)
+    assert rows[0]["op_name"] == "x"
 
 
 def test_a_copy_that_takes_over_is_left_out(con):
@@ -64,14 +65,16 @@ def test_what_a_loop_carries_beside_its_copy_is_kept_once(con):
         returned
         result
     """)  # fmt: skip
-    (is_kept_twice,) = (row[6] for row in answer(con, "copies") if row[9] == "init")
+    (is_kept_twice,) = (
+        row["is_kept_twice"] for row in answer(con, "copies") if row["instruction_name"] == "init"
+    )
     assert not is_kept_twice
 
 
 def test_a_copy_at_the_same_address_that_ends_elsewhere_is_none(con):
     loop(con)
     con.execute("UPDATE live_ranges SET end_time = 5 WHERE value_id = 5")
-    assert "back" not in [row[8] for row in answer(con, "carry-copies")]
+    assert "back" not in [row["instruction_name"] for row in answer(con, "carry-copies")]
 
 
 def test_small_ones_are_left_out_and_ties_go_by_run_and_value(con):

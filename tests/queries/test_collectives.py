@@ -37,14 +37,32 @@ def step(con):
 
 def test_bytes_read_and_written_most_first(con, step):
     # The peak is at 4: g and r in color 0, r in color 1.
-    gather = ("all-gather", False, False, 100, 60, 60, None, 3, 5, 4, "[1,4]<=[4]", "g",
-              "jit(step)/dot", "model.py:7")  # fmt: skip
-    reduce = ("all-reduce", True, False, 60, 290, 350, 290, 4, 5, None, "{}", "r", None, None)
-    other = ("all-reduce", True, False, 0, 64, 64, None, 4, 5, None, "{}", "r", None, None)
-    assert answer(con, "collectives", color="all") == [
-        ("r", "step", 0, *reduce), ("r", "step", 0, *gather), ("r", "step", 1, *other),
-    ]  # fmt: skip
-    assert answer(con, "collectives", color=1) == [("r", "step", 1, *other)]
+    holds(con, "collectives", """
+        run_name | function_name | color | opcode     | is_async | is_fused | read_bytes
+        r        | step          | 0     | all-reduce | True     | False    | 60
+        r        | step          | 0     | all-gather | False    | False    | 100
+        r        | step          | 1     | all-reduce | True     | False    | 0
+
+        written_bytes | live_bytes | saving_bytes | start_time | end_time | device_group_size
+        290           | 350        | 290          | 4          | 5        | NULL
+        60            | 60         | NULL         | 3          | 5        | 4
+        64            | 64         | NULL         | 4          | 5        | NULL
+
+        device_groups | instruction_name | op_name       | source
+        {}            | r                | NULL          | NULL
+        [1,4]<=[4]    | g                | jit(step)/dot | model.py:7
+        {}            | r                | NULL          | NULL
+    """, color="all")  # fmt: skip
+    holds(con, "collectives", """
+        run_name | function_name | color | opcode     | is_async | is_fused | read_bytes
+        r        | step          | 1     | all-reduce | True     | False    | 0
+
+        written_bytes | live_bytes | saving_bytes | start_time | end_time | device_group_size
+        64            | 64         | NULL         | 4          | 5        | NULL
+
+        device_groups | instruction_name | op_name | source
+        {}            | r                | NULL    | NULL
+    """, color=1)  # fmt: skip
     holds(con, "collectives", """
         instruction_name
         r
@@ -52,7 +70,10 @@ def test_bytes_read_and_written_most_first(con, step):
 
 
 def test_what_is_live_at_another_instant(con, step):
-    found = {row[14]: row[8] for row in answer(con, "collectives", color=0, step=3)}
+    found = {
+        row["instruction_name"]: row["live_bytes"]
+        for row in answer(con, "collectives", color=0, step=3)
+    }
     assert found == {"r": 60, "g": 160}
 
 
@@ -62,7 +83,7 @@ def test_operands_are_unknown_where_the_dump_does_not_list_uses(con):
     module.value(1, 0, 0, 8, opcode="all-reduce")
     module.close()
     (row,) = answer(con, "collectives")
-    assert row[-1] == "the dump does not list uses"
+    assert row["unknown_reason"] == "the dump does not list uses"
 
 
 def test_ties_by_run_and_place(con):

@@ -22,13 +22,23 @@ def test_constants_with_their_uses_and_copies(con):
     module.use(1, "add", operand=1)
     module.close()
     # All allocations but the thread-local one: 40 + 4 + 40 + 76 = 160.
-    argument = "pass it as an argument, or compute it where it is used"
-    assert answer(con, "constants") == [
-        ("r", "step", 0, 44, 40, 40, 0.25, "f32[10]{0}", "table", 2, 40, None, 1, 1, "possible",
-         argument, "jit(step)/add", "model.py:7"),
-        ("r", "step", 0, 44, 4, 4, 0.025, "f32[]", "zero", 0, 0, None, 1, 1, None, None, None,
-         None),
-    ]  # fmt: skip
+    holds(con, "constants", """
+        run_name | function_name | color | constant_bytes | size_bytes | saving_bytes | size_ratio
+        r        | step          | 0     | 44             | 40         | 40           | 0.25
+        r        | step          | 0     | 44             | 4          | 4            | 0.025
+
+        shape      | instruction_name | use_count | copied_bytes | literal | alike_count
+        f32[10]{0} | table            | 2         | 40           | NULL    | 1
+        f32[]      | zero             | 0         | 0            | NULL    | 1
+
+        program_count | sureness | advice
+        1             | possible | pass it as an argument, or compute it where it is used
+        1             | NULL     | NULL
+
+        op_name       | source
+        jit(step)/add | model.py:7
+        NULL          | NULL
+    """)  # fmt: skip
     holds(con, "constants", """
         instruction_name
         table
@@ -50,7 +60,8 @@ def test_constants_that_are_alike_in_the_program_and_in_others_of_the_run(con):
             constant(module, 2, "{...}")
             constant(module, 3, "{(1, 2), (3, 4)}", "c64[2]{0}", 16)
         module.close()
-    found = {tuple(row[i] for i in (0, 7, 11, 12, 13, 14)) for row in answer(con, "constants")}
+    names = ("run_name", "shape", "literal", "alike_count", "program_count", "sureness")
+    found = {tuple(row[name] for name in names) for row in answer(con, "constants")}
     assert found == {
         ("a", "f32[2]{0}", "{1, 2}", 1, 2, "likely"),
         ("a", "f32[2]{0}", None, 2, 2, "possible"),
@@ -71,7 +82,10 @@ def test_the_line_of_the_first_use_where_it_has_none(con):
     for name in ("later", "first", "before"):
         module.use(0, name)
     module.close()
-    assert [row[-1] for row in answer(con, "constants")] == ["for model.py:8"]
+    holds(con, "constants", """
+        source
+        for model.py:8
+    """)  # fmt: skip
 
 
 def test_uses_and_copies_are_unknown_where_the_dump_does_not_list_uses(con):

@@ -1,11 +1,6 @@
 import pytest
-from small_db import Module
-from small_db import answer as answer_of
-
-
-def answer(con, query, **given):
-    """Rows without carry_role and while_name (test_carry_copies.py)."""
-    return [(*row[:14], *row[16:]) for row in answer_of(con, query, **given)]
+from small_db import Module, answer
+from tables import holds
 
 
 def test_nothing_in_an_empty_database(con):
@@ -35,19 +30,35 @@ def test_copies_with_their_reason(con, sign):
         module.use(source, name)
     module.saves(2, 30)
     module.close()
-    x, dot = ("x", "f32[10]{0}"), ("dot", "f32[5,2]{1,0}")
-    assert answer(con, "copies", color=0) == [
-        ("r", "step", 0, 40, 30, 40, True, "argument", "f32[10]{0}", "same", *x, "x", "model.py:7"),
-        ("r", "step", 0, 40, None, 40, True, "layout", "f32[5,2]{0,1}", "turned", *x, "x",
-         "model.py:7"),
-        ("r", "step", 0, 4, None, 4, False, "constant", "f32[]", "four_again", "four", "f32[]",
-         None, None),
-        ("r", "step", 0, 0, None, 8, False, "other", "f32[5,2]{1,0}", "later", *dot, "y", None),
-    ]  # fmt: skip
-    assert answer(con, "copies", color=1) == [
-        ("r", "step", 1, 40, None, 40, True, "memory_space", "f32[10]{0:S(1)}", "fetch", *x, "x",
-         "model.py:7"),
-    ]  # fmt: skip
+    holds(con, "copies", """
+        run_name | function_name | color | peak_held_bytes | saving_bytes | size_bytes
+        r        | step          | 0     | 40              | 30           | 40
+        r        | step          | 0     | 40              | NULL         | 40
+        r        | step          | 0     | 4               | NULL         | 4
+        r        | step          | 0     | 0               | NULL         | 8
+
+        is_kept_twice | reason   | shape         | instruction_name | source_name | source_shape
+        True          | argument | f32[10]{0}    | same             | x           | f32[10]{0}
+        True          | layout   | f32[5,2]{0,1} | turned           | x           | f32[10]{0}
+        False         | constant | f32[]         | four_again       | four        | f32[]
+        False         | other    | f32[5,2]{1,0} | later            | dot         | f32[5,2]{1,0}
+
+        op_name | source
+        x       | model.py:7
+        x       | model.py:7
+        NULL    | NULL
+        y       | NULL
+    """, color=0)  # fmt: skip
+    holds(con, "copies", """
+        run_name | function_name | color | peak_held_bytes | saving_bytes | size_bytes
+        r        | step          | 1     | 40              | NULL         | 40
+
+        is_kept_twice | reason       | shape           | instruction_name | source_name
+        True          | memory_space | f32[10]{0:S(1)} | fetch            | x
+
+        source_shape | op_name | source
+        f32[10]{0}   | x       | model.py:7
+    """, color=1)  # fmt: skip
     assert len(answer(con, "copies", top_n=2)) == 2
 
 
@@ -57,9 +68,12 @@ def test_without_live_ranges_and_ties_by_run_and_value(con):
         module.allocation(0, "temp", 100)
         for value_id in (4, 3):
             module.value(value_id, 0, 0, 8, None, opcode="copy")
-    rows = [(row[0], row[3], row[6], row[9]) for row in answer(con, "copies")]
-    assert rows == [
-        ("a", None, None, None), ("b", None, None, None),
-        ("a", None, None, "v3"), ("a", None, None, "v4"),
-        ("b", None, None, "v3"), ("b", None, None, "v4"),
-    ]  # fmt: skip
+    holds(con, "copies", """
+        run_name | peak_held_bytes | is_kept_twice | instruction_name
+        a        | NULL            | NULL          | NULL
+        b        | NULL            | NULL          | NULL
+        a        | NULL            | NULL          | v3
+        a        | NULL            | NULL          | v4
+        b        | NULL            | NULL          | v3
+        b        | NULL            | NULL          | v4
+    """)  # fmt: skip

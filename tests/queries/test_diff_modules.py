@@ -9,7 +9,7 @@ FIGURES = (
 
 def answer(con, query, **given):
     """Rows without base_function_name, which the tests of names look at."""
-    return [(row[0], *row[2:]) for row in answer_of(con, query, **given)]
+    return [(row["function_name"], *row[2:]) for row in answer_of(con, query, **given)]
 
 
 def module(con, module_id, run, temp=0, function="f", signature="f32[4]", **cells):
@@ -111,7 +111,7 @@ def test_a_memory_space_that_one_side_does_not_use(con):
     assert [row[8] for row in rows] == [None, 0, 0, 0, 0, 0, None, None]
 
 
-def test_what_grew_comes_first_then_what_shrank_then_one_side_then_the_same(con):
+def test_order_grown_shrunk_one_sided_same(con):
     sizes = {"grew": (8, 9), "grew_most": (8, 90), "shrank": (90, 8), "same": (99, 99)}
     for number, (function, both) in enumerate(sizes.items()):
         for side, size in enumerate(both):

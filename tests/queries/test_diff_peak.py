@@ -2,17 +2,21 @@ import duckdb
 import pytest
 from small_db import Module, derive, insert, shape
 from small_db import answer as answer_of
+from tables import holds
 
 
 def answer(con, query, **given):
     """Rows without base_function_name, added bytes and the new run, which have their own tests."""
-    return [(row[0], *row[2:10], *row[12:16], *row[17:]) for row in answer_of(con, query, **given)]
+    return [
+        (row["function_name"], *row[2:10], *row[12:16], *row[17:])
+        for row in answer_of(con, query, **given)
+    ]
 
 
 def added(con, **given):
     """(base, new, of these added by XLA in base and new, part) of each group."""
     rows = answer_of(con, "diff-peak", base="a", new="b", **given)
-    return [(*row[4:6], *row[10:12], row[17]) for row in rows]
+    return [(*row[4:6], *row[10:12], row["part"]) for row in rows]
 
 
 def test_nothing_without_two_sides(con):
@@ -44,15 +48,25 @@ def parts(con, base="a", new="b", **given):
 def test_groups_that_appear_vanish_grow_shrink_and_stay(con):
     module(con, 1, "a", [(10, op("gone")), (20, op("less")), (5, op("more")), (7, op("same"))])
     module(con, 2, "b", [(40, op("more")), (2, op("less")), (7, op("same")), (3, op("added"))])
-    changed = [
-        ("grew", 5, 40, 35, "temp", "more"),
-        ("shrank", 20, 2, -18, "temp", "less"),
-        ("vanished", 10, 0, -10, "temp", "gone"),
-        ("appeared", 0, 3, 3, "temp", "added"),
-    ]
-    assert parts(con) == changed
-    assert parts(con, unchanged="true") == [*changed, ("same", 7, 7, 0, "temp", "same")]
-    assert parts(con, top_n=1) == changed[:1]
+    holds(con, "diff-peak", """
+        change   | base_bytes | new_bytes | delta_bytes | allocation_kind | part
+        grew     | 5          | 40        | 35          | temp            | more
+        shrank   | 20         | 2         | -18         | temp            | less
+        vanished | 10         | 0         | -10         | temp            | gone
+        appeared | 0          | 3         | 3           | temp            | added
+    """, base="a", new="b")  # fmt: skip
+    holds(con, "diff-peak", """
+        change   | base_bytes | new_bytes | delta_bytes | allocation_kind | part
+        grew     | 5          | 40        | 35          | temp            | more
+        shrank   | 20         | 2         | -18         | temp            | less
+        vanished | 10         | 0         | -10         | temp            | gone
+        appeared | 0          | 3         | 3           | temp            | added
+        same     | 7          | 7         | 0           | temp            | same
+    """, base="a", new="b", unchanged="true")  # fmt: skip
+    holds(con, "diff-peak", """
+        change | base_bytes | new_bytes | delta_bytes | allocation_kind | part
+        grew   | 5          | 40        | 35          | temp            | more
+    """, base="a", new="b", top_n=1)  # fmt: skip
     assert parts(con, function="g") == parts(con, color=1) == []
 
 
@@ -71,9 +85,16 @@ def test_counts_shapes_and_lines_are_of_the_largest_values(con):
     module(con, 1, "a", [(8, op("x", shape=small, source_line=3, **own))])
     values = [(8, op("x", shape=small, source_line=4, **own))]
     module(con, 2, "b", [*values, (48, op("x", shape=large, source_line=5, **own))])
-    assert answer(con, "diff-peak", base="a", new="b") == [
-        ("f", 0, "grew", 8, 56, 48, "temp", 1, 2, "f32[2]", "f32[3,4]", "t.py:3", "t.py:5", "x")
-    ]
+    holds(con, "diff-peak", """
+        function_name | color | change | base_bytes | new_bytes | delta_bytes | allocation_kind
+        f             | 0     | grew   | 8          | 56        | 48          | temp
+
+        base_value_count | new_value_count | base_shape | new_shape | base_source | new_source
+        1                | 2               | f32[2]     | f32[3,4]  | t.py:3      | t.py:5
+
+        part
+        x
+    """, base="a", new="b")  # fmt: skip
 
 
 VALUE = {"opcode": "dot", "source_file": "/x/t.py", "source_line": 7}
@@ -124,7 +145,13 @@ def test_stacks_are_of_the_users_frames(con):
                    source_file=path, function_name=function, parent_frame_id=parent,
                    own_frame_id=2 if frame > 1 else 1)  # fmt: skip
         module(con, module_id, run, [(module_id, {"stack_frame_id": 3})])
-    assert parts(con, by="stack") == [("grew", 1, 2, 1, "temp", "t.py:9 loss < main.py:9 main")]
+    holds(con, "diff-peak", """
+        change | base_bytes | new_bytes | delta_bytes | allocation_kind
+        grew   | 1          | 2         | 1           | temp
+
+        part
+        t.py:9 loss < main.py:9 main
+    """, base="a", new="b", by="stack")  # fmt: skip
     assert parts(con, by="source")[0][-1] == "t.py:9"
 
 
@@ -136,7 +163,13 @@ def test_rounds_of_the_same_frames_are_one_however_many_a_side_has(con):
                    parent_frame_id=frame - 1 if frame > 1 else None)  # fmt: skip
         module(con, module_id, run, [(module_id, {"stack_frame_id": len(stack)})])
     stack = " < ".join(f"{label}.py:1 {label}" for label in "xbam")
-    assert parts(con, by="stack") == [("grew", 1, 2, 1, "temp", stack)]
+    holds(con, "diff-peak", """
+        change | base_bytes | new_bytes | delta_bytes | allocation_kind
+        grew   | 1          | 2         | 1           | temp
+
+        part
+        x.py:1 x < b.py:1 b < a.py:1 a < m.py:1 m
+    """, base="a", new="b", by="stack")  # fmt: skip
 
 
 def test_a_value_without_a_name_is_named_for_its_first_use_that_has_one(con):
@@ -151,17 +184,35 @@ def test_a_value_without_a_name_is_named_for_its_first_use_that_has_one(con):
         made.use(0, "convert.2")
         made.use(1, "late")
         made.use(1, "dot")
-    assert parts(con) == [("grew", 10, 18, 8, "temp", "dot")]
-    assert added(con) == [(10, 18, 9, 17, "dot")]
-    assert parts(con, by="source") == [("grew", 10, 18, 8, "temp", "t.py:3")]
-    assert parts(con, by="all") == [("grew", 8, 16, 8, "temp", "copy for jit(f)/dot t.py:3")]
+    holds(con, "diff-peak", """
+        change | base_bytes | new_bytes | delta_bytes | allocation_kind | part
+        grew   | 10         | 18        | 8           | temp            | dot
+    """, base="a", new="b")  # fmt: skip
+    holds(con, "diff-peak", """
+        base_bytes | new_bytes | base_added_bytes | new_added_bytes | part
+        10         | 18        | 9                | 17              | dot
+    """, base="a", new="b")  # fmt: skip
+    holds(con, "diff-peak", """
+        change | base_bytes | new_bytes | delta_bytes | allocation_kind | part
+        grew   | 10         | 18        | 8           | temp            | t.py:3
+    """, base="a", new="b", by="source")  # fmt: skip
+    holds(con, "diff-peak", """
+        change | base_bytes | new_bytes | delta_bytes | allocation_kind
+        grew   | 8          | 16        | 8           | temp
+
+        part
+        copy for jit(f)/dot t.py:3
+    """, base="a", new="b", by="all")  # fmt: skip
 
 
 def test_what_a_loop_carries_is_the_loops(con):
     values = [(8, {"name": "zeros"}), (1, op("while", name="w", opcode="while", program_order=4))]
     module(con, 1, "a", values).use(0, "w")
     module(con, 2, "b", [])
-    assert parts(con) == [("vanished", 9, 0, -9, "temp", "while")]
+    holds(con, "diff-peak", """
+        change   | base_bytes | new_bytes | delta_bytes | allocation_kind | part
+        vanished | 9          | 0         | -9          | temp            | while
+    """, base="a", new="b")  # fmt: skip
 
 
 PARAMETER = {"parameter_number": 3, "parameter_shape_index": "{}"}
@@ -205,10 +256,11 @@ def test_a_donation_is_with_its_output_only_if_that_is_known(con):
     """By the index in the result."""
     state(con, 1, "a", donated=False, root="other_root")
     state(con, 2, "b", donated=True)
-    assert parts(con) == [
-        ("vanished", 16, 0, -16, "output", "sub"),
-        ("donated", 16, 16, 0, "donated_parameter", "params/w"),
-    ]
+    holds(con, "diff-peak", """
+        change   | base_bytes | new_bytes | delta_bytes | allocation_kind   | part
+        vanished | 16         | 0         | -16         | output            | sub
+        donated  | 16         | 16        | 0           | donated_parameter | params/w
+    """, base="a", new="b")  # fmt: skip
 
 
 def test_another_parameter_that_is_donated_is_no_change_of_one(con):
@@ -226,10 +278,11 @@ def test_parameters_of_one_name_are_not_told_apart(con):
             made.allocation(number, kind, 8, **PARAMETER | {"parameter_number": number})
             made.value(number, number, 0, 8, name=f"p{number}", opcode="parameter", op_name="x")
         made.close()
-    assert parts(con) == [
-        ("appeared", 0, 8, 8, "donated_parameter", "x"),
-        ("shrank", 16, 8, -8, "parameter", "x"),
-    ]
+    holds(con, "diff-peak", """
+        change   | base_bytes | new_bytes | delta_bytes | allocation_kind   | part
+        appeared | 0          | 8         | 8           | donated_parameter | x
+        shrank   | 16         | 8         | -8          | parameter         | x
+    """, base="a", new="b")  # fmt: skip
 
 
 def test_parameters_without_a_name_go_by_their_number(con):
@@ -238,9 +291,10 @@ def test_parameters_without_a_name_go_by_their_number(con):
         made.allocation(0, "donated_parameter" if run == "b" else "parameter", 8, **PARAMETER)
         made.value(0, 0, 0, 8, name="p", opcode="parameter")
         made.close()
-    assert parts(con) == [
-        ("donated", 8, 8, 0, "donated_parameter", "(donated_parameter)"),
-    ]
+    holds(con, "diff-peak", """
+        change  | base_bytes | new_bytes | delta_bytes | allocation_kind   | part
+        donated | 8          | 8         | 0           | donated_parameter | (donated_parameter)
+    """, base="a", new="b")  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -284,9 +338,16 @@ def test_parameters_keep_their_name_when_their_bytes_are_donated(con):
 def test_without_live_ranges_nothing_is_attributed(con):
     Module(con, 1, "a", "f", has_live_ranges=False).allocation(0, "temp", 64)
     module(con, 2, "b", [(8, op("x"))])
-    assert answer(con, "diff-peak", base="a", new="b") == [
-        ("f", 0, "unknown", None, 8, *[None] * 8, "(unknown)", "base: the dump has no live ranges")
-    ]
+    holds(con, "diff-peak", """
+        function_name | color | change  | base_bytes | new_bytes | delta_bytes | allocation_kind
+        f             | 0     | unknown | NULL       | 8         | NULL        | NULL
+
+        base_value_count | new_value_count | base_added_bytes | new_added_bytes | base_shape
+        NULL             | NULL            | NULL             | NULL            | NULL
+
+        new_shape | part      | unknown_reason
+        NULL      | (unknown) | base: the dump has no live ranges
+    """, base="a", new="b")  # fmt: skip
     assert con.execute(
         "SELECT part, base_bytes, new_bytes FROM diff_temps('a', 'b')"
     ).fetchall() == [("(not attributed)", 64, 9)]
@@ -299,14 +360,20 @@ def test_a_memory_space_that_one_side_does_not_use(con):
     made.value(9, 1, 0, 8, **op("x"))
     con.execute("DELETE FROM occupied_peaks WHERE module_id = 2")
     made.close()
-    assert parts(con, color=1) == [("appeared", 0, 8, 8, "temp", "x")]
+    holds(con, "diff-peak", """
+        change   | base_bytes | new_bytes | delta_bytes | allocation_kind | part
+        appeared | 0          | 8         | 8           | temp            | x
+    """, base="a", new="b", color=1)  # fmt: skip
 
 
 def test_bytes_that_no_value_accounts_for_are_a_part_of_their_own(con):
     module(con, 1, "a", [(8, op("x"))])
     module(con, 2, "b", [(8, op("x"))])
     con.execute("UPDATE occupied_peaks SET occupied_temp_bytes = 11 WHERE module_id = 2")
-    assert parts(con) == [("grew", 0, 3, 3, None, "(not attributed)")]
+    holds(con, "diff-peak", """
+        change | base_bytes | new_bytes | delta_bytes | allocation_kind | part
+        grew   | 0          | 3         | 3           | NULL            | (not attributed)
+    """, base="a", new="b")  # fmt: skip
 
 
 def test_temps_are_what_occupies_them_and_fragmentation(con):

@@ -46,11 +46,19 @@ def test_arguments_and_outputs_of_one_shape_are_paired_off(con):
     module.value(14, 8, 0, 8, shape=table, name="tuple")
     module.close()
     # One wide output for two wide arguments, two narrow outputs for one narrow argument.
-    assert answer(con, "donation-missed") == [
-        ("r", "step", 0, 40, 40, 48, 48, 40, 0, "{}", "params['0']", wide, "new_w",
-         "jit(step)/sub"),
-        ("r", "step", 0, 8, 8, 48, 48, 8, 2, "{}", "params['2']", narrow, "new_b", None),
-    ]  # fmt: skip
+    holds(con, "donation-missed", """
+        run_name | function_name | color | low_saving_bytes | saving_bytes
+        r        | step          | 0     | 40               | 40
+        r        | step          | 0     | 8                | 8
+
+        together_low_saving_bytes | together_saving_bytes | size_bytes | parameter_number
+        48                        | 48                    | 40         | 0
+        48                        | 48                    | 8          | 2
+
+        parameter_shape_index | parameter_name | shape      | output_name | output_op_name
+        {}                    | params['0']    | f32[10]{0} | new_w       | jit(step)/sub
+        {}                    | params['2']    | f32[2]{0}  | new_b       | NULL
+    """)  # fmt: skip
     assert len(answer(con, "donation-missed", top_n=1)) == 1
 
 
@@ -91,10 +99,15 @@ def test_early_contents_of_the_output_need_bytes_elsewhere(con):
                occupied_temp_bytes=occupied)  # fmt: skip
     # 70 + 40 bytes from 5 to 6, and 8, where new0 is written and p0 read: 30 of 40 are won. The
     # other is read at 8 for the last time, where new1 begins, and saves all.
-    rows = answer(con, "donation-missed")
-    assert [(row[8], *row[3:8]) for row in rows] == [
-        (1, 40, 40, 70, 80, 40), (0, 30, 40, 70, 80, 40)
-    ]  # fmt: skip
+    holds(con, "donation-missed", """
+        parameter_number | low_saving_bytes | saving_bytes | together_low_saving_bytes
+        1                | 40               | 40           | 70
+        0                | 30               | 40           | 70
+
+        together_saving_bytes | size_bytes
+        80                    | 40
+        80                    | 40
+    """)  # fmt: skip
 
 
 def test_savings_are_those_of_the_rule(con):
@@ -167,7 +180,7 @@ def test_what_makes_the_output_may_read_the_argument_itself(con, reader, maker, 
         insert(con, "occupancy_steps", module_id=1, color=0, start_time=time,
                occupied_temp_bytes=occupied)  # fmt: skip
     (row,) = answer(con, "donation-missed")
-    assert row[3] == saving
+    assert row["low_saving_bytes"] == saving
     assert con.execute("SELECT is_copied FROM answered_donations").fetchall() == [(is_copied,)]
 
 

@@ -55,7 +55,7 @@ def test_the_text_of_the_file_is_what_runs(demo, query):
 
 @pytest.mark.sample(50, 3)
 @each_query
-def test_modules_that_are_not_there_give_no_row_and_all_of_them_what_none_asked_gives(demo, query):
+def test_module_selects_none_or_all(demo, query):
     if query.param("module") is not None:
         rows = [execute.execute_query(demo, query, given).rows for given in ({}, {"module": "*"})]
         none = execute.execute_query(demo, query, {"module": "none"}).rows

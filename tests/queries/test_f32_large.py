@@ -28,12 +28,15 @@ def mixed(con, module_id=1, run_name="r"):
 
 def test_f32_temps_at_the_peak_of_a_module_in_bf16(con):
     mixed(con)
-    f32 = "f32[8]{0}"
-    assert answer(con, "f32-large") == [
-        ("r", "step", 0, 0.4, 176, 80, 48, 20, f32, None, "big", None, None),
-        ("r", "step", 0, 0.4, 176, 80, 32, None, f32, "fusion", "norm", "jit(step)/norm",
-         "model.py:7"),
-    ]  # fmt: skip
+    holds(con, "f32-large", """
+        run_name | function_name | color | bf16_ratio | peak_bytes | f32_bytes | held_bytes
+        r        | step          | 0     | 0.4        | 176        | 80        | 48
+        r        | step          | 0     | 0.4        | 176        | 80        | 32
+
+        saving_bytes | shape     | opcode | instruction_name | op_name        | source
+        20           | f32[8]{0} | NULL   | big              | NULL           | NULL
+        NULL         | f32[8]{0} | fusion | norm             | jit(step)/norm | model.py:7
+    """)  # fmt: skip
     holds(con, "f32-large", "run_name", min_bf16_ratio=0.41)
     holds(con, "f32-large", """
         instruction_name
@@ -46,7 +49,7 @@ def test_the_cpu_makes_f32_of_what_a_loop_stacks(con, platform, saving):
     mixed(con)
     con.execute("UPDATE modules SET platform = ?", [platform])
     insert(con, "value_origins", module_id=1, value_id=5, origin_kind="stacked")
-    assert [row[7] for row in answer(con, "f32-large")] == [saving, None]
+    assert [row["saving_bytes"] for row in answer(con, "f32-large")] == [saving, None]
 
 
 @pytest.mark.parametrize(

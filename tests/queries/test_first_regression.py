@@ -26,18 +26,33 @@ def series(con, *peaks, function="f", signature=None):
 
 
 def rows(con, **given):
-    return [(row[0], row[4], *row[9:16]) for row in answer(con, "first-regression", **given)]
+    return [
+        (row["function_name"], row["run_name"], *row[9:16])
+        for row in answer(con, "first-regression", **given)
+    ]
 
 
 def test_the_first_run_that_exceeds_the_one_before(con):
     series(con, 100, 104, 50, 60, 200, signature="aaaab")
-    assert rows(con) == [("f", "r2", "r3", 50, 60, 10, 0.2, True, 2)]
-    assert rows(con, factor=2) == [("f", "r1", "r2", 60, 200, 140, 140 / 60, False, 1)]
+    holds(con, "first-regression", """
+        function_name | run_name | previous_run_name | previous_bytes | figure_bytes | delta_bytes
+        f             | r2       | r3                | 50             | 60           | 10
+
+        delta_ratio | signature_is_same | regression_count
+        0.2         | True              | 2
+    """)  # fmt: skip
+    holds(con, "first-regression", """
+        function_name | run_name | previous_run_name | previous_bytes | figure_bytes | delta_bytes
+        f             | r1       | r2                | 60             | 200          | 140
+
+        delta_ratio        | signature_is_same | regression_count
+        2.3333333333333335 | False             | 1
+    """, factor=2)  # fmt: skip
     assert rows(con, factor=1.03)[0][1:3] == ("r4", "r5")
     assert rows(con, least_bytes=11)[0][1] == "r1"
     assert rows(con, factor=4) == []
     assert rows(con, run="r[345]") == []
-    assert answer(con, "first-regression")[0][8] == DAY[3]
+    assert answer(con, "first-regression")[0]["dumped_at"] == DAY[3]
 
 
 def test_exactly_the_factor_does_not_exceed(con):
@@ -48,16 +63,39 @@ def test_exactly_the_factor_does_not_exceed(con):
 
 def test_a_run_whose_figure_is_unknown_is_no_predecessor(con):
     series(con, 100, None, 150)
-    assert rows(con) == [("f", "r1", "r3", 100, 150, 50, 0.5, None, 1)]
-    assert answer(con, "first-regression")[0][16] == 1
-    assert rows(con, figure="temps") == [("f", "r1", "r2", 1, 150, 149, 149.0, None, 1)]
+    holds(con, "first-regression", """
+        function_name | run_name | previous_run_name | previous_bytes | figure_bytes | delta_bytes
+        f             | r1       | r3                | 100            | 150          | 50
+
+        delta_ratio | signature_is_same | regression_count
+        0.5         | NULL              | 1
+    """)  # fmt: skip
+    assert answer(con, "first-regression")[0]["unknown_count"] == 1
+    holds(con, "first-regression", """
+        function_name | run_name | previous_run_name | previous_bytes | figure_bytes | delta_bytes
+        f             | r1       | r2                | 1              | 150          | 149
+
+        delta_ratio | signature_is_same | regression_count
+        149.0       | NULL              | 1
+    """, figure="temps")  # fmt: skip
 
 
 def test_a_series_with_an_unknown_figure_and_no_regression_says_so(con):
     series(con, 100, None, 100)
     series(con, 100, 100, function="g")
-    reason = "no peak is stored for this memory space"
-    assert answer(con, "first-regression") == [("f", None, 1, 0, *[None] * 12, 1, reason)]
+    holds(con, "first-regression", """
+        function_name | platform | compilation_place | color | run_name | label_value
+        f             | NULL     | 1                 | 0     | NULL     | NULL
+
+        fixed_labels | changed_labels | dumped_at | previous_run_name | previous_bytes
+        NULL         | NULL           | NULL      | NULL              | NULL
+
+        figure_bytes | delta_bytes | delta_ratio | signature_is_same | regression_count
+        NULL         | NULL        | NULL        | NULL              | NULL
+
+        unknown_count | unknown_reason
+        1             | no peak is stored for this memory space
+    """)  # fmt: skip
 
 
 def test_growth_from_nothing_has_no_ratio(con):
@@ -87,8 +125,10 @@ def test_labels_order_the_runs_keep_them_apart_or_say_what_changed(con):
             insert(con, "run_labels", run_name=run, label=label, label_value=value)
     assert answer(con, "first-regression")[0][4:8] == ("r3", None, None, "batch=8>16")
     holds(con, "first-regression", "function_name", fixed="batch")
-    found = answer(con, "first-regression", fixed="batch", factor=1.01, label="jax")
-    assert [row[4:8] for row in found] == [("r1", "0.10.0", "batch=16", "jax=0.9.0>0.10.0")]
+    holds(con, "first-regression", """
+        run_name | label_value | fixed_labels | changed_labels
+        r1       | 0.10.0      | batch=16     | jax=0.9.0>0.10.0
+    """, fixed="batch", factor=1.01, label="jax")  # fmt: skip
     holds(con, "first-regression", """
         run_name
         r3

@@ -19,12 +19,19 @@ def test_holes_below_between_and_above_the_values_live_at_the_peak(con):
     module.value(6, 0, offset=40, size=0)
     module.close()
     # 160 - 30 are the temps; 60 of them are occupied: 10..40 and 60..90.
-    assert answer(con, "fragmentation") == [
-        ("r", "step", 0, 70, 1, 30, 0, 30, 1.0, None, None),
-        ("r", "step", 0, 70, 0, 100, 40, 20, 0.2, "v2", "v3"),
-        ("r", "step", 0, 70, 0, 100, 0, 10, 0.1, None, "v1"),
-        ("r", "step", 0, 70, 0, 100, 90, 10, 0.1, "v3", None),
-    ]
+    holds(con, "fragmentation", """
+        run_name | function_name | color | fragmentation_bytes | allocation_index
+        r        | step          | 0     | 70                  | 1
+        r        | step          | 0     | 70                  | 0
+        r        | step          | 0     | 70                  | 0
+        r        | step          | 0     | 70                  | 0
+
+        allocation_bytes | hole_offset_bytes | hole_bytes | hole_ratio | value_below | value_above
+        30               | 0                 | 30         | 1.0        | NULL        | NULL
+        100              | 40                | 20         | 0.2        | v2          | v3
+        100              | 0                 | 10         | 0.1        | NULL        | v1
+        100              | 90                | 10         | 0.1        | v3          | NULL
+    """)  # fmt: skip
 
 
 def test_ties_by_run_allocation_and_offset(con):

@@ -20,11 +20,19 @@ def test_results_alive_at_the_fullest_instant(con):
     module.saves(1, 90)
     module.close()
     # 0: 100, 3: 160, 4: 150, 6: 90.
-    assert answer(con, "gathers-live") == [
-        ("r", "step", 0, 376, 160, 2, 3, 100, 90, 0, 3, array, "g1", None, None),
-        ("r", "step", 0, 376, 160, 2, 3, 60, None, 3, 5, array, "g2", "jit(step)/dot",
-         "model.py:7"),
-    ]  # fmt: skip
+    holds(con, "gathers-live", """
+        run_name | function_name | color | peak_bytes | gathered_bytes | gathered_count
+        r        | step          | 0     | 376        | 160            | 2
+        r        | step          | 0     | 376        | 160            | 2
+
+        gathered_time | size_bytes | saving_bytes | start_time | end_time | shape
+        3             | 100        | 90           | 0          | 3        | f32[8]{0}
+        3             | 60         | NULL         | 3          | 5        | f32[8]{0}
+
+        instruction_name | op_name       | source
+        g1               | NULL          | NULL
+        g2               | jit(step)/dot | model.py:7
+    """)  # fmt: skip
     holds(con, "gathers-live", "run_name", color=1)
 
 

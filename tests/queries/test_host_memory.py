@@ -48,12 +48,19 @@ def offloading(con):
 
 
 def test_what_the_host_holds_and_what_moves_it(con, offloading):
-    assert answer(con, "host-memory") == [
-        ("r", "step", 5, 72, 40, 40 / 72, 1, "parameter", 0, 0, 40, 1, ARRAY, "m", None),
-        # The slice inside the start is moved once.
-        ("r", "step", 5, 72, 32, 32 / 72, 1, "temp", 32, 1, 8, 1, ARRAY, "jit(step)/dot",
-         "model.py:7"),
-    ]  # fmt: skip
+    holds(con, "host-memory", """
+        run_name | function_name | color | peak_bytes | held_bytes | held_ratio
+        r        | step          | 5     | 72         | 40         | 0.5555555555555556
+        r        | step          | 5     | 72         | 32         | 0.4444444444444444
+
+        value_count | allocation_kind | to_host_bytes | to_host_count | from_host_bytes
+        1           | parameter       | 0             | 0             | 40
+        1           | temp            | 32            | 1             | 8
+
+        from_host_count | shape     | op_name       | source
+        1               | f32[8]{0} | m             | NULL
+        1               | f32[8]{0} | jit(step)/dot | model.py:7
+    """)  # fmt: skip
     holds(con, "host-memory", "run_name", color=0)
     holds(con, "host-memory", """
         held_bytes

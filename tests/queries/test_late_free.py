@@ -36,14 +36,20 @@ def test_the_longest_time_between_two_touches_around_the_peak(con):
         "UPDATE instructions SET program_order = 15, opcode = 'add' WHERE instruction_name = 'w'"
     )
     module.close()
-    assert answer(con, "late-free") == [
-        ("r", "step", 0, 110.0, 10, None, 3, 15, "before_use", True, "w", 8, "f32[]", "dot", "v1",
-         "{}", "jit(step)/dot", "a.py:3"),
-    ]  # fmt: skip
+    holds(con, "late-free", """
+        run_name | function_name | color | idle_byte_steps | size_bytes | saving_bytes
+        r        | step          | 0     | 110.0           | 10         | NULL
+
+        idle_start_time | idle_end_time | reason     | is_at_peak | consumer_name | consumer_bytes
+        3               | 15            | before_use | True       | w             | 8
+
+        shape | opcode | instruction_name | shape_index | op_name       | source
+        f32[] | dot    | v1               | {}          | jit(step)/dot | a.py:3
+    """)  # fmt: skip
 
 
 def found(con, **given):
-    return [(row[14], *row[3:5], *row[6:12]) for row in answer(con, "late-free", **given)]
+    return [row["instruction_name"] for row in answer(con, "late-free", **given)]
 
 
 def test_nobody_uses_it_after_the_peak(con):
@@ -51,7 +57,13 @@ def test_nobody_uses_it_after_the_peak(con):
     module.value(1, 0, offset=0, size=10, live=(4, 18))
     use(con, 1, "i8")
     module.close()
-    assert found(con) == [("v1", 90.0, 10, 8, 18, "after_last_use", True, None, None)]
+    holds(con, "late-free", """
+        instruction_name | idle_byte_steps | size_bytes | idle_start_time | idle_end_time
+        v1               | 90.0            | 10         | 8               | 18
+
+        reason         | is_at_peak | consumer_name | consumer_bytes
+        after_last_use | True       | NULL          | NULL
+    """)  # fmt: skip
 
 
 def test_a_use_after_the_end_counts_as_at_the_end(con):
@@ -59,7 +71,13 @@ def test_a_use_after_the_end_counts_as_at_the_end(con):
     module.value(1, 0, offset=0, size=10, live=(4, 14))
     use(con, 1, "i16")  # such as a while, which stands after its body
     module.close()
-    assert found(con) == [("v1", 90.0, 10, 4, 14, "before_use", True, "i16", None)]
+    holds(con, "late-free", """
+        instruction_name | idle_byte_steps | size_bytes | idle_start_time | idle_end_time
+        v1               | 90.0            | 10         | 4               | 14
+
+        reason     | is_at_peak | consumer_name | consumer_bytes
+        before_use | True       | i16           | NULL
+    """)  # fmt: skip
 
 
 def test_a_touch_at_the_peak_ends_an_idle_time(con):
@@ -68,8 +86,13 @@ def test_a_touch_at_the_peak_ends_an_idle_time(con):
     use(con, 1, "i10")
     module.close()
     assert found(con) == []
-    expected = [("v1", 50.0, 10, 4, 10, "before_use", False, "i10", None)]
-    assert found(con, at_peak="false") == expected
+    holds(con, "late-free", """
+        instruction_name | idle_byte_steps | size_bytes | idle_start_time | idle_end_time
+        v1               | 50.0            | 10         | 4               | 10
+
+        reason     | is_at_peak | consumer_name | consumer_bytes
+        before_use | False      | i10           | NULL
+    """, at_peak="false")  # fmt: skip
 
 
 def test_a_use_of_unknown_opcode_leaves_the_function_unanswered(con):
@@ -79,8 +102,19 @@ def test_a_use_of_unknown_opcode_leaves_the_function_unanswered(con):
     module.close()
     assert len(found(con)) == 1
     con.execute("UPDATE instructions SET opcode = NULL WHERE instruction_name = 'i6'")
-    reason = "which uses read a value and which pass it on is unknown: no HLO text"
-    assert answer(con, "late-free") == [("r", "step", 0, *[None] * 15, reason)]
+    holds(con, "late-free", """
+        run_name | function_name | color | idle_byte_steps | size_bytes | saving_bytes
+        r        | step          | 0     | NULL            | NULL       | NULL
+
+        idle_start_time | idle_end_time | reason | is_at_peak | consumer_name | consumer_bytes
+        NULL            | NULL          | NULL   | NULL       | NULL          | NULL
+
+        shape | opcode | instruction_name | shape_index | op_name | source
+        NULL  | NULL   | NULL             | NULL        | NULL    | NULL
+
+        unknown_reason
+        which uses read a value and which pass it on is unknown: no HLO text
+    """)  # fmt: skip
 
 
 def test_ties_by_value_id_and_limits(con):
@@ -88,8 +122,8 @@ def test_ties_by_value_id_and_limits(con):
     for value_id in (3, 2):
         module.value(value_id, 0, offset=value_id * 10, size=10, live=(4, 14))
     module.close()
-    assert [row[0] for row in found(con)] == ["v2", "v3"]
-    assert [row[0] for row in found(con, top_n=1)] == ["v2"]
+    assert found(con) == ["v2", "v3"]
+    assert found(con, top_n=1) == ["v2"]
     assert found(con, run="x") == []
     assert found(con, function="x") == []
     assert found(con, platform="tpu") == []
@@ -101,6 +135,16 @@ def test_without_a_list_of_uses_nothing_is_said(con):
     module.value(1, 0, offset=0, size=10, live=(4, 14))
     module.close()
     con.execute("UPDATE modules SET has_used_values = FALSE")
-    assert answer(con, "late-free") == [
-        ("r", "step", 0, *[None] * 15, "the dump does not list uses")
-    ]
+    holds(con, "late-free", """
+        run_name | function_name | color | idle_byte_steps | size_bytes | saving_bytes
+        r        | step          | 0     | NULL            | NULL       | NULL
+
+        idle_start_time | idle_end_time | reason | is_at_peak | consumer_name | consumer_bytes
+        NULL            | NULL          | NULL   | NULL       | NULL          | NULL
+
+        shape | opcode | instruction_name | shape_index | op_name | source
+        NULL  | NULL   | NULL             | NULL        | NULL    | NULL
+
+        unknown_reason
+        the dump does not list uses
+    """)  # fmt: skip

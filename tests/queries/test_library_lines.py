@@ -22,7 +22,7 @@ def broken(con):
 
 
 def lines(con, **given):
-    return {row[11]: row[4] for row in answer(con, "peak-by-source-line", **given)}
+    return {row["source"]: row["held_bytes"] for row in answer(con, "peak-by-source-line", **given)}
 
 
 def one_module(con, **cells):
@@ -99,7 +99,7 @@ def test_every_query_names_it_alike(con, name, given):
 
 def test_a_function_of_a_library_is_its_file(con):
     one_module(con)
-    found = {row[7]: row[4] for row in answer(con, "peak-by-function")}
+    found = {row["source_function"]: row["held_bytes"] for row in answer(con, "peak-by-function")}
     assert found["library flax/linen/linear.py"] == 50
     assert found["for library flax/linen/linear.py"] == 80
 

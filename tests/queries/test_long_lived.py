@@ -18,12 +18,22 @@ def test_size_times_lifetime_both_ends_included(con):
     module.value(5, 0, offset=70, size=0, live=(0, 9))
     module.value(6, 1, offset=0, size=500, live=(0, 9))
     module.close()
-    assert answer(con, "long-lived") == [
-        ("r", "step", 0, 200.0, 1.0, 20, 0, 9, True, "f32[]", "dot", "v2", "{}", "jit(step)/dot",
-         "a.py:3"),
-        ("r", "step", 0, 100.0, 0.2, 50, 3, 4, True, "f32[]", None, "v1", "{}", None, None),
-        ("r", "step", 0, 100.0, 0.4, 25, 5, 8, False, "f32[]", None, "v3", "{}", None, None),
-    ]  # fmt: skip
+    holds(con, "long-lived", """
+        run_name | function_name | color | byte_steps | lifetime_ratio | size_bytes | start_time
+        r        | step          | 0     | 200.0      | 1.0            | 20         | 0
+        r        | step          | 0     | 100.0      | 0.2            | 50         | 3
+        r        | step          | 0     | 100.0      | 0.4            | 25         | 5
+
+        end_time | is_at_peak | shape | opcode | instruction_name | shape_index | op_name
+        9        | True       | f32[] | dot    | v2               | {}          | jit(step)/dot
+        4        | True       | f32[] | NULL   | v1               | {}          | NULL
+        8        | False      | f32[] | NULL   | v3               | {}          | NULL
+
+        source
+        a.py:3
+        NULL
+        NULL
+    """)  # fmt: skip
     assert len(answer(con, "long-lived", top_n=1)) == 1
 
 
@@ -41,5 +51,5 @@ def test_functions_by_peak_and_ties_by_value_id(con):
         a        | v8
         a        | v9
     """, top_functions=2)  # fmt: skip
-    assert {row[0] for row in answer(con, "long-lived", run="[ab]")} == {"a", "b"}
+    assert {row["run_name"] for row in answer(con, "long-lived", run="[ab]")} == {"a", "b"}
     holds(con, "long-lived", "run_name", platform="tpu")

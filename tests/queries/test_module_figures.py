@@ -24,10 +24,23 @@ def test_every_figure(con):
     insert(con, "peak_contributors", module_id=1, contributor_ordinal=0, logical_bytes=40)
     insert(con, "peak_contributors", module_id=1, contributor_ordinal=1, logical_bytes=35)
     # fixed: 10 + 5 + 3 + 2; temps at 3: 0..80 of 100; total: 10+5+3+2+100+7.
-    assert answer(con, "peak-figures", color="all") == [
-        ("r", "step", "m1", 0, 100, 3, 75, 3, 90, 20, 80, 120, 20, 15, 8, 5, 100, 2, 7, 127, 227),
-        ("r", "step", "m1", 1, 60, 1, 75, 3, 0, 0, 60, 100, 40, 0, 0, 0, 100, 0, 0, 100, 227),
-    ]
+    holds(con, "peak-figures", """
+        run_name | function_name | module_key | color | peak_bytes | peak_time | printed_peak_bytes
+        r        | step          | m1         | 0     | 100        | 3         | 75
+        r        | step          | m1         | 1     | 60         | 1         | 75
+
+        printed_peak_time | naive_live_bytes | fixed_bytes | occupied_temp_bytes | need_bytes
+        3                 | 90               | 20          | 80                  | 120
+        3                 | 0                | 0           | 60                  | 100
+
+        fragmentation_bytes | argument_bytes | output_bytes | alias_bytes | temp_bytes
+        20                  | 15             | 8            | 5           | 100
+        40                  | 0              | 0            | 0           | 100
+
+        constant_bytes | thread_local_bytes | total_bytes | reported_total_bytes
+        2              | 7                  | 127         | 227
+        0              | 0                  | 100         | 227
+    """, color="all")  # fmt: skip
     holds(con, "peak-figures", """
         color
         1
@@ -40,7 +53,7 @@ def test_what_cannot_be_known_is_null_not_0(con):
     empty = Module(con, 2, reported_peak_status="printed", reported_peak_time=0)
     empty.allocation(0, "output", 0)
     empty.close()
-    rows = {row[2]: row[4:9] for row in answer(con, "peak-figures")}
+    rows = {row["module_key"]: row[4:9] for row in answer(con, "peak-figures")}
     assert rows == {"m1": (None,) * 5, "m2": (0, 0, 0, 0, 0)}
 
 

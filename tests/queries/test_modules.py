@@ -22,12 +22,22 @@ def test_figures_biggest_value_and_order(con):
     unknown.allocation(0, "temp", 9000)
     bare = Module(con, 3, function_name=None)
     bare.close()
-    assert answer(con, "modules") == [
-        ("r", "unknown", "m2", None, 0, None, 9000, 0, 0, 0, 0, 9000, 9000, None, None,
-         "the dump has no live ranges"),
-        ("r", None, "m3", *[None] * 12, "the dump has no allocations"),
-        ("r", "small", "m1", "cpu", 0, 100, 120, 15, 8, 5, 2, 100, 127, 40, "first"),
-    ]  # fmt: skip
+    holds(con, "modules", """
+        run_name | function_name | module_key | platform | color | peak_bytes | need_bytes
+        r        | unknown       | m2         | NULL     | 0     | NULL       | 9000
+        r        | NULL          | m3         | NULL     | NULL  | NULL       | NULL
+        r        | small         | m1         | cpu      | 0     | 100        | 120
+
+        argument_bytes | output_bytes | alias_bytes | constant_bytes | temp_bytes | total_bytes
+        0              | 0            | 0           | 0              | 9000       | 9000
+        NULL           | NULL         | NULL        | NULL           | NULL       | NULL
+        15             | 8            | 5           | 2              | 100        | 127
+
+        biggest_value_bytes | biggest_value | unknown_reason
+        NULL                | NULL          | the dump has no live ranges
+        NULL                | NULL          | the dump has no allocations
+        40                  | first         | NULL
+    """)  # fmt: skip
 
 
 def test_one_row_per_memory_space_and_ties_by_run_key_and_color(con):
@@ -67,13 +77,13 @@ def test_filters_on_function_and_platform(con):
     """, platform="cpu")  # fmt: skip
 
 
-def test_the_memory_of_the_device_is_color_0_or_where_that_is_empty_the_largest(con):
+def test_device_memory_is_color_0_or_the_largest(con):
     for module_id, sizes in ((1, (8, 90, 7)), (2, (0, 5, 6)), (3, (0, 4, 4))):
         module = Module(con, module_id)
         for color, size in enumerate(sizes):
             module.allocation(color, "output", size, color=color)
         module.close()
-    rows = {row[2]: row[4] for row in answer(con, "modules")}
+    rows = {row["module_key"]: row["color"] for row in answer(con, "modules")}
     assert rows == {"m1": 0, "m2": 2, "m3": 1}
     assert len(answer(con, "modules", color="all")) == 9
     holds(con, "modules", """

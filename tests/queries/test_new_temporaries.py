@@ -18,22 +18,33 @@ def module(con, module_id, run, **sizes):
 
 
 def rows(con, **given):
-    return [(row[3], row[4], row[5], row[9]) for row in answer(con, "new-temporaries", **given)]
+    return [
+        (row["change"], row["delta_bytes"], row["new_bytes"], row["part"])
+        for row in answer(con, "new-temporaries", **given)
+    ]
 
 
 def test_temps_that_the_base_does_not_have(con):
     module(con, 1, "a", kept=10, less=9, more=1)
     module(con, 2, "b", kept=10, less=2, more=4, small=3, large=7, also=3)
     sides = {"base": "a", "new": "b"}
-    appeared = [
-        ("appeared", 7, 7, "large"),
-        ("appeared", 3, 3, "also"),
-        ("appeared", 3, 3, "small"),
-    ]
-    assert rows(con, **sides) == appeared
-    grown = rows(con, grown="true", **sides)
-    assert grown == [appeared[0], ("grew", 3, 4, "more"), *appeared[1:]]
+    holds(con, "new-temporaries", """
+        change   | delta_bytes | new_bytes | part
+        appeared | 7           | 7         | large
+        appeared | 3           | 3         | also
+        appeared | 3           | 3         | small
+    """, base="a", new="b")  # fmt: skip
+    holds(con, "new-temporaries", """
+        change   | delta_bytes | new_bytes | part
+        appeared | 7           | 7         | large
+        grew     | 3           | 4         | more
+        appeared | 3           | 3         | also
+        appeared | 3           | 3         | small
+    """, grown="true", base="a", new="b")  # fmt: skip
     assert rows(con, base="b", new="b") == []
     assert rows(con, by="opcode", **sides) == []
-    assert rows(con, top_n=1, **sides) == appeared[:1]
+    holds(con, "new-temporaries", """
+        change   | delta_bytes | new_bytes | part
+        appeared | 7           | 7         | large
+    """, top_n=1, base="a", new="b")  # fmt: skip
     assert rows(con, function="g*", **sides) == rows(con, color=1, **sides) == []

@@ -25,10 +25,16 @@ def test_what_waits_across_the_peak_dear_or_not(con, platform, saving):
     module.saves(3, 90)
     insert(con, "recompute_costs", module_id=1, value_id=3, operation_count=7000)
     module.close()
-    assert answer(con, "offload-candidates") == [
-        ("r", "step", 0, 600, 100, 0, saving, saving, 200, 7000, 0.6, 6, False, "f32[25]{0}", "dot",
-         "dot", "jit(step)/dot", "model.py:7"),
-    ]  # fmt: skip
+    holds(con, "offload-candidates", f"""
+        run_name | function_name | color | peak_bytes | held_bytes | kept_bytes | low_saving_bytes
+        r        | step          | 0     | 600        | 100        | 0          | {saving}
+
+        saving_bytes | transfer_bytes | operation_count | lifetime_ratio | idle_time
+        {saving}     | 200            | 7000            | 0.6            | 6
+
+        is_layer_input | shape        | opcode | instruction_name | op_name       | source
+        False          | f32[25]{{0}} | dot    | dot              | jit(step)/dot | model.py:7
+    """)  # fmt: skip
     holds(con, "offload-candidates", "run_name", min_bytes=101)
     holds(con, "offload-candidates", "run_name", min_lifetime_ratio=0.61)
 
@@ -55,10 +61,18 @@ def test_a_scan_can_offload_what_it_saves_and_inputs_of_its_layer(con):
     module.saves(1, 60)
     module.saves(3, 10)
     module.close()
-    rows = answer(con, "offload-candidates")
-    assert [[*row[4:9], *row[10:13]] for row in rows] == [
-        [60, 6, 54, 60, 120, None, None, True],
-        [100, 0, 10, 10, 200, 0.6, 6, False],
-    ]
-    assert [row[-1] for row in rows] == ["saved layer.py:3", "model.py:7"]
+    holds(con, "offload-candidates", """
+        held_bytes | kept_bytes | low_saving_bytes | saving_bytes | transfer_bytes | lifetime_ratio
+        60         | 6          | 54               | 60           | 120            | NULL
+        100        | 0          | 10               | 10           | 200            | 0.6
+
+        idle_time | is_layer_input
+        NULL      | True
+        6         | False
+    """)  # fmt: skip
+    holds(con, "offload-candidates", """
+        source
+        saved layer.py:3
+        model.py:7
+    """)  # fmt: skip
     assert len(answer(con, "offload-candidates", top_n=1)) == 1

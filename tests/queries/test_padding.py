@@ -29,11 +29,19 @@ def test_padding_at_the_peak_by_shape_and_layout(con):
     module.saves(1, 300)
     # f32[2]: 512 - 8 of value 1 and 512 - 8 of value 7; f32[4]: (512 - 256) - 16.
     # Nothing is saved at the least: other dimensions take the same tile.
-    assert answer(con, "padding") == [
-        ("r", "step", 0, "f32[2]", "{0:T(128)}", 1008, 2, 0, 1008, 512, 8, 504, 504 / 512, 3,
-         None),
-        ("r", "step", 0, "f32[4]", "{0:T(128)}", 240, 1, 0, 496, 512, 16, 496, 496 / 512, 1, None),
-    ]  # fmt: skip
+    holds(con, "padding", """
+        run_name | function_name | color | shape  | layout     | peak_padding_bytes
+        r        | step          | 0     | f32[2] | {0:T(128)} | 1008
+        r        | step          | 0     | f32[4] | {0:T(128)} | 240
+
+        peak_value_count | low_saving_bytes | saving_bytes | size_bytes | logical_bytes
+        2                | 0                | 1008         | 512        | 8
+        1                | 0                | 496          | 512        | 16
+
+        padding_bytes | padding_ratio | value_count | remedy
+        504           | 0.984375      | 3           | NULL
+        496           | 0.96875       | 1           | NULL
+    """)  # fmt: skip
     holds(con, "padding", "run_name", platform="cpu")
     assert len(answer(con, "padding", top_n=1)) == 1
 
@@ -86,7 +94,7 @@ def test_it_says_what_would_fill_the_tiles(con, text, remedy):
     module.allocation(0, "parameter", 2**20)
     module.value(0, 0, 0, 2**20, shape=shape(con, text, 2**19, 2**17), logical=2**19)
     module.close()
-    assert answer(con, "padding")[0][-1] == remedy
+    assert answer(con, "padding")[0]["remedy"] == remedy
 
 
 def test_without_live_ranges_the_peak_is_unknown_and_ties_go_by_shape(con):

@@ -1,4 +1,4 @@
-from small_db import Module, answer
+from small_db import Module
 from tables import holds
 
 
@@ -18,39 +18,22 @@ def test_values_at_the_peak_with_cumulative_share(con):
     module.value(4, 1, offset=0, size=30, shape="f32[7]{0}", opcode="parameter")
     module.close()
     module.con.execute("UPDATE occupied_peaks SET peak_time = 5, occupied_temp_bytes = 60")
-    assert answer(con, "peak") == [
-        (
-            "r",
-            "step",
-            0,
-            60,
-            None,
-            None,
-            0.6,
-            "temp",
-            "f32[]",
-            "dot",
-            "v1",
-            "jit(step)/dot",
-            "model.py:7",
-        ),
-        (
-            "r",
-            "step",
-            0,
-            30,
-            None,
-            None,
-            0.9,
-            "parameter",
-            "f32[7]{0}",
-            "parameter",
-            "v4",
-            None,
-            None,
-        ),
-        ("r", "step", 0, 10, None, None, 1.0, "constant", None, None, None, None, None),
-    ]
+    holds(con, "peak", """
+        run_name | function_name | color | held_bytes | low_saving_bytes | saving_bytes
+        r        | step          | 0     | 60         | NULL             | NULL
+        r        | step          | 0     | 30         | NULL             | NULL
+        r        | step          | 0     | 10         | NULL             | NULL
+
+        cumulative_ratio | allocation_kind | shape     | opcode    | instruction_name
+        0.6              | temp            | f32[]     | dot       | v1
+        0.9              | parameter       | f32[7]{0} | parameter | v4
+        1.0              | constant        | NULL      | NULL      | NULL
+
+        op_name       | source
+        jit(step)/dot | model.py:7
+        NULL          | NULL
+        NULL          | NULL
+    """)  # fmt: skip
     holds(con, "peak", """
         instruction_name
         v1

@@ -82,5 +82,8 @@ def test_what_xla_made_is_named_for_its_first_named_use(con):
 def test_unnamed_none_counts_it_by_kind_of_allocation(con):
     made_by_xla(con)
     for by, own, of_file in (("python", "Net.__call__", None), ("jit", "step/f", "step")):
-        rows = [(row[4], row[7]) for row in answer(con, "peak-by-function", by=by, unnamed="none")]
+        rows = [
+            (row["held_bytes"], row["source_function"])
+            for row in answer(con, "peak-by-function", by=by, unnamed="none")
+        ]
         assert rows == [(60, "(temp)"), (30, own), (10, of_file)]

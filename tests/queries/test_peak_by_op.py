@@ -1,5 +1,5 @@
 import pytest
-from small_db import Module, answer
+from small_db import Module
 from tables import holds
 
 
@@ -38,10 +38,20 @@ def test_scopes_without_what_jax_adds(con):
 
 def test_depth_and_merged_numbers(con):
     one_module(con)
-    rows = [(row[4], row[9]) for row in answer(con, "peak-by-op", depth=2, merge_numbers="true")]
-    assert rows == [(40, "Net/layer_*"), (20, "(temp)"), (20, "opt_state/*"), (20, "tanh")]
-    rows = [(row[4], row[9]) for row in answer(con, "peak-by-op", depth=1)]
-    assert rows == [(40, "Net"), (20, "(temp)"), (20, "opt_state"), (20, "tanh")]
+    holds(con, "peak-by-op", """
+        held_bytes | op_path
+        40         | Net/layer_*
+        20         | (temp)
+        20         | opt_state/*
+        20         | tanh
+    """, depth=2, merge_numbers="true")  # fmt: skip
+    holds(con, "peak-by-op", """
+        held_bytes | op_path
+        40         | Net
+        20         | (temp)
+        20         | opt_state
+        20         | tanh
+    """, depth=1)  # fmt: skip
 
 
 def test_wrappers_are_kept_on_request(con):
@@ -119,23 +129,33 @@ def made_by_xla(con):
 
 def test_what_xla_made_is_named_for_its_first_named_use(con):
     made_by_xla(con)
-    assert [(row[4], *row[7:]) for row in answer(con, "peak-by-op")] == [
-        (64, 64 / 75, 6, "for Net/layer_0/dot"),
-        (10, 10 / 75, 1, "Net/layer_0/dot"),
-        (1, 1 / 75, 1, "(temp)"),
-    ]
-    rows = answer(con, "peak-by-op", depth=2, merge_numbers="true")
-    assert [row[9] for row in rows] == ["for Net/layer_*", "Net/layer_*", "(temp)"]
-    rows = answer(con, "peak-by-op", wrappers="keep", depth=2)
-    assert [row[9] for row in rows] == ["for jit(f)/jvp(Net)", "jit(f)/jvp(Net)", "(temp)"]
+    holds(con, "peak-by-op", """
+        held_bytes | held_ratio           | value_count | op_path
+        64         | 0.8533333333333334   | 6           | for Net/layer_0/dot
+        10         | 0.13333333333333333  | 1           | Net/layer_0/dot
+        1          | 0.013333333333333334 | 1           | (temp)
+    """)  # fmt: skip
+    holds(con, "peak-by-op", """
+        op_path
+        for Net/layer_*
+        Net/layer_*
+        (temp)
+    """, depth=2, merge_numbers="true")  # fmt: skip
+    holds(con, "peak-by-op", """
+        op_path
+        for jit(f)/jvp(Net)
+        jit(f)/jvp(Net)
+        (temp)
+    """, wrappers="keep", depth=2)  # fmt: skip
 
 
 def test_unnamed_none_counts_it_by_kind_of_allocation(con):
     made_by_xla(con)
-    assert [(row[4], *row[7:]) for row in answer(con, "peak-by-op", unnamed="none")] == [
-        (65, 65 / 75, 7, "(temp)"),
-        (10, 10 / 75, 1, "Net/layer_0/dot"),
-    ]
+    holds(con, "peak-by-op", """
+        held_bytes | held_ratio          | value_count | op_path
+        65         | 0.8666666666666667  | 7           | (temp)
+        10         | 0.13333333333333333 | 1           | Net/layer_0/dot
+    """, unnamed="none")  # fmt: skip
 
 
 def test_a_use_inside_a_called_computation_does_not_count(con):

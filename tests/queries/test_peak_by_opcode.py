@@ -1,4 +1,4 @@
-from small_db import Module, answer
+from small_db import Module
 from tables import holds
 
 
@@ -17,12 +17,19 @@ def test_bytes_of_the_peak_by_opcode_ties_by_name_unknown_last(con):
     module.value(4, 0, offset=80, size=20)
     module.value(5, 1, offset=0, size=20, opcode="parameter")
     module.close()
-    assert answer(con, "peak-by-opcode") == [
-        ("r", "step", 0, 110, 50, 50 / 110, 2, "fusion"),
-        ("r", "step", 0, 110, 20, 20 / 110, 1, "copy"),
-        ("r", "step", 0, 110, 20, 20 / 110, 1, "parameter"),
-        ("r", "step", 0, 110, 20, 20 / 110, 1, None),
-    ]
+    holds(con, "peak-by-opcode", """
+        run_name | function_name | color | peak_bytes | held_bytes | held_ratio
+        r        | step          | 0     | 110        | 50         | 0.45454545454545453
+        r        | step          | 0     | 110        | 20         | 0.18181818181818182
+        r        | step          | 0     | 110        | 20         | 0.18181818181818182
+        r        | step          | 0     | 110        | 20         | 0.18181818181818182
+
+        value_count | opcode
+        2           | fusion
+        1           | copy
+        1           | parameter
+        1           | NULL
+    """)  # fmt: skip
     holds(con, "peak-by-opcode", """
         opcode
         fusion
@@ -54,6 +61,10 @@ def test_a_function_by_its_largest_module_on_each_platform(con):
 def test_a_function_with_an_unknown_peak_has_a_row_that_says_why(con):
     module = Module(con, 1, has_live_ranges=False)
     module.allocation(0, "parameter", 100)
-    assert answer(con, "peak-by-opcode") == [
-        ("r", "f", 0, *[None] * 5, "the dump has no live ranges")
-    ]
+    holds(con, "peak-by-opcode", """
+        run_name | function_name | color | peak_bytes | held_bytes | held_ratio | value_count
+        r        | f             | 0     | NULL       | NULL       | NULL       | NULL
+
+        opcode | unknown_reason
+        NULL   | the dump has no live ranges
+    """)  # fmt: skip

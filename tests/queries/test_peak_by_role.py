@@ -27,17 +27,29 @@ def test_roles_by_name_and_by_phase_add_up_to_the_peak(con):
     module.allocation(8, "output", 2)
     module.value(8, 8, 0, 2, opcode="dot", op_name="jit(f)/jvp(N)/out")
     module.close()
-    assert [row[3:] for row in answer(con, "peak-by-role")] == [
-        (96, 30, 30 / 96, 1, None, "parameter", None),
-        (96, 20, 20 / 96, 1, "optimizer state", "donated_parameter", "likely"),
-        (96, 10, 10 / 96, 1, "weights", "parameter", "likely"),
-        (96, 9, 9 / 96, 1, "optimizer step", "temp", "possible"),
-        (96, 8, 8 / 96, 1, "gradients", "temp", "possible"),
-        (96, 7, 7 / 96, 1, "activations", "temp", "possible"),
-        (96, 6, 6 / 96, 1, None, "temp", None),
-        (96, 4, 4 / 96, 1, "constants", "constant", "likely"),
-        (96, 2, 2 / 96, 1, None, "output", None),
-    ]
+    holds(con, "peak-by-role", """
+        peak_bytes | held_bytes | held_ratio           | value_count | role
+        96         | 30         | 0.3125               | 1           | NULL
+        96         | 20         | 0.20833333333333334  | 1           | optimizer state
+        96         | 10         | 0.10416666666666667  | 1           | weights
+        96         | 9          | 0.09375              | 1           | optimizer step
+        96         | 8          | 0.08333333333333333  | 1           | gradients
+        96         | 7          | 0.07291666666666667  | 1           | activations
+        96         | 6          | 0.0625               | 1           | NULL
+        96         | 4          | 0.041666666666666664 | 1           | constants
+        96         | 2          | 0.020833333333333332 | 1           | NULL
+
+        allocation_kind   | sureness
+        parameter         | NULL
+        donated_parameter | likely
+        parameter         | likely
+        temp              | possible
+        temp              | possible
+        temp              | possible
+        temp              | NULL
+        constant          | likely
+        output            | NULL
+    """)  # fmt: skip
     assert len(answer(con, "peak-by-role", top_n=2)) == 2
 
 
@@ -64,7 +76,7 @@ def test_names_of_arguments(con, name, role):
     module = Module(con, 1)
     argument(module, 0, 10, name)
     module.close()
-    assert [row[7] for row in answer(con, "peak-by-role")] == [role]
+    assert [row["role"] for row in answer(con, "peak-by-role")] == [role]
 
 
 def test_rules_for_arguments_are_not_for_operations(con):
@@ -107,7 +119,10 @@ def test_what_has_no_name_is_what_it_is_for(con):
         value_count | role
         2           | activations
     """)  # fmt: skip
-    assert {row[7] for row in answer(con, "peak-by-role", unnamed="none")} == {"activations", None}
+    assert {row["role"] for row in answer(con, "peak-by-role", unnamed="none")} == {
+        "activations",
+        None,
+    }
 
 
 def test_a_rule_of_the_user_comes_first(con):

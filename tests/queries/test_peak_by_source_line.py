@@ -26,11 +26,17 @@ def one_module(con):
 
 def test_bytes_of_the_peak_by_the_innermost_line_of_the_user(con):
     one_module(con)
-    assert answer(con, "peak-by-source-line") == [
-        ("r", "step", 0, 100, 40, None, None, 0.4, 2, None, None, "(parameter)"),
-        ("r", "step", 0, 100, 40, None, None, 0.4, 2, None, None, "model.py:7"),
-        ("r", "step", 0, 100, 20, None, None, 0.2, 1, None, None, "model.py:3"),
-    ]
+    holds(con, "peak-by-source-line", """
+        run_name | function_name | color | peak_bytes | held_bytes | low_saving_bytes
+        r        | step          | 0     | 100        | 40         | NULL
+        r        | step          | 0     | 100        | 40         | NULL
+        r        | step          | 0     | 100        | 20         | NULL
+
+        saving_bytes | held_ratio | value_count | slice_count | slice_bytes | source
+        NULL         | 0.4        | 2           | NULL        | NULL        | (parameter)
+        NULL         | 0.4        | 2           | NULL        | NULL        | model.py:7
+        NULL         | 0.2        | 1           | NULL        | NULL        | model.py:3
+    """)  # fmt: skip
 
 
 def test_frame_leaf_keeps_library_lines_apart(con):
@@ -95,28 +101,47 @@ def made_by_xla(con):
 
 def test_what_xla_made_is_named_for_its_first_named_use(con):
     made_by_xla(con)
-    assert [(row[4], *row[7:]) for row in answer(con, "peak-by-source-line")] == [
-        (30, 30 / 91, 1, None, None, "train.py:77"),
-        (20, 20 / 91, 1, None, None, "for train.py:77"),
-        (10, 10 / 91, 1, None, None, "(constant)"),
-        (10, 10 / 91, 1, None, None, "for train.py:60"),
-        (8, 8 / 91, 1, None, None, "train.py:60"),
-        (6, 6 / 91, 1, None, None, "for library nn.py:90"),
-        (4, 4 / 91, 1, None, None, "library nn.py:90"),
-        (3, 3 / 91, 2, None, None, "(temp)"),
-    ]
+    holds(con, "peak-by-source-line", """
+        held_bytes | held_ratio          | value_count | slice_count | slice_bytes
+        30         | 0.32967032967032966 | 1           | NULL        | NULL
+        20         | 0.21978021978021978 | 1           | NULL        | NULL
+        10         | 0.10989010989010989 | 1           | NULL        | NULL
+        10         | 0.10989010989010989 | 1           | NULL        | NULL
+        8          | 0.08791208791208792 | 1           | NULL        | NULL
+        6          | 0.06593406593406594 | 1           | NULL        | NULL
+        4          | 0.04395604395604396 | 1           | NULL        | NULL
+        3          | 0.03296703296703297 | 2           | NULL        | NULL
+
+        source
+        train.py:77
+        for train.py:77
+        (constant)
+        for train.py:60
+        train.py:60
+        for library nn.py:90
+        library nn.py:90
+        (temp)
+    """)  # fmt: skip
     rows = answer(con, "peak-by-source-line", frame="leaf")
     assert (6, 6 / 91, 1, None, None, "for /lib/python3.11/site-packages/nn.py:90") in [
-        (row[4], *row[7:]) for row in rows
+        (row["held_bytes"], *row[7:]) for row in rows
     ]
 
 
 def test_unnamed_none_counts_it_by_kind_of_allocation(con):
     made_by_xla(con)
-    assert [(row[4], *row[7:]) for row in answer(con, "peak-by-source-line", unnamed="none")] == [
-        (39, 39 / 91, 5, None, None, "(temp)"),
-        (30, 30 / 91, 1, None, None, "train.py:77"),
-        (10, 10 / 91, 1, None, None, "(constant)"),
-        (8, 8 / 91, 1, None, None, "train.py:60"),
-        (4, 4 / 91, 1, None, None, "library nn.py:90"),
-    ]
+    holds(con, "peak-by-source-line", """
+        held_bytes | held_ratio          | value_count | slice_count | slice_bytes
+        39         | 0.42857142857142855 | 5           | NULL        | NULL
+        30         | 0.32967032967032966 | 1           | NULL        | NULL
+        10         | 0.10989010989010989 | 1           | NULL        | NULL
+        8          | 0.08791208791208792 | 1           | NULL        | NULL
+        4          | 0.04395604395604396 | 1           | NULL        | NULL
+
+        source
+        (temp)
+        train.py:77
+        (constant)
+        train.py:60
+        library nn.py:90
+    """, unnamed="none")  # fmt: skip

@@ -35,24 +35,37 @@ def one_module(con):
 
 def test_the_frames_of_the_user_innermost_first(con):
     one_module(con)
-    assert [(row[2], *row[4:]) for row in answer(con, "peak-by-stack", color="all")] == [
-        (0, 30, 30 / 90, 2, "(temp)"),
-        (0, 20, 20 / 90, 2, "model.py:12 loss < train.py:40 step < train.py:90 <module>"),
-        (0, 10, 10 / 90, 1, "(constant)"),
-        (0, 10, 10 / 90, 1, "model.py:12 loss < train.py:90 <module>"),
-        (0, 10, 10 / 90, 1, "old.py:3"),
-        (0, 10, 10 / 90, 1, "train.py:40 step < train.py:90 <module>"),
-        (1, 10, 1.0, 1, "train.py:40 step < train.py:90 <module>"),
-    ]
+    holds(con, "peak-by-stack", """
+        color | held_bytes | held_ratio         | value_count
+        0     | 30         | 0.3333333333333333 | 2
+        0     | 20         | 0.2222222222222222 | 2
+        0     | 10         | 0.1111111111111111 | 1
+        0     | 10         | 0.1111111111111111 | 1
+        0     | 10         | 0.1111111111111111 | 1
+        0     | 10         | 0.1111111111111111 | 1
+        1     | 10         | 1.0                | 1
+
+        call_stack
+        (temp)
+        model.py:12 loss < train.py:40 step < train.py:90 <module>
+        (constant)
+        model.py:12 loss < train.py:90 <module>
+        old.py:3
+        train.py:40 step < train.py:90 <module>
+        train.py:40 step < train.py:90 <module>
+    """, color="all")  # fmt: skip
 
 
 def test_all_frames_and_a_limit_of_depth(con):
     one_module(con)
-    whole = [row[7] for row in answer(con, "peak-by-stack", frames="all", color=0)]
+    whole = [row["call_stack"] for row in answer(con, "peak-by-stack", frames="all", color=0)]
     stack = "model.py:12 loss < nn.py:5 dense < train.py:40 step < train.py:90 <module>"
     assert stack in whole
     assert "nn.py:5 dense" in whole
-    cut = [(row[4], row[7]) for row in answer(con, "peak-by-stack", depth=1, color=0)]
+    cut = [
+        (row["held_bytes"], row["call_stack"])
+        for row in answer(con, "peak-by-stack", depth=1, color=0)
+    ]
     assert cut[:2] == [(40, "(temp)"), (30, "model.py:12 loss")]
 
 
@@ -74,7 +87,10 @@ def test_rounds_of_the_same_frames_are_folded_and_add_up(con):
         module.value(number, 0, offset=offset, size=size, stack_frame_id=end)
         offset += size
     module.close()
-    rows = [(row[4], row[6], row[7]) for row in answer(con, "peak-by-stack")]
+    rows = [
+        (row["held_bytes"], row["value_count"], row["call_stack"])
+        for row in answer(con, "peak-by-stack")
+    ]
     plain = [
         (held, values, re.sub(r"([a-z])\.py:1 \1", r"\1", stack)) for held, values, stack in rows
     ]
@@ -129,7 +145,7 @@ def test_what_xla_made_is_named_for_its_first_named_use(con):
         10         | 0.1        | 1           | old.py:7
     """)  # fmt: skip
     rows = answer(con, "peak-by-stack", frames="all")
-    assert rows[0][7] == "for nn.py:5 dense < train.py:90 <module>"
+    assert rows[0]["call_stack"] == "for nn.py:5 dense < train.py:90 <module>"
 
 
 def test_unnamed_none_counts_it_by_kind_of_allocation(con):

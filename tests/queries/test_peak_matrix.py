@@ -23,14 +23,24 @@ def test_functions_by_largest_peak_and_runs_by_time(con):
     compiled(con, 2, "late", 30)
     compiled(con, 3, "early", 20)
     compiled(con, 4, "early", 25, "g")
-    assert answer(con, "peak-matrix") == [
-        ("f", "cpu", 1, 0, "early", 20, 1.0, 1),
-        ("f", "cpu", 1, 0, "late", 40, 2.0, 1),
-        ("f", "cpu", 2, 0, "late", 30, 1.0, 1),
-        ("g", "cpu", 1, 0, "early", 25, 1.0, 1),
-    ]
-    rows = answer(con, "peak-matrix", run="l*")
-    assert [(row[2], row[4]) for row in rows] == [(1, "late"), (2, "late")]
+    holds(con, "peak-matrix", """
+        function_name | platform | compilation_place | color | run_name | peak_bytes | peak_ratio
+        f             | cpu      | 1                 | 0     | early    | 20         | 1.0
+        f             | cpu      | 1                 | 0     | late     | 40         | 2.0
+        f             | cpu      | 2                 | 0     | late     | 30         | 1.0
+        g             | cpu      | 1                 | 0     | early    | 25         | 1.0
+
+        temp_bytes
+        1
+        1
+        1
+        1
+    """)  # fmt: skip
+    holds(con, "peak-matrix", """
+        compilation_place | run_name
+        1                 | late
+        2                 | late
+    """, run="l*")  # fmt: skip
     assert len(answer(con, "peak-matrix", top_n=2)) == 2
 
 

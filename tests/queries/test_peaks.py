@@ -20,10 +20,15 @@ def module(con, module_id, size, function="f"):
 
 def test_heights_and_valleys_have_the_fixed_bytes(con):
     module(con, 1, 30)
-    assert answer(con, "peaks") == [
-        ("r", "f", 0, 1, 40, 1.0, None, 0, "dot", "dot", "a/dot"),
-        ("r", "f", 0, 2, 36, 0.9, 12, 7, None, None, None),
-    ]
+    holds(con, "peaks", """
+        run_name | function_name | color | peak_ordinal | peak_bytes | peak_ratio | valley_bytes
+        r        | f             | 0     | 1            | 40         | 1.0        | NULL
+        r        | f             | 0     | 2            | 36         | 0.9        | 12
+
+        peak_time | opcode | instruction_name | op_name
+        0         | dot    | dot              | a/dot
+        7         | NULL   | NULL             | NULL
+    """)  # fmt: skip
     assert len(answer(con, "peaks", top_n=1)) == 1
 
 
@@ -37,4 +42,4 @@ def test_functions_by_largest_peak(con):
         f
         f
     """)  # fmt: skip
-    assert {row[1] for row in answer(con, "peaks", top_functions=1)} == {"g"}
+    assert {row["function_name"] for row in answer(con, "peaks", top_functions=1)} == {"g"}

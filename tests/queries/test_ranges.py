@@ -51,6 +51,7 @@ def dumps(con):
     return con
 
 
+@pytest.mark.slow
 def test_advice_gives_the_range_of_the_query_that_shows_more(dumps):
     shown = shown_by_query(dumps)
     compared = set()

@@ -20,12 +20,27 @@ def test_spread_over_ranks(con):
     for module_id, (rank, size) in enumerate([("0", 30), ("1", 40), ("2", 10), ("3", 40)]):
         compiled(con, module_id, rank, size, job="j")
     # 10, 30, 40, 40: the lower one of the two in the middle is 30.
-    assert answer(con, "ranks") == [
-        ("f", None, 1, 0, "job=j", 4, 3, 10, 30, 40, 30, 0.75, "1", "2"),
-    ]
+    holds(con, "ranks", """
+        function_name | platform | compilation_place | color | other_labels | run_count
+        f             | NULL     | 1                 | 0     | job=j        | 4
+
+        signature_count | min_peak_bytes | median_peak_bytes | max_peak_bytes | spread_bytes
+        3               | 10             | 30                | 40             | 30
+
+        spread_ratio | fullest_rank | emptiest_rank
+        0.75         | 1            | 2
+    """)  # fmt: skip
     compiled(con, 9, "4", 99, known=False, job="j")
-    unknown = (*[None] * 7, 1, "the dump has no live ranges")
-    assert answer(con, "ranks") == [("f", None, 1, 0, "job=j", 5, 4, *unknown)]
+    holds(con, "ranks", """
+        function_name | platform | compilation_place | color | other_labels | run_count
+        f             | NULL     | 1                 | 0     | job=j        | 5
+
+        signature_count | min_peak_bytes | median_peak_bytes | max_peak_bytes | spread_bytes
+        4               | NULL           | NULL              | NULL           | NULL
+
+        spread_ratio | fullest_rank | emptiest_rank | unknown_count | unknown_reason
+        NULL         | NULL         | NULL          | 1             | the dump has no live ranges
+    """)  # fmt: skip
     assert answer(con, "ranks", label="job", fixed="none")[0][4:6] == ("", 5)
 
 

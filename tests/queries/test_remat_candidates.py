@@ -32,10 +32,19 @@ def test_a_cheap_value_live_across_the_peak(con):
     insert(con, "recompute_costs", module_id=1, value_id=3, operation_count=25)
     module.close()
     # The argument x stays anyway; gone (30 bytes) would have to stay to compute tanh again.
-    assert answer(con, "remat-candidates") == [
-        ("r", "step", 0, 700, 70, 100, 30, *[None] * 5, 25, 0.6, 6, "f32[25]{0}",
-         "fusion", "tanh", "jit(step)/jvp()/tanh", "model.py:7"),
-    ]  # fmt: skip
+    holds(con, "remat-candidates", """
+        run_name | function_name | color | peak_bytes | saved_bytes | held_bytes | kept_bytes
+        r        | step          | 0     | 700        | 70          | 100        | 30
+
+        saving_bytes | low_saving_bytes | saving_form | kept_name | low_operation_count
+        NULL         | NULL             | NULL        | NULL      | NULL
+
+        operation_count | lifetime_ratio | idle_time | shape      | opcode | instruction_name
+        25              | 0.6            | 6         | f32[25]{0} | fusion | tanh
+
+        op_name              | source
+        jit(step)/jvp()/tanh | model.py:7
+    """)  # fmt: skip
     # The compiler of the CPU merges what is computed twice; elsewhere 30 bytes have to stay.
     module.saves(3, 90)
     con.execute("UPDATE modules SET platform = 'gpu'")

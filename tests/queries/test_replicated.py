@@ -1,7 +1,7 @@
 import pytest
 from ingesting import ingest_into
 from places import ROOT
-from small_db import Module, answer, insert
+from small_db import Module, insert
 from tables import holds
 
 from bufdb import resources
@@ -33,15 +33,32 @@ def test_what_each_device_would_hold_less_most_first(con):
     argument(module, 3, 12, REPLICATED, "f32[3]{0}")
     argument(module, 4, 8, "{manual}")
     module.close()
-    told = "the sharding is manual: which device holds what is unknown (arguments: 1)"
     # All 200 bytes are held for the whole run.
-    assert answer(con, "replicated") == [
-        ("r", "step", 0, *[None] * 12, told),
-        ("r", "step", 0, 200, 60, 0.3, "likely", 80, 4, 1, 4, REPLICATED, "f32[8]{0}", 1, "p[1]"),
-        ("r", "step", 0, 200, 30, 0.15, "likely", 60, 4, 2, 2, HALVES, "f32[8]{0}", 0, "p[0]"),
-        ("r", "step", 0, 200, 9, 0.045, "possible", 12, 4, 1, 4, REPLICATED, "f32[3]{0}", 3,
-         "p[3]"),
-    ]  # fmt: skip
+    holds(con, "replicated", """
+        run_name | function_name | color | peak_bytes | replicated_bytes | replicated_ratio
+        r        | step          | 0     | NULL       | NULL             | NULL
+        r        | step          | 0     | 200        | 60               | 0.3
+        r        | step          | 0     | 200        | 30               | 0.15
+        r        | step          | 0     | 200        | 9                | 0.045
+
+        sureness | size_bytes | device_count | tile_count | holder_count
+        NULL     | NULL       | NULL         | NULL       | NULL
+        likely   | 80         | 4            | 1          | 4
+        likely   | 60         | 4            | 2          | 2
+        possible | 12         | 4            | 1          | 4
+
+        sharding                                     | shape     | parameter_number
+        NULL                                         | NULL      | NULL
+        {replicated}                                 | f32[8]{0} | 1
+        {devices=[2,2]<=[4] last_tile_dim_replicate} | f32[8]{0} | 0
+        {replicated}                                 | f32[3]{0} | 3
+
+        parameter_name | unknown_reason
+        NULL           | the sharding is manual: which device holds what is unknown (arguments: 1)
+        p[1]           | NULL
+        p[0]           | NULL
+        p[3]           | NULL
+    """)  # fmt: skip
     holds(con, "replicated", """
         parameter_name
         NULL
@@ -65,7 +82,7 @@ def test_a_program_for_one_device_is_left_out(con):
     holds(con, "replicated", "run_name")
 
 
-def test_an_argument_without_sharding_says_nothing_where_nothing_speaks_of_several_devices(con):
+def test_no_sharding_and_one_device_says_nothing(con):
     module = Module(con, 1)
     module.allocation(0, "parameter", 8, parameter_number=0, parameter_shape_index="{}")
     module.value(0, 0, 0, 8, opcode="parameter", text="%p = f32[] parameter(0)")

@@ -30,10 +30,19 @@ def test_functions_compiled_twice_or_more_with_what_differs(con):
     compiled(con, 5, [], "f32[3]", function="g")
     compiled(con, 6, [], "f32[3]", function="once")
     compiled(con, 7, ["f32[1]"], "f32[]", run_name="other")
-    assert answer(con, "retraces") == [
-        ("r", "f", "cpu", 0, 3, 2, 1, "parameter 1", "f32[4]", "f32[8]", 60, 10, 30),
-        ("r", "g", "cpu", 0, 2, 2, 0, "result", "f32[2]", "f32[3]", 20, 10, 10),
-    ]
+    holds(con, "retraces", """
+        run_name | function_name | platform | color | module_count | signature_count
+        r        | f             | cpu      | 0     | 3            | 2
+        r        | g             | cpu      | 0     | 2            | 2
+
+        repeated_count | varying_part | one_shape | other_shape | total_bytes | min_peak_bytes
+        1              | parameter 1  | f32[4]    | f32[8]      | 60          | 10
+        0              | result       | f32[2]    | f32[3]      | 20          | 10
+
+        max_peak_bytes
+        30
+        10
+    """)  # fmt: skip
 
 
 def test_one_signature_again_and_none_known(con):
@@ -41,8 +50,15 @@ def test_one_signature_again_and_none_known(con):
         compiled(con, module_id, ["f32[1]"], "f32[]")
     for module_id in (3, 4):
         compiled(con, module_id, [None], None, function="old")
-    rows = [row[1:2] + row[4:10] for row in answer(con, "retraces")]
-    assert rows == [("f", 2, 1, 1, None, None, None), ("old", 2, None, 0, None, None, None)]
+    holds(con, "retraces", """
+        function_name | module_count | signature_count | repeated_count | varying_part | one_shape
+        f             | 2            | 1               | 1              | NULL         | NULL
+        old           | 2            | NULL            | 0              | NULL         | NULL
+
+        other_shape
+        NULL
+        NULL
+    """)  # fmt: skip
 
 
 def test_the_range_of_peaks_is_unknown_if_one_is(con):

@@ -33,14 +33,41 @@ def test_runs_in_order_of_their_dumps_with_labels_and_figures(con):
         ("never", None, None, DAY, 0, 0, *NOTHING, None, None, None, 0, "", None),
     ]
     Module(con, 4, "late", "h", platform="cpu")
-    assert answer(con, "runs", run="late") == [
-        (*late, 4, 3, *FACTS, None, None, 0, 0, "p", "command=c", 1, "the dump has no allocations")
-    ]
+    holds(con, "runs", """
+        run_name | labels              | dumped_at           | ingested_at         | module_count
+        late     | batch=16 remat=full | 2026-02-01 00:00:00 | 2026-01-01 00:00:00 | 4
+
+        function_count | platforms | format_eras | max_partition_count | compiler_options
+        3              | cpu       | C           | NULL                | NULL
+
+        max_peak_bytes | max_need_bytes | max_temp_bytes | problem_count | source_path | metadata
+        NULL           | NULL           | 0              | 0             | p           | command=c
+
+        unknown_count | unknown_reason
+        1             | the dump has no allocations
+    """, run="late")  # fmt: skip
     con.execute("DELETE FROM modules WHERE module_id = 4")
-    only = (*late, 1, 1, *FACTS, 20, 20, 0, 0, "p", "command=c")
-    assert answer(con, "runs", function="g") == [only]
+    holds(con, "runs", """
+        run_name | labels              | dumped_at           | ingested_at         | module_count
+        late     | batch=16 remat=full | 2026-02-01 00:00:00 | 2026-01-01 00:00:00 | 1
+
+        function_count | platforms | format_eras | max_partition_count | compiler_options
+        1              | cpu       | C           | NULL                | NULL
+
+        max_peak_bytes | max_need_bytes | max_temp_bytes | problem_count | source_path | metadata
+        20             | 20             | 0              | 0             | p           | command=c
+    """, function="g")  # fmt: skip
     late = (*late, 3, 2, *FACTS, 0, 1, 1, 0, "p", "command=c")
-    assert answer(con, "runs", color=1, platform="cpu") == [late]
+    holds(con, "runs", """
+        run_name | labels              | dumped_at           | ingested_at         | module_count
+        late     | batch=16 remat=full | 2026-02-01 00:00:00 | 2026-01-01 00:00:00 | 3
+
+        function_count | platforms | format_eras | max_partition_count | compiler_options
+        2              | cpu       | C           | NULL                | NULL
+
+        max_peak_bytes | max_need_bytes | max_temp_bytes | problem_count | source_path | metadata
+        0              | 1              | 1              | 0             | p           | command=c
+    """, color=1, platform="cpu")  # fmt: skip
     holds(con, "runs", """
         run_name
         early
@@ -69,5 +96,6 @@ def test_options_that_all_modules_share_and_problems(con):
     for severity in ("notice", "data_loss", "error"):
         insert(con, "diagnostics", run_name="r", severity=severity, code="c", message="m")
     (row,) = answer(con, "runs")
-    assert row[9] == "a=1"  # module 3 has no file of options, which says nothing against it
-    assert row[13] == 2
+    # Module 3 has no file of options, which says nothing against it.
+    assert row["compiler_options"] == "a=1"
+    assert row["problem_count"] == 2

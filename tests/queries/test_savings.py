@@ -26,12 +26,27 @@ def module(con, module_id, size, function="f"):
 
 def test_lines_then_ops_then_values_with_what_caps_the_saving(con):
     module(con, 1, 20)
-    rest, low = (20, None, 3, 2, 27, 7, "next"), (None,) * 5
-    assert answer(con, "savings") == [
-        ("r", "f", 0, 30, "source_line", *rest, "a.py:1", *low),
-        ("r", "f", 0, 30, "op", *rest, "Net/dot", *low),
-        ("r", "f", 0, 30, "value", *rest, "dot f32[8]", *low),
-    ]
+    holds(con, "savings", """
+        run_name | function_name | color | peak_bytes | what        | held_bytes | low_saving_bytes
+        r        | f             | 0     | 30         | source_line | 20         | NULL
+        r        | f             | 0     | 30         | op          | 20         | NULL
+        r        | f             | 0     | 30         | value       | 20         | NULL
+
+        saving_bytes | half_saving_bytes | peak_bytes_without | next_peak_time
+        3            | 2                 | 27                 | 7
+        3            | 2                 | 27                 | 7
+        3            | 2                 | 27                 | 7
+
+        next_peak_instruction | name       | saving_form | kept_name | low_operation_count
+        next                  | a.py:1     | NULL        | NULL      | NULL
+        next                  | Net/dot    | NULL        | NULL      | NULL
+        next                  | dot f32[8] | NULL        | NULL      | NULL
+
+        operation_count | low_unknown_reason
+        NULL            | NULL
+        NULL            | NULL
+        NULL            | NULL
+    """)  # fmt: skip
     holds(con, "savings", """
         what
         op
@@ -44,8 +59,12 @@ def test_largest_saving_first_and_so_many_of_each_kind(con):
         insert(con, "peak_savings", module_id=1, color=0, what="op", name=f"x{saving}",
                held_bytes=9, saving_bytes=saving, peak_bytes_without=30 - saving)  # fmt: skip
     rows = answer(con, "savings", what="op", top_n=2)
-    assert [row[7] for row in rows] == [9, 3]
-    assert rows[0][11] is None  # no instruction at that instant
+    holds(con, "savings", """
+        saving_bytes
+        9
+        3
+    """, what="op", top_n=2)  # fmt: skip
+    assert rows[0]["next_peak_instruction"] is None  # no instruction at that instant
 
 
 def test_what_surely_comes_goes_before_what_may(con):
@@ -55,18 +74,22 @@ def test_what_surely_comes_goes_before_what_may(con):
                saving_bytes=saving, low_saving_bytes=low, saving_form=low and "wrap",
                kept_name="a.py:3", low_operation_count=1, operation_count=7)  # fmt: skip
     rows = answer(con, "savings", what="op", top_n=4)
-    assert [(row[12], row[6], row[7]) for row in rows] == [
-        ("gelu", 8, 9), ("dot", None, 5), ("Net/dot", None, 3), ("softmax", -2, 20),
-    ]  # fmt: skip
+    holds(con, "savings", """
+        name    | low_saving_bytes | saving_bytes
+        gelu    | 8                | 9
+        dot     | NULL             | 5
+        Net/dot | NULL             | 3
+        softmax | -2               | 20
+    """, what="op", top_n=4)  # fmt: skip
     assert rows[0][13:17] == ("wrap", "a.py:3", 1, 7)
 
 
 def test_the_function_with_the_largest_peak(con):
     module(con, 1, 20)
     module(con, 2, 50, function="g")
-    assert {row[1] for row in answer(con, "savings")} == {"g"}
-    assert {row[1] for row in answer(con, "savings", top_functions=2)} == {"f", "g"}
-    assert {row[1] for row in answer(con, "savings", function="f")} == {"f"}
+    assert {row["function_name"] for row in answer(con, "savings")} == {"g"}
+    assert {row["function_name"] for row in answer(con, "savings", top_functions=2)} == {"f", "g"}
+    assert {row["function_name"] for row in answer(con, "savings", function="f")} == {"f"}
 
 
 def test_its_help_has_the_figures_that_were_measured():

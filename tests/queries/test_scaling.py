@@ -61,20 +61,29 @@ def test_what_was_compiled_goes_before_what_a_curve_says(con):
     sizes(con, {1: 1_000, 2: 2_030, 3: 3_000, 4: 4_030})
     for budget, sure, low, high in ((3_000, 3, 3, 3), (2_029, 1, 1, 1), (4_030, 4, 4, 4)):
         row = answer(con, "scaling", budget=f"{budget}B")[0]
-        assert (row[24], *row[18:20]) == (sure, low, high)
+        assert (row["measured_largest_size"], *row[18:20]) == (sure, low, high)
     row = answer(con, "scaling", budget="999B")[0]
-    assert row[24] is None and row[18] <= row[19] <= 0
+    assert (
+        row["measured_largest_size"] is None
+        and row["low_largest_size"] <= row["high_largest_size"] <= 0
+    )
 
 
 def test_what_is_far_from_the_points_is_a_guess(con):
     sizes(con, {2: 300, 4: 500, 8: 900})
     near, far = (answer(con, "scaling", size=size)[0][25:27] for size in (16, 17))
     assert near == (2.0, None)
-    assert far[0] == 2.125 and "compile that size" in far[1]
+    assert far["distance_factor"] == 2.125 and "compile that size" in far["guess_reason"]
     # 100 + 100 * batch would be 40; the largest that was compiled is 8.
     row = answer(con, "scaling", budget="4100B")[0]
-    assert row[18] < 38 < 40 < row[19] and row[24] == 8
-    assert row[25] > row[19] / 8 - 0.2 and row[26] is not None
+    assert (
+        row["low_largest_size"] < 38 < 40 < row["high_largest_size"]
+        and row["measured_largest_size"] == 8
+    )
+    assert (
+        row["distance_factor"] > row["high_largest_size"] / 8 - 0.2
+        and row["guess_reason"] is not None
+    )
 
 
 def test_the_case_that_did_not_fit(con):
@@ -92,26 +101,34 @@ def test_the_case_that_did_not_fit(con):
 def test_a_forecast_is_as_wide_as_its_points_are_apart(con):
     sizes(con, {1: 1000, 2: 2010, 3: 3000})
     (row,) = answer(con, "scaling", size=10, budget="10000B")
-    assert row[10] == "linear"
+    assert row["model"] == "linear"
     # 1,010 a step without the last, 990 without the first, 1,000 without the middle; beyond a
     # share of the growth more.
-    assert row[15] < 9930 and row[16] == 10_028 and row[17] > 10_090
-    assert row[18] <= 9 and row[19] > 10
+    assert (
+        row["low_predicted_bytes"] < 9930
+        and row["predicted_bytes"] == 10_028
+        and row["high_predicted_bytes"] > 10_090
+    )
+    assert row["low_largest_size"] <= 9 and row["high_largest_size"] > 10
 
 
 def test_points_not_quite_on_a_line_may_be_the_start_of_a_parabola(con):
     # 1,000 + n * n / 64, which bends at 512 only.
     sizes(con, {n: 10_000 + 100 * n + n * n // 64 for n in (16, 32, 64)})
     (row,) = answer(con, "scaling", size=1024)
-    assert row[10] == "linear"
-    assert row[16] < 10_000 + 100 * 1024 + 1024 * 1024 // 64 < row[17]
+    assert row["model"] == "linear"
+    assert (
+        row["predicted_bytes"]
+        < 10_000 + 100 * 1024 + 1024 * 1024 // 64
+        < row["high_predicted_bytes"]
+    )
 
 
 def test_a_line_that_is_flat_may_begin_to_grow(con):
     # What XLA reserves for a train step of which the weights are most.
     sizes(con, {8: 6299744, 16: 6307936, 32: 6324320})
     (row,) = answer(con, "scaling", size=512)
-    assert row[16] < 11010144 < row[17]
+    assert row["predicted_bytes"] < 11010144 < row["high_predicted_bytes"]
 
 
 def test_two_points_are_on_every_line(con):
@@ -119,22 +136,28 @@ def test_two_points_are_on_every_line(con):
     (row,) = answer(con, "scaling", size=64, budget="16000B")
     assert row[:10] == ("f", "cpu", 1, 0, "", 2, 8.0, 16.0, 1600, 2)
     assert set(row[10:23]) == {None}
-    assert row[23] == "a line through fewer than three sizes says nothing"
+    assert row["no_fit_reason"] == "a line through fewer than three sizes says nothing"
 
 
 def test_a_quadratic_program_is_fitted_by_a_parabola(con):
     sizes(con, {n: 500 + 30 * n + 2 * n * n for n in (16, 32, 64, 128)})
     (row,) = answer(con, "scaling", size=1024, budget=500 + 30 * 1000 + 2 * 1000 * 1000)
     assert row[9:15] == (4, "quadratic", 500, 30.0, 2.0, 0.0)
-    assert row[15] < 2_128_372 == row[16] < row[17] and row[18] < 1000 < row[19]
-    assert row[17] / row[15] < 1.15
+    assert (
+        row["low_predicted_bytes"]
+        < 2_128_372
+        == row["predicted_bytes"]
+        < row["high_predicted_bytes"]
+        and row["low_largest_size"] < 1000 < row["high_largest_size"]
+    )
+    assert row["high_predicted_bytes"] / row["low_predicted_bytes"] < 1.15
     # A line through the same would be off by more than half there.
-    assert answer(con, "scaling", size=1024, budget="400B")[0][19] <= 0
+    assert answer(con, "scaling", size=1024, budget="400B")[0]["high_largest_size"] <= 0
 
 
 def test_a_parabola_that_is_nearer_goes_before_a_line_that_would_do(con):
     sizes(con, {n: 100_000 + 1000 * n + n * n for n in (10, 20, 30, 40)})
-    assert answer(con, "scaling")[0][10] == "quadratic"
+    assert answer(con, "scaling")[0]["model"] == "quadratic"
 
 
 @pytest.mark.parametrize(
@@ -156,28 +179,31 @@ def test_where_no_curve_fits_there_is_no_forecast(con, peaks, reason):
     sizes(con, peaks)
     (row,) = answer(con, "scaling", size=9, budget="1000B")
     assert set(row[10:23]) == {None}
-    assert row[23] == reason
-    assert answer(con, "scaling", max_error=9)[0][10] == "linear"
+    assert row["no_fit_reason"] == reason
+    assert answer(con, "scaling", max_error=9)[0]["model"] == "linear"
 
 
-def test_other_labels_keep_fits_apart_unless_they_do_not_matter(con):
+def test_other_labels_keep_fits_apart(con):
     number = 0
     for dtype in ("f32", "bf16"):
         for batch in (1, 2, 3):
             labels = {"batch": str(batch), "dtype": dtype, "commit": str(number)}
             compiled(con, number, f"r{number}", 99 * batch, labels)
             number += 1
-    rows = [(row[4], row[5], row[12]) for row in answer(con, "scaling")]
-    assert rows == [
-        ("commit=2 dtype=f32", 1, None),
-        ("commit=5 dtype=bf16", 1, None),
-        ("commit=1 dtype=f32", 1, None),
-        ("commit=4 dtype=bf16", 1, None),
-        ("commit=0 dtype=f32", 1, None),
-        ("commit=3 dtype=bf16", 1, None),
-    ]
-    rows = [(row[4], row[5], row[12]) for row in answer(con, "scaling", fixed="dtype, remat")]
-    assert rows == [("dtype=bf16", 3, 99.0), ("dtype=f32", 3, 99.0)]
+    holds(con, "scaling", """
+        other_labels        | point_count | slope_bytes
+        commit=2 dtype=f32  | 1           | NULL
+        commit=5 dtype=bf16 | 1           | NULL
+        commit=1 dtype=f32  | 1           | NULL
+        commit=4 dtype=bf16 | 1           | NULL
+        commit=0 dtype=f32  | 1           | NULL
+        commit=3 dtype=bf16 | 1           | NULL
+    """)  # fmt: skip
+    holds(con, "scaling", """
+        other_labels | point_count | slope_bytes
+        dtype=bf16   | 3           | 99.0
+        dtype=f32    | 3           | 99.0
+    """, fixed="dtype, remat")  # fmt: skip
     assert len(answer(con, "scaling", top_n=3)) == 3
 
 
@@ -186,7 +212,7 @@ def test_metrics(con):
         labels = {"batch": str(batch)}
         compiled(con, module_id, f"b{batch}", 100 * batch, labels, temp=1000 * batch)
     names = ("peak", "temp", "total", "need")
-    slopes = [answer(con, "scaling", metric=name)[0][12] for name in names]
+    slopes = [answer(con, "scaling", metric=name)[0]["slope_bytes"] for name in names]
     # Of the temp allocation one byte is in use.
     assert slopes == [100.0, 1000.0, 1100.0, 1100.0]
     assert answer(con, "scaling") == answer(con, "scaling", metric="need")
@@ -207,14 +233,24 @@ def test_an_unknown_peak_is_no_point_and_is_told(con):
     con.execute("UPDATE modules SET peak_unknown_reason = 'why' WHERE module_id = 2")
     con.execute("DELETE FROM occupied_peaks WHERE module_id = 2")
     row = answer(con, "scaling", metric="peak")[0]
-    assert (row[5], row[7], row[8], *row[27:]) == (2, 2.0, 201, 1, "why")
+    assert (row["point_count"], row["max_size"], row["largest_bytes"], *row[27:]) == (
+        2,
+        2.0,
+        201,
+        1,
+        "why",
+    )
     # What XLA reserves is known all the same.
-    assert answer(con, "scaling")[0][5] == answer(con, "scaling", metric="temp")[0][5] == 3
+    assert (
+        answer(con, "scaling")[0]["point_count"]
+        == answer(con, "scaling", metric="temp")[0]["point_count"]
+        == 3
+    )
     con.execute("UPDATE modules SET peak_unknown_reason = 'why'")
     con.execute("DELETE FROM occupied_peaks")
     nothing = ("f", "cpu", 1, 0, "", 0, *[None] * 21, 3, "why")
     assert answer(con, "scaling", metric="peak") == [nothing]
-    assert answer(con, "scaling")[0][10] == "linear"
+    assert answer(con, "scaling")[0]["model"] == "linear"
 
 
 def test_what_has_a_fit_comes_first(con):
@@ -249,7 +285,12 @@ def test_a_line_over_the_product_of_two_labels(con):
     assert answer(con, "scaling", **PRODUCT) == [(*row, *[None] * 12)]
     (predicted,) = answer(con, "scaling", **PRODUCT, size="3,30")
     assert predicted[:15] == row
-    assert predicted[15] < 500 + 7 * 3 * 30 == predicted[16] < predicted[17]
+    assert (
+        predicted["low_predicted_bytes"]
+        < 500 + 7 * 3 * 30
+        == predicted["predicted_bytes"]
+        < predicted["high_predicted_bytes"]
+    )
     assert answer(con, "scaling", **PRODUCT, size="90") == [predicted]
 
 
@@ -261,36 +302,52 @@ def test_a_product_is_fitted_as_one_label_of_that_size_is(con):
     asked = {"size": "400", "budget": 2**24, "fixed": "none"}
     (one,) = answer(con, "scaling", label="tokens", **asked)
     rows = answer(con, "scaling", **{**asked, **PRODUCT})
-    assert one[10] == "linear" and one[15] < one[16] < one[17] and one[18] < one[19]
+    assert (
+        one["model"] == "linear"
+        and one["low_predicted_bytes"] < one["predicted_bytes"] < one["high_predicted_bytes"]
+        and one["low_largest_size"] < one["high_largest_size"]
+    )
     # Of one label a parabola, too, is in the range.
     assert [(*row[:10], *row[11:17]) for row in rows] == [(*one[:10], *one[11:17])] * 3
-    assert all(row[17] <= one[17] and row[18] >= one[18] for row in rows)
-    assert [row[20:23] for row in rows] == [
-        (length, row[18] // length, row[19] // length)
-        for length, row in zip((10, 30, 40), rows, strict=True)
-    ]
+    assert all(
+        row["high_predicted_bytes"] <= one["high_predicted_bytes"]
+        and row["low_largest_size"] >= one["low_largest_size"]
+        for row in rows
+    )
+    holds(con, "scaling", """
+        second_size | low_largest_first | high_largest_first
+        10.0        | 215               | 3346
+        30.0        | 71                | 1115
+        40.0        | 53                | 836
+    """, size="400", budget=16777216, fixed="none", label="batch,length")  # fmt: skip
 
 
 def test_the_largest_first_label_at_each_value_of_the_second(con):
     grid(con, lambda batch, length: 500 + 7 * batch * length)
-    found = answer(con, "scaling", **PRODUCT, budget=f"{500 + 7 * 105}B")
-    assert [row[18:23] for row in found] == [
-        (99, 106, 10.0, 9, 10),
-        (99, 106, 20.0, 4, 5),
-    ]
-    turned = answer(con, "scaling", label="length,batch", budget=f"{500 + 7 * 105}B")
-    assert [row[18:23] for row in turned] == [
-        (99, 106, 1.0, 99, 106),
-        (99, 106, 2.0, 49, 53),
-        (99, 106, 4.0, 24, 26),
-    ]
+    holds(con, "scaling", """
+        low_largest_size | high_largest_size | second_size | low_largest_first | high_largest_first
+        99               | 106               | 10.0        | 9                 | 10
+        99               | 106               | 20.0        | 4                 | 5
+    """, label="batch,length", budget="1235B")  # fmt: skip
+    holds(con, "scaling", """
+        low_largest_size | high_largest_size | second_size | low_largest_first | high_largest_first
+        99               | 106               | 1.0         | 99                | 106
+        99               | 106               | 2.0         | 49                | 53
+        99               | 106               | 4.0         | 24                | 26
+    """, label="length,batch", budget="1235B")  # fmt: skip
 
 
 def test_the_largest_of_two_labels_is_a_range_too(con):
     grid(con, lambda batch, length: 1000 * batch * length + 10 * (batch == 2))
     rows = answer(con, "scaling", **PRODUCT, budget="1000000B")
-    assert all(row[18] < row[19] and row[21] <= row[22] for row in rows)
-    assert all(row[21] == row[18] // row[20] for row in rows)
+    assert all(
+        row["low_largest_size"] < row["high_largest_size"]
+        and row["low_largest_first"] <= row["high_largest_first"]
+        for row in rows
+    )
+    assert all(
+        row["low_largest_first"] == row["low_largest_size"] // row["second_size"] for row in rows
+    )
 
 
 @pytest.mark.parametrize(
@@ -310,26 +367,30 @@ def test_two_labels_that_tell_too_little_give_no_forecast(con, points, reason):
         compiled(con, number, f"r{number}", 7 * batch * length, given)
     (row,) = answer(con, "scaling", **PRODUCT, size="8,80", budget="10000B")
     assert set(row[10:23]) == {None}
-    assert row[23].startswith(reason)
+    assert row["no_fit_reason"].startswith(reason)
 
 
-def test_what_grows_with_the_square_of_one_label_is_no_line_over_the_product(con):
+def test_a_square_of_one_label_is_no_line_over_the_product(con):
     grid(con, lambda batch, length: 500 + batch * length * length)
     (row,) = answer(con, "scaling", **PRODUCT, size="8,80", budget="10000B")
     assert set(row[10:23]) == {None}
-    assert row[23] == "no line over the product is within max_error of every figure"
+    assert row["no_fit_reason"] == "no line over the product is within max_error of every figure"
 
 
 def test_what_grows_with_neither_label_is_constant(con):
     grid(con, lambda batch, length: 500)
-    rows = answer(con, "scaling", **PRODUCT, size="8,80", budget="10000B")
-    assert [(row[10], row[16], *row[18:23]) for row in rows] == [
-        ("constant", 500, None, None, 10.0, None, None),
-        ("constant", 500, None, None, 20.0, None, None),
-    ]
+    holds(con, "scaling", """
+        model    | predicted_bytes | low_largest_size | high_largest_size | second_size
+        constant | 500             | NULL             | NULL              | 10.0
+        constant | 500             | NULL             | NULL              | 20.0
+
+        low_largest_first | high_largest_first
+        NULL              | NULL
+        NULL              | NULL
+    """, label="batch,length", size="8,80", budget="10000B")  # fmt: skip
 
 
-def test_other_labels_keep_products_apart_and_runs_lacking_one_label_are_left_out(con):
+def test_other_labels_keep_products_apart(con):
     grid(con, lambda batch, length: 500 + batch * length, remat="none")
     compiled(con, 1, "lacking", 9, {"batch": "8"})
     compiled(con, 2, "text", 9, {"batch": "8", "length": "long", "remat": "none"})
@@ -338,14 +399,14 @@ def test_other_labels_keep_products_apart_and_runs_lacking_one_label_are_left_ou
         remat=none   | 6
     """, **PRODUCT)  # fmt: skip
     one = answer(con, "scaling", label="batch")
-    assert ("length=10 remat=none", 3) in [(row[4], row[5]) for row in one]
+    assert ("length=10 remat=none", 3) in [(row["other_labels"], row["point_count"]) for row in one]
 
 
 def test_three_labels_make_no_curve(con):
     grid(con, lambda batch, length: 500 + batch * length, depth="3")
     (row,) = answer(con, "scaling", label="batch,length,depth", size="8", budget="100B")
     assert set(row[10:23]) == {None}
-    assert row[23] == "a curve takes one label or two"
+    assert row["no_fit_reason"] == "a curve takes one label or two"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from datetime import datetime
 import pytest
 from small_db import Module, insert
 from small_db import answer as answer_of
+from tables import holds
 
 
 def answer(con, query, **given):
@@ -29,62 +30,22 @@ def test_figures_in_order_of_time_with_the_change(con):
     compiled(con, 1, "a", 10)
     compiled(con, 2, "b", 20)
     compiled(con, 3, "c", 25, shape="f32[2]")
-    assert answer(con, "series", function="f") == [
-        (
-            "f",
-            "cpu",
-            1,
-            0,
-            "b",
-            None,
-            None,
-            None,
-            datetime(2026, 1, 1),
-            20,
-            None,
-            None,
-            3,
-            20,
-            20,
-            None,
-        ),
-        (
-            "f",
-            "cpu",
-            1,
-            0,
-            "c",
-            None,
-            None,
-            None,
-            datetime(2026, 1, 2),
-            25,
-            5,
-            0.25,
-            3,
-            25,
-            25,
-            False,
-        ),
-        (
-            "f",
-            "cpu",
-            1,
-            0,
-            "a",
-            None,
-            None,
-            None,
-            datetime(2026, 1, 3),
-            10,
-            -15,
-            -0.6,
-            3,
-            10,
-            10,
-            False,
-        ),
-    ]
+    holds(con, "series", """
+        function_name | platform | compilation_place | color | run_name | label_value
+        f             | cpu      | 1                 | 0     | b        | NULL
+        f             | cpu      | 1                 | 0     | c        | NULL
+        f             | cpu      | 1                 | 0     | a        | NULL
+
+        fixed_labels | changed_labels | dumped_at           | peak_bytes | peak_change_bytes
+        NULL         | NULL           | 2026-01-01 00:00:00 | 20         | NULL
+        NULL         | NULL           | 2026-01-02 00:00:00 | 25         | 5
+        NULL         | NULL           | 2026-01-03 00:00:00 | 10         | -15
+
+        peak_change_ratio | temp_bytes | argument_bytes | output_bytes | signature_is_same
+        NULL              | 3          | 20             | 20           | NULL
+        0.25              | 3          | 25             | 25           | False
+        -0.6              | 3          | 10             | 10           | False
+    """, function="f")  # fmt: skip
     con.execute("UPDATE allocations SET parameter_shape = 'f32[2]', output_shape = 'f32[2]'")
     assert [row[15] for row in answer(con, "series")] == [None, True, True]
     assert len(answer(con, "series", top_n=2)) == 2
@@ -99,7 +60,7 @@ def test_an_unknown_peak_comes_first_and_says_why(con):
     assert rows == [(1, "a", None, None, reason), (2, "a", 5, None), (2, "b", 5, 0)]
 
 
-def test_a_compilation_without_allocations_is_unknown_in_every_memory_space(con):
+def test_no_allocations_is_unknown_in_every_space(con):
     compiled(con, 1, "a", 5)
     Module(con, 2, "b", "f", platform="cpu")
     reason = "the dump has no allocations"
@@ -144,23 +105,25 @@ def orders(con, **given):
 
 def test_what_labels_change_from_run_to_run(con):
     labelled(con, a={"batch": "8", "host": "x"}, b={"batch": "16"}, c={"batch": "16"})
-    assert orders(con) == [
-        ("a", None, None, None, None),
-        ("b", None, None, "batch=8>16 host=x>-", 1),
-        ("c", None, None, None, 1),
-    ]
+    holds(con, "series", """
+        run_name | label_value | fixed_labels | changed_labels      | peak_change_bytes
+        a        | NULL        | NULL         | NULL                | NULL
+        b        | NULL        | NULL         | batch=8>16 host=x>- | 1
+        c        | NULL        | NULL         | NULL                | 1
+    """)  # fmt: skip
     assert [row[0] for row in orders(con, run="batch=16")] == ["b", "c"]
 
 
 def test_fixed_keeps_runs_of_other_labels_apart(con):
     labelled(con, a={"batch": "8"}, b={"batch": "16"}, c={"batch": "8"}, d={"batch": "16"}, e={})
-    assert orders(con, fixed="rank, batch") == [
-        ("e", None, None, None, None),
-        ("b", None, "batch=16", None, None),
-        ("d", None, "batch=16", None, 2),
-        ("a", None, "batch=8", None, None),
-        ("c", None, "batch=8", None, 2),
-    ]
+    holds(con, "series", """
+        run_name | label_value | fixed_labels | changed_labels | peak_change_bytes
+        e        | NULL        | NULL         | NULL           | NULL
+        b        | NULL        | batch=16     | NULL           | NULL
+        d        | NULL        | batch=16     | NULL           | 2
+        a        | NULL        | batch=8      | NULL           | NULL
+        c        | NULL        | batch=8      | NULL           | 2
+    """, fixed="rank, batch")  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-from small_db import Module, answer, insert
+from small_db import Module, insert
 from tables import holds
 
 
@@ -24,21 +24,34 @@ def one_module(con, steps, module_id=1, **cells):
 
 def test_a_row_for_each_step_without_a_gap(con):
     one_module(con, [(2, 30), (5, 90), (9, 0)], function_name="step")
-    assert answer(con, "timeline") == [
-        ("r", "step", 0, 0, 1, 10, 10, 0.1, 0, "i0", "dot", "jit(f)/0"),
-        ("r", "step", 0, 2, 4, 40, 40, 0.4, 2, "i2", "dot", "jit(f)/2"),
-        ("r", "step", 0, 5, 8, 100, 100, 1.0, 5, "i5", "dot", "jit(f)/5"),
-        ("r", "step", 0, 9, 9, 10, 10, 0.1, 9, None, None, None),
-    ]
+    holds(con, "timeline", """
+        run_name | function_name | color | start_time | end_time | lowest_bytes | occupied_bytes
+        r        | step          | 0     | 0          | 1        | 10           | 10
+        r        | step          | 0     | 2          | 4        | 40           | 40
+        r        | step          | 0     | 5          | 8        | 100          | 100
+        r        | step          | 0     | 9          | 9        | 10           | 10
+
+        peak_ratio | occupied_time | instruction_name | opcode | op_name
+        0.1        | 0             | i0               | dot    | jit(f)/0
+        0.4        | 2             | i2               | dot    | jit(f)/2
+        1.0        | 5             | i5               | dot    | jit(f)/5
+        0.1        | 9             | NULL             | NULL   | NULL
+    """)  # fmt: skip
 
 
-def test_neighbours_go_together_and_tell_their_highest_moment_the_first_of_equal_ones(con):
+def test_neighbors_merge_at_their_first_highest_moment(con):
     steps = [(0, 10), (1, 20), (3, 50), (4, 40), (5, 90), (6, 0), (7, 90)]
     one_module(con, steps)
-    rows = [(*row[3:7], row[8]) for row in answer(con, "timeline", top_n=3)]
-    assert rows == [(0, 3, 20, 60, 3), (4, 5, 50, 100, 5), (6, 9, 10, 100, 7)]
-    rows = [(*row[3:7], row[8]) for row in answer(con, "timeline", top_n=1)]
-    assert rows == [(0, 9, 10, 100, 5)]
+    holds(con, "timeline", """
+        start_time | end_time | lowest_bytes | occupied_bytes | occupied_time
+        0          | 3        | 20           | 60             | 3
+        4          | 5        | 50           | 100            | 5
+        6          | 9        | 10           | 100            | 7
+    """, top_n=3)  # fmt: skip
+    holds(con, "timeline", """
+        start_time | end_time | lowest_bytes | occupied_bytes | occupied_time
+        0          | 9        | 10           | 100            | 5
+    """, top_n=1)  # fmt: skip
 
 
 def test_a_module_that_holds_no_temps_is_flat(con):

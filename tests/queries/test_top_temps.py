@@ -28,11 +28,17 @@ def test_largest_arena_of_each_run_and_function_with_its_largest_values(con):
     other.allocation(0, "temp", 8)
     other.value(1, 0, offset=0, size=8)
     other.close()
-    assert answer(con, "top-temps", top_n=2) == [
-        ("r", "step", 0, 150, 60, "f32[15]{0}", "dot", "v1", "jit(step)/dot", "model.py:7"),
-        ("r", "step", 0, 150, 50, "s32[5]{0}", None, "v2", None, None),
-        ("r", "m3", 0, 8, 8, "f32[]", None, "v1", None, None),
-    ]
+    holds(con, "top-temps", """
+        run_name | function_name | color | temp_bytes | size_bytes | shape      | opcode
+        r        | step          | 0     | 150        | 60         | f32[15]{0} | dot
+        r        | step          | 0     | 150        | 50         | s32[5]{0}  | NULL
+        r        | m3            | 0     | 8          | 8          | f32[]      | NULL
+
+        instruction_name | op_name       | source
+        v1               | jit(step)/dot | model.py:7
+        v2               | NULL          | NULL
+        v1               | NULL          | NULL
+    """, top_n=2)  # fmt: skip
 
 
 def test_a_module_asked_for_stands_for_its_function(con):
@@ -62,7 +68,7 @@ def test_a_module_asked_for_stands_for_its_function(con):
 
 
 def names(con):
-    return [row[7] for row in answer(con, "top-temps")]
+    return [row["instruction_name"] for row in answer(con, "top-temps")]
 
 
 def test_a_buffer_is_listed_once(con):
@@ -78,9 +84,23 @@ def test_a_buffer_is_listed_once(con):
     module.value(7, 1, offset=0, size=10, live=(1, 6))  # elsewhere
     module.value(8, 0, offset=30, size=10, live=(1, 6), is_phi=True)
     module.close()
-    assert names(con) == ["v2", "v4", "v5", "v7", "v6"]
+    holds(con, "top-temps", """
+        instruction_name
+        v2
+        v4
+        v5
+        v7
+        v6
+    """)  # fmt: skip
     con.execute("UPDATE instructions SET op_name = 'a' WHERE instruction_name IN ('v1', 'v3')")
-    assert names(con) == ["v1", "v4", "v5", "v7", "v6"]
+    holds(con, "top-temps", """
+        instruction_name
+        v1
+        v4
+        v5
+        v7
+        v6
+    """)  # fmt: skip
 
 
 def test_without_live_ranges_each_value_is_listed(con):
@@ -89,7 +109,11 @@ def test_without_live_ranges_each_value_is_listed(con):
     module.value(1, 0, offset=0, size=10, live=None)
     module.value(2, 0, offset=0, size=10, live=None)
     module.close()
-    assert names(con) == ["v1", "v2"]
+    holds(con, "top-temps", """
+        instruction_name
+        v1
+        v2
+    """)  # fmt: skip
 
 
 def test_ties_go_to_the_lower_value_id_and_the_first_run(con):
@@ -117,7 +141,7 @@ def test_an_arena_without_live_ranges_counts_and_filters_apply(con):
     module.allocation(0, "temp", 20, color=1)
     module.value(1, 0, offset=0, size=10, live=None)
     rows = answer(con, "top-temps", function="o?d", platform="tpu", color=1)
-    assert [(row[3], row[-1]) for row in rows] == [
+    assert [(row["temp_bytes"], row[-1]) for row in rows] == [
         (None, "the dump has no live ranges"),
         (20, None),
     ]

@@ -21,25 +21,17 @@ def test_equal_values_are_one_row(con):
         module.value(6, 0, offset=0, size=0)
         module.close()
     module.value(7, 0, offset=0, size=20, shape="f32[5]{0}")
-    assert answer(con, "top-values") == [
-        ("r", "step", "cpu", 0, 40, 2, 2, "parameter", "f32[]", None, None, "v3", None),
-        (
-            "r",
-            "step",
-            "cpu",
-            0,
-            20,
-            4,
-            2,
-            "temp",
-            "f32[5]{0}",
-            "dot",
-            "a.py:3",
-            "v1",
-            "jit(step)/a/dot",
-        ),
-        ("r", "step", "cpu", 0, 20, 1, 1, "temp", "f32[5]{0}", None, None, "v7", None),
-    ]
+    holds(con, "top-values", """
+        run_name | function_name | platform | color | size_bytes | value_count | module_count
+        r        | step          | cpu      | 0     | 40         | 2           | 2
+        r        | step          | cpu      | 0     | 20         | 4           | 2
+        r        | step          | cpu      | 0     | 20         | 1           | 1
+
+        allocation_kind | shape     | opcode | source | instruction_name | op_name
+        parameter       | f32[]     | NULL   | NULL   | v3               | NULL
+        temp            | f32[5]{0} | dot    | a.py:3 | v1               | jit(step)/a/dot
+        temp            | f32[5]{0} | NULL   | NULL   | v7               | NULL
+    """)  # fmt: skip
     assert len(answer(con, "top-values", top_n=2)) == 2
     assert len(answer(con, "top-values", function="s*", platform="cpu", color=0)) == 3
     holds(con, "top-values", "run_name", run="x")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,15 +59,6 @@ _OF_PLATFORMS = (
     "series", "top-values",
 )  # fmt: skip
 """Queries of whose answers `answer` gives the platform too."""
-_OF_SURENESS = (
-    "carry-copies", "copies", "donation-missed", "f32-large", "gathers-live", "late-free",
-    "loop-residuals", "offload-candidates", "padding", "remat-candidates",
-)  # fmt: skip
-"""Queries of whose answers `answer` leaves the sureness out."""
-_OF_LOWS = (
-    "carry-copies", "collectives", "constants", "copies", "f32-large", "gathers-live", "late-free",
-)  # fmt: skip
-"""Queries of whose answers `answer` leaves the low ends out."""
 _defaults: dict[str, dict[str, Any]] = {}
 _waiting: dict[str, list[dict[str, Any]]] | None = None
 
@@ -330,30 +321,43 @@ def derived(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
         con.execute(_NOTE_DERIVED)
 
 
-def answer(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[tuple[Any, ...]]:
+class Row(tuple[Any, ...]):
+    """The cells of a row, by the name of their column too."""
+
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, cells: Sequence[Any], names: Sequence[str]) -> Row:
+        """A row of these cells."""
+        row = cls(cells)
+        row.names = tuple(names)
+        return row
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return super().__getitem__(self.names.index(key))
+        found = super().__getitem__(key)
+        return Row.of(found, self.names[key]) if isinstance(key, slice) else found
+
+
+def answer(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[Row]:
     """Rows of a saved query that comes with bufdb.
 
     A row whose unknown_reason is NULL is given without that column, which is the last, and without
     an unknown_count of 0 before it. The platform is left out but where it counts: tests of few
-    rows have one backend. So is what queries take from advice_sureness, but by advice;
-    tests/schema/test_advice_sureness.py holds it; and low ends of savings that are mostly the
-    saving or 0, which tests/queries/test_ranges.py holds.
+    rows have one backend.
     """
     with derived(con):
         query = find(name)
         bound = execute.bind(query, {key: str(value) for key, value in given.items()})
         rows = execute.execute_query(con, query, bound).rows
     names = [column.name for column in query.columns]
+    found = [Row.of(row, names) for row in rows]
     if "platform" in names and name not in _OF_PLATFORMS:
         place = names.index("platform")
-        rows = [row[:place] + row[place + 1 :] for row in rows]
-    if name in _OF_SURENESS:
-        place = names.index("sureness") - (name not in _OF_PLATFORMS)
-        rows = [row[:place] + row[place + 1 :] for row in rows]
-    if name in _OF_LOWS:
-        place = names.index("low_saving_bytes") - 1
-        rows = [row[:place] + row[place + 1 :] for row in rows]
+        names.pop(place)
+        found = [Row.of((*row[:place], *row[place + 1 :]), names) for row in found]
     if names[-1] != "unknown_reason":
-        return rows
+        return found
     known = (0, None) if names[-2] == "unknown_count" else (None,)
-    return [row[: -len(known)] if row[-len(known) :] == known else row for row in rows]
+    return [row[: -len(known)] if row[-len(known) :] == known else row for row in found]
