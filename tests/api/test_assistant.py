@@ -45,6 +45,7 @@ def test_a_diff_and_a_what_if_begin_with_their_sentence(tools):
     assert lines[-1].startswith("note: ")
 
 
+@pytest.mark.slow
 def test_each_tool_is_about_the_memory_space_of_its_color(tools):
     def spaces(**color):
         peak = json.loads(tools.summary(run="tpu_b8", **color))["peak"]

@@ -17,6 +17,7 @@ LIMIT = 4096
 """What a process may write into one file [bytes], as a disk that is full."""
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("command", "before"),
     [
@@ -121,6 +122,7 @@ def test_a_file_that_cannot_be_replaced_is_written(tmp_path, monkeypatch):
     assert [each.name for each in tmp_path.iterdir()] == ["mounted"]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("command", ["sql SELECT\t1", "report", "export --format collapsed"])
 def test_a_database_is_not_replaced(demo_db, tmp_path, call, command):
     db = tmp_path / "a.duckdb"

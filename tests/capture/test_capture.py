@@ -262,6 +262,7 @@ def test_labels_tell_commit_and_changes(monkeypatch):
 # -- a command --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_refused_is_stored_with_the_run():
     text = oom_messages.KERNELS["2025"]
     command = fake(f"dump(); sys.stderr.write({text!r}); sys.exit(1)")
@@ -292,6 +293,7 @@ def test_a_command_has_a_terminal_where_there_is_one_and_is_heard():
     assert rows("SELECT module_key FROM modules") == [("compiler.log/message_1",)]
 
 
+@pytest.mark.slow
 def test_what_a_command_says_passes_whole_and_in_order():
     command = fake("dump()\nfor n in range(40000): print('line', n, file=sys.stderr)")
     code, _, err = run_apart(command=command)

@@ -63,6 +63,7 @@ def explain(*arguments):
     return done
 
 
+@pytest.mark.slow
 def test_what_the_user_prints_is_shown_and_the_plugins_noise_is_not(model):
     done = explain("lm.py:step", "--args", "f32[8], batch=f32[4]")
     assert (done.returncode, done.stderr) == (0, "of the user\n")
@@ -132,6 +133,7 @@ def test_without_a_plan_what_xla_says_is_one_line(model, monkeypatch):
     assert len(done.stderr.splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_a_limit_that_is_exceeded_is_an_exit_code(model):
     arguments = ["lm.py:step", "--args", "args(4)", "--limit"]
     assert explain(*arguments, "1KiB").returncode == 1
@@ -204,6 +206,7 @@ def test_several_targets_are_one_table(model):
     assert runs == [("step@v5e-4",), ("step@v6e",)]
 
 
+@pytest.mark.slow
 def test_a_target_that_cannot_be_compiled_for_is_a_row_with_the_reason(model, monkeypatch):
     arguments = ["lm.py:step", "--args", "args(4)", "--target", "tpu:v9:2x2", "--target", "v5e"]
     done = explain(*arguments)

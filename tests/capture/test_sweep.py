@@ -165,6 +165,7 @@ def test_runs_are_labelled_and_the_end_says_what_fits(run):
     assert cli.run(again.split()[1:]) == 0
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_stops_no_other(run):
     body = """
 what = sys.argv[1]

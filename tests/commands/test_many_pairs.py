@@ -40,6 +40,7 @@ def test_a_comparison_in_spans_says_what_it_says_in_one(call, demo_db, monkeypat
     assert call(*asked) == whole
 
 
+@pytest.mark.slow
 def test_rows_in_pieces_are_one_answer(call, demo_db, small_spans, tmp_path):
     asked = ("diff", *SIDES, "--function", "[ei]*", "--db", demo_db)
     rows = list(csv.DictReader(io.StringIO(call(*asked, "--format", "csv")[1])))
@@ -87,6 +88,7 @@ def test_python_and_assistants_get_what_their_text_shows(con):
     assert lines[8] == "(more rows; max_rows gives more)" and len(lines) == 11
 
 
+@pytest.mark.slow
 def test_pairs_beyond_those_of_a_page_are_said_to_be_left_out(con, monkeypatch):
     many(con, 5)
     monkeypatch.setattr(comparison, "MOST_PLACES", 2)
@@ -117,6 +119,7 @@ def test_a_page_of_modules_some_at_a_time_is_that_of_all_at_once(
     assert reported(call, demo_db, tmp_path / "a.html", names) == whole
 
 
+@pytest.mark.slow
 def test_modules_that_find_no_room_in_a_row_end_the_search(call, demo_db, monkeypatch, tmp_path):
     monkeypatch.setattr(contents, "MODULES_AT_ONCE", 1)
     monkeypatch.setattr(page, "LEAST_BYTES", -(10**9))

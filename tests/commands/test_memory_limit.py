@@ -27,6 +27,7 @@ def test_the_answer_is_the_same_with_little_memory(call, demo_db, command):
     assert call(*command, "--db", demo_db, "--memory-limit", "256 MB") == plain
 
 
+@pytest.mark.slow
 def test_advice_keeps_few_joins_at_once(call, demo_db, tmp_path):
     """Each takes half a megabyte, however few rows there are: these needed 250 MB."""
     for command in (("query", "advice"), ("report", "-o", tmp_path / "report.html")):

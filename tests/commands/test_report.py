@@ -53,6 +53,7 @@ def test_options_choose_modules_and_stand_in_the_page(made):
     assert "--module '*jit_train_step*'" in head["command"]
 
 
+@pytest.mark.slow
 def test_it_compares_with_another_run(made):
     found = made("--diff", "cpu_b8", "--run", "cpu_b16", "--function", "train_step")
     assert [(row["run"], row["function"]) for row in found.modules] == [

@@ -77,6 +77,7 @@ def test_it_is_of_the_device_s_own_memory_and_tells_of_the_rest(summary):
     assert out[4].startswith("besides: 6.50 MiB vmem")
 
 
+@pytest.mark.slow
 def test_it_narrows_to_a_function(summary):
     out = summary("--run", "cpu*", "--function", "ini?")[1].splitlines()
     assert out[0] == "4 modules of 1 function for cpu in 4 runs"
@@ -114,6 +115,7 @@ def test_how_much_of_the_limit_it_takes(summary, given, line):
     assert summary("--limit", given)[1].splitlines()[2] == line
 
 
+@pytest.mark.slow
 def test_without_a_limit_nothing_is_guessed(summary):
     line = summary("--run", "gpu_b8")[1].splitlines()[2]
     assert line == "limit: no dump names the device; --limit 16GiB or --limit 'TPU v5e' does"
@@ -132,6 +134,7 @@ def test_a_number_without_a_unit_is_asked_about(summary):
     assert (code, out) == (2, "") and "--limit 16: 16GiB or 16B?" in err
 
 
+@pytest.mark.slow
 def test_what_a_gpu_gives_by_default_is_shown_beside_its_whole_memory(summary):
     lines = summary("--limit", "NVIDIA A100-SXM4-40GB")[1].splitlines()
     assert lines[2:5] == [
@@ -436,6 +439,7 @@ def test_a_message_about_another_memory_has_a_peak(of_log):
     assert any(line.endswith("/srv/heron.py:12") for line in lines)
 
 
+@pytest.mark.slow
 def test_all_is_not_understood_where_a_line_was_not(of_log):
     text = oom_messages.LIST.replace("  2. Size", "stray words\n  2. Size")
     assert "not understood in full" in "\n".join(of_log(text))

@@ -67,6 +67,7 @@ def test_rows_for_programs_are_exact(ask):
     assert row["next_peak_source"].startswith("/home/user/model/train.py:")
 
 
+@pytest.mark.slow
 def test_a_share_is_said_as_the_ratio_that_is_computed(ask):
     given = ("--run", "gpu_b8", "--without", "line:train.py:66")
     for keep, said in (("0.3333333333333333", "1/3"), ("0.1250", "1/8"), ("5e-1", "1/2")):

@@ -43,6 +43,7 @@ def test_a_file_in_the_users_cache_folder_is_not_believed(tmp_path, monkeypatch)
         assert tables(con) == sorted(definitions.tables())
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("how", ["mode", "link"])
 def test_a_file_that_others_may_write_is_not_believed(cache, how):
     name = f"schema-{VERSION}-{definitions.schema_hash()}.duckdb"

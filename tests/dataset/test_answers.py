@@ -203,6 +203,7 @@ def test_export_writes_the_same(call, demo_dataset, demo_db, tmp_path, form):
         assert on.read_bytes() == file.read_bytes()
 
 
+@pytest.mark.slow
 def test_python_reads_a_dataset(demo_dataset, demo_db):
     with bufdb.connect(on=demo_dataset) as one, bufdb.connect(demo_db) as other:
         assert one.query("peaks").fetchall() == other.query("peaks").fetchall()

@@ -88,6 +88,7 @@ def test_the_same_dumps_have_the_same_names_wherever_they_are_ingested(tmp_path)
     assert one == other and len(one) > 50
 
 
+@pytest.mark.slow
 def test_of_a_changed_module_the_latest_rows_count_though_they_are_fewer(tmp_path, con):
     run = copied(tmp_path / "cpu_b8")
     stored(tmp_path / "set", run)

@@ -236,6 +236,7 @@ def test_much_is_packed_with_the_last_commit(tmp_path, monkeypatch, limit, is_pa
     assert found == is_packed
 
 
+@pytest.mark.slow
 def test_a_failed_insert_leaves_the_transactions_before(con, fresh, monkeypatch):
     ingest_into(con, DEMO / "gpu_b8")
     before = content(con)

@@ -430,6 +430,7 @@ def test_each_line_of_a_message_is_read_or_empty_or_told(count):
                 ), (seed, lines[number])
 
 
+@pytest.mark.slow
 def test_a_doubled_line_changes_nothing():
     for name, text in ALL.items():
         lines = text.splitlines(keepends=True)

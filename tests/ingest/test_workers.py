@@ -132,6 +132,7 @@ def test_new_interpreters_store_the_same(pools, expected, tmp_path):
     assert state_of(db) == expected
 
 
+@pytest.mark.slow
 def test_the_next_ingest_finds_nothing_changed(pools, tmp_path):
     db = str(tmp_path / "t.duckdb")
     assert ingest(db, RUNS, jobs=2).module_count == 7
@@ -274,6 +275,7 @@ SLOW = (
 
 
 @LINUX
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_an_interrupt_and_a_kill_leave_no_process(tmp_path, number, code):
     """Ctrl-C goes to all of them, a kill to the one that stores."""

@@ -46,7 +46,7 @@ ROW = st.tuples(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(drawn=st.lists(ROW, max_size=30))
 def test_buffers_are_those_of_linking_every_pair(drawn):
     rows = [(o, s, phi, at, at + length, index) for o, s, phi, at, length, index in drawn]

@@ -62,7 +62,7 @@ def found(curves, pairs, scale=1):
     return list(zip(*(column.tolist() for column in vars(result).values()), strict=True))
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(case=cases())
 def test_donation_saves_what_the_rule_says(case):
     assert found(*case) == by_rule(*case)

@@ -126,7 +126,7 @@ SLICES = st.integers(1, 9) | st.just(SLICE_ROWS)
 """Ranges looked at together: the figures are the same whatever their number."""
 
 
-@settings(max_examples=200)
+@settings(max_examples=120)
 @given(case=with_sets(sharing()), slice_rows=SLICES)
 def test_savings_are_those_of_counting(case, slice_rows):
     assert found(*case, slice_rows=slice_rows) == by_counting(*case)

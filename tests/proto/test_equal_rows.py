@@ -61,6 +61,7 @@ SAMPLES = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("texts", "protos"), SAMPLES)
 def test_text_proto_and_both_give_the_same_rows(
     con: duckdb.DuckDBPyConnection, tmp_path: Path, texts: Path, protos: Path

@@ -369,7 +369,7 @@ def demo_copy(demo_db, tmp_path_factory):
         yield con
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(("name", "statement"), BREAKING)
 def test_what_breaks_it_is_a_row_of_its_query(demo_copy, name, statement):
     query = asked(name)
@@ -467,7 +467,7 @@ def test_sums_wrap_as_in_the_dump(con):
     assert con.execute(asked("total")).fetchall() == []
 
 
-def test_of_modules_that_ingest_has_told_of_and_others_these_are_the_examples(con):
+def test_examples_come_from_modules_without_diagnostics(con):
     with in_bulk(con):
         for number in range(1, 4):
             Module(con, number, reported_total_bytes=number).close()

@@ -5,7 +5,7 @@ import json
 import re
 import time
 import tracemalloc
-from itertools import zip_longest
+from itertools import cycle, zip_longest
 
 import pytest
 from oom_messages import (
@@ -359,8 +359,7 @@ def in_turn(texts, tag):
     )
 
 
-@pytest.mark.parametrize("tag", TAGS.values(), ids=TAGS)
-@pytest.mark.parametrize("count", [2, 3, 80])
+@pytest.mark.parametrize(("tag", "count"), [*zip(TAGS.values(), cycle((80, 2, 3)))], ids=TAGS)
 def test_lines_of_several_processes_are_told_apart(tag, count):
     texts = [LIST.replace("41.25G of", f"41.{number:02}G of") for number in range(count)]
     found = read(in_turn(texts, tag))

@@ -77,7 +77,7 @@ def test_the_claim_says_why_an_engine_is_missing(query):
     assert not {*query.engines} & reasons.keys()
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(20)
 @each_query
 def test_what_cannot_be_said_to_other_engines_is_claimed_so(query, request):
     reason = refusal(query)

@@ -101,7 +101,8 @@ def test_what_has_not_changed_is_left_alone_and_what_has_is_replaced(tmp_path, r
     assert rows_on(tmp_path / "a") == rows_on(tmp_path / "b")
 
 
-def test_what_shows_workers_the_folder_is_not_taken_for_left_while_they_work(tmp_path):
+@pytest.mark.slow
+def test_the_workers_mark_outlives_a_compaction(tmp_path):
     def hours_pass():
         (mark,) = (tmp_path / STAGING).glob("*/mark")
         for path in (mark, mark.parent):
@@ -113,6 +114,7 @@ def test_what_shows_workers_the_folder_is_not_taken_for_left_while_they_work(tmp
     assert [done.stopped_count for done in compacted] == [0]
 
 
+@pytest.mark.slow
 def test_what_is_gone_from_the_paths_is_pruned(tmp_path, run):
     for url in ("a", "b"):
         stored(tmp_path / url, run)
@@ -132,6 +134,7 @@ def test_a_file_that_cannot_be_read_is_a_diagnostic(tmp_path, run):
     assert len(messages) == 1
 
 
+@pytest.mark.slow
 def test_text_that_is_no_dump_disturbs_no_other_module(tmp_path, run):
     bad = next(run.glob("*live-range.txt"))
     bad.write_bytes(os.urandom(5000))
@@ -151,6 +154,7 @@ def test_dumps_that_workers_do_not_see_are_told_before_anything_is_stored(tmp_pa
     assert not objects(tmp_path / "b")
 
 
+@pytest.mark.slow
 def test_a_worker_that_does_not_see_a_file_is_no_quiet_loss(tmp_path, run):
     file, away = next(run.glob("*-values.txt")), tmp_path / "away"
     cluster = Here(before=lambda: file.rename(away), after=lambda: away.rename(file))
@@ -170,6 +174,7 @@ def test_workers_of_another_version_or_without_the_folder_store_nothing(tmp_path
         replace(target, mark=str(tmp_path / "none")).require()
 
 
+@pytest.mark.slow
 def test_an_archive_is_read_by_this_process_and_a_url_by_workers(tmp_path):
     archive = tmp_path / "cpu.zip"
     with zipfile.ZipFile(archive, "w") as file:
@@ -193,6 +198,7 @@ def test_urls_are_read_by_workers(tmp_path):
     assert rows_on(tmp_path / "a") == rows_on(tmp_path / "b")
 
 
+@pytest.mark.slow
 def test_a_dataset_may_be_behind_a_url(tmp_path):
     memory = pytest.importorskip("fsspec").filesystem("memory")
     url = f"memory://{tmp_path.name}"
@@ -254,6 +260,7 @@ def test_the_largest_groups_come_first(tmp_path, monkeypatch):
     assert sizes == sorted(sizes, reverse=True)
 
 
+@pytest.mark.slow
 def test_progress_tells_the_bytes_of_modules_that_have_appeared(tmp_path, monkeypatch):
     monkeypatch.setattr("bufdb.spark.ingest._WATCH_S", 0.0)
     monkeypatch.setattr("bufdb.spark.ingest._WATCH_RATIO", 0)

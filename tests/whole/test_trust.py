@@ -405,6 +405,7 @@ def test_a_view_of_the_files_own_is_told_and_bufdbs_is_used(tmp_path):
     assert _call("query", "peak-figures", "--db", path).count("has another memory_figures") == 1
 
 
+@pytest.mark.slow
 def test_a_view_of_another_version_is_told_until_the_next_ingest(tmp_path):
     path = make(tmp_path)
     with duckdb.connect(path) as con:

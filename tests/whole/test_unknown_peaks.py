@@ -273,7 +273,7 @@ def test_people_see_the_column_of_reasons_where_there_is_one(format_name):
     assert "unknown_reason" in unknown and REASON in unknown
 
 
-def test_a_table_smaller_than_its_pointers_has_no_padding_and_takes_none_away(con):
+def test_a_table_smaller_than_its_pointers_has_no_padding(con):
     shape(con, "(f32[2])", 8, 1)
     shape(con, "f32[2]{0}", 8, 2)
     module = Module(con, 1)
