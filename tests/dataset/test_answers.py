@@ -60,7 +60,7 @@ def test_all_rows_are_those_of_the_database(opened, demo_file):
     assert all_rows(opened) == all_rows(demo_file)
 
 
-@pytest.mark.sample(16, 3)
+@pytest.mark.sample(16)
 @each_query
 def test_every_query_answers_as_on_the_database(opened, demo_file, query):
     assert answer(opened, query, {}) == answer(demo_file, query, {})

@@ -105,7 +105,7 @@ def functions_and_db(request, fresh):
         yield request.param, con
 
 
-@pytest.mark.sample(20, 2)
+@pytest.mark.sample(20)
 @each_query
 def test_an_unknown_peak_is_told_with_its_reason_and_is_no_number(functions_and_db, query):
     functions, con = functions_and_db
