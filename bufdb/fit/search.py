@@ -135,6 +135,11 @@ class _Space:
     def cost(self, traced: Traced) -> int:
         return traced.work + HOST_WORK * traced.host_bytes
 
+    def figures(self, plan: Plan) -> tuple[int, int, tuple[int, ...]]:
+        """Return the cost and the figure of a plan, and what it donates."""
+        traced = self.traced[plan]
+        return self.cost(traced), self.figure(traced), plan.donated
+
     def point(self, away: Atoms) -> tuple[int, int]:
         """Return the cost and the figure without some atoms."""
         traced = self.at(away)
@@ -461,10 +466,14 @@ def _next(proof: _Proof, limit: int) -> Plan | None:
         if good:
             return min(good, key=proof.order)
         bound = limit * (1 + max(2 * proof.margin, TRY))
+        # What is traced alike needs much the same: one of them is enough.
+        known = {space.figures(plan) for plan in proof.full}
         maybe = [
             plan
             for plan in cheaper
-            if space.cost(space.traced[plan]) <= best - worth and proof.estimate(plan) <= bound
+            if space.cost(space.traced[plan]) <= best - worth
+            and proof.estimate(plan) <= bound
+            and space.figures(plan) not in known
         ]
         return min(maybe, key=proof.estimate, default=None)
     good = [plan for plan in rest if proof.estimate(plan) <= limit]
@@ -516,10 +525,18 @@ def _frontier(proof: _Proof) -> None:
 def _shown(proof: _Proof, limit: int | None) -> list[Candidate]:
     """Return what is compiled, best or not, and the nearest of what may be better, traced only."""
     compiled = [plan for plan in proof.full if plan != Plan() and proof.need(plan) is not None]
-    kept = _pareto(proof, compiled)
+    written = proof.need(Plan())
+    worth = [
+        plan
+        for plan in compiled
+        if written is None
+        or proof.estimate(plan) < written
+        or proof.order(plan)[0] < proof.order(Plan())[0]
+    ]
+    kept = _pareto(proof, worth)
     if limit is not None:
         # Those that did not fit say why the answer is no cheaper one.
-        kept += [plan for plan in compiled if plan not in kept and not _fits(proof, plan, limit)]
+        kept += [plan for plan in worth if plan not in kept and not _fits(proof, plan, limit)]
     frontier = _pareto(proof, [plan for plan in proof.space.traced if plan not in proof.refused])
     traced = [plan for plan in frontier if plan not in proof.full]
     if len(traced) > ROWS:
