@@ -198,19 +198,9 @@ class _Work:
     # -- calls -------------------------------------------------------------------------------------
 
     def _outermost(self) -> list[int]:
-        """Return the call regions that are in no other one's function."""
-        regions = self.program.regions
-        chosen = [index for index in self.plan.calls]
-
-        def is_inside(index: int, other: int) -> bool:
-            outer = regions[other]
-            file = outer.defined.file if outer.defined else None
-            return other != index and all(
-                site.function == outer.function and site.file == file
-                for site in regions[index].sites
-            )
-
-        return [index for index in chosen if not any(is_inside(index, other) for other in chosen)]
+        """Return the call regions that are in no other one of the plan."""
+        chosen, regions = set(self.plan.calls), self.program.regions
+        return [index for index in self.plan.calls if not chosen & set(regions[index].within)]
 
     def _call(self, source: Source, site: Site, has_dots: bool) -> None:
         node = source.find(site)

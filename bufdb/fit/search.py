@@ -101,7 +101,9 @@ class _Space:
             for index in self.scans
             if is_policy or index in touched or program.regions[index].remats
         )
-        calls = tuple(sorted(atom.region for atom in away if atom.kind == "call"))
+        called = {atom.region for atom in away if atom.kind == "call"}
+        # Of two that nest the outer one counts.
+        calls = tuple(sorted(i for i in called if not called & set(program.regions[i].within)))
         saved = tuple(
             switch.name
             for switch in program.switches

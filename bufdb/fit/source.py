@@ -92,6 +92,10 @@ class Source(Edits):
             node = self.parents[node]
             yield node
 
+    def class_of(self, node: ast.AST) -> ast.ClassDef | None:
+        """Return the innermost class around a node."""
+        return next((one for one in self.above(node) if isinstance(one, ast.ClassDef)), None)
+
     def scopes(self, node: ast.AST) -> list[Scope]:
         """Return the scopes in which a name of a node is looked up, inside out."""
         found: list[Scope] = []

@@ -32,6 +32,8 @@ NNX_REMATS = ("flax.nnx.remat",)
 REMATS = (*CHECKPOINTS, *LINEN_REMATS, *NNX_REMATS)
 JITS = ("jax.jit", "flax.nnx.jit", "jax.pjit", "jax.experimental.pjit.pjit")
 PARTIALS = ("functools.partial",)
+NO_UPDATES = ", graph_updates=False"
+"""Option of `nnx.remat` with which parameters are no results, which a scan would stack."""
 Policy = Callable[[str], str]
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -174,6 +176,7 @@ def _bound(source: Source, node: ast.expr) -> ast.AST | None:
             if isinstance(one, ast.Assign)
             and len(one.targets) == 1
             and isinstance(one.targets[0], ast.Attribute)
+            and source.class_of(one) is source.class_of(node)
             and ast.dump(one.targets[0].value) == ast.dump(node.value)
             and one.targets[0].attr == node.attr
         ]
@@ -209,6 +212,8 @@ def _options(source: Source, at: ast.AST, policy: Policy) -> str:
 
 def _wrap(source: Source, body: ast.expr, transform: str, policy: Policy) -> None:
     name, options = _name_of(source, transform, body), _options(source, body, policy)
+    if transform in NNX_REMATS:
+        options += NO_UPDATES
     source.wrap(body, f"{name}(", f", {options})", rank=1)
 
 
@@ -263,7 +268,7 @@ def _decorate(
     names = tuple(after)
     for decorator in function.decorator_list:
         if source.dotted(decorator) in names or _transform(source, decorator, names) is not None:
-            options = _options(source, decorator, policy)
+            options = _options(source, decorator, policy) + NO_UPDATES
             name = _name_of(source, "flax.nnx.remat", decorator)
             indent = _indent(source, function)
             line = (decorator.end_lineno or decorator.lineno) + 1

@@ -440,7 +440,9 @@ def test_a_scan_of_nnx():
     text = "import jax\nfrom flax import nnx\nnnx.scan(forward, in_axes=(0, None))(layers, x)\n"
     call = "nnx.scan(forward, in_axes=(0, None))(layers, x)"
     found = scanned(text, call, owner="nnx")
-    after = f"nnx.scan(nnx.remat(forward, {POLICY}), in_axes=(0, None))(layers, x)"
+    after = (
+        f"nnx.scan(nnx.remat(forward, {POLICY}, graph_updates=False), in_axes=(0, None))(layers, x)"
+    )
     assert found.texts[PATH] == text.replace(call, after)
 
 
@@ -451,7 +453,7 @@ def test_a_function_that_nnx_scans_as_its_decorator():
         "        return m(x)\n    return forward(layers, x)\n"
     )
     found = scanned(text, "forward(layers, x)", owner="nnx")
-    line = f"              out_axes=0)\n    @nnx.remat({POLICY})\n"
+    line = f"              out_axes=0)\n    @nnx.remat({POLICY}, graph_updates=False)\n"
     assert found.texts[PATH] == text.replace("              out_axes=0)\n", line)
 
 
@@ -492,8 +494,8 @@ def test_a_call_in_a_call_is_hoisted_with_its_own_checkpoint():
 
 def test_only_the_outermost_call_is_checkpointed():
     text = f"{HEAD}def block(x):\n    return attend(x)\n\ny = block(x)\n"
-    outer = calls(site(text, "block(x)"), function="block", defined=site(text, "attend(x)"))
-    inner = calls(site(text, "attend(x)", function="block"), function="attend")
+    outer = calls(site(text, "block(x)"), function="block")
+    inner = calls(site(text, "attend(x)"), function="attend", within=(0,))
     found = patch(program([outer, inner]), Plan(calls=(0, 1)), {PATH: text}, "/src")
     assert found.texts[PATH] == text.replace(
         "y = block(x)", "y = jax.checkpoint(lambda: block(x))()"

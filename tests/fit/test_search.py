@@ -324,3 +324,20 @@ def test_calls_are_ordered_by_live_bytes_whatever_their_scale():
     program = Program("f", None, "gpu", calls, (), (), ("a",), False, False, trace(Plan()))
     ask = Ask(1100, compile_plan(Plan(), True), trace, compile_plan)
     assert answer(search.search(program, ask), 1100).plan.calls == (2,)
+
+
+def test_of_calls_that_nest_the_outer_one_alone_is_in_a_plan():
+    calls = (
+        Region("call", (HERE,), "block", HERE, 4),
+        Region("call", (HERE,), "attend", HERE, 4, within=(0,)),
+    )
+    seen = []
+
+    def trace(plan):
+        seen.append(plan.calls)
+        return Traced(0, 3000 - 1000 * len(plan.calls), 10_000, 1)
+
+    program = Program("f", None, "gpu", calls, (), (), ("a",), False, False, trace(Plan()))
+    need = Compiled(3000, 3000, True, 1)
+    search.search(program, Ask(10, need, trace, lambda plan, is_full: need))
+    assert set(seen) == {(), (0,), (1,)}

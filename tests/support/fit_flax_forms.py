@@ -1,0 +1,140 @@
+"""Modules of flax whose plans are patched: scans and blocks, with and without checkpoints."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+N, D = 4, 8
+
+
+class Block(nn.Module):
+    @nn.compact
+    def __call__(self, x, _):
+        h = nn.Dense(2 * D)(nn.LayerNorm()(x))
+        return x + nn.Dense(D)(nn.gelu(h)), None
+
+
+class Lone(nn.Module):
+    @nn.compact
+    def __call__(self, x, _):
+        h = nn.Dense(2 * D)(x)
+        return x + nn.Dense(D)(jnp.tanh(h)), None
+
+
+OPTIONS = {"variable_axes": {"params": 0}, "split_rngs": {"params": True}, "length": N}
+
+
+class Named(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        return nn.scan(Block, **OPTIONS)(name="layers")(x, None)[0]
+
+
+class Unnamed(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        stack = nn.scan(Lone, variable_axes={"params": 0}, split_rngs={"params": True}, length=N)
+        return stack()(x, None)[0]
+
+
+class Checkpointed(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        block = nn.remat(Block, prevent_cse=False)
+        return nn.scan(block, **OPTIONS)()(x, None)[0]
+
+
+class InSetup(nn.Module):
+    def setup(self):
+        self.layers = nn.scan(Block, **OPTIONS)()
+
+    def __call__(self, x):
+        return self.layers(x, None)[0]
+
+
+class Unrolled(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        for _ in range(N):
+            x, _ = Block()(x, None)
+        return x
+
+
+def args():
+    return (jax.ShapeDtypeStruct((4, D), jnp.float32),)
+
+
+def linen(model):
+    """A step of a module of linen; its parameters are made from their shapes."""
+
+    def step(x):
+        shapes = jax.eval_shape(model.init, jax.random.key(0), x)
+        params = jax.tree.map(lambda leaf: jnp.full(leaf.shape, 0.1, leaf.dtype), shapes)
+        return jax.grad(lambda params: (model.apply(params, x) ** 2).sum())(params)
+
+    return step
+
+
+step_named = linen(Named())
+step_unnamed = linen(Unnamed())
+step_checkpointed = linen(Checkpointed())
+step_in_setup = linen(InSetup())
+step_unrolled = linen(Unrolled())
+
+
+class Layer(nnx.Module):
+    def __init__(self, rngs):
+        self.up, self.down = nnx.Linear(D, 2 * D, rngs=rngs), nnx.Linear(2 * D, D, rngs=rngs)
+
+    def __call__(self, x):
+        h = self.up(x)
+        return x + self.down(jax.nn.gelu(h))
+
+
+class Stack(nnx.Module):
+    def __init__(self, rngs):
+        @nnx.split_rngs(splits=N)
+        @nnx.vmap(in_axes=0, out_axes=0)
+        def make(rngs):
+            return Layer(rngs)
+
+        self.layers = make(rngs)
+
+    def __call__(self, x):
+        @nnx.scan(in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)
+        def forward(x, layer):
+            return layer(x)
+
+        return forward(x, self.layers)
+
+
+class StackByCall(Stack):
+    def __call__(self, x):
+        def forward(x, layer):
+            return layer(x)
+
+        return nnx.scan(forward, in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)(x, self.layers)
+
+
+class Blocks(nnx.Module):
+    def __init__(self, rngs):
+        self.layers = nnx.List([Layer(rngs) for _ in range(N)])
+
+    def __call__(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def by_nnx(kind):
+    def step(x):
+        model = kind(nnx.Rngs(0))
+        return nnx.grad(lambda model: (model(x) ** 2).sum())(model)
+
+    return step
+
+
+step_nnx_scan = by_nnx(Stack)
+step_nnx_scan_by_call = by_nnx(StackByCall)
+step_nnx_blocks = by_nnx(Blocks)
