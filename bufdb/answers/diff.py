@@ -503,19 +503,18 @@ def diff(
     return Diff(found, None if found.figures else _why_nothing(con, values))
 
 
-def peaks(opened: Open, base: str, new: str, **options: Any) -> list[Row]:
-    """Return the peaks of the modules that both sides have, those that fell most first.
+def peaks(opened: Open, base: str, new: str, **options: Any) -> list[tuple[Row, bool]]:
+    """Return the peaks of modules that both sides have, and whether any figure of them changed.
 
     Arguments and errors as for `diff`.
     """
     con, values = _asked(opened, base, new, **options)
     with _staged(con, values):
-        every: dict[str, Value] = {**values, **_EVERY._asdict()}
-        every["whole_places"] = 0
-        rows = _rows(execute_with(con, _TOP_MODULES, every, "diff"))
+        rows = _rows(execute_with(con, _MODULES, {**values, **_EVERY._asdict()}, "diff"))
+    changed = {row.place for row in rows if row.delta_bytes}
     both = [row for row in rows if row.figure == "peak" and row.delta_bytes is not None]
     known = [row for row in both if row.base_module_key and row.new_module_key]
-    return sorted(known, key=lambda row: row.delta_bytes or 0)
+    return [(row, row.place in changed) for row in known]
 
 
 def in_pieces(opened: Open, base: str, new: str, **options: Any) -> Iterator[Diff]:

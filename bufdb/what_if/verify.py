@@ -165,12 +165,15 @@ def verify(
         UsageError: a run or a pair does not exist.
         BufdbError: a peak is unknown, so that nothing can be compared.
     """
-    rows = diff.peaks(opened, base, new, function=function, color=color, pairs=pairs)
-    changed = [row for row in rows if row.delta_bytes]
-    notes = [] if changed else ["no peak of a function that both have has changed"]
-    if len(changed) > MOST_PAIRS:
-        notes.append(f"{len(changed) - MOST_PAIRS} more functions; --function chooses")
-    found = [_pair(opened, row, None) for row in changed[:MOST_PAIRS]]
+    peaks = diff.peaks(opened, base, new, function=function, color=color, pairs=pairs)
+    rows = [row for row, is_changed in peaks if is_changed]
+    rows.sort(key=lambda row: (-abs(row.delta_bytes or 0), -(row.base_bytes or 0)))
+    all_found = [(row, _pair(opened, row, None)) for row in rows[:MOST_PAIRS]]
+    # Where the peak is the same, something may have been promised all the same.
+    found = [one for row, one in all_found if row.delta_bytes or one.peak.low is not None]
+    notes = [] if found else ["no peak of a function that both have has changed"]
+    if len(rows) > MOST_PAIRS:
+        notes.append(f"{len(rows) - MOST_PAIRS} more functions; --function chooses")
     return Verification(found, notes)
 
 
@@ -183,8 +186,10 @@ def verify_asked(opened: Open, asked: WhatIf, new: str) -> Verification:
         new: the run with the change.
     """
     base = asked.found.choice
-    rows = diff.peaks(opened, base.run_name, new, color=base.color)
-    mine = [row for row in rows if row.base_module_key == base.module_key and row.new_module_key]
+    peaks = diff.peaks(opened, base.run_name, new, color=base.color)
+    mine = [
+        row for row, _ in peaks if row.base_module_key == base.module_key and row.new_module_key
+    ]
     if not mine:
         return Verification([], [f"run {new} has no function {base.function_name}"])
     return Verification([_pair(opened, mine[0], asked)])

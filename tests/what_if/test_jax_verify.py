@@ -1,0 +1,99 @@
+"""`bufdb verify` of changes that are made in the text of a program of JAX, compiled for the CPU."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bufdb.answers.opening import Opener
+from bufdb.database.patience import Patience
+from bufdb.ingest.ingest import ingest
+from bufdb.what_if.verify import verify
+
+pytest.importorskip("jax", reason="this Python has no jax")
+
+BASE = """
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name as name
+
+N, D, T = 6, 64, 1024
+
+
+def layer(x, p):
+    a = name(x @ p, "a")
+    b = name(jnp.sin(a), "b")
+    c = name(b @ p, "c")
+    return x + jnp.tanh(c), None
+
+
+def loss(params, x):
+    kept = jax.checkpoint_policies.save_only_these_names("a", "b", "c")
+    body = jax.checkpoint(layer, policy=kept, prevent_cse=False)
+    return (jax.lax.scan(body, x, params)[0] ** 2).sum()
+
+
+@jax.jit
+def step(params, x):
+    return params - 0.1 * jax.grad(loss)(params, x)
+
+
+shapes = jax.ShapeDtypeStruct((N, D, D), "float32"), jax.ShapeDtypeStruct((T, D), "float32")
+step.lower(*shapes).compile()
+"""
+CHANGES = {
+    "base": BASE,
+    # Lines shift, too.
+    "policy": "# one\n# two\n" + BASE.replace('"a", "b", "c")\n    body', '"a", "c")\n    body'),
+    "nothing": BASE.replace('only_these_names("a", "b", "c")', "only_these_names()"),
+    "donated": BASE.replace(
+        "@jax.jit", "@__import__('functools').partial(jax.jit, donate_argnums=0)"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("verify")
+    for run, text in CHANGES.items():
+        (folder / run).mkdir()
+        (folder / run / "train.py").write_text(text)
+        given = {
+            "XLA_FLAGS": f"--xla_dump_to={folder / run / 'dumps'}",
+            "JAX_PLATFORMS": "cpu",
+            "JAX_ENABLE_COMPILATION_CACHE": "false",
+        }
+        command = [sys.executable, folder / run / "train.py"]
+        subprocess.run(command, env=os.environ | given, check=True, capture_output=True)
+        ingest(str(folder / "a.duckdb"), [folder / run / "dumps"], run=run)
+    return str(folder / "a.duckdb")
+
+
+def verified(database, new):
+    with Opener(database, None, Patience()).several() as opened:
+        (found,) = verify(opened, "base", new, function="step").found
+    return found
+
+
+def test_a_name_less_in_a_policy_is_found_though_lines_shifted(database):
+    found = verified(database, "policy")
+    gone = [row for row in found.rows if row.what == "source_line"]
+    assert [row.name.rpartition("/")[2] for row in gone] == ["train.py:11"]
+    assert gone[0].kind == "residual"
+    assert found.peak.got > 0
+    assert found.peak.is_in_range, found.peak
+
+
+def test_a_policy_that_saves_nothing_is_all_of_it(database):
+    found = verified(database, "nothing")
+    assert found.peak.got > 2 * verified(database, "policy").peak.got
+    assert found.is_kept, found.peak
+
+
+def test_a_donation_is_a_promise_too(database):
+    found = verified(database, "donated")
+    (row,) = [row for row in found.rows if row.what == "donation"]
+    assert (row.name, row.kind, row.base_bytes) == ("params", "donate", 6 * 64 * 64 * 4)
+    # The buffer of the result holds a stack at the peak, which then needs one of its own.
+    assert (found.peak.high, found.peak.got) == (0, 0)
