@@ -7,7 +7,8 @@
         print(db.summary())
         frame = db.query("peak-by", by="op", top_n=5).df()
 
-`bufdb.explain(f, *args)` summarizes one function. API.md describes both.
+`bufdb.explain(f, *args)` summarizes one function, `bufdb.fit(f, *args, limit=…)` finds what to
+change in it so that it fits. API.md describes them.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from bufdb.api.database import connect
     from bufdb.api.explain import explain
+    from bufdb.api.fit import fit
 
 __version__ = "0.2.0"
-__all__ = ["__version__", "connect", "explain"]
+__all__ = ["__version__", "connect", "explain", "fit"]
 
 
 def __getattr__(name: str) -> Any:
-    """Return `connect` or `explain`, imported on first use: `import bufdb` imports nothing."""
+    """Return a name of `__all__`, imported on first use: `import bufdb` imports nothing."""
     if name == "connect":
         from bufdb.api.database import connect
 
@@ -32,4 +34,8 @@ def __getattr__(name: str) -> Any:
         from bufdb.api.explain import explain
 
         return explain
+    if name == "fit":
+        import importlib
+
+        return importlib.import_module("bufdb.fit")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -152,6 +152,7 @@ class Fitting:
             rows.append(
                 PlanResult(
                     rank=rank,
+                    is_compiled=one.is_exact,
                     is_verified=False,
                     need_bytes=need,
                     peak_bytes=one.compiled.peak_bytes if one.compiled is not None else None,
@@ -187,16 +188,14 @@ class Fitting:
         has_limit = self.question.limit_bytes is not None
         is_wanted = not _fits(written.need_bytes, self.question.limit_bytes)
         for row in plans:
-            is_compiled = (row.plan, True) in self._compiled
-            if is_compiled and best is None and (row.fits if has_limit else self._is_left()):
+            is_asked = row.fits if has_limit else self._is_left()
+            if row.is_compiled and best is None and is_asked:
                 row = self._checked(program, row)
                 if has_limit and is_wanted and (row.is_verified or not row.patch):
                     best = row
-            elif is_compiled:
-                row = replace(row, is_verified=True)
             found.append(row)
         if best is None and is_wanted and has_limit:
-            best = next((row for row in found if row.fits and row.peak_bytes is not None), None)
+            best = next((row for row in found if row.fits and row.is_compiled), None)
         return best, found
 
     def _is_left(self) -> bool:
@@ -210,7 +209,7 @@ class Fitting:
         # Where the source has no jit that could donate, the compilation does as the words say.
         alone = replace(row.plan, donated=()) if not program.is_jitted else row.plan
         if not made.diff or not patch(program, alone, _texts(program)).is_whole:
-            return replace(row, is_verified=not made.diff)
+            return row
         self.question.observer(f"compiling the patched files of plan {row.rank}")
         try:
             need = self._patched_need(program, row.plan, made)

@@ -189,10 +189,10 @@ class Function:
         options = {} if self._target is None else dict(self._target.options)
         if not is_full:
             options |= _CHEAP.get(self.platform, {})
-        stage = self._stage(plan)
+        stage = self.stage(plan)
         return compile_into(stage, folder, options or None)
 
-    def _stage(self, plan: Plan) -> Any:
+    def stage(self, plan: Plan) -> Any:
         """Return the function, lowered under a plan."""
         replay = Replay(self._reader, self._losses.survey, plan)
         if self._is_alone and len(self._gradients) == 1:

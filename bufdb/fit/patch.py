@@ -126,8 +126,8 @@ class _Work:
             what = ""
             if source is not None:
                 del source.edits[count:], source.imports[imports:]
-                what = _excerpt(source, site)
-            self.steps.append(f"{place}: {how}{what} by hand: {why}")
+                what = "" if site == self.program.function_site else _excerpt(source, site)
+            self.steps.append(f"{place}: by hand, {how}{what}: {why}")
 
     def _source(self, path: str) -> Source:
         if path not in self.texts:
@@ -218,10 +218,8 @@ class _Work:
         if program.function_site is None:
             self.steps.append(f"{how} where {program.function} is given to jax.jit")
             return
-        self._try(
-            program.function_site, f"{how} at the jax.jit of", transforms.donate,
-            program.function_site, numbers,
-        )  # fmt: skip
+        site = program.function_site
+        self._try(site, f"{how} where it is jitted", transforms.donate, site, numbers)
 
 
 def _quoted(name: str) -> str:

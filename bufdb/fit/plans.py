@@ -264,10 +264,12 @@ class PlanResult:
 
     rank: int
     """From 1, in the order of extra work."""
+    is_compiled: bool
+    """Whether the need is that of a compilation, not the estimate of a trace."""
     is_verified: bool
-    """Whether the need is compiled, and that of the patched files, if there is a patch."""
+    """Whether the patched files were compiled, too, and need the same to the byte."""
     need_bytes: int | None
-    """As compiled where `is_verified`, else the estimate of the trace."""
+    """As compiled where `is_compiled`, else the estimate of the trace."""
     peak_bytes: int | None
     extra_work_ratio: float
     """Work of products beyond that of the function as written, by the latter."""
@@ -279,7 +281,7 @@ class PlanResult:
     fits: bool | None
     """None without a limit."""
     error_ratio: float | None = None
-    """Error so far of estimates; None where `is_verified`."""
+    """Error so far of estimates; None where `is_compiled`."""
     run: str | None = None
     """Name of the stored run."""
     patch: str | None = None

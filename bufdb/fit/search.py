@@ -348,8 +348,10 @@ class _Proof:
         if not anchors:
             return figure
         near = min(anchors, key=distance)
-        step = self.slope() * (figure - space.figure(space.traced[near]))
-        return max(round((self.need(near) or 0) + step), 0)
+        need, other = self.need(near) or 0, space.figure(space.traced[near])
+        estimate = need + self.slope() * (figure - other)
+        # The rest of the program does not shrink with the values that are saved.
+        return round(max(estimate, need * figure / other) if 0 < figure < other else estimate)
 
     @property
     def margin(self) -> float:
@@ -458,6 +460,8 @@ def _next(proof: _Proof, limit: int) -> Plan | None:
     ceiling = min((proof.estimate(plan) for plan in proof.refused), default=None)
     rest = [plan for plan in proof.open() if ceiling is None or proof.estimate(plan) < ceiling]
     left = space.ask.compile_budget - proof.count
+    # What is traced alike needs much the same: one of them is enough.
+    known = {space.figures(plan) for plan in proof.full}
     if fitting:
         best = min(space.cost(space.traced[plan]) for plan in fitting)
         worth = max(best - space.cost(space.program.as_written), 0) // 10
@@ -468,8 +472,6 @@ def _next(proof: _Proof, limit: int) -> Plan | None:
         if good:
             return min(good, key=proof.order)
         bound = limit * (1 + max(2 * proof.margin, TRY))
-        # What is traced alike needs much the same: one of them is enough.
-        known = {space.figures(plan) for plan in proof.full}
         maybe = [
             plan
             for plan in cheaper
@@ -485,6 +487,8 @@ def _next(proof: _Proof, limit: int) -> Plan | None:
         good = sure if left > 1 else []
     if good:
         return min(good, key=proof.order)
+    if proof.margin <= MARGIN:
+        rest = [plan for plan in rest if space.figures(plan) not in known]
     least = min(rest, key=proof.estimate, default=None)
     if least is None:
         return None

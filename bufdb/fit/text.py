@@ -14,8 +14,9 @@ from bufdb.render.text import align, human_bytes
 
 WIDTH = 80
 _RESULT = (
-    "rank", "is_verified", "need_bytes", "peak_bytes", "extra_work_ratio", "recomputed_lines",
-    "offloaded_lines", "donated", "fits", "error_ratio", "run", "patch", "steps",
+    "rank", "is_compiled", "is_verified", "need_bytes", "peak_bytes", "extra_work_ratio",
+    "recomputed_lines", "offloaded_lines", "donated", "fits", "error_ratio", "run", "patch",
+    "steps",
 )  # fmt: skip
 
 
@@ -52,7 +53,7 @@ def as_json(answer: Answer) -> str:
 
 def text(answer: Answer) -> str:
     """Return the answer for people, at most 80 columns wide, the patch aside."""
-    parts = [_headline(answer), _table(answer), *_footer(answer)]
+    parts = [_headline(answer), table(answer), *_footer(answer)]
     if (patch := _patch(answer)) is not None:
         parts.append(patch)
     return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
@@ -76,7 +77,7 @@ def _headline(answer: Answer) -> str:
 
 def _least(answer: Answer) -> str:
     """Return the least need that was compiled, in words."""
-    proved = [row for row in answer.plans if row.peak_bytes is not None and row.need_bytes]
+    proved = [row for row in answer.plans if row.is_compiled and row.need_bytes]
     if not proved:
         return ""
     least = min(proved, key=lambda row: row.need_bytes or 0)
@@ -86,8 +87,8 @@ def _least(answer: Answer) -> str:
 # -- The table -------------------------------------------------------------------------------------
 
 
-def _table(answer: Answer) -> str:
-    """Return a line for each plan, and below it what it changes."""
+def table(answer: Answer) -> str:
+    """Return a line for each plan, and below it what it changes; '' without plans."""
     if not answer.plans:
         return ""
     heads = ["", "plan", "need", "saves", "extra products", ""]
@@ -106,19 +107,25 @@ def _row(answer: Answer, row: PlanResult) -> list[str]:
     saves = ""
     if written and row.need_bytes is not None:
         saves = f"{1 - row.need_bytes / written:.1%}"
-    is_exact = row.error_ratio is None and row.peak_bytes is not None
     need = _bytes(row.need_bytes)
     words = []
-    if not is_exact:
+    if not row.is_compiled:
         error = "" if row.error_ratio is None else f", error so far {row.error_ratio:.1%}"
         words.append(f"traced{error}")
     else:
-        words.append("compiled" + (", patch too" if row.is_verified and row.patch else ""))
+        words.append("compiled, patch too" if row.is_verified else "compiled")
     if row.rank == answer.best:
         words.append("fits")
     mark = ">" if row.rank == answer.best else ""
     extra = f"{row.extra_work_ratio:+.1%}"
-    return [mark, str(row.rank), need if is_exact else f"~{need}", saves, extra, "; ".join(words)]
+    return [
+        mark,
+        str(row.rank),
+        need if row.is_compiled else f"~{need}",
+        saves,
+        extra,
+        "; ".join(words),
+    ]
 
 
 def _bytes(count: int | None) -> str:
@@ -177,7 +184,7 @@ def _ranges(numbers: Sequence[int]) -> Iterable[str]:
 
 def _footer(answer: Answer) -> list[str]:
     said = [f"{answer.compile_count} compiled, {answer.trace_count} traced."]
-    if any(row.peak_bytes is None for row in answer.plans):
+    if not all(row.is_compiled for row in answer.plans):
         said.append("A need with ~ is an estimate of a trace; without it, it is compiled.")
     if answer.plans:
         said.append("Extra is of products: elementwise work is not in them.")
@@ -202,13 +209,13 @@ def _patch(answer: Answer) -> str | None:
     best = next((row for row in answer.plans if row.rank == answer.best), None)
     if best is None:
         return None
-    steps = [_filled(f"By hand: {step}") for step in best.steps]
+    steps = [_filled(step) for step in best.steps]
     if not best.patch:
         return "\n".join(steps) or None
-    if best.steps:
-        head = f"patch of plan {best.rank}, in part; 'git apply' takes it:"
-    elif best.is_verified:
-        head = f"patch of plan {best.rank}; compiled, it needs the same; 'git apply' takes it:"
+    name = f"patch of plan {best.rank}"
+    if best.is_verified:
+        more = " with what is done by hand" if best.steps else ""
+        head = f"{name}; compiled{more}, it needs the same; 'git apply' takes it:"
     else:
-        head = f"patch of plan {best.rank}, not verified; 'git apply' takes it:"
+        head = f"{name}{', in part' if best.steps else ''}, not verified; 'git apply' takes it:"
     return "\n".join([*steps, head, "", best.patch])

@@ -132,7 +132,7 @@ def test_a_position_that_is_no_expression_is_a_step():
     place = site(text, "f(x)")._replace(end_column=6)
     found = patch(program([scan()], [switch("a", place)]), Plan((0,), ("a",)), {PATH: text}, "/")
     assert found.steps == (
-        'train.py:3: put checkpoint_name(…, "a") around what is there by hand: no expression of '
+        'train.py:3: by hand, put checkpoint_name(…, "a") around what is there: no expression of '
         "the file is at this position",
     )
 
