@@ -59,7 +59,7 @@ def test_what_is_called(function, text, expected):
         (two, "x,(", r"--args 'x,\(' is not Python: '\(' was never closed"),
         (two, "1) + (2", r"is not Python: unmatched '\)'"),
         (two, "x)(x", r"is not Python: unmatched '\)'"),
-        (two, "*", r"is no Python"),
+        (two, "*", r"is not Python"),
     ],
 )
 def test_what_is_refused(function, text, message):

@@ -210,7 +210,7 @@ def test_a_backend_that_hands_out_nothing_is_told_with_the_flags(tmp_path, nothi
 
 
 def test_an_empty_assignment_asks_for_the_lowered_function(tmp_path):
-    with pytest.raises(BufdbError, match=r"Give what \.lower\(\.\.\.\) gave"):
+    with pytest.raises(BufdbError, match=r"Pass the result of \.lower\(\.\.\.\)"):
         dump.dumped(Empty(), tmp_path)
 
 
@@ -249,7 +249,7 @@ def test_a_module_that_jax_cannot_hand_out_is_found_in_its_executable(tmp_path, 
     assert place.content == whole
     assert list(tmp_path.iterdir()) == []
     found.serialized = b"nothing"
-    with pytest.raises(BufdbError, match=r"Give what \.lower\(\.\.\.\) gave"):
+    with pytest.raises(BufdbError, match=r"Pass the result of \.lower\(\.\.\.\)"):
         dump.dumped(Empty(), tmp_path)
 
 
@@ -290,7 +290,7 @@ OTHER = MODULE.replace(b"fusion", b"fission")
 )
 def test_what_is_not_the_whole_of_this_module_is_none(tmp_path, monkeypatch, inside):
     monkeypatch.setattr(Empty, "runtime_executable", lambda self: AheadOfTime(MODULE, inside))
-    with pytest.raises(BufdbError, match="holds no buffer assignment"):
+    with pytest.raises(BufdbError, match="has no buffer assignment"):
         dump.dumped(Empty(), tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -218,8 +218,12 @@ def test_dumps_are_kept_apart(run):
     ("arguments", "word", "message"),
     [
         (["--sweep", "b=1", "--label", "b=2"], "{b}", "label b is set by both --label and --sweep"),
-        (["--sweep", "b=1", "--label", "sweep=2"], "{b}", "--label sweep: all runs of a sweep ha"),
-        (["--sweep", "outcome=1"], "{outcome}", "--sweep outcome: the name is taken; label the"),
+        (
+            ["--sweep", "b=1", "--label", "sweep=2"],
+            "{b}",
+            "--label sweep: it holds the name of the",
+        ),
+        (["--sweep", "outcome=1"], "{outcome}", "--sweep outcome: the name is reserved; use"),
         (["--sweep", "b=1", "--limit", "much"], "{b}", "--limit wants a size such as 16GiB or a"),
         (["--sweep", "b=1"], "{c}", "no --sweep for {c} in '{c}'"),
         (["--limit", "1GiB", "-o", "t"], "b", "--limit is for the summary or a --sweep; the tab"),

@@ -55,7 +55,7 @@ def test_nothing_is_pruned_while_a_part_cannot_be_read(fresh, dumps):
     (dumps / "more.zip").write_bytes(b"no archive")
     summary = ingest_into(con, dumps, prune=True)
     assert summary.pruned_count == 0
-    assert any("1 modules were not found and stay" in note for note in summary.notes)
+    assert any("1 modules were not found but stay" in note for note in summary.notes)
     assert rows(con, COUNTS) == [(3,)]
 
 

@@ -53,5 +53,5 @@ def test_a_file_that_is_not_there_or_no_text(tmp_path):
     with pytest.raises(UsageError, match="cannot read"):
         asked.read_categories(tmp_path / "none.toml")
     (tmp_path / "odd.toml").write_bytes(b"\xff")
-    with pytest.raises(UsageError, match="no TOML"):
+    with pytest.raises(UsageError, match="not TOML"):
         asked.read_categories(tmp_path / "odd.toml")
