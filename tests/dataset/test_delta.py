@@ -188,8 +188,8 @@ def test_what_delta_rs_compacts_and_checkpoints_is_the_same(tmp_path):
         ({"add": {"path": "x", "deletionVector": {"storageType": "u"}}}, "deletion vectors"),
         ({"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}, "readers of version 2"),
         ({"protocol": {"minReaderVersion": 3, "readerFeatures": ["columnMapping"]}}, "columnMap"),
-        ({"add": {"path": "../../x.parquet"}}, "log names it"),
-        ({"add": {"path": "dt=2026-01-31/gone.parquet"}}, "log names it"),
+        ({"add": {"path": "../../x.parquet"}}, "in its Delta log, but gone"),
+        ({"add": {"path": "dt=2026-01-31/gone.parquet"}}, "in its Delta log, but gone"),
         ({"add": 3}, "damaged"),
         ({"protocol": {}}, "damaged"),
     ],
@@ -226,7 +226,7 @@ def test_folders_have_names_that_delta_rs_can_write(tmp_path):
     assert ask(root, "SELECT count(*) FROM modules") == [(3,)]
     assert all(table.name in layout.tables() for table in root.iterdir())
     for name in ("d[1]", "%20", "a|b"):
-        with pytest.raises(UsageError, match="no path with"):
+        with pytest.raises(UsageError, match="to a path with"):
             delta(tmp_path / name)
         assert not (tmp_path / name).exists()
 

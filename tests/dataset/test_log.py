@@ -58,7 +58,7 @@ def test_what_a_log_lists_must_be_there(delta):
 
 
 def test_it_is_for_others_to_compact_and_stays_of_its_format(delta, plain):
-    with pytest.raises(UsageError, match=r"of Delta tables: delta-rs .* compact these"):
+    with pytest.raises(UsageError, match=r"has Delta tables: delta-rs .* compact these"):
         compact(str(delta))
     with pytest.raises(UsageError, match="has format delta, not parquet; take another"):
         stored(delta, plain / "cpu_b8", file_format="parquet")
