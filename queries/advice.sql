@@ -9,12 +9,10 @@
 -- residual: values that a scan stacks for the backward pass and could recompute, slice by slice.
 -- recompute: values of the forward pass that wait across the peak and are cheap to recompute.
 -- block: everything that calls of a function, or rounds of a scan, keep for the backward pass.
--- offload: values that wait across the peak and are costly to recompute, or inputs of a scanned
--- layer.
+-- offload: values that wait across the peak and are costly, or inputs of a scanned layer.
 -- dtype: f32 values in a program that computes in bf16, and programs entirely in f32.
 -- copy: copies made by XLA that are live together with their source.
--- carry: stacks of a loop that also reads arguments of the same shape, and could carry them
--- instead.
+-- carry: stacks of a loop that reads arguments of the same shape and could carry them instead.
 -- chunk: logits and their gradients, for all tokens at once.
 -- late_free: values that something keeps after their last use.
 -- gather: results of all-gathers that are live together.

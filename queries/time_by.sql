@@ -1,47 +1,47 @@
 -- title: Time and bytes by source line, op, opcode or function
 -- group: peak
 --
--- How long each part of the program takes in one run of a module, next to the bytes that it holds
--- at the peak: the slowest parts and the largest in one table. Times are those of a profile
--- (bufdb ingest --profile, bufdb profile), the mean of its runs and devices, of each instruction
--- without what runs within it. Next to them, and never mixed with them, are the work (products and
--- convolutions, counted from shapes through loops) and the estimate of a TPU's compiler. Without a
--- profile parts are ranked by the estimate, else by the work. For each run and function the module
--- with the largest need is shown.
+-- Shows the time of each part of the program in one run of a module, next to the bytes that it
+-- holds at the peak: the slowest and the largest parts in one table. Times come from a profile
+-- (bufdb ingest --profile, bufdb profile): the mean over its runs and devices, for each instruction
+-- without what runs within it. Separate columns have the work (products and convolutions, counted
+-- from shapes through loops) and the estimate of the TPU compiler. Without a profile, parts are
+-- ranked by the estimate, else by the work. Shows the module with the largest need for each run and
+-- function.
 --
--- Parts are those of peak-by, here without "saved" and "for": the bytes of a line are those that
--- it makes, that a loop saves of it, and that XLA copies for it. A fusion has one line for all it
--- does. (no line) and the like is what has none.
+-- Parts are those of peak-by, but without "saved" and "for": the bytes of a line include what it
+-- makes, what a loop saves of it, and what XLA copies for it. A fusion has only one line. (no line)
+-- and similar parts have none.
 --
 -- wrong when: instructions run at the same time, on streams of a GPU or threads of a CPU: their
--- times add up to more than a run takes. On CPU a time is that of the thread which begins an
--- instruction. What runs while others do on a TPU (copies, collectives) is left out. Command
--- buffers of a GPU hide names: profile with XLA_FLAGS=--xla_gpu_enable_command_buffer= ; what has
--- no name is in query diagnostics. The estimate depends on the effort of the compilation, and was
--- not compared with a device.
+-- times add up to more than a run takes. On CPU a time is that of the thread that begins an
+-- instruction. Asynchronous instructions of a TPU (copies, collectives), which overlap others, are
+-- left out. GPU command buffers hide names: profile with XLA_FLAGS=--xla_gpu_enable_command_buffer=
+-- ; query diagnostics lists kernels without a name. The estimate depends on the effort of the
+-- compilation and was not compared with a device.
 --
 -- param run, function, platform, color, module, peak, step
 -- param by VARCHAR = 'line' | 'op' | 'opcode' | 'function': The parts.
 -- param loops
--- param unnamed VARCHAR = 'use' | 'none': Whose bytes those of values are that XLA made without an
---   op_name: use is their first use that has one, none counts them by kind of allocation.
+-- param unnamed VARCHAR = 'use' | 'none': For values that XLA made without an op_name: use counts
+--   them for their first use that has one, none counts them by kind of allocation.
 -- param top_functions
--- param top_n BIGINT = 10: Parts to show of each, the slowest and the largest.
+-- param top_n BIGINT = 10: Parts to show for each, the slowest and the largest.
 --
 -- column run_name, function_name, platform, color
 -- column module_ns BIGINT: Time of all instructions of the module in one run [nanoseconds]; NULL
 --   without a profile.
 -- column run_ns BIGINT: Time of the part [nanoseconds]; NULL if none of it was timed.
--- column time_ratio DOUBLE: run_ns as share of module_ns (0 to 1).
+-- column time_ratio DOUBLE: run_ns as a share of module_ns (0 to 1).
 -- column held_bytes HUGEINT: Bytes held at the peak by values of the part [bytes]; NULL if none.
--- column held_ratio DOUBLE: held_bytes as share of the peak (0 to 1).
+-- column held_ratio DOUBLE: held_bytes as a share of the peak (0 to 1).
 -- column operation_count HUGEINT: Operations of its products and convolutions in one run; NULL if
---   there are none, or some are not known.
--- column estimated_cycles HUGEINT: The compiler's estimate of a TPU for one run [cycles]; NULL
---   without one.
+--   there are none, or some are unknown.
+-- column estimated_cycles HUGEINT: Estimate of the TPU compiler for one run [cycles]; NULL without
+--   one.
 -- column instruction_count BIGINT: Instructions with any of these.
--- column part VARCHAR: file:line, scope path, opcode or function; in parentheses what has none.
--- column ranked_by VARCHAR: What ranks the parts of the module: time (measured), estimate (the
+-- column part VARCHAR: file:line, scope path, opcode or function; in parentheses if there is none.
+-- column ranked_by VARCHAR: Ranking of the parts of the module: time (measured), estimate (the
 --   compiler's), work (from shapes) or bytes.
 -- column unknown_reason
 WITH params AS (

@@ -1,4 +1,4 @@
--- One row per instruction that products, convolutions or an estimate of the compiler are known of. Key: module_id, instruction_name.
+-- One row per instruction with products, convolutions or an estimate of the compiler. Key: module_id, instruction_name.
 CREATE TABLE instruction_costs (
   module_id BIGINT NOT NULL,
   instruction_name VARCHAR NOT NULL,
@@ -9,16 +9,16 @@ CREATE TABLE instruction_costs (
   estimate_unknown_reason VARCHAR
 );
 COMMENT ON TABLE instruction_costs IS
-  'One row per instruction outside of fusions that computes products or convolutions, by itself or in its fusion, calls a library that may, or has an estimate of the compiler in the HLO text: what one run of the module does there, through loops. XLA''s own cost analysis counts the body of a loop once. Nothing without HLO text. Key: module_id, instruction_name.';
+  'One row per instruction outside of fusions that computes products or convolutions, by itself or in its fusion, calls a library that may, or has an estimate of the compiler in the HLO text: the work of one run of the module there, through loops. XLA''s own cost analysis counts the body of a loop once. No rows without HLO text. Key: module_id, instruction_name.';
 COMMENT ON COLUMN instruction_costs.module_id IS 'The module; refers to modules.module_id.';
 COMMENT ON COLUMN instruction_costs.instruction_name IS
-  'The instruction: of what is fused its fusion. Mostly one of instructions.';
+  'The instruction, or the fusion that contains it. Mostly one of instructions.';
 COMMENT ON COLUMN instruction_costs.execution_count IS
-  'How often it is executed in one run of the module: the trips of the loops around it, as XLA prints them (known_trip_count) or as their condition says; NULL in a loop of unknown trips and in a branch.';
+  'Executions in one run of the module: the trip counts of the loops around it, as XLA prints them (known_trip_count) or from their condition; NULL in a loop with an unknown trip count and in a branch.';
 COMMENT ON COLUMN instruction_costs.operation_count IS
-  'Operations of its products and convolutions in all executions of a run, two for each multiplication and addition, from shapes; all else that it computes is not counted. NULL if unknown (operation_unknown_reason).';
+  'Operations of its products and convolutions in all executions of a run, two for each multiplication and addition, from shapes; other operations are not counted. NULL if unknown (operation_unknown_reason).';
 COMMENT ON COLUMN instruction_costs.estimated_cycles IS
-  'The compiler''s own estimate for all executions of a run [cycles]: estimated_cycles in its backend_config, which TPU has of most fusions, times execution_count. It is no measurement, depends on the effort of the compilation, and is never mixed with times. NULL without one, and if unknown (estimate_unknown_reason).';
+  'The compiler''s own estimate for all executions of a run [cycles]: estimated_cycles in its backend_config, which TPU has for most fusions, times execution_count. Not a measurement; depends on the effort of the compilation, and is never mixed with times. NULL without an estimate, and if unknown (estimate_unknown_reason).';
 COMMENT ON COLUMN instruction_costs.operation_unknown_reason IS
   'Why operation_count is NULL; NULL where it is known.';
 COMMENT ON COLUMN instruction_costs.estimate_unknown_reason IS

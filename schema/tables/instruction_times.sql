@@ -1,4 +1,4 @@
--- One row per instruction of a module and device that a profile has timed. Key: module_id, instruction_name, device, is_overlapped.
+-- One row per instruction of a module and device that a profile timed. Key: module_id, instruction_name, device, is_overlapped.
 CREATE TABLE instruction_times (
   module_id BIGINT NOT NULL,
   instruction_name VARCHAR NOT NULL,
@@ -12,21 +12,21 @@ CREATE TABLE instruction_times (
   largest_ns BIGINT NOT NULL
 );
 COMMENT ON TABLE instruction_times IS
-  'One row per instruction of a module and device that a profile of jax.profiler has timed (bufdb ingest --profile, bufdb profile). The last profile that was read for a run replaces the times of its modules. Nothing of a module without a profile, and of instructions that no profile names. Key: module_id, instruction_name, device, is_overlapped.';
+  'One row per instruction of a module and device that a profile of jax.profiler timed (bufdb ingest --profile, bufdb profile). The last profile read for a run replaces the times of its modules. No rows for modules without a profile, or instructions that no profile names. Key: module_id, instruction_name, device, is_overlapped.';
 COMMENT ON COLUMN instruction_times.module_id IS 'The module; refers to modules.module_id.';
 COMMENT ON COLUMN instruction_times.instruction_name IS
-  'Name in the profile, mostly that of a row of instructions; one that is not there is in a diagnostic (unknown_instruction), and its time counts all the same.';
+  'Name in the profile, mostly that of a row of instructions; any other has a diagnostic (unknown_instruction), and its time counts too.';
 COMMENT ON COLUMN instruction_times.device IS
-  'Where it ran: TPU:0, GPU:1, CPU:0 as the profile numbers the devices of a host; of a profile of several hosts with their number in front, 2/TPU:0.';
+  'Where it ran: TPU:0, GPU:1, CPU:0 as the profile numbers the devices of a host; for several hosts with the host number in front, 2/TPU:0.';
 COMMENT ON COLUMN instruction_times.is_overlapped IS
-  'Whether it is asynchronous and ran while others did (line "Async XLA Ops"): in no sum of times.';
+  'Whether it is asynchronous and overlapped others (line "Async XLA Ops"); no sum of times includes it.';
 COMMENT ON COLUMN instruction_times.run_count IS
-  'How often the module ran on the device in the profile: its run_id or the line "XLA Modules"; where neither is there, the smallest execution_count of its instructions there.';
+  'Runs of the module on the device in the profile: from its run_id or the line "XLA Modules", else the smallest execution_count of its instructions there.';
 COMMENT ON COLUMN instruction_times.execution_count IS
-  'Executions in the profile; in a loop one for each trip. Of a GPU that does not say which kernels are one execution, the kernels.';
+  'Executions in the profile; in a loop one per trip. For a GPU whose kernels are not grouped into executions, the kernels.';
 COMMENT ON COLUMN instruction_times.total_ns IS
-  'Time of all executions, with what ran within them, as the body of a loop does [nanoseconds]. On CPU it is the time of the thread that begins the instruction.';
+  'Time of all executions, including what ran within them, such as the body of a loop [nanoseconds]. On CPU, the time of the thread that begins the instruction.';
 COMMENT ON COLUMN instruction_times.self_ns IS
-  'The same without the instructions that ran within it [nanoseconds]: what sums of times add up.';
+  'The same without the instructions that ran within it [nanoseconds]: used in sums of times.';
 COMMENT ON COLUMN instruction_times.least_ns IS 'Shortest execution [nanoseconds].';
 COMMENT ON COLUMN instruction_times.largest_ns IS 'Longest execution [nanoseconds].';

@@ -1,7 +1,7 @@
--- To which line and operation of the user's each instruction is attributed.
+-- One row per instruction with the line and operation of user code that it is attributed to.
 CREATE OR REPLACE VIEW instruction_sources AS
 WITH used AS (
-  -- What XLA made without an op_name is for its first use that has one.
+  -- An instruction that XLA made without an op_name is for its first use that has one.
   SELECT
     "values".module_id,
     "values".instruction_name,
@@ -59,10 +59,10 @@ LEFT JOIN used
   ON used.module_id = instructions.module_id
   AND used.instruction_name = instructions.instruction_name;
 COMMENT ON VIEW instruction_sources IS
-  'One row per row of instructions with the line and operation that it is attributed to: its own, else those of the first use of what XLA made without an op_name (named_uses). Key: module_id, instruction_name.';
+  'One row per row of instructions with the line and operation that it is attributed to: its own or, if XLA made it without an op_name, those of its first use that has one (named_uses). Key: module_id, instruction_name.';
 COMMENT ON COLUMN instruction_sources.stripped_op_path IS
   'Scope path without what JAX adds: macro strip_op_path; NULL if none is known.';
 COMMENT ON COLUMN instruction_sources.source IS
-  'FILE:LINE of the innermost line that is not library code, "library FILE:LINE" where all is; NULL if none is known.';
+  'FILE:LINE of the innermost line that is not library code, "library FILE:LINE" if everything is; NULL if none is known.';
 COMMENT ON COLUMN instruction_sources.own_function_name IS
   'Python function of that line, its file if the function is unknown; NULL if neither is known.';

@@ -1,4 +1,4 @@
--- How long each instruction takes in one run of its module.
+-- One row per instruction with its time in one run of its module.
 CREATE OR REPLACE VIEW run_times AS
 WITH devices AS (
   SELECT
@@ -20,7 +20,7 @@ JOIN devices ON devices.module_id = instruction_times.module_id
 WHERE NOT instruction_times.is_overlapped
 GROUP BY instruction_times.module_id, instruction_times.instruction_name;
 COMMENT ON VIEW run_times IS
-  'One row per instruction that a profile has timed: its time in one run of the module, the mean of the runs and devices in the profile. Asynchronous instructions, which run while others do, are left out. Key: module_id, instruction_name.';
+  'One row per instruction that a profile timed: its time in one run of the module, the mean over the runs and devices in the profile. Asynchronous instructions, which overlap others, are left out. Key: module_id, instruction_name.';
 COMMENT ON COLUMN run_times.module_id IS 'The module: modules.module_id.';
 COMMENT ON COLUMN run_times.instruction_name IS 'The instruction: instruction_times.instruction_name.';
 COMMENT ON COLUMN run_times.device_count IS 'Devices on which the module was timed.';
