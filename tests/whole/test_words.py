@@ -5,7 +5,14 @@ from places import ROOT
 
 from bufdb.lint import words
 
-COVERED = ("bufdb/**/*.py", "schema/**/*.*", "queries/**/*.*")
+COVERED = (
+    "*.md",
+    "data/**/*.md",
+    "bufdb/**/*.md",
+    "bufdb/**/*.py",
+    "schema/**/*.*",
+    "queries/**/*.*",
+)
 
 
 def test_prose_uses_plain_words():
