@@ -115,7 +115,7 @@ def test_what_cannot_be_named_is_a_step_in_words(line, expression, why):
     assert found.diff == ""
     assert found.texts == {}
     (step,) = found.steps
-    assert step.startswith('train.py:3: put checkpoint_name(…, "fit_0") around')
+    assert step.startswith('train.py:3: by hand, put checkpoint_name(…, "fit_0") around')
     assert expression in step or "target" in step
     assert why in step
 
