@@ -27,7 +27,7 @@ class Fit(Answer):
     """What to change in a function, with a database of what was compiled."""
 
     plans: tuple[PlanResult, ...] = ()
-    """Everything that were compiled or may be better, cheapest first."""
+    """Plans that were compiled or may be better, cheapest first."""
     best: PlanResult | None = None
     """The cheapest plan that fits; None if none does, or none is needed."""
     patch: str | None = None

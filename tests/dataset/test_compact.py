@@ -172,7 +172,7 @@ def test_what_a_killed_writer_was_making_goes_and_what_another_makes_stays(tmp_p
     (made["slow"] / "values" / "data_0.parquet").write_bytes(b"PAR1PAR1")
     assert compact(str(tmp_path), grace_s=5000).stopped_count == 0
     done = compact(str(tmp_path), grace_s=0)
-    assert done.stopped_count == 1 and "what 1 stopped writers left" in done.line()
+    assert done.stopped_count == 1 and "those of 1 stopped writers" in done.line()
     assert [name for name in made if made[name].exists()] == ["begun", "slow"]
     assert (outside / "values" / "data_0.parquet").exists()
     assert rows_on(tmp_path) == rows
