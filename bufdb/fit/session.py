@@ -25,7 +25,6 @@ from bufdb.capture.apart import (
     telling,
     to_stderr,
 )
-from bufdb.capture.child import DOING
 from bufdb.dumps.place import Place
 from bufdb.errors import TooSlowError, UsageError
 from bufdb.fit.plans import Plan, Program, Site, Traced, as_json, from_json
@@ -199,6 +198,8 @@ class Apart:
         """
         if self._child is None:
             self._started({}, has_program=True)
+        from bufdb.capture.child import DOING  # NumPy, which --help does without
+
         child = self._child
         assert child is not None
         child.send(request)
