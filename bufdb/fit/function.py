@@ -29,7 +29,6 @@ _CHEAP: dict[str, dict[str, Any]] = {
 """Options with which plans are in the same order of need, in less time."""
 _LEAST_RATIO = 0.01
 """What checkpointing calls must take off the live values to be a region."""
-_MOST_CALLS = 8
 
 
 class Function:

@@ -11,7 +11,7 @@ import duckdb
 
 from bufdb.database import runs, store
 from bufdb.dumps.profiles import NO_GRAPHS, hidden, load
-from bufdb.errors import one_line
+from bufdb.errors import listed, one_line
 from bufdb.proto.xplane import Profile, Program, Timed, Times
 
 _MOST_NAMED = 5
@@ -208,9 +208,7 @@ def _named(program: Program) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    shown = ", ".join(one_line(name) for name in names[:_MOST_NAMED])
-    return shown + (f" and {more} more" if more > 0 else "")
+    return one_line(listed(names, _MOST_NAMED))
 
 
 def _modules(
