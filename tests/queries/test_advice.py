@@ -44,13 +44,6 @@ def stack(con, module, value_id, offset, **cells):
     module.saves(value_id, 100)
 
 
-CELLS = ("kind", "saving_bytes", "saving_ratio", "sureness", "value_count", "name")
-
-
-def found(con, **given):
-    return [tuple(row[name] for name in CELLS) for row in rows(con, "advice", **given)]
-
-
 @pytest.mark.parametrize("platform", ["gpu", "cpu"])
 def test_what_waits_is_computed_again_or_offloaded(con, platform):
     module = step(con, platform)
@@ -63,18 +56,21 @@ def test_what_waits_is_computed_again_or_offloaded(con, platform):
     module.saves(1, 80)
     module.saves(2, 200)
     module.close()
-    residual = ("residual", 100, 0.1, "likely", 1, "saved layer.py:3")
     if platform == "cpu":  # it merges what is computed twice, and its memory is the host's
-        assert found(con) == [residual]
+        holds(con, "advice", """
+            kind     | saving_bytes | saving_ratio | sureness | value_count | name
+            residual | 100          | 0.1          | likely   | 1           | saved layer.py:3
+        """)  # fmt: skip
     else:
-        assert found(con) == [
-            # Of what goes to the host no slice stays at the most.
-            ("offload", 100, 0.1, "possible", 1, "saved layer.py:4"),
-            ("offload", 80, 0.08, "possible", 1, "model.py:1"),
-            # Of what is computed again little may come: the low end ranks.
-            ("recompute", 200, 0.2, "possible", 1, "model.py:2"),
-            residual,
-        ]
+        # Of what goes to the host no slice stays at the most. Of what is computed again little may
+        # come: the low end ranks.
+        holds(con, "advice", """
+            kind      | saving_bytes | saving_ratio | sureness | value_count | name
+            offload   | 100          | 0.1          | possible | 1           | saved layer.py:4
+            offload   | 80           | 0.08         | possible | 1           | model.py:1
+            recompute | 200          | 0.2          | possible | 1           | model.py:2
+            residual  | 100          | 0.1          | likely   | 1           | saved layer.py:3
+        """)  # fmt: skip
         row = rows(con, "advice")[2]
         assert (row["low_saving_bytes"], row["advice"], row["query_name"], row["page"]) == (
             0,
@@ -94,10 +90,11 @@ def test_values_of_a_line_save_what_the_line_does_without_what_stays(con):
     # Line 8 holds 50 bytes more at the peak that are no candidates.
     module.saves(None, 250, what="source_line", name="model.py:8", held_bytes=250)
     module.close()
-    assert [(row[1], row[4:]) for row in found(con)] == [
-        (200, (2, "model.py:8")),
-        (150, (2, "model.py:7")),
-    ]
+    holds(con, "advice", """
+        saving_bytes | value_count | name
+        200          | 2           | model.py:8
+        150          | 2           | model.py:7
+    """)  # fmt: skip
     # What they cost is known if it is of all of them.
     for value_id in (1, 2, 3):
         insert(con, "recompute_costs", module_id=1, value_id=value_id, operation_count=500)
@@ -142,7 +139,10 @@ def test_nothing_uses_it_any_more(con):
     wait(module, 1, 0, 100)
     module.saves(1, 100)
     module.close()
-    assert found(con) == [("late_free", 100, 1 / 6, "possible", 1, "model.py:1")]
+    holds(con, "advice", """
+        kind      | saving_bytes | saving_ratio        | sureness | value_count | name
+        late_free | 100          | 0.16666666666666666 | possible | 1           | model.py:1
+    """)  # fmt: skip
 
 
 def test_copies_gathers_wide_types_padding_constants_and_donations(con):
@@ -167,19 +167,26 @@ def test_copies_gathers_wide_types_padding_constants_and_donations(con):
     for value_id, saving, half in ((4, 70, 35), (5, 40, 20), (6, 30, 15), (7, 30, 15), (9, 90, 45)):
         module.saves(value_id, saving, half)
     module.close()
-    rows = found(con, min_ratio=0)
-    assert [(row[0], row[1], *row[4:]) for row in rows] == [
-        ("padding", 82, 1, tiled),
-        ("copy", 70, 1, "m.py:4"),
-        ("donate", 40, 1, "params['w']"),
-        # Gathered one at a time, the larger may be the one that is needed at the peak: 30 at least.
-        ("gather", 70, 2, "m.py:5"),
-        ("dtype", 15, 1, "m.py:7"),
-        # Nothing may come of it.
-        ("constant", 50, 1, "jit(step)/table"),
-    ]
-    assert [row[0] for row in found(con, top_n=2)] == ["padding", "copy"]
-    assert [row[0] for row in found(con, min_ratio=0.08)] == ["padding"]
+    # Gathered one at a time, the larger may be the one that is needed at the peak: 30 at least. Of
+    # the constant nothing may come.
+    holds(con, "advice", """
+        kind     | saving_bytes | value_count | name
+        padding  | 82           | 1           | s32[2]{0:T(4)}
+        copy     | 70           | 1           | m.py:4
+        donate   | 40           | 1           | params['w']
+        gather   | 70           | 2           | m.py:5
+        dtype    | 15           | 1           | m.py:7
+        constant | 50           | 1           | jit(step)/table
+    """, min_ratio=0)  # fmt: skip
+    holds(con, "advice", """
+        kind
+        padding
+        copy
+    """, top_n=2)  # fmt: skip
+    holds(con, "advice", """
+        kind
+        padding
+    """, min_ratio=0.08)  # fmt: skip
 
 
 def test_a_donation_that_xla_copies_is_not_in_the_figure(con):
@@ -193,7 +200,10 @@ def test_a_donation_that_xla_copies_is_not_in_the_figure(con):
                      opcode=opcode, program_order=8 + number)  # fmt: skip
         module.use(1 + number, f"new{number}")
     module.close()
-    assert [(*row[:3], *row[4:]) for row in found(con)] == [("donate", 40, 40 / 660, 1, "p0")]
+    holds(con, "advice", """
+        kind   | saving_bytes | saving_ratio        | value_count | name
+        donate | 40           | 0.06060606060606061 | 1           | p0
+    """)  # fmt: skip
 
 
 def test_the_query_that_advice_names_shows_what_it_names(demo_db):

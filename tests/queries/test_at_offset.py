@@ -23,17 +23,19 @@ def one_module(con):
 
 def test_first_byte_of_the_largest_arena_in_time_order(con):
     one_module(con)
-    rows = answer(con, "at-offset")
-    assert rows[1] == (
-        "r", "step", 0, 1, 100, 4, 6, 0, 30, False, "f32[]", "dot", "v1", "{}",
-        "jit(step)/dot", "a.py:3"
-    )  # fmt: skip
     holds(con, "at-offset", """
         instruction_name
         v3
         v1
         v4
     """)  # fmt: skip
+    first = answer(con, "at-offset")[1]
+    assert (first["run_name"], first["function_name"], first["color"]) == ("r", "step", 0)
+    assert (first["allocation_index"], first["allocation_size_bytes"]) == (1, 100)
+    assert (first["start_time"], first["end_time"]) == (4, 6)
+    assert (first["offset_bytes"], first["size_bytes"], first["is_phi"]) == (0, 30, False)
+    assert (first["shape"], first["opcode"], first["shape_index"]) == ("f32[]", "dot", "{}")
+    assert (first["op_name"], first["source"]) == ("jit(step)/dot", "a.py:3")
     holds(con, "at-offset", """
         instruction_name
         v3

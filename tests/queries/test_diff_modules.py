@@ -1,6 +1,7 @@
 import pytest
 from small_db import Module, insert, shape
 from small_db import answer as answer_of
+from tables import holds
 
 FIGURES = (
     "peak", "arguments", "outputs", "aliased", "temps", "constants", "fragmentation", "padding",
@@ -64,23 +65,29 @@ def test_every_figure_of_both_sides(con):
     two.allocation(2, "temp", 64)
     two.value(1, 2, offset=0, size=50, shape=padded, logical=4)
     two.close()
-    rows = answer(con, "diff-modules", base="a", new="b")
-    assert {row[:7] for row in rows} == {("f", "name", "a", "b", "m1", "m2", 0)}
-    assert [row[7:11] for row in rows] == [
-        ("peak", 100 + 20 + 30 + 4 + 40, 100 + 50 + 50, 6),
-        ("arguments", 120, 100, -20),
-        ("outputs", 50, 50, 0),
-        ("aliased", 20, 0, -20),
-        ("temps", 64, 64, 0),
-        ("constants", 4, 0, -4),
-        ("fragmentation", 24, 14, -10),
-        ("padding", 36, 46, 10),
-    ]
-    assert rows[1][11] == -20 / 120
-    assert [row[11] for row in answer(con, "diff-modules", base="b", new="a")][3] is None
-    assert [row[7] for row in answer(con, "diff-modules", base="a", new="b", figure="temps")] == [
-        "temps"
-    ]
+    # The peaks: 100 + 20 + 30 + 4 + 40 and 100 + 50 + 50.
+    holds(con, "diff-modules", """
+        figure        | base_bytes | new_bytes | delta_bytes
+        peak          | 194        | 200       | 6
+        arguments     | 120        | 100       | -20
+        outputs       | 50         | 50        | 0
+        aliased       | 20         | 0         | -20
+        temps         | 64         | 64        | 0
+        constants     | 4          | 0         | -4
+        fragmentation | 24         | 14        | -10
+        padding       | 36         | 46        | 10
+    """, base="a", new="b")  # fmt: skip
+    rows = answer_of(con, "diff-modules", base="a", new="b")
+    sides = ("base_run_name", "new_run_name", "base_module_key", "new_module_key")
+    assert {tuple(row[name] for name in sides) for row in rows} == {("a", "b", "m1", "m2")}
+    same = ("function_name", "paired_by", "color")
+    assert {tuple(row[name] for name in same) for row in rows} == {("f", "name", 0)}
+    assert rows[1]["delta_ratio"] == -20 / 120
+    assert answer_of(con, "diff-modules", base="b", new="a")[3]["delta_ratio"] is None
+    holds(con, "diff-modules", """
+        figure
+        temps
+    """, base="a", new="b", figure="temps")  # fmt: skip
 
 
 def test_without_live_ranges_the_peak_is_unknown(con):
@@ -118,12 +125,15 @@ def test_order_grown_shrunk_one_sided_same(con):
             module(con, 10 * number + side, "ab"[side], size, function)
     module(con, 50, "a", 200, "gone")
     module(con, 51, "b", 300, "added")
-    rows = answer(con, "diff-modules", base="a", new="b", figure="peak")
-    assert [(row[0], row[10]) for row in rows] == [
-        ("grew_most", 82), ("grew", 1), ("shrank", -82), ("added", None), ("gone", None),
-        ("same", 0),
-    ]  # fmt: skip
-    assert [row[2:4] for row in rows[3:5]] == [(None, "b"), ("a", None)]
+    holds(con, "diff-modules", """
+        function_name | base_run_name | new_run_name | delta_bytes
+        grew_most     | a             | b            | 82
+        grew          | a             | b            | 1
+        shrank        | a             | b            | -82
+        added         | NULL          | b            | NULL
+        gone          | a             | NULL         | NULL
+        same          | a             | b            | 0
+    """, base="a", new="b", figure="peak")  # fmt: skip
     names = [row[0] for row in answer(con, "diff-modules", base="a", new="b", function="gr*")]
     assert set(names) == {"grew", "grew_most"}
     assert len(answer(con, "diff-modules", base="a", new="b", top_n=3)) == 3
