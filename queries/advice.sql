@@ -43,6 +43,11 @@
 --   share of the schedule (0 to 1).
 -- param min_bf16_ratio DOUBLE = 0.1: Smallest share of bf16 among the floating-point temp values of
 --   a program that counts as bf16 (0 to 1).
+-- param rank_by VARCHAR = 'auto' | 'saving' | 'cost': What comes first: saving is the largest
+--   lower bound. cost is changes that take no time (donate, dtype, copy, carry, late_free,
+--   padding), then the most bytes per millisecond that a profile measured for the recomputation,
+--   without a profile per operation, then changes of unknown cost, and last those that may save
+--   nothing. auto is cost where the module was timed, else saving.
 -- param top_functions = 1
 -- param top_n BIGINT = 10: Rows to show for each.
 --
@@ -72,6 +77,14 @@
 --   [operations]; NULL if unknown, and for other kinds.
 -- column operation_count HUGEINT: Cost of recomputing residual, recompute and offload, at the upper
 --   bound [operations] (recompute_costs); NULL if unknown for some values, and for other kinds.
+-- column low_recompute_ns BIGINT: Measured time of the instructions that recompute a residual in
+--   one run, at the lower bound, each instruction once [nanoseconds] (recompute_instructions); NULL
+--   if one was not timed, and for other kinds.
+-- column recompute_ns BIGINT: The same for residual, recompute and offload, at the upper bound
+--   [nanoseconds]; NULL if one was not timed, and for other kinds.
+-- column saving_bytes_per_ms DOUBLE: Bytes saved per millisecond of recompute_ns, for residual and
+--   recompute, at the lower bound if it is known, else at the upper; NULL without times.
+-- column ranked_by VARCHAR: What the rows of the module are ranked by: time, work or saving.
 -- column value_count BIGINT: Number of values in the row.
 -- column name VARCHAR: Their line, "saved file:line" for what a loop stacks; their op_name or
 --   instruction if no line is known. donate and shard: the parameters; padding: the shape; block:
@@ -87,6 +100,7 @@ WITH params AS (
     coalesce(getvariable('min_ratio')::DOUBLE, 0.01) AS min_ratio,
     coalesce(getvariable('min_lifetime_ratio')::DOUBLE, 0.1) AS min_lifetime_ratio,
     coalesce(getvariable('min_bf16_ratio')::DOUBLE, 0.1) AS min_bf16_ratio,
+    coalesce(getvariable('rank_by')::VARCHAR, 'auto') AS rank_by,
     coalesce(getvariable('top_functions')::BIGINT, 1) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
 ),
@@ -98,6 +112,13 @@ functions AS (
   SELECT
     answered.run_name, answered.function_name, answered.platform, answered.color,
     answered.module_id, answered.peak_bytes,
+    CASE
+      WHEN params.rank_by = 'saving' THEN 'saving'
+      WHEN answered.module_id IN (SELECT instruction_times.module_id FROM instruction_times)
+        THEN 'time'
+      WHEN params.rank_by = 'cost' THEN 'work'
+      ELSE 'saving'
+    END AS ranked_by,
     coalesce(
       answered.unknown_reason,
       asked_instants.missing_reason,
@@ -247,15 +268,76 @@ ranked_items AS (
   FROM items
   WHERE items.kind IS NOT NULL
 ),
+-- What is executed to compute the values of a line again, each instruction once.
+makers AS (
+  SELECT
+    ranked_items.module_id, ranked_items.color, ranked_items.kind, ranked_items.name,
+    made.instruction_name,
+    max(CASE WHEN made.is_low THEN 1 ELSE 0 END) AS low_count
+  FROM ranked_items
+  JOIN recompute_instructions AS made
+    ON made.module_id = ranked_items.module_id
+    AND made.value_id = ranked_items.value_id
+  WHERE ranked_items.kind IN ('residual', 'recompute', 'offload')
+  GROUP BY
+    ranked_items.module_id, ranked_items.color, ranked_items.kind, ranked_items.name,
+    made.instruction_name
+),
+times AS (
+  SELECT
+    makers.module_id, makers.color, makers.kind, makers.name,
+    CASE
+      WHEN sum(makers.low_count) > 0
+        AND count(CASE WHEN makers.low_count = 1 THEN run_times.run_ns END)
+          = sum(makers.low_count)
+        THEN CAST(sum(CASE WHEN makers.low_count = 1 THEN run_times.run_ns END) AS BIGINT)
+    END AS low_recompute_ns,
+    CASE
+      WHEN count(run_times.run_ns) = count(*) THEN CAST(sum(run_times.run_ns) AS BIGINT)
+    END AS recompute_ns
+  FROM makers
+  LEFT JOIN run_times
+    ON run_times.module_id = makers.module_id
+    AND run_times.instruction_name = makers.instruction_name
+  GROUP BY makers.module_id, makers.color, makers.kind, makers.name
+),
+-- Of values that one instruction makes its operations count once.
+shared_counts AS (
+  SELECT
+    ranked_items.module_id, ranked_items.color, ranked_items.kind, ranked_items.name,
+    coalesce(single_makers.instruction_name, CAST(ranked_items.value_id AS VARCHAR)) AS maker,
+    count(*) AS value_count,
+    count(ranked_items.operation_count) AS known_count,
+    max(ranked_items.operation_count) AS operation_count
+  FROM ranked_items
+  LEFT JOIN (
+    SELECT
+      made.module_id, made.value_id, min(made.instruction_name) AS instruction_name
+    FROM recompute_instructions AS made
+    GROUP BY made.module_id, made.value_id
+    HAVING count(*) = 1
+  ) AS single_makers
+    ON single_makers.module_id = ranked_items.module_id
+    AND single_makers.value_id = ranked_items.value_id
+  GROUP BY
+    ranked_items.module_id, ranked_items.color, ranked_items.kind, ranked_items.name,
+    coalesce(single_makers.instruction_name, CAST(ranked_items.value_id AS VARCHAR))
+),
+line_counts AS (
+  SELECT
+    module_id, color, kind, name,
+    CASE
+      WHEN sum(known_count) = sum(value_count) THEN sum(operation_count)
+    END AS operation_count
+  FROM shared_counts
+  GROUP BY module_id, color, kind, name
+),
 -- Values of a line together save at least as much as the best one. One gather is needed, possibly
 -- the largest.
 lines AS (
   SELECT
     ranked_items.module_id, ranked_items.color, ranked_items.kind, ranked_items.name,
     count(*) AS value_count,
-    CASE
-      WHEN count(ranked_items.operation_count) = count(*) THEN sum(ranked_items.operation_count)
-    END AS operation_count,
     sum(ranked_items.held_bytes) AS held_bytes, sum(ranked_items.saving_bytes) AS sum_bytes,
     CASE
       WHEN ranked_items.kind = 'gather' THEN max("values".size_bytes)
@@ -413,10 +495,11 @@ of_values AS (
     lines.module_id, lines.color, lines.kind, lines.name, lines.value_count,
     CASE
       WHEN lines.kind <> 'residual' OR line_savings.saving_form IS NULL
-        THEN lines.operation_count
+        THEN line_counts.operation_count
       ELSE line_savings.operation_count
     END AS operation_count,
-    line_savings.low_operation_count, line_savings.saving_form, line_savings.kept_name,
+    line_savings.low_operation_count, times.low_recompute_ns, times.recompute_ns,
+    line_savings.saving_form, line_savings.kept_name,
     CASE lines.kind
       WHEN 'residual' THEN coalesce(line_savings.low_saving_bytes, lines.low_bytes)
       WHEN 'recompute' THEN lines.low_bytes
@@ -431,6 +514,16 @@ of_values AS (
       ELSE greatest(coalesce(whole.saving_bytes, lines.best_bytes), lines.best_bytes)
     END AS saving_bytes
   FROM lines
+  JOIN line_counts
+    ON line_counts.module_id = lines.module_id
+    AND line_counts.color = lines.color
+    AND line_counts.kind = lines.kind
+    AND line_counts.name = lines.name
+  LEFT JOIN times
+    ON times.module_id = lines.module_id
+    AND times.color = lines.color
+    AND times.kind = lines.kind
+    AND times.name = lines.name
   LEFT JOIN peak_savings AS line_savings
     ON lines.kind = 'residual'
     AND line_savings.module_id = lines.module_id
@@ -552,7 +645,8 @@ divided_alike AS (
 findings AS (
   SELECT
     module_id, color, kind, kind AS sureness_kind, name, value_count, saving_form, kept_name,
-    low_operation_count, operation_count, low_saving_bytes, saving_bytes
+    low_operation_count, operation_count, low_recompute_ns, recompute_ns, low_saving_bytes,
+    saving_bytes
   FROM of_values
   UNION ALL
   SELECT
@@ -563,24 +657,24 @@ findings AS (
       WHEN value_count > 1 THEN parameter_name || ' and ' || (value_count - 1) || ' more'
       ELSE parameter_name
     END AS name,
-    value_count, NULL, NULL, NULL, NULL,
+    value_count, NULL, NULL, NULL, NULL, NULL, NULL,
     together_low_saving_bytes AS low_saving_bytes, together_saving_bytes AS saving_bytes
   FROM donations
   WHERE place = 1
   UNION ALL
   SELECT
-    module_id, color, 'padding', 'padding', shape, value_count, NULL, NULL, NULL, NULL,
+    module_id, color, 'padding', 'padding', shape, value_count, NULL, NULL, NULL, NULL, NULL, NULL,
     low_saving_bytes, saving_bytes
   FROM answered_padding
   WHERE low_saving_bytes > 0
   UNION ALL
   SELECT
-    module_id, color, 'dtype', 'dtype', 'f32', value_count, NULL, NULL, NULL, NULL,
+    module_id, color, 'dtype', 'dtype', 'f32', value_count, NULL, NULL, NULL, NULL, NULL, NULL,
     low_saving_bytes, saving_bytes
   FROM wide_programs
   UNION ALL
   SELECT
-    module_id, color, 'carry', 'carry', name, value_count, NULL, NULL, NULL, NULL,
+    module_id, color, 'carry', 'carry', name, value_count, NULL, NULL, NULL, NULL, NULL, NULL,
     low_saving_bytes, saving_bytes
   FROM advised_carries
   UNION ALL
@@ -588,7 +682,7 @@ findings AS (
     functions.module_id, functions.color,
     CASE advised_groups.kind WHEN 'scan' THEN 'block' ELSE advised_groups.kind END,
     CASE advised_groups.kind WHEN 'scan' THEN 'block_of_scan' ELSE advised_groups.kind END,
-    advised_groups.name, advised_groups.value_count, NULL, NULL, NULL, NULL,
+    advised_groups.name, advised_groups.value_count, NULL, NULL, NULL, NULL, NULL, NULL,
     advised_groups.low_saving_bytes, advised_groups.saving_bytes
   FROM functions
   JOIN advised_groups
@@ -604,7 +698,7 @@ findings AS (
         THEN shards.parameter_name || ' and ' || (shards.value_count - 1) || ' more'
       ELSE shards.parameter_name
     END,
-    shards.value_count, NULL, NULL, NULL, NULL,
+    shards.value_count, NULL, NULL, NULL, NULL, NULL, NULL,
     greatest(shards.saving_bytes - shards.gathered_bytes, 0),
     shards.saving_bytes + coalesce(divided_alike.saving_bytes, 0)
   FROM shards
@@ -622,7 +716,7 @@ findings AS (
       value_details.instruction_name,
       'allocation ' || allocations.allocation_index
     ) AS name,
-    1 AS value_count, NULL, NULL, NULL, NULL,
+    1 AS value_count, NULL, NULL, NULL, NULL, NULL, NULL,
     -- It may be needed whole where it is computed.
     0 AS low_saving_bytes, allocations.size_bytes AS saving_bytes
   FROM functions
@@ -637,7 +731,7 @@ findings AS (
     AND value_details.value_id = peak_values.value_id
   WHERE peak_values.allocation_kind = 'constant'
 ),
-ranked AS (
+found AS (
   SELECT
     functions.place AS function_place,
     functions.name_place, functions.run_name, functions.function_name, functions.platform,
@@ -646,13 +740,20 @@ ranked AS (
     CAST(findings.saving_bytes AS DOUBLE) / nullif(functions.peak_bytes, 0) AS saving_ratio,
     findings.kind, findings.sureness_kind, findings.name, findings.value_count,
     findings.saving_form, findings.kept_name, findings.low_operation_count,
-    findings.operation_count,
-    row_number() OVER (
-      PARTITION BY functions.place
-      ORDER BY
-        coalesce(findings.low_saving_bytes, 0) DESC, findings.saving_bytes DESC, findings.kind,
-        findings.name
-    ) AS place
+    findings.operation_count, findings.low_recompute_ns, findings.recompute_ns,
+    functions.ranked_by,
+    CASE
+      WHEN findings.kind IN ('residual', 'recompute') THEN coalesce(
+        1e6 * findings.low_saving_bytes / nullif(findings.low_recompute_ns, 0),
+        1e6 * findings.saving_bytes / nullif(findings.recompute_ns, 0)
+      )
+    END AS saving_bytes_per_ms,
+    CASE
+      WHEN findings.kind IN ('residual', 'recompute') THEN coalesce(
+        CAST(findings.low_saving_bytes AS DOUBLE) / nullif(findings.low_operation_count, 0),
+        CAST(findings.saving_bytes AS DOUBLE) / nullif(findings.operation_count, 0)
+      )
+    END AS bytes_per_operation
   FROM functions
   CROSS JOIN params
   LEFT JOIN findings
@@ -662,12 +763,40 @@ ranked AS (
     AND findings.saving_bytes > 0
     AND findings.saving_bytes >= params.min_ratio * functions.peak_bytes
   WHERE findings.kind IS NOT NULL OR functions.unknown_reason IS NOT NULL
+),
+ranked AS (
+  SELECT
+    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
+    unknown_reason, low_saving_bytes, saving_bytes, saving_ratio, kind, sureness_kind, name,
+    value_count, saving_form, kept_name, low_operation_count, operation_count, low_recompute_ns,
+    recompute_ns, saving_bytes_per_ms, ranked_by,
+    row_number() OVER (
+      PARTITION BY function_place
+      ORDER BY
+        CASE
+          WHEN ranked_by = 'saving' THEN 0
+          WHEN coalesce(low_saving_bytes, saving_bytes) <= 0 AND kind <> 'recompute' THEN 3
+          WHEN kind IN ('donate', 'dtype', 'copy', 'carry', 'late_free', 'padding') THEN 0
+          WHEN CASE ranked_by WHEN 'time' THEN saving_bytes_per_ms ELSE bytes_per_operation END
+              IS NOT NULL
+            THEN 1
+          ELSE 2
+        END,
+        CASE
+          WHEN ranked_by = 'saving' THEN NULL
+          WHEN ranked_by = 'time' THEN saving_bytes_per_ms
+          ELSE bytes_per_operation
+        END DESC NULLS LAST,
+        coalesce(low_saving_bytes, 0) DESC, saving_bytes DESC, kind, name
+    ) AS place
+  FROM found
 )
 SELECT
   ranked.run_name, ranked.function_name, ranked.platform, ranked.color, ranked.peak_bytes,
   ranked.low_saving_bytes, ranked.saving_bytes, ranked.saving_ratio, ranked.kind,
   advice_sureness.sureness,
   ranked.saving_form, ranked.kept_name, ranked.low_operation_count, ranked.operation_count,
+  ranked.low_recompute_ns, ranked.recompute_ns, ranked.saving_bytes_per_ms, ranked.ranked_by,
   ranked.value_count, ranked.name,
   CASE ranked.kind
     WHEN 'donate' THEN 'donate them (donate_argnums), if the caller may'

@@ -39,6 +39,10 @@
 --
 -- param run, function, platform, color, module
 -- param what VARCHAR = 'all' | 'source_line' | 'op' | 'value': What to show.
+-- param rank_by VARCHAR = 'auto' | 'saving' | 'cost': What comes first: saving is the largest
+--   lower bound. cost is the most bytes per millisecond that a profile measured for the
+--   recomputation, without a profile per operation; rows that save at most a hundredth of the peak,
+--   or with an unknown cost, come last. auto is cost where the module was timed, else saving.
 -- param top_functions = 1
 -- param top_n BIGINT = 5: Rows to show of each kind.
 --
@@ -62,15 +66,22 @@
 -- column low_operation_count BIGINT: Operations that recompute it, at the lower bound, those that
 --   several values need counted once; NULL if unknown.
 -- column operation_count BIGINT: The same at the upper bound; NULL if unknown.
+-- column low_recompute_ns BIGINT: Measured time of the instructions that recompute it in one run,
+--   at the lower bound [nanoseconds] (recompute_times); NULL if one was not timed.
+-- column recompute_ns BIGINT: The same at the upper bound [nanoseconds]; NULL if one was not timed.
+-- column saving_bytes_per_ms DOUBLE: Bytes saved per millisecond, at the lower bound if it is
+--   known, else at the upper; NULL if it was not timed, and for values of the backward pass.
+-- column ranked_by VARCHAR: What the rows of the module are ranked by: time, work or saving.
 -- column low_unknown_reason VARCHAR: Why low_saving_bytes is NULL; NULL where it is known.
 -- column unknown_reason
 WITH params AS (
   SELECT
     coalesce(getvariable('what')::VARCHAR, 'all') AS what,
+    coalesce(getvariable('rank_by')::VARCHAR, 'auto') AS rank_by,
     coalesce(getvariable('top_functions')::BIGINT, 1) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 5) AS top_n
 ),
-ranked AS (
+found AS (
   SELECT
     functions.place AS function_place,
     functions.name_place, functions.run_name, functions.function_name, functions.platform,
@@ -82,12 +93,28 @@ ranked AS (
     coalesce(savings.name, "values".instruction_name || ' ' || "values".shape) AS name,
     CASE savings.what WHEN 'source_line' THEN 1 WHEN 'op' THEN 2 WHEN 'value' THEN 3 END
       AS what_place,
-    row_number() OVER (
-      PARTITION BY functions.place, savings.what
-      ORDER BY
-        coalesce(savings.low_saving_bytes, savings.saving_bytes) DESC,
-        savings.saving_bytes DESC, savings.held_bytes DESC, savings.name, savings.value_id
-    ) AS place
+    savings.name AS saving_name, savings.value_id,
+    times.low_recompute_ns, times.recompute_ns,
+    CASE
+      WHEN params.rank_by = 'saving' THEN 'saving'
+      WHEN functions.module_id IN (SELECT instruction_times.module_id FROM instruction_times)
+        THEN 'time'
+      WHEN params.rank_by = 'cost' THEN 'work'
+      ELSE 'saving'
+    END AS ranked_by,
+    CASE
+      WHEN savings.backward_bytes = savings.held_bytes THEN NULL
+      WHEN savings.low_saving_bytes IS NOT NULL
+        THEN 1e6 * savings.low_saving_bytes / nullif(times.low_recompute_ns, 0)
+      ELSE 1e6 * savings.saving_bytes / nullif(times.recompute_ns, 0)
+    END AS saving_bytes_per_ms,
+    CASE
+      WHEN savings.backward_bytes = savings.held_bytes THEN NULL
+      WHEN savings.low_saving_bytes IS NOT NULL
+        THEN CAST(savings.low_saving_bytes AS DOUBLE) / nullif(savings.low_operation_count, 0)
+      ELSE CAST(savings.saving_bytes AS DOUBLE)
+        / nullif(coalesce(savings.operation_count, costs.operation_count), 0)
+    END AS bytes_per_operation
   FROM answered_functions AS functions
   CROSS JOIN params
   LEFT JOIN peak_savings AS savings
@@ -97,8 +124,37 @@ ranked AS (
   LEFT JOIN "values"
     ON "values".module_id = savings.module_id
     AND "values".value_id = savings.value_id
+  LEFT JOIN recompute_costs AS costs
+    ON costs.module_id = savings.module_id
+    AND costs.value_id = savings.value_id
+  LEFT JOIN recompute_times AS times
+    ON times.module_id = savings.module_id
+    AND times.color = savings.color
+    AND times.what = savings.what
+    AND coalesce(times.name, '') = coalesce(savings.name, '')
+    AND coalesce(times.value_id, -1) = coalesce(savings.value_id, -1)
   WHERE functions.place <= params.top_functions
     AND (savings.what IS NOT NULL OR functions.unknown_reason IS NOT NULL)
+),
+ranked AS (
+  SELECT
+    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
+    unknown_reason, module_id, what, held_bytes, low_saving_bytes, saving_bytes,
+    half_saving_bytes, peak_bytes_without, peak_time_without, saving_form, kept_name,
+    low_operation_count, operation_count, low_unknown_reason, name, what_place,
+    low_recompute_ns, recompute_ns, saving_bytes_per_ms, ranked_by,
+    row_number() OVER (
+      PARTITION BY function_place, what
+      ORDER BY
+        CASE
+          WHEN ranked_by <> 'saving'
+              AND 100 * coalesce(low_saving_bytes, saving_bytes) > peak_bytes
+            THEN CASE ranked_by WHEN 'time' THEN saving_bytes_per_ms ELSE bytes_per_operation END
+        END DESC NULLS LAST,
+        coalesce(low_saving_bytes, saving_bytes) DESC, saving_bytes DESC, held_bytes DESC,
+        saving_name, value_id
+    ) AS place
+  FROM found
 )
 SELECT
   ranked.run_name, ranked.function_name, ranked.platform, ranked.color, ranked.peak_bytes,
@@ -107,7 +163,8 @@ SELECT
   ranked.peak_time_without AS next_peak_time,
   instructions.instruction_name AS next_peak_instruction,
   ranked.name, ranked.saving_form, ranked.kept_name, ranked.low_operation_count,
-  ranked.operation_count, ranked.low_unknown_reason, ranked.unknown_reason
+  ranked.operation_count, ranked.low_recompute_ns, ranked.recompute_ns,
+  ranked.saving_bytes_per_ms, ranked.ranked_by, ranked.low_unknown_reason, ranked.unknown_reason
 FROM ranked
 CROSS JOIN params
 LEFT JOIN instructions

@@ -180,9 +180,12 @@ def overview(
         if part == "savings" and found.parts.get("advice"):
             continue
         values["top_n"] = QUERIES[part][1] if top_n is None else top_n
+        # A summary says what lowers the peak most, whatever that costs.
+        is_ranked = top_n is None and query.param("rank_by") is not None
+        given = {**values, "rank_by": "saving"} if is_ranked else values
         found.parts[part] = [
             row
-            for row in _as_rows(execute.execute_query(con, query, values))
+            for row in _as_rows(execute.execute_query(con, query, given))
             # With a known peak, a reason says why there is no advice.
             if row["unknown_reason"] is None or row.get("peak_bytes") is not None
         ]

@@ -21,6 +21,7 @@ from bufdb.render.text import (
     human_apart,
     human_bytes,
     human_ratio,
+    human_time,
     painted,
     style_of,
 )
@@ -101,6 +102,10 @@ def advice_text(found: Overview, code: Callable[[str], str] | None = None) -> st
         shown.append(f"{human_bytes(found.peak['peak_bytes'])}, the peak of {escape_control(of)}")
         if not found.parts.get("advice"):
             shown += _none(found)
+        elif found.parts["advice"][0].get("ranked_by") == "time":
+            shown.append(
+                "what costs no time first, then the most bytes for each millisecond (profile)"
+            )
     for row in found.parts.get("advice", []):
         shown += ["", *_lines(row)]
         if row["kind"] is not None:
@@ -122,6 +127,12 @@ def _details(row: Row) -> list[str]:
         "policy": "the low end: one name less in the existing policy",
     }
     found = [forms[row["saving_form"]]] if row["saving_form"] else []
+    low, high = row.get("low_recompute_ns"), row.get("recompute_ns")
+    if low is not None or high is not None:
+        known = dict.fromkeys(human_time(ns) for ns in (low, high) if ns is not None)
+        each = row["saving_bytes_per_ms"]
+        rate = "" if each is None else f", {human_bytes(round(each))} for each ms"
+        found.append(f"computed again in {' to '.join(known)} of a run{rate}")
     return [*found, f"more: bufdb query {row['query_name']}, {row['page']}"]
 
 

@@ -53,8 +53,8 @@ LABELS = "SELECT label, label_value FROM run_labels WHERE run_name = ? AND NOT i
 @click.option(
     "--order",
     type=click.Choice(["saving", "cost"]),
-    help="What --until removes first: what saves most, or what costs the fewest operations to "
-    "compute again for each byte saved.  [default: saving]",
+    help="What --until removes first: what saves most, or what costs least to recompute for each "
+    "byte saved, in time if a profile was read, else in operations.  [default: saving]",
 )
 @click.option("--run", metavar="RUN", help="Only modules of this run: a name or a glob.")
 @click.option(
@@ -97,7 +97,8 @@ def command(
     is no saving where a scan saves the inputs of its layer (with any checkpoint policy), from bf16
     for a bf16 buffer, or from a checkpoint of unrolled layers on CPU, where the compiler merges the
     recomputation. operation_count is the cost of recomputing the large values, by the shapes in the
-    HLO text (recompute_costs).
+    HLO text (recompute_costs); recompute_ns is the time of the instructions that compute them, by
+    the profile that 'bufdb profile' read. Work that several of them share counts once.
 
     The need of the device is the peak and the holes in XLA's reservation for temporaries. It is
     computed by placing the remaining values again, where that reproduces today's size; else it is a

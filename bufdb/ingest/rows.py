@@ -317,6 +317,7 @@ MODULE_TABLES = (
     "value_origins",
     "recompute_costs",
     "recompute_parts",
+    "recompute_instructions",
     "instruction_costs",
     "instruction_times",
     "peak_savings",

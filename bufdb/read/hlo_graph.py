@@ -51,6 +51,8 @@ _TRIPS = re.compile(rb'known_trip_count\\?":\{\\?"n\\?":\\?"(\d{1,18})\\?"')
 _CALLERS = ("call", "conditional", "-start")
 """Suffixes of the other opcodes that enter computations whose instructions define values."""
 _LINE_STARTS = (b"\n  ", b"\n  ROOT ")
+_MOST_FUSED = 20
+"""Limit on fusions within fusions; XLA's go two deep."""
 _SHORT = 1 << 12
 """Up to this many bytes, a line is found by its text, without an index of all lines."""
 _BRANCHES = ("branch_computations", "true_computation", "false_computation")
@@ -331,6 +333,17 @@ class HloGraph:
     def fusion(self, computation: int) -> Instruction | None:
         """Return the fusion that calls a computation."""
         return self._fusions.get(computation)
+
+    def executed(self, ins: Instruction) -> Instruction | None:
+        """Return the instruction that is executed for one: for what is fused its fusion."""
+        for _ in range(_MOST_FUSED):
+            if not self.is_fused(ins.computation):
+                return ins
+            fusion = self.fusion(ins.computation)
+            if fusion is None:
+                return None
+            ins = fusion
+        return None
 
     @cached_property
     def _fusions(self) -> dict[int, Instruction]:

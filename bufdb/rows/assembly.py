@@ -32,7 +32,7 @@ from bufdb.rows.placements import (
     read_allocations,
     read_used_values,
 )
-from bufdb.rows.residuals import Residuals
+from bufdb.rows.residuals import Residuals, makers_of
 from bufdb.rows.value_index import ValueIndex
 
 
@@ -130,6 +130,9 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     for columns in users.rows(known, occupied["peak_values"], lifetimes):
         emit("value_users", columns)
     emit("recompute_costs", costs.columns(is_known))
+    makers = makers_of(values, costs, residuals)
+    if makers:
+        emit("recompute_instructions", take(makers, is_known[makers["module"]]))
     labels, is_backward = attribution.of_values(savings.row, origins.attributed, users, lifetimes)
     # Each of them knows the context, which makes a cycle: ingest has no collector to end it.
     context.observers.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import gcd, prod
 
 import numpy as np
@@ -89,6 +89,40 @@ class Operations:
         found = [self.graph.find(fusion.computation, operands[number][0]) for number in inputs]
         makers = [maker for maker in found if maker is not None]
         return self._after_moves(makers) if len(makers) == len(found) else None
+
+    def makers_of(self, ins: Instruction) -> list[bytes] | None:
+        """Return the names of what is executed to make an instruction's data again.
+
+        What only moves data is left out, as in `of`; None where a loop or a call is given them.
+        """
+        left, seen = [ins], {ins.position}
+        if self.graph.is_fused(ins.computation):
+            inputs: list[int] = []
+            fusion = self.graph.executed(ins)
+            if fusion is None:
+                return None
+            if self._closure(ins, inputs) != 0 or not inputs:
+                return [fusion.name]
+            if max(inputs) >= len(fusion.operands):
+                return None
+            names = [fusion.operands[number][0] for number in inputs]
+            found = [self.graph.find(fusion.computation, name) for name in names]
+            left = [maker for maker in found if maker is not None]
+        made: list[bytes] = []
+        while left:
+            one = left.pop()
+            if self.alone(one) != 0:
+                made.append(one.name)
+                continue
+            is_given = one.opcode == "parameter" and not self.graph.is_entry(one.computation)
+            if is_given or len(seen) > MAX_INSTRUCTIONS:
+                return None
+            for name, _ in one.operands:
+                source = self.graph.find(one.computation, name)
+                if source is not None and source.position not in seen:
+                    seen.add(source.position)
+                    left.append(source)
+        return made
 
     def _after_moves(self, ends: Sequence[Instruction]) -> int | None:
         """Return the sum over the instructions that make the data which moves lead here.
@@ -314,6 +348,7 @@ class Costs(Observer):
         self._is_wanted[values.name[rows]] = True
         self._names: dict[int, bytes] = {}
         self._counts = np.full(len(rows), -1)
+        self._makers: list[list[bytes] | None] = [None] * len(rows)
         self.has_values: Bools = np.zeros(context.count, np.bool_)
         """By module."""
         self.has_values[self._module] = True
@@ -335,7 +370,7 @@ class Costs(Observer):
         keys = self._keys[begin:end].tolist()
         homes = graph.homes({self._names[key] for key in keys if key in self._names})
         numbers = lookup(found.rows, found.number, self._rows[begin:end]).tolist()
-        known: dict[tuple[int, int], int | None] = {}
+        known: dict[tuple[int, int], tuple[int | None, list[bytes] | None]] = {}
         for at, (key, number) in enumerate(zip(keys, numbers, strict=True), begin):
             origin = found.origins[number] if number >= 0 else None
             is_stack = origin is not None and origin.kind == "stacked"
@@ -347,9 +382,15 @@ class Costs(Observer):
                     if origin is not None and is_stack
                     else _of(operations, homes.get(name), name)
                 )
-            count = known[case]
+            count, self._makers[at] = known[case]
             if count is not None and count < _LIMIT:
                 self._counts[at] = count
+
+    def makers(self) -> Iterator[tuple[int, list[bytes]]]:
+        """Yield the rows of the index with what is executed to make their data again."""
+        for row, made in zip(self._rows.tolist(), self._makers, strict=True):
+            if made is not None:
+                yield row, made
 
     def columns(self, is_known: Bools) -> Columns:
         """Return the rows of the table, of modules whose peak is still known."""
@@ -358,15 +399,18 @@ class Costs(Observer):
         return take(columns, (self._counts >= 0) & is_known[self._module])
 
 
-def _of(operations: Operations, home: int | None, name: bytes) -> int | None:
-    """Return the operations of what a name means in its home computation."""
+def _of(
+    operations: Operations, home: int | None, name: bytes
+) -> tuple[int | None, list[bytes] | None]:
+    """Return the operations of what a name means in its home computation, and what makes it."""
     ins = None if home is None else operations.graph.find(home, name)
-    return None if ins is None else operations.of(ins)
+    return (None, None) if ins is None else (operations.of(ins), operations.makers_of(ins))
 
 
-def _of_stack(operations: Operations, origin: Origin) -> int | None:
-    """Return the operations of all slices of a stack."""
+def _of_stack(operations: Operations, origin: Origin) -> tuple[int | None, list[bytes] | None]:
+    """Return the operations of all slices of a stack, and what makes them."""
     if origin.instruction is None or origin.slice_count is None:
-        return None
+        return None, None
     count = operations.of(origin.instruction)
-    return None if count is None else count * origin.slice_count
+    total = None if count is None else count * origin.slice_count
+    return total, operations.makers_of(origin.instruction)

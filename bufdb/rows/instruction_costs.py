@@ -88,7 +88,7 @@ def rows_of(graph: HloGraph) -> list[Row]:
         return cost
 
     for ins in _work(graph):
-        owner = _owner(graph, ins)
+        owner = graph.executed(ins)
         if owner is not None:
             of(owner).add_operations(*_products(operations, ins))
     for ins in graph.having(b"estimated_cycles"):
@@ -122,18 +122,6 @@ def _work(graph: HloGraph) -> Iterator[Instruction]:
     for ins in graph.having(_LIBRARY):
         if ins.opcode == "custom-call" and _PRODUCTS.search(ins.attributes):
             yield ins
-
-
-def _owner(graph: HloGraph, ins: Instruction) -> Instruction | None:
-    """Return the instruction that is executed: of what is fused its fusion."""
-    for _ in range(MAX_DEPTH):
-        if not graph.is_fused(ins.computation):
-            return ins
-        fusion = graph.fusion(ins.computation)
-        if fusion is None:
-            return None
-        ins = fusion
-    return None
 
 
 def _row(name: bytes, cost: _Cost) -> Row:

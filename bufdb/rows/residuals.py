@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,12 +11,12 @@ from bufdb.columnar.rows import objects, strings
 from bufdb.columnar.scan import Bools, Columns, Ints
 from bufdb.memory.needs import Kept, Needs
 from bufdb.read.hlo_graph import HloGraph, Instruction
-from bufdb.rows.costs import Operations
+from bufdb.rows.costs import Costs, Operations
 from bufdb.rows.loop_origins import Found, names_of
 from bufdb.rows.loop_places import Places
 from bufdb.rows.loop_walk import Origin
 from bufdb.rows.residual_layers import LINE_BYTES, Layer, LeftOut, Stack, TooLargeError, leave_out
-from bufdb.rows.value_index import lookup
+from bufdb.rows.value_index import ValueIndex, lookup
 
 # -- Needs of stacks as columns of `recompute_parts`: what the same stacks need is one part --------
 
@@ -83,6 +83,8 @@ class Saved:
     needs: Needs
     slice_count: int
     """It is 0 for an input of the layer."""
+    makers: Mapping[bytes, bool]
+    """What is executed to compute it again, and whether it is at the low end too."""
 
 
 class Residuals:
@@ -175,7 +177,20 @@ class Residuals:
             for node, size in left.kept.items()
         }
         needs = Needs(left.form, left.is_gone, kept, counted(left.again), counted(left.all_again))
-        return Saved(needs, 0 if stack.is_layer_input else stack.slice_count)
+        makers: dict[bytes, bool] = {}
+        for node in left.all_again:
+            executed = (
+                layer.graph.executed(layer.nodes[node].makers[0]) if costs[node] != 0 else None
+            )
+            if executed is not None:
+                makers[executed.name] = makers.get(executed.name, False) or node in left.again
+        return Saved(needs, 0 if stack.is_layer_input else stack.slice_count, makers)
+
+    def makers(self) -> Iterator[tuple[int, Mapping[bytes, bool]]]:
+        """Yield the rows of the index that are stacks, with what is executed to compute them."""
+        for rows, numbers in zip(self._rows, self._numbers, strict=True):
+            for row, number in zip(rows.tolist(), numbers.tolist(), strict=True):
+                yield row, self.stacks[number].makers
 
     def numbers(self, rows: Ints) -> Ints:
         """Return which stack each row of the index is, or -1."""
@@ -187,6 +202,28 @@ class Residuals:
     def is_gone(self) -> Bools:
         """Whether each stack goes away; the last entry is for number -1."""
         return np.array([*(stack.needs.is_gone for stack in self.stacks), False], np.bool_)
+
+
+def makers_of(values: ValueIndex, costs: Costs, residuals: Residuals) -> Columns:
+    """Return the rows of `recompute_instructions`; none if there are none."""
+    stacks = dict(residuals.makers())
+    rows = [
+        (row, name, is_low)
+        for row, made in (*costs.makers(), *stacks.items())
+        for name, is_low in (
+            stacks[row].items() if row in stacks else dict.fromkeys(made, False).items()
+        )
+    ]
+    if not rows:
+        return {}
+    row, names, is_low = zip(*sorted(set(rows)), strict=True)
+    at = np.array(row, np.int64)
+    return {
+        "module": values.module[at],
+        "value_id": values.value_id[at],
+        "instruction_name": strings(names),
+        "is_low": np.array(is_low, np.bool_),
+    }
 
 
 def _is_residual(origin: Origin) -> bool:

@@ -12,10 +12,10 @@ import numpy as np
 from bufdb.columnar.scan import Ints
 from bufdb.memory.donation import Spans, donated
 from bufdb.memory.maxima import Steps
-from bufdb.memory.needs import Together, operation_count, together
+from bufdb.memory.needs import Together, together
 from bufdb.memory.savings import LARGE_PART
 from bufdb.rows.op_names import op_path, strip_op_path
-from bufdb.what_if import donation, temps
+from bufdb.what_if import cost, donation, temps
 from bufdb.what_if.choice import Choice
 from bufdb.what_if.donation import Donation
 from bufdb.what_if.model import Arena, Height, Model, Need
@@ -69,7 +69,8 @@ class Asked:
     by: str = "source_line"
     """What `until` removes: source_line, op or value."""
     is_cheapest_first: bool = False
-    """Whether `until` first removes what costs least to recompute per byte saved."""
+    """Whether `until` first removes what costs least to recompute per byte saved: by measured time
+    where the module was timed, else by operations."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,8 @@ class Row:
     operation_count: int | None = None
     """Operations to recompute it, counting shared ones once; None if unknown. For values that a
     loop stacks, with the operands of other lines; for others, only of its large values."""
+    recompute_ns: int | None = None
+    """Measured time of what is executed to recompute it; None without a profile."""
     is_residual: bool = False
     """Whether it includes values that a loop stacks for the backward pass."""
     low: Low | None = None
@@ -136,6 +139,8 @@ class Answer:
     """Parameters that cannot be donated, with the reason."""
     fits: bool | None
     """Whether the high end of the need came down to `until`; None without it."""
+    ranked_by: str | None = None
+    """What `until` ranked names by: time or work, if what costs least went first."""
     nameless: int = 0
     """If the need does not fit, the number of values without a name live at the remaining peak."""
 
@@ -189,7 +194,9 @@ def answer(con: duckdb.DuckDBPyConnection, choice: Choice, asked: Asked) -> Answ
         time: Instant(name, None if op is None else strip_op_path(op_path(op)), source)
         for time, name, op, source in named
     }
-    found = Answer(choice, rows, instants, given.refused, fits)
+    is_ranked = asked.until is not None and asked.is_cheapest_first
+    ranked_by = ("time" if held.run_ns else "work") if is_ranked else None
+    found = Answer(choice, rows, instants, given.refused, fits, ranked_by)
     return found if fits is not False else replace(found, nameless=question.nameless(found, taken))
 
 
@@ -295,7 +302,7 @@ class _Question:
             numbers = np.unique(labels.of_row[is_there]).tolist()
             sets = [np.flatnonzero(labels.of_row == number) for number in numbers]
             heights = model.without([np.union1d(away, one) for one in sets])
-            done = self._operations(away) if self.asked.is_cheapest_first else 0
+            done = self._cost(away) if self.asked.is_cheapest_first else 0
             ranked = sorted(
                 zip(heights, numbers, sets, strict=True),
                 key=lambda one: (
@@ -327,18 +334,23 @@ class _Question:
         return int(is_there.sum())
 
     def _price(self, away: Ints, rows: Ints, done: int | None, saving: int) -> Fraction:
-        """Return the sort key of a removal: operations per byte saved, or 0 for all.
+        """Return the sort key of a removal: its cost per byte saved, or 0 for all.
 
-        Operations that are recomputed already cost nothing more. Names that save too little would
-        get meaningless prices, and come last.
+        What is recomputed already costs nothing more. Names that save too little would get
+        meaningless prices, and come last.
         """
         if not self.asked.is_cheapest_first:
             return Fraction(0)
-        count = self._operations(np.union1d(away, rows))
+        whole = self._cost(np.union1d(away, rows))
         unknown = Fraction(1 << 200)
-        if count is None or done is None or saving <= self.choice.peak_bytes // LARGE_PART:
+        if whole is None or done is None or saving <= self.choice.peak_bytes // LARGE_PART:
             return unknown
-        return Fraction(count - done, saving)
+        return Fraction(whole - done, saving)
+
+    def _cost(self, rows: Ints) -> int | None:
+        """Return what it costs to recompute values: nanoseconds if they were timed, else work."""
+        of = cost.nanoseconds if self.temps.run_ns else cost.operations
+        return of(self.temps, rows)
 
     def _has_stack(self, rows: Ints) -> bool:
         return any(self.temps.needs[row] is not None for row in rows.tolist())
@@ -362,25 +374,6 @@ class _Question:
             slices = int(self.temps.slice_bytes[some].max()) if some else 0
             found.append(_LowPeak(height.peak_bytes + kept + slices, union))
         return found
-
-    def _operations(self, rows: Ints) -> int | None:
-        """Count operations to recompute what loops stack, and the large values of other lines."""
-        held = self.temps
-        needs = [one for row in rows.tolist() if (one := held.needs[row]) is not None]
-        total = operation_count(one.all_again for one in needs) if needs else 0
-        of_line = held.labels["source_line"].of_row
-        lines = {int(of_line[row]) for row in rows.tolist() if held.needs[row] is not None}
-        for buffer in np.unique(held.buffer[rows]).tolist():
-            mine = rows[held.buffer[rows] == buffer]
-            is_counted = int(held.ranges.size[mine].max()) >= held.least_counted
-            if not is_counted or (of_line[buffer] >= 0 and int(of_line[buffer]) in lines):
-                continue
-            known = [held.operation_counts[row] for row in mine.tolist()]
-            counts = [count for count in known if count is not None]
-            if not counts or total is None:
-                return None
-            total += max(counts)
-        return total
 
     def _live_bytes(self, rows: Ints, at: int) -> int:
         """Return the bytes of the values that are live at an instant."""
@@ -428,7 +421,8 @@ class _Question:
             height.peak_time,
             is_input,
             None if largest is None else self.temps.dtypes[largest],
-            self._operations(rows),
+            cost.operations(self.temps, rows),
+            cost.nanoseconds(self.temps, rows) if self.temps.run_ns else None,
             bool(self.temps.is_residual[rows].any()),
             least,
         )

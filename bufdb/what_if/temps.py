@@ -77,6 +77,17 @@ SELECT written_by, part_kind, part_index, saving_form, operation_count, kept_byt
 FROM recompute_parts
 WHERE module_id = $module_id
 """
+MAKERS = """
+SELECT value_id, instruction_name
+FROM recompute_instructions
+WHERE module_id = $module_id
+ORDER BY value_id, instruction_name
+"""
+TIMES = """
+SELECT instruction_name, run_ns
+FROM run_times
+WHERE module_id = $module_id
+"""
 USERS = """
 SELECT
   value_id,
@@ -144,6 +155,10 @@ class Temps:
     """Name of the instruction, with the index in its shape if it has one."""
     labels: dict[str, Labels]
     """Labels by source_line and op, as in peak_savings; by value, one for each buffer."""
+    makers: Sequence[frozenset[str]]
+    """For each value, what is executed to compute it again (recompute_instructions)."""
+    run_ns: dict[str, int]
+    """Measured time of each instruction in one run (run_times); empty without a profile."""
 
 
 def load(con: duckdb.DuckDBPyConnection, choice: Choice) -> Temps:
@@ -192,7 +207,19 @@ def load(con: duckdb.DuckDBPyConnection, choice: Choice) -> Temps:
         columns[15],
         columns[8],
         labels,
+        _makers(con, choice.module_id, value_id),
+        dict(con.execute(TIMES, {"module_id": choice.module_id}).fetchall()),
     )
+
+
+def _makers(
+    con: duckdb.DuckDBPyConnection, module_id: int, value_id: Ints
+) -> Sequence[frozenset[str]]:
+    """Return for each value what is executed to compute it again."""
+    found: dict[int, set[str]] = {}
+    for number, name in con.execute(MAKERS, {"module_id": module_id}).fetchall():
+        found.setdefault(number, set()).add(name)
+    return [frozenset(found.get(number, ())) for number in value_id.tolist()]
 
 
 def _buffers(

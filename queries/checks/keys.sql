@@ -26,6 +26,11 @@ WITH doubles AS (
   GROUP BY module_id, instruction_name
   HAVING count(*) > 1
   UNION ALL
+  SELECT module_id, 'maker ' || instruction_name || ' of value ' || value_id AS what
+  FROM recompute_instructions
+  GROUP BY module_id, value_id, instruction_name
+  HAVING count(*) > 1
+  UNION ALL
   SELECT module_id, 'cost of instruction ' || instruction_name AS what
   FROM instruction_costs
   GROUP BY module_id, instruction_name

@@ -48,6 +48,8 @@ WITH stored AS (
   UNION ALL
   SELECT module_id, 'recompute_costs' AS table_name FROM recompute_costs
   UNION ALL
+  SELECT module_id, 'recompute_instructions' AS table_name FROM recompute_instructions
+  UNION ALL
   SELECT module_id, 'recompute_parts' AS table_name FROM recompute_parts
   UNION ALL
   SELECT module_id, 'reported_sums' AS table_name FROM reported_sums

@@ -15,6 +15,11 @@ SELECT
     'for ' || named_uses.library_source
   ) AS source_line,
   coalesce(
+    origins.relation || origins.stripped_op_path,
+    strip_op_path(value_details.op_path),
+    'for ' || named_uses.stripped_op_path
+  ) AS stripped_op_path,
+  coalesce(
     coalesce(origins.op_name, value_details.op_name, named_uses.op_name) GLOB '*transpose(*', FALSE
   ) AS is_backward
 FROM value_details
@@ -29,4 +34,5 @@ COMMENT ON VIEW value_sources IS
 COMMENT ON COLUMN value_sources.op_name IS 'Scope path of that operation: value_origins.op_name, else instructions.op_name; NULL if the dump has none.';
 COMMENT ON COLUMN value_sources.source IS 'Its innermost file:line that is not library code, "saved file:line" for what a loop stacks, the name of a parameter that a loop carries, "library file:line" if the whole stack is library code; NULL if unknown.';
 COMMENT ON COLUMN value_sources.source_line IS 'As source, with "for file:line" for a value that XLA made without an op_name, the line that it is for (value_users); peak_savings.name of source lines. NULL if unknown.';
+COMMENT ON COLUMN value_sources.stripped_op_path IS 'Scope path without what JAX adds, with the relation in front as in source_line: peak_savings.name of ops. NULL if unknown.';
 COMMENT ON COLUMN value_sources.is_backward IS 'Whether the backward pass makes it: the op_name (of that operation, else of what the value is for) is within transpose(…). jax.checkpoint does not recompute it. FALSE where no op_name is known.';

@@ -483,3 +483,62 @@ def test_a_donation_that_may_be_read_by_the_product_promises_nothing(con):
     module.close()
     (row,) = [row for row in rows(con, "advice") if row["kind"] == "donate"]
     assert (row["low_saving_bytes"], row["saving_bytes"]) == (0, 100)
+
+
+def makers(con, **of_values):
+    for value_id, name in of_values.items():
+        insert(con, "recompute_instructions", module_id=1, value_id=int(value_id[1:]),
+               instruction_name=name)  # fmt: skip
+
+
+def timed(con, **times):
+    for name, ns in times.items():
+        insert(con, "instruction_times", module_id=1, instruction_name=name, device="GPU:0",
+               run_count=1, execution_count=1, total_ns=ns, self_ns=ns)  # fmt: skip
+
+
+def waiting(con):
+    """Three lines that wait; one of them holds two values of one kernel."""
+    module = step(con)
+    for value_id, offset, size, line in ((1, 0, 300, 1), (2, 300, 200, 2), (3, 500, 50, 3),
+                                         (4, 550, 50, 3)):  # fmt: skip
+        wait(module, value_id, offset, size, opcode="add", source_line=line)
+        module.use(value_id, "use8")
+        module.saves(value_id, size)
+        insert(
+            con, "recompute_costs", module_id=1, value_id=value_id, operation_count=size * value_id
+        )
+    module.close()
+    makers(con, v1="slow", v2="fast", v3="shared", v4="shared")
+
+
+def test_the_most_bytes_for_each_millisecond_are_first_where_times_are_known(con):
+    waiting(con)
+    timed(con, slow=15_000_000, fast=1_000_000, shared=2_000_000)
+    found = rows(con, "advice")
+    assert [(row["name"], row["recompute_ns"], row["ranked_by"]) for row in found] == [
+        ("model.py:2", 1_000_000, "time"),
+        ("model.py:3", 2_000_000, "time"),
+        ("model.py:1", 15_000_000, "time"),
+    ]
+    assert found[0]["saving_bytes_per_ms"] == 200
+    assert rows(con, "advice", rank_by="saving")[0]["name"] == "model.py:1"
+
+
+def test_a_line_whose_instruction_was_not_timed_has_no_time_and_is_last(con):
+    waiting(con)
+    timed(con, slow=15_000_000, shared=2_000_000)
+    found = {row["name"]: row["recompute_ns"] for row in rows(con, "advice")}
+    assert list(found) == ["model.py:3", "model.py:1", "model.py:2"]
+    assert found["model.py:2"] is None
+
+
+def test_work_that_values_of_a_line_share_counts_once_and_ranks_on_demand(con):
+    waiting(con)
+    found = rows(con, "advice", rank_by="cost")
+    assert [(row["name"], row["operation_count"], row["ranked_by"]) for row in found] == [
+        ("model.py:1", 300, "work"),
+        ("model.py:2", 400, "work"),
+        ("model.py:3", 200, "work"),
+    ]
+    assert {row["ranked_by"] for row in rows(con, "advice")} == {"saving"}

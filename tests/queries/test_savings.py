@@ -1,5 +1,6 @@
 import runpy
 
+import pytest
 from shared_dumps import ROOT
 from small_db import Module, answer, insert
 from tables import holds
@@ -96,3 +97,75 @@ def test_its_help_has_the_figures_that_were_measured():
     figures = runpy.run_path(str(ROOT / "tests" / "benchmarks" / "figures.py"))
     query = figures["QUERY"].read_text("utf-8")
     assert figures["with_figures"](query, figures["TABLES"].read_text("utf-8")) == query
+
+
+@pytest.fixture
+def two_lines(con):
+    """a.py:1 saves more, and a.py:2 is computed sooner."""
+    one = Module(con, 1)
+    one.allocation(0, "temp", 100)
+    for number, size in ((1, 60), (2, 40)):
+        one.value(number, 0, offset=100 - size if number == 2 else 0, size=size, name=f"f.{number}",
+                  source_file="a.py", source_line=number)  # fmt: skip
+        insert(con, "recompute_instructions", module_id=1, value_id=number,
+               instruction_name=f"f.{number}")  # fmt: skip
+        for what, name in (("value", None), ("source_line", f"a.py:{number}")):
+            insert(con, "peak_savings", module_id=1, what=what, name=name, held_bytes=size,
+                   value_id=number if name is None else None, saving_bytes=size)  # fmt: skip
+        insert(con, "recompute_costs", module_id=1, value_id=number, operation_count=number)
+    one.close()
+    return con
+
+
+def timed(con, name, ns, runs=2):
+    insert(con, "instruction_times", module_id=1, instruction_name=name, device="CPU:0",
+           run_count=runs, execution_count=runs, total_ns=ns, self_ns=ns)  # fmt: skip
+
+
+def test_bytes_per_millisecond_rank_where_times_are_known(two_lines):
+    timed(two_lines, "f.1", 4_000_000)
+    timed(two_lines, "f.2", 1_000_000)
+    holds(
+        two_lines,
+        "savings",
+        """
+        what        | saving_bytes | recompute_ns | saving_bytes_per_ms | ranked_by | name
+        source_line | 40           | 500000       | 80.0                | time      | a.py:2
+        source_line | 60           | 2000000      | 30.0                | time      | a.py:1
+        value       | 40           | 500000       | 80.0                | time      | f.2 f32[]
+        value       | 60           | 2000000      | 30.0                | time      | f.1 f32[]
+    """,
+    )
+    holds(two_lines, "savings", """
+        recompute_ns | ranked_by | name
+        2000000      | saving    | a.py:1
+        500000       | saving    | a.py:2
+    """, what="source_line", rank_by="saving")  # fmt: skip
+
+
+def test_what_was_not_timed_is_last_and_has_no_figure(two_lines):
+    timed(two_lines, "f.2", 1_000_000)
+    holds(two_lines, "savings", """
+        saving_bytes | recompute_ns | saving_bytes_per_ms | ranked_by | name
+        40           | 500000       | 80.0                | time      | a.py:2
+        60           | NULL         | NULL                | time      | a.py:1
+    """, what="source_line")  # fmt: skip
+
+
+def test_bytes_per_operation_rank_where_nothing_was_timed(two_lines):
+    two_lines.execute("UPDATE recompute_costs SET operation_count = 100 WHERE value_id = 1")
+    holds(two_lines, "savings", """
+        saving_bytes | recompute_ns | ranked_by | name
+        40           | NULL         | work      | f.2 f32[]
+        60           | NULL         | work      | f.1 f32[]
+    """, what="value", rank_by="cost")  # fmt: skip
+
+
+def test_an_instruction_that_makes_two_values_of_a_line_takes_its_time_once(two_lines):
+    two_lines.execute("UPDATE recompute_instructions SET instruction_name = 'f.1'")
+    two_lines.execute("UPDATE instructions SET source_line = 1")
+    timed(two_lines, "f.1", 4_000_000)
+    sql = "SELECT what, name, recompute_ns FROM recompute_times WHERE what <> 'op' ORDER BY ALL"
+    assert two_lines.execute(sql).fetchall() == [
+        ("source_line", "a.py:1", 2_000_000), ("value", None, 2_000_000), ("value", None, 2_000_000)
+    ]  # fmt: skip

@@ -350,3 +350,56 @@ def test_donations_alone_and_together_are_one_rule(demo):
 
 def figures_of(row):
     return row.held_bytes, row.saving_bytes, row.peak_bytes_without, row.next_peak_time
+
+
+def made(con, value_id, *names):
+    """What is executed to compute a value."""
+    for name in names:
+        insert(con, "recompute_instructions", module_id=1, value_id=value_id, instruction_name=name)
+
+
+def timed(con, **times):
+    """Nanoseconds of each instruction, in a profile of two runs."""
+    for name, ns in times.items():
+        insert(con, "instruction_times", module_id=1, instruction_name=name, device="CPU:0",
+               run_count=2, execution_count=2, total_ns=2 * ns, self_ns=2 * ns)  # fmt: skip
+
+
+def lines(con):
+    """Three lines of which two share a kernel."""
+    case = Case(con)
+    for number, size in ((1, 60), (2, 50), (3, 40)):
+        case.temp(number, size, (1, 3), f"/m/a.py:{number}")
+        insert(con, "recompute_costs", module_id=1, value_id=number, operation_count=1000 * number)
+    made(con, 1, "fusion.1")
+    made(con, 2, "fusion.1")
+    made(con, 3, "fusion.3")
+    case.close()
+
+
+def test_times_rank_where_the_module_was_timed_and_a_kernel_counts_once(con):
+    lines(con)
+    timed(con, **{"fusion.1": 700, "fusion.3": 500})
+    found = ask(con, until=0, is_cheapest_first=True)
+    assert found.ranked_by == "time"
+    # 700 ns for 60 bytes; then what the kernel of the first makes, too, for nothing.
+    assert [(row.name, row.recompute_ns) for row in found.rows] == [
+        ("/m/a.py:1", 700), ("/m/a.py:2", 700), ("/m/a.py:3", 500)
+    ]  # fmt: skip
+    (*_, together) = ask(con, "line:a.py:*").rows
+    assert (together.recompute_ns, together.operation_count) == (1200, 2000 + 3000)
+
+
+def test_what_was_not_timed_is_not_the_cheapest(con):
+    lines(con)
+    timed(con, **{"fusion.3": 500})
+    rows = ask(con, until=0, is_cheapest_first=True).rows
+    assert [(row.name, row.recompute_ns) for row in rows] == [
+        ("/m/a.py:3", 500), ("/m/a.py:1", None), ("/m/a.py:2", None)
+    ]  # fmt: skip
+
+
+def test_without_times_the_work_ranks(con):
+    lines(con)
+    found = ask(con, until=0, is_cheapest_first=True)
+    assert found.ranked_by == "work" and found.rows[0].recompute_ns is None

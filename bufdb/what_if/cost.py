@@ -1,0 +1,56 @@
+"""What it costs to compute values again: operations by shapes, or time by a profile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from bufdb.columnar.scan import Ints
+from bufdb.memory.needs import operation_count
+from bufdb.what_if.temps import Temps
+
+
+def _counted(held: Temps, rows: Ints) -> Iterator[list[int]]:
+    """Yield the values of each large buffer that no loop stacks, except of lines with stacks.
+
+    Those of such a line are operands of its stack, and computed with it.
+    """
+    of_line = held.labels["source_line"].of_row
+    lines = {int(of_line[row]) for row in rows.tolist() if held.needs[row] is not None}
+    for buffer in np.unique(held.buffer[rows]).tolist():
+        mine = rows[held.buffer[rows] == buffer]
+        is_counted = int(held.ranges.size[mine].max()) >= held.least_counted
+        if is_counted and (of_line[buffer] < 0 or int(of_line[buffer]) not in lines):
+            yield mine.tolist()
+
+
+def operations(held: Temps, rows: Ints) -> int | None:
+    """Count operations to recompute values, those of one instruction once."""
+    needs = [one for row in rows.tolist() if (one := held.needs[row]) is not None]
+    total = operation_count(one.all_again for one in needs) if needs else 0
+    alone: dict[frozenset[str] | int, int] = {}
+    for mine in _counted(held, rows):
+        known = [held.operation_counts[row] for row in mine]
+        counts = [count for count in known if count is not None]
+        if not counts:
+            return None
+        makers = frozenset[str]().union(*(held.makers[row] for row in mine))
+        # Values of one kernel share its work; of several kernels shapes do not say what.
+        key = makers if len(makers) == 1 else mine[0]
+        alone[key] = max(alone.get(key, 0), *counts)
+    return None if total is None else total + sum(alone.values())
+
+
+def nanoseconds(held: Temps, rows: Ints) -> int | None:
+    """Return how long what computes values takes in a run, each instruction once."""
+    names: set[str] = set()
+    stacks = [[row] for row in rows.tolist() if held.needs[row] is not None]
+    for mine in (*stacks, *_counted(held, rows)):
+        makers = frozenset[str]().union(*(held.makers[row] for row in mine))
+        if not makers:
+            return None
+        names |= makers
+    times = [held.run_ns.get(name) for name in names]
+    known = [time for time in times if time is not None]
+    return sum(known) if len(known) == len(times) else None
