@@ -22,7 +22,7 @@ from bufdb.fit.session import Apart
 
 if TYPE_CHECKING:
     from bufdb.fit.fit import Question
-    from bufdb.fit.plans import Answer
+    from bufdb.fit.plans import Answer, Plan, Program
 
 
 @click.command(name="fit", short_help="Find what to change so that a function fits; patch it.")
@@ -53,6 +53,11 @@ if TYPE_CHECKING:
     default=12,
     show_default=True,
     help="Compilations in addition to that of the function as written.",
+)
+@click.option(
+    "--vary",
+    metavar="NAME[=START]",
+    help="Find the largest NAME that fits, {NAME} in --args, from START on.  [default: 8]",
 )
 @click.option(
     "--timeout",
@@ -89,6 +94,7 @@ def command(
     limit: str | None,
     gradients_only: bool,
     compile_budget: int,
+    vary: str | None,
     timeout_s: float | None,
     patch_path: Path | None,
     is_verbose: bool,
@@ -111,6 +117,9 @@ def command(
     plan saves some and recomputes the others. Plans are traced, and the best of them compiled: a
     need without ~ is measured. FUNCTION must take a gradient (jax.grad, value_and_grad, vjp);
     --gradients-only takes that of a loss. Nothing is executed.
+
+    --vary b with '{b}' in --args finds the largest b that fits, as written and by a few plans, each
+    compiled at that b and at the next one.
 
     With --limit, the answer is the cheapest plan that fits, with its patch for 'git apply'; the
     patched files are compiled, too. Without it, the answer is the frontier of cost and saving.
@@ -145,43 +154,92 @@ def command(
         source_path=spec,
         is_over=lambda: deadline is not None and time.monotonic() > deadline,
     )
+    varied = None if vary is None else _varied(vary, args, limit_bytes)
     session = partial(
         Apart,
         spec,
-        args,
-        target,
+        target=target,
         gradients_only=gradients_only,
         deadline=deadline,
         timeout_s=timeout_s,
         is_verbose=is_verbose,
         relay=_relay,
     )
-    answer = _answer(session, question, is_quiet=is_quiet)
-    _write(answer, format_name, output, patch_path)
+    answer, sizes = _answer(session, args, question, varied, is_quiet=is_quiet)
+    _write(answer, sizes, format_name, output, patch_path)
     is_missed = limit_bytes is not None and not answer.fits_as_written and answer.best is None
+    if sizes is not None:
+        is_missed = not any(one.value for one in sizes.found)
     click.get_current_context().exit(1 if is_missed else 0)
 
 
-def _answer(session: Callable[..., Apart], question: Question, *, is_quiet: bool) -> Answer:
+def _varied(vary: str, args: str, limit_bytes: int | None) -> tuple[str, int]:
+    """Return the name to vary and where to start.
+
+    Raises:
+        UsageError: there is no such name in --args, no limit, or the start is no number.
+    """
+    name, _, start = vary.partition("=")
+    if f"{{{name}}}" not in args:
+        raise UsageError(f"--vary {vary} wants {{{name}}} in --args, such as 'args({{{name}}})'")
+    if limit_bytes is None:
+        raise UsageError(f"--vary {vary} wants a --limit")
+    if start and not (start.isdecimal() and int(start)):
+        raise UsageError(f"--vary wants NAME or NAME=START, START a number from 1 on; got {vary}")
+    return name, int(start or 8)
+
+
+def _answer(
+    session: Callable[..., Apart],
+    args: str,
+    question: Question,
+    varied: tuple[str, int] | None,
+    *,
+    is_quiet: bool,
+) -> tuple[Answer, text.Sizes | None]:
     """Search, with progress on standard error."""
-    from bufdb.fit.fit import Fitting
+    from bufdb.fit.fit import Fitting, need_of
+    from bufdb.fit.vary import of_plans
+
+    def at(value: int) -> str:
+        return args if varied is None else args.replace(f"{{{varied[0]}}}", str(value))
 
     with signals_heeded(), tempfile.TemporaryDirectory(prefix="bufdb-") as name:
         folder = Path(name)
         try:
-            with (
-                waiting(is_quiet=is_quiet) as observer,
-                session(folder=folder, observer=observer) as opened,
-            ):
-                return Fitting(opened, question, folder).answer()
+            with waiting(is_quiet=is_quiet) as observer:
+                opened = partial(session, observer=observer)
+                start = 0 if varied is None else varied[1]
+                with opened(args=at(start), folder=folder) as one:
+                    answer = Fitting(one, question, folder).answer()
+                if varied is None:
+                    return answer, None
+
+                def need_at(value: int, plan: Callable[[Program], Plan]) -> int | None:
+                    with (
+                        tempfile.TemporaryDirectory(dir=folder) as place,
+                        opened(args=at(value), folder=Path(place)) as other,
+                    ):
+                        what = f"{varied[0]}={value}"
+                        dumped = other.compile(plan(other.program()), what, is_full=True)
+                        return need_of(dumped, Path(place))
+
+                return answer, text.Sizes(varied[0], of_plans(answer, start, need_at))
         except NotCompiledError as error:
             for line in error.lines:
                 click.echo(one_line(line), err=True)
             raise
 
 
-def _write(answer: Answer, format_name: str, output: Path | None, patch_path: Path | None) -> None:
-    shown = text.as_json(answer) if format_name == "json" else text.text(answer)
+def _write(
+    answer: Answer,
+    sizes: text.Sizes | None,
+    format_name: str,
+    output: Path | None,
+    patch_path: Path | None,
+) -> None:
+    written = text.as_json if format_name == "json" else text.text
+    shown = written(answer, sizes)
     if patch_path is not None:
         if answer.patch is None:
             raise UsageError("there is no patch to write: no plan is needed, or none fits")

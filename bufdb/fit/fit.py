@@ -12,7 +12,7 @@ from bufdb.answers.summary import DEVICE_LABEL
 from bufdb.database import store
 from bufdb.database.runs import names, remove_runs
 from bufdb.dumps.place import Files
-from bufdb.errors import BufdbError, TooSlowError
+from bufdb.errors import BufdbError, TooSlowError, UsageError
 from bufdb.fit.patch import patch
 from bufdb.fit.plans import (
     Answer,
@@ -130,10 +130,20 @@ class Fitting:
         if kept is None:
             number = sum(full for _, full in self._compiled)
             what = "the function as written" if plan.is_as_written else f"plan {number}"
-            dumped = self.session.compile(plan, what, is_full=is_full)
-            kept = self._compiled[plan, is_full] = self._measured(dumped, is_full=is_full)
-            if is_full:
-                self._dumps[plan] = dumped
+            try:
+                dumped = self.session.compile(plan, what, is_full=is_full)
+            except (TooSlowError, UsageError):
+                raise
+            except BufdbError as error:
+                if plan.is_as_written:
+                    raise
+                kept = Compiled(None, None, is_full, 0.0, refusal=str(error))
+                self._notes.append(f"a plan could not be compiled: {error}")
+            else:
+                kept = self._measured(dumped, is_full=is_full)
+                if is_full:
+                    self._dumps[plan] = dumped
+            self._compiled[plan, is_full] = kept
         return kept
 
     def _measured(self, dumped: Dumped, *, is_full: bool) -> Compiled:
@@ -279,6 +289,11 @@ def _figures(dumped: Dumped, folder: Path) -> tuple[int | None, int | None]:
         with closing(store.open_readable(db, _FIGURES)) as con:
             row = con.execute(_FIGURES).fetchone()
     return (None, None) if row is None else (row[0], row[1])
+
+
+def need_of(dumped: Dumped, folder: Path) -> int | None:
+    """Return what a compilation needs; None if unknown."""
+    return _figures(dumped, folder)[0]
 
 
 def _texts(program: Program) -> dict[str, str]:

@@ -6,7 +6,7 @@ import inspect
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -22,11 +22,12 @@ from bufdb.fit.plans import Plan, Program, Region, Site, Traced
 from bufdb.fit.replay import Replay
 from bufdb.fit.survey import Reader
 
-_CHEAP: dict[str, dict[str, Any]] = {
-    "cpu": {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True},
-    "tpu": {"optimization_level": "O0"},
+_CHEAP: dict[str, list[dict[str, Any]]] = {
+    "cpu": [{"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}],
+    # JAX before 0.12 wants XLA's number of the level.
+    "tpu": [{"optimization_level": "O0"}, {"optimization_level": 9}],
 }
-"""Options with which plans are in the same order of need, in less time."""
+"""Options with which plans are in the same order of need, in less time, in JAX's forms of them."""
 _LEAST_RATIO = 0.01
 """What checkpointing calls must take off the live values to be a region."""
 
@@ -186,9 +187,10 @@ class Function:
             BufdbError: a part of the plan was not met when the function was traced.
         """
         options = {} if self._target is None else dict(self._target.options)
-        if not is_full:
-            options |= _CHEAP.get(self.platform, {})
         stage = self.stage(plan)
+        for cheap in [] if is_full else _CHEAP.get(self.platform, []):
+            with suppress(TypeError):
+                return compile_into(stage, folder, {**options, **cheap})
         return compile_into(stage, folder, options or None)
 
     def stage(self, plan: Plan) -> Any:

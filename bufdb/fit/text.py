@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from bufdb.fit.plans import Answer, PlanResult, Region
-from bufdb.render.text import align, human_bytes
+from bufdb.fit.plans import as_json as as_plain
+from bufdb.fit.vary import Largest
+from bufdb.render.text import align, human_apart, human_bytes
 
 WIDTH = 80
 _RESULT = (
@@ -20,9 +23,18 @@ _RESULT = (
 )  # fmt: skip
 
 
-def as_dict(answer: Answer) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Sizes:
+    """The largest values that fit."""
+
+    name: str
+    """What is varied."""
+    found: Sequence[Largest]
+
+
+def as_dict(answer: Answer, sizes: Sizes | None = None) -> dict[str, Any]:
     """Return the object of `--format json`."""
-    return {
+    found: dict[str, Any] = {
         "function": answer.program.function,
         "target": answer.program.target,
         "limit_bytes": answer.limit_bytes,
@@ -39,6 +51,10 @@ def as_dict(answer: Answer) -> dict[str, Any]:
         "trace_count": answer.trace_count,
         "notes": list(answer.notes),
     }
+    if sizes is not None:
+        largest = [{**as_plain(one), "is_proved": one.is_proved} for one in sizes.found]
+        found["vary"] = {"name": sizes.name, "largest": largest}
+    return found
 
 
 def _plan(row: PlanResult) -> dict[str, Any]:
@@ -46,14 +62,16 @@ def _plan(row: PlanResult) -> dict[str, Any]:
     return {name: list(item) if isinstance(item, tuple) else item for name, item in found.items()}
 
 
-def as_json(answer: Answer) -> str:
+def as_json(answer: Answer, sizes: Sizes | None = None) -> str:
     """Return the answer as JSON, exact."""
-    return json.dumps(as_dict(answer), indent=2) + "\n"
+    return json.dumps(as_dict(answer, sizes), indent=2) + "\n"
 
 
-def text(answer: Answer) -> str:
+def text(answer: Answer, sizes: Sizes | None = None) -> str:
     """Return the answer for people, at most 80 columns wide, the patch aside."""
     parts = [_headline(answer), table(answer), *_footer(answer)]
+    if sizes is not None:
+        parts.insert(2, _sizes(answer, sizes))
     if (patch := _patch(answer)) is not None:
         parts.append(patch)
     return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
@@ -179,6 +197,24 @@ def _ranges(numbers: Sequence[int]) -> Iterable[str]:
         yield str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}"
 
 
+def _sizes(answer: Answer, sizes: Sizes) -> str:
+    """Return a line for each plan with the largest value that fits, and what the next one needs."""
+    name, limit = sizes.name, human_bytes(answer.limit_bytes or 0)
+    cells = [["plan", name, "need", f"next {name}", "need"]]
+    for one in sizes.found:
+        who = "as written" if one.rank is None else f"plan {one.rank}"
+        needs = [count for count in (one.need_bytes, one.next_need_bytes) if count is not None]
+        shown = dict(zip(needs, human_apart(needs), strict=True))
+        need = "" if one.need_bytes is None else shown[one.need_bytes]
+        after, above = "", "fits, too: the search ended"
+        if one.next_value is not None:
+            after = str(one.next_value)
+            above = "XLA gave up" if one.next_need_bytes is None else shown[one.next_need_bytes]
+        cells.append([who, str(one.value), need, after, above])
+    lines = [line.rstrip() for line in align(cells, [False, True, True, True, True]).splitlines()]
+    return "\n".join([f"largest {name} that fits {limit}, compiled:", *lines])
+
+
 # -- What is said below it -------------------------------------------------------------------------
 
 
@@ -218,4 +254,4 @@ def _patch(answer: Answer) -> str | None:
         head = f"{name}; compiled{more}, it needs the same; 'git apply' takes it:"
     else:
         head = f"{name}{', in part' if best.steps else ''}, not verified; 'git apply' takes it:"
-    return "\n".join([*steps, head, "", best.patch])
+    return "\n".join([*steps, _filled(head), "", best.patch])
