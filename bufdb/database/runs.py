@@ -13,6 +13,15 @@ import duckdb
 
 from bufdb.errors import UsageError, did_you_mean, quote
 
+LIVE_TABLES = (
+    "live_profiles",
+    "live_arrays",
+    "live_frames",
+    "live_programs",
+    "allocator_statistics",
+)
+"""Tables with rows of a memory profile, by run_name and profile_name."""
+
 
 @dataclass(frozen=True)
 class Removal:

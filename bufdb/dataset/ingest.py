@@ -14,6 +14,7 @@ import duckdb
 
 from bufdb.database import memory, store
 from bufdb.database.quoting import sql_text
+from bufdb.database.runs import LIVE_TABLES
 from bufdb.dataset import layout
 from bufdb.dataset.delta import DeltaWriter
 from bufdb.dataset.places import Place, place_of
@@ -205,7 +206,8 @@ class _Dataset:
         self._note_elsewhere(run, of_run)
         # Of this place alone: what another place has stored of the run is not repeated here.
         self.con.execute(f"DELETE FROM {of_run} WHERE marker = 'runs' AND owner_id <> {self.key}")
-        self._insert("runs", of, of_run)
+        for table in (*LIVE_TABLES, "runs"):
+            self._insert(table, of, of_run)
         rows = self.con.execute("SELECT module_id FROM modules").fetchall()
         self.module_ids = {key for (key,) in rows}
         self.day = self._day(run, planned, labels)
@@ -342,7 +344,7 @@ class _Ingest(Ingest):
         self.objects.remove_modules(
             [self._owner(key, ["removed"], is_removed=True) for key in gone], run
         )
-        for table in (*_PRELOADED, "runs", "diagnostics"):
+        for table in (*_PRELOADED, *LIVE_TABLES, "runs", "diagnostics"):
             self.con.execute(f"DELETE FROM {table}")
 
     def _modules(self) -> list[Owner]:

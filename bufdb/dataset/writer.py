@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 
 from bufdb.database.quoting import sql_text
+from bufdb.database.runs import LIVE_TABLES
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import layout
 from bufdb.dataset.places import Place
@@ -119,6 +120,7 @@ class Writer:
 OF_RUNS = {
     "run_labels": "",
     "diagnostics": " AND module_id IS NULL",
+    **dict.fromkeys(LIVE_TABLES, ""),
     "runs": "",
 }
 """Tables with rows of a run itself, and the condition for these rows."""

@@ -22,6 +22,7 @@ from bufdb.dumps.files import (
     open_file,
     stem_of,
 )
+from bufdb.dumps.memory_profiles import MemoryFile, below
 from bufdb.dumps.modules import modules_of
 from bufdb.dumps.pasted import looks_like
 from bufdb.dumps.place import Bytes, Files, Place
@@ -36,7 +37,11 @@ NOT_A_DUMP = "not_a_dump"
 _LOOK_BYTES = 1 << 16
 
 
-def discover(path: Source, oddities: list[Oddity] | None = None) -> list[ModuleFiles]:
+def discover(
+    path: Source,
+    oddities: list[Oddity] | None = None,
+    memory_files: list[MemoryFile] | None = None,
+) -> list[ModuleFiles]:
     """Return the modules in a directory and all below it, or of one file, in order of their keys.
 
     A single file brings along the files next to it that belong to the same module.
@@ -44,6 +49,7 @@ def discover(path: Source, oddities: list[Oddity] | None = None) -> list[ModuleF
     Args:
         path: a directory, a file, an archive, a URL, bytes, or files by name.
         oddities: takes what is left out or could not be read; without it that is ignored.
+        memory_files: takes the memory profiles in a directory.
 
     Raises:
         UsageError: there is no such path, or it is neither a directory nor a file.
@@ -64,6 +70,8 @@ def discover(path: Source, oddities: list[Oddity] | None = None) -> list[ModuleF
     if stat.S_ISDIR(mode):
         walk = Walk(odd)
         walk.run(path)
+        if memory_files is not None:
+            memory_files += below(walk.files)
         return modules_of(expand(dict(walk.files), odd), odd)
     if not stat.S_ISREG(mode):
         raise UsageError(

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bufdb.dumps import memory_profiles
 from bufdb.dumps.discover import NOT_A_DUMP, Source, base_of, discover
 from bufdb.dumps.files import BLOCK_BYTES, ModuleFiles, Oddity, as_text
+from bufdb.dumps.memory_profiles import MemoryFile
 from bufdb.dumps.modules import NO_BUFFERS
 from bufdb.errors import UsageError
 
@@ -79,7 +81,9 @@ class Summary:
     removed_count: int = 0
     """Modules that the run had before, when it was to be replaced as a whole."""
     pruned_count: int = 0
-    """Modules removed because their dumps are gone."""
+    """Modules and memory profiles removed because their files are gone."""
+    profile_count: int = 0
+    """Memory profiles that were read."""
     notes: list[str] = field(default_factory=list)
     """What people should know in addition to the summary."""
     refusals: list[str] = field(default_factory=list)
@@ -99,6 +103,8 @@ class Summary:
             f"unchanged {self.unchanged_count}",
             f"skipped {self.skipped_count}",
         ]
+        if self.profile_count:
+            parts.append(f"memory profiles {self.profile_count}")
         if self.pruned_count:
             parts.append(f"removed {self.pruned_count} that are gone")
         problems = [f"{n} {severity}" for severity, n in sorted(self.problem_counts.items()) if n]
@@ -140,6 +146,15 @@ class PlannedRun:
     jobs: list[Job] = field(default_factory=list)
     oddities: list[Oddity] = field(default_factory=list)
     """What is left out or could not be read."""
+    memory_files: list[MemoryFile] = field(default_factory=list)
+    """Memory profiles of the run's processes."""
+    are_given: bool = False
+    """Whether one of them was named itself, and not a directory that has it."""
+
+    @property
+    def is_memory_alone(self) -> bool:
+        """Whether memory profiles are added to a run, and no module."""
+        return bool(self.memory_files) and not self.jobs
 
 
 def module_id_of(run: str, key: str) -> int:
@@ -154,13 +169,22 @@ def plan(paths: Sequence[Source], run: str | None) -> dict[str, PlannedRun]:
     taken: dict[int, Path] = {}
     for path in paths:
         oddities: list[Oddity] = []
-        modules = discover(path, oddities)
-        if not modules and not any(oddity.severity == "error" for oddity in oddities):
+        memory_files: list[MemoryFile] = []
+        is_given = isinstance(path, Path) and path.is_file() and _is_memory_profile(path)
+        if is_given and isinstance(path, Path):
+            modules: list[ModuleFiles] = []
+            memory_files.append(MemoryFile(path, as_text(path.name)))
+        else:
+            modules = discover(path, oddities, memory_files)
+        is_empty = not modules and not memory_files
+        if is_empty and not any(oddity.severity == "error" for oddity in oddities):
             raise UsageError(_nothing_in(path, oddities))
         base = Path(os.path.abspath(base_of(path)))  # noqa: PTH100 - a link keeps its own name
         name = as_text(run or base.name or "dumps")
         planned = plan.setdefault(name, PlannedRun(path))
         planned.oddities += oddities
+        planned.are_given |= is_given
+        _add_memory(planned, name, memory_files)
         for files in modules:
             module_id = module_id_of(name, files.key)
             first = taken.get(module_id)
@@ -173,6 +197,27 @@ def plan(paths: Sequence[Source], run: str | None) -> dict[str, PlannedRun]:
                     "different --run names, or ingest the directory above both"
                 )
     return plan
+
+
+def _is_memory_profile(path: Path) -> bool:
+    try:
+        return memory_profiles.is_memory_profile(path)
+    except OSError:  # reported when it is read as a dump
+        return False
+
+
+def _add_memory(planned: PlannedRun, run: str, files: Sequence[MemoryFile]) -> None:
+    """Add memory profiles to a run, whose names must differ."""
+    has = {file.name: file for file in planned.memory_files}
+    for file in files:
+        first = has.setdefault(file.name, file)
+        if first is file:
+            planned.memory_files.append(file)
+        elif first.path.absolute() != file.path.absolute():
+            raise UsageError(
+                f"run {run}: {first.path} and {file.path} have the same name; ingest the directory "
+                "above both, or rename one"
+            )
 
 
 def _nothing_in(path: Source, oddities: Sequence[Oddity]) -> str:

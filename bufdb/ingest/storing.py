@@ -24,6 +24,7 @@ from bufdb.dumps.discover import Source
 from bufdb.dumps.files import Oddity
 from bufdb.dumps.modules import NO_BUFFERS
 from bufdb.errors import DatabaseError
+from bufdb.ingest import memory
 from bufdb.ingest import writer as run_rows
 from bufdb.ingest.choice import Here, Reader
 from bufdb.ingest.own import left_own, own_note_globs
@@ -123,7 +124,8 @@ class Ingest:
             self._look_up_shapes()
             self.of_run = self._to_read(name)
             self.run_changed, self.dumped_at = not self.of_run.stored_ids, math.inf
-            run_rows.add_run(self.con, name, path, request.labels_of(name), request.metadata)
+            given, is_alone = request.labels_of(name), planned.is_memory_alone
+            run_rows.add_run(self.con, name, path, given, request.metadata, keeps_findings=is_alone)
             own_note_globs(self.con, name, request.own_globs)
             for oddity in planned.oddities:
                 self._odd(oddity)
@@ -133,6 +135,7 @@ class Ingest:
                 self.reader.read(group, self)
                 if self.in_transaction >= self.transaction_bytes:
                     self._begin_anew()
+            self._add_memory(name, planned)
             if request.prune:
                 self._prune(planned)
             self._finish_run(path)
@@ -274,6 +277,11 @@ class Ingest:
             return
         self.summary.pruned_count += self._delete(gone)
         self.run_changed |= bool(gone)
+
+    def _add_memory(self, run: str, planned: PlannedRun) -> None:
+        self.writer.settle()
+        more = (self._odd, self.summary)
+        memory.add(self.con, run, planned, self.of_run.own, *more, prune=self.request.prune)
 
     def _finish_run(self, path: Source) -> None:
         self.writer.settle()

@@ -28,6 +28,8 @@ def add_run(
     path: Source,
     labels: Mapping[str, str],
     metadata: Mapping[str, str],
+    *,
+    keeps_findings: bool = False,
 ) -> None:
     """Add the run, if it is not there, and its labels; drop findings about its files.
 
@@ -37,7 +39,8 @@ def add_run(
         "INSERT INTO runs VALUES (?, ?, NULL, ?, ?) ON CONFLICT DO NOTHING",
         [run, as_text(str(path)), _now(), __version__],
     )
-    con.execute("DELETE FROM diagnostics WHERE run_name = ? AND module_id IS NULL", [run])
+    if not keeps_findings:
+        con.execute("DELETE FROM diagnostics WHERE run_name = ? AND module_id IS NULL", [run])
     for label, value in {**metadata, **labels}.items():
         con.execute(
             "DELETE FROM run_labels WHERE run_name = ? AND label = ?", [run, as_text(label)]

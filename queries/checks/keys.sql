@@ -113,6 +113,27 @@ WITH doubles AS (
   GROUP BY run_name, label
   HAVING count(*) > 1
   UNION ALL
+  SELECT NULL AS module_id, 'memory profile ' || profile_name || ' of run ' || run_name AS what
+  FROM live_profiles
+  GROUP BY run_name, profile_name
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT
+    NULL AS module_id,
+    'arrays of frame ' || coalesce(stack_frame_id::VARCHAR, '(none)') || ' on ' || device
+      || ' in memory profile ' || profile_name || ' of run ' || run_name AS what
+  FROM live_arrays
+  GROUP BY run_name, profile_name, device, stack_frame_id
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT
+    NULL AS module_id,
+    'frame ' || stack_frame_id || ' in memory profile ' || profile_name || ' of run ' || run_name
+      AS what
+  FROM live_frames
+  GROUP BY run_name, profile_name, stack_frame_id
+  HAVING count(*) > 1
+  UNION ALL
   SELECT max(module_id) AS module_id, 'module key ' || module_key AS what
   FROM modules
   GROUP BY run_name, module_key

@@ -7,15 +7,18 @@ import pytest
 
 from bufdb import resources
 from bufdb.database import definitions, store
+from bufdb.database.runs import LIVE_TABLES
 
 TABLES = list(definitions.tables())
 FINDINGS = "diagnostics"
 """The only table with module_id that has no key: two findings may be alike."""
-EMPTY = {FINDINGS, "reported_sums"}
-"""The demo dumps have nothing to find, and no memory-usage reports."""
+EMPTY = {FINDINGS, "reported_sums", *LIVE_TABLES}
+"""The demo dumps have nothing to find, no memory-usage reports, and no memory profiles."""
 VALUE, INSTRUCTION = ("module_id", "value_id"), ("module_id", "instruction_name")
 REFERENCES = [
     ("run_labels", ("run_name",), "runs"),
+    ("live_profiles", ("run_name",), "runs"),
+    *((table, ("run_name", "profile_name"), "live_profiles") for table in LIVE_TABLES[1:]),
     ("modules", ("run_name",), "runs"),
     ("diagnostics", ("run_name",), "runs"),
     ("values", ("module_id", "allocation_index"), "allocations"),

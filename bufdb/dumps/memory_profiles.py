@@ -1,0 +1,196 @@
+"""Memory profiles of `jax.profiler` below a path, and what `bufdb.watch` writes next to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bufdb.dumps.files import PROTO_SUFFIXES, as_text
+from bufdb.errors import BufdbError
+from bufdb.proto import pprof
+from bufdb.proto.pprof import Alive, Frame, Held, MemoryProfile
+from bufdb.proto.reader import GZIP, UnreadableProto, unpacked
+from bufdb.read import allocator_text
+
+SUFFIX = ".prof"
+"""JAX's own documentation calls the file memory.prof."""
+WATCHED = ".watch.json"
+"""Instead of SUFFIX, the file in which bufdb.watch says what the profile does not."""
+LOG = ".log"
+"""Instead of SUFFIX, a log with a report of the allocator."""
+MOST_BYTES = 1 << 28
+_NAMED = "the file next to it, {}, is not what bufdb.watch writes"
+_FIGURES = ("argument_bytes", "output_bytes", "alias_bytes", "temp_bytes", "code_bytes")
+
+
+@dataclass(frozen=True)
+class MemoryFile:
+    """A memory profile on the disk."""
+
+    path: Path
+    name: str
+    """live_profiles.profile_name."""
+
+
+@dataclass
+class Taken:
+    """A memory profile, and what was known when it was taken."""
+
+    name: str
+    profile: MemoryProfile
+    moment: str | None = None
+    failed_program: str | None = None
+    message: str | None = None
+    requested_bytes: int | None = None
+    limit_bytes: int | None = None
+    arguments: dict[Alive, Held] | None = None
+    """Of what is alive, arguments of the program that failed; None if that is not known."""
+    why_unknown: str | None = None
+    programs: list[dict[str, Any]] = field(default_factory=list)
+    """Rows of live_programs."""
+    statistics: list[dict[str, Any]] = field(default_factory=list)
+    """Rows of allocator_statistics."""
+
+    def row(self) -> dict[str, Any]:
+        """Return the row of live_profiles."""
+        return {
+            "moment": self.moment,
+            "failed_program_name": self.failed_program,
+            "failure_message": self.message,
+            "requested_bytes": self.requested_bytes,
+            "limit_bytes": self.limit_bytes,
+            "code_bytes": self.profile.code_bytes,
+            "program_count": self.profile.program_count,
+            "arguments_unknown_reason": self.why_unknown,
+        }
+
+
+def is_memory_profile(path: Path) -> bool:
+    """Return whether one file is a memory profile, or a damaged one by its name.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    is_named = path.name.endswith(SUFFIX)
+    if not is_named and (path.name.endswith(PROTO_SUFFIXES[:2]) or "." not in path.name):
+        return False
+    if path.stat().st_size > MOST_BYTES:
+        return False
+    with path.open("rb") as file:
+        data = file.read(2)
+        if data != GZIP:
+            return is_named and data[:1] == b"\x0a"
+        data += file.read()
+    try:
+        return pprof.is_profile(unpacked(data))
+    except UnreadableProto:
+        return is_named
+
+
+def below(files: Mapping[str, Path]) -> Iterator[MemoryFile]:
+    """Yield the memory profiles among the files below a directory."""
+    for name, path in sorted(files.items()):
+        if name.endswith(SUFFIX) and is_memory_profile(path):
+            yield MemoryFile(path, name)
+
+
+def load(file: MemoryFile) -> Taken:
+    """Read a memory profile, and the files of bufdb.watch next to it.
+
+    Raises:
+        BufdbError: it is of something else, or damaged, or cannot be read.
+    """
+    try:
+        profile = pprof.read(unpacked(file.path.read_bytes()))
+    except UnreadableProto as error:
+        raise BufdbError(f"{as_text(str(file.path))}: {error}") from error
+    except OSError as error:
+        raise BufdbError(f"{as_text(str(file.path))} cannot be read: {error.strerror}") from error
+    taken = Taken(file.name, profile)
+    stem = file.path.name.removesuffix(SUFFIX)
+    watched = file.path.with_name(stem + WATCHED)
+    if watched.is_file():
+        try:
+            _add_watched(taken, json.loads(watched.read_bytes()))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BufdbError(
+                f"{as_text(str(file.path))}: {_NAMED.format(watched.name)}; remove it to read the "
+                "profile alone"
+            ) from error
+    else:
+        taken.why_unknown = (
+            "the program wrote the profile itself: bufdb.watch or bufdb capture --watch sees the "
+            "call that fails"
+        )
+    log = file.path.with_name(stem + LOG)
+    if log.is_file():
+        _add_log(taken, log)
+    return taken
+
+
+Value = TypeVar("Value", int, str)
+
+
+def _typed(value: Any, kind: type[Value]) -> Value | None:
+    """Return a value of JSON that must be of a type or null."""
+    if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+        raise TypeError(type(value))
+    found: Value | None = value
+    return found
+
+
+def _add_watched(taken: Taken, found: Mapping[str, Any]) -> None:
+    moment = found["moment"]
+    if moment not in ("failure", "end"):
+        raise ValueError(moment)
+    taken.moment = moment
+    taken.failed_program = _typed(found["failed_program"], str)
+    taken.message = _typed(found["message"], str)
+    taken.requested_bytes = _typed(found["requested_bytes"], int)
+    taken.limit_bytes = _typed(found["limit_bytes"], int)
+    taken.why_unknown = _typed(found["arguments_unknown_reason"], str)
+    if found["arguments"] is not None:
+        taken.arguments = dict(map(_argument, found["arguments"]))
+    for ordinal, one in enumerate(found["programs"]):
+        row = {"program_ordinal": ordinal, "program_name": str(one["name"])}
+        row["is_failed"] = one["is_failed"] is True
+        taken.programs.append(row | {name: _typed(one[name], int) for name in _FIGURES})
+    for device, statistics in found["statistics"].items():
+        taken.statistics += _rows(device, statistics)
+
+
+def _argument(found: Mapping[str, Any]) -> tuple[Alive, Held]:
+    stack = tuple(
+        Frame(str(file), str(function), line if line else None)
+        for file, function, line in found["stack"]
+    )
+    return Alive(str(found["device"]), stack), Held(int(found["count"]), int(found["bytes"]))
+
+
+def _rows(device: str, statistics: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"device": device, "statistic_name": name, "statistic_value": int(value)}
+        for name, value in statistics.items()
+        if abs(int(value)) < 1 << 63
+    ]
+
+
+def _add_log(taken: Taken, log: Path) -> None:
+    """Add what a log says of allocators that JAX itself does not."""
+    has = {(row["device"], row["statistic_name"]) for row in taken.statistics}
+    devices = sorted({alive.device for alive in taken.profile.arrays} | {d for d, _ in has})
+    for report in allocator_text.read(log.read_text("utf-8", "replace")):
+        device = _device_of(report.allocator, devices)
+        for row in _rows(device, report.statistics):
+            if (device, row["statistic_name"]) not in has:
+                taken.statistics.append(row)
+
+
+def _device_of(allocator: str, devices: Sequence[str]) -> str:
+    """Return JAX's name of the device of an allocator such as GPU_0_bfc; else the allocator's."""
+    number = "".join(filter(str.isdigit, allocator))
+    mine = [name for name in devices if name.rpartition(":")[2] == number]
+    return mine[0] if len(mine) == 1 else allocator

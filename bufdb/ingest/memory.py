@@ -1,0 +1,138 @@
+"""Memory profiles into the tables of live arrays: rows of a run, not of a module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import duckdb
+
+from bufdb.database.runs import LIVE_TABLES
+from bufdb.dumps.files import Oddity
+from bufdb.dumps.memory_profiles import Taken, load
+from bufdb.errors import BufdbError
+from bufdb.ingest.plan import PlannedRun, Summary
+from bufdb.proto.pprof import Frame, Held, Stack
+from bufdb.read.hlo import Own
+
+
+def add(
+    con: duckdb.DuckDBPyConnection,
+    run: str,
+    planned: PlannedRun,
+    own: Own,
+    odd: Callable[[Oddity], None],
+    summary: Summary,
+    *,
+    prune: bool,
+) -> None:
+    """Store the memory profiles of a run; those in a directory that are damaged go to `odd`.
+
+    Raises:
+        BufdbError: a file that was named itself cannot be read.
+    """
+    for file in planned.memory_files:
+        try:
+            taken = load(file)
+        except BufdbError as error:
+            if planned.are_given:
+                raise
+            odd(Oddity(file.name, "error", "unreadable_file", str(error)))
+            continue
+        store(con, run, taken, own)
+        summary.profile_count += 1
+    if prune:
+        summary.pruned_count += _prune(con, run, planned)
+
+
+def store(con: duckdb.DuckDBPyConnection, run: str, taken: Taken, own: Own) -> None:
+    """Store a profile in place of one of the same name, in the transaction that is open."""
+    remove(con, run, [taken.name])
+    frames = _Frames(own)
+    arrays = []
+    for alive, held in taken.profile.arrays.items():
+        is_known = taken.arguments is not None
+        given = (taken.arguments or {}).get(alive, Held())
+        arrays.append(
+            {
+                "device": alive.device,
+                "stack_frame_id": frames.number(alive.stack),
+                "total_bytes": held.total_bytes,
+                "array_count": held.array_count,
+                "argument_bytes": min(given.total_bytes, held.total_bytes) if is_known else None,
+                "argument_count": min(given.array_count, held.array_count) if is_known else None,
+            }
+        )
+    _insert(con, "live_profiles", run, taken.name, [taken.row()])
+    _insert(con, "live_arrays", run, taken.name, arrays)
+    _insert(con, "live_frames", run, taken.name, frames.rows)
+    _insert(con, "live_programs", run, taken.name, taken.programs)
+    _insert(con, "allocator_statistics", run, taken.name, taken.statistics)
+
+
+def remove(con: duckdb.DuckDBPyConnection, run: str, names: Sequence[str]) -> None:
+    """Remove profiles of a run, by name."""
+    for table in LIVE_TABLES:
+        con.execute(
+            f"DELETE FROM {table} WHERE run_name = ? AND list_contains(?::VARCHAR[], profile_name)",
+            [run, list(names)],
+        )
+
+
+def _prune(con: duckdb.DuckDBPyConnection, run: str, planned: PlannedRun) -> int:
+    """Remove the profiles of a run that are not among the planned ones; return how many."""
+    sql = "SELECT profile_name FROM live_profiles WHERE run_name = ?"
+    stored = {name for (name,) in con.execute(sql, [run]).fetchall()}
+    gone = sorted(stored - {file.name for file in planned.memory_files})
+    remove(con, run, gone)
+    return len(gone)
+
+
+class _Frames:
+    """The stacks of a profile as a tree, callers first."""
+
+    def __init__(self, own: Own) -> None:
+        self.own = own
+        self.rows: list[dict[str, Any]] = []
+        self._numbers: dict[tuple[int | None, Frame], int] = {}
+
+    def number(self, stack: Stack) -> int | None:
+        """Return the number of the innermost frame of a stack, whose frames are added."""
+        found: int | None = None
+        for depth, frame in enumerate(stack):
+            key = (found, frame)
+            if key not in self._numbers:
+                self._numbers[key] = len(self.rows) + 1
+                self.rows.append(self._row(frame, found, depth))
+            found = self._numbers[key]
+        return found
+
+    def _row(self, frame: Frame, parent: int | None, depth: int) -> dict[str, Any]:
+        number = len(self.rows) + 1
+        is_own = frame.source_file != "" and not self.own.is_library(frame.source_file)
+        above = None if parent is None else self.rows[parent - 1]["own_frame_id"]
+        return {
+            "stack_frame_id": number,
+            "parent_frame_id": parent,
+            "own_frame_id": number if is_own else above,
+            "depth": depth,
+            "source_file": frame.source_file or None,
+            "function_name": frame.function_name or None,
+            "source_line": frame.source_line,
+        }
+
+
+def _insert(
+    con: duckdb.DuckDBPyConnection,
+    table: str,
+    run: str,
+    profile: str,
+    rows: Sequence[Mapping[str, Any]],
+) -> None:
+    if not rows:
+        return
+    columns = ["run_name", "profile_name", *rows[0]]
+    cells = [[run] * len(rows), [profile] * len(rows)]
+    cells += [[row[name] for row in rows] for name in rows[0]]
+    unnested = ", ".join("unnest(?)" for _ in columns)
+    con.execute(f"INSERT INTO {table} ({', '.join(columns)}) SELECT {unnested}", cells)

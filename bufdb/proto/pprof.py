@@ -1,0 +1,203 @@
+"""Memory profiles of `jax.profiler` (pprof protos): arrays that are alive, by device and stack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from bufdb.proto.reader import UnreadableProto, fields, varint
+
+# -- The messages of google/pprof's profile.proto, by the numbers of their fields ------------------
+#
+# A profile has samples, each with values, labels and locations, the innermost first. A location has
+# lines, each in a function; texts are numbers of a table.
+
+_SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _STRING = 1, 2, 4, 5, 6
+_HIGHEST = 15
+_VARINT, _BYTES = 0, 2
+_SAMPLE_TYPES = ["allocations", "space"]
+"""Values of each sample of JAX's: how many arrays or executables, and their bytes."""
+_BUFFER, _EXECUTABLE = "buffer", "executable"
+"""What the label `kind` says."""
+NO_PROFILE = "it is no memory profile of JAX, which jax.profiler.save_device_memory_profile writes"
+DAMAGED = "it is damaged, or was cut off"
+
+Field = int | bytes
+
+
+class Frame(NamedTuple):
+    """A line of Python on a stack."""
+
+    source_file: str
+    function_name: str
+    source_line: int | None
+
+
+Stack = tuple[Frame, ...]
+"""From the outermost frame to the innermost."""
+
+
+class Alive(NamedTuple):
+    """What is alive on a device from one stack."""
+
+    device: str
+    """Such as cuda:0."""
+    stack: Stack
+
+
+@dataclass
+class Held:
+    """Arrays that are alive."""
+
+    array_count: int = 0
+    total_bytes: int = 0
+
+
+@dataclass
+class MemoryProfile:
+    """Everything alive in a process at one moment."""
+
+    arrays: dict[Alive, Held] = field(default_factory=dict)
+    code_bytes: int = 0
+    """Code of the compiled programs, as far as the device keeps it in its memory."""
+    program_count: int = 0
+
+
+def is_profile(data: bytes) -> bool:
+    """Return whether the first level of some bytes is that of a pprof proto, whatever it is of."""
+    found = {number for number, _, _, _ in fields(data)}
+    return bool(found) and {_SAMPLE_TYPE, _STRING} <= found and max(found) <= _HIGHEST
+
+
+def read(data: bytes) -> MemoryProfile:
+    """Return what a serialized memory profile holds.
+
+    Raises:
+        UnreadableProto: it is something else, or damaged.
+    """
+    if not data:
+        raise UnreadableProto("it is empty")
+    if not is_profile(data):
+        raise UnreadableProto(f"{NO_PROFILE}, or was cut off")
+    parts: dict[int, list[bytes]] = {}
+    for number, value in _fields(data):
+        if isinstance(value, bytes):
+            parts.setdefault(number, []).append(value)
+    return _Reader(parts).read()
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Field]]:
+    """Yield the numbers and bytes of a message's fields; all must make sense, to its end."""
+    end = 0
+    for number, kind, start, stop in fields(data):
+        end = stop
+        if stop > len(data):
+            break
+        if kind == _VARINT:
+            yield number, _signed(varint(data, start)[0])
+        elif kind == _BYTES:
+            yield number, data[start:stop]
+    if end != len(data):
+        raise UnreadableProto(DAMAGED)
+
+
+def _signed(number: int) -> int:
+    number &= (1 << 64) - 1
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def _numbers(value: Field) -> Iterator[int]:
+    """Yield the numbers of a repeated field, one or packed."""
+    if isinstance(value, int):
+        yield value
+        return
+    at = 0
+    while at < len(value):
+        number, at = varint(value, at)
+        if at < 0:
+            raise UnreadableProto(DAMAGED)
+        yield _signed(number)
+
+
+class _Reader:
+    """The first level of a profile on its way to what it holds."""
+
+    def __init__(self, parts: dict[int, list[bytes]]) -> None:
+        self.parts = parts
+        self.texts = [text.decode(errors="replace") for text in parts.get(_STRING, [])]
+        kinds = [self._text(_one(kind, 1)) for kind in parts.get(_SAMPLE_TYPE, [])]
+        if kinds != _SAMPLE_TYPES:
+            has = ", ".join(kinds)[:80]
+            raise UnreadableProto(f"{NO_PROFILE}: its samples are of {has or 'nothing'}")
+        functions = [dict(_fields(one)) for one in parts.get(_FUNCTION, [])]
+        self.functions = {one.get(1, 0): one for one in functions}
+        self.locations = dict(map(self._location, parts.get(_LOCATION, [])))
+
+    def read(self) -> MemoryProfile:
+        found = MemoryProfile()
+        for sample in self.parts.get(_SAMPLE, []):
+            values, stack, labels = self._sample(sample)
+            if len(values) != len(_SAMPLE_TYPES) or min(values) < 0:
+                raise UnreadableProto(DAMAGED)
+            count, size = values
+            if labels.get("kind") == _BUFFER:
+                held = found.arrays.setdefault(Alive(labels.get("device", ""), stack), Held())
+                held.array_count += count
+                held.total_bytes += size
+            elif labels.get("kind") == _EXECUTABLE:
+                found.program_count += count
+                found.code_bytes += size
+            else:
+                kind = labels.get("kind", "no kind")[:80]
+                raise UnreadableProto(f"{NO_PROFILE}: a sample is of {kind}")
+        return found
+
+    def _sample(self, data: bytes) -> tuple[list[int], Stack, dict[str, str]]:
+        values: list[int] = []
+        frames: list[Frame] = []
+        labels: dict[str, str] = {}
+        for number, value in _fields(data):
+            if number == 1:
+                for key in _numbers(value):
+                    if key not in self.locations:
+                        raise UnreadableProto(f"it is damaged: location {key} is missing")
+                    frames += self.locations[key]
+            elif number == 2:
+                values += _numbers(value)
+            elif number == 3:
+                label = dict(_fields(_bytes(value)))
+                labels[self._text(label.get(1, 0))] = self._text(label.get(2, 0))
+        return values, tuple(reversed(frames)), labels
+
+    def _location(self, data: bytes) -> tuple[int, list[Frame]]:
+        """Return the number of a location, and its frames, the innermost first."""
+        key, frames = 0, []
+        for number, value in _fields(data):
+            if number == 1 and isinstance(value, int):
+                key = value
+            elif number == 4:
+                line = dict(_fields(_bytes(value)))
+                function = self.functions.get(line.get(1, 0))
+                if function is None:
+                    raise UnreadableProto(f"it is damaged: function {line.get(1, 0)!r} is missing")
+                at = line.get(2, 0)
+                name = self._text(function.get(2, 0)) or self._text(function.get(3, 0))
+                file = self._text(function.get(4, 0))
+                frames.append(Frame(file, name, at if isinstance(at, int) and at > 0 else None))
+        return key, frames
+
+    def _text(self, number: Field) -> str:
+        if not isinstance(number, int) or not 0 <= number < max(1, len(self.texts)):
+            raise UnreadableProto(f"it is damaged: text {number!r} is missing")
+        return self.texts[number] if self.texts else ""
+
+
+def _one(data: bytes, wanted: int) -> Field:
+    return dict(_fields(data)).get(wanted, 0)
+
+
+def _bytes(value: Field) -> bytes:
+    if isinstance(value, int):
+        raise UnreadableProto(DAMAGED)
+    return value

@@ -1,0 +1,76 @@
+-- title: Memory profiles are whole: frames are there, arguments are part of what is alive
+-- group: overview
+--
+-- Rows of memory profiles (tables live_profiles, live_arrays, live_frames, live_programs,
+-- allocator_statistics) belong to runs, so that a finding names no module.
+--
+-- column module_id BIGINT: Always NULL.
+-- column finding VARCHAR: What was expected, what was found.
+WITH named AS (
+  SELECT run_name, profile_name, 'live_arrays' AS table_name FROM live_arrays
+  UNION
+  SELECT run_name, profile_name, 'live_frames' AS table_name FROM live_frames
+  UNION
+  SELECT run_name, profile_name, 'live_programs' AS table_name FROM live_programs
+  UNION
+  SELECT run_name, profile_name, 'allocator_statistics' AS table_name FROM allocator_statistics
+),
+found AS (
+  SELECT named.run_name, named.profile_name, 'rows of ' || named.table_name || ' alone' AS what
+  FROM named
+  ANTI JOIN live_profiles
+    ON live_profiles.run_name = named.run_name
+    AND live_profiles.profile_name = named.profile_name
+  UNION ALL
+  SELECT live_profiles.run_name, live_profiles.profile_name, 'its run is not there' AS what
+  FROM live_profiles
+  ANTI JOIN runs ON runs.run_name = live_profiles.run_name
+  UNION ALL
+  SELECT
+    live_arrays.run_name, live_arrays.profile_name,
+    'no frame ' || live_arrays.stack_frame_id || ' of arrays' AS what
+  FROM live_arrays
+  ANTI JOIN live_frames
+    ON live_frames.run_name = live_arrays.run_name
+    AND live_frames.profile_name = live_arrays.profile_name
+    AND live_frames.stack_frame_id = live_arrays.stack_frame_id
+  WHERE live_arrays.stack_frame_id IS NOT NULL
+  UNION ALL
+  SELECT
+    live_frames.run_name, live_frames.profile_name,
+    'the caller of frame ' || live_frames.stack_frame_id || ' is not the frame above it' AS what
+  FROM live_frames
+  LEFT JOIN live_frames AS callers
+    ON callers.run_name = live_frames.run_name
+    AND callers.profile_name = live_frames.profile_name
+    AND callers.stack_frame_id = live_frames.parent_frame_id
+  WHERE live_frames.depth <> coalesce(callers.depth + 1, 0)
+    OR (live_frames.parent_frame_id IS NOT NULL AND callers.stack_frame_id IS NULL)
+  UNION ALL
+  SELECT
+    live_arrays.run_name, live_arrays.profile_name,
+    'arguments of frame ' || coalesce(live_arrays.stack_frame_id::VARCHAR, '(none)')
+      || ' are more than is alive' AS what
+  FROM live_arrays
+  WHERE live_arrays.total_bytes < 0
+    OR live_arrays.argument_bytes NOT BETWEEN 0 AND live_arrays.total_bytes
+    OR live_arrays.argument_count NOT BETWEEN 0 AND live_arrays.array_count
+  UNION ALL
+  SELECT
+    live_arrays.run_name, live_arrays.profile_name,
+    'arguments are known of some arrays, and live_profiles says otherwise' AS what
+  FROM live_arrays
+  JOIN live_profiles
+    ON live_profiles.run_name = live_arrays.run_name
+    AND live_profiles.profile_name = live_arrays.profile_name
+  GROUP BY live_arrays.run_name, live_arrays.profile_name
+  HAVING bool_or(
+      (live_arrays.argument_bytes IS NULL) <> (live_profiles.arguments_unknown_reason IS NOT NULL)
+    )
+)
+SELECT
+  CAST(NULL AS BIGINT) AS module_id,
+  'memory profile ' || found.profile_name || ' of run ' || found.run_name || ': ' || found.what
+    AS finding
+FROM found
+ORDER BY found.run_name, found.profile_name, found.what;

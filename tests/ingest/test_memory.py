@@ -1,0 +1,151 @@
+"""Memory profiles become rows of a run, whatever else the run has."""
+
+import json
+
+import pytest
+from ingesting import ingest_into, rows
+from places import DEMO
+from pprof_writer import Sample, packed
+
+from bufdb.database.runs import LIVE_TABLES
+from bufdb.errors import BufdbError, UsageError
+
+JAX = ("/x/lib/python3.11/site-packages/jax/_src/array.py", "put", 7)
+LEAK, LOOP = ("/home/user/eval.py", "cache_metrics", 41), ("/home/user/eval.py", "<module>", 50)
+ALIVE = [Sample(60, [JAX, LEAK, LOOP], count=3), Sample(8, [JAX, LOOP]), Sample(4)]
+WATCHED = {
+    "moment": "failure", "failed_program": "jit_step", "message": "RESOURCE_EXHAUSTED",
+    "requested_bytes": 9, "limit_bytes": 100, "arguments_unknown_reason": None,
+    "arguments": [{"device": "cpu:0", "stack": [LOOP, JAX], "count": 1, "bytes": 8}],
+    "programs": [{"name": "jit_step", "is_failed": True, "argument_bytes": 8, "output_bytes": 2,
+                  "alias_bytes": 0, "temp_bytes": 5, "code_bytes": 0}],
+    "statistics": {"cpu:0": {"bytes_in_use": 90}},
+}  # fmt: skip
+ARRAYS = (
+    "SELECT profile_name, function_name, source_line, total_bytes, array_count, argument_bytes "
+    "FROM live_arrays LEFT JOIN live_frames USING (run_name, profile_name, stack_frame_id) "
+    "ORDER BY ALL"
+)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "mem.prof"
+    path.write_bytes(packed(ALIVE))
+    return path
+
+
+def counts(con):
+    return [rows(con, f"SELECT count(*) FROM {table}")[0][0] for table in LIVE_TABLES]
+
+
+def test_a_profile_is_stored_with_a_run_that_is_there(con, file):
+    ingest_into(con, DEMO / "cpu_b8", "r")
+    before = rows(con, "SELECT count(*) FROM modules")
+    assert ingest_into(con, file, "r").profile_count == 1
+    assert rows(con, "SELECT count(*) FROM modules") == before
+    assert rows(con, ARRAYS) == [
+        ("mem.prof", "put", 7, 8, 1, None),
+        ("mem.prof", "put", 7, 60, 3, None),
+        ("mem.prof", None, None, 4, 1, None),
+    ]
+    sql = (
+        "SELECT own.function_name, own.source_line, total_bytes FROM live_arrays AS a "
+        "JOIN live_frames AS f USING (run_name, profile_name, stack_frame_id) "
+        "JOIN live_frames AS own ON own.stack_frame_id = f.own_frame_id ORDER BY ALL"
+    )
+    assert rows(con, sql) == [("<module>", 50, 8), ("cache_metrics", 41, 60)]
+    ((why,),) = rows(con, "SELECT arguments_unknown_reason FROM live_profiles")
+    assert "bufdb.watch" in why
+
+
+def test_what_the_run_was_read_with_says_which_frames_are_own(con, file):
+    ingest_into(con, file, "r", own_globs=["jax"])
+    sql = "SELECT count(*) FROM live_frames WHERE own_frame_id = stack_frame_id"
+    assert rows(con, sql) == [(4,)]
+
+
+def test_the_same_file_replaces_its_rows_and_another_is_added(con, file):
+    ingest_into(con, file, "r")
+    first = counts(con)
+    ingest_into(con, file, "r")
+    assert counts(con) == first
+    file.rename(file.with_name("later.prof"))
+    ingest_into(con, file.with_name("later.prof"), "r")
+    assert counts(con) == [2 * count for count in first]
+    ingest_into(con, file.with_name("later.prof"), "r", prune=True)
+    assert counts(con) == first
+    ingest_into(con, DEMO / "cpu_b8", "r", replace=True)
+    assert counts(con) == [0] * len(first)
+
+
+def test_what_was_watched_is_read_from_the_file_next_to_it(con, file):
+    file.with_name("mem.watch.json").write_text(json.dumps(WATCHED))
+    ingest_into(con, file, "r")
+    arguments = "SELECT total_bytes, argument_bytes, argument_count FROM live_arrays ORDER BY ALL"
+    assert rows(con, arguments) == [(4, 0, 0), (8, 8, 1), (60, 0, 0)]
+    assert rows(con, "SELECT moment, failed_program_name, limit_bytes FROM live_profiles") == [
+        ("failure", "jit_step", 100)
+    ]
+    assert counts(con)[3:] == [1, 1]
+
+
+WRONG = json.dumps(WATCHED | {"limit_bytes": "1"})
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"moment": "x"}', WRONG])
+def test_a_damaged_file_next_to_it_is_named(con, file, text):
+    file.with_name("mem.watch.json").write_text(text)
+    with pytest.raises(BufdbError, match=r"mem\.prof: the file next to it, mem\.watch\.json"):
+        ingest_into(con, file, "r")
+    assert rows(con, "FROM runs") == []
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (packed(ALIVE)[:60], "cut off"),
+        (packed([], ["samples", "cpu"]), "no memory profile of JAX"),
+    ],
+)
+def test_a_damaged_or_foreign_profile_is_named(con, file, data, why):
+    file.write_bytes(data)
+    with pytest.raises(BufdbError, match=rf"mem\.prof: .*{why}"):
+        ingest_into(con, file, "r")
+    assert rows(con, "FROM runs") == []
+
+
+def test_text_of_that_name_is_no_profile(con, file):
+    file.write_text("hello")
+    with pytest.raises(UsageError, match="no buffer assignment in"):
+        ingest_into(con, file, "r")
+
+
+def test_a_directory_may_have_some_next_to_dumps(con, file):
+    below = file.parent / "host0"
+    below.mkdir()
+    (below / "mem.prof").write_bytes(packed([Sample(1)]))
+    (below / "cpu.prof").write_text("a profile of Python itself")
+    (below / "cut.prof").write_bytes(packed(ALIVE)[:60])
+    summary = ingest_into(con, file.parent, "r")
+    assert (summary.profile_count, summary.skipped_count, summary.exit_code) == (2, 1, 4)
+    names = rows(con, "SELECT profile_name FROM live_profiles ORDER BY ALL")
+    assert names == [("host0/mem.prof",), ("mem.prof",)]
+    assert rows(con, "SELECT path, code FROM diagnostics") == [
+        ("host0/cut.prof", "unreadable_file")
+    ]
+
+
+def test_two_of_one_name_are_not_mixed(con, file):
+    other = file.parent / "x"
+    other.mkdir()
+    (other / "mem.prof").write_bytes(packed([]))
+    with pytest.raises(UsageError, match="have the same name"):
+        ingest_into(con, [file, other / "mem.prof"], "r")
+
+
+def test_findings_about_the_dumps_of_the_run_stay(con, file):
+    ingest_into(con, DEMO / "cpu_b8", "r")
+    con.execute("INSERT INTO diagnostics VALUES ('r', NULL, 'error', 'x', NULL, NULL, 'm')")
+    ingest_into(con, file, "r")
+    assert rows(con, "SELECT count(*) FROM diagnostics WHERE code = 'x'") == [(1,)]

@@ -1,0 +1,67 @@
+"""Memory profiles are read as their format says; what is foreign or damaged is refused."""
+
+import pytest
+from pprof_writer import Sample, profile
+
+from bufdb.proto import pprof
+from bufdb.proto.pprof import Alive, Frame, Held
+from bufdb.proto.reader import UnreadableProto
+
+INNER, OUTER = ("/lib/a.py", "put", 3), ("/home/user/b.py", "<module>", 9)
+STACK = (Frame(*OUTER), Frame(*INNER))
+DATA = profile([Sample(64, [INNER, OUTER])])
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_arrays_are_gathered_by_device_and_stack_callers_first(is_packed):
+    samples = [
+        Sample(64, [INNER, OUTER]),
+        Sample(8, [INNER, OUTER], "cpu:1", count=2),
+        Sample(36, [INNER, OUTER]),
+        Sample(5),
+        Sample(700, [OUTER], kind="executable"),
+    ]
+    found = pprof.read(profile(samples, is_packed=is_packed))
+    assert found.arrays == {
+        Alive("cpu:0", STACK): Held(2, 100),
+        Alive("cpu:1", STACK): Held(2, 8),
+        Alive("cpu:0", ()): Held(1, 5),
+    }
+    assert (found.code_bytes, found.program_count) == (700, 1)
+
+
+def test_nothing_alive_is_a_profile_too():
+    assert pprof.read(profile([])).arrays == {}
+    assert pprof.is_profile(profile([]))
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "it is empty"),
+        (b"hello, world", "no memory profile of JAX"),
+        (b"\x00" * 9, "no memory profile of JAX"),
+        (profile([], ["samples", "cpu"]), "its samples are of samples, cpu"),
+        (profile([], ["space"]), "its samples are of space"),
+        (profile([Sample(1, kind="heap")]), "a sample is of heap"),
+        (DATA[:-1], "it is damaged"),
+        (DATA[:20], "or was cut off"),
+        (DATA.replace(b"buffer", b"buffet"), "a sample is of buffet"),
+    ],
+)
+def test_anything_else_is_refused(data, why):
+    with pytest.raises(UnreadableProto, match=why):
+        pprof.read(data)
+
+
+def test_any_cut_or_changed_byte_is_refused_or_read_never_an_error_of_python():
+    refused = 0
+    for at in range(len(DATA)):
+        for damaged in (DATA[:at], DATA[:at] + bytes([DATA[at] ^ 0x55]) + DATA[at + 1 :]):
+            try:
+                found = pprof.read(damaged)
+            except UnreadableProto:
+                refused += 1
+            else:
+                assert all(held.array_count >= 0 for held in found.arrays.values())
+    assert refused > len(DATA)
