@@ -1,4 +1,4 @@
-"""Make the sample dumps: model/train.py compiled in several ways, and the programs beside it.
+"""Make the sample dumps: model/train.py compiled in several ways, and the other programs there.
 
     python data/make.py --python /opt/venv/bin/python cpu_b8 cpu_b16 cpu_b8_remat loops/cpu
     python data/make.py --list
@@ -36,7 +36,7 @@ RUNS |= {
 }
 RUNS |= {"packaged/cpu": ("-m tiny_train", "")}
 RUNS |= {f"lengths/length_{n}": (f"attention.py --length {n}", "") for n in (512, 1024, 1536, 2048)}
-# Protos of modules of which the texts are elsewhere.
+# Protos of modules whose texts are in other folders.
 AS_PROTO = "--xla_dump_hlo_as_text --xla_dump_hlo_as_proto"
 RUNS |= {
     f"protos/{run}": (RUNS[f"{folder}/{run}"][0], f"{RUNS[f'{folder}/{run}'][1]} {AS_PROTO}")
@@ -44,7 +44,7 @@ RUNS |= {
 }
 # From jaxlib 0.11 on an HLO text names elements of tuples where they are used (`%while.5#1`).
 RUNS |= {"elements/cpu": ("loops.py nested", AS_PROTO)}
-# What JAX serialises a compiled program to.
+# Serialized executables of JAX.
 EXECUTABLES = "executables/gpu"
 RUNS |= {EXECUTABLES: ("loops.py nested --target gpu --executables DUMPS", RUNS["loops/gpu"][1])}
 FLAGS = "--xla_backend_optimization_level=0"
@@ -59,7 +59,7 @@ KEEP = [
 PROTO = "*after_optimizations.hlo.pb"
 BEFORE = "*.before_optimizations.txt"
 WITH_BEFORE = ("demo/tpu_b8", "sharded/")
-"""Runs of which the text before optimisation is kept, too: what is divided stands there."""
+"""Runs whose text before optimizations is kept too: it has the shardings."""
 
 
 def compile_run(name, python, model_dir, dump_to):

@@ -119,7 +119,7 @@ def call(capfdbinary: pytest.CaptureFixture[bytes]) -> Call:
 
 @pytest.fixture
 def empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The working directory: empty, and without the settings of whoever runs the tests."""
+    """Run in an empty working directory, without the settings of the user who runs the tests."""
     for name in SETTINGS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
@@ -146,12 +146,12 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The cache folder of all that the tests start, instead of the user's own."""
+    """Replace the user's cache folder for the tests and every process that they start."""
     folder = made_once(tmp_path_factory, "cache", lambda folder: None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
         if sys.dont_write_bytecode:
-            # Else each process that a test starts compiles bufdb anew, a fifth of its time.
+            # Otherwise each process that a test starts compiles bufdb again, a fifth of its time.
             patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
             patch.setenv("PYTHONPYCACHEPREFIX", str(folder / "bytecode"))
         yield folder

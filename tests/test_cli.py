@@ -270,7 +270,7 @@ def test_a_folder_of_the_user(call, db, tmp_path, monkeypatch):
     assert (code, "my-runs" in out, len(err.splitlines())) == (0, True, 2)
 
 
-@pytest.mark.slow  # lint of all that comes with bufdb
+@pytest.mark.slow  # lint of everything shipped with bufdb
 def test_a_folder_of_the_user_is_checked_too(call, tmp_path, monkeypatch):
     for name in ("peak.sql", "odd.sql"):
         (tmp_path / name).write_text("SELECT 1")

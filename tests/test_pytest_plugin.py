@@ -100,7 +100,7 @@ def test_step(bufdb_limit):
             "    *iB  donated_parameter  f32[[]*]*",
         ]
     )
-    # The failure is the message; no line of the plugin's own code stands in it.
+    # The failure is only the message, without a line of the plugin's own code.
     result.stdout.no_fnmatch_line("*pytest_plugin.py*")
 
 

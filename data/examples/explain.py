@@ -2,7 +2,7 @@
 
     python explain.py
 
-Needs JAX beside bufdb. Figures are exact for what XLA compiled on this machine; they differ from
+Needs JAX and bufdb. Figures are exact for what XLA compiled on this machine; they differ from
 one version of XLA to the next.
 """
 

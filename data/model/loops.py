@@ -1,8 +1,8 @@
 """Small programs with loops whose saved arrays have sizes of their own.
 
 A comment `#: 24 ~40` names sizes of the arrays that this line alone may make: what the loop saves
-or carries, and behind `~` cotangents, which may also bear a line that uses the array. So each
-buffer of a loop has a line that is right (tests/rows/test_loops.py). Nothing is executed.
+or carries; sizes after `~` are of cotangents, which may also have a line that uses the array.
+Thus each buffer of a loop has a right line (tests/rows/test_loops.py). Nothing is executed.
 """
 
 import argparse
@@ -32,12 +32,12 @@ BATCH = shapes(x=(32, 40))["x"]
 
 
 def layers(w, x):
-    """Layers of which everything is saved."""
+    """Layers that save everything."""
     return jax.grad(lambda w: _loss(_layer, w, x))(w)
 
 
 def layers_named(w, x):
-    """Layers of which what has a name is saved, and their input."""
+    """Layers that save named values and their input."""
     policy = jax.checkpoint_policies.save_only_these_names("kept")
     return jax.grad(lambda w: _loss(jax.checkpoint(_layer, policy=policy), w, x))(w)
 

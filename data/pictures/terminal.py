@@ -24,7 +24,7 @@ FOLDER = Path(__file__).resolve().parent
 DEMO = FOLDER.parent / "demo"
 COMMAND = ("show", "train_step", "--run", "gpu_b8")
 BEHIND = "largest values"
-"""What the answer goes on with behind the lines that are drawn."""
+"""Start of the answer's text after the lines that are drawn."""
 COLUMNS = 96
 CELL_WIDTH, CELL_HEIGHT, MARGIN = 8, 17, 14
 BASELINE = 13
@@ -44,7 +44,7 @@ DARK = {
 
 @dataclass(frozen=True)
 class Style:
-    """How a cell is drawn; colours are names of LIGHT."""
+    """Style of a drawn cell; colors are names of LIGHT."""
 
     front: str = ""
     back: str = ""
@@ -61,7 +61,7 @@ def main(path: Path) -> None:
 
 
 def answer(folder: Path) -> str:
-    """What the command prints in a terminal with colours."""
+    """Return what the command prints in a terminal with colors."""
     bufdb = [sys.executable, "-m", "bufdb"]
     database = ["--db", str(folder / "demo.duckdb")]
     subprocess.run(

@@ -1,4 +1,4 @@
-"""The data model as the database tells it."""
+"""The data model as reported from the database."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The end of a sweep: which answers of `scaling` are told, and what fits of all functions."""
+"""The end of a sweep: which `scaling` answers are reported, and what fits for all functions."""
 
 import pytest
 from small_db import Module, insert
@@ -46,7 +46,7 @@ def test_the_function_that_leaves_least_decides(said):
         limit=60 * MIB,
         functions={"step"},
     )
-    # eval binds, though step is the largest of every run: its curve is told too.
+    # eval is the limit although step is the largest in every run: both curves are reported.
     assert lines == [
         "need of eval (length=1): 0 B + 6.00 MiB * batch, within 0.0%, from 4 sizes, 1 to 4",
         "need of step (length=1): 10.0 MiB + 2.00 MiB * batch, within 0.0%, from 4 sizes, 1 to 4",

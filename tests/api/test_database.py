@@ -242,7 +242,7 @@ def test_export_writes_what_the_command_writes(db, demo_db, call, tmp_path, capl
 
 
 def test_what_a_block_compiles_is_a_run(empty_db, tmp_path, monkeypatch):
-    """With a stand-in for the part of JAX that is told where to dump."""
+    """Replace the part of JAX that receives the dump folder with a fake."""
     compiler = types.ModuleType("jax._src.compiler")
     compiler.get_compile_options = lambda: types.SimpleNamespace(env_option_overrides=[])
     for name in ("jax", "jax._src", "jax._src.compiler"):

@@ -1,4 +1,4 @@
-"""What bufdb/API.md shows runs as it stands there."""
+"""The examples in bufdb/API.md run as printed."""
 
 import contextlib
 import importlib.util

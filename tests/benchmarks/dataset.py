@@ -1,4 +1,4 @@
-"""What a dataset costs beside a database file: CPU, files and bytes, before and after compaction.
+"""Compare a dataset with a database file: CPU, files and bytes, before and after compaction.
 
     python tests/benchmarks/dataset.py [COPIES]
 

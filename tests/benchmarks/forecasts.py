@@ -1,4 +1,4 @@
-"""What `bufdb query scaling` forecasts, beside what XLA reserves at that size.
+"""Compare what `bufdb query scaling` forecasts with what XLA reserves at that size.
 
 Compiles the programs of `growing.py` at many sizes, fits the small ones, and asks for 2, 4 and 16
 times the largest of them. GPU is compiled for ahead of time, where the packages for it are

@@ -1,4 +1,4 @@
-"""Programs of which one size grows, for `forecasts.py`.
+"""Programs with one size that grows, for `forecasts.py`.
 
     python growing.py cpu|gpu [NAME ...]
 

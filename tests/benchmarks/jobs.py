@@ -103,9 +103,9 @@ def children(pid: int) -> list[int]:
 
 
 def resident(pids: list[int]) -> float:
-    """Memory of some processes, what they share once [MB].
+    """Return the memory of some processes, with shared memory counted once [MB].
 
-    Of memory files all that is written counts: a process that only writes them maps none of it.
+    Memory files count in full as written: a process that only writes them maps none of it.
     """
     found, files = 0, dict[int, int]()
     for pid in pids:

@@ -3,8 +3,8 @@
 Every replica gets new allocation indexes, value ids, instruction names, parameter numbers,
 program positions, op_names, stack frames and source lines. The totals and the peak listing of
 the merged module are computed by XLA's own rules, so each result is one consistent dump. Only
-the stack trace breakdown, which is optional, is left out. With --hlo an HLO text is written beside,
-of the computations of all replicas with their stack frames.
+the optional stack trace breakdown is omitted. With --hlo, an HLO text with the computations and
+stack frames of all replicas is also written.
 """
 
 import argparse

@@ -62,7 +62,7 @@ COLUMNS = (
     "stack_frame_id",
     "text",
 )
-"""Of an instruction, all of which a scheduled name may lack."""
+"""Columns of an instruction; a scheduled name may lack all of them."""
 
 Row = dict[str, Any]
 

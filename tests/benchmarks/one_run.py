@@ -1,4 +1,4 @@
-"""What an answer about one run costs: in a database of many runs beside one that holds it alone.
+"""Compare the cost of an answer about one run in a database of many runs and in one of that run.
 
 The dumps of a directory are ingested as one run, and as many runs in another database. Each saved
 query is asked for that run, each query that compares two runs for the first two, in both databases

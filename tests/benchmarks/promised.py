@@ -44,7 +44,7 @@ JOIN modules ON modules.module_id = donations.module_id
 WHERE donations.is_in_product
   AND NOT donations.is_copied
 """
-"""Functions of which an argument goes into a product that could give its buffer to an output."""
+"""Functions with an argument that is used in a product that could give its buffer to an output."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ Answer = dict[str, Any]
 
 
 def answers(con: DuckDBPyConnection, query: SavedQuery, **given: object) -> dict[str, list[Answer]]:
-    """Rows of a saved query by function, with all that it says."""
+    """Return the rows of a saved query by function, with all columns."""
     bound = execute.bind(query, {key: str(value) for key, value in given.items()})
     names = [column.name for column in query.columns]
     found: dict[str, list[Answer]] = {}

@@ -1,4 +1,4 @@
-"""What bufdb promises of a change, beside what XLA makes of the changed program.
+"""Compare the saving that bufdb predicts for a change with what XLA does with the changed program.
 
 Compiles the programs of `programs/` as they are written, for the CPU here and for a GPU and a TPU
 ahead of time where the packages for it are installed (data/README.md names them). What the changed

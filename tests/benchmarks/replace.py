@@ -1,4 +1,4 @@
-"""Time replacing every module of a run beside ingesting it first, in one process, in turns.
+"""Time replacing every module of a run against first ingesting it, alternating in one process.
 
 A replaced module costs at most LIMIT times a new one: what is deleted is deleted by sets.
 """

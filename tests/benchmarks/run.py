@@ -1,4 +1,4 @@
-"""Time `bufdb ingest` beside the naive reader and the bare load, each as a whole child process.
+"""Time `bufdb ingest`, the naive reader and the bare load, each as a whole child process.
 
 CPU time is user + system of the child and its children, from process start to exit, so that
 start-up and the checkpoint count. The contenders take turns; the best of the repetitions counts.
@@ -116,9 +116,9 @@ def machine() -> str:
 
 
 def bufdb_command() -> list[str]:
-    """The command of this Python's bufdb, which keeps what it compiles as an installed one does.
+    """Return the command of this Python's bufdb, which keeps its bytecode as an installed one does.
 
-    To compile all modules anew takes 0.2 s of each start.
+    Compiling all modules again would take 0.2 s of each start.
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     beside = Path(sys.executable).with_name("bufdb")

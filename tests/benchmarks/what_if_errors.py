@@ -33,24 +33,24 @@ WHERE held.module_id = $1
   AND (NOT $3 OR origins.relation = 'saved ')
   AND coalesce(origins.op_name, held.op_name) NOT LIKE '%transpose(%'
 """
-"""Names of the values that bear some lines, without gradients; of all, or of what loops stack."""
+"""Names of the values with some lines, without gradients: all, or only those that loops stack."""
 SQL = "\n".join([choice.SQL, donation.CANDIDATES, donation.SPANS, answer.SQL, FORWARD])
 
 
 @dataclass(frozen=True)
 class Row:
-    """A change, as it was predicted and as it came."""
+    """Predicted and measured effects of a change."""
 
     backend: str
     program: str
     change: str
     peak: int
-    """Of the program as it is [bytes], as all that follows."""
+    """Peak of the unchanged program [bytes], as are all the following."""
     what_if: int
-    """By how much the peak falls, as bufdb says."""
+    """Saving at the peak according to bufdb."""
     forward: int
-    """The same without gradients, which bear the line of what they are gradients of, if the change
-    leaves them as they are."""
+    """The same without gradients, which have the line of their primal values, if the change leaves
+    them as they are."""
     real: int
     is_layer_input: bool
     """Whether an input of a scanned layer is given up."""
@@ -102,7 +102,7 @@ RULES: dict[str, Rule] = {
     "drop, layers unrolled, CPU": lambda row: row.backend == "cpu" and unrolled(row, "drop"),
     "half, layers scanned, CPU": lambda row: row.backend == "cpu" and scanned(row, "half"),
 }
-"""What is known to save nothing, by what tells it from a dump and the change."""
+"""Values known to save nothing, by the rule that finds them from a dump and the change."""
 TRIED: dict[str, Rule] = {
     "drop, layers unrolled": lambda row: row.backend != "cpu" and unrolled(row, "drop"),
     "drop, an input of an unrolled layer": lambda row: (
@@ -111,7 +111,7 @@ TRIED: dict[str, Rule] = {
     "half, layers scanned": lambda row: row.backend != "cpu" and scanned(row, "half"),
     "half, layers unrolled": lambda row: unrolled(row, "half") and not row.is_bf16,
 }
-"""What might, counted beside them; no prediction goes by it."""
+"""Rules that might do the same, counted with them; no prediction uses them."""
 PAGE = """# Predicted and measured savings
 
 Written by `recompile.py` with jax {jax} for {backends}: the train steps of `programs/steps.py` with

@@ -40,7 +40,7 @@ def none():
         (one, "*[pair]", ((PAIR,), {})),
         (one, "[x, x]", (([5, 5],), {})),
         (none, "", ((), {})),
-        (max, "x, x", ((5, 5), {})),  # of which there may be no signature
+        (max, "x, x", ((5, 5), {})),  # may have no signature
     ],
 )
 def test_what_is_called(function, text, expected):

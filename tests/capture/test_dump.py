@@ -1,4 +1,4 @@
-"""Stages of JAX as dump files, with stand-ins for JAX: names, folders, what is told of faults."""
+"""Stages of JAX as dump files, with fakes for JAX: names, folders, error messages."""
 
 import shutil
 import sys
@@ -86,7 +86,7 @@ class AheadOfTime:
 
 
 def in_blocks(data):
-    """Bytes behind others, parted as Riegeli parts them."""
+    """Put the data after a header, split into blocks as Riegeli splits it."""
     begin, size = bytes.fromhex("83af70d10d884a3f") + bytes(16), (1 << 16) - 24
     parts = [data[at : at + size] for at in range(0, len(data), size)]
     return b"before" + b"".join((begin if not n else bytes(24)) + p for n, p in enumerate(parts))

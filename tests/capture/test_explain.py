@@ -1,4 +1,4 @@
-"""`bufdb explain` and its child process, with a stand-in for JAX: what ends, what is said, when."""
+"""`bufdb explain` and its child process, with a fake JAX: exits, messages and their order."""
 
 import json
 import os

@@ -279,7 +279,7 @@ def test_a_function_compiled_for_a_tpu_holds_what_its_dump_says(tmp_path):
     with duckdb.connect(str(tmp_path / "t.duckdb")) as con:
         platforms = "SELECT run_name, platform, count(*) FROM modules GROUP BY ALL ORDER BY ALL"
         assert con.execute(platforms).fetchall() == [("compiled", "tpu", 2), ("text", "tpu", 2)]
-        con.execute("UPDATE modules SET cl_number = NULL")  # it stands in names of dump files alone
+        con.execute("UPDATE modules SET cl_number = NULL")  # only names of dump files have it
         assert differences(con, "text", "compiled") == []
 
 

@@ -32,7 +32,7 @@ def chunk(how, pack, *found):
 
 
 def file(*chunks, kind=b"r"):
-    """Chunks, given without their headers, in blocks behind some other bytes."""
+    """Return chunks, given without their headers, in blocks after some other bytes."""
     head = struct.Struct("<QQQQQ")
     whole = head.pack(0, 0, 0, ord("s"), 0)
     whole += b"".join(head.pack(0, len(c), 0, kind[0] | 1 << 8, 0) + c for c in chunks)

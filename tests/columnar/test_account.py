@@ -1,4 +1,4 @@
-"""What is told of the lines and modules of a batch, and how often."""
+"""Diagnostics about the lines and modules of a batch, and how often each is reported."""
 
 import numpy as np
 

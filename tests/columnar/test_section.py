@@ -1,4 +1,4 @@
-"""Sections: a block of pieces, in place where their text stands among other bytes of its file."""
+"""Sections: a block of pieces, kept in place among the other bytes of their file."""
 
 import numpy as np
 import pytest

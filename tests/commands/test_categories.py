@@ -79,7 +79,7 @@ def test_sql_of_ones_own_sees_the_rules_and_the_database_does_not(call, demo_db,
     with duckdb.connect(str(path)) as con:
         assert con.execute(query).fetchall() == [(0,)]
         con.execute("INSERT INTO role_rules VALUES (1, 'operation', '*', 'all')")
-    # What is edited in the file of the database holds behind them.
+    # Rules edited in the database file apply after those of --categories.
     query = "SELECT count(*) AS n FROM role_rules WHERE rule_order <= 1"
     assert call(*given[:1], query, *given[2:]) == (0, "n\n4\n", "")
 

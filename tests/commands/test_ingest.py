@@ -1,4 +1,4 @@
-"""What the command does beside an ingest."""
+"""The ingest command, apart from the ingest itself."""
 
 import os
 import subprocess

@@ -49,7 +49,7 @@ def test_it_is_as_wide_as_the_terminal(monkeypatch):
     assert progress.columns(io.StringIO()) == 40
     for text in ("", "wide"):
         monkeypatch.setenv("COLUMNS", text)
-        assert progress.columns(io.StringIO()) == 80  # no terminal tells
+        assert progress.columns(io.StringIO()) == 80  # no terminal to ask
     near, far = pty.openpty()
     with os.fdopen(near, "rb"), os.fdopen(far, "w") as stream:
         termios.tcsetwinsize(far, (24, 61))
@@ -148,7 +148,7 @@ def at_terminal(*arguments):
 def read(stream):
     try:
         return stream.read(4096)
-    except OSError:  # nobody has the other end any more
+    except OSError:  # the other end is closed
         return b""
 
 

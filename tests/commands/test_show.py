@@ -214,7 +214,7 @@ def at_terminal(demo_db, *arguments, **variables):
 def read(stream):
     try:
         return stream.read(65536)
-    except OSError:  # nobody has the other end any more
+    except OSError:  # the other end is closed
         return b""
 
 

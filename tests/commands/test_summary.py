@@ -193,7 +193,7 @@ def test_peaks_beside_the_highest_and_how_many_are_unknown(con):
 
 @pytest.fixture
 def small_device(monkeypatch):
-    """A device of which XLA fills 1000 B of vmem, in place of a v5e; the others are as they are."""
+    """Replace the v5e with a device whose vmem XLA fills with 1000 B; other devices stay."""
     small = replace(devices.device("TPU v5e"), filled=(1, "vmem", 1000))
     monkeypatch.setattr(overview, "device", lambda name: small if "5" in name else None)
 
@@ -382,7 +382,7 @@ def ingested(empty_folder, *paths):
 def read(stream):
     try:
         return stream.read(4096)
-    except OSError:  # nobody has the other end any more
+    except OSError:  # the other end is closed
         return b""
 
 

@@ -28,7 +28,7 @@ OTHERS = [
     pytest.param("compacted", marks=pytest.mark.slow),
     pytest.param("loose", marks=pytest.mark.exhaustive),
 ]
-"""States of which the mixed one has files."""
+"""States whose files the mixed state contains."""
 
 
 @pytest.fixture(scope="session", params=["mixed", "delta", *OTHERS])

@@ -1,4 +1,4 @@
-"""Compaction: few files, the same rows at every moment, whoever writes meanwhile."""
+"""Compaction: few files, and the same rows at every moment, even with concurrent writers."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-"""Delta tables: one copy of each module for whoever reads them, and nothing lost by several."""
+"""Delta tables: readers see one copy of each module, and concurrent writers lose nothing."""
 
 import json
 import os

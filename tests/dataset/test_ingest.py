@@ -259,7 +259,7 @@ def test_processes_that_read_change_no_object(call, tmp_path, monkeypatch):
         assert call("ingest", *paths, "--out", tmp_path / jobs, "--jobs", jobs, "-q")[0] == 0
     folders = (tmp_path / "1", tmp_path / "2")
     one, two = ({path.relative_to(it) for path in it.rglob("*.parquet")} for it in folders)
-    # A name holds the hash of what is in it; what is told of the run has the time of the ingest.
+    # File names contain a hash of the contents; rows about the run have the time of the ingest.
     assert {path.parts[0] for path in one ^ two} <= {"runs"}
     assert len(one & two) > 20
 

@@ -1,4 +1,4 @@
-"""Datasets of Delta tables as their logs tell of them: to read them nothing has to be installed."""
+"""Datasets of Delta tables, read by their logs without any other package installed."""
 
 import json
 import shutil

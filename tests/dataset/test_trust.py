@@ -1,4 +1,4 @@
-"""Nothing outside a dataset is reached, and what is odd in one is told on one line."""
+"""Nothing outside a dataset is reached, and anything odd in one is reported on one line."""
 
 import duckdb
 import pytest

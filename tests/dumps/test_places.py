@@ -350,7 +350,7 @@ def test_encrypted_members_are_refused(tmp_path):
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_members_that_unpack_to_any_size_at_once_are_refused(tmp_path, method):
-    """zipfile gives all that four kilobytes unpack to, of bzip2 gigabytes."""
+    """zipfile returns everything that four kilobytes unpack to: gigabytes for bzip2."""
     with zipfile.ZipFile(tmp_path / "x.zip", "w", method) as file:
         file.writestr(DUMP, ALLOCATIONS)
     assert "by another method than deflate" in odd(tmp_path / "x.zip")[f"x.zip:{DUMP}"][1]

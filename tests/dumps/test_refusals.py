@@ -1,4 +1,4 @@
-"""What a compiler says of memories that no dump tells."""
+"""Compiler messages about memories that no dump describes."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Dumps in buckets and behind URLs: against servers of this machine, no network."""
+"""Dumps in buckets and at URLs, with servers on this machine and no network."""
 
 import importlib.util
 import json
@@ -229,11 +229,11 @@ def test_an_archive_behind_http_is_asked_for_once(tmp_path):
         assert len(files) > 12
         for file in files:
             assert file.path.open().read() == (DEMO / file.name.partition(":")[2]).read_bytes()
-    assert asked.count("GET") <= 2  # the other tells its size
+    assert asked.count("GET") <= 2  # the other one reports its size
 
 
 class Hostile(BaseHTTPRequestHandler):
-    """Bodies without end, longer than said, and a page with links of which one is bad."""
+    """Serve endless bodies, bodies longer than announced, and a page of links with a bad one."""
 
     def do_HEAD(self):
         self.answer(is_body=False)

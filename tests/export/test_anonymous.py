@@ -1,4 +1,4 @@
-"""Exports without a user's words: none is left, and all that is not a word is as it was."""
+"""Exports without a user's words: none remains, and everything else is unchanged."""
 
 import json
 import re

@@ -77,7 +77,7 @@ def test_collapsed_stacks_add_up_to_the_peak_and_are_those_of_peak_by_stack(
 
 
 def _merged(answer, sums):
-    """Rows of peak-by-stack; those without a stack stand apart by argument in the file."""
+    """Return rows of peak-by-stack; the file separates those without a stack by argument."""
     rows = json.loads(answer)
     kinds = {row["call_stack"] for row in rows if row["call_stack"].startswith("(")}
     apart = [

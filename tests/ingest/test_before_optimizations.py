@@ -1,4 +1,4 @@
-"""The HLO text before optimisation: when its module is read again, and what it does not tell."""
+"""The HLO text before optimizations: when its module is read again, and what it does not report."""
 
 import shutil
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The function behind a module's name, by frontend."""
+"""The function of a module, read from the module's name, by frontend."""
 
 import pytest
 from small_db import Module, answer

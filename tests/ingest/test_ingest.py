@@ -357,7 +357,7 @@ GAP = "the allocations are not numbered 0, 1, 2, …; the file may be truncated"
     [
         ("0124", 99, (None, None, GAP)),
         ("0123", 99, (None, None, "the allocations sum to 32, the dump says 99")),
-        ("0012", None, (None, None, GAP)),  # two dumps, one behind the other
+        ("0012", None, (None, None, GAP)),  # two dumps, one after the other
         ("0123", 32, (32, 32, "the dump has no live ranges")),
         ("0123", None, (32, 32, "the dump has no live ranges")),
     ],

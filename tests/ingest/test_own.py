@@ -1,4 +1,4 @@
-"""What counts as the user's own: globs, what a run keeps of them, and who reads them alike."""
+"""The user's own files: globs, how a run keeps them, and that every reader uses them alike."""
 
 import duckdb
 import pytest
@@ -104,7 +104,7 @@ def test_what_is_not_read_again_is_said(con):
         "run r: 3 modules outside these paths keep their previous --own; ingest their dumps again "
         "to change it"
     ]
-    # Whoever names nothing for the run goes on with what it has.
+    # An ingest without globs keeps those of the run.
     assert ingest_into(con, DEMO / "cpu_b8", "r").notes == []
     assert [count for _, count in state(con)[1]] == [4]
 

@@ -1,6 +1,6 @@
 """The report's page in headless Chromium: what it shows is what the database says.
 
-Each test ends with a silent console and no request but for the file itself.
+Each test ends with a silent console and no request except the one for the file itself.
 """
 
 import csv
@@ -95,7 +95,7 @@ def rows_of(text):
 
 
 def split_bytes(page):
-    """The parts of the bar as the page tells them."""
+    """Return the parts of the bar by the page's accessible label."""
     told = page.run("return document.querySelector('#split').ariaLabel ?? ''")
     return dict(re.findall(r"(.+?) ([\d.]+ (?:[KMGT]i)?B)(?:, |$)", told))
 

@@ -367,7 +367,7 @@ def test_several_arenas_stand_one_behind_the_other(con):
         module = Module(con, 1, schedule_length=9)
         module.allocation(3, "temp", 10)
         module.allocation(5, "temp", 20)
-        module.value(1, 3, 0, 12)  # damage: behind the end of its allocation
+        module.value(1, 3, 0, 12)  # damage: past the end of its allocation
         module.value(2, 5, 4, 16)
         module.close()
     picture = report(con).picture(run="r")
@@ -472,7 +472,7 @@ def test_names_are_data(con):
     assert [picture.name(names[number]) for number in range(len(HOSTILE))] == HOSTILE
     assert [picture.of("value_shape", names[number]) for number in names] == HOSTILE
     assert [picture.stack(names[number])[0][0] for number in names] == HOSTILE
-    # Nothing of them stands in the page but in base64, and the title is escaped.
+    # The page contains them only in base64, and the title is escaped.
     assert "alert(1)" not in re.sub(r"<title>[^<]*</title>", "", found.html)
     assert "<title>bufdb report: &lt;/script&gt;" in found.html
     assert "\u202e" not in found.html

@@ -44,7 +44,7 @@ def computation(proto: Any, number: int, *lines: tuple[str, str, Any, list[int],
 
 
 def module(given: int) -> Module:
-    """A call of two operands of which the start takes so many, the update the others."""
+    """Make a call with two operands: the start takes `given` of them, the update the others."""
     from bufdb.proto.hlo_fields_pb2 import HloProto
 
     proto = HloProto()

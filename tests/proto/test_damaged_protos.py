@@ -21,14 +21,14 @@ MIB = 1 << 20
 
 
 def extent(found: Sections) -> int:
-    """Bytes that were told, about."""
+    """Return about how many bytes were reported."""
     strings = sum(map(len, found.strings)) + sum(map(len, found.descriptions.values()))
     columns = (c for tables in found.tables.values() for t in tables.values() for c in t.values())
     return len(found.hlo or b"") + strings + sum(column.nbytes for column in columns)
 
 
 def damaged(data: bytes, number: int) -> bytes:
-    """The same with some bytes changed, lost or doubled; a number is the same damage again."""
+    """Return data with bytes changed, lost or doubled; a number always gives the same damage."""
     chance = random.Random(number)
     changed = bytearray(data)
     for _ in range(chance.choice((1, 1, 3, 10))):

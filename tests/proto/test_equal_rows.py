@@ -1,4 +1,4 @@
-"""A proto gives the rows that the texts of its module give, alone or beside some of them."""
+"""A proto gives the rows that the texts of its module give, alone or with some of them."""
 
 import gzip
 from collections.abc import Callable
@@ -95,7 +95,7 @@ def test_so_do_the_sample_protos(
     for run, suffix in (("texts", ".txt"), ("protos", ".hlo.pb")):
         for file in files:
             if file.name.endswith(suffix):
-                # Modules of one name are told apart by the number in front of it.
+                # The number in front distinguishes modules of the same name.
                 named = file.name.replace("module_", "", 1).replace(".", "_", 1)
                 folder = put(tmp_path / run / named.partition(".cpu")[0], [file])
         for folder in sorted((tmp_path / run).iterdir()):
@@ -181,7 +181,7 @@ def test_a_damaged_proto_beside_such_text_is_told(
 def test_a_proto_that_was_refused_is_not_asked_again(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
-    """It is damaged, and was to tell of used values first, then of what the text only names."""
+    """The proto is damaged; its used values come first, then what the text only names."""
     dumps = ROOT / "data" / "elements" / "cpu"
     both = put(tmp_path / "both", [f for f in dumps.iterdir() if "-values" not in f.name])
     proto = next(both.glob("*.pb"))
@@ -213,7 +213,7 @@ def test_a_compressed_proto_and_one_in_a_snapshot_are_the_same(
         data = file.read_bytes()
         packed = put(tmp_path / "packed", []) / f"{file.name}.gz"
         packed.write_bytes(gzip.compress(data))
-        # An HloSnapshot holds the proto in its first field, and results behind it.
+        # An HloSnapshot has the proto in its first field, followed by results.
         shot = put(tmp_path / "shot", []) / file.name
         shot.write_bytes(hlo_proto(data, b"\x08\x01"))
     for name, folder in {
@@ -244,7 +244,7 @@ def test_questions_have_the_answers_of_the_text(
 def test_protos_among_texts_give_the_rows_that_they_give_alone(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
-    # Stems of the protos stand before and behind those of the texts.
+    # Stems of the protos sort before and after those of the texts.
     texts = list((ROOT / "data" / TEXTS["gpu"]).iterdir())
     protos = [f for name in ("cpu", "tpu") for f in (PROTOS / name).iterdir()]
     both = put(tmp_path / "both", [*texts, *protos])

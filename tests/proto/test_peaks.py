@@ -34,6 +34,6 @@ def test_events_of_a_trace_never_go_back() -> None:
     # 3 comes, 5 comes, 3 goes, 5 goes; 9 has no range, and 7 is no value.
     given = Assignment(traces=[(ints(3, 9, 5, 7, 3, 5), ints(0, 0, 2, 0, 1, 1))])
     assert trace_faults(given, values, live) == (0, 4)
-    # The end of 5 (6) stands before all others, the two that are earlier are out of order.
+    # The end of 5 (6) comes before all others; the two earlier ones are out of order.
     given = Assignment(traces=[(ints(5, 3, 3), ints(1, 0, 1)), (ints(5), ints(0))])
     assert trace_faults(given, values, live) == (2, 4)

@@ -35,7 +35,7 @@ AXES = r"{mesh['x'=4,'it\'s'=2]"
             {"dim_shardings": [{"axes": [X], **CLOSED}], "replicated_axes": [Y]},
             AXES + r", [{'x'}], replicated={'it\'s'}}",
         ),
-        # What no dump has shown is not told, nor what makes no sense.
+        # Neither forms that no dump has shown nor nonsense are printed.
         ({"mesh": {**MESH, "device_ids": [1, 0]}}, None),
         ({"unreduced_axes": [b""]}, None),
         ({"manual_axes": [b""]}, None),

@@ -11,7 +11,7 @@ F32 = 11
 
 
 def computation(module, number, name, *instructions, is_fusion=False):
-    """Add a computation of instructions (name, opcode, fields), the last of which is its root."""
+    """Add a computation of instructions (name, opcode, fields) whose last one is its root."""
     from bufdb.proto import hlo_fields_pb2 as made
 
     body = made.HloComputationProto()
@@ -33,7 +33,7 @@ def computation(module, number, name, *instructions, is_fusion=False):
 
 
 def printed(payloads, config):
-    """A module of a fusion in a fusion, of which the outer body is asked for."""
+    """Print the outer body of a fusion in a fusion."""
     from bufdb.proto import hlo_fields_pb2 as made
 
     proto = made.HloProto()

@@ -302,7 +302,7 @@ def decode(con, platform="gpu", op_name="jit(step)/while/body/dynamic_update_sli
 
 @pytest.mark.parametrize(("platform", "low"), [("gpu", 80), ("cpu", -20)])
 def test_a_cache_that_goes_through_a_scan_as_xs_and_ys_is_carried(con, platform, low):
-    """A slice more or less is copied; the CPU may copy an array of which one is written."""
+    """One slice more or less is copied; the CPU may copy a whole array to write one slice."""
     decode(con, platform)
     (row,) = [row for row in rows(con, "advice") if row["kind"] == "carry"]
     assert (row["low_saving_bytes"], row["saving_bytes"], row["name"], row["value_count"]) == (
@@ -347,7 +347,7 @@ def loss(con, op_name="jit(step)/transpose(jvp(jit(take_along_axis)))/scatter-ad
 def test_a_loss_of_all_tokens_is_computed_in_chunks(con):
     loss(con)
     (row,) = rows(con, "advice")
-    # Without them 100 bytes are left: 350 with two chunks, at the most all that they hold.
+    # Without them 100 bytes remain: 350 with two chunks, and at most everything that they hold.
     assert (row["kind"], row["name"], row["low_saving_bytes"], row["saving_bytes"]) == (
         "chunk",
         "loss.py:88",

@@ -1,4 +1,4 @@
-"""Whose line the bytes bear that a loop carries, in every query that names lines."""
+"""The line that a loop's carried bytes are attributed to, in every query that names lines."""
 
 import pytest
 from small_db import Module, answer, insert

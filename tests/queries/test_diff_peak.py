@@ -219,7 +219,7 @@ PARAMETER = {"parameter_number": 3, "parameter_shape_index": "{}"}
 
 
 def state(con, module_id, run, donated, *, result="(f32[4], f32[4])", root="root", name="w"):
-    """A module that returns two new parameters, of which it was given the second in `donated`."""
+    """Make a module that returns two new parameters; if `donated`, the second reuses one."""
     made = Module(con, module_id, run, "f")
     made.allocation(0, "donated_parameter" if donated else "parameter", 16, **PARAMETER)
     made.value(0, 0, 0, 16, name="p", opcode="parameter", op_name=f"params['{name}']")
@@ -227,7 +227,7 @@ def state(con, module_id, run, donated, *, result="(f32[4], f32[4])", root="root
     made.value(1, 1, 0, 16, name="other", opcode="add", op_name="jit(f)/other")
     if not donated:
         made.allocation(2, "output", 16)
-    # What the output's bytes hold at the peak is something else.
+    # At the peak, the output's bytes hold another value.
     made.value(2, 0 if donated else 2, 0, 16, name="update", opcode="sub", op_name="jit(f)/sub")
     made.allocation(3, "output", 8, output_shape=result)
     made.value(3, 3, 0, 8, name=root, opcode="tuple", shape=result)

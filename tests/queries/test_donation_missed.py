@@ -153,7 +153,7 @@ def test_savings_are_those_of_the_rule(con):
 @pytest.mark.parametrize(
     ("reader", "maker", "saving", "is_copied"),
     [
-        # Two values of 40 bytes beside the argument at 2, one of them the result.
+        # Two values of 40 bytes with the argument at 2, one of them the result.
         (2, {"opcode": "custom-call"}, 0, True),
         (2, {"opcode": "dot"}, 0, True),
         (2, {"opcode": "fusion", "text": "fusion(p0), kind=kCustom, calls=f"}, 0, True),

@@ -69,7 +69,7 @@ def test_nobody_uses_it_after_the_peak(con):
 def test_a_use_after_the_end_counts_as_at_the_end(con):
     module = one_module(con)
     module.value(1, 0, offset=0, size=10, live=(4, 14))
-    use(con, 1, "i16")  # such as a while, which stands after its body
+    use(con, 1, "i16")  # such as a while, which comes after its body
     module.close()
     holds(con, "late-free", """
         instruction_name | idle_byte_steps | size_bytes | idle_start_time | idle_end_time

@@ -57,7 +57,7 @@ def test_a_line_of_a_library_stands_where_the_user_has_none(con):
 
 def test_what_counts_as_the_users_own_is_named_as_that(con):
     one_module(con, own_pattern="[\\s\\S]*/(?i:FLAX)/[\\s\\S]*")
-    # What a frame's stack is was settled when it was read: here nobody did.
+    # A frame's stack is computed when a dump is read; these rows were not read from one.
     assert lines(con) == {
         f"for {INSTALLED}:271": 80,
         f"{INSTALLED}:271": 40,

@@ -19,9 +19,9 @@ OF_VALUES = {
     "late_free": ("late-free", lambda row: row["reason"] == "after_last_use"),
     "gather": ("gathers-live", lambda _: True),
 }
-"""Kinds of which a row of advice is the values of a line, and the query with a row for each."""
+"""Kinds whose advice row covers the values of a line, and the query with a row for each value."""
 OF_GROUPS = {"block", "carry", "chunk", "shard"}
-"""Kinds of which advice alone shows a saving; so is f32, a whole program."""
+"""Kinds whose saving only advice shows; f32 (a whole program) is another."""
 
 
 def ends(row):
@@ -61,7 +61,7 @@ def test_advice_gives_the_range_of_the_query_that_shows_more(dumps):
         same = [ends(one) for one in of_the_same(shown, row)]
         compared.add((row["kind"], row["value_count"] > 1))
         if row["kind"] in OF_VALUES and row["value_count"] > 1:
-            # Together no less than the best of them, but for a gather that is needed.
+            # Together no less than the best of them, except for a gather that is needed.
             assert max(high for _, high in same) <= row["saving_bytes"], row
             lows = sorted(low for low, _ in same)
             assert lows[-2 if row["kind"] == "gather" else -1] <= row["low_saving_bytes"], row

@@ -125,7 +125,7 @@ def test_points_not_quite_on_a_line_may_be_the_start_of_a_parabola(con):
 
 
 def test_a_line_that_is_flat_may_begin_to_grow(con):
-    # What XLA reserves for a train step of which the weights are most.
+    # What XLA reserves for a train step that is mostly weights.
     sizes(con, {8: 6299744, 16: 6307936, 32: 6324320})
     (row,) = answer(con, "scaling", size=512)
     assert row["predicted_bytes"] < 11010144 < row["high_predicted_bytes"]
@@ -280,7 +280,7 @@ def grid(con, peak, batches=(1, 2, 4), lengths=(10, 20), **labels):
 
 def test_a_line_over_the_product_of_two_labels(con):
     grid(con, lambda batch, length: 500 + 7 * batch * length)
-    # 6 points, products 10, 20, 40 and 80, of which 20 and 40 are twice there.
+    # 6 points, products 10, 20, 40 and 80; 20 and 40 occur twice.
     row = ("f", "cpu", 1, 0, "", 6, 10.0, 80.0, 1060, 4, "product", 500, 7.0, 0.0, 0.0)
     assert answer(con, "scaling", **PRODUCT) == [(*row, *[None] * 12)]
     (predicted,) = answer(con, "scaling", **PRODUCT, size="3,30")

@@ -17,7 +17,7 @@ def test_nothing_in_an_empty_database(con):
 
 @pytest.fixture
 def step(con):
-    """Two lines that hold bytes, of which one makes little and takes long."""
+    """Make two lines that hold bytes; one makes few of them and takes long."""
     module = Module(con, 1, function_name="step")
     module.allocation(0, "temp", 100)
     module.value(1, 0, offset=0, size=64, opcode="dot", name="dot.1", op_name="jit(step)/Net/dot",

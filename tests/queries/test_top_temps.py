@@ -79,7 +79,7 @@ def test_a_buffer_is_listed_once(con):
     module.value(2, 0, offset=0, size=10, live=(1, 2))  # what it begins with
     module.value(3, 0, offset=0, size=10, live=(2, 6), is_phi=True)
     module.value(4, 0, offset=0, size=10, live=(7, 9))  # another one, in its place
-    module.value(5, 0, offset=10, size=10, live=(1, 6))  # beside it
+    module.value(5, 0, offset=10, size=10, live=(1, 6))  # next to it
     module.value(6, 0, offset=0, size=8, live=(9, 9))  # smaller
     module.value(7, 1, offset=0, size=10, live=(1, 6))  # elsewhere
     module.value(8, 0, offset=30, size=10, live=(1, 6), is_phi=True)

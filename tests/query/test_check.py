@@ -314,7 +314,7 @@ def test_an_operand_may_be_an_element(tmp_path, element, found_count):
     [("x.1", 0), ("f32[3,1]{1,0} x.1", 0), ("/*index=0*/x.1", 0), ("y.1", 1)],
 )
 def test_an_operand_may_have_no_percent_sign(tmp_path, operand, found_count):
-    """As in HLO texts of jaxlib 0.4.35, where the name stands again behind a computation's end."""
+    """As in HLO texts of jaxlib 0.4.35, which repeat the name after a computation's end."""
     name = "module_0001.jit_f.cpu_after_optimizations"
     (tmp_path / f"{name}-buffer-assignment.txt").write_text(
         ELEMENTS.replace("pair{1}", "x.1")
@@ -569,7 +569,7 @@ def test_a_changed_label_is_no_corruption(demo_db, tmp_path):
 
 
 class Schedule(Module):
-    """A module whose values stand in a schedule."""
+    """A module whose values are in a schedule."""
 
     def __init__(self, con):
         super().__init__(con, 1, schedule_length=9)

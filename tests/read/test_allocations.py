@@ -13,7 +13,7 @@ NAMES = "value_id instruction_name shape_index is_phi color size_bytes offset_by
 
 
 def head(line):
-    """What the head line of an allocation tells."""
+    """Return the columns of an allocation's head line."""
     found = section(line + "\n")
     columns = allocations.read(found).allocations
     known = told(columns)

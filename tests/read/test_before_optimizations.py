@@ -1,4 +1,4 @@
-"""Parameters of the program before optimisation, line by line."""
+"""Parameters of the program before optimizations, line by line."""
 
 from bufdb.read.other_files import BeforeOptimizations
 
@@ -43,7 +43,7 @@ def test_a_brace_behind_a_raw_line_end_ends_nothing():
 
 
 def test_the_name_of_a_computation_may_stand_behind_its_end():
-    """As jaxlib 0.4.35 prints it, behind those of more than a few lines."""
+    """As jaxlib 0.4.35 prints it after computations of more than a few lines."""
     inner = b"inner {\n  ROOT x = f32[] parameter(0)\n} // inner\n\n"
     text = HEAD + inner + b"ENTRY main.8 {\n  ROOT a = s32[] parameter(0)\n} // main.8\n\n"
     found = read(text + inner.replace(b"(0)", b"(1)"))

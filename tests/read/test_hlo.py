@@ -61,7 +61,7 @@ def test_a_chain_of_a_hundred_thousand_frames_is_two_numbers_each():
 
 
 def own_frame(stack, op_names):
-    """The own frame of the innermost (function, line), with (frame, op_name) of what bears them.
+    """Return the own frame of the innermost (function, line), used by (frame, op_name) pairs.
 
     The innermost has the highest number; frames are numbered from the outermost.
     """
@@ -105,7 +105,7 @@ def test_a_helper_that_jax_kept_is_on_the_line_of_its_call(name):
 def test_frames_between_belong_to_the_first_call():
     stack = [("act", 3), ("layer", 4), ("<lambda>", 9), ("layer", 5), ("<lambda>", 9), ("loss", 10)]
     assert own_frame(stack, [(6, MAX), (3, "jit(f)/gt")]) == 3
-    # XLA has repeated the frames of the call, and what else stands there bears the outer ones.
+    # XLA has repeated the frames of the call; other instructions there have the outer ones.
     again = [("layer", 4), ("loss", 10), ("layer", 5), ("loss", 10), ("layer", 5), ("loss", 10)]
     assert own_frame(again, [(6, MAX), (2, "jit(f)/gt")]) == 2
     # act is called on both lines, and its own line is right.
@@ -114,7 +114,7 @@ def test_frames_between_belong_to_the_first_call():
 
 
 @pytest.mark.parametrize(("stack", "op_names"), [
-    # A function that calls itself: others are on line 4 too, or none bears the call.
+    # A function that calls itself: others are on line 4 too, or none has the frame of the call.
     (TWICE, [(3, MAX), (3, "jit(step)/gt"), AT_THE_CALL]),
     (TWICE, [(3, MAX)]),
     # The user's own jitted function, and what is not in any.

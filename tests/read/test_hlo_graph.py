@@ -1,4 +1,4 @@
-"""An HLO text as a graph: what stands where, in every form that XLA has printed."""
+"""An HLO text as a graph, in every form that XLA has printed."""
 
 import pytest
 

@@ -9,7 +9,7 @@ from bufdb.read import instruction
 
 
 def read(*lines):
-    """What each instruction tells; None where it cannot be read, with what was expected."""
+    """Return what is read from each line: None if it cannot be read, with what was expected."""
     data = [line.encode() for line in lines]
     block = Block(b"\n".join([*data, b""]))
     stops = np.cumsum([len(line) + 1 for line in data]) - 1

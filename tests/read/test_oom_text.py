@@ -234,7 +234,7 @@ def test_two_messages_in_a_row_are_two():
     assert [found.message.is_tpu for found in read(TPU + GPU)] == [True, False, False]
 
 
-# -- what stands around it -------------------------------------------------------------------------
+# -- text around a message -------------------------------------------------------------------------
 
 PREFIXES = {
     "a time": "2026-03-02T10:14:07.551201Z ",
@@ -409,7 +409,7 @@ def test_what_comes_long_after_a_message_is_none_of_it():
     *above, last = text.rstrip("\n").rpartition("\tBuffer 4:")
     assert above
     for count in (MAX_FOREIGN, MAX_FOREIGN + 1):
-        others = "a line of the program\n" * (count - 1)  # beside an empty one
+        others = "a line of the program\n" * (count - 1)  # and an empty one
         message = only("".join(above[:-1]) + others + above[-1] + last)
         assert len(message.buffers) == (4 if count == MAX_FOREIGN else 3)
 
@@ -448,7 +448,7 @@ def test_of_a_cut_message_there_is_what_stands_above_the_cut(text):
             complete = [buffer for buffer in message.buffers if buffer.is_whole]
             assert complete == whole.buffers[: len(complete)]
             if message.buffers and stop <= last:
-                # Whether more buffers followed cannot be told at the end of one.
+                # At the end of a buffer it is unknown whether more followed.
                 assert message.is_cut == (not message.buffers[-1].is_whole)
 
 

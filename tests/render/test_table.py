@@ -221,7 +221,7 @@ def test_what_tells_most_of_a_text_stays(column, text, width, shown):
     assert display_width(shown) <= width
 
 
-# -- colours ---------------------------------------------------------------------------------------
+# -- colors ----------------------------------------------------------------------------------------
 
 SHIFT = {"peak_change_bytes": "BIGINT", "unknown_reason": "VARCHAR"}
 

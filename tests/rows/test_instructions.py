@@ -117,7 +117,7 @@ def test_a_step_whose_line_cannot_be_read_is_a_name_and_reported(tmp_path):
 @pytest.mark.parametrize("line", ["  %odd = f32[2]{0} cosine(%add)", "  %odd = nonsense"])
 @pytest.mark.parametrize("size", [1, 40, 150])
 def test_an_hlo_text_in_parts_says_what_it_says_as_a_whole(line, size, tmp_path, monkeypatch):
-    # The second line of a name is none, wherever the first stands and whether it can be read.
+    # A second line of the same name is ignored, wherever the first is and whether it can be read.
     lines = f"{line}\n  %odd = f32[2]{{0}} sine(%add)"
     whole = told(tmp_path, lines)
     monkeypatch.setattr(link_instructions, "_ROUND_BYTES", size)

@@ -1,4 +1,4 @@
-"""What JAX says that a scanned layer saves, beside what bufdb finds in the compiled program.
+"""Residuals of a scanned layer: JAX's list compared with bufdb's of the compiled program.
 
 `jax.ad_checkpoint.print_saved_residuals` names the line of each residual of a layer by itself; of
 a scan over layers it knows the stacked arrays, and that they are outputs of the scan. bufdb must

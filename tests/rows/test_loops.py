@@ -1,4 +1,4 @@
-"""`value_origins` of real dumps: every buffer of a loop bears the line marked as its own."""
+"""`value_origins` of real dumps: every buffer of a loop has the line marked as its own."""
 
 import re
 import shutil
@@ -47,7 +47,7 @@ def rows(db):
 
 
 def judge(found, lines, made_in):
-    """How many rows bear a right line, and what is neither that nor a parameter with its name."""
+    """Count rows with a right line; collect wrong ones, unless a parameter with its own name."""
     right, wrong = 0, set()
     for row in found:
         wanted = right_lines(lines, made_in(row["function_name"]), row["shape"], row["op_name"])
@@ -210,7 +210,7 @@ def test_without_metadata_stacks_are_counted_and_no_line_is_guessed(tmp_path):
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("run", RUNS)
 def test_jaxlib_0_11_prints_elements_with_the_operand(run, tmp_path, loops_db):
-    """`%gte = get-tuple-element(%while.5), index=1` is left out and `%while.5#1` stands for it."""
+    """`%gte = get-tuple-element(%while.5), index=1` is omitted, `%while.5#1` replaces it."""
 
     def rewritten(text):
         found = re.findall(

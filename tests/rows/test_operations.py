@@ -7,7 +7,7 @@ from bufdb.rows.costs import Operations
 
 
 def count(line, *others, computations=""):
-    """The operations of a line named %r, beside other lines of its computation."""
+    """Count the operations of a line named %r, with other lines in its computation."""
     lines = "".join(f"  {other}\n" for other in (*others, line))
     text = f"{computations}ENTRY %main (a: f32[]) -> f32[] {{\n{lines}}}\n".encode()
     graph = HloGraph(text, [])

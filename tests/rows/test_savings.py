@@ -46,7 +46,7 @@ def prepared(context, rows, fixed=(100, 1000), is_phi=()):
 
 
 class Kept(PeakSavings):
-    """Savings of values of which no loop stacks any."""
+    """Savings of values that no loop stacks."""
 
     def rows(self, groupings=()):
         return super().rows(groupings, Residuals(), np.zeros(len(self.row), np.bool_))
@@ -106,11 +106,11 @@ def test_modules_whose_peak_became_unknown_have_no_rows():
 
 
 STACK = [(0, 50, 8, 0, 3), (0, 50, 8, 3, 9), (0, 0, 4, 4, 6)]
-"""Zeros, which a loop carries on as a phi, and something beside."""
+"""Zeros, which a loop carries on as a phi, and one unrelated value."""
 
 
 def read():
-    """What a round of used values says of positions: the zeros go in at {5}, where the phi is."""
+    """Return a round of used values with positions: the zeros enter at {5}, where the phi is."""
     text = Block(b"{5}{}{5}{7}\n")
     positions = {
         "head": np.array([0, 1, 1, 2]),

@@ -61,7 +61,7 @@ def test_each_value_is_found_and_no_other(values, rounds):
     assert index.offset_bytes.tolist() == [2**40] * len(ordered)
     found = index.by_number(module, value_id)
     pairs = [value[:2] for value in ordered]
-    # Numbers beyond 40 bits are found by nobody, for they are not told apart.
+    # Numbers beyond 40 bits are never found, because the index cannot distinguish them.
     expected = [-1 if pair[1] >= LARGEST_ID else pairs.index(pair) for pair in pairs]
     assert found.tolist() == expected
     assert (index.by_number(module, value_id * 0 + 5) >= 0).tolist() == [

@@ -20,7 +20,7 @@ def meta(line, op_name="jit(f)/while/body/closed_call/sin", file="/u/model.py"):
 
 
 def own(tail=""):
-    """What a loop's own instructions bear."""
+    """Return the metadata of a loop's own instructions."""
     return meta(LOOP_LINE, f"jit(f)/while/body/{tail}")
 
 
@@ -107,7 +107,7 @@ def test_a_walk_needs_no_garbage_collection():
 
 @pytest.mark.parametrize("names", [("moved", "out"), ("out", "moved")])
 def test_a_line_on_the_way_stands_in_for_that_way_alone(names):
-    """What is stacked bears no line here: who moves the stack does, and nobody else gets it."""
+    """The stacked data has no line here; only the instruction that moves the stack has one."""
     body = STACKED.replace(meta(21), own()).replace("tuple(%i, %new", "tuple(%i, %x")
     text = module(body, f"  %moved = f32[4,8] copy(%out), {meta(30)}")
     _, walker = walk(text)
@@ -229,14 +229,14 @@ def test_a_move_that_the_user_wrote_is_what_is_saved(move):
 
 
 def test_what_vmap_turns_around_is_made_by_the_step():
-    """Of a step that is mapped, as in lax.map(…, batch_size=16), it bears the line of the loop."""
+    """In a mapped step, as in lax.map(…, batch_size=16), it has the line of the loop."""
     turned = meta(LOOP_LINE, "jit(f)/while/body/closed_call/vmap()/transpose")
     body = STACKED.replace(f"bitcast(%sin), {own('closed_call')}", f"transpose(%sin), {turned}")
     assert found(module(body)) == ("stacked", "sin", 21)
     alone = body.replace("transpose(%sin)", "transpose(%take)")
     alone = f"  %take = f32[8] dynamic-slice(%w, %i), {TAKE}\n{alone}"
     assert found(module(alone)) == ("stacked", "row", LOOP_LINE)
-    # XLA makes one instruction of a product and that: who computes is known, but no line of it.
+    # XLA merges this with a product: the instruction that computes is known, but not its line.
     product = STACKED.replace(f"sine(%x), {meta(21)}", f"dot(%x, %w), {turned}")
     assert found(module(product)) == ("stacked", "sin", LOOP_LINE)
     assert not walk(module(product), index=(2,))[0].is_exact
@@ -244,7 +244,7 @@ def test_what_vmap_turns_around_is_made_by_the_step():
 
 @pytest.mark.parametrize("move", ["copy", "transpose", "convert", "reduce-precision"])
 def test_a_name_given_in_a_helper_is_not_who_makes_the_data(move):
-    """checkpoint_name leaves a reduce_precision behind, on the line that gives the name."""
+    """checkpoint_name compiles to a reduce_precision on the line that gives the name."""
     named = meta(33, "jit(f)/while/body/closed_call/reduce_precision")
     text = STACKED.replace("bitcast(%sin)", "bitcast(%n)")
     text = text.replace("  %new =", f"  %n = f32[8] {move}(%sin), {named}\n  %new =")
@@ -459,11 +459,11 @@ def test_nested_loops_need_nothing_more():
 
 TWO = f"""  %cos = f32[24] cosine(%x), {meta(25)}
 """
-"""Beside what STACKED saves."""
+"""Saved in addition to STACKED."""
 
 
 def combined(lines, taken):
-    """A stack of what is taken out of what several were put together in."""
+    """Return a stack of one element taken from a combined collective."""
     body = f"{TWO}{STACKED}".replace("bitcast(%sin)", f"bitcast({taken})")
     return module(body.replace("  %row", f"{lines}\n  %row"))
 
@@ -474,7 +474,7 @@ def combined(lines, taken):
 def test_each_element_of_a_collective_of_several_has_its_operand(
     opcode, asynchronous, number, right
 ):
-    """It bears the line of one of them."""
+    """It has the line of one of them."""
     start = "-start" if asynchronous else ""
     lines = [f"%all = (f32[8], f32[24]) {opcode}{start}(%sin, %cos), to_apply=%sum, {meta(21)}"]
     if asynchronous:

@@ -65,7 +65,7 @@ KINDS = {
         "residual" if row["lifetime_ratio"] is None else "recompute"  # a stack has no lifetime
     ),
 }
-"""By query, of which kind of advice its other columns say that a row is."""
+"""Kind of advice of a row, from the query's other columns, by query."""
 DTYPES = ("dtype", "dtype_of_stack")
 MANY = {name: {"top_functions": 1000} for name in ("late-free", "loop-residuals")}
 

@@ -42,7 +42,7 @@ def test_a_stack_is_a_frame_and_all_that_called_it(con):
 
 
 def test_the_line_of_another_call_is_nobodys(con):
-    """JAX kept it: `layer:4` stands inside the call on line 5, which is its own frame."""
+    """JAX kept it: `layer:4` is inside the call on line 5, which is its own frame."""
     insert(con, "modules", module_id=1, module_key="m1", format_era="C")
     frame(con, 1, None, "/me/model.py", source_line=5, own_frame_id=1)
     frame(con, 2, 1, "/me/model.py", source_line=4, own_frame_id=1)

@@ -210,7 +210,7 @@ def test_a_sharding_before_optimisation_counts_where_it_makes_the_shape_of_a_dev
     assert shardings(con, "holder_count", "sharding_source", "unknown_sharding_reason") == [
         (4, source, None),
         (1, source, None),
-        (2, source, None),  # a dimension of 5 in two parts, of which one is filled up
+        (2, source, None),  # a dimension of 5 in two parts, one of them padded
         (None, None, misfit),
         (None, None, misfit),
         (None, None, misfit),
@@ -296,7 +296,7 @@ def test_bytes_on_one_device(con):
 
 
 def multi_device_dumps():
-    """Real dumps for several devices that have the text before optimisation."""
+    """List real dumps for several devices that have the text before optimizations."""
     found = [SHARDED / "cpu", SHARDED / "gpu"]
     return [*found, pytest.param(DUMPS / "gpu-0.10.2" / "fsdp", marks=needs_dumps)]
 
@@ -304,7 +304,7 @@ def multi_device_dumps():
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", multi_device_dumps(), ids=lambda folder: folder.name)
 def test_both_texts_say_the_same(con, folder):
-    """Without the shardings of the optimised text those before optimisation give the same rows."""
+    """Without shardings in the optimized text, those before optimizations give the same rows."""
     columns = "parameter_number, sharding, tile_count, holder_count, replicated_bytes"
     own = divided(con, folder, columns)
     assert own, "there are parameters"

@@ -1,4 +1,4 @@
-"""Queries and views that tell the peak apart must give the whole of it, over the demo dumps."""
+"""Queries and views that divide the peak must sum to the whole of it, on the demo dumps."""
 
 import re
 
@@ -51,7 +51,7 @@ def test_rows_of_a_function_add_up_to_its_peak(demo, name, given):
 def test_what_the_compiler_made_comes_out_of_the_kinds_of_allocation_alone(demo, name, given):
     query = CATALOGUE.find(name)
     names = [column.name for column in query.columns]
-    # A role gathers what is told apart here.
+    # A role joins what is separated here.
     if query.param("unnamed") is None or "unnamed" in given or "role" in names:
         return
     whole = given | {"top_functions": "1000", "top_n": "100000"}

@@ -1,4 +1,4 @@
-"""The table peak_values, by the SQL of its invariant: every byte at the peak told once."""
+"""The table peak_values, by the SQL of its invariant: every byte at the peak counts once."""
 
 import random
 
@@ -20,7 +20,7 @@ def test_bytes_shared_by_values_go_to_the_first_by_offset_the_larger_first(con):
     module.allocation(0, "temp", 100)
     module.value(1, 0, offset=0, size=30)
     module.value(2, 0, offset=0, size=40)  # covers value 1
-    module.value(3, 0, offset=20, size=30)  # 20 to 50, of which value 2 holds 20 to 40
+    module.value(3, 0, offset=20, size=30)  # 20 to 50; value 2 holds 20 to 40
     module.value(4, 0, offset=60, size=10)  # apart
     module.close()
     assert held(con) == [(0, 0, "temp", 2, 40), (0, 0, "temp", 3, 10), (0, 0, "temp", 4, 10)]

@@ -188,7 +188,7 @@ def test_walls_between_allocations_are_told():
     assert drawing.wall_rows(picture) == {2, 6}
 
 
-# -- colours ---------------------------------------------------------------------------------------
+# -- colors ----------------------------------------------------------------------------------------
 
 
 def test_sixteen_colours_do_where_there_are_no_more():

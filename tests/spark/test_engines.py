@@ -38,7 +38,7 @@ CASES = {
     "diff-peak": [{"by": "stack", "unchanged": True}],
     "new-temporaries": [{"by": "stack", "grown": True}],
 }
-"""What is asked beside the defaults and the filters."""
+"""Arguments to try in addition to the defaults and the filters."""
 FILTERS = {"run": "*_b8*", "function": "train*", "platform": "cpu", "top_n": 7}
 LONGEST_SECONDS = 300
 """An engine that takes longer to answer is said not to: DuckDB takes a second."""

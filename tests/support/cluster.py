@@ -1,4 +1,4 @@
-"""A Spark of two workers on this machine, one of which is killed while it ingests real dumps.
+"""Kill one of two Spark workers on this machine while it ingests real dumps.
 
 Starts a master and two workers on loopback from the jars of pyspark, ingests each run by
 `bufdb ingest --engine spark`, ends one worker and all its processes on the way, ingests the same
@@ -83,7 +83,7 @@ def timed(what: str) -> Iterator[None]:
 
 
 def ingested(cluster: Standalone, runs: Path, folder: Path) -> list[str]:
-    """What is wrong with the dataset of an ingest of which a worker was killed."""
+    """Kill a worker during an ingest and list what is wrong with the dataset."""
     alone, dataset = folder / "alone", folder / "dataset"
     with timed("ingest without Spark"):
         subprocess.run(ingest(runs, alone), check=False)
@@ -132,7 +132,7 @@ def asked(master: str, dataset: Path, runs: Path, only: list[str] | None) -> lis
         warnings.simplefilter("ignore")
         opened = session.start(master)
         tables.register(opened, str(dataset))
-        for table in layout.tables():  # else each query plans, reads and joins its files anew
+        for table in layout.tables():  # else each query plans, reads and joins its files again
             opened.table(table).coalesce(1).cache().createOrReplaceTempView(table)
     names = sorted(path.name for path in runs.iterdir())
     faults, asked_count = list[str](), 0

@@ -132,7 +132,7 @@ class Database:
         nullable: bool,
         was: Any,
     ) -> Any:
-        """Another value for a field: NULL, a neighbour's, or its own a little changed."""
+        """Return another value for a field: NULL, a neighbor's, or its own slightly changed."""
         ways = ["neighbour", "change", *(["null"] if nullable else [])]
         way = chance.choice(ways)
         if way == "null":

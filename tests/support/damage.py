@@ -59,7 +59,7 @@ class Sample:
         return any(_NUMBER.match(name) for name in self.files)
 
     def renamed(self, number: int, files: dict[str, bytes]) -> dict[str, bytes]:
-        """The files under names that bear this module number, so that several fit in a folder."""
+        """Return the files, named with this module number so that several dumps fit in a folder."""
         return {_renamed(name, number): text for name, text in files.items()}
 
 
@@ -101,10 +101,10 @@ def _real(generation: str, folder: Path) -> list[tuple[str, str, dict[str, bytes
 
 @cache
 def _made() -> dict[str, list[dict[str, str]]]:
-    """Dumps that dump_writer made up, by era and by kind of file.
+    """Return dumps that dump_writer generated, by era and by kind of file.
 
-    They are kept, since hypothesis draws others in another version or beside other modules.
-    `python tests/support/damage.py` makes them anew, and with them every damaged dump.
+    They are kept, since hypothesis draws others in another version or with other modules loaded.
+    `python tests/support/damage.py` makes them again, and with them every damaged dump.
     """
     kept: dict[str, list[dict[str, str]]] = json.loads(MADE_UP.read_text(encoding="utf-8"))
     return kept
@@ -302,7 +302,7 @@ def truncate(rng: random.Random, text: bytes, other: bytes) -> bytes:
 
 
 def truncate_at_a_line(rng: random.Random, text: bytes, other: bytes) -> bytes:
-    """Cut so that no line is cut: nothing at the file's end tells of it."""
+    """Truncate between two lines, so that nothing at the file's end shows it."""
     lines = _lines(text)
     return b"".join(lines[: rng.randrange(len(lines) + 1)])
 
@@ -340,7 +340,7 @@ def paste_lines(rng: random.Random, text: bytes, other: bytes) -> bytes:
 
 
 def overwrite_lines(rng: random.Random, text: bytes, other: bytes) -> bytes:
-    """The tail of one file behind the head of another: two processes wrote one file."""
+    """Put the tail of one file after the head of another, as if two processes wrote one file."""
     place = rng.randrange(len(text) + 1)
     return text[:place] + other[rng.choice((place, rng.randrange(len(other) + 1))) :]
 
@@ -479,7 +479,7 @@ def huge_sizes(rng: random.Random, text: bytes, other: bytes) -> bytes:
 
 
 def shift_numbers(rng: random.Random, text: bytes, other: bytes) -> bytes:
-    """One number, everywhere it stands, becomes another."""
+    """Replace every occurrence of one number with another."""
     found = _place(rng, _DIGITS, text)
     if found is None:
         return text

@@ -6,7 +6,7 @@ company: no exception, the counts of lines add up, and every module has the same
 counts both times. Readers that go in rounds are also given each text cut into rounds.
 
     python tests/support/fuzz.py --cases 1000000                 # spread over the readers
-    python tests/support/fuzz.py --reader live_ranges --case 77  # one again, told in full
+    python tests/support/fuzz.py --reader live_ranges --case 77  # one again, in full
 """
 
 from __future__ import annotations

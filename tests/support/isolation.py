@@ -7,7 +7,7 @@ have row for row what it has when it is ingested alone with default blocks.
 A few hundred cases run with every test run. Thousands on demand:
 
     python tests/support/isolation.py --cases 5000      # each case is its own number
-    python tests/support/isolation.py --case 1234       # one case again, told in full
+    python tests/support/isolation.py --case 1234       # one case again, in full
     python tests/support/isolation.py --dumps 100000    # many damaged dumps, in bulk
     python tests/support/isolation.py --dump 17055      # one again, in blocks of all sizes
 """
@@ -118,7 +118,7 @@ class Base:
         self.empty()
         try:
             ingest_into(self.con, folder, RUN, block_bytes)
-        except UsageError as error:  # renamed files that are damaged so that nothing is recognised
+        except UsageError as error:  # renamed files, so damaged that nothing is recognized
             if "no buffer assignment" not in str(error):
                 raise
         except BaseException:
@@ -201,7 +201,7 @@ def rows_of(con: duckdb.DuckDBPyConnection, table: str, number: int) -> Counter[
 
 @cache
 def alone(dump: Dump) -> Content:
-    """What a dump gives when nothing lies beside it; nothing if no file of it is recognised."""
+    """Return a dump's rows when ingested alone; none if no file of it is recognized."""
     ingest_alone(dump)
     found = contents(base().con)
     if not found and not dump.sample.has_xla_names:

@@ -166,7 +166,7 @@ def no_factor(w, x, slope):
 
 
 def tpu_programs():
-    """Those of which a TPU's compiler makes something else, or which need one."""
+    """Return the programs that compile differently for a TPU, or that need one."""
     found = padded_programs()
     given = {"factor": (factor, (SQUARE,) * 2), "no_factor": (no_factor, (SQUARE,) * 3)}
     for title, (function, arguments) in given.items():
@@ -177,7 +177,7 @@ def tpu_programs():
 
 
 def programs():
-    """By name: the function, its arguments, and those that are donated."""
+    """Return by name: the function, its arguments, and the donated ones."""
     keep = POLICIES.save_only_these_names
     offload = POLICIES.save_and_offload_only_these_names(
         names_which_can_be_saved=["kept"],

@@ -1,4 +1,4 @@
-"""A database in memory that one test after another is given: emptied between, not made anew."""
+"""An in-memory database that tests share: emptied after each one instead of created again."""
 
 from __future__ import annotations
 

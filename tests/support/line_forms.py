@@ -15,7 +15,7 @@ PATH = "m.txt"
 
 
 def section(text: str | bytes, before: int = 0, begins: bool = False) -> Section:
-    """Part of a section of one module that stands below `before` lines of its file."""
+    """Return part of a section of one module, after `before` lines of its file."""
     data = text.encode() if isinstance(text, str) else text
     return Section([Piece(0, PATH, data, lambda: before, begins=begins)])
 

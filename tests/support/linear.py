@@ -127,7 +127,7 @@ def helpers(count: int) -> bytes:
 
 
 def before(lines: bytes) -> Files:
-    """A dump with an entry before optimisation of these lines."""
+    """Return a dump whose entry before optimizations has these lines."""
     text = b"HloModule jit_f\n\nENTRY %main () -> f32[] {\n" + lines + b"}\n\n"
     return small() | {"module_0001.jit_f.before_optimizations.txt": text}
 

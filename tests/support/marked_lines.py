@@ -38,7 +38,7 @@ ORDER BY ALL
 
 
 def marks(path: Path) -> dict[tuple[str, str], set[int]]:
-    """By top-level function and mark (a size, or `~` and a size) the lines that bear it."""
+    """Return lines by top-level function and mark (a size, or `~` and a size)."""
     found: dict[tuple[str, str], set[int]] = {}
     function = ""
     for number, text in enumerate(path.read_text("utf-8").splitlines(), 1):
@@ -53,9 +53,9 @@ def marks(path: Path) -> dict[tuple[str, str], set[int]]:
 def right_lines(
     lines: dict[tuple[str, str], set[int]], functions: list[str], shape: str, op_name: str | None
 ) -> set[int]:
-    """The lines that an array of this shape may bear; none if no mark has one of its sizes.
+    """Return the lines that an array of this shape may have; none if no mark has one of its sizes.
 
-    A cotangent, which its op_name tells, may bear a line that uses the array.
+    A cotangent, recognized by its op_name, may have a line that uses the array.
     """
     array = re.match(r"\w+\[([\d,]+)\]", shape)
     found: set[int] = set()

@@ -60,7 +60,7 @@ def places(values):
                 insort(free, (at + size, length - size))
         heapq.heappush(ending, (end, at, size))
         found.append(at)
-        if start % 64 == 0:  # neighbours become one
+        if start % 64 == 0:  # neighbors become one
             merged = []
             for at, length in free:
                 if merged and sum(merged[-1]) == at:

@@ -7,5 +7,5 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / "data" / "demo"
 PACKAGED = ROOT / "data" / "packaged" / "cpu"
-"""A program of which every line is installed."""
+"""A program whose lines are all in installed packages."""
 GOLDEN = ROOT / "tests" / "golden"

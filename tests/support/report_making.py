@@ -37,7 +37,7 @@ class Report:
         self.modules = modules(self.head)
 
     def picture(self, **facts):
-        """The slot of the only module of which these columns hold."""
+        """Return the slot of the only module with these facts."""
         (row,) = [row for row in self.modules if facts.items() <= row.items()]
         return Module(*self.slots[row["slot"]])
 

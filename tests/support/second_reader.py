@@ -309,7 +309,7 @@ def kind(row: Row) -> str:
 
 
 def read_used_values(text: str, values: list[Row]) -> tuple[list[Row], list[Row], dict[str, Row]]:
-    """Positions, uses and the instructions told, by name."""
+    """Read positions, uses and the described instructions, by name."""
     shorts = {value["value_id"]: value["short"] for value in values}
     start = text.find("Used values:\n")
     headers = []
@@ -396,7 +396,7 @@ def read_instruction(text: str) -> Row:
 
 
 def metadata_text(text: str, operands: int) -> str:
-    """What stands in the braces of the instruction's own metadata={…}."""
+    """Return the contents of the braces of the instruction's own metadata={…}."""
     at = closing(text, operands)
     pattern = re.compile(rf"{QUOTED}|[\[({{]|, metadata=\{{|, backend_config=", re.S)
     while match := pattern.search(text, at):
@@ -439,7 +439,7 @@ def unescape(text: str) -> str:
 def instructions(
     told: dict[str, Row], sequence: list[str], values: list[Row], hlo: dict[str, Any]
 ) -> list[Row]:
-    """One row per name that is told, scheduled or defines a value."""
+    """Return one row per name that is described, is scheduled or defines a value."""
     names = dict.fromkeys([*told, *sequence, *(value["instruction_name"] for value in values)])
     from_hlo = {
         name: read_instruction(hlo["instructions"][name])
@@ -762,7 +762,7 @@ def occupancy(
         is_scratch = allocation["color"] > 0 and not ends  # of a kernel, which is no value
         is_filled = max(ends, default=0) >= allocation["size_bytes"] or is_scratch
         if allocation["kind"] == "temp" and not is_filled:
-            return [], []  # values of a temp allocation are missing: no peak can be told
+            return [], []  # values of a temp allocation are missing: the peak is unknown
     peaks: list[Row] = []
     steps: list[Row] = []
     for color in sorted({row["color"] for row in allocations}):
@@ -927,7 +927,7 @@ def union_bytes(live: list[Row]) -> int:
 
 
 def read_hlo(text: str | None) -> dict[str, Any]:
-    """Head line, stack-frame tables and instruction lines of the optimised HLO text."""
+    """Read the head line, stack-frame tables and instruction lines of the optimized HLO text."""
     module: Row = {
         "hlo_module_name": None,
         "entry_computation_layout": None,
@@ -959,7 +959,7 @@ def read_hlo(text: str | None) -> dict[str, Any]:
 
 
 def read_before(text: str | None) -> dict[str, Any]:
-    """Head line and entry parameters of the HLO text before optimisation."""
+    """Read the head line and entry parameters of the HLO text before optimizations."""
     if text is None:
         return {"module": {}, "entry_parameters": []}
     entry = re.search(r"^ENTRY .*?^\}$", text, re.M | re.S)
@@ -975,7 +975,7 @@ def read_before(text: str | None) -> dict[str, Any]:
 
 
 def head_attribute(head: str, name: str) -> str | None:
-    """What stands in the braces of ", NAME={…}"."""
+    """Return the contents of the braces of ", NAME={…}"."""
     start = head.find(f", {name}={{")
     if start < 0:
         return None

@@ -265,7 +265,7 @@ def shape(
 
 
 def derive(con: duckdb.DuckDBPyConnection) -> None:
-    """Compute anew from the other rows what ingest computes of them, by SQL."""
+    """Recompute by SQL what ingest derives from the other rows."""
     _place_frames(con)
     con.execute("DELETE FROM memory_sums")
     con.execute(f"INSERT INTO memory_sums {_SUMS}")

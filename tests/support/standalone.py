@@ -65,7 +65,7 @@ class Standalone:
         _wait(self.workers[-1], log, _REGISTERED)
 
     def kill_worker(self, number: int) -> list[int]:
-        """End a worker and all that it has started, as a machine ends that loses its power."""
+        """Kill a worker and every process it has started, as when a machine loses power."""
         pids = _tree(self.workers[number].pid)
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
@@ -143,7 +143,7 @@ def _wait(process: subprocess.Popen[bytes], log: Path, pattern: re.Pattern[str])
 
 
 def _tree(pid: int) -> list[int]:
-    """A process and all below it; it comes first, so that nothing starts them anew."""
+    """List a process and its descendants; it comes first, so that nothing starts them again."""
     listed = subprocess.run(
         ["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True
     ).stdout.split()

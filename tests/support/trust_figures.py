@@ -1,6 +1,6 @@
-"""The table of what was tried against bufdb, in tests/README.md.
+"""Write the table in tests/README.md of what was tried against bufdb.
 
-Runs the commands that stand in the table's last column, reads what they print, and writes the table
+Runs the commands in the table's last column, reads what they print, and writes the table
 between its markers. With --quick each tries a hundredth, and the table is printed only. With --only
 some are run, and printed; with --write, too, the other rows stay as they are.
 
@@ -32,7 +32,7 @@ class Measure:
 
     name: str
     what: str
-    """What a row counts; `{group}` stands for the first group of the pattern."""
+    """What a row counts; `{group}` is replaced with the first group of the pattern."""
     command: str
     quick: str
     pattern: str

@@ -49,7 +49,7 @@ class Case(Module):
 
 
 def two_peaks(con: duckdb.DuckDBPyConnection, **cells: Any) -> None:
-    """10 bytes at 2 and at 7, each by a line of its own beside one that is in both."""
+    """Make peaks at 2 and 7, each with 10 bytes of a line of its own and a line that is in both."""
     case = Case(con, **cells)
     case.temp(1, 6, (1, 3), "/m/model.py:53", op_name="jit(f)/net/dot", program_order=1)
     case.temp(2, 6, (6, 8), "/m/model.py:54", op_name="jit(f)/net/mul", program_order=6)
@@ -58,14 +58,14 @@ def two_peaks(con: duckdb.DuckDBPyConnection, **cells: Any) -> None:
 
 
 def ask(con: duckdb.DuckDBPyConnection, *without: str, **given: Any) -> what_if.Answer:
-    """The answer about the only module."""
+    """Return the answer for the only module."""
     chosen = choose(con, "*", None, given.pop("color", None))
     keep = Fraction(given.pop("keep", 0))
     return what_if.answer(con, chosen, what_if.Asked(without=without, keep=keep, **given))
 
 
 def figures(found: what_if.Answer) -> list[tuple[Any, ...]]:
-    """(name, held, saving, peak without, when) of each row."""
+    """Return (name, held, saving, peak without, when) of each row."""
     return [
         (row.name, row.held_bytes, row.saving_bytes, row.peak_bytes_without, row.next_peak_time)
         for row in found.rows

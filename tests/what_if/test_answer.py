@@ -110,7 +110,7 @@ def test_the_cheapest_first_by_what_it_saves(con):
     case.close()
     assert [row.name for row in ask(con, until=0).rows] == ["/m/a.py:1", "/m/a.py:2", "/m/a.py:3"]
     rows = ask(con, until=0, is_cheapest_first=True).rows
-    # 2 operations a byte, 100, and what costs nobody knows.
+    # 2 operations a byte, 100, and an unknown cost.
     assert [(row.name, row.operation_count) for row in rows] == [
         ("/m/a.py:2", 100),
         ("/m/a.py:1", 6000),
@@ -326,7 +326,7 @@ def test_until_goes_by_the_high_end_of_the_need(con):
 
 @pytest.mark.slow
 def test_donations_alone_and_together_are_one_rule(demo):
-    """One parameter is computed by memory.donation, all of them as ranges beside the others."""
+    """memory.donation computes one parameter alone, and all of them together as ranges."""
     from bufdb.what_if import answer
     from bufdb.what_if.choice import choose
 

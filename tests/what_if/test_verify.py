@@ -1,4 +1,4 @@
-"""What was promised of a change beside what came: on the demo runs, and on rows by hand."""
+"""Predicted and actual effects of a change, on the demo runs and on rows made by hand."""
 
 import json
 import shlex

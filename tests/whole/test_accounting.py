@@ -1,7 +1,7 @@
 """Every line of a file is read, known and left out, or reported; nothing is lost in silence.
 
-The counts of `files` are held on whole and damaged dumps of every generation. Below them stand the
-accidents that once lost rows with exit code 0 and no diagnostic, each as a test of its own.
+The counts of `files` must balance on whole and damaged dumps of every generation. Tests for the
+accidents that once lost rows with exit code 0 and no diagnostic follow, one for each.
 """
 
 from __future__ import annotations
@@ -306,7 +306,7 @@ DAMAGES = {
 )
 def test_a_damaged_title_loses_no_row_in_silence(place: int, damage: str) -> None:
     dump, suffix, pattern = TITLES[place]
-    # A title stands twice, seven apart: read whole in one form, in rounds in the other.
+    # Each title occurs twice, seven cases apart: once read whole, once in rounds.
     block_bytes = (DEFAULT, 400)[(place + [*DAMAGES].index(damage)) % 2]
     files = texts(*dump)
     (name,) = [name for name in files if name.endswith(suffix)]

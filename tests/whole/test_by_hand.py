@@ -1,4 +1,4 @@
-"""Answers worked out with pencil and paper from the dumps, the arithmetic beside them.
+"""Answers worked out with pencil and paper from the dumps, with the arithmetic.
 
 One seed (a TPU dump of 2025) and, of data/demo, one module each of CPU, GPU and TPU.
 """

@@ -1,4 +1,4 @@
-"""Single accidents and what is told of them; test_isolation and test_accounting try many."""
+"""Single accidents and their diagnostics; test_isolation and test_accounting try many."""
 
 import os
 import re

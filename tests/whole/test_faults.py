@@ -53,7 +53,7 @@ def _clean(monkeypatch, tmp_path, empty_folder):
 
 @pytest.fixture
 def make_empty(empty_db):
-    """Makes a database without rows: a command that makes its own takes twice as long."""
+    """Make a database without rows: a command that creates its own takes twice as long."""
     return lambda name="t.duckdb": shutil.copy(empty_db, name)
 
 
@@ -62,7 +62,7 @@ class Content:
     """All rows of a database, each table in one order."""
 
     tables: dict[str, list[str]]
-    """But for times of day and sums of them."""
+    """Without times of day and sums of them."""
     modules: dict[str, dict[int, list[str]]]
     """Those of every module, by table and module_id."""
 
@@ -98,10 +98,10 @@ def only_whole_modules(db, whole):
 
 
 def bufdb(*arguments, **options):
-    """Exit code, standard output and standard error of bufdb in a process of its own.
+    """Return exit code, standard output and standard error of bufdb in its own process.
 
-    Coverage is not measured there: with a limit on files it has words of its own to say. Nor is
-    bytecode written, of which Python would keep the part that fits, for all who come after.
+    Coverage is not measured there, since it prints its own errors under a limit on file size.
+    Bytecode is not written, since Python would keep truncated files for later processes.
     """
     variables = options.pop("env", os.environ)
     options["env"] = {k: v for k, v in variables.items() if not k.startswith("COVERAGE_")}
@@ -159,10 +159,10 @@ def nest(folder, name, depth):
 
 ELSEWHERE = "../elsewhere"
 NEST = "/".join(["d"] * 1500)
-"""A directory beside the one ingested, with one dump."""
+"""A directory next to the ingested one, with one dump."""
 
-# What is made in a directory; the keys of the modules found beside one in `good/`; what is told:
-# severity, path and a piece of the message. An error makes exit code 4.
+# What is created in a directory; the keys of modules found in addition to the one in `good/`; the
+# diagnostics: severity, path and a piece of the message. An error makes exit code 4.
 ODD = {
     "link to itself": (lambda d: link(d / "a", "a"), [], [("info", "a", "is a broken link")]),
     "link to itself with a dump's name": (
@@ -585,7 +585,7 @@ def test_file_that_may_not_grow(whole, limit, jobs):
 
 @pytest.mark.slow
 def test_room_for_the_log_alone(whole_db, whole):
-    """All is stored, in two files, which is told; the next command that writes joins them."""
+    """All is stored, but in two files, with a message; the next command that writes joins them."""
     limit = whole_db.stat().st_size * 2 // 3
     code, out, err = bufdb(
         "ingest", *RUNS, "--db", "t.duckdb",

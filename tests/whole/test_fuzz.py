@@ -6,7 +6,7 @@ import fuzz
 import pytest
 
 CASES = int(os.environ.get("BUFDB_FUZZ_CASES", "2000"))
-"""Cases of each reader, of which a quarter always."""
+"""Cases of each reader; a quarter of them always run."""
 
 
 @pytest.mark.parametrize("cases", [CASES // 4, pytest.param(CASES, marks=pytest.mark.slow)])

@@ -61,7 +61,7 @@ def test_modules_are_short_enough_to_read():
 
 
 def test_every_package_with_tests_is_there():
-    """A folder of tests has the name of a package, or is one of the few beside them."""
+    """A folder of tests has the name of a package or is one of a few others."""
     beside = {"benchmarks", "golden", "queries", "schema", "support", "whole"}
     tests = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("*.py"))}
     packages = {path.name for path in PACKAGE.iterdir() if any(path.glob("*.py"))}

@@ -71,7 +71,7 @@ CASES = {
     "late": ("late-free", {"reason": "before_use"}, "saving_bytes", MIB // 2, "possible"),
     "gather": ("gathers-live", {}, "saving_bytes", MIB, "possible"),
 }
-"""By program the query, what tells the rows that are followed, and what they promise."""
+"""The query, the filter of the rows that are followed and the saving they promise, by program."""
 
 
 @pytest.mark.parametrize("program", CASES)

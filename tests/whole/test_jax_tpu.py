@@ -78,7 +78,7 @@ def held_elements(con, function):
 
 @pytest.mark.parametrize("program", ["arguments", "merged", "temps", "stacks"])
 def test_without_padding_the_peak_falls_by_what_advice_promises(compiled, program):
-    """No less than saving_bytes in all, no more than peak_padding_bytes, beside the elements."""
+    """It falls by at least saving_bytes and at most peak_padding_bytes, apart from the elements."""
     changed = f"{program}_changed"
     found = [row for row in rows(compiled, "padding", program) if row["sureness"] != "unlikely"]
     least = sum(row["saving_bytes"] for row in found)
@@ -91,7 +91,7 @@ def test_without_padding_the_peak_falls_by_what_advice_promises(compiled, progra
 
 def test_padding_of_arguments_and_outputs_is_saved_to_the_byte(compiled):
     (row,) = rows(compiled, "padding", "arguments")
-    # Three arrays of 136 x 256 elements, of which 129 x 129 are used, become 128 x 128.
+    # Three arrays of 136 x 256 elements, with 129 x 129 used, become 128 x 128.
     padding = 3 * 4 * (136 * 256 - 129 * 129)
     assert (row["saving_bytes"], row["peak_padding_bytes"]) == (padding, padding)
     assert came(compiled, "arguments") == padding + 3 * 4 * (129 * 129 - 128 * 128)

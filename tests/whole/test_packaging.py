@@ -1,4 +1,4 @@
-"""What is built from the checkout has all that bufdb needs, and works where it is installed."""
+"""Packages built from the checkout contain everything bufdb needs and work once installed."""
 
 import os
 import subprocess
@@ -119,7 +119,7 @@ def test_pytest_finds_the_fixture_of_an_installed_wheel(installed):
 
 def test_what_the_project_says_of_itself():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    assert settings["project"]["dynamic"] == ["version"]  # it stands in bufdb/__init__.py alone
+    assert settings["project"]["dynamic"] == ["version"]  # only in bufdb/__init__.py
     assert settings["tool"]["hatch"]["version"]["path"] == "bufdb/__init__.py"
 
 

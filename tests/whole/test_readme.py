@@ -1,10 +1,10 @@
-"""The pages of the repository show what commands print, and what they refer to is there.
+"""The repository's pages show what commands print, and everything they refer to exists.
 
-- Between `<!-- bufdb … -->` and `<!-- end -->` stands what the command in the marker prints.
-- In a ```console block, lines after `$ ` are commands, those after `D ` SQL for a DuckDB shell;
-  what they print stands below them. `…` stands for any text, alone on a line for any lines.
+- Between `<!-- bufdb … -->` and `<!-- end -->` is the output of the command in the marker.
+- In a ```console block, lines after `$ ` are commands, those after `D ` SQL for a DuckDB shell,
+  each followed by its output. `…` matches any text, alone on a line any lines.
   A word `columns=N` after `console` is the width of the terminal, 100 if there is none. A command
-  ends with code 0, or with the N of a comment `# exit code N` behind it. All commands of a page
+  ends with code 0, or with the N of a comment `# exit code N` after it. All commands of a page
   use one database, which holds data/demo as README.md ingests it.
 - A block with `file=NAME` after its language is that file.
 
@@ -216,7 +216,7 @@ def test_what_a_page_refers_to_is_there(name):
 
 
 def test_the_floors_are_those_of_the_import_contract():
-    """In bufdb/README.md the packages of a floor stand in brackets on one line."""
+    """In bufdb/README.md the packages of a floor are in brackets on one line."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     (layers,) = (c["layers"] for c in project["tool"]["importlinter"]["contracts"] if "layers" in c)
     (drawing,) = re.findall(r"^```text floors\n(.*?)^```$", page_text("bufdb"), re.DOTALL | re.M)

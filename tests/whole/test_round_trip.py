@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from second_reader import read_module, unescape
 
-# What tells a table's rows apart, for tables whose order means nothing.
+# Keys of the tables whose order means nothing.
 KEYS = {
     "values": ("value_id",),
     "shapes": ("shape",),

@@ -272,7 +272,7 @@ INVARIANTS = [function for name, function in list(globals().items()) if name.sta
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("name", SETS)
 def test_every_dump(name: str) -> None:
-    """All that holds of a set's dumps in one test, for to read a set takes seconds."""
+    """Check everything about a set's dumps in one test, because reading a set takes seconds."""
     read = read_set(name)
     failed = []
     for holds, (key, tables) in product(INVARIANTS, read):

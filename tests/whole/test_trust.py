@@ -1,6 +1,6 @@
-"""What somebody may send: SQL, query files, parameters, databases, names. None of it is obeyed.
+"""Untrusted SQL, query files, parameters, databases and names; none of them is obeyed.
 
-`ATTACKS` is the list of attempts; `succeeds` makes one of them and tells whether it got anywhere:
+`ATTACKS` is the list of attempts; `succeeds` makes one of them and returns whether it succeeded:
 a secret read, a file written or changed, an answer changed, a control character on a terminal.
 """
 
@@ -37,10 +37,10 @@ class Attack:
 
     way: str
     """sql: text for `bufdb sql`, and as a query file. file: a query file. parameter: a value of a
-    parameter. planted: SQL that somebody ran on the database before sending it. asked: the same,
-    and after a line of dashes the SELECT that its reader is talked into. name: a name in a dump."""
+    parameter. planted: SQL that the sender ran on the database. asked: the same, and after a line
+    of dashes the SELECT that the user is talked into. name: a name in a dump."""
     text: str
-    """{folder} stands for a directory with secret.txt, secret.csv and secret.duckdb in it."""
+    """{folder} is replaced with a directory of secret.txt, secret.csv and secret.duckdb."""
 
     def __str__(self) -> str:
         return f"{self.way}: {' '.join(ascii(self.text)[1:-1].split())[:60]}"
@@ -166,7 +166,7 @@ ATTACKS = [
         "ALTER TABLE runs RENAME TO old; CREATE VIEW runs AS "
         "SELECT * REPLACE ((SELECT content FROM read_text('{folder}/secret.txt')) AS run_name) "
         "FROM old",
-        # Beside it.
+        # In other schemas.
         "CREATE SCHEMA memory; CREATE VIEW memory.modules AS SELECT 'planted' AS module_name",
         "CREATE SCHEMA system; CREATE VIEW system.modules AS SELECT 'planted' AS module_name",
         "CREATE SCHEMA bufdb; CREATE VIEW bufdb.modules AS SELECT 'planted' AS module_name",
@@ -215,7 +215,7 @@ _HEADER = "-- title: T\n-- group: runs\n-- column a VARCHAR: A.\n"
 
 @functools.cache
 def _template() -> bytes:
-    """A small database, in a format that keeps all that DuckDB can put into a file."""
+    """Make a small database, in a format that keeps everything that DuckDB can put into a file."""
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder, "small.duckdb"))
         with store.open_writable(path, {"storage_compatibility_version": "latest"}) as con:
@@ -228,7 +228,7 @@ def _template() -> bytes:
 
 
 def make(folder: Path, name: str | None = None) -> str:
-    """A small database in `folder`, with files beside it that are nobody's business."""
+    """Make a small database in `folder`, next to files that must stay secret."""
     path = str(folder / "small.duckdb")
     Path(path).write_bytes(_template())
     if name is not None:

@@ -12,6 +12,9 @@ COVERED = (
     "bufdb/**/*.py",
     "schema/**/*.*",
     "queries/**/*.*",
+    "tests/**/*.md",
+    "tests/**/*.py",
+    "data/**/*.py",
 )
 
 

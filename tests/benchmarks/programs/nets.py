@@ -194,7 +194,7 @@ def perceptron_of(devices, wrap="", chunks=1, donated=(0,), classes=8192):
 
 
 def contrast_of(devices, chunks=1):
-    """Every text beside every image: a loss of all pairs."""
+    """Pair every text with every image: a loss over all pairs."""
 
     def part_of(texts):
         def part(some):
