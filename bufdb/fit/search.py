@@ -33,6 +33,8 @@ TRY = 0.05
 """Least excess of an estimate over the limit up to which a plan worth it is tried."""
 HOPELESS = 0.35
 """Excess of the least estimate over the limit from which there is no use in more compilations."""
+PATIENT = 6
+"""Compilations after which an excess that is no error of estimates is as hopeless."""
 FEWEST = 3
 """Compilations before the search gives up."""
 ROWS = 5
@@ -280,6 +282,8 @@ class _Proof:
     count: int = 0
     error: float | None = None
     """Largest error of an estimate so far, as a share of the need."""
+    late_error: float = MARGIN
+    """The same of those from a plan, not from the function as written."""
 
     def __post_init__(self) -> None:
         self.full[Plan()] = self.space.ask.as_written
@@ -371,7 +375,9 @@ class _Proof:
         else:
             self.full[plan] = found
             wrong = abs(before - need) / max(need, 1)
-            self.error = wrong if self.error is None else max(self.error, wrong)
+            if self.error is not None:
+                self.late_error = max(self.late_error, wrong)
+            self.error = max(self.error or 0.0, wrong)
         return need
 
     def candidate(self, plan: Plan) -> Candidate:
@@ -492,8 +498,11 @@ def _next(proof: _Proof, limit: int) -> Plan | None:
     least = min(rest, key=proof.estimate, default=None)
     if least is None:
         return None
-    is_far = proof.estimate(least) > limit * (1 + HOPELESS)
-    return None if is_far and len(proof.full) > FEWEST else least
+    excess = proof.estimate(least) / limit - 1
+    is_hopeless = (excess > HOPELESS and len(proof.full) > FEWEST) or (
+        excess > 2 * proof.late_error and len(proof.full) > PATIENT
+    )
+    return None if is_hopeless else least
 
 
 def _pareto(proof: _Proof, plans: Iterable[Plan]) -> list[Plan]:

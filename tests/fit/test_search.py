@@ -203,6 +203,17 @@ def test_a_limit_below_everything_gives_the_least_and_stops_early():
     assert len(model.compiled) <= 4
 
 
+def test_a_limit_a_little_below_everything_stops_before_the_budget():
+    """The least lies above by more than estimates were off; other plans are no better."""
+    model = made_up(1, 6)
+    least = min(model.need(plan) for plan in model.plans())
+    limit = round(least / 1.1)
+    found = searched(model, limit)
+    assert answer(found, limit) is None
+    assert min(one.compiled.need_bytes for one in found if one.is_exact) == least
+    assert len(model.compiled) <= search.PATIENT
+
+
 def test_a_function_that_fits_needs_no_search():
     model = made_up(1, 6)
     assert searched(model, 10**9) == []
