@@ -74,7 +74,7 @@ def profiled(tmp_path_factory):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     profile = profiles.load(folder / "trace", print)
-    ingest(str(folder / "p.duckdb"), [folder / "dumps"], "r", profile=profile)
+    ingest(str(folder / "p.duckdb"), [folder / "dumps"], run="r", profile=profile)
     con = store.open_readable(str(folder / "p.duckdb"))
     yield con, json.loads(done.stdout.splitlines()[-1]), folder
     con.close()
