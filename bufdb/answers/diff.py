@@ -81,6 +81,8 @@ SELECT {_COMMON}, 'temps' AS figure, 'temp' AS allocation_kind, part, change, {_
   {_DETAILS}, NULL::VARCHAR AS unknown_reason
 FROM diff_temps({_KEYED})
 ORDER BY place, part_place"""
+_TIMES = f"SELECT place, part, is_whole, base_ns, new_ns FROM diff_times({_KEYED})"
+_IS_TIMED = "SELECT 1 FROM instruction_times LIMIT 1"
 
 _PARAMS = "base_run, new_run, asked_pairs := NULL"
 _STAGES = {
@@ -149,7 +151,7 @@ JOIN selected_runs(getvariable('x')::VARCHAR) AS runs ON runs.run_name = modules
 _ASKED_PAIRS = f"""
 SELECT paired_by FROM diff_pairs({_SIDES}, {_ASKED}) WHERE paired_by GLOB 'asked*' LIMIT 1"""
 _RUNS = "SELECT run_name FROM selected_runs(getvariable('x')::VARCHAR)"
-SQL = "\n".join((_MODULES, _PEAK, _TEMPS, _NAMES, _ASKED_PAIRS, _RUNS))
+SQL = "\n".join((_MODULES, _PEAK, _TEMPS, _TIMES, _NAMES, _ASKED_PAIRS, _RUNS))
 """All SQL of a comparison."""
 
 
@@ -203,6 +205,17 @@ class Row(NamedTuple):
     """Which side lacks the figure, and why."""
 
 
+class Time(NamedTuple):
+    """Measured time of a run, of a part or a whole module."""
+
+    place: int
+    part: str | None
+    """Without relation; None for what has no name."""
+    is_whole: bool
+    base_ns: int
+    new_ns: int
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Two sides next to each other."""
@@ -223,6 +236,8 @@ class Comparison:
     """Whether more_places is a lower bound: parts of unchanged peaks were not computed."""
     other_spaces: Sequence[tuple[str, int]] = ()
     """Memory spaces that were not requested, with the bytes by which peaks grew or shrank."""
+    times: Sequence[Time] = ()
+    """Of places that profiles timed on both sides."""
 
     def as_result(self) -> Result:
         """Return all rows: each figure, followed by its parts."""
@@ -327,6 +342,7 @@ def compare(
         columns=found[0].columns,
         key_name=found[0].key_name,
         other_spaces=found[0].other_spaces,
+        times=[time for piece in found for time in piece.times],
     )
 
 
@@ -364,7 +380,14 @@ def _piece(
         temp_parts=_rows(execute_with(con, _TEMPS, values, "diff")) if temps else [],
         columns=modules.columns,
         key_name=str(values["key_name"]),
+        times=_times(con, values),
     )
+
+
+def _times(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> list[Time]:
+    if not con.execute(_IS_TIMED).fetchall():
+        return []
+    return [Time(*row) for row in execute_with(con, _TIMES, values, "diff").rows]
 
 
 def compare_top(
@@ -393,12 +416,15 @@ def compare_top(
         every: dict[str, Value] = {**values, **_EVERY._asdict()}
         every["whole_places"] = max([top, *places])
         modules = execute_with(con, _TOP_MODULES, every, "diff")
+        times = _times(con, every)
         others = _other_spaces(con, values)
     figures = _rows(modules)
     beyond = [row.delta_bytes for row in figures if row.place > last and row.figure == "peak"]
     more += sum(1 for delta in beyond if delta) - len(places)
     key_name = str(values["key_name"])
-    return Comparison(figures, parts, [], modules.columns, key_name, more, 0 in beyond, others)
+    return Comparison(
+        figures, parts, [], modules.columns, key_name, more, 0 in beyond, others, times
+    )
 
 
 def _other_spaces(

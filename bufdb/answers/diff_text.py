@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from bufdb.answers.diff import MOST_PLACES, Comparison, Row
+from bufdb.answers.diff import MOST_PLACES, Comparison, Row, Time
 from bufdb.query.result import Result
 from bufdb.render import formats
 from bufdb.render.text import (
@@ -21,11 +21,15 @@ from bufdb.render.text import (
     human_apart,
     human_bytes,
     human_change,
+    human_time,
     markdown_escape,
 )
 
 _OF_OPERATIONS = ("op", "source", "stack")
 """Keys whose groups are operations or their source places, including what XLA adds for them."""
+TIMED = ("op", "source", "opcode")
+"""Keys by which times are known."""
+_RELATION = re.compile("^(saved |slice of |copy of |for )")
 
 
 @dataclass(frozen=True)
@@ -313,6 +317,13 @@ def part_tables(comparison: Comparison, top: int) -> list[tuple[str, Result, str
     figures: dict[int, dict[str, Row]] = {}
     for row in comparison.figures:
         figures.setdefault(row.place, {})[row.figure] = row
+    times: dict[int, dict[str | None, Time]] = {}
+    whole: dict[int, Time] = {}
+    for time in comparison.times:
+        if time.is_whole:
+            whole[time.place] = time
+        else:
+            times.setdefault(time.place, {})[time.part] = time
     tables = []
     for place, group in groupby(comparison.peak_parts, key=lambda row: row.place):
         parts = list(group)
@@ -321,14 +332,38 @@ def part_tables(comparison: Comparison, top: int) -> list[tuple[str, Result, str
         peak = figures[place]["peak"]
         delta = signed_bytes(peak.delta_bytes)
         heading = f"{label[place]}, {_space(peak)}: peak {delta} by {key_name}"
-        tables.append(
-            (heading, _part_table(peak, parts, key_name, top), _temps(figures[place], parts))
-        )
+        if place in whole:
+            base, new = whole[place].base_ns, whole[place].new_ns
+            change = f" ({human_change((new - base) / base, '+')})" if base else ""
+            heading += f"; a run takes {human_time(base)} → {human_time(new)}{change}"
+        table = _part_table(peak, parts, key_name, top, times.get(place, {}))
+        tables.append((heading, table, _temps(figures[place], parts)))
     return tables
 
 
-def _part_table(peak: Row, parts: list[Row], key_name: str, top: int) -> Result:
-    names = ("change", "base", "new", "delta", "kind", "values", "shape", "source", "part")
+def _time_of(row: Row, times: Mapping[str | None, Time]) -> str:
+    """Return how much longer a part takes in a run; '' where it was not timed."""
+    time = times.get(_RELATION.sub("", row.part or ""))
+    if time is None:
+        return ""
+    delta = time.new_ns - time.base_ns
+    return f"{'+' if delta > 0 else ''}{human_time(delta)}"
+
+
+def _part_table(
+    peak: Row, parts: list[Row], key_name: str, top: int, times: Mapping[str | None, Time]
+) -> Result:
+    names: tuple[str, ...] = (
+        "change",
+        "base",
+        "new",
+        "delta",
+        "kind",
+        "values",
+        "shape",
+        "source",
+        "part",
+    )
     changed = [row for row in parts if _is_changed(row)]
     rest = changed[top:]
     same = [row for row in parts if not _is_changed(row)]
@@ -354,7 +389,13 @@ def _part_table(peak: Row, parts: list[Row], key_name: str, top: int) -> Result:
             table.append(("", *cells))
     total = (*_sizes(peak.base_bytes, peak.new_bytes), signed_bytes(peak.delta_bytes))
     table.append(("", *total, None, None, None, None, "peak"))
-    return _result(names, 1, 3, [tuple("" if c is None else c for c in row) for row in table])
+    if times and key_name in TIMED:
+        shown = [_time_of(row, times) for row in changed[:top]]
+        shown += [""] * (len(table) - len(shown))
+        table = [(*row[:4], time, *row[4:]) for row, time in zip(table, shown, strict=True)]
+        names = (*names[:4], "time", *names[4:])
+    texts = [tuple("" if c is None else c for c in row) for row in table]
+    return _result(names, 1, 3 + (len(names) > 9), texts)
 
 
 def _is_changed(row: Row) -> bool:
