@@ -1,4 +1,4 @@
--- title: Changes that lower the peak, largest saving first
+-- title: Changes that lower the peak, largest saving or lowest cost first
 -- group: saving
 -- engines: duckdb, spark, sail
 --

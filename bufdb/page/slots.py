@@ -209,6 +209,7 @@ def _values(picture: Picture, texts: Texts, ops: _Ops, frames: _Frames) -> Itera
     yield Column("value_op", [ops(fact.op_path) for fact in values], True)
     yield text("line", lambda fact: fact.source_line)
     yield text("category", lambda fact: fact.category)
+    yield text("time", lambda fact: fact.time_share)
     yield Column("value_frame", [frames(fact.place) for fact in values], True)
     yield text("relation", lambda fact: fact.relation or None)
     yield Column("value_buffer", [row - first for row, first in enumerate(picture.buffer)])

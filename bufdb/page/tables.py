@@ -34,7 +34,10 @@ NAMES = (
     "constants",
     "advice",
     "peaks",
+    "time-by",
 )
+OF_TIMES = "time-by"
+"""It is shown where a profile was read."""
 TOP = 50
 """Rows of a table."""
 _ALL = 2**62
@@ -95,6 +98,8 @@ def tables(
         modules: the modules; only those with `is_largest` have tables.
         are_all: whether there are no other modules whose rows should be skipped.
     """
+    if not con.execute("SELECT 1 FROM instruction_times LIMIT 1").fetchall():
+        queries = [query for query in queries if query.name != OF_TIMES]
     found: dict[tuple[int, int | None], list[Table]] = {
         module.place: [] for module in modules if module.is_largest
     }

@@ -23,7 +23,13 @@ from bufdb.query import execute
 _SHOWN = "IN (SELECT unnest(string_split(getvariable('shown')::VARCHAR, ','))::BIGINT)"
 
 VALUES = f"""
-WITH shown AS (
+WITH whole_times AS (
+  SELECT module_id, sum(run_ns) AS module_ns
+  FROM run_times
+  WHERE module_id {_SHOWN}
+  GROUP BY module_id
+),
+shown AS (
   SELECT module_id, color, allocation_index, 'temp' AS allocation_kind, value_id, size_bytes
   FROM temp_values
   WHERE module_id {_SHOWN} AND size_bytes > 0 AND start_time <= end_time
@@ -67,6 +73,17 @@ SELECT
     'for ' || named_uses.library_source, '(' || shown.allocation_kind || ')'
   ) AS source_line,
   op_name_categories.category,
+  CASE
+    WHEN whole_times.module_ns IS NULL THEN NULL
+    WHEN coalesce(makers.recompute_ns, run_times.run_ns) IS NULL THEN 'not timed'
+    WHEN coalesce(makers.recompute_ns, run_times.run_ns) >= 0.1 * whole_times.module_ns
+      THEN '10 % of a run or more'
+    WHEN coalesce(makers.recompute_ns, run_times.run_ns) >= 0.03 * whole_times.module_ns
+      THEN '3 to 10 % of a run'
+    WHEN coalesce(makers.recompute_ns, run_times.run_ns) >= 0.01 * whole_times.module_ns
+      THEN '1 to 3 % of a run'
+    ELSE 'less than 1 % of a run'
+  END AS time_share,
   origins.relation,
   origins.stack_frame_id,
   origins.source_file,
@@ -97,6 +114,15 @@ LEFT JOIN value_origins AS carried
 LEFT JOIN op_name_categories
   ON op_name_categories.module_id = shown.module_id
   AND op_name_categories.op_name = coalesce(carried.op_name, held.op_name)
+LEFT JOIN whole_times ON whole_times.module_id = shown.module_id
+LEFT JOIN run_times
+  ON run_times.module_id = shown.module_id
+  AND run_times.instruction_name = held.instruction_name
+LEFT JOIN recompute_times AS makers
+  ON makers.module_id = shown.module_id
+  AND makers.color = shown.color
+  AND makers.what = 'value'
+  AND makers.value_id = shown.value_id
 ORDER BY
   shown.module_id, shown.color, shown.allocation_kind <> 'temp',
   CASE shown.allocation_kind WHEN 'temp' THEN held.start_time END, shown.allocation_index,
@@ -251,6 +277,8 @@ class Fact(NamedTuple):
     """Key of peak-by-source-line."""
     category: str | None
     """Key of peak-by-category, with allocation_kind."""
+    time_share: str | None
+    """Share of a run that what makes it takes, as a range; None for a module without times."""
     relation: str
     """'saved ', 'for ' and so on, if it is not made by the line itself."""
     place: Place

@@ -287,6 +287,23 @@ def test_each_table_has_the_rows_that_its_command_gives(demo_report, call, demo_
     assert {"peak", "peak-by-source-line", "loop-residuals", "advice"} <= seen
 
 
+def test_what_was_timed_has_shares_of_a_run_and_a_table(demo, demo_report):
+    seen = set()
+    for row, picture in demo_report.pictures():
+        shares = {picture.of("value_time", place) for place in range(len(picture.value_id))}
+        tables = [table["name"] for table in picture.head["tables"]]
+        is_timed = (row["run"], row["function"]) in {
+            ("cpu_b8", "train_step"), ("cpu_b8", "eval_step")
+        }  # fmt: skip
+        assert bool(shares - {None}) == is_timed, row["module_key"]
+        if is_timed:
+            assert "time-by" in tables
+            seen |= shares
+    assert {"10 % of a run or more", "less than 1 % of a run"} < seen
+    assert seen <= {"10 % of a run or more", "3 to 10 % of a run", "1 to 3 % of a run",
+                    "less than 1 % of a run", "not timed"}  # fmt: skip
+
+
 def test_a_table_that_is_cut_says_so(con):
     with in_bulk(con):
         module = Module(con, 1)

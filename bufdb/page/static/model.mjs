@@ -17,7 +17,7 @@ import { pathsIn, shortener } from "./paths.mjs";
  * `kept`: lines whose values are kept then
  */
 
-export const COLOURINGS = /** @type {const} */ (["line", "category", "op", "dtype"]);
+export const COLOURINGS = /** @type {const} */ (["line", "category", "op", "dtype", "time"]);
 /** @typedef {(typeof COLOURINGS)[number]} Colouring */
 
 /**
@@ -338,6 +338,11 @@ export class Model {
       unscheduled: steps.filter(step => step === 0).length,
       count: steps.length,
     };
+  }
+
+  /** Whether a profile says how long something of it takes. */
+  get isTimed() {
+    return this.column("value_time").some(text => text >= 0);
   }
 
   /** What a value is coloured by. @param {number} value @param {Colouring} by */

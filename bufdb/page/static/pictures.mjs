@@ -67,7 +67,11 @@ export class Pictures {
   open(model, { step, find, by, block }) {
     this.#place(true);
     byId("map").hidden = !model.temps;
-    const colouring = by ?? (model.column("frame_line").length ? "line" : "op");
+    const lines = model.column("frame_line").length ? "line" : "op";
+    // A link may ask for times that this module does not have.
+    const colouring = by && (by !== "time" || model.isTimed) ? by : lines;
+    /** @type {HTMLOptionElement} */ (document.querySelector('#by option[value="time"]')).hidden =
+      !model.isTimed;
     const scene = {
       model,
       view: whole(this.bounds(model)),
@@ -218,8 +222,9 @@ export class Pictures {
 
   /** The next colouring. */
   nextColour() {
-    const at = this.scene ? COLOURINGS.indexOf(this.scene.by) : 0;
-    this.colour(COLOURINGS[(at + 1) % COLOURINGS.length]);
+    const every = COLOURINGS.filter(by => by !== "time" || this.scene?.model.isTimed);
+    const at = this.scene ? every.indexOf(this.scene.by) : 0;
+    this.colour(every[(at + 1) % every.length]);
   }
 
   /** The theme or the width is another one. */

@@ -6,7 +6,7 @@ import { copyButtons } from "./copy.mjs";
 import { fill, make, nameOf } from "./dom.mjs";
 import { toCsv } from "./csv.mjs";
 import { fillTable } from "./table.mjs";
-import { counted, humanBytes, percent } from "./text.mjs";
+import { counted, humanBytes, humanTime, percent } from "./text.mjs";
 
 /** Columns that are the same in all rows of a module: on the page they are its title. */
 const SAME = new Set(["run_name", "function_name", "platform", "color"]);
@@ -18,6 +18,8 @@ const NUMBERS = /^(U?(TINY|SMALL|HUGE|BIG)?INT|INTEGER|DOUBLE|FLOAT|DECIMAL.*)$/
 export function cellText(name, cell) {
   if (cell === null || cell === undefined) return "";
   if (name.endsWith("_bytes")) return humanBytes(Number(cell));
+  if (name.endsWith("_bytes_per_ms")) return humanBytes(Math.round(Number(cell)));
+  if (name.endsWith("_ns")) return humanTime(Number(cell));
   if (name.endsWith("_ratio")) return percent(Number(cell), 1);
   if (typeof cell === "boolean") return cell ? "yes" : "no";
   return String(cell);
@@ -81,7 +83,8 @@ function closed(table) {
  * @param {Model} model
  */
 export function showTables(box, model) {
-  const said = "The page has tables for the largest compilation of each function. For this one, use: ";
+  const said =
+    "The page has tables for the largest compilation of each function. For this one, use: ";
   fill(
     box,
     ...(model.tables.length

@@ -47,6 +47,20 @@ export function humanBytes(count, digits = 3) {
   return (count < 0 ? "−" : "") + text + " " + UNITS[unit];
 }
 
+/** Nanoseconds in words: "12.3 ms", "512 ns". @param {number} ns */
+export function humanTime(ns) {
+  for (const [unit, size] of /** @type {[string, number][]} */ ([
+    ["s", 1e9],
+    ["ms", 1e6],
+    ["µs", 1e3],
+  ])) {
+    // Compared as rounded, or 999999 would read 1000 µs.
+    const text = rounded(Math.abs(ns) / size, 3);
+    if (Number(text) >= 1) return (ns < 0 ? "−" : "") + text + " " + unit;
+  }
+  return Math.round(ns) + " ns";
+}
+
 /** Bytes to be compared, with as many digits as show where they differ. @param {number[]} counts */
 export function apart(counts) {
   for (let digits = 3; digits <= 6; digits++) {

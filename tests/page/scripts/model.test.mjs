@@ -64,6 +64,7 @@ const COLUMNS = {
   value_op: [2, 2, 1, NONE],
   value_line: [LINE, LINE, SAVED, HELD],
   value_category: [FORWARD, FORWARD, NONE, NONE],
+  value_time: [NONE, NONE, NONE, NONE],
   value_frame: [2, 2, 1, NONE],
   value_buffer: [0, 1, 0, 0],
   value_uses: [2, 0, 1, 0],
@@ -241,13 +242,14 @@ test("rounds of the same frames are told once, by the outermost", () => {
 
 test("a colouring stacks its groups upon what is fixed, up to the total", () => {
   const of = model();
-  for (const by of /** @type {const} */ (["line", "category", "op", "dtype"])) {
+  for (const by of /** @type {const} */ (["line", "category", "op", "dtype", "time"])) {
     const { groups, stack } = grouped(of, by);
     assert.deepEqual(stack.at(-1), of.totals);
     assert.equal(groups.of.length, of.temps);
   }
   assert.deepEqual(grouped(of, "op").groups.names, ["jit(f)/layer_*/mul", "jit(f)/layer_*"]);
   assert.deepEqual(grouped(of, "category").groups.names, ["forward", "(no category)"]);
+  assert.deepEqual(grouped(of, "time").groups.names, ["(no time)"]);
 });
 
 test("savings and origins in words", () => {
@@ -323,6 +325,11 @@ test("cells of answers in words: units by the column's name, NULL as nothing", (
   assert.equal(cellText("held_bytes", 2048), "2.00 KiB");
   assert.equal(cellText("held_bytes", "36893488147419103232"), "32.0 EiB");
   assert.equal(cellText("held_ratio", 0.125), "12.5 %");
+  assert.equal(cellText("saving_bytes_per_ms", 2048.4), "2.00 KiB");
+  assert.deepEqual(
+    [7, 999_999, 38_700_000, 2e9].map(ns => cellText("run_ns", ns)),
+    ["7 ns", "1.00 ms", "38.7 ms", "2.00 s"],
+  );
   assert.deepEqual(
     [cellText("is_exact", true), cellText("shape", null), cellText("n", 0)],
     ["yes", "", "0"],
