@@ -12,7 +12,7 @@
 --
 -- Keys: op is the scope path of the operation without what JAX adds, numbered layers merged
 -- (layer_*); source is the line of user code; shape, dtype, opcode; category is the phase (forward,
--- backward, rematerialised, optimizer); stack is the call stack; all is shape, opcode, whole path
+-- backward, rematerialized, optimizer); stack is the call stack; all is shape, opcode, whole path
 -- and line together. A value without an op_name (a copy, a conversion, an initial value) counts
 -- under its first use that has one. Parameters keep their own names, and one that only one side
 -- donates is one group with the output that takes its bytes: donated, or no longer donated.

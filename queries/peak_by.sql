@@ -29,7 +29,7 @@
 -- memory that computes nothing. layout = true separates the same dimensions in different layouts:
 -- large arrays that occur in two layouts at once are copies or transposes of each other.
 --
--- category: the kind of allocation and the phase: forward, backward, rematerialised, optimizer. It
+-- category: the kind of allocation and the phase: forward, backward, rematerialized, optimizer. It
 -- comes from rules on the op_name in the table op_categories, which you can edit; [phases] in a
 -- file given by --categories takes precedence.
 --
@@ -58,8 +58,8 @@
 -- optimizer, including metrics and preparation of data. XLA fuses and merges: a fusion has only one
 -- name, and a value of the forward pass that the backward pass reads may have either name. Through
 -- jax 0.6 operations outside of any scope do not show their phase and have none here, and through
--- jax 0.4.15 the gradient of a rematerialised scope counts as rematerialised. By role, names can
--- mislead, see sureness: "told" for a rule of your file; likely, for the name of an argument, or a
+-- jax 0.4.15 the gradient of a rematerialized scope counts as rematerialized. By role, names can
+-- mislead, see sureness: stated, for a rule of your file; likely, for the name of an argument, or a
 -- constant; possible, for the phase. gradients are everything that the backward pass computes,
 -- including those with respect to activations; activations are everything in the forward pass,
 -- including values computed from weights, such as a bf16 copy or gathered weights, and everything
@@ -101,7 +101,7 @@
 --   role is known, and by function if only the file is.
 -- column allocation_kind VARCHAR: By category and role, parameter, donated_parameter, output,
 --   constant or temp; NULL otherwise.
--- column sureness VARCHAR: By role, how sure it is: "told", likely or possible; NULL where the role
+-- column sureness VARCHAR: By role, how sure it is: stated, likely or possible; NULL where the role
 --   is, and for other values of by.
 -- column source_file VARCHAR: By function, the file of the Python function; NULL if unknown, and
 --   for other values of by.

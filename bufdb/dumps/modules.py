@@ -33,7 +33,7 @@ from bufdb.proto import reader
 from bufdb.read import boundaries
 
 _SNIFF_BYTES = 4096
-_OPTIMISED = re.compile(
+_OPTIMIZED = re.compile(
     r"(?P<stem>(?:\d+\.)?module_\d{4,}\..*?after_optimizations)"
     r"\.(?P<extension>txt|hlo\.pb(?:\.gz)?|riegeli)"
 )
@@ -117,7 +117,7 @@ def _add_protos(
             continue
         if what is not None:
             is_whole = what == reader.NO_ASSIGNMENT
-            if not is_whole or not _OPTIMISED.fullmatch(file_name):
+            if not is_whole or not _OPTIMIZED.fullmatch(file_name):
                 severity = "notice" if is_whole else "error"
                 oddities.append(Oddity(name, severity, "unreadable_proto", what))
                 unread[name] = None
@@ -145,7 +145,7 @@ def _may_be_proto(name: str) -> bool:
     file_name = name.rpartition("/")[2]
     if not file_name.endswith(PROTO_SUFFIXES) or _BESIDE.fullmatch(file_name):
         return False
-    return _OPTIMISED.fullmatch(file_name) is not None or XLA_NAME.match(file_name) is None
+    return _OPTIMIZED.fullmatch(file_name) is not None or XLA_NAME.match(file_name) is None
 
 
 def _what_proto(path: Path | Place) -> str | None:
@@ -177,7 +177,7 @@ def _without_buffers(
         if name in unread:
             reason = unread[name]
         else:
-            found = _OPTIMISED.fullmatch(base_name(name))
+            found = _OPTIMIZED.fullmatch(base_name(name))
             reason = None if found is None else _why_no_buffers(found["stem"], found["extension"])
         if reason is None:
             continue

@@ -30,7 +30,8 @@ WORDS = {
     r"likewise": "also, the same, or what it is",
     r"(?:behavi|col|fav|hon|neighb)our\w*": "the spelling with -or",
     r"(?:cancel|label|model|travel)l(?:ed|ing)": "the spelling with one l",
-    r"(?:initial|maxim|minim|normal|optim|organ|recogn|serial|summar)is(?:e|ing|ation)\w*": "-ize",
+    r"(?:initial|\w*material|maxim|minim|normal|optim|organ|recogn|serial|summar)"
+    r"is(?:e|ing|ation)\w*": "-ize",
     r"title: What|^#+ What(?=[^?\n]*$)": "an imperative, a noun or a question",
 }
 """What to write instead, by pattern."""

@@ -103,7 +103,7 @@ WITH doubles AS (
   GROUP BY module_id, parameter_number, parameter_index
   HAVING count(*) > 1
   UNION ALL
-  SELECT module_id, 'parameter ' || parameter_number || ' before optimisation' AS what
+  SELECT module_id, 'parameter ' || parameter_number || ' before optimization' AS what
   FROM entry_parameters
   GROUP BY module_id, parameter_number
   HAVING count(*) > 1

@@ -45,8 +45,8 @@ WITH shipped AS (
     ) AS row_text
   FROM (
     VALUES
-      (10, '*/rematted_computation/*', NULL, 'rematerialised'),
-      (20, '*transpose(*/remat/*', NULL, 'rematerialised'),
+      (10, '*/rematted_computation/*', NULL, 'rematerialized'),
+      (20, '*transpose(*/remat/*', NULL, 'rematerialized'),
       (30, '*transpose(*', NULL, 'backward'),
       (31, '*gradient_tape/*', NULL, 'backward'),
       (32, '*gradients/*', NULL, 'backward'),
@@ -95,7 +95,7 @@ WITH shipped AS (
       (158, 'parameter', 'key', 'inputs'),
       (159, 'parameter', 'seed', 'inputs'),
       (200, 'phase', 'forward', 'activations'),
-      (201, 'phase', 'rematerialised', 'activations'),
+      (201, 'phase', 'rematerialized', 'activations'),
       (202, 'phase', 'backward', 'gradients'),
       (203, 'phase', 'optimizer', 'optimizer step')
   ) AS rows (rule_order, subject, name_glob, role)

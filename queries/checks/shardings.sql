@@ -10,7 +10,7 @@
 SELECT
   shardings.module_id,
   'parameter ' || shardings.parameter_number || shardings.parameter_shape_index || ' with '
-    || shardings.sharding || ' is another before optimisation: ' || left(given.text, 300) AS finding
+    || shardings.sharding || ' is another before optimization: ' || left(given.text, 300) AS finding
 FROM parameter_shardings AS shardings
 JOIN entry_parameters AS given
   ON given.module_id = shardings.module_id

@@ -14,13 +14,13 @@ COMMENT ON COLUMN op_categories.op_glob IS
 COMMENT ON COLUMN op_categories.module_glob IS
   'Glob that some op_name of the same module must also match; NULL for no such condition.';
 COMMENT ON COLUMN op_categories.category IS
-  'Category of what the rule matches: forward, backward, rematerialised, optimizer or a word of yours; NULL for unknown: no later rule applies.';
+  'Category of what the rule matches: forward, backward, rematerialized, optimizer or a word of yours; NULL for unknown: no later rule applies.';
 INSERT INTO op_categories VALUES
   -- Recomputed by jax.checkpoint; its gradient is in the same checkpoint scope, but not below
   -- rematted_computation.
-  (10, '*/rematted_computation/*', NULL, 'rematerialised'),
+  (10, '*/rematted_computation/*', NULL, 'rematerialized'),
   -- The same in jax before 0.4.16, where the gradient has this scope too and is counted here.
-  (20, '*transpose(*/remat/*', NULL, 'rematerialised'),
+  (20, '*transpose(*/remat/*', NULL, 'rematerialized'),
   -- Reverse mode: jax, then TensorFlow 2 and 1.
   (30, '*transpose(*', NULL, 'backward'),
   (31, '*gradient_tape/*', NULL, 'backward'),

@@ -50,6 +50,6 @@ INSERT INTO role_rules VALUES
   (159, 'parameter', 'seed', 'inputs'),
   -- Everything else, by the phase in which it is computed.
   (200, 'phase', 'forward', 'activations'),
-  (201, 'phase', 'rematerialised', 'activations'),
+  (201, 'phase', 'rematerialized', 'activations'),
   (202, 'phase', 'backward', 'gradients'),
   (203, 'phase', 'optimizer', 'optimizer step');

@@ -47,7 +47,7 @@ SELECT
   role_rules.role,
   CASE
     WHEN role_rules.role IS NULL THEN NULL
-    WHEN firsts.rule_order < 0 THEN 'told'
+    WHEN firsts.rule_order < 0 THEN 'stated'
     WHEN role_rules.subject = 'phase' THEN 'possible'
     ELSE 'likely'
   END AS sureness
@@ -59,4 +59,4 @@ COMMENT ON COLUMN op_name_roles.module_id IS 'The module: modules.module_id.';
 COMMENT ON COLUMN op_name_roles.op_name IS 'Scope path or path of an argument: instructions.op_name.';
 COMMENT ON COLUMN op_name_roles.is_parameter IS 'Whether it belongs to a parameter instruction; rules for parameters match only these.';
 COMMENT ON COLUMN op_name_roles.rule_order IS 'The first rule that matches: role_rules.rule_order.';
-COMMENT ON COLUMN op_name_roles.sureness IS '"told" by a rule of the user''s file; likely, by a usual name of such arguments or operations; possible, by the phase in which it is computed; NULL where role is.';
+COMMENT ON COLUMN op_name_roles.sureness IS 'stated, by a rule of the user''s file; likely, by a usual name of such arguments or operations; possible, by the phase in which it is computed; NULL where role is.';

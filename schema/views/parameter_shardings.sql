@@ -114,7 +114,7 @@ shardings AS (
       printed.own_sharding, CASE WHEN matched.is_fitting THEN printed.given_sharding END
     ) AS sharding,
     CASE
-      WHEN printed.own_sharding IS NOT NULL THEN 'optimised text'
+      WHEN printed.own_sharding IS NOT NULL THEN 'optimized text'
       WHEN matched.is_fitting THEN 'before_optimizations'
     END AS sharding_source,
     printed.own_sharding IS NULL
@@ -253,7 +253,7 @@ COMMENT ON COLUMN parameter_shardings.parameter_name IS 'Its op_name, in JAX the
 COMMENT ON COLUMN parameter_shardings.shape IS 'Shape of what one device holds, with layout: values.shape. A partitioned module has the shapes of one partition.';
 COMMENT ON COLUMN parameter_shardings.size_bytes IS 'Bytes on one device [bytes]: allocations.size_bytes.';
 COMMENT ON COLUMN parameter_shardings.sharding IS 'Its sharding from the text of the instruction, without metadata; else from before_optimizations.txt, if it turns the whole shape into what a device holds. For a tuple, the sharding of the array, or the whole text where it does not fit the tuple; NULL if none is printed.';
-COMMENT ON COLUMN parameter_shardings.sharding_source IS '"optimised text": the compiled program has it (instructions.text); before_optimizations: only the program as the compiler received it (entry_parameters.text), as on TPU; NULL without sharding.';
+COMMENT ON COLUMN parameter_shardings.sharding_source IS '"optimized text": the compiled program has it (instructions.text); before_optimizations: only the program as the compiler received it (entry_parameters.text), as on TPU; NULL without sharding.';
 COMMENT ON COLUMN parameter_shardings.is_contradicted IS 'Whether before_optimizations.txt has a sharding that differs from the optimized text, which counts; FALSE unless both have one.';
 COMMENT ON COLUMN parameter_shardings.sharding_kind IS 'replicated, tiled, maximal, manual or unreduced (macro sharding_kind); NULL if there is none or it is not understood.';
 COMMENT ON COLUMN parameter_shardings.device_count IS 'Devices that share the parameters: partition_count, without the HLO text the most that a sharding of the module counts; NULL if none does.';

@@ -52,9 +52,9 @@ def test_rules_of_a_file_come_first_and_the_sum_stays(ask, rules):
     plain, ruled = roles(ask("peak-by-role")), roles(ask("peak-by-role", "--categories", rules))
     assert sum(plain.values()) == sum(ruled.values())
     # The mean and the square of all four weights, as many bytes as these twice.
-    assert ruled["optimizer state", "told"] == 2 * ruled["weights", "likely"]
-    assert ruled["products", "told"] > 0
-    assert ("optimizer state", "told") not in plain
+    assert ruled["optimizer state", "stated"] == 2 * ruled["weights", "likely"]
+    assert ruled["products", "stated"] > 0
+    assert ("optimizer state", "stated") not in plain
     # What the phase is called now has no role.
     assert ("activations", "possible") not in ruled
 

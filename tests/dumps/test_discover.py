@@ -129,7 +129,7 @@ def test_compiler_options_bear_no_time_stamp(tmp_path):
         ("module_0007.after_optimizations", "module_0007.before_optimizations"),
     ],
 )  # fmt: skip
-def test_the_text_before_optimisation_bears_the_stem_without_the_backend(tmp_path, stem, name):
+def test_the_text_before_optimization_bears_the_stem_without_the_backend(tmp_path, stem, name):
     put((tmp_path / stem).parent, stem.rpartition("/")[2], "-live-range.txt")
     (tmp_path / f"{name}.txt").write_text("HloModule jit_f\n")
     (tmp_path / f"{name}.hlo.pb").write_text("")
@@ -139,7 +139,7 @@ def test_the_text_before_optimisation_bears_the_stem_without_the_backend(tmp_pat
     assert [kind for kind in expected if kind in beside] == list(expected)
 
 
-def test_two_backends_share_the_text_before_optimisation(tmp_path):
+def test_two_backends_share_the_text_before_optimization(tmp_path):
     """Nothing in its name says whose it is; what does not fit is left out when it is read."""
     other = "module_0001.jit_f.sm_9.0_gpu_after_optimizations"
     for stem in (STEM, other):

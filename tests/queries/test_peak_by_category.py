@@ -42,9 +42,9 @@ def category(con, op_name, *others):
 @pytest.mark.parametrize(
     ("op_name", "expected"),
     [
-        ("jit(f)/transpose(jvp(N))/jvp(N)/checkpoint/rematted_computation/dot", "rematerialised"),
+        ("jit(f)/transpose(jvp(N))/jvp(N)/checkpoint/rematted_computation/dot", "rematerialized"),
         ("jit(f)/transpose(jvp(N))/jvp(N)/checkpoint/dot", "backward"),
-        ("jit(f)/jit(main)/transpose(jvp(while))/body/remat/tanh", "rematerialised"),
+        ("jit(f)/jit(main)/transpose(jvp(while))/body/remat/tanh", "rematerialized"),
         ("jit(f)/jvp()/checkpoint/dot", "forward"),
         ("jit(f)/jvp()/transpose", "forward"),
         ("gradient_tape/MatMul", "backward"),

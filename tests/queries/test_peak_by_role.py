@@ -136,7 +136,7 @@ def test_a_rule_of_the_user_comes_first(con):
     holds(con, "peak-by-role", """
         role      | sureness
         NULL      | NULL
-        attention | told
+        attention | stated
     """)  # fmt: skip
 
 

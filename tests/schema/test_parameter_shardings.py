@@ -183,7 +183,7 @@ def given(module, number, shape, sharding):
 
 
 @pytest.mark.slow
-def test_a_sharding_before_optimisation_counts_where_it_makes_the_shape_of_a_device(con):
+def test_a_sharding_before_optimization_counts_where_it_makes_the_shape_of_a_device(con):
     for shape, dimensions in (("f32[8,3]{1,0}", "[8, 3]"), ("f32[]", "[]")):
         insert(con, "shapes", shape=shape, dtype="f32", dimensions=dimensions)
     whole = {
@@ -223,7 +223,7 @@ def test_a_sharding_before_optimisation_counts_where_it_makes_the_shape_of_a_dev
 
 
 @pytest.mark.slow
-def test_the_optimised_text_counts_where_both_speak(con):
+def test_the_optimized_text_counts_where_both_speak(con):
     insert(con, "shapes", shape="f32[8]{0}", dtype="f32", dimensions="[8]")
     module = Module(con, 1, partition_count=2, replica_count=1)
     for number, (own, whole, before) in enumerate([
@@ -237,16 +237,16 @@ def test_the_optimised_text_counts_where_both_speak(con):
         given(module, number, whole, before)
     module.close()
     assert shardings(con, "sharding", "sharding_source", "is_contradicted") == [
-        ("{replicated}", "optimised text", False),
-        ("{replicated}", "optimised text", True),
-        ("{devices=[2]<=[2]}", "optimised text", False),
-        ("{devices=[2]<=[2]}", "optimised text", True),
-        ("{manual}", "optimised text", False),
+        ("{replicated}", "optimized text", False),
+        ("{replicated}", "optimized text", True),
+        ("{devices=[2]<=[2]}", "optimized text", False),
+        ("{devices=[2]<=[2]}", "optimized text", True),
+        ("{manual}", "optimized text", False),
     ]
 
 
 @pytest.mark.slow
-def test_arrays_of_a_tuple_before_optimisation(con):
+def test_arrays_of_a_tuple_before_optimization(con):
     for size in (4, 8):
         insert(con, "shapes", shape=f"f32[{size}]{{0}}", dtype="f32", dimensions=f"[{size}]")
     for module_id, count in ((1, 2), (2, 3)):
@@ -285,7 +285,7 @@ def test_the_program_that_made_the_dumps_says_what_is_divided(con, target, data)
     assert {name: counts for name, *counts in found} == {
         name: list(counts) for name, counts in expected.items()
     }
-    source = "before_optimizations" if target == "tpu" else "optimised text"
+    source = "before_optimizations" if target == "tpu" else "optimized text"
     assert shardings(con, "DISTINCT sharding_source, is_contradicted") == [(source, False)]
 
 

@@ -215,19 +215,19 @@ KINDS: dict[str, tuple[int, Make]] = {
     "unreadable live ranges": (2000, lambda n: small(live=b"HloLiveRange (max 3):\nx\n" * n)),
     "unreadable nodes of a tree": (2000, lambda n: small(peak=tree(1) + b"x\n" * n)),
     "unreadable lines of the HLO text": (2000, lambda n: small(hlo=b"HloModule a\n" + b"x\n" * n)),
-    "parameters before optimisation": (
+    "parameters before optimization": (
         2000,
         lambda n: before(b"".join(b"  %%p.%d = f32[] parameter(%d)\n" % (k, k) for k in range(n))),
     ),
-    "one parameter before optimisation": (
+    "one parameter before optimization": (
         20_000,
         lambda n: before(b"  %p = (" + b"f32[], " * n + b"f32[]) parameter(0)\n"),
     ),
-    "unreadable parameters before optimisation": (
+    "unreadable parameters before optimization": (
         2000,
         lambda n: before(b"  %p = f32[] parameter(x)\n" * n),
     ),
-    "ends within the entry before optimisation": (2000, lambda n: before(b"}\n  x\n" * n)),
+    "ends within the entry before optimization": (2000, lambda n: before(b"}\n  x\n" * n)),
     "unreadable options": (
         2000,
         lambda n: small() | {"module_0001.jit_f.debug_options": b"x\n" * n},

@@ -366,7 +366,7 @@ def timed(con, **times):
 
 
 def lines(con):
-    """Three lines of which two share a kernel."""
+    """Make three lines; two share a kernel."""
     case = Case(con)
     for number, size in ((1, 60), (2, 50), (3, 40)):
         case.temp(number, size, (1, 3), f"/m/a.py:{number}")

@@ -392,7 +392,7 @@ def test_an_allocation_file_alone_has_an_unknown_peak() -> None:
     assert "missing_file" in found.codes
 
 
-def test_a_folder_of_optimised_hlo_alone_says_which_file_is_missing(tmp_path: Path) -> None:
+def test_a_folder_of_optimized_hlo_alone_says_which_file_is_missing(tmp_path: Path) -> None:
     files = texts(*SPLIT)
     for name, text in files.items():
         if name.endswith("after_optimizations.txt"):
