@@ -84,7 +84,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What the tests are made of stays to the end: the collector need not visit it each time."""
+    """Freeze collected tests, which live to the end: the collector can skip them."""
     gc.freeze()
 
 

@@ -317,7 +317,7 @@ def test_schema_needs_no_database_and_describes_one(call, db):
     ],
 )
 def test_the_end_is_what_it_would_be_without_haste(db, at_the_end):
-    """What was registered for the end is done, threads are waited for, and nothing else is said."""
+    """Exit handlers run, threads are joined, and nothing else is printed."""
     script = f"{at_the_end}\n{SCRIPT}"
     command = [sys.executable, "-c", script, "runs", "--db", db, "--format", "csv", "--nonsense"]
     done = subprocess.run(command[:-1], capture_output=True, text=True, timeout=60)

@@ -145,7 +145,7 @@ def _row(row: int, line: str) -> list[str]:
 
 
 def _kind(cell: tuple[str, Style]) -> tuple[str | None, Style]:
-    """What cells that are drawn together have alike: a block's character, None for text."""
+    """Return what cells drawn together share: a block's character, None for text."""
     character, style = cell
     return (
         character if character in _LOWER or character in _LEFT or character == "▀" else None

@@ -1,4 +1,4 @@
-"""What a comparison is asked for, before anything is compared."""
+"""Validation of a comparison's arguments, before anything is compared."""
 
 import pytest
 from small_db import Module, in_bulk

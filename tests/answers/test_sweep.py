@@ -14,7 +14,7 @@ MIB = 2**20
 
 @pytest.fixture
 def said(con):
-    """What is said of functions, each with a peak by batch and length, where all are asked for."""
+    """Return the report for functions given as peaks by batch and length; all are selected."""
 
     def told(peaks, labels=("batch",), limit=None, functions=None, lengths=(1,)):
         number = 0

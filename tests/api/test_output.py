@@ -14,7 +14,7 @@ from bufdb.errors import UsageError
 from bufdb.render.output import write_file
 
 LIMIT = 4096
-"""What a process may write into one file [bytes], as a disk that is full."""
+"""Largest file that a process may write [bytes], to simulate a full disk."""
 
 
 @pytest.mark.sample(2)

@@ -77,12 +77,12 @@ class Row:
     model: str
     max_error: float
     distance: int
-    """Of the size from the points: how many times the largest."""
+    """Ratio of the size to the largest fitted one."""
     low: int
     middle: int
     high: int
     need: int
-    """What XLA reserves [bytes], as the three before."""
+    """XLA's reservation [bytes], like the three before."""
 
     @property
     def is_covered(self) -> bool:
@@ -98,11 +98,11 @@ class Row:
 
 
 Needs = dict[tuple[str, str], dict[int, int]]
-"""By program and backend: bytes by multiple of the smallest size."""
+"""Bytes by multiple of the smallest size, by program and backend."""
 
 
 def measured(backend: str) -> list[str]:
-    """What `growing.py` prints."""
+    """Return the output of `growing.py`."""
     given = os.environ | {
         "JAX_PLATFORMS": "cpu",
         "JAX_ENABLE_COMPILATION_CACHE": "false",

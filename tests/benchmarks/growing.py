@@ -406,7 +406,7 @@ PROGRAMS = {
         }.items()
     },
 }  # fmt: skip
-"""By name: a function from a size to a program and its arguments, and the smallest size."""
+"""A function from a size to a program and its arguments, and the smallest size, by name."""
 if find_spec("flax") is not None:
     PROGRAMS["linen, batch"] = (linen, 1)
     PROGRAMS["linen recomputed, batch"] = (partial(linen, is_recomputed=True), 1)
@@ -414,7 +414,7 @@ if find_spec("flax") is not None:
 
 
 def need(program, arguments, placement):
-    """What XLA reserves for a program [bytes]."""
+    """Return the bytes that XLA reserves for a program."""
     placed = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=placement), arguments
     )

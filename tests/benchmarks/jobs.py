@@ -1,4 +1,4 @@
-"""What `bufdb ingest --jobs N` gains in wall time, held against what the machine has to give.
+"""Measure how much wall time `bufdb ingest --jobs N` saves, compared with what the machine allows.
 
 A second core is not always there: other programs, other guests of the host. So each turn also runs
 two independent ingests at once: what they gain over one after the other is what two cores gave in
@@ -30,10 +30,10 @@ from run import HERE, bufdb_command, contents, machine
 @dataclass(frozen=True)
 class Input:
     options: tuple[str, ...]
-    """Of make_inputs.py."""
+    """Options of make_inputs.py."""
     turns: int
     goal: float
-    """What two jobs must gain on two whole cores."""
+    """Required speedup of two jobs on two whole cores."""
 
 
 INPUTS = {

@@ -102,7 +102,7 @@ def logical_size(shape: bytes) -> int:
 
 @dataclass
 class Symbols:
-    """What differs between replicas: one entry per distinct name or number of a base."""
+    """Names and numbers that differ between replicas: one entry for each distinct one of a base."""
 
     entries: dict[str, dict[Any, int]] = field(default_factory=lambda: {k: {} for k in KINDS})
 

@@ -1,4 +1,4 @@
-"""What ingest of one large module holds at the most, and by how much that grows with the text.
+"""Measure peak memory of ingesting one large module, and its growth with the size of the text.
 
     python memory.py DIR/one_300 DIR/one_1000 [--against CHECKOUT]
 

@@ -1,4 +1,4 @@
-"""What query advice promises of changes, and what came of them; `recompile.py` writes the table.
+"""Predicted and measured savings of changes that advice suggests; `recompile.py` writes the table.
 
 A change follows a row of advice by its kind and, where the kind is about lines, by its line. Where
 there is no such row, query savings says what the line saves.
@@ -55,11 +55,11 @@ class Row:
     program: str
     change: str
     kind: str
-    """As advice_sureness calls it."""
+    """Kind as in advice_sureness."""
     source: str
     """The query that promised something: advice, savings, or "" if none did."""
     place: int
-    """Of the row among all advice of the program, 1 is the first; 0 if it is none of advice."""
+    """Rank of the row among the program's advice, from 1; 0 if advice does not have it."""
     sureness: str
     low: int
     high: int
@@ -73,12 +73,12 @@ class Row:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether it brought less than a tenth of what it should at least."""
+        """Whether it saved less than a tenth of the lower bound."""
         return self.got < self.low / 10
 
     @property
     def is_defect(self) -> bool:
-        """Whether it is the first advice, and less than half of its lower end came."""
+        """Whether it is the first advice and saved less than half of the lower bound."""
         return self.place == 1 and self.got < self.low / 2
 
 
@@ -138,14 +138,14 @@ def kind_of(kind: str, answer: Answer, is_in_product: bool) -> str:
 
 @dataclass(frozen=True)
 class Answers:
-    """What bufdb says of a program as it is written."""
+    """Answers of bufdb about a program as written."""
 
     peak: int
     advice: Sequence[Answer]
     savings: Sequence[Answer]
-    """Of source lines."""
+    """Savings of source lines."""
     is_in_product: bool
-    """Whether an argument that could be donated goes into a product."""
+    """Whether an argument that could be donated is used in a product."""
 
 
 def row_of(target: str, case: Case, of: Answers, left: int) -> Row:
@@ -283,7 +283,7 @@ advice leaves out, the promise is the line's in query savings.
 
 
 def total(rows: Sequence[Row]) -> str:
-    """How many of likely advice lie in the range, by today's rows."""
+    """Count the likely advice whose saving is in the range, by the current rows."""
     likely = [row for row in rows if row.source == "advice" and row.sureness == "likely"]
     inside = sum(row.is_in_range for row in likely)
     advised = [row for row in rows if row.source == "advice"]
@@ -351,7 +351,7 @@ def page(rows: Sequence[Row], firsts: Sequence[First], jax: str) -> str:
 
 
 def of_any(sureness: Sequence[str]) -> str:
-    """What holds on every platform."""
+    """Return the sureness that holds on every platform."""
     return sureness[0] if len(set(sureness)) == 1 else "possible"
 
 

@@ -1,4 +1,4 @@
-"""How fast protos are read: megabytes per CPU second of the derivation, and of the whole ingest.
+"""Measure how fast protos are read: MB per CPU second of the derivation and of the whole ingest.
 
     python protos.py make DIR [--layers 1300]      # a training step without loops; needs jax, CPU
     python protos.py run FILE.hlo.pb... [-n 3] [--xprof PYTHON]
@@ -74,7 +74,7 @@ def run(paths: list[Path], repeats: int, xprof: str | None) -> None:
 
 
 def _convert(python: str, kind: str, path: Path, times: int) -> str:
-    """What a process of its own prints: CPU seconds of each time."""
+    """Return the output of a separate process: CPU seconds of each repetition."""
     command = [python, __file__, "convert", kind, str(path), "--times", str(times)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 

@@ -50,7 +50,7 @@ WHERE figures.run_name = $1
 """
 
 Peaks = dict[str, list[int]]
-"""By function its peak and what XLA reserves for it [bytes]."""
+"""Peak and XLA's reservation by function [bytes]."""
 
 
 def compile_cases(target: str, some: Iterable[Case], folder: Path) -> None:
@@ -98,7 +98,7 @@ def measured(target: str, folder: Path, is_again: bool, known: Peaks) -> Peaks:
 
 
 def read_got(is_again: bool) -> dict[str, Peaks]:
-    """By target what was measured before."""
+    """Read earlier measurements by target."""
     if not GOT.exists():
         return {}
     got = json.loads(GOT.read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""How long the savings of every value and of 300 lines take, and the distinct peaks.
+"""Time the savings of every value and of 300 lines, and the distinct peaks.
 
     python savings.py [--values 100000] [-n 3]
 

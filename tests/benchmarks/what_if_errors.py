@@ -1,4 +1,4 @@
-"""What `bufdb what-if` predicts of train steps, and what came of it; for `recompile.py`."""
+"""Predictions of `bufdb what-if` for train steps and the measured savings, for `recompile.py`."""
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,9 +53,9 @@ class Row:
     them as they are."""
     real: int
     is_layer_input: bool
-    """Whether an input of a scanned layer is given up."""
+    """Whether an input of a scanned layer is dropped."""
     is_bf16: bool
-    """Whether something is in bfloat16 already."""
+    """Whether something is bfloat16 already."""
 
     @property
     def kind(self) -> str:

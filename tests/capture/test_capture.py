@@ -569,7 +569,7 @@ for _ in range(600):  # a signal just before a long sleep would be handled only 
     time.sleep(0.1)
 """
 LIVED_ON = "bufdb: nothing was dumped"
-"""What capture says after the end of a command that dumps nothing."""
+"""Message of capture after a command that dumps nothing."""
 
 
 @pytest.fixture

@@ -172,7 +172,7 @@ def test_a_signal_ends_the_child_and_leaves_no_folder(model, monkeypatch, name):
 
 
 def wait_for(condition):
-    """What a condition gives as soon as that is true, within half a minute."""
+    """Return a condition's value as soon as it is true, within half a minute."""
     for _ in range(300):
         found = condition()
         if found:

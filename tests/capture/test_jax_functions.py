@@ -1,4 +1,4 @@
-"""What JAX lowers and compiles, taken in without flags or files: figure by figure its text dump."""
+"""Capture of what JAX lowers and compiles, without flags or files: equal to its text dump."""
 
 import json
 import os

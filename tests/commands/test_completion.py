@@ -1,4 +1,4 @@
-"""What a shell completes, by click's own protocol."""
+"""Shell completion, by click's own protocol."""
 
 import pytest
 

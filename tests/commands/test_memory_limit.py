@@ -1,4 +1,4 @@
-"""How much memory a command lets DuckDB take, and what it says if that is not enough."""
+"""DuckDB's memory limit in commands, and the message if it is too small."""
 
 import re
 import shutil

@@ -12,7 +12,7 @@ COMMAND = "module_0002.jit_train_step"
 
 @pytest.fixture(autouse=True)
 def few_queries(monkeypatch):
-    """Which tables there are is tried elsewhere, and most of the time."""
+    """Reduce the tables, which other tests cover and which take most of the time."""
     monkeypatch.setattr(tables, "NAMES", ("peak",))
     monkeypatch.setattr(comparison, "KEYS", ("op",))
 

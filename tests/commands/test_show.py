@@ -235,7 +235,7 @@ def test_a_terminal_without_utf_8_has_ascii(demo_db):
 
 @pytest.mark.slow
 def test_the_picture_of_the_readme_is_what_is_shown(tmp_path):
-    """As `data/pictures/terminal.py` draws it."""
+    """The picture as drawn by `data/pictures/terminal.py`."""
     script = ROOT / "data" / "pictures" / "terminal.py"
     subprocess.run([sys.executable, script, tmp_path / "new.svg"], check=True)
     drawn = (tmp_path / "new.svg").read_text(encoding="utf-8")

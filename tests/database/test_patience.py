@@ -132,7 +132,7 @@ while True:
 
 
 def test_readers_that_keep_asking_let_a_writer_in(path):
-    """Of two readers one always has the file: without a place in front of them it is never free."""
+    """One of two readers always has the file: without a queue it is never free for the writer."""
     readers = [subprocess.Popen([sys.executable, "-c", KEEP_ASKING, path, str(n)], text=True,
                                 stdout=subprocess.PIPE) for n in range(2)]  # fmt: skip
     try:

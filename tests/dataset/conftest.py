@@ -21,7 +21,7 @@ LABELS = {
     "gpu_b8": {"batch": "8"},
     "tpu_b8": {"batch": "8"},
 }
-"""As those of `demo_db`."""
+"""Labels of the runs, as in `demo_db`."""
 
 
 OTHERS = [

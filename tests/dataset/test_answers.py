@@ -22,7 +22,7 @@ WAYS = [
     {"base": "cpu_b8", "new": "cpu_b16"},
 ]
 DATASETS = ("mixed", "loose", "compacted", "delta")
-"""As `demo_dataset` has them: all have the same rows, and each has its turn of the queries: those
+"""States of `demo_dataset`, all with the same rows; each gets some of the queries in turn: those
 of `sample` are the turns of the first."""
 each_query = pytest.mark.parametrize(
     ("demo_dataset", "query"),

@@ -1,4 +1,4 @@
-"""Which files make a module: names, siblings, renamed files, captured output (format section 2)."""
+"""Files that make a module: names, siblings, renamed files, captured output (format section 2)."""
 
 import errno
 import os

@@ -46,7 +46,7 @@ def found(path, oddities=None):
 
 
 def odd(path):
-    """What is said of the things that were left out, by name."""
+    """Return the messages about skipped things, by name."""
     oddities = []
     discover(path, oddities)
     return {oddity.name: (oddity.severity, oddity.message) for oddity in oddities}

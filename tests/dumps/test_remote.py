@@ -114,7 +114,7 @@ def test_what_is_not_there_or_not_allowed_is_one_line(bucket):
 
 
 class Storage(BaseHTTPRequestHandler):
-    """As much of Google Cloud Storage's JSON API as is asked for: lists, one object, its bytes."""
+    """The part of Google Cloud Storage's JSON API that bufdb uses: lists, one object, its bytes."""
 
     objects: ClassVar[dict[str, bytes]] = {}
     asked: ClassVar[list[str]] = []

@@ -138,7 +138,7 @@ def test_frames_that_are_skipped_carry_nothing(tmp_path):
 
 
 def test_what_is_kept_of_streams_is_bounded(tmp_path, monkeypatch):
-    """Of text that only a large window compresses, blocks take many times the archive."""
+    """For text that only a large window compresses, blocks take many times the archive's size."""
     monkeypatch.setattr(streams, "FREE_KEPT_BYTES", 1 << 20)
     kept = streams.Kept()
     parts = [os.urandom(streams.BLOCK_BYTES) for _ in range(20)]

@@ -1,4 +1,4 @@
-"""Whose bytes are whose: by hand, and against a count of every byte at every instant."""
+"""Ownership of bytes: by hand, and against a count of every byte at every instant."""
 
 from hypothesis import given
 from hypothesis import strategies as st

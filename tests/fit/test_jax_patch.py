@@ -55,7 +55,7 @@ def plans(program):
 
 
 def compared(name, folder, module=forms, args=None):
-    """By plan: what it says by its trace, what the patched text does, and the steps in words."""
+    """Yield each plan with its trace, the trace of the patched text, and the patch."""
     args = module.args() if args is None else args
     path = str(Path(module.__file__))
     text = Path(path).read_bytes().decode()

@@ -117,7 +117,7 @@ def apart() -> Model:
 
 
 def searched(model: Model, limit, program=None, **given):
-    """What the search finds; the model counts from zero."""
+    """Return the result of a search; the model counts from zero."""
     model.compiled, model.traces = [], 0
     return search.search(program or model.program(), model.ask(limit, **given))
 
@@ -128,7 +128,7 @@ def answer(found, limit):
 
 
 def tried(model: Model, limits, **given):
-    """By limit: the answer's extra work above the best, as a share of all, or None; compiles."""
+    """Return by limit the extra work over the best, as a share of all, or None; compilations."""
     rows = []
     for limit in limits:
         found = searched(model, limit, **given)
@@ -221,7 +221,7 @@ def test_a_function_that_fits_needs_no_search():
 
 
 def test_what_is_computed_again_as_written_may_be_saved():
-    """As written it fits, and does products again that a policy spares."""
+    """The original program fits, but recomputes products that a policy would save."""
     model = Model([400, 400], [0, 900], [[], [0]], [1])
     program = model.program(
         regions=(Region("scan", (HERE,), "body", HERE, 4, remats=(HERE,)),),
@@ -293,7 +293,7 @@ def test_the_frontier_has_both_ends_and_no_plan_that_another_beats():
 
 
 def test_many_values_need_few_traces_and_compilations():
-    """Of 12 values not all sets are traced; the best of all 4,096 is nearly found."""
+    """Not all sets of 12 values are traced; the best of all 4,096 is nearly found."""
     good, count = 0, 0
     for seed in range(6):
         model = made_up(100 + seed, 12)
@@ -320,7 +320,7 @@ def test_names_go_to_the_host_where_that_is_cheaper_than_their_products():
 
 
 def test_calls_are_ordered_by_live_bytes_whatever_their_scale():
-    """What a call's live bytes say is three times what the compiler makes of it."""
+    """The live bytes predicted for a call are three times those of the compiler."""
     calls = tuple(Region("call", (HERE,), f"f{n}", HERE, 4) for n in range(3))
     saved = (300, 600, 1200)
 

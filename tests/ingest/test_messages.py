@@ -416,7 +416,7 @@ def test_what_bufdb_makes_of_damaged_messages_holds(fresh, tmp_path, count):
 
 @pytest.mark.parametrize("count", [400, pytest.param(4000, marks=pytest.mark.slow)])
 def test_each_line_of_a_message_is_read_or_empty_or_told(count):
-    """Of messages without a log around them, whatever becomes of their lines."""
+    """Messages without a log around them, whatever happens to their lines."""
     for seed in range(count):
         text = damaged(TEXTS[seed % len(TEXTS)], seed)
         lines = text.split("\n")
@@ -445,7 +445,7 @@ def test_a_doubled_line_changes_nothing():
 
 
 def test_a_line_that_is_gone_is_no_other_figure():
-    """What is left says what it said, or less."""
+    """The remaining figures are the same or unknown."""
     for name, text in ALL.items():
         whole = only(text)
         lines = text.splitlines(keepends=True)

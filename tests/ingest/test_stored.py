@@ -1,4 +1,4 @@
-"""What there is to read of a run, and in which groups."""
+"""Grouping of a run's dumps for reading."""
 
 from ingesting import ingest_into
 from places import DEMO

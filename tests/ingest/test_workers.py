@@ -42,7 +42,7 @@ def pools(monkeypatch):
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    """What one process stores of RUNS."""
+    """Return what one process stores of RUNS."""
     db = tmp_path_factory.mktemp("one") / "one.duckdb"
     ingest(str(db), RUNS)
     return state_of(db)
@@ -165,7 +165,7 @@ def test_archives_and_large_modules_are_read_here(con, fresh, pools, tmp_path, m
 
 @pytest.mark.slow
 def test_files_that_are_gone_are_reported_alike(fresh, pools, tmp_path, monkeypatch):
-    """What is gone between the plan and the reading."""
+    """Files removed between planning and reading."""
     found = []
     for jobs in (1, 2):
         folder = tmp_path / str(jobs) / "run"
@@ -189,7 +189,7 @@ def test_little_is_read_here(con, monkeypatch):
 
 
 def test_groups_are_read_ahead_and_no_more_of_them_than_wait(pools, tmp_path, monkeypatch):
-    """Of many runs the first are stored, and forgotten, before the last are begun."""
+    """With many runs, the first are stored and released before the last are started."""
     runs = [tmp_path / f"run_{number}" for number in range(12)]
     for path in runs:
         shutil.copytree(DEMO / "tpu_b8", path)

@@ -1,4 +1,4 @@
-"""Which ranges are one buffer, against linking every pair."""
+"""Ranges that are one buffer, against linking every pair."""
 
 from unittest.mock import patch
 

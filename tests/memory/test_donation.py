@@ -1,4 +1,4 @@
-"""What donation saves, against the rule instant by instant."""
+"""Savings of donation, against the rule instant by instant."""
 
 import numpy as np
 from hypothesis import given, settings

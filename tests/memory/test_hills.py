@@ -42,7 +42,7 @@ def found(functions: list[list[int]], kind: type = np.int64) -> list[list[tuple[
 
 
 def steps(heights: list[int]) -> list[int]:
-    """As occupancy is: no step repeats the one before."""
+    """Drop repeated heights, as in occupancy, where each step differs from the one before."""
     return [h for n, h in enumerate(heights) if n == 0 or h != heights[n - 1]]
 
 

@@ -1,4 +1,4 @@
-"""Who holds the bytes at the peak, against counting byte by byte."""
+"""Holders of the bytes at the peak, against counting byte by byte."""
 
 import numpy as np
 from hypothesis import example, given

@@ -1,4 +1,4 @@
-"""What sets of ranges save, against the union of all the others at every instant."""
+"""Savings of sets of ranges, against the union of all the others at every instant."""
 
 from fractions import Fraction
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Who shares a place with a carrier while both live, held to comparing all pairs."""
+"""Values that share a place with a live carrier, compared with checking all pairs."""
 
 import numpy as np
 from hypothesis import given

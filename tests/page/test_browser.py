@@ -21,7 +21,7 @@ MISSING = headless.missing()
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
 
 MODULES = [("cpu_b8", "train_step"), ("gpu_b8", "train_step"), ("tpu_b8", "train_step")]
-"""Of each backend one."""
+"""One module of each backend."""
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def demo(demo_db):
 
 
 def figures_of(con, run, function):
-    """Of the device's memory of a function's largest module: its figures by name."""
+    """Return figures of device memory by name, for a function's largest module."""
     cursor = con.execute(
         "SELECT memory_figures.*, modules.schedule_length FROM memory_figures "
         "JOIN modules USING (module_id) WHERE memory_figures.run_name = $1 "

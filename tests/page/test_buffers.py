@@ -1,4 +1,4 @@
-"""Which values are one buffer: by hand, and as the arrays of ingest have it."""
+"""Values that are one buffer: by hand, and in the arrays of ingest."""
 
 import numpy as np
 from hypothesis import given
@@ -51,7 +51,7 @@ LIVES = st.lists(
 
 @given(LIVES)
 def test_buffers_are_those_that_savings_take_away(lives):
-    """Of a list of one table: rows are numbered alike in both."""
+    """Both number the rows of one table alike."""
     rows = [(row, *position) for row, life in enumerate(lives) for position in life.positions]
     indices = sorted({index for _, index, _ in rows})
     expected = arrays.buffers(

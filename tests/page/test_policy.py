@@ -1,4 +1,4 @@
-"""What of a page may run: its own script and style, named by their hashes, and nothing else."""
+"""Content security policy of a page: only its own script and style run, named by their hashes."""
 
 import base64
 import hashlib

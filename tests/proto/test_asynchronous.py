@@ -69,7 +69,7 @@ def module(given: int) -> Module:
 
 
 def shown(m: Module) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
-    """By name of what makes an array where else it shows."""
+    """Return the other places where each array occurs, by the name of its defining instruction."""
     values = Values(places=[(m.named[name], ()) for name in ("a", "b", "cc", "w")])
     values.defined = {place: v for v, place in enumerate(values.places)}
     values.instruction = np.array([i for i, _ in values.places])

@@ -32,7 +32,7 @@ def field(number: int, kind: int, content: bytes) -> bytes:
 
 
 def told(messages: Sequence[bytes]) -> dict[str, Any]:
-    """What columns say of serialized instructions."""
+    """Return the columns read from serialized instructions."""
     some = Messages("HloInstructionProto", messages)
     parts = [reader.instruction_of(data) for data in some.parts(given._ATTRIBUTES)]
     return {
@@ -58,7 +58,7 @@ def parsed(messages: Sequence[bytes]) -> dict[str, Any]:
 
 
 def agree(messages: Sequence[bytes]) -> bool:
-    """Whether both can be read, and say the same; or none can."""
+    """Return whether both readers succeed with the same result, or both fail."""
     try:
         expected = parsed(messages)
     except UnreadableProto:

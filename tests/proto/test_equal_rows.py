@@ -22,7 +22,7 @@ PARTS = {
     "live_ranges": "-live-range.txt",
     "hlo_text": ".txt",
 }
-"""What modules.derived_from_proto calls what a file holds."""
+"""Suffix of a text file by its name in modules.derived_from_proto."""
 
 
 def diagnosed(con: duckdb.DuckDBPyConnection) -> list[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""What a compiled function hands out is what XLA dumps: real JAX, on CPU."""
+"""A compiled function returns what XLA dumps: with real JAX, on CPU."""
 
 import os
 import subprocess
@@ -47,7 +47,7 @@ _MODULE, _ASSIGNMENT, _TRACES = 1, 3, 4
 
 
 def first_level(data: bytes) -> dict[int, list[bytes]]:
-    """What the fields of a message hold, by number."""
+    """Return the contents of a message's fields by number."""
     found: dict[int, list[bytes]] = {}
     for number, _, start, stop in fields(data):
         found.setdefault(number, []).append(data[start:stop])

@@ -1,4 +1,4 @@
-"""What is printed of a proto that nothing else would show to be missing."""
+"""Text printed from a proto that no other test would find missing."""
 
 import pytest
 from proto_rows import needs_protobuf

@@ -1,4 +1,4 @@
-"""Which facts each way into the database carries: a table in bufdb/commands/ingest.md."""
+"""Facts that each way into the database provides: a table in bufdb/commands/ingest.md."""
 
 import re
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def of_protos(folder: Path) -> list[Path]:
 
 
 def of_compiled(folder: Path) -> list[Path]:
-    """What JAX hands out of them when they are compiled: all but the heap simulator's traces."""
+    """Return the protos that JAX returns after compiling: all but the heap simulator's traces."""
     for path in PROTOS.glob("*/*.hlo.pb"):
         place = folder / path.parent.name / path.name
         place.parent.mkdir(exist_ok=True)
@@ -69,7 +69,7 @@ WAYS: dict[str, Callable[[Path], list[Path]]] = {
     "message of a GPU": of_message("gpu.log"),
     "message of a TPU": of_message("tpu.log"),
 }
-"""By way what is ingested, given an empty folder; the first three are the same modules."""
+"""Inputs of each way, from an empty folder; the first three are the same modules."""
 OF_THE_INGEST = ("files", "diagnostics", "row_counts")
 """Tables about the files and not about what they say."""
 

@@ -1,4 +1,4 @@
-"""What some bytes are is seen without the package that reads them."""
+"""Bytes of protos are recognized without the protobuf package."""
 
 import gzip
 

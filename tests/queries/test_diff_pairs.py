@@ -1,4 +1,4 @@
-"""Which function of one run is compared with which of another, where the names do not say."""
+"""Pairs of functions of two runs to compare, where the names do not match."""
 
 import pytest
 from small_db import Module, insert

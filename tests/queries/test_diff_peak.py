@@ -253,7 +253,7 @@ def test_a_parameter_that_becomes_donated_is_one_change(con, key, part):
 
 
 def test_a_donation_is_with_its_output_only_if_that_is_known(con):
-    """By the index in the result."""
+    """Pair it by the index in the result."""
     state(con, 1, "a", donated=False, root="other_root")
     state(con, 2, "b", donated=True)
     holds(con, "diff-peak", """

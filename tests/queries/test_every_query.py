@@ -1,4 +1,4 @@
-"""What holds for every saved query that comes with bufdb."""
+"""Properties of every saved query that bufdb ships."""
 
 from pathlib import Path
 

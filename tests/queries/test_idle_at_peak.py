@@ -1,4 +1,4 @@
-"""That a remedy chooses; test_remat_candidates.py and test_offload_candidates.py have the rest."""
+"""Choice by remedy; test_remat_candidates.py and test_offload_candidates.py have the rest."""
 
 from small_db import Module
 from tables import holds

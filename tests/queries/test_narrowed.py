@@ -12,7 +12,7 @@ from bufdb.query.catalogue import load
 
 QUERIES = [load(path) for path in sorted((ROOT / "queries").glob("*.sql"))]
 RUNS = ("cpu_b8", "gpu*", "batch=16", "none*")
-"""Which rows are left does not depend on the query: each is asked two of these in turn."""
+"""The remaining rows do not depend on the query: each query runs with two of these in turn."""
 SIDES = (("cpu_b8", "cpu_b8_remat"), ("batch=16", "tpu_b8"))
 
 

@@ -1,4 +1,4 @@
-"""What all ways to group have in common; each has rows by hand under its former name."""
+"""Common properties of all ways to group; each has rows by hand under its former name."""
 
 import pytest
 from small_db import Module, insert

@@ -1,4 +1,4 @@
-"""What a question is asked with: texts of parameters, names of memory spaces, why nothing fits."""
+"""Arguments of a query: text of parameters, names of memory spaces, reasons for no match."""
 
 from pathlib import Path
 

@@ -473,7 +473,7 @@ def test_a_second_reader_agrees(name):
 
 
 def test_of_a_line_without_end_a_piece_is_looked_at():
-    """As often as a title is in it, and with little memory."""
+    """Once for each title in it, and with little memory."""
     title = b"Ran out of memory in memory space hbm. Used 3.00G of 2.00G hbm. "
     filler = b'{"a": [1, 2]} &gt; ** <b>x</b> ' * 300_000
     text = filler + title + filler + filler + title.replace(b"3.00G", b"4.00G")

@@ -17,7 +17,7 @@ from bufdb.render.text import display_width, use_colour
 
 QUERIES = catalogue.Catalogue([resources.query_folder()]).load_all()
 ASKED = {"base": "cpu_b8", "new": "cpu_b16", "label": "batch"}
-"""What some queries have to be asked for an answer with rows over the demo dumps."""
+"""Arguments that some queries need for an answer with rows over the demo dumps."""
 
 
 def table(columns, rows, width=80, **others):

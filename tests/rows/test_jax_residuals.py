@@ -73,7 +73,7 @@ def dimensions(text):
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    """What JAX prints of each program, and the database of its dumps."""
+    """Return what JAX prints of each program, and the database of its dumps."""
     pytest.importorskip("jax", reason="this Python has no jax")
     folder = tmp_path_factory.mktemp("residuals")
     told = compile_in(folder, COMPILE)
@@ -81,7 +81,7 @@ def compiled(tmp_path_factory):
 
 
 def compile_in(folder, program):
-    """What a program prints; its dumps are in a database of this folder then."""
+    """Return a program's output and leave a database of its dumps in this folder."""
     given = {
         "XLA_FLAGS": f"--xla_dump_to={folder / 'dumps'}",
         "JAX_PLATFORMS": "cpu",

@@ -103,7 +103,7 @@ def one(db, sql, *cells):
 
 
 def test_what_a_policy_keeps_and_what_a_scan_saves_anyway(loops_db):
-    """Of the named layers the product is kept; their input is saved whatever the policy.
+    """The policy keeps the product of the named layers; their input is saved with any policy.
 
     The TPU compiler notes no trip counts, and keeps the input as bf16.
     """

@@ -48,7 +48,7 @@ def layer(text, budget=1000):
 
 
 def left_out(text, **labels):
-    """By stack, of the lines given, what leaving it out means, with names for numbers."""
+    """Return the effect of leaving out each stack (name = line), with names for numbers."""
     made = layer(text)
     numbers = {ins.name.decode(): n for n, node in enumerate(made.nodes) for ins in node.makers}
     stacks = [residual_layers.Stack(made.nodes[numbers[name]].operands[1], f"m.py:{line}", 6, False)

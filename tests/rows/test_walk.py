@@ -170,7 +170,7 @@ def test_a_saved_carry_is_an_input_of_the_layer():
 
 
 def test_an_unrolled_scan_saves_the_inputs_of_several_layers_together():
-    """Which XLA puts together, on the line of the loop."""
+    """XLA puts them together, on the line of the loop."""
     both = f"  %both = f32[16] concatenate(%x, %new), {own('concatenate')}\n"
     body = STACKED.replace(
         "  %row = f32[1,8] bitcast(%sin)", f"{both}  %row = f32[1,16] bitcast(%both)"
@@ -333,7 +333,7 @@ def test_a_call_and_a_branch():
 ])  # fmt: skip
 @pytest.mark.parametrize("making", [("%one",), ("%two",), ("%one", "%two")])
 def test_of_a_branch_that_saves_and_one_that_gives_zeros(zeros, making):
-    """What a branch leaves for the backward pass is what counts; of two, the last, and no more
+    """What a branch leaves for the backward pass counts; of two branches, the last, and no more
     than likely."""
     made = {"%one": f"sine(%k), {meta(61)}", "%two": f"cosine(%k), {meta(62)}"}
     others = f"""%filled (n: f32[]) -> f32[8] {{
@@ -506,7 +506,7 @@ def test_so_has_each_element_of_one_on_sparsecore(number, right):
     (1, "", ("all", 50, False)),
 ])  # fmt: skip
 def test_collectives_of_several_that_the_user_wrote_keep_their_lines(number, line, right):
-    """That of the first, or of the element, which newer texts leave out."""
+    """It is the line of the first, or of the element, which newer texts leave out."""
     lines = ["%all = ((f32[8], f32[24]), (f32[8], f32[24])) collective-permute-start(%sin, %cos), "
              + meta(50, "jit(f)/jvp()/ppermute"),
              "%done = (f32[8], f32[24]) collective-permute-done(%all)",
@@ -549,7 +549,7 @@ def test_of_what_is_no_part_of_it_the_largest_is_taken(change):
 
 
 def test_what_is_only_gathered_is_made_by_its_operand():
-    """Of a collective without a line nothing has to be guessed."""
+    """A collective without a line needs no guess."""
     text = combined("  %all = f32[16] all-gather(%sin), dimensions={0}", "%all")
     assert found(text) == ("stacked", "sin", 21)
     assert walk(text, index=(2,))[0].is_exact

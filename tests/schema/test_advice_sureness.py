@@ -1,4 +1,4 @@
-"""How sure advice is, in every row of the queries that give it."""
+"""Sureness of advice, in every row of the queries that give it."""
 
 import collections
 import math
@@ -32,7 +32,7 @@ def sureness_by_kind(con):
 
 
 def has_tiles_to_save(row):
-    """Whether a shape such as bf16[99] with layout {0:T(8,128)(2,1)} takes more than one tile."""
+    """Return whether e.g. bf16[99] with layout {0:T(8,128)(2,1)} takes more than one tile."""
     dimensions = re.findall(r"[0-9]+", re.search(r"\[(.*?)\]", row["shape"])[1])
     found = re.search(r":T\((.*?)\)", row["layout"] or "")
     tile = math.prod(map(int, re.findall(r"[0-9]+", found[1]))) if found else math.inf
@@ -140,7 +140,7 @@ LEFT_OUT = {
 
 
 def measured_sureness():
-    """By kind and platform, of the table of changes that were compiled again."""
+    """Return sureness by kind and platform, from the table of recompiled changes."""
     text = TABLE.read_text(encoding="utf-8").partition("## Each kind")[2].partition("\n## ")[0]
     cells = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
     return {(kind, platform): sureness for kind, platform, *_, sureness in cells[2:]}

@@ -9,7 +9,7 @@ def frame(con, number, parent, path, module_id=1, **cells):
 
 
 def stacks(con, cell):
-    """Of each frame that cell of the frames of its stack, innermost first."""
+    """Return that cell of the frames of each frame's stack, innermost first."""
     rows = con.execute(
         f"SELECT named.stack_frame_id, string_agg(callers.{cell}, ' ' ORDER BY callers.depth DESC) "
         "FROM named_frames AS named JOIN named_frames AS callers "

@@ -1,4 +1,4 @@
-"""How entry parameters are divided among devices, by the texts of their instructions."""
+"""Division of entry parameters among devices, by the texts of their instructions."""
 
 import shutil
 
@@ -175,7 +175,7 @@ def test_whether_replicas_hold_the_same_is_not_told(con):
 
 
 def given(module, number, shape, sharding):
-    """What before_optimizations.txt has of a parameter."""
+    """Add a parameter of before_optimizations.txt."""
     insert(
         module.con, "entry_parameters", module_id=module.id, parameter_number=number,
         shape=shape, text=f"%p = {shape} parameter({number}), sharding={sharding}",

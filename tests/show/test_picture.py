@@ -1,4 +1,4 @@
-"""What a picture shows is what views and saved queries say, at every instant that it shows."""
+"""A picture agrees with views and saved queries at every instant that it shows."""
 
 import itertools
 

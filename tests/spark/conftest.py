@@ -48,7 +48,7 @@ SPARK_SETTINGS = {
 
 
 SPARK_TURN = 3
-"""Of the queries every third is asked on Spark, for it takes seconds to plan each; the others are
+"""Every third query runs on Spark, because planning each takes seconds; the others are
 exhaustive tests. Sail is asked all."""
 
 

@@ -120,7 +120,7 @@ def test_an_alias_gives_the_same_there(engine, duck, query):
 
 @each_query
 def test_the_claim_is_what_the_engine_gives(engine, duck, query, request):
-    """What is claimed holds; whether more could be, `--update-golden` asks."""
+    """Every claim holds; `--update-golden` checks whether more could be claimed."""
     if not request.config.getoption("--update-golden"):
         if engine.name in query.engines:
             assert difference(engine, duck, query) is None

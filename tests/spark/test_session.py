@@ -1,4 +1,4 @@
-"""What a user reads where an engine is missing, does not answer or does not take the query."""
+"""Errors shown when an engine is missing, does not answer or does not accept the query."""
 
 import importlib.util
 import socket

@@ -1,4 +1,4 @@
-"""What the portable subset takes with a rule of its own gives one answer on each engine."""
+"""Constructs that the portable subset accepts by a special rule give one answer on each engine."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class Browser:
             self.mouse(kind, selector, x, y, button="left", clickCount=1)
 
     def copy(self, selector: str) -> str:
-        """What a button copies."""
+        """Click a button and return what it copies."""
         self.run("window.copied = null")
         self.click(selector)
         self.wait("window.copied !== null")
@@ -152,7 +152,7 @@ class Browser:
         assert asked <= {self.page}, asked
 
     def messages(self) -> tuple[list[str], set[str]]:
-        """What was printed since the last look, and what was asked for and not refused."""
+        """Return messages printed since the last call, and requests made and not refused."""
         printed = [entry["message"] for entry in self.driver.get_log("browser")]
         asked = {}
         for entry in self.driver.get_log("performance"):

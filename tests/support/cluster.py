@@ -40,7 +40,7 @@ from bufdb.query.header import SavedQuery, Value
 
 DEMO = Path(__file__).parents[2] / "data" / "demo"
 KILL_SHARE = 0.2
-"""Of the modules that are stored when the worker is killed, at the least."""
+"""Least share of modules stored when the worker is killed."""
 
 
 def main() -> int:
@@ -122,7 +122,7 @@ def ingest(runs: Path, out: Path) -> list[str]:
 
 
 def asked(master: str, dataset: Path, runs: Path, only: list[str] | None) -> list[str]:
-    """Which queries have other rows on Spark than in DuckDB; prints a line for each."""
+    """Return the queries with other rows on Spark than in DuckDB; print a line for each."""
     from bufdb.spark import session, tables
 
     with timed("compaction"):

@@ -40,7 +40,7 @@ class Corruption:
     """The column that is altered; None for the other kinds."""
     rowid: int
     value: Any
-    """What the field becomes."""
+    """New value of the field."""
     was: Any
 
     def __str__(self) -> str:
@@ -154,7 +154,7 @@ class Database:
 
 @dataclass
 class Outcome:
-    """What became of the cases."""
+    """Results of the cases."""
 
     tried: int = 0
     refused: int = 0

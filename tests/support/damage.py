@@ -25,7 +25,7 @@ LOOPS = shared_dumps.DUMPS.parent / "loops" / "dumps"
 SMALL_BYTES = 40_000
 """Size of a sample [bytes of all its files]; a set without one so small gives its smallest."""
 LOOP_STEP = 12
-"""Of the sets of loops, which are large and many, each so-manieth is taken."""
+"""Step between the sets of loops that are used, since they are large and many."""
 PER_SET = 8
 """Samples taken of every set of real dumps, and made up for every era."""
 
@@ -47,15 +47,15 @@ class Sample:
 
     number: int
     name: str
-    """Where it comes from."""
+    """Where the dump comes from."""
     generation: str
     """Set of real dumps, or `made up` and an era of dump_writer."""
     files: dict[str, bytes] = field(hash=False)
-    """By file name."""
+    """Contents by file name."""
 
     @property
     def has_xla_names(self) -> bool:
-        """Whether its files are known by their names; others by what they hold."""
+        """Whether its files are recognized by their names rather than by their contents."""
         return any(_NUMBER.match(name) for name in self.files)
 
     def renamed(self, number: int, files: dict[str, bytes]) -> dict[str, bytes]:

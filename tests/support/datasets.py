@@ -55,7 +55,7 @@ def rows_on(url: object) -> Rows:
 
 
 def ask(url: object, sql: str) -> list[tuple[object, ...]]:
-    """What SQL answers on a dataset."""
+    """Return the answer to SQL on a dataset."""
     with open_readable(str(url)) as con:
         return con.execute(sql).fetchall()
 

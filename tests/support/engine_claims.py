@@ -23,7 +23,7 @@ PLAIN = {
     "StackOverflow": "its planner runs out of stack on a text as long as this",
     "OutOfMemory": "its planner runs out of memory on a text as long as this",
 }
-"""What engines say of themselves, in plain words."""
+"""Engines' error messages, in plain words."""
 
 
 def plain(message: str) -> str:

@@ -1,4 +1,4 @@
-"""What a viewer of an exported file makes of it."""
+"""Read exported files as a viewer does."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ LIGHT = tuple(accident for accident in damage.DAMAGES if accident not in HEAVY)
 
 Case = tuple[int, bytes]
 Outcome = dict[int, Any]
-"""By case, what a reader made of it, in a form that can be compared."""
+"""Result of a reader by case, in a form that can be compared."""
 
 
 # -- texts -----------------------------------------------------------------------------------------
@@ -486,7 +486,7 @@ ROUND_SHARE = 20
 
 
 def run(reader: str, first: int, count: int) -> list[str]:
-    """What goes wrong in these cases, for people."""
+    """Describe the failures in these cases."""
     found = []
     for start in range(first, first + count, BATCH):
         numbers = range(start, min(start + BATCH, first + count))

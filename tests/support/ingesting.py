@@ -42,6 +42,6 @@ def opened(db: duckdb.DuckDBPyConnection | Path | str) -> Iterator[duckdb.DuckDB
 
 
 def rows(db: duckdb.DuckDBPyConnection | Path | str, sql: str) -> list[tuple[Any, ...]]:
-    """What a query gives."""
+    """Return the rows of a query."""
     with opened(db) as con:
         return con.execute(sql).fetchall()

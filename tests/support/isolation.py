@@ -64,12 +64,12 @@ class Dump:
 
     @property
     def told(self) -> str:
-        """What it is, for people."""
+        """Describe the sample and its damage."""
         return f"{self.sample.name}, accident {self.accident}: {self.files[1]}"
 
     @property
     def files(self) -> tuple[dict[str, bytes], str]:
-        """Its files by name, and what happened to them."""
+        """Return its files by name, and what happened to them."""
         files, told = damage(self.sample, self.accident)
         return self.sample.renamed(self.number, files), told
 
@@ -316,7 +316,7 @@ def explained(dump: Dump, rows: dict[str, Counter[str]]) -> Difference:
 
 
 def failures(numbers: Iterable[int]) -> Iterator[str]:
-    """What goes wrong in these cases, for people."""
+    """Describe the failures in these cases."""
     for number in numbers:
         some = case(number)
         try:
@@ -381,7 +381,7 @@ def bulk(first: int, count: int) -> tuple[int, list[str]]:
 
 
 def in_blocks(number: int) -> list[str]:
-    """How a damaged dump differs from itself in blocks of other sizes, alone in its folder."""
+    """List differences of a damaged dump, alone in its folder, in blocks of other sizes."""
     accident, sample = divmod(number - 1000, 1000)
     dump = Dump(samples()[sample], accident)
     found = []

@@ -14,13 +14,13 @@ UNION ALL SELECT view_name, view_oid, NULL FROM duckdb_views() WHERE NOT interna
 UNION ALL SELECT database_name, database_oid, NULL FROM duckdb_databases()
 ORDER BY ALL
 """
-"""What a test may have made; session's own (variables, temporary tables) ends with its cursor."""
+"""Objects that a test may create; a session's (variables, temporary tables) end with its cursor."""
 _WHOLE = """
 SELECT name, value FROM duckdb_settings()
 UNION ALL SELECT function_name, macro_definition FROM duckdb_functions() WHERE NOT internal
 ORDER BY ALL
 """
-"""What else it may have made, which takes 20 ms to list."""
+"""Other objects that it may create, which take 20 ms to list."""
 _LOOKUPS = ("memory_spaces", "op_categories", "role_rules", "schema_info")
 """Tables with rows that come with the schema."""
 

@@ -42,11 +42,11 @@ Rows = dict[str, tuple[int, int]]
 
 @dataclass(frozen=True)
 class State:
-    """What a database holds."""
+    """Contents of a database."""
 
     tables: Rows
     modules: dict[tuple[str, str], Rows]
-    """By run and key."""
+    """Rows by run and key."""
     strays: dict[str, int]
     """Rows of modules that are not there, by table."""
 

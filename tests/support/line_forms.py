@@ -21,7 +21,7 @@ def section(text: str | bytes, before: int = 0, begins: bool = False) -> Section
 
 
 NOTHING = used_values.NothingAssigned()
-"""What is known of the values where the allocations are not."""
+"""Known values where the allocations are missing: none."""
 
 
 def assigned(columns: Columns) -> used_values.Assigned:
@@ -54,7 +54,7 @@ def rows(columns: Columns, names: str = "") -> list[Any]:
 
 
 def told(columns: Columns, row: int = 0) -> dict[str, Any]:
-    """What one row holds, without what is absent, false, 0 or {}."""
+    """Return the cells of one row, except those that are absent, false, 0 or {}."""
     found = {name: listed(column)[row] for name, column in columns.items()}
     return {name: value for name, value in found.items() if value not in (None, False, 0, "{}")}
 

@@ -35,7 +35,7 @@ Files = dict[str, bytes]
 LIMIT = 2.7
 """A step twice as large may cost so many times as much."""
 SLACK = {"calls": 4000, "scanned bytes": 20_000, "peak bytes": 600_000}
-"""What the largest size may cost more in any case: buffers grow by leaps, findings up to 50."""
+"""Allowed extra cost of the largest size: buffers grow in leaps, there are up to 50 findings."""
 
 
 def small(**changes: bytes) -> Files:
@@ -255,7 +255,7 @@ IN_ROUNDS = (
     "heads that are none",
 )
 SQUARE = {"a deep tree"}
-"""Where the text itself grows with the square: counts go by its bytes."""
+"""Cases whose text itself grows with the square: counts are compared with its bytes."""
 BLOCK = 2000
 
 

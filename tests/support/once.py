@@ -1,4 +1,4 @@
-"""What is made once for all processes that run tests."""
+"""Make things once for all processes that run tests."""
 
 import contextlib
 import fcntl

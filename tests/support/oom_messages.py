@@ -43,7 +43,7 @@ source_file="/srv/egret/a.py" source_line=80
      Allocation type: HLO temp
      ==========================
 """
-"""As since 2023: labels have no shapes."""
+"""The form since 2023: labels have no shapes."""
 
 OLD_LIST = """\
 Compilation failure: Ran out of memory in memory space hbm. Used 9.00G of 8.00G hbm. Exceeded hbm \
@@ -71,7 +71,7 @@ Program hbm requirement 8.25G:
      Allocation type: HLO temp
      ==========================
 """
-"""As until 2020, with how well arguments and outputs are used."""
+"""The form until 2020, with the utilization of arguments and outputs."""
 
 SCRATCH = """\
 RuntimeError: Bad StatusOr access: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of \
@@ -103,7 +103,7 @@ Program vmem requirement 24.08M:
      Allocation type: scoped
      ==========================
 """
-"""What instructions need for themselves; spilled registers have no shape."""
+"""Memory that instructions need for themselves; spilled registers have no shape."""
 
 WITHOUT_SIZES = """\
 INFO:tensorflow:Error recorded from training_loop: Compilation failure: Ran out of memory in \
@@ -118,7 +118,7 @@ Largest program allocations in vmem:
 calls=%fused_computation.177
   Allocation type: scoped
 """
-"""As until 2020."""
+"""The form until 2020."""
 
 _INSTRUCTION = (
     "%heron_kernel.3 = f32[4096,512]{1,0:T(8,128)S(1)} custom-call(%a.1, %b.1), "
@@ -202,7 +202,7 @@ BLOCKS = {
     "ptxas": "ptxas error   : Entry function 'loop_egret_3' uses too much shared data "
     "(0xc400 bytes, 0xc000 max)\n",
 }
-"""What a block of a GPU's kernel needs, by who says it."""
+"""Messages about the memory of a GPU kernel's block, by source."""
 OPERAND = (
     "RESOURCE_EXHAUSTED: Allocation (size=204800000) would exceed memory (size=134217728) :: "
     "#allocation3 [shape = 'f32[400000,128]{1,0:T(8,128)}', space=vmem, size = 0xc350000, scoped, "

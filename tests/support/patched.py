@@ -11,7 +11,7 @@ PATH = "/src/train.py"
 
 
 def site(text: str, expression: str, path: str = PATH, function: str = "", turn: int = 0) -> Site:
-    """Where an expression is, as the frames of JAX say it: of several the turn-th."""
+    """Return the location of the turn-th occurrence of an expression, as in frames of JAX."""
     tree, raw = ast.parse(text.removeprefix("\ufeff")), text.removeprefix("\ufeff").encode()
     found = [
         node

@@ -1,4 +1,4 @@
-"""Where things of the checkout are."""
+"""Paths in the checkout."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from bufdb.proto import reader
 
 PROTOS = ROOT / "data" / "protos"
 TEXTS = {"cpu": "sharded/cpu", "gpu": "loops/gpu", "tpu": "loops/tpu"}
-"""By folder of data/protos where in data/ the texts of the same modules are."""
+"""Folder in data/ with the texts of the same modules, by folder of data/protos."""
 
 needs_protobuf = pytest.mark.skipif(
     not reader.is_readable(), reason="the package protobuf (bufdb[proto]) is not installed"

@@ -41,7 +41,7 @@ FIGURES = (
 
 
 def read_message(text: str) -> dict[str, Any]:
-    """What a message says: `needed`, `limit`, `total`, `amounts`, and `buffers` as dicts."""
+    """Read a message: `needed`, `limit`, `total`, `amounts`, and `buffers` as dicts."""
     found: dict[str, Any] = {"amounts": {}, "buffers": []}
     for pattern in FIGURES:
         if figure := re.search(pattern, text):

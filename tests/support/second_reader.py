@@ -151,7 +151,7 @@ def cut(text: str) -> tuple[str, str | None, str | None]:
 
 
 def era(files: dict[str, bytes], allocations: str, used: str | None, told: bool, live: bool) -> str:
-    """Which generation of the format the files are."""
+    """Return the generation of the files' format."""
     if "values" in files or "live_range" in files:
         return "C"
     if live or told:
@@ -376,7 +376,7 @@ def closing(text: str, start: int) -> int:
 
 
 def read_instruction(text: str) -> Row:
-    """What the text "%NAME = SHAPE OPCODE(…), …" of an instruction says."""
+    """Read the text "%NAME = SHAPE OPCODE(…), …" of an instruction."""
     row: Row = {"text": text, "opcode": None, "fusion_kind": None, "shape": None, "metadata": {}}
     start = text.index(" = ") + 3
     end = start
@@ -474,7 +474,7 @@ def instructions(
 
 
 def source(metadata: Row, frame: Row) -> Row:
-    """Where an instruction comes from: its metadata, else the frame."""
+    """Return the source of an instruction: from its metadata, else from the frame."""
     if "source_file" not in metadata:
         return {column: frame.get(column) for column in SOURCE_COLUMNS}
     numbers = {
@@ -1098,7 +1098,7 @@ def with_tree_ordinals(rows: list[Row], paths: dict[int, list[int]]) -> list[Row
 
 
 def is_own(path: str | None) -> bool:
-    """Whether a source file is known and not library code."""
+    """Return whether a source file is known and not library code."""
     library = r"(^|/)(site-packages|dist-packages)/|/lib/python[0-9.]+/|^<frozen"
     return path is not None and not re.search(library, path)
 

@@ -99,7 +99,7 @@ def peak_savings(tables: dict[str, list[Row]]) -> list[Row]:
 
 
 class Instants:
-    """What is live at each instant at which something begins or has ended."""
+    """Live values at each instant at which something begins or has ended."""
 
     def __init__(self, temps: list[Row]) -> None:
         times = sorted({t for v in temps for t in (v["live"][0], v["live"][1] + 1)} | {0})

@@ -71,7 +71,7 @@ def group(root: Path) -> dict[str, dict[str, Path]]:
 
 
 def is_renamed(path: Path) -> bool:
-    """Whether a file holds a buffer assignment although its name does not say so."""
+    """Return whether a file holds a buffer assignment although its name does not say so."""
     if any(path.name.endswith(suffix) for suffix in PARTS):
         return False
     with path.open("rb") as file:

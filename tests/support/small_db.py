@@ -18,7 +18,7 @@ from bufdb.query.header import SavedQuery
 from bufdb.read import hlo
 
 _FILL = {"BIGINT": 0, "VARCHAR": "", "BOOLEAN": False, "TIMESTAMP": "2026-01-01", "HUGEINT": 0}
-"""What a NOT NULL column gets that the test does not care about."""
+"""Value of a NOT NULL column that the test does not care about."""
 _SUMS = """
 SELECT
   module_id,
@@ -206,7 +206,7 @@ class Module:
                 self.temps.append((color, index, offset, offset + size, *live))
 
     def saves(self, value_id: int, saving: int, half: int = 0, **cells: Any) -> None:
-        """What the peak loses without a value, and with half of it; or without a name."""
+        """Add the peak saving of removing a value, and of halving it; or of removing a name."""
         given = {"what": "value", "value_id": value_id, "held_bytes": saving, **cells}
         insert(self.con, "peak_savings", module_id=self.id, color=0, saving_bytes=saving,
                half_saving_bytes=half, **given)  # fmt: skip

@@ -18,7 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 START_S = 120.0
-"""How long a process may take to start; half a minute is usual where others are at work."""
+"""Limit on the start of a process; half a minute is usual on a busy machine."""
 _STARTED = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile(r"Successfully registered with master")
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC -Xss16m"

@@ -32,7 +32,7 @@ class Measure:
 
     name: str
     what: str
-    """What a row counts; `{group}` is replaced with the first group of the pattern."""
+    """Description of the count; `{group}` is replaced with the first group of the pattern."""
     command: str
     quick: str
     pattern: str
@@ -213,7 +213,7 @@ def _command(row: str) -> str:
 
 
 def has_wrong(new: str) -> bool:
-    """Whether any row counts something wrong, corruptions up to 5 % excepted, or no count."""
+    """Return whether any row has a wrong count, except up to 5 % of corruptions, or no count."""
     for line in new.splitlines()[2:]:
         _, what, tried, wrong, *_ = (cell.strip() for cell in line.split("|"))
         if not wrong.replace(",", "").isdigit():

@@ -31,7 +31,7 @@ class Case(Module):
         self.next_byte += size
 
     def close(self) -> None:
-        """As `Module.close`, with an allocation that has no holes at the peak."""
+        """Close as `Module.close` does, with an allocation that has no holes at the peak."""
         super().close()
         self.con.execute(
             "UPDATE allocations SET size_bytes = occupied_temp_bytes FROM occupied_peaks AS peaks "
@@ -42,7 +42,7 @@ class Case(Module):
         derive(self.con)
 
     def origin(self, value_id: int, line: str, kind: str = "stacked", **cells: Any) -> None:
-        """What made the data of a value that a loop carries."""
+        """Add the origin of the data of a value that a loop carries."""
         file, _, at = line.rpartition(":")
         insert(self.con, "value_origins", module_id=self.id, value_id=value_id, origin_kind=kind,
                source_file=file, source_line=int(at), opcode="dot", **cells)  # fmt: skip

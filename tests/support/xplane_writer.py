@@ -18,7 +18,7 @@ class Event:
     stats: Stats = field(default_factory=dict)
     display_name: str = ""
     metadata_stats: Stats = field(default_factory=dict)
-    """What all events of its name have; the same with each of them."""
+    """Stats shared by all events of this name."""
 
 
 @dataclass(frozen=True)

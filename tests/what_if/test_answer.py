@@ -272,7 +272,7 @@ def test_what_cannot_be_donated_is_said(step):
 
 
 def test_an_output_of_the_shape_comes_before_others_of_the_size(con):
-    """As JAX pairs them: without one of the shape XLA takes one of the size."""
+    """JAX pairs them like this: without an output of the shape, XLA takes one of the size."""
     wide, tall = shape(con, "f32[2,5]{1,0}"), shape(con, "f32[5,2]{1,0}")
     case = Case(con)
     case.allocation(1, "parameter", 40, parameter_number=0)
@@ -353,7 +353,7 @@ def figures_of(row):
 
 
 def made(con, value_id, *names):
-    """What is executed to compute a value."""
+    """Add the instructions that recomputing a value executes."""
     for name in names:
         insert(con, "recompute_instructions", module_id=1, value_id=value_id, instruction_name=name)
 

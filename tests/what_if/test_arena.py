@@ -1,4 +1,4 @@
-"""How many bytes XLA reserves for temporaries."""
+"""Bytes that XLA reserves for temporaries."""
 
 import numpy as np
 import pytest

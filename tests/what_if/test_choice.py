@@ -1,4 +1,4 @@
-"""Which module a name means."""
+"""Selection of a module by name."""
 
 import pytest
 from small_db import Module

@@ -1,4 +1,4 @@
-"""Which names a pattern takes."""
+"""Selection of names by pattern."""
 
 import pytest
 from small_db import insert
@@ -9,7 +9,7 @@ from bufdb.errors import UsageError
 
 @pytest.fixture
 def names(con):
-    """What patterns take of a module with one of each kind of name."""
+    """Return what patterns select in a module with one of each kind of name."""
     case = Case(con)
     case.temp(1, 1, (0, 9), "/m/model.py:53", op_name="jit(f)/net/dot", name="dot")
     case.temp(2, 1, (0, 9), "/m/x.py:1", op_name="jit(f)/while", name="while", shape_index="{0}")

@@ -1,4 +1,4 @@
-"""What a name is, read back from the database, is what ingest took for it."""
+"""Names read back from the database are those that ingest used."""
 
 import contextlib
 import random

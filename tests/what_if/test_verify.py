@@ -75,7 +75,7 @@ def test_a_larger_program_was_promised_nothing(ask):
 
 
 def test_the_other_way_less_came(ask):
-    """What NEW holds is there; the peak grew, which no promise says."""
+    """NEW has the promised buffers, but the peak grew, which no promise predicts."""
     code, found, _ = rows(ask, "cpu_b8_remat", "cpu_b8")
     assert code == 1
     peak = next(row for row in found if row["what"] == "peak")
@@ -100,7 +100,7 @@ def test_a_run_that_is_not_there(ask):
 
 
 def changed(monkeypatch, base, new, peak=1000):
-    """What `_change` makes of buffers: op, line, size, held, life, is_residual."""
+    """Return `_change` of buffers given as op, line, size, held, life, is_residual."""
     sides = [[_Buffer(number, *one) for number, one in enumerate(side)] for side in (base, new)]
     found = iter(sides)
     monkeypatch.setattr(verify, "_buffers", lambda chosen, held: next(found))

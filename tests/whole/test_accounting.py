@@ -113,7 +113,7 @@ def test_read_known_and_unread_lines_are_all_lines_of_a_file(chunk: int) -> None
 
 @dataclass
 class Told:
-    """What an ingest gave."""
+    """Result of an ingest."""
 
     exit_code: int
     tables: dict[str, Counter[str]]
@@ -126,7 +126,7 @@ class Told:
         return {code for _, code, *_ in self.diagnostics}
 
     def names(self, suffix: str) -> bool:
-        """Whether a diagnostic names a file that ends so."""
+        """Return whether a diagnostic names a file with this suffix."""
         return any(
             path is not None and path.endswith(suffix) for _, _, path, _, _ in self.diagnostics
         )
@@ -137,7 +137,7 @@ def texts(run: str, stem: str) -> dict[str, bytes]:
 
 
 def told(files: Mapping[str, bytes], block_bytes: int = DEFAULT) -> Told:
-    """What an ingest of these files gives: rows as text, without hashes, sizes and counts."""
+    """Ingest these files and return rows as text, without hashes, sizes and counts."""
     some: Base = base()
     some.empty()
     with tempfile.TemporaryDirectory() as folder:
@@ -157,7 +157,7 @@ def told(files: Mapping[str, bytes], block_bytes: int = DEFAULT) -> Told:
 
 @cache
 def told_whole(dump: tuple[str, str]) -> Told:
-    """What a demo dump gives as it is."""
+    """Ingest a demo dump unchanged."""
     return told(texts(*dump))
 
 

@@ -396,7 +396,7 @@ def put_three(folder):
 
 @pytest.fixture(scope="module")
 def three(fresh, tmp_path_factory):
-    """What an undisturbed ingest of three modules gives."""
+    """Return the content after an undisturbed ingest of three modules."""
     with fresh() as con:
         ingest_into(con, put_three(tmp_path_factory.mktemp("three") / "dumps"), "dumps")
         return content(con)
@@ -549,7 +549,7 @@ RUNS = [DEMO / name for name in ("cpu_b8", "tpu_b8", "gpu_b8")]
 
 @pytest.fixture(scope="module")
 def whole_db(tmp_path_factory):
-    """What an undisturbed ingest of RUNS gives."""
+    """Return the database of an undisturbed ingest of RUNS."""
     db = tmp_path_factory.mktemp("whole") / "whole.duckdb"
     ingest(str(db), RUNS)
     return db
@@ -565,7 +565,7 @@ def whole(whole_db):
     ("limit", "jobs"), [(0, 1), (5_000, 2), (20_000, 1), (300_000, 1), (300_000, 2), (600_000, 2)]
 )
 def test_file_that_may_not_grow(whole, limit, jobs):
-    """As on a full disk: a write fails. SIGXFSZ is ignored by Python and those it starts."""
+    """A write fails, as on a full disk. Python and its children ignore SIGXFSZ."""
     arguments = ("ingest", *RUNS, "--db", "t.duckdb", "--jobs", jobs)
     code, out, err = bufdb(
         *arguments,
@@ -661,7 +661,7 @@ def test_disk_full_at_a_statement(whole, make_empty, monkeypatch, capfd, kind, n
 @pytest.mark.parametrize("number", [0, 5, 20])
 @pytest.mark.slow
 def test_disk_full_while_modules_are_replaced(con, fresh, tmp_path, monkeypatch, number):
-    """What was stored of them stays, module by module."""
+    """The stored rows stay, module by module."""
     folder = Path(shutil.copytree(DEMO / "cpu_b8", tmp_path / "dumps"))
     monkeypatch.setattr(storing, "TRANSACTION_BYTES", 1)
     ingest_into(con, folder, "r")

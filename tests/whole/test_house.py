@@ -1,4 +1,4 @@
-"""How code and SQL are laid out: sizes that stay readable, and names that say what they hold.
+"""Layout of code and SQL: sizes that stay readable, and names that say what they hold.
 
 What is larger says why in a comment `# long: …` on the line of its `def` or `class` or above it.
 """
@@ -87,7 +87,7 @@ def test_every_table_view_macro_and_column_says_what_it_is(con):
 
 WHOLE = {"BIGINT", "HUGEINT", "INTEGER"}
 TYPES = {"bytes": {"BIGINT", "HUGEINT"}, "count": WHOLE, "time": WHOLE, "ratio": {"DOUBLE"}}
-"""By the end of a name, the types that a column of such a name may have."""
+"""Types of a column by the end of its name."""
 ODD = {"scaling.slope_bytes DOUBLE"}
 """Bytes for each step of a label, which is no whole number."""
 SEVERAL = {"int64"}

@@ -1,4 +1,4 @@
-"""What leaving a line out of a scanned layer saves, in programs changed and compiled again.
+"""Savings of removing a line from a scanned layer, in programs changed and compiled again.
 
 Each change is made as its row says it: jax.checkpoint around the expression, or one name less in
 the policy. What comes lies in the range that was promised, and the low end is no guess: softmax

@@ -264,7 +264,7 @@ def is_a_test(name):
 
 
 def is_code(name):
-    """Whether a dotted name is a module, or something in one."""
+    """Return whether a dotted name is a module or something in one."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         with contextlib.suppress(ImportError):
@@ -297,7 +297,7 @@ def goes_on(command):
 
 
 def fits(shown, answer):
-    """Whether a text is what an example shows of it."""
+    """Return whether an example's text matches the answer."""
     pattern = ""
     for line in shown.splitlines():
         if line == "…":
@@ -323,7 +323,7 @@ class Stream(io.TextIOWrapper):
 
 
 def printed(command, *, is_terminal=True):
-    """What a command prints, first to standard output, then to standard error; its exit code.
+    """Return a command's standard output followed by its standard error; its exit code.
 
     It runs in this process: to start one for each of the examples took most of the time. What it
     sees of a terminal is that there is one, and its width in COLUMNS.
@@ -337,7 +337,7 @@ def printed(command, *, is_terminal=True):
 
 
 def in_duckdb(con, text, columns):
-    """What the shell of DuckDB prints; its Python package draws the same tables."""
+    """Return the output of DuckDB's shell; its Python package draws the same tables."""
     if text.startswith(".read "):
         text = Path(text.removeprefix(".read ").strip()).read_text(encoding="utf-8")
     if text.startswith("SET "):

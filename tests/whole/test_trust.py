@@ -258,7 +258,7 @@ def _expected() -> dict[str, list[tuple[object, ...]]]:
 
 
 def succeeds(attack: Attack, folder: Path) -> bool:
-    """Whether the attack, made in the empty directory `folder`, gets anywhere."""
+    """Return whether the attack, made in the empty directory `folder`, achieves anything."""
     text = attack.text.replace("{folder}", str(folder))
     if attack.way == "name":
         path = make(folder, text)
@@ -294,7 +294,7 @@ def succeeds(attack: Attack, folder: Path) -> bool:
 
 
 def _call(*arguments: str) -> str:
-    """What a command says on stdout and stderr."""
+    """Return a command's stdout and stderr."""
     secret_frame = SECRET  # noqa: F841  a variable that DuckDB would take for a table
     out, err = io.TextIOWrapper(io.BytesIO()), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -312,7 +312,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 
 def _changes_answers(path: str, planted: str) -> bool:
-    """Whether what was planted in a database changes an answer instead of stopping it."""
+    """Return whether what was planted in a database changes an answer instead of stopping it."""
     expected = _expected()
     with contextlib.suppress(duckdb.Error), duckdb.connect(path) as con:
         con.execute(planted)
@@ -335,7 +335,7 @@ class _Terminal(io.TextIOWrapper):
 
 
 def _shown(path: str) -> list[str]:
-    """What a terminal gets of a name, on stdout and stderr, in every format."""
+    """Return what a terminal gets of a name, on stdout and stderr, in every format."""
     shown = []
     commands = [
         *(("query", "top-values", "--format", form) for form in FORMATS),

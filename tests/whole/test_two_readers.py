@@ -35,7 +35,7 @@ def stored(con: duckdb.DuckDBPyConnection, table: str) -> dict[int, list[dict[st
 
 
 def differences(con: duckdb.DuckDBPyConnection, modules: dict[int, Any]) -> list[str]:
-    """Where the stored rows are not those of the simple reader."""
+    """List tables whose stored rows are not those of the simple reader."""
     found = []
     tables = {table: stored(con, table) for table in (*TABLES, "modules")}
     for module_id, (key, files) in modules.items():
@@ -84,6 +84,6 @@ def test_both_readers_agree_on_every_sample_dump(name: str, con: duckdb.DuckDBPy
 @needs_loops
 @pytest.mark.slow
 def test_both_readers_agree_on_every_loop_dump(con: duckdb.DuckDBPyConnection) -> None:
-    """Where most of what is alive is one buffer under several names."""
+    """Loop dumps, where most live values are one buffer under several names."""
     dumps = LOOPS / "dumps"
     check_agreement(dumps, sorted(group(dumps).items()), con)

@@ -136,7 +136,7 @@ def make(
 
 
 LINES = {n: "softmax" if n == "probs" else n for n in NAMES}
-"""By name its line."""
+"""Line by name."""
 WRAPPED = {
     "jax.checkpoint around gelu": ("gelu", {"wrap": "gelu"}),
     "jax.checkpoint around the attention": ("softmax", {"wrap": "attend"}),

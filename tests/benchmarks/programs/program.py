@@ -1,4 +1,4 @@
-"""What a program and its changes are, for `recompile.py`."""
+"""Types of programs and their changes, for `recompile.py`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ TARGETS = ("cpu", "gpu", "tpu")
 
 @dataclass(frozen=True)
 class Change:
-    """What one types who follows a row of advice."""
+    """The edit of a user who follows a row of advice."""
 
     kind: str
     """The kind of advice."""
@@ -21,10 +21,10 @@ class Change:
     """The line that the row names, by the word in a comment "# line: WORD" at its end; of several
     one (A|B) or all together (A+B). Or a function, as NAME(). Empty for any row of the kind."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """What the program is made with instead."""
+    """Options that replace those of the program."""
     targets: tuple[str, ...] = TARGETS
     is_half: bool = False
-    """Whether all arguments that are f32 are bf16 instead."""
+    """Whether all f32 arguments become bf16."""
 
 
 HALF = Change("dtype", "", {}, ("gpu", "tpu"), is_half=True)

@@ -25,7 +25,7 @@ class Case:
 
     program: str
     change: str
-    """What is changed, in words; "base" of what is as it is written."""
+    """The change in words; "base" for the program as written."""
     of: Program
     made: Change | None
     file: Path

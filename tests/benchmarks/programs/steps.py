@@ -69,13 +69,13 @@ LAYERS = {
         (2, 130, 96),
     ),
 }  # fmt: skip
-"""By layer its names, the weights of all layers and the shape of a batch."""
+"""Names, weights of all layers and the shape of a batch, by layer."""
 GIVEN_UP = {mlp: ["a+c", "b+d"], attention: ["p+h", "q+k+v"]}
 VOCABULARIES = (200, 400, 800, 1600, 3200)
 
 
 def families():
-    """By program: how layers are put together, the layer, and the number of logits or 0."""
+    """Return by program: how layers are combined, the layer, and the number of logits or 0."""
     found = {}
     for layer in LAYERS:
         found[f"{layer.__name__}_scan"] = (scanned, layer, 0)
