@@ -16,7 +16,7 @@ MIB = 2**20
 def said(con):
     """Return the report for functions given as peaks by batch and length; all are selected."""
 
-    def told(peaks, labels=("batch",), limit=None, functions=None, lengths=(1,)):
+    def report_of(peaks, labels=("batch",), limit=None, functions=None, lengths=(1,)):
         number = 0
         for batch in (1, 2, 3, 4):
             for length in lengths:
@@ -32,7 +32,7 @@ def said(con):
         found = sweep.curves(con, QUERY, labels, limit)
         return report.lines(found, set(peaks) if functions is None else functions, limit)
 
-    return told
+    return report_of
 
 
 @pytest.mark.slow
@@ -115,17 +115,17 @@ def curve(function="f", others="", **cells):
     return sweep.Curve(("batch",), row)
 
 
-def told(*curves):
+def lines_of(*curves):
     return report.lines({("batch",): curves}, {"f", "g"}, 8 * MIB)
 
 
 def test_the_least_of_each_end_counts_where_all_have_to_fit():
-    lines = told(
+    lines = lines_of(
         curve("f", low_largest_size=9, high_largest_size=11),
         curve("g", low_largest_size=8, high_largest_size=12),
     )
     assert lines[-1] == "largest batch that fits 8.00 MiB: 8 to 11, by g"
-    lines = told(
+    lines = lines_of(
         *(curve(f"g{n}", f"x={n}", low_largest_size=n, high_largest_size=n) for n in (0, 1))
     )
     assert lines[-2:] == [
@@ -152,7 +152,7 @@ def test_what_was_compiled_is_sure_and_what_is_far_is_a_guess_with_its_proof():
 
 
 def test_what_may_have_no_largest_and_what_is_sure_of_two_functions():
-    lines = told(curve("f", low_largest_size=9, measured_largest_size=4.0))
+    lines = lines_of(curve("f", low_largest_size=9, measured_largest_size=4.0))
     assert lines[-1] == (
         "largest batch that fits 8.00 MiB: 9 or more, by f; 4 is sure: it was compiled"
     )
@@ -160,21 +160,21 @@ def test_what_may_have_no_largest_and_what_is_sure_of_two_functions():
         curve("f", low_largest_size=9, measured_largest_size=4.0),
         curve("g", low_largest_size=3, high_largest_size=3, measured_largest_size=2.0),
     ]
-    assert told(*both)[-1].endswith(": 3, by g; 2 is sure: it was compiled")
+    assert lines_of(*both)[-1].endswith(": 3, by g; 2 is sure: it was compiled")
     both[1] = curve("g", low_largest_size=0, high_largest_size=0)
-    assert told(*both)[-1].endswith(": none, by g")
+    assert lines_of(*both)[-1].endswith(": none, by g")
 
 
 def test_what_has_no_curve_or_no_largest_is_told_with_why():
     reason = "fewer than 3 sizes"
     odd = [curve(f"f{n}", "x=1", model=None, no_fit_reason=reason) for n in range(6)]
-    assert told(*odd) == [
+    assert lines_of(*odd) == [
         f"no curve over batch: {reason}: f0 (x=1), f1 (x=1), f2 (x=1), f3 (x=1) and 2 more"
     ]
-    assert told(curve(model=None, unknown_reason="no live ranges", compilation_place=2)) == [
+    assert lines_of(curve(model=None, unknown_reason="no live ranges", compilation_place=2)) == [
         "no curve over batch: no live ranges: f, compilation 2"
     ]
-    assert told(curve(unknown_count=2)) == [
+    assert lines_of(curve(unknown_count=2)) == [
         "need of f: 1.00 MiB + 1.00 MiB * batch, within 0.0%, from 3 sizes, 1 to 4, "
         "2 more of unknown need",
         "no largest batch: without one of the sizes the curve does not grow: f",
@@ -183,7 +183,9 @@ def test_what_has_no_curve_or_no_largest_is_told_with_why():
 
 def test_a_curve_may_bend_and_fall_and_many_are_counted():
     bent = curve(model="quadratic", slope_bytes=-2 * MIB, square_factor=3 * MIB)
-    assert told(bent)[0].startswith("need of f: 1.00 MiB - 2.00 MiB * batch + 3.00 MiB * batch^2")
+    assert lines_of(bent)[0].startswith(
+        "need of f: 1.00 MiB - 2.00 MiB * batch + 3.00 MiB * batch^2"
+    )
     lines = report.lines(
         {("batch",): [curve(f"f{n}") for n in range(15)]}, {f"f{n}" for n in range(15)}, None
     )

@@ -250,9 +250,9 @@ def test_what_a_block_compiles_is_a_run(empty_db, tmp_path, monkeypatch):
     path = shutil.copy(empty_db, tmp_path / "runs.duckdb")
     with bufdb.connect(path) as db:
         with db.capture(run="b8", labels={"batch": 8}):
-            told = dict(compiler.get_compile_options().env_option_overrides)
+            options = dict(compiler.get_compile_options().env_option_overrides)
             for path in (DEMO / "cpu_b8").glob("*.jit_init.*"):
-                shutil.copy(path, told["xla_dump_to"])
+                shutil.copy(path, options["xla_dump_to"])
         rows = db.sql(
             "FROM runs JOIN run_labels USING (run_name) SELECT run_name, source_path, label"
         )

@@ -36,7 +36,7 @@ def measured(name: str, work: Callable[[], object]) -> None:
     print(f"{name:40} {time.process_time() - began:8.2f} s", flush=True)
 
 
-def told(name: str, path: Path) -> None:
+def print_size(name: str, path: Path) -> None:
     """Print files and bytes."""
     files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
     size = sum(file.stat().st_size for file in files)
@@ -65,19 +65,19 @@ def main(copies: int) -> None:
             for run in (path for path in DEMO.iterdir() if path.is_dir()):
                 shutil.copytree(run, root / "dumps" / f"{run.name}_{number}")
         runs = sorted((root / "dumps").iterdir())
-        told("dumps", root / "dumps")
+        print_size("dumps", root / "dumps")
         file, out = root / "db.duckdb", root / "set"
         measured("ingest, database", lambda: database.ingest(str(file), runs))
         day = {"dt": DAY}
         measured("ingest, dataset", lambda: dataset.ingest(str(out), runs, metadata=day))
         measured("ingest again, database", lambda: database.ingest(str(file), runs))
         measured("ingest again, dataset", lambda: dataset.ingest(str(out), runs, metadata=day))
-        told("database", file)
-        told("dataset", out)
+        print_size("database", file)
+        print_size("dataset", out)
         asked("database", store.open_readable, file)
         asked("dataset", open_readable, out)
         measured("compact", lambda: compact(str(out), grace_s=0))
-        told("dataset, compacted", out)
+        print_size("dataset, compacted", out)
         asked("dataset, compacted", open_readable, out)
         measured("ingest again, dataset, compacted", lambda: dataset.ingest(str(out), runs))
 

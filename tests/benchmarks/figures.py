@@ -29,8 +29,8 @@ def with_figures(query: str, text: str) -> str:
             title, backend, _, median, tenth, largest, *_ = cells
             figures = ", ".join(cell.removesuffix("%") for cell in (median, tenth, largest))
             kinds.setdefault(title, []).append(f"{backend.upper()} {figures}")
-    told = [f"{title}: {'; '.join(errors)}." for title, errors in kinds.items()]
-    measured = f"{MEASURED} {' '.join(told)}"
+    sentences = [f"{title}: {'; '.join(errors)}." for title, errors in kinds.items()]
+    measured = f"{MEASURED} {' '.join(sentences)}"
     begin = query.index(BEGIN)
     end = query.index("\n--\n", begin)
     lines = textwrap.fill(measured, 100, initial_indent="-- ", subsequent_indent="-- ")

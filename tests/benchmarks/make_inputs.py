@@ -216,13 +216,13 @@ class Base:
 
     def _used(self, lines: list[bytes]) -> None:
         add = self.templates["used"].add
-        number, name, in_uses, told = b"", b"", False, True
+        number, name, in_uses, is_described = b"", b"", False, True
         for line in lines:
             if line.startswith(b"<"):
                 found = match(SHORT, line)
-                if not told:
+                if not is_described:
                     raise Unfit(f"no instruction for value {number!r}")
-                number, name, told = found[1], found[2], False
+                number, name, is_described = found[1], found[2], False
                 self.index = found[3] or b"{}"
                 add(*self._short(found), b"\n")
             elif line in (b" positions:", b" uses:"):
@@ -236,7 +236,7 @@ class Base:
                 add(b"  ", self._name(found[1]), found[2] + b"\n")
             elif line.startswith(b" from instruction:"):
                 self._instruction(number, name, line[18:].lstrip(b" "))
-                told = True
+                is_described = True
             else:
                 raise Unfit(f"irregular line {line[:80]!r}")
 

@@ -121,9 +121,9 @@ def bufdb_command() -> list[str]:
     Compiling all modules again would take 0.2 s of each start.
     """
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    beside = Path(sys.executable).with_name("bufdb")
-    if beside.exists():
-        return [str(beside)]
+    installed = Path(sys.executable).with_name("bufdb")
+    if installed.exists():
+        return [str(installed)]
     return [sys.executable, "-c", "from bufdb.cli import main; main()"]
 
 

@@ -543,8 +543,8 @@ def test_dumps_are_kept_if_they_cannot_be_stored(run, left_behind):
     assert code == 3
     (folder,) = left_behind()
     assert " --own=my_net\n" in err
-    told = f"the dumps are kept: bufdb ingest {folder} --db bufdb.duckdb --run r --label=a=1 "
-    assert f"{told}'--metadata=command=" in err
+    note = f"the dumps are kept: bufdb ingest {folder} --db bufdb.duckdb --run r --label=a=1 "
+    assert f"{note}'--metadata=command=" in err
     assert "--metadata=exit_code=0" in err
     assert len(discover(folder)) == 3
 

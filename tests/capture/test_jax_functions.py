@@ -55,11 +55,11 @@ def rows(con, table, run, exclude):
 
 @pytest.mark.parametrize("other", ["lowered", "captured"])
 def test_every_row_is_that_of_the_text_dump(taken_in, other):
-    con, told = taken_in
+    con, results = taken_in
     functions = con.execute(
         "SELECT function_name FROM modules WHERE run_name = ? ORDER BY ALL", [other]
     ).fetchall()
-    assert [name for (name,) in functions] == sorted(told["programs"])
+    assert [name for (name,) in functions] == sorted(results["programs"])
     # The block calls from another line of the script.
     others = {"modules"} | ({"stack_frames"} if other == "captured" else set())
     for table in sorted(set(MODULE_TABLES) - OF_FILES - others):
@@ -78,14 +78,14 @@ def test_every_figure_is_that_of_the_text_dump(taken_in, other):
 
 
 def test_the_same_program_is_the_same_module(taken_in):
-    con, told = taken_in
-    assert told["again"] == {name: [0, 1] for name in told["programs"]}
+    con, results = taken_in
+    assert results["again"] == {name: [0, 1] for name in results["programs"]}
     counts = con.execute("SELECT run_name, count(*) FROM modules GROUP BY ALL").fetchall()
-    assert dict(counts) == dict.fromkeys(RUNS, len(told["programs"]))
+    assert dict(counts) == dict.fromkeys(RUNS, len(results["programs"]))
 
 
 def test_where_it_came_from_is_no_private_directory(taken_in):
-    con, told = taken_in
+    con, results = taken_in
     paths = dict(con.execute("SELECT run_name, source_path FROM runs").fetchall())
     assert paths["lowered"] == paths["compiled"] == "a compiled function"
     assert paths["captured"] == "a captured block"
@@ -94,28 +94,28 @@ def test_where_it_came_from_is_no_private_directory(taken_in):
         "WHERE run_name <> 'text' AND option_value LIKE '%bufdb-%'"
     ).fetchall()
     assert options == []
-    assert told["left"] == []
+    assert results["left"] == []
 
 
 def test_a_block_that_compiles_nothing_says_so_and_leaves_jax_as_it_was(taken_in):
-    _, told = taken_in
-    assert "jax.clear_caches()" in told["nothing"]
-    assert "bufdb capture -- COMMAND" in told["nothing"]
-    assert told["is_restored"]
+    _, results = taken_in
+    assert "jax.clear_caches()" in results["nothing"]
+    assert "bufdb capture -- COMMAND" in results["nothing"]
+    assert results["is_restored"]
 
 
 def test_explain_takes_functions_abstract_arguments_and_names(taken_in):
-    _, told = taken_in
-    assert told["plain"]["function_name"] == told["further"] == "plain"
-    assert told["plain"]["peak_bytes"] == told["by_name"]["peak_bytes"] >= 64 * 64 * 4
-    assert "it does not fit" in told["limited"]
+    _, results = taken_in
+    assert results["plain"]["function_name"] == results["further"] == "plain"
+    assert results["plain"]["peak_bytes"] == results["by_name"]["peak_bytes"] >= 64 * 64 * 4
+    assert "it does not fit" in results["limited"]
 
 
 def test_what_cannot_be_explained_is_refused(taken_in):
-    _, told = taken_in
-    assert "neither arguments nor a target" in told["stage_with_args"]
-    assert "expected a function, found int" in told["no_function"]
-    assert "compiler_options" in told["compiled_options"]
+    _, results = taken_in
+    assert "neither arguments nor a target" in results["stage_with_args"]
+    assert "expected a function, found int" in results["no_function"]
+    assert "compiler_options" in results["compiled_options"]
 
 
 def test_the_example_script_runs(tmp_path):

@@ -17,8 +17,8 @@ def test_of_many_findings_of_a_module_the_rest_is_counted():
     for number in range(MAX_FINDINGS + 3):
         account.find(0, "notice", "odd", f"{number} is odd")
     account.find(1, "notice", "odd", "and so is another module's")
-    *told, rest, other = account.findings()
-    assert [found.message for found in told] == [f"{n} is odd" for n in range(MAX_FINDINGS)]
+    *shown, rest, other = account.findings()
+    assert [found.message for found in shown] == [f"{n} is odd" for n in range(MAX_FINDINGS)]
     assert (rest.severity, rest.message) == ("notice", "and 3 more like this")
     assert other.module == 1
 

@@ -90,10 +90,10 @@ def test_integers_of_every_length():
 @given(
     st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1), st.sampled_from(["", ":", " 1", "a"])
 )
-def test_signed_integers_end_where_their_digits_end(numbers, behind):
-    c = cursor(*(f"{number}{behind}".encode() for number in numbers))
+def test_signed_integers_end_where_their_digits_end(numbers, rest):
+    c = cursor(*(f"{number}{rest}".encode() for number in numbers))
     assert c.integer(signed=True).tolist() == numbers
-    assert c.rest().tolist() == [behind.encode()] * len(numbers)
+    assert c.rest().tolist() == [rest.encode()] * len(numbers)
     assert c.problems == {}
 
 

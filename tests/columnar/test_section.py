@@ -45,7 +45,7 @@ def test_what_the_next_round_reads_again_is_found_in_place():
         window(FILE[:-1] + b"\0"),
         window(span=(9, 18)),
     ],
-    ids=["other text above", "too long", "no room behind", "a last NUL", "no line end"],
+    ids=["other text above", "too long", "no room after it", "a last NUL", "no line end"],
 )
 def test_otherwise_the_block_is_a_copy(piece):
     section = Section([piece])

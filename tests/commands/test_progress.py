@@ -86,8 +86,8 @@ def test_a_note_stands_in_a_line_of_its_own(monkeypatch, capsys):
     drawn = stream.getvalue().split(ERASE)
     assert [part[:5] for part in drawn] == ["", " 10 %", "bufdb", " 20 %", ""]
     assert drawn[2] == "bufdb: what else there is\n"
-    common.note("behind")
-    assert stream.getvalue().endswith(f"{ERASE}bufdb: behind\n")
+    common.note("after")
+    assert stream.getvalue().endswith(f"{ERASE}bufdb: after\n")
 
 
 def test_nobody_looks_at_a_pipe(monkeypatch):

@@ -71,14 +71,14 @@ def test_one_that_writes_says_who_is_in_its_way(path, hold, how, capfd):
 
 def test_no_wait_says_nothing_but_who(path, hold):
     hold("write", 60)
-    told = []
-    token = PATIENCE.set(Patience(0, told.append))
+    notes = []
+    token = PATIENCE.set(Patience(0, notes.append))
     try:
         with pytest.raises(DatabaseError, match="in use by python"):
             store.open_readable(path)
     finally:
         PATIENCE.reset(token)
-    assert told == []
+    assert notes == []
 
 
 def test_readers_do_not_wait_for_each_other(path, hold, capfd):

@@ -135,8 +135,8 @@ def test_the_text_before_optimization_bears_the_stem_without_the_backend(tmp_pat
     (tmp_path / f"{name}.hlo.pb").write_text("")
     expected = {"live_range": f"{stem}-live-range.txt", "before_optimizations": f"{name}.txt"}
     assert found(tmp_path) == {stem: expected}
-    ((_, beside),) = found(tmp_path / f"{stem}-live-range.txt").items()
-    assert [kind for kind in expected if kind in beside] == list(expected)
+    ((_, parts),) = found(tmp_path / f"{stem}-live-range.txt").items()
+    assert [kind for kind in expected if kind in parts] == list(expected)
 
 
 def test_two_backends_share_the_text_before_optimization(tmp_path):
@@ -204,7 +204,7 @@ def test_a_file_can_be_read_where_its_directory_cannot_be_listed(tmp_path, monke
 # -- odd entries ------------------------------------------------------------------------------
 
 
-def told(path: Path) -> dict[str, tuple[str, str]]:
+def reported(path: Path) -> dict[str, tuple[str, str]]:
     """Severity and message of what is odd, by name."""
     odd: list[Oddity] = []
     discover(path, odd)
@@ -219,7 +219,7 @@ def test_links_are_followed_once(tmp_path):
     (folder / "b-live-range.txt").symlink_to("../elsewhere/b-live-range.txt")
     (folder / "up").symlink_to("..")
     assert kinds(folder) == {STEM: ["live_range"], "b": ["live_range"]}
-    assert told(folder) == {
+    assert reported(folder) == {
         "again.txt": ("info", f"is a link to {STEM}-live-range.txt, which is read under that name"),
         "up": ("info", "leads to a directory above the ingested one; it was not followed"),
     }
@@ -245,7 +245,7 @@ def test_a_path_too_long_for_the_system_is_told_with_a_way_out(tmp_path, monkeyp
         return scandir(folder)
 
     monkeypatch.setattr(os, "scandir", short)
-    assert told(tmp_path)["deep"] == (
+    assert reported(tmp_path)["deep"] == (
         "error",
         "cannot be read: File name too long; ingest a directory further down, by a short path",
     )

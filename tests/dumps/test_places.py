@@ -292,13 +292,13 @@ def test_a_bomb_of_many_layers_is_refused_by_its_total(tmp_path, monkeypatch):
 def test_a_damaged_archive_is_an_error_and_no_more(fresh, tmp_path, form):
     path = archive(tmp_path, form)
     content = path.read_bytes()
-    beside = RUN / DUMP
+    dump = RUN / DUMP
     con = fresh()
     for number in range(6):
         at = number * len(content) // 6
         cut = content[:at] if number % 2 else content[:at] + b"\xff" * 40 + content[at + 40 :]
         path.write_bytes(cut)
-        summary = ingest_into(con, [path, beside], f"run {number}")
+        summary = ingest_into(con, [path, dump], f"run {number}")
         assert summary.module_count >= 1
     assert summary.problem_counts["error"]
 

@@ -139,12 +139,12 @@ class TestWithoutThePackage:
         put(tmp_path, [PROTO, *texts.glob("*jit_nested*")])
         put(tmp_path, (PROTOS / "tpu").glob("*jit_nested*"))
         assert ingest_into(con, tmp_path).module_count == 1
-        told = rows(con, "SELECT severity, code, message FROM diagnostics ORDER BY ALL")
-        assert [row[:2] for row in told] == [
+        reported = rows(con, "SELECT severity, code, message FROM diagnostics ORDER BY ALL")
+        assert [row[:2] for row in reported] == [
             ("info", "proto_not_read"),
             ("notice", "no_buffer_assignment"),
         ]
-        assert all("pip install 'bufdb[proto]'" in message for _, _, message in told)
+        assert all("pip install 'bufdb[proto]'" in message for _, _, message in reported)
 
     def test_with_it_they_are_read(
         self, con: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

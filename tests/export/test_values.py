@@ -4,7 +4,7 @@ from bufdb.export.values import Frame, without_rounds
 
 
 @pytest.mark.parametrize(
-    ("stack", "told"),
+    ("stack", "expected"),
     [
         ("xcbacbacbam", "xcbam"),
         ("bacbacbam", "bacbam"),
@@ -13,6 +13,6 @@ from bufdb.export.values import Frame, without_rounds
         ("", ""),
     ],
 )
-def test_of_rounds_of_the_same_frames_the_outermost_stays(stack, told):
+def test_of_rounds_of_the_same_frames_the_outermost_stays(stack, expected):
     frames = without_rounds([Frame(name) for name in stack])
-    assert "".join(frame.name for frame in frames) == told
+    assert "".join(frame.name for frame in frames) == expected

@@ -27,7 +27,7 @@ def sources(con):
     return con.execute("SELECT DISTINCT sharding_source FROM parameter_shardings").fetchall()
 
 
-def told(con):
+def reported(con):
     return con.execute("SELECT severity, code, line_number, message FROM diagnostics").fetchall()
 
 
@@ -42,7 +42,7 @@ def test_its_module_is_read_again_when_it_comes_changes_or_goes(con, dumps):
         assert [(s.module_count, s.unchanged_count) for s in summaries] == [(1, 0), (0, 1)]
         counts.append(con.execute("SELECT count(*) FROM entry_parameters").fetchone()[0])
     assert counts == [0, 9, 9, 0]
-    assert told(con) == []
+    assert reported(con) == []
 
 
 def test_lines_are_read_or_known(con, dumps):
@@ -81,7 +81,7 @@ def test_the_text_of_another_compilation_is_left_out(con, dumps, mine, others, w
     folder, path = dumps
     path.write_text(whole(path).replace(mine, others, 1))
     ingest_into(con, folder)
-    assert told(con) == [("notice", "other_hlo_text", None, f"its {what}; it is skipped")]
+    assert reported(con) == [("notice", "other_hlo_text", None, f"its {what}; it is skipped")]
     assert sources(con) == [(None,)]
 
 
@@ -90,7 +90,7 @@ def test_a_text_that_ends_early_is_told(con, dumps):
     text = whole(path)
     path.write_text(text[: text.index("  %params__norm__.1 = ")])
     ingest_into(con, folder)
-    assert [code for _, code, _, _ in told(con)] == ["truncated_hlo_text"]
+    assert [code for _, code, _, _ in reported(con)] == ["truncated_hlo_text"]
     known = con.execute(
         "SELECT parameter_number FROM parameter_shardings WHERE sharding IS NOT NULL ORDER BY ALL"
     ).fetchall()
@@ -104,11 +104,11 @@ def test_a_line_that_is_not_understood_is_told(con, dumps):
     path.write_text(text[:at] + text[at:].replace("parameter(8)", "parameter(eight)"))
     ingest_into(con, folder)
     number = text[:at].count("\n") + 1
-    assert [finding[:3] for finding in told(con)] == [("data_loss", "unreadable_line", number)]
+    assert [finding[:3] for finding in reported(con)] == [("data_loss", "unreadable_line", number)]
 
 
 def test_an_empty_file_is_told(con, dumps):
     folder, path = dumps
     path.write_text("")
     ingest_into(con, folder)
-    assert told(con) == [("data_loss", "empty_file", None, "it is empty")]
+    assert reported(con) == [("data_loss", "empty_file", None, "it is empty")]

@@ -173,12 +173,12 @@ def test_progress_ends_at_the_total(tmp_path, block_bytes):
     size = sum(path.stat().st_size for path in (DEMO / "cpu_b8").iterdir())
     db = str(tmp_path / "new.duckdb")
     for _ in range(2):
-        told = []
-        watch = lambda done, total: told.append((done, total))  # noqa: B023, E731
+        steps = []
+        watch = lambda done, total: steps.append((done, total))  # noqa: B023, E731
         ingest(db, [DEMO / "cpu_b8"], progress=watch, block_bytes=block_bytes)
-        assert told == sorted(told)
-        assert told[-1] == (size, size)
-        assert [done for done, _ in told].count(size) == 1
+        assert steps == sorted(steps)
+        assert steps[-1] == (size, size)
+        assert [done for done, _ in steps].count(size) == 1
 
 
 # -- refused ----------------------------------------------------------------------------------

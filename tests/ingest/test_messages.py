@@ -73,8 +73,10 @@ def test_lines_that_belong_to_nobody_are_told_by_their_number(ingested):
     con = ingested("first line\n" + GPU.replace("\tBuffer 2:", "stray words\n\tBuffer 2:", 1))
     begin, stop = GPU.index("E0302"), GPU.index("\tBuffer 2:")
     line = 1 + GPU[begin:stop].count("\n")  # of the message, by which it is named
-    told = "SELECT severity, line_number, message FROM diagnostics WHERE code = 'unreadable_line'"
-    assert rows(con, told) == [
+    reported = (
+        "SELECT severity, line_number, message FROM diagnostics WHERE code = 'unreadable_line'"
+    )
+    assert rows(con, reported) == [
         ("info", line, "expected a line of an out-of-memory message, found 'stray words'")
     ]
     assert rows(con, "SELECT unread_line_count FROM files") == [(1,)]
@@ -84,8 +86,8 @@ def test_a_buffer_that_tells_less_leaves_the_rest_known(ingested):
     text = GPU[: GPU.index("Traceback")].replace("jit(train_step)/jit(main)/", "", 1)
     con = ingested(text.replace("Shape: f32[16384,12288]", "Shape: f32[16384,12289]"))
     assert rows(con, "SELECT function_name FROM modules") == [("train_step",)]
-    told = "SELECT message FROM diagnostics WHERE code = 'rounded_sizes'"
-    assert rows(con, told) == [
+    reported = "SELECT message FROM diagnostics WHERE code = 'rounded_sizes'"
+    assert rows(con, reported) == [
         ("sums are rounded as the message prints them, and so are 1 of 4 buffers",)
     ]
 
@@ -180,8 +182,8 @@ def test_outputs_of_one_instruction_are_values_at_places_in_its_tuple(ingested):
 
 def test_lines_that_say_something_are_a_loss(ingested):
     con = ingested(LIST.replace("Unpadded size: 2.00G", "Unpaded size: 2.00G"))
-    told = "SELECT severity, message FROM diagnostics WHERE code = 'unreadable_line'"
-    ((severity, message),) = rows(con, told)
+    reported = "SELECT severity, message FROM diagnostics WHERE code = 'unreadable_line'"
+    ((severity, message),) = rows(con, reported)
     assert severity == "data_loss"
     assert "Unpaded size: 2.00G" in message
 

@@ -96,8 +96,8 @@ def rows_of(text):
 
 def split_bytes(page):
     """Return the parts of the bar by the page's accessible label."""
-    told = page.run("return document.querySelector('#split').ariaLabel ?? ''")
-    return dict(re.findall(r"(.+?) ([\d.]+ (?:[KMGT]i)?B)(?:, |$)", told))
+    label = page.run("return document.querySelector('#split').ariaLabel ?? ''")
+    return dict(re.findall(r"(.+?) ([\d.]+ (?:[KMGT]i)?B)(?:, |$)", label))
 
 
 @pytest.mark.parametrize(("run", "function"), MODULES)
@@ -142,10 +142,10 @@ def test_every_picture_has_the_bytes_of_the_chosen_step(page, report, demo_db, d
         )
         live = rows_of(page.copy("#instant-copy button"))
         assert sum(int(row["held_bytes"]) for row in live) == wanted
-        told = human_bytes(wanted)
-        assert page.text("#instant-title").endswith(f", {told}")
-        assert page.text("#flame-reading").startswith(f"all at step {step} · {told}")
-        assert f"step {step} of {length} · {told} · " in page.text("#reading")
+        shown = human_bytes(wanted)
+        assert page.text("#instant-title").endswith(f", {shown}")
+        assert page.text("#flame-reading").startswith(f"all at step {step} · {shown}")
+        assert f"step {step} of {length} · {shown} · " in page.text("#reading")
 
 
 def test_a_table_copies_what_its_command_answers(page, report, demo_db, call):
@@ -402,8 +402,8 @@ def test_parts_of_a_change_add_up_to_it(page, report, demo_db, call, base, new):
             name,
         )
         change = int(peaks[name]["delta_bytes"])
-        told = human_bytes(abs(change))
-        signed = f"{'+' if change > 0 else '−' if change < 0 else '±'}{told}"
+        size = human_bytes(abs(change))
+        signed = f"{'+' if change > 0 else '−' if change < 0 else '±'}{size}"
         assert shown[name][4] == signed
         for key in range(page.run("return document.querySelectorAll('#diff-keys button').length")):
             page.run("document.querySelectorAll('#diff-keys button')[arguments[0]].click()", key)
@@ -464,12 +464,12 @@ def test_the_policy_lets_nothing_else_run_or_be_asked_for(window, report, demo_d
         "const picture = document.createElement('img'); picture.src = 'https://example.com/x.png';"
         "document.body.append(picture);"
         "fetch('https://example.com/').then(() => 'asked', () => 'refused')"
-        ".then(told => done([told, typeof window.ran]))"
+        ".then(result => done([result, typeof window.ran]))"
     )
     assert outcome == ["refused", "undefined"]
     printed, asked = window.messages()
     for directive in ("script-src", "img-src", "connect-src"):
-        assert any(directive in told for told in printed)
+        assert any(directive in message for message in printed)
     assert asked <= {window.page}
 
 

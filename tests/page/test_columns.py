@@ -65,8 +65,8 @@ def test_texts_are_numbered_in_order_of_first_use():
 
 def test_a_step_has_one_name_and_those_beyond_the_program_none():
     texts = Texts()
-    told = [(1, "dot.3"), (1, "add"), (3, None), (9, "late")]
+    steps = [(1, "dot.3"), (1, "add"), (3, None), (9, "late")]
     module = SimpleNamespace(schedule_length=4)
-    stems, numbers = slots._steps(SimpleNamespace(steps=told, module=module), texts)
+    stems, numbers = slots._steps(SimpleNamespace(steps=steps, module=module), texts)
     assert list(numbers.numbers) == [0, 4, 0, 0]
     assert [stem == texts("dot") for stem in stems.numbers] == [False, True, False, False]

@@ -31,7 +31,7 @@ def field(number: int, kind: int, content: bytes) -> bytes:
     return varint(number << 3 | kind) + size + content
 
 
-def told(messages: Sequence[bytes]) -> dict[str, Any]:
+def read_columns(messages: Sequence[bytes]) -> dict[str, Any]:
     """Return the columns read from serialized instructions."""
     some = Messages("HloInstructionProto", messages)
     parts = [reader.instruction_of(data) for data in some.parts(given._ATTRIBUTES)]
@@ -63,9 +63,9 @@ def agree(messages: Sequence[bytes]) -> bool:
         expected = parsed(messages)
     except UnreadableProto:
         with pytest.raises(UnreadableProto):
-            told(messages)
+            read_columns(messages)
         return False
-    found = told(messages)
+    found = read_columns(messages)
     for some in (found["literal"], [sharding for _, sharding in found["parts"]]):
         for message in some:
             message.DiscardUnknownFields()

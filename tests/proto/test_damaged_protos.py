@@ -186,5 +186,5 @@ def test_a_truncated_proto_is_refused_whole(con: duckdb.DuckDBPyConnection, tmp_
         name = f"module_{number:04d}.jit_f.cpu_after_optimizations.hlo.pb"
         (tmp_path / name).write_bytes(data[:size])
     assert ingest_into(con, tmp_path, "run").module_count == 0
-    told = rows(con, "SELECT DISTINCT severity, code FROM diagnostics")
-    assert told == [("error", "unreadable_proto")]
+    reported = rows(con, "SELECT DISTINCT severity, code FROM diagnostics")
+    assert reported == [("error", "unreadable_proto")]

@@ -188,8 +188,8 @@ def test_a_proto_that_was_refused_is_not_asked_again(
     data = proto.read_bytes()
     proto.write_bytes(data.replace(b"get-tuple-element.39", b"get-tuple-element\n39"))
     ingest_into(con, both, "both")
-    told = "SELECT severity FROM diagnostics WHERE code = 'unreadable_proto'"
-    assert rows(con, told) == [("error",)]
+    severities = "SELECT severity FROM diagnostics WHERE code = 'unreadable_proto'"
+    assert rows(con, severities) == [("error",)]
 
 
 @pytest.mark.slow

@@ -11,9 +11,9 @@ def ints(*numbers: int) -> np.ndarray:
 
 
 def test_the_first_instant_with_the_most_bytes_counts() -> None:
-    start, behind = ints(0, 2, 5), ints(4, 4, 7)
-    assert instant_of_most(start, behind, exact([10, 5, 15])) == 2
-    assert instant_of_most(start, behind, exact([10, 5, 16])) == 5
+    start, end = ints(0, 2, 5), ints(4, 4, 7)
+    assert instant_of_most(start, end, exact([10, 5, 15])) == 2
+    assert instant_of_most(start, end, exact([10, 5, 16])) == 5
     assert instant_of_most(ints(), ints(), exact([])) == 0
 
 
@@ -23,9 +23,9 @@ def test_where_nothing_has_bytes_it_is_the_beginning() -> None:
 
 def test_sums_beyond_64_bits_are_right() -> None:
     most = 2**63 - 1
-    start, behind = ints(0, 1, 2, 6), ints(3, 3, 3, 7)
-    assert instant_of_most(start, behind, exact([most, most, most, most])) == 2
-    assert instant_of_most(start, behind, exact([1, 1, 2**64, 2**64 + 3])) == 6
+    start, end = ints(0, 1, 2, 6), ints(3, 3, 3, 7)
+    assert instant_of_most(start, end, exact([most, most, most, most])) == 2
+    assert instant_of_most(start, end, exact([1, 1, 2**64, 2**64 + 3])) == 6
 
 
 def test_events_of_a_trace_never_go_back() -> None:

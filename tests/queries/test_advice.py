@@ -244,15 +244,15 @@ def test_no_advice_promises_more_than_what_if(con):
     values = execute.bind(query, {"top_functions": "100", "min_ratio": "0"})
     result = execute.execute_query(con, query, values)
     names = [name for name, _ in result.columns]
-    told = [dict(zip(names, row, strict=True)) for row in result.rows]
-    told = [
+    shown = [dict(zip(names, row, strict=True)) for row in result.rows]
+    shown = [
         row
-        for row in told
+        for row in shown
         if ".py:" in (row["name"] or "")
         and row["kind"] not in ("block", "carry", "chunk", "constant")
     ]
-    assert len({row["kind"] for row in told}) > 2
-    for row in told:
+    assert len({row["kind"] for row in shown}) > 2
+    for row in shown:
         chosen = choice.choose(con, row["function_name"], row["run_name"], row["color"])
         keep = Fraction(1, 2) if row["kind"] == "dtype" else Fraction(0)
         asked = what_if.Asked(without=[f"line:{row['name']}"], keep=keep)

@@ -3,7 +3,7 @@
 import line_forms
 import numpy as np
 import pytest
-from line_forms import NOTHING, PATH, problems, rows, section, told
+from line_forms import NOTHING, PATH, problems, row_of, rows, section
 
 from bufdb.read import allocations, used_values
 from bufdb.read.allocations import KINDS
@@ -16,7 +16,7 @@ def head(line):
     """Return the columns of an allocation's head line."""
     found = section(line + "\n")
     columns = allocations.read(found).allocations
-    known = told(columns)
+    known = row_of(columns)
     codes = [code for code, *_ in problems(found)]
     assert codes == (["unknown_attribute"] if "other_attributes" in known else [])
     kind = KINDS[known.pop("kind", 0)]
@@ -195,7 +195,7 @@ def test_many_bad_lines_are_told_once():
     found = section("rubbish\n" * 60)
     allocations.read(found)
     found.close()
-    told = found.account.findings()
-    assert len(told) == 51
-    assert told[-1].message == "and 10 more lines like this from here on"
-    assert told[-1].line_number == 51
+    findings = found.account.findings()
+    assert len(findings) == 51
+    assert findings[-1].message == "and 10 more lines like this from here on"
+    assert findings[-1].line_number == 51

@@ -14,7 +14,7 @@ def read(*parts):
     return found
 
 
-def told(found):
+def parameters(found):
     return [(p.parameter_number, p.shape, p.text) for p in found.parameters.values()]
 
 
@@ -22,7 +22,7 @@ def test_parameters_of_the_entry_alone():
     line = b"%a.1 = f32[8]{0:T(256)} parameter(1), sharding={replicated}"
     other = b"t = (f32[2]{0}, s32[]) parameter(0)"
     found = read(HEAD + INNER + ENTRY + b"  " + line + b"\n  ROOT " + other + b"\n}\n\n" + INNER)
-    assert told(found) == [
+    assert parameters(found) == [
         (1, "f32[8]{0:T(256)}", line.decode()),
         (0, "(f32[2]{0}, s32[])", other.decode()),
     ]
@@ -55,7 +55,7 @@ def test_names_and_numbers_that_are_none():
     quoted = b'  %c = s32[] constant(0), metadata={op_name="%p = s32[] parameter(7)"}\n'
     wrong = b"  %a = s32[] parameter(x)\n  %b = s32[] parameter(3)\n  %c = f32[] parameter(3)\n"
     found = read(HEAD, ENTRY, quoted, wrong + b"}\n\n")
-    assert [row[:2] for row in told(found)] == [(3, "s32[]")]
+    assert [row[:2] for row in parameters(found)] == [(3, "s32[]")]
     assert [number for number, _ in found.problems] == [5, 7]
     assert found.problems[1][1].startswith("expected a parameter of another number, found")
 
@@ -69,5 +69,5 @@ def test_a_text_that_is_cut_off_has_no_end():
 def test_line_ends_and_marks_of_editors():
     text = b"\xef\xbb\xbf" + (HEAD + ENTRY + b"  %a = s32[] parameter(0)\n}\n\n")
     found = read(text.replace(b"\n", b"\r\n"))
-    assert told(found) == [(0, "s32[]", "%a = s32[] parameter(0)")]
+    assert parameters(found) == [(0, "s32[]", "%a = s32[] parameter(0)")]
     assert (found.header.partition_count, found.has_end, found.problems) == (4, True, [])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from line_forms import told
+from line_forms import row_of
 
 from bufdb.columnar.scan import Block, Text
 from bufdb.read import instruction
@@ -16,7 +16,7 @@ def read(*lines):
     starts = stops - [len(line) for line in data]
     columns, c = instruction.read(Text(block, starts, stops))
     failed = {row: what for row, _, what in c.failures()}
-    return [failed.get(row) or told(columns, row) for row in range(len(lines))]
+    return [failed.get(row) or row_of(columns, row) for row in range(len(lines))]
 
 
 def metadata(text, before="%x"):
@@ -145,11 +145,11 @@ def test_metadata_of_a_sharding_alone_is_none_of_the_instruction():
 
 
 @pytest.mark.parametrize(
-    "behind",
+    "rest",
     [', backend_config={"a": "}, metadata={op_name=\\"no\\"}"}', ', backend_config="x"', ""],
 )
-def test_what_stands_behind_the_metadata(behind):
-    (found,) = read(f'%a = f32[] add(%x), metadata={{op_name="n" source_line=4}}{behind}')
+def test_text_after_the_metadata(rest):
+    (found,) = read(f'%a = f32[] add(%x), metadata={{op_name="n" source_line=4}}{rest}')
     assert (found["op_name"], found["source_line"]) == ("n", 4)
 
 
@@ -168,7 +168,7 @@ def test_a_raw_backend_config_with_line_breaks(fields, inside, cells):
     data = text.encode()
     whole = Text(Block(data + b"\n"), np.array([0]), np.array([len(data)]))
     columns, c = instruction.read(whole)
-    assert told(columns) == {
+    assert row_of(columns) == {
         "instruction_name": "a", "shape": "f32[]", "opcode": "custom-call", **cells
     }  # fmt: skip
     assert c.problems == {}

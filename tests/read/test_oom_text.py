@@ -468,8 +468,8 @@ def test_a_second_reader_agrees(name):
     listed = [] if mine.form in ("kernel", "operand", "tile", "block") else mine.buffers
     assert len(listed) == len(second["buffers"])
     for buffer, other in zip(listed, second["buffers"], strict=True):
-        told = {**vars(buffer), **buffer.metadata, "size": buffer.size.size_bytes}
-        assert {key: told[key] for key in other} == other
+        cells = {**vars(buffer), **buffer.metadata, "size": buffer.size.size_bytes}
+        assert {key: cells[key] for key in other} == other
 
 
 def test_of_a_line_without_end_a_piece_is_looked_at():

@@ -24,9 +24,9 @@ def read(text, known=NOTHING, findings=()):
     return result
 
 
-def value(number, name, told="", positions=None, uses="  tuple, operand 0\n"):
+def value(number, name, described="", positions=None, uses="  tuple, operand 0\n"):
     seen = positions or f"  {name}\n"
-    return f"<{number} {name} @0>\n positions:\n{seen} uses:\n{uses}{told}"
+    return f"<{number} {name} @0>\n positions:\n{seen} uses:\n{uses}{described}"
 
 
 def tellings(found):
@@ -94,8 +94,8 @@ def test_what_stands_above_the_values_and_is_not_understood_is_told(line):
 
 
 def two(spelling, end):
-    told = f" from instruction:{spelling}%{{0}} = f32[] add(%x){end}"
-    first, second = (told.format(name) for name in ("a", "b"))
+    described = f" from instruction:{spelling}%{{0}} = f32[] add(%x){end}"
+    first, second = (described.format(name) for name in ("a", "b"))
     return TITLE + value(3, "a", first) + value(4, "b", second) + "\n"
 
 
@@ -110,10 +110,10 @@ def test_three_spellings_of_from_instruction(spelling, end):
 
 
 def test_heads_may_be_glued_to_text_with_angle_brackets():
-    told = ' from instruction: %a = f32[] add(%x), metadata={op_name="jit(<lambda>)/<b"}'
-    found = read(TITLE + value(3, "a", told) + value(4, "b"), assigned("3 a @0", "4 b @0"))
+    described = ' from instruction: %a = f32[] add(%x), metadata={op_name="jit(<lambda>)/<b"}'
+    found = read(TITLE + value(3, "a", described) + value(4, "b"), assigned("3 a @0", "4 b @0"))
     assert rows(found.heads, "value_id") == [3, 4]
-    assert tellings(found) == [(3, told.removeprefix(" from instruction: "))]
+    assert tellings(found) == [(3, described.removeprefix(" from instruction: "))]
 
 
 RAW = """%a = f32[] custom-call(%x), backend_config={"text": [
@@ -129,8 +129,8 @@ RAW = """%a = f32[] custom-call(%x), backend_config={"text": [
 @pytest.mark.parametrize("short", ["9 unknown @0", "4 b @1", "4 c @0", "2 z @0", "5 look @0"])
 @pytest.mark.parametrize("is_known", [True, False])
 def test_a_raw_instruction_may_hold_what_looks_like_a_value(short, is_known):
-    told = f" from instruction: {RAW.replace('SHORT', short)}\n"
-    text = TITLE + value(3, "a", told) + value(4, "b") + value(5, "look")
+    described = f" from instruction: {RAW.replace('SHORT', short)}\n"
+    text = TITLE + value(3, "a", described) + value(4, "b") + value(5, "look")
     found = section(text)
     known = assigned("2 z @0", "3 a @0", "4 b @0", "5 look @0") if is_known else NOTHING
     result = used_values.read(found, known, SEEDS, True)
@@ -142,8 +142,8 @@ def test_a_raw_instruction_may_hold_what_looks_like_a_value(short, is_known):
 
 
 def test_empty_lines_inside_and_behind_an_instruction():
-    told = " from instruction: %a = f32[] custom-call(), backend_config={\n\n}\n"
-    found = read(TITLE + value(3, "a", told) + "\n\n")
+    described = " from instruction: %a = f32[] custom-call(), backend_config={\n\n}\n"
+    found = read(TITLE + value(3, "a", described) + "\n\n")
     assert tellings(found) == [(3, "%a = f32[] custom-call(), backend_config={\n\n}")]
 
 
@@ -180,9 +180,9 @@ def test_a_line_that_cannot_be_read_is_told_and_the_others_are_kept(old, new, me
     found = section(text.replace(old, new) + value(4, "b"), before=10)
     result = used_values.read(found, NOTHING, SEEDS, True)
     assert len(result.positions["head"]) + len(result.uses["head"]) == 3
-    ((code, path, line, told),) = problems(found)
+    ((code, path, line, problem),) = problems(found)
     assert (code, path, line) == ("unreadable_line", PATH, 13 if "a" in old[:3] else 15)
-    assert told.startswith(message)
+    assert problem.startswith(message)
 
 
 def test_the_last_value_of_a_part_waits_for_the_next_part():

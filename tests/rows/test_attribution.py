@@ -68,9 +68,9 @@ def test_such_a_line_is_named():
 
 def test_op_names_are_told_whether_packed_or_not(monkeypatch):
     monkeypatch.setattr("bufdb.rows.op_names.PART", 2)
-    op_names, told = OpNames(), ["jit(f)/a", "b", "jit(g)/a", "c", "d/ü", "jit(h)/b", "e"]
+    op_names, given_names = OpNames(), ["jit(f)/a", "b", "jit(g)/a", "c", "d/ü", "jit(h)/b", "e"]
     left = ["a", "b", "a", "c", "d/ü", "b", "e"]
-    numbers = [op_names.numbers(columns_of(name)["op_name"])[0] for name in told]
+    numbers = [op_names.numbers(columns_of(name)["op_name"])[0] for name in given_names]
     assert [op_names[number] for number in numbers] == left
     assert [op_names[number] for number in reversed(numbers)] == left[::-1]
     assert len(op_names) == 7

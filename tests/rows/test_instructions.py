@@ -73,12 +73,12 @@ LINE
 """
 
 
-def told(tmp_path, line, text=DESCRIBED):
+def ingested(tmp_path, line, text=DESCRIBED):
     folder = tmp_path / "dumps"
     folder.mkdir()
     (folder / NAME).write_text(text)
     (folder / NAME.replace("-buffer-assignment", "")).write_text(HLO.replace("LINE", line))
-    db = str(tmp_path / "told.duckdb")
+    db = str(tmp_path / "lines.duckdb")
     ingest(db, [folder], run="r")
     with store.open_readable(db) as con:
         rows = con.execute(
@@ -97,18 +97,18 @@ BITCAST = ("bitcast", 1, "bitcast", "f32[1,2]{1,0}", "jit(f)/reshape")
 
 def test_the_hlo_text_says_what_a_step_is_that_defines_no_value(tmp_path):
     line = "  %odd = ((f32[2]{0}), s32[]) custom-call(%add)"
-    rows, unread = told(tmp_path, line)
+    rows, unread = ingested(tmp_path, line)
     assert rows == [ADD, BITCAST, ("odd", 2, "custom-call", "((f32[2]{0}), s32[])", None)]
     assert unread == []
 
 
 def test_a_step_without_a_line_in_the_hlo_text_is_a_name(tmp_path):
-    rows, _ = told(tmp_path, "")
+    rows, _ = ingested(tmp_path, "")
     assert rows == [ADD, BITCAST, ("odd", 2, None, None, None)]
 
 
 def test_a_step_whose_line_cannot_be_read_is_a_name_and_reported(tmp_path):
-    rows, unread = told(tmp_path, "  %odd = nonsense")
+    rows, unread = ingested(tmp_path, "  %odd = nonsense")
     assert rows == [ADD, BITCAST, ("odd", 2, None, None, None)]
     assert unread == [("unreadable_line", HLO[: HLO.index("LINE")].count("\n") + 1)]
 
@@ -119,10 +119,10 @@ def test_a_step_whose_line_cannot_be_read_is_a_name_and_reported(tmp_path):
 def test_an_hlo_text_in_parts_says_what_it_says_as_a_whole(line, size, tmp_path, monkeypatch):
     # A second line of the same name is ignored, wherever the first is and whether it can be read.
     lines = f"{line}\n  %odd = f32[2]{{0}} sine(%add)"
-    whole = told(tmp_path, lines)
+    whole = ingested(tmp_path, lines)
     monkeypatch.setattr(link_instructions, "_ROUND_BYTES", size)
     (tmp_path / "again").mkdir()
-    assert told(tmp_path / "again", lines) == whole
+    assert ingested(tmp_path / "again", lines) == whole
 
 
 def test_without_descriptions_and_allocations_instructions_are_the_names_of_values(con, tmp_path):
@@ -132,16 +132,16 @@ def test_without_descriptions_and_allocations_instructions_are_the_names_of_valu
     ingest_into(con, tmp_path)
     found = "SELECT instruction_name, opcode FROM instructions"
     assert rows(con, found) == [("add", None)]
-    told = "SELECT message FROM diagnostics WHERE code = 'missing_file' ORDER BY ALL"
-    assert [message.split(" ", 1)[0] for (message,) in rows(con, told)] == ["live", "sizes"]
+    messages = "SELECT message FROM diagnostics WHERE code = 'missing_file' ORDER BY ALL"
+    assert [message.split(" ", 1)[0] for (message,) in rows(con, messages)] == ["live", "sizes"]
 
 
 def test_a_list_of_used_values_that_is_not_there_is_told(con, tmp_path):
     begin, end = DESCRIBED.index("Total bytes"), DESCRIBED.index("HloLiveRange")
     (tmp_path / NAME).write_text(DESCRIBED[:begin] + DESCRIBED[end:])
     ingest_into(con, tmp_path)
-    told = "SELECT message FROM diagnostics WHERE code = 'missing_section'"
-    assert "the list of used values is" in " ".join(text for (text,) in rows(con, told))
+    messages = "SELECT message FROM diagnostics WHERE code = 'missing_section'"
+    assert "the list of used values is" in " ".join(text for (text,) in rows(con, messages))
 
 
 def instructions(db, folder):
@@ -161,7 +161,7 @@ def test_a_step_of_the_schedule_is_an_instruction_whatever_lies_beside_it(tmp_pa
     alone = instructions(str(tmp_path / "alone.duckdb"), folder)
     shutil.copytree(DEMO, folder / "e")
     assert alone == [("copy-start", 0)]
-    assert instructions(str(tmp_path / "beside.duckdb"), folder) == alone
+    assert instructions(str(tmp_path / "both.duckdb"), folder) == alone
 
 
 def test_sections_are_not_read_again_for_steps_whose_rows_came_with_the_schedule(
@@ -194,5 +194,5 @@ def test_sections_are_not_read_again_for_steps_whose_rows_came_with_the_schedule
 def test_an_instruction_has_one_row_whatever_its_description_stands_below(tmp_path, old, new):
     text = DESCRIBED.replace(old, new)
     assert text != DESCRIBED
-    rows, _ = told(tmp_path, "", text)
+    rows, _ = ingested(tmp_path, "", text)
     assert [row[:2] for row in rows] == [("add", 0), ("bitcast", 1), ("odd", 2)]

@@ -34,14 +34,14 @@ layer = {"layers": loops._layer, "layers_named": jax.checkpoint(loops._layer, po
 zeros = lambda tree: jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), tree)
 w, x = zeros(loops.LAYERS), zeros(loops.BATCH)
 one = jax.tree.map(lambda leaf: leaf[0], w)
-told = {}
+printed = {}
 for name, function in layer.items():
     jax.jit(getattr(loops, name)).lower(loops.LAYERS, loops.BATCH).compile()
-    told[name] = [
+    printed[name] = [
         residuals(lambda x, w: function(x, w)[0], x, one),
         residuals(lambda w, x: loops._loss(function, w, x), w, x),
     ]
-print(json.dumps(told))
+print(json.dumps(printed))
 """
 TWICE = """
 import jax
@@ -76,8 +76,8 @@ def compiled(tmp_path_factory):
     """Return what JAX prints of each program, and the database of its dumps."""
     pytest.importorskip("jax", reason="this Python has no jax")
     folder = tmp_path_factory.mktemp("residuals")
-    told = compile_in(folder, COMPILE)
-    return json.loads(told), folder / "t.duckdb"
+    printed = compile_in(folder, COMPILE)
+    return json.loads(printed), folder / "t.duckdb"
 
 
 def compile_in(folder, program):
@@ -98,8 +98,8 @@ def compile_in(folder, program):
 
 @pytest.mark.parametrize("name", ["layers", "layers_named"])
 def test_a_scan_saves_what_jax_says_and_bufdb_knows_the_line(compiled, name):
-    told, db = compiled
-    layer, scan = told[name]
+    printed, db = compiled
+    layer, scan = printed[name]
     with duckdb.connect(str(db), read_only=True) as con:
         found = con.execute(FORWARD, [name]).fetchall()
     stacks = {dimensions(line) for line in scan if "from the argument" not in line}

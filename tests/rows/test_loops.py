@@ -220,14 +220,18 @@ def test_jaxlib_0_11_prints_elements_with_the_operand(run, tmp_path, loops_db):
             text = re.sub(rf"(?<=[(, /])%{re.escape(name)}(?=[,)])", f"%{operand}#{index}", text)
         return text
 
-    def told(db, name):
+    def origins_of(db, name):
         return one(db, """
             SELECT modules.function_name, value_id, origin_kind, instruction_name, slice_count
             FROM value_origins JOIN modules ON modules.module_id = value_origins.module_id
             WHERE run_name = ? ORDER BY ALL
         """, name)  # fmt: skip
 
-    assert told(copied(tmp_path, run, rewritten), tmp_path.name) == told(loops_db, run) != []
+    assert (
+        origins_of(copied(tmp_path, run, rewritten), tmp_path.name)
+        == origins_of(loops_db, run)
+        != []
+    )
 
 
 @pytest.mark.slow

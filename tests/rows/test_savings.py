@@ -52,7 +52,7 @@ class Kept(PeakSavings):
         return super().rows(groupings, Residuals(), np.zeros(len(self.row), np.bool_))
 
 
-def told(columns):
+def savings_of(columns):
     """(module, color, name or value, held, saving, peak without, when)"""
     name, value = columns["name"], columns["value_id"]
     names = [
@@ -81,7 +81,7 @@ LINES = Grouping("line", np.array([0, 1, -1, 1, 0, -1]), ["a", "b"])
 
 def test_each_value_at_the_peak_has_a_row_with_the_fixed_bytes():
     (values,) = prepared(Known(True, True), ROWS).rows()
-    assert told(values) == [
+    assert savings_of(values) == [
         (0, 0, 501, 10, 10, 128, 8),
         (0, 0, 507, 28, 3, 135, 5),
         (1, 3, 509, 7, 5, 1002, 1),
@@ -91,7 +91,7 @@ def test_each_value_at_the_peak_has_a_row_with_the_fixed_bytes():
 def test_a_name_has_all_values_of_a_module_not_only_those_at_the_peak():
     _, lines = prepared(Known(True, True), ROWS).rows([LINES])
     assert lines["what"].labels == ["line"]
-    assert told(lines) == [
+    assert savings_of(lines) == [
         (0, 0, "a", 10, 10, 128, 8),
         (0, 0, "b", 28, 23, 115, 5),  # without its 20 bytes at 5, where 35 were occupied
         (1, 3, "a", 7, 5, 1002, 1),
@@ -100,8 +100,8 @@ def test_a_name_has_all_values_of_a_module_not_only_those_at_the_peak():
 
 def test_modules_whose_peak_became_unknown_have_no_rows():
     values, lines = prepared(Known(False, True), ROWS).rows([LINES])
-    assert told(values) == [(1, 3, 509, 7, 5, 1002, 1)]
-    assert told(lines) == [(1, 3, "a", 7, 5, 1002, 1)]
+    assert savings_of(values) == [(1, 3, 509, 7, 5, 1002, 1)]
+    assert savings_of(lines) == [(1, 3, "a", 7, 5, 1002, 1)]
     assert list(prepared(Known(False, False), ROWS).rows([LINES])) == []
 
 
@@ -124,15 +124,15 @@ def test_what_a_loop_carries_on_saves_with_what_it_began_with():
     apart, whole = (prepared(Known(True, True), STACK, is_phi=[1]) for _ in range(2))
     whole.see_uses(read())
     (values,), (linked,) = apart.rows(), whole.rows()
-    assert told(values) == [(0, 0, 503, 8, 4, 108, 0), (0, 0, 505, 4, 4, 108, 0)]
-    assert told(linked) == [(0, 0, 503, 8, 8, 104, 4), (0, 0, 505, 4, 4, 108, 0)]
+    assert savings_of(values) == [(0, 0, 503, 8, 4, 108, 0), (0, 0, 505, 4, 4, 108, 0)]
+    assert savings_of(linked) == [(0, 0, 503, 8, 8, 104, 4), (0, 0, 505, 4, 4, 108, 0)]
 
 
 def test_a_buffer_is_whose_name_holds_its_bytes_at_the_peak():
     kept = prepared(Known(True, True), STACK, is_phi=[1])
     kept.see_uses(read())
     _, lines = kept.rows([Grouping("line", np.array([0, 1, -1]), ["zeros", "loop"])])
-    assert told(lines) == [(0, 0, "loop", 8, 8, 104, 4)]
+    assert savings_of(lines) == [(0, 0, "loop", 8, 8, 104, 4)]
 
 
 def test_what_takes_too_long_has_no_rows_and_a_notice(monkeypatch):
@@ -141,7 +141,7 @@ def test_what_takes_too_long_has_no_rows_and_a_notice(monkeypatch):
     context = Known(True, True)
     rows = [(0, 0, 4, 0, 9), (0, 2, 4, 3, 9), (0, 6, 4, 3, 5), ROWS[4], ROWS[5]]
     (values,) = prepared(context, rows).rows()
-    assert told(values) == [(1, 3, 507, 7, 5, 1002, 1)]
+    assert savings_of(values) == [(1, 3, 507, 7, 5, 1002, 1)]
     assert context.found == [(0, "notice", "savings_unknown")]
 
 
@@ -149,7 +149,7 @@ def test_what_takes_too_long_has_no_rows_and_a_notice(monkeypatch):
 def test_the_peak_without_may_need_more_than_64_bits(fixed):
     rows = [(0, 0, 2**62, 0, 9), (0, 2**62, 2**62 - 1, 3, 5), (1, 0, 8, 0, 3)]
     (values,) = prepared(Known(True, True), rows, fixed=(fixed, 0)).rows()
-    assert told(values) == [
+    assert savings_of(values) == [
         (0, 0, 501, 2**62, 2**62, fixed + 2**62 - 1, 3),
         (0, 0, 503, 2**62 - 1, 2**62 - 1, fixed + 2**62, 0),
         (1, 3, 505, 8, 8, 0, 0),

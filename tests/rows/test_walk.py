@@ -595,8 +595,8 @@ def test_of_several_that_libraries_compute_the_last_counts():
 def test_a_line_of_the_users_goes_before_it():
     before = STACKED.replace(meta(21), LIBRARY)
     assert found(module(before)) == ("stacked", "new", 22)
-    behind = before.replace("bitcast(%sin), " + own("closed_call"), f"copy(%sin), {meta(40)}")
-    assert found(module(behind.replace("%new, %put", "%x, %put"))) == ("stacked", "row", 40)
+    after = before.replace("bitcast(%sin), " + own("closed_call"), f"copy(%sin), {meta(40)}")
+    assert found(module(after.replace("%new, %put", "%x, %put"))) == ("stacked", "row", 40)
 
 
 def test_what_is_read_of_an_argument_for_a_library_is_no_slice():

@@ -83,9 +83,9 @@ def test_every_row_of_advice_says_how_sure_it_is(con):
     f32 = answers(con, "f32-large", top_n=1000)
     of_dtype = [{known[kind, row["platform"]] for kind in DTYPES} for row in f32]
     assert all(row["sureness"] in some for row, some in zip(f32, of_dtype, strict=True))
-    told = answers(con, "advice", top_n=1000, top_functions=1000, min_ratio=0)
-    assert len(told) > 20
-    assert {row["sureness"] for row in told} <= {"likely", "possible"}
+    advice = answers(con, "advice", top_n=1000, top_functions=1000, min_ratio=0)
+    assert len(advice) > 20
+    assert {row["sureness"] for row in advice} <= {"likely", "possible"}
 
 
 @pytest.mark.sample(3)

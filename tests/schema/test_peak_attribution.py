@@ -71,8 +71,8 @@ def test_what_the_compiler_made_comes_out_of_the_kinds_of_allocation_alone(demo,
             for row in found
         }
     texts = ("source", "op_path", "call_stack", "source_function")
-    told = [column.name for column in query.columns if column.name not in SAVINGS]
-    keys = [place for place, name in enumerate(told) if name in texts]
+    reported = [column.name for column in query.columns if column.name not in SAVINGS]
+    keys = [place for place, name in enumerate(reported) if name in texts]
     if not keys:  # sums by dtype, shape and the like name no line or op
         assert rows["none"] == rows["use"]
         return

@@ -58,7 +58,7 @@ class Here:
         return found
 
 
-def told(summary: Summary) -> dict[str, object]:
+def figures(summary: Summary) -> dict[str, object]:
     return {**vars(summary), "seconds": 0}
 
 
@@ -85,7 +85,7 @@ def test_workers_store_the_rows_and_tell_the_summary_of_one_machine(tmp_path):
     paths = [DEMO / "cpu_b8", DEMO / "gpu_b8", ROOT / "data/oom/gpu.log"]
     more = {"labels": {"batch": "8"}, "own_globs": ["jax"]}
     expected = alone(tmp_path / "a", *paths, **more)
-    assert told(by_workers(tmp_path / "b", *paths, **more)) == told(expected)
+    assert figures(by_workers(tmp_path / "b", *paths, **more)) == figures(expected)
     assert rows_on(tmp_path / "a") == rows_on(tmp_path / "b")
     assert objects(tmp_path / "a", "values") == objects(tmp_path / "b", "values")
 
@@ -96,7 +96,7 @@ def test_what_has_not_changed_is_left_alone_and_what_has_is_replaced(tmp_path, r
     assert by_workers(tmp_path / "b", run).line().endswith("unchanged 3, skipped 0")
     change(run)
     expected, found = alone(tmp_path / "a", run), by_workers(tmp_path / "b", run)
-    assert told(found) == told(expected)
+    assert figures(found) == figures(expected)
     assert found.replaced_count == 1
     assert rows_on(tmp_path / "a") == rows_on(tmp_path / "b")
 
@@ -120,7 +120,7 @@ def test_what_is_gone_from_the_paths_is_pruned(tmp_path, run):
         stored(tmp_path / url, run)
     for file in run.glob("module_0000*"):
         file.unlink()
-    assert told(by_workers(tmp_path / "b", run, prune=True)) == told(
+    assert figures(by_workers(tmp_path / "b", run, prune=True)) == figures(
         alone(tmp_path / "a", run, prune=True)
     )
     assert rows_on(tmp_path / "a") == rows_on(tmp_path / "b")
@@ -181,8 +181,8 @@ def test_an_archive_is_read_by_this_process_and_a_url_by_workers(tmp_path):
         for dump in RUN.iterdir():
             file.write(dump, dump.name)
     cluster = Here()
-    told_here = by_workers(tmp_path / "b", archive, cluster=cluster)
-    assert (told_here.module_count, cluster.parts) == (3, [])
+    summary = by_workers(tmp_path / "b", archive, cluster=cluster)
+    assert (summary.module_count, cluster.parts) == (3, [])
     alone(tmp_path / "a", archive)
     assert rows_on(tmp_path / "a") == rows_on(tmp_path / "b")
 
@@ -311,7 +311,7 @@ def test_the_workers_of_an_engine_store_the_same_rows(name, opened, tmp_path, ru
         warnings.simplefilter("ignore")
         found = by_workers(tmp_path / "b", *paths, cluster=cluster)
         again = by_workers(tmp_path / "b", *paths, cluster=cluster)
-    assert told(found) == told(alone(tmp_path / "a", *paths))
+    assert figures(found) == figures(alone(tmp_path / "a", *paths))
     assert again.unchanged_count == len(rows_on(tmp_path / "b")["modules"])
     assert rows_on(tmp_path / "a") == rows_on(tmp_path / "b")
 

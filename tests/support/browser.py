@@ -136,10 +136,10 @@ class Browser:
             "return [document.documentElement.clientWidth, document.documentElement.scrollHeight]"
         )
         clip = {"x": 0, "y": 0, "width": width, "height": height or whole, "scale": 1}
-        told = self.driver.execute_cdp_cmd(
+        shot = self.driver.execute_cdp_cmd(
             "Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip}
         )
-        path.write_bytes(base64.b64decode(told["data"]))
+        path.write_bytes(base64.b64decode(shot["data"]))
 
     def check_quiet(self) -> None:
         """Nothing was printed, and nothing asked for but the page itself.
@@ -157,11 +157,11 @@ class Browser:
         asked = {}
         for entry in self.driver.get_log("performance"):
             message = json.loads(entry["message"])["message"]
-            told = message["params"]
+            params = message["params"]
             if message["method"] == "Network.requestWillBeSent":
-                asked[told["requestId"]] = told["request"]["url"].partition("#")[0]
-            elif told.get("blockedReason") == "csp":  # of a loadingFailed
-                asked.pop(told["requestId"], None)
+                asked[params["requestId"]] = params["request"]["url"].partition("#")[0]
+            elif params.get("blockedReason") == "csp":  # of a loadingFailed
+                asked.pop(params["requestId"], None)
         return printed, set(asked.values()) - {"about:blank"}
 
 

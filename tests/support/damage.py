@@ -635,25 +635,25 @@ def damage(sample: Sample, number: int) -> tuple[dict[str, bytes], str]:
     if number == 0:
         return files, "whole"
     rng = random.Random(f"{sample.name} {number}")
-    told = []
+    damages = []
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         name = rng.choice(sorted(files))
         buffers = [one for one in files if _is_buffer_file(one)]
         if rng.random() < 0.05 and (len(buffers) > 1 or name not in buffers):
             del files[name]
-            told.append(f"no {name}")
+            damages.append(f"no {name}")
             continue
         if rng.random() < 0.04 and len(files) > 1:
             other = rng.choice(sorted(files))
             files[name], files[other] = files[other], files[name]
-            told.append(f"{name} and {other} exchanged")
+            damages.append(f"{name} and {other} exchanged")
             continue
         foreign = rng.choice(samples()[: _own_count()])
         other_text = foreign.files[rng.choice(sorted(foreign.files))]
         accident = rng.choice(DAMAGES)
         files[name] = accident(rng, files[name], other_text)
-        told.append(f"{accident.__name__} in {name}")
-    return files, "; ".join(told)
+        damages.append(f"{accident.__name__} in {name}")
+    return files, "; ".join(damages)
 
 
 def _is_buffer_file(name: str) -> bool:

@@ -867,8 +867,8 @@ def hlo_text(module: Module, dialect: Dialect) -> str:
     for place, instruction in enumerate(module.instructions):
         if instruction.in_hlo:
             root = "ROOT " if place % 3 == 2 else ""
-            told = instruction_text(instruction, dialect, percent, raw=False)
-            text += f"  {root}{told}\n"
+            line = instruction_text(instruction, dialect, percent, raw=False)
+            text += f"  {root}{line}\n"
     return text + "}\n\n"
 
 
@@ -1109,9 +1109,9 @@ def tree_rows(module: Module) -> list[Row]:
 
 def instruction_rows(module: Module, dialect: Dialect) -> list[Row]:
     defining = {value.instruction.name for value in module.values}
-    told = set()
+    described = set()
     if dialect.has_list and dialect.telling != "absent":
-        told = defining
+        described = defining
     found = []
     for instruction in module.instructions:
         name = instruction.name
@@ -1125,8 +1125,8 @@ def instruction_rows(module: Module, dialect: Dialect) -> list[Row]:
             **dict.fromkeys(SOURCE),
             **dict.fromkeys(["stack_frame_id", "text"]),
         }
-        from_hlo = name not in told and dialect.hlo != "absent"
-        if name in told or (from_hlo and instruction.in_hlo):
+        from_hlo = name not in described and dialect.hlo != "absent"
+        if name in described or (from_hlo and instruction.in_hlo):
             row |= {
                 "opcode": instruction.opcode,
                 "fusion_kind": fusion_kind(instruction),
@@ -1143,8 +1143,8 @@ def instruction_rows(module: Module, dialect: Dialect) -> list[Row]:
 
 def fusion_kind(instruction: Instruction) -> str | None:
     """XLA prints it before all other attributes; elsewhere it is none."""
-    is_told = instruction.opcode == "fusion" and instruction.attributes[:1] == ["kind=kLoop"]
-    return "kLoop" if is_told else None
+    is_loop = instruction.opcode == "fusion" and instruction.attributes[:1] == ["kind=kLoop"]
+    return "kLoop" if is_loop else None
 
 
 SOURCE = (

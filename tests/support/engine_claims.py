@@ -31,13 +31,13 @@ def plain(message: str) -> str:
     for part, words in PLAIN.items():
         if part in message:
             return words
-    told = " ".join(message.translate(str.maketrans({";": ",", "(": "[", ")": "]"})).split())
-    return f"it stops with {told[:110].rstrip()}"
+    text = " ".join(message.translate(str.maketrans({";": ",", "(": "[", ")": "]"})).split())
+    return f"it stops with {text[:110].rstrip()}"
 
 
-def reasons_of(told: str | None) -> dict[str, str]:
+def reasons_of(reasons: str | None) -> dict[str, str]:
     """`ENGINE[, ENGINE]: why; …` of a header, by engine."""
-    parts = [part.split(": ", 1) for part in (told or "").split("; ") if ": " in part]
+    parts = [part.split(": ", 1) for part in (reasons or "").split("; ") if ": " in part]
     return {name.strip(): why for names, why in parts for name in names.split(",")}
 
 
@@ -54,8 +54,8 @@ def with_claim(text: str, reasons: dict[str, str]) -> str:
         if name in reasons:
             by_reason.setdefault(reasons[name], []).append(name)
     if by_reason:
-        told = "; ".join(f"{', '.join(names)}: {why}" for why, names in by_reason.items())
-        line = "\n--   ".join(textwrap.wrap(f"{line} ({told})", 95))
+        joined = "; ".join(f"{', '.join(names)}: {why}" for why, names in by_reason.items())
+        line = "\n--   ".join(textwrap.wrap(f"{line} ({joined})", 95))
     line += "\n"
     if LINE.search(text):
         return LINE.sub(lambda _: line, text, count=1)

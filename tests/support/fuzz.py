@@ -170,7 +170,7 @@ def merged(numbers: Sequence[int], *parts: dict[int, Any]) -> Outcome:
     return {number: tuple(part.get(number) for part in parts) for number in numbers}
 
 
-def told(numbers: Sequence[int], account: Account) -> dict[int, Any]:
+def findings(numbers: Sequence[int], account: Account) -> dict[int, Any]:
     """Findings and counts of each module."""
     found: dict[int, list[Any]] = {number: [] for number in numbers}
     for one in account.findings():
@@ -221,7 +221,7 @@ def read_allocations(cases: Sequence[Case]) -> Outcome:
     counts_add_up(cases, account)
     numbers = [number for number, _ in cases]
     parts = (found.allocations, found.values)
-    return merged(numbers, *map(rows_by_module, parts), told(numbers, account))
+    return merged(numbers, *map(rows_by_module, parts), findings(numbers, account))
 
 
 def read_used_values(cases: Sequence[Case]) -> Outcome:
@@ -249,7 +249,7 @@ def used_outcome(numbers: Sequence[int], found: Any, account: Account) -> Outcom
     heads = {
         module: [row if row[place] >= 0 else None for row in rows] for module, rows in heads.items()
     }
-    return merged(numbers, heads, *others, totals, told(numbers, account))
+    return merged(numbers, heads, *others, totals, findings(numbers, account))
 
 
 def read_live_ranges(cases: Sequence[Case]) -> Outcome:
@@ -264,7 +264,7 @@ def read_live_ranges(cases: Sequence[Case]) -> Outcome:
 def live_outcome(numbers: Sequence[int], found: Any, account: Account) -> Outcome:
     parts = (found.sequence, found.ranges, found.peak, found.tree)
     facts = {module: vars(live).copy() for module, live in found.facts.items()}
-    return merged(numbers, *map(rows_by_module, parts), facts, told(numbers, account))
+    return merged(numbers, *map(rows_by_module, parts), facts, findings(numbers, account))
 
 
 def read_instruction(cases: Sequence[Case]) -> Outcome:
@@ -451,7 +451,7 @@ def allocations_in_rounds(rng: random.Random, text: bytes) -> tuple[Any, Any]:
         rows.append([rows_by_module(p).get(0, []) for p in (found.allocations, found.values)])
     one = [list(chain(*some)) or None for some in zip(*rows, strict=True)] if rows else [None, None]
     whole = read_allocations([(0, text)])[0]
-    return (*one, told([0], account)[0]), whole
+    return (*one, findings([0], account)[0]), whole
 
 
 def live_ranges_in_rounds(rng: random.Random, text: bytes) -> tuple[Any, Any]:
@@ -469,9 +469,9 @@ def live_ranges_in_rounds(rng: random.Random, text: bytes) -> tuple[Any, Any]:
         for live in found.facts.values():
             facts.update({k: v for k, v in vars(live).items() if v is not None})
     one = [list(chain(*some)) or None for some in zip(*rows, strict=True)] if rows else [None] * 4
-    *whole, whole_facts, whole_told = read_live_ranges([(0, text)])[0]
+    *whole, whole_facts, whole_findings = read_live_ranges([(0, text)])[0]
     filled = {k: v for k, v in (whole_facts or {}).items() if v is not None}
-    return (*one, facts, told([0], account)[0]), (*whole, filled, whole_told)
+    return (*one, facts, findings([0], account)[0]), (*whole, filled, whole_findings)
 
 
 ROUNDS: dict[str, Callable[[random.Random, bytes], tuple[Any, Any]]] = {

@@ -63,15 +63,15 @@ class Dump:
         return 1000 + self.accident * 1000 + self.sample.number
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Describe the sample and its damage."""
         return f"{self.sample.name}, accident {self.accident}: {self.files[1]}"
 
     @property
     def files(self) -> tuple[dict[str, bytes], str]:
         """Return its files by name, and what happened to them."""
-        files, told = damage(self.sample, self.accident)
-        return self.sample.renamed(self.number, files), told
+        files, damages = damage(self.sample, self.accident)
+        return self.sample.renamed(self.number, files), damages
 
     def put(self, folder: Path) -> None:
         """Write its files."""
@@ -206,7 +206,7 @@ def alone(dump: Dump) -> Content:
     found = contents(base().con)
     if not found and not dump.sample.has_xla_names:
         return {}
-    assert list(found) == [dump.number], f"{dump.told}: modules {list(found)}"
+    assert list(found) == [dump.number], f"{dump.description}: modules {list(found)}"
     return found[dump.number]
 
 
@@ -226,11 +226,11 @@ class Case:
     jobs: int
 
     def __str__(self) -> str:
-        told = [f"case {self.number}: block_bytes={self.block_bytes}, jobs={self.jobs}"]
+        lines = [f"case {self.number}: block_bytes={self.block_bytes}, jobs={self.jobs}"]
         for n, dumps in enumerate(self.folders):
-            told += [f"  d{n}: {dump.told}" for dump in dumps]
+            lines += [f"  d{n}: {dump.description}" for dump in dumps]
         return "\n".join(
-            [*told, f"  again: python tests/support/isolation.py --case {self.number}"]
+            [*lines, f"  again: python tests/support/isolation.py --case {self.number}"]
         )
 
     def put(self, folder: Path) -> None:
@@ -307,12 +307,12 @@ def differences(
 def explained(dump: Dump, rows: dict[str, Counter[str]]) -> Difference:
     """The rows that only one ingest has."""
     ingest_alone(dump)
-    told = []
+    lines = []
     for table, mine in rows.items():
         wanted = rows_of(base().con, table, dump.number)
         for sign, some in (("only together", mine - wanted), ("only alone", wanted - mine)):
-            told += [f"{table} {sign}: {row[:300]}" for row in list(some)[:3]]
-    return Difference(dump.told, list(rows), told)
+            lines += [f"{table} {sign}: {row[:300]}" for row in list(some)[:3]]
+    return Difference(dump.description, list(rows), lines)
 
 
 def failures(numbers: Iterable[int]) -> Iterator[str]:
@@ -368,13 +368,13 @@ def bulk(first: int, count: int) -> tuple[int, list[str]]:
                 try:
                     whole = alone(dump)
                 except Exception:  # a failure of this dump: reported whole
-                    found.append(f"alone: {dump.told}\n{traceback.format_exc()}")
+                    found.append(f"alone: {dump.description}\n{traceback.format_exc()}")
                     continue
                 for content in (one, other):
                     if content is not None and content != whole:
                         tables = [t for t in whole if whole[t] != content.get(t)]
                         again = f"again: python tests/support/isolation.py --dump {dump.number}"
-                        found.append(f"{dump.told}\n  differs in {tables}\n  {again}")
+                        found.append(f"{dump.description}\n  differs in {tables}\n  {again}")
         done += size
         alone.cache_clear()
     return done, found
@@ -385,7 +385,7 @@ def in_blocks(number: int) -> list[str]:
     accident, sample = divmod(number - 1000, 1000)
     dump = Dump(samples()[sample], accident)
     found = []
-    print(dump.told)
+    print(dump.description)
     for block_bytes in (*TINY, 20_000, 100_000, 400_000):
         try:
             differ = together(Case(-1, [[dump]], block_bytes, 1))
@@ -431,9 +431,9 @@ def _work(given: argparse.Namespace) -> int:
     failed = 0
     for number in range(given.first, given.first + given.cases):
         print(f"case {number}", file=sys.stderr, flush=True)
-        for told in failures([number]):
+        for failure in failures([number]):
             failed += 1
-            print(told + "\n", flush=True)
+            print(failure + "\n", flush=True)
     print(f"done {given.cases} failed {failed}", flush=True)
     return 0
 

@@ -32,7 +32,7 @@ def main(database, models, folder):
     import loops
 
     db = bufdb.connect(database)
-    told = {"programs": list(loops.PROGRAMS), "again": {}}
+    results = {"programs": list(loops.PROGRAMS), "again": {}}
     for name, (function, *inputs) in loops.PROGRAMS.items():
         lowered = jax.jit(function).lower(*inputs)
         place = Path(folder) / name
@@ -40,7 +40,7 @@ def main(database, models, folder):
         db.ingest(place, run="text")
         db.ingest(lowered, run="lowered")
         again = db.ingest(lowered, run="lowered")
-        told["again"][name] = [again.module_count, again.unchanged_count]
+        results["again"][name] = [again.module_count, again.unchanged_count]
         for stage in (lowered, jax.jit(function).lower(*inputs)):
             db.ingest(stage.compile(), run="compiled")
     jax.clear_caches()
@@ -59,20 +59,20 @@ def main(database, models, folder):
     from jax._src import compiler
 
     before = compiler.get_compile_options
-    told["nothing"] = refused(nothing)
-    told["is_restored"] = compiler.get_compile_options is before
-    told["left"] = [str(path) for path in Path(tempfile.gettempdir()).glob("bufdb-*/*/module_*")]
-    told["plain"] = bufdb.explain(plain, *shapes).data["peak"]
-    told["by_name"] = bufdb.explain(plain, w=shapes[0], x=shapes[1]).data["peak"]
+    results["nothing"] = refused(nothing)
+    results["is_restored"] = compiler.get_compile_options is before
+    results["left"] = [str(path) for path in Path(tempfile.gettempdir()).glob("bufdb-*/*/module_*")]
+    results["plain"] = bufdb.explain(plain, *shapes).data["peak"]
+    results["by_name"] = bufdb.explain(plain, w=shapes[0], x=shapes[1]).data["peak"]
     found = bufdb.explain(jax.jit(plain).lower(*shapes), limit="1KiB")
-    told["limited"] = str(found)
-    told["further"] = found.db.query("modules").fetchall()[0][1]
-    told["stage_with_args"] = refused(lambda: bufdb.explain(jax.jit(plain).lower(*shapes), 1))
-    told["no_function"] = refused(lambda: bufdb.explain(3))
-    told["compiled_options"] = refused(
+    results["limited"] = str(found)
+    results["further"] = found.db.query("modules").fetchall()[0][1]
+    results["stage_with_args"] = refused(lambda: bufdb.explain(jax.jit(plain).lower(*shapes), 1))
+    results["no_function"] = refused(lambda: bufdb.explain(3))
+    results["compiled_options"] = refused(
         lambda: db.ingest(jax.jit(plain).lower(*shapes).compile(), compiler_options={"a": 1})
     )
-    print(json.dumps(told))
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

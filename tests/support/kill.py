@@ -147,7 +147,7 @@ class Bench:
         if process.returncode != -signal.SIGKILL:
             self.remove(db)
             return None, []
-        told = f"kill {number} (jobs {jobs}, {'over an older database' if over_old else 'new'})"
+        title = f"kill {number} (jobs {jobs}, {'over an older database' if over_old else 'new'})"
         wrong = []
         stage = "nothing stored"
         if db.exists():
@@ -165,7 +165,7 @@ class Bench:
         if tables or again.strays:
             wrong.append(f"a second ingest differs in {', '.join(tables)}; strays {again.strays}")
         self.remove(db)
-        return stage, [f"{told}: {what}" for what in wrong]
+        return stage, [f"{title}: {what}" for what in wrong]
 
     def not_whole(self, left: State, over_old: bool) -> list[str]:
         """Modules that are neither as before nor as after."""

@@ -53,7 +53,7 @@ def rows(columns: Columns, names: str = "") -> list[Any]:
     return chosen[0] if len(chosen) == 1 else list(zip(*chosen, strict=True))
 
 
-def told(columns: Columns, row: int = 0) -> dict[str, Any]:
+def row_of(columns: Columns, row: int = 0) -> dict[str, Any]:
     """Return the cells of one row, except those that are absent, false, 0 or {}."""
     found = {name: listed(column)[row] for name, column in columns.items()}
     return {name: value for name, value in found.items() if value not in (None, False, 0, "{}")}

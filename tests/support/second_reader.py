@@ -50,11 +50,11 @@ def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
     live_text = text.get("live_range", live_text)
 
     allocations, values, positions, uses = read_allocations(allocation_text)
-    total, has_list, told = None, bool(positions), {}
+    total, has_list, described = None, bool(positions), {}
     if used_text is not None:
         total = first_integer(r"^Total bytes used: (-?\d+)", used_text.partition("Used values:")[0])
         has_list = "Used values:" in used_text
-        more_positions, more_uses, told = read_used_values(used_text, values)
+        more_positions, more_uses, described = read_used_values(used_text, values)
         positions += more_positions
         uses += more_uses
     live = read_live_ranges(live_text)
@@ -79,10 +79,10 @@ def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
         "has_used_values": has_list,
         "has_live_ranges": length is not None,
         "has_hlo_text": "hlo" in files,
-        "format_era": era(files, allocation_text, used_text, bool(told), length is not None),
+        "format_era": era(files, allocation_text, used_text, bool(described), length is not None),
     }
     held = peak_values(allocations, values, live["live_ranges"], peaks)
-    defined = instructions(told, live["sequence"], values, hlo)
+    defined = instructions(described, live["sequence"], values, hlo)
     tables = {
         "modules": [module],
         "allocations": allocations,
@@ -150,11 +150,13 @@ def cut(text: str) -> tuple[str, str | None, str | None]:
     return text[:used_start], used, live
 
 
-def era(files: dict[str, bytes], allocations: str, used: str | None, told: bool, live: bool) -> str:
+def era(
+    files: dict[str, bytes], allocations: str, used: str | None, described: bool, live: bool
+) -> str:
     """Return the generation of the files' format."""
     if "values" in files or "live_range" in files:
         return "C"
-    if live or told:
+    if live or described:
         return "B"
     if re.search(r"^allocation \d+: 0x", allocations, re.M):
         return "A"
@@ -321,7 +323,7 @@ def read_used_values(text: str, values: list[Row]) -> tuple[list[Row], list[Row]
             last = number
     positions: list[Row] = []
     uses: list[Row] = []
-    told: dict[str, Row] = {}
+    described: dict[str, Row] = {}
     for place, (number, _, begin) in enumerate(headers):
         end = headers[place + 1][1] if place + 1 < len(headers) else len(text)
         lists, _, instruction = ("\n" + text[begin:end]).partition("\n from instruction:")
@@ -333,9 +335,9 @@ def read_used_values(text: str, values: list[Row]) -> tuple[list[Row], list[Row]
                 positions.append({**key, **position, "is_defining": key["position_ordinal"] == 0})
         instruction = instruction.lstrip(" ").rstrip("\n")
         name = instruction_name(instruction)
-        if name and name not in told:
-            told[name] = read_instruction(instruction)
-    return positions, uses, told
+        if name and name not in described:
+            described[name] = read_instruction(instruction)
+    return positions, uses, described
 
 
 def read_position(line: str) -> Row | None:
@@ -437,23 +439,23 @@ def unescape(text: str) -> str:
 
 
 def instructions(
-    told: dict[str, Row], sequence: list[str], values: list[Row], hlo: dict[str, Any]
+    described: dict[str, Row], sequence: list[str], values: list[Row], hlo: dict[str, Any]
 ) -> list[Row]:
     """Return one row per name that is described, is scheduled or defines a value."""
-    names = dict.fromkeys([*told, *sequence, *(value["instruction_name"] for value in values)])
+    names = dict.fromkeys([*described, *sequence, *(value["instruction_name"] for value in values)])
     from_hlo = {
         name: read_instruction(hlo["instructions"][name])
         for name in names
-        if name not in told and name in hlo["instructions"]
+        if name not in described and name in hlo["instructions"]
     }
-    told = {**from_hlo, **told}
+    described = {**from_hlo, **described}
     order: dict[str, int] = {}
     for place, name in enumerate(sequence):
         order.setdefault(name, place)
     frames = {frame["stack_frame_id"]: frame for frame in hlo["stack_frames"]}
     rows = []
     for name in names:
-        telling = told.get(name, {})
+        telling = described.get(name, {})
         metadata = telling.get("metadata", {})
         frame_id = int(metadata.get("stack_frame_id", 0)) or None
         rows.append(
@@ -964,12 +966,12 @@ def read_before(text: str | None) -> dict[str, Any]:
         return {"module": {}, "entry_parameters": []}
     entry = re.search(r"^ENTRY .*?^\}$", text, re.M | re.S)
     line = r'^  (?:ROOT )?(%?\S+ = ([^\s"]+|\([^"]*\)) parameter\((\d+)\).*)$'
-    told = re.findall(line, entry[0] if entry else "", re.M)
+    parameters = re.findall(line, entry[0] if entry else "", re.M)
     module = read_hlo(text)["module"]
     del module["entry_computation_layout"]  # of whole shapes
     rows = [
         {"parameter_number": int(number), "shape": shape, "text": text}
-        for text, shape, number in told
+        for text, shape, number in parameters
     ]
     return {"module": module, "entry_parameters": rows}
 

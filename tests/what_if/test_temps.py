@@ -22,7 +22,7 @@ SPACES = (
     "SELECT run_name, module_key, color FROM memory_figures "
     "WHERE peak_bytes IS NOT NULL ORDER BY ALL"
 )
-TOLD = (
+STORED = (
     "SELECT what, name, value_id, held_bytes, peak_bytes_without, peak_time_without "
     "FROM peak_savings WHERE module_id = ? AND color = ?"
 )
@@ -42,10 +42,10 @@ def differences(con):
     for run, key, color in con.execute(SPACES).fetchall():
         choice = choose(con, key, run, color)
         held = temps.load(con, choice)
-        told = con.execute(TOLD, [choice.module_id, color]).fetchall()
-        sets = [rows_of(held, *row[:3]) for row in told]
+        stored = con.execute(STORED, [choice.module_id, color]).fetchall()
+        sets = [rows_of(held, *row[:3]) for row in stored]
         model = Model(held, choice.fixed_bytes, choice.schedule_length)
-        for row, rows, height in zip(told, sets, model.without(sets), strict=True):
+        for row, rows, height in zip(stored, sets, model.without(sets), strict=True):
             mine = (int(held.held_bytes[rows].sum()), height.peak_bytes, height.peak_time)
             count += 1
             if mine != row[3:]:

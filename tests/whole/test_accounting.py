@@ -58,7 +58,7 @@ def wrong_counts(folder: Path, dumps: Mapping[int, Dump]) -> list[str]:
             [list(REPORTS)],
         ).fetchall()
     )
-    told = {path for path, _ in reported}
+    named = {path for path, _ in reported}
     found = []
     rows = con.execute(f"SELECT path, size_bytes, {', '.join(COUNTS)} FROM files").fetchall()
     for path, size, lines, read, known, unread in rows:
@@ -70,13 +70,13 @@ def wrong_counts(folder: Path, dumps: Mapping[int, Dump]) -> list[str]:
             wrong.append(f"line_count {lines} of {line_count(text)}")
         if min(read, known, unread) < 0 or read + known + unread != lines:
             wrong.append(f"{read} read + {known} known + {unread} unread of {lines}")
-        if (unread > 0) != (path in told):
-            wrong.append(f"{unread} unread, {'a' if path in told else 'no'} diagnostic")
+        if (unread > 0) != (path in named):
+            wrong.append(f"{unread} unread, {'a' if path in named else 'no'} diagnostic")
         if wrong:
             number = int(re.findall(r"(?:module_)?(\d{4,})[._]", Path(path).name)[-1])
             dump = next((d for d in dumps.values() if str(d.number) in path), None)
             found.append(
-                f"{dump.told if dump else number}\n  {Path(path).name}: {', '.join(wrong)}"
+                f"{dump.description if dump else number}\n  {Path(path).name}: {', '.join(wrong)}"
             )
     return found
 
@@ -112,7 +112,7 @@ def test_read_known_and_unread_lines_are_all_lines_of_a_file(chunk: int) -> None
 
 
 @dataclass
-class Told:
+class Ingested:
     """Result of an ingest."""
 
     exit_code: int
@@ -136,7 +136,7 @@ def texts(run: str, stem: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((DEMO / run).glob(f"{stem}*"))}
 
 
-def told(files: Mapping[str, bytes], block_bytes: int = DEFAULT) -> Told:
+def ingested(files: Mapping[str, bytes], block_bytes: int = DEFAULT) -> Ingested:
     """Ingest these files and return rows as text, without hashes, sizes and counts."""
     some: Base = base()
     some.empty()
@@ -152,16 +152,16 @@ def told(files: Mapping[str, bytes], block_bytes: int = DEFAULT) -> Told:
     diagnostics = some.con.execute(
         "SELECT severity, code, path, line_number, message FROM diagnostics ORDER BY ALL"
     ).fetchall()
-    return Told(summary.exit_code, tables, diagnostics)
+    return Ingested(summary.exit_code, tables, diagnostics)
 
 
 @cache
-def told_whole(dump: tuple[str, str]) -> Told:
+def undamaged(dump: tuple[str, str]) -> Ingested:
     """Ingest a demo dump unchanged."""
-    return told(texts(*dump))
+    return ingested(texts(*dump))
 
 
-def lost(whole: Told, damaged: Told) -> dict[str, int]:
+def lost(whole: Ingested, damaged: Ingested) -> dict[str, int]:
     """Rows that the whole dump has and the damaged one has not, by table."""
     missing = {t: (rows - damaged.tables[t]).total() for t, rows in whole.tables.items()}
     return {table: count for table, count in missing.items() if count}
@@ -184,7 +184,7 @@ BOTH = pytest.mark.parametrize("dump", [SPLIT, WHOLE], ids=["split", "one file"]
 def test_a_byte_order_mark_is_read_over(dump: tuple[str, str], block_bytes: int) -> None:
     files = texts(*dump)
     marked = {name: b"\xef\xbb\xbf" + text for name, text in files.items()}
-    whole, found = told_whole(dump), told(marked, block_bytes)
+    whole, found = undamaged(dump), ingested(marked, block_bytes)
     assert (lost(whole, found), lost(found, whole)) == ({}, {})
     assert (found.diagnostics, found.exit_code) == (whole.diagnostics, 0)
 
@@ -195,7 +195,7 @@ def test_a_byte_order_mark_is_read_over(dump: tuple[str, str], block_bytes: int)
 def test_line_ends_of_two_bytes_are_simply_read(dump: tuple[str, str], block_bytes: int) -> None:
     files = texts(*dump)
     pasted = {name: text.replace(b"\n", b"\r\n") for name, text in files.items()}
-    whole, found = told_whole(dump), told(pasted, block_bytes)
+    whole, found = undamaged(dump), ingested(pasted, block_bytes)
     assert (lost(whole, found), lost(found, whole)) == ({}, {})
     assert (found.diagnostics, found.exit_code) == (whole.diagnostics, 0)
 
@@ -208,8 +208,8 @@ def test_line_ends_of_two_bytes_in_some_lines_alone_lose_no_row_in_silence(
     ((name, text),) = files.items()
     lines = text.split(b"\n")
     some = [line + b"\r" if n % 3 else line for n, line in enumerate(lines[:-1])]
-    found = told({name: b"\n".join([*some, lines[-1]])}, block_bytes)
-    assert found.exit_code == 4 or not lost(told(files), found)
+    found = ingested({name: b"\n".join([*some, lines[-1]])}, block_bytes)
+    assert found.exit_code == 4 or not lost(ingested(files), found)
 
 
 @pytest.mark.slow
@@ -223,7 +223,7 @@ def test_a_file_above_10_mb_with_line_ends_of_two_bytes_is_simply_read() -> None
     )
     large = head + more + b"\nTotal bytes used:" + rest
     assert len(large) > 11e6
-    whole, found = told({name: large}), told({name: large.replace(b"\n", b"\r\n")})
+    whole, found = ingested({name: large}), ingested({name: large.replace(b"\n", b"\r\n")})
     assert (lost(whole, found), lost(found, whole)) == ({}, {})
     assert whole.tables["allocations"].total() > 10_000
     assert found.diagnostics == whole.diagnostics
@@ -236,7 +236,7 @@ FIRST_LINES = {
     "blank in front": b" BufferAssignment:\n",
     "text in front": b"$ cat dump.txt BufferAssignment:\n",
     "bytes in front": b"\0\0BufferAssignment:\n",
-    "text behind": b"BufferAssignment: x\n",
+    "text after": b"BufferAssignment: x\n",
     "lower case": b"bufferassignment:\n",
     "glued": b"BufferAssignment:",
 }
@@ -248,7 +248,7 @@ FIRST_LINES = {
 @pytest.mark.parametrize("first", FIRST_LINES)
 def test_a_damaged_first_line_is_told(first: str, dump: tuple[str, str], block_bytes: int) -> None:
     files = changed(texts(*dump), ASSIGNMENT, b"BufferAssignment:\n", FIRST_LINES[first])
-    found = told(files, block_bytes)
+    found = ingested(files, block_bytes)
     assert found.names(ASSIGNMENT), found.diagnostics
     assert found.exit_code == 4
 
@@ -261,8 +261,8 @@ def test_a_lost_first_line_loses_no_row_in_silence(
     first: bytes, dump: tuple[str, str], block_bytes: int
 ) -> None:
     files = texts(*dump)
-    found = told(changed(files, ASSIGNMENT, b"BufferAssignment:\n", first), block_bytes)
-    assert (found.names(ASSIGNMENT) and found.exit_code == 4) or not lost(told_whole(dump), found)
+    found = ingested(changed(files, ASSIGNMENT, b"BufferAssignment:\n", first), block_bytes)
+    assert (found.names(ASSIGNMENT) and found.exit_code == 4) or not lost(undamaged(dump), found)
 
 
 TITLES = [
@@ -283,8 +283,8 @@ TITLES = [
 DAMAGES = {
     "letter lost": lambda title: title[:4] + title[5:],
     "letter changed": lambda title: title[:4] + b"#" + title[5:],
-    "blank behind": lambda title: title + b" ",
-    "text behind": lambda title: title + b"x",
+    "blank after": lambda title: title + b" ",
+    "text after": lambda title: title + b"x",
     "blank in front": lambda title: b" " + title,
     "outdented": lambda title: title.lstrip()[1:],
     "colon lost": lambda title: title[:-1],
@@ -313,8 +313,8 @@ def test_a_damaged_title_loses_no_row_in_silence(place: int, damage: str) -> Non
     title = re.search(rb"(?m)^" + pattern, files[name])
     if title is None:
         pytest.skip("the dump has no such title")
-    found = told(changed(files, suffix, title[0], DAMAGES[damage](title[0])), block_bytes)
-    missing = lost(told_whole(dump), found)
+    found = ingested(changed(files, suffix, title[0], DAMAGES[damage](title[0])), block_bytes)
+    missing = lost(undamaged(dump), found)
     if missing:
         assert found.diagnostics, missing
         assert found.exit_code == 4 or damage == "gone", (missing, found.diagnostics)
@@ -324,7 +324,7 @@ def test_a_dump_of_2024_whose_live_ranges_are_cut_is_told() -> None:
     (name, text), *_ = texts(*TRAIN).items()
     start = text.index(b"\nHloLiveRange (max")
     for end in (start, start + 1):
-        found = told({name: text[:end]})
+        found = ingested({name: text[:end]})
         assert found.exit_code == 4, end
         assert found.names(ASSIGNMENT), found.diagnostics
 
@@ -335,7 +335,7 @@ def test_a_dump_of_2024_whose_live_ranges_are_cut_is_told() -> None:
 )
 def test_live_ranges_cut_between_two_lines_are_told(title: bytes) -> None:
     (name, text), *_ = texts(*WHOLE).items()
-    found = told({name: text[: text.index(title)]})
+    found = ingested({name: text[: text.index(title)]})
     assert found.diagnostics
     assert found.exit_code == 4
 
@@ -349,7 +349,7 @@ def test_a_file_without_its_total_line_is_told(
     files, suffix = texts(*dump[0]), dump[1]
     (name,) = [name for name in files if name.endswith(suffix)]
     without = re.sub(rb"(?m)^Total bytes used: .*\n", b"", files[name])
-    whole, found = told(files), told({**files, name: without}, block_bytes)
+    whole, found = ingested(files), ingested({**files, name: without}, block_bytes)
     assert {t: n for t, n in lost(whole, found).items() if t != "modules"} == {}
     assert any("total" in message.lower() for *_, message in found.diagnostics), found.diagnostics
 
@@ -357,7 +357,7 @@ def test_a_file_without_its_total_line_is_told(
 @pytest.mark.parametrize("suffix", [ASSIGNMENT, VALUES, LIVE])
 def test_a_missing_file_of_a_split_dump_is_told(suffix: str) -> None:
     files = {n: text for n, text in texts(*SPLIT).items() if not n.endswith(suffix)}
-    found = told(files)
+    found = ingested(files)
     assert [message for _, code, _, _, message in found.diagnostics if code == "missing_file"]
     assert suffix in " ".join(message for *_, message in found.diagnostics)
 
@@ -375,19 +375,19 @@ def test_a_temp_allocation_without_its_values_has_an_unknown_peak(
 ) -> None:
     files = texts(*dump)
     (name,) = [name for name in files if name.endswith(ASSIGNMENT)]
-    told(files)
+    ingested(files)
     assert all(occupied > 0 for occupied, _ in peaks())
     values = rb"(?m)^(allocation \d+: size [1-9]\d*, preallocated-temp:\n)(?: value: .*\n)+"
     without, count = re.subn(values, rb"\1", files[name])
     assert count
-    found = told({**files, name: without}, block_bytes * 100)
+    found = ingested({**files, name: without}, block_bytes * 100)
     assert peaks() == [(None, None)]
     assert found.diagnostics
 
 
 def test_an_allocation_file_alone_has_an_unknown_peak() -> None:
     files = {n: t for n, t in texts(*SPLIT_TRAIN).items() if n.endswith((ASSIGNMENT, VALUES))}
-    found = told(files)
+    found = ingested(files)
     assert peaks() == [(None, None)]
     assert "missing_file" in found.codes
 

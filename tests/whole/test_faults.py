@@ -253,24 +253,24 @@ def folder(tmp_path):
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("name", ODD)
 def test_odd_directory(con, tmp_path, folder, name):
-    make, keys, told = ODD[name]
+    make, keys, expected = ODD[name]
     put(folder / "good" / DUMP)
     put(tmp_path / "elsewhere" / DUMP)
     make(folder)
     summary = ingest_into(con, folder, "r")
     found = rows(con, "SELECT module_key FROM modules ORDER BY ALL")
     assert [key for (key,) in found] == sorted([f"good/{STEM}", *keys])
-    told_here = rows(
+    reported_here = rows(
         con,
         "SELECT path, severity, message FROM diagnostics WHERE module_id IS NULL ORDER BY ALL",
     )
-    assert len(told_here) == len(told)
-    for (path, severity, message), (severity_told, path_told, piece) in zip(
-        told_here, sorted(told, key=lambda row: (row[1], row[0])), strict=True
+    assert len(reported_here) == len(expected)
+    for (path, severity, message), (expected_severity, expected_path, piece) in zip(
+        reported_here, sorted(expected, key=lambda row: (row[1], row[0])), strict=True
     ):
-        assert (severity, path[: len(path_told)]) == (severity_told, path_told)
+        assert (severity, path[: len(expected_path)]) == (expected_severity, expected_path)
         assert piece in message
-    errors = sum(severity == "error" for severity, _, _ in told)
+    errors = sum(severity == "error" for severity, _, _ in expected)
     assert (summary.skipped_count, summary.exit_code) == (errors, 4 if errors else 0)
     again = ingest_into(con, folder, "r")
     assert (again.module_count, again.unchanged_count) == (0, 1 + len(keys))
@@ -282,10 +282,10 @@ def test_unreadable_directory(con, tmp_path):
     put(folder / "closed" / DUMP)
     (folder / "closed").chmod(0)
     if os.access(folder / "closed", os.R_OK):
-        pytest.skip("whoever runs this may read everything")
+        pytest.skip("this user may read everything")
     assert ingest_into(con, folder, "r").exit_code == 4
-    told = rows(con, "SELECT path, message FROM diagnostics WHERE module_id IS NULL")
-    assert told == [("closed", "cannot be read: Permission denied")]
+    reported = rows(con, "SELECT path, message FROM diagnostics WHERE module_id IS NULL")
+    assert reported == [("closed", "cannot be read: Permission denied")]
     (folder / "closed").chmod(0o755)
 
 
@@ -316,8 +316,8 @@ def test_unreadable_file(con, tmp_path, monkeypatch, fault, name):
     summary = ingest_into(con, folder, "r")
     assert (summary.module_count, summary.skipped_count, summary.exit_code) == (1, 1, 4)
     message = {"open": "Permission denied", "read": "Input/output error"}[fault]
-    told = rows(con, "SELECT path, message FROM diagnostics WHERE module_id IS NULL")
-    assert told == [(name, f"cannot be read: {message}")]
+    reported = rows(con, "SELECT path, message FROM diagnostics WHERE module_id IS NULL")
+    assert reported == [(name, f"cannot be read: {message}")]
 
 
 @pytest.mark.parametrize(
@@ -382,7 +382,7 @@ CHANGES = {
     "shrinks": lambda path: os.truncate(path, 60),
     "becomes empty": lambda path: os.truncate(path, 0),
     "vanishes": Path.unlink,
-    "is written anew": overwrite,
+    "is rewritten": overwrite,
     "becomes a FIFO": to_fifo,
     "becomes a directory": lambda path: (path.unlink(), path.mkdir()),
 }
@@ -443,8 +443,8 @@ def test_file_that_changes_while_it_is_read(
     assert (summary.skipped_count, summary.exit_code) == (1, 4)
     assert summary.module_count == (0 if stored_before else 2)
     assert (summary.replaced_count, summary.unchanged_count) == (0, 2 if stored_before else 0)
-    told = rows(con, "SELECT path, severity, code FROM diagnostics WHERE module_id IS NULL")
-    assert told == [(DUMP, "error", "unreadable_file")]
+    reported = rows(con, "SELECT path, severity, code FROM diagnostics WHERE module_id IS NULL")
+    assert reported == [(DUMP, "error", "unreadable_file")]
     if stored_before:
         assert rows(con, "SELECT size_bytes FROM allocations") == before
     else:
@@ -495,7 +495,7 @@ WITHOUT = {
     "not copied": ([f"{STEM}.txt"], "take the whole dump directory, or dump again"),
     "TPU": (
         ["module_0001.jit_f.cl_7.after_optimizations.txt"], "take the whole dump directory, or"),
-    "text beside protobuf": ([f"{STEM}.hlo.pb", f"{STEM}.txt"], "1 without their *-buffer-assign"),
+    "text and protobuf": ([f"{STEM}.hlo.pb", f"{STEM}.txt"], "1 without their *-buffer-assign"),
     "several": (
         [f"{STEM}.hlo.pb", f"a/{STEM}.hlo.pb", "module_0002.g.after_optimizations.txt"],
         "2 dumped only as protobuf, without its buffer assignment: add --xla_dump_hlo_as_text "
@@ -527,10 +527,10 @@ def test_hlo_without_buffer_assignment(con, tmp_path, name, capfd):
     assert summary.exit_code == 0
     (note,) = summary.notes
     assert message in note
-    told = rows(con, "SELECT severity, code, path, message FROM diagnostics "
+    reported = rows(con, "SELECT severity, code, path, message FROM diagnostics "
                 "WHERE module_id IS NULL")  # fmt: skip
-    assert [row[:3] for row in told] == [("notice", "no_buffer_assignment", None)]
-    assert message in told[0][3]
+    assert [row[:3] for row in reported] == [("notice", "no_buffer_assignment", None)]
+    assert message in reported[0][3]
 
 
 def test_hlo_beside_its_buffer_assignment_is_no_notice(tmp_path):
@@ -897,7 +897,7 @@ def test_no_room_for_dumps(call, monkeypatch):
 
 # -- what reaches the top ---------------------------------------------------------------------
 
-TOLD = {
+MESSAGES = {
     "recursion": (RecursionError("maximum recursion depth"), 1, "nested too deeply"),
     "memory": (MemoryError(), 1, "not enough memory; --memory-limit SIZE gives DuckDB more"),
     "disk full": (OSError(errno.ENOSPC, "No space left on device", "x"), 1, "the disk is full (x:"),
@@ -931,10 +931,10 @@ TOLD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", MESSAGES)
 @pytest.mark.parametrize("is_cause", [False, True], ids=["itself", "as a query's cause"])
 def test_error_at_the_top(monkeypatch, capfd, name, is_cause):
-    error, code, message = TOLD[name]
+    error, code, message = MESSAGES[name]
 
     def fail(*_args, obj, **_more):
         obj["db"] = "t.duckdb"
@@ -991,8 +991,8 @@ def captured(monkeypatch, capfd, more=""):
     code = cli.run([*command, "--", sys.executable, "train.py"])
     monkeypatch.undo()
     err = capfd.readouterr().err
-    told = err.partition("bufdb: the dumps are kept: ")[2].partition("\nbufdb: ")[0]
-    return code, err, shlex.split(told)
+    kept = err.partition("bufdb: the dumps are kept: ")[2].partition("\nbufdb: ")[0]
+    return code, err, shlex.split(kept)
 
 
 def stored_by(advice, tmp_path, monkeypatch):

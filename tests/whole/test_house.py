@@ -25,8 +25,8 @@ def too_long(text: str) -> list[str]:
         limit = CLASS_LINES if isinstance(node, ast.ClassDef) else FUNCTION_LINES
         length = node.end_lineno - node.lineno + 1
         if ast.get_docstring(node) is not None:
-            told = node.body[0]
-            length -= told.end_lineno - told.lineno + 1
+            docstring = node.body[0]
+            length -= docstring.end_lineno - docstring.lineno + 1
         first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
         above = lines[max(0, first - 2) : node.lineno]
         if length > limit and not any("# long: " in line for line in above):
@@ -62,10 +62,10 @@ def test_modules_are_short_enough_to_read():
 
 def test_every_package_with_tests_is_there():
     """A folder of tests has the name of a package or is one of a few others."""
-    beside = {"benchmarks", "golden", "queries", "schema", "support", "whole"}
+    others = {"benchmarks", "golden", "queries", "schema", "support", "whole"}
     tests = {path.name for path in (ROOT / "tests").iterdir() if any(path.glob("*.py"))}
     packages = {path.name for path in PACKAGE.iterdir() if any(path.glob("*.py"))}
-    assert tests - beside <= packages
+    assert tests - others <= packages
 
 
 # -- the SQL ---------------------------------------------------------------------------------------

@@ -76,11 +76,11 @@ CASES = {
 
 @pytest.mark.parametrize("program", CASES)
 def test_the_peak_falls_by_what_advice_promises(compiled, program):
-    name, told, figure, promised, sureness = CASES[program]
+    name, filters, figure, promised, sureness = CASES[program]
     found = [
         row
         for row in rows(compiled, name, program)
-        if all(row[column] == value for column, value in told.items())
+        if all(row[column] == value for column, value in filters.items())
     ]
     assert found, "there is such advice"
     assert (found[0][figure], found[0]["sureness"]) == (promised, sureness)

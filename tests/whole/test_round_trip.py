@@ -56,8 +56,8 @@ WANTED = {
     "look-alike header": lambda m, d, t: "lookalike @0>\n positions:" in t and d.era == "B",
     "negative total": lambda m, d, t: "Total bytes used: -" in t,
     "octal escape": lambda m, d, t: "\\303\\251" in t and d.telling != "absent",
-    "instructions told by HLO text": lambda m, d, t: d.telling == "absent" and d.hlo == "plain",
-    "step told by HLO text": lambda m, d, t: (
+    "instructions of HLO text": lambda m, d, t: d.telling == "absent" and d.hlo == "plain",
+    "step of HLO text": lambda m, d, t: (
         d.has_list
         and d.has_live
         and d.telling != "absent"

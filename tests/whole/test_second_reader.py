@@ -111,11 +111,11 @@ def holds_7_instruction_shapes(tables: Tables) -> None:
     rows = by(tables["instructions"], "instruction_name")
     assert len(rows) == len(tables["instructions"])
     for value in tables["values"]:
-        told = rows[value["instruction_name"]]
-        if told["text"] is None:
+        described = rows[value["instruction_name"]]
+        if described["text"] is None:
             continue
-        assert told["opcode"] is not None
-        shape = told["shape"]
+        assert described["opcode"] is not None
+        shape = described["shape"]
         for number in value["shape_index"].strip("{}").split(","):
             shape = list(tuple_elements(shape))[int(number)] if number else shape
         assert shape == value["shape"]
@@ -534,11 +534,11 @@ GLUED = """
 
 def test_glued_headers_and_raw_newlines() -> None:
     tables = read(GLUED)
-    told = by(tables["instructions"], "instruction_name")
-    assert told["x"]["text"] == '%x = f32[] parameter(0), metadata={op_name="x"}'
-    assert (told["x"]["opcode"], told["x"]["op_name"]) == ("parameter", "x")
-    assert told["call"]["text"].startswith("%call = (f32[]) custom-call(%x)")
-    assert told["call"]["text"].endswith("HloLiveRange (max 9):\n}")
+    described = by(tables["instructions"], "instruction_name")
+    assert described["x"]["text"] == '%x = f32[] parameter(0), metadata={op_name="x"}'
+    assert (described["x"]["opcode"], described["x"]["op_name"]) == ("parameter", "x")
+    assert described["call"]["text"].startswith("%call = (f32[]) custom-call(%x)")
+    assert described["call"]["text"].endswith("HloLiveRange (max 9):\n}")
     assert [row["value_id"] for row in tables["positions"]] == [1, 3]
     module = tables["modules"][0]
     assert (module["reported_total_bytes"], module["schedule_length"]) == (-8, 2)

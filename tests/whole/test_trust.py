@@ -272,12 +272,14 @@ def succeeds(attack: Attack, folder: Path) -> bool:
             con.execute(planted)
     before = _files(folder)
     if attack.way == "parameter":
-        told = _call("query", "top-values", "-p", "function", text, "-p", "run", text, "--db", path)
-        return SECRET in told or "2.00 KiB" in told or _files(folder) != before
-    told = ""
+        output = _call(
+            "query", "top-values", "-p", "function", text, "-p", "run", text, "--db", path
+        )
+        return SECRET in output or "2.00 KiB" in output or _files(folder) != before
+    output = ""
     if attack.way in ("sql", "asked"):
         with mock.patch.dict(os.environ, {"BUFDB_SECRET": SECRET, "HOME": str(folder)}):
-            told = _call("sql", asked, "--db", path)
+            output = _call("sql", asked, "--db", path)
     queries = folder / "queries"
     queries.mkdir()
     (queries / "sent.sql").write_text(_HEADER + asked)
@@ -287,7 +289,7 @@ def succeeds(attack: Attack, folder: Path) -> bool:
     for file in (queries / "sent.sql", queries):
         file.unlink() if file.is_file() else file.rmdir()
     # An error may quote the name of a file, not what is in it.
-    got = told + made
+    got = output + made
     return (
         SECRET in got or "planted" in _answers(got) or "424242" in got or _files(folder) != before
     )
@@ -302,9 +304,9 @@ def _call(*arguments: str) -> str:
     return out.buffer.getvalue().decode() + err.getvalue()
 
 
-def _answers(told: str) -> str:
+def _answers(output: str) -> str:
     """Without the lines that say what is wrong."""
-    return "\n".join(line for line in told.splitlines() if "bufdb: " not in line)
+    return "\n".join(line for line in output.splitlines() if "bufdb: " not in line)
 
 
 def _files(folder: Path) -> dict[str, bytes]:
@@ -378,10 +380,10 @@ def test_the_list_would_succeed_without_the_lock(tmp_path):
         path = make(folder)
         before = _files(folder)
         text = attack.text.replace("{folder}", str(folder))
-        told = ""
+        output = ""
         with contextlib.suppress(duckdb.Error), duckdb.connect(path) as con:
-            told = str(con.execute(text).fetchall())
-        made += SECRET in told or str(folder) in told or _files(folder) != before
+            output = str(con.execute(text).fetchall())
+        made += SECRET in output or str(folder) in output or _files(folder) != before
         if made == 10:
             break
     assert made == 10
@@ -389,8 +391,8 @@ def test_the_list_would_succeed_without_the_lock(tmp_path):
 
 def test_what_is_exact_off_a_terminal(tmp_path):
     path = make(tmp_path, "\x1b[31m=1+1")
-    told = _call("sql", "SELECT function_name FROM modules", "--db", path, "--format", "csv")
-    assert told == "function_name\n\x1b[31m=1+1\n"
+    output = _call("sql", "SELECT function_name FROM modules", "--db", path, "--format", "csv")
+    assert output == "function_name\n\x1b[31m=1+1\n"
 
 
 def test_a_view_of_the_files_own_is_told_and_bufdbs_is_used(tmp_path):
@@ -398,10 +400,10 @@ def test_a_view_of_the_files_own_is_told_and_bufdbs_is_used(tmp_path):
     with duckdb.connect(path) as con:
         con.execute("CREATE OR REPLACE VIEW memory_figures AS SELECT 1 AS peak_bytes")
         con.execute("CREATE OR REPLACE MACRO base_name(path) AS 'planted'")
-    told = _call("sql", "SELECT peak_bytes, base_name('a/b') FROM memory_figures", "--db", path)
-    assert "planted" not in told and "2.00 KiB" in told
+    output = _call("sql", "SELECT peak_bytes, base_name('a/b') FROM memory_figures", "--db", path)
+    assert "planted" not in output and "2.00 KiB" in output
     line = f"bufdb: {path} has another base_name, memory_figures than bufdb; bufdb's own is used\n"
-    assert told.endswith(line)
+    assert output.endswith(line)
     assert _call("query", "peak-figures", "--db", path).count("has another memory_figures") == 1
 
 
@@ -411,11 +413,11 @@ def test_a_view_of_another_version_is_told_until_the_next_ingest(tmp_path):
     with duckdb.connect(path) as con:
         con.execute("CREATE OR REPLACE VIEW memory_figures AS SELECT 1 AS peak_bytes")
         con.execute("UPDATE schema_info SET views_hash = 'before'")
-    told = (
+    output = (
         f"bufdb: {path} has memory_figures of another version of bufdb until the next ingest; "
         "not used\n"
     )
-    assert told in _call("query", "peak-figures", "--db", path)
+    assert output in _call("query", "peak-figures", "--db", path)
     store.open_writable(path).close()
     assert "bufdb: " not in _call("query", "peak-figures", "--db", path)
 
@@ -434,8 +436,8 @@ def test_views_and_tables_of_the_users_own_can_be_asked(tmp_path):
     assert _call("sql", "SELECT f, twice(2) AS n FROM mine", "--db", path, "--format", "csv") == (
         "f,n\nstep,4\n"
     )
-    told = _call("schema", "mine", "twice", "--db", path)
-    assert "view mine" in told and "macro twice(x)" in told
+    output = _call("schema", "mine", "twice", "--db", path)
+    assert "view mine" in output and "macro twice(x)" in output
 
 
 @pytest.mark.parametrize("command", [("sql",), ("query", "sent", "--queries", "{folder}")])
@@ -473,8 +475,8 @@ def test_files_that_may_be_read_are_not_written(tmp_path):
 def test_what_a_query_file_may_not_hold_is_named(text, found, tmp_path):
     path = make(tmp_path)
     (tmp_path / "sent.sql").write_text(_HEADER + text)
-    told = _call("query", "sent", "--queries", str(tmp_path), "--db", path)
-    assert told == (
+    output = _call("query", "sent", "--queries", str(tmp_path), "--db", path)
+    assert output == (
         f"bufdb: error: sent: expected a SELECT, found {found}; only reading is possible here\n"
     )
 
@@ -495,8 +497,8 @@ def test_nothing_is_stored_in_a_file_that_would_act(planted, tmp_path):
     with duckdb.connect(path) as con:
         con.execute(planted)
     before = Path(path).read_bytes()
-    told = _call("runs", "label", "base", "a=b", "--db", path)
-    assert "that is not bufdb's and would run when bufdb writes" in told
+    output = _call("runs", "label", "base", "a=b", "--db", path)
+    assert "that is not bufdb's and would run when bufdb writes" in output
     assert Path(path).read_bytes() == before
     assert "base" in _call("runs", "--db", path)
 

@@ -119,8 +119,8 @@ def test_an_unknown_peak_is_told_with_its_reason_and_is_no_number(functions_and_
             if row.get("figure") not in (None, "peak", "fragmentation", "padding"):
                 continue
             columns = BY_PEAK - STATIC.get(query.name, set())
-            told = {name: row[name] for name in columns & row.keys() if row[name] is not None}
-            assert not told
+            figures = {name: row[name] for name in columns & row.keys() if row[name] is not None}
+            assert not figures
     if "known" in functions and query.name != "runs":
         others = [row for row in answer if row.get("function_name") == "known"]
         assert all(row["unknown_reason"] is None for row in others)
