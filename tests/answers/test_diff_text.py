@@ -93,7 +93,7 @@ def test_sums_are_of_one_memory_space_each():
     assert headline(grown + others).endswith(f"{totals}; 1 unchanged, 1 unknown")
 
 
-def test_functions_of_several_runs_bear_the_runs_and_of_several_modules_these():
+def test_functions_of_several_runs_or_modules_name_them():
     runs = [
         row(1, 1, 2, base_run_name="a", new_run_name="c"),
         row(2, 1, 2, base_run_name="b", new_run_name=None, function_name="g"),

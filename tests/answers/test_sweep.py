@@ -67,7 +67,7 @@ def test_what_does_not_fit_at_any_size(said):
 
 
 @pytest.mark.slow
-def test_functions_without_a_curve_are_told_for_a_largest_says_nothing_of_them(said):
+def test_functions_without_a_curve_are_named_next_to_a_largest(said):
     jumps = (10, 40, 10, 90)
     lines = said(
         {"step": lambda batch, _: batch * MIB, "odd": lambda batch, _: jumps[batch - 1]},
@@ -134,7 +134,7 @@ def test_the_least_of_each_end_counts_where_all_have_to_fit():
     ]
 
 
-def test_what_was_compiled_is_sure_and_what_is_far_is_a_guess_with_its_proof():
+def test_compiled_sizes_are_sure_and_far_ones_a_guess():
     far = {"low_largest_size": 30, "high_largest_size": 36, "guess_reason": "far"}
     found = {("batch",): [curve("f", "x=1", measured_largest_size=4.0, **far)]}
     asked = []
@@ -165,7 +165,7 @@ def test_what_may_have_no_largest_and_what_is_sure_of_two_functions():
     assert lines_of(*both)[-1].endswith(": none, by g")
 
 
-def test_what_has_no_curve_or_no_largest_is_told_with_why():
+def test_no_curve_or_no_largest_has_a_reason():
     reason = "fewer than 3 sizes"
     odd = [curve(f"f{n}", "x=1", model=None, no_fit_reason=reason) for n in range(6)]
     assert lines_of(*odd) == [

@@ -331,7 +331,7 @@ def test_an_interrupt_stops_the_question_and_leaves_the_database(tmp_path, monke
 
 
 @pytest.mark.parametrize("ends", [lambda db: db.close(), lambda db: None])
-def test_a_database_in_memory_leaves_nothing_behind(ends):
+def test_a_database_in_memory_leaves_no_files(ends):
     db = bufdb.connect()
     folder = Path(db.path).parent
     assert folder.is_dir()

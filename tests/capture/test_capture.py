@@ -239,7 +239,7 @@ def test_a_table_fits_the_terminal_and_is_whole_in_a_pipe(monkeypatch, capfd):
     assert max(map(len, terminal.getvalue().splitlines())) <= 40
 
 
-def test_labels_tell_commit_and_changes(monkeypatch):
+def test_labels_show_commit_and_changes(monkeypatch):
     git = shutil.which("git")
     if git is None:
         pytest.skip("git is not there")
@@ -529,7 +529,7 @@ def test_errors(arguments, code, message, capfd, left_behind):
     assert left_behind() == []
 
 
-def test_a_database_of_another_version_is_found_out_before_the_command_runs(run):
+def test_another_schema_version_is_found_before_the_command_runs(run):
     with duckdb.connect("bufdb.duckdb") as con:
         con.execute("UPDATE schema_info SET schema_version = 0")
     code, out, err = run(command=fake("print(1)"))

@@ -133,7 +133,7 @@ def test_a_program_is_ingested_once_and_several_are_one_run():
         assert rows == [("x", "a compiled function")]
 
 
-def test_a_backend_that_dumps_nothing_is_told_with_the_flags(tmp_path):
+def test_a_backend_that_dumps_nothing_is_reported_with_the_flags(tmp_path):
     with pytest.raises(BufdbError, match="--xla_dump_to=DIR"):
         dump.dumped(Silent(), tmp_path)
 
@@ -164,7 +164,7 @@ def test_a_program_that_is_refused_is_in_its_dump(tmp_path):
     assert len(found) == len(list((DEMO / "cpu_b8").iterdir()))
 
 
-def test_a_refused_kernel_is_in_the_text_beside_the_dump(tmp_path):
+def test_a_refused_kernel_is_in_the_text_next_to_the_dump(tmp_path):
     found, refusal = dump.dumped(Refused(E1001), tmp_path)
     assert refusal == (
         "E1001: CompileTimeScopedVmemOom: Ran out of memory in memory space vmem while allocating "
@@ -203,7 +203,7 @@ def test_a_refusal_is_said_and_the_program_stored():
         {"memory_analysis": lambda self: None, "as_text": lambda self: None},
     ],
 )
-def test_a_backend_that_hands_out_nothing_is_told_with_the_flags(tmp_path, nothing):
+def test_a_backend_that_hands_out_nothing_is_reported_with_the_flags(tmp_path, nothing):
     compiled = type("Nothing", (Empty,), nothing)()
     with pytest.raises(BufdbError, match="--xla_dump_to=DIR"):
         dump.dumped(compiled, tmp_path)

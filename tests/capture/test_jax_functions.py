@@ -186,7 +186,7 @@ def test_explain_shows_the_function_of_a_file(tmp_path):
         ([SPEC, "--limit", "much"], 2, "--limit wants a size"),
     ],
 )
-def test_what_explain_cannot_compile_is_told(tmp_path, arguments, code, message):
+def test_what_explain_cannot_compile_is_reported(tmp_path, arguments, code, message):
     done = explain(*arguments, "--db", tmp_path / "t.duckdb")
     assert done.returncode == code
     assert message in done.stderr

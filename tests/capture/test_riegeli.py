@@ -46,7 +46,7 @@ LARGE = b"large " * 30_000
 PLAIN = chunk(b"\x00", bytes, b"one", b"", LARGE)
 
 
-def test_records_are_what_stands_between_the_headers():
+def test_records_are_the_bytes_between_the_headers():
     assert [*records(file(PLAIN, PLAIN))][1:] == [b"one", b"", LARGE] * 2
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from bufdb.columnar.section import MAX_FINDINGS, READ, Account
 
 
-def test_what_is_told_twice_is_one_finding():
+def test_a_repeated_report_is_one_finding():
     account = Account()
     for path in ("a", "a", "b"):
         account.find(0, "error", "odd", "it is odd", path)
@@ -23,7 +23,7 @@ def test_of_many_findings_of_a_module_the_rest_is_counted():
     assert other.module == 1
 
 
-def test_lines_that_nobody_speaks_for_are_known_or_told():
+def test_unclaimed_lines_are_known_or_reported():
     account = Account()
     account.open(0, "a.txt", 5, rest_is_known=True)
     account.open(0, "b.txt", 5, rest_is_known=False)

@@ -64,7 +64,7 @@ def test_split_begins_lines_inside_lines():
     assert lines == [b"one", b"<two", b"three", b"<four", b"<five"]
 
 
-def test_heads_tell_prefixes_of_up_to_eight_bytes():
+def test_heads_distinguish_prefixes_of_up_to_eight_bytes():
     heads = Block(b" value: x\n value\n value; x\n").heads()
     assert starts_with(heads, b" value: ").tolist() == [True, False, False]
     assert starts_with(heads, b" ").tolist() == [True, True, True]
@@ -111,7 +111,7 @@ def test_the_lowest_number_has_a_sign():
     assert failed(c) == {1: wide, 3: (1, "a number"), 4: (0, "a number")}
 
 
-def test_a_number_behind_a_prefix_may_be_absent():
+def test_a_number_after_a_prefix_may_be_absent():
     c = cursor(b", color 7:", b":", b", color :")
     color = c.optional_integer(b", color ")
     assert color.filled(-1)[:2].tolist() == [7, -1]
@@ -122,7 +122,7 @@ def test_a_number_behind_a_prefix_may_be_absent():
 # -- text -------------------------------------------------------------------------------------
 
 
-def test_a_line_is_told_where_it_failed_first_and_disturbs_no_other():
+def test_a_line_is_reported_where_it_first_failed():
     c = cursor(b"a=1;", b"b=2;", b"a=x;", b"a=4")
     c.expect(b"a=")
     assert c.integer()[0] == 1
@@ -201,7 +201,7 @@ def test_longer_texts_are_found_far_away_and_else_the_line_end():
     assert (some - c.block.starts).tolist() == [0, 2, 0, 1]
 
 
-def test_nothing_is_found_behind_the_last_line():
+def test_nothing_is_found_after_the_last_line():
     c = cursor(b"", b"ab")
     c.at = c.end + 1
     assert (c.find(b"a") == c.end).all()
@@ -281,7 +281,7 @@ def test_numbers_labels_and_flags_reach_the_database():
     assert read_back(np.array([True, False] * 9), "BOOLEAN") == [True, False] * 9
 
 
-def test_what_does_not_fit_into_its_column_is_null_and_told():
+def test_what_does_not_fit_into_its_column_is_null_and_reported():
     assert read_back(objects([2**63, 5]), "BIGINT", misfits=[0]) == [None, 5]
     assert read_back(objects([3, -(10**38)]), "HUGEINT", misfits=[1]) == [3, None]
 
@@ -311,7 +311,7 @@ def test_taken_rows_keep_their_patches_also_twice_and_out_of_order():
     assert column.take(np.array([False, True, True])).tolist() == [b"b", None]
 
 
-def test_what_stands_in_a_place_is_looked_up_anew_where_a_cursor_has_moved():
+def test_a_place_is_looked_up_again_after_a_cursor_moves():
     c = cursor(b"a=1 b=2", b"b=2")
     assert c.optional(b"x=").tolist() == [False, False]
     assert c.optional(b"a=1 ").tolist() == [True, False]

@@ -24,7 +24,7 @@ def test_the_text_is_a_part_of_the_data():
     assert (whole.text, whole.size, whole.in_place()) == (b"two\n", 4, None)
 
 
-def test_a_block_begins_where_the_text_above_stands():
+def test_a_block_begins_where_the_text_above_is():
     section = Section([window()])
     assert section.block.data is FILE
     assert lines(section) == [b"one", b"two", b"three"]

@@ -85,7 +85,7 @@ from flax import nnx
 """
 
 
-def test_an_example_is_once_for_all_rows_of_its_kind_and_says_which_library_it_is():
+def test_an_example_is_shown_once_per_kind_with_its_library():
     rows = [ROW | {"kind": "offload", "name": f"a/lm.py:{n}", "page": "p.md"} for n in (7, 9, 7)]
     found = Overview({}, peak=PEAK, parts={"advice": [*rows, ROW | {"name": "x"}]})
     lines = summary_text.advice_text(

@@ -94,7 +94,7 @@ def test_a_view_in_place_of_the_table_is_refused_before_it_is_read(call, rules, 
     assert "has a view in place of the table role_rules" in err
 
 
-def test_a_file_that_is_wrong_is_told(call, demo_db, tmp_path):
+def test_a_file_that_is_wrong_is_reported(call, demo_db, tmp_path):
     path = tmp_path / "none.toml"
     code, out, err = call("query", "peak-by-role", "--db", demo_db, "--categories", path)
     assert (code, out) == (2, "")

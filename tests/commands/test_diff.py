@@ -221,7 +221,7 @@ def test_parts_add_up_on_real_programs(shared, base, new):
 
 @pytest.mark.slow
 @shared_dumps.needs_dumps
-def test_a_larger_batch_is_told_by_the_lines_that_grew(shared):
+def test_a_larger_batch_shows_as_the_lines_that_grew(shared):
     base, new = (f"cpu-0.10.2/transformer_b{b}_f32_noremat" for b in (8, 16))
     with shared(base, new) as con:
         rows = con.execute(
@@ -442,7 +442,7 @@ def test_without_allocations_every_figure_is_unknown(small, tmp_path):
     assert (code, text.splitlines()[0]) == (0, "no known peak changed: 1 unknown")
 
 
-def test_modules_of_one_function_are_told_apart(small):
+def test_modules_of_one_function_are_distinguished(small):
     modules = [
         (run, "f", {"x": size}, {"module_key": f"module_{number:04}.jit_f.cpu"})
         for run, number, size in (("a", 1, 9), ("a", 2, 5), ("b", 4, 9), ("b", 6, 7))
@@ -485,7 +485,7 @@ def test_sums_are_of_one_memory_space(small, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_renamed_function_bears_both_names(small):
+def test_a_renamed_function_has_both_names(small):
     modules = [("a", "loss_fn", {"x": 1}, {}), ("b", "loss_func", {"x": 3}, {})]
     text = small(modules, "a", "b", "--pair", "loss_fn=loss_func")[1]
     assert text.startswith("loss_fn → loss_func: peak 1 B → 3 B (+200.0%), largest: +2 B x\n")
@@ -532,7 +532,7 @@ def test_the_devices_memory_is_compared_unless_another_is_asked_for(con):
     assert compared(color=5) == ([(1, 5, 260)], [])
 
 
-def test_programs_of_torch_xla_bear_their_modules(small):
+def test_programs_of_torch_xla_have_their_modules(small):
     modules = [
         (run, None, {"x": number}, {
             "module_name": f"SyncTensorsGraph.{number}",
@@ -573,7 +573,7 @@ def test_pairs_that_cannot_be(small, pairs, message):
 
 
 @pytest.mark.slow
-def test_donations_and_what_xla_adds_are_told(small, tmp_path):
+def test_donations_and_what_xla_adds_are_reported(small, tmp_path):
     small([("c", "f", {}, {})], "c", "c")
     with duckdb.connect(str(tmp_path / "small.duckdb")) as con, in_bulk(con):
         for number, (run, kind) in enumerate((("a", "parameter"), ("b", "donated_parameter")), 1):
@@ -593,7 +593,7 @@ def test_donations_and_what_xla_adds_are_told(small, tmp_path):
 
 
 @pytest.mark.slow
-def test_runs_of_a_label_are_told_apart(small, tmp_path):
+def test_runs_of_a_label_are_distinguished(small, tmp_path):
     small(
         [("a1", "f", {"x": 1}, {}), ("a2", "f", {"x": 2}, {}), ("b", "f", {"x": 3}, {})], "b", "b"
     )

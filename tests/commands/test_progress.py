@@ -76,7 +76,7 @@ def test_it_is_drawn_now_and_then_and_gone_at_the_end():
     assert text.endswith(ERASE) and not shown.is_visible
 
 
-def test_a_note_stands_in_a_line_of_its_own(monkeypatch, capsys):
+def test_a_note_has_its_own_line(monkeypatch, capsys):
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
     with progress.progress("MB") as observer:

@@ -140,7 +140,7 @@ def test_an_empty_answer_is_a_success_and_says_why(ask):
     assert err.startswith("bufdb: no rows: run 'gpu_b8' has no function 'eval_step'; it is in cpu_")
 
 
-def test_labels_that_no_run_has_are_told_beside_the_answer(ask):
+def test_unknown_labels_are_reported_with_the_answer(ask):
     code, out, err = ask("scaling", "-p", "fixed=remaat, batch")
     assert (code, out.count("\n") > 1) == (0, True)
     assert err == "bufdb: no run has a label 'remaat'; did you mean 'remat'?\n"

@@ -98,7 +98,7 @@ def test_two_ways_to_name_an_instant_are_one_too_many(show):
     assert "the last is 8" in show("train_step", "--run", "gpu_b8", "--peak", "9")[2]
 
 
-def test_what_else_fits_is_told(show):
+def test_what_else_fits_is_reported(show):
     err = show("train_step", "--run", "cpu*")[2]
     assert err == (
         "bufdb: 4 modules in 4 runs fit; module_0002.jit_train_step.cpu_after_optimizations of "
@@ -242,7 +242,7 @@ def test_the_picture_of_the_readme_is_what_is_shown(tmp_path):
     assert drawn == (script.parent / "terminal.svg").read_text(encoding="utf-8")
 
 
-def test_a_message_tells_of_a_peak_without_its_instant(call, tmp_path):
+def test_a_message_reports_a_peak_without_its_instant(call, tmp_path):
     db = tmp_path / "oom.duckdb"
     assert call("ingest", ROOT / "data" / "oom" / "tpu.log", "--db", db)[0] == 0
     code, out, err = call("show", "--db", db)

@@ -71,7 +71,7 @@ def test_its_figures_are_those_of_the_queries(summary, demo):
 
 
 @pytest.mark.slow
-def test_it_is_of_the_device_s_own_memory_and_tells_of_the_rest(summary):
+def test_it_is_of_device_memory_and_mentions_the_rest(summary):
     out = summary("--run", "tpu_b8")[1].splitlines()
     assert out[1] == "highest peak: 978 KiB of hbm memory, train_step of run tpu_b8"
     assert out[4].startswith("besides: 6.50 MiB vmem")
@@ -135,7 +135,7 @@ def test_a_number_without_a_unit_is_asked_about(summary):
 
 
 @pytest.mark.slow
-def test_what_a_gpu_gives_by_default_is_shown_beside_its_whole_memory(summary):
+def test_the_default_share_of_a_gpu_is_shown_with_its_memory(summary):
     lines = summary("--limit", "NVIDIA A100-SXM4-40GB")[1].splitlines()
     assert lines[2:5] == [
         "limit: under 0.1% of 29.57 GiB (A100 40GB, of 39.42 GiB)",
@@ -170,7 +170,7 @@ def test_the_device_that_a_run_is_labelled_with_counts(con):
     assert of(con).limit_bytes is None
 
 
-def test_peaks_beside_the_highest_and_how_many_are_unknown(con):
+def test_other_peaks_and_how_many_are_unknown(con):
     first = Module(con, 1, platform="tpu")
     for color, size in enumerate((100, 2048)):
         first.allocation(color, "output", size, color=color)
@@ -208,7 +208,7 @@ def small_device(monkeypatch):
         (900, None, "besides: 900 B vmem, 9 B sync_flag"),
     ],
 )
-def test_a_memory_space_that_is_nearly_full_is_named_where_its_size_is_known(
+def test_a_memory_space_of_known_size_is_named_if_nearly_full(
     con, small_device, size, device, besides
 ):
     made = Module(con, 1, "a", "f", platform="tpu")

@@ -93,7 +93,7 @@ def test_a_command_leaves_the_patience_of_the_next_as_it_was(path):
     assert PATIENCE.get() is before
 
 
-def test_a_writer_in_this_process_is_told(path):
+def test_a_writer_in_this_process_is_reported(path):
     with (
         duckdb.connect(path),
         pytest.raises(DatabaseError, match="is open in this process already"),

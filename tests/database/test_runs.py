@@ -105,7 +105,7 @@ def test_bad_patterns(pattern, message):
     assert message in str(error.value)
 
 
-def test_a_directory_of_runs_that_cannot_be_listed_is_told(monkeypatch, tmp_path):
+def test_a_directory_of_runs_that_cannot_be_listed_is_reported(monkeypatch, tmp_path):
     def closed(folder):
         raise PermissionError(13, "Permission denied", str(folder))
 

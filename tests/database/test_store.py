@@ -44,7 +44,7 @@ def test_row_groups_stay_as_small_as_they_were_made(path):
     assert (largest, count) == (store.ROW_GROUP_ROWS, 200_000)
 
 
-def test_what_is_written_spills_beside_the_file(path):
+def test_writing_spills_next_to_the_file(path):
     with store.open_writable(path) as con:
         found = con.execute("SELECT current_setting('temp_directory')").fetchone()
     assert found == (f"{path}.tmp",)
@@ -138,7 +138,7 @@ def one_bit_off(data):
         (of_a_later_duckdb, "was written by another version of DuckDB than .*; upgrade with"),
     ],
 )
-def test_what_is_no_database_is_told_in_one_line(path, change, message):
+def test_what_is_no_database_is_reported_in_one_line(path, change, message):
     Path(path).write_bytes(change(Path(path).read_bytes()))
     for opened in (store.open_readable, store.open_writable):
         with pytest.raises(DatabaseError, match=message) as error:
@@ -152,7 +152,7 @@ def test_a_directory_is_no_database(tmp_path):
             opened(str(tmp_path))
 
 
-def test_a_directory_that_is_not_there_is_told(tmp_path):
+def test_a_directory_that_is_not_there_is_reported(tmp_path):
     with pytest.raises(DatabaseError) as error:
         store.open_writable(str(tmp_path / "none" / "a.duckdb"))
     assert str(error.value) == (
@@ -161,7 +161,7 @@ def test_a_directory_that_is_not_there_is_told(tmp_path):
     )
 
 
-def test_a_table_that_is_not_there_is_told(path):
+def test_a_table_that_is_not_there_is_reported(path):
     change(path, "DROP TABLE occupied_peaks")
     with pytest.raises(DatabaseError, match=r"does not hold bufdb's tables .*; remove the file"):
         store.open_readable(path)
@@ -170,7 +170,7 @@ def test_a_table_that_is_not_there_is_told(path):
 @pytest.mark.parametrize(
     "altered", ["DROP COLUMN page", "RENAME kind TO sort", "ALTER size_bytes TYPE DOUBLE"]
 )
-def test_a_column_that_is_not_there_is_told(path, altered):
+def test_a_column_that_is_not_there_is_reported(path, altered):
     change(path, f"ALTER TABLE allocations {altered}")
     with pytest.raises(DatabaseError, match=r"hold bufdb's tables \(no allocations\.\w+\); remove"):
         store.open_readable(path)
@@ -202,7 +202,7 @@ def test_a_query_that_outgrows_memory_spills_and_leaves_nothing(path, tmp_path, 
 LIMIT = "SELECT current_setting('memory_limit'), current_setting('threads')"
 
 
-def test_a_question_has_a_limit_of_memory_and_the_threads_that_it_is_enough_for(path):
+def test_a_query_has_a_memory_limit_and_threads_to_match(path):
     with store.open_readable(path) as con:
         assert con.execute(LIMIT).fetchall()[0][0] == "732.4 MiB"
     token = memory.MEMORY_LIMIT.set(130_000_000)

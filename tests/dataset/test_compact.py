@@ -208,7 +208,7 @@ def test_no_link_leads_out_of_a_dataset(tmp_path):
     assert compact(str(tmp_path / "link"), grace_s=0).owner_count == 4
 
 
-def test_who_reads_what_was_removed_is_told(tmp_path, monkeypatch):
+def test_reading_what_was_removed_is_an_error(tmp_path, monkeypatch):
     from bufdb.dataset import snapshot
 
     stored(tmp_path)

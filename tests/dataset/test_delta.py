@@ -50,7 +50,7 @@ def append(file, action):
         text.write("\n" + json.dumps(action))
 
 
-def test_a_module_ingested_again_is_there_once_for_whoever_reads(tmp_path):
+def test_a_module_ingested_again_is_read_once(tmp_path):
     run = copied(tmp_path / "run")
     delta(tmp_path / "set", run)
     before = as_others_read(tmp_path / "set", "values")
@@ -195,7 +195,7 @@ def test_what_delta_rs_compacts_and_checkpoints_is_the_same(tmp_path):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_a_list_of_files_does_not_tell_is_refused(tmp_path, action, words):
+def test_what_a_list_of_files_lacks_is_refused(tmp_path, action, words):
     delta(tmp_path)
     append(last_commit(tmp_path, "values"), action)
     with pytest.raises(DatabaseError, match=words) as error:

@@ -119,7 +119,7 @@ def test_what_was_before_counts_again_when_it_comes_back(tmp_path):
 
 
 @pytest.mark.slow
-def test_markers_are_written_after_all_that_they_commit(tmp_path, monkeypatch):
+def test_markers_are_written_after_what_they_commit(tmp_path, monkeypatch):
     order = []
     put = places.Folder.put
 
@@ -226,7 +226,7 @@ def test_a_label_that_is_no_day_is_refused(tmp_path):
     assert not objects(tmp_path / "set")
 
 
-def test_a_module_that_cannot_be_read_is_told_and_the_others_are_stored(tmp_path, monkeypatch):
+def test_an_unreadable_module_is_reported_and_the_others_are_stored(tmp_path, monkeypatch):
     from bufdb.ingest import group
 
     load = group.load

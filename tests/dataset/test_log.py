@@ -74,7 +74,7 @@ def test_what_else_lies_in_a_folder_is_no_object(plain, tmp_path):
     assert place.names("values") == before and list(before) == [name]
 
 
-def test_a_damaged_marker_and_a_closed_folder_are_told(plain, tmp_path, monkeypatch):
+def test_a_damaged_marker_and_a_closed_folder_are_reported(plain, tmp_path, monkeypatch):
     root = shutil.copytree(plain / "set", tmp_path / "set")
     (name,) = objects(root, "modules")
     (root / name).write_bytes(b"PAR1 and nothing more")

@@ -67,7 +67,7 @@ def test_what_else_lies_there_is_not_read(tmp_path):
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("copied_bytes", [0, snapshot.COPIED_BYTES])
-def test_a_damaged_file_is_told_on_one_line(tmp_path, monkeypatch, copied_bytes):
+def test_a_damaged_file_is_reported_on_one_line(tmp_path, monkeypatch, copied_bytes):
     stored(tmp_path)
     monkeypatch.setattr(snapshot, "COPIED_BYTES", copied_bytes)
     name = min(objects(tmp_path, "values"))

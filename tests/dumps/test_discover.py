@@ -84,7 +84,7 @@ def test_stems(stem, expected):
         (ModuleName(), None),
     ],
 )
-def test_the_platform_is_told_by_the_name(name, platform):
+def test_the_platform_is_read_from_the_name(name, platform):
     assert name.platform == platform
 
 
@@ -114,7 +114,7 @@ def test_files_of_one_stem_are_one_module(tmp_path):
     }
 
 
-def test_compiler_options_bear_no_time_stamp(tmp_path):
+def test_compiler_options_have_no_time_stamp(tmp_path):
     put(tmp_path, f"1625000000000000.{STEM}", "-buffer-assignment.txt")
     (tmp_path / "module_0001.jit_f.debug_options").write_text("a: b\n")
     assert kinds(tmp_path) == {f"1625000000000000.{STEM}": ["buffer_assignment", "debug_options"]}
@@ -129,7 +129,7 @@ def test_compiler_options_bear_no_time_stamp(tmp_path):
         ("module_0007.after_optimizations", "module_0007.before_optimizations"),
     ],
 )  # fmt: skip
-def test_the_text_before_optimization_bears_the_stem_without_the_backend(tmp_path, stem, name):
+def test_the_text_before_optimization_has_the_stem_without_the_backend(tmp_path, stem, name):
     put((tmp_path / stem).parent, stem.rpartition("/")[2], "-live-range.txt")
     (tmp_path / f"{name}.txt").write_text("HloModule jit_f\n")
     (tmp_path / f"{name}.hlo.pb").write_text("")
@@ -234,7 +234,7 @@ def test_of_two_names_that_are_one_as_text_one_is_read(tmp_path):
     assert message.endswith("rename one")
 
 
-def test_a_path_too_long_for_the_system_is_told_with_a_way_out(tmp_path, monkeypatch):
+def test_a_path_too_long_for_the_system_is_reported_with_a_remedy(tmp_path, monkeypatch):
     put(tmp_path / "deep", STEM)
     put(tmp_path, "b", "-live-range.txt")
     scandir = os.scandir
@@ -260,7 +260,7 @@ def test_a_path_too_long_for_the_system_is_told_with_a_way_out(tmp_path, monkeyp
         (f"{STEM}.hlo.pb", "only as protobuf"),
     ],
 )
-def test_why_there_is_no_buffer_assignment_is_told(tmp_path, name, reason):
+def test_why_there_is_no_buffer_assignment_is_reported(tmp_path, name, reason):
     (tmp_path / name).write_bytes(hlo_proto(b"\x0a\x05jit_f", b"") if "pb" in name else b"HloM")
     odd: list[Oddity] = []
     assert discover(tmp_path, odd) == []

@@ -38,7 +38,7 @@ def test_text_comes_in_whole_lines_and_the_last_as_it_is(file, size):
 
 @pytest.mark.parametrize("size", [1, 5, 100])
 @pytest.mark.parametrize("start", [0, 4])
-def test_windows_hold_whole_lines_and_what_stands_around_them(file, start, size):
+def test_windows_hold_whole_lines_and_their_surroundings(file, start, size):
     whole = file.path.read_bytes()
     found = list(windows(file, start, 13, size))
     assert [(one.at, one.data[slice(*one.span)]) for one in found] == [

@@ -208,6 +208,6 @@ def test_what_is_refused_says_what_it_looks_like(fresh, tmp_path, text, expected
     assert "\n" not in str(error.value)
 
 
-def test_pasted_text_that_is_no_dump_is_told_too():
+def test_pasted_text_that_is_no_dump_is_reported_too():
     assert "HLO module" in looks_like("HloModule jit_f\n".encode("utf-16"))
     assert "HLO module" in looks_like(b"> HloModule jit_f\n> ENTRY\n")

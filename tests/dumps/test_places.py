@@ -92,7 +92,7 @@ def test_a_file_goes_before_its_compressed_copy(tmp_path):
     assert odd(tmp_path)[f"{DUMP}.gz"][0] == "info"
 
 
-def test_archives_lie_beside_dumps(tmp_path):
+def test_archives_may_be_next_to_dumps(tmp_path):
     shutil.copy(RUN / DUMP, tmp_path)
     zipped(tmp_path / "more.zip", {f"a/b/{DUMP}": ALLOCATIONS, DUMP: ALLOCATIONS})
     assert list(found(tmp_path)) == [INIT, f"more.zip:a/b/{INIT}", f"more.zip:{INIT}"]
@@ -369,7 +369,7 @@ def test_an_archive_without_dumps_says_so(fresh, tmp_path):
     ("name", "expected"),
     [("a/b.txt", "b.txt"), ("d/x.tar.gz:a/b", "b"), ("X.ZIP:b", "b"), ("a:b.c", "a:b.c")],
 )
-def test_base_names_stand_behind_archives(name, expected):
+def test_base_names_follow_archives(name, expected):
     assert base_name(name) == expected
 
 

@@ -66,7 +66,7 @@ def test_other_stages_and_reports_are_no_modules(tmp_path: Path) -> None:
     assert found(tmp_path) == ({STEM: ["proto"]}, [])
 
 
-def test_what_is_no_module_is_told(tmp_path: Path) -> None:
+def test_what_is_no_module_is_reported(tmp_path: Path) -> None:
     (tmp_path / "saved_model.pb").write_bytes(b"\x08\x01\x12\x04abcd")
     (tmp_path / f"{STEM}.hlo.pb").write_bytes(PROTO.read_bytes()[:5000])
     modules, odd = found(tmp_path)
@@ -77,7 +77,7 @@ def test_what_is_no_module_is_told(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_damaged_inside_is_told(tmp_path: Path) -> None:
+def test_what_is_damaged_inside_is_reported(tmp_path: Path) -> None:
     packed = gzip.compress(PROTO.read_bytes())
     (tmp_path / f"{STEM}.hlo.pb.gz").write_bytes(packed[: len(packed) // 2])
     # Compressed by hand, under the name of what is not.
@@ -90,7 +90,7 @@ def test_what_is_damaged_inside_is_told(tmp_path: Path) -> None:
     ]
 
 
-def test_a_proto_that_may_not_be_read_is_told(
+def test_a_proto_that_may_not_be_read_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / f"{STEM}.hlo.pb").touch()
@@ -106,7 +106,7 @@ def test_a_proto_that_may_not_be_read_is_told(
     ]
 
 
-def test_text_beside_a_proto_says_more(tmp_path: Path) -> None:
+def test_text_with_a_proto_says_more(tmp_path: Path) -> None:
     (tmp_path / f"{STEM}.hlo.pb").write_bytes(hlo_proto(b"\x0a\x05jit_f", b""))
     (tmp_path / f"{STEM}.txt").write_text("HloModule jit_decode\n")
     modules, odd = found(tmp_path)
@@ -115,7 +115,7 @@ def test_text_beside_a_proto_says_more(tmp_path: Path) -> None:
     assert "1 without their *-buffer-assignment.txt files" in message
 
 
-def test_a_module_without_assignment_is_told(tmp_path: Path) -> None:
+def test_a_module_without_assignment_is_reported(tmp_path: Path) -> None:
     (tmp_path / f"{STEM}.hlo.pb").write_bytes(hlo_proto(b"\x0a\x05jit_f", b""))
     with pytest.raises(UsageError, match=r"without its buffer assignment: add --xla_dump_hlo_as"):
         ingest_into(duckdb.connect(), tmp_path)
@@ -132,7 +132,7 @@ class TestWithoutThePackage:
         assert "5 dumped only as protobuf" in err
         assert "pip install 'bufdb[proto]'" in err
 
-    def test_protos_beside_other_modules_do(
+    def test_protos_with_other_modules_count(
         self, con: duckdb.DuckDBPyConnection, tmp_path: Path
     ) -> None:
         texts = PROTOS.parent / "loops" / "tpu"

@@ -22,7 +22,7 @@ def test_messages_about_other_spaces_are_taken(text, tmp_path):
 
 
 @pytest.mark.parametrize("text", [LIST, SHORT["temporaries"], SHORT["gpu array"], "nothing\n"])
-def test_what_the_dump_tells_is_not(text, tmp_path):
+def test_what_the_dump_has_is_not(text, tmp_path):
     assert other_spaces(text, tmp_path) == ""
 
 

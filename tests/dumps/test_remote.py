@@ -161,7 +161,7 @@ class Storage(BaseHTTPRequestHandler):
 
 @needs("gcsfs")
 @lenient
-def test_a_folder_of_google_s_is_a_run_of_which_only_what_has_changed_is_read(fresh, monkeypatch):
+def test_of_a_folder_of_google_only_changed_files_are_read(fresh, monkeypatch):
     from fsspec.config import conf
 
     Storage.objects |= {f"job/run1/{path.name}": path.read_bytes() for path in RUN.iterdir()}
@@ -200,7 +200,7 @@ def serving(handler):
 
 @needs("fsspec", "aiohttp")
 @lenient
-def test_a_file_behind_http(fresh):
+def test_a_file_over_http(fresh):
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_):
             pass
@@ -215,7 +215,7 @@ def test_a_file_behind_http(fresh):
 
 @needs("fsspec", "aiohttp")
 @lenient
-def test_an_archive_behind_http_is_asked_for_once(tmp_path):
+def test_an_archive_over_http_is_requested_once(tmp_path):
     asked = []
 
     class Counting(SimpleHTTPRequestHandler):
@@ -302,7 +302,7 @@ def test_without_fsspec_it_says_what_to_install(monkeypatch):
     ("text", "expected"),
     [("gs://a/b", True), ("https://a", True), ("a/b", False), ("C:\\a", False), ("a:b", False)],
 )
-def test_urls_are_told_from_paths(text, expected):
+def test_urls_are_distinguished_from_paths(text, expected):
     assert is_url(text) == expected
 
 

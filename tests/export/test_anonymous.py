@@ -72,7 +72,7 @@ def test_functions_and_files_of_the_user_are_replaced_whole():
     )
 
 
-def test_how_a_run_was_made_is_left_out_but_for_what_is_kept(secret_db, tmp_path, call):
+def test_how_a_run_was_made_is_omitted_unless_kept(secret_db, tmp_path, call):
     with duckdb.connect(str(secret_db)) as con:
         for label in ("command", "host", "jaxlib_version"):
             insert(con, "run_labels", run_name=f"run_{SECRET}", label=label,
@@ -86,7 +86,7 @@ def test_how_a_run_was_made_is_left_out_but_for_what_is_kept(secret_db, tmp_path
         assert labels.fetchall() == [("jaxlib_version", "python 10.1.2.3 acme 7")]
 
 
-def test_a_word_behind_escapes_is_the_same_word():
+def test_a_word_after_escapes_is_the_same_word():
     words = Words()
     assert words.text(r"gr\303\266\303\237e") == words.text("größe") == "xa"
 
@@ -170,7 +170,7 @@ def test_no_word_of_the_user_is_left_in_the_file(secret_db, tmp_path):
 
 
 @pytest.mark.slow
-def test_checks_hold_but_for_the_order_of_names(bundle, call):
+def test_checks_hold_except_for_the_order_of_names(bundle, call):
     """XLA's listing of the peak has values of one size in the order of their names."""
     code, out, _ = call("check", "--db", bundle, "--skip", "peak-listing")
     assert code == 0, out

@@ -60,9 +60,7 @@ def test_a_frame_has_a_label_for_one_line():
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("run", PEAKS)
-def test_collapsed_stacks_add_up_to_the_peak_and_are_those_of_peak_by_stack(
-    export, call, demo_db, run
-):
+def test_collapsed_stacks_are_peak_by_stack_and_sum_to_the_peak(export, call, demo_db, run):
     data, _ = export("collapsed", "--run", run, "--function", "train_step")
     sums = {}
     for line in data.decode().splitlines():
@@ -91,7 +89,7 @@ def _merged(answer, sums):
     return with_stack + apart
 
 
-def test_an_argument_stands_below_its_kind(export):
+def test_an_argument_is_below_its_kind(export):
     data, _ = export("collapsed", "--run", "cpu_b8", "--function", "train_step")
     assert "\n(donated_parameter);state/params/embed" in data.decode()
 
@@ -248,7 +246,7 @@ def test_a_profile_refers_to_nothing_that_it_has_not(export):
     )
 
 
-def test_a_profile_has_the_innermost_frame_first_and_tells_values_by_labels(export):
+def test_a_profile_has_the_innermost_frame_first_and_labels(export):
     profile = read_profile(export("pprof", "--run", "cpu_b8", "--function", "train_step")[0])
     texts = profile.string_table
     functions = {function.id: function for function in profile.function}
@@ -440,7 +438,7 @@ def test_a_program_too_long_for_a_trace_is_refused(con):
         perfetto.trace(con, [function(schedule_length=2**60)])
 
 
-def test_bytes_of_no_value_stand_for_their_allocation():
+def test_bytes_of_no_value_have_their_allocation():
     held = [Held(None, "constant", 8)]
     data = gzip.decompress(pprof.profile(function(peak_time=None), held))
     assert b"(constant)" in data and b"f (r, host), peak 8 bytes" in data
@@ -472,7 +470,7 @@ def odd_db(empty_db, tmp_path):
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("form", ["speedscope", "collapsed", "pprof", "perfetto", "torch-snapshot"])
-def test_names_are_data_circles_end_and_an_unknown_peak_is_told(export, odd_db, form):
+def test_names_are_data_circles_end_and_an_unknown_peak_is_reported(export, odd_db, form):
     data, err = export(form, db=odd_db)
     assert data
     assert "unknown (r): unknown peak: the dump has no live ranges" in err

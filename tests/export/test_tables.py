@@ -110,7 +110,7 @@ def test_a_folder_that_holds_something_is_left_alone(call, demo_db, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
-def test_modules_go_with_all_that_belongs_to_them_and_nothing_else(export):
+def test_modules_go_with_their_rows_and_nothing_else(export):
     folder = export("parquet", "--run", "cpu_b8", "--function", "train_step")
     with load(folder) as con:
         ((module_id,),) = con.execute("SELECT module_id FROM modules").fetchall()

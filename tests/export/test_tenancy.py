@@ -45,7 +45,7 @@ def test_the_value_with_the_lower_offset_has_the_bytes():
     ]
 
 
-def test_of_values_in_one_place_the_largest_and_then_the_first_has_the_bytes():
+def test_of_values_in_one_place_the_largest_first_has_the_bytes():
     assert parts(value(1, 0, 4, 0, 9), value(2, 0, 6, 0, 5), value(3, 0, 4, 0, 9)) == [
         (2, 0, 6, 0, 5),
         (1, 0, 4, 6, 9),

@@ -85,7 +85,7 @@ def test_the_text_of_another_compilation_is_left_out(con, dumps, mine, others, w
     assert sources(con) == [(None,)]
 
 
-def test_a_text_that_ends_early_is_told(con, dumps):
+def test_a_text_that_ends_early_is_reported(con, dumps):
     folder, path = dumps
     text = whole(path)
     path.write_text(text[: text.index("  %params__norm__.1 = ")])
@@ -97,7 +97,7 @@ def test_a_text_that_ends_early_is_told(con, dumps):
     assert known == [(0,), (8,)]
 
 
-def test_a_line_that_is_not_understood_is_told(con, dumps):
+def test_a_line_that_is_not_understood_is_reported(con, dumps):
     folder, path = dumps
     text = whole(path)
     at = text.index("parameter(8)", text.index("ENTRY"))
@@ -107,7 +107,7 @@ def test_a_line_that_is_not_understood_is_told(con, dumps):
     assert [finding[:3] for finding in reported(con)] == [("data_loss", "unreadable_line", number)]
 
 
-def test_an_empty_file_is_told(con, dumps):
+def test_an_empty_file_is_reported(con, dumps):
     folder, path = dumps
     path.write_text("")
     ingest_into(con, folder)

@@ -81,7 +81,7 @@ def test_modules_made_of_the_same_are_left_alone():
     assert (with_own.unchanged, len(with_own.done[0].ids)) == ([], len(first.done[0].ids))
 
 
-def test_a_file_that_is_gone_is_told(tmp_path):
+def test_a_file_that_is_gone_is_reported(tmp_path):
     jobs = jobs_of("cpu_b8")
     file = jobs[0].files.files["values"]
     jobs[0].files.files["values"] = type(file)(tmp_path / "gone", file.name, file.kind)

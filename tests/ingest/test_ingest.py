@@ -275,7 +275,7 @@ def test_an_interrupt_leaves_whole_modules(con, monkeypatch):
     assert (summary.module_count, summary.unchanged_count) == (2, 1)
 
 
-def test_a_file_that_vanishes_is_told_and_the_others_are_stored(con, dumps):
+def test_a_file_that_vanishes_is_reported_and_the_others_are_stored(con, dumps):
     gone = dumps / f"{EVAL}-live-range.txt"
 
     def vanish(done, total):
@@ -314,7 +314,7 @@ def test_all_files_may_vanish(con, dumps, monkeypatch):
     assert rows(con, "SELECT run_name, dumped_at FROM runs") == [("run", None)]
 
 
-def test_a_file_that_may_not_be_read_is_told(con, monkeypatch):
+def test_a_file_that_may_not_be_read_is_reported(con, monkeypatch):
     def refuse(files, block_bytes):
         if files.key == INIT:
             raise PermissionError(13, "Permission denied")
@@ -336,7 +336,7 @@ def test_a_file_that_may_not_be_read_is_told(con, monkeypatch):
 FINDINGS = "SELECT severity, code, message FROM diagnostics"
 
 
-def test_a_total_that_is_not_the_sum_is_told(con, tmp_path):
+def test_a_total_that_is_not_the_sum_is_reported(con, tmp_path):
     text = "BufferAssignment:\nallocation 0: size 4, constant:\nallocation 1: size 8, constant:\n"
     (tmp_path / "a.txt").write_text(f"{text}\nTotal bytes used: 13 (14B)\n\nUsed values:\n")
     assert ingest_into(con, tmp_path).exit_code == 4
@@ -382,14 +382,14 @@ def test_a_sum_of_other_allocations_than_the_program_has_is_unknown(
         ("-live-range.txt", "live ranges and the peak"),
     ],
 )
-def test_a_missing_sibling_is_told(con, dumps, suffix, what):
+def test_a_missing_sibling_is_reported(con, dumps, suffix, what):
     (dumps / f"{INIT}{suffix}").unlink()
     assert ingest_into(con, dumps).exit_code == 0
     message = f"{what} are unknown: {INIT}{suffix} is not there"
     assert rows(con, FINDINGS) == [("notice", "missing_file", message)]
 
 
-def test_a_missing_hlo_text_is_told_where_frames_need_it(con, dumps):
+def test_a_missing_hlo_text_is_reported_where_frames_need_it(con, dumps):
     (dumps / f"{INIT}.txt").unlink()
     ingest_into(con, dumps)
     ((severity, code, message),) = rows(con, FINDINGS)

@@ -69,7 +69,7 @@ def test_a_log_has_a_message_once(ingested):
     assert codes(con) == {"memory_limit", "out_of_memory", "rounded_sizes", "savings_unknown"}
 
 
-def test_lines_that_belong_to_nobody_are_told_by_their_number(ingested):
+def test_stray_lines_are_reported_by_number(ingested):
     con = ingested("first line\n" + GPU.replace("\tBuffer 2:", "stray words\n\tBuffer 2:", 1))
     begin, stop = GPU.index("E0302"), GPU.index("\tBuffer 2:")
     line = 1 + GPU[begin:stop].count("\n")  # of the message, by which it is named
@@ -82,7 +82,7 @@ def test_lines_that_belong_to_nobody_are_told_by_their_number(ingested):
     assert rows(con, "SELECT unread_line_count FROM files") == [(1,)]
 
 
-def test_a_buffer_that_tells_less_leaves_the_rest_known(ingested):
+def test_a_buffer_with_fewer_facts_leaves_the_rest_known(ingested):
     text = GPU[: GPU.index("Traceback")].replace("jit(train_step)/jit(main)/", "", 1)
     con = ingested(text.replace("Shape: f32[16384,12288]", "Shape: f32[16384,12289]"))
     assert rows(con, "SELECT function_name FROM modules") == [("train_step",)]
@@ -140,7 +140,7 @@ def test_a_message_of_a_tpu_knows_names_kinds_and_padding(ingested):
     ],
     ids=["no total", "kernel alone", "unknown space", "small total", "large fragmentation"],
 )
-def test_a_peak_that_the_message_does_not_tell_is_unknown(ingested, text, reason):
+def test_a_peak_that_the_message_lacks_is_unknown(ingested, text, reason):
     con = ingested(text)
     ((found,),) = rows(con, "SELECT peak_unknown_reason FROM modules")
     assert reason in found
@@ -417,7 +417,7 @@ def test_what_bufdb_makes_of_damaged_messages_holds(fresh, tmp_path, count):
 
 
 @pytest.mark.parametrize("count", [400, pytest.param(4000, marks=pytest.mark.slow)])
-def test_each_line_of_a_message_is_read_or_empty_or_told(count):
+def test_each_line_of_a_message_is_read_or_empty_or_reported(count):
     """Messages without a log around them, whatever happens to their lines."""
     for seed in range(count):
         text = damaged(TEXTS[seed % len(TEXTS)], seed)

@@ -112,7 +112,7 @@ def test_the_header_goes_along_and_says_what_is_not_claimed(tmp_path):
     assert text.startswith("-- unverified: the query claims duckdb only\n-- title: T\n")
 
 
-def test_an_unknown_dialect_is_told(tmp_path):
+def test_an_unknown_dialect_is_reported(tmp_path):
     query = header.parse(HEAD + "SELECT run_name AS x FROM runs ORDER BY x", tmp_path / "q.sql")
     with pytest.raises(UsageError, match="no SQL dialect 'sparc'"):
         translate.transpile(query, "sparc")

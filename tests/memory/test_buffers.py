@@ -100,7 +100,7 @@ def test_slots_without_a_phi_need_no_positions():
     assert alone.tolist() == [-1] * 3
 
 
-def test_a_buffer_bears_the_label_of_what_holds_its_bytes():
+def test_a_buffer_has_the_label_of_what_holds_its_bytes():
     buffer = np.array([0, 1, 0, 3, 3, 5])
     label = np.array([7, 2, 9, -1, 7, -1])
     holds = np.array([False, True, True, True, False, False])

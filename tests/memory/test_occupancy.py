@@ -138,7 +138,7 @@ def test_sizes_near_the_end_of_64_bits_are_exact(rows):
     assert found(rows, 3, [13] * 3) == by_counting(rows, 3, [13] * 3)
 
 
-def test_a_long_schedule_of_large_sizes_stands_beside_a_short_one():
+def test_a_long_schedule_of_large_sizes_next_to_a_short_one():
     rows = [(0, 0, 0, 8, 1, 2), *((1, n, 0, HUGE, 3, 300) for n in range(5)), (2, 0, 0, 8, 0, 3)]
     steps = [(0, 1, 8), (0, 3, 0), (1, 3, 5 * HUGE), (1, 301, 0), (2, 0, 8), (2, 4, 0)]
     assert found(rows, 3, [400] * 3) == (steps, [(1, 8), (3, 5 * HUGE), (0, 8)])
@@ -196,7 +196,7 @@ def test_the_largest_sum_is_exact(sizes):
 
 
 @given(st.lists(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1)))
-def test_maxima_of_segments_are_told_apart_whatever_their_size(segments):
+def test_maxima_of_segments_are_separate_whatever_their_size(segments):
     values = np.array([value for some in segments for value in some], np.int64)
     segment = np.repeat(np.arange(len(segments)), [len(some) for some in segments])
     expected = [max(some[: end + 1]) for some in segments for end in range(len(some))]

@@ -173,7 +173,7 @@ def test_without_the_only_range_nothing_is_left():
     assert found([(0, 0, 0, 8, 3, 5)], [(0, 0)], 1) == [(8, 0, 0)]
 
 
-def test_bytes_handed_over_at_the_peak_are_nobodys_and_those_of_both():
+def test_bytes_handed_over_at_the_peak_belong_to_both_or_neither():
     rows = [(0, 0, 0, 8, 0, 4), (0, 0, 0, 8, 4, 9), (0, 0, 8, 2, 4, 4)]
     assert found(*each_alone(rows)) == [(0, 10, 4), (0, 10, 4), (2, 8, 0)]
     assert found(rows, [(0, 0), (1, 0)], 1) == [(8, 2, 4)]

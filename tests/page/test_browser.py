@@ -163,7 +163,7 @@ def test_a_table_copies_what_its_command_answers(page, report, demo_db, call):
         assert copied == out
 
 
-def test_a_click_on_the_map_tells_the_block_that_lies_there(page, report, demo_db, demo):
+def test_a_click_on_the_map_shows_the_block_there(page, report, demo_db, demo):
     page.open(report(demo_db, "--run", "cpu_b8", "--function", "train_step"))
     figures = figures_of(demo, "cpu_b8", "train_step")
     arena, name, start, end, offset, size, shape = demo.execute(
@@ -537,7 +537,7 @@ def test_what_is_printed_is_light_and_open_and_the_screen_is_as_before(page, rep
     assert page.run("return document.querySelectorAll('details[open]').length") == 0
 
 
-def test_damaged_data_of_one_module_is_told_and_the_rest_works(page, report, demo_db, tmp_path):
+def test_damaged_data_of_one_module_is_reported_and_the_rest_works(page, report, demo_db, tmp_path):
     text = report(demo_db).read_text(encoding="utf-8")
     at = text.index('id="slot-1">') + len('id="slot-1">')
     path = tmp_path / "damaged.html"
@@ -548,7 +548,7 @@ def test_damaged_data_of_one_module_is_told_and_the_rest_works(page, report, dem
     page.wait("document.querySelector('#answer').innerText.includes('Most is held by')")
 
 
-def test_a_residual_is_told_by_its_line_in_the_layer(page, report, call, tmp_path):
+def test_a_residual_has_its_line_in_the_layer(page, report, call, tmp_path):
     db = tmp_path / "loops.duckdb"
     code, _, err = call("ingest", ROOT / "data" / "loops" / "cpu", "--db", db, "--run", "loops")
     assert code == 0, err

@@ -362,7 +362,7 @@ def test_a_module_without_allocations_says_so(con):
     assert row["left_out"] == "it has no allocations"
 
 
-def test_what_is_held_for_the_whole_run_is_a_block_beside_the_arena(con):
+def test_what_is_held_for_the_whole_run_is_a_block_next_to_the_arena(con):
     with in_bulk(con):
         module = Module(con, 1, schedule_length=5)
         module.allocation(0, "parameter", 10)
@@ -379,7 +379,7 @@ def test_what_is_held_for_the_whole_run_is_a_block_beside_the_arena(con):
     assert picture.sums(5) == [17] * 6
 
 
-def test_several_arenas_stand_one_behind_the_other(con):
+def test_several_arenas_are_drawn_in_a_row(con):
     with in_bulk(con):
         module = Module(con, 1, schedule_length=9)
         module.allocation(3, "temp", 10)

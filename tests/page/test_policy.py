@@ -13,7 +13,7 @@ def digest(text):
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def test_the_policy_names_what_stands_in_the_page():
+def test_the_policy_names_what_is_in_the_page():
     page = page_frame().fill("t", [b"data"])
     (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)

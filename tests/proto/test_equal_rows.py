@@ -107,7 +107,7 @@ def test_so_do_the_sample_protos(
 
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("lacking", [*PARTS, "allocations used_values", "live_ranges hlo_text"])
-def test_a_proto_tells_what_no_text_does(
+def test_a_proto_has_what_no_text_has(
     con: duckdb.DuckDBPyConnection, tmp_path: Path, lacking: str
 ) -> None:
     texts = ROOT / "data" / TEXTS["tpu"]
@@ -125,7 +125,7 @@ def test_a_proto_tells_what_no_text_does(
     assert diagnosed(con) == []
 
 
-def test_text_wins_where_both_speak(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_text_wins_over_a_proto(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     texts = ROOT / "data" / TEXTS["gpu"]
     both = put(tmp_path / "both", [*texts.iterdir(), *(PROTOS / "gpu").iterdir()])
     for name in ("texts", "both"):
@@ -162,7 +162,7 @@ def test_a_proto_describes_what_the_text_only_names(
     assert diagnosed(con) == []
 
 
-def test_a_damaged_proto_beside_such_text_is_told(
+def test_a_damaged_proto_next_to_such_text_is_reported(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     both = put(tmp_path / "both", (ROOT / "data" / "elements" / "cpu").iterdir())

@@ -47,7 +47,7 @@ def test_what_differs_is_named(both: Path, call: Call, table: str, change: str) 
     assert {line.split(",")[1] for line in out.splitlines()[1:]} == {table}
 
 
-def test_a_proto_that_is_gone_is_told(both: Path, call: Call) -> None:
+def test_a_proto_that_is_gone_is_reported(both: Path, call: Call) -> None:
     next(Path("dumps").glob("*jit_decode*.hlo.pb")).unlink()
     code, _, err = call("check", "--db", both, "--protos", "dumps")
     assert code == 0
@@ -55,7 +55,7 @@ def test_a_proto_that_is_gone_is_told(both: Path, call: Call) -> None:
     assert "text and proto of 1 modules agree" in err
 
 
-def test_without_the_package_nobody_can_be_asked(
+def test_without_the_package_there_is_no_second_opinion(
     both: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "is_readable", lambda: False)

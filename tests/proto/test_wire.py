@@ -47,7 +47,7 @@ def test_a_snapshot_holds_a_proto() -> None:
         (b"\xff" * 40, "not a serialized HLO module"),
     ],
 )
-def test_what_is_none_is_told_apart(data: bytes, what: str) -> None:
+def test_other_bytes_are_no_proto(data: bytes, what: str) -> None:
     found = why_no_assignment(data)
     assert found is not None
     assert what in found

@@ -210,7 +210,7 @@ def test_of_a_query_of_the_users_own_nothing_is_claimed(con):
     assert asked.why_nothing(Known(con), QUERY, {"run": "x"}) == "no rows"
 
 
-def test_a_label_of_a_list_that_no_run_has_is_told(con):
+def test_a_label_of_a_list_that_no_run_has_is_reported(con):
     insert(con, "run_labels", run_name="r", label="dtype", label_value="f32")
     query = catalogue.Catalogue([resources.query_folder()]).find("scaling")
     known = Known(con)
@@ -222,7 +222,7 @@ def test_a_label_of_a_list_that_no_run_has_is_told(con):
     assert asked.unknown_labels(known, query, bind(query, {"label": "batch, dtype"})) == []
 
 
-def test_a_run_to_compare_with_that_is_not_there_is_told_beside_rows(con):
+def test_a_missing_run_to_compare_with_is_reported_with_rows(con):
     insert(con, "runs", run_name="base_1")
     query = catalogue.Catalogue([resources.query_folder()]).find("diff-modules")
     values = {"base": "base_2", "new": "base_1"}
@@ -233,7 +233,7 @@ def test_a_run_to_compare_with_that_is_not_there_is_told_beside_rows(con):
     assert asked.notes_on_nothing(Known(con), query, {**values, "base": "base_1"}, 8) == []
 
 
-def test_a_name_with_brackets_is_told_as_a_glob(con):
+def test_a_name_with_brackets_is_reported_as_a_glob(con):
     insert(con, "runs", run_name="lr[1e-3]")
     text = why(con, "peaks", run="lr[1e-3]")
     assert text == "no run 'lr[1e-3]'; where [ * ? match other characters, the name is 'lr[[]1e-3]'"

@@ -481,7 +481,7 @@ def test_examples_come_from_modules_without_diagnostics(con):
     assert found.is_explained and [module_id for module_id, _ in found.examples] == [1]
 
 
-def test_what_cannot_be_looked_at_is_told_in_one_line(fresh):
+def test_what_cannot_be_looked_at_is_reported_in_one_line(fresh):
     con = fresh()
     con.execute("ALTER TABLE diagnostics DROP COLUMN severity")
     with pytest.raises(BufdbError, match=r"^check: Binder Error: .*severity[^\n]*$"):
@@ -541,7 +541,7 @@ def test_the_size_of_a_part_changes_nothing(demo_db, tmp_path, names):
 
 
 @pytest.mark.slow
-def test_what_ingest_has_reported_is_told_apart(demo_db, tmp_path, capfd):
+def test_what_ingest_has_reported_is_distinguished(demo_db, tmp_path, capfd):
     dumps = tmp_path / "damaged"
     name = "module_0002.jit_train_step.cpu_after_optimizations"
     shutil.copytree(DEMO / "cpu_b8", dumps)

@@ -62,7 +62,7 @@ def test_a_name_with_dashes_is_the_parameter_with_underscores():
         ("zzz", "1", "no parameter 'zzz'; it has top_n, share, function, deep, frame"),
     ],
 )
-def test_a_wrong_parameter_is_told(name, text, message):
+def test_a_wrong_parameter_is_reported(name, text, message):
     with pytest.raises(UsageError) as error:
         bind(QUERY, {name: text})
     assert str(error.value) == f"top-temps: {message}"

@@ -154,7 +154,7 @@ def test_an_alias_is_the_query_with_other_defaults_and_columns():
         ("-p top_n 3", "-p top 3", "8: alias by-line: the query takes no -p top 3"),
     ],
 )
-def test_what_is_neither_declared_nor_shared_is_told(old, new, message):
+def test_what_is_neither_declared_nor_shared_is_reported(old, new, message):
     with pytest.raises(QueryFileError) as error:
         parse(COMMON.replace(old, new, 1), Path("t.sql"))
     assert message in str(error.value)
@@ -189,7 +189,7 @@ def test_former_groups_of_a_users_queries_are_known():
         ("", "expected a SELECT below"),
     ],
 )
-def test_what_is_missing_is_told(text, message):
+def test_what_is_missing_is_reported(text, message):
     with pytest.raises(QueryFileError, match=message.replace("|", "[|]")):
         parse(text, Path("t.sql"))
 
@@ -216,7 +216,7 @@ def test_a_misspelling_gets_a_suggestion(tmp_path):
         Catalogue([tmp_path]).find("xyz")
 
 
-def test_the_first_of_two_files_of_one_name_is_the_query_and_the_other_a_problem(tmp_path):
+def test_the_second_of_two_files_of_one_name_is_a_problem(tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "same.sql").write_text(SQL)

@@ -166,7 +166,7 @@ VALUE = " value: <7 a @0> (size=4,offset=0): f32[]"
         ("  value: <9 b @2>", "expected ' (color=' at column 18, found '  value: <9 b @2>'"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_told_with_its_line(line, message):
+def test_what_cannot_be_read_is_reported_with_its_line(line, message):
     text = f"BufferAssignment:\nallocation 0: size 4:\n{VALUE}\n{line}\nallocation 2: size 4:\n"
     found = section(text, before=10, begins=True)
     result = allocations.read(found)
@@ -177,7 +177,7 @@ def test_what_cannot_be_read_is_told_with_its_line(line, message):
     assert text == message
 
 
-def test_values_below_an_unreadable_allocation_are_told_too():
+def test_values_below_an_unreadable_allocation_are_reported_too():
     found = section(f"allocation x:\n{VALUE}\n")
     assert rows(allocations.read(found).values, "value_id") == []
     assert [(line, text[:47]) for _, _, line, text in problems(found)] == [
@@ -191,7 +191,7 @@ def test_a_section_can_go_on_with_the_last_allocation_of_another():
     assert rows(found.values, "allocation_index value_id") == [(4, 7)]
 
 
-def test_many_bad_lines_are_told_once():
+def test_many_bad_lines_are_reported_once():
     found = section("rubbish\n" * 60)
     allocations.read(found)
     found.close()

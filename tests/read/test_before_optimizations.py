@@ -36,13 +36,13 @@ def test_the_same_in_parts():
     assert vars(read(text)) == vars(read(*lines))
 
 
-def test_a_brace_behind_a_raw_line_end_ends_nothing():
+def test_a_brace_after_a_raw_line_end_ends_nothing():
     text = ENTRY + b'  %c = f32[] custom-call(), backend_config="{\n}\n"\n'
     found = read(HEAD, text, b"  %a = s32[] parameter(0)\n}\n")
     assert (list(found.parameters), found.has_end) == ([0], True)
 
 
-def test_the_name_of_a_computation_may_stand_behind_its_end():
+def test_the_name_of_a_computation_may_follow_its_end():
     """As jaxlib 0.4.35 prints it after computations of more than a few lines."""
     inner = b"inner {\n  ROOT x = f32[] parameter(0)\n} // inner\n\n"
     text = HEAD + inner + b"ENTRY main.8 {\n  ROOT a = s32[] parameter(0)\n} // main.8\n\n"

@@ -38,7 +38,7 @@ def tree(parents):
     }
 
 
-def test_a_frame_stands_before_those_that_it_calls_and_these_together():
+def test_a_frame_comes_before_those_it_calls_which_are_together():
     assert tree({1: None, 2: 1, 3: None, 4: 2, 5: 1, 6: 3, 7: 2}) == {
         1: (0, 0, 4), 2: (1, 1, 3), 4: (2, 2, 2), 7: (2, 3, 3), 5: (1, 4, 4),
         3: (0, 5, 6), 6: (1, 6, 6),

@@ -155,6 +155,6 @@ def test_damaged_texts_are_left_out(text):
         assert found.caller(home) is None or found.caller(home)[0].opcode == "while"
 
 
-def test_loops_tell_their_metadata():
+def test_loops_have_their_metadata():
     assert loops_of(TEXT, loops_in(TEXT)) == [{"op_name": b"jit(f)/while", "stack_frame_id": 7}]
     assert loops_in(TEXT.replace(b" while(", b" whilst(")) == []

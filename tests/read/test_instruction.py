@@ -49,7 +49,7 @@ def test_name_shape_and_opcode(text, cells):
     assert read(text) == [dict(zip(("instruction_name", "shape", "opcode"), cells, strict=True))]
 
 
-def test_what_is_no_instruction_is_told_and_disturbs_no_other():
+def test_what_is_no_instruction_is_reported_and_disturbs_no_other():
     good = {"instruction_name": "a", "shape": "f32[]", "opcode": "add", "op_name": "x"}
     text = '%a = f32[] add(), metadata={op_name="x"}'
     assert read(text, "%a", "%a f32[]", "%a = f32[]", "%a = (f32[", text) == [
@@ -96,7 +96,7 @@ FRAME = {"op_name": "x", "stack_frame_id": 7}
         'stack_frame_id=7 op_name="x"',
     ],
 )
-def test_fields_between_and_behind_those_that_are_stored(text):
+def test_fields_between_and_after_those_that_are_stored(text):
     assert metadata(text) == FRAME
 
 
@@ -183,7 +183,7 @@ def test_metadata_that_is_cut_off_does_no_harm():
         assert isinstance(cut, dict), line[:stop]
 
 
-def test_a_number_beyond_64_bits_is_told():
+def test_a_number_beyond_64_bits_is_reported():
     line = f'%a = f32[] add(%x), metadata={{op_name="x" source_line={2**63}}}'
     assert read(line) == ["a number of 64 bits"]
 
@@ -203,6 +203,6 @@ def test_a_number_beyond_64_bits_is_told():
         ("%f = f32[] add(%a), kind=kLoop", None),
     ],
 )
-def test_how_a_fusion_is_made_stands_behind_its_operands(text, kind):
+def test_the_kind_of_a_fusion_follows_its_operands(text, kind):
     plain = "%p = f32[] add()"
     assert [cells.get("fusion_kind") for cells in read(plain, text, plain)] == [None, kind, None]

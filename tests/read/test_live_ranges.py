@@ -90,7 +90,7 @@ def tree(*nodes, findings=()):
     return rows(found.tree, NODES)
 
 
-def test_the_tree_is_told_by_its_branches():
+def test_the_tree_is_recognized_by_its_branches():
     found = tree(
         f"    main {TAIL}",
         f"      ├── jit(f) {TAIL}",
@@ -144,7 +144,7 @@ def test_bytes_are_grouped_by_three():
     assert [row[4:] for row in tree(f"    main {tail}")] == [(-9223372036854775, 0, 1000)]
 
 
-def test_a_node_without_its_byte_counts_is_told():
+def test_a_node_without_its_byte_counts_is_reported():
     message = "expected ' (N%, total: …' at column 11, found '      └── cut off'"
     found = tree(f"    main {TAIL}", "      └── cut off", findings=[unreadable(12, message)])
     assert [row[3] for row in found] == ["main"]
@@ -166,13 +166,13 @@ def test_a_node_without_its_byte_counts_is_told():
         ("p.1{}:0", "p.1{:0", 7, "expected '}' at column 9, found '    p.1{:0-3'"),
     ],
 )  # fmt: skip
-def test_a_line_that_cannot_be_read_is_told_and_the_others_are_kept(old, new, line, message):
+def test_a_line_that_cannot_be_read_is_reported_and_the_others_are_kept(old, new, line, message):
     found = read(RANGES.replace(old, new), [unreadable(line + 5, message)], before=5)
     assert len(rows(found.sequence, "instruction_name")) + len(found.ranges["module"]) == 3
 
 
 @pytest.mark.parametrize("line", ["HloLiveRange (max x):", f"HloLiveRange (max {10**19}):"])
-def test_a_title_that_cannot_be_read_is_told(line):
+def test_a_title_that_cannot_be_read_is_reported(line):
     message = f"expected 'HloLiveRange (max N):' or a title below it, found {line!r}"
     found = read(RANGES.replace("HloLiveRange (max 3):", line), [unreadable(1, message)])
     assert found.facts[0].schedule_length is None

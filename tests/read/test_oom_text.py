@@ -51,7 +51,7 @@ def only(text):
         ("many", None),
     ],
 )
-def test_sizes_are_rounded_but_for_bytes(text, expected):
+def test_sizes_are_rounded_except_bytes(text, expected):
     assert amount_of(text) == expected
 
 
@@ -360,7 +360,7 @@ def in_turn(texts, tag):
 
 
 @pytest.mark.parametrize(("tag", "count"), [*zip(TAGS.values(), cycle((80, 2, 3)))], ids=TAGS)
-def test_lines_of_several_processes_are_told_apart(tag, count):
+def test_lines_of_several_processes_are_distinguished(tag, count):
     texts = [LIST.replace("41.25G of", f"41.{number:02}G of") for number in range(count)]
     found = read(in_turn(texts, tag))
     assert [one.message for one in found] == [only(text) for text in texts]
@@ -396,7 +396,7 @@ def test_an_operator_may_be_broken_over_lines():
     assert only(broken) == only(GPU[: GPU.index("Traceback")])
 
 
-def test_lines_of_others_in_between_are_told_apart():
+def test_lines_of_others_in_between_are_separated():
     others = "2026-03-02 10:14:07.7: W allocator.cc:494] ****__***\nstray words\n"
     text = GPU[: GPU.index("Traceback")].replace("\tBuffer 2:", others + "\tBuffer 2:")
     (found,) = read(text)
@@ -437,7 +437,7 @@ def test_a_log_without_messages_has_none():
 
 
 @pytest.mark.parametrize("text", [GPU[: GPU.index("Traceback")], TPU], ids=["gpu", "tpu"])
-def test_of_a_cut_message_there_is_what_stands_above_the_cut(text):
+def test_a_cut_message_keeps_what_is_above_the_cut(text):
     whole = only(text)
     lines = text.splitlines(keepends=True)
     last = max(number for number, line in enumerate(lines) if "=====" in line)

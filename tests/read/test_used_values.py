@@ -85,7 +85,7 @@ def test_totals(line, total):
 
 
 @pytest.mark.parametrize("line", [f"Total bytes used: {2**63}", "Total bytes used: x", "Used:"])
-def test_what_stands_above_the_values_and_is_not_understood_is_told(line):
+def test_unknown_text_above_the_values_is_reported(line):
     message = f"expected the total or a used value, found {line!r}"
     read(f"\n{line}\n{value(3, 'a')}", findings=[("unreadable_line", PATH, 2, message)])
 
@@ -141,7 +141,7 @@ def test_a_raw_instruction_may_hold_what_looks_like_a_value(short, is_known):
     assert rows(result.positions, "head instruction_name") == [(0, "a"), (1, "b"), (2, "look")]
 
 
-def test_empty_lines_inside_and_behind_an_instruction():
+def test_empty_lines_inside_and_after_an_instruction():
     described = " from instruction: %a = f32[] custom-call(), backend_config={\n\n}\n"
     found = read(TITLE + value(3, "a", described) + "\n\n")
     assert tellings(found) == [(3, "%a = f32[] custom-call(), backend_config={\n\n}")]
@@ -175,7 +175,7 @@ def test_a_whole_instruction_has_its_quotes_and_brackets_closed(text, is_whole):
         ("  t, operand 1", " t, operand 1", "expected '  ' at column 1, found ' t, operand 1'"),
     ],
 )
-def test_a_line_that_cannot_be_read_is_told_and_the_others_are_kept(old, new, message):
+def test_a_line_that_cannot_be_read_is_reported_and_the_others_are_kept(old, new, message):
     text = value(3, "a{0}", positions="  a {0}\n", uses="  t, operand 1\n")
     found = section(text.replace(old, new) + value(4, "b"), before=10)
     result = used_values.read(found, NOTHING, SEEDS, True)

@@ -49,7 +49,7 @@ def test_markdown_shows_units_and_escapes_bars():
     )
 
 
-def test_csv_is_exact_and_tells_null_from_empty():
+def test_csv_is_exact_and_distinguishes_null_from_empty():
     assert text(RESULT, "csv") == (
         'name,size_bytes,held_ratio,n\na|b,16777216,0.125,7\n,,,\n"",9223372036854775808,1.0,12\n'
     )
@@ -189,7 +189,7 @@ def test_markdown_keeps_names_readable():
         ("%fusion.1 f32[2]{0} a ~ b & c", "%fusion.1 f32[2]{0} a ~ b & c"),
     ],
 )
-def test_markdown_mentions_nobody_and_links_nothing(name, shown):
+def test_markdown_mentions_no_user_and_links_nothing(name, shown):
     assert markdown_escape(name) == shown
 
 

@@ -75,7 +75,7 @@ def test_a_title_line_with_a_long_name_fits_too():
     assert max(map(display_width, lines)) <= 24
 
 
-def test_what_all_rows_have_alike_stands_in_a_title_line():
+def test_equal_cells_move_to_a_title_line():
     columns = {"run_name": "VARCHAR", "peak_bytes": "BIGINT", "source": "VARCHAR", "n": "BIGINT"}
     assert table(columns, [("a", 2**20, None, 1), ("a", 2**20, None, 2)]) == [
         "run a · peak 1.00 MiB · no source · in each of 2 rows",
@@ -157,7 +157,7 @@ def test_a_single_row_that_does_not_fit_is_set_out_by_name():
     ]
 
 
-def test_why_a_row_is_unknown_stands_below_it_in_full():
+def test_why_a_row_is_unknown_is_below_it_in_full():
     columns = {"name": "VARCHAR", "n_bytes": "BIGINT", "unknown_reason": "VARCHAR"}
     assert table(columns, [("a", None, "there is no HLO text"), ("b", 5, None)], 24) == [
         "name  n_bytes",
@@ -184,7 +184,7 @@ def test_rows_out_of_order_are_in_no_groups():
     assert any(line.startswith("run a") for line in table(columns, sorted(rows), 40))
 
 
-def test_a_column_of_sql_that_bears_no_name_gives_way():
+def test_a_column_of_sql_without_a_name_gives_way():
     columns = {"max(size_bytes) + min(offset_bytes)": "BIGINT", "b": "BIGINT"}
     assert table(columns, [(10**15, 1), (7, 2)], 24)[:2] == [
         "max(siz…(offset_",
@@ -216,7 +216,7 @@ def test_a_call_stack_keeps_its_start():
         ("name", "漢/字漢字漢", 6, "…字漢"),
     ],
 )
-def test_what_tells_most_of_a_text_stays(column, text, width, shown):
+def test_the_most_specific_part_of_a_text_stays(column, text, width, shown):
     assert give_way(column, text, width) == shown
     assert display_width(shown) <= width
 
@@ -301,7 +301,7 @@ def test_bars_take_the_room_that_is_left():
     assert table(columns, rows[:1], 80, has_bars=True) == table(columns, rows[:1])
 
 
-def test_bytes_in_falling_order_have_bars_beside_the_largest():
+def test_bytes_in_falling_order_have_bars_next_to_the_largest():
     columns = {"size_bytes": "BIGINT", "n": "BIGINT"}
     assert table(columns, [(8, 1), (4, 2), (0, 3)], has_bars=True)[2:] == [
         "       8 B  ██████████████████████  1",

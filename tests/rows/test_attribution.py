@@ -28,7 +28,7 @@ def columns_of(*op_names, odd=ODD):
     return columns | {"module": np.zeros(len(lines), np.int64), "name": np.arange(len(lines))}
 
 
-def test_texts_of_a_line_read_by_itself_are_told_apart_and_alike():
+def test_texts_of_a_line_read_by_itself_are_distinguished_and_alike():
     for odd in (ODD, "dimensions={}"):
         columns = columns_of("a", "b", "a", odd=odd)
         keys = columns["op_name"].hashes(np.uint64(7)).tolist()
@@ -45,7 +45,7 @@ def test_such_a_line_has_its_own_op_name_and_line():
     assert lines == ["a.py:3", "b.py:3", "a.py:3"]
 
 
-def test_what_a_value_is_for_is_told_whatever_the_number_of_its_line():
+def test_what_a_value_is_for_does_not_depend_on_its_line_number():
     """Numbers of few lines are held in a byte, which does not hold those of uses."""
     context = SimpleNamespace(source=SimpleNamespace(headers={}, own=NOTHING_MORE))
     names = np.arange(101, dtype=np.uint64)
@@ -66,7 +66,7 @@ def test_such_a_line_is_named():
     assert users.is_named.tolist() == [True, True, False]
 
 
-def test_op_names_are_told_whether_packed_or_not(monkeypatch):
+def test_op_names_are_equal_packed_or_not(monkeypatch):
     monkeypatch.setattr("bufdb.rows.op_names.PART", 2)
     op_names, given_names = OpNames(), ["jit(f)/a", "b", "jit(g)/a", "c", "d/ü", "jit(h)/b", "e"]
     left = ["a", "b", "a", "c", "d/ü", "b", "e"]

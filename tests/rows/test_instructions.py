@@ -125,7 +125,7 @@ def test_an_hlo_text_in_parts_says_what_it_says_as_a_whole(line, size, tmp_path,
     assert ingested(tmp_path / "again", lines) == whole
 
 
-def test_without_descriptions_and_allocations_instructions_are_the_names_of_values(con, tmp_path):
+def test_without_descriptions_instructions_are_names_of_values(con, tmp_path):
     text = DESCRIBED[DESCRIBED.index("Used values:") : DESCRIBED.index(" from instruction:")]
     name = NAME.replace("-assignment", "-assignment-values")
     (tmp_path / name).write_text(f"\nTotal bytes used: 8\n\n{text}\n")
@@ -136,7 +136,7 @@ def test_without_descriptions_and_allocations_instructions_are_the_names_of_valu
     assert [message.split(" ", 1)[0] for (message,) in rows(con, messages)] == ["live", "sizes"]
 
 
-def test_a_list_of_used_values_that_is_not_there_is_told(con, tmp_path):
+def test_a_list_of_used_values_that_is_not_there_is_reported(con, tmp_path):
     begin, end = DESCRIBED.index("Total bytes"), DESCRIBED.index("HloLiveRange")
     (tmp_path / NAME).write_text(DESCRIBED[:begin] + DESCRIBED[end:])
     ingest_into(con, tmp_path)
@@ -154,7 +154,7 @@ def instructions(db, folder):
         ).fetchall()
 
 
-def test_a_step_of_the_schedule_is_an_instruction_whatever_lies_beside_it(tmp_path):
+def test_a_step_of_the_schedule_is_an_instruction_whatever_lies_next_to_it(tmp_path):
     folder = tmp_path / "dumps"
     (folder / "d").mkdir(parents=True)
     (folder / "d" / NAME).write_text(TEXT)
@@ -164,9 +164,7 @@ def test_a_step_of_the_schedule_is_an_instruction_whatever_lies_beside_it(tmp_pa
     assert instructions(str(tmp_path / "both.duckdb"), folder) == alone
 
 
-def test_sections_are_not_read_again_for_steps_whose_rows_came_with_the_schedule(
-    tmp_path, monkeypatch
-):
+def test_sections_are_not_read_again_for_steps_with_rows(tmp_path, monkeypatch):
     def read_again(context):
         raise AssertionError
 
@@ -191,7 +189,7 @@ def test_sections_are_not_read_again_for_steps_whose_rows_came_with_the_schedule
     ],
     ids=["no value", "of another", "twice", "unreadable"],
 )
-def test_an_instruction_has_one_row_whatever_its_description_stands_below(tmp_path, old, new):
+def test_an_instruction_has_one_row_wherever_it_is_described(tmp_path, old, new):
     text = DESCRIBED.replace(old, new)
     assert text != DESCRIBED
     rows, _ = ingested(tmp_path, "", text)

@@ -65,7 +65,7 @@ def loops_db(tmp_path_factory):
     return path
 
 
-def test_every_buffer_bears_its_marked_line(loops_db):
+def test_every_buffer_has_its_marked_line(loops_db):
     found = rows(loops_db)
     right, wrong = judge(found, marks(ROOT / "data" / "model" / "loops.py"), MADE_IN.__getitem__)
     assert wrong == set()

@@ -122,7 +122,7 @@ def fused(name, text=FUSED):
     return Operations(graph).of(graph.find(0, name))
 
 
-def test_of_what_is_fused_all_that_leads_to_it_counts():
+def test_everything_that_leads_to_a_fused_operation_counts():
     assert fused(b"r") == 30
     assert fused(b"n") == 20
     assert fused(b"r", FUSED.replace("negate(", "all-reduce(")) is None

@@ -69,7 +69,7 @@ SOFTMAX = (
 )
 
 
-def test_a_result_that_another_line_reads_stays_and_operands_are_kept_for_the_rest():
+def test_a_result_that_another_line_reads_stays():
     text = body(SOFTMAX, update(2, "%exp"), update(3, "%prob"))
     assert left_out(text, u2=4, u3=4) == [
         ("wrap", True, {"s"}, {"exp"}),

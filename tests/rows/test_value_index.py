@@ -37,7 +37,7 @@ def index_of(values, rounds=1):
 
 @given(VALUES, st.lists(st.tuples(st.integers(0, 6), st.integers(-1, 19)), max_size=9))
 @example([], [(1, -1)])
-def test_a_name_is_found_whatever_value_stands_beside_it(values, asked):
+def test_a_name_is_found_whatever_value_is_next_to_it(values, asked):
     index = index_of(values)
     names = sorted({name for _, _, name in values})
     asked = [(name, min(row, len(values) - 1)) for name, row in asked]

@@ -106,7 +106,7 @@ def test_a_walk_needs_no_garbage_collection():
 
 
 @pytest.mark.parametrize("names", [("moved", "out"), ("out", "moved")])
-def test_a_line_on_the_way_stands_in_for_that_way_alone(names):
+def test_a_line_on_a_path_counts_for_that_path_alone(names):
     """The stacked data has no line here; only the instruction that moves the stack has one."""
     body = STACKED.replace(meta(21), own()).replace("tuple(%i, %new", "tuple(%i, %x")
     text = module(body, f"  %moved = f32[4,8] copy(%out), {meta(30)}")
@@ -118,7 +118,7 @@ def test_a_line_on_the_way_stands_in_for_that_way_alone(names):
 
 
 @pytest.mark.parametrize("name", ["out", "put"])
-def test_whoever_holds_the_stack_has_its_origin(name):
+def test_every_holder_of_the_stack_has_its_origin(name):
     assert found(module(STACKED), name, ()) == ("stacked", "sin", 21)
 
 
@@ -127,7 +127,7 @@ def test_whoever_holds_the_stack_has_its_origin(name):
     # No step of a scan is there: a user's while_loop may write the same itself.
     ("jit(f)/while/body/closed_call/while/body/", ("carry", "put", 77)),
 ])  # fmt: skip
-def test_an_insertion_may_bear_the_line_of_another_scan(body, right):
+def test_an_insertion_may_have_the_line_of_another_scan(body, right):
     """JAX traces it once a process for each shape; the line is that of the first scan of all."""
     elsewhere = meta(77, f"{body}jit(dynamic_update_index_in_dim)/dynamic_update_slice")
     assert found(module(STACKED.replace(INSERT, elsewhere))) == right
@@ -141,7 +141,7 @@ def test_an_insertion_may_bear_the_line_of_another_scan(body, right):
     ("jit(f)/vmap(while)", ("carry", "new", 22)),
     ("jit(f)/jvp()/broadcast_in_dim", ("carry", "new", 22)),
 ])  # fmt: skip
-def test_what_a_loop_is_written_into_stands_on_its_line(op_name, right):
+def test_the_target_of_a_loop_has_its_line(op_name, right):
     """`relu(scan(…)[0] @ w)`: the product is what the user computes there, not what was carried."""
     logits = f"""  %last = f32[8] get-tuple-element(%while), index=1
   %logits = f32[8] dot(%last, %zero), {meta(LOOP_LINE, op_name)}"""
@@ -152,7 +152,7 @@ def test_what_the_carry_becomes_is_written_by_the_step():
     assert found(module(STACKED), index=(1,)) == ("carry", "new", 22)
 
 
-def test_what_nobody_writes_is_what_went_in():
+def test_what_is_never_written_is_what_went_in():
     assert found(module(STACKED), index=(3,)) == ("parameter", "b", None)
     made = module(STACKED).replace("tuple(%one, %a, %zeros, %b)", "tuple(%one, %a, %zeros, %made)")
     made = made.replace("  %init =", f"  %made = f32[16] negate(%b), {meta(30)}\n  %init =")
@@ -217,7 +217,7 @@ def test_of_a_fusion_of_several_the_output_counts():
 
 @pytest.mark.parametrize("move", ["copy", "bitcast", "reshape", "transpose", "convert", "pad",
                                   "reduce-precision", "slice"])  # fmt: skip
-def test_moves_lead_on_whatever_they_bear(move):
+def test_moves_lead_on_whatever_line_they_have(move):
     body = STACKED.replace("bitcast(%sin)", f"{move}(%sin)")
     assert found(module(body)) == ("stacked", "sin", 21)
 
@@ -252,7 +252,7 @@ def test_a_name_given_in_a_helper_is_not_who_makes_the_data(move):
 
 
 @pytest.mark.parametrize("move", ["copy", "bitcast", "reduce-precision"])
-def test_other_moves_of_the_user_stand_in_for_an_end_without_a_line(move):
+def test_other_moves_of_the_user_replace_an_end_without_a_line(move):
     text = module(
         STACKED.replace(f"bitcast(%sin), {own('closed_call')}", f"{move}(%sin), {meta(40)}")
     )
@@ -380,7 +380,7 @@ def test_an_asynchronous_call():
 @pytest.mark.parametrize(("op_name", "right"), [
     ("all_gather", ("stacked", "s", 71)), ("dot_general", ("stacked", "sin", 21)),
 ])  # fmt: skip
-def test_a_gather_that_the_user_wrote_makes_data_and_one_of_xlas_moves_them(op_name, right):
+def test_a_users_gather_makes_data_and_one_of_xla_moves_it(op_name, right):
     body = STACKED.replace("bitcast(%sin)", "all-gather-done(%s)")
     written = meta(71, f"jit(f)/while/body/closed_call/{op_name}")
     start = f"  %s = (f32[4], f32[8]) all-gather-start(%sin), dimensions={{0}}, {written}\n  %row"
@@ -414,7 +414,7 @@ async_execution_thread="sparsecore", calls=%run, {written}
     assert walk(text, index=(2,))[0].is_exact
 
 
-def test_an_index_behind_an_operand():
+def test_an_index_after_an_operand():
     text = module(STACKED, "  %half = f32[4,8] copy(%while#2)")
     assert found(text, "half", ()) == ("stacked", "sin", 21)
 
@@ -558,14 +558,14 @@ def test_what_is_only_gathered_is_made_by_its_operand():
 # -- whose a line is -------------------------------------------------------------------------------
 
 
-def test_a_scan_on_one_line_is_told_by_its_names():
+def test_a_scan_on_one_line_is_recognized_by_its_names():
     text = module(STACKED.replace(meta(21), meta(LOOP_LINE)))
     assert found(text) == ("stacked", "sin", LOOP_LINE)
     counter = text.replace("%sin = f32[8]", "%sin = s32[]")
     assert found(counter) == ("stacked", "new", 22)
 
 
-def test_library_lines_are_nobodys():
+def test_library_lines_are_not_used():
     library = meta(21, file="/usr/lib/python3.11/site-packages/flax/linen.py")
     text = module(STACKED.replace(meta(21), library))
     origin, _ = walk(text, index=(2,))
@@ -576,7 +576,7 @@ def test_library_lines_are_nobodys():
 LIBRARY = meta(21, file="/l/site-packages/flax/linen.py")
 
 
-def test_what_a_library_computes_stands_in_where_no_line_of_the_users_comes():
+def test_a_library_line_counts_if_no_user_line_follows():
     """Not the argument that it was computed from, at which the walk ends."""
     text = module(STACKED.replace(meta(21), LIBRARY).replace("%new, %put", "%x, %put"))
     origin, walker = walk(text, index=(2,))

@@ -69,7 +69,7 @@ def test_other_operations_are_none(con):
 
 
 @pytest.mark.slow
-def test_fusions_of_a_tpu_hold_one_that_the_text_does_not_tell(con):
+def test_fusions_of_a_tpu_hold_one_that_the_text_lacks(con):
     module = temps(con)
     add(module, 1, "async-collective-start.1", "fusion", ", kind=kCustom, calls=%f")
     add(module, 2, "async-collective-done.1", "fusion", ", kind=kCustom, calls=%f")

@@ -20,7 +20,7 @@ def stacks(con, cell):
     return dict(rows)
 
 
-def test_a_stack_is_a_frame_and_all_that_called_it(con):
+def test_a_stack_is_a_frame_and_its_callers(con):
     insert(con, "modules", module_id=1, module_key="m1", format_era="C")
     insert(con, "modules", module_id=2, module_key="m2", format_era="C")
     frame(con, 1, None, "/me/train.py", source_line=9, function_name="<module>")
@@ -41,7 +41,7 @@ def test_a_stack_is_a_frame_and_all_that_called_it(con):
     }
 
 
-def test_the_line_of_another_call_is_nobodys(con):
+def test_the_line_of_another_call_is_not_used(con):
     """JAX kept it: `layer:4` is inside the call on line 5, which is its own frame."""
     insert(con, "modules", module_id=1, module_key="m1", format_era="C")
     frame(con, 1, None, "/me/model.py", source_line=5, own_frame_id=1)

@@ -141,7 +141,7 @@ def test_a_tuple_that_its_sharding_does_not_fit_is_not_understood(con):
 
 
 @pytest.mark.slow
-def test_without_the_hlo_text_other_parameters_tell_the_number_of_devices(con):
+def test_without_hlo_text_other_parameters_give_the_device_count(con):
     for module_id, other in ((1, "{devices=[4]<=[4]}"), (2, "{replicated}")):
         module = Module(con, module_id)
         parameter(module, 0, 8, "{replicated}")
@@ -165,7 +165,7 @@ def test_one_device_has_nothing_to_share(con):
 
 
 @pytest.mark.slow
-def test_whether_replicas_hold_the_same_is_not_told(con):
+def test_whether_replicas_are_equal_is_unknown(con):
     module = Module(con, 1, partition_count=2, replica_count=2)
     parameter(module, 0, 8, "{replicated}")
     module.close()
@@ -183,7 +183,7 @@ def given(module, number, shape, sharding):
 
 
 @pytest.mark.slow
-def test_a_sharding_before_optimization_counts_where_it_makes_the_shape_of_a_device(con):
+def test_a_sharding_before_optimization_must_fit_the_shape(con):
     for shape, dimensions in (("f32[8,3]{1,0}", "[8, 3]"), ("f32[]", "[]")):
         insert(con, "shapes", shape=shape, dtype="f32", dimensions=dimensions)
     whole = {
@@ -223,7 +223,7 @@ def test_a_sharding_before_optimization_counts_where_it_makes_the_shape_of_a_dev
 
 
 @pytest.mark.slow
-def test_the_optimized_text_counts_where_both_speak(con):
+def test_the_optimized_text_wins_over_the_other(con):
     insert(con, "shapes", shape="f32[8]{0}", dtype="f32", dimensions="[8]")
     module = Module(con, 1, partition_count=2, replica_count=1)
     for number, (own, whole, before) in enumerate([
@@ -316,7 +316,7 @@ def test_both_texts_say_the_same(con, folder):
 
 
 @pytest.mark.slow
-def test_without_the_file_a_tpu_dump_says_where_it_would_stand(con, tmp_path):
+def test_without_the_file_a_tpu_dump_says_where_it_would_be(con, tmp_path):
     for path in (SHARDED / "tpu").iterdir():
         if "before_optimizations" not in path.name:
             shutil.copy(path, tmp_path)

@@ -46,7 +46,7 @@ def test_only_values_live_at_the_peak_count_both_ends_included(con):
     assert held(con) == [(0, 0, "temp", 2, 50), (0, 0, "temp", 3, 20)]
 
 
-def test_other_allocations_count_as_a_whole_for_their_largest_value_at_offset_0(con):
+def test_other_allocations_count_for_their_largest_value_at_0(con):
     module = Module(con, 1)
     module.allocation(0, "parameter", 100)
     module.allocation(1, "output", 50)

@@ -49,7 +49,7 @@ def test_a_column_is_its_first_instant_with_the_most_bytes(first, later, more, c
 
 
 @given(st.integers(0, 200), st.integers(1, 90), st.data())
-def test_the_place_of_an_instant_is_a_column_that_stands_for_it(last, count, data):
+def test_the_place_of_an_instant_is_a_column_that_covers_it(last, count, data):
     time = data.draw(st.integers(0, last))
     place = picture.place_of(time, last, count)
     begin, end = picture.span_of(place, last, count)
@@ -144,7 +144,7 @@ def test_labels_of_a_tree_add_up_to_the_instant(demo, tree):
         assert sum(size for _, size in rows) == found.peak_bytes
 
 
-def test_without_any_line_ops_are_taken_and_that_is_told(con, demo):
+def test_without_any_line_ops_are_used_with_a_note(con, demo):
     assert not drawn(demo, run="cpu_b8", function="train_step").is_without_lines
     made = Module(con, 1)
     made.allocation(0, "temp", 9)
@@ -166,7 +166,7 @@ def module(con, module_id, peak, **cells):
     made.close()
 
 
-def test_the_largest_need_is_chosen_and_the_others_are_told(con):
+def test_the_largest_need_is_chosen_and_the_others_are_reported(con):
     module(con, 1, 10)
     module(con, 2, 30, function_name="g", run_name="s")
     assert chosen(con).module_id == 2
@@ -196,7 +196,7 @@ def test_the_device_s_own_memory_goes_before_larger_ones(con):
         chosen(con, color=7)
 
 
-def test_what_is_not_there_is_told_with_the_nearest(con):
+def test_a_missing_name_is_reported_with_the_nearest(con):
     module(con, 1, 10, function_name="train_step")
     with pytest.raises(UsageError, match=r"no module 'tran_step'; did you mean 'train_step'\?"):
         chosen(con, "tran_step")
@@ -214,7 +214,7 @@ def test_an_unknown_peak_is_chosen_where_there_is_no_other(con):
     assert found.unknown_reason == "the dump has no live ranges"
 
 
-def test_several_of_unknown_peaks_are_told(con):
+def test_several_of_unknown_peaks_are_reported(con):
     for number in (1, 2):
         Module(con, number, has_live_ranges=False).allocation(0, "temp", number)
     derive(con)

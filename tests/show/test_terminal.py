@@ -78,7 +78,7 @@ def test_a_column_is_as_high_as_its_bytes(sizes, more, look):
         assert {cell.front for cell in cells} <= {None, *(ink for ink, _ in sizes)}
 
 
-def test_groups_stand_one_above_the_other():
+def test_groups_are_one_above_the_other():
     shown = column((0, 8, "x"), (8, 12, "y"), (12, 14, None), fixed=2)
     picture = pictured([shown], fixed=2)
     groups = Groups(picture)
@@ -106,7 +106,7 @@ def test_more_than_seven_groups_are_others():
 
 @pytest.mark.parametrize("last", [0, 1, 9, 157, 12_345, 10**18])
 @pytest.mark.parametrize("width", [48, 49, 68, 148])
-def test_the_steps_stand_below_their_columns(last, width):
+def test_the_steps_are_below_their_columns(last, width):
     axis, named = drawing.steps(last, width, is_plain=False)
     assert len(axis) == drawing.GUTTER + width
     numbers = [
@@ -173,7 +173,7 @@ def test_coloured_and_plain_cells_are_whole():
     assert {cell for line in shown[:-1] for cell in line} == {Cell(" ", None, None)}
 
 
-def test_a_wide_area_bears_its_letter():
+def test_a_wide_area_has_its_letter():
     columns = [column((0, 2, "x"))] * 9
     picture = pictured(columns)
     bottom = drawing.block_rows(picture, Groups(picture), COLOURED)[-1]
@@ -182,7 +182,7 @@ def test_a_wide_area_bears_its_letter():
     assert line.startswith("\x1b[48;5;63m    \x1b[0m\x1b[38;5;231;48;5;63ma\x1b[0m")
 
 
-def test_walls_between_allocations_are_told():
+def test_walls_between_allocations_are_reported():
     picture = pictured([column()])
     picture.walls = [4, 13]
     assert drawing.wall_rows(picture) == {2, 6}
@@ -245,7 +245,7 @@ def test_the_small_are_one_line():
     assert [line.split()[-2:] for line in lines[1:]] == [["├", "a"], ["(8", "more)"]]
 
 
-def test_one_small_node_stands_for_itself():
+def test_one_small_node_is_shown():
     lines = screen.tree_lines(screen.tree("f", [("a", 10_000), ("b", 1)], "op"), "op", 60)
     assert [line.split()[-1] for line in lines] == ["f", "a", "b"]
 

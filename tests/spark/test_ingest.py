@@ -81,7 +81,7 @@ def run(tmp_path: Path) -> Path:
 # -- without Spark ---------------------------------------------------------------------------------
 
 
-def test_workers_store_the_rows_and_tell_the_summary_of_one_machine(tmp_path):
+def test_workers_give_the_rows_and_summary_of_one_machine(tmp_path):
     paths = [DEMO / "cpu_b8", DEMO / "gpu_b8", ROOT / "data/oom/gpu.log"]
     more = {"labels": {"batch": "8"}, "own_globs": ["jax"]}
     expected = alone(tmp_path / "a", *paths, **more)
@@ -144,7 +144,7 @@ def test_text_that_is_no_dump_disturbs_no_other_module(tmp_path, run):
     assert rows_on(tmp_path / "a") == rows_on(tmp_path / "b")
 
 
-def test_dumps_that_workers_do_not_see_are_told_before_anything_is_stored(tmp_path, monkeypatch):
+def test_dumps_that_workers_do_not_see_are_reported_at_first(tmp_path, monkeypatch):
     cluster = Here()
     monkeypatch.setattr(cluster, "check", lambda target, paths: list(paths), raising=False)
     with pytest.raises(
@@ -199,7 +199,7 @@ def test_urls_are_read_by_workers(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_dataset_may_be_behind_a_url(tmp_path):
+def test_a_dataset_may_be_at_a_url(tmp_path):
     memory = pytest.importorskip("fsspec").filesystem("memory")
     url = f"memory://{tmp_path.name}"
     try:
@@ -261,7 +261,7 @@ def test_the_largest_groups_come_first(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_progress_tells_the_bytes_of_modules_that_have_appeared(tmp_path, monkeypatch):
+def test_progress_shows_the_bytes_of_modules_that_have_appeared(tmp_path, monkeypatch):
     monkeypatch.setattr("bufdb.spark.ingest._WATCH_S", 0.0)
     monkeypatch.setattr("bufdb.spark.ingest._WATCH_RATIO", 0)
     seen = []
@@ -317,7 +317,7 @@ def test_the_workers_of_an_engine_store_the_same_rows(name, opened, tmp_path, ru
 
 
 @pytest.mark.parametrize("name", ["sail", "spark"])
-def test_what_goes_wrong_on_a_worker_is_told_in_its_words(name, opened, tmp_path):
+def test_errors_of_a_worker_keep_their_words(name, opened, tmp_path):
     cluster = SparkScatter(opened(name))
     target = Target(str(tmp_path), str(tmp_path / "none"), "512MB")
     with warnings.catch_warnings():
@@ -326,7 +326,7 @@ def test_what_goes_wrong_on_a_worker_is_told_in_its_words(name, opened, tmp_path
             cluster.check(target, [])
 
 
-def test_a_master_that_does_not_answer_is_told_at_once(opened):
+def test_a_master_that_does_not_answer_is_reported_at_once(opened):
     from bufdb.spark import session
 
     opened("spark")
@@ -335,7 +335,7 @@ def test_a_master_that_does_not_answer_is_told_at_once(opened):
 
 
 @pytest.mark.exhaustive
-def test_an_ingest_of_which_a_worker_is_killed_is_complete(tmp_path):
+def test_an_ingest_is_complete_after_a_worker_is_killed(tmp_path):
     if importlib.util.find_spec("py4j") is None or not shutil.which("java"):
         pytest.skip("needs Java 17 and pip install 'bufdb[spark]'")
     command = [sys.executable, str(SCRIPT), "--copies", "4", "--no-queries"]

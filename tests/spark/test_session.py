@@ -56,7 +56,7 @@ def test_java_that_is_missing_is_named(monkeypatch):
         session.start("local")
 
 
-def test_a_server_that_does_not_answer_is_told_at_once(monkeypatch):
+def test_a_server_that_does_not_answer_is_reported_at_once(monkeypatch):
     monkeypatch.setattr(session, "_require", lambda module, extra: None)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

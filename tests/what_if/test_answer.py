@@ -215,7 +215,7 @@ def test_fixed_bytes_stay(con):
 # -- donation --------------------------------------------------------------------------------------
 
 
-def test_an_output_counts_until_the_parameter_that_it_is_written_over_is_read():
+def test_an_output_counts_until_its_parameter_is_read():
     assert donation.before([Span(4, 9, False), Span(0, 2, False), Span(3, 3, True)], 6) == ((0, 5),)
     # What begins at the last use takes its bytes then, unless it can be written over what it reads.
     assert donation.before([Span(6, 9, False)], 6) == ()

@@ -22,7 +22,7 @@ def test_by_key_name_or_function_or_a_glob_of_one(con):
         choose(con, "jit_g", None, None)
 
 
-def test_a_name_with_signs_of_a_glob_is_found_as_it_stands(con):
+def test_a_name_with_signs_of_a_glob_is_found_literally(con):
     case(con, 1, 5, function_name="f[0]")
     assert choose(con, "f[0]", None, None).function_name == "f[0]"
 

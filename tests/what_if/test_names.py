@@ -67,7 +67,7 @@ def test_an_op_is_a_glob_or_the_last_elements(names):
     assert names("op:dot") == ["net/dot", "saved net/dot", "for net_2/dot", "net_2/dot"]
 
 
-def test_an_instruction_is_all_that_it_gives(names):
+def test_an_instruction_is_everything_that_it_gives(names):
     assert names("value:while") == ["while{0}", "while{1}"]
     assert names("value:whi*") == ["while{0}", "while{1}"]
 
@@ -98,7 +98,7 @@ def test_what_takes_nothing_says_what_is_near(names, pattern, said):
     assert said in str(error.value)
 
 
-def test_brackets_of_a_name_stand_for_themselves_too(con):
+def test_brackets_of_a_name_match_themselves_too(con):
     case = Case(con)
     case.temp(1, 1, (0, 9), "/m/a.py:1", op_name="jit(f)/layer[0]/dot")
     case.close()
@@ -106,7 +106,7 @@ def test_brackets_of_a_name_stand_for_themselves_too(con):
         assert ask(con, pattern).rows[0].name == "layer[0]/dot"
 
 
-def test_a_name_whose_values_are_part_of_other_buffers_is_not_what_was_meant(con):
+def test_a_name_of_parts_of_other_buffers_is_not_meant(con):
     case = Case(con)
     case.value(1, 0, 0, 4, live=(1, 3), name="w", is_phi=True, op_name="jit(f)/while")
     case.value(2, 0, 0, 4, live=(3, 3), name="next", op_name="jit(f)/body/add")

@@ -246,7 +246,9 @@ FIRST_LINES = {
 @BLOCKS
 @BOTH
 @pytest.mark.parametrize("first", FIRST_LINES)
-def test_a_damaged_first_line_is_told(first: str, dump: tuple[str, str], block_bytes: int) -> None:
+def test_a_damaged_first_line_is_reported(
+    first: str, dump: tuple[str, str], block_bytes: int
+) -> None:
     files = changed(texts(*dump), ASSIGNMENT, b"BufferAssignment:\n", FIRST_LINES[first])
     found = ingested(files, block_bytes)
     assert found.names(ASSIGNMENT), found.diagnostics
@@ -320,7 +322,7 @@ def test_a_damaged_title_loses_no_row_in_silence(place: int, damage: str) -> Non
         assert found.exit_code == 4 or damage == "gone", (missing, found.diagnostics)
 
 
-def test_a_dump_of_2024_whose_live_ranges_are_cut_is_told() -> None:
+def test_a_dump_of_2024_whose_live_ranges_are_cut_is_reported() -> None:
     (name, text), *_ = texts(*TRAIN).items()
     start = text.index(b"\nHloLiveRange (max")
     for end in (start, start + 1):
@@ -333,7 +335,7 @@ def test_a_dump_of_2024_whose_live_ranges_are_cut_is_told() -> None:
 @pytest.mark.parametrize(
     "title", [b"  BufferLiveRange:\n", b"  Live ranges at ", b"    broadcast.7{}:", b"    5:"]
 )
-def test_live_ranges_cut_between_two_lines_are_told(title: bytes) -> None:
+def test_live_ranges_cut_between_two_lines_are_reported(title: bytes) -> None:
     (name, text), *_ = texts(*WHOLE).items()
     found = ingested({name: text[: text.index(title)]})
     assert found.diagnostics
@@ -343,7 +345,7 @@ def test_live_ranges_cut_between_two_lines_are_told(title: bytes) -> None:
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("dump", [(WHOLE, ASSIGNMENT), (SPLIT, VALUES)], ids=["one file", "split"])
 @BLOCKS
-def test_a_file_without_its_total_line_is_told(
+def test_a_file_without_its_total_line_is_reported(
     dump: tuple[tuple[str, str], str], block_bytes: int
 ) -> None:
     files, suffix = texts(*dump[0]), dump[1]
@@ -355,7 +357,7 @@ def test_a_file_without_its_total_line_is_told(
 
 
 @pytest.mark.parametrize("suffix", [ASSIGNMENT, VALUES, LIVE])
-def test_a_missing_file_of_a_split_dump_is_told(suffix: str) -> None:
+def test_a_missing_file_of_a_split_dump_is_reported(suffix: str) -> None:
     files = {n: text for n, text in texts(*SPLIT).items() if not n.endswith(suffix)}
     found = ingested(files)
     assert [message for _, code, _, _, message in found.diagnostics if code == "missing_file"]

@@ -26,7 +26,7 @@ def test_a_truncated_dump_is_data_loss(con: duckdb.DuckDBPyConnection, tmp_path:
     assert summary.exit_code == 4
 
 
-def test_bytes_that_are_no_utf8_are_replaced_and_told(
+def test_bytes_that_are_no_utf8_are_replaced_and_reported(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     (name, text), *_ = texts(*WHOLE).items()
@@ -38,7 +38,7 @@ def test_bytes_that_are_no_utf8_are_replaced_and_told(
     assert found == [("data_loss", "invalid_utf8", line)]
 
 
-def test_what_cannot_be_looked_into_is_told_and_harms_no_dump(
+def test_what_cannot_be_looked_into_is_reported_and_harms_no_dump(
     con: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, text in texts(*WHOLE).items():
@@ -89,7 +89,7 @@ def test_values_below_an_unreadable_allocation_go_to_no_other(
     assert 1 not in {allocation for _, allocation in found[0]}
 
 
-def test_an_empty_peak_listing_is_told_where_values_are_live(
+def test_an_empty_peak_listing_is_reported_where_values_are_live(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     (name, text), *_ = texts(*WHOLE).items()
@@ -100,7 +100,7 @@ def test_an_empty_peak_listing_is_told_where_values_are_live(
     assert codes == {"peak_listing_mismatch"}
 
 
-def test_stack_frames_that_are_in_no_table_are_told(
+def test_stack_frames_that_are_in_no_table_are_reported(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     for name, text in texts("cpu_b8", "module_0000.jit_init").items():
@@ -111,7 +111,7 @@ def test_stack_frames_that_are_in_no_table_are_told(
     assert found == [("data_loss",)]
 
 
-def test_files_without_what_their_names_promise_are_told(
+def test_files_without_what_their_names_promise_are_reported(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:
     stem = WHOLE[1]
@@ -162,7 +162,7 @@ def test_an_allocation_may_have_a_number_of_any_size(
         ("-buffer-assignment.txt", "offset=0): s32[]", "offset=0): b(b(s32[]))", "unknown_shape"),
     ],
 )  # fmt: skip
-def test_what_does_not_add_up_is_told(
+def test_what_does_not_add_up_is_reported(
     con: duckdb.DuckDBPyConnection, tmp_path: Path, suffix: str, old: str, new: str, code: str
 ) -> None:
     for name, text in texts("cpu_b8", INIT).items():

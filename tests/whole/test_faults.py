@@ -533,7 +533,7 @@ def test_hlo_without_buffer_assignment(con, tmp_path, name, capfd):
     assert message in reported[0][3]
 
 
-def test_hlo_beside_its_buffer_assignment_is_no_notice(tmp_path):
+def test_hlo_next_to_its_buffer_assignment_is_no_notice(tmp_path):
     put(tmp_path / "dumps" / DUMP)
     for name in (f"{STEM}.txt", f"{STEM}.hlo.pb", "module_0001.jit_f.before_optimizations.txt"):
         put(tmp_path / "dumps" / name, hlo(name))

@@ -105,7 +105,7 @@ def odd_columns(columns):
     return found
 
 
-def test_names_of_columns_tell_their_type(con):
+def test_names_of_columns_show_their_type(con):
     columns = con.execute(
         "SELECT table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal"
     ).fetchall()
@@ -113,7 +113,7 @@ def test_names_of_columns_tell_their_type(con):
     assert odd_columns(columns) == []
 
 
-def test_names_of_columns_of_answers_tell_their_type():
+def test_names_of_columns_of_answers_show_their_type():
     queries = catalogue.Catalogue([resources.query_folder()]).load_all()
     columns = [
         (query.name, column.name, column.type) for query in queries for column in query.columns

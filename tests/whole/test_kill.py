@@ -16,7 +16,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> kill.Bench:
 
 
 @pytest.mark.slow
-def test_a_killed_ingest_leaves_whole_modules_and_the_next_one_makes_all_well(
+def test_a_killed_ingest_leaves_whole_modules_to_complete(
     bench: kill.Bench,
 ) -> None:
     _, wrong = kill.run(bench, KILLS)

@@ -743,7 +743,7 @@ def test_source_from_the_frame() -> None:
 
 
 @pytest.mark.parametrize("percent", ["%", ""])
-def test_instructions_told_by_the_hlo_text(percent: str) -> None:
+def test_instructions_described_by_the_hlo_text(percent: str) -> None:
     tables = read(
         """
         BufferAssignment:

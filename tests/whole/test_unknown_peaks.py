@@ -107,7 +107,7 @@ def functions_and_db(request, fresh):
 
 @pytest.mark.sample(20)
 @each_query
-def test_an_unknown_peak_is_told_with_its_reason_and_is_no_number(functions_and_db, query):
+def test_an_unknown_peak_is_reported_with_its_reason_and_is_no_number(functions_and_db, query):
     functions, con = functions_and_db
     # Unknown ones come first; where peaks do not rank the rows, top_n can cut any.
     is_ranked = "known" in functions and query.name != "retraces"
@@ -180,7 +180,7 @@ def bare_db(fresh):
 
 @pytest.mark.sample(12)
 @each_query
-def test_a_module_without_allocations_is_told_in_every_memory_space(bare_db, query):
+def test_a_module_without_allocations_is_reported_in_every_memory_space(bare_db, query):
     answer = rows(bare_db, query, color=0)
     assert answer
     assert all("the dump has no allocations" in row["unknown_reason"] for row in answer)
