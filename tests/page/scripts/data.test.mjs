@@ -47,7 +47,7 @@ test("differences are summed up", () => {
   assert.deepEqual([...readVarints(varints([5, -2, 2 ** 40]), 0, 3, true)[0]], [5, 3, 2 ** 40 + 3]);
 });
 
-test("a column that ends too early is told, not filled with zeros", () => {
+test("a column that ends too early is reported, not filled with zeros", () => {
   assert.throws(() => readVarints(varints([1]), 0, 2, false), /ends within a column/);
   assert.throws(() => readVarints(Uint8Array.of(0x80), 0, 1, false), /ends within a column/);
 });
@@ -131,7 +131,7 @@ test("small texts", () => {
   assert.deepEqual([counted(1, "value"), counted(12345, "value")], ["1 value", "12,345 values"]);
 });
 
-test("the seven with most bytes at the peak have a colour, the rest share one", () => {
+test("the seven with most bytes at the peak have a color, the rest share one", () => {
   const keys = [..."abcdefghij"];
   const size = [1, 2, 3, 4, 5, 6, 7, 8, 9, 100];
   const groups = rank(keys, size, block => block !== 9);
@@ -189,7 +189,7 @@ test("a link leads back to where it was made", () => {
   assert.deepEqual(fromHash(toHash(link), ["category", "line"]), link);
 });
 
-test("a link that says nothing, or nonsense, leads to the peak in the first colouring", () => {
+test("a link that says nothing, or nonsense, leads to the peak in the first coloring", () => {
   const none = { module: "", step: null, by: "category", find: "", block: "" };
   for (const hash of ["", "#", "#step=-1&by=__proto__", "#step=1e9", "#step=" + "9".repeat(30)]) {
     assert.deepEqual(fromHash(hash, ["category", "line"]), none);

@@ -1,4 +1,4 @@
-// What the page's scripts may not do, beside what is wrong in any script: nothing in a dump can run
+// Forbidden in the page's scripts, besides what is wrong in any script: nothing in a dump can run
 // as script or markup, and the page makes no request.
 import js from "@eslint/js";
 import globals from "globals";

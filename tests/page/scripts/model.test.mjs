@@ -225,14 +225,14 @@ test("frames of libraries are left out, and their bytes are their callers'", () 
   assert.equal(own.isHit(0, search(of, "step")), false);
 });
 
-test("rounds of the same frames are told once, by the outermost", () => {
-  const told = (/** @type {string} */ stack) =>
+test("rounds of the same frames are counted once, by the outermost", () => {
+  const rounds = (/** @type {string} */ stack) =>
     roundCounts([...stack]).flatMap((count, i) => (count ? stack[i] + count : []));
-  assert.deepEqual(told("xcbacbacbam"), ["x1", "c3", "b3", "a3", "m1"]);
-  assert.deepEqual(told("bacbacbam"), ["b1", "a1", "c2", "b2", "a2", "m1"]);
-  assert.deepEqual(told("fffm"), ["f3", "m1"]);
-  assert.deepEqual(told("ghgm"), ["g1", "h1", "g1", "m1"]);
-  assert.deepEqual(told("xgffgffm"), ["x1", "g2", "f4", "m1"]);
+  assert.deepEqual(rounds("xcbacbacbam"), ["x1", "c3", "b3", "a3", "m1"]);
+  assert.deepEqual(rounds("bacbacbam"), ["b1", "a1", "c2", "b2", "a2", "m1"]);
+  assert.deepEqual(rounds("fffm"), ["f3", "m1"]);
+  assert.deepEqual(rounds("ghgm"), ["g1", "h1", "g1", "m1"]);
+  assert.deepEqual(rounds("xgffgffm"), ["x1", "g2", "f4", "m1"]);
   const tree = [..."mabca"];
   const parent = [-1, 0, 1, 2, 3];
   assert.equal(repeated(tree, parent, 3, "c"), 3);
@@ -240,7 +240,7 @@ test("rounds of the same frames are told once, by the outermost", () => {
   assert.equal(repeated([...tree, "b"], [...parent, 4], 5, "c"), 3);
 });
 
-test("a colouring stacks its groups upon what is fixed, up to the total", () => {
+test("a coloring stacks its groups upon what is fixed, up to the total", () => {
   const of = model();
   for (const by of /** @type {const} */ (["line", "category", "op", "dtype", "time"])) {
     const { groups, stack } = grouped(of, by);
@@ -336,7 +336,7 @@ test("cells of answers in words: units by the column's name, NULL as nothing", (
   );
 });
 
-test("keys are the page's unless somebody types or holds Ctrl", () => {
+test("keys are the page's unless the user types or holds Ctrl", () => {
   const key = (/** @type {string} */ name, more = {}) => ({
     key: name,
     shiftKey: false,

@@ -19,7 +19,7 @@ test("each script and style of the folder is in the order, once", () => {
   assert.deepEqual([...order].sort(), files.sort());
 });
 
-test("a script stands after those that it imports", () => {
+test("a script comes after those that it imports", () => {
   for (const [at, name] of scripts.entries()) {
     for (const [, from] of text(name).matchAll(/^import [^;]* from "\.\/([^"]*)";$/gm)) {
       assert.ok(scripts.indexOf(from) < at && scripts.includes(from), `${name} imports ${from}`);

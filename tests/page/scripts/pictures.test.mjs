@@ -63,7 +63,7 @@ test("a chosen step comes into view by the shortest way", () => {
   assert.equal(show(view, bounds, 12).t0, 12);
 });
 
-test("each pixel stands for its highest instant, so that no peak is lost", () => {
+test("each pixel shows its highest instant, so that no peak is lost", () => {
   const totals = [1, 9, 2, 2, 2, 2, 7, 1];
   assert.deepEqual([...instants(totals, 0, 8, 2).steps], [1, 6]);
   assert.deepEqual([...instants(totals, 0, 8, 2).edges], [0, 4]);
@@ -152,7 +152,7 @@ test("small blocks are painted first, and dust is seen where nothing covers it",
   assert.ok(!raster.blocks.includes(1), "the pixel they share shows the larger");
 });
 
-test("blocks large enough for a label are told", () => {
+test("blocks large enough for a label are listed", () => {
   const blocks = rectangles([
     [0, 9, 0, 100],
     [0, 0, 100, 100],
@@ -183,7 +183,7 @@ test("a child lies under its parent, siblings by bytes, and the roots add up to 
   assert.deepEqual([icicle.nodes, icicle.bytes, icicle.levels], [[1, 0, 2], 8, 2]);
 });
 
-test("of any tree, children lie within their parents and beside each other", () => {
+test("of any tree, children lie within their parents and next to each other", () => {
   const numbers = new Numbers(5);
   const count = 3000;
   const parent = Array.from({ length: count }, (_, node) => numbers.below(node + 1) - 1);
