@@ -90,10 +90,10 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _signals_are_not_ignored() -> None:
-    """Commands that tests start have signals as at a terminal.
+    """Give commands that tests start the signals that they have at a terminal.
 
-    A process ignores what the one that started it ignores, as nohup does and a shell of what is in
-    the background, but not what that has a handler for.
+    A process inherits ignored signals from its parent, such as nohup or a shell that starts it in
+    the background, but not handlers.
     """
     for number in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -107,7 +107,7 @@ Call = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def call(capfdbinary: pytest.CaptureFixture[bytes]) -> Call:
-    """Runs a command in this process: its exit code, standard output and standard error."""
+    """Run a command in this process; return exit code, standard output and standard error."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
         code = cli.run([str(argument) for argument in arguments])
@@ -129,7 +129,7 @@ def empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """Holds a text to a file of tests/golden/, or writes it there with `--update-golden`."""
+    """Compare a text with a file of tests/golden/, or write it there with `--update-golden`."""
 
     def check(name: str, text: str) -> None:
         path = GOLDEN / name
@@ -172,7 +172,7 @@ Fresh = Callable[[], duckdb.DuckDBPyConnection]
 
 @pytest.fixture(scope="session")
 def fresh(tmp_path_factory: pytest.TempPathFactory) -> Fresh:
-    """Opens an empty database in memory with the schema, a copy of one."""
+    """Open an empty in-memory database with the schema, as a copy of one."""
 
     def make(folder: Path) -> None:
         # Older forms of a file leave parts of macros out.

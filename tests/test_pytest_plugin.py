@@ -36,7 +36,7 @@ class Lowered:
 
 @pytest.fixture
 def session(pytester, monkeypatch):
-    """Runs a test file with the plugin, whether or not its entry point is installed."""
+    """Run a test file with the plugin, whether or not its entry point is installed."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
 
     def run(body, apart=False):

@@ -105,7 +105,7 @@ def test_two_labels_have_their_product_where_it_makes_a_curve(said):
 
 
 def curve(function="f", others="", **cells):
-    """A row of `scaling` over batch: by default a line whose largest batch is not known."""
+    """Return a row of `scaling` over batch: by default a line whose largest batch is unknown."""
     row = {"function_name": function, "compilation_place": 1, "other_labels": others}
     row |= {"second_size": None, "model": "linear", "fixed_bytes": MIB, "slope_bytes": MIB}
     row |= {"size_count": 3, "min_size": 1, "max_size": 4, "unknown_count": 0}

@@ -334,7 +334,7 @@ class Replica:
     is_last: bool = False
 
     def table(self, length: int) -> list[bytes]:
-        """New text for every symbol of the base, in the order of KINDS."""
+        """Return new text for every symbol of the base, in the order of KINDS."""
         offset = self.offsets["name"]
         table = [b"%b.%d" % (stem, number + offset) for stem, number in self.base.names]
         for kind, numbers in self.base.numbers.items():

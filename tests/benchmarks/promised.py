@@ -226,7 +226,7 @@ def rows_of(
 
 
 def by_kind(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
-    """Changes by kind and platform: those of advice; of a kind that it leaves out, of savings."""
+    """Return changes by kind and platform: of advice, or of savings for kinds it leaves out."""
     kinds: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if row.source:
@@ -356,7 +356,7 @@ def of_any(sureness: Sequence[str]) -> str:
 
 
 def write_sureness(rows: Iterable[Row]) -> None:
-    """Put what the table says into the view advice_sureness."""
+    """Write the table's sureness into the view advice_sureness."""
     found = by_kind(rows)
     lines = []
     for kind in (*KINDS, *LEFT_OUT):

@@ -108,7 +108,7 @@ def read_got(is_again: bool) -> dict[str, Peaks]:
 
 
 def write_got(got: dict[str, Peaks]) -> None:
-    """One function a line."""
+    """Write one line per function."""
     lines = [
         f' "{target}": {{\n'
         + ",\n".join(f'  "{name}": {json.dumps(figures)}' for name, figures in functions.items())

@@ -17,7 +17,7 @@ LIMIT = 1.5
 
 
 def make(folder: Path, modules: int, base: Path) -> None:
-    """Copies of the modules of a dump directory under new numbers, `modules` in all."""
+    """Copy the modules of a dump directory under new numbers, `modules` in all."""
     folder.mkdir()
     stems = sorted({path.name.partition(".")[0] for path in base.glob("module_*")})
     for number in range(modules):

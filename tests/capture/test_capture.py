@@ -79,7 +79,7 @@ def fake(body, name="train.py"):
 
 @pytest.fixture
 def run(capfd, empty_db):
-    """Runs capture in this process, into a database that is there but empty."""
+    """Run capture in this process, into a database that is there but empty."""
     shutil.copy(empty_db, "bufdb.duckdb")
 
     def captured(*arguments, command):
@@ -90,7 +90,7 @@ def run(capfd, empty_db):
 
 
 def run_apart(*arguments, command, **options):
-    """Runs capture in a process of its own: its exit code, standard output and standard error."""
+    """Run capture in its own process; return exit code, standard output and standard error."""
     done = subprocess.run(
         [*BUFDB, "capture", *arguments, "--", *command],
         capture_output=True,
@@ -574,7 +574,7 @@ LIVED_ON = "bufdb: nothing was dumped"
 
 @pytest.fixture
 def start(empty_db):
-    """Starts capture of a command that says which of some signals it gets and ends at the last."""
+    """Start capture of a command that prints some signals as it gets them and ends at the last."""
     shutil.copy(empty_db, "bufdb.duckdb")
     started = []
 

@@ -42,7 +42,7 @@ def _clean(monkeypatch, tmp_path, empty_folder):
 
 @pytest.fixture
 def run(capfd, empty_db, tmp_path):
-    """Runs a sweep into a database that is there but empty: exit code, standard error, rows."""
+    """Run a sweep into an empty database; return exit code, standard error and rows."""
     shutil.copy(empty_db, "bufdb.duckdb")
 
     def swept(*arguments, body, words=(), leaves=()):

@@ -166,7 +166,7 @@ def test_any_modules(any_db, modules, key):
 
 @pytest.fixture
 def shared(tmp_path):
-    """Opens a database of runs out of the sample dumps, each named VERSION/FOLDER."""
+    """Open a database of sample dumps, each a run named VERSION/FOLDER."""
 
     def opened(*runs):
         path = tmp_path / "shared.duckdb"

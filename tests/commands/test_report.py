@@ -19,7 +19,7 @@ def few_queries(monkeypatch):
 
 @pytest.fixture
 def made(call, demo_db, empty_folder):
-    """Runs the command over the demo dumps and reads the page."""
+    """Run the command on the demo dumps and read the page."""
 
     def run(*arguments, output="report.html"):
         code, out, err = call("report", "--db", demo_db, *arguments)

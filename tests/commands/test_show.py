@@ -20,7 +20,7 @@ _SGR = re.compile(r"\x1b\[[0-9;]*m")
 
 @pytest.fixture
 def show(call, demo_db, empty_folder, monkeypatch):
-    """Runs the command over the demo dumps in so many columns."""
+    """Run the command on the demo dumps with a number of columns."""
 
     def run(*arguments, columns=80):
         monkeypatch.setenv("COLUMNS", str(columns))
@@ -31,7 +31,7 @@ def show(call, demo_db, empty_folder, monkeypatch):
 
 @pytest.fixture
 def made(empty_folder, monkeypatch):
-    """Makes a database of rows by hand; its path."""
+    """Make a database of rows by hand; return its path."""
     monkeypatch.setenv("COLUMNS", "80")
 
     def make(fill):

@@ -29,7 +29,7 @@ SCRIPT = "from bufdb.cli import main; main()"
 
 @pytest.fixture
 def summary(call, demo_db, empty_folder):
-    """Runs the command over the demo dumps."""
+    """Run the command on the demo dumps."""
 
     def run(*arguments):
         return call("summary", "--db", demo_db, *arguments)

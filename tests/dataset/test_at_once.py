@@ -44,7 +44,7 @@ ORDER BY ALL
 
 @pytest.fixture
 def started():
-    """Starts Python with a text and arguments; stopped after the test."""
+    """Start Python with a script and arguments; it is stopped after the test."""
     processes = []
 
     def start(text, *words):

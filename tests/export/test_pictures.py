@@ -24,7 +24,7 @@ PEAKS = {"cpu_b8": 8905504, "cpu_b16": 16447936, "gpu_b8": 8692396}
 
 @pytest.fixture
 def export(call, demo_db, tmp_path):
-    """Writes a file and reads it: its bytes, and what was noted."""
+    """Write a file and read it; return its bytes and the notes."""
 
     def run(form, *given, db=demo_db):
         path = tmp_path / form

@@ -21,7 +21,7 @@ ODD = ["", "NULL", "a,b", 'x"y', "line\nline\r\n", "\t ünï \u2028 \x07", "\\N"
 
 @pytest.fixture
 def export(call, demo_db, tmp_path):
-    """Writes a file or folder: its path."""
+    """Write a file or folder; return its path."""
 
     def run(form, *given, db=demo_db):
         path = tmp_path / f"out.{form}"

@@ -47,7 +47,7 @@ class Loader(TraceProcessorRpc):
 
 @pytest.fixture
 def asked(call, demo_db, tmp_path):
-    """Exports a trace of the demo dumps, loads it, and answers questions in Perfetto's SQL."""
+    """Export a trace of the demo dumps, load it, and run queries in Perfetto's SQL."""
     socket = str(tmp_path / "trace.sock")
     with subprocess.Popen(
         ["node", SERVER, ENGINE, socket],

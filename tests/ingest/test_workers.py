@@ -206,7 +206,7 @@ def test_groups_are_read_ahead_and_no_more_of_them_than_wait(pools, tmp_path, mo
 
 @pytest.mark.slow
 def test_a_database_that_comes_to_be_meanwhile_is_asked(pools, expected, tmp_path, monkeypatch):
-    """Others read for a new database already when another ingest makes it."""
+    """Workers already read for a new database when another ingest creates it."""
     db = tmp_path / "t.duckdb"
     real = storing.opened
 

@@ -33,7 +33,7 @@ def union(rows: list[Row], time: int) -> int:
 
 
 def by_counting(rows: list[Row], pairs: Pairs, count: int, keep: Fraction = Fraction(0)):
-    """(saving, highest point without, its first instant) of each set."""
+    """Return (saving, highest point without, its first instant) of each set."""
     found = []
     for number in range(count):
         members = {row for row, owner in pairs if owner == number}

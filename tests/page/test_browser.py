@@ -41,13 +41,13 @@ def page(window):
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
-    """Reports by database and options: to write one takes longer than to look at it."""
+    """Cache reports by database and options: writing one takes longer than testing it."""
     return tmp_path_factory.mktemp("reports"), {}
 
 
 @pytest.fixture
 def report(call, written):
-    """Writes a report and gives its path."""
+    """Write a report and return its path."""
     folder, known = written
 
     def write(db, *options):

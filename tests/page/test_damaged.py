@@ -18,7 +18,7 @@ AT_ONCE = 40
 
 
 def damaged(first: int, folder: Path) -> None:
-    """Some samples after an accident each, a folder for each."""
+    """Make some samples with an accident each, in a folder each."""
     samples = damage.samples()
     for number in range(first, first + AT_ONCE):
         files, _ = damage.damage(samples[number % len(samples)], number)

@@ -13,7 +13,7 @@ FILE = DEMO.parent / "profiles" / "cpu_b8.xplane.pb.gz"
 
 
 def times(planes):
-    """Executions, total and self time [ps] by device and name."""
+    """Return executions, total and self time [ps] by device and name."""
     found = xplane.read(space(planes))
     return {
         (key.device, key.instruction_name): (one.execution_count, one.total_ps, one.self_ps)

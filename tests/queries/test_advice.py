@@ -238,7 +238,7 @@ def test_the_query_that_advice_names_shows_what_it_names(demo_db):
 
 
 def test_no_advice_promises_more_than_what_if(con):
-    """Taking a whole line away saves no less than what is said of its values."""
+    """Removing a whole line saves no less than the advice for its values."""
     ingest_into(con, [ROOT / "data" / "loops" / "gpu"])
     query = catalogue.Catalogue([resources.query_folder()]).find("advice")
     values = execute.bind(query, {"top_functions": "100", "min_ratio": "0"})

@@ -33,7 +33,7 @@ def module(con, module_id, run, temp=0, function="f", signature="f32[4]", **cell
 
 
 def pairs(con, base="a", new="b"):
-    """(function, rule, base module, new module) of each pair, in order."""
+    """Return (function, rule, base module, new module) of each pair, in order."""
     rows = con.execute(
         "SELECT function_name, paired_by, base_module_id, new_module_id "
         f"FROM diff_pairs('{base}', '{new}') ORDER BY ALL"

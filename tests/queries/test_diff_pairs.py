@@ -22,7 +22,7 @@ def module(con, module_id, run, function, parameters, result="f32[64]", size=0, 
 
 
 def pairs(con, asked="NULL"):
-    """(base module, new module, rule) of each pair, in order."""
+    """Return (base module, new module, rule) of each pair, in order."""
     return con.execute(
         "SELECT base_module_id, new_module_id, paired_by "
         f"FROM diff_pairs('a', 'b', {asked}) ORDER BY ALL"

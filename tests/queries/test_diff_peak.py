@@ -14,7 +14,7 @@ def answer(con, query, **given):
 
 
 def added(con, **given):
-    """(base, new, of these added by XLA in base and new, part) of each group."""
+    """Return (base, new, parts of these added by XLA, part) of each group."""
     rows = answer_of(con, "diff-peak", base="a", new="b", **given)
     return [(*row[4:6], *row[10:12], row["part"]) for row in rows]
 

@@ -14,7 +14,7 @@ OWN = {"source_file": "/u/model.py", "source_line": 7}
 
 
 def broken(con):
-    """Checks of names and sums with findings."""
+    """Run checks of names and sums; return those with findings."""
     folder = resources.check_folder()
     names = ("peak_savings", "ordinals", "value_origins", "value_users", "peak_values")
     texts = {name: (folder / f"{name}.sql").read_text("utf-8") for name in names}

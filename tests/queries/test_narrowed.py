@@ -17,7 +17,7 @@ SIDES = (("cpu_b8", "cpu_b8_remat"), ("batch=16", "tpu_b8"))
 
 
 def cases():
-    """Each query with each side that it can be asked about."""
+    """Yield each query with each filter that it has."""
     for number, query in enumerate(QUERIES):
         names = {param.name for param in query.params}
         turn = (number % 4, (number + 1) % 4)
@@ -29,7 +29,7 @@ def cases():
 
 
 def answer(path, query, given, runs):
-    """The answer, and how many tables the connection has for itself."""
+    """Return the answer and the number of the connection's temporary tables."""
     with store.open_readable(str(path), query.sql, runs=runs) as con:
         narrowed = con.execute("SELECT count(*) FROM duckdb_tables() WHERE temporary").fetchall()
         result = execute.execute_query(con, query, execute.bind(query, given))

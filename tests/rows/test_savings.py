@@ -53,7 +53,7 @@ class Kept(PeakSavings):
 
 
 def savings_of(columns):
-    """(module, color, name or value, held, saving, peak without, when)"""
+    """Return (module, color, name or value, held, saving, peak without, when)"""
     name, value = columns["name"], columns["value_id"]
     names = [
         name.labels[code] if name.labels[code] is not None else number

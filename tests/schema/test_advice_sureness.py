@@ -147,7 +147,7 @@ def measured_sureness():
 
 
 def test_sureness_is_what_was_measured(con):
-    """recompile.py --write-sureness writes it; of kinds that advice leaves out nothing comes."""
+    """recompile.py --write-sureness writes it; kinds that advice leaves out save nothing."""
     measured, known = measured_sureness(), sureness_by_kind(con)
     assert set(measured) <= set(known)
     for (kind, platform), sureness in known.items():

@@ -131,7 +131,7 @@ class Browser:
         return self.run("return window.copied")
 
     def picture(self, path: Path, height: int | None = None) -> None:
-        """The page as PNG, all of it or down to a height."""
+        """Save the page as PNG, all of it or down to a height."""
         width, whole = self.run(
             "return [document.documentElement.clientWidth, document.documentElement.scrollHeight]"
         )

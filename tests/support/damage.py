@@ -663,7 +663,7 @@ def _is_buffer_file(name: str) -> bool:
 
 @cache
 def _own_count() -> int:
-    """Samples that are there on every machine: only they are pasted from."""
+    """Return samples that exist on every machine: only these are pasted from."""
     names = ("demo ", "made up ")
     return sum(sample.generation.startswith(names) for sample in samples())
 

@@ -171,7 +171,7 @@ def merged(numbers: Sequence[int], *parts: dict[int, Any]) -> Outcome:
 
 
 def findings(numbers: Sequence[int], account: Account) -> dict[int, Any]:
-    """Findings and counts of each module."""
+    """Return findings and counts of each module."""
     found: dict[int, list[Any]] = {number: [] for number in numbers}
     for one in account.findings():
         found[one.module].append((one.severity, one.code, one.line_number, one.message))
@@ -374,7 +374,7 @@ def read_block_layout(cases: Sequence[Case]) -> Outcome:
 
 
 def read_scan(cases: Sequence[Case]) -> Outcome:
-    """Steps of a cursor against the same in plain Python."""
+    """Compare steps of a cursor with the same in plain Python."""
     lines = [text.replace(b"\n", b" ") for _, text in cases]
     block = Block(b"".join(line + b"\n" for line in lines))
     everything = np.arange(len(block))

@@ -74,7 +74,7 @@ class Dump:
         return self.sample.renamed(self.number, files), damages
 
     def put(self, folder: Path) -> None:
-        """Write its files."""
+        """Write the dump's files."""
         folder.mkdir(exist_ok=True)
         for name, text in self.files[0].items():
             (folder / name).write_bytes(text)
@@ -247,7 +247,7 @@ class Case:
 
 @cache
 def pool(number: int) -> list[Dump]:
-    """Dumps for some cases: a pool is small, so that few are to be ingested alone."""
+    """Return dumps for some cases: a small pool, so that few must be ingested alone."""
     rng = random.Random(f"pool {number}")
     found: set[tuple[int, int]] = set()
     while len(found) < POOL:

@@ -25,7 +25,7 @@ NOTHING = used_values.NothingAssigned()
 
 
 def assigned(columns: Columns) -> used_values.Assigned:
-    """The values of module 0 that an allocation section holds."""
+    """Return the values of module 0 in an allocation section."""
     keys = ValueIndex()
     hashes = np.arange(len(columns["value_id"])).astype(np.uint64)
     places = ("allocation_index", "offset_bytes", "size_bytes", "is_phi")
@@ -60,6 +60,6 @@ def row_of(columns: Columns, row: int = 0) -> dict[str, Any]:
 
 
 def problems(found: Section) -> list[tuple[str, str | None, int | None, str]]:
-    """Findings as (code, path, line number, message)."""
+    """Return findings as (code, path, line number, message)."""
     found.close()
     return [(f.code, f.path, f.line_number, f.message) for f in found.account.findings()]

@@ -304,7 +304,7 @@ def ingest_of(files: Files, block_bytes: int, counts: dict[str, int] | None = No
 
 
 def measured(make: Make, size: int, block_bytes: int) -> tuple[list[dict[str, int]], list[int]]:
-    """Counts at one, two and four times a size, and the bytes of text."""
+    """Return counts at one, two and four times a size, and the bytes of text."""
     # Counted too, for what counts takes 260 KB when it is first used.
     ingest_of(make(size // 4 or 1), block_bytes, {})
     found, sizes = [], []

@@ -212,7 +212,7 @@ class Module:
                half_saving_bytes=half, **given)  # fmt: skip
 
     def use(self, value_id: int, by: str, operand: int = 0, index: str = "{}") -> None:
-        """One use of a value by an instruction."""
+        """Add a use of a value by an instruction."""
         row = {"value_id": value_id, "instruction_name": by}
         number = {"operand_number": operand, "operand_index": index}
         insert(self.con, "uses", module_id=self.id, **row, **number)

@@ -67,7 +67,7 @@ class Content:
     """Those of every module, by table and module_id."""
 
     def part(self, module_ids):
-        """The rows of some modules."""
+        """Return the rows of some modules."""
         return {t: {i: of[i] for i in module_ids if i in of} for t, of in self.modules.items()}
 
 
@@ -985,7 +985,7 @@ def my_db(make_empty):
 
 
 def captured(monkeypatch, capfd, more=""):
-    """`capture` in this process; its exit code, what it said, the dumps left and its advice."""
+    """Run `capture` in this process; return its exit code, stderr, and its advice."""
     Path("train.py").write_text(FAKE + more)
     command = ["capture", "--run", "my run", *LABELS, "--db", "my db.duckdb"]
     code = cli.run([*command, "--", sys.executable, "train.py"])

@@ -40,7 +40,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
-    """Runs a command in a fresh environment that has the wheel, in another directory."""
+    """Run a command in a fresh environment with the wheel, in another directory."""
     folder = tmp_path_factory.mktemp("fresh")
     venv.create(folder / "venv", with_pip=False)
     scripts = folder / "venv" / "bin"

@@ -57,7 +57,7 @@ def differences(con: duckdb.DuckDBPyConnection, modules: dict[int, Any]) -> list
 def check_agreement(
     folder: Path, modules: list[tuple[str, Any]], con: duckdb.DuckDBPyConnection
 ) -> None:
-    """Both readers give the same of a folder's modules, and nothing is left unread."""
+    """Check that both readers agree on a folder's modules, and that nothing is left unread."""
     summary = ingest_into(con, folder)
     by_id = {module_id_of(folder.name, key): (key, files) for key, files in modules}
     assert summary.module_count == len(by_id) > 0

@@ -66,7 +66,7 @@ def compiled(con, module_id, run_name, function, reason=None, **cells):
 
 
 def filled(con, functions):
-    """Runs a and b; of each (function, whether its peak is known) two compilations in each."""
+    """Make runs a and b with two compilations of each (function, whether its peak is known)."""
     with in_bulk(con):
         fill(con, functions)
 
