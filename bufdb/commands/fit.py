@@ -16,7 +16,7 @@ from bufdb.capture.apart import NotCompiledError, signals_heeded
 from bufdb.capture.target import hardware_of
 from bufdb.commands import common
 from bufdb.commands.progress import hide, waiting
-from bufdb.errors import UsageError, one_line
+from bufdb.errors import TooSlowError, UsageError, one_line
 from bufdb.fit import text
 from bufdb.fit.session import Apart
 
@@ -135,7 +135,7 @@ def command(
       1    nothing fits, it cannot be compiled, or a package is missing
       2    wrong usage, or a function without a gradient
       3    database in use, damaged, not writable or of another version
-      124  not compiled within --timeout
+      124  not compiled, or no plan that fits found, within --timeout
     """
     from bufdb.commands.captured import check_database
     from bufdb.fit.fit import Question
@@ -170,7 +170,8 @@ def command(
     is_missed = limit_bytes is not None and not answer.fits_as_written and answer.best is None
     if sizes is not None:
         is_missed = not any(one.value for one in sizes.found)
-    click.get_current_context().exit(1 if is_missed else 0)
+    late = 1 if answer.is_complete else TooSlowError.exit_code
+    click.get_current_context().exit(late if is_missed else 0)
 
 
 def _varied(vary: str, args: str, limit_bytes: int | None) -> tuple[str, int]:

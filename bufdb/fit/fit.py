@@ -24,6 +24,7 @@ from bufdb.fit.plans import (
     PlanResult,
     Program,
     Site,
+    Traced,
 )
 from bufdb.fit.search import search
 from bufdb.fit.session import Dumped, Session
@@ -65,7 +66,7 @@ class Fitting:
     """For dumps and databases of this question."""
     _dumps: dict[Plan, Dumped] = field(default_factory=dict)
     _compiled: dict[tuple[Plan, bool], Compiled] = field(default_factory=dict)
-    _traced: set[Plan] = field(default_factory=set)
+    _traced: dict[Plan, Traced] = field(default_factory=dict)
     _patched_count: int = 0
     _notes: list[str] = field(default_factory=list)
 
@@ -95,20 +96,23 @@ class Fitting:
             compile_count=len(self._compiled) + self._patched_count,
             trace_count=len(self._traced),
             notes=(*program.notes, *self._notes),
+            is_complete=not self.question.is_over(),
         )
         return self._stored(answer)
 
     # -- Plans -------------------------------------------------------------------------------------
 
     def _ask(self, program: Program, written: Compiled) -> Ask:
-        def trace(plan: Plan) -> object:
-            self._traced.add(replace(plan, donated=()))
-            return self.session.trace(plan)
+        def trace(plan: Plan) -> Traced:
+            plan = replace(plan, donated=())
+            if plan not in self._traced:
+                self._traced[plan] = self.session.trace(plan)
+            return self._traced[plan]
 
         return Ask(
             limit_bytes=self.question.limit_bytes,
             as_written=written,
-            trace=trace,  # type: ignore[arg-type]
+            trace=trace,
             compile=self._compile,
             compile_budget=max(1, self.question.compile_budget - VERIFIED),
             is_over=self.question.is_over,
@@ -118,11 +122,23 @@ class Fitting:
     def _so_far(self, program: Program) -> list[Candidate]:
         """Return what was compiled when the time was up, cheapest first."""
         found = [
-            Candidate(plan, self.session.trace(plan), compiled.need_bytes, compiled)
+            Candidate(plan, self._known(plan, program), compiled.need_bytes, compiled)
             for (plan, is_full), compiled in self._compiled.items()
             if is_full and not plan.is_as_written and compiled.need_bytes is not None
         ]
         return sorted(found, key=lambda one: one.traced.work)
+
+    def _known(self, plan: Plan, program: Program) -> Traced:
+        plain = replace(plan, donated=())
+        return program.as_written if plain.is_as_written else self._traced[plain]
+
+    def _recomputed(self, plan: Plan) -> tuple[Site, ...]:
+        """Return what is computed again under a plan; nothing when the time is up."""
+        if self.question.is_over():
+            return ()
+        with suppress(TooSlowError):
+            return self.session.recomputed(plan)
+        return ()
 
     def _compile(self, plan: Plan, is_full: bool) -> Compiled:
         """Compile a plan; its need is bufdb's of the module."""
@@ -167,7 +183,7 @@ class Fitting:
                     need_bytes=need,
                     peak_bytes=one.compiled.peak_bytes if one.compiled is not None else None,
                     extra_work_ratio=_ratio(one.traced.work, program.as_written.work),
-                    recomputed_lines=lines(self.session.recomputed(one.plan)),
+                    recomputed_lines=lines(self._recomputed(one.plan)),
                     offloaded_lines=lines(
                         switch.site
                         for switch in program.switches

@@ -304,6 +304,8 @@ class Answer:
     compile_count: int
     trace_count: int
     notes: tuple[str, ...] = ()
+    is_complete: bool = True
+    """Whether the search came to its end; False if the time was up before."""
 
     @property
     def fits_as_written(self) -> bool:

@@ -50,6 +50,7 @@ def as_dict(answer: Answer, sizes: Sizes | None = None) -> dict[str, Any]:
         "compile_count": answer.compile_count,
         "trace_count": answer.trace_count,
         "notes": list(answer.notes),
+        "is_complete": answer.is_complete,
     }
     if sizes is not None:
         largest = [{**as_plain(one), "is_proved": one.is_proved} for one in sizes.found]
@@ -88,6 +89,10 @@ def _headline(answer: Answer) -> str:
             line += f", which fits {limit}"
         elif answer.best is not None:
             line += f"; plan {answer.best} fits {limit}"
+        elif not answer.is_complete:
+            line += f"; no plan that fits {limit} was found in time{_least(answer)}"
+        elif any(row.fits for row in answer.plans):
+            line += f"; no plan that was compiled fits {limit}{_least(answer)}"
         else:
             line += f"; nothing fits {limit}{_least(answer)}"
     return textwrap.fill(line, WIDTH, break_long_words=False, break_on_hyphens=False)

@@ -80,6 +80,27 @@ def test_nothing_fits_and_the_least_is_shown(fit):
     assert "nothing fits 1.00 KiB, the least is plan " in " ".join(out.split())
 
 
+def test_without_time_nothing_is_said_to_be_impossible(fit):
+    code, out, err = fit("--limit", "1KiB", "--timeout", "0.5")
+    assert (code, out) == (124, "")
+    assert err.splitlines()[-1].startswith("bufdb: error: stopped after 0.5 s (--timeout), while ")
+
+
+def test_the_largest_size_is_proved_on_both_sides(fit, call):
+    given = ("fit", "train.py:step", "--args", "args({rows})", "--db", "v.duckdb")
+    more = ("--vary", "rows=256", "--limit", "1MiB", "--budget-compiles", "4", "--format", "json")
+    code, out, _ = call(*given, *more)
+    assert code == 0
+    found = json.loads(out)["vary"]
+    assert found["name"] == "rows"
+    written = found["largest"][0]
+    assert written["rank"] is None and written["is_proved"]
+    assert written["need_bytes"] <= 2**20 < written["next_need_bytes"]
+    assert max(one["value"] for one in found["largest"]) > written["value"]
+    code, _, err = call(*given, "--vary", "batch", "--limit", "1MiB")
+    assert (code, "wants {batch} in --args" in err) == (2, True)
+
+
 def test_a_function_without_a_gradient_is_refused_in_one_line(call, fit):
     code, _, err = call("fit", "train.py:loss", "--args", "args()", "--db", "d.duckdb")
     assert (code, len(err.splitlines())) == (2, 1)
