@@ -1,7 +1,5 @@
 """Search for the cheapest plan that fits: traces choose, compilations prove.
 
-    Atom        a part of a plan that can be given up: a saved value, the values of calls
-    _Space      sets of atoms as plans, and what their traces say
     _explore    all sets of a few atoms; of many, chains from both ends and swaps near the limit
     _Proof      compiled plans, and estimates of the others from the nearest of them
 
@@ -15,9 +13,9 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
 
-from bufdb.fit.plans import Ask, Candidate, Compiled, Plan, Program, Traced
+from bufdb.fit.plans import Ask, Candidate, Compiled, Plan, Program
+from bufdb.fit.space import NONE, Atom, Atoms, Space
 
 EXACT = 6
 """Atoms up to which all sets of them are traced."""
@@ -33,6 +31,8 @@ TRY = 0.05
 """Least excess of an estimate over the limit up to which a plan worth it is tried."""
 HOPELESS = 0.35
 """Excess of the least estimate over the limit from which there is no use in more compilations."""
+HOPES = 4
+"""Compilations of plans that fit only if saving more does not move the peak."""
 PATIENT = 6
 """Compilations after which an excess that is no error of estimates is as hopeless."""
 FEWEST = 3
@@ -41,119 +41,12 @@ ROWS = 5
 """Plans that are shown though they are traced only."""
 STEP = 0.03
 """Difference of need, as a share of that as written, from which the frontier has another plan."""
-HOST_WORK = 8000
-"""Operations that take as long as moving a byte to the host and back: 2 bytes at some 50 GB/s with
-some 200 TFLOP/s."""
-
-
-class Atom(NamedTuple):
-    """A part of a plan that can be given up: less memory, and more work or none."""
-
-    kind: Literal["save", "call", "dots"]
-    """`save`: a name that is no longer saved; `call`: a region of calls that is checkpointed;
-    `dots`: a region that saves no products of its atomic parts."""
-    name: str = ""
-    region: int = -1
-
-
-Atoms = frozenset[Atom]
-NONE: Atoms = frozenset()
-
-
-class _Space:
-    """Sets of given-up atoms as plans, and what their traces say."""
-
-    def __init__(self, program: Program, ask: Ask) -> None:
-        self.program, self.ask = program, ask
-        self.donated: tuple[int, ...] = program.donatable
-        self.of_plan: dict[Plan, Atoms] = {}
-        self.traced: dict[Plan, Traced] = {}
-        self.same: dict[Plan, Plan] = {}
-        """Plans with the one of the same trace that saves the fewest names."""
-        self.count = 0
-        used = {index for switch in program.switches for index in switch.regions}
-        scans = [index for index in program.scans if index in used]
-        atomic = [index for index, region in enumerate(program.regions) if region.has_atomic]
-        self.atoms: list[Atom] = [
-            *(Atom("save", name=switch.name) for switch in program.switches),
-            *(Atom("call", region=index) for index in program.calls),
-            *(Atom("dots", region=index) for index in atomic if index in (*scans, *program.calls)),
-        ]
-        self.scans = scans
-
-    @property
-    def is_over(self) -> bool:
-        return self.count >= self.ask.trace_budget or self.ask.is_over()
-
-    def plan(self, away: Atoms, offloaded: Iterable[str] = (), *, is_policy: bool = False) -> Plan:
-        """Return the plan without some atoms; a scan that gives up nothing stays as written.
-
-        Args:
-            away: what is given up.
-            offloaded: names of `away` that go to host memory instead.
-            is_policy: whether all scans get a policy.
-        """
-        program, host = self.program, tuple(sorted(offloaded))
-        lost = {atom.name for atom in away if atom.kind == "save"}
-        touched = {
-            index for switch in program.switches if switch.name in lost for index in switch.regions
-        } | {atom.region for atom in away if atom.kind == "dots"}
-        scans = tuple(
-            index
-            for index in self.scans
-            if is_policy or index in touched or program.regions[index].remats
-        )
-        called = {atom.region for atom in away if atom.kind == "call"}
-        # Of two that nest the outer one counts.
-        calls = tuple(sorted(i for i in called if not called & set(program.regions[i].within)))
-        saved = tuple(
-            switch.name
-            for switch in program.switches
-            if switch.name not in lost and any(index in scans for index in switch.regions)
-        )
-        dots = tuple(
-            atom.region
-            for atom in self.atoms
-            if atom.kind == "dots" and atom not in away and atom.region in (*scans, *calls)
-        )
-        return Plan(scans, saved, host, dots, calls, self.donated)
-
-    def look(self, plan: Plan, away: Atoms) -> Plan:
-        """Trace a plan, which is known from then on; return the same one with the fewest names."""
-        if plan not in self.same:
-            self.count += 1
-            traced = self.ask.trace(plan)
-            saved = plan.saved if traced.saved is None else traced.saved
-            same = self.same[plan] = replace(plan, saved=saved)
-            self.traced.setdefault(same, traced)
-            self.of_plan.setdefault(same, away)
-        return self.same[plan]
-
-    def at(self, away: Atoms) -> Traced:
-        return self.traced[self.look(self.plan(away), away)]
-
-    def figure(self, traced: Traced) -> int:
-        """Return the figure that estimates start from: a ranking where calls are checkpointed."""
-        return traced.live_bytes if self.program.calls else traced.residual_bytes
-
-    def cost(self, traced: Traced) -> int:
-        return traced.work + HOST_WORK * traced.host_bytes
-
-    def figures(self, plan: Plan) -> tuple[int, int, tuple[int, ...]]:
-        """Return the cost and the figure of a plan, and what it donates."""
-        traced = self.traced[plan]
-        return self.cost(traced), self.figure(traced), plan.donated
-
-    def point(self, away: Atoms) -> tuple[int, int]:
-        """Return the cost and the figure without some atoms."""
-        traced = self.at(away)
-        return self.cost(traced), self.figure(traced)
 
 
 # -- which plans there are -------------------------------------------------------------------------
 
 
-def _explore(space: _Space) -> None:
+def _explore(space: Space) -> None:
     """Trace the plans among which to choose: all sets of atoms, or chains of them."""
     space.ask.observer(f"tracing plans of {len(space.atoms)} values and calls")
     space.look(Plan(donated=space.donated), NONE)
@@ -180,7 +73,7 @@ def _explore(space: _Space) -> None:
     _take_back(space, active, idle)
 
 
-def _give_up(space: _Space, active: Sequence[Atom], idle: Atoms) -> None:
+def _give_up(space: Space, active: Sequence[Atom], idle: Atoms) -> None:
     """Start with all saved; give up what costs least for its bytes, and again."""
     away = idle
 
@@ -195,7 +88,7 @@ def _give_up(space: _Space, active: Sequence[Atom], idle: Atoms) -> None:
         away |= {atom}
 
 
-def _take_back(space: _Space, active: Sequence[Atom], idle: Atoms) -> None:
+def _take_back(space: Space, active: Sequence[Atom], idle: Atoms) -> None:
     """Start with nothing saved; save what spares most work for its bytes, and again."""
     away = idle | frozenset(active)
 
@@ -210,7 +103,7 @@ def _take_back(space: _Space, active: Sequence[Atom], idle: Atoms) -> None:
 
 
 def _greedily(
-    space: _Space, atoms: Sequence[Atom], price: Callable[[Atom], tuple[float, int]]
+    space: Space, atoms: Sequence[Atom], price: Callable[[Atom], tuple[float, int]]
 ) -> Iterable[Atom]:
     """Yield atoms, the lowest price first; a price is asked for again only while it is lowest."""
     queue = [(price(atom), atom) for atom in atoms if not space.is_over]
@@ -224,7 +117,7 @@ def _greedily(
         yield heapq.heappop(queue)[1]
 
 
-def _refine(space: _Space, proof: _Proof, limit: int) -> None:
+def _refine(space: Space, proof: _Proof, limit: int) -> None:
     """Trace neighbors of the cheapest plan that may fit: a value more, or one for another."""
     end = space.count + BREADTH
 
@@ -252,7 +145,7 @@ def _refine(space: _Space, proof: _Proof, limit: int) -> None:
             return
 
 
-def _offload(space: _Space, plans: Iterable[Plan]) -> None:
+def _offload(space: Space, plans: Iterable[Plan]) -> None:
     """Trace plans again, with names in host memory whose values cost more to compute again."""
     for plan in list(plans):
         host: list[str] = []
@@ -273,7 +166,7 @@ def _offload(space: _Space, plans: Iterable[Plan]) -> None:
 class _Proof:
     """What is compiled, and estimates of what is not."""
 
-    space: _Space
+    space: Space
     full: dict[Plan, Compiled] = field(default_factory=dict)
     quick: dict[Plan, int] = field(default_factory=dict)
     """Needs at low effort; 0 if XLA gave up, which it may do though full effort fits."""
@@ -282,6 +175,8 @@ class _Proof:
     count: int = 0
     error: float | None = None
     """Largest error of an estimate so far, as a share of the need."""
+    hopes: int = 0
+    """Plans that were compiled though their estimates were too large."""
     late_error: float = MARGIN
     """The same of those from a plan, not from the function as written."""
 
@@ -351,11 +246,44 @@ class _Proof:
         anchors = self._anchors()
         if not anchors:
             return figure
+        below, above = self._around(figure, anchors)
+        if below is not None and above is not None:
+            # Down from the larger one, to where the peak is elsewhere, as the smaller one shows.
+            small, large = self.need(below) or 0, self.need(above) or 0
+            step = self.slope() * (space.figure(space.traced[above]) - figure)
+            return round(max(large - step, min(small, large)))
         near = min(anchors, key=distance)
         need, other = self.need(near) or 0, space.figure(space.traced[near])
         estimate = need + self.slope() * (figure - other)
         # The rest of the program does not shrink with the values that are saved.
         return round(max(estimate, need * figure / other) if 0 < figure < other else estimate)
+
+    def _around(self, figure: int, anchors: Sequence[Plan]) -> tuple[Plan | None, Plan | None]:
+        """Return the anchors next to a figure, below (or equal) and above (or equal)."""
+        space = self.space
+
+        def of(plan: Plan) -> int:
+            return space.figure(space.traced[plan])
+
+        below = max((one for one in anchors if of(one) <= figure), key=of, default=None)
+        above = min((one for one in anchors if of(one) >= figure), key=of, default=None)
+        return below, above
+
+    def hope(self, plan: Plan) -> int:
+        """Return the least need that a plan may have: if the peak stays where a smaller one has it.
+
+        Where a larger plan is compiled, that is the estimate.
+        """
+        space = self.space
+        figure = space.figure(space.traced[plan])
+        below, above = self._around(figure, self._anchors())
+        if below is None or above is not None:
+            return self.estimate(plan)
+        floor, written = self.need(below) or 0, self.need(Plan())
+        larger = space.figure(space.program.as_written)
+        if written is None or larger < figure:
+            return floor
+        return max(floor, round(written - self.slope() * (larger - figure)))
 
     @property
     def margin(self) -> float:
@@ -399,7 +327,7 @@ def search(program: Program, ask: Ask) -> list[Candidate]:
     The function as written is not among them. With a limit, the first that is compiled and within
     it is the answer; if there is none, the least need that is compiled is the least that is known.
     """
-    space = _Space(program, ask)
+    space = Space(program, ask)
     proof = _Proof(space)
     limit = ask.limit_bytes
     if _fits(proof, Plan(), limit) and not any(region.remats for region in program.regions):
@@ -423,7 +351,7 @@ def _fits(proof: _Proof, plan: Plan, limit: int | None) -> bool:
     return limit is not None and need is not None and need <= limit
 
 
-def _donate(space: _Space, proof: _Proof) -> None:
+def _donate(space: Space, proof: _Proof) -> None:
     """Compile the function with every possible donation; drop it if it saves nothing."""
     plan = Plan(donated=space.donated)
     space.traced[plan] = replace(space.program.as_written)
@@ -433,7 +361,7 @@ def _donate(space: _Space, proof: _Proof) -> None:
         space.donated = ()
 
 
-def _descend(space: _Space, proof: _Proof, limit: int) -> None:
+def _descend(space: Space, proof: _Proof, limit: int) -> None:
     """Compile the cheapest plan whose estimate fits, until no cheaper one may fit."""
     while not proof.is_over:
         if len(space.atoms) > EXACT:
@@ -485,7 +413,10 @@ def _next(proof: _Proof, limit: int) -> Plan | None:
             and proof.estimate(plan) <= bound
             and space.figures(plan) not in known
         ]
-        return min(maybe, key=proof.estimate, default=None)
+        if maybe:
+            return min(maybe, key=proof.estimate)
+        rest = [plan for plan in cheaper if space.figures(plan) not in known]
+        return _hopeful(proof, rest, limit, best - worth)
     good = [plan for plan in rest if proof.estimate(plan) <= limit]
     if left <= 3:
         # Sure before cheap: little is left to find one that fits.
@@ -503,6 +434,24 @@ def _next(proof: _Proof, limit: int) -> Plan | None:
         excess > 2 * proof.late_error and len(proof.full) > PATIENT
     )
     return None if is_hopeless else least
+
+
+def _hopeful(proof: _Proof, plans: Iterable[Plan], limit: int, cost: int) -> Plan | None:
+    """Return a plan that fits if saving more does not move the peak; None if that is known.
+
+    The middle one of these: if it fits, the larger ones remain, else the smaller ones are known.
+    """
+    space = proof.space
+    found = [
+        plan
+        for plan in plans
+        if space.cost(space.traced[plan]) <= cost and proof.hope(plan) <= limit
+    ]
+    if not found or proof.hopes >= HOPES:
+        return None
+    proof.hopes += 1
+    found.sort(key=lambda plan: space.figure(space.traced[plan]))
+    return found[len(found) // 2]
 
 
 def _pareto(proof: _Proof, plans: Iterable[Plan]) -> list[Plan]:

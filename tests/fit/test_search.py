@@ -7,6 +7,7 @@ import pytest
 
 from bufdb.fit import search
 from bufdb.fit.plans import Ask, Compiled, Plan, Program, Region, Site, Switch, Traced
+from bufdb.fit.space import HOST_WORK
 
 HERE = Site("/a/train.py", 1, 0, 1, 9)
 
@@ -311,7 +312,7 @@ def test_many_values_need_few_traces_and_compilations():
 
 
 def test_names_go_to_the_host_where_that_is_cheaper_than_their_products():
-    model = Model([10, 10], [0, 10 * search.HOST_WORK * 4], [[], [0]], [1], fixed=100)
+    model = Model([10, 10], [0, 10 * HOST_WORK * 4], [[], [0]], [1], fixed=100)
     limit = model.need(Plan((0,), ()))
     found = searched(model, limit, model.program(has_host_memory=True))
     assert answer(found, limit).plan.offloaded == ("fit_1",)
@@ -352,3 +353,17 @@ def test_of_calls_that_nest_the_outer_one_alone_is_in_a_plan():
     need = Compiled(3000, 3000, True, 1)
     search.search(program, Ask(10, need, trace, lambda plan, is_full: need))
     assert set(seen) == {(), (0,), (1,)}
+
+
+def test_what_is_saved_may_cost_no_memory_where_the_peak_is_elsewhere():
+    """The peak is that of a floor: residuals of 600 fit, though each byte would count."""
+    model = Model([100, 200, 300], [400, 500, 600], [[], [], []], [0, 1, 2], floor=1800)
+    program = model.program(
+        regions=(Region("scan", (HERE,), "body", HERE, 4, remats=(HERE,)),),
+    )
+    again = Traced(0, 0, program.as_written.work + 1500, 1)
+    program = search.replace(program, as_written=again)
+    ask = search.replace(model.ask(1850), as_written=Compiled(1800, 1800, True, 1))
+    mine = answer(search.search(program, ask), 1850)
+    assert mine.traced.work == again.work - 1500
+    assert len(model.compiled) <= 6
