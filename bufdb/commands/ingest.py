@@ -131,7 +131,8 @@ def command(
     """Read XLA dumps into the database: directories (recursively) or single files.
 
     A PATH may be an archive (zip, tar, tar.gz), a URL (gs://, s3://, https://; pip install
-    'bufdb[remote]'), or - for standard input. Logs may hold out-of-memory messages.
+    'bufdb[remote]'), or - for standard input. Logs may hold out-of-memory messages. A memory
+    profile of jax.profiler.save_device_memory_profile (mem.prof) adds what a process holds.
 
     Unchanged dumps are skipped. 'bufdb query diagnostics' lists what could not be read, and the
     exit code is then 4.

@@ -25,6 +25,7 @@ from bufdb.query.header import Value
 # the files declares all types and comments again, and reads the files into a DuckDB database.
 
 KEPT = {
+    "allocator_statistics": "device statistic_name",
     "allocations": "kind parameter_shape parameter_shape_index output_shape",
     "diagnostics": "severity code",
     "entry_parameters": "shape",
@@ -32,6 +33,8 @@ KEPT = {
     "input_output_aliases": "output_index parameter_index alias_kind",
     "instruction_times": "device",
     "instructions": "shape opcode",
+    "live_arrays": "device",
+    "live_profiles": "moment",
     "live_ranges": "shape_index",
     "memory_spaces": "platform memory_space_name",
     "modules": "platform backend format_era reported_peak_status entry_computation_layout "

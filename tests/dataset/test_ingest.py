@@ -11,7 +11,9 @@ import pytest
 from datasets import INIT, LIVE, RUN, TODAY, all_rows, ask, change, copied, objects, rows_on, stored
 from ingesting import ingest_into
 from places import DEMO
+from pprof_writer import Sample, packed
 
+from bufdb.database.runs import LIVE_TABLES
 from bufdb.dataset import layout, places
 from bufdb.dataset.compact import compact
 from bufdb.dataset.ingest import ingest
@@ -281,3 +283,23 @@ def test_however_an_ingest_is_cut_its_rows_are_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr("bufdb.dataset.ingest.TRANSACTION_BYTES", 1)
     stored(tmp_path / "other", block_bytes=4096)
     assert rows_on(tmp_path / "one") == rows_on(tmp_path / "other")
+
+
+def test_memory_profiles_of_a_run_are_kept_by_the_place_they_came_from(tmp_path, con):
+    run = copied(tmp_path / "cpu_b8")
+    (run / "mem.prof").write_bytes(packed([Sample(7, [("a.py", "f", 1)])]))
+    other = tmp_path / "other.prof"
+    other.write_bytes(packed([Sample(5)]))
+    for path in (run, other, run, other):
+        ingest(str(tmp_path / "set"), [path], run="cpu_b8")
+    ingest_into(con, run, "cpu_b8")
+    ingest_into(con, other, "cpu_b8")
+    mine, expected = rows_on(tmp_path / "set"), all_rows(con, "memory")
+    for table in LIVE_TABLES:
+        assert mine[table] == expected[table], table
+    assert len(mine["live_profiles"]) == 2
+    (run / "mem.prof").unlink()
+    ingest(str(tmp_path / "set"), [run], run="cpu_b8")
+    assert len(rows_on(tmp_path / "set")["live_profiles"]) == 2
+    ingest(str(tmp_path / "set"), [run], run="cpu_b8", prune=True)
+    assert [row[1] for row in rows_on(tmp_path / "set")["live_profiles"]] == ["other.prof"]

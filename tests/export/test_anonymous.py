@@ -147,6 +147,13 @@ def secret_db(empty_db, tmp_path):
                message=f"expected {SECRET}, found 7")  # fmt: skip
         insert(con, "compiler_options", module_id=2**60 + 7, option_name="xla_dump_to",
                option_value=f"/{SECRET}")  # fmt: skip
+        own = {"run_name": run, "profile_name": f"{SECRET}.prof"}
+        insert(con, "live_profiles", **own, failed_program_name=f"jit_{SECRET}",
+               failure_message=f"no memory for {SECRET}")  # fmt: skip
+        insert(con, "live_arrays", **own, device="cpu:0", stack_frame_id=1, total_bytes=7)
+        insert(con, "live_frames", **own, stack_frame_id=1, source_file=f"/{SECRET}/a.py",
+               function_name=SECRET)  # fmt: skip
+        insert(con, "live_programs", **own, program_name=f"jit_{SECRET}")
         con.execute("UPDATE role_rules SET name_glob = ? WHERE rule_order = 100", [f"*{SECRET}*"])
     return path
 
@@ -161,11 +168,14 @@ def test_no_word_of_the_user_is_left_in_the_file(secret_db, tmp_path):
         labels = con.execute("SELECT label, label_value FROM run_labels").fetchall()
         message = con.execute("SELECT message FROM diagnostics").fetchone()[0]
         details = con.execute("SELECT op_name, source_file FROM value_details").fetchall()
+        joined = "FROM live_arrays NATURAL JOIN live_frames NATURAL JOIN live_profiles"
+        (alive,) = con.execute(f"SELECT device, source_file, total_bytes {joined}").fetchall()
     (code,) = set(re.findall("x[a-z]+", labels[0][0]))
     assert found == [("run_1", 1, f"{code}/module_0001.jit_{code}")]
     assert labels == [(code, f"{code}_8")]
     assert message == f"expected {code}, found 7"
     assert details == [(f"jit({code})/mul", f"/{code}/a.py")]
+    assert alive == ("cpu:0", f"/{code}/a.py", 7)
     assert SECRET.encode() not in path.read_bytes()
 
 

@@ -62,6 +62,13 @@ BREAKING = [
     ("keys", "INSERT INTO run_labels FROM run_labels WHERE run_name = 'cpu_b8'"),
     ("keys", "UPDATE input_output_aliases SET parameter_number = 1, parameter_index = '{}'"),
     ("keys", f"INSERT INTO uses FROM uses WHERE module_id = {NEW}"),
+    *[("live-arrays", f"INSERT INTO {sql}") for sql in (
+        "live_profiles VALUES ('x', 'p', NULL, NULL, NULL, NULL, NULL, 0, 0, 'why')",
+        "live_programs VALUES ('cpu_b8', 'p', 0, 'f', FALSE, 0, 0, 0, 0, 0)",
+        "live_frames VALUES ('cpu_b8', 'p', 2, 1, NULL, 1, 'a.py', 'f', 1)",
+        "live_arrays VALUES ('cpu_b8', 'p', 'cpu:0', NULL, 1, 1, 2, 1)")],
+    ("keys", "INSERT INTO live_profiles"
+     " SELECT 'cpu_b8', 'p', NULL, NULL, NULL, NULL, NULL, 0, 0, 'w' FROM range(2)"),
     ("live-ranges", f"UPDATE live_ranges SET end_time = end_time + 1 WHERE module_id = {NEW}"),
     ("live-ranges", f"UPDATE live_ranges SET start_time = start_time - 1 WHERE module_id = {NEW}"),
     ("live-ranges", f"UPDATE live_ranges SET start_time = start_time + 1 WHERE module_id = {NEW}"),
