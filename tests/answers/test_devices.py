@@ -1,4 +1,4 @@
-"""Devices by name: which one a name means, what it lets a program use, and the documentation."""
+"""Devices by name: the one a name means, the memory a program may use, and the documentation."""
 
 import re
 from pathlib import Path

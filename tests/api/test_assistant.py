@@ -1,4 +1,4 @@
-"""`bufdb mcp`, asked by the client of the official SDK; and its tools without it."""
+"""`bufdb mcp`, called by the client of the official SDK; and its tools without it."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ def tools(demo_db):
 
 @pytest.fixture
 def own_db(demo_db, tmp_path):
-    """A copy that no other test of this process has open: whether it can be written is asked."""
+    """Copy a database that no other test has open, because the test checks if it is writable."""
     return shutil.copy(demo_db, tmp_path)
 
 

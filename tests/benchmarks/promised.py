@@ -26,7 +26,7 @@ LIKELY = 0.9
 FEWEST = 5
 """Changes below which nothing is concluded."""
 AGAIN = ("residual", "recompute")
-"""Kinds of what is computed again; who wraps a line has done what either says."""
+"""Kinds that recompute; a change that wraps a line follows either of them."""
 KINDS = (
     "residual", "recompute", "block", "block_of_scan", "offload", "dtype", "dtype_of_stack",
     "donate", "donation_in_product", "carry", "chunk", "shard", "gather", "copy", "late_free",

@@ -1,4 +1,4 @@
-"""Arguments as text: as in a call, or a tuple of all; and what is said where they are others."""
+"""Arguments as text: as in a call, or as a tuple of all; and messages about wrong ones."""
 
 import inspect
 

@@ -79,7 +79,7 @@ def fake(body, name="train.py"):
 
 @pytest.fixture
 def run(capfd, empty_db):
-    """Run capture in this process, into a database that is there but empty."""
+    """Run capture in this process, into an existing but empty database."""
     shutil.copy(empty_db, "bufdb.duckdb")
 
     def captured(*arguments, command):

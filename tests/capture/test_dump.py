@@ -44,7 +44,7 @@ class Stats:
 
 
 class Empty:
-    """Compiled ahead of time: a buffer assignment is asked for and is not there."""
+    """A program compiled ahead of time, which has no buffer assignment."""
 
     def memory_analysis(self):
         return Stats()

@@ -1,4 +1,4 @@
-"""Two processes and one database: who waits, for how long, and what is said."""
+"""Two processes and one database: which one waits, for how long, and the messages."""
 
 import shutil
 import subprocess

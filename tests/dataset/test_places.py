@@ -60,7 +60,7 @@ def bring(place, content):
 
 
 def test_a_link_is_no_object_that_stays(tmp_path):
-    """Else who puts it there believes that its rows are, which no reader finds."""
+    """Otherwise users believe that its rows are in the dataset, where no reader finds them."""
     folder, made = places.Folder(tmp_path / "set"), tmp_path / "made"
     made.write_bytes(b"rows")
     (tmp_path / "other").write_bytes(b"other")

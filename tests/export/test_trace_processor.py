@@ -1,4 +1,4 @@
-"""Exported traces, read by Perfetto's own trace processor and asked in its SQL.
+"""Exported traces, read by Perfetto's own trace processor and queried in its SQL.
 
 It runs in Node, as WebAssembly (trace_processor.mjs); BUFDB_TEST_TRACE_PROCESSOR names the folder
 that holds it, which `.ci/run` fetches. Perfetto's Python package asks it the questions.

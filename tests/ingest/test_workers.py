@@ -69,7 +69,7 @@ def children(pid):
 
 
 def is_alive(pid):
-    """Return whether a process is there and has not ended."""
+    """Return whether a process exists and has not ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

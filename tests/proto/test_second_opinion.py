@@ -1,4 +1,4 @@
-"""`bufdb check --protos`: what a proto says is held against what its text said."""
+"""`bufdb check --protos`: a proto is compared with what was read from the text."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -89,7 +89,7 @@ def filled(con: duckdb.DuckDBPyConnection, run: str) -> dict[str, set[str]]:
 
 
 def cell(known: set[str], has: set[str]) -> str:
-    """The columns of a table that a way fills, said in the shorter way."""
+    """Return a table's columns that a way fills, or "all but" the others if that is shorter."""
     lacking = sorted(known - has)
     if not has or not lacking:
         return "all" if has else "-"

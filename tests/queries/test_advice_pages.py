@@ -1,4 +1,4 @@
-"""The page of each kind of advice: it is there, short, and its code runs."""
+"""The page of each kind of advice exists, is short, and its code runs."""
 
 import importlib.util
 import os

@@ -46,7 +46,7 @@ def test_the_answer_is_that_of_the_whole_file(demo_db, demo, query, given):
 
 
 def of_functions():
-    """Each query that shows a few functions, in all ways in which it can be asked for them."""
+    """Yield each query that shows a few functions, with every way to select them."""
     asked = ({}, {"top_functions": "1"}, {"top_functions": "2", "run": "gpu*"},
              {"top_functions": "50"}, {"step": "3"}, {"peak": "2", "run": "cpu_b8"})  # fmt: skip
     for query in QUERIES:

@@ -26,7 +26,7 @@ def compiled(con, module_id, run_name, size, labels, function="f", temp=1):
 
 
 def sizes(con, peaks, **labels):
-    """A run for each size, with a peak of so many bytes."""
+    """Make a run for each size, with its peak [bytes]."""
     with in_bulk(con):
         for module_id, (size, peak) in enumerate(peaks.items()):
             compiled(con, module_id, f"b{size}", peak - 1, {"batch": str(size), **labels})

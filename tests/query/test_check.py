@@ -1,4 +1,4 @@
-"""The invariants: none is violated by the demo dumps, and each notices what it is there for."""
+"""The invariants: the demo dumps violate none, and each finds what it is for."""
 
 import random
 import re

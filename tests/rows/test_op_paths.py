@@ -1,4 +1,4 @@
-"""Scope paths are said in Python and in SQL; both must say the same."""
+"""Scope paths are written in Python and in SQL; both must agree."""
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

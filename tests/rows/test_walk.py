@@ -1,4 +1,4 @@
-"""The walk from a buffer to who made its data: each step of the rule on a few lines of HLO."""
+"""The walk from a buffer to the maker of its data: each step of the rule on a few lines of HLO."""
 
 import gc
 import re

@@ -36,7 +36,7 @@ RUNS: dict[str, tuple[Path, list[str]]] = {
     },
     "oom": (DATA / "oom/gpu.log", []),
 }
-"""Runs that the engines are asked about: every kind of dump, with labels to compare by."""
+"""Runs for the queries: every kind of dump, with labels to compare by."""
 SPARK_SETTINGS = {
     # Tables of one part each: what an engine answers is tried here, not how it moves rows about.
     "spark.sql.adaptive.enabled": "false",

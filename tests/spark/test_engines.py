@@ -41,7 +41,7 @@ CASES = {
 """Arguments to try in addition to the defaults and the filters."""
 FILTERS = {"run": "*_b8*", "function": "train*", "platform": "cpu", "top_n": 7}
 LONGEST_SECONDS = 300
-"""An engine that takes longer to answer is said not to: DuckDB takes a second."""
+"""An engine that takes longer counts as not answering: DuckDB takes a second."""
 
 each_query = pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES.keys())
 
@@ -62,7 +62,7 @@ def cases(query, engine):
 
 
 def refusal(query):
-    """Why the query cannot be said to other engines at all; None if it can."""
+    """Return why the query cannot be translated for other engines at all; None if it can."""
     try:
         translate.body(query, "spark")
     except BufdbError as error:

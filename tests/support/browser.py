@@ -74,7 +74,7 @@ class Browser:
             time.sleep(0.02)
 
     def drawn(self) -> None:
-        """Until what was asked for is drawn: two frames."""
+        """Wait until pending drawing is done: two frames."""
         self.driver.execute_async_script(
             "const done = arguments[0]; requestAnimationFrame(() => requestAnimationFrame(done))"
         )
@@ -142,7 +142,7 @@ class Browser:
         path.write_bytes(base64.b64decode(shot["data"]))
 
     def check_quiet(self) -> None:
-        """Nothing was printed, and nothing asked for but the page itself.
+        """Check that nothing was printed and nothing requested but the page itself.
 
         Raises:
             AssertionError: with what was.

@@ -170,7 +170,7 @@ class Outcome:
 
 
 def try_cases(con: duckdb.DuckDBPyConnection, seed: int, count: int) -> Outcome:
-    """Make corruptions one at a time until so many have happened, and look for each.
+    """Make a number of corruptions, one at a time, and look for each.
 
     Args:
         con: the database; it is as before in the end.

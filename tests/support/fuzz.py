@@ -479,7 +479,7 @@ ROUNDS: dict[str, Callable[[random.Random, bytes], tuple[Any, Any]]] = {
     "live_ranges": live_ranges_in_rounds,
 }
 ROUND_SHARE = 20
-"""One case of so many is also read in rounds, which costs a section per round."""
+"""One case in this many is also read in rounds, which costs a section per round."""
 
 
 # -- running ---------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ SCRIPT = (
     "from bufdb.cli import main; main()"
 )
 COPIES = 3
-"""Each demo run is ingested so many times, as runs of their own: a commit follows each."""
+"""How often each demo run is ingested, as separate runs: a commit follows each."""
 TIMES = ("dumped_at", "ingested_at")
 """Columns that differ from one ingest to the next."""
 
@@ -187,7 +187,7 @@ class Bench:
 
 
 def run(bench: Bench, kills: int, first: int = 0) -> tuple[dict[str, int], list[str]]:
-    """Kill so many ingests: how far they had come, and what was wrong."""
+    """Kill a number of ingests; return how far they had come, and what was wrong."""
     stages: dict[str, int] = {}
     wrong: list[str] = []
     number, done = first, 0

@@ -33,7 +33,7 @@ ASSIGNMENT, VALUES, LIVE, HLO = (
 )
 Files = dict[str, bytes]
 LIMIT = 2.7
-"""A step twice as large may cost so many times as much."""
+"""Limit on the cost ratio of a step twice as large."""
 SLACK = {"calls": 4000, "scanned bytes": 20_000, "peak bytes": 600_000}
 """Allowed extra cost of the largest size: buffers grow in leaps, there are up to 50 findings."""
 
@@ -62,7 +62,7 @@ def small(**changes: bytes) -> Files:
 
 
 def many(count: int) -> Files:
-    """An ordinary dump of so many values."""
+    """Return an ordinary dump with this many values."""
     lines: dict[str, list[bytes]] = {"allocations": [], "used": [], "order": [], "ranges": []}
     lines["allocations"].append(b"allocation 0: size %d, preallocated-temp:\n" % (64 * count))
     for n in range(count):

@@ -13,7 +13,7 @@ CATALOGUE = Catalogue([resources.query_folder()])
 
 
 def html(con, asked=None, base=None, names=("peak", "top-values"), **options):
-    """The page that `bufdb report` writes of what is asked for.
+    """The page that `bufdb report` writes for some options.
 
     Without the tables of most queries, which take most of the time; None is all of them.
     """
