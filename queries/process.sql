@@ -1,4 +1,4 @@
--- title: What a process holds on its device next to what a program needs
+-- title: Device memory of a process next to what a program needs
 -- group: peak
 --
 -- The plan is what one program takes; a process holds more. From a memory profile
