@@ -91,6 +91,10 @@ EXAMPLES = {
         "bufdb diff cpu_b8 cpu_b16 --function train_step --by source --top 5",
         "bufdb diff cpu_b8_remat cpu_b8 --format markdown -o diff.md",
     ),
+    "blame": (
+        "bufdb blame cpu_b8 cpu_b8_remat",
+        "bufdb blame train.py:step --args 'args(8)' --jax 0.7.1,0.7.2",
+    ),
     "what-if": (
         "bufdb what-if train_step --run gpu_b8 --without line:train.py:66",
         "bufdb what-if train_step --run gpu_b8 --keep 1/8 --without 'line:saved *train.py:65'",
@@ -147,6 +151,7 @@ COMMANDS = {
     "compact": "bufdb.commands.compact",
     "budget": "bufdb.commands.budget",
     "diff": "bufdb.commands.diff",
+    "blame": "bufdb.commands.blame",
     "what-if": "bufdb.commands.what_if",
     "verify": "bufdb.commands.verify",
     "export": "bufdb.commands.export",

@@ -153,7 +153,7 @@ def compiled_apart(
                 pass_fds=[theirs],
             )
         with ending(child):
-            _wait(child, folder, timeout_s, observer, relay, what)
+            watch(child, folder, timeout_s, observer, relay, what)
     finally:
         os.close(theirs)
         os.close(ours)
@@ -209,7 +209,7 @@ def ending(child: subprocess.Popen[bytes]) -> Iterator[None]:
         child.stdout.close()
 
 
-def _wait(
+def watch(
     child: subprocess.Popen[bytes],
     folder: Path,
     timeout_s: float | None,

@@ -1,0 +1,1 @@
+"""`bufdb blame`: which version, which flag, which pass grew which buffer."""

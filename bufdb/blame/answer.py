@@ -1,0 +1,100 @@
+"""`bufdb blame`: compile each way, store the runs, and name the jumps."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from bufdb.answers.opening import Open
+from bufdb.answers.summary import DEVICE_LABEL
+from bufdb.blame import environments
+from bufdb.blame.runs import DUMPS, Compilation, Job, Variant
+from bufdb.blame.series import THRESHOLD_PERCENT, Series, Step, series
+from bufdb.capture.dump import programs
+from bufdb.dumps.place import Files
+from bufdb.errors import BufdbError, DatabaseError, UsageError
+from bufdb.ingest.ingest import ingest
+
+
+@dataclass
+class Blaming:
+    """The work of one question."""
+
+    job: Job
+    variants: Sequence[Variant]
+    opened: Open
+    db: str
+    run: str
+    """Beginning of the names of the runs."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    percent: float = THRESHOLD_PERCENT
+    note: Callable[[str], None] = lambda text: None
+    ready: dict[str, Variant] = field(default_factory=dict)
+    """Variants that were compiled, by name, with the Python of their environment."""
+    _steps: dict[int, Step] = field(default_factory=dict)
+
+    def answer(self, *, bisect: bool = False) -> list[Series]:
+        """Compile and compare; with `bisect` only as many as it takes to find each jump.
+
+        Raises:
+            BufdbError: fewer than two could be compiled.
+        """
+        for at in self._first(bisect=bisect):
+            self._try(at)
+        while (middle := self._between()) is not None:
+            self._try(middle)
+        steps = [self._steps[at] for at in sorted(self._steps)]
+        known = [step for step in steps if step.run is not None]
+        if len(known) < 2:
+            reasons = "; ".join(step.reason for step in steps if step.reason is not None)
+            raise BufdbError(f"{len(known)} of {len(steps)} could be compiled: {reasons}")
+        return series(self.opened, steps, self.percent)
+
+    def _first(self, *, bisect: bool) -> Sequence[int]:
+        count = len(self.variants)
+        return sorted({0, count // 2, count - 1}) if bisect else range(count)
+
+    def _between(self) -> int | None:
+        """Return one not tried yet, in the middle of two that differ; None if there is none."""
+        known = [at for at in sorted(self._steps) if self._steps[at].run is not None]
+        for low, high in itertools.pairwise(known):
+            open_ones = [at for at in range(low + 1, high) if at not in self._steps]
+            pair = [self._steps[low], self._steps[high]]
+            if open_ones and any(one.jumps for one in series(self.opened, pair, self.percent)):
+                return min(open_ones, key=lambda at: abs(2 * at - low - high))
+        return None
+
+    def _try(self, at: int) -> None:
+        """Compile one and store it, or note in a line why that failed."""
+        variant = self.variants[at]
+        try:
+            if variant.packages:
+                python = environments.made(variant.packages, self.job.observer, self.note)
+                variant = replace(variant, python=python)
+            done = self.job.compile(variant)
+            step = self._stored(variant, done)
+            self._steps[at], self.ready[step.name] = step, variant
+        except (DatabaseError, UsageError):
+            raise
+        except BufdbError as error:  # another one may do
+            self.note(str(error))
+            self._steps[at] = Step(variant.name, None, reason=str(error))
+
+    def _stored(self, variant: Variant, done: Compilation) -> Step:
+        name = f"{self.run}@{variant.assigned}"
+        versions = dict(done.versions)
+        ingested = ingest(
+            self.db,
+            [Files(name, programs(done.folder / DUMPS), self.job.spec)],
+            run=name,
+            labels={**self.labels, variant.label: variant.value},
+            metadata={DEVICE_LABEL: done.device, **versions},
+            replace=True,
+        )
+        for text in ingested.notes:
+            self.note(text)
+        if done.refusal is not None:
+            self.note(f"{variant.name}: XLA gave up: {done.refusal}")
+        jax = f" (jax {versions['jax']})" if variant.label == "python" else ""
+        return Step(f"{variant.name}{jax}", name, versions=versions)

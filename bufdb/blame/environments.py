@@ -1,0 +1,141 @@
+"""Environments with some versions of packages, made once and kept in the user's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bufdb.capture.apart import Observer
+from bufdb.errors import BufdbError
+
+_READY = "bufdb-packages.txt"
+"""In a finished environment: its packages, a line each."""
+_POLL_S = 0.2
+
+
+def folder() -> Path:
+    """Return the folder of all environments."""
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(cache) / "bufdb" / "blame"
+
+
+def made(
+    packages: Sequence[str],
+    observer: Observer | None = None,
+    note: Callable[[str], None] = lambda text: None,
+) -> str:
+    """Return the Python of an environment with these packages, made if it is not there.
+
+    A file that is written last marks a finished one. `note` receives its size.
+
+    Raises:
+        BufdbError: it cannot be made, in one line.
+    """
+    key = "\n".join([sys.version.split()[0], *sorted(packages)])
+    place = folder() / hashlib.sha256(key.encode()).hexdigest()[:16]
+    python = place / "bin" / "python"
+    if (place / _READY).exists() and python.exists():
+        return str(python)
+    what = " ".join(packages)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        # What was left of an interrupted one.
+        shutil.rmtree(place, ignore_errors=True)
+        with tempfile.TemporaryFile() as log:
+            for command in _commands(place, packages):
+                _run(command, log.fileno(), f"making an environment with {what}", place, observer)
+        (place / _READY).write_text("".join(f"{item}\n" for item in packages), encoding="utf-8")
+    except OSError as error:
+        raise BufdbError(f"cannot make an environment in {place}: {error.strerror}") from error
+    note(f"made an environment with {what}: {size_of(place) / 1e6:.0f} MB in {place}")
+    return str(python)
+
+
+def _commands(place: Path, packages: Sequence[str]) -> list[list[str]]:
+    python = str(place / "bin" / "python")
+    if (uv := shutil.which("uv")) is not None:
+        return [
+            [uv, "venv", "--quiet", "--python", sys.executable, str(place)],
+            [uv, "pip", "install", "--quiet", "--python", python, *packages],
+        ]
+    pip = [python, "-m", "pip", "install", "--quiet"]
+    return [
+        [sys.executable, "-m", "venv", str(place)],
+        [*pip, "--disable-pip-version-check", "--no-compile", *packages],
+    ]
+
+
+def _run(
+    command: Sequence[str], log: int, what: str, place: Path, observer: Observer | None
+) -> None:
+    """Run a step, showing how long it takes and how large the environment is by then.
+
+    Raises:
+        BufdbError: it failed; the message has what it said last.
+    """
+    began, measured, size = time.monotonic(), 0.0, 0
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    child = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+    )
+    try:
+        while child.poll() is None:
+            seconds = time.monotonic() - began
+            if observer is not None:
+                if seconds - measured > 5:
+                    measured, size = seconds, size_of(place)
+                observer(f"{what}, {size / 1e6:.0f} MB", seconds)
+            time.sleep(_POLL_S)
+    finally:
+        if child.poll() is None:
+            child.terminate()
+            child.wait()
+    if child.returncode:
+        os.lseek(log, 0, os.SEEK_SET)
+        said = os.read(log, 1 << 20).decode(errors="replace").splitlines()
+        shutil.rmtree(place, ignore_errors=True)
+        raise BufdbError(f"{what} failed: {_reason(said)}")
+
+
+def _reason(said: Sequence[str]) -> str:
+    """Return the line in which pip or uv says why it gives up."""
+    lines = [line.strip() for line in said if line.strip()]
+    errors = [line for line in lines if line.lower().startswith(("error", "×", "╰"))]
+    return (errors or lines or ["no message"])[-1][:300]
+
+
+def size_of(place: Path) -> int:
+    """Return the bytes of all files below a folder."""
+    total = 0
+    for root, _, names in os.walk(place):
+        for name in names:
+            try:
+                total += os.lstat(f"{root}/{name}").st_size
+            except OSError:  # removed meanwhile
+                continue
+    return total
+
+
+def clean() -> tuple[int, int]:
+    """Remove all environments; return their number and their bytes.
+
+    Raises:
+        BufdbError: they cannot be removed.
+    """
+    place = folder()
+    if not place.exists():
+        return 0, 0
+    count = sum(1 for item in place.iterdir() if item.is_dir())
+    size = size_of(place)
+    try:
+        shutil.rmtree(place)
+    except OSError as error:
+        raise BufdbError(f"cannot remove {place}: {error.strerror}") from error
+    return count, size

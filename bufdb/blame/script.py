@@ -1,0 +1,284 @@
+"""Compile one function and dump it: run as a file, by any Python from 3.9 on with any jax.
+
+Nothing of bufdb is imported, because the environments of `bufdb blame` have only jax. Dump options
+go to XLA as compiler options, not as XLA_FLAGS: so the function is dumped, and not what its file
+compiles when it is imported. What the user asks for goes as XLA_FLAGS, which refuse an unknown name
+and take lists.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import json
+import os
+import platform
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any, Optional
+
+DTYPES = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f8e4m3fn": "float8_e4m3fn",
+    "f8e5m2": "float8_e5m2",
+    "s64": "int64",
+    "s32": "int32",
+    "s16": "int16",
+    "s8": "int8",
+    "u64": "uint64",
+    "u32": "uint32",
+    "u16": "uint16",
+    "u8": "uint8",
+    "pred": "bool",
+    "c64": "complex64",
+    "c128": "complex128",
+}
+"""As in bufdb.capture.child; a test compares them."""
+_CALL = "_"
+_LEVELS = ("optimization_level", "memory_fitting_level")
+_EFFORTS = ("exec_time_optimization_effort", "memory_fitting_effort")
+"""Flags that are settings of JAX."""
+_BOOLS = {"true": "True", "false": "False"}
+"""As compiler options have them."""
+
+
+class Shapes:
+    """`f32[8, 128]` in the text of --args: an array of a shape, without values."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+
+    def __getitem__(self, shape: Any) -> Any:
+        """Return the array; `f32[()]` is a scalar."""
+        jax: Any = importlib.import_module("jax")
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        return jax.ShapeDtypeStruct(sizes, self.dtype)
+
+
+def main(request: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Answer a request of bufdb.blame.runs; return what found.json holds."""
+    os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+    given = request["options"]
+    flags = [f"--{name}={value}" for name, value in given.items() if _is_xla(name)]
+    os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags]).strip()
+    _doing(folder, "importing jax")
+    jax: Any = importlib.import_module("jax")
+    for name, value in given.items():
+        if name in (*_LEVELS, *_EFFORTS):
+            _doing(folder, f"setting {name}={value}")
+            jax.config.update(f"jax_{name}", float(value) if name in _EFFORTS else value)
+
+    versions = {"python": platform.python_version()}
+    for name in ("jax", "jaxlib", "libtpu"):
+        if (version := _version(name)) is not None:
+            versions[name] = version
+    lowered = _of_module(request) if request["module"] else _of_source(request, folder)
+    kind = str(jax.devices()[0].device_kind)
+    found: dict[str, Any] = {"versions": versions, "device": kind, "refusal": None}
+    (folder / "started.json").write_text(json.dumps(found), encoding="utf-8")
+    _doing(folder, f"compiling {request['spec']}")
+    dumps = folder / "dumps"
+    options: dict[str, Any] = {
+        name: _BOOLS.get(value, value)
+        for name, value in given.items()
+        if not _is_xla(name) and name not in (*_LEVELS, *_EFFORTS)
+    }
+    options |= {
+        "xla_dump_to": str(dumps),
+        "xla_dump_hlo_as_text": True,
+        "xla_dump_hlo_module_re": ".*",
+    }
+    if request["passes"]:
+        options["xla_dump_hlo_pass_re"] = ".*"
+    try:
+        compiled = lowered.compile(compiler_options=options)
+        found["need_bytes"] = _need(compiled)
+    except Exception as error:
+        if not list(dumps.glob("*-buffer-assignment.txt")):
+            raise
+        found["refusal"] = " ".join(str(error).split())[:400]
+    return found
+
+
+def _is_xla(name: str) -> bool:
+    """Return whether XLA_FLAGS takes this; a TPU's compiler takes its own as compiler options."""
+    return name.startswith("xla_") and not name.startswith("xla_tpu_")
+
+
+def _doing(folder: Path, what: str) -> None:
+    (folder / "doing.new").write_text(what, encoding="utf-8")
+    (folder / "doing.new").replace(folder / "doing")
+
+
+def _version(package: str) -> Optional[str]:  # noqa: UP045 - Python 3.9
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _need(compiled: Any) -> Optional[int]:  # noqa: UP045 - Python 3.9
+    """Return arguments, results and temps of a compiled function; None where JAX does not say."""
+    stats = compiled.memory_analysis()
+    try:
+        parts = (
+            stats.argument_size_in_bytes,
+            stats.output_size_in_bytes,
+            -stats.alias_size_in_bytes,
+            stats.temp_size_in_bytes,
+        )
+    except AttributeError:
+        return None
+    return int(sum(parts))
+
+
+def _of_source(request: dict[str, Any], folder: Path) -> Any:
+    """Lower the function of a file; also export it, if that is asked for."""
+    jax: Any = importlib.import_module("jax")
+    place, _, name = request["spec"].rpartition(":")
+    _doing(folder, f"importing {place}")
+    module = _module(place)
+    function: Any = module
+    for part in name.split("."):
+        function = getattr(function, part)
+    divisors = {int(size): by for size, by in request.get("divisors", {}).items()}
+    shapes = {dtype: Shapes(of) for dtype, of in DTYPES.items()}
+    args, kwargs = _arguments(request["args"], {**vars(module), **shapes})
+    args, kwargs = _fitting(function, args, kwargs)
+    args, kwargs = _divided((args, kwargs), divisors)
+    _doing(folder, f"tracing {request['spec']}")
+    jitted = function if hasattr(function, "lower") else jax.jit(function)
+    lowered = jitted.lower(*args, **kwargs)
+    leaves = [x for x in jax.tree_util.tree_leaves((args, kwargs)) if hasattr(x, "shape")]
+    sizes = sorted({size for leaf in leaves for size in leaf.shape if size > 1}, reverse=True)
+    (folder / "sizes.json").write_text(json.dumps(sizes), encoding="utf-8")
+    if request["export"]:
+        _export(jitted, args, kwargs, lowered, folder)
+    return lowered
+
+
+def _divided(tree: Any, divisors: dict[int, int]) -> Any:
+    """Return arguments with each size of a dimension divided by its divisor."""
+    jax: Any = importlib.import_module("jax")
+
+    def divide(leaf: Any) -> Any:
+        if not divisors or not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+            return leaf
+        shape = tuple(size // divisors.get(size, 1) for size in leaf.shape)
+        return jax.ShapeDtypeStruct(shape, leaf.dtype)
+
+    return jax.tree_util.tree_map(divide, tree)
+
+
+def _export(jitted: Any, args: Any, kwargs: Any, lowered: Any, folder: Path) -> None:
+    """Write the StableHLO and what of it another version needs; or why that cannot be."""
+    jax: Any = importlib.import_module("jax")
+    (folder / "stablehlo.mlir").write_text(lowered.as_text(), encoding="utf-8")
+    try:
+        export = importlib.import_module("jax.export")
+        exported = export.export(jitted)(*args, **kwargs)
+        data = bytes(exported.serialize())
+        infos = jax.tree_util.tree_leaves(
+            lowered.args_info, is_leaf=lambda x: hasattr(x, "donated")
+        )
+        donated = [at for at, info in enumerate(infos) if getattr(info, "donated", False)]
+        if donated and len(infos) != len(exported.in_avals):
+            raise ValueError("not all arguments are in the exported function")
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}".split("\n")[0][:200]
+        (folder / "export.error").write_text(text, encoding="utf-8")
+        return
+    (folder / "donated.json").write_text(json.dumps(donated), encoding="utf-8")
+    (folder / "module.bin").write_bytes(data)
+
+
+def _of_module(request: dict[str, Any]) -> Any:
+    """Lower a function that another version has exported."""
+    jax: Any = importlib.import_module("jax")
+    export = importlib.import_module("jax.export")
+    place = Path(request["module"])
+    exported = export.deserialize(bytearray((place / "module.bin").read_bytes()))
+    donated = json.loads((place / "donated.json").read_text(encoding="utf-8"))
+
+    def call(*leaves: Any) -> Any:
+        args, kwargs = jax.tree_util.tree_unflatten(exported.in_tree, leaves)
+        return exported.call(*args, **kwargs)
+
+    shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
+    return jax.jit(call, donate_argnums=tuple(donated)).lower(*shapes)
+
+
+def _arguments(text: str, names: dict[str, Any]) -> Any:
+    """Return the arguments of a call, and those by name; a lone tuple is all of them."""
+    tree = ast.parse(f"{_CALL}(\n{text.strip()}\n)", mode="eval")
+    return eval(
+        compile(tree, "--args", "eval"), {**names, _CALL: lambda *args, **kwargs: (args, kwargs)}
+    )
+
+
+def _fitting(function: Any, args: Any, kwargs: Any) -> Any:
+    """Take a lone tuple as all arguments, if the function takes them."""
+    import inspect
+
+    if len(args) == 1 and not kwargs and type(args[0]) is tuple:
+        try:
+            inspect.signature(function).bind(*args[0])
+        except (TypeError, ValueError):
+            return args, kwargs
+        return args[0], kwargs
+    return args, kwargs
+
+
+def _module(place: str) -> Any:
+    if not place.endswith(".py"):
+        sys.path.insert(0, str(Path.cwd()))
+        return importlib.import_module(place)
+    path = Path(place)
+    sys.path.insert(0, str(path.parent.absolute()))
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _end_with_parent() -> None:
+    """End this process when the parent, which holds the other end of standard input, has ended."""
+
+    def wait() -> None:
+        sys.stdin.buffer.read(1)
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _answer(folder: Path) -> int:
+    request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
+    try:
+        found = main(request, folder)
+    except (Exception, SystemExit) as error:
+        traceback.print_exc()
+        doing = (folder / "doing").read_text(encoding="utf-8")
+        lines = str(error).strip().splitlines()
+        reason = f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+        found = {"message": f"{doing} failed: {reason}"}
+    (folder / "found.json").write_text(json.dumps(found), encoding="utf-8")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(1 if "message" in found else 0)
+
+
+if __name__ == "__main__":
+    # The folder of this file, which Python puts first: its modules must not hide others.
+    del sys.path[0]
+    _end_with_parent()
+    sys.exit(_answer(Path(sys.argv[1])))

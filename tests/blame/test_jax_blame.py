@@ -1,0 +1,115 @@
+"""`bufdb blame` of a function: flags in child processes, on the CPU."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("jax", reason="this Python has no jax")
+
+from bufdb.blame import script
+from bufdb.capture import child
+
+PROGRAM = """from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+
+@partial(jax.jit, donate_argnums=0)
+def donated(x):
+    n = x.shape[0]
+    y = jnp.exp(x)
+    s = lax.fori_loop(0, 8, lambda i, s: s + y[i * (n // 8)], jnp.float32(0))
+    return y * 2 + s
+
+
+def sorts(x):
+    a = jnp.sort(x + 1.0, axis=0)
+    b = jnp.sort(x + 1.0, axis=0)
+    return a @ b
+
+
+def args(n=64):
+    return (jax.ShapeDtypeStruct((n, n), jnp.float32),)
+
+
+def fails(x):
+    raise ValueError("no such layer")
+"""
+FLAG = "xla_disable_hlo_passes=cse"
+
+
+@pytest.fixture
+def blame(tmp_path, call, monkeypatch):
+    (tmp_path / "train.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return lambda *given: call("blame", *given, "--db", "d.duckdb")
+
+
+def test_a_flag_is_named_with_what_it_grew(blame, call):
+    code, out, err = blame("train.py:sorts", "--args", "args(64)", "--flag", FLAG)
+    assert code == 1, err
+    first, *lines = out.splitlines()
+    assert first == (
+        "sorts: need 48.0 KiB at xla_disable_hlo_passes=default, "
+        "64.0 KiB at xla_disable_hlo_passes=cse"
+    )
+    assert lines[0].startswith("xla_disable_hlo_passes=cse: +16.0 KiB over ")
+    assert lines[1] == "  +16.0 KiB add train.py:18 f32[64,64], a temp of its own"
+    query = "SELECT run_name, label_value FROM run_labels WHERE label = 'xla_disable_hlo_passes'"
+    _, out, _ = call("sql", f"{query} ORDER BY ALL", "--db", "d.duckdb", "--format", "csv")
+    assert out.splitlines()[1:] == [
+        "sorts@xla_disable_hlo_passes=cse,cse",
+        "sorts@xla_disable_hlo_passes=default,default",
+    ]
+
+
+@pytest.mark.slow
+def test_a_flag_without_a_jump_says_so(blame):
+    flag = "xla_cpu_enable_fast_math=false,true"
+    code, out, err = blame("train.py:sorts", "--args", "f32[64,64]", "--flag", flag)
+    assert (code, out) == (
+        0,
+        "sorts: no jump: 48.0 KiB from xla_cpu_enable_fast_math=false to "
+        "xla_cpu_enable_fast_math=true\n",
+    ), err
+
+
+@pytest.mark.slow
+def test_what_fails_is_a_line_and_others_go_on(blame, tmp_path):
+    (tmp_path / "without").write_text("#!/bin/sh\necho no such interpreter >&2\nexit 3\n")
+    (tmp_path / "without").chmod(0o755)
+    pythons = [
+        item for path in (sys.executable, "./without", "./absent") for item in ("--python", path)
+    ]
+    code, _, err = blame("train.py:sorts", "--args", "args(8)", *pythons)
+    assert code == 1
+    assert "python ./without: its process ended with code 3: no such interpreter" in err
+    assert "python ./absent: cannot start ./absent: No such file or directory" in err
+    assert err.splitlines()[-1].startswith("bufdb: error: 1 of 3 could be compiled: ")
+
+
+@pytest.mark.slow
+def test_an_exception_of_the_user_is_in_one_line(blame):
+    code, _, err = blame("train.py:fails", "--args", "f32[8]", "--flag", FLAG)
+    assert code == 1
+    assert "tracing train.py:fails failed: ValueError: no such layer" in err
+
+
+def test_the_script_knows_the_types_of_explain():
+    assert script.DTYPES == child.DTYPES
+
+
+def test_the_script_needs_nothing_of_bufdb():
+    tree = ast.parse(Path(script.__file__).read_text(), feature_version=(3, 9))
+    names = [item.module for item in ast.walk(tree) if isinstance(item, ast.ImportFrom)]
+    names += [
+        name.name for item in ast.walk(tree) if isinstance(item, ast.Import) for name in item.names
+    ]
+    own = sys.stdlib_module_names | {"jax"}
+    assert all(str(name).split(".")[0] in own for name in names), names
