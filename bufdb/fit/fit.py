@@ -159,6 +159,10 @@ class Fitting:
                 kept = self._measured(dumped, is_full=is_full)
                 if is_full:
                     self._dumps[plan] = dumped
+                if dumped.refusal is not None:
+                    self._notes.append(f"XLA gave up {what}: {dumped.refusal}")
+                    if not plan.is_as_written:  # whatever it needs, it does not fit
+                        kept = replace(kept, need_bytes=None, peak_bytes=None)
             self._compiled[plan, is_full] = kept
         return kept
 
@@ -212,7 +216,8 @@ class Fitting:
         found: list[PlanResult] = []
         best: PlanResult | None = None
         has_limit = self.question.limit_bytes is not None
-        is_wanted = not _fits(written.need_bytes, self.question.limit_bytes)
+        is_planned = written.refusal is None
+        is_wanted = not (is_planned and _fits(written.need_bytes, self.question.limit_bytes))
         for row in plans:
             is_asked = row.fits if has_limit else self._is_left()
             if row.is_compiled and best is None and is_asked:

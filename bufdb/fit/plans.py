@@ -311,6 +311,8 @@ class Answer:
     def fits_as_written(self) -> bool:
         """Return whether nothing has to change."""
         need = self.as_written.need_bytes
+        if self.as_written.refusal is not None:
+            return False
         return need is not None and (self.limit_bytes is None or need <= self.limit_bytes)
 
 

@@ -347,7 +347,8 @@ def search(program: Program, ask: Ask) -> list[Candidate]:
 
 
 def _fits(proof: _Proof, plan: Plan, limit: int | None) -> bool:
-    need = proof.need(plan)
+    found = proof.full.get(plan)
+    need = None if found is None or found.refusal is not None else found.need_bytes
     return limit is not None and need is not None and need <= limit
 
 

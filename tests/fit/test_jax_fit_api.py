@@ -44,6 +44,7 @@ def big():
     return {"w": stack, "v": stack}, programs.shape(512, D)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "name", [name for name in dir(programs) if name.startswith("step") and name != "step_jitted"]
 )

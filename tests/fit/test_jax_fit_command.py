@@ -86,6 +86,7 @@ def test_without_time_nothing_is_said_to_be_impossible(fit):
     assert err.splitlines()[-1].startswith("bufdb: error: stopped after 0.5 s (--timeout), while ")
 
 
+@pytest.mark.slow
 def test_the_largest_size_is_proved_on_both_sides(fit, call):
     given = ("fit", "train.py:step", "--args", "args({rows})", "--db", "v.duckdb")
     more = ("--vary", "rows=256", "--limit", "1MiB", "--budget-compiles", "4", "--format", "json")

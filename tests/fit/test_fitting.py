@@ -1,0 +1,107 @@
+"""What comes of a question, with a session that is made up: no JAX."""
+
+from pathlib import Path
+
+import pytest
+
+from bufdb.errors import BufdbError, TooSlowError
+from bufdb.fit import fit as module
+from bufdb.fit.fit import Fitting, Question
+from bufdb.fit.plans import Plan, Program, Region, Site, Switch, Traced
+from bufdb.fit.session import Dumped
+from bufdb.fit.text import as_dict, text
+
+PLACE = Site("/nowhere/train.py", 3, 0, 3, 9, "f")
+NEEDS = {(): 100, ("a",): 60, ("b",): 50, ("a", "b"): 80}
+
+
+class Made:
+    """A scan with two switches; saving nothing is cheap to hold and dear to compute."""
+
+    device = "made up"
+
+    def __init__(self, needs, refuse=(), late=False):
+        self.needs, self.refuse, self.late = needs, refuse, late
+
+    def program(self):
+        region = Region("scan", (PLACE,), "body", None, 4)
+        switches = tuple(Switch(name, PLACE, (0,), 20) for name in ("a", "b"))
+        return Program(
+            "train.py:f", None, "cpu", (region,), switches, (), ("x",), False, False,
+            self.trace(Plan()),
+        )  # fmt: skip
+
+    def trace(self, plan):
+        saved = ("a", "b") if plan.is_as_written else plan.saved
+        return Traced(20 * len(saved), 20 * len(saved), 1000 - 100 * len(saved), 4)
+
+    def recomputed(self, plan):
+        return (PLACE,)
+
+    def compile(self, plan, what, *, is_full):
+        if self.late and not plan.is_as_written:
+            raise TooSlowError("stopped after 1 s (--timeout), while compiling")
+        refusal = "RESOURCE_EXHAUSTED" if plan.saved in self.refuse else None
+        need = 120 if plan.is_as_written else self.needs[plan.saved]
+        return Dumped({str(need): Path()}, refusal, 1.0)
+
+    def patched(self, texts, donated):
+        raise BufdbError("no files")
+
+
+@pytest.fixture
+def ask(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "_figures", lambda dumped, folder: (_need(dumped),) * 2)
+
+    def asked(limit, over=lambda: False, **how):
+        question = Question(limit_bytes=limit, is_over=over)
+        return Fitting(Made(NEEDS, **how), question, tmp_path).answer()
+
+    return asked
+
+
+def _need(dumped):
+    return int(next(iter(dumped.files)))
+
+
+def test_the_cheapest_plan_that_fits_is_best(ask):
+    found = ask(70)
+    best = found.plans[found.best - 1]
+    assert best.fits and best.need_bytes in (50, 60) and len(best.plan.saved) == 1
+    assert best.is_compiled and not best.is_verified
+    assert best.recomputed_lines == ("train.py:3",)
+    assert "fits 70 B" in text(found)
+
+
+def test_a_plan_that_xla_refuses_does_not_fit(ask):
+    found = ask(70, refuse=(("a",), ("b",)))
+    assert found.best is None
+    assert any("RESOURCE_EXHAUSTED" in note for note in found.notes)
+
+
+def test_nothing_fits(ask):
+    found = ask(10)
+    assert found.best is None and found.is_complete
+    assert "nothing fits 10 B, the least is plan" in " ".join(text(found).split())
+
+
+def test_what_is_stopped_says_so(ask):
+    found = ask(70, late=True, over=lambda: True)
+    assert (found.best, found.is_complete) == (None, False)
+    assert "was found in time" in " ".join(text(found).split())
+    assert as_dict(found)["is_complete"] is False
+
+
+def test_the_object_has_the_fields_that_are_promised(ask):
+    found = as_dict(ask(None))
+    assert {
+        "function", "target", "limit_bytes", "as_written", "plans", "best", "patch",
+        "compile_count", "trace_count",
+    } <= found.keys()  # fmt: skip
+    assert {"need_bytes", "peak_bytes"} <= found["as_written"].keys()
+    for row in found["plans"]:
+        assert {
+            "rank", "is_verified", "need_bytes", "peak_bytes", "extra_work_ratio",
+            "recomputed_lines", "offloaded_lines", "donated", "fits",
+        } <= row.keys()  # fmt: skip
+        assert row["fits"] is None
