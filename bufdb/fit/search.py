@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -31,8 +32,10 @@ TRY = 0.05
 """Least excess of an estimate over the limit up to which a plan worth it is tried."""
 HOPELESS = 0.35
 """Excess of the least estimate over the limit from which there is no use in more compilations."""
-HOPES = 4
+HOPES = 6
 """Compilations of plans that fit only if saving more does not move the peak."""
+HAIR = 0.002
+"""Excess of a need over the limit at which another plan of the same trace may fit."""
 PATIENT = 6
 """Compilations after which an excess that is no error of estimates is as hopeless."""
 FEWEST = 3
@@ -175,8 +178,8 @@ class _Proof:
     count: int = 0
     error: float | None = None
     """Largest error of an estimate so far, as a share of the need."""
-    hopes: int = 0
-    """Plans that were compiled though their estimates were too large."""
+    hoped: dict[Plan, int] = field(default_factory=dict)
+    """Plans that were compiled though their estimates were too large, and the estimates."""
     late_error: float = MARGIN
     """The same of those from a plan, not from the function as written."""
 
@@ -270,20 +273,16 @@ class _Proof:
         return below, above
 
     def hope(self, plan: Plan) -> int:
-        """Return the least need that a plan may have: if the peak stays where a smaller one has it.
+        """Return the least need that a plan may have: that of one which saves less, 0 if unknown.
 
-        Where a larger plan is compiled, that is the estimate.
+        What a plan saves may be away from the peak, and a larger plan that is compiled says nothing
+        of it: other values may be what is at the peak there.
         """
-        space = self.space
-        figure = space.figure(space.traced[plan])
-        below, above = self._around(figure, self._anchors())
-        if below is None or above is not None:
-            return self.estimate(plan)
-        floor, written = self.need(below) or 0, self.need(Plan())
-        larger = space.figure(space.program.as_written)
-        if written is None or larger < figure:
-            return floor
-        return max(floor, round(written - self.slope() * (larger - figure)))
+        away = self.space.of_plan[plan]
+        needs = [
+            self.need(other) or 0 for other in self._anchors() if self.space.of_plan[other] >= away
+        ]
+        return max(needs, default=0)
 
     @property
     def margin(self) -> float:
@@ -395,8 +394,14 @@ def _next(proof: _Proof, limit: int) -> Plan | None:
     ceiling = min((proof.estimate(plan) for plan in proof.refused), default=None)
     rest = [plan for plan in proof.open() if ceiling is None or proof.estimate(plan) < ceiling]
     left = space.ask.compile_budget - proof.count
-    # What is traced alike needs much the same: one of them is enough.
-    known = {space.figures(plan) for plan in proof.full}
+    # What is traced alike needs much the same: one of them is enough, and two of a hair too much.
+    alike = Counter(space.figures(plan) for plan in proof.full)
+    hair = {
+        space.figures(plan)
+        for plan, one in proof.full.items()
+        if one.need_bytes is not None and limit < one.need_bytes <= limit * (1 + HAIR)
+    }
+    known = {figures for figures, count in alike.items() if figures not in hair or count > 1}
     if fitting:
         best = min(space.cost(space.traced[plan]) for plan in fitting)
         worth = max(best - space.cost(space.program.as_written), 0) // 10
@@ -438,9 +443,9 @@ def _next(proof: _Proof, limit: int) -> Plan | None:
 
 
 def _hopeful(proof: _Proof, plans: Iterable[Plan], limit: int, cost: int) -> Plan | None:
-    """Return a plan that fits if saving more does not move the peak; None if that is known.
+    """Return a plan that fits if what it saves is away from the peak; None if one was in vain.
 
-    The middle one of these: if it fits, the larger ones remain, else the smaller ones are known.
+    The middle one of these: if it fits, the larger ones remain, else the smaller ones.
     """
     space = proof.space
     found = [
@@ -448,11 +453,16 @@ def _hopeful(proof: _Proof, plans: Iterable[Plan], limit: int, cost: int) -> Pla
         for plan in plans
         if space.cost(space.traced[plan]) <= cost and proof.hope(plan) <= limit
     ]
-    if not found or proof.hopes >= HOPES:
+    was_in_vain = any(
+        (need := proof.need(plan)) is None or need > estimate * (1 - MARGIN)
+        for plan, estimate in proof.hoped.items()
+    )
+    if not found or was_in_vain or len(proof.hoped) >= HOPES:
         return None
-    proof.hopes += 1
     found.sort(key=lambda plan: space.figure(space.traced[plan]))
-    return found[len(found) // 2]
+    chosen = found[len(found) // 2]
+    proof.hoped[chosen] = proof.estimate(chosen)
+    return chosen
 
 
 def _pareto(proof: _Proof, plans: Iterable[Plan]) -> list[Plan]:
