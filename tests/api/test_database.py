@@ -1,5 +1,6 @@
 """The Python interface over the dumps of data/demo: answers are those of the commands."""
 
+import importlib
 import json
 import logging
 import shutil
@@ -34,7 +35,9 @@ def test_importing_bufdb_imports_nothing_of_it():
 
 
 def test_public_names_are_few_and_hide_no_package():
-    assert set(bufdb.__all__) == {"__version__", "connect", "explain"}
+    assert set(bufdb.__all__) == {"__version__", "connect", "explain", "fit"}
+    importlib.import_module("bufdb.fit.plans")
+    assert callable(bufdb.fit), "the package does not hide the function"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = bufdb.nothing
 
