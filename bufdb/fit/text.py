@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from bufdb.fit.plans import Answer, PlanResult, Region
+from bufdb.fit.plans import Answer, PlanResult
 from bufdb.fit.plans import as_json as as_plain
 from bufdb.fit.vary import Largest
 from bufdb.render.text import align, human_apart, human_bytes
@@ -165,10 +165,10 @@ def _changes(answer: Answer, row: PlanResult) -> list[str]:
     if row.donated:
         parts.append(f"donates {', '.join(row.donated)}")
     regions = answer.program.regions
-    touched = [regions[at] for at in (*row.plan.scans, *row.plan.calls)]
+    touched = [site for at in (*row.plan.scans, *row.plan.calls) for site in regions[at].sites]
     if touched:
-        places = ", ".join(dict.fromkeys(map(_place, touched)))
-        parts.append(f"edit at {places}")
+        places = sorted({(Path(site.file).name, site.line) for site in touched})
+        parts.append(f"edit at {spans([f'{file}:{line}' for file, line in places])}")
     indent = " " * 8
     return textwrap.wrap(
         "; ".join(parts),
@@ -178,12 +178,6 @@ def _changes(answer: Answer, row: PlanResult) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def _place(region: Region) -> str:
-    site = region.sites[0]
-    more = len(region.sites) - 1
-    return f"{Path(site.file).name}:{site.line}" + (f" and {more} more" if more else "")
 
 
 def spans(lines: Sequence[str]) -> str:

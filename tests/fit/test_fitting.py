@@ -1,5 +1,6 @@
 """What comes of a question, with a session that is made up: no JAX."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from bufdb.fit import fit as module
 from bufdb.fit.fit import Fitting, Question
 from bufdb.fit.plans import Plan, Program, Region, Site, Switch, Traced
 from bufdb.fit.session import Dumped
-from bufdb.fit.text import as_dict, text
+from bufdb.fit.text import as_dict, spans, text
 
 PLACE = Site("/nowhere/train.py", 3, 0, 3, 9, "f")
 NEEDS = {(): 100, ("a",): 60, ("b",): 50, ("a", "b"): 80}
@@ -105,3 +106,18 @@ def test_the_object_has_the_fields_that_are_promised(ask):
             "recomputed_lines", "offloaded_lines", "donated", "fits",
         } <= row.keys()  # fmt: skip
         assert row["fits"] is None
+
+
+def test_lines_are_given_as_spans():
+    assert spans(["a.py:1", "a.py:2", "a.py:5", "b.py:7"]) == "a.py:1-2,5 b.py:7"
+
+
+def test_places_of_an_edit_are_named_once(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "_figures", lambda dumped, folder: (_need(dumped),) * 2)
+    session = Made(NEEDS)
+    program = session.program()
+    sites = (PLACE, PLACE._replace(column=20, end_column=25), PLACE._replace(line=4, end_line=4))
+    region = replace(program.regions[0], sites=sites)
+    session.program = lambda: replace(program, regions=(region,))
+    shown = text(Fitting(session, Question(limit_bytes=70), tmp_path).answer())
+    assert "edit at train.py:3-4\n" in shown
