@@ -443,9 +443,9 @@ def _next(proof: _Proof, limit: int) -> Plan | None:
 
 
 def _hopeful(proof: _Proof, plans: Iterable[Plan], limit: int, cost: int) -> Plan | None:
-    """Return a plan that fits if what it saves is away from the peak; None if one was in vain.
+    """Return a plan that fits if what it saves is away from the peak; None if two were in vain.
 
-    The middle one of these: if it fits, the larger ones remain, else the smaller ones.
+    The middle one of these: if it fits, the larger ones remain, else the smallest is next.
     """
     space = proof.space
     found = [
@@ -453,14 +453,14 @@ def _hopeful(proof: _Proof, plans: Iterable[Plan], limit: int, cost: int) -> Pla
         for plan in plans
         if space.cost(space.traced[plan]) <= cost and proof.hope(plan) <= limit
     ]
-    was_in_vain = any(
+    vain = sum(
         (need := proof.need(plan)) is None or need > estimate * (1 - MARGIN)
         for plan, estimate in proof.hoped.items()
     )
-    if not found or was_in_vain or len(proof.hoped) >= HOPES:
+    if not found or vain > 1 or len(proof.hoped) >= HOPES:
         return None
     found.sort(key=lambda plan: space.figure(space.traced[plan]))
-    chosen = found[len(found) // 2]
+    chosen = found[0 if vain else len(found) // 2]
     proof.hoped[chosen] = proof.estimate(chosen)
     return chosen
 
