@@ -304,7 +304,7 @@ def test_a_scan_that_is_not_found_is_a_step(call):
     text = f"{HEAD}from flax import linen as nn\ny = {call}\n"
     found = scanned(text, call)
     assert found.texts == {}
-    assert found.steps[0].startswith(f"train.py:4: give the scan's body {ONLY}")
+    assert found.steps[0].startswith(f"train.py:4: by hand, give the scan's body {ONLY}")
 
 
 def test_checkpoints_inside_the_body_go():
@@ -565,7 +565,7 @@ def test_without_one_jit_it_is_a_step(rest):
     text = f"import jax\ndef step(a, b):\n    return 1\n{rest}"
     found = donated(text, 2)
     assert found.texts == {}
-    assert found.steps[0].startswith("train.py:2: donate params (donate_argnums=0)")
+    assert found.steps[0].startswith("train.py:2: by hand, donate params (donate_argnums=0)")
 
 
 # -- the diff --------------------------------------------------------------------------------------
