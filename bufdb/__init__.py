@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from bufdb.api.database import connect
     from bufdb.api.explain import explain
     from bufdb.api.fit import fit
+    from bufdb.api.watch import watch
 
 __version__ = "0.2.0"
-__all__ = ["__version__", "connect", "explain", "fit"]
+__all__ = ["__version__", "connect", "explain", "fit", "watch"]
 
 
 def __getattr__(name: str) -> Any:
@@ -38,4 +39,8 @@ def __getattr__(name: str) -> Any:
         import importlib
 
         return importlib.import_module("bufdb.fit")
+    if name == "watch":
+        from bufdb.api.watch import watch
+
+        return watch
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -30,6 +30,7 @@ EXAMPLES = {
     "capture": (
         "bufdb capture --run base -- python train.py",
         "bufdb capture --sweep batch=8,16,32 --limit 16GiB -- python train.py --batch {batch}",
+        "bufdb capture --watch --limit 16GiB -- python train.py",
     ),
     "profile": (
         "bufdb profile data/profiles/cpu_b8.xplane.pb.gz --run cpu_b8",

@@ -32,6 +32,8 @@
 -- column process_bytes BIGINT: The most that is held while the program runs: plan and bystanders
 --   [bytes]; NULL without a program.
 -- column process_ratio DOUBLE: process_bytes divided by plan_bytes.
+-- column limit_bytes BIGINT: Memory of the device as bufdb.watch was given it, else the most that
+--   its allocator may take [bytes]; NULL if neither is known.
 -- column part VARCHAR: Of the plan argument, output (in memory of its own), temp, constant (and
 --   all else); bystander; code of the loaded programs; rest: in use beyond arrays and code; free;
 --   split: free, but not in the largest free block.
@@ -54,7 +56,7 @@ WITH params AS (
 profiles AS (
   SELECT
     live_profiles.run_name, live_profiles.profile_name, live_profiles.failed_program_name,
-    live_profiles.code_bytes, live_profiles.arguments_unknown_reason
+    live_profiles.limit_bytes, live_profiles.code_bytes, live_profiles.arguments_unknown_reason
   FROM live_profiles
   CROSS JOIN params
   JOIN asked_runs ON asked_runs.run_name = live_profiles.run_name
@@ -153,6 +155,7 @@ accounts AS (
     plans.plan_bytes, plans.argument_bytes, plans.output_bytes, plans.temp_bytes,
     coalesce(alive.alive_bytes, 0) AS alive_bytes,
     profiles.code_bytes, statistics.used_bytes, statistics.limit_bytes,
+    coalesce(profiles.limit_bytes, statistics.limit_bytes) AS device_limit_bytes,
     statistics.free_chunk_bytes, statistics.largest_free_bytes,
     coalesce(plans.is_failed, FALSE) AND profiles.arguments_unknown_reason IS NULL AS is_known,
     coalesce(alive.argument_bytes, 0) AS known_bytes,
@@ -183,6 +186,7 @@ totals AS (
     accounts.run_name, accounts.profile_name, accounts.device, accounts.function_name,
     accounts.plan_bytes, accounts.argument_bytes, accounts.output_bytes, accounts.temp_bytes,
     accounts.alive_bytes, accounts.code_bytes, accounts.used_bytes, accounts.limit_bytes,
+    accounts.device_limit_bytes,
     accounts.free_chunk_bytes, accounts.largest_free_bytes, accounts.is_known,
     accounts.known_bytes, accounts.known_count, accounts.arguments_unknown_reason,
     CASE
@@ -287,6 +291,7 @@ SELECT
   (totals.plan_bytes + totals.bystander_bytes)::BIGINT AS process_bytes,
   (totals.plan_bytes + totals.bystander_bytes)::DOUBLE / nullif(totals.plan_bytes, 0)
     AS process_ratio,
+  totals.device_limit_bytes AS limit_bytes,
   parts.part,
   parts.low_bytes::BIGINT AS low_bytes,
   parts.held_bytes::BIGINT AS held_bytes,

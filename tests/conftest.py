@@ -38,6 +38,7 @@ LABELS = {
 }
 """Labels of the demo runs."""
 PROFILES = {"cpu_b8": DEMO.parent / "profiles" / "cpu_b8.xplane.pb.gz"}
+MEMORY = {"cpu_b8": DEMO.parent / "profiles" / "cpu_b8.prof"}
 """Times of instructions, by demo run."""
 SETTINGS = (
     "BUFDB_DB",
@@ -212,7 +213,8 @@ def demo_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 profile = PROFILES.get(run.name)
                 ingest(
                     "demo.duckdb",
-                    [run.relative_to(folder)],
+                    [run.relative_to(folder), *(MEMORY[n] for n in MEMORY if n == run.name)],
+                    run=run.name,
                     labels=LABELS[run.name],
                     profile=None if profile is None else profiles.load(profile, print),
                 )

@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 
+from bufdb.answers import process
 from bufdb.answers.devices import Device, device, limit_of
 from bufdb.answers.opening import Open
 from bufdb.database.definitions import CATALOG
@@ -34,6 +35,8 @@ QUERIES = {
     "savings": ("savings", 1),
 }
 """By part of the summary: its query and top_n; savings only where there is no advice."""
+MOST_BYSTANDERS = 3
+"""Lines of each account of a process."""
 LIMITED = (0, None)
 """Colors of memory spaces that a limit applies to: the device's main memory."""
 DEVICE_LABEL = "device"
@@ -87,6 +90,8 @@ class Overview:
     """Rows of the queries of QUERIES."""
     findings: list[Row] = field(default_factory=list)
     """severity, code, finding_count of diagnostics, worst first."""
+    accounts: list[list[Row]] = field(default_factory=list)
+    """Of each memory profile and device the rows of the query process."""
 
     out_of_memory: dict[str, str] = field(default_factory=dict)
     """From an out-of-memory message: its figures (`memory_limit`), a note if the peak is a lower
@@ -123,6 +128,8 @@ def sql_of(parts: Mapping[str, SavedQuery]) -> str:
             FINDINGS,
             _DEVICES,
             _MESSAGES,
+            process.HAS_PROFILES,
+            process.query().sql,
             *(q.sql for q in parts.values()),
         ]
     )
@@ -150,6 +157,7 @@ def overview(
     here = rows(_FUNCTIONS)
     found.unknown = [row for row in here if row["unknown_reason"] is not None]
     found.findings = rows(FINDINGS)
+    found.accounts = process.accounts(con, asked, top_n or MOST_BYSTANDERS)
     found.peak = next((row for row in here if row["peak_bytes"] is not None), None)
     found.out_of_memory = _of_a_message(rows(_MESSAGES), found.peak)
     limited = [row for row in here if row["color"] in LIMITED and need(row) is not None]
@@ -269,7 +277,7 @@ def summary(
     for query in list(parts.values())[:1]:
         asked = numbered(con, query, asked)
     found = overview(con, parts, asked, *limits, top_n=top_n)
-    if found.counts["module_count"]:
+    if found.counts["module_count"] or found.accounts:
         return Summary(found, None)
     return Summary(found, why_nothing(Known(con, CATALOG), catalogue.find("modules"), asked))
 

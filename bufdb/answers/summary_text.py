@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
+from bufdb.answers import process
 from bufdb.answers.devices import GIB, device
 from bufdb.answers.summary import LIMITED, Overview, Row, need
 from bufdb.render import table
@@ -213,10 +214,22 @@ def text(found: Overview, *, is_coloured: bool = False, more: str | None = None)
     if found.parts.get("lines"):
         lines += ["", paint(_HEADINGS["lines"], BOLD)]
         lines += [_barred(row["source"], "source", row) for row in found.parts["lines"]]
+    if found.accounts:
+        heading = f"what the process holds ({_profile(found)})"
+        lines += ["", paint(heading, BOLD), *process.lines(found.accounts[-1])]
+        if found.accounts[1:]:
+            others = _many(len(found.accounts) - 1, "other profile or device")
+            lines.append(f"{others}: 'bufdb query process'")
     if "advice" in found.parts:
         lines += ["", paint(_HEADINGS["advice"], BOLD), *advice_lines(found)]
     lines += [*_not_understood(found, paint), *([more] if more else [])]
     return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _profile(found: Overview) -> str:
+    row = found.accounts[-1][0]
+    parts = (row["profile_name"], row["device"])
+    return escape_control(", ".join(part for part in parts if part is not None))
 
 
 def _compiled(found: Overview) -> str:
@@ -408,6 +421,7 @@ def as_dict(found: Overview) -> dict[str, Any]:
     """Return the whole summary as a dict with the queries' column names and exact figures."""
     return {
         **found.counts,
+        "process": [row for rows in found.accounts for row in rows],
         "peak": found.peak,
         "other_memory_spaces": found.others,
         "unknown_peaks": found.unknown,

@@ -44,6 +44,12 @@ from bufdb.render import FORMATS
 )
 @common.limit_option
 @click.option(
+    "--watch",
+    "is_watched",
+    is_flag=True,
+    help="Also write down what the process holds: when memory runs out, else at the end.",
+)
+@click.option(
     "--keep-dumps",
     metavar="DIR",
     type=click.Path(path_type=Path),
@@ -74,6 +80,7 @@ def command(
     own: tuple[str, ...],
     sweeps: tuple[str, ...],
     limit: str | None,
+    is_watched: bool,
     keep_dumps: Path | None,
     is_quiet: bool,
     format_name: str,
@@ -90,6 +97,10 @@ def command(
 
     XLA's message when it refuses a kernel is in no dump: it is taken from standard error and stored
     with the run.
+
+    With --watch, processes of COMMAND that run Python and JAX write a memory profile into the run:
+    when a device runs out of memory (RESOURCE_EXHAUSTED), else at their end. 'bufdb query process'
+    and the summary show what is alive next to what the program needs, by line.
 
     XLA_FLAGS is extended: XLA dumps to a fresh directory instead of its --xla_dump_to. JAX's
     persistent compilation cache is off, since a hit dumps nothing. If several processes of COMMAND
@@ -130,6 +141,8 @@ def command(
     limits = limit_of(limit)
     name = run or run_name(command_line, datetime.now(UTC))
     if sweeps:
+        if is_watched:
+            raise UsageError("--watch is for one command, not for a --sweep")
         planned = sweep.plan(command_line, sweeps, given_labels, name, common.own_globs(own))
         planned = replace(planned, is_quiet=is_quiet)
         check_database(db)
@@ -137,7 +150,7 @@ def command(
         click.get_current_context().exit(code)
 
     has_summary = format_name == "table" and output is None
-    if limit is not None and not has_summary:
+    if limit is not None and not has_summary and not is_watched:
         raise UsageError("--limit is for the summary or a --sweep; the table of peaks has no limit")
 
     def show() -> None:
@@ -151,5 +164,6 @@ def command(
     check_database(db)
     with Dumps(dump_folder(keep_dumps), keep_dumps is not None, db, name, given_labels) as dumps:
         dumps.own_globs, dumps.is_quiet = common.own_globs(own), is_quiet
+        dumps.is_watched, dumps.limit_bytes = is_watched, limits[0]
         done = capture(dumps, command_line, show)
     click.get_current_context().exit(done.code)

@@ -7,14 +7,15 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from bufdb.capture import process
+from bufdb.capture import process, watched
 from bufdb.capture.environment import (
     cached_modules,
     environment,
@@ -26,10 +27,12 @@ from bufdb.commands import common
 from bufdb.commands.progress import progress
 from bufdb.database import faults
 from bufdb.dumps.files import Oddity
+from bufdb.dumps.memory_profiles import LOG, MemoryFile
 from bufdb.errors import DatabaseError, UsageError
 from bufdb.ingest.ingest import ingest
 from bufdb.query.figures import METRICS
 from bufdb.query.result import Result
+from bufdb.read import allocator_text
 from bufdb.render import formats
 from bufdb.render.text import terminal_safe
 
@@ -95,13 +98,41 @@ def capture(
         said.add(text)
     dumps.metadata |= program_labels(command_line, changed)
     written = process.Said()
-    ended = process.run(command_line, changed.variables, written)
+    with _watched(dumps, changed.variables) as variables:
+        ended = process.run(command_line, variables, written)
     dumps.metadata["exit_code"] = str(ended.exit_code)
     if ended.exit_code and (text := other_spaces(written.text, dumps.folder)):
         # XLA's message about a kernel's memory is not in any dump.
         (dumps.folder / "compiler.log").write_text(text, encoding="utf-8")
+    if dumps.is_watched:
+        _note_watched(dumps.folder, written.text)
     own_code = _store(dumps, changed, ended.exit_code, show)
     return Captured(ended.exit_code, own_code, ended.is_stopped)
+
+
+@contextmanager
+def _watched(dumps: Dumps, variables: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    """Yield the environment of a command, in which its processes watch themselves if wanted."""
+    if not dumps.is_watched:
+        yield variables
+        return
+    with tempfile.TemporaryDirectory(prefix="bufdb-watch-") as site:
+        yield watched.environment(variables, Path(site), dumps.folder, dumps.limit_bytes)
+
+
+def _note_watched(folder: Path, said: str) -> None:
+    """Keep what the command's allocator has said with its profiles; note if there are none."""
+    profiles = sorted(folder.glob(f"{watched.NAME}*{watched.PROFILE}"))
+    if not profiles:
+        common.note(
+            "no process was watched: the command called no program of JAX, or is no Python that "
+            "imports sitecustomize (python -I, -S, another PYTHONPATH)"
+        )
+        return
+    lines: list[str] = []
+    if allocator_text.read(said, lines):
+        log = profiles[0].with_name(profiles[0].name.removesuffix(watched.PROFILE) + LOG)
+        log.write_text("\n".join(lines), encoding="utf-8")
 
 
 @dataclass
@@ -118,6 +149,9 @@ class Dumps:
     """What is known about the capture so far."""
     own_globs: list[str] | None = None
     is_quiet: bool = False
+    is_watched: bool = False
+    """Whether the command's processes write what they hold."""
+    limit_bytes: int | None = None
     is_stored: bool = False
 
     def __enter__(self) -> Dumps:
@@ -198,8 +232,9 @@ def _ingest(dumps: Dumps, changed: Environment, code: int) -> int | None:
     from bufdb.dumps.discover import discover
 
     oddities: list[Oddity] = []
-    modules = discover(dumps.folder, oddities)
-    if not modules and not any(oddity.severity == "error" for oddity in oddities):
+    profiles: list[MemoryFile] = []
+    modules = discover(dumps.folder, oddities, profiles)
+    if not modules and not profiles and not any(oddity.severity == "error" for oddity in oddities):
         common.note(why_nothing(dumps.folder, changed, code))
         return None
     if is_shared(modules):

@@ -22,7 +22,7 @@ from bufdb.dumps.files import (
     open_file,
     stem_of,
 )
-from bufdb.dumps.memory_profiles import MemoryFile, below
+from bufdb.dumps.memory_profiles import WATCHED, MemoryFile, below
 from bufdb.dumps.modules import modules_of
 from bufdb.dumps.pasted import looks_like
 from bufdb.dumps.place import Bytes, Files, Place
@@ -72,7 +72,9 @@ def discover(
         walk.run(path)
         if memory_files is not None:
             memory_files += below(walk.files)
-        return modules_of(expand(dict(walk.files), odd), odd)
+        # It quotes the error, and is no log.
+        logs = {name: file for name, file in walk.files.items() if not name.endswith(WATCHED)}
+        return modules_of(expand(dict(logs), odd), odd)
     if not stat.S_ISREG(mode):
         raise UsageError(
             f"{path} is {kind_of_entry(mode)}; dumps are read from files and directories, "

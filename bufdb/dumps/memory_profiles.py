@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bufdb.dumps.files import PROTO_SUFFIXES, as_text
 from bufdb.errors import BufdbError
 from bufdb.proto import pprof
-from bufdb.proto.pprof import Alive, Frame, Held, MemoryProfile
+from bufdb.proto.pprof import Alive, Frame, Held, MemoryProfile, Stack
 from bufdb.proto.reader import GZIP, UnreadableProto, unpacked
 from bufdb.read import allocator_text
 
@@ -23,6 +23,7 @@ LOG = ".log"
 """Instead of SUFFIX, a log with a report of the allocator."""
 MOST_BYTES = 1 << 28
 _NAMED = "the file next to it, {}, is not what bufdb.watch writes"
+_OWN_FILE = "bufdb/capture/watched.py"
 _FIGURES = ("argument_bytes", "output_bytes", "alias_bytes", "temp_bytes", "code_bytes")
 
 
@@ -109,7 +110,7 @@ def load(file: MemoryFile) -> Taken:
         raise BufdbError(f"{as_text(str(file.path))}: {error}") from error
     except OSError as error:
         raise BufdbError(f"{as_text(str(file.path))} cannot be read: {error.strerror}") from error
-    taken = Taken(file.name, profile)
+    taken = Taken(file.name, _without_bufdb(profile))
     stem = file.path.name.removesuffix(SUFFIX)
     watched = file.path.with_name(stem + WATCHED)
     if watched.is_file():
@@ -153,7 +154,16 @@ def _add_watched(taken: Taken, found: Mapping[str, Any]) -> None:
     taken.limit_bytes = _typed(found["limit_bytes"], int)
     taken.why_unknown = _typed(found["arguments_unknown_reason"], str)
     if found["arguments"] is not None:
-        taken.arguments = dict(map(_argument, found["arguments"]))
+        taken.arguments = dict(map(_alive, found["arguments"]))
+    for alive, lost in map(_alive, found["lost"]):
+        # What a failed program was to make counts in the profile, and has no memory.
+        held = taken.profile.arrays.get(alive)
+        if held is None or held.total_bytes < lost.total_bytes:
+            raise ValueError(alive)
+        held.array_count -= lost.array_count
+        held.total_bytes -= lost.total_bytes
+        if held.array_count <= 0:
+            del taken.profile.arrays[alive]
     for ordinal, one in enumerate(found["programs"]):
         row = {"program_ordinal": ordinal, "program_name": str(one["name"])}
         row["is_failed"] = one["is_failed"] is True
@@ -162,10 +172,27 @@ def _add_watched(taken: Taken, found: Mapping[str, Any]) -> None:
         taken.statistics += _rows(device, statistics)
 
 
-def _argument(found: Mapping[str, Any]) -> tuple[Alive, Held]:
-    stack = tuple(
-        Frame(str(file), str(function), line if line else None)
-        for file, function, line in found["stack"]
+def _without_bufdb(profile: MemoryProfile) -> MemoryProfile:
+    """Return a profile without bufdb's own frame in calls that it sees."""
+    found: dict[Alive, Held] = {}
+    for alive, held in profile.arrays.items():
+        of = found.setdefault(Alive(alive.device, _outside(alive.stack)), Held())
+        of.array_count += held.array_count
+        of.total_bytes += held.total_bytes
+    return replace(profile, arrays=found)
+
+
+def _outside(stack: Stack) -> Stack:
+    return tuple(frame for frame in stack if not frame.source_file.endswith(_OWN_FILE))
+
+
+def _alive(found: Mapping[str, Any]) -> tuple[Alive, Held]:
+    stack = _outside(
+        tuple(
+            # The profile has names without the functions and classes around them.
+            Frame(str(file), str(function).rpartition(".")[2], line if line else None)
+            for file, function, line in found["stack"]
+        )
     )
     return Alive(str(found["device"]), stack), Held(int(found["count"]), int(found["bytes"]))
 

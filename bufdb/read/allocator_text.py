@@ -38,16 +38,20 @@ class Report:
     """As of device.memory_stats(); and free_chunk_bytes, the sum of its free chunks."""
 
 
-def read(text: str) -> list[Report]:
-    """Return the last report of each allocator in a log, in order of their first."""
+def read(text: str, kept: list[str] | None = None) -> list[Report]:
+    """Return the last report of each allocator in a log, in order of their first.
+
+    Lines of reports are added to `kept`.
+    """
     found: dict[str, Report] = {}
     report: Report | None = None
     for line in text.splitlines():
         begin = _BEGIN.search(line)
         if begin is not None:
             report = found[begin[1]] = Report(begin[1])
-        elif report is not None:
-            _add(report.statistics, line)
+        is_read = begin is not None or (report is not None and _add(report.statistics, line))
+        if kept is not None and is_read:
+            kept.append(line)
     for one in found.values():
         # The allocator does not always keep it up to date: 0 says nothing.
         if one.statistics.get(_LARGEST) == 0 and _FREE not in one.statistics:
@@ -55,8 +59,8 @@ def read(text: str) -> list[Report]:
     return list(found.values())
 
 
-def _add(statistics: dict[str, int], line: str) -> None:
-    """Take a line of a report."""
+def _add(statistics: dict[str, int], line: str) -> bool:
+    """Take a line of a report; return whether it says anything."""
     if _REGION.search(line) is not None:
         statistics.setdefault(_FREE, 0)
         statistics.setdefault(_LARGEST, 0)
@@ -70,3 +74,6 @@ def _add(statistics: dict[str, int], line: str) -> None:
         name = _NAMES[found[1]]
         if name != _LARGEST or _FREE not in statistics:
             statistics[name] = int(found[2])
+    else:
+        return False
+    return True

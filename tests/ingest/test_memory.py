@@ -17,6 +17,7 @@ WATCHED = {
     "moment": "failure", "failed_program": "jit_step", "message": "RESOURCE_EXHAUSTED",
     "requested_bytes": 9, "limit_bytes": 100, "arguments_unknown_reason": None,
     "arguments": [{"device": "cpu:0", "stack": [LOOP, JAX], "count": 1, "bytes": 8}],
+    "lost": [],
     "programs": [{"name": "jit_step", "is_failed": True, "argument_bytes": 8, "output_bytes": 2,
                   "alias_bytes": 0, "temp_bytes": 5, "code_bytes": 0}],
     "statistics": {"cpu:0": {"bytes_in_use": 90}},

@@ -1,0 +1,142 @@
+"""What processes hold on their devices next to what programs need, as text."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import duckdb
+
+from bufdb.query import execute
+from bufdb.query.catalogue import Catalogue
+from bufdb.query.header import SavedQuery, Value
+from bufdb.render.text import display_width, escape_control, human_bytes, human_ratio
+from bufdb.resources import query_folder
+
+Row = dict[str, Any]
+WIDTH = 80
+QUERY = "process"
+HAS_PROFILES = "SELECT 1 FROM live_profiles WHERE run_name IN (FROM asked_runs) LIMIT 1"
+"""The query is asked only if there is something to say."""
+_OF_PLAN = {"argument": "arguments", "output": "outputs", "temp": "temporaries"}
+
+
+def query() -> SavedQuery:
+    """Return the saved query."""
+    return Catalogue([query_folder()]).find(QUERY)
+
+
+def accounts(
+    con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value], top_n: int
+) -> list[list[Row]]:
+    """Return the rows of each profile and device that globs of run, function and so on select."""
+    process = query()
+    known = {name: value for name, value in asked.items() if process.param(name) is not None}
+    if not execute.execute_with(con, HAS_PROFILES, known, QUERY).rows:
+        return []
+    result = execute.execute_query(con, process, {**known, "top_n": top_n})
+    return grouped([name for name, _ in result.columns], result.rows)
+
+
+def grouped(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> list[list[Row]]:
+    """Return the rows of each profile and device of an answer."""
+
+    def place(row: Row) -> tuple[Any, ...]:
+        return row["run_name"], row["profile_name"], row["device"]
+
+    every = [dict(zip(names, row, strict=True)) for row in rows]
+    return [list(some) for _, some in groupby(every, key=place)]
+
+
+def sentence(rows: Sequence[Row]) -> str:
+    """Return what a plan needs, what is alive, and how much of it the program does not take."""
+    row = rows[0]
+    is_known = row["arguments_unknown_reason"] is None
+    alive = "alive before the call" if is_known else "alive"
+    parts = []
+    if row["plan_bytes"] is not None:
+        parts.append(f"the plan needs {human_bytes(row['plan_bytes'])}")
+    text = f"{alive}: {human_bytes(row['alive_bytes'])}"
+    if row["alive_bytes"]:
+        text += f", {_range(row['low_bystander_bytes'], row['bystander_bytes'])} of it bystanders"
+    lines = [one for one in rows if one["part"] == "bystander" and one["held_bytes"]]
+    if lines:
+        text += f", largest {_line(lines[0])}"
+    return "; ".join([*parts, text])
+
+
+def _range(low: int | None, high: int) -> str:
+    if low == high:
+        return human_bytes(high)
+    return f"{'an unknown part' if low is None else human_bytes(low)} to {human_bytes(high)}"
+
+
+def _line(row: Row) -> str:
+    """Return the line of bystanders, such as cache_metrics eval.py:41."""
+    name = row["python_function_name"]
+    function = "" if name is None or name == "<module>" else f"{name} "
+    return escape_control(function + str(row["source"]).rpartition("/")[2])
+
+
+def lines(rows: Sequence[Row]) -> list[str]:
+    """Return the whole account of a profile and device as lines of 80 columns."""
+    row = rows[0]
+    of = f"{row['function_name']}: " if row["function_name"] is not None else ""
+    found = _wrapped(escape_control(of) + sentence(rows))
+    found += [_barred(one) for one in rows if one["part"] == "bystander" and one["held_bytes"]]
+    plan = [one for one in rows if one["part"] in _OF_PLAN and one["held_bytes"]]
+    if plan and row["plan_bytes"] is not None:
+        parts = (f"{_OF_PLAN[one['part']]} {human_bytes(one['held_bytes'])}" for one in plan)
+        found += _wrapped(f"the plan: {', '.join(parts)}")
+    if row["process_ratio"] is not None:
+        size = human_bytes(row["process_bytes"])
+        most = "" if row["low_bystander_bytes"] == row["bystander_bytes"] else "at the most "
+        times = f"{row['process_ratio']:.3g} times the plan"
+        limit = row["limit_bytes"]
+        of = (
+            f", {human_ratio(row['process_bytes'] / limit)} of {human_bytes(limit)}"
+            if limit
+            else ""
+        )
+        found += _wrapped(f"while it runs the process holds {most}{size}, {times}{of}")
+    found += _wrapped(_allocator(rows)) if _allocator(rows) else []
+    if row["arguments_unknown_reason"] is not None and row["alive_bytes"]:
+        why = row["arguments_unknown_reason"]
+        found += _wrapped(f"which arrays are arguments is not known: {why}")
+    return found
+
+
+def _allocator(rows: Sequence[Row]) -> str:
+    """Return what the allocator of the device holds beyond arrays; '' if it does not say."""
+    held = {row["part"]: row["held_bytes"] for row in rows}
+    found = []
+    if "code" in held:
+        found.append(f"code {human_bytes(held['code'])}")
+    if "rest" in held:
+        found.append(f"in use beyond {human_bytes(held['rest'])}")
+    if "free" in held:
+        found.append(f"free {human_bytes(held['free'])}")
+    if "split" in held:
+        found.append(f"{human_bytes(held['split'])} of it not in the largest free block")
+    return f"the allocator: {', '.join(found)}" if found else ""
+
+
+def _barred(row: Row) -> str:
+    count = f" ({row['array_count']} arrays)" if row["array_count"] > 1 else ""
+    text = f"{human_bytes(row['held_bytes']):>10}  {_line(row)}{count}"
+    return text if display_width(text) <= WIDTH else text[: WIDTH - 1] + "…"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+
+
+def text(found: Sequence[Sequence[Row]]) -> list[str]:
+    """Return accounts as lines, with the device before each if there are several."""
+    shown = []
+    for rows in found:
+        shown += [f"{escape_control(str(rows[0]['device']))}:"] if len(found) > 1 else []
+        shown += lines(rows)
+    return shown

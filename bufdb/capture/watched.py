@@ -1,0 +1,413 @@
+"""The memory of a process, written when a device runs out of it, and at the end.
+
+Invariant: what the program does is not changed. It runs in the user's process, also in a Python
+without bufdb's packages, so it imports only the standard library; nothing here may raise.
+
+Which arrays are the arguments of a call is seen where JAX executes programs (ExecuteReplicated).
+JAX's fast path in C++ does not go there, so programs that need much memory are kept off it: that
+costs a tenth of a millisecond a call. Smaller programs run as without bufdb.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import importlib.util
+import json
+import os
+import re
+import sys
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+NAME = "memory"
+"""Name of the profile, without its suffix."""
+PROFILE, WATCHED = ".prof", ".watch.json"
+SMALL_BYTES = 64 << 20
+SMALL_SHARE = 256
+"""Programs that need less than this, or than this part of the limit, stay on JAX's fast path."""
+_CALLS = 64
+_NAMED = 200
+"""Loaded programs whose names are looked up, the largest: each takes a millisecond."""
+_EXHAUSTED = "RESOURCE_EXHAUSTED"
+_REQUESTED = re.compile(r"allocat(?:e|ing) (\d+) bytes")
+_EXECUTES = "jax._src.interpreters.pxla"
+"""The part of JAX that executes programs."""
+_HOOK = "this version of JAX has no place where bufdb sees calls"
+_NO_CALL = (
+    "the call that failed was not seen: it is of a program that needs little memory, or long past"
+)
+_NO_PROGRAM = "what failed is no call of a program"
+_NO_FAILURE = "nothing failed"
+
+
+class Call(NamedTuple):
+    """A program that was called, and what it took and gave, as far as that is still there."""
+
+    program: Any
+    arguments: list[weakref.ref[Any]]
+    outputs: list[weakref.ref[Any]]
+
+
+def is_exhausted(error: BaseException) -> bool:
+    """Return whether an error says that a device has run out of memory."""
+    return _EXHAUSTED in str(error)[:4096]
+
+
+class Watch:
+    """Sees calls of programs, and writes what the process holds."""
+
+    def __init__(self, folder: Path, limit_bytes: int | None = None) -> None:
+        self.folder, self.limit_bytes = folder, limit_bytes
+        limit = SMALL_SHARE * SMALL_BYTES if limit_bytes is None else limit_bytes
+        self.small_bytes = min(SMALL_BYTES, limit // SMALL_SHARE)
+        self.name = NAME if not (folder / f"{NAME}{PROFILE}").exists() else f"{NAME}-{os.getpid()}"
+        self.has_failed = False
+        self._large: dict[int, bool] = {}
+        """Whether a program needs much memory, by the id of its executable, which may be gone."""
+        self._calls: deque[Call] = deque(maxlen=_CALLS)
+        """The last calls of programs, oldest first."""
+        self._undo: list[Callable[[], None]] = []
+        self._seen: int | None = None
+        """The id of the last error that was written."""
+        self.on_first_call: Callable[[], object] | None = None
+        self.why_no_calls: str | None = _HOOK
+
+    # -- where JAX executes programs -------------------------------------------------------
+
+    def start(self) -> None:
+        """See the calls of programs from now on; JAX must be imported."""
+        try:
+            pxla: Any = importlib.import_module(_EXECUTES)
+            kind, fast = pxla.ExecuteReplicated, pxla.MeshExecutableFastpathData
+            original = kind.__call__
+            clear = importlib.import_module("jax._src.lib")._jax.PjitFunctionCache.clear_all
+            kept = importlib.import_module("jax._src.traceback_util").register_exclusion
+        except (ImportError, AttributeError):
+            return
+        watch = self
+
+        def call(executed: Any, *args: Any) -> Any:
+            try:
+                found = original(executed, *args)
+            except Exception as error:
+                if is_exhausted(error):
+                    watch.failed(error, Call(executed, _references(executed, args), []))
+                raise
+            if watch.on_first_call is not None:
+                watch.on_first_call()
+                watch.on_first_call = None
+            if watch._is_large(executed.xla_executable):
+                watch._calls.append(Call(executed, _references(executed, args), _weak(found)))
+            return found
+
+        def fast_path(executable: Any, *args: Any, **kwargs: Any) -> Any:
+            return None if watch._is_large(executable) else fast(executable, *args, **kwargs)
+
+        def undo() -> None:
+            kind.__call__, pxla.MeshExecutableFastpathData = original, fast
+            clear()
+
+        with suppress(Exception):
+            kept(__file__)
+        kind.__call__, pxla.MeshExecutableFastpathData = call, fast_path
+        self._undo.append(undo)
+        self.why_no_calls = None
+        clear()
+
+    def stop(self) -> None:
+        """See no more calls."""
+        while self._undo:
+            with suppress(Exception):
+                self._undo.pop()()
+
+    def _is_large(self, executable: Any) -> bool:
+        """Return whether a program needs so much memory that its calls are to be seen."""
+        found = self._large.get(id(executable))
+        if found is None:
+            sizes = [size for size in _needs(executable).values() if size is not None]
+            found = self._large[id(executable)] = not sizes or sum(sizes) >= self.small_bytes
+        return found
+
+    # -- what is written -------------------------------------------------------------------
+
+    def failed(self, error: BaseException, call: Call | None = None) -> None:
+        """Write what the process holds now that a device has run out of memory; once an error."""
+        if self._seen == id(error) and self.has_failed:
+            return
+        self._seen, self.has_failed = id(error), True
+        with suppress(Exception):
+            self._write("failure", error, call)
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Write what the process holds at the end, unless it was written when it failed."""
+        if error is not None and is_exhausted(error):
+            self.failed(error)
+        if not self.has_failed:
+            with suppress(Exception):
+                self._write("end", None, None)
+
+    def _write(self, moment: str, error: BaseException | None, call: Call | None) -> None:
+        jax = sys.modules["jax"]
+        # Before anything else, since looking at arrays makes others.
+        arrays = list(jax.live_arrays())
+        profile = jax.profiler.device_memory_profile()
+        sound = [(array, _is_sound(array)) for array in arrays]
+        if error is not None and call is None:
+            call = self._failed_call()
+        why = self._why_unknown(error, call)
+        message = str(error).strip().splitlines()[0][:400] if error is not None else None
+        asked = _REQUESTED.search(str(error)) if error is not None else None
+        found = {
+            "moment": moment,
+            "failed_program": None if call is None else _module_name(call.program.xla_executable),
+            "message": message,
+            "requested_bytes": int(asked[1]) if asked else None,
+            "limit_bytes": self.limit_bytes,
+            "arguments_unknown_reason": why,
+            "arguments": None if why else _arguments(sound, call),
+            "lost": _gathered(_parts([array for array, is_sound in sound if not is_sound])),
+            "programs": list(_programs(jax, call)),
+            "statistics": _statistics(jax),
+        }
+        # The profile is last: without it the other is not read.
+        _put(self.folder / f"{self.name}{WATCHED}", json.dumps(found).encode())
+        _put(self.folder / f"{self.name}{PROFILE}", profile)
+
+    def _why_unknown(self, error: BaseException | None, call: Call | None) -> str | None:
+        if error is None:
+            return _NO_FAILURE
+        if call is not None:
+            return None
+        return self.why_no_calls or _NO_CALL
+
+    def _failed_call(self) -> Call | None:
+        """Return the call whose outputs cannot be had, while its arguments can."""
+        for call in self._calls:
+            outputs = [one for one in (ref() for ref in call.outputs) if one is not None]
+            if outputs and not all(map(_is_sound, outputs)):
+                given = [one for one in (ref() for ref in call.arguments) if one is not None]
+                if all(one.is_deleted() or _is_sound(one) for one in given):
+                    return call
+        return None
+
+
+def _references(executed: Any, args: Iterable[Any]) -> list[weakref.ref[Any]]:
+    """Return references to the arguments that a program takes: unused ones are not given to it."""
+    kept = executed.kept_var_idx
+    return _weak(arg for number, arg in enumerate(args) if number in kept)
+
+
+def _weak(values: Any) -> list[weakref.ref[Any]]:
+    found = []
+    for value in values if isinstance(values, Iterable) else ():
+        with suppress(TypeError):
+            found.append(weakref.ref(value))
+    return found
+
+
+def _is_sound(array: Any) -> bool:
+    """Return whether an array has a value: one that a failed program was to make has none."""
+    if array.is_deleted():
+        return False
+    try:
+        array.block_until_ready()
+    except Exception:  # of whatever class JAX has for it
+        return False
+    return True
+
+
+Part = tuple[str, Any, int, int]
+"""Device, stack, address and bytes of a part of an array on a device; address 0 if it has none."""
+
+
+def _parts(arrays: Iterable[Any], *, are_sound: bool = False) -> Iterator[Part]:
+    for array in arrays:
+        with suppress(Exception):
+            stack = _stack(array)
+            for shard in array.addressable_shards:
+                data = shard.data
+                # Without a value XLA ends the process when it is asked for an address.
+                address = data.unsafe_buffer_pointer() if are_sound else 0
+                yield str(shard.device), stack, address, _size(data)
+
+
+def _size(data: Any) -> int:
+    with suppress(Exception):
+        return int(data.on_device_size_in_bytes())
+    return int(data.nbytes)
+
+
+def _stack(array: Any) -> tuple[tuple[str, str, int], ...]:
+    """Return the frames of the stack that made an array, callers first."""
+    frames = getattr(getattr(array, "traceback", None), "frames", None) or ()
+    return tuple((one.file_name, one.function_name, one.line_num) for one in reversed(frames))
+
+
+def _arguments(sound: Iterable[tuple[Any, bool]], call: Call | None) -> list[dict[str, Any]]:
+    """Return which of the arrays are arguments of a call, by device and stack."""
+    given = [ref() for ref in call.arguments] if call is not None else []
+    there = [one for one in given if one is not None and _is_sound(one)]
+    taken = {(device, address) for device, _, address, _ in _parts(there, are_sound=True)}
+    # As in JAX's profile a buffer counts with the array that was made last, which comes first.
+    seen: set[tuple[str, int]] = set()
+    found = []
+    for part in _parts((array for array, is_sound in sound if is_sound), are_sound=True):
+        place = (part[0], part[2])
+        if place not in seen:
+            seen.add(place)
+            found += [part] if place in taken else []
+    return _gathered(found)
+
+
+def _gathered(parts: Iterable[Part]) -> list[dict[str, Any]]:
+    sums: dict[tuple[str, Any], list[int]] = {}
+    for device, stack, _, size in parts:
+        of = sums.setdefault((device, stack), [0, 0])
+        of[0] += 1
+        of[1] += size
+    return [
+        {"device": device, "stack": stack, "count": count, "bytes": size}
+        for (device, stack), (count, size) in sums.items()
+    ]
+
+
+def _needs(executable: Any) -> dict[str, int | None]:
+    names = ("argument", "output", "alias", "temp")
+    try:
+        stats = executable.get_compiled_memory_stats()
+        found = {f"{name}_bytes": getattr(stats, f"{name}_size_in_bytes", None) for name in names}
+        return found | {"code_bytes": getattr(stats, "generated_code_size_in_bytes", None)}
+    except Exception:  # a device whose runtime does not say
+        return dict.fromkeys([*(f"{name}_bytes" for name in names), "code_bytes"])
+
+
+def _module_name(executable: Any) -> str:
+    with suppress(Exception):
+        return str(executable.hlo_modules()[0].name)
+    return "(unknown)"
+
+
+def _programs(jax: Any, call: Call | None) -> Iterator[dict[str, Any]]:
+    """Yield what each loaded program needs, the largest first."""
+    failed = None if call is None else call.program.xla_executable
+    loaded: list[Any] = [] if failed is None else [failed]
+    for client in {id(one.client): one.client for one in jax.local_devices()}.values():
+        with suppress(Exception):
+            loaded += [one for one in client.live_executables() if one is not failed]
+    needs = [(executable, _needs(executable)) for executable in loaded]
+    needs.sort(key=lambda one: (one[0] is not failed, -sum(size or 0 for size in one[1].values())))
+    for executable, figures in needs[:_NAMED]:
+        yield {"name": _module_name(executable), "is_failed": executable is failed, **figures}
+
+
+def _statistics(jax: Any) -> dict[str, Mapping[str, int]]:
+    found: dict[str, Mapping[str, int]] = {}
+    for device in jax.local_devices():
+        with suppress(Exception):
+            figures = device.memory_stats() or {}
+            found[str(device)] = {n: int(v) for n, v in figures.items() if isinstance(v, int)}
+    return found
+
+
+def _put(path: Path, data: bytes) -> None:
+    made = path.with_name(f".{path.name}.{time.monotonic_ns()}")
+    made.write_bytes(data)
+    made.replace(path)
+
+
+# -- A captured program, in whose Python bufdb need not be installed -------------------------------
+
+FOLDER, LIMIT = "BUFDB_WATCH_FOLDER", "BUFDB_WATCH_LIMIT"
+"""Variables of the environment of a captured program."""
+
+
+class _Finder:
+    """Begins to watch when the program has imported the part of JAX that executes programs."""
+
+    def __init__(self, watch: Watch) -> None:
+        self.watch = watch
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Find that part by the other finders, and begin when it has been executed."""
+        if name != _EXECUTES:
+            return None
+        sys.meta_path[:] = [one for one in sys.meta_path if one is not self]
+        spec = importlib.util.find_spec(name)
+        loader: Any = None if spec is None else spec.loader
+        if hasattr(loader, "exec_module"):
+            execute = loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                execute(module)
+                self.watch.start()
+
+            loader.exec_module = exec_module
+        return spec
+
+
+def install() -> None:
+    """Watch this process, as the environment says, from when it has imported JAX to its end."""
+    limit = os.environ.get(LIMIT)
+    watch = Watch(Path(os.environ[FOLDER]), int(limit) if limit else None)
+    # Later than JAX's own, which removes its devices at the end.
+    watch.on_first_call = lambda: atexit.register(watch.end)
+    sys.meta_path.insert(0, _Finder(watch))
+    before = sys.excepthook
+
+    def hook(kind: Any, error: Any, traceback: Any) -> None:
+        if error is not None and "jax" in sys.modules and is_exhausted(error):
+            watch.failed(error)
+        before(kind, error, traceback)
+
+    sys.excepthook = hook
+
+
+SITE = """\
+# Written by bufdb capture --watch: watches this process, and imports what this module hides.
+import importlib.util, os, sys
+_here = os.path.dirname(os.path.abspath(__file__))
+_path = sys.path[:]
+sys.path[:] = [one for one in _path if os.path.abspath(one or ".") != _here]
+_mine = sys.modules.pop("sitecustomize", None)
+try:
+    import sitecustomize
+except ImportError as error:
+    if error.name != "sitecustomize":
+        raise
+    sys.modules["sitecustomize"] = _mine
+try:
+    _spec = importlib.util.spec_from_file_location("_bufdb_watched", {file!r})
+    _watched = importlib.util.module_from_spec(_spec)
+    sys.modules["_bufdb_watched"] = _watched
+    _spec.loader.exec_module(_watched)
+    _watched.install()
+except Exception as error:
+    print(f"bufdb: this process is not watched: {{error}}", file=sys.stderr)
+"""
+
+
+def environment(
+    given: Mapping[str, str], site: Path, folder: Path, limit_bytes: int | None
+) -> dict[str, str]:
+    """Return an environment in which each Python process watches itself.
+
+    Args:
+        given: the environment.
+        site: a folder, to which the module is written that Python imports at its start.
+        folder: where profiles are written.
+        limit_bytes: memory of the device, if it is known.
+    """
+    site.mkdir(parents=True, exist_ok=True)
+    text = SITE.format(file=str(Path(__file__).absolute()))
+    (site / "sitecustomize.py").write_text(text, encoding="utf-8")
+    places = [str(site.absolute()), *filter(None, [given.get("PYTHONPATH")])]
+    found = {**given, "PYTHONPATH": os.pathsep.join(places), FOLDER: str(folder.absolute())}
+    if limit_bytes is not None:
+        found[LIMIT] = str(limit_bytes)
+    return found

@@ -1,0 +1,198 @@
+"""What a process holds when memory runs out, and at the end: real programs of JAX on this CPU."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from ingesting import ingest_into, rows
+from places import ROOT
+
+pytest.importorskip("jax", reason="this Python has no jax")
+LEAK = ROOT / "tests" / "support" / "jax_leak.py"
+MIB = 1 << 20
+LARGE = "1GiB"
+"""A limit with which programs of 4 MiB and more count as large."""
+
+
+def run(code, folder, **variables):
+    """What a program prints, and its exit code."""
+    given = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "", "PYTHONPATH": str(ROOT), **variables}
+    command = [sys.executable, "-c", code] if isinstance(code, str) else list(map(str, code))
+    return subprocess.run(
+        command, env=os.environ | given, capture_output=True, text=True, cwd=folder
+    )
+
+
+def printed(code, folder):
+    done = run(code, folder)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+SUMS = """
+import json, jax, jax.numpy as jnp, numpy as np
+kept = [jnp.ones((3, 5)), jnp.arange(7, dtype=jnp.int8), jnp.zeros(())]
+step = jax.jit(lambda x: (x * 2, x.sum()))
+kept += [*step(kept[0]), jax.device_put(np.ones((2, 2)))]
+jax.block_until_ready(kept)
+jax.profiler.save_device_memory_profile("mem.prof")
+print(json.dumps([sum(a.nbytes for a in jax.live_arrays()), len(jax.live_arrays())]))
+"""
+
+
+def test_sums_are_those_of_live_arrays_to_the_byte(tmp_path, con):
+    size, count = printed(SUMS, tmp_path)
+    ingest_into(con, tmp_path / "mem.prof", "r")
+    assert size == 60 + 7 + 4 + 60 + 4 + 16
+    assert rows(con, "SELECT sum(total_bytes), sum(array_count) FROM live_arrays") == [
+        (size, count)
+    ]
+
+
+WATCHED = """
+import json, sys, jax, jax.numpy as jnp, bufdb
+leaked, lines = [], []
+@jax.jit
+def huge(params, batch, unused): return jnp.zeros((1 << 46,)) + params.sum() + batch.sum()
+def cache_metrics(): leaked.append(jnp.ones((512, 512)))
+params, alias = jnp.ones((256, 512)), None
+batch, unused = jnp.ones((256, 512)), jnp.ones((256, 512))
+for _ in range(3): cache_metrics()
+before = jax.jit.__module__
+try:
+    with bufdb.watch("t.duckdb", run="r", limit="1GiB", write=lines.append):
+        jax.block_until_ready(huge(params, batch, unused))
+except Exception as error:
+    kind, text = type(error).__name__, str(error)
+    frames = []
+    trace = error.__traceback__
+    while trace is not None:
+        frames.append(trace.tb_frame.f_code.co_filename)
+        trace = trace.tb_next
+print(json.dumps([kind, text, lines, [one for one in frames if "watched" in one]]))
+"""
+
+
+def test_arguments_are_known_by_identity_not_by_size(tmp_path):
+    kind, text, lines, frames = printed(WATCHED, tmp_path)
+    assert (kind, "RESOURCE_EXHAUSTED" in text, frames) == ("JaxRuntimeError", True, [])
+    db = tmp_path / "t.duckdb"
+    # Three arrays of one size: two are taken, the unused one is a bystander.
+    sql = "SELECT sum(total_bytes), sum(argument_bytes), sum(argument_count) FROM live_arrays"
+    (found,) = rows(db, sql)
+    assert found == (3 * MIB // 2 + 3 * MIB, MIB, 2)
+    sql = "SELECT failed_program_name, moment, limit_bytes, requested_bytes FROM live_profiles"
+    assert rows(db, sql) == [("jit_huge", "failure", 1 << 30, 1 << 48)]
+    assert rows(db, "SELECT program_name, argument_bytes FROM live_programs WHERE is_failed") == [
+        ("jit_huge", MIB)
+    ]
+    shown = " ".join(" ".join(lines).split())
+    assert "alive before the call: 4.50 MiB, 3.50 MiB of it bystanders" in shown
+    assert "largest cache_metrics <string>:6" in shown
+
+
+PATHS = """
+import json, jax, jax.numpy as jnp, bufdb
+from jax._src.interpreters import pxla
+step = jax.jit(lambda x: x + 1)
+x = jnp.ones((1 << 20,))
+small = jnp.ones((8,))
+step(x), step(small)
+kind, fast = pxla.ExecuteReplicated.__call__, pxla.MeshExecutableFastpathData
+seen = []
+import bufdb.capture.watched as watched
+references = watched._references
+watched._references = lambda *args: seen.append(1) or references(*args)
+with bufdb.watch(limit="1GiB", write=lambda line: None):
+    for _ in range(5): step(x)
+    counts = [len(seen)]
+    for _ in range(5): step(small)
+    counts.append(len(seen))
+for _ in range(5): step(x)
+counts.append(len(seen))
+restored = [pxla.ExecuteReplicated.__call__ is kind, pxla.MeshExecutableFastpathData is fast]
+print(json.dumps([counts, restored]))
+"""
+
+
+def test_large_programs_are_seen_at_each_call_and_small_ones_keep_the_fast_path(tmp_path):
+    counts, restored = printed(PATHS, tmp_path)
+    assert counts == [5, 5, 5]
+    assert restored == [True, True]
+
+
+def test_nothing_is_watched_in_a_block_that_fails_for_another_reason(tmp_path):
+    code = """
+import json, bufdb, jax.numpy as jnp
+x = jnp.ones((5,))
+try:
+    with bufdb.watch("t.duckdb", run="r", write=lambda line: None): raise ValueError("mine")
+except ValueError as error: print(json.dumps(str(error)))
+"""
+    assert printed(code, tmp_path) == "mine"
+    sql = "SELECT moment, failure_message, arguments_unknown_reason FROM live_profiles"
+    assert rows(tmp_path / "t.duckdb", sql) == [("end", None, "nothing failed")]
+
+
+CAPTURE = [sys.executable, "-m", "bufdb", "capture", "--watch", "--run", "r", "--db", "t.duckdb"]
+
+
+def capture(folder, what, *more):
+    return run([*CAPTURE, *more, "--", sys.executable, LEAK, what], folder)
+
+
+def test_a_leak_is_found_by_line_with_one_command(tmp_path):
+    done = capture(tmp_path, "fail", "--limit", "256MiB")
+    assert done.returncode == 1
+    assert "JaxRuntimeError: RESOURCE_EXHAUSTED" in done.stderr
+    shown = " ".join(done.stderr.split())
+    assert "what the process holds (memory.prof, cpu:0)" in shown
+    assert (
+        "the plan needs 256 TiB; alive before the call: 4.54 MiB, 3.04 MiB of it bystanders"
+        in shown
+    )
+    assert "largest cache_metrics jax_leak.py:22" in shown
+    query = [sys.executable, "-m", "bufdb", "query", "process", "--run", "r", "--db", "t.duckdb"]
+    json_text = run([*query, "--function", "step", "--format", "json"], tmp_path).stdout
+    found = json.loads(json_text)
+    first = next(row for row in found if row["part"] == "bystander")
+    assert (first["python_function_name"], first["held_bytes"]) == ("cache_metrics", 3 * MIB)
+    # The dumps' plan of the step, and what the process holds while it runs.
+    assert first["function_name"] == "step"
+    assert first["process_bytes"] >= 1.3 * first["plan_bytes"]
+
+
+def test_a_program_that_ends_well_has_a_profile_of_its_end(tmp_path):
+    done = capture(tmp_path, "end")
+    assert done.returncode == 0, done.stderr
+    assert rows(tmp_path / "t.duckdb", "SELECT moment FROM live_profiles") == [("end",)]
+    sql = "SELECT sum(total_bytes) FROM live_lines WHERE python_function_name = 'cache_metrics'"
+    assert rows(tmp_path / "t.duckdb", sql) == [(3 * MIB,)]
+    # The error is quoted in no log: it made no module.
+    assert rows(tmp_path / "t.duckdb", "SELECT count(*) FROM modules WHERE format_era = 'M'") == [
+        (0,)
+    ]
+
+
+def test_what_fails_without_a_program_is_said_so(tmp_path):
+    done = capture(tmp_path, "put")
+    assert done.returncode == 1
+    sql = "SELECT moment, failed_program_name, requested_bytes FROM live_profiles"
+    assert rows(tmp_path / "t.duckdb", sql) == [("failure", None, 77)]
+    ((why,),) = rows(tmp_path / "t.duckdb", "SELECT arguments_unknown_reason FROM live_profiles")
+    assert "was not seen" in why
+
+
+def test_a_command_that_is_no_python_is_noted(tmp_path):
+    done = run([*CAPTURE, "--", "true"], tmp_path)
+    assert "no process was watched" in done.stderr
+
+
+def test_the_sitecustomize_of_the_program_is_imported(tmp_path):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text("print('theirs')")
+    places = os.pathsep.join([str(ROOT), str(tmp_path / "site")])
+    done = run([*CAPTURE, "--", sys.executable, "-c", "pass"], tmp_path, PYTHONPATH=places)
+    assert "theirs" in done.stdout
