@@ -80,16 +80,20 @@ def _line(row: Row) -> str:
     return escape_control(function + str(row["source"]).rpartition("/")[2])
 
 
-def lines(rows: Sequence[Row]) -> list[str]:
-    """Return the whole account of a profile and device as lines of 80 columns."""
+def lines(rows: Sequence[Row], width: int = WIDTH) -> list[str]:
+    """Return the whole account of a profile and device as lines."""
+
+    def wrapped(text: str) -> list[str]:
+        return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False)
+
     row = rows[0]
     of = f"{row['function_name']}: " if row["function_name"] is not None else ""
-    found = _wrapped(escape_control(of) + sentence(rows))
+    found = wrapped(escape_control(of) + sentence(rows))
     found += [_barred(one) for one in rows if one["part"] == "bystander" and one["held_bytes"]]
     plan = [one for one in rows if one["part"] in _OF_PLAN and one["held_bytes"]]
     if plan and row["plan_bytes"] is not None:
         parts = (f"{_OF_PLAN[one['part']]} {human_bytes(one['held_bytes'])}" for one in plan)
-        found += _wrapped(f"the plan: {', '.join(parts)}")
+        found += wrapped(f"the plan: {', '.join(parts)}")
     if row["process_ratio"] is not None:
         size = human_bytes(row["process_bytes"])
         most = "" if row["low_bystander_bytes"] == row["bystander_bytes"] else "at the most "
@@ -100,11 +104,11 @@ def lines(rows: Sequence[Row]) -> list[str]:
             if limit
             else ""
         )
-        found += _wrapped(f"while it runs the process holds {most}{size}, {times}{of}")
-    found += _wrapped(_allocator(rows)) if _allocator(rows) else []
+        found += wrapped(f"while it runs the process holds {most}{size}, {times}{of}")
+    found += wrapped(_allocator(rows)) if _allocator(rows) else []
     if row["arguments_unknown_reason"] is not None and row["alive_bytes"]:
         why = row["arguments_unknown_reason"]
-        found += _wrapped(f"which arrays are arguments is not known: {why}")
+        found += wrapped(f"which arrays are arguments is not known: {why}")
     return found
 
 
@@ -127,10 +131,6 @@ def _barred(row: Row) -> str:
     count = f" ({row['array_count']} arrays)" if row["array_count"] > 1 else ""
     text = f"{human_bytes(row['held_bytes']):>10}  {_line(row)}{count}"
     return text if display_width(text) <= WIDTH else text[: WIDTH - 1] + "…"
-
-
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def text(found: Sequence[Sequence[Row]]) -> list[str]:

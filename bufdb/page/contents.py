@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import duckdb
 
+from bufdb.answers import process
 from bufdb.database import narrowing
 from bufdb.page import comparison, tables, values
 from bufdb.page.comparison import Asked, Compared, Module
@@ -20,6 +21,9 @@ from bufdb.query.header import SavedQuery
 
 AT_ONCE = 100_000
 """Values that are read at once, or those of one module if it has more."""
+BYSTANDERS = 10
+"""Lines of the account of a process."""
+_UNWRAPPED = 10_000
 MODULES_AT_ONCE = 100
 """The same of modules, each of which has some hundred rows of answers."""
 _OF_RUNS = "literal_programs"
@@ -33,6 +37,8 @@ class Contents:
     """Counts of the runs shown; in a comparison, of the new side."""
     findings: list[tuple[str, str, int]]
     """Severity, code and number of findings about their dumps."""
+    processes: list[list[str]]
+    """Of each memory profile and device of their runs a heading, then the account line by line."""
     modules: list[Module]
     """In the order of `modules.modules`."""
     asked: dict[tuple[int, int | None], Asked]
@@ -55,7 +61,18 @@ class Shown(NamedTuple):
 def sql(catalogue: Catalogue) -> str:
     """Return all SQL that is executed; `open_readable` derives the views it needs."""
     asked = [query.sql for query in tables.queries(catalogue)]
-    return "\n".join([comparison.MODULES_SQL, COUNTS, FINDINGS, values.SQL, *asked])
+    process_sql = (process.HAS_PROFILES, process.query().sql)
+    return "\n".join([comparison.MODULES_SQL, COUNTS, FINDINGS, values.SQL, *process_sql, *asked])
+
+
+def _processes(con: duckdb.DuckDBPyConnection, asked: Asked) -> list[list[str]]:
+    found = process.accounts(con, {"run": asked["run"]} if "run" in asked else {}, BYSTANDERS)
+    return [[_heading(rows[0]), *process.lines(rows, width=_UNWRAPPED)] for rows in found]
+
+
+def _heading(row: process.Row) -> str:
+    parts = (row["run_name"], row["profile_name"], row["device"])
+    return ", ".join(str(part) for part in parts if part is not None)
 
 
 def contents(
@@ -82,6 +99,7 @@ def contents(
     return Contents(
         comparison.counts(con, sides[-1]),
         comparison.findings(con, sides[-1]),
+        _processes(con, sides[-1]),
         order,
         asked,
         tables.queries(catalogue),

@@ -171,6 +171,7 @@ def page(
         "command": command,
         "counts": contents.counts,
         "findings": contents.findings,
+        "processes": contents.processes,
         "diff": None if contents.compared is None else _diff(contents.compared, contents.modules),
     }
 

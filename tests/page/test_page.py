@@ -544,3 +544,10 @@ def test_parts_beyond_the_first_are_one_row_with_their_sums(demo, monkeypatch):
                 ]
                 assert found[0] == found[1]
         assert any("other parts)" in row.part for row in cut.parts[key])
+
+
+def test_accounts_of_processes_are_in_the_report(demo_report):
+    ((heading, first, *more),) = demo_report.head["processes"]
+    assert heading == "cpu_b8, cpu_b8.prof, cpu:0"
+    assert first.startswith("train_step: the plan needs 8.49 MiB; alive before the call: 6.03 MiB")
+    assert "  3.23 MiB  cache_params leak.py:15 (44 arrays)" in more

@@ -111,6 +111,14 @@ function head(report) {
       make("li", {}, `${severity}: ${code} × ${count}`),
     ),
   );
+  byId("processes-section").hidden = !report.processes.length;
+  fill(
+    byId("processes"),
+    ...report.processes.flatMap((/** @type {string[]} */ [heading, ...lines]) => [
+      make("h3", {}, nameOf(heading)),
+      make("ul", {}, ...lines.map(line => make("li", {}, nameOf(line)))),
+    ]),
+  );
 }
 
 async function start() {
