@@ -9,8 +9,9 @@ from dataclasses import dataclass, field, replace
 from bufdb.answers.opening import Open
 from bufdb.answers.summary import DEVICE_LABEL
 from bufdb.blame import environments
+from bufdb.blame.cause import caused
 from bufdb.blame.runs import DUMPS, Compilation, Job, Variant
-from bufdb.blame.series import THRESHOLD_PERCENT, Series, Step, series
+from bufdb.blame.series import THRESHOLD_PERCENT, Jump, Series, Step, series
 from bufdb.capture.dump import programs
 from bufdb.dumps.place import Files
 from bufdb.errors import BufdbError, DatabaseError, UsageError
@@ -30,8 +31,12 @@ class Blaming:
     labels: Mapping[str, str] = field(default_factory=dict)
     percent: float = THRESHOLD_PERCENT
     note: Callable[[str], None] = lambda text: None
+    is_quick: bool = False
+    """Whether not to compile again for the cause of each jump."""
     ready: dict[str, Variant] = field(default_factory=dict)
     """Variants that were compiled, by name, with the Python of their environment."""
+    sides: dict[str, list[Compilation]] = field(default_factory=dict)
+    """By the new one of each jump, the compilations made for its cause; empty if they failed."""
     _steps: dict[int, Step] = field(default_factory=dict)
 
     def answer(self, *, bisect: bool = False) -> list[Series]:
@@ -49,7 +54,16 @@ class Blaming:
         if len(known) < 2:
             reasons = "; ".join(step.reason for step in steps if step.reason is not None)
             raise BufdbError(f"{len(known)} of {len(steps)} could be compiled: {reasons}")
-        return series(self.opened, steps, self.percent)
+        found = series(self.opened, steps, self.percent)
+        return [replace(one, jumps=tuple(map(self._caused, one.jumps))) for one in found]
+
+    def _caused(self, jump: Jump) -> Jump:
+        """Return the jump with whose doing it is, as far as that can be found out."""
+        if self.is_quick:
+            return jump
+        sides = self.ready[jump.base], self.ready[jump.new]
+        jump, self.sides[jump.new] = caused(self.job, jump, *sides)
+        return jump
 
     def _first(self, *, bisect: bool) -> Sequence[int]:
         count = len(self.variants)

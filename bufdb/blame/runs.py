@@ -83,6 +83,8 @@ class Job:
     is_verbose: bool = False
     observer: Observer | None = None
     relay: Relay = to_stderr
+    divisors: Mapping[int, int] = field(default_factory=dict)
+    """By which the sizes of the arguments are divided."""
 
     def compile(self, variant: Variant, **how: Any) -> Compilation:
         """Compile in a child process, which does not outlive this one.
@@ -90,8 +92,7 @@ class Job:
         Args:
             variant: how.
             how: passes (dump after each pass), export (write the StableHLO), module (the folder of
-                another compilation, whose exported function is compiled), divisors (of sizes of
-                the arguments).
+                another compilation, whose exported function is compiled).
 
         Raises:
             TooSlowError: it took longer than allowed.
@@ -99,7 +100,8 @@ class Job:
         """
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         (folder / DUMPS).mkdir()
-        request = {"passes": False, "export": False, "module": None, "divisors": {}, **how}
+        request = {"passes": False, "export": False, "module": None, **how}
+        request["divisors"] = dict(self.divisors)
         request |= {"spec": self.spec, "args": self.args, "options": dict(variant.options)}
         found = self._asked(variant, request, folder)
         wanted = variant.wants_jax

@@ -173,7 +173,7 @@ def _divided(tree: Any, divisors: dict[int, int]) -> Any:
         if not divisors or not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
             return leaf
         shape = tuple(size // divisors.get(size, 1) for size in leaf.shape)
-        return jax.ShapeDtypeStruct(shape, leaf.dtype)
+        return jax.ShapeDtypeStruct(shape, leaf.dtype, sharding=getattr(leaf, "sharding", None))
 
     return jax.tree_util.tree_map(divide, tree)
 

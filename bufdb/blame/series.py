@@ -19,6 +19,8 @@ from bufdb.render.text import escape_control, human_bytes
 THRESHOLD_PERCENT = 1.0
 """Changes of at most so many percent are no jump, unless the user says otherwise."""
 _EVERY = 10_000
+_MOST_PARTS, _PART_SHARE = 3, 0.1
+"""Parts of a jump that are named, and their least share of it."""
 _FIGURES = """
 SELECT run_name, module_key, color, need_bytes, peak_bytes, peak_unknown_reason
 FROM memory_figures
@@ -86,8 +88,8 @@ class Jump:
     new_need_bytes: int
     base_peak_bytes: int | None
     new_peak_bytes: int | None
-    part: Part | None
-    """None if the peak did not change by a part."""
+    parts: tuple[Part, ...] = ()
+    """What changed most at the peak, the largest first; empty if no part moved as the need did."""
     whose: str | None = None
     """Whose doing, in a sentence."""
     verdict: str | None = None
@@ -171,7 +173,7 @@ def _compared(
         jump = _jump(sides[0], sides[1], percent)
         if jump is not None:
             parts = [part for part in found.peak_parts if part.place == row.place]
-            jump = replace(jump, part=_largest(con, row, parts, jump.delta_bytes))
+            jump = replace(jump, parts=_largest(con, row, parts, jump.delta_bytes))
         answers.append((row.function_name, sides, jump))
     return answers
 
@@ -201,27 +203,27 @@ def _jump(base: Step, new: Step, percent: float) -> Jump | None:
         new.need_bytes,
         base.peak_bytes,
         new.peak_bytes,
-        None,
     )
 
 
-def _largest(con: Any, row: Row, parts: Sequence[Row], delta: int) -> Part | None:
-    """Return the part that changed most in the direction of the jump."""
+def _largest(con: Any, row: Row, parts: Sequence[Row], delta: int) -> tuple[Part, ...]:
+    """Return the parts that changed most in the direction of the jump."""
     sign = 1 if delta > 0 else -1
     moved = [part for part in parts if sign * (part.delta_bytes or 0) > 0]
-    if not moved:
-        return None
-    part = max(moved, key=lambda part: sign * (part.delta_bytes or 0))
-    assert part.part is not None and part.delta_bytes is not None and part.change is not None
-    before = _before(con, row, part) if part.change == "appeared" else None
-    return Part(
-        name=part.part,
-        source=part.new_source or part.base_source,
-        shape=part.new_shape or part.base_shape,
-        kind=part.allocation_kind,
-        change=part.change,
-        delta_bytes=part.delta_bytes,
-        before=before,
+    moved.sort(key=lambda part: -sign * (part.delta_bytes or 0))
+    least = _PART_SHARE * abs(delta)
+    chosen = [part for part in moved if abs(part.delta_bytes or 0) >= least] or moved[:1]
+    return tuple(
+        Part(
+            name=str(part.part),
+            source=part.new_source or part.base_source,
+            shape=part.new_shape or part.base_shape,
+            kind=part.allocation_kind,
+            change=str(part.change),
+            delta_bytes=part.delta_bytes or 0,
+            before=_before(con, row, part) if part.change == "appeared" else None,
+        )
+        for part in chosen[:_MOST_PARTS]
     )
 
 
@@ -321,8 +323,10 @@ def _from_to(steps: Sequence[Step]) -> str:
 
 
 def _jump_lines(jump: Jump) -> list[str]:
-    lines = [f"{jump.new}: {_signed(jump.delta_bytes)} over {jump.base}"]
-    lines.append("  " + (_part(jump.part) if jump.part else _without_part(jump)))
+    lines = [f"{jump.new}: {signed(jump.delta_bytes)} over {jump.base}"]
+    lines += [f"  {_part(part)}" for part in jump.parts]
+    if not jump.parts:
+        lines.append(f"  {_without_part(jump)}")
     lines += [f"  {sentence}" for sentence in (jump.whose, *jump.passes) if sentence]
     lines.append(f"  all parts: bufdb diff '{jump.base_run}' '{jump.new_run}'")
     return lines
@@ -330,7 +334,7 @@ def _jump_lines(jump: Jump) -> list[str]:
 
 def _part(part: Part) -> str:
     text = " ".join(
-        item for item in (_signed(part.delta_bytes), part.name, part.source, part.shape) if item
+        item for item in (signed(part.delta_bytes), part.name, part.source, part.shape) if item
     )
     if part.change == "appeared":
         text += f", {_KINDS.get(part.kind or '', part.kind or 'of unknown kind')}"
@@ -348,5 +352,6 @@ def _without_part(jump: Jump) -> str:
     )
 
 
-def _signed(count: int) -> str:
+def signed(count: int) -> str:
+    """Return a change of bytes: +64.0 MiB."""
     return f"{'+' if count > 0 else '-'}{human_bytes(abs(count))}"

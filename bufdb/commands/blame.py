@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +20,7 @@ from bufdb.errors import UsageError
 from bufdb.render.text import human_bytes
 
 if TYPE_CHECKING:
+    from bufdb.blame.answer import Blaming
     from bufdb.blame.runs import Variant
     from bufdb.blame.series import Series
 
@@ -55,6 +58,9 @@ if TYPE_CHECKING:
 )
 @click.option("--bisect", is_flag=True, help="Compile only what it takes to find a jump.")
 @click.option(
+    "--quick", "is_quick", is_flag=True, help="Do not compile again for the cause of a jump."
+)
+@click.option(
     "--over",
     "percent",
     metavar="PERCENT",
@@ -69,6 +75,16 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     type=click.FloatRange(min=0, min_open=True),
     help="Time limit for each compilation.",
+)
+@click.option(
+    "--report",
+    "report_folder",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write a folder for a bug report: the largest jump with the smallest arguments.",
+)
+@click.option(
+    "--anonymize", "is_anonymous", is_flag=True, help="Replace your names in that folder."
 )
 @click.option("--clean", "is_clean", is_flag=True, help="Remove the environments of --jax.")
 @click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Show the output of JAX and XLA.")
@@ -93,8 +109,11 @@ def command(
     pythons: tuple[str, ...],
     flag: str | None,
     bisect: bool,
+    is_quick: bool,
     percent: float,
     timeout_s: float | None,
+    report_folder: Path | None,
+    is_anonymous: bool,
     is_clean: bool,
     is_verbose: bool,
     is_quiet: bool,
@@ -117,6 +136,10 @@ def command(
     --jax makes an environment for each version, with uv or else with pip, and keeps it in
     the user's cache; bufdb is not installed there. What fails is a line; the others go on.
 
+    At each jump both sides are compiled once more, with dumps after each pass, and the StableHLO of
+    the old version by the new one: is it the compiler, or jax's tracing? After which pass do the
+    two programs differ? That need not be the cause.
+
     Each compilation is stored as a run FUNCTION@jax=VERSION with a label, for 'bufdb diff' and the
     other commands. BASE NEW compares runs that are there, by function.
 
@@ -126,59 +149,105 @@ def command(
       1    a jump; or something is unknown or could not be compiled
       2    wrong usage
       3    database in use, damaged, not writable or of another version
-      124  not compiled within --timeout
     """
     from bufdb.blame import series
-    from bufdb.commands.captured import check_database
 
     if is_clean:
         _clean()
         return
+    ways = _Ways(versions, packages, pythons, flag)
+    axis = _axis(ways, what, report_folder, is_anonymous=is_anonymous)
     opened = partial(common.open_database, db)
-    given = [name for name, value in _axes(versions, pythons, flag).items() if value]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)}: one at a time")
-    if not given:
-        if len(what) != 2:
-            raise UsageError(
-                "blame wants FILE.py:FUNCTION with --jax, --python or --flag, or two runs"
-            )
+    if axis is None:
         found = series.series(opened, [series.Step(name, name) for name in what], percent)
     else:
-        if len(what) != 1 or ":" not in what[0]:
-            raise UsageError(f"{given[0]} wants one FILE.py:FUNCTION")
-        from bufdb.blame.answer import Blaming
-
-        variants = _variants(versions, packages, pythons, flag)
-        check_database(db)
-        with (
-            signals_heeded(),
-            tempfile.TemporaryDirectory(prefix="bufdb-") as folder,
-            waiting(is_quiet=is_quiet) as observer,
-        ):
-            from bufdb.blame.runs import Job
-
-            job = Job(what[0], args, Path(folder), timeout_s, is_verbose, observer, _relay)
-            name = run or what[0].rpartition(":")[2]
-            known = common.parse_labels(labels)
-            work = Blaming(job, variants, opened, db, name, known, percent, common.note)
+        name = run or what[0].rpartition(":")[2]
+        fields = {"percent": percent, "is_quick": is_quick, "note": common.note}
+        fields |= {"opened": opened, "db": db, "run": name, "labels": common.parse_labels(labels)}
+        asked = {"timeout_s": timeout_s, "is_verbose": is_verbose, "relay": _relay}
+        with _compiling(what[0], args, asked, fields, ways, is_quiet=is_quiet) as work:
             found = work.answer(bisect=bisect)
+            if report_folder is not None and any(one.jumps for one in found):
+                from bufdb.blame.report import report
+
+                report(work, found, report_folder, is_anonymous=is_anonymous)
     shown = series.as_json(found) if format_name == "json" else series.text(found)
     common.write(shown, output)
     click.get_current_context().exit(_code(found))
+
+
+@dataclass(frozen=True)
+class _Ways:
+    """The options that say how to compile."""
+
+    versions: str | None
+    packages: Sequence[str]
+    pythons: Sequence[str]
+    flag: str | None
+
+    def axes(self) -> list[str]:
+        """Return the options that are given."""
+        named = {"--jax": self.versions, "--python": self.pythons, "--flag": self.flag}
+        return [name for name, value in named.items() if value]
+
+
+def _axis(
+    ways: _Ways, what: Sequence[str], report_folder: Path | None, *, is_anonymous: bool
+) -> str | None:
+    """Return the option that says how to compile; None to compare runs.
+
+    Raises:
+        UsageError: the command line does not say what to do.
+    """
+    given = ways.axes()
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)}: one at a time")
+    if is_anonymous and report_folder is None:
+        raise UsageError("--anonymize is for the folder of --report")
+    if report_folder is not None:
+        from bufdb.blame.report import require_new
+
+        if not given:
+            raise UsageError("--report compiles: it wants --jax, --python or --flag")
+        require_new(report_folder)
+    if given and (len(what) != 1 or ":" not in what[0]):
+        raise UsageError(f"{given[0]} wants one FILE.py:FUNCTION")
+    if not given and len(what) != 2:
+        raise UsageError("blame wants FILE.py:FUNCTION with --jax, --python or --flag, or two runs")
+    return given[0] if given else None
+
+
+@contextmanager
+def _compiling(
+    spec: str,
+    args: str,
+    asked: dict[str, Any],
+    fields: dict[str, Any],
+    ways: _Ways,
+    *,
+    is_quiet: bool,
+) -> Iterator[Blaming]:
+    """Yield what compiles, with a folder for temporary files and progress, within the block."""
+    from bufdb.blame.answer import Blaming
+    from bufdb.blame.runs import Job
+    from bufdb.commands.captured import check_database
+
+    variants = _variants(ways)
+    check_database(fields["db"])
+    with (
+        signals_heeded(),
+        tempfile.TemporaryDirectory(prefix="bufdb-") as folder,
+        waiting(is_quiet=is_quiet) as observer,
+    ):
+        job = Job(spec, args, Path(folder), observer=observer, **asked)
+        yield Blaming(job=job, variants=variants, **fields)
 
 
 def _code(found: Sequence[Series]) -> int:
     return 1 if not found or any(one.jumps or not one.is_known for one in found) else 0
 
 
-def _axes(versions: str | None, pythons: Sequence[str], flag: str | None) -> dict[str, object]:
-    return {"--jax": versions, "--python": pythons, "--flag": flag}
-
-
-def _variants(
-    versions: str | None, packages: Sequence[str], pythons: Sequence[str], flag: str | None
-) -> list[Variant]:
+def _variants(ways: _Ways) -> list[Variant]:
     """Return the ways to compile, in order.
 
     Raises:
@@ -188,7 +257,8 @@ def _variants(
     from bufdb.blame.runs import Variant
 
     this = sys.executable
-    if packages and versions is None:
+    versions, flag = ways.versions, ways.flag
+    if ways.packages and versions is None:
         raise UsageError("--with is for the environments of --jax")
     if flag is not None:
         name, equals, values = flag.partition("=")
@@ -207,7 +277,7 @@ def _variants(
                 "jax",
                 name,
                 "",
-                packages=(f"jax=={name}", "flatbuffers", *packages),
+                packages=(f"jax=={name}", "flatbuffers", *ways.packages),
                 wants_jax=name,
             )
             for name in names
@@ -218,7 +288,7 @@ def _variants(
         if version == names[0]:
             raise UsageError(f"the Python that runs bufdb has jax {version} too; name another one")
         return [*found, Variant("jax", version, this)]
-    found = [Variant("python", path, path) for path in dict.fromkeys(pythons)]
+    found = [Variant("python", path, path) for path in dict.fromkeys(ways.pythons)]
     return found if len(found) > 1 else [*found, Variant("python", this, this)]
 
 

@@ -1,6 +1,7 @@
 """`bufdb blame` of a function: flags in child processes, on the CPU."""
 
 import ast
+import re
 import sys
 from pathlib import Path
 
@@ -113,3 +114,39 @@ def test_the_script_needs_nothing_of_bufdb():
     ]
     own = sys.stdlib_module_names | {"jax"}
     assert all(str(name).split(".")[0] in own for name in names), names
+
+
+@pytest.mark.slow
+def test_a_report_has_smaller_arguments_and_both_dumps(blame, tmp_path):
+    given = ("train.py:sorts", "--args", "args(96)", "--flag", FLAG, "--report", "bug")
+    code, _, err = blame(*given)
+    assert code == 1, err
+    text = (tmp_path / "bug" / "README.md").read_text()
+    size = int(re.search(r"stayed: 96 → (\d+)\.", text)[1])
+    assert size < 96 and f"f32[{size},{size}]" in text
+    assert "sorts(args(96))` of `train.py:sorts`" in text
+    for side in ("old", "new"):
+        folder = tmp_path / "bug" / side
+        assert f"tensor<{size}x{size}xf32>" in (folder / "stablehlo.mlir").read_text()
+        assert len(list(folder.glob("*-buffer-assignment.txt"))) == 1
+        assert list((folder / "passes").glob("*.after_fusion.*"))
+    assert blame(*given)[0] == 2  # it is there
+
+
+@pytest.mark.slow
+def test_an_anonymous_report_has_no_word_of_the_user(blame, tmp_path):
+    text = (
+        (tmp_path / "train.py").read_text().replace("sorts", "zebra_lens").replace("(x", "(giraffe")
+    )
+    (tmp_path / "crow.py").write_text(text.replace("x + 1.0", "giraffe + 1.0"))
+    given = ("crow.py:zebra_lens", "--args", "f32[32,32]", "--flag", FLAG)
+    code, _, err = blame(*given, "--report", "bug", "--anonymize")
+    assert code == 1, err
+    files = [path for path in (tmp_path / "bug").rglob("*") if path.is_file()]
+    assert len(files) > 20
+    for path in files:
+        text = f"{path.relative_to(tmp_path)} {path.read_text()}"
+        for word in ("zebra", "crow", "giraffe", tmp_path.name):
+            assert word not in text, path
+    assert any(".after_cse" in path.name or "algsimp" in path.name for path in files)
+    assert "sort" in (tmp_path / "bug" / "new" / "stablehlo.mlir").read_text()

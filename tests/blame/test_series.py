@@ -27,7 +27,7 @@ def test_json_holds_what_the_text_says(blame):
     (jump,) = found["train_step"]["jumps"]
     first, second = found["train_step"]["steps"]
     assert jump["delta_bytes"] == second["need_bytes"] - first["need_bytes"] > 2 << 20
-    assert jump["part"]["source"] == "train.py:66"
+    assert jump["parts"][0]["source"] == "train.py:66"
     assert found["init"]["jumps"] == []
 
 

@@ -1,0 +1,84 @@
+"""`bufdb blame --jax`: two versions of jax in environments of their own, where they can be had."""
+
+import json
+import platform
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("jax", reason="this Python has no jax")
+pytestmark = pytest.mark.exhaustive
+
+# The shape of openxla/xla#45912, by which jaxlib 0.7.2 needs twice the memory of 0.7.1.
+PROGRAM = """from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+
+@partial(jax.jit, donate_argnums=0)
+def f(x):
+    n = x.shape[0]
+    y = jnp.exp(x)
+    s = lax.fori_loop(0, 8, lambda i, s: s + y[i * (n // 8)], jnp.float32(0))
+    return y * 2 + s
+
+
+def plain(x):
+    return jnp.sort(x)
+"""
+SIZE = 1 << 16
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    if sys.version_info >= (3, 14) or platform.system() != "Linux":
+        pytest.skip("jax 0.7.1 has no wheel for this Python")
+    folder = tmp_path_factory.mktemp("cache")
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--timeout", "10"]
+    done = subprocess.run([*command, "-d", str(folder), "jax==0.7.1"], capture_output=True)
+    if done.returncode:
+        pytest.skip("the package index is not reached from here")
+    return folder
+
+
+@pytest.fixture
+def blame(tmp_path, call, monkeypatch, cache):
+    (tmp_path / "mwe.py").write_text(PROGRAM)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    given = ("--args", f"f32[{SIZE}]", "--db", "d.duckdb", "--jax")
+    return lambda spec, *more: call("blame", spec, *given, *more)
+
+
+def test_the_version_and_the_line_are_named(blame):
+    code, out, err = blame("mwe.py:f", "0.7.1,0.7.2,0.0.99", "--format", "json")
+    assert code == 1, err
+    assert err.count("made an environment with") == 2
+    assert "jax==0.0.99 flatbuffers failed: " in err
+    (series,) = json.loads(out)["series"]
+    (jump,) = series["jumps"]
+    assert (jump["base"], jump["new"]) == ("jax 0.7.1", "jax 0.7.2")
+    assert abs(jump["delta_bytes"] - 4 * SIZE) < 1024
+    (part,) = jump["parts"]
+    assert (part["name"], part["source"], part["kind"]) == ("exp", "mwe.py:11", "temp")
+    assert part["before"] == "written over the donated argument"
+    assert jump["verdict"] == "compiler"
+    assert "first differ after cpu-parallel-task-assigner" in jump["passes"][-1]
+    assert "not yet the cause" in jump["passes"][-1]
+
+
+def test_a_program_without_a_jump_says_so_and_environments_are_kept(blame):
+    code, out, err = blame("mwe.py:plain", "0.7.1,0.7.2")
+    assert code == 0, err
+    assert out.startswith("plain: no jump: ") and out.endswith(" from jax 0.7.1 to jax 0.7.2\n")
+    assert "made an environment" not in err
+
+
+def test_clean_removes_them(blame, call, cache):
+    code, out, _ = call("blame", "--clean")
+    assert code == 0 and "removed " in out
+    assert not (cache / "bufdb" / "blame").exists()
