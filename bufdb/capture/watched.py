@@ -187,13 +187,24 @@ class Watch:
         return self.why_no_calls or _NO_CALL
 
     def _failed_call(self) -> Call | None:
-        """Return the call whose outputs cannot be had, while its arguments can."""
+        """Return the call whose outputs have no value, while its arguments have one.
+
+        An argument that is gone may be what an earlier call failed to make. Then the program is
+        certain only if all calls whose outputs are gone, too, are of the same.
+        """
+        gone: list[Call] = []
         for call in self._calls:
             outputs = [one for one in (ref() for ref in call.outputs) if one is not None]
-            if outputs and not all(map(_is_sound, outputs)):
+            if not outputs:
+                gone.append(call)
+            elif not all(map(_is_sound, outputs)):
                 given = [one for one in (ref() for ref in call.arguments) if one is not None]
-                if all(one.is_deleted() or _is_sound(one) for one in given):
-                    return call
+                if any(not one.is_deleted() and not _is_sound(one) for one in given):
+                    continue
+                is_certain = len(given) == len(call.arguments) or all(
+                    one.program is call.program for one in gone
+                )
+                return call if is_certain else None
         return None
 
 
@@ -233,8 +244,15 @@ def _parts(arrays: Iterable[Any], *, are_sound: bool = False) -> Iterator[Part]:
             for shard in array.addressable_shards:
                 data = shard.data
                 # Without a value XLA ends the process when it is asked for an address.
-                address = data.unsafe_buffer_pointer() if are_sound else 0
+                address = _address(array, data) if are_sound else 0
                 yield str(shard.device), stack, address, _size(data)
+
+
+def _address(array: Any, data: Any) -> int:
+    """Return what distinguishes the memory of a part of an array from all others."""
+    with suppress(Exception):
+        return int(data.unsafe_buffer_pointer())
+    return -id(array)  # a runtime that gives no addresses: the array itself
 
 
 def _size(data: Any) -> int:
