@@ -29,7 +29,8 @@ def caused(job: Job, jump: Jump, base: Variant, new: Variant) -> tuple[Jump, lis
 
     Both are compiled once more, with a dump after each pass. What fails is said in the answer.
     """
-    is_flag = bool(base.options or new.options)
+    # A setting of JAX changes what is traced, a flag of XLA does not.
+    is_flag = any(not name.startswith("jax_") for name in {**base.options, **new.options})
     try:
         sides = [job.compile(side, passes=True, export=True) for side in (base, new)]
     except BufdbError as error:

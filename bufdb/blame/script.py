@@ -41,9 +41,13 @@ DTYPES = {
 }
 """As in bufdb.capture.child; a test compares them."""
 _CALL = "_"
-_LEVELS = ("optimization_level", "memory_fitting_level")
-_EFFORTS = ("exec_time_optimization_effort", "memory_fitting_effort")
-"""Flags that are settings of JAX."""
+_SETTINGS = (
+    "optimization_level",
+    "memory_fitting_level",
+    "exec_time_optimization_effort",
+    "memory_fitting_effort",
+)
+"""Flags that are settings of JAX, besides those that begin with jax_."""
 _BOOLS = {"true": "True", "false": "False"}
 """As compiler options have them."""
 
@@ -70,9 +74,9 @@ def main(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     _doing(folder, "importing jax")
     jax: Any = importlib.import_module("jax")
     for name, value in given.items():
-        if name in (*_LEVELS, *_EFFORTS):
+        if _is_setting(name):
             _doing(folder, f"setting {name}={value}")
-            jax.config.update(f"jax_{name}", float(value) if name in _EFFORTS else value)
+            jax.config.update(name if name.startswith("jax_") else f"jax_{name}", _read(value))
 
     versions = {"python": platform.python_version()}
     for name in ("jax", "jaxlib", "libtpu"):
@@ -87,7 +91,7 @@ def main(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     options: dict[str, Any] = {
         name: _BOOLS.get(value, value)
         for name, value in given.items()
-        if not _is_xla(name) and name not in (*_LEVELS, *_EFFORTS)
+        if not _is_xla(name) and not _is_setting(name)
     }
     options |= {
         "xla_dump_to": str(dumps),
@@ -109,6 +113,18 @@ def main(request: dict[str, Any], folder: Path) -> dict[str, Any]:
 def _is_xla(name: str) -> bool:
     """Return whether XLA_FLAGS takes this; a TPU's compiler takes its own as compiler options."""
     return name.startswith("xla_") and not name.startswith("xla_tpu_")
+
+
+def _is_setting(name: str) -> bool:
+    return name.startswith("jax_") or name in _SETTINGS
+
+
+def _read(value: str) -> Any:
+    """Return a number or a truth value; other text as it is."""
+    try:
+        return json.loads(value.lower())
+    except ValueError:
+        return value
 
 
 def _doing(folder: Path, what: str) -> None:

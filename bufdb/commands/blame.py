@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 @click.option(
     "--flag",
     metavar="NAME=V,V",
-    help="A compiler option (an XLA flag without dashes), and its values.",
+    help="An XLA flag without dashes, or a setting jax_…, and its values.",
 )
 @click.option("--bisect", is_flag=True, help="Compile only what it takes to find a jump.")
 @click.option(
@@ -277,7 +277,7 @@ def _variants(ways: _Ways) -> list[Variant]:
                 "jax",
                 name,
                 "",
-                packages=(f"jax=={name}", "flatbuffers", *ways.packages),
+                packages=(f"jax[cpu]=={name}", "flatbuffers", *ways.packages),
                 wants_jax=name,
             )
             for name in names

@@ -1,6 +1,7 @@
 """`bufdb blame` of a function: flags in child processes, on the CPU."""
 
 import ast
+import json
 import re
 import sys
 from pathlib import Path
@@ -31,6 +32,10 @@ def sorts(x):
     a = jnp.sort(x + 1.0, axis=0)
     b = jnp.sort(x + 1.0, axis=0)
     return a @ b
+
+
+def ranks(x):
+    return jnp.argsort(x)
 
 
 def args(n=64):
@@ -150,3 +155,22 @@ def test_an_anonymous_report_has_no_word_of_the_user(blame, tmp_path):
             assert word not in text, path
     assert any(".after_cse" in path.name or "algsimp" in path.name for path in files)
     assert "sort" in (tmp_path / "bug" / "new" / "stablehlo.mlir").read_text()
+
+
+@pytest.mark.slow
+def test_what_jax_traces_is_its_own_doing(blame):
+    """With 64 bits the indices are twice as large; the old StableHLO has 32."""
+    pytest.importorskip("flatbuffers", reason="jax exports nothing without flatbuffers")
+    given = ("train.py:ranks", "--args", "f32[4096]", "--flag", "jax_enable_x64=false,true")
+    code, out, err = blame(*given)
+    assert code == 1, err
+    assert "\n  jax's tracing: jax_enable_x64=true needs " in out
+    assert "for the StableHLO of jax_enable_x64=false" in out
+
+
+@pytest.mark.slow
+def test_a_quick_answer_compiles_nothing_for_the_cause(blame):
+    given = ("train.py:sorts", "--args", "args(64)", "--flag", FLAG)
+    code, out, _ = blame(*given, "--quick", "--format", "json")
+    (jump,) = json.loads(out)["series"][0]["jumps"]
+    assert code == 1 and (jump["passes"], jump["whose"]) == ([], None)

@@ -1,0 +1,106 @@
+"""Environments of `bufdb blame --jax`, with a stand-in for uv; and the order of --bisect."""
+
+import itertools
+import os
+from pathlib import Path
+
+import pytest
+
+from bufdb.answers.opening import open_readable
+from bufdb.blame import answer, environments
+from bufdb.blame.series import Jump, Series, Step
+from bufdb.errors import BufdbError
+
+UV = """#!/bin/sh
+echo "$@" >> {calls}
+case "$1 $*" in
+  venv*) for last; do :; done; mkdir -p "$last/bin"; cp /bin/sh "$last/bin/python" ;;
+  *nope*) echo "  x No solution found" >&2; echo "error: no version of nope" >&2; exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def uv(tmp_path, monkeypatch):
+    """A folder in which uv makes environments, and the list of its calls."""
+    calls = tmp_path / "calls"
+    calls.touch()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "uv").write_text(UV.format(calls=calls))
+    (tmp_path / "bin" / "uv").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return calls
+
+
+def test_an_environment_is_made_once_for_each_set_of_packages(uv):
+    notes = []
+    first = environments.made(("jax==1", "flax"), note=notes.append)
+    assert environments.made(("flax", "jax==1"), note=notes.append) == first
+    assert Path(first).exists() and len(uv.read_text().splitlines()) == 2
+    assert len(notes) == 1 and " MB in " in notes[0]
+    assert environments.made(("jax==2",)) != first
+
+
+def test_one_that_was_interrupted_is_made_again(uv):
+    python = Path(environments.made(("jax==1",)))
+    (python.parent.parent / "bufdb-packages.txt").unlink()
+    environments.made(("jax==1",))
+    assert len(uv.read_text().splitlines()) == 4
+
+
+def test_a_failure_is_one_line_and_leaves_nothing(uv):
+    with pytest.raises(BufdbError) as caught:
+        environments.made(("nope==1",))
+    assert str(caught.value) == (
+        "making an environment with nope==1 failed: error: no version of nope"
+    )
+    assert list(environments.folder().iterdir()) == []
+
+
+def test_clean_removes_all_and_says_how_much(uv, call):
+    environments.made(("jax==1",))
+    environments.made(("jax==2",))
+    code, out, _ = call("blame", "--clean")
+    assert code == 0 and out.startswith("removed 2 environments, ")
+    assert call("blame", "--clean")[1] == "removed 0 environments, 0 B\n"
+
+
+@pytest.mark.parametrize(
+    ("needs", "tried"),
+    [
+        ([1, 1, 1, 1, 1, 2, 2, 2, 2], [0, 4, 8, 6, 5]),
+        ([1, 2, 2, 2, 2, 2, 2, 2, 2], [0, 4, 8, 2, 1]),
+        ([1, 1, 1, 1, 1, 1, 1, 1, 1], [0, 4, 8]),
+        ([1, 1, 1, 1, None, 2, 2, 2, 2], [0, 4, 8, 3, 5]),
+        ([1, 2], [0, 1]),
+    ],
+)
+def test_bisect_compiles_what_it_takes(needs, tried, monkeypatch):
+    """The series is made of needs, without a compiler; None cannot be compiled."""
+
+    def series(_opened, steps, _percent):
+        known = [step for step in steps if step.run is not None]
+        pairs = [(a, b) for a, b in itertools.pairwise(known) if a.need_bytes != b.need_bytes]
+        jumps = tuple(
+            Jump(a.name, b.name, a.name, b.name, a.need_bytes, b.need_bytes, 1, 1) for a, b in pairs
+        )
+        return [Series("f", tuple(steps), jumps)]
+
+    order = []
+
+    class Counted(answer.Blaming):
+        def _try(self, at):
+            order.append(at)
+            need = needs[at]
+            run = None if need is None else f"r{at}"
+            self._steps[at] = Step(f"v{at}", run, need, reason=None if run else "no")
+
+    monkeypatch.setattr(answer, "series", series)
+    work = Counted(None, [None] * len(needs), open_readable, "", "f", is_quick=True)
+    (found,) = work.answer(bisect=True)
+    assert order == tried
+    before, after = (needs.index(2) - 1, needs.index(2)) if 2 in needs else (None, None)
+    if before is not None:
+        (jump,) = found.jumps
+        assert jump.new == f"v{after}"
