@@ -7,7 +7,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from bufdb.capture.apart import (
     watch,
 )
 from bufdb.capture.dump import programs
+from bufdb.capture.target import described
 from bufdb.errors import BufdbError
 
 DUMPS = "dumps"
@@ -83,6 +84,8 @@ class Job:
     is_verbose: bool = False
     observer: Observer | None = None
     relay: Relay = to_stderr
+    target: str | None = None
+    """Hardware to compile for; None for that of this machine."""
     divisors: Mapping[int, int] = field(default_factory=dict)
     """By which the sizes of the arguments are divided."""
 
@@ -102,6 +105,8 @@ class Job:
         (folder / DUMPS).mkdir()
         request = {"passes": False, "export": False, "module": None, **how}
         request["divisors"] = dict(self.divisors)
+        hardware = None if self.target is None else described(self.target)
+        request["target"] = None if hardware is None else asdict(hardware)
         request |= {"spec": self.spec, "args": self.args, "options": dict(variant.options)}
         found = self._asked(variant, request, folder)
         wanted = variant.wants_jax
@@ -124,7 +129,10 @@ class Job:
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
         log = folder / "stderr"
         what = f"{self.spec} with {variant.name}"
-        environment = {**QUIET, **os.environ}
+        environment = dict(os.environ)
+        if self.target is not None:
+            hardware = described(self.target)
+            environment |= QUIET | (dict(hardware.environment) if hardware else {})
         # A Python that was made for it must not find the packages of this one.
         environment.pop("PYTHONHOME", None)
         with log.open("wb") as errors:

@@ -2,8 +2,8 @@
 
 Nothing of bufdb is imported, because the environments of `bufdb blame` have only jax. Dump options
 go to XLA as compiler options, not as XLA_FLAGS: so the function is dumped, and not what its file
-compiles when it is imported. What the user asks for goes as XLA_FLAGS, which refuse an unknown name
-and take lists.
+compiles when it is imported. What the user asks for goes as XLA_FLAGS (and LIBTPU_INIT_ARGS), which
+refuse an unknown name and take lists.
 """
 
 from __future__ import annotations
@@ -69,8 +69,15 @@ def main(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Answer a request of bufdb.blame.runs; return what found.json holds."""
     os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
     given = request["options"]
-    flags = [f"--{name}={value}" for name, value in given.items() if _is_xla(name)]
-    os.environ["XLA_FLAGS"] = " ".join([os.environ.get("XLA_FLAGS", ""), *flags]).strip()
+    target = request["target"]
+    is_tpu = target is not None and target["platform"] == "tpu"
+    for name, value in given.items():
+        if name.startswith("xla_"):
+            # A TPU's compiler reads its flags from a variable of its own.
+            is_its = is_tpu or name.startswith("xla_tpu_")
+            variable = "LIBTPU_INIT_ARGS" if is_its else "XLA_FLAGS"
+            flags = f"{os.environ.get(variable, '')} --{name}={value}"
+            os.environ[variable] = flags.strip()
     _doing(folder, "importing jax")
     jax: Any = importlib.import_module("jax")
     for name, value in given.items():
@@ -82,8 +89,13 @@ def main(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     for name in ("jax", "jaxlib", "libtpu"):
         if (version := _version(name)) is not None:
             versions[name] = version
-    lowered = _of_module(request) if request["module"] else _of_source(request, folder)
-    kind = str(jax.devices()[0].device_kind)
+    devices = _devices(target, folder)
+    if devices[0].platform != "tpu" and any(name.startswith("xla_tpu_") for name in given):
+        raise ValueError(f"flags of a TPU are not for {devices[0].device_kind}")
+    lowered = (
+        _of_module(request, devices) if request["module"] else _of_source(request, devices, folder)
+    )
+    kind = str(devices[0].device_kind)
     found: dict[str, Any] = {"versions": versions, "device": kind, "refusal": None}
     (folder / "started.json").write_text(json.dumps(found), encoding="utf-8")
     _doing(folder, f"compiling {request['spec']}")
@@ -91,9 +103,10 @@ def main(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     options: dict[str, Any] = {
         name: _BOOLS.get(value, value)
         for name, value in given.items()
-        if not _is_xla(name) and not _is_setting(name)
+        if not name.startswith("xla_") and not _is_setting(name)
     }
     options |= {
+        **(target["options"] if target else {}),
         "xla_dump_to": str(dumps),
         "xla_dump_hlo_as_text": True,
         "xla_dump_hlo_module_re": ".*",
@@ -110,9 +123,55 @@ def main(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     return found
 
 
-def _is_xla(name: str) -> bool:
-    """Return whether XLA_FLAGS takes this; a TPU's compiler takes its own as compiler options."""
-    return name.startswith("xla_") and not name.startswith("xla_tpu_")
+def _devices(target: Optional[dict[str, Any]], folder: Path) -> Any:  # noqa: UP045 - Python 3.9
+    """Return the devices to compile for: of a target, or of this machine."""
+    jax: Any = importlib.import_module("jax")
+    if target is None:
+        return jax.devices()
+    _doing(folder, f"describing {target['platform']}")
+    if target["platform"] != "tpu":
+        jax.devices()  # lets JAX find its plugins
+    topologies = importlib.import_module("jax.experimental.topologies")
+    how = {"platform": target["platform"], **target["how"]}
+    return topologies.get_topology_desc(target["name"], **how).devices
+
+
+def _lowered(jitted: Any, args: Any, kwargs: Any, devices: Any, request: dict[str, Any]) -> Any:
+    """Lower for the devices; arguments on a mesh are put on one with the same axes."""
+    if request["target"] is None:
+        return jitted.lower(*args, **kwargs)
+    platform = request["target"]["platform"]
+    placed, named = _placed((tuple(args), dict(kwargs)), devices)
+    return jitted.trace(*placed, **named).lower(lowering_platforms=(platform,))
+
+
+def _placed(tree: Any, devices: Any) -> Any:
+    import numpy as np
+
+    jax: Any = importlib.import_module("jax")
+    leaves = jax.tree_util.tree_leaves(tree)
+    named = jax.sharding.NamedSharding
+    meshes = [x.sharding.mesh for x in leaves if isinstance(getattr(x, "sharding", None), named)]
+    mesh = None
+    if meshes:
+        sizes = tuple(meshes[0].shape.values())
+        count = int(np.prod(sizes))
+        if count > len(devices):
+            raise ValueError(f"the mesh has {count} devices, the target {len(devices)}")
+        own = np.array(devices[:count], dtype=object).reshape(sizes)
+        mesh = jax.sharding.Mesh(own, meshes[0].axis_names)
+
+    def place(leaf: Any) -> Any:
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+            return leaf
+        sharding = jax.sharding.SingleDeviceSharding(devices[0])
+        if mesh is not None:
+            own = getattr(leaf, "sharding", None)
+            spec = own.spec if isinstance(own, named) else jax.sharding.PartitionSpec()
+            sharding = named(mesh, spec)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    return jax.tree_util.tree_map(place, tree)
 
 
 def _is_setting(name: str) -> bool:
@@ -156,7 +215,7 @@ def _need(compiled: Any) -> Optional[int]:  # noqa: UP045 - Python 3.9
     return int(sum(parts))
 
 
-def _of_source(request: dict[str, Any], folder: Path) -> Any:
+def _of_source(request: dict[str, Any], devices: Any, folder: Path) -> Any:
     """Lower the function of a file; also export it, if that is asked for."""
     jax: Any = importlib.import_module("jax")
     place, _, name = request["spec"].rpartition(":")
@@ -172,12 +231,12 @@ def _of_source(request: dict[str, Any], folder: Path) -> Any:
     args, kwargs = _divided((args, kwargs), divisors)
     _doing(folder, f"tracing {request['spec']}")
     jitted = function if hasattr(function, "lower") else jax.jit(function)
-    lowered = jitted.lower(*args, **kwargs)
+    lowered = _lowered(jitted, args, kwargs, devices, request)
     leaves = [x for x in jax.tree_util.tree_leaves((args, kwargs)) if hasattr(x, "shape")]
     sizes = sorted({size for leaf in leaves for size in leaf.shape if size > 1}, reverse=True)
     (folder / "sizes.json").write_text(json.dumps(sizes), encoding="utf-8")
     if request["export"]:
-        _export(jitted, args, kwargs, lowered, folder)
+        _export(jitted, args, kwargs, lowered, request, folder)
     return lowered
 
 
@@ -194,13 +253,17 @@ def _divided(tree: Any, divisors: dict[int, int]) -> Any:
     return jax.tree_util.tree_map(divide, tree)
 
 
-def _export(jitted: Any, args: Any, kwargs: Any, lowered: Any, folder: Path) -> None:
+def _export(
+    jitted: Any, args: Any, kwargs: Any, lowered: Any, request: dict[str, Any], folder: Path
+) -> None:
     """Write the StableHLO and what of it another version needs; or why that cannot be."""
     jax: Any = importlib.import_module("jax")
     (folder / "stablehlo.mlir").write_text(lowered.as_text(), encoding="utf-8")
     try:
         export = importlib.import_module("jax.export")
-        exported = export.export(jitted)(*args, **kwargs)
+        target = request["target"]
+        platforms = None if target is None else [target["platform"]]
+        exported = export.export(jitted, platforms=platforms)(*args, **kwargs)
         data = bytes(exported.serialize())
         infos = jax.tree_util.tree_leaves(
             lowered.args_info, is_leaf=lambda x: hasattr(x, "donated")
@@ -216,7 +279,7 @@ def _export(jitted: Any, args: Any, kwargs: Any, lowered: Any, folder: Path) -> 
     (folder / "module.bin").write_bytes(data)
 
 
-def _of_module(request: dict[str, Any]) -> Any:
+def _of_module(request: dict[str, Any], devices: Any) -> Any:
     """Lower a function that another version has exported."""
     jax: Any = importlib.import_module("jax")
     export = importlib.import_module("jax.export")
@@ -229,7 +292,7 @@ def _of_module(request: dict[str, Any]) -> Any:
         return exported.call(*args, **kwargs)
 
     shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
-    return jax.jit(call, donate_argnums=tuple(donated)).lower(*shapes)
+    return _lowered(jax.jit(call, donate_argnums=tuple(donated)), shapes, {}, devices, request)
 
 
 def _arguments(text: str, names: dict[str, Any]) -> Any:

@@ -360,6 +360,33 @@ def hardware_of(text: str) -> str | tuple[str, Mapping[str, str]] | None:
     return found
 
 
+@dataclass(frozen=True)
+class Described:
+    """Hardware as JAX's get_topology_desc takes it, and what compiling for it needs."""
+
+    platform: str
+    name: str
+    how: Mapping[str, Any]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Compiler options."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def described(text: str) -> Described | None:
+    """Return the hardware with a name, for a process without bufdb; None for the CPU.
+
+    Raises:
+        UsageError: it cannot be compiled for.
+    """
+    named = hardware_of(text)
+    if named is None:
+        return None
+    if isinstance(named, tuple):
+        return Described("tpu", named[0], named[1], environment={_NO_LOCK: "1"})
+    how = {"target_config": _config(text, named), "topology": f"1x1x{HOST_GPUS}"}
+    return Described("cuda", "described", how, _UNTIMED, {_NO_DRIVER: "1"})
+
+
 def _tpu(text: str, topology: str, options: Mapping[str, str]) -> Sequence[Any]:
     if importlib.util.find_spec("libtpu") is None:
         raise BufdbError(
@@ -385,16 +412,7 @@ def _switched_on(name: str) -> Iterator[None]:
 
 
 def _gpu(text: str, name: str) -> Sequence[Any]:
-    known = gpu(name)
-    if known is None:
-        try:
-            config = Path(name).read_text(encoding="utf-8")
-        except OSError as error:
-            raise UsageError(
-                f"--target {quote(text)}: cannot read {name}: {error.strerror}; {known_names()}"
-            ) from error
-    else:
-        config = known.config()
+    config = _config(text, name)
     if not any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13)):
         raise BufdbError(
             "compiling for a GPU needs its compiler, the package jax-cuda12-plugin: "
@@ -405,6 +423,19 @@ def _gpu(text: str, name: str) -> Sequence[Any]:
     return _described(
         text, "described", platform="cuda", target_config=config, topology=f"1x1x{HOST_GPUS}"
     )
+
+
+def _config(text: str, name: str) -> str:
+    """Return the description of a GPU by its name, or of the file with that name."""
+    known = gpu(name)
+    if known is not None:
+        return known.config()
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"--target {quote(text)}: cannot read {name}: {error.strerror}; {known_names()}"
+        ) from error
 
 
 def _described(text: str, name: str, /, **how: Any) -> Sequence[Any]:

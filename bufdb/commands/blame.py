@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bufdb.capture.apart import signals_heeded
+from bufdb.capture.target import hardware_of
 from bufdb.commands import common, completion
 from bufdb.commands.progress import hide, waiting
 from bufdb.errors import UsageError
@@ -55,6 +56,11 @@ if TYPE_CHECKING:
     "--flag",
     metavar="NAME=V,V",
     help="An XLA flag without dashes, or a setting jax_…, and its values.",
+)
+@click.option(
+    "--target",
+    metavar="TARGET",
+    help="Hardware to compile for, which need not exist here, as of explain: v5e-8, gpu:h100, cpu.",
 )
 @click.option("--bisect", is_flag=True, help="Compile only what it takes to find a jump.")
 @click.option(
@@ -108,6 +114,7 @@ def command(
     packages: tuple[str, ...],
     pythons: tuple[str, ...],
     flag: str | None,
+    target: str | None,
     bisect: bool,
     is_quick: bool,
     percent: float,
@@ -156,6 +163,8 @@ def command(
         _clean()
         return
     ways = _Ways(versions, packages, pythons, flag)
+    if target is not None:
+        hardware_of(target)
     axis = _axis(ways, what, report_folder, is_anonymous=is_anonymous)
     opened = partial(common.open_database, db)
     if axis is None:
@@ -164,7 +173,12 @@ def command(
         name = run or what[0].rpartition(":")[2]
         fields = {"percent": percent, "is_quick": is_quick, "note": common.note}
         fields |= {"opened": opened, "db": db, "run": name, "labels": common.parse_labels(labels)}
-        asked = {"timeout_s": timeout_s, "is_verbose": is_verbose, "relay": _relay}
+        asked: dict[str, Any] = {
+            "timeout_s": timeout_s,
+            "is_verbose": is_verbose,
+            "relay": _relay,
+            "target": target,
+        }
         with _compiling(what[0], args, asked, fields, ways, is_quiet=is_quiet) as work:
             found = work.answer(bisect=bisect)
             if report_folder is not None and any(one.jumps for one in found):

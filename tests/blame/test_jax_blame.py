@@ -117,7 +117,7 @@ def test_the_script_needs_nothing_of_bufdb():
     names += [
         name.name for item in ast.walk(tree) if isinstance(item, ast.Import) for name in item.names
     ]
-    own = sys.stdlib_module_names | {"jax"}
+    own = sys.stdlib_module_names | {"jax", "numpy"}
     assert all(str(name).split(".")[0] in own for name in names), names
 
 
@@ -174,3 +174,19 @@ def test_a_quick_answer_compiles_nothing_for_the_cause(blame):
     code, out, _ = blame(*given, "--quick", "--format", "json")
     (jump,) = json.loads(out)["series"][0]["jumps"]
     assert code == 1 and (jump["passes"], jump["whose"]) == ([], None)
+
+
+@pytest.mark.slow
+def test_a_target_need_not_be_there(blame):
+    pytest.importorskip("libtpu", reason="no compiler for TPUs")
+    given = ("train.py:sorts", "--args", "args(64)", "--target", "v5e-4", "--flag")
+    code, out, err = blame(*given, "xla_tpu_scoped_vmem_limit_kib=16384,16000", "--quick")
+    assert out.startswith("sorts: "), err
+    assert (code, " need " in out) in ((0, False), (1, True))
+    code, _, err = blame(*given, "xla_tpu_no_such_flag=1", "--quick")
+    assert code == 1 and "Unknown command line flag 'xla_tpu_no_such_flag'" in err
+
+
+def test_a_flag_of_a_tpu_is_refused_without_one(blame):
+    code, _, err = blame("train.py:sorts", "--args", "args(8)", "--flag", "xla_tpu_x=1")
+    assert code == 1 and "flags of a TPU are not for cpu" in err
