@@ -162,7 +162,7 @@ def command(
     if is_clean:
         _clean()
         return
-    ways = _Ways(versions, packages, pythons, flag)
+    ways = _Ways(versions, packages, pythons, flag, target)
     if target is not None:
         hardware_of(target)
     axis = _axis(ways, what, report_folder, is_anonymous=is_anonymous)
@@ -198,6 +198,14 @@ class _Ways:
     packages: Sequence[str]
     pythons: Sequence[str]
     flag: str | None
+    target: str | None = None
+
+    def of_jax(self, version: str) -> tuple[str, ...]:
+        """Return the packages of an environment with a version of jax."""
+        hardware = None if self.target is None else hardware_of(self.target)
+        extra = "tpu" if isinstance(hardware, tuple) else "cpu"
+        plugin = [f"jax-cuda12-plugin=={version}"] if isinstance(hardware, str) else []
+        return (f"jax[{extra}]=={version}", *plugin, "flatbuffers", *self.packages)
 
     def axes(self) -> list[str]:
         """Return the options that are given."""
@@ -291,7 +299,7 @@ def _variants(ways: _Ways) -> list[Variant]:
                 "jax",
                 name,
                 "",
-                packages=(f"jax[cpu]=={name}", "flatbuffers", *ways.packages),
+                packages=ways.of_jax(name),
                 wants_jax=name,
             )
             for name in names

@@ -1,4 +1,4 @@
-"""Environments of `bufdb blame --jax`, with a stand-in for uv; and the order of --bisect."""
+"""Environments of `bufdb blame --jax`, with a made-up uv; and the order of --bisect."""
 
 import itertools
 import os
@@ -9,6 +9,7 @@ import pytest
 from bufdb.answers.opening import open_readable
 from bufdb.blame import answer, environments
 from bufdb.blame.series import Jump, Series, Step
+from bufdb.commands import blame
 from bufdb.errors import BufdbError
 
 UV = """#!/bin/sh
@@ -64,6 +65,19 @@ def test_clean_removes_all_and_says_how_much(uv, call):
     code, out, _ = call("blame", "--clean")
     assert code == 0 and out.startswith("removed 2 environments, ")
     assert call("blame", "--clean")[1] == "removed 0 environments, 0 B\n"
+
+
+@pytest.mark.parametrize(
+    ("target", "packages"),
+    [
+        (None, ("jax[cpu]==0.9.0", "flatbuffers", "flax")),
+        ("v5e-4", ("jax[tpu]==0.9.0", "flatbuffers", "flax")),
+        ("gpu:h100", ("jax[cpu]==0.9.0", "jax-cuda12-plugin==0.9.0", "flatbuffers", "flax")),
+    ],
+)
+def test_an_environment_has_the_compiler_of_the_target(target, packages):
+    ways = blame._Ways("0.9.0,0.9.1", ("flax",), (), None, target)
+    assert blame._variants(ways)[0].packages == packages
 
 
 @pytest.mark.parametrize(

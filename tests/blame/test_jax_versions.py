@@ -58,7 +58,7 @@ def test_the_version_and_the_line_are_named(blame):
     code, out, err = blame("mwe.py:f", "0.7.1,0.7.2,0.0.99", "--format", "json")
     assert code == 1, err
     assert err.count("made an environment with") == 2
-    assert "jax==0.0.99 flatbuffers failed: " in err
+    assert "jax[cpu]==0.0.99 flatbuffers failed: " in err
     (series,) = json.loads(out)["series"]
     (jump,) = series["jumps"]
     assert (jump["base"], jump["new"]) == ("jax 0.7.1", "jax 0.7.2")
