@@ -14,6 +14,7 @@ import importlib.util
 import json
 import os
 import platform
+import re
 import sys
 import threading
 import traceback
@@ -48,6 +49,10 @@ _SETTINGS = (
     "memory_fitting_effort",
 )
 """Flags that are settings of JAX, besides those that begin with jax_."""
+_NEW_FIELDS = (
+    r"thread_dim_limit_\w|device_address_bits|name|device_vendor|driver_version|runtime_version|"
+    "compile_time_toolkit_version|dnn_version"
+)
 _BOOLS = {"true": "True", "false": "False"}
 """As compiler options have them."""
 
@@ -133,7 +138,15 @@ def _devices(target: Optional[dict[str, Any]], folder: Path) -> Any:  # noqa: UP
         jax.devices()  # lets JAX find its plugins
     topologies = importlib.import_module("jax.experimental.topologies")
     how = {"platform": target["platform"], **target["how"]}
-    return topologies.get_topology_desc(target["name"], **how).devices
+    try:
+        return topologies.get_topology_desc(target["name"], **how).devices
+    except Exception:
+        if "target_config" not in how:
+            raise
+        # jax 0.9 and before do not know these fields of a GPU, which say nothing of its memory.
+        unknown = rf"\b(?:{_NEW_FIELDS}): (?:\"[^\"]*\"|\S+)"
+        how["target_config"] = re.sub(unknown, "", how["target_config"])
+        return topologies.get_topology_desc(target["name"], **how).devices
 
 
 def _lowered(jitted: Any, args: Any, kwargs: Any, devices: Any, request: dict[str, Any]) -> Any:

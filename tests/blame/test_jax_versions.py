@@ -26,6 +26,11 @@ def f(x):
     return y * 2 + s
 
 
+# The kind of marin-community/marin#5394: from jax 0.9 on a ragged product is dense on a GPU.
+def ragged(x, w, g):
+    return jax.grad(lambda x, w: lax.ragged_dot(x, w, g).sum(), argnums=(0, 1))(x, w)
+
+
 def plain(x):
     return jnp.sort(x)
 """
@@ -50,8 +55,10 @@ def blame(tmp_path, call, monkeypatch, cache):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    given = ("--args", f"f32[{SIZE}]", "--db", "d.duckdb", "--jax")
-    return lambda spec, *more: call("blame", spec, *given, *more)
+    given = ("--db", "d.duckdb", "--args")
+    return lambda spec, *more, args=f"f32[{SIZE}]": call(
+        "blame", spec, *given, args, "--jax", *more
+    )
 
 
 def test_the_version_and_the_line_are_named(blame):
@@ -76,6 +83,19 @@ def test_a_program_without_a_jump_says_so_and_environments_are_kept(blame):
     assert code == 0, err
     assert out.startswith("plain: no jump: ") and out.endswith(" from jax 0.7.1 to jax 0.7.2\n")
     assert "made an environment" not in err
+
+
+def test_a_target_names_a_version_without_its_hardware(blame):
+    args = "f32[512,64], f32[8,64,64], s32[8]"
+    more = ("0.8.0,0.9.0", "--target", "gpu:h100", "--format", "json")
+    code, out, err = blame("mwe.py:ragged", *more, args=args)
+    assert code == 1, err
+    (jump,) = json.loads(out)["series"][0]["jumps"]
+    assert jump["new"] == "jax 0.9.0" and abs(jump["delta_bytes"] - (1 << 20)) < 1024
+    (part,) = jump["parts"]
+    assert (part["name"], part["shape"]) == ("ragged_dot_general", "f32[8,512,64]")
+    assert part["source"].startswith("mwe.py:")
+    assert jump["verdict"] == "compiler"
 
 
 def test_clean_removes_them(blame, call, cache):
