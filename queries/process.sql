@@ -1,5 +1,6 @@
 -- title: Device memory of a process next to what a program needs
 -- group: peak
+-- engines: duckdb, spark, sail
 --
 -- The plan is what one program takes; a process holds more. From a memory profile
 -- (jax.profiler.save_device_memory_profile, bufdb.watch, bufdb capture --watch) come the arrays

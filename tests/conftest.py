@@ -17,7 +17,7 @@ import hypothesis
 import pytest
 from kept import Kept
 from once import made_once
-from places import DEMO, GOLDEN
+from places import DEMO, GOLDEN, MEMORY, PROFILES
 from small_db import open_copy
 
 from bufdb import cli
@@ -37,9 +37,6 @@ LABELS = {
     "tpu_b8": {"batch": "8"},
 }
 """Labels of the demo runs."""
-PROFILES = {"cpu_b8": DEMO.parent / "profiles" / "cpu_b8.xplane.pb.gz"}
-MEMORY = {"cpu_b8": DEMO.parent / "profiles" / "cpu_b8.prof"}
-"""Times of instructions, by demo run."""
 SETTINGS = (
     "BUFDB_DB",
     "BUFDB_MEMORY_LIMIT",
@@ -213,7 +210,7 @@ def demo_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 profile = PROFILES.get(run.name)
                 ingest(
                     "demo.duckdb",
-                    [run.relative_to(folder), *(MEMORY[n] for n in MEMORY if n == run.name)],
+                    [run.relative_to(folder), *MEMORY.get(run.name, [])],
                     run=run.name,
                     labels=LABELS[run.name],
                     profile=None if profile is None else profiles.load(profile, print),

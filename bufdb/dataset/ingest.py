@@ -115,6 +115,9 @@ def store_planned(
 
         def begun(name: str) -> _Ingest:
             found.load(name, planned[name], {**request.metadata, **request.labels_of(name)})
+            if request.profile is not None:
+                # Times are stored with the rows of their module: read each again.
+                con.execute("UPDATE files SET content_hash = '', source_stamp = NULL")
             one = {name: planned[name]}
             return _Ingest(con, one, request, found, elsewhere or reading, objects)
 

@@ -118,7 +118,7 @@ def ask(bench, limit):
 
 
 def searched(bench, program, plans, limit):
-    """What the search finds for a limit, beside the best plan of all."""
+    """The plan that the search finds for a limit, next to the best of all plans."""
     counted = set()
 
     def compile_plan(plan, is_full):
@@ -249,7 +249,7 @@ def replayed(one):
             self.known = {plan: Compiled(need, None, True, 1) for plan, need, _ in every}
 
         def trace(self, plan):
-            """A plan of the same values, but for names that are saved in no effect."""
+            """A plan of the same values, without names whose saving has no effect."""
             plan = replace(plan, donated=())
             like = [
                 other

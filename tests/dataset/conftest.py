@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from datasets import change
 from once import made_once
+from places import MEMORY, PROFILES
 
 from bufdb.database import store
 from bufdb.dataset.compact import compact
 from bufdb.dataset.ingest import ingest
+from bufdb.dumps import profiles
 
 LABELS = {
     "cpu_b8": {"batch": "8"},
@@ -56,7 +58,15 @@ def make_dataset(demo_db, name, folder):
                 shutil.copytree(demo_db.parent / run, run, dirs_exist_ok=True)
             if is_mixed and run_name in ("cpu_b8", "gpu_b8"):
                 compact(str(root), grace_s=0)
-            ingest(str(root), [run], labels=labels, file_format=file_format)
+            profile = PROFILES.get(run_name)
+            ingest(
+                str(root),
+                [run, *MEMORY.get(run_name, [])],
+                run=run_name,
+                labels=labels,
+                profile=None if profile is None else profiles.load(profile, print),
+                file_format=file_format,
+            )
     if name == "compacted":
         compact(str(root), grace_s=0)
 

@@ -235,7 +235,7 @@ def test_a_worker_that_is_killed_ends_the_ingest(tmp_path):
     assert (code, out) == (1, "")
     assert err.startswith("bufdb: error: a reading process ended unexpectedly, near ")
     assert "--jobs 1" in err
-    assert whole_modules(db) == 0
+    assert not db.exists() or whole_modules(db) == 0
     assert done(started("", "ingest", *RUNS, "--db", db, "--jobs", 2))[0] == 0
     assert whole_modules(db) == 7
 
