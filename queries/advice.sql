@@ -108,14 +108,17 @@ peak_values_held AS (
   SELECT module_id, color, value_id, allocation_kind, held_bytes
   FROM asked_peak_values
 ),
+timed AS (
+  SELECT DISTINCT module_id
+  FROM instruction_times
+),
 functions AS (
   SELECT
     answered.run_name, answered.function_name, answered.platform, answered.color,
     answered.module_id, answered.peak_bytes,
     CASE
       WHEN params.rank_by = 'saving' THEN 'saving'
-      WHEN answered.module_id IN (SELECT instruction_times.module_id FROM instruction_times)
-        THEN 'time'
+      WHEN timed.module_id IS NOT NULL THEN 'time'
       WHEN params.rank_by = 'cost' THEN 'work'
       ELSE 'saving'
     END AS ranked_by,
@@ -131,6 +134,7 @@ functions AS (
   FROM answered_functions AS answered
   CROSS JOIN params
   LEFT JOIN modules ON modules.module_id = answered.module_id
+  LEFT JOIN timed ON timed.module_id = answered.module_id
   LEFT JOIN asked_instants
     ON asked_instants.module_id = answered.module_id
     AND asked_instants.color = answered.color
@@ -764,6 +768,28 @@ found AS (
     AND findings.saving_bytes >= params.min_ratio * functions.peak_bytes
   WHERE findings.kind IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ),
+keyed AS (
+  SELECT
+    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
+    unknown_reason, low_saving_bytes, saving_bytes, saving_ratio, kind, sureness_kind, name,
+    value_count, saving_form, kept_name, low_operation_count, operation_count, low_recompute_ns,
+    recompute_ns, saving_bytes_per_ms, ranked_by,
+    CASE
+      WHEN ranked_by = 'saving' THEN 0
+      WHEN coalesce(low_saving_bytes, saving_bytes) <= 0 AND kind <> 'recompute' THEN 3
+      WHEN kind IN ('donate', 'dtype', 'copy', 'carry', 'late_free', 'padding') THEN 0
+      WHEN CASE ranked_by WHEN 'time' THEN saving_bytes_per_ms ELSE bytes_per_operation END
+          IS NOT NULL
+        THEN 1
+      ELSE 2
+    END AS rank_group,
+    CASE ranked_by
+      WHEN 'saving' THEN -1
+      WHEN 'time' THEN coalesce(saving_bytes_per_ms, -1)
+      ELSE coalesce(bytes_per_operation, -1)
+    END AS rank_figure
+  FROM found
+),
 ranked AS (
   SELECT
     function_place, name_place, run_name, function_name, platform, color, peak_bytes,
@@ -773,23 +799,10 @@ ranked AS (
     row_number() OVER (
       PARTITION BY function_place
       ORDER BY
-        CASE
-          WHEN ranked_by = 'saving' THEN 0
-          WHEN coalesce(low_saving_bytes, saving_bytes) <= 0 AND kind <> 'recompute' THEN 3
-          WHEN kind IN ('donate', 'dtype', 'copy', 'carry', 'late_free', 'padding') THEN 0
-          WHEN CASE ranked_by WHEN 'time' THEN saving_bytes_per_ms ELSE bytes_per_operation END
-              IS NOT NULL
-            THEN 1
-          ELSE 2
-        END,
-        CASE
-          WHEN ranked_by = 'saving' THEN NULL
-          WHEN ranked_by = 'time' THEN saving_bytes_per_ms
-          ELSE bytes_per_operation
-        END DESC NULLS LAST,
+        rank_group, rank_figure DESC,
         coalesce(low_saving_bytes, 0) DESC, saving_bytes DESC, kind, name
     ) AS place
-  FROM found
+  FROM keyed
 )
 SELECT
   ranked.run_name, ranked.function_name, ranked.platform, ranked.color, ranked.peak_bytes,

@@ -1,6 +1,7 @@
 -- title: Device memory of a process next to what a program needs
 -- group: peak
--- engines: duckdb, spark, sail
+-- engines: duckdb (spark: it casts to an integer, unnests lists and takes any_value;
+--   sail: it casts to an integer, unnests lists and takes any_value)
 --
 -- The plan is what one program takes; a process holds more. From a memory profile
 -- (jax.profiler.save_device_memory_profile, bufdb.watch, bufdb capture --watch) come the arrays

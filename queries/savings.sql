@@ -81,6 +81,10 @@ WITH params AS (
     coalesce(getvariable('top_functions')::BIGINT, 1) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 5) AS top_n
 ),
+timed AS (
+  SELECT DISTINCT module_id
+  FROM instruction_times
+),
 found AS (
   SELECT
     functions.place AS function_place,
@@ -97,8 +101,7 @@ found AS (
     times.low_recompute_ns, times.recompute_ns,
     CASE
       WHEN params.rank_by = 'saving' THEN 'saving'
-      WHEN functions.module_id IN (SELECT instruction_times.module_id FROM instruction_times)
-        THEN 'time'
+      WHEN timed.module_id IS NOT NULL THEN 'time'
       WHEN params.rank_by = 'cost' THEN 'work'
       ELSE 'saving'
     END AS ranked_by,
@@ -117,6 +120,7 @@ found AS (
     END AS bytes_per_operation
   FROM answered_functions AS functions
   CROSS JOIN params
+  LEFT JOIN timed ON timed.module_id = functions.module_id
   LEFT JOIN peak_savings AS savings
     ON savings.module_id = functions.module_id
     AND savings.color = functions.color
@@ -136,6 +140,22 @@ found AS (
   WHERE functions.place <= params.top_functions
     AND (savings.what IS NOT NULL OR functions.unknown_reason IS NOT NULL)
 ),
+keyed AS (
+  SELECT
+    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
+    unknown_reason, module_id, what, held_bytes, low_saving_bytes, saving_bytes,
+    half_saving_bytes, peak_bytes_without, peak_time_without, saving_form, kept_name,
+    low_operation_count, operation_count, low_unknown_reason, name, what_place,
+    low_recompute_ns, recompute_ns, saving_bytes_per_ms, ranked_by, saving_name, value_id,
+    CASE
+      WHEN ranked_by = 'saving'
+          OR 100 * coalesce(low_saving_bytes, saving_bytes) <= peak_bytes
+        THEN -1
+      WHEN ranked_by = 'time' THEN coalesce(saving_bytes_per_ms, -1)
+      ELSE coalesce(bytes_per_operation, -1)
+    END AS rank_figure
+  FROM found
+),
 ranked AS (
   SELECT
     function_place, name_place, run_name, function_name, platform, color, peak_bytes,
@@ -146,15 +166,11 @@ ranked AS (
     row_number() OVER (
       PARTITION BY function_place, what
       ORDER BY
-        CASE
-          WHEN ranked_by <> 'saving'
-              AND 100 * coalesce(low_saving_bytes, saving_bytes) > peak_bytes
-            THEN CASE ranked_by WHEN 'time' THEN saving_bytes_per_ms ELSE bytes_per_operation END
-        END DESC NULLS LAST,
+        rank_figure DESC,
         coalesce(low_saving_bytes, saving_bytes) DESC, saving_bytes DESC, held_bytes DESC,
         saving_name, value_id
     ) AS place
-  FROM found
+  FROM keyed
 )
 SELECT
   ranked.run_name, ranked.function_name, ranked.platform, ranked.color, ranked.peak_bytes,

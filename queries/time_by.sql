@@ -1,6 +1,7 @@
 -- title: Time and bytes by source line, op, opcode or function
 -- group: peak
--- engines: duckdb, spark, sail
+-- engines: duckdb (spark: it casts to an integer;
+--   sail: it casts to an integer)
 --
 -- Shows the time of each part of the program in one run of a module, next to the bytes that it
 -- holds at the peak: the slowest and the largest parts in one table. Times come from a profile
@@ -86,7 +87,7 @@ timed AS (
     ON sources.module_id = figures.module_id
     AND sources.instruction_name = figures.instruction_name
   WHERE functions.place <= params.top_functions
-  GROUP BY 1, 2
+  GROUP BY function_place, part
 ),
 held AS (
   SELECT
@@ -108,7 +109,7 @@ held AS (
   CROSS JOIN params
   WHERE values_held.function_place <= params.top_functions
     AND values_held.held_bytes IS NOT NULL
-  GROUP BY 1, 2
+  GROUP BY function_place, part
 ),
 parts AS (
   SELECT

@@ -32,7 +32,8 @@ LEFT JOIN live_frames AS own
   ON own.run_name = live_arrays.run_name
   AND own.profile_name = live_arrays.profile_name
   AND own.stack_frame_id = made.own_frame_id
-GROUP BY 1, 2, 3, 4, 5;
+GROUP BY
+  live_arrays.run_name, live_arrays.profile_name, live_arrays.device, source, python_function_name;
 COMMENT ON VIEW live_lines IS
   'One row per memory profile, device and innermost own line of Python that made arrays that are alive. Key: run_name, profile_name, device, source, python_function_name.';
 COMMENT ON COLUMN live_lines.source IS 'File and line of live_arrays'' own frame; "library FILE:LINE" where all frames are library code, (no stack) where JAX has none.';
