@@ -1,5 +1,7 @@
 """`bufdb profile` and `bufdb ingest --profile`, into a database and a dataset."""
 
+import shutil
+
 import pytest
 from ingesting import rows
 from places import DEMO
@@ -50,7 +52,8 @@ def test_a_profile_of_other_programs_is_named_and_stores_nothing(call, tmp_path)
     ],
 )
 def test_wrong_usage_says_so(call, tmp_path, demo_db, arguments, code, text):
-    given = arguments if "--db" in arguments else [*arguments, "--db", demo_db]
+    own = shutil.copy(demo_db, tmp_path / "own.duckdb")
+    given = arguments if "--db" in arguments else [*arguments, "--db", own]
     found, _, err = call("profile", FILE, *given)
     assert found == code and text in err
 
