@@ -169,13 +169,13 @@ explained AS (
         THEN 'no text of the dump has a sharding of the parameter'
       WHEN shardings.sharding IS NULL
         THEN 'the dump prints no sharding of the parameter; on TPU before_optimizations.txt alone '
-          || 'has it, which is not there'
+          || 'has it, which is missing'
       WHEN counted.sharding_kind IS NULL THEN 'the sharding is not understood'
       WHEN counted.sharding_kind IN ('manual', 'unreduced')
         THEN 'the sharding is ' || counted.sharding_kind || ': which device holds what is unknown'
       WHEN counted.sharding_kind = 'maximal' THEN NULL
       WHEN counted.device_count IS NULL
-        THEN 'the number of devices is in the HLO text, which is not there'
+        THEN 'the number of devices is in the HLO text, which is missing'
       WHEN counted.tile_count IS NULL
         OR counted.device_count < 1
         OR coalesce(counted.own_device_count, counted.device_count) <> counted.device_count

@@ -8,7 +8,7 @@ from bufdb import cli
 from bufdb.cli import EXAMPLES
 
 ROOT = Path(__file__).resolve().parents[2]
-PARSED = ("capture", "explain", "mcp")
+PARSED = ("blame", "capture", "explain", "fit", "mcp")
 """Commands that need a program of JAX, or serve until their input ends."""
 
 

@@ -43,13 +43,13 @@ def test_a_log_may_come_on_standard_input(call, empty_folder, monkeypatch):
         assert (code, "an out-of-memory message has only the peak" in out) == (0, True)
     for form in ("perfetto", "torch-snapshot"):
         code, _, err = call("export", "--format", form, "-o", "x", "--db", "t.duckdb")
-        assert (code, "has the peak alone" in err) == (1, True)
+        assert (code, "has only the peak" in err) == (1, True)
     code, _, _ = call("export", "--format", "collapsed", "-o", "x", "--db", "t.duckdb")
     assert (code, "(None)" in Path("x").read_text()) == (0, False)
     code, _, err = call("query", "timeline", "--db", "t.duckdb")
-    assert "1 known from an out-of-memory message alone" in err
+    assert "1 known only from an out-of-memory message" in err
     code, _, err = call("query", "savings", "--db", "t.duckdb")
-    assert "; 1 known from an out-of-memory message alone" in err
+    assert "; 1 known only from an out-of-memory message" in err
     code, _, err = call("what-if", "train_step", "--without", "x.py:1", "--db", "t.duckdb")
     assert (code, "which has no live ranges" in err) == (1, True)
 

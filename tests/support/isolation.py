@@ -279,7 +279,7 @@ def together(some: Case) -> list[Difference]:
             return differences(base().con, expected)
         db = str(Path(folder) / "t.duckdb")
         try:
-            ingest(db, [dumps], RUN, jobs=some.jobs, block_bytes=some.block_bytes)
+            ingest(db, [dumps], run=RUN, jobs=some.jobs, block_bytes=some.block_bytes)
         except UsageError as error:
             if "no buffer assignment" not in str(error):
                 raise

@@ -108,6 +108,8 @@ def functions_and_db(request, fresh):
 @pytest.mark.sample(20)
 @each_query
 def test_an_unknown_peak_is_reported_with_its_reason_and_is_no_number(functions_and_db, query):
+    if query.name == "process":
+        pytest.skip("it has rows of profiled processes alone: answers/test_process.py")
     functions, con = functions_and_db
     # Unknown ones come first; where peaks do not rank the rows, top_n can cut any.
     is_ranked = "known" in functions and query.name != "retraces"
