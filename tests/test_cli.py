@@ -423,7 +423,7 @@ def test_no_command_pays_for_the_imports_of_another(db, arguments, absent):
 def test_an_interrupted_query_ends_at_once(db):
     script = (
         "import os, signal, threading;"
-        "threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT)).start();" + SCRIPT
+        "threading.Timer(3, os.kill, (os.getpid(), signal.SIGINT)).start();" + SCRIPT
     )
     # One task of this query takes hours, and DuckDB looks for an interrupt between tasks only.
     numbers = "range(10000000)"
