@@ -121,7 +121,7 @@ def main(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     try:
         compiled = lowered.compile(compiler_options=options)
         found["need_bytes"] = _need(compiled)
-    except Exception as error:
+    except Exception as error:  # JAX's class of errors moved; raised again if nothing was planned
         if not list(dumps.glob("*-buffer-assignment.txt")):
             raise
         found["refusal"] = " ".join(str(error).split())[:400]
@@ -140,7 +140,7 @@ def _devices(target: Optional[dict[str, Any]], folder: Path) -> Any:  # noqa: UP
     how = {"platform": target["platform"], **target["how"]}
     try:
         return topologies.get_topology_desc(target["name"], **how).devices
-    except Exception:
+    except Exception:  # of the plugin's own class; raised again unless fields can be left out
         if "target_config" not in how:
             raise
         # jax 0.9 and before do not know these fields of a GPU, which say nothing of its memory.
@@ -284,7 +284,7 @@ def _export(
         donated = [at for at, info in enumerate(infos) if getattr(info, "donated", False)]
         if donated and len(infos) != len(exported.in_avals):
             raise ValueError("not all arguments are in the exported function")
-    except Exception as error:
+    except Exception as error:  # whatever it is becomes the reason of "cannot tell"
         text = f"{type(error).__name__}: {error}".split("\n")[0][:200]
         (folder / "export.error").write_text(text, encoding="utf-8")
         return

@@ -95,7 +95,7 @@ class Watch:
         def call(executed: Any, *args: Any) -> Any:
             try:
                 found = original(executed, *args)
-            except Exception as error:
+            except Exception as error:  # noted, and raised again unchanged
                 if is_exhausted(error):
                     watch.failed(error, Call(executed, _references(executed, args), []))
                 raise
@@ -113,7 +113,7 @@ class Watch:
             kind.__call__, pxla.MeshExecutableFastpathData = original, fast
             clear()
 
-        with suppress(Exception):
+        with suppress(Exception):  # without it the frame is in tracebacks, and nothing else
             kept(__file__)
         kind.__call__, pxla.MeshExecutableFastpathData = call, fast_path
         self._undo.append(undo)
@@ -123,7 +123,7 @@ class Watch:
     def stop(self) -> None:
         """See no more calls."""
         while self._undo:
-            with suppress(Exception):
+            with suppress(Exception):  # the next one is undone in any case
                 self._undo.pop()()
 
     def _is_large(self, executable: Any) -> bool:
@@ -141,16 +141,23 @@ class Watch:
         if self._seen == id(error) and self.has_failed:
             return
         self._seen, self.has_failed = id(error), True
-        with suppress(Exception):
-            self._write("failure", error, call)
+        self._try("failure", error, call)
 
     def end(self, error: BaseException | None = None) -> None:
         """Write what the process holds at the end, unless it was written when it failed."""
         if error is not None and is_exhausted(error):
             self.failed(error)
         if not self.has_failed:
-            with suppress(Exception):
-                self._write("end", None, None)
+            self._try("end", None, None)
+
+    def _try(self, moment: str, error: BaseException | None, call: Call | None) -> None:
+        try:
+            self._write(moment, error, call)
+        except Exception as problem:  # reported; it must not hide the error of the program
+            name = type(problem).__name__
+            print(
+                f"bufdb: what the process holds is not written: {name}: {problem}", file=sys.stderr
+            )
 
     def _write(self, moment: str, error: BaseException | None, call: Call | None) -> None:
         jax = sys.modules["jax"]
@@ -239,7 +246,7 @@ Part = tuple[str, Any, int, int]
 
 def _parts(arrays: Iterable[Any], *, are_sound: bool = False) -> Iterator[Part]:
     for array in arrays:
-        with suppress(Exception):
+        with suppress(Exception):  # deleted meanwhile by another thread: it is not alive
             stack = _stack(array)
             for shard in array.addressable_shards:
                 data = shard.data
@@ -316,7 +323,7 @@ def _programs(jax: Any, call: Call | None) -> Iterator[dict[str, Any]]:
     failed = None if call is None else call.program.xla_executable
     loaded: list[Any] = [] if failed is None else [failed]
     for client in {id(one.client): one.client for one in jax.local_devices()}.values():
-        with suppress(Exception):
+        with suppress(Exception):  # a runtime that does not list them: the failed one is there
             loaded += [one for one in client.live_executables() if one is not failed]
     needs = [(executable, _needs(executable)) for executable in loaded]
     needs.sort(key=lambda one: (one[0] is not failed, -sum(size or 0 for size in one[1].values())))
@@ -327,7 +334,7 @@ def _programs(jax: Any, call: Call | None) -> Iterator[dict[str, Any]]:
 def _statistics(jax: Any) -> dict[str, Mapping[str, int]]:
     found: dict[str, Mapping[str, int]] = {}
     for device in jax.local_devices():
-        with suppress(Exception):
+        with suppress(Exception):  # a device without statistics has no rows
             figures = device.memory_stats() or {}
             found[str(device)] = {n: int(v) for n, v in figures.items() if isinstance(v, int)}
     return found
@@ -405,7 +412,7 @@ try:
     sys.modules["_bufdb_watched"] = _watched
     _spec.loader.exec_module(_watched)
     _watched.install()
-except Exception as error:
+except Exception as error:  # the user's program runs all the same
     print(f"bufdb: this process is not watched: {{error}}", file=sys.stderr)
 """
 

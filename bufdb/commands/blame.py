@@ -30,13 +30,7 @@ if TYPE_CHECKING:
 @click.argument(
     "what", nargs=-1, metavar="FILE.py:FUNCTION | BASE NEW", shell_complete=completion.known("run")
 )
-@click.option(
-    "--args",
-    "args",
-    metavar="PYTHON",
-    default="",
-    help="Arguments as in a call: shapes as f32[8,128], trees of them, and names of FILE.",
-)
+@common.args_option
 @click.option("--jax", "versions", metavar="V,V", help="Versions of jax, in order.")
 @click.option(
     "--with",
@@ -93,18 +87,11 @@ if TYPE_CHECKING:
     "--anonymize", "is_anonymous", is_flag=True, help="Replace your names in that folder."
 )
 @click.option("--clean", "is_clean", is_flag=True, help="Remove the environments of --jax.")
-@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Show the output of JAX and XLA.")
+@common.verbose_option
 @common.quiet_option
 @click.option("--run", metavar="NAME", help="Beginning of the names of the runs.  [function]")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Label of the runs.")
-@click.option(
-    "--format",
-    "format_name",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Format of the answer; json holds exact numbers.",
-)
+@common.text_or_json_option
 @common.output_option
 @common.db_option
 def command(

@@ -210,10 +210,22 @@ def _format_option(names: tuple[str, ...], exact: str) -> Decorator:
         "--format",
         "format_name",
         type=click.Choice(names),
-        default="table",
+        default=names[0],
         show_default=True,
-        help=f"Format of the answer; {exact} hold exact numbers.",
+        help=f"Format of the answer; {exact} exact numbers.",
     )
+
+
+text_or_json_option: Decorator = _format_option(("text", "json"), "json holds")
+args_option: Decorator = click.option(
+    "--args",
+    metavar="PYTHON",
+    default="",
+    help="Arguments as in a call: shapes as f32[8,128], trees of them, and names of FILE.",
+)
+verbose_option: Decorator = click.option(
+    "-v", "--verbose", "is_verbose", is_flag=True, help="Show the output of JAX and XLA."
+)
 
 
 def not_dash(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
@@ -247,13 +259,13 @@ _full_option: Decorator = click.option(
 
 def output_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options of every command that prints rows; `emit` takes them as keywords."""
-    form = _format_option(FORMATS, "csv, json and jsonl")
+    form = _format_option(FORMATS, "csv, json and jsonl hold")
     return form(output_option(_wide_option(_full_option(function))))
 
 
 def data_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the same for a command that also writes rows for programs."""
-    form = _format_option((*FORMATS, *BINARY), "all but table and markdown")
+    form = _format_option((*FORMATS, *BINARY), "all but table and markdown hold")
     return form(output_option(_wide_option(_full_option(function))))
 
 

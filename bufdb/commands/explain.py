@@ -29,13 +29,7 @@ if TYPE_CHECKING:
 
 @click.command(name="explain", short_help="Compile a function, also for a TPU, and summarize it.")
 @click.argument("spec", metavar="FILE.py:FUNCTION")
-@click.option(
-    "--args",
-    "args",
-    metavar="PYTHON",
-    default="",
-    help="Arguments as in a call: shapes as f32[8,128], trees of them, and names of FILE.",
-)
+@common.args_option
 @click.option(
     "--target",
     "targets",
@@ -51,20 +45,13 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0, min_open=True),
     help="Time limit for each target.",
 )
-@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Show the output of JAX and XLA.")
+@common.verbose_option
 @common.quiet_option
 @click.option("--run", metavar="NAME", help="Name of the run.  [default: function and target]")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Label of the run.")
 @common.own_option
 @common.limit_option
-@click.option(
-    "--format",
-    "format_name",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Format of the answer; json holds exact numbers.",
-)
+@common.text_or_json_option
 @common.output_option
 @common.db_option
 def command(

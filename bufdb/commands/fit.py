@@ -27,13 +27,7 @@ if TYPE_CHECKING:
 
 @click.command(name="fit", short_help="Find what to change so that a function fits; patch it.")
 @click.argument("spec", metavar="FILE.py:FUNCTION")
-@click.option(
-    "--args",
-    "args",
-    metavar="PYTHON",
-    default="",
-    help="Arguments as in a call: shapes as f32[8,128], trees of them, and names of FILE.",
-)
+@common.args_option
 @click.option(
     "--target",
     metavar="TARGET",
@@ -73,18 +67,11 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the patch of the best plan there.",
 )
-@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Show the output of JAX and XLA.")
+@common.verbose_option
 @common.quiet_option
 @click.option("--run", metavar="NAME", default="fit", help="Prefix of the names of the runs.")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Label of the runs.")
-@click.option(
-    "--format",
-    "format_name",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Format of the answer; json holds exact numbers.",
-)
+@common.text_or_json_option
 @common.output_option
 @common.db_option
 def command(

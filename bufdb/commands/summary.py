@@ -26,14 +26,7 @@ if TYPE_CHECKING:
 @completion.filter_options
 @completion.color_option
 @common.limit_option
-@click.option(
-    "--format",
-    "format_name",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Format of the answer; json holds exact numbers.",
-)
+@common.text_or_json_option
 @common.output_option
 @common.read_db_option
 def command(

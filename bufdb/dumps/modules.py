@@ -105,7 +105,7 @@ def _add_protos(
         an oddity reports.
     """
     unread: dict[str, str | None] = {}
-    beside: list[str] = []
+    skipped: list[str] = []
     for name in sorted(filter(_may_be_proto, paths), key=_depth_first):
         folder, slash, file_name = name.rpartition("/")
         stem = f"{folder}{slash}{stem_of(file_name)}"
@@ -123,7 +123,7 @@ def _add_protos(
                 unread[name] = None
         elif not reader.is_readable():
             if has_text:
-                beside.append(name)
+                skipped.append(name)
             else:
                 unread[name] = PACKAGE_MISSING
         else:
@@ -131,9 +131,9 @@ def _add_protos(
             if PROTO in module.files:
                 module = found.setdefault(name, ModuleFiles(name))
             module.files[PROTO] = DumpFile(paths[name], name, PROTO)
-    if beside:
-        message = f"{len(beside)} protos next to text were not read: {reader.PACKAGE_MISSING}"
-        oddities.append(Oddity(beside[0], "info", "proto_not_read", message))
+    if skipped:
+        message = f"{len(skipped)} protos next to text were not read: {reader.PACKAGE_MISSING}"
+        oddities.append(Oddity(skipped[0], "info", "proto_not_read", message))
     return unread
 
 

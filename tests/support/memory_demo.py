@@ -84,6 +84,7 @@ def keep(folder: Path, out: Path) -> None:
 
 def named(path: str) -> str:
     path = path.replace(str(ROOT / "data" / "model"), "/home/user/model")
+    path = path.replace(str(ROOT), "/home/user/bufdb")
     _, installed, rest = path.rpartition("/lib/python")
     return f"/home/user/venv{installed}{rest}" if installed else path
 
