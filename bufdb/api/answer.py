@@ -14,6 +14,7 @@ import duckdb
 import nanoarrow
 from nanoarrow import ipc
 
+from bufdb.database.faults import is_interrupt
 from bufdb.database.quoting import sql_name
 from bufdb.errors import BufdbError
 from bufdb.query.execute import ANSWER
@@ -138,6 +139,8 @@ def as_bytes(con: duckdb.DuckDBPyConnection, format_name: str) -> bytes:
     try:
         return _arrow(rows) if format_name == "arrow" else _parquet(rows)
     except (RuntimeError, duckdb.Error) as error:  # nanoarrow raises the former
+        if is_interrupt(error):
+            raise
         reason = str(error).splitlines()[0]
         raise BufdbError(f"the answer cannot be written as {format_name}: {reason}") from error
 

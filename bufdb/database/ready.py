@@ -52,7 +52,7 @@ def _attach_file(con: duckdb.DuckDBPyConnection, version: int) -> bool:
     """Return whether the file is there or could be made, and is attached; remove it if damaged."""
     try:
         path = _file(version)
-    except (OSError, RuntimeError, duckdb.Error):  # no home, or nothing can be written
+    except (OSError, duckdb.Error):  # nothing can be written; ^C is a RuntimeError
         return False
     try:
         con.execute(f"ATTACH {sql_text(path.absolute())} AS {READY} (READ_ONLY, TYPE duckdb)")
@@ -67,7 +67,8 @@ def _file(version: int) -> Path:
     """Return the file, made if it is not there.
 
     Raises:
-        OSError, RuntimeError, duckdb.Error: it cannot be made.
+        OSError, duckdb.Error: it cannot be made.
+        RuntimeError: DuckDB was interrupted.
     """
     path = _FOLDER / f"schema-{version}-{schema_hash()}.duckdb"
     if _is_ours(path):

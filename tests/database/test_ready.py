@@ -34,6 +34,21 @@ def test_it_is_made_once_and_again_if_it_is_damaged(cache):
     assert [found.stat().st_size for found in cache.iterdir()] == [made.st_size]
 
 
+def test_an_interrupt_while_it_is_made_is_no_missing_file(cache, monkeypatch):
+    furnish, calls = ready._furnish, []
+
+    def interrupted(con, version):
+        calls.append(con)
+        if len(calls) == 1:
+            raise RuntimeError("Query interrupted")  # what DuckDB makes of ^C
+        furnish(con, version)
+
+    monkeypatch.setattr(ready, "_furnish", interrupted)
+    with duckdb.connect() as con, pytest.raises(RuntimeError, match="interrupted"):
+        tables(con)
+    assert not [*cache.iterdir()]
+
+
 def test_a_file_in_the_users_cache_folder_is_not_believed(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     planted = tmp_path / "bufdb" / f"schema-{VERSION}-{definitions.schema_hash()}.duckdb"
