@@ -17,7 +17,7 @@ import hypothesis
 import pytest
 from kept import Kept
 from once import made_once
-from places import DEMO, GOLDEN, MEMORY, PROFILES
+from places import DEMO, GOLDEN, LABELS, MEMORY, PROFILES
 from small_db import open_copy
 
 from bufdb import cli
@@ -28,15 +28,6 @@ from bufdb.ingest.ingest import ingest
 FIRST_DUMP_TIME = 1_750_000_000
 """Time given to the files of the first demo run [s since 1970]; each next run is an hour later."""
 
-LABELS = {
-    "cpu_b8": {"batch": "8"},
-    "cpu_b16": {"batch": "16"},
-    "cpu_b8_remat": {"batch": "8", "remat": "full"},
-    "cpu_b8_old": {"batch": "8", "jaxlib": "0.4.30"},
-    "gpu_b8": {"batch": "8"},
-    "tpu_b8": {"batch": "8"},
-}
-"""Labels of the demo runs."""
 SETTINGS = (
     "BUFDB_DB",
     "BUFDB_MEMORY_LIMIT",

@@ -8,23 +8,12 @@ from pathlib import Path
 import pytest
 from datasets import change
 from once import made_once
-from places import MEMORY, PROFILES
+from places import LABELS, MEMORY, PROFILES
 
 from bufdb.database import store
 from bufdb.dataset.compact import compact
 from bufdb.dataset.ingest import ingest
 from bufdb.dumps import profiles
-
-LABELS = {
-    "cpu_b8": {"batch": "8"},
-    "cpu_b16": {"batch": "16"},
-    "cpu_b8_remat": {"batch": "8", "remat": "full"},
-    "cpu_b8_old": {"batch": "8", "jaxlib": "0.4.30"},
-    "gpu_b8": {"batch": "8"},
-    "tpu_b8": {"batch": "8"},
-}
-"""Labels of the runs, as in `demo_db`."""
-
 
 OTHERS = [
     pytest.param("compacted", marks=pytest.mark.slow),
