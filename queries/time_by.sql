@@ -80,7 +80,7 @@ timed AS (
     END AS operation_count,
     sum(figures.estimated_cycles) AS estimated_cycles,
     count(*) AS instruction_count
-  FROM answered_functions AS functions
+  FROM answered_instants AS functions
   CROSS JOIN params
   JOIN figures ON figures.module_id = functions.module_id
   LEFT JOIN instruction_sources AS sources
@@ -156,7 +156,7 @@ SELECT
   CAST(ranked.operation_count AS HUGEINT) AS operation_count,
   CAST(ranked.estimated_cycles AS HUGEINT) AS estimated_cycles,
   ranked.instruction_count, ranked.part, ranked.ranked_by, functions.unknown_reason
-FROM answered_functions AS functions
+FROM answered_instants AS functions
 CROSS JOIN params
 LEFT JOIN ranked ON ranked.function_place = functions.place
 WHERE functions.unknown_reason IS NOT NULL

@@ -23,6 +23,7 @@ import duckdb
 
 from bufdb.database import definitions, narrowing, ready
 from bufdb.database.definitions import CATALOG
+from bufdb.database.faults import is_interrupt
 from bufdb.database.memory import bound_memory, memory_limit
 from bufdb.database.patience import PATIENCE, is_awaited, turn
 from bufdb.database.quoting import sql_name, sql_text
@@ -311,7 +312,7 @@ def _open(path: str, attempt: Callable[[], _Opened], *, is_writer: bool) -> _Ope
     seconds = patience.of(is_writer=is_writer)
     end = time.monotonic() + seconds
     pause = 0.02
-    is_told = False
+    is_noted = False
     with turn(path) as mine:
         while True:
             cause: duckdb.Error | None = None
@@ -327,10 +328,10 @@ def _open(path: str, attempt: Callable[[], _Opened], *, is_writer: bool) -> _Ope
                 raise DatabaseError(
                     f"{path} is {why}; try again later, or wait with --wait SECONDS"
                 ) from cause
-            if not is_told:
+            if not is_noted:
                 limit = f"up to {seconds:g} s" if seconds < math.inf else "until it is free"
                 patience.note(f"{path} is {why}; waiting {limit}")
-                is_told = True
+                is_noted = True
             if is_writer:
                 mine.take()
             time.sleep(min(pause, left))
@@ -350,7 +351,9 @@ def _holder(path: str, error: duckdb.Error) -> str:
 
 
 def _failure(path: str, error: duckdb.Error) -> DatabaseError:
-    """Return what prevents opening the file, and what to do."""
+    """Return what prevents opening the file, and what to do; raise an interrupt as it is."""
+    if is_interrupt(error):
+        raise error
     reason = str(error).splitlines()[0]
     other = "name another file with --db"
     if not Path(path).absolute().parent.exists():

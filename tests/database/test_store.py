@@ -253,3 +253,15 @@ def test_what_other_tests_start_from_is_a_new_database(fresh):
             texts = [str(opened.execute(query).fetchall()) for opened in (copy, new)]
             mine, theirs = (sorted(re.findall(r"\w+|\S", text)) for text in texts)
             assert mine == theirs, sql
+
+
+def test_an_interrupt_while_opening_is_no_damage(tmp_path, monkeypatch):
+    path = tmp_path / "t.duckdb"
+    store.open_writable(str(path)).close()
+
+    def interrupted(*_, **__):
+        raise duckdb.InterruptException("INTERRUPT Error: Interrupted!")
+
+    monkeypatch.setattr(duckdb, "connect", interrupted)
+    with pytest.raises(duckdb.InterruptException):
+        store.open_writable(str(path))
