@@ -52,9 +52,18 @@ def is_duckdb(error: BaseException) -> bool:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Return whether it is what DuckDB makes of Ctrl-C while it is at work."""
-    is_plain = type(error) is RuntimeError and str(error) == "Query interrupted"
-    return is_plain or type(error).__name__ == "InterruptException"
+    """Return whether it comes of Ctrl-C, also where cleaning up or importing failed by it.
+
+    While DuckDB is at work it makes a RuntimeError or an exception of its own of Ctrl-C, after
+    which a DETACH fails, and of one while it is imported an ImportError.
+    """
+    found: BaseException | None = error
+    while found is not None:
+        is_plain = type(found) is RuntimeError and str(found) == "Query interrupted"
+        if is_plain or type(found).__name__ in ("InterruptException", "KeyboardInterrupt"):
+            return True
+        found = found.__cause__ or found.__context__
+    return False
 
 
 def is_full(error: BaseException) -> bool:

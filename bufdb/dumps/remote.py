@@ -160,7 +160,7 @@ def _streamed(
     """Yield what a server sends from a position on, until `size` is reached, as it comes.
 
     Raises:
-        OSError: it ends at another size than it said, if `is_exact`.
+        OSError: it ends at another size than it announced, if `is_exact`.
     """
     fsspec = importlib.import_module("fsspec.asyn")
 

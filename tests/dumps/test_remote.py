@@ -278,7 +278,7 @@ def test_bodies_without_end_are_cut_off_and_a_bad_link_is_one_file(fresh, monkey
         with pytest.raises(UsageError, match="sends more than 1 MiB and no length"):
             listed(Url(f"{address}/endless.txt"))
         (longer,) = listed(Url(f"{address}/long.txt")).values()
-        with pytest.raises(OSError, match="sends more than it said"):
+        with pytest.raises(OSError, match="sends more than it announced"):
             longer.open().read()
         con = fresh()
         assert ingest_into(con, Url(f"{address}/dumps/"), "run").module_count == 1
