@@ -235,6 +235,7 @@ class Lowered:
 """
 
 
+@pytest.mark.slow
 def test_assert_peak_gives_the_peak_or_shows_what_holds_it(session):
     result = session(
         f"""{LOWERED}

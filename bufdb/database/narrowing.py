@@ -15,7 +15,7 @@ from bufdb.database import definitions
 from bufdb.database.definitions import CATALOG
 
 _WHOLE = "whole_"
-"""Prefix of the name of a copy in memory while a view is in front of it."""
+"""Prefix of the name of a view or a copy in memory while another is in front of it."""
 FEW_ROWS = 1_000_000
 """Up to so many rows of some runs are copied: with a view in front of each table a long query takes
 DuckDB longer to plan than to answer (advice over one of 36 runs: 2.7 s of CPU, 1.4 with copies)."""
@@ -87,23 +87,12 @@ def to_modules(
         chosen: SQL that gives module_id.
         is_asked_often: whether it is worth a copy of their rows, if these are few.
     """
-    before = dict(
-        con.execute(
-            "SELECT view_name, sql FROM system.main.duckdb_views() "
-            "WHERE database_name = 'memory' AND list_contains(?, view_name)",
-            [list(tables)],
-        ).fetchall()
-    )
-    found = con.execute(
-        "SELECT table_name FROM system.main.duckdb_tables() "
-        "WHERE database_name = 'memory' AND list_contains(?, table_name)",
-        [list(tables)],
-    ).fetchall()
-    copied = [name for (name,) in found]
+    viewed = _in_memory(con, "view", tables)
+    copied = _in_memory(con, "table", tables)
     con.execute(f"CREATE OR REPLACE TEMP TABLE chosen_modules AS {chosen}")
     kind = _kind(con, tables, "chosen_modules") if is_asked_often else "VIEW"
-    for name in before:
-        con.execute(f'DROP VIEW memory.main."{name}"')
+    for name in viewed:
+        con.execute(f'ALTER VIEW memory.main."{name}" RENAME TO "{_WHOLE}{name}"')
     for name in copied:
         con.execute(f'ALTER TABLE memory.main."{name}" RENAME TO "{_WHOLE}{name}"')
         _put_before(con, [name], "chosen_modules", kind, "memory.main.", prefix=_WHOLE)
@@ -112,8 +101,8 @@ def to_modules(
     def put_back() -> None:
         for name in tables:
             con.execute(f'DROP {kind} memory.main."{name}"')
-        for text in before.values():
-            con.execute(text)
+        for name in viewed:
+            con.execute(f'ALTER VIEW memory.main."{_WHOLE}{name}" RENAME TO "{name}"')
         for name in copied:
             con.execute(f'ALTER TABLE memory.main."{_WHOLE}{name}" RENAME TO "{name}"')
         con.execute("DROP TABLE temp.main.chosen_modules")
@@ -135,28 +124,34 @@ def computed(con: duckdb.DuckDBPyConnection, view: str, sql: str) -> Iterator[No
         view: name of the view.
         sql: what it is to hold, of the view's columns.
     """
-    found = con.execute(
-        "SELECT sql FROM system.main.duckdb_views() "
-        "WHERE database_name = 'memory' AND view_name = ?",
-        [view],
-    ).fetchone()
-    if found is None:
+    if not _in_memory(con, "view", [view]):
         yield
         return
     con.execute(f"CREATE OR REPLACE TABLE memory.main.computed_{view} AS {sql}")
-    con.execute(f"DROP VIEW memory.main.{view}")
+    # To make a view again takes DuckDB 7 ms, most of it to bind it; to rename it takes none.
+    con.execute(f"ALTER VIEW memory.main.{view} RENAME TO {_WHOLE}{view}")
     con.execute(f"ALTER TABLE memory.main.computed_{view} RENAME TO {view}")
+
+    def put_back() -> None:
+        con.execute(f"DROP TABLE memory.main.{view}")
+        con.execute(f"ALTER VIEW memory.main.{_WHOLE}{view} RENAME TO {view}")
+
     try:
         yield
     except Exception:  # as in to_modules
-        _restore(con, view, found[0])
+        put_back()
         raise
-    _restore(con, view, found[0])
+    put_back()
 
 
-def _restore(con: duckdb.DuckDBPyConnection, view: str, definition: str) -> None:
-    con.execute(f"DROP TABLE memory.main.{view}")
-    con.execute(definition)
+def _in_memory(con: duckdb.DuckDBPyConnection, kind: str, names: Sequence[str]) -> list[str]:
+    """Return which of these names a view or a table in memory has."""
+    found = con.execute(
+        f"SELECT {kind}_name FROM system.main.duckdb_{kind}s() "
+        f"WHERE database_name = 'memory' AND list_contains(?, {kind}_name)",
+        [list(names)],
+    ).fetchall()
+    return [name for (name,) in found]
 
 
 def _put_before(

@@ -17,7 +17,7 @@ LIMIT = 4096
 """Largest file that a process may write [bytes], to simulate a full disk."""
 
 
-@pytest.mark.sample(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "before"),
     [
@@ -85,6 +85,7 @@ def test_a_pipe_is_written_as_it_is(tmp_path):
     assert pipe.is_fifo()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "output"),
     [

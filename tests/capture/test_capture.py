@@ -596,6 +596,7 @@ def start(empty_db):
         process.communicate()
 
 
+@pytest.mark.slow
 def test_a_signal_to_bufdb_reaches_the_command_once(start):
     names = ["SIGUSR1", "SIGHUP", "SIGINT", "SIGTERM"]
     process = start(*names, body="dump()\n", start_new_session=True)  # no terminal

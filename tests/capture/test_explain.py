@@ -112,6 +112,7 @@ def test_a_program_that_is_too_large_is_answered(model, monkeypatch):
     assert note == f"bufdb: XLA gave up: {E1000.splitlines()[0]}"
 
 
+@pytest.mark.slow
 def test_a_plan_is_answered_though_the_compiler_dies(model, monkeypatch):
     monkeypatch.setenv("STAND_IN_REFUSAL", "abort")
     done = explain("lm.py:step", "--args", "args(4)", "--target", "tpu:v5e:2x2")
@@ -147,6 +148,7 @@ def test_a_database_that_cannot_take_it_is_found_out_first(model):
     assert len(done.stderr.splitlines()) == 1  # the file is not imported
 
 
+@pytest.mark.slow
 def test_it_ends_when_the_time_is_over(model, monkeypatch):
     monkeypatch.setenv("STAND_IN_SECONDS", "60")
     began = time.monotonic()
@@ -189,6 +191,7 @@ def is_running(pid):
     return state != "Z"
 
 
+@pytest.mark.slow
 def test_several_targets_are_one_table(model):
     arguments = ["lm.py:step", "--args", "args(4)", "--target", "v5e-4", "--target", "v6e"]
     done = explain(*arguments, "--limit", "1TiB", "--format", "json")

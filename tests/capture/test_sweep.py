@@ -128,6 +128,7 @@ def test_labels_that_a_curve_can_go_over():
 # -- the command ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_runs_are_labelled_and_the_end_says_what_fits(run):
     asked = ("--sweep", "length=512,1024,1536,2048", "--label", "model=a", "--limit", "16GiB")
     code, err, table = run(*asked, body=LENGTHS, words=["{length}"])

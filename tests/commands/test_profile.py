@@ -23,6 +23,7 @@ def test_an_ingest_with_a_profile_says_what_it_timed(call, tmp_path):
     assert rows(db, COUNTS) == [("cpu_b8", 126)]
 
 
+@pytest.mark.slow
 def test_a_profile_of_a_run_that_is_there_is_read_later_and_replaced(call, tmp_path):
     db = tmp_path / "a.duckdb"
     call("ingest", DEMO / "cpu_b8", "--db", db, "--quiet")

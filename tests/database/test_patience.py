@@ -101,6 +101,7 @@ def test_a_writer_in_this_process_is_reported(path):
         store.open_readable(path)
 
 
+@pytest.mark.slow
 def test_a_writer_waits_as_long_as_it_takes_and_says_so(path, hold, capfd):
     other = hold("read", 1)
     assert Patience().of(is_writer=True) == float("inf")
@@ -131,6 +132,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_readers_that_keep_asking_let_a_writer_in(path):
     """One of two readers always has the file: without a queue it is never free for the writer."""
     readers = [subprocess.Popen([sys.executable, "-c", KEEP_ASKING, path, str(n)], text=True,

@@ -58,7 +58,7 @@ def test_a_file_in_the_users_cache_folder_is_not_believed(tmp_path, monkeypatch)
         assert tables(con) == sorted(definitions.tables())
 
 
-@pytest.mark.sample(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["mode", "link"])
 def test_a_file_that_others_may_write_is_not_believed(cache, how):
     name = f"schema-{VERSION}-{definitions.schema_hash()}.duckdb"
@@ -78,6 +78,7 @@ def planted_at(path):
         con.execute("CREATE TABLE planted (a INTEGER)")
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_written_it_is_made_in_memory(cache):
     cache.parent.write_text("a file in place of the folder")
     with store.open_empty() as con:

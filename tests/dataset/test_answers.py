@@ -89,7 +89,7 @@ def test_a_query_of_some_runs_opens_those_alone(demo_dataset, demo_file, query):
         assert answer(con, query, given) == answer(demo_file, query, given)
 
 
-@pytest.mark.sample(8, 2)
+@pytest.mark.sample(0, 2)
 @pytest.mark.parametrize(
     "words",
     [
@@ -172,7 +172,7 @@ def test_where_no_dataset_is_it_says_how_to_make_one(call, tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.sample(2)
+@pytest.mark.slow
 def test_check_finds_the_same(call, demo_dataset, demo_db):
     assert call("check", "--on", demo_dataset) == call("check", "--db", demo_db)
 

@@ -14,6 +14,7 @@ from bufdb.dataset.snapshot import open_readable
 from bufdb.errors import DatabaseError
 
 
+@pytest.mark.slow
 def test_a_day_becomes_one_file_a_table_and_small_ones_go_after_their_time(tmp_path):
     stored(tmp_path)
     rows, small = rows_on(tmp_path), objects(tmp_path)

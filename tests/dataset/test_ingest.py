@@ -185,7 +185,7 @@ def test_what_a_run_takes_as_its_own_holds_for_dumps_from_elsewhere(tmp_path):
 KEPT = "modules outside these paths keep their previous --own"
 
 
-@pytest.mark.sample(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("is_compacted", [True, False])
 def test_that_other_places_keep_what_they_took_as_their_own_is_said(tmp_path, is_compacted):
     """Without a number that counts only what was looked up."""
@@ -285,6 +285,7 @@ def test_however_an_ingest_is_cut_its_rows_are_the_same(tmp_path, monkeypatch):
     assert rows_on(tmp_path / "one") == rows_on(tmp_path / "other")
 
 
+@pytest.mark.slow
 def test_memory_profiles_of_a_run_are_kept_by_the_place_they_came_from(tmp_path, con):
     run = copied(tmp_path / "cpu_b8")
     (run / "mem.prof").write_bytes(packed([Sample(7, [("a.py", "f", 1)])]))

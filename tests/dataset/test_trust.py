@@ -25,7 +25,7 @@ def test_files_outside_cannot_be_read(tmp_path, place):
                 con.execute(sql)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["l", "modules/l", "deeper/still/l"])
 @pytest.mark.parametrize("copied_bytes", [0, snapshot.COPIED_BYTES])
 def test_no_link_in_a_dataset_is_followed_by_a_question(tmp_path, monkeypatch, where, copied_bytes):
@@ -77,6 +77,7 @@ def test_a_damaged_file_is_reported_on_one_line(tmp_path, monkeypatch, copied_by
     assert str(tmp_path) in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("table", "runs"), [("values", None), ("modules", ["*"])])
 def test_more_rows_than_a_file_can_have_are_refused(tmp_path, monkeypatch, table, runs):
     """Joined with others of the same key they have no end."""

@@ -129,6 +129,7 @@ def test_modules_go_with_their_rows_and_nothing_else(export):
 # -- bundles ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_bundle_holds_what_bufdb_wrote(export, call):
     path = export("bundle", "--run", "gpu_b8", "--module", "*train_step*")
     code, out, err = call("check", "--db", path)

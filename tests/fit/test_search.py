@@ -293,6 +293,7 @@ def test_the_frontier_has_both_ends_and_no_plan_that_another_beats():
     assert len(model.compiled) <= 12
 
 
+@pytest.mark.slow
 def test_many_values_need_few_traces_and_compilations():
     """Not all sets of 12 values are traced; the best of all 4,096 is nearly found."""
     good, count = 0, 0

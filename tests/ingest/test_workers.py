@@ -102,6 +102,7 @@ COPIES = {
 }
 
 
+@pytest.mark.slow
 @LINUX
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("patch", COPIES.values(), ids=COPIES)
@@ -188,6 +189,7 @@ def test_little_is_read_here(con, monkeypatch):
     ingest_into(con, DEMO / "cpu_b8", jobs=2)
 
 
+@pytest.mark.slow
 def test_groups_are_read_ahead_and_no_more_of_them_than_wait(pools, tmp_path, monkeypatch):
     """With many runs, the first are stored and released before the last are started."""
     runs = [tmp_path / f"run_{number}" for number in range(12)]
@@ -274,6 +276,7 @@ SLOW = (
 )
 
 
+@pytest.mark.slow
 @LINUX
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])

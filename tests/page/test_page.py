@@ -393,6 +393,7 @@ def test_several_arenas_are_drawn_in_a_row(con):
     assert dict(zip(picture.value_id, picture.block_offset, strict=True)) == {1: 0, 2: 16}
 
 
+@pytest.mark.slow
 def test_a_limit_is_that_of_the_device_or_what_is_asked_for(con):
     with in_bulk(con):
         for number, run in ((1, "known"), (2, "unknown"), (3, "none")):

@@ -158,6 +158,7 @@ def test_what_is_no_profile_says_so(data, why):
         xplane.read(data)
 
 
+@pytest.mark.slow
 def test_any_changed_byte_is_read_or_refused():
     data = unpacked(FILE.read_bytes())
     for at in range(0, len(data), 211):

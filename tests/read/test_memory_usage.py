@@ -31,7 +31,7 @@ def test_totals(text, expected):
     assert read_memory_usage(text)[0] == expected
 
 
-@pytest.mark.sample(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(("total", "finding_count"), [(341080, 0), (341081, 1)])
 def test_check_holds_the_allocations_to_the_report(fresh, tmp_path, total, finding_count):
     shutil.copytree(DEMO / "cpu_b8", tmp_path / "run")

@@ -472,6 +472,7 @@ def test_a_second_reader_agrees(name):
         assert {key: cells[key] for key in other} == other
 
 
+@pytest.mark.slow
 def test_of_a_line_without_end_a_piece_is_looked_at():
     """Once for each title in it, and with little memory."""
     title = b"Ran out of memory in memory space hbm. Used 3.00G of 2.00G hbm. "

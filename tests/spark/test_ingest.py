@@ -81,6 +81,7 @@ def run(tmp_path: Path) -> Path:
 # -- without Spark ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_workers_give_the_rows_and_summary_of_one_machine(tmp_path):
     paths = [DEMO / "cpu_b8", DEMO / "gpu_b8", ROOT / "data/oom/gpu.log"]
     more = {"labels": {"batch": "8"}, "own_globs": ["jax"]}
@@ -90,6 +91,7 @@ def test_workers_give_the_rows_and_summary_of_one_machine(tmp_path):
     assert objects(tmp_path / "a", "values") == objects(tmp_path / "b", "values")
 
 
+@pytest.mark.slow
 def test_what_has_not_changed_is_left_alone_and_what_has_is_replaced(tmp_path, run):
     for url in ("a", "b"):
         stored(tmp_path / url, run)
@@ -210,6 +212,7 @@ def test_a_dataset_may_be_at_a_url(tmp_path):
         memory.store.clear()
 
 
+@pytest.mark.slow
 def test_a_run_is_there_before_its_modules_and_a_part_twice_is_there_once(tmp_path):
     seen = []
 
@@ -227,6 +230,7 @@ def test_a_run_is_there_before_its_modules_and_a_part_twice_is_there_once(tmp_pa
     assert objects(tmp_path / "b") == before
 
 
+@pytest.mark.slow
 def test_an_ingest_that_ends_before_its_last_word_is_mended_by_the_next(tmp_path):
     def end() -> None:
         raise BufdbError("lost")

@@ -40,6 +40,7 @@ def test_a_change_that_was_made_is_held_to_what_was_promised(ask):
     assert all(row["new_bytes"] == 0 < row["base_bytes"] for row in gone.values())
 
 
+@pytest.mark.slow
 def test_promises_of_lines_are_those_of_the_query_and_of_what_if(ask, call, demo_db):
     _, found, _ = rows(ask, "cpu_b8", "cpu_b8_remat")
     query = json.loads(
@@ -66,6 +67,7 @@ def test_the_headline_says_whether_it_came(ask):
     assert ask("cpu_b8", "cpu_b8_remat", "--format", "markdown")[1].count("| peak") == 1
 
 
+@pytest.mark.slow
 def test_a_larger_program_was_promised_nothing(ask):
     code, found, _ = rows(ask, "cpu_b8", "cpu_b16")
     assert code == 0
@@ -74,6 +76,7 @@ def test_a_larger_program_was_promised_nothing(ask):
     assert "the arguments are larger, which is another program" in ask("cpu_b8", "cpu_b16")[1]
 
 
+@pytest.mark.slow
 def test_the_other_way_less_came(ask):
     """NEW has the promised buffers, but the peak grew, which no promise predicts."""
     code, found, _ = rows(ask, "cpu_b8_remat", "cpu_b8")
@@ -196,6 +199,7 @@ def asked(call, demo_db, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_what_if_runs_the_changed_program_and_compares(asked, call):
     lines = ("--without", "line:saved *train.py:65", "--without", "line:saved *train.py:66")
     (code, out, _), database = asked(*lines, "--format", "json")
@@ -209,6 +213,7 @@ def test_what_if_runs_the_changed_program_and_compares(asked, call):
     assert call("diff", "cpu_b8", "cpu_b8:verify", "--db", str(database))[0] == 0
 
 
+@pytest.mark.slow
 def test_less_than_was_promised_is_exit_1(asked):
     (code, out, _), _ = asked("--without", "line:saved *train.py:66", dumps="cpu_b8")
     assert code == 1
