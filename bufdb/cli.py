@@ -133,33 +133,20 @@ def with_examples(command: click.Command, name: str) -> click.Command:
 
 # -- The command line: finds the command, turns errors into one line and an exit code --------------
 
-COMMANDS = {
-    "ingest": "bufdb.commands.ingest",
-    "capture": "bufdb.commands.capture",
-    "profile": "bufdb.commands.profile",
-    "explain": "bufdb.commands.explain",
-    "fit": "bufdb.commands.fit",
-    "summary": "bufdb.commands.summary",
-    "advice": "bufdb.commands.advice",
-    "show": "bufdb.commands.show",
-    "report": "bufdb.commands.report",
-    "query": "bufdb.commands.query",
-    "queries": "bufdb.commands.queries",
-    "sql": "bufdb.commands.sql",
-    "schema": "bufdb.commands.schema",
-    "check": "bufdb.commands.check",
-    "runs": "bufdb.commands.runs",
-    "compact": "bufdb.commands.compact",
-    "budget": "bufdb.commands.budget",
-    "diff": "bufdb.commands.diff",
-    "blame": "bufdb.commands.blame",
-    "what-if": "bufdb.commands.what_if",
-    "verify": "bufdb.commands.verify",
-    "export": "bufdb.commands.export",
-    "mcp": "bufdb.commands.mcp",
-    "lint": "bufdb.commands.lint",
+GROUPS = {
+    "Read dumps and keep them": ("ingest", "profile", "runs", "check", "compact"),
+    "Compile and ingest in one step": ("capture", "explain"),
+    "Make it fit": ("fit",),
+    "See a module at a glance": ("summary", "advice", "show", "report"),
+    "Ask a question": ("query", "queries", "sql", "schema", "lint"),
+    "Compare, predict, set limits": ("diff", "blame", "what-if", "verify", "budget"),
+    "Use other tools": ("export", "mcp"),
 }
-"""Module of each command, in the order of --help."""
+"""Commands by what they are for, in the order of --help; a page of bufdb/commands/ is about each.
+
+A command is that of the module of its name in `bufdb.commands`.
+"""
+COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
 INTERRUPTED = 130
 
@@ -185,10 +172,22 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS:
             hint = did_you_mean(cmd_name, COMMANDS) or f"; there are {', '.join(COMMANDS)}"
             raise UsageError(f"no command {quote(cmd_name)}{hint}")
-        command: click.Command = importlib.import_module(COMMANDS[cmd_name]).command
+        module = importlib.import_module(f"bufdb.commands.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
         if not command.epilog or "Examples:" not in command.epilog:  # not added by an earlier call
             with_examples(command, cmd_name)
         return keep_lines(command)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        widest = max(map(len, COMMANDS))
+        room = formatter.width - 6 - widest
+        for title, names in GROUPS.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            rows = [
+                (name.ljust(widest), it.get_short_help_str(room)) for name, it in commands if it
+            ]
+            with formatter.section(title):
+                formatter.write_dl(rows)
 
 
 @click.command(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bufdb.what_if.verify import Verification
 
 
-@click.command(name="verify", short_help="What was promised of a change, and what came of it.")
+@click.command(name="verify", short_help="Compare what a change brought with what was promised.")
 @click.argument("base", shell_complete=completion.known("run"))
 @click.argument("new", shell_complete=completion.known("run"))
 @click.option(

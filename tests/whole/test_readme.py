@@ -174,6 +174,17 @@ def test_every_command_has_a_section_that_begins_with_an_example():
     assert sorted(begun) == sorted(cli.COMMANDS)
 
 
+def test_help_groups_the_commands_as_the_pages_do():
+    pages = [PAGES[name].read_text("utf-8") for name in PAGES if name.startswith("bufdb/commands/")]
+    groups = {
+        text.split("\n")[0].removeprefix("# "): sorted(re.findall(r"^##+ bufdb (\S+)$", text, re.M))
+        for text in pages
+    }
+    assert {title: names for title, names in groups.items() if names} == {
+        title: sorted(names) for title, names in cli.GROUPS.items()
+    }
+
+
 def test_every_question_has_one_command_that_answers_it():
     page = PAGES["queries/QUESTIONS.md"].read_text(encoding="utf-8")
     _, *questions = re.split(r"^## ", page, flags=re.MULTILINE)
