@@ -205,6 +205,10 @@ class Row(NamedTuple):
     """Which side lacks the figure, and why."""
 
 
+TIMED = ("op", "source", "opcode")
+"""Keys by which times are known."""
+
+
 class Time(NamedTuple):
     """Measured time of a run, of a part or a whole module."""
 
@@ -238,18 +242,6 @@ class Comparison:
     """Memory spaces that were not requested, with the bytes by which peaks grew or shrank."""
     times: Sequence[Time] = ()
     """Of places that profiles timed on both sides."""
-
-    def as_result(self) -> Result:
-        """Return all rows: each figure, followed by its parts."""
-        parts: dict[tuple[int, str], list[Row]] = {}
-        for row in (*self.peak_parts, *self.temp_parts):
-            parts.setdefault((row.place, row.figure), []).append(row)
-        rows = [
-            tuple(row)
-            for figure in self.figures
-            for row in (figure, *parts.get((figure.place, figure.figure), ()))
-        ]
-        return Result(self.columns, rows)
 
 
 def selected_runs(con: duckdb.DuckDBPyConnection, selection: str) -> list[str]:
@@ -416,7 +408,8 @@ def compare_top(
         every: dict[str, Value] = {**values, **_EVERY._asdict()}
         every["whole_places"] = max([top, *places])
         modules = execute_with(con, _TOP_MODULES, every, "diff")
-        times = _times(con, every)
+        # Of other places neither are the parts.
+        times = [one for one in _times(con, every) if one.is_whole or one.place in places]
         others = _other_spaces(con, values)
     figures = _rows(modules)
     beyond = [row.delta_bytes for row in figures if row.place > last and row.figure == "peak"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from bufdb.answers.diff import MOST_PLACES, Comparison, Row, Time
+from bufdb.answers.diff import MOST_PLACES, TIMED, Comparison, Row, Time
 from bufdb.query.result import Result
 from bufdb.render import formats
 from bufdb.render.text import (
@@ -27,8 +27,6 @@ from bufdb.render.text import (
 
 _OF_OPERATIONS = ("op", "source", "stack")
 """Keys whose groups are operations or their source places, including what XLA adds for them."""
-TIMED = ("op", "source", "opcode")
-"""Keys by which times are known."""
 _RELATION = re.compile("^(saved |slice of |copy of |for )")
 
 
@@ -334,7 +332,7 @@ def part_tables(comparison: Comparison, top: int) -> list[tuple[str, Result, str
         heading = f"{label[place]}, {_space(peak)}: peak {delta} by {key_name}"
         if place in whole:
             base, new = whole[place].base_ns, whole[place].new_ns
-            change = f" ({human_change((new - base) / base, '+')})" if base else ""
+            change = f" ({human_change((new - base) / base, '+')})" if base and new != base else ""
             heading += f"; a run takes {human_time(base)} → {human_time(new)}{change}"
         table = _part_table(peak, parts, key_name, top, times.get(place, {}))
         tables.append((heading, table, _temps(figures[place], parts)))
@@ -347,7 +345,7 @@ def _time_of(row: Row, times: Mapping[str | None, Time]) -> str:
     if time is None:
         return ""
     delta = time.new_ns - time.base_ns
-    return f"{'+' if delta > 0 else ''}{human_time(delta)}"
+    return f"{'+' if delta > 0 else ''}{human_time(delta)}" if delta else "~"
 
 
 def _part_table(

@@ -139,6 +139,7 @@ class Readable:
             options: by, function, module, color and pairs, see `bufdb.answers.diff.diff`.
         """
         from bufdb.answers.diff import MOST_PLACES, diff
+        from bufdb.answers.diff_rows import rows
         from bufdb.answers.diff_text import text
 
         with self._opener.several() as opened:
@@ -146,7 +147,7 @@ class Readable:
             found = diff(opened, base, new, top=top, most_places=most, **options)
         shown = text(found.comparison, top)
         notes = [found.note] if found.note is not None else shown.notes
-        return Answer(shown.text, dicts(found.comparison.as_result()), tuple(notes))
+        return Answer(shown.text, dicts(rows(found.comparison)), tuple(notes))
 
     def what_if(self, module: str, **options: Any) -> Answer:
         """Return the peak of a module without some lines, ops or values [bytes].

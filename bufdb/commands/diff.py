@@ -91,7 +91,8 @@ def command(
 
     csv, json and jsonl have one row per figure and, where part is not empty, per part of it; parts
     of a figure add up to its change. '~' means no change, 'unknown' a figure that a dump does not
-    have; unknown_reason says why, and no change is counted.
+    have; unknown_reason says why, and no change is counted. If profiles timed both sides, the
+    figure 'time' is that of a run in nanoseconds, with parts by op, source and opcode.
 
     The comparison itself is SQL: FROM diff_modules('BASE', 'NEW'), diff_peak, diff_temps.
     """
@@ -117,12 +118,13 @@ def command(
 
 def _noted(piece: Diff) -> Result:
     """Return the rows, after noting why there are none or what they leave out."""
+    from bufdb.answers.diff_rows import rows
     from bufdb.answers.diff_text import others
 
     for text in (piece.note, others(piece.comparison)):
         if text is not None:
             common.note(text)
-    return piece.comparison.as_result()
+    return rows(piece.comparison)
 
 
 def _write_text(

@@ -3,7 +3,7 @@
 import pytest
 from small_db import Module, derive, insert
 
-from bufdb.answers import diff, diff_text
+from bufdb.answers import diff, diff_rows, diff_text
 
 
 @pytest.fixture
@@ -58,3 +58,58 @@ def test_the_macro_has_parts_and_the_whole(sides):
         (1, "net/dot", False, 3_000_000, 1_000_000),
         (1, None, False, 500_000, 500_000),
     ]
+
+
+def rows_of(con, key_name="op"):
+    values = {"base": "old", "new": "new", "key_name": key_name}
+    result = diff_rows.rows(diff.compare(con, values, temps=True))
+    return [
+        dict(zip([name for name, _ in result.columns], row, strict=True)) for row in result.rows
+    ]
+
+
+def times(rows):
+    names = ("part", "change", "base_ns", "new_ns", "delta_ns", "delta_ratio")
+    return [tuple(row[name] for name in names) for row in rows if row["figure"] == "time"]
+
+
+def test_time_that_did_not_change_is_a_tilde(sides):
+    sides.execute("UPDATE instruction_times SET self_ns = 10")
+    text = compared(sides)
+    (line,) = (line for line in text.splitlines() if line.endswith("net/dot"))
+    assert "a run takes 10 ns → 10 ns\n" in text and line.split()[7] == "~"
+
+
+def test_rows_have_a_figure_time_whose_parts_add_up_to_it(sides):
+    rows = rows_of(sides)
+    assert times(rows) == [
+        (None, "shrank", 3_500_000, 1_500_000, -2_000_000, -2 / 3.5),
+        ("net/dot", "shrank", 3_000_000, 1_000_000, -2_000_000, -2 / 3),
+        ("(no op)", "same", 500_000, 500_000, 0, 0),
+    ]
+    assert {row["base_bytes"] for row in rows if row["figure"] == "time"} == {None}
+    assert {row["base_ns"] for row in rows if row["figure"] != "time"} == {None}
+
+
+def test_rows_by_keys_of_values_have_the_sum_alone(sides):
+    (row,) = times(rows_of(sides, "shape"))
+    assert row[:4] == (None, "shrank", 3_500_000, 1_500_000)
+
+
+def test_a_part_that_one_side_lacks_has_no_ratio(sides):
+    sides.execute(
+        "DELETE FROM instruction_times WHERE module_id = 1 AND instruction_name = 'dot.1'"
+    )
+    assert times(rows_of(sides))[1] == ("net/dot", "grew", 0, 1_000_000, 1_000_000, None)
+
+
+def test_rows_of_sides_that_were_not_timed_have_no_times(sides):
+    sides.execute("DELETE FROM instruction_times WHERE module_id = 1")
+    assert not times(rows_of(sides))
+
+
+def test_rows_of_the_largest_changes_have_times_of_their_places(sides):
+    values = {"base": "old", "new": "new", "key_name": "op"}
+    result = diff_rows.rows(diff.compare_top(sides, values, 5))
+    at = [name for name, _ in result.columns].index("figure")
+    assert [row[at] for row in result.rows].count("time") == 3
