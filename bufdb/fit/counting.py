@@ -6,13 +6,31 @@ Jaxprs are read by their attributes alone: nothing here imports JAX.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 # -- The parts of an equation ----------------------------------------------------------------------
+
+REMATS = ("checkpoint", "remat", "remat2", "RematTraced")
+"""Names of the primitive of `jax.checkpoint`; the last one is that of JAX_REMAT3."""
+NAMES = ("name", "CheckpointName")
+"""Names of the primitive of `checkpoint_name`; the last one is that of JAX_REMAT3."""
+
+
+def kind(eqn: Any) -> str:
+    """Return the name of a primitive; of one that is a class, that of the class."""
+    inner = eqn.params.get("_prim")
+    return str(eqn.primitive.name) if inner is None else type(inner).__name__
+
+
+def parameters(eqn: Any) -> Mapping[str, Any]:
+    """Return the parameters of an equation; of a primitive that is a class, those of the class."""
+    inner = eqn.params.get("_prim")
+    found: Mapping[str, Any] = eqn.params if inner is None else inner.params
+    return found
 
 
 def open_jaxpr(value: Any) -> Any | None:
@@ -25,7 +43,7 @@ def open_jaxpr(value: Any) -> Any | None:
 
 def inner_jaxprs(eqn: Any) -> Iterator[Any]:
     """Yield the jaxprs in an equation's parameters."""
-    for value in eqn.params.values():
+    for value in parameters(eqn).values():
         for item in value if isinstance(value, tuple | list) else (value,):
             if (found := open_jaxpr(item)) is not None:
                 yield found
@@ -239,9 +257,9 @@ def _labels(jaxpr: Any) -> dict[Any, str]:
     """Return the names of values, also of those that a nested function gives."""
     found: dict[Any, str] = {}
     for eqn in jaxpr.eqns:
-        name = eqn.primitive.name
-        if name == "name":
-            found[eqn.outvars[0]] = eqn.params["name"]
+        name = kind(eqn)
+        if name in NAMES:
+            found[eqn.outvars[0]] = parameters(eqn)["name"]
         elif name == "reduce_precision":  # what JAX puts on a value that is saved
             var = eqn.invars[0]
             if not is_literal(var) and var in found:

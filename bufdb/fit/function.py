@@ -16,7 +16,7 @@ from bufdb.capture.dump import compile_into
 from bufdb.capture.target import Target, jax_module
 from bufdb.errors import BufdbError, UsageError
 from bufdb.fit.counting import aval_bytes
-from bufdb.fit.jax_inside import GRADIENT, Calls, Files, gradients, probe
+from bufdb.fit.jax_inside import GRADIENT, Calls, Files, gradients, has_names_alone, probe
 from bufdb.fit.losses import Gradient, Losses
 from bufdb.fit.plans import Plan, Program, Region, Site, Traced
 from bufdb.fit.replay import Replay
@@ -88,15 +88,26 @@ class Function:
         kept = {at for at in range(len(survey.regions)) if self._matters(at, written, notes)}
         self._losses.narrow(sorted(kept))
         donatable, names = self._donatable(notes)
+        regions, has_host = survey.regions, self.platform in ("gpu", "tpu")
+        if has_names_alone():
+            if has_host:
+                notes.append("under JAX_REMAT3 no value is saved in host memory")
+            if any(region.has_atomic for region in regions):
+                notes.append(
+                    "under JAX_REMAT3 names are not combined with dots_saveable, so the products "
+                    "of a custom_vjp or a cond in a checkpoint are computed again"
+                )
+            regions = tuple(replace(region, has_atomic=False) for region in regions)
+            has_host = False
         return Program(
             function=self._name,
             target=None if self._target is None else self._target.name,
             platform=self.platform,
-            regions=survey.regions,
+            regions=regions,
             switches=survey.switches,
             donatable=donatable,
             argument_names=names,
-            has_host_memory=self.platform in ("gpu", "tpu"),
+            has_host_memory=has_host,
             has_cheap_effort=self.platform in _CHEAP,
             as_written=written,
             function_site=_site(self._given),

@@ -23,7 +23,7 @@ from typing import Any
 
 from bufdb.capture.target import jax_module
 from bufdb.errors import BufdbError
-from bufdb.fit.counting import is_dropped, is_literal
+from bufdb.fit.counting import REMATS, is_dropped, is_literal, kind
 from bufdb.fit.plans import Site
 
 # -- Files of the user -----------------------------------------------------------------------------
@@ -160,6 +160,11 @@ def evaluate(
         for var, output in zip(eqn.outvars, outputs, strict=True):
             if not is_dropped(var):
                 env[var] = output
+
+
+def has_names_alone() -> bool:
+    """Return whether only policies of names save names: JAX_REMAT3 passes over all others."""
+    return bool(getattr(jax_module().config, "jax_remat3", False))
 
 
 def named(array: Any, name: str) -> Any:
@@ -409,16 +414,12 @@ def _try(jax: Any) -> None:
     site = site_of(eqns["sin"], files)
     if site is None or site.column < 0 or site.end_column <= site.column:
         raise _Missing("equations have no columns of the source (python -X no_debug_ranges?)")
-    inner = [eqn.primitive.name for eqn in eqns["scan"].params["jaxpr"].jaxpr.eqns]
+    inner = [kind(eqn) for eqn in eqns["scan"].params["jaxpr"].jaxpr.eqns]
     if not set(inner) & set(REMATS):
         raise _Missing(f"jax.checkpoint is the equation {' '.join(inner)}")
     if not without_dead_code(traced.jaxpr).eqns:
         raise _Missing("dead code is not found")
 
 
-REMATS = ("checkpoint", "remat", "remat2")
-"""Names of the primitive of `jax.checkpoint`."""
-NAME = "name"
-"""Name of the primitive of `checkpoint_name`."""
 JITS = ("jit", "pjit", "closed_call", "core_call")
 """Names of the primitives of nested functions."""

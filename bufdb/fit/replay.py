@@ -9,8 +9,17 @@ from enum import Enum
 from typing import Any
 
 from bufdb.capture.target import jax_module
-from bufdb.fit.counting import inner_jaxprs, is_dropped, is_literal, open_jaxpr
-from bufdb.fit.jax_inside import NAME, REMATS, bind, context, evaluate, named, value
+from bufdb.fit.counting import (
+    NAMES,
+    REMATS,
+    inner_jaxprs,
+    is_dropped,
+    is_literal,
+    kind,
+    open_jaxpr,
+    parameters,
+)
+from bufdb.fit.jax_inside import bind, context, evaluate, named, value
 from bufdb.fit.plans import Plan, Switch
 from bufdb.fit.survey import SCAN, Reader, Survey
 
@@ -86,8 +95,8 @@ class Replay:
 
         def rule(eqn: Any, inputs: list[Any]) -> list[Any]:
             outputs = self._outputs(eqn, inputs, where)
-            if eqn.primitive.name == NAME:
-                self.applied.names.add(eqn.params["name"])
+            if kind(eqn) in NAMES:
+                self.applied.names.add(parameters(eqn)["name"])
             for at, var in enumerate(eqn.outvars):
                 name = None if is_dropped(var) else names.get(var)
                 if name is not None:
@@ -101,9 +110,9 @@ class Replay:
     def _outputs(self, eqn: Any, inputs: list[Any], where: _Where) -> list[Any]:
         """Return the outputs of an equation, with the plan in what is nested in it."""
         jax = jax_module()
-        name, params = eqn.primitive.name, eqn.params
+        name, params = kind(eqn), parameters(eqn)
         if where is _Where.IN_REGION and name in REMATS:  # the plan's policy is in its place
-            return self._evaluate(params["jaxpr"], (), inputs, where)
+            return self._evaluate(*_opened(params["jaxpr"]), inputs, where)
         if where is not _Where.IN_REGION and not self._touches(eqn, where):
             return bind(eqn, inputs)
         if name == SCAN:
@@ -117,8 +126,8 @@ class Replay:
             branches = tuple(self._changed(one, inside) for one in params["branches"])
             return bind(eqn, inputs, {**params, "branches": branches})
         if name in REMATS:
-            run = self._bound(params["jaxpr"], (), where)
-            options = {key: params[key] for key in ("policy", "prevent_cse")}
+            run = self._bound(*_opened(params["jaxpr"]), where)
+            options = {key: params[key] for key in ("policy", "prevent_cse") if key in params}
             with context(eqn):
                 return list(jax.checkpoint(run, **options)(*inputs))
         return bind(eqn, inputs)
@@ -250,6 +259,11 @@ class Replay:
             ]
             yield call, eqns, outputs
             start = stop
+
+
+def _opened(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
+    """Return a jaxpr, closed or not, with its constants."""
+    return open_jaxpr(jaxpr), getattr(jaxpr, "consts", ())
 
 
 def _inputs(eqns: Sequence[Any]) -> list[Any]:

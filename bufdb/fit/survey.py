@@ -12,16 +12,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from bufdb.fit.counting import (
+    NAMES,
+    REMATS,
     aval_bytes,
     equation_work,
     inner_jaxprs,
     is_dropped,
     is_inexact,
     is_literal,
+    kind,
     open_jaxpr,
+    parameters,
     repetitions,
 )
-from bufdb.fit.jax_inside import JITS, NAME, REMATS, Calls, Files, frames, site_of, source_of
+from bufdb.fit.jax_inside import JITS, Calls, Files, frames, site_of, source_of
 from bufdb.fit.plans import Region, Site, Switch
 
 SCAN = "scan"
@@ -117,7 +121,7 @@ class Reader:
                 if var in names
             }
             for at, eqn in enumerate(eqns):
-                if self.nested(eqn) is not None or eqn.primitive.name in REMATS:
+                if self.nested(eqn) is not None or kind(eqn) in REMATS:
                     continue
                 for output, var in enumerate(eqn.outvars):
                     is_wanted = (at % period, output) in positions and not is_dropped(var)
@@ -135,9 +139,9 @@ class Reader:
         }
         aliases: set[Any] = set()
         for eqn, site in zip(jaxpr.eqns, sites, strict=True):
-            if eqn.primitive.name == NAME:  # the named value counts, not the same without a name
+            if kind(eqn) in NAMES:  # the named value counts, not the same without a name
                 aliases.update(var for var in eqn.invars if not is_literal(var))
-                crossing.update((var, eqn.params["name"]) for var in eqn.outvars)
+                crossing.update((var, parameters(eqn)["name"]) for var in eqn.outvars)
             else:
                 for var in eqn.invars:
                     if not is_literal(var) and var in made and made[var] != site:
@@ -156,7 +160,7 @@ class Reader:
 
 
 def _signature(eqn: Any) -> tuple[str, tuple[str, ...]]:
-    return eqn.primitive.name, tuple(str(var.aval) for var in eqn.outvars)
+    return kind(eqn), tuple(str(var.aval) for var in eqn.outvars)
 
 
 def _period(signatures: list[Any]) -> int:
@@ -234,11 +238,11 @@ class Survey:
 
     def _is_open(self, eqn: Any) -> bool:
         """Return whether what is in an equation can be named, or be called, as if it were not."""
-        return eqn.primitive.name in REMATS or self._reader.nested(eqn) is not None
+        return kind(eqn) in REMATS or self._reader.nested(eqn) is not None
 
     def _note(self, eqn: Any, around: Sequence[Key]) -> None:
         """Note for the regions around an equation that they have a checkpoint, or an atomic one."""
-        name, site = eqn.primitive.name, self._reader.site(eqn)
+        name, site = kind(eqn), self._reader.site(eqn)
         if site is None and around and around[-1][0] == SCAN:
             site = around[-1][1]  # the body itself is a checkpoint
         for key in around:
@@ -293,7 +297,7 @@ class Survey:
             if own:
                 file, line, name = own[-1].site.file, own[-1].first_line, own[-1].site.function
                 return name, Site(file, line, 0, line, 0, name)
-            if eqn.primitive.name in REMATS:
+            if kind(eqn) in REMATS:
                 return self._body(next(inner_jaxprs(eqn)))
         source = source_of(jaxpr)
         return ("", None) if source is None else (source[0], None)

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-pytest.importorskip("jax", reason="this Python has no jax")
+jax = pytest.importorskip("jax", reason="this Python has no jax")
 
 PROGRAM = """import jax
 import jax.numpy as jnp
@@ -66,6 +66,22 @@ def test_a_plan_fits_and_its_patch_needs_as_much(fit, call, tmp_path):
     assert int(rows.split()[1]) == best["need_bytes"]
     _, runs, _ = call("sql", "SELECT run_name FROM runs", "--db", "d.duckdb", "--format", "csv")
     assert {"fit:as-written", best["run"]} <= set(runs.split())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(jax.config, "jax_remat3"), reason="this jax has no JAX_REMAT3")
+def test_with_remat3_a_plan_and_its_patch_are_equal(fit, monkeypatch, tmp_path):
+    text = PROGRAM.replace('h = x @ p["w"]', 'h = checkpoint_name(x @ p["w"], "hidden")')
+    text = text.replace("jax.lax.scan(layer,", "jax.lax.scan(jax.checkpoint(layer),")
+    (tmp_path / "train.py").write_text(f"from jax.ad_checkpoint import checkpoint_name\n{text}")
+    monkeypatch.setenv("JAX_REMAT3", "1")
+    code, out, err = fit("--format", "json", "--budget-compiles", "4")
+    assert code == 0, err
+    found = json.loads(out)
+    proved = [row for row in found["plans"] if row["is_verified"]]
+    # The source saves nothing, so saving costs less work, and the patch saves it, too.
+    assert [row for row in proved if row["extra_work_ratio"] < 0], found["notes"]
+    assert not [note for note in found["notes"] if "its patched files" in note]
 
 
 def test_what_fits_as_written_needs_no_plan(fit):

@@ -116,6 +116,32 @@ def test_a_custom_vjp_is_atomic_and_its_products_are_saved_with_dots():
     assert found.trace(Plan(scans=(0,), saved=saved, with_dots=(0,))).work == written.work
 
 
+@pytest.mark.skipif(not hasattr(jax.config, "jax_remat3"), reason="this jax has no JAX_REMAT3")
+@pytest.mark.parametrize("name", ["step", "step_checkpointed", "step_named"])
+def test_remat3_changes_no_trace(name):
+    def traced():
+        found = function(name)
+        program = found.program()
+        every = tuple(one.name for one in program.switches)
+        plans = [Plan(), Plan(scans=(0,)), Plan(scans=(0,), saved=every[:1])]
+        plans.append(Plan(scans=(0,), saved=every))
+        return every, [(one.work, one.residual_bytes) for one in map(found.trace, plans)]
+
+    before = traced()
+    jax.config.update("jax_remat3", True)
+    try:
+        assert traced() == before
+    finally:
+        jax.config.update("jax_remat3", False)
+
+
+def test_remat3_saves_names_alone(monkeypatch):
+    monkeypatch.setattr("bufdb.fit.function.has_names_alone", lambda: True)
+    program = function("step_custom").program()
+    assert not program.regions[0].has_atomic and not program.has_host_memory
+    assert any("JAX_REMAT3" in note for note in program.notes)
+
+
 def test_a_scan_within_a_scan_is_a_region_of_its_own():
     found = function("step_nested")
     program = found.program()
