@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -122,8 +122,8 @@ def summary(comparison: Comparison) -> str:
         known = " known" if any(_outcome(row) == "unknown" for row in peaks) else ""
         return f"no{known} peak changed: {_totals(peaks)}"
     line = f"{_subject(first, peaks)}: peak {_from_to(first)}"
-    cause = _largest(first, comparison.peak_parts)
-    if cause is not None:
+    parts = [row for row in comparison.peak_parts if row.place == first.place]
+    for cause in moved(parts, first.delta_bytes or 0)[:1]:
         line += f", largest: {signed_bytes(cause.delta_bytes)} {_cause(cause, comparison.key_name)}"
     return f"{line}; in all: {_totals(peaks)}" if len(peaks) > 1 else line
 
@@ -181,11 +181,29 @@ def _from_to(row: Row) -> str:
     return f"{base} → {new}{note}"
 
 
-def _largest(peak: Row, parts: Iterable[Row]) -> Row | None:
-    """Return the part that changed most in the direction of the peak."""
-    grew = (peak.delta_bytes or 0) > 0
-    mine = (row for row in parts if row.place == peak.place and row.delta_bytes)
-    return next((row for row in mine if ((row.delta_bytes or 0) > 0) == grew), None)
+def moved(parts: Sequence[Row], delta_bytes: int) -> list[Row]:
+    """Return the parts of one peak that changed in the direction of a change, the largest first.
+
+    Pairs that only changed their name, as between versions of JAX, are left out: one part vanished
+    and one appeared with the same shape, kind of allocation and bytes.
+    """
+    sign = 1 if delta_bytes > 0 else -1
+    other = Counter(map(_alike, (row for row in parts if sign * (row.delta_bytes or 0) < 0)))
+    found = []
+    for row in sorted(parts, key=lambda row: -sign * (row.delta_bytes or 0)):
+        if sign * (row.delta_bytes or 0) <= 0:
+            break
+        if row.change in ("appeared", "vanished") and other[_alike(row)]:
+            other[_alike(row)] -= 1
+        else:
+            found.append(row)
+    return found
+
+
+def _alike(row: Row) -> tuple[object, ...]:
+    is_one_sided = row.change in ("appeared", "vanished")
+    shape = row.new_shape if row.change == "appeared" else row.base_shape
+    return is_one_sided, shape, row.allocation_kind, abs(row.delta_bytes or 0)
 
 
 def _cause(row: Row, key_name: str) -> str:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from bufdb.answers.diff import Row, diff
+from bufdb.answers.diff_text import moved
 from bufdb.answers.opening import Open
 from bufdb.query.execute import execute_with
 from bufdb.render.text import escape_control, human_bytes
@@ -209,11 +209,9 @@ def _jump(base: Step, new: Step, percent: float) -> Jump | None:
 
 def _largest(con: Any, row: Row, parts: Sequence[Row], delta: int) -> tuple[Part, ...]:
     """Return the parts that changed most in the direction of the jump."""
-    sign = 1 if delta > 0 else -1
-    moved = [part for part in _not_renamed(parts) if sign * (part.delta_bytes or 0) > 0]
-    moved.sort(key=lambda part: -sign * (part.delta_bytes or 0))
+    found = moved(parts, delta)
     least = _PART_SHARE * abs(delta)
-    chosen = [part for part in moved if abs(part.delta_bytes or 0) >= least] or moved[:1]
+    chosen = [part for part in found if abs(part.delta_bytes or 0) >= least] or found[:1]
     return tuple(
         Part(
             name=str(part.part),
@@ -226,34 +224,6 @@ def _largest(con: Any, row: Row, parts: Sequence[Row], delta: int) -> tuple[Part
         )
         for part in chosen[:_MOST_PARTS]
     )
-
-
-def _not_renamed(parts: Sequence[Row]) -> list[Row]:
-    """Return the parts without pairs that only changed their name, as between versions of jax.
-
-    Such a pair vanishes and appears with the same shape, kind and bytes.
-    """
-    gone = Counter(
-        (part.base_shape, part.allocation_kind, -(part.delta_bytes or 0))
-        for part in parts
-        if part.change == "vanished"
-    )
-    come = Counter(
-        (part.new_shape, part.allocation_kind, part.delta_bytes or 0)
-        for part in parts
-        if part.change == "appeared"
-    )
-    renamed = {"vanished": gone & come, "appeared": gone & come}
-    kept = []
-    for part in parts:
-        known = renamed.get(part.change or "", Counter())
-        shape = part.new_shape if part.change == "appeared" else part.base_shape
-        key = (shape, part.allocation_kind, abs(part.delta_bytes or 0))
-        if known[key]:
-            known[key] -= 1
-        else:
-            kept.append(part)
-    return kept
 
 
 def _before(con: Any, row: Row, part: Row) -> str | None:

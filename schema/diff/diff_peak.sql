@@ -109,6 +109,8 @@ named AS (
     held.allocation_kind,
     held.value_id,
     held.held_bytes,
+    parameters.parameter_number,
+    parameters.parameter_shape_index,
     coalesce(shapes.dtype, held.dtype) AS dtype,
     CASE
       WHEN shapes.dtype IS NULL THEN held.dtype || coalesce('[' || held.dimensions_text || ']', '')
@@ -430,6 +432,37 @@ held_sides AS (
     ON keyed.module_id = figure_sides.module_id
     AND keyed.color = figure_sides.color
 ),
+-- An argument keeps its number and shape where only its name changed, as between versions of JAX.
+one_sided AS (
+  SELECT held_sides.place, held_sides.allocation_kind, held_sides.part
+  FROM held_sides
+  WHERE held_sides.parameter_number IS NOT NULL
+  GROUP BY held_sides.place, held_sides.allocation_kind, held_sides.part
+  HAVING min(held_sides.side) = max(held_sides.side)
+),
+one_sided_arguments AS (
+  SELECT DISTINCT
+    held_sides.place, held_sides.side, held_sides.allocation_kind, held_sides.allocation_index,
+    held_sides.parameter_number, held_sides.parameter_shape_index, held_sides.bare_shape,
+    held_sides.part
+  FROM held_sides
+  JOIN one_sided
+    ON one_sided.place = held_sides.place
+    AND one_sided.allocation_kind = held_sides.allocation_kind
+    AND one_sided.part = held_sides.part
+),
+renamed AS (
+  SELECT base_arguments.place, base_arguments.allocation_index, new_arguments.part
+  FROM one_sided_arguments AS base_arguments
+  JOIN one_sided_arguments AS new_arguments
+    ON new_arguments.place = base_arguments.place
+    AND new_arguments.allocation_kind = base_arguments.allocation_kind
+    AND new_arguments.parameter_number = base_arguments.parameter_number
+    AND new_arguments.parameter_shape_index = base_arguments.parameter_shape_index
+    AND new_arguments.bare_shape = base_arguments.bare_shape
+  WHERE base_arguments.side = 'base'
+    AND new_arguments.side = 'new'
+),
 sides AS (
   SELECT
     held_sides.place,
@@ -440,7 +473,7 @@ sides AS (
     named_moved.donation,
     CASE WHEN named_moved.place IS NULL THEN held_sides.allocation_kind ELSE 'donated_parameter'
     END AS allocation_kind,
-    coalesce(named_moved.part, held_sides.part) AS part,
+    coalesce(named_moved.part, renamed.part, held_sides.part) AS part,
     -- The value that an output's bytes hold at the peak may differ from the output.
     CASE
       WHEN named_moved.place IS NOT NULL AND held_sides.allocation_kind = 'output'
@@ -454,6 +487,10 @@ sides AS (
     AND named_moved.side = held_sides.side
     AND named_moved.allocation_kind = held_sides.allocation_kind
     AND named_moved.allocation_index = held_sides.allocation_index
+  LEFT JOIN renamed
+    ON renamed.place = held_sides.place
+    AND held_sides.side = 'base'
+    AND renamed.allocation_index = held_sides.allocation_index
 ),
 ranked AS (
   SELECT
@@ -603,4 +640,4 @@ FROM peaks
 WHERE peaks.delta_bytes IS NULL
 ORDER BY place, part_place;
 COMMENT ON MACRO TABLE diff_peak IS
-  'The parts of a change of the peak: the bytes held at the peak of each side (peak_values), grouped by kind of allocation and by a key that survives recompilation; delta_bytes of a place (pair and memory space, see diff_modules) add up exactly to the delta of its peak. key_name chooses the key: op (scope path without what JAX adds, numbered layers merged; the default), source (line of user code, library FILE:LINE where a stack has none), shape, dtype, opcode, category (phase by op_categories), stack (call stack, repeated frames once) or all (shape, opcode, whole path and line). The carry of a loop has the name of what makes the data, with saved for what the loop stacks (value_origins), if both sides have HLO text. A value without an op_name counts under its first use that has one; with all, it is marked "for PATH". base_added_bytes and new_added_bytes are the parts of base_bytes and new_bytes that XLA adds for the operation they count under: such values, copies, and recomputation (.remat). A parameter that only one side donates is one part with the output that reuses its bytes (by the index in the result), of kind donated_parameter, and its change is donated or, where base donated it, not donated. A parameter keeps its own name even where its bytes hold something else. Shapes and lines are those of the largest value of the group on each side. A pair with an unknown peak has one row, with change unknown, the peak of the known side, no delta_bytes and unknown_reason, which is NULL in all other rows.';
+  'The parts of a change of the peak: the bytes held at the peak of each side (peak_values), grouped by kind of allocation and by a key that survives recompilation; delta_bytes of a place (pair and memory space, see diff_modules) add up exactly to the delta of its peak. key_name chooses the key: op (scope path without what JAX adds, numbered layers merged; the default), source (line of user code, library FILE:LINE where a stack has none), shape, dtype, opcode, category (phase by op_categories), stack (call stack, repeated frames once) or all (shape, opcode, whole path and line). The carry of a loop has the name of what makes the data, with saved for what the loop stacks (value_origins), if both sides have HLO text. A value without an op_name counts under its first use that has one; with all, it is marked "for PATH". base_added_bytes and new_added_bytes are the parts of base_bytes and new_bytes that XLA adds for the operation they count under: such values, copies, and recomputation (.remat). A parameter that only one side donates is one part with the output that reuses its bytes (by the index in the result), of kind donated_parameter, and its change is donated or, where base donated it, not donated. A parameter keeps its own name even where its bytes hold something else. One whose name is on one side only has that of new, if number, shape and kind are the same. Shapes and lines are those of the largest value of the group on each side. A pair with an unknown peak has one row, with change unknown, the peak of the known side, no delta_bytes and unknown_reason, which is NULL in all other rows.';

@@ -85,6 +85,30 @@ def test_the_part_that_grew_most_is_named_for_what_it_is(cells, what):
     assert line == f"f: peak 1.00 MiB → 2.00 MiB (+100.0%), largest: +8 B {what}"
 
 
+def test_what_only_changed_its_name_is_not_what_grew():
+    """Versions of jax name the same argument or op otherwise; each is a pair once."""
+
+    def part(name, change, delta, shape="f32[8]", kind="temp"):
+        side = "base" if change == "vanished" else "new"
+        cells = {"allocation_kind": kind, f"{side}_shape": shape, "delta_bytes": delta}
+        return row(part=name, change=change, **cells)
+
+    parts = [
+        part("x", "appeared", 32),
+        part("y", "appeared", 32),
+        part("(parameter)", "vanished", -32),
+        part("z", "appeared", 32, shape="f32[4,2]"),
+        part("exp", "grew", 16),
+        part("w", "appeared", 32, kind="output"),
+        part("dot", "shrank", -8),
+    ]
+    assert [found.part for found in diff_text.moved(parts, 104)] == ["y", "z", "w", "exp"]
+    assert [found.part for found in diff_text.moved(parts, -8)] == ["dot"]
+    assert headline([row(base=8, new=24)], [*parts[:1], *parts[2:3], parts[4]]) == (
+        "f: peak 8 B → 24 B, largest: +16 B exp"
+    )
+
+
 def test_sums_are_of_one_memory_space_each():
     grown = [row(1, 4, 9), row(2, 1, 3, color=1, memory_space_name="vmem")]
     totals = "in all: color 0 grew 5 B in 1 function; vmem grew 2 B in 1 function"

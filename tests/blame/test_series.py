@@ -4,9 +4,6 @@ import json
 
 import pytest
 
-from bufdb.answers.diff import Row
-from bufdb.blame.series import _not_renamed
-
 
 @pytest.fixture
 def blame(call, demo_db):
@@ -66,24 +63,3 @@ def test_wrong_usage_is_one_line(blame, given, said):
     code, _, err = blame(*given)
     assert code == 2
     assert said in err and len(err.splitlines()) == 1
-
-
-def part(name, change, delta, shape="f32[8]", kind="temp"):
-    fields = dict.fromkeys(Row._fields)
-    fields |= {"place": 1, "figure": "peak", "part": name, "change": change, "delta_bytes": delta}
-    side = "base" if change == "vanished" else "new"
-    return Row(**(fields | {"allocation_kind": kind, f"{side}_shape": shape}))
-
-
-def test_what_only_changed_its_name_did_not_grow():
-    """Versions of jax name the same argument or op otherwise; each is a pair once."""
-    parts = [
-        part("x", "appeared", 32),
-        part("y", "appeared", 32),
-        part("(parameter)", "vanished", -32),
-        part("z", "appeared", 32, shape="f32[4,2]"),
-        part("exp", "grew", 16),
-        part("w", "appeared", 32, kind="output"),
-    ]
-    kept = [row.part for row in _not_renamed(parts)]
-    assert kept == ["y", "z", "exp", "w"]

@@ -297,6 +297,39 @@ def test_parameters_without_a_name_go_by_their_number(con):
     """, base="a", new="b")  # fmt: skip
 
 
+def arguments(con, module_id, run, *named):
+    """A module whose arguments have these names and sizes."""
+    made = Module(con, module_id, run, "f")
+    for number, (name, size) in enumerate(named):
+        made.allocation(number, "parameter", size, **PARAMETER | {"parameter_number": number})
+        made.value(number, number, 0, size, name=f"p{number}", opcode="parameter", op_name=name,
+                   shape=f"u8[{size}]{{0}}")  # fmt: skip
+    made.close()
+
+
+def test_a_renamed_argument_is_one_part(con):
+    """Versions of JAX name the same argument otherwise, or not at all."""
+    arguments(con, 1, "a", (None, 8), (None, 4), ("u", 2), ("old", 6))
+    arguments(con, 2, "b", ("x", 8), ("y", 4), ("u", 2), ("more", 7))
+    for size in (2, 4, 6, 7, 8):
+        shape(con, f"u8[{size}]{{0}}")
+    holds(con, "diff-peak", """
+        change   | base_bytes | new_bytes | base_value_count | part
+        appeared | 0          | 7         | 0                | more
+        vanished | 6          | 0         | 1                | old
+        same     | 8          | 8         | 1                | x
+        same     | 4          | 4         | 1                | y
+        same     | 2          | 2         | 1                | u
+    """, base="a", new="b", unchanged="true")  # fmt: skip
+
+
+def test_an_argument_that_moved_keeps_its_name(con):
+    arguments(con, 1, "a", ("x", 8), ("y", 8))
+    arguments(con, 2, "b", ("added", 8), ("x", 8))
+    shape(con, "u8[8]{0}")
+    assert [(row[0], row[-1]) for row in parts(con)] == [("appeared", "added"), ("vanished", "y")]
+
+
 @pytest.mark.parametrize(
     ("name", "opcode", "path", "is_added"),
     [
