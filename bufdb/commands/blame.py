@@ -48,8 +48,10 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--flag",
+    "flags",
     metavar="NAME=V,V",
-    help="An XLA flag without dashes, or a setting jax_…, and its values.",
+    multiple=True,
+    help="An XLA flag without dashes, or a setting jax_…, and its values; repeated, a value each.",
 )
 @click.option(
     "--target",
@@ -100,7 +102,7 @@ def command(
     versions: str | None,
     packages: tuple[str, ...],
     pythons: tuple[str, ...],
-    flag: str | None,
+    flags: tuple[str, ...],
     target: str | None,
     bisect: bool,
     is_quick: bool,
@@ -149,7 +151,7 @@ def command(
     if is_clean:
         _clean()
         return
-    ways = _Ways(versions, packages, pythons, flag, target)
+    ways = _Ways(versions, packages, pythons, flags, target)
     if target is not None:
         hardware_of(target)
     axis = _axis(ways, what, report_folder, is_anonymous=is_anonymous)
@@ -184,7 +186,7 @@ class _Ways:
     versions: str | None
     packages: Sequence[str]
     pythons: Sequence[str]
-    flag: str | None
+    flags: Sequence[str]
     target: str | None = None
 
     def of_jax(self, version: str) -> tuple[str, ...]:
@@ -196,7 +198,7 @@ class _Ways:
 
     def axes(self) -> list[str]:
         """Return the options that are given."""
-        named = {"--jax": self.versions, "--python": self.pythons, "--flag": self.flag}
+        named = {"--jax": self.versions, "--python": self.pythons, "--flag": self.flags}
         return [name for name, value in named.items() if value]
 
 
@@ -266,17 +268,12 @@ def _variants(ways: _Ways) -> list[Variant]:
     from bufdb.blame.runs import Variant
 
     this = sys.executable
-    versions, flag = ways.versions, ways.flag
+    versions = ways.versions
     if ways.packages and versions is None:
         raise UsageError("--with is for the environments of --jax")
-    if flag is not None:
-        name, equals, values = flag.partition("=")
-        name = name.removeprefix("--")
-        if not name or not equals or not all(values.split(",")):
-            raise UsageError(f"--flag wants NAME=V,V, got {flag!r}")
-        known = list(dict.fromkeys(values.split(",")))
-        found = [Variant(name, value, this, {name: value}) for value in known]
-        return found if len(found) > 1 else [Variant(name, "default", this), *found]
+    if ways.flags:
+        found = [_of_flag(name, value) for name, value in _flags(ways.flags)]
+        return found if len(found) > 1 else [_of_flag(found[0].label, None), *found]
     if versions is not None:
         names = list(dict.fromkeys(part.strip() for part in versions.split(",")))
         if not all(names):
@@ -299,6 +296,35 @@ def _variants(ways: _Ways) -> list[Variant]:
         return [*found, Variant("jax", version, this)]
     found = [Variant("python", path, path) for path in dict.fromkeys(ways.pythons)]
     return found if len(found) > 1 else [*found, Variant("python", this, this)]
+
+
+def _flags(given: Sequence[str]) -> list[tuple[str, str | None]]:
+    """Return the flag with each of its values; None is the default.
+
+    A value may hold commas where the option is repeated.
+
+    Raises:
+        UsageError: a text is malformed, or there are several flags.
+    """
+    found: dict[tuple[str, str | None], None] = {}
+    for text in given:
+        name, equals, values = text.removeprefix("--").partition("=")
+        is_one = len(given) > 1
+        parts = [values] if is_one else values.split(",")
+        if not name or not (all(parts) if equals else is_one):
+            raise UsageError(f"--flag wants NAME=V,V, got {text!r}")
+        found |= {(name, part if equals else None): None for part in parts}
+    names = dict.fromkeys(name for name, _ in found)
+    if len(names) > 1:
+        raise UsageError(f"--flag: {' and '.join(names)}: one at a time")
+    return list(found)
+
+
+def _of_flag(name: str, value: str | None) -> Variant:
+    from bufdb.blame.runs import Variant
+
+    options = {} if value is None else {name: value}
+    return Variant(name, value or "default", sys.executable, options)
 
 
 def _relay(data: bytes) -> None:

@@ -76,8 +76,25 @@ def test_clean_removes_all_and_says_how_much(uv, call):
     ],
 )
 def test_an_environment_has_the_compiler_of_the_target(target, packages):
-    ways = blame._Ways("0.9.0,0.9.1", ("flax",), (), None, target)
+    ways = blame._Ways("0.9.0,0.9.1", ("flax",), (), (), target)
     assert blame._variants(ways)[0].packages == packages
+
+
+@pytest.mark.parametrize(
+    ("flags", "values"),
+    [
+        (["xla_f=1,2,1"], ["1", "2"]),
+        (["--xla_f=1"], ["default", "1"]),
+        (["xla_f=cse,dce", "xla_f=cse"], ["cse,dce", "cse"]),
+        (["xla_f=cse,dce", "xla_f"], ["cse,dce", "default"]),
+    ],
+)
+def test_values_with_commas_are_options_of_their_own(flags, values):
+    variants = blame._variants(blame._Ways(None, (), (), flags))
+    assert [one.value for one in variants] == values
+    assert [one.options for one in variants] == [
+        {} if value == "default" else {"xla_f": value} for value in values
+    ]
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,8 @@ def test_what_shrinks_is_a_jump_too(blame):
         (["a.py:f", "--jax", "0.7.1", "--flag", "a=1,2"], "one at a time"),
         (["a.py:f", "--flag", "a"], "NAME=V,V"),
         (["a.py:f", "--flag", "a=1,"], "NAME=V,V"),
+        (["a.py:f", "--flag", "a=1", "--flag", "a="], "NAME=V,V"),
+        (["a.py:f", "--flag", "a=1", "--flag", "b=1"], "--flag: a and b: one at a time"),
         (["a.py:f", "--python", "p", "--with", "flax"], "--with is for"),
         (["a.py:f", "b.py:f", "--flag", "a=1"], "wants one FILE.py:FUNCTION"),
     ],
