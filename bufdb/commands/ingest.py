@@ -132,7 +132,8 @@ def command(
 
     A PATH may be an archive (zip, tar, tar.gz), a URL (gs://, s3://, https://; pip install
     'bufdb[remote]'), or - for standard input. Logs may hold out-of-memory messages. A memory
-    profile of jax.profiler.save_device_memory_profile (mem.prof) adds what a process holds.
+    profile of jax.profiler.save_device_memory_profile (mem.prof; in directories and archives
+    *.prof) adds what a process holds.
 
     Unchanged dumps are skipped. 'bufdb query diagnostics' lists what could not be read, and the
     exit code is then 4.
@@ -257,6 +258,7 @@ def _run_per_folder(
 ) -> Summary:
     """Ingest each sub-directory of each path as a separate run."""
     from bufdb.dumps.discover import discover
+    from bufdb.dumps.memory_profiles import MemoryFile
 
     pattern = None if pattern_text is None else parse_pattern(pattern_text)
     both = sorted(set(labels) & set(pattern.labels if pattern else ()))
@@ -277,7 +279,9 @@ def _run_per_folder(
     labels_by_run: dict[str, dict[str, str]] = {}
     for name, folder in folders.items():
         oddities: list[Oddity] = []
-        if not discover(folder, oddities) and not any(o.severity == "error" for o in oddities):
+        profiles: list[MemoryFile] = []
+        modules = discover(folder, oddities, profiles)
+        if not (modules or profiles or any(o.severity == "error" for o in oddities)):
             why = "".join(f": {o.message}" for o in oddities if o.code == NO_BUFFERS)
             common.note(f"skipped: {folder} has no buffer assignment{why}")
             continue

@@ -24,8 +24,8 @@ from bufdb.errors import DatabaseError
 def command(path: Path, run: str, db: str, is_quiet: bool) -> None:
     """Read a profile of jax.profiler into a run: the time of each instruction on each device.
 
-    PATH is the folder of jax.profiler.trace (its newest profile is read), or a file NAME.xplane.pb,
-    compressed or not. It is read without JAX or another package.
+    PATH is the folder of jax.profiler.trace, or an archive of it (its newest profile is read), or a
+    file NAME.xplane.pb, compressed or not. It is read without JAX or another package.
 
     Modules are found by name, on CPU and GPU also by number, and must have the instructions that
     the profile names. So dump and profile in one process if several modules have one name.

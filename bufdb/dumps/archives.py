@@ -171,6 +171,9 @@ class Member:
     read_from: Callable[[int], Iterator[bytes]] = field(repr=False, compare=False)
     archive_stamp: str | None = None
 
+    def __str__(self) -> str:
+        return f"{self.outer}:{self.name}"
+
     @property
     def suffix(self) -> str:
         """The end of the name from its last dot on."""

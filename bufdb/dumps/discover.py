@@ -23,7 +23,7 @@ from bufdb.dumps.files import (
     stem_of,
 )
 from bufdb.dumps.memory_profiles import WATCHED, MemoryFile, below
-from bufdb.dumps.modules import modules_of
+from bufdb.dumps.modules import NOT_A_DUMP, modules_of
 from bufdb.dumps.pasted import looks_like
 from bufdb.dumps.place import Bytes, Files, Place
 from bufdb.dumps.remote import Url, listed
@@ -32,8 +32,6 @@ from bufdb.errors import UsageError
 Source = Path | Bytes | Files | Url
 """Where modules are looked for."""
 
-NOT_A_DUMP = "not_a_dump"
-"""Code of the oddity that says what the one file given is."""
 _LOOK_BYTES = 1 << 16
 
 
@@ -49,7 +47,7 @@ def discover(
     Args:
         path: a directory, a file, an archive, a URL, bytes, or files by name.
         oddities: takes what is left out or could not be read; without it that is ignored.
-        memory_files: takes the memory profiles in a directory.
+        memory_files: takes the memory profiles in a directory or archive, or at a URL.
 
     Raises:
         UsageError: there is no such path, or it is neither a directory nor a file.
@@ -60,7 +58,8 @@ def discover(
     if isinstance(path, Files):
         return modules_of(dict(path.files), odd)
     if isinstance(path, Url):
-        return _found(expand(dict(listed(path)), odd, is_given=is_archive(path.name)), odd)
+        files = expand(dict(listed(path)), odd, is_given=is_archive(path.name))
+        return _found(_without_memory(files, odd, memory_files), odd)
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -70,20 +69,32 @@ def discover(
     if stat.S_ISDIR(mode):
         walk = Walk(odd)
         walk.run(path)
-        if memory_files is not None:
-            memory_files += below(walk.files)
-        # It quotes the error, and is no log.
-        logs = {name: file for name, file in walk.files.items() if not name.endswith(WATCHED)}
-        return modules_of(expand(dict(logs), odd), odd)
+        files = expand(dict(walk.files), odd)
+        return modules_of(_without_memory(files, odd, memory_files), odd)
     if not stat.S_ISREG(mode):
         raise UsageError(
             f"{path} is {kind_of_entry(mode)}; dumps are read from files and directories, "
             "so save it to one, or pipe it into 'bufdb ingest -'"
         )
     files = _of_one_module(path)
-    modules = _found(expand(files, odd, is_given=True), odd)
+    files = expand(files, odd, is_given=True)
+    if is_archive(path.name):
+        files = _without_memory(files, odd, memory_files)
+    modules = _found(files, odd)
     chosen = [m for m in modules if any(_is_of(f.path, path) for f in m.files.values())]
     return chosen or modules
+
+
+def _without_memory(
+    files: dict[str, Path | Place], odd: list[Oddity], memory_files: list[MemoryFile] | None
+) -> dict[str, Path | Place]:
+    """Return files without memory profiles, which are added to `memory_files`."""
+    found = list(below(files, odd))
+    if memory_files is not None:
+        memory_files += found
+    taken = {file.name for file in found}
+    # What bufdb.watch writes quotes the error, and is no log.
+    return {n: file for n, file in files.items() if n not in taken and not n.endswith(WATCHED)}
 
 
 def _found(files: dict[str, Path | Place], odd: list[Oddity]) -> list[ModuleFiles]:

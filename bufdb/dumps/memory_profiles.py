@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bufdb.dumps.files import PROTO_SUFFIXES, as_text
+from bufdb.dumps.files import Oddity, as_text, base_name, open_file, why_unreadable
+from bufdb.dumps.place import Place
 from bufdb.errors import BufdbError
 from bufdb.proto import pprof
 from bufdb.proto.pprof import Alive, Frame, Held, MemoryProfile, Stack
@@ -22,6 +24,7 @@ WATCHED = ".watch.json"
 LOG = ".log"
 """Instead of SUFFIX, a log with a report of the allocator."""
 MOST_BYTES = 1 << 28
+_HEAD_BYTES = 4096
 _NAMED = "the file next to it, {}, is not what bufdb.watch writes"
 _OWN_FILE = "bufdb/capture/watched.py"
 _FIGURES = ("argument_bytes", "output_bytes", "alias_bytes", "temp_bytes", "code_bytes")
@@ -29,11 +32,14 @@ _FIGURES = ("argument_bytes", "output_bytes", "alias_bytes", "temp_bytes", "code
 
 @dataclass(frozen=True)
 class MemoryFile:
-    """A memory profile on the disk."""
+    """A memory profile: a file, a member of an archive, or standard input."""
 
-    path: Path
+    path: Path | Place
     name: str
     """live_profiles.profile_name."""
+    watched: Path | Place | None = None
+    """The file of bufdb.watch next to it."""
+    log: Path | Place | None = None
 
 
 @dataclass
@@ -69,33 +75,46 @@ class Taken:
         }
 
 
-def is_memory_profile(path: Path) -> bool:
-    """Return whether one file is a memory profile, or a damaged one by its name.
+def is_memory_profile(path: Path | Place) -> bool:
+    """Return whether one file is a memory profile by its beginning, or a damaged one by its name.
 
     Raises:
         OSError: it cannot be read.
     """
     is_named = path.name.endswith(SUFFIX)
-    if not is_named and (path.name.endswith(PROTO_SUFFIXES[:2]) or "." not in path.name):
-        return False
-    if path.stat().st_size > MOST_BYTES:
-        return False
-    with path.open("rb") as file:
-        data = file.read(2)
-        if data != GZIP:
-            return is_named and data[:1] == b"\x0a"
-        data += file.read()
-    try:
-        return pprof.is_profile(unpacked(data))
-    except UnreadableProto:
-        return is_named
+    with open_file(path) as file:
+        head = file.read(_HEAD_BYTES) or b""
+    if head.startswith(GZIP):
+        try:
+            head = zlib.decompressobj(wbits=31).decompress(head, _HEAD_BYTES)
+        except zlib.error:
+            return is_named
+    return pprof.begins(head) or (is_named and head[:1] in (b"", b"\x0a"))
 
 
-def below(files: Mapping[str, Path]) -> Iterator[MemoryFile]:
-    """Yield the memory profiles among the files below a directory."""
+def below(files: Mapping[str, Path | Place], odd: list[Oddity]) -> Iterator[MemoryFile]:
+    """Yield the memory profiles among the files of a directory or archive; add unreadable files."""
     for name, path in sorted(files.items()):
-        if name.endswith(SUFFIX) and is_memory_profile(path):
-            yield MemoryFile(path, name)
+        if not name.endswith(SUFFIX):
+            continue
+        try:
+            is_one = is_memory_profile(path)
+        except OSError as error:
+            odd.append(Oddity(name, "error", "unreadable_file", why_unreadable(error)))
+            continue
+        if is_one:
+            stem = name.removesuffix(SUFFIX)
+            yield MemoryFile(path, name, files.get(stem + WATCHED), files.get(stem + LOG))
+
+
+def named(path: Path | Place) -> MemoryFile:
+    """Return a memory profile that was named itself, with what is next to it."""
+    if not isinstance(path, Path):
+        return MemoryFile(path, path.name)
+    stem = path.name.removesuffix(SUFFIX)
+    near = [path.with_name(stem + suffix) for suffix in (WATCHED, LOG)]
+    watched, log = (one if one.is_file() else None for one in near)
+    return MemoryFile(path, as_text(path.name), watched, log)
 
 
 def load(file: MemoryFile) -> Taken:
@@ -104,21 +123,22 @@ def load(file: MemoryFile) -> Taken:
     Raises:
         BufdbError: it is of something else, or damaged, or cannot be read.
     """
+    where = as_text(str(file.path))
     try:
-        profile = pprof.read(unpacked(file.path.read_bytes()))
+        if file.path.stat().st_size > MOST_BYTES:
+            raise UnreadableProto(f"it has more than {MOST_BYTES >> 20} MiB, as no memory profile")
+        profile = pprof.read(unpacked(_content(file.path)))
     except UnreadableProto as error:
-        raise BufdbError(f"{as_text(str(file.path))}: {error}") from error
+        raise BufdbError(f"{where}: {error}") from error
     except OSError as error:
-        raise BufdbError(f"{as_text(str(file.path))} cannot be read: {error.strerror}") from error
+        raise BufdbError(f"{where} cannot be read: {error.strerror}") from error
     taken = Taken(file.name, _without_bufdb(profile))
-    stem = file.path.name.removesuffix(SUFFIX)
-    watched = file.path.with_name(stem + WATCHED)
-    if watched.is_file():
+    if file.watched is not None:
         try:
-            _add_watched(taken, json.loads(watched.read_bytes()))
+            _add_watched(taken, json.loads(_content(file.watched)))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise BufdbError(
-                f"{as_text(str(file.path))}: {_NAMED.format(watched.name)}; remove it to read the "
+                f"{where}: {_NAMED.format(base_name(file.watched.name))}; remove it to read the "
                 "profile alone"
             ) from error
     else:
@@ -126,10 +146,18 @@ def load(file: MemoryFile) -> Taken:
             "the program wrote the profile itself: bufdb.watch or bufdb capture --watch sees the "
             "call that fails"
         )
-    log = file.path.with_name(stem + LOG)
-    if log.is_file():
-        _add_log(taken, log)
+    if file.log is not None:
+        try:
+            _add_log(taken, _content(file.log).decode("utf-8", "replace"))
+        except OSError as error:
+            name = as_text(str(file.log))
+            raise BufdbError(f"{name} cannot be read: {error.strerror}") from error
     return taken
+
+
+def _content(path: Path | Place) -> bytes:
+    with open_file(path) as file:
+        return file.read() or b""
 
 
 Value = TypeVar("Value", int, str)
@@ -205,11 +233,11 @@ def _rows(device: str, statistics: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _add_log(taken: Taken, log: Path) -> None:
+def _add_log(taken: Taken, log: str) -> None:
     """Add what a log says of allocators that JAX itself does not."""
     has = {(row["device"], row["statistic_name"]) for row in taken.statistics}
     devices = sorted({alive.device for alive in taken.profile.arrays} | {d for d, _ in has})
-    for report in allocator_text.read(log.read_text("utf-8", "replace")):
+    for report in allocator_text.read(log):
         device = _device_of(report.allocator, devices)
         for row in _rows(device, report.statistics):
             if (device, row["statistic_name"]) not in has:

@@ -43,6 +43,14 @@ _MODULE = re.compile(r"module_\d+")
 _LONGEST_NAME = 255
 """Bytes that a file's name may have; XLA tests for it before it adds the suffixes (section 2)."""
 
+NOT_A_DUMP = "not_a_dump"
+"""Code of the oddity that says what a file is instead."""
+TIMES_SUFFIXES = (".xplane.pb", ".xplane.pb.gz")
+"""Profiles of the times of instructions (`bufdb.dumps.profiles`)."""
+TIMES = (
+    "it is a profile of jax.profiler, which times instructions: read it with bufdb profile PATH "
+    "--run RUN, or bufdb ingest DUMPS --profile PATH"
+)
 NO_BUFFERS = "no_buffer_assignment"
 """Code of the oddity about modules without buffer assignment."""
 PROTOBUF_ONLY = (
@@ -110,6 +118,9 @@ def _add_protos(
         folder, slash, file_name = name.rpartition("/")
         stem = f"{folder}{slash}{stem_of(file_name)}"
         has_text = stem in found
+        if name.endswith(TIMES_SUFFIXES):
+            oddities.append(Oddity(name, "info", NOT_A_DUMP, TIMES))
+            continue
         try:
             what = _what_proto(paths[name])
         except OSError as error:

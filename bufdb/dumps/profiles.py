@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from bufdb.dumps.archives import expand, is_archive
+from bufdb.dumps.files import Oddity, open_file
+from bufdb.dumps.modules import TIMES_SUFFIXES
+from bufdb.dumps.place import Place
 from bufdb.errors import BufdbError, UsageError
-from bufdb.proto import xplane
+from bufdb.proto import pprof, xplane
 from bufdb.proto.reader import UnreadableProto, unpacked
 from bufdb.proto.xplane import Profile
 
-_SUFFIXES = (".xplane.pb", ".xplane.pb.gz")
 NO_GRAPHS = "XLA_FLAGS=--xla_gpu_enable_command_buffer="
 
 
-def find(path: Path, note: Callable[[str], None]) -> list[Path]:
+def find(path: Path, note: Callable[[str], None]) -> list[Path | Place]:
     """Return the files of the newest profile at a path, one for each host.
 
     `jax.profiler` puts each profile into a folder of its own, which its time names:
@@ -23,15 +26,12 @@ def find(path: Path, note: Callable[[str], None]) -> list[Path]:
     Raises:
         UsageError: there is none.
     """
-    if path.is_file():
+    if path.is_file() and not is_archive(path.name):
         return [path]
-    sessions: dict[Path, list[Path]] = {}
-    try:
-        for file in path.rglob("*.xplane.pb*"):
-            if file.name.endswith(_SUFFIXES) and file.is_file():
-                sessions.setdefault(file.parent, []).append(file)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    sessions: dict[Path, list[Path | Place]] = {}
+    for name, file in _files(path):
+        if name.endswith(TIMES_SUFFIXES):
+            sessions.setdefault(Path(name).parent, []).append(file)
     if not sessions:
         raise UsageError(
             f"no profile in {path}: 'jax.profiler.trace' writes FILE.xplane.pb into "
@@ -42,7 +42,25 @@ def find(path: Path, note: Callable[[str], None]) -> list[Path]:
         others = len(sessions) - 1
         was = "1 older profile is" if others == 1 else f"{others} older profiles are"
         note(f"read {newest}; {was} left out, whose folder can be named instead")
-    return sorted(sessions[newest])
+    return sorted(sessions[newest], key=lambda file: file.name)
+
+
+def _files(path: Path) -> list[tuple[str, Path | Place]]:
+    """Return the files of a folder or archive that may be profiles, by name.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    if not path.is_file():
+        try:
+            return [(str(file), file) for file in path.rglob("*.xplane.pb*") if file.is_file()]
+        except OSError as error:
+            raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    odd: list[Oddity] = []
+    files = expand({str(path): path}, odd, is_given=True)
+    if not files and odd:
+        raise UsageError(f"{path} {odd[0].message}")
+    return list(files.items())
 
 
 def load(path: Path, note: Callable[[str], None]) -> Profile:
@@ -56,7 +74,11 @@ def load(path: Path, note: Callable[[str], None]) -> Profile:
     whole = Profile()
     for number, file in enumerate(files):
         try:
-            profile = xplane.read(unpacked(file.read_bytes()))
+            with open_file(file) as opened:
+                data = unpacked(opened.read() or b"")
+            if pprof.begins(data):
+                raise BufdbError(f"{file}: it is of memory and no times: bufdb ingest reads it")
+            profile = xplane.read(data)
         except UnreadableProto as error:
             raise BufdbError(f"{file}: {error}; profile again") from error
         except OSError as error:

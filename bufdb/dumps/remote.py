@@ -56,6 +56,9 @@ class Object:
     stamp: str | None
     read_from: Callable[[int], Iterator[bytes]] = field(repr=False, compare=False)
 
+    def __str__(self) -> str:
+        return self.name
+
     @property
     def suffix(self) -> str:
         """The end of the name from its last dot on."""

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bufdb.dumps import memory_profiles
-from bufdb.dumps.discover import NOT_A_DUMP, Source, base_of, discover
+from bufdb.dumps.discover import Source, base_of, discover
 from bufdb.dumps.files import BLOCK_BYTES, ModuleFiles, Oddity, as_text
 from bufdb.dumps.memory_profiles import MemoryFile
-from bufdb.dumps.modules import NO_BUFFERS
+from bufdb.dumps.modules import NO_BUFFERS, NOT_A_DUMP
+from bufdb.dumps.place import Bytes, Place
 from bufdb.errors import UsageError
 
 if TYPE_CHECKING:
@@ -170,10 +171,10 @@ def plan(paths: Sequence[Source], run: str | None) -> dict[str, PlannedRun]:
     for path in paths:
         oddities: list[Oddity] = []
         memory_files: list[MemoryFile] = []
-        is_given = isinstance(path, Path) and path.is_file() and _is_memory_profile(path)
-        if is_given and isinstance(path, Path):
+        given = _memory_profile(path)
+        if given is not None:
             modules: list[ModuleFiles] = []
-            memory_files.append(MemoryFile(path, as_text(path.name)))
+            memory_files.append(given)
         else:
             modules = discover(path, oddities, memory_files)
         is_empty = not modules and not memory_files
@@ -183,7 +184,7 @@ def plan(paths: Sequence[Source], run: str | None) -> dict[str, PlannedRun]:
         name = as_text(run or base.name or "dumps")
         planned = plan.setdefault(name, PlannedRun(path))
         planned.oddities += oddities
-        planned.are_given |= is_given
+        planned.are_given |= given is not None
         _add_memory(planned, name, memory_files)
         for files in modules:
             module_id = module_id_of(name, files.key)
@@ -199,11 +200,14 @@ def plan(paths: Sequence[Source], run: str | None) -> dict[str, PlannedRun]:
     return plan
 
 
-def _is_memory_profile(path: Path) -> bool:
+def _memory_profile(path: Source) -> MemoryFile | None:
+    """Return the memory profile that a path is, if it is one."""
+    if not isinstance(path, Bytes) and not (isinstance(path, Path) and path.is_file()):
+        return None
     try:
-        return memory_profiles.is_memory_profile(path)
+        return memory_profiles.named(path) if memory_profiles.is_memory_profile(path) else None
     except OSError:  # reported when it is read as a dump
-        return False
+        return None
 
 
 def _add_memory(planned: PlannedRun, run: str, files: Sequence[MemoryFile]) -> None:
@@ -213,11 +217,15 @@ def _add_memory(planned: PlannedRun, run: str, files: Sequence[MemoryFile]) -> N
         first = has.setdefault(file.name, file)
         if first is file:
             planned.memory_files.append(file)
-        elif first.path.absolute() != file.path.absolute():
+        elif _absolute(first.path) != _absolute(file.path):
             raise UsageError(
                 f"run {run}: {first.path} and {file.path} have the same name; ingest the directory "
                 "above both, or rename one"
             )
+
+
+def _absolute(path: Path | Place) -> Path | Place:
+    return path.absolute() if isinstance(path, Path) else path
 
 
 def _nothing_in(path: Source, oddities: Sequence[Oddity]) -> str:

@@ -64,6 +64,16 @@ class MemoryProfile:
     program_count: int = 0
 
 
+def begins(head: bytes) -> bool:
+    """Return whether bytes begin as a pprof proto does: with the types of its samples."""
+    number, kind, start, stop = next(fields(head), (0, 0, 0, 0))
+    if (number, kind) != (_SAMPLE_TYPE, _BYTES) or not start < stop <= len(head):
+        return False
+    parts = list(fields(head[start:stop]))
+    is_whole = bool(parts) and parts[-1][3] == stop - start
+    return is_whole and all(part[0] in (1, 2) and part[1] == _VARINT for part in parts)
+
+
 def is_profile(data: bytes) -> bool:
     """Return whether the first level of some bytes is that of a pprof proto, whatever it is of."""
     found = {number for number, _, _, _ in fields(data)}

@@ -1,6 +1,7 @@
 """`bufdb profile` and `bufdb ingest --profile`, into a database and a dataset."""
 
 import shutil
+import tarfile
 
 import pytest
 from ingesting import rows
@@ -82,3 +83,21 @@ def test_a_dataset_has_times_too(call, tmp_path):
     call("ingest", DEMO / "cpu_b8", "--db", db, "--profile", FILE, "--quiet")
     same = call("query", "time-by", "--db", db, "--function", "train_step", "--format", "csv")[1]
     assert out == same and "train.py:53" in out
+
+
+def test_a_profile_may_be_in_an_archive(call, tmp_path):
+    db, archive = tmp_path / "a.duckdb", tmp_path / "trace.tar.gz"
+    with tarfile.open(archive, "w:gz") as made:
+        made.add(FILE, "plugins/profile/2026_01_02/host.xplane.pb.gz")
+        made.add(FILE, "plugins/profile/2026_01_01/host.xplane.pb.gz")
+    call("ingest", DEMO / "cpu_b8", "--db", db, "--quiet")
+    code, _, err = call("profile", archive, "--run", "cpu_b8", "--db", db)
+    assert code == 0 and "2026_01_02; 1 older profile is left out" in err
+    assert rows(db, COUNTS) == [("cpu_b8", 126)]
+
+
+def test_a_memory_profile_is_not_one_of_times(call, tmp_path, demo_db):
+    own = shutil.copy(demo_db, tmp_path / "own.duckdb")
+    file = FILE.with_name("cpu_b8.prof")
+    code, _, err = call("profile", file, "--run", "cpu_b8", "--db", own)
+    assert code == 1 and "it is of memory and no times: bufdb ingest reads it" in err

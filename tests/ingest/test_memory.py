@@ -1,6 +1,11 @@
 """Memory profiles become rows of a run, whatever else the run has."""
 
+import gzip
+import io
 import json
+import shutil
+import tarfile
+import zipfile
 
 import pytest
 from ingesting import ingest_into, rows
@@ -8,6 +13,7 @@ from places import DEMO
 from pprof_writer import Sample, packed
 
 from bufdb.database.runs import LIVE_TABLES
+from bufdb.dumps.place import Bytes
 from bufdb.errors import BufdbError, UsageError
 
 JAX = ("/x/lib/python3.11/site-packages/jax/_src/array.py", "put", 7)
@@ -150,3 +156,73 @@ def test_findings_about_the_dumps_of_the_run_stay(con, file):
     con.execute("INSERT INTO diagnostics VALUES ('r', NULL, 'error', 'x', NULL, NULL, 'm')")
     ingest_into(con, file, "r")
     assert rows(con, "SELECT count(*) FROM diagnostics WHERE code = 'x'") == [(1,)]
+
+
+def archived(folder, suffix, files):
+    """An archive of files by name."""
+    path = folder / f"job{suffix}"
+    if suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, data in files.items():
+                archive.writestr(name, data)
+        return path
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w:gz" if suffix == ".tar.gz" else "w") as archive:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    data = made.getvalue()
+    if suffix == ".tar.zst":
+        data = pytest.importorskip("zstandard").ZstdCompressor().compress(data)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".zip", ".tar.gz", ".tar.zst", ".tar"])
+def test_an_archive_may_have_some_and_what_is_next_to_them(con, tmp_path, suffix):
+    watched = json.dumps(WATCHED).encode()
+    files = {"a/mem.prof": packed(ALIVE), "a/mem.watch.json": watched, "b.prof": packed(ALIVE)[:60]}
+    summary = ingest_into(con, archived(tmp_path, suffix, files), "r")
+    name = f"job{suffix}:a/mem.prof"
+    assert (summary.profile_count, summary.module_count, summary.exit_code) == (1, 0, 4)
+    assert rows(con, "SELECT profile_name, moment FROM live_profiles") == [(name, "failure")]
+    ((path, message),) = rows(con, "SELECT path, message FROM diagnostics")
+    assert path == f"job{suffix}:b.prof" and "cut off" in message
+
+
+def test_an_archive_in_a_directory_may_have_some(con, tmp_path):
+    archived(tmp_path, ".zip", {"mem.prof": packed(ALIVE)})
+    assert ingest_into(con, tmp_path, "r").profile_count == 1
+    assert rows(con, "SELECT profile_name FROM live_profiles") == [("job.zip:mem.prof",)]
+
+
+@pytest.mark.parametrize("data", [packed(ALIVE), gzip.decompress(packed(ALIVE))])
+def test_standard_input_may_be_one(con, data):
+    assert ingest_into(con, Bytes("stdin", data), "r").profile_count == 1
+    assert rows(con, "SELECT profile_name, sum(total_bytes) FROM live_arrays GROUP BY ALL") == [
+        ("stdin", 72)
+    ]
+
+
+def test_a_damaged_one_on_standard_input_is_named(con):
+    with pytest.raises(BufdbError, match=r"^-: it was cut off"):
+        ingest_into(con, Bytes("stdin", packed(ALIVE)[:-20]), "r")
+
+
+def test_an_empty_one_is_named(con, file):
+    file.write_bytes(b"")
+    with pytest.raises(BufdbError, match=r"mem\.prof: it is empty"):
+        ingest_into(con, file, "r")
+
+
+@pytest.mark.parametrize("is_given", [True, False])
+def test_a_profile_of_times_is_reported_with_the_command_that_reads_it(con, tmp_path, is_given):
+    shutil.copy(DEMO.parent / "profiles" / "cpu_b8.xplane.pb.gz", tmp_path / "x.xplane.pb.gz")
+    path = tmp_path / "x.xplane.pb.gz" if is_given else tmp_path
+    with pytest.raises(UsageError, match=r"a profile of jax\.profiler, .* bufdb profile"):
+        ingest_into(con, path, "r")
+    shutil.copytree(DEMO / "cpu_b8", tmp_path / "dumps")
+    ingest_into(con, tmp_path, "r")
+    sql = "SELECT severity, code, path FROM diagnostics WHERE path LIKE '%xplane%'"
+    assert rows(con, sql) == [("info", "not_a_dump", "x.xplane.pb.gz")]
