@@ -145,7 +145,10 @@ def test_the_slowest_and_the_largest_line_are_in_one_table(profiled):
     con, _, _ = profiled
     found = answers(con, "time-by", function="step_nothing")
     assert {row["ranked_by"] for row in found} == {"time"}
-    assert found[0]["part"].endswith(f"step.py:{line_of('costly')}")
+    # On a busy machine a line that waits may be the slowest; of these two the order holds.
+    times = {row["part"].rpartition("/")[2]: row["run_ns"] or 0 for row in found}
+    assert list(times.values()) == sorted(times.values(), reverse=True)
+    assert times[f"step.py:{line_of('costly')}"] > times[f"step.py:{line_of('cheap')}"]
     assert sum(row["run_ns"] or 0 for row in found) <= found[0]["module_ns"]
     largest = {row["part"].rpartition("/")[2]: row["held_bytes"] or 0 for row in found}
     for name in ("costly", "cheap"):
