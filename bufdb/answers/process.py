@@ -54,7 +54,7 @@ def sentence(rows: Sequence[Row]) -> str:
     """Return what a plan needs, what is alive, and how much of it the program does not take."""
     row = rows[0]
     is_known = row["arguments_unknown_reason"] is None
-    alive = "alive before the call" if is_known else "alive"
+    alive = "alive when it failed" if is_known else "alive"
     parts = []
     if row["plan_bytes"] is not None:
         parts.append(f"the plan needs {human_bytes(row['plan_bytes'])}")

@@ -42,7 +42,10 @@ _HOOK = "this version of JAX has no place where bufdb sees calls"
 _NO_CALL = (
     "the call that failed was not seen: it is of a program that needs little memory, or long past"
 )
-_NO_PROGRAM = "what failed is no call of a program"
+_DOUBT = (
+    "it is not certain which call failed: what it was given is gone, and an earlier call may have "
+    "failed to make it"
+)
 _NO_FAILURE = "nothing failed"
 
 
@@ -67,7 +70,7 @@ class Watch:
         limit = SMALL_SHARE * SMALL_BYTES if limit_bytes is None else limit_bytes
         self.small_bytes = min(SMALL_BYTES, limit // SMALL_SHARE)
         self.name = NAME if not (folder / f"{NAME}{PROFILE}").exists() else f"{NAME}-{os.getpid()}"
-        self.has_failed = False
+        self.has_failed = self._is_doubtful = False
         self._large: dict[int, bool] = {}
         """Whether a program needs much memory, by the id of its executable, which may be gone."""
         self._calls: deque[Call] = deque(maxlen=_CALLS)
@@ -191,28 +194,38 @@ class Watch:
             return _NO_FAILURE
         if call is not None:
             return None
-        return self.why_no_calls or _NO_CALL
+        return self.why_no_calls or (_DOUBT if self._is_doubtful else _NO_CALL)
 
     def _failed_call(self) -> Call | None:
         """Return the call whose outputs have no value, while its arguments have one.
 
-        An argument that is gone may be what an earlier call failed to make. Then the program is
-        certain only if all calls whose outputs are gone, too, are of the same.
+        An argument that is gone, or was given away and so deleted, may be what an earlier call
+        failed to make. Then the program is certain only if all calls that may have are of the same.
         """
         gone: list[Call] = []
+        doubtful: list[Any] = []
+        """What calls made of which nothing is left that would show a failure."""
         for call in self._calls:
-            outputs = [one for one in (ref() for ref in call.outputs) if one is not None]
+            made = _there(call.outputs)
+            outputs = [one for one in made if not one.is_deleted()]
             if not outputs:
                 gone.append(call)
+                doubtful += made
             elif not all(map(_is_sound, outputs)):
-                given = [one for one in (ref() for ref in call.arguments) if one is not None]
+                given = _there(call.arguments)
                 if any(not one.is_deleted() and not _is_sound(one) for one in given):
                     continue
-                is_certain = len(given) == len(call.arguments) or all(
-                    one.program is call.program for one in gone
-                )
+                ids = {id(one) for one in doubtful}
+                is_certain = (
+                    len(given) == len(call.arguments) and not any(id(one) in ids for one in given)
+                ) or all(one.program is call.program for one in gone)
+                self._is_doubtful = not is_certain
                 return call if is_certain else None
         return None
+
+
+def _there(references: Iterable[weakref.ref[Any]]) -> list[Any]:
+    return [one for one in (ref() for ref in references) if one is not None]
 
 
 def _references(executed: Any, args: Iterable[Any]) -> list[weakref.ref[Any]]:
@@ -276,8 +289,7 @@ def _stack(array: Any) -> tuple[tuple[str, str, int], ...]:
 
 def _arguments(sound: Iterable[tuple[Any, bool]], call: Call | None) -> list[dict[str, Any]]:
     """Return which of the arrays are arguments of a call, by device and stack."""
-    given = [ref() for ref in call.arguments] if call is not None else []
-    there = [one for one in given if one is not None and _is_sound(one)]
+    there = [one for one in _there(call.arguments if call is not None else []) if _is_sound(one)]
     taken = {(device, address) for device, _, address, _ in _parts(there, are_sound=True)}
     # As in JAX's profile a buffer counts with the array that was made last, which comes first.
     seen: set[tuple[str, int]] = set()

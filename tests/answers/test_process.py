@@ -62,7 +62,7 @@ def test_the_allocator_says_what_it_holds_beyond_and_how_it_is_split(con, tmp_pa
     stored(con, tmp_path, [Sample(30 * MIB, FRAMES, "gpu:0")], WATCHED, LOG)
     lines = account(con)
     text = " ".join(" ".join(lines).split())
-    assert "the plan needs 40.0 MiB; alive before the call: 30.0 MiB, 30.0 MiB of it" in text
+    assert "the plan needs 40.0 MiB; alive when it failed: 30.0 MiB, 30.0 MiB of it" in text
     assert "the process holds 70.0 MiB, 1.75 times the plan, 70.0% of 100 MiB" in text
     assert lines[-2:] == [
         "the allocator: in use beyond 20.0 MiB, free 40.0 MiB, 10.0 MiB of it not in the",

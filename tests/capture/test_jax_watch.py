@@ -89,8 +89,41 @@ def test_arguments_are_known_by_identity_not_by_size(tmp_path):
         ("jit_huge", MIB)
     ]
     shown = " ".join(" ".join(lines).split())
-    assert "alive before the call: 4.50 MiB, 3.50 MiB of it bystanders" in shown
+    assert "alive when it failed: 4.50 MiB, 3.50 MiB of it bystanders" in shown
     assert "largest cache_metrics <string>:6" in shown
+
+
+DONATED = """
+import json, jax, jax.numpy as jnp, bufdb
+def lines(p, x): return jax.tree.map(lambda v: v + x, p), x.sum()
+step = jax.jit(lines, donate_argnums=0)
+make = jax.jit(lambda x: {"w": x + 1, "v": x + 2})
+def fail(p, x): return lines(p, x)[0], jnp.zeros((1 << 46,)) + x.sum()
+huge = jax.jit(fail, donate_argnums=0)
+batch = jnp.ones((256, 512))
+params = jax.block_until_ready({"w": jnp.ones((256, 512)), "v": jnp.ones((256, 512))})
+try:
+    with bufdb.watch("t.duckdb", run="r", limit="256MiB", write=lambda line: None):
+        if IS_MADE: params = make(batch)
+        else: params, loss = step(params, batch)
+        jax.block_until_ready(huge(params, batch))
+except Exception: pass
+print(json.dumps(None))
+"""
+FAILED = "SELECT failed_program_name, arguments_unknown_reason FROM live_profiles"
+
+
+def test_arrays_that_were_donated_do_not_make_their_call_the_failed_one(tmp_path):
+    printed(DONATED.replace("IS_MADE", "False"), tmp_path)
+    assert rows(tmp_path / "t.duckdb", FAILED) == [("jit_fail", None)]
+    sql = "SELECT sum(total_bytes), sum(argument_bytes) FROM live_arrays"
+    assert rows(tmp_path / "t.duckdb", sql) == [(MIB // 2 + 4, MIB // 2)]
+
+
+def test_a_call_is_not_certain_if_what_it_was_given_is_gone_and_may_have_failed_first(tmp_path):
+    printed(DONATED.replace("IS_MADE", "True"), tmp_path)
+    ((program, why),) = rows(tmp_path / "t.duckdb", FAILED)
+    assert program is None and "an earlier call may have failed" in why
 
 
 PATHS = """
@@ -150,8 +183,7 @@ def test_a_leak_is_found_by_line_with_one_command(tmp_path):
     shown = " ".join(done.stderr.split())
     assert "what the process holds (memory.prof, cpu:0)" in shown
     assert (
-        "the plan needs 256 TiB; alive before the call: 4.54 MiB, 3.04 MiB of it bystanders"
-        in shown
+        "the plan needs 256 TiB; alive when it failed: 4.54 MiB, 3.04 MiB of it bystanders" in shown
     )
     assert "largest cache_metrics jax_leak.py:22" in shown
     query = [sys.executable, "-m", "bufdb", "query", "process", "--run", "r", "--db", "t.duckdb"]

@@ -550,5 +550,5 @@ def test_parts_beyond_the_first_are_one_row_with_their_sums(demo, monkeypatch):
 def test_accounts_of_processes_are_in_the_report(demo_report):
     ((heading, first, *more),) = demo_report.head["processes"]
     assert heading == "cpu_b8, cpu_b8.prof, cpu:0"
-    assert first.startswith("train_step: the plan needs 8.49 MiB; alive before the call: 6.03 MiB")
+    assert first.startswith("train_step: the plan needs 8.49 MiB; alive when it failed: 6.03 MiB")
     assert "  3.23 MiB  cache_params leak.py:15 (44 arrays)" in more
