@@ -204,7 +204,7 @@ class Watch:
         """
         gone: list[Call] = []
         doubtful: list[Any] = []
-        """What calls made of which nothing is left that would show a failure."""
+        """Results of calls without any that would show a failure."""
         for call in self._calls:
             made = _there(call.outputs)
             outputs = [one for one in made if not one.is_deleted()]

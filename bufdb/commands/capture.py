@@ -100,7 +100,8 @@ def command(
 
     With --watch, processes of COMMAND that run Python and JAX write a memory profile into the run:
     when a device runs out of memory (RESOURCE_EXHAUSTED), else at their end. 'bufdb query process'
-    and the summary show what is alive next to what the program needs, by line.
+    and the summary show what is alive next to what the program needs, by line. With --sweep each
+    run is watched.
 
     XLA_FLAGS is extended: XLA dumps to a fresh directory instead of its --xla_dump_to. JAX's
     persistent compilation cache is off, since a hit dumps nothing. If several processes of COMMAND
@@ -141,10 +142,8 @@ def command(
     limits = limit_of(limit)
     name = run or run_name(command_line, datetime.now(UTC))
     if sweeps:
-        if is_watched:
-            raise UsageError("--watch is for one command, not for a --sweep")
         planned = sweep.plan(command_line, sweeps, given_labels, name, common.own_globs(own))
-        planned = replace(planned, is_quiet=is_quiet)
+        planned = replace(planned, is_quiet=is_quiet, is_watched=is_watched, limit_bytes=limits[0])
         check_database(db)
         code = sweep.run(planned, db, keep_dumps, limits, format_name, output)
         click.get_current_context().exit(code)

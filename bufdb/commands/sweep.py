@@ -59,6 +59,9 @@ class Plan:
     own_globs: list[str] | None = None
     """See `common.own_globs`."""
     is_quiet: bool = False
+    is_watched: bool = False
+    """Whether each run writes down what its process holds."""
+    limit_bytes: int | None = None
 
     def run_name(self, combination: Combination) -> str:
         """Return the sweep's name and the values: train-8-none."""
@@ -147,6 +150,7 @@ def _capture(
     metadata = {LABEL: planned.name}
     with Dumps(folder, place is not None, db, name, labels, metadata) as dumps:
         dumps.own_globs, dumps.is_quiet = planned.own_globs, planned.is_quiet
+        dumps.is_watched, dumps.limit_bytes = planned.is_watched, planned.limit_bytes
         try:
             return capture(dumps, combination.command, said=said)
         except CommandError as error:  # another value may name a command that exists
@@ -180,6 +184,9 @@ def _show(
         labels = sweep.numeric_labels(planned.values)
         curves = answer.curves(con, query, labels, limit_bytes)
     show_result(_table(planned, done, peaks), None, format_name, output)
+    if planned.is_watched:
+        asked_runs = ["bufdb", "query", "process", "--db", db, "--run", f"{LABEL}={planned.name}"]
+        common.note(f"{shlex.join(asked_runs)} has what each process held")
     functions = {found.peak["function_name"] for found in peaks.values() if found.peak is not None}
     proof = functools.partial(_proof, planned, db)
     for text in answer.lines(curves, functions, limit_bytes, proof):

@@ -217,6 +217,19 @@ def test_what_fails_without_a_program_is_said_so(tmp_path):
     assert "was not seen" in why
 
 
+def test_each_run_of_a_sweep_is_watched(tmp_path):
+    command = [*CAPTURE, "--sweep", "what=end,fail", "--limit", "256MiB", "--", sys.executable]
+    done = run([*command, LEAK, "{what}"], tmp_path)
+    assert done.returncode == 1
+    assert (
+        "bufdb query process --db t.duckdb --run sweep=r has what each process held" in done.stderr
+    )
+    assert rows(
+        tmp_path / "t.duckdb",
+        "SELECT run_name, moment, limit_bytes FROM live_profiles ORDER BY ALL",
+    ) == [("r-end", "end", 1 << 28), ("r-fail", "failure", 1 << 28)]
+
+
 def test_a_command_that_is_no_python_is_noted(tmp_path):
     done = run([*CAPTURE, "--", "true"], tmp_path)
     assert "no process was watched" in done.stderr
