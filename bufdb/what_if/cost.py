@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from bufdb.columnar.scan import Ints
-from bufdb.memory.needs import operation_count
+from bufdb.memory.needs import Needs, operation_count
 from bufdb.what_if.temps import Temps
 
 
@@ -42,10 +42,15 @@ def operations(held: Temps, rows: Ints) -> int | None:
     return None if total is None else total + sum(alone.values())
 
 
+def _is_work(needs: Needs) -> bool:
+    """Return whether a stack takes work to compute again: the input of a layer is kept as it is."""
+    return any(count != 0 for count in needs.all_again.values())
+
+
 def nanoseconds(held: Temps, rows: Ints) -> int | None:
     """Return how long what computes values takes in a run, each instruction once."""
     names: set[str] = set()
-    stacks = [[row] for row in rows.tolist() if held.needs[row] is not None]
+    stacks = [[row] for row in rows.tolist() if (one := held.needs[row]) and _is_work(one)]
     for mine in (*stacks, *_counted(held, rows)):
         makers = frozenset[str]().union(*(held.makers[row] for row in mine))
         if not makers:

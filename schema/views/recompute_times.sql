@@ -6,7 +6,8 @@ WITH named AS (
     "values".value_id,
     allocations.color,
     value_sources.source_line,
-    value_sources.stripped_op_path
+    value_sources.stripped_op_path,
+    coalesce(origins.is_residual, FALSE) AND stacks.written_by IS NOT NULL AS is_stack
   FROM "values"
   JOIN allocations
     ON allocations.module_id = "values".module_id
@@ -15,20 +16,35 @@ WITH named AS (
   JOIN value_sources
     ON value_sources.module_id = "values".module_id
     AND value_sources.value_id = "values".value_id
+  LEFT JOIN value_origin_details AS origins
+    ON origins.module_id = "values".module_id
+    AND origins.value_id = "values".value_id
+  LEFT JOIN value_origins AS made
+    ON made.module_id = "values".module_id
+    AND made.value_id = "values".value_id
+  LEFT JOIN (SELECT DISTINCT module_id, written_by FROM recompute_parts) AS stacks
+    ON stacks.module_id = made.module_id
+    AND stacks.written_by = made.written_by
   WHERE "values".module_id IN (SELECT instruction_times.module_id FROM instruction_times)
 ),
 sets AS (
   SELECT
     named.module_id, named.color, 'value' AS what, CAST(NULL AS VARCHAR) AS name,
-    named.value_id, named.value_id AS member_id
+    named.value_id, named.value_id AS member_id, named.source_line, named.is_stack
   FROM named
   UNION ALL
   SELECT
     named.module_id, named.color, kinds.what,
     CASE kinds.what WHEN 'op' THEN named.stripped_op_path ELSE named.source_line END AS name,
-    CAST(NULL AS BIGINT) AS value_id, named.value_id AS member_id
+    CAST(NULL AS BIGINT) AS value_id, named.value_id AS member_id, named.source_line,
+    named.is_stack
   FROM named
   CROSS JOIN (VALUES ('source_line'), ('op')) AS kinds (what)
+),
+stack_lines AS (
+  SELECT DISTINCT sets.module_id, sets.color, sets.what, sets.name, sets.source_line
+  FROM sets
+  WHERE sets.is_stack
 ),
 executed AS (
   SELECT
@@ -38,6 +54,15 @@ executed AS (
   JOIN recompute_instructions AS makers
     ON makers.module_id = sets.module_id
     AND makers.value_id = sets.member_id
+  LEFT JOIN stack_lines
+    ON stack_lines.module_id = sets.module_id
+    AND stack_lines.color = sets.color
+    AND stack_lines.what = sets.what
+    AND stack_lines.name = sets.name
+    AND stack_lines.source_line = sets.source_line
+  -- The others of a line with stacks are operands of these, and computed with them.
+  WHERE sets.is_stack
+    OR stack_lines.module_id IS NULL
   GROUP BY
     sets.module_id, sets.color, sets.what, sets.name, sets.value_id, makers.instruction_name
 )

@@ -403,3 +403,26 @@ def test_without_times_the_work_ranks(con):
     lines(con)
     found = ask(con, until=0, is_cheapest_first=True)
     assert found.ranked_by == "work" and found.rows[0].recompute_ns is None
+
+
+def test_a_line_with_stacks_takes_the_time_that_these_take_and_inputs_of_the_layer_none(con):
+    case = Case(con)
+    for number in (1, 2):
+        case.temp(number, 60, (1, 3))
+        case.origin(number, "/m/a.py:1", op_name="jit(f)/jvp()/while/body/dot", slice_count=10,
+                    written_by=f"update.{number}", is_layer_input=number == 2)  # fmt: skip
+        insert(con, "recompute_parts", module_id=1, written_by=f"update.{number}",
+               part_kind="all_again", part_index=number, saving_form="wrap",
+               operation_count=500 if number == 1 else 0)  # fmt: skip
+    case.temp(3, 60, (1, 3))
+    # The sum of a gradient, which the backward pass stacks by the same line.
+    case.origin(3, "/m/a.py:1", op_name="jit(f)/transpose(jvp())/dot", slice_count=10)
+    case.close()
+    for value_id, name, ns in ((1, "dot.1", 700), (3, "dot.3", 9000)):
+        insert(con, "recompute_instructions", module_id=1, value_id=value_id,
+               instruction_name=name, is_low=False)  # fmt: skip
+        insert(con, "instruction_times", module_id=1, instruction_name=name, device="CPU:0",
+               run_count=1, execution_count=1, total_ns=ns, self_ns=ns)  # fmt: skip
+    assert ask(con, "line:saved /m/a.py:1").rows[0].recompute_ns == 700
+    sql = "SELECT recompute_ns FROM recompute_times WHERE what = 'source_line'"
+    assert con.execute(sql).fetchall() == [(700,)]
