@@ -14,7 +14,7 @@ from bufdb.blame.runs import DUMPS, Compilation, Job, Variant
 from bufdb.blame.series import THRESHOLD_PERCENT, Jump, Series, Step, series
 from bufdb.capture.dump import programs
 from bufdb.dumps.place import Files
-from bufdb.errors import BufdbError, DatabaseError, UsageError
+from bufdb.errors import BufdbError, DatabaseError, TooSlowError, UsageError
 from bufdb.ingest.ingest import ingest
 
 
@@ -43,6 +43,7 @@ class Blaming:
         """Compile and compare; with `bisect` only as many as it takes to find each jump.
 
         Raises:
+            TooSlowError: fewer than two could be compiled, one of them for --timeout.
             BufdbError: fewer than two could be compiled.
         """
         for at in self._first(bisect=bisect):
@@ -53,7 +54,8 @@ class Blaming:
         known = [step for step in steps if step.run is not None]
         if len(known) < 2:
             reasons = "; ".join(step.reason for step in steps if step.reason is not None)
-            raise BufdbError(f"{len(known)} of {len(steps)} could be compiled: {reasons}")
+            error = TooSlowError if any(step.is_too_slow for step in steps) else BufdbError
+            raise error(f"{len(known)} of {len(steps)} could be compiled: {reasons}")
         found = series(self.opened, steps, self.percent)
         return [replace(one, jumps=tuple(map(self._caused, one.jumps))) for one in found]
 
@@ -93,7 +95,8 @@ class Blaming:
             raise
         except BufdbError as error:  # another one may do
             self.note(str(error))
-            self._steps[at] = Step(variant.name, None, reason=str(error))
+            is_too_slow = isinstance(error, TooSlowError)
+            self._steps[at] = Step(variant.name, None, reason=str(error), is_too_slow=is_too_slow)
 
     def _stored(self, variant: Variant, done: Compilation) -> Step:
         name = f"{self.run}@{variant.assigned}"

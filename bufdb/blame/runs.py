@@ -25,7 +25,7 @@ from bufdb.capture.apart import (
 )
 from bufdb.capture.dump import programs
 from bufdb.capture.target import described
-from bufdb.errors import BufdbError
+from bufdb.errors import BufdbError, TooSlowError
 
 DUMPS = "dumps"
 MODULE = "module.bin"
@@ -148,10 +148,12 @@ class Job:
                 raise NotCompiledError(
                     f"{variant.name}: cannot start {variant.python}: {error.strerror}", []
                 ) from error
-            with ending(child):
-                watch(child, folder, self.timeout_s, self.observer, self.relay, what)
-                assert child.stdin is not None
-                child.stdin.close()
+            assert child.stdin is not None
+            with ending(child), child.stdin:
+                try:
+                    watch(child, folder, self.timeout_s, self.observer, self.relay, what)
+                except TooSlowError as error:
+                    raise TooSlowError(f"{variant.name}: {error}") from error
         try:
             found = json.loads((folder / "found.json").read_text(encoding="utf-8"))
         except FileNotFoundError:

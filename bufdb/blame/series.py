@@ -61,6 +61,8 @@ class Step:
     reason: str | None = None
     """Why a figure is unknown, or why nothing was compiled."""
     versions: dict[str, str] = field(default_factory=dict)
+    is_too_slow: bool = False
+    """Whether it was stopped by --timeout."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from bufdb.capture.apart import signals_heeded
 from bufdb.capture.target import hardware_of
 from bufdb.commands import common, completion
 from bufdb.commands.progress import hide, waiting
-from bufdb.errors import UsageError
+from bufdb.errors import TooSlowError, UsageError
 from bufdb.render.text import human_bytes
 
 if TYPE_CHECKING:
@@ -145,6 +145,7 @@ def command(
       1    a jump; or something is unknown or could not be compiled
       2    wrong usage
       3    database in use, damaged, not writable or of another version
+      124  no jump found, and something not compiled within --timeout
     """
     from bufdb.blame import series
 
@@ -255,7 +256,12 @@ def _compiling(
 
 
 def _code(found: Sequence[Series]) -> int:
-    return 1 if not found or any(one.jumps or not one.is_known for one in found) else 0
+    if found and all(one.is_known and not one.jumps for one in found):
+        return 0
+    # A jump that was found is an answer, whatever else was stopped.
+    is_stopped = any(step.is_too_slow for one in found for step in one.steps)
+    is_jump = any(one.jumps for one in found)
+    return TooSlowError.exit_code if is_stopped and not is_jump else 1
 
 
 def _variants(ways: _Ways) -> list[Variant]:

@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from bufdb.blame.series import Jump, Series, Step
+from bufdb.commands import blame as command
+
 
 @pytest.fixture
 def blame(call, demo_db):
@@ -65,3 +68,27 @@ def test_wrong_usage_is_one_line(blame, given, said):
     code, _, err = blame(*given)
     assert code == 2
     assert said in err and len(err.splitlines()) == 1
+
+
+def test_what_takes_too_long_ends_as_timeout_does(blame, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("one", "other"):
+        (tmp_path / name).write_text("#!/bin/sh\nexec sleep 60\n")
+        (tmp_path / name).chmod(0o755)
+    given = ("a.py:f", "--python", "./one", "--python", "./other", "--timeout", "0.1")
+    code, out, err = blame(*given)
+    assert (code, out) == (124, "")
+    stopped = "python ./one: stopped after 0.1 s (--timeout), while starting a.py:f with python"
+    assert err.splitlines()[0].startswith(f"bufdb: {stopped}")
+    assert f"error: 0 of 2 could be compiled: {stopped}" in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("needs", "has_jump", "code"),
+    [((1, 1), False, 0), ((1, None), False, 124), ((1, 2, None), True, 1), ((1, 2), True, 1)],
+)
+def test_a_jump_that_was_found_is_the_answer_whatever_was_stopped(needs, has_jump, code):
+    steps = tuple(Step(f"v{need}", "r", need, is_too_slow=need is None) for need in needs)
+    jump = Jump("v1", "v2", "r1", "r2", 1, 2, 1, 2)
+    found = Series("f", steps, (jump,) if has_jump else ())
+    assert command._code([found]) == code
