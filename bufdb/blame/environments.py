@@ -107,8 +107,16 @@ def _run(
 def _reason(said: Sequence[str]) -> str:
     """Return the line in which pip or uv says why it gives up."""
     lines = [line.strip() for line in said if line.strip()]
-    errors = [line for line in lines if line.lower().startswith(("error", "×", "╰"))]
-    return (errors or lines or ["no message"])[-1][:300]
+    why = [
+        line.partition(" ")[2].partition(", we can conclude")[0].rstrip(".")
+        for line in lines
+        if line.startswith(("cause:", "╰─▶"))
+    ]
+    clash = [line for line in lines if line.startswith("ERROR: Cannot install")]
+    errors = [line for line in lines if line.lower().startswith(("error", "×"))]
+    reason = [*why[:1], *clash[-1:], *errors[-1:], *lines[-1:], "no message"][0][:300]
+    hint = "; '--with libtpu==VERSION' takes another one" if "libtpu" in reason else ""
+    return f"{reason}{hint}"
 
 
 def size_of(place: Path) -> int:

@@ -135,7 +135,11 @@ def sentences(
         text = _parted(base, new, _is_of(part))
         if text is not None:
             said.append(f"{name} {text}")
-    least = max(1, abs(delta_bytes) // _SHARE)
+    # Many results that are smaller may make the growth.
+    largest = max(
+        (result.size_bytes for state in (*base, *new) for result in state.results), default=0
+    )
+    least = max(1, min(abs(delta_bytes) // _SHARE, largest))
     text = _parted(base, new, lambda result: result.size_bytes >= least)
     if text is None:
         text = "are the same after every pass that both have"

@@ -193,9 +193,13 @@ class _Ways:
     def of_jax(self, version: str) -> tuple[str, ...]:
         """Return the packages of an environment with a version of jax."""
         hardware = None if self.target is None else hardware_of(self.target)
-        extra = "tpu" if isinstance(hardware, tuple) else "cpu"
+        # A libtpu of the user's need not be the one that jax[tpu] wants.
+        is_own = any(package.startswith("libtpu") for package in self.packages)
+        extra = "tpu" if isinstance(hardware, tuple) and not is_own else "cpu"
         plugin = [f"jax-cuda12-plugin=={version}"] if isinstance(hardware, str) else []
-        return (f"jax[{extra}]=={version}", *plugin, "flatbuffers", *self.packages)
+        # jax.export needs these, and jax does not require them.
+        exports = ("flatbuffers", "absl-py")
+        return (f"jax[{extra}]=={version}", *plugin, *exports, *self.packages)
 
     def axes(self) -> list[str]:
         """Return the options that are given."""

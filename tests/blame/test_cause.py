@@ -111,6 +111,13 @@ def test_small_results_are_not_compared(said):
     assert "are the same" in text
 
 
+def test_many_small_results_make_a_large_growth(said):
+    """No result is as large as a quarter of the growth; the largest ones are compared."""
+    start = ("p", "pipeline-start", E)
+    text = said([start, ("p", "a", E)], [start, ("p", "a", E + CALL)], delta=1 << 20)[-1]
+    assert text.startswith("all results of 4.00 KiB or more first differ after a (p): call 0 → 1")
+
+
 def test_without_dumps_nothing_is_known(said, tmp_path):
     (tmp_path / "base").mkdir()
     (tmp_path / "new").mkdir()

@@ -12,10 +12,12 @@ from bufdb.blame.series import Jump, Series, Step
 from bufdb.commands import blame
 from bufdb.errors import BufdbError
 
+EXPORTS = ("flatbuffers", "absl-py")
 UV = """#!/bin/sh
 echo "$@" >> {calls}
 case "$1 $*" in
   venv*) for last; do :; done; mkdir -p "$last/bin"; cp /bin/sh "$last/bin/python" ;;
+  *"[tpu]"*) echo "  cause: Because there is no version of libtpu-nightly==1" >&2; exit 1 ;;
   *nope*) echo "  x No solution found" >&2; echo "error: no version of nope" >&2; exit 1 ;;
 esac
 """
@@ -59,6 +61,36 @@ def test_a_failure_is_one_line_and_leaves_nothing(uv):
     assert list(environments.folder().iterdir()) == []
 
 
+def test_a_libtpu_that_cannot_be_had_is_named_with_the_option(uv):
+    with pytest.raises(BufdbError) as caught:
+        environments.made(("jax[tpu]==0.5.0",))
+    assert str(caught.value).endswith(
+        "no version of libtpu-nightly==1; '--with libtpu==VERSION' takes another one"
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (
+            "error: No solution found when resolving dependencies\n  cause: Because there is no "
+            "version of a==1, we can conclude that a cannot be used.\n         And …",
+            "Because there is no version of a==1",
+        ),
+        ("  × No solution found:\n  ╰─▶ Because a needs b.\n      And …", "Because a needs b"),
+        ("ERROR: No version of a\nERROR: No match for a==1\n", "ERROR: No match for a==1"),
+        (
+            "ERROR: Cannot install a and b because these versions have conflicting dependencies.\n"
+            "ERROR: ResolutionImpossible: for help visit https://…\n",
+            "ERROR: Cannot install a and b because these versions have conflicting dependencies.",
+        ),
+        ("", "no message"),
+    ],
+)
+def test_the_reason_is_what_uv_or_pip_says_of_it(said, reason):
+    assert environments._reason(said.splitlines()) == reason
+
+
 def test_clean_removes_all_and_says_how_much(uv, call):
     environments.made(("jax==1",))
     environments.made(("jax==2",))
@@ -70,13 +102,14 @@ def test_clean_removes_all_and_says_how_much(uv, call):
 @pytest.mark.parametrize(
     ("target", "packages"),
     [
-        (None, ("jax[cpu]==0.9.0", "flatbuffers", "flax")),
-        ("v5e-4", ("jax[tpu]==0.9.0", "flatbuffers", "flax")),
-        ("gpu:h100", ("jax[cpu]==0.9.0", "jax-cuda12-plugin==0.9.0", "flatbuffers", "flax")),
+        (None, ("jax[cpu]==0.9.0", *EXPORTS, "flax")),
+        ("v5e-4", ("jax[tpu]==0.9.0", *EXPORTS, "flax")),
+        ("v5e-4", ("jax[cpu]==0.9.0", *EXPORTS, "libtpu==0.0.30")),
+        ("gpu:h100", ("jax[cpu]==0.9.0", "jax-cuda12-plugin==0.9.0", *EXPORTS, "flax")),
     ],
 )
 def test_an_environment_has_the_compiler_of_the_target(target, packages):
-    ways = blame._Ways("0.9.0,0.9.1", ("flax",), (), (), target)
+    ways = blame._Ways("0.9.0,0.9.1", packages[-1:], (), (), target)
     assert blame._variants(ways)[0].packages == packages
 
 

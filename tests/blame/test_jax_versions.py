@@ -31,6 +31,30 @@ def ragged(x, w, g):
     return jax.grad(lambda x, w: lax.ragged_dot(x, w, g).sum(), argnums=(0, 1))(x, w)
 
 
+# The shape of jax-ml/jax#27748: blocks of a scan, each checkpointed, in a loop.
+@jax.checkpoint
+def inner(carry, _):
+    x, p = carry
+    a = jnp.sin(p * x)
+    return (x + a + jnp.cos(p * a), p), None
+
+
+def blocks(p, x):
+    def run(p, x):
+        carry = (x, p)
+        for _ in range(8):
+            scan = jax.checkpoint(lambda carry: lax.scan(inner, carry, length=32))
+            carry, _ = scan(carry)
+        return jnp.sum(carry[0])
+
+    return jax.value_and_grad(run)(p, x)
+
+
+# jax 0.5.0 makes random bits otherwise (jax_threefry_partitionable).
+def noisy(x):
+    return x + jax.random.normal(jax.random.PRNGKey(0), x.shape)
+
+
 def plain(x):
     return jnp.sort(x)
 """
@@ -65,7 +89,7 @@ def test_the_version_and_the_line_are_named(blame):
     code, out, err = blame("mwe.py:f", "0.7.1,0.7.2,0.0.99", "--format", "json")
     assert code == 1, err
     assert err.count("made an environment with") == 2
-    assert "jax[cpu]==0.0.99 flatbuffers failed: " in err
+    assert "jax[cpu]==0.0.99 flatbuffers absl-py failed: " in err
     (series,) = json.loads(out)["series"]
     (jump,) = series["jumps"]
     assert (jump["base"], jump["new"]) == ("jax 0.7.1", "jax 0.7.2")
@@ -76,6 +100,28 @@ def test_the_version_and_the_line_are_named(blame):
     assert jump["verdict"] == "compiler"
     assert "first differ after cpu-parallel-task-assigner" in jump["passes"][-1]
     assert "not yet the cause" in jump["passes"][-1]
+
+
+def test_checkpointed_blocks_are_all_kept_by_the_compiler(blame):
+    more = ("0.5.0,0.5.1", "--format", "json")
+    code, out, err = blame("mwe.py:blocks", *more, args="f32[()], f32[64,32]")
+    assert code == 1, err
+    (jump,) = json.loads(out)["series"][0]["jumps"]
+    (part, *_) = jump["parts"]
+    line = 1 + PROGRAM.splitlines().index("    return (x + a + jnp.cos(p * a), p), None")
+    assert (part["name"], part["source"]) == ("saved add", f"mwe.py:{line}")
+    assert part["shape"] == "f32[32,64,32]" and part["delta_bytes"] >= 6 * (32 * 64 * 32 * 4)
+    assert jump["verdict"] == "compiler"
+
+
+def test_random_bits_are_jaxs_own_doing(blame):
+    more = ("0.4.38,0.5.0", "--format", "json")
+    code, out, err = blame("mwe.py:noisy", *more, args="f32[256,256]")
+    assert code == 1, err
+    (jump,) = json.loads(out)["series"][0]["jumps"]
+    line = 1 + next(at for at, text in enumerate(PROGRAM.splitlines()) if "random.normal" in text)
+    assert {part["source"] for part in jump["parts"]} == {f"mwe.py:{line}"}
+    assert (jump["verdict"], jump["whose"][:13]) == ("tracing", "jax's tracing")
 
 
 def test_a_program_without_a_jump_says_so_and_environments_are_kept(blame):
