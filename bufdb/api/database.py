@@ -149,6 +149,22 @@ class Readable:
         notes = [found.note] if found.note is not None else shown.notes
         return Answer(shown.text, dicts(rows(found.comparison)), tuple(notes))
 
+    def blame(self, base: str, new: str, *, over: float = 1.0) -> Answer:
+        """Return the functions whose need jumped between two runs, and what grew most.
+
+        The data is a list with a dict for each function: its steps and jumps, in bytes.
+
+        Args:
+            base: a run, or LABEL=VALUE.
+            new: the same of the other side.
+            over: changes of the need up to this are no jump [percent].
+        """
+        from bufdb.blame.series import as_data, of_runs, text
+
+        with self._opener.several() as opened:
+            found = of_runs(opened, (base, new), over)
+        return Answer(text(found), as_data(found))
+
     def what_if(self, module: str, **options: Any) -> Answer:
         """Return the peak of a module without some lines, ops or values [bytes].
 

@@ -144,6 +144,15 @@ def series(opened: Open, steps: Sequence[Step], percent: float = THRESHOLD_PERCE
     ]
 
 
+def of_runs(opened: Open, runs: Sequence[str], percent: float = THRESHOLD_PERCENT) -> list[Series]:
+    """Return the series of runs that are there; a name is a run, or LABEL=VALUE.
+
+    Raises:
+        UsageError: there is no such run.
+    """
+    return series(opened, [Step(name, name) for name in runs], percent)
+
+
 def _in_order(order: Sequence[Step], steps: Sequence[Step]) -> tuple[Step, ...]:
     names = [step.name for step in order]
     return tuple(sorted(steps, key=lambda step: names.index(step.name)))
@@ -251,9 +260,9 @@ def _before(con: Any, row: Row, part: Row) -> str | None:
 # -- The answer as text and as JSON ----------------------------------------------------------------
 
 
-def as_json(found: Sequence[Series]) -> str:
-    """Return everything, in exact numbers."""
-    data = [
+def as_data(found: Sequence[Series]) -> list[dict[str, Any]]:
+    """Return everything, in exact numbers: a dict for each function."""
+    return [
         {
             "function": one.function,
             "steps": [asdict(step) for step in one.steps],
@@ -261,7 +270,11 @@ def as_json(found: Sequence[Series]) -> str:
         }
         for one in found
     ]
-    return json.dumps({"series": data}, indent=2) + "\n"
+
+
+def as_json(found: Sequence[Series]) -> str:
+    """Return the same as JSON."""
+    return json.dumps({"series": as_data(found)}, indent=2) + "\n"
 
 
 def text(found: Sequence[Series]) -> str:

@@ -158,7 +158,7 @@ def command(
     axis = _axis(ways, what, report_folder, is_anonymous=is_anonymous)
     opened = partial(common.open_database, db)
     if axis is None:
-        found = series.series(opened, [series.Step(name, name) for name in what], percent)
+        found = series.of_runs(opened, what, percent)
     else:
         name = run or what[0].rpartition(":")[2]
         fields = {"percent": percent, "is_quick": is_quick, "note": common.note}
