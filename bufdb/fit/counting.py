@@ -141,7 +141,7 @@ def repetitions(eqn: Any) -> int:
         return math.prod(size for size in grid if isinstance(size, int))
     if name == "shard_map":
         shape = dict(getattr(params.get("mesh"), "shape", {}))
-        manual = params.get("manual_axes", shape)
+        manual = params.get("newly_manual_axes", params.get("manual_axes", shape))
         return math.prod(int(shape.get(axis, 1)) for axis in manual)
     return 1
 

@@ -70,7 +70,13 @@ class Function:
                 "that is saved for one; --gradients-only takes that of a loss"
             )
         self._is_alone = gradients_only
-        self._losses = Losses(self._reader, self._gradients, step)
+        try:
+            self._losses = Losses(self._reader, self._gradients, step)
+        except NameError as error:  # JAX's for an axis; none of the user's code runs here
+            raise UsageError(
+                f"{name} takes its gradient within a shard_map, or a vmap that names its axis; "
+                "bufdb fit takes one of the shard_map"
+            ) from error
 
     # -- The program -------------------------------------------------------------------------------
 

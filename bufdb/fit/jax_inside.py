@@ -14,7 +14,7 @@ import itertools
 import os
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -165,6 +165,20 @@ def evaluate(
 def has_names_alone() -> bool:
     """Return whether only policies of names save names: JAX_REMAT3 passes over all others."""
     return bool(getattr(jax_module().config, "jax_remat3", False))
+
+
+def shard_mapped(run: Callable[..., Any], params: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return a function that runs on each shard, with the parameters of a shard_map's equation."""
+    axes = params.get("newly_manual_axes", params.get("manual_axes"))
+    mapped: Callable[..., Any] = jax_module().shard_map(
+        run,
+        mesh=params["mesh"],
+        in_specs=tuple(params["in_specs"]),
+        out_specs=list(params["out_specs"]),
+        axis_names=set(params["mesh"].axis_names) if axes is None else set(axes),
+        check_vma=params["check_vma"],
+    )
+    return mapped
 
 
 def named(array: Any, name: str) -> Any:
@@ -421,5 +435,7 @@ def _try(jax: Any) -> None:
         raise _Missing("dead code is not found")
 
 
+SHARD_MAPS = ("shard_map",)
+"""Names of the primitive of `jax.shard_map`."""
 JITS = ("jit", "pjit", "closed_call", "core_call")
 """Names of the primitives of nested functions."""

@@ -19,7 +19,7 @@ from bufdb.fit.counting import (
     open_jaxpr,
     parameters,
 )
-from bufdb.fit.jax_inside import bind, context, evaluate, named, value
+from bufdb.fit.jax_inside import SHARD_MAPS, bind, context, evaluate, named, shard_mapped, value
 from bufdb.fit.plans import Plan, Switch
 from bufdb.fit.survey import SCAN, Reader, Survey
 
@@ -125,6 +125,10 @@ class Replay:
             inside = where if where is _Where.OUTSIDE else _Where.IN_SCAN
             branches = tuple(self._changed(one, inside) for one in params["branches"])
             return bind(eqn, inputs, {**params, "branches": branches})
+        if name in SHARD_MAPS:
+            run = self._bound(*_opened(params["jaxpr"]), where)
+            with context(eqn):
+                return list(shard_mapped(run, params)(*inputs))
         if name in REMATS:
             run = self._bound(*_opened(params["jaxpr"]), where)
             options = {key: params[key] for key in ("policy", "prevent_cse") if key in params}

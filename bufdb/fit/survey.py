@@ -25,7 +25,7 @@ from bufdb.fit.counting import (
     parameters,
     repetitions,
 )
-from bufdb.fit.jax_inside import JITS, Calls, Files, frames, site_of, source_of
+from bufdb.fit.jax_inside import JITS, SHARD_MAPS, Calls, Files, frames, site_of, source_of
 from bufdb.fit.plans import Region, Site, Switch
 
 SCAN = "scan"
@@ -238,7 +238,7 @@ class Survey:
 
     def _is_open(self, eqn: Any) -> bool:
         """Return whether what is in an equation can be named, or be called, as if it were not."""
-        return kind(eqn) in REMATS or self._reader.nested(eqn) is not None
+        return kind(eqn) in (*REMATS, *SHARD_MAPS) or self._reader.nested(eqn) is not None
 
     def _note(self, eqn: Any, around: Sequence[Key]) -> None:
         """Note for the regions around an equation that they have a checkpoint, or an atomic one."""

@@ -222,3 +222,13 @@ def test_a_scan_that_is_not_differentiated_is_no_region():
 
     args = programs.shape(D, D), programs.shape(D, D)
     assert Function(jax.grad(loss), args, {}, "f").program().regions == ()
+
+
+def test_a_gradient_within_a_shard_map_is_refused_in_one_line():
+    mesh = jax.sharding.Mesh(jax.devices()[:1], ("rows",))
+    spec = jax.sharding.PartitionSpec
+    step = jax.shard_map(
+        jax.grad(programs.scanned), mesh=mesh, in_specs=(spec(), spec("rows")), out_specs=spec()
+    )
+    with pytest.raises(UsageError, match="f takes its gradient within a shard_map"):
+        Function(step, programs.args(), {}, "f")

@@ -7,8 +7,10 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name as note
+from jax.sharding import PartitionSpec as P
 
 N, D = 4, 8
 
@@ -278,3 +280,33 @@ class Net:
 
 def step_methods(params, x):
     return jax.grad(lambda params, x: (Net()(params, x) ** 2).sum())(params, x)
+
+
+# -- shards ----------------------------------------------------------------------------------------
+
+
+def sharded(local, params, x):
+    """Each device has some rows of x."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("rows",))
+    specs = (P(), P("rows"))
+    return jax.shard_map(local, mesh=mesh, in_specs=specs, out_specs=P())(params, x)
+
+
+def step_scan_in_shard_map(params, x):
+    def body(x, p):
+        h = x @ p["w"]
+        return x + (jnp.tanh(h) - jax.lax.pmean(h, "rows")) @ p["v"], None
+
+    def local(params, x):
+        return jax.lax.pmean((jax.lax.scan(body, x, params)[0] ** 2).sum(), "rows")
+
+    return jax.grad(partial(sharded, local))(params, x)
+
+
+def step_blocks_in_shard_map(params, x):
+    def local(params, x):
+        for at in range(3):
+            x = block(x, params["w"][at], params["v"][at])
+        return jax.lax.pmean((x**2).sum(), "rows")
+
+    return jax.grad(partial(sharded, local))(params, x)
