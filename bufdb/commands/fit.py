@@ -186,7 +186,7 @@ def _answer(
     is_quiet: bool,
 ) -> tuple[Answer, text.Sizes | None]:
     """Search, with progress on standard error."""
-    from bufdb.fit.fit import Fitting, need_of
+    from bufdb.fit.fit import Fitting, need_of, run_name, store_run
     from bufdb.fit.vary import of_plans
 
     def at(value: int) -> str:
@@ -203,16 +203,27 @@ def _answer(
                 if varied is None:
                     return answer, None
 
-                def need_at(value: int, plan: Callable[[Program], Plan]) -> int | None:
+                def run_at(value: int, rank: int | None) -> str:
+                    return run_name(
+                        question, rank, "" if value == start else f"{varied[0]}={value}"
+                    )
+
+                def need_at(
+                    value: int, rank: int | None, plan: Callable[[Program], Plan]
+                ) -> int | None:
                     with (
                         tempfile.TemporaryDirectory(dir=folder) as place,
                         opened(args=at(value), folder=Path(place)) as other,
                     ):
                         what = f"{varied[0]}={value}"
-                        dumped = other.compile(plan(other.program()), what, is_full=True)
+                        program = other.program()
+                        dumped = other.compile(plan(program), what, is_full=True)
+                        name = run_at(value, rank)
+                        store_run(question, name, dumped, other.device, program.target)
                         return need_of(dumped, Path(place))
 
-                return answer, text.Sizes(varied[0], of_plans(answer, start, need_at))
+                sizes = of_plans(answer, start, need_at, run_at)
+                return answer, text.Sizes(varied[0], sizes)
         except NotCompiledError as error:
             for line in error.lines:
                 click.echo(one_line(line), err=True)

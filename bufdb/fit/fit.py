@@ -269,37 +269,28 @@ class Fitting:
         if self.question.db is None:
             return answer
         self._drop_runs(self.question.db)
-        name = f"{self.question.run}:{AS_WRITTEN}"
+        name = run_name(self.question, None)
         self._store(name, Plan(), answer)
         plans = []
         for row in answer.plans:
             if row.plan in self._dumps:
-                row = replace(row, run=f"{self.question.run}:plan-{row.rank}")
+                row = replace(row, run=run_name(self.question, row.rank))
                 assert row.run is not None
                 self._store(row.run, row.plan, answer)
             plans.append(row)
         return replace(answer, as_written=replace(answer.as_written, run=name), plans=tuple(plans))
 
     def _store(self, name: str, plan: Plan, answer: Answer) -> None:
-        assert self.question.db is not None
         target = answer.program.target
-        files = Files(name, self._dumps[plan].files, self.question.source_path or name)
-        ingest(
-            self.question.db,
-            [files],
-            run=name,
-            labels=self.question.labels,
-            metadata={DEVICE_LABEL: self.session.device} | ({"target": target} if target else {}),
-            replace=True,
-        )
+        store_run(self.question, name, self._dumps[plan], self.session.device, target)
 
     def _drop_runs(self, db: str) -> None:
         """Remove the plans of an earlier question, which may have been more."""
         if not Path(db).exists():
             return
         with closing(store.open_writable(db)) as con:
-            beginning = f"{self.question.run}:plan-"
-            remove_runs(con, [name for name in names(con) if name.startswith(beginning)])
+            ours = f"{self.question.run}:plan-", f"{run_name(self.question, None)}:"
+            remove_runs(con, [name for name in names(con) if name.startswith(ours)])
 
 
 def _figures(dumped: Dumped, folder: Path) -> tuple[int | None, int | None]:
@@ -313,8 +304,29 @@ def _figures(dumped: Dumped, folder: Path) -> tuple[int | None, int | None]:
 
 
 def need_of(dumped: Dumped, folder: Path) -> int | None:
-    """Return what a compilation needs; None if unknown."""
-    return _figures(dumped, folder)[0]
+    """Return what a compilation needs; None if unknown, or if XLA gave up."""
+    return None if dumped.refusal is not None else _figures(dumped, folder)[0]
+
+
+def run_name(question: Question, rank: int | None, at: str = "") -> str:
+    """Return the name of the run of a plan, or as written; `at` is what is varied, `b=24`."""
+    name = f"{question.run}:{AS_WRITTEN if rank is None else f'plan-{rank}'}"
+    return f"{name}:{at}" if at else name
+
+
+def store_run(
+    question: Question, name: str, dumped: Dumped, device: str, target: str | None
+) -> None:
+    """Store a compilation as a run, in place of one of the same name."""
+    assert question.db is not None
+    ingest(
+        question.db,
+        [Files(name, dumped.files, question.source_path or name)],
+        run=name,
+        labels=question.labels,
+        metadata={DEVICE_LABEL: device} | ({"target": target} if target else {}),
+        replace=True,
+    )
 
 
 def _texts(program: Program) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from bufdb.errors import BufdbError, TooSlowError, UsageError
+from bufdb.errors import BufdbError, DatabaseError, TooSlowError, UsageError
 from bufdb.fit.plans import Answer, Plan, Program, Region
 
 MOST_PLANS = 3
@@ -29,6 +29,8 @@ class Largest:
     """The least value that was compiled and does not fit; None if all fitted."""
     next_need_bytes: int | None
     """Need at it; None if XLA gave up."""
+    run: str | None = None
+    """Name of the stored run at `value`; None if none fits, or nothing is stored."""
 
     @property
     def is_proved(self) -> bool:
@@ -99,14 +101,16 @@ def _forecast(known: dict[int, int | None], limit: int) -> int | None:
 def of_plans(
     answer: Answer,
     start: int,
-    need_at: Callable[[int, Callable[[Program], Plan]], int | None],
+    need_at: Callable[[int, int | None, Callable[[Program], Plan]], int | None],
+    run_at: Callable[[int, int | None], str | None] = lambda value, rank: None,
 ) -> list[Largest]:
     """Return the largest value as written, and by the compiled plans that matter.
 
     Args:
         answer: at the start value.
         start: that value.
-        need_at: compiles at a value the plan that a function gives for its program.
+        need_at: compiles at a value the plan of a rank, which a function gives for its program.
+        run_at: names the run that this stores.
 
     Raises:
         UsageError: the arguments of a value are wrong.
@@ -121,17 +125,20 @@ def of_plans(
     found = []
     for rank, plan, first in plans:
 
-        def need(value: int, plan: Plan = plan, first: int | None = first) -> int | None:
+        def need(
+            value: int, rank: int | None = rank, plan: Plan = plan, first: int | None = first
+        ) -> int | None:
             if value == start:
                 return first
             try:
-                return need_at(value, lambda other: moved(plan, answer.program, other))
-            except (UsageError, TooSlowError):
+                return need_at(value, rank, lambda other: moved(plan, answer.program, other))
+            except (DatabaseError, TooSlowError, UsageError):
                 raise
             except BufdbError:  # too large for XLA
                 return None
 
-        found.append(largest(need, limit, start, rank))
+        one = largest(need, limit, start, rank)
+        found.append(replace(one, run=run_at(one.value, rank) if one.value else None))
     return found
 
 

@@ -114,6 +114,13 @@ def test_the_largest_size_is_proved_on_both_sides(fit, call):
     assert written["rank"] is None and written["is_proved"]
     assert written["need_bytes"] <= 2**20 < written["next_need_bytes"]
     assert max(one["value"] for one in found["largest"]) > written["value"]
+    stored = "SELECT run_name, need_bytes FROM memory_figures"
+    _, rows, _ = call("sql", stored, "--db", "v.duckdb", "--format", "csv")
+    needs = dict(row.rsplit(",", 1) for row in rows.split()[1:])
+    largest = [one for one in found["largest"] if one["value"] != 256]
+    assert {one["run"]: str(one["need_bytes"]) for one in largest}.items() <= needs.items()
+    assert written["run"] == f"fit:as-written:rows={written['value']}"
+    assert f"fit:as-written:rows={written['next_value']}" in needs
     code, _, err = call(*given, "--vary", "batch", "--limit", "1MiB")
     assert (code, "wants {batch} in --args" in err) == (2, True)
 
