@@ -230,6 +230,22 @@ class Tools:
         found = self._db.what_if(module, **taken, run=run, color=color)
         return _with_rows(found, max_rows)
 
+    def verify(
+        self,
+        base: str,
+        new: str,
+        function: str | None = None,
+        color: str | int | None = None,
+        max_rows: int = ROWS,
+    ) -> str:
+        """Return what was promised for a change, and what the run with it saves: a line, then CSV.
+
+        base and new are runs, function a glob; color is a memory space, its number, its name or
+        all. is_in_range of the peak and of the need says whether the saving was the promised one.
+        """
+        found = self._db.verify(base, new, function=function, color=color)
+        return _with_rows(found, max_rows)
+
     def advice(
         self,
         run: str | None = None,
@@ -244,7 +260,7 @@ class Tools:
         return _csv(self._db.query("advice", run=run, function=function, color=color), max_rows)
 
 
-NAMES = ("summary", "queries", "query", "sql", "diff", "what_if", "advice")
+NAMES = ("summary", "queries", "query", "sql", "diff", "what_if", "verify", "advice")
 """Methods of `Tools` that are tools; what_if is called what-if."""
 
 

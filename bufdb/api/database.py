@@ -179,6 +179,24 @@ class Readable:
             found = what_if(opened, module, **options)
         return Answer(found.text()[0], dicts(found.result()), tuple(found.notes))
 
+    def verify(self, base: str, new: str, **options: Any) -> Answer:
+        """Return what was promised for a change of `base`, and what `new`, which has it, saves.
+
+        The data has a row for each part, and one for the peak and one for the need, whose
+        `is_in_range` says whether the saving was the promised one [bytes].
+
+        Args:
+            base: a run, or LABEL=VALUE.
+            new: the run with the change.
+            options: function, color and pairs, like the options of `bufdb verify`; see
+                `bufdb.what_if.verify.verify`.
+        """
+        from bufdb.what_if.verify import verify
+
+        with self._opener.several() as opened:
+            found = verify(opened, base, new, **options)
+        return Answer(found.text()[0], dicts(found.result()), tuple(found.notes))
+
     def report(self, output: str | os.PathLike[str] = "report.html", **options: Any) -> Path:
         """Write one offline HTML page about the compiled modules, and return its path.
 

@@ -15,10 +15,10 @@ def command(db: str) -> None:
     \b
       {"mcpServers": {"bufdb": {"command": "bufdb", "args": ["mcp", "--db", "/path/runs.duckdb"]}}}
 
-    Tools: summary, queries, query, sql, diff, what-if and advice. All only read this one database,
-    with the limits of 'bufdb query' and 'bufdb sql': locked, without access to other files. Between
-    calls the file is free for others. A call ends after 60 s, or when it is canceled, and does not
-    block others; rows, cells and memory are bounded. Needs the package mcp
+    Tools: summary, queries, query, sql, diff, what-if, verify and advice. All only read this one
+    database, with the limits of 'bufdb query' and 'bufdb sql': locked, without access to other
+    files. Between calls the file is free for others. A call ends after 60 s, or when it is
+    canceled, and does not block others; rows, cells and memory are bounded. Needs the package mcp
     (pip install 'bufdb[mcp]').
     """
     from bufdb.api import assistant

@@ -43,6 +43,11 @@ def test_a_diff_and_a_what_if_begin_with_their_sentence(tools):
     lines = tools.what_if("train_step", donate=["*"], run="cpu_b8").splitlines()
     assert "peak 8.49 MiB → " in lines[0]
     assert lines[-1].startswith("note: ")
+    lines = tools.verify("cpu_b8", "cpu_b8_remat").splitlines()
+    assert lines[0].startswith(
+        "train_step (cpu_b8 → cpu_b8_remat, host): saved 2.40 MiB, as promised"
+    )
+    assert lines[2].startswith("base_run_name,")
 
 
 @pytest.mark.slow

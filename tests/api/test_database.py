@@ -228,6 +228,10 @@ def test_text_is_that_of_the_commands_and_data_is_exact(db, demo_db, call):
         call(*given, "--format", "json")[1]
     )
     assert not any(one["jumps"] for one in db.blame("cpu_b8_remat", "cpu_b8", over=1000).data)
+    _, out, _ = call("verify", "cpu_b8", "cpu_b8_remat", "--db", demo_db)
+    verified = db.verify("cpu_b8", "cpu_b8_remat")
+    assert verified.text == out
+    assert [row["is_in_range"] for row in verified.data if row["what"] == "peak"] == [True]
 
 
 def test_html_takes_no_name_for_markup(tmp_path):
