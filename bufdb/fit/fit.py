@@ -35,6 +35,8 @@ _FIGURES = (
     "SELECT need_bytes, peak_bytes FROM memory_figures WHERE is_device_memory "
     "ORDER BY need_bytes DESC NULLS LAST LIMIT 1"
 )
+WORDS = 30
+"""Characters of an expression that are shown."""
 VERIFIED = 1
 """Compilations of the budget that are kept for the patched files."""
 
@@ -201,7 +203,7 @@ class Fitting:
                     plan=one.plan,
                 )
             )
-        return rows
+        return told_apart(rows, program, texts)
 
     # -- The proof ---------------------------------------------------------------------------------
 
@@ -348,6 +350,34 @@ def _ratio(work: int, written: int) -> float:
 
 def _fits(need: int | None, limit: int | None) -> bool | None:
     return None if limit is None else need is not None and need <= limit
+
+
+def told_apart(
+    rows: Sequence[PlanResult], program: Program, texts: Mapping[str, str]
+) -> list[PlanResult]:
+    """Return the rows; those that have the same lines with what they save in `saves`."""
+    alike: dict[tuple[str, ...], list[PlanResult]] = {}
+    for row in rows:
+        alike.setdefault(row.recomputed_lines, []).append(row)
+    found = []
+    for row in rows:
+        others = alike[row.recomputed_lines] if row.recomputed_lines else []
+        own = [name for name in row.plan.saved if any(name not in one.plan.saved for one in others)]
+        saved = [_expression(one.site, texts) for one in program.switches if one.name in own]
+        found.append(replace(row, saves=tuple(saved)))
+    return found
+
+
+def _expression(site: Site, texts: Mapping[str, str]) -> str:
+    """Return the place of an expression and how it begins."""
+    rows = texts.get(site.file, "").splitlines()[site.line - 1 : site.line]
+    row = rows[0].encode() if rows else b" " * site.column
+    column = len(row[: site.column].decode()) + 1
+    is_one = site.line == site.end_line
+    begin = row[site.column : site.end_column if is_one else None].decode().strip()
+    if begin and (len(begin) > WORDS or not is_one):
+        begin = begin[: WORDS - 1] + "…"
+    return f"{Path(site.file).name}:{site.line}:{column} {begin}".rstrip()
 
 
 def lines(sites: Iterable[Site]) -> tuple[str, ...]:

@@ -286,6 +286,9 @@ class PlanResult:
     """Name of the stored run."""
     patch: str | None = None
     steps: tuple[str, ...] = ()
+    saves: tuple[str, ...] = ()
+    """What it saves and not every plan that computes the same lines again does, such as
+    `train.py:14:9 jnp.tanh(h)`, with the column from 1; empty where no other has these lines."""
     plan: Plan = Plan()
 
 

@@ -19,7 +19,7 @@ WIDTH = 80
 _RESULT = (
     "rank", "is_compiled", "is_verified", "need_bytes", "peak_bytes", "extra_work_ratio",
     "recomputed_lines", "offloaded_lines", "donated", "fits", "error_ratio", "run", "patch",
-    "steps",
+    "steps", "saves",
 )  # fmt: skip
 
 
@@ -160,6 +160,8 @@ def _changes(answer: Answer, row: PlanResult) -> list[str]:
     parts = []
     if row.recomputed_lines:
         parts.append(f"again {spans(row.recomputed_lines)}")
+    if row.saves:
+        parts.append(f"saves {', '.join(row.saves)}")
     if row.offloaded_lines:
         parts.append(f"to host memory {spans(row.offloaded_lines)}")
     if row.donated:

@@ -7,8 +7,18 @@ import pytest
 
 from bufdb.errors import BufdbError, TooSlowError
 from bufdb.fit import fit as module
-from bufdb.fit.fit import Fitting, Question
-from bufdb.fit.plans import Plan, Program, Region, Site, Switch, Traced
+from bufdb.fit.fit import Fitting, Question, told_apart
+from bufdb.fit.plans import (
+    Answer,
+    Compiled,
+    Plan,
+    PlanResult,
+    Program,
+    Region,
+    Site,
+    Switch,
+    Traced,
+)
 from bufdb.fit.session import Dumped
 from bufdb.fit.text import as_dict, spans, text
 
@@ -110,6 +120,27 @@ def test_the_object_has_the_fields_that_are_promised(ask):
 
 def test_lines_are_given_as_spans():
     assert spans(["a.py:1", "a.py:2", "a.py:5", "b.py:7"]) == "a.py:1-2,5 b.py:7"
+
+
+def test_plans_of_the_same_lines_show_what_each_saves():
+    source = "def f(x):\n    é = 1\n    ü = x * jnp.tanh(x + a_value_that_has_a_long_name)\n"
+    places = (PLACE._replace(column=9, end_column=10), PLACE._replace(column=13, end_column=55))
+    program = replace(
+        Made(NEEDS).program(),
+        switches=tuple(
+            Switch(name, site, (0,), 20) for name, site in zip("ab", places, strict=True)
+        ),
+    )
+    row = PlanResult(1, True, False, 9, 9, 0.0, ("train.py:3",), (), (), None)
+    rows = [replace(row, plan=Plan((0,), tuple(saved))) for saved in ("a", "b", "ab")]
+    first, second, both = told_apart(rows, program, {PLACE.file: source})
+    assert first.saves == ("train.py:3:9 x",)
+    assert second.saves == ("train.py:3:13 jnp.tanh(x + a_value_that_has…",)
+    assert both.saves == first.saves + second.saves
+    assert told_apart(rows[:1], program, {})[0].saves == ()
+    written = Compiled(120, 120, True, 1.0)
+    answer = Answer(program, None, written, (first, second), None, None, 2, 2)
+    assert "again train.py:3; saves train.py:3:9 x;" in text(answer)
 
 
 def test_places_of_an_edit_are_named_once(monkeypatch, tmp_path):
