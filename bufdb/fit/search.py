@@ -34,8 +34,8 @@ HOPELESS = 0.35
 """Excess of the least estimate over the limit from which there is no use in more compilations."""
 HOPES = 6
 """Compilations of plans that fit only if saving more does not move the peak."""
-HAIR = 0.002
-"""Excess of a need over the limit at which another plan of the same trace may fit."""
+VAIN = 3
+"""Such plans that do not fit after which no other is tried."""
 PATIENT = 6
 """Compilations after which an excess that is no error of estimates is as hopeless."""
 FEWEST = 3
@@ -394,14 +394,14 @@ def _next(proof: _Proof, limit: int) -> Plan | None:
     ceiling = min((proof.estimate(plan) for plan in proof.refused), default=None)
     rest = [plan for plan in proof.open() if ceiling is None or proof.estimate(plan) < ceiling]
     left = space.ask.compile_budget - proof.count
-    # What is traced alike needs much the same: one of them is enough, and two of a hair too much.
+    # What is traced alike needs much the same: one of them is enough, and two of a little too much.
     alike = Counter(space.figures(plan) for plan in proof.full)
-    hair = {
+    near = {
         space.figures(plan)
         for plan, one in proof.full.items()
-        if one.need_bytes is not None and limit < one.need_bytes <= limit * (1 + HAIR)
+        if one.need_bytes is not None and limit < one.need_bytes <= limit * (1 + TRY)
     }
-    known = {figures for figures, count in alike.items() if figures not in hair or count > 1}
+    known = {figures for figures, count in alike.items() if figures not in near or count > 1}
     if fitting:
         best = min(space.cost(space.traced[plan]) for plan in fitting)
         worth = max(best - space.cost(space.program.as_written), 0) // 10
@@ -443,7 +443,7 @@ def _next(proof: _Proof, limit: int) -> Plan | None:
 
 
 def _hopeful(proof: _Proof, plans: Iterable[Plan], limit: int, cost: int) -> Plan | None:
-    """Return a plan that fits if what it saves is away from the peak; None if two were in vain.
+    """Return a plan that fits if what it saves is away from the peak; None if some were in vain.
 
     The middle one of these: if it fits, the larger ones remain, else the smallest is next.
     """
@@ -457,7 +457,7 @@ def _hopeful(proof: _Proof, plans: Iterable[Plan], limit: int, cost: int) -> Pla
         (need := proof.need(plan)) is None or need > estimate * (1 - MARGIN)
         for plan, estimate in proof.hoped.items()
     )
-    if not found or vain > 1 or len(proof.hoped) >= HOPES:
+    if not found or vain >= VAIN or len(proof.hoped) >= HOPES:
         return None
     found.sort(key=lambda plan: space.figure(space.traced[plan]))
     chosen = found[0 if vain else len(found) // 2]
