@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -17,8 +17,8 @@ from bufdb.api.database import Database, connect
 from bufdb.capture.dump import programs
 from bufdb.errors import BufdbError
 from bufdb.fit import text
-from bufdb.fit.fit import Fitting, Question
-from bufdb.fit.plans import Plan, PlanResult, Program, Site, Traced
+from bufdb.fit.fit import Fitting, Question, kinds_of
+from bufdb.fit.plans import Changes, Plan, PlanResult, Program, Site, Traced
 from bufdb.fit.session import Dumped
 
 
@@ -46,6 +46,7 @@ def fit(
     target: str | None = None,
     gradients_only: bool = False,
     budget_compiles: int = 12,
+    also: Sequence[str] = (),
     timeout: float | None = None,
     **kwargs: Any,
 ) -> Fit:
@@ -63,11 +64,13 @@ def fit(
         target: hardware to compile for, which need not be present, such as "tpu:v5e:2x2".
         gradients_only: take the gradient alone, of the function itself if it is a loss.
         budget_compiles: compilations besides that of the function as written.
+        also: changes of the program's text to try, too: "microbatch", "chunks" or both. They are
+            checked by running the gradient for 4 random examples on the CPU, if it is small.
         timeout: seconds after which no other compilation begins.
         kwargs: arguments of the function by name.
 
     Raises:
-        UsageError: it takes no gradient, or an argument is no array.
+        UsageError: it takes no gradient, an argument is no array, or `also` has another word.
         BufdbError: this JAX is unknown, or XLA wrote no dump.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -77,6 +80,7 @@ def fit(
         question = Question(
             limit_bytes=limit_of(limit)[0],
             compile_budget=budget_compiles,
+            also=kinds_of(also),
             db=db.path,
             source_path=name,
             is_over=lambda: deadline is not None and time.monotonic() > deadline,
@@ -140,6 +144,11 @@ class Here:
     def recomputed(self, plan: Plan) -> tuple[Site, ...]:
         """Return the expressions that are computed again under a plan."""
         found: tuple[Site, ...] = self._function.recomputed(plan)
+        return found
+
+    def changes(self, kinds: Sequence[str]) -> Changes:
+        """Return the changes of some kinds that plans may have from now on in `extra`."""
+        found: Changes = self._function.changes(kinds)
         return found
 
     def compile(self, plan: Plan, what: str, *, is_full: bool) -> Dumped:

@@ -49,6 +49,11 @@ if TYPE_CHECKING:
     help="Compilations in addition to that of the function as written.",
 )
 @click.option(
+    "--also",
+    metavar="KINDS",
+    help="Try changes of the text, too: microbatch, chunks, or both with a comma.",
+)
+@click.option(
     "--vary",
     metavar="NAME[=START]",
     help="Find the largest NAME that fits, {NAME} in --args, from START on.  [default: 8]",
@@ -81,6 +86,7 @@ def command(
     limit: str | None,
     gradients_only: bool,
     compile_budget: int,
+    also: str | None,
     vary: str | None,
     timeout_s: float | None,
     patch_path: Path | None,
@@ -103,7 +109,12 @@ def command(
     value another one reads is a switch, and so is each function that is called several times. A
     plan saves some and recomputes the others. Plans are traced, and the best of them compiled: a
     need without ~ is measured. FUNCTION must take a gradient (jax.grad, value_and_grad, vjp);
-    --gradients-only takes that of a loss. Nothing is executed.
+    --gradients-only takes that of a loss. Nothing is executed without --also.
+
+    --also microbatch takes the gradient of 2, 4 or 8 equal parts of the batch, one after another;
+    --also chunks computes the widest product and its reductions, such as the loss over a
+    vocabulary, for one part at a time. Each is compiled. A small gradient runs for 4 random
+    examples to see that it stays the same; of a large one the answer says what is assumed.
 
     --vary b with '{b}' in --args finds the largest b that fits, as written and by a few plans, each
     compiled at that b and at the next one.
@@ -125,7 +136,7 @@ def command(
       124  not compiled, or no plan that fits found, within --timeout
     """
     from bufdb.commands.captured import check_database
-    from bufdb.fit.fit import Question
+    from bufdb.fit.fit import Question, kinds_of
 
     if target is not None:
         hardware_of(target)
@@ -135,6 +146,7 @@ def command(
     question = Question(
         limit_bytes=limit_bytes,
         compile_budget=compile_budget,
+        also=() if also is None else kinds_of(also),
         db=db,
         run=run,
         labels=common.parse_labels(labels),

@@ -35,6 +35,7 @@ class Server:
             "trace": self._trace,
             "lines": self._lines,
             "compile": self._compile,
+            "changes": self._changes,
         }
         return answered(lambda: do[request["do"]](request))
 
@@ -63,6 +64,10 @@ class Server:
 
     def _lines(self, request: Mapping[str, Any]) -> dict[str, Any]:
         return {"sites": as_json(self._function.recomputed(from_json(Plan, request["plan"])))}
+
+    def _changes(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        with step(self._folder, f"tracing {self._name} for parts of the batch"):
+            return {"changes": as_json(self._function.changes(request["kinds"]))}
 
     def _compile(self, request: Mapping[str, Any]) -> dict[str, Any]:
         began = time.monotonic()

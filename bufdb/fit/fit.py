@@ -13,6 +13,7 @@ from bufdb.database import store
 from bufdb.database.runs import names, remove_runs
 from bufdb.dumps.place import Files
 from bufdb.errors import BufdbError, TooSlowError, UsageError
+from bufdb.fit.extra import Extra, is_met
 from bufdb.fit.patch import patch
 from bufdb.fit.plans import (
     Answer,
@@ -28,6 +29,7 @@ from bufdb.fit.plans import (
 )
 from bufdb.fit.search import search
 from bufdb.fit.session import Dumped, Session
+from bufdb.fit.space import Space
 from bufdb.ingest.ingest import ingest
 
 AS_WRITTEN = "as-written"
@@ -39,6 +41,10 @@ WORDS = 30
 """Characters of an expression that are shown."""
 VERIFIED = 1
 """Compilations of the budget that are kept for the patched files."""
+KINDS = ("microbatch", "chunks")
+"""Changes of the program's text that are tried on demand."""
+ALSO = 2
+"""Compilations of the budget that are kept for each kind of these."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,8 @@ class Question:
     limit_bytes: int | None = None
     compile_budget: int = 12
     """Compilations besides that of the function as written."""
+    also: tuple[str, ...] = ()
+    """Which of `KINDS` to try, too."""
     db: str | None = None
     """Where to store what was compiled; None: nowhere."""
     run: str = "fit"
@@ -56,6 +64,24 @@ class Question:
     source_path: str | None = None
     observer: Callable[[str], None] = lambda text: None
     is_over: Callable[[], bool] = lambda: False
+
+    @property
+    def search_budget(self) -> int:
+        """Return how many compilations the search may do."""
+        return max(1, self.compile_budget - VERIFIED - ALSO * len(self.also))
+
+
+def kinds_of(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the kinds of changes to try, each once.
+
+    Raises:
+        UsageError: a word is none of `KINDS`.
+    """
+    given = words.split(",") if isinstance(words, str) else words
+    for word in given:
+        if word not in KINDS:
+            raise UsageError(f"expected {' or '.join(KINDS)} as what to try also, found {word!r}")
+    return tuple(kind for kind in KINDS if kind in given)
 
 
 @dataclass
@@ -81,8 +107,15 @@ class Fitting:
         program = self.session.program()
         written = self._compile(Plan(), True)
         found: list[Candidate] = []
+        ask = self._ask(program, written)
         try:
-            found = search(program, self._ask(program, written))
+            found = search(program, ask)
+            if self.question.also and not is_met(written, self.question.limit_bytes):
+                changes = self.session.changes(self.question.also)
+                program = replace(program, changes=changes.found)
+                self._notes += changes.notes
+                more = Extra(program, ask, lambda: self._is_left(VERIFIED), self._notes)
+                found = more.with_found(self.question.also, found)
         except TooSlowError as error:
             self._notes.append(str(error))
             found = self._so_far(program)
@@ -116,7 +149,7 @@ class Fitting:
             as_written=written,
             trace=trace,
             compile=self._compile,
-            compile_budget=max(1, self.question.compile_budget - VERIFIED),
+            compile_budget=self.question.search_budget,
             is_over=self.question.is_over,
             observer=self.question.observer,
         )
@@ -128,7 +161,7 @@ class Fitting:
             for (plan, is_full), compiled in self._compiled.items()
             if is_full and not plan.is_as_written and compiled.need_bytes is not None
         ]
-        return sorted(found, key=lambda one: one.traced.work)
+        return sorted(found, key=lambda one: Space.cost(one.traced))
 
     def _known(self, plan: Plan, program: Program) -> Traced:
         plain = replace(plan, donated=())
@@ -200,6 +233,7 @@ class Fitting:
                     error_ratio=None if one.is_exact else one.error_ratio,
                     patch=made.diff or None,
                     steps=made.steps,
+                    changes=tuple(change.said for change in program.changes_of(one.plan)),
                     plan=one.plan,
                 )
             )
@@ -231,10 +265,10 @@ class Fitting:
             best = next((row for row in found if row.fits and row.is_compiled), None)
         return best, found
 
-    def _is_left(self) -> bool:
-        """Return whether the budget has a compilation more."""
+    def _is_left(self, kept: int = 0) -> bool:
+        """Return whether the budget has a compilation more, besides some that are kept."""
         used = len(self._compiled) - 1 + self._patched_count
-        return used < self.question.compile_budget and not self.question.is_over()
+        return used < self.question.compile_budget - kept and not self.question.is_over()
 
     def _checked(self, program: Program, row: PlanResult) -> PlanResult:
         """Return a plan with what a compilation of its patched files says."""
@@ -337,6 +371,7 @@ def _texts(program: Program) -> dict[str, str]:
     for region in program.regions:
         sites += [*region.sites, *region.remats, region.defined]
     sites += [switch.site for switch in program.switches]
+    sites += [site for change in program.changes for site in change.sites]
     found: dict[str, str] = {}
     for name in {site.file for site in sites if site is not None}:
         with suppress(OSError, UnicodeDecodeError):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
@@ -15,10 +17,19 @@ from bufdb.capture.child import lowered
 from bufdb.capture.dump import compile_into
 from bufdb.capture.target import Target, jax_module
 from bufdb.errors import BufdbError, UsageError
+from bufdb.fit.also import Also, Made, batch, tried
 from bufdb.fit.counting import aval_bytes
-from bufdb.fit.jax_inside import GRADIENT, Calls, Files, gradients, has_names_alone, probe
+from bufdb.fit.jax_inside import (
+    GRADIENT,
+    Calls,
+    Files,
+    being_evaluated,
+    gradients,
+    has_names_alone,
+    probe,
+)
 from bufdb.fit.losses import Gradient, Losses
-from bufdb.fit.plans import Plan, Program, Region, Site, Traced
+from bufdb.fit.plans import Change, Changes, Plan, Program, Region, Site, Traced
 from bufdb.fit.replay import Replay
 from bufdb.fit.survey import Reader
 
@@ -59,19 +70,19 @@ class Function:
         self._check_arguments()
         self._calls = Calls(Files(_own_folder(function)))
         self._reader = Reader(Files(_own_folder(function)), self._calls)
-        self._gradients: list[Gradient] = []
-        step = self._recorded()
+        self._gradients, stage = self._recorded(self._args, self._kwargs)
         if not self._gradients and gradients_only:
             self._given = function = _gradient_of(self._jax, function, self._args, self._kwargs)
-            step = self._recorded()
+            self._gradients, stage = self._recorded(self._args, self._kwargs)
         if not self._gradients:
             raise UsageError(
                 f"{name} takes no gradient (jax.grad, value_and_grad or vjp), so there is nothing "
                 "that is saved for one; --gradients-only takes that of a loss"
             )
         self._is_alone = gradients_only
+        self._outputs = self._jax.tree.leaves(stage.out_info)
         try:
-            self._losses = Losses(self._reader, self._gradients, step)
+            self._losses = Losses(self._reader, self._gradients, stage.jaxpr.jaxpr)
         except NameError as error:  # JAX's for an axis; none of the user's code runs here
             raise UsageError(
                 f"{name} takes its gradient within a shard_map, or a vmap that names its axis; "
@@ -171,13 +182,36 @@ class Function:
         """Return the expressions that are computed again under a plan."""
         return self._losses.recomputed(plan)
 
-    def _recorded(self) -> Any:
-        """Trace the function, keeping its losses; return its jaxpr."""
+    def changes(self, kinds: Sequence[str]) -> Changes:
+        """Return what `--also` tries, prepared for plans, and checked on random numbers."""
+
+        def make() -> Also:
+            names = _argument_names(self._given, len(self._args))
+            found = batch(self._args, self._kwargs, names, self._gradients)
+
+            def record(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Gradient]:
+                return self._recorded(args, kwargs)[0]
+
+            return Also(record, self._reader, found, self._gradients)
+
+        def trace(made: Mapping[str, Sequence[Made]], change: Change) -> Traced:
+            self._losses.changes.update(made)
+            return self.trace(Plan(extra=(change.key,)))
+
+        return tried(kinds, make, trace)
+
+    def _recorded(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[list[Gradient], Any]:
+        """Trace the function; return its losses, and what was traced."""
         jax = self._jax
+        found: list[Gradient] = []
+        outermost = sys._getframe().f_code
 
         def change(closed: Any, outputs: int) -> Callable[..., Any]:
-            number = len(self._gradients)
-            self._gradients.append(Gradient(closed, outputs))
+            number = len(found)
+            site = being_evaluated(self._reader.files, outermost)
+            found.append(Gradient(closed, outputs, site=site))
 
             def run(closed: Any, given: Sequence[Any]) -> list[Any]:
                 with jax.named_scope(f"{GRADIENT}{number}"):
@@ -187,10 +221,9 @@ class Function:
 
         jax.clear_caches()
         with gradients(change, self._calls):
-            stage = self._jitted(()).trace(*self._args, **self._kwargs)
+            stage = self._jitted(()).trace(*args, **kwargs)
         jax.clear_caches()
-        self._outputs = jax.tree.leaves(stage.out_info)
-        return stage.jaxpr.jaxpr
+        return found, stage
 
     # -- Compilations ------------------------------------------------------------------------------
 
@@ -214,12 +247,14 @@ class Function:
         """Return the function, lowered under a plan."""
         replay = Replay(self._reader, self._losses.survey, plan)
         if self._is_alone and len(self._gradients) == 1:
-            run, given = self._losses.gradient(self._gradients[0], plan)
+            run, given = self._losses.gradient(0, plan)
             structs = self._jax.tree.map(_struct(self._jax), given)
             return lowered(run, structs, {}, self._target)
 
+        numbers = itertools.count()
+
         def change(_closed: Any, _outputs: int) -> Callable[..., Any]:
-            return replay.run
+            return self._losses.changed(next(numbers), plan, replay)
 
         is_changed = replace(plan, donated=()) != Plan()
         self._jax.clear_caches()

@@ -108,6 +108,16 @@ def site_of(eqn: Any, files: Files) -> Site | None:
     return None
 
 
+def being_evaluated(files: Files, outermost: CodeType) -> Site | None:
+    """Return the innermost expression of the user's in the running calls, up to those of a code."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not outermost:
+        if files.has(frame.f_code.co_filename):
+            return _frame(frame.f_code, frame.f_lasti).site
+        frame = frame.f_back
+    return None
+
+
 @cache
 def _frame(code: CodeType, instruction: int) -> Frame:
     positions = next(itertools.islice(code.co_positions(), instruction // 2, None))

@@ -20,7 +20,7 @@ from bufdb.fit.counting import (
     saved_names,
     work,
 )
-from bufdb.fit.jax_inside import GRADIENT, without_dead_code
+from bufdb.fit.jax_inside import GRADIENT, Changed, without_dead_code
 from bufdb.fit.plans import Plan, Site, Traced
 from bufdb.fit.replay import Replay
 from bufdb.fit.survey import Reader, Survey
@@ -36,6 +36,43 @@ class Gradient:
     """How many outputs are differentiated; the others are auxiliary."""
     times: int = 1
     """How often it runs in a call of the function."""
+    site: Site | None = None
+    """The user's expression that takes the gradient; None if bufdb does."""
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A jaxpr with values for its constants."""
+
+    jaxpr: Any
+    consts: Sequence[Any]
+
+
+def gradient(one: Gradient, run: Changed) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return a function of flat inputs and constants that gives a gradient, and their shapes.
+
+    The invariant of `gradients` holds here too: what is differentiated is what `run` makes of the
+    loss.
+    """
+    jax, closed = jax_module(), one.closed
+    avals = [var.aval for var in closed.jaxpr.invars]
+    wanted = [at for at, aval in enumerate(avals) if is_inexact(aval)]
+
+    def taken(inputs: Sequence[Any], consts: Sequence[Any], cotangents: Sequence[Any]) -> Any:
+        def loss(*floats: Any) -> tuple[list[Any], list[Any]]:
+            values = list(inputs)
+            for at, value in zip(wanted, floats, strict=True):
+                values[at] = value
+            outputs = run(Closed(closed.jaxpr, consts), values)
+            main = [out for out in outputs[: one.outputs] if is_inexact(out)]
+            return main, outputs[one.outputs :]
+
+        main, pull, rest = jax.vjp(loss, *(inputs[at] for at in wanted), has_aux=True)
+        return main, rest, pull(list(cotangents))
+
+    consts = [var.aval for var in closed.jaxpr.constvars]
+    outputs = [var.aval for var in closed.jaxpr.outvars[: one.outputs] if is_inexact(var.aval)]
+    return taken, (avals, consts, outputs)
 
 
 class Losses:
@@ -47,6 +84,8 @@ class Losses:
         self._reader = reader
         self._gradients = losses
         self.survey = Survey(reader, [one.closed for one in losses])
+        self.changes: dict[str, Sequence[Callable[[Replay], Changed]]] = {}
+        """Of each change that a plan may have in `extra`, what it makes of each loss."""
         self._traces: dict[Plan, Traced] = {}
         self._other = self._work_outside(step)
 
@@ -71,8 +110,8 @@ class Losses:
     def _traced(self, plan: Plan) -> Traced:
         total, stacks, live = self._other, Residuals(0, 0), 0
         names: set[str] = set()
-        for one in self._gradients:
-            jaxpr = self._gradient_jaxpr(one, plan)
+        for number, one in enumerate(self._gradients):
+            jaxpr = self._gradient_jaxpr(number, plan)
             found = residuals(jaxpr)
             total += work(jaxpr).times(one.times)
             stacks = max(stacks, found, key=lambda item: item.device_bytes)
@@ -92,61 +131,37 @@ class Losses:
         """Return the expressions that are computed again under a plan."""
         found = {
             self._reader.site(eqn)
-            for one in self._gradients
-            for eqn in recomputed(self._gradient_jaxpr(one, replace(plan, donated=())))
+            for number in range(len(self._gradients))
+            for eqn in recomputed(self._gradient_jaxpr(number, replace(plan, donated=())))
         }
         return tuple(sorted(site for site in found if site is not None))
 
-    def _gradient_jaxpr(self, one: Gradient, plan: Plan) -> Any:
+    def _gradient_jaxpr(self, number: int, plan: Plan) -> Any:
         """Return the jaxpr of a gradient under a plan."""
-        run, given = self.gradient(one, plan)
+        run, given = self.gradient(number, plan)
         return without_dead_code(self._jax.make_jaxpr(run)(*given).jaxpr)
 
-    def gradient(self, one: Gradient, plan: Plan) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """Return a function of flat inputs and constants that gives a gradient, and their shapes.
-
-        The invariant of `gradients` holds here too: what is differentiated is the plan's loss.
-        """
-        jax = self._jax
-        closed = one.closed
-        avals = [var.aval for var in closed.jaxpr.invars]
-        wanted = [at for at, aval in enumerate(avals) if is_inexact(aval)]
+    def gradient(self, number: int, plan: Plan) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """Return what `gradient` does of a loss under a plan."""
         replay = Replay(self._reader, self.survey, plan)
+        return gradient(self._gradients[number], self.changed(number, plan, replay))
 
-        def run(inputs: Sequence[Any], consts: Sequence[Any], cotangents: Sequence[Any]) -> Any:
-            def loss(*floats: Any) -> tuple[list[Any], list[Any]]:
-                values = list(inputs)
-                for at, value in zip(wanted, floats, strict=True):
-                    values[at] = value
-                bound = _Closed(closed.jaxpr, consts)
-                outputs = replay.run(bound, values)
-                main = [out for out in outputs[: one.outputs] if is_inexact(out)]
-                return main, outputs[one.outputs :]
-
-            main, pull, rest = jax.vjp(loss, *(inputs[at] for at in wanted), has_aux=True)
-            return main, rest, pull(list(cotangents))
-
-        consts = [var.aval for var in closed.jaxpr.constvars]
-        outputs = [var.aval for var in closed.jaxpr.outvars[: one.outputs] if is_inexact(var.aval)]
-        return run, (avals, consts, outputs)
+    def changed(self, number: int, plan: Plan, replay: Replay) -> Changed:
+        """Return what is differentiated in the place of a loss under a plan."""
+        run: Changed = replay.run
+        for key in plan.extra:
+            run = self.changes[key][number](replay)
+        return run
 
     def _work_outside(self, step: Any) -> Work:
         """Return the products outside of the gradients; note how often each of these runs."""
         tagged: dict[int, Work] = {}
         total = _work_by_gradient(step, tagged)
         for number, one in enumerate(self._gradients):
-            alone = work(self._gradient_jaxpr(one, Plan())).operations
+            alone = work(self._gradient_jaxpr(number, Plan())).operations
             got = tagged.get(number, Work()).operations
             one.times = max(1, round(got / alone)) if alone else 1
         return total
-
-
-@dataclass(frozen=True)
-class _Closed:
-    """A jaxpr with values for its constants."""
-
-    jaxpr: Any
-    consts: Sequence[Any]
 
 
 def _work_by_gradient(jaxpr: Any, tagged: dict[int, Work], times: int = 1) -> Work:

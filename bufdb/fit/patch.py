@@ -101,7 +101,7 @@ class _Work:
                 self._try(site, how, self._call, site, index in plan.with_dots)
         if plan.donated:
             self._donate()
-        self.steps += [f"change the program: {text}" for text in plan.extra]
+        self.steps += [change.step for change in program.changes_of(plan)]
 
     def results(self) -> dict[str, str]:
         """Return the new text of each file; one that cannot be edited is a step."""

@@ -150,6 +150,35 @@ class Compiled:
 
 
 @dataclass(frozen=True)
+class Change:
+    """A change of the program's text that `--also` tries."""
+
+    key: str
+    """As in `Plan.extra`, such as `microbatch=2`."""
+    what: str
+    """In a few words, with file and line."""
+    step: str
+    """What to do by hand, with file and line."""
+    ground: str
+    """Why it computes the same: what was compared, or what is assumed."""
+    sites: tuple[Site, ...] = ()
+    """Where."""
+
+    @property
+    def said(self) -> str:
+        """Return the change and its ground in one line."""
+        return f"{self.what}; {self.ground}"
+
+
+@dataclass(frozen=True)
+class Changes:
+    """The changes that `--also` tries, and in words why others are not tried."""
+
+    found: tuple[Change, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Program:
     """A function as traced: what can be switched in it."""
 
@@ -174,6 +203,8 @@ class Program:
     """Whether the function is a `jax.jit` already."""
     notes: tuple[str, ...] = ()
     """What could not be taken, in words."""
+    changes: tuple[Change, ...] = ()
+    """Those that `--also` tries."""
 
     @property
     def scans(self) -> tuple[int, ...]:
@@ -184,6 +215,10 @@ class Program:
     def calls(self) -> tuple[int, ...]:
         """Return the indices of the call regions."""
         return tuple(i for i, region in enumerate(self.regions) if region.kind == "call")
+
+    def changes_of(self, plan: Plan) -> list[Change]:
+        """Return the changes of the program's text in a plan."""
+        return [change for change in self.changes if change.key in plan.extra]
 
 
 # -- The search's side -----------------------------------------------------------------------------
@@ -289,6 +324,8 @@ class PlanResult:
     saves: tuple[str, ...] = ()
     """What it saves and not every plan that computes the same lines again does, such as
     `train.py:14:9 jnp.tanh(h)`, with the column from 1; empty where no other has these lines."""
+    changes: tuple[str, ...] = ()
+    """What `--also` changes in the program's text, and why it computes the same."""
     plan: Plan = Plan()
 
 

@@ -65,6 +65,10 @@ class Replay:
         """Return the outputs of a closed jaxpr."""
         return self._evaluate(closed.jaxpr, closed.consts, inputs, _Where.OUTSIDE)
 
+    def equation(self, eqn: Any, inputs: list[Any]) -> list[Any]:
+        """Return the outputs of an equation that is in no scan and no call of the plan."""
+        return self._outputs(eqn, inputs, _Where.OUTSIDE)
+
     def _evaluate(
         self, jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Any], where: _Where
     ) -> list[Any]:

@@ -27,7 +27,7 @@ from bufdb.capture.apart import (
 )
 from bufdb.dumps.place import Place
 from bufdb.errors import TooSlowError, UsageError
-from bufdb.fit.plans import Plan, Program, Site, Traced, as_json, from_json
+from bufdb.fit.plans import Changes, Plan, Program, Site, Traced, as_json, from_json
 
 _TICK_S = 0.2
 
@@ -57,6 +57,9 @@ class Session(Protocol):
 
     def recomputed(self, plan: Plan) -> tuple[Site, ...]:
         """Return the expressions that are computed again under a plan."""
+
+    def changes(self, kinds: Sequence[str]) -> Changes:
+        """Return the changes of some kinds that plans may have from now on in `extra`."""
 
     def compile(self, plan: Plan, what: str, *, is_full: bool) -> Dumped:
         """Compile a plan; `what` names it in messages.
@@ -96,6 +99,8 @@ class Apart:
     _child: _Child | None = field(default=None, repr=False)
     _began: float = field(default_factory=time.monotonic)
     _count: int = 0
+    _kinds: tuple[str, ...] = ()
+    """Of the changes that plans may have."""
 
     def __enter__(self) -> Apart:
         return self
@@ -123,6 +128,11 @@ class Apart:
         """Return the expressions that are computed again under a plan."""
         found = self._ask({"do": "lines", "plan": as_json(plan)})
         return tuple(Site(*site) for site in found["sites"])
+
+    def changes(self, kinds: Sequence[str]) -> Changes:
+        """Return the changes of some kinds that plans may have from now on in `extra`."""
+        self._kinds = tuple(kinds)
+        return from_json(Changes, self._ask({"do": "changes", "kinds": list(kinds)})["changes"])
 
     def compile(self, plan: Plan, what: str, *, is_full: bool) -> Dumped:
         """Compile a plan; `what` names it in messages.
@@ -184,6 +194,8 @@ class Apart:
                 raise
             # The compiler ended the process once it had planned the memory.
             self._started({}, has_program=True)
+            if self._kinds:
+                self.changes(self._kinds)
             refusal = error.lines[0] if error.lines else str(error)
             return Dumped(files, refusal, time.monotonic() - began)
         return Dumped(programs(dumps), found["refusal"], float(found["seconds"]))

@@ -105,7 +105,8 @@ class Space:
         """Return the figure that estimates start from: a ranking where calls are checkpointed."""
         return traced.live_bytes if self.program.calls else traced.residual_bytes
 
-    def cost(self, traced: Traced) -> int:
+    @staticmethod
+    def cost(traced: Traced) -> int:
         """Return the work of a plan, with that of moving bytes to the host."""
         return traced.work + HOST_WORK * traced.host_bytes
 

@@ -19,7 +19,7 @@ WIDTH = 80
 _RESULT = (
     "rank", "is_compiled", "is_verified", "need_bytes", "peak_bytes", "extra_work_ratio",
     "recomputed_lines", "offloaded_lines", "donated", "fits", "error_ratio", "run", "patch",
-    "steps", "saves",
+    "steps", "saves", "changes",
 )  # fmt: skip
 
 
@@ -157,7 +157,7 @@ def _bytes(count: int | None) -> str:
 
 def _changes(answer: Answer, row: PlanResult) -> list[str]:
     """Return what a plan changes: lines computed again, offloaded, donated, and where to edit."""
-    parts = []
+    parts = list(row.changes)
     if row.recomputed_lines:
         parts.append(f"again {spans(row.recomputed_lines)}")
     if row.saves:

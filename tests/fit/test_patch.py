@@ -2,12 +2,13 @@
 
 import ast
 import sys
+from dataclasses import replace
 
 import pytest
 from patched import PATH, calls, git_apply, named, program, scan, site, switch
 
 from bufdb.fit.patch import patch
-from bufdb.fit.plans import Plan
+from bufdb.fit.plans import Change, Plan
 
 HEAD = "import jax\nimport jax.numpy as jnp\n"
 IMPORT = "from jax.ad_checkpoint import checkpoint_name\n"
@@ -614,5 +615,7 @@ def test_a_plan_of_nothing_is_no_diff():
 
 
 def test_what_only_the_user_can_do_is_a_step():
-    found = patch(program(), Plan(extra=("microbatch=2",)), {}, "/src")
-    assert found.steps == ("change the program: microbatch=2",)
+    change = Change("microbatch=2", "in 2", "train.py:3: by hand, in 2", "checked")
+    changed = replace(program(), changes=(change,))
+    found = patch(changed, Plan(extra=("microbatch=2",)), {}, "/src")
+    assert found.steps == ("train.py:3: by hand, in 2",) and not found.diff

@@ -1,0 +1,136 @@
+"""Small programs with a batch and a wide loss: forms that `bufdb fit --also` takes or refuses."""
+
+import jax
+import jax.numpy as jnp
+
+B, S, D, V, N = 8, 4, 8, 64, 2
+
+
+def shape(*sizes, dtype=jnp.float32):
+    return jax.ShapeDtypeStruct(sizes, dtype)
+
+
+def args(batch=B, length=S, vocabulary=V):
+    params = {
+        "embed": shape(vocabulary, D), "head": shape(D, vocabulary),
+        "layers": {"up": shape(N, D, 2 * D), "down": shape(N, 2 * D, D)},
+    }  # fmt: skip
+    tokens = shape(batch, length, dtype=jnp.int32)
+    return params, tokens, tokens
+
+
+def layer(x, p):
+    return x + jnp.tanh(x @ p["up"]) @ p["down"], None
+
+
+def hidden(params, tokens):
+    return jax.lax.scan(layer, params["embed"][tokens], params["layers"])[0]
+
+
+def each(params, tokens, labels):
+    logits = hidden(params, tokens) @ params["head"]
+    logp = jax.nn.log_softmax(logits)
+    return -jnp.take_along_axis(logp, labels[..., None], axis=-1)[..., 0]
+
+
+def updated(params, grads):
+    return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads)
+
+
+# -- taken: means over the batch -------------------------------------------------------------------
+
+
+def mean(params, tokens, labels):
+    return each(params, tokens, labels).mean()
+
+
+def step(params, tokens, labels):
+    value, grads = jax.value_and_grad(mean)(params, tokens, labels)
+    return value, updated(params, grads)
+
+
+def step_closure(params, tokens, labels):
+    def own(params):
+        found = each(params, tokens, labels)
+        return found.mean(), (found, found.max(axis=1).mean())
+
+    (value, aux), grads = jax.value_and_grad(own, has_aux=True)(params)
+    return value, aux, updated(params, grads)
+
+
+@jax.jit
+def step_jitted(params, tokens, labels):
+    return jax.jit(jax.grad(mean))(params, tokens, labels)
+
+
+def one_hot(params, tokens, labels):
+    logits = jnp.einsum("bsd,dv->bsv", hidden(params, tokens), params["head"])
+    wide = jax.nn.one_hot(labels, logits.shape[-1]) * jax.nn.log_softmax(logits)
+    return -wide.sum() / labels.size
+
+
+def step_one_hot(params, tokens, labels):
+    return jax.grad(one_hot)(params, tokens, labels)
+
+
+def flat_tokens(params, tokens, labels):
+    x = hidden(params, tokens).reshape(-1, D)
+    logits = x @ params["head"]
+    rows = jnp.arange(labels.size)
+    return (jax.nn.logsumexp(logits, axis=-1) - logits[rows, labels.reshape(-1)]).mean()
+
+
+def step_flat(params, tokens, labels):
+    return jax.grad(flat_tokens)(params, tokens, labels)
+
+
+def shifted(params, tokens, labels):
+    logits = (hidden(params, tokens) @ params["head"])[:, :-1].astype(jnp.float32)
+    picked = jnp.take_along_axis(logits, labels[:, 1:, None], axis=-1)[..., 0]
+    return (jax.nn.logsumexp(logits, axis=-1) - picked).mean()
+
+
+def step_shifted(params, tokens, labels):
+    return jax.grad(shifted)(params, tokens, labels)
+
+
+# -- refused ---------------------------------------------------------------------------------------
+
+
+def step_sum(params, tokens, labels):
+    return jax.grad(lambda p: each(p, tokens, labels).sum())(params)
+
+
+def masked(params, tokens, labels):
+    mask = (labels > 0).astype(jnp.float32)
+    return (each(params, tokens, labels) * mask).sum() / mask.sum()
+
+
+def step_masked(params, tokens, labels):
+    return jax.grad(masked)(params, tokens, labels)
+
+
+def centered(params, tokens, labels):
+    x = hidden(params, tokens)
+    return ((x - x.mean(axis=0)) ** 2).mean()
+
+
+def step_centered(params, tokens, labels):
+    return jax.grad(centered)(params, tokens, labels)
+
+
+def across(params, tokens, labels):
+    logits = hidden(params, tokens) @ params["head"]
+    return jax.nn.logsumexp(logits, axis=(0, 2)).mean()
+
+
+def step_across(params, tokens, labels):
+    return jax.grad(across)(params, tokens, labels)
+
+
+def step_logits(params, tokens, labels):
+    def own(params):
+        logits = hidden(params, tokens) @ params["head"]
+        return jax.nn.logsumexp(logits, axis=-1).mean(), logits
+
+    return jax.grad(own, has_aux=True)(params)
