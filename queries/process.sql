@@ -11,9 +11,10 @@
 -- bystanders by line, and what the allocator holds beyond, where the device has statistics.
 --
 -- The program is the one that failed, else the one with the largest need in the run's dumps, else
--- among the loaded programs; function and module choose another. bufdb.watch knows arguments by
--- identity at the call. Without it, or for another program, bystanders are a range: at the least
--- what is alive beyond the bytes of the arguments, at the most all of it.
+-- among the loaded programs; function and module choose another, and nothing is shown if no
+-- program matches. bufdb.watch knows arguments by identity at the call. Without it, or for another
+-- program, bystanders are a range: at the least what is alive beyond the bytes of the arguments, at
+-- the most all of it.
 --
 -- wrong when: the profile is of another moment than the call: arrays made or freed between the two
 -- are wrongly counted. A program that another thread runs at the same time is in the rest. What
@@ -97,8 +98,8 @@ programs AS (
   JOIN profiles
     ON profiles.run_name = live_programs.run_name
     AND profiles.profile_name = live_programs.profile_name
-  WHERE params.module IS NULL
-    AND params.platform IS NULL
+  WHERE coalesce(params.module, '*') = '*'
+    AND coalesce(params.platform, '*') = '*'
     AND (
       params.function IS NULL
       OR regexp_replace(live_programs.program_name, '^p?jit_(.)', '\1') GLOB params.function
@@ -182,6 +183,9 @@ accounts AS (
   LEFT JOIN plans
     ON plans.run_name = profiles.run_name
     AND plans.profile_name = profiles.profile_name
+  CROSS JOIN params
+  WHERE plans.run_name IS NOT NULL
+    OR coalesce(params.function, params.module, params.platform) IS NULL
 ),
 totals AS (
   SELECT
