@@ -23,7 +23,8 @@ WATCHED = ".watch.json"
 """Instead of SUFFIX, the file in which bufdb.watch says what the profile does not."""
 LOG = ".log"
 """Instead of SUFFIX, a log with a report of the allocator."""
-MOST_BYTES = 1 << 28
+MOST_BYTES = 128 << 20
+"""Limit of a profile, decompressed; one of 100,000 stacks has a tenth of it."""
 _HEAD_BYTES = 4096
 _NAMED = "the file next to it, {}, is not what bufdb.watch writes"
 _OWN_FILE = "bufdb/capture/watched.py"
@@ -127,7 +128,7 @@ def load(file: MemoryFile) -> Taken:
     try:
         if file.path.stat().st_size > MOST_BYTES:
             raise UnreadableProto(f"it has more than {MOST_BYTES >> 20} MiB, as no memory profile")
-        profile = pprof.read(unpacked(_content(file.path)))
+        profile = pprof.read(unpacked(_content(file.path), MOST_BYTES))
     except UnreadableProto as error:
         raise BufdbError(f"{where}: {error}") from error
     except OSError as error:
@@ -136,7 +137,10 @@ def load(file: MemoryFile) -> Taken:
     if file.watched is not None:
         try:
             _add_watched(taken, json.loads(_content(file.watched)))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (
+            *(OSError, ValueError, KeyError, TypeError, AttributeError),
+            *(OverflowError, RecursionError),
+        ) as error:
             raise BufdbError(
                 f"{where}: {_NAMED.format(base_name(file.watched.name))}; remove it to read the "
                 "profile alone"
@@ -167,6 +171,8 @@ def _typed(value: Any, kind: type[Value]) -> Value | None:
     """Return a value of JSON that must be of a type or null."""
     if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
         raise TypeError(type(value))
+    if isinstance(value, int) and abs(value) >= 1 << 63:
+        raise ValueError(value)
     found: Value | None = value
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from bufdb.proto.reader import UnreadableProto, fields, varint
@@ -22,6 +23,11 @@ _BUFFER, _EXECUTABLE = "buffer", "executable"
 """What the label `kind` says."""
 NO_PROFILE = "it is no memory profile of JAX, which jax.profiler.save_device_memory_profile writes"
 DAMAGED = "it is damaged, or was cut off"
+
+_MOST_PARTS = 1_000_000
+_MOST_FRAMES = 2_000_000
+"""Bounds of the memory that a damaged profile takes: lines of all locations and stacks."""
+_MOST = (1 << 63) - 1
 
 Field = int | bytes
 
@@ -88,6 +94,8 @@ def read(data: bytes) -> MemoryProfile:
     """
     if not data:
         raise UnreadableProto("it is empty")
+    if next(islice(fields(data), _MOST_PARTS, None), None) is not None:
+        raise UnreadableProto(f"it has more than {_MOST_PARTS:,} parts, as no memory profile")
     if not is_profile(data):
         raise UnreadableProto(f"{NO_PROFILE}, or was cut off")
     parts: dict[int, list[bytes]] = {}
@@ -135,6 +143,7 @@ class _Reader:
 
     def __init__(self, parts: dict[int, list[bytes]]) -> None:
         self.parts = parts
+        self._frame_count = 0
         self.texts = [text.decode(errors="replace") for text in parts.get(_STRING, [])]
         kinds = [self._text(_one(kind, 1)) for kind in parts.get(_SAMPLE_TYPE, [])]
         if kinds != _SAMPLE_TYPES:
@@ -161,6 +170,9 @@ class _Reader:
             else:
                 kind = labels.get("kind", "no kind")[:80]
                 raise UnreadableProto(f"{NO_PROFILE}: a sample is of {kind}")
+        size = sum(one.total_bytes + one.array_count for one in found.arrays.values())
+        if size + found.code_bytes + found.program_count > _MOST:
+            raise UnreadableProto("it is damaged: it has more bytes than there can be")
         return found
 
     def _sample(self, data: bytes) -> tuple[list[int], Stack, dict[str, str]]:
@@ -173,6 +185,7 @@ class _Reader:
                     if key not in self.locations:
                         raise UnreadableProto(f"it is damaged: location {key} is missing")
                     frames += self.locations[key]
+                    self._count(len(self.locations[key]))
             elif number == 2:
                 values += _numbers(value)
             elif number == 3:
@@ -194,8 +207,14 @@ class _Reader:
                 at = line.get(2, 0)
                 name = self._text(function.get(2, 0)) or self._text(function.get(3, 0))
                 file = self._text(function.get(4, 0))
+                self._count(1)
                 frames.append(Frame(file, name, at if isinstance(at, int) and at > 0 else None))
         return key, frames
+
+    def _count(self, frame_count: int) -> None:
+        self._frame_count += frame_count
+        if self._frame_count > _MOST_FRAMES:
+            raise UnreadableProto(f"its stacks have more than {_MOST_FRAMES:,} frames in all")
 
     def _text(self, number: Field) -> str:
         if not isinstance(number, int) or not 0 <= number < max(1, len(self.texts)):

@@ -289,15 +289,19 @@ def is_readable() -> bool:
         return False
 
 
-def unpacked(data: bytes) -> bytes:
+def unpacked(data: bytes, most_bytes: int = MOST_BYTES) -> bytes:
     """Return the bytes of a file, decompressed if they are compressed.
+
+    Args:
+        data: the bytes.
+        most_bytes: limit of what is decompressed.
 
     Raises:
         UnreadableProto: the compressed bytes are damaged, or hold more than is unpacked.
     """
     if not data.startswith(GZIP):
         return data
-    most = min(MOST_BYTES, max(FREE_BYTES, MOST_RATIO * len(data)))
+    most = min(most_bytes, max(FREE_BYTES, MOST_RATIO * len(data)))
     parts: list[bytes] = []
     while data.startswith(GZIP):
         stream = zlib.decompressobj(wbits=31)
@@ -309,7 +313,7 @@ def unpacked(data: bytes) -> bytes:
         if most < 0:
             raise UnreadableProto(
                 f"it decompresses to more than {MOST_RATIO} times its size, or more than "
-                f"{MOST_BYTES >> 20} MiB; unpack it first if it can be trusted"
+                f"{most_bytes >> 20} MiB; unpack it first if it can be trusted"
             )
         if not stream.eof:
             raise UnreadableProto("it was cut off: the compressed data have no end")

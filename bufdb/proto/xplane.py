@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
@@ -129,9 +130,11 @@ def read(data: bytes) -> Profile:
     if not data:
         raise UnreadableProto("it is empty")
     planes = []
+    part_count = 0
     for number, value in _fields(data, 0, len(data), _HIGHEST_SPACE, NO_PROFILE):
         if number == _PLANES:
             planes.append(_Plane(data, *_span(value, NO_PROFILE)))
+            _require_few(part_count := part_count + _PLANE_PARTS + planes[-1].part_count)
     if not planes:
         raise UnreadableProto(NO_PROFILE)
     programs: dict[int, str] = {}
@@ -145,11 +148,23 @@ def read(data: bytes) -> Profile:
     for plane in planes:
         if plane.name.startswith(_HOST):
             _Host(plane, programs, found, on_devices).read()
+    if sum(times.total_ps for times in found.times.values()) > _MOST_PS:
+        raise UnreadableProto("it is damaged: its times are longer than 106 days")
     return found
+
+
+def _require_few(part_count: int) -> None:
+    if part_count > _MOST_PARTS:
+        raise UnreadableProto(f"it has more than {_MOST_PARTS:,} parts, as no profile")
 
 
 # -- Fields ----------------------------------------------------------------------------------------
 
+_MOST_PARTS = 1_000_000
+_PLANE_PARTS = 100
+"""Bounds of the memory that planes, lines and names take; a plane takes that of so many others."""
+_MOST_PS = 1 << 63
+"""106 days."""
 Field = int | tuple[int, int]
 """A number, or where bytes begin and end."""
 
@@ -219,6 +234,7 @@ class _Plane:
     def __init__(self, data: bytes, start: int, stop: int) -> None:
         self.data = data
         self.name = ""
+        self.part_count = 0
         self.lines: list[tuple[int, int]] = []
         self.metadata: dict[int, _Metadata] = {}
         self._stat_names: dict[int, str] = {}
@@ -234,6 +250,8 @@ class _Plane:
                 for part, text in _fields(data, *entry):
                     if part == _METADATA_NAME:
                         self._stat_names[key] = self._text(text)
+            self.part_count += 1
+            _require_few(self.part_count)
         self._known = {key: name for key, name in self._stat_names.items() if name in _STATS}
         """Stats that are asked for, by the number of their metadata."""
         self._of_metadata: dict[int, dict[str, str | int]] = {}
@@ -319,13 +337,15 @@ class _Plane:
 
     def events(self, start: int, stop: int) -> Iterator[_Event]:
         """Yield the events of a line; of each the stats of its metadata and its own."""
-        data, begin, spans = self.data, 0, []
+        data, begin = self.data, 0
+        spans = array("q")  # of millions of events, in pairs
         for number, value in _fields(data, start, stop):
             if number == _LINE_NS:
                 begin = 1000 * _signed(_number(value))
             elif number == _EVENTS:
-                spans.append(_span(value))
-        for at, end in spans:
+                spans.extend(_span(value))
+        ends = iter(spans)
+        for at, end in zip(ends, ends, strict=True):
             metadata_id = offset = duration = 0
             stats: dict[str, str | int] | None = None
             for number, value in _fields(data, at, end):

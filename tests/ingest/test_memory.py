@@ -98,9 +98,13 @@ def test_what_was_watched_is_read_from_the_file_next_to_it(con, file):
 
 
 WRONG = json.dumps(WATCHED | {"limit_bytes": "1"})
+LARGE = json.dumps(WATCHED | {"limit_bytes": 1 << 63})
+ENDLESS = json.dumps(WATCHED | {"arguments": [WATCHED["arguments"][0] | {"bytes": float("inf")}]})
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"moment": "x"}', WRONG])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"moment": "x"}', WRONG, LARGE, ENDLESS, "[" * 100_000]
+)
 def test_a_damaged_file_next_to_it_is_named(con, file, text):
     file.with_name("mem.watch.json").write_text(text)
     with pytest.raises(BufdbError, match=r"mem\.prof: the file next to it, mem\.watch\.json"):

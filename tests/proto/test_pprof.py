@@ -1,7 +1,8 @@
 """Memory profiles are read as their format says; what is foreign or damaged is refused."""
 
 import pytest
-from pprof_writer import Sample, profile
+from pprof_writer import Sample, field, profile
+from xplane_writer import number, varint
 
 from bufdb.proto import pprof
 from bufdb.proto.pprof import Alive, Frame, Held
@@ -65,3 +66,26 @@ def test_any_cut_or_changed_byte_is_refused_or_read():
             else:
                 assert all(held.array_count >= 0 for held in found.arrays.values())
     assert refused > len(DATA)
+
+
+def number_of(location, line_count):
+    """A location with many lines, and the number that samples have of it."""
+    lines = field(4, number(1, 1) + number(2, 1)) * line_count
+    return field(4, number(1, location) + lines)
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (DATA + field(6, b"") * 1_000_001, "more than 1,000,000 parts"),
+        (DATA + number_of(9, 1000) + field(2, field(1, varint(9) * 3000)), "frames"),
+        (DATA + number_of(9, 1) + field(2, field(1, varint(8))), "location 8 is missing"),
+        (DATA + field(4, number(1, 9) + field(4, number(1, 1 << 60))), "function .* is missing"),
+        (DATA + field(5, number(1, 1) + number(2, 1 << 40)), "text .* is missing"),
+        (profile([Sample((1 << 63) - 1, [INNER])] * 2), "more bytes than"),
+        (profile([Sample(1, kind="executable", count=1 << 62)] * 2), "more bytes than"),
+    ],
+)
+def test_what_no_process_has_is_refused(data, why):
+    with pytest.raises(UnreadableProto, match=why):
+        pprof.read(data)

@@ -2,7 +2,7 @@
 
 import pytest
 from places import DEMO
-from xplane_writer import Event, Line, Plane, space
+from xplane_writer import Event, Line, Plane, number, space, text
 
 from bufdb.proto import xplane
 from bufdb.proto.reader import UnreadableProto, unpacked
@@ -174,3 +174,23 @@ def test_the_profile_of_the_demo():
     programs = {(*key.program, key.device) for key in found.times}
     assert programs == {("jit_train_step", 2, "CPU:0"), ("jit_eval_step", 4, "CPU:0")}
     assert sorted(found.run_counts.values()) == [1, 3]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        text(1, b"") * 10_001,
+        text(1, text(2, "/host:CPU") + text(3, b"") * 1_000_001),
+        text(1, text(4, number(1, 1)) * 600_000) + text(1, text(5, number(1, 1)) * 600_000),
+    ],
+)
+def test_more_planes_lines_and_names_than_a_profile_has_are_refused(data):
+    with pytest.raises(UnreadableProto, match="more than 1,000,000 parts"):
+        xplane.read(data)
+
+
+def test_times_beyond_any_clock_are_refused():
+    most = (1 << 63) - 1
+    host = Line("t", [thunk("dot.1", 0, most), thunk("dot.1", most, most)])
+    with pytest.raises(UnreadableProto, match="longer than"):
+        xplane.read(space([Plane("/host:CPU", [host])]))
