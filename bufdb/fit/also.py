@@ -23,6 +23,7 @@ from bufdb.fit.rewrites import (
     chunked,
     compared,
     flat,
+    has_means_only,
     microbatched,
     paired,
     piece,
@@ -205,18 +206,20 @@ class Also:
 
         key = f"microbatch={count}"
         self.made[key] = [made(at) for at in range(len(pairs))]
-        size, names = self._batch.size // count, ", ".join(self._batch.names)
+        size, names = self._batch.size // count, self._batch.names
         sites = [site for at in chosen if (site := self._losses[at].site) is not None]
         where = _places(sites)
         at = f" at {where}" if where else ""
         return Change(
             key,
             f"gradient{at} in {count} microbatches of {size}",
-            f"{where or 'the gradient'}: by hand, in jax.lax.scan over {count} equal parts of "
-            f"{names} (of {size} each) take this gradient of each part, and return the mean "
-            "of the losses and of the gradients",
+            f"in jax.lax.scan over {count} equal parts of {', '.join(names)} (of {size} each) take "
+            "this gradient of each part, and return the mean of the losses and of the gradients",
+            where or "the gradient",
             ground,
             tuple(sites),
+            count,
+            names if all(has_means_only(pairs[at]) for at in chosen) else (),
         )
 
     def _chunks(self, count: int) -> Change:
@@ -253,13 +256,13 @@ class Also:
             }
         )
         shapes = [list(one.product.outvars[0].aval.shape) for _, one in found.values()]
-        where, size = _places(sites), self._batch.size // count
-        what = f"{where}: " if where else ""
+        where, size = _places(sites) or "the loss", self._batch.size // count
         return Change(
             key,
             f"{shapes[0]} at {where} in {count} chunks of {size}",
-            f"{what}by hand, put these lines into a function f of one of {count} equal parts of "
-            f"the batch (of {size} each), and call jax.lax.map(jax.checkpoint(f), parts)",
+            f"put these lines into a function f of one of {count} equal parts of the batch (of "
+            f"{size} each), and call jax.lax.map(jax.checkpoint(f), parts)",
+            where,
             ground,
             tuple(sites),
         )

@@ -4,6 +4,7 @@
     scans       a policy of these names at the scan, at an existing checkpoint, or of flax
     calls       `jax.checkpoint(lambda: CALL)()`
     donations   `donate_argnums` at the jit
+    changes     a helper around a gradient that takes it in microbatches
 
 Invariant: what cannot be edited safely is a step in words, with file and line, and no edit.
 """
@@ -17,8 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bufdb.fit import transforms
+from bufdb.fit.batching import in_microbatches
 from bufdb.fit.edits import Refused, Render, unified_diff
-from bufdb.fit.plans import Patch, Plan, Program, Region, Site
+from bufdb.fit.plans import Change, Patch, Plan, Program, Region, Site
 from bufdb.fit.source import Source
 
 NAME = ("jax.ad_checkpoint", "checkpoint_name")
@@ -101,7 +103,11 @@ class _Work:
                 self._try(site, how, self._call, site, index in plan.with_dots)
         if plan.donated:
             self._donate()
-        self.steps += [change.step for change in program.changes_of(plan)]
+        for change in program.changes_of(plan):
+            if change.batch and len(change.sites) == 1:
+                self._try(change.sites[0], change.step, self._microbatch, change)
+            else:
+                self.steps.append(f"{change.where}: by hand, {change.step}")
 
     def results(self) -> dict[str, str]:
         """Return the new text of each file; one that cannot be edited is a step."""
@@ -207,6 +213,10 @@ class _Work:
         if not isinstance(node, ast.Call):
             raise Refused("it is no call")
         _checkpoint_call(source, node, has_dots)
+
+    def _microbatch(self, source: Source, change: Change) -> None:
+        (site,) = change.sites
+        in_microbatches(source, source.find(site), change.count, change.batch)
 
     # -- donations ---------------------------------------------------------------------------------
 

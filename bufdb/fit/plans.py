@@ -158,11 +158,17 @@ class Change:
     what: str
     """In a few words, with file and line."""
     step: str
-    """What to do by hand, with file and line."""
+    """What to do by hand."""
+    where: str
+    """File and lines of it."""
     ground: str
     """Why it computes the same: what was compared, or what is assumed."""
     sites: tuple[Site, ...] = ()
-    """Where."""
+    """The expressions there."""
+    count: int = 0
+    """Of parts."""
+    batch: tuple[str, ...] = ()
+    """Names of the function's parameters that have the batch, if an edit may take its gradient."""
 
     @property
     def said(self) -> str:

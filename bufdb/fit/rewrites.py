@@ -142,6 +142,12 @@ def can_microbatch(pair: Pair) -> None:
             raise Refused("an auxiliary output is a whole number, so it is no mean over the batch")
 
 
+def has_means_only(pair: Pair) -> bool:
+    """Return whether no output of a loss has the batch as an axis."""
+    outputs = zip(pair.full.closed.jaxpr.outvars, pair.part.closed.jaxpr.outvars, strict=True)
+    return all(_axis(var.aval, small.aval, pair.count) is None for var, small in outputs)
+
+
 def microbatched(pair: Pair, run: Changed) -> Changed:
     """Return a loss whose gradient is the mean of those of the parts of the batch.
 

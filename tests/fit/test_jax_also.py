@@ -1,7 +1,9 @@
 """Changes for parts of the batch: equal to rounding, or refused with the reason."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -13,7 +15,8 @@ import numpy as np  # noqa: E402
 import bufdb  # noqa: E402
 from bufdb.errors import UsageError  # noqa: E402
 from bufdb.fit.function import Function  # noqa: E402
-from bufdb.fit.plans import Plan  # noqa: E402
+from bufdb.fit.patch import patch  # noqa: E402
+from bufdb.fit.plans import Change, Plan  # noqa: E402
 
 MEANS = ["step", "step_closure", "step_jitted", "step_one_hot", "step_flat", "step_shifted"]
 B, S, D, V, N = programs.B, programs.S, programs.D, programs.V, programs.N
@@ -82,6 +85,40 @@ def test_the_lines_of_the_wide_piece_are_named():
     lines = [texts[site.line - 1] for site in change.sites]
     assert 'params["head"]' in lines[0] and "log_softmax" in lines[1]
     assert f"[{B}, {S}, {V}]" in change.what
+
+
+def items(args):
+    params, tokens, labels = args
+    return {"params": params}, {"tokens": tokens, "labels": labels}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "form"), [("step", tuple), ("step_items", items)])
+def test_a_patch_takes_the_gradient_in_microbatches(name, form):
+    args = form(programs.args())
+    function, changes = prepared(name, "microbatch", args)
+    program = replace(function.program(), changes=changes.found)
+    path = programs.__file__
+    plan = Plan(scans=(0,), extra=("microbatch=4",), donated=program.donatable)
+    made = patch(program, replace(plan, donated=()), {path: Path(path).read_text("utf-8")})
+    assert made.is_whole and made.diff.count("microbatched(") == 2
+    twin = ModuleType("patched")
+    exec(compile(made.texts[path], path, "exec"), twin.__dict__)
+    given = arrays(args)
+    assert_same(getattr(twin, name)(*given), jax.jit(getattr(programs, name))(*given))
+
+
+@pytest.mark.parametrize("name", ["step_closure", "step_sum"])
+def test_where_the_loss_may_see_the_batch_the_patch_is_words(name):
+    path = programs.__file__
+    text = Path(path).read_text("utf-8")
+    function = Function(getattr(programs, name), programs.args(), {}, name)
+    site = function._gradients[0].site
+    change = Change("microbatch=2", "", "in parts", "", "", (site,), 2, ("tokens", "labels"))
+    program = replace(function.program(), changes=(change,))
+    made = patch(program, Plan(extra=("microbatch=2",)), {path: text})
+    assert not made.diff and "by hand, in parts" in made.steps[0]
+    assert "the loss is no function of the module" in made.steps[0]
 
 
 @pytest.mark.slow

@@ -615,7 +615,7 @@ def test_a_plan_of_nothing_is_no_diff():
 
 
 def test_what_only_the_user_can_do_is_a_step():
-    change = Change("microbatch=2", "in 2", "train.py:3: by hand, in 2", "checked")
+    change = Change("microbatch=2", "in 2", "in 2", "train.py:3", "checked")
     changed = replace(program(), changes=(change,))
     found = patch(changed, Plan(extra=("microbatch=2",)), {}, "/src")
     assert found.steps == ("train.py:3: by hand, in 2",) and not found.diff

@@ -1,5 +1,7 @@
 """Small programs with a batch and a wide loss: forms that `bufdb fit --also` takes or refuses."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 
@@ -61,6 +63,13 @@ def step_closure(params, tokens, labels):
 @jax.jit
 def step_jitted(params, tokens, labels):
     return jax.jit(jax.grad(mean))(params, tokens, labels)
+
+
+@partial(jax.jit, static_argnames="rate")
+def step_items(state, batch, rate=0.1):
+    take = jax.value_and_grad(mean)
+    value, grads = take(state["params"], batch["tokens"], batch["labels"])
+    return value, jax.tree.map(lambda p, g: p - rate * g, state["params"], grads)
 
 
 def one_hot(params, tokens, labels):
