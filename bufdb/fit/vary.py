@@ -117,7 +117,8 @@ def of_plans(
     """
     assert answer.limit_bytes is not None
     limit = answer.limit_bytes
-    compiled = [row for row in answer.plans if row.is_compiled]
+    # Another size may not have the same parts.
+    compiled = [row for row in answer.plans if row.is_compiled and not row.plan.extra]
     step = max(1, -(-len(compiled) // MOST_PLANS))
     kept = compiled[::-1][::step][::-1]
     plans = [(None, Plan(), answer.as_written.need_bytes)]

@@ -2,8 +2,17 @@
 
 import pytest
 
-from bufdb.fit.plans import Plan, Program, Region, Site, Traced
-from bufdb.fit.vary import largest, moved
+from bufdb.fit.plans import (
+    Answer,
+    Compiled,
+    Plan,
+    PlanResult,
+    Program,
+    Region,
+    Site,
+    Traced,
+)
+from bufdb.fit.vary import largest, moved, of_plans
 
 LIMIT = 1000
 
@@ -58,3 +67,14 @@ def test_a_plan_is_moved_to_a_program_with_other_regions():
 
     plan = Plan(scans=(1,), saved=("fit_0",))
     assert moved(plan, program(3, 7), program(7)) == Plan(scans=(0,), saved=("fit_0",))
+
+
+def test_sizes_are_found_for_plans_without_parts_of_the_batch():
+    program = Program("f", None, "cpu", (), (), (), (), False, False, Traced(0, 0, 0, 0))
+    plans = [Plan(extra=("microbatch=2",)), Plan(donated=(0,))]
+    rows = tuple(
+        PlanResult(rank, True, False, 10, 10, 0.0, (), (), (), True, plan=plan)
+        for rank, plan in enumerate(plans, 1)
+    )
+    answer = Answer(program, 100, Compiled(20, 20, True, 1.0), rows, 1, None, 2, 0)
+    assert [one.rank for one in of_plans(answer, 8, lambda value, plan: 11 * value)] == [None, 2]
