@@ -44,6 +44,11 @@ CHECKED_BYTES = 2 << 30
 """Bytes of its values up to which it is."""
 ROUNDING = 1e-4
 """Share of the largest number of an array up to which a difference is rounding, in float32."""
+DRAWS = ((-0.5, 0.5, (0, 1)), (0.1, 0.9, (0, 1)), (-0.5, 0.5, (-100, -1, 0, 1)))
+"""Ranges of random floats, and whole numbers; what is finite as written is compared.
+
+0 and 1 are valid as tokens, labels and masks, the negative ones are what losses leave out.
+"""
 WIDER = 2
 """How many times as large as its input a product must be to be wide."""
 
@@ -500,15 +505,17 @@ def compared(one: Gradient, written: Changed, changed: Changed) -> str:
     if work(jaxpr).operations > CHECKED_WORK or held + live_peak(jaxpr) > CHECKED_BYTES:
         return ""
     jax = jax_module()
+    both = jax.jit(run), jax.jit(other)
+    worst = None
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
-        for low, high in ((-0.5, 0.5), (0.1, 0.9)):  # the second where the first is outside of logs
-            values = _random(one, given, low, high)
-            wanted, got = (_floats(jax.jit(each)(*values)) for each in (run, other))
+        for low, high, whole in DRAWS:
+            values = _random(one, given, low, high, whole)
+            wanted, got = (_floats(each(*values)) for each in both)
             if all(np.isfinite(array).all() for arrays in wanted for array in arrays):
-                break
-        else:
-            raise Refused("the loss of random numbers is not finite, so it cannot be checked")
-    worst = max(_worst(*both) for both in zip(wanted, got, strict=True))
+                apart = [_worst(*pair) for pair in zip(wanted, got, strict=True)]
+                worst = max(worst or 0.0, *apart)
+    if worst is None:
+        raise Refused("the loss of random numbers is not finite, so it cannot be checked")
     if not worst <= ROUNDING:
         raise Refused(
             f"it computes something else: on {CHECKED} random examples, value or gradients differ "
@@ -543,7 +550,9 @@ def _worst(wanted: Sequence[Any], got: Sequence[Any]) -> float:
     return max(shares, default=0.0)
 
 
-def _random(one: Gradient, given: tuple[Any, ...], low: float, high: float) -> list[list[Any]]:
+def _random(
+    one: Gradient, given: tuple[Any, ...], low: float, high: float, whole: Sequence[int]
+) -> list[list[Any]]:
     """Return random inputs and constants of a loss, and a cotangent of one."""
     jax = jax_module()
     draw = np.random.default_rng(0)
@@ -552,8 +561,9 @@ def _random(one: Gradient, given: tuple[Any, ...], low: float, high: float) -> l
         shape = tuple(aval.shape)
         if jax.numpy.issubdtype(aval.dtype, jax.dtypes.prng_key):
             return jax.numpy.broadcast_to(jax.random.key(0), shape)
-        if not is_inexact(aval):  # 0 and 1 are valid as tokens, labels and masks
-            return jax.numpy.asarray(draw.integers(0, 2, shape), aval.dtype)
+        if not is_inexact(aval):
+            is_signed = np.issubdtype(aval.dtype, np.signedinteger)
+            return jax.numpy.asarray(draw.choice(whole if is_signed else (0, 1), shape), aval.dtype)
         scale = math.sqrt(shape[-2]) if len(shape) > 1 else 1.0
         return jax.numpy.asarray(draw.uniform(low, high, shape) * 3 / max(scale, 3.0), aval.dtype)
 

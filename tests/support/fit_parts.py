@@ -119,6 +119,16 @@ def step_masked(params, tokens, labels):
     return jax.grad(masked)(params, tokens, labels)
 
 
+def padded(params, tokens, labels):
+    mask = labels != -100
+    found = each(params, tokens, jnp.where(mask, labels, 0))
+    return jnp.where(mask, found, 0).sum() / mask.sum()
+
+
+def step_padded(params, tokens, labels):
+    return jax.grad(padded)(params, tokens, labels)
+
+
 def centered(params, tokens, labels):
     x = hidden(params, tokens)
     return ((x - x.mean(axis=0)) ** 2).mean()
