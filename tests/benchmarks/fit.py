@@ -2,12 +2,12 @@
 
     python fit.py [--target cpu ...] [--program scanned ...] [--keep DIR] [--values 4]
 
-The values and calls that matter most are switches, four of a program; every set of them is
-compiled. Then each distinct need is a limit, so that just one plan and smaller ones fit, and the
-search looks for a plan without knowing any. Three plans are patched into the source, which is
-compiled again; on the CPU both run. Results are kept in DIR as they come; `fit.md` is written when
-all are there, or by --write of what is. Needs jax and flax, and for GPU and TPU the packages of
-data/README.md: an hour on two free cores.
+The values and calls that matter most are switches, four of a program, or as many as --values says;
+every set of them is compiled. Then each distinct need is a limit, so that just one plan and smaller
+ones fit, and the search looks for a plan without knowing any. Three plans are patched into the
+source, which is compiled again; on the CPU both run. Results are kept in DIR as they come; `fit.md`
+is written when all are there, or by --write of what is. Needs jax and flax, and for GPU and TPU the
+packages of data/README.md: an hour on two free cores.
 """
 
 import argparse
@@ -261,7 +261,8 @@ def replayed(one):
             return replace(traces[same], saved=same.saved)
 
         def compile(self, plan):
-            return self.known[plan]
+            # A donation that brings nothing is left out of what is kept.
+            return self.known.get(plan) or self.known[replace(plan, donated=())]
 
     kept, plans = Kept(), [plan for plan, *_ in every]
     subject = from_json(Program, one["subject"])
@@ -274,13 +275,14 @@ def replayed(one):
 PAGE = """# Fits, and what it costs
 
 Written by `fit.py` with jax {jax}: programs of `programs/fitted`, whose values that matter most are
-switches, up to four; all plans of these are compiled. GPU is an H100 and TPU a v5e, both ahead of
-time. Each distinct need of a plan is a limit. Near the best is what has at most a tenth more extra
-work than the cheapest of all plans that fit, or half a percent of all work. Compilations are those
-of the search, without that of the function as written. Of each program three plans are patched and
-compiled again; on the CPU both run, and the largest difference is relative to the largest value of
-a result. What the search does where values are saved away from the peak was made on these programs:
-the figures of named, linen_scan and experts are in sample.
+switches, up to four or six; all plans of these are compiled. GPU is an H100 and TPU a v5e, both
+ahead of time. Each distinct need of a plan is a limit. Near the best is what has at most a tenth
+more extra work than the cheapest of all plans that fit, or half a percent of all work. Compilations
+are those of the search, without that of the function as written. Of each program three plans are
+patched and compiled again; on the CPU both run, and the largest difference is relative to the
+largest value of a result. What the search does where values are saved away from the peak, and with
+plans of the same trace, was made on these programs: the figures of named, linen_scan, experts and
+mixer are in sample; graph and highway were written after that.
 
 {total}
 
