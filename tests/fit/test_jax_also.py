@@ -45,7 +45,7 @@ def assert_same(got, wanted):
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.sample(0, 3)
 @pytest.mark.parametrize("kind", ["microbatch", "chunks"])
 @pytest.mark.parametrize("name", MEANS)
 def test_what_is_computed_is_equal_to_rounding(name, kind):
@@ -121,7 +121,7 @@ def test_where_the_loss_may_see_the_batch_the_patch_is_words(name):
     assert "the loss is no function of the module" in made.steps[0]
 
 
-@pytest.mark.slow
+@pytest.mark.sample(0, 2)
 @pytest.mark.parametrize(
     ("name", "kind", "reason"),
     [

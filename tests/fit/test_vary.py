@@ -77,4 +77,5 @@ def test_sizes_are_found_for_plans_without_parts_of_the_batch():
         for rank, plan in enumerate(plans, 1)
     )
     answer = Answer(program, 100, Compiled(20, 20, True, 1.0), rows, 1, None, 2, 0)
-    assert [one.rank for one in of_plans(answer, 8, lambda value, plan: 11 * value)] == [None, 2]
+    found = of_plans(answer, 8, lambda value, rank, move: 11 * value)
+    assert [one.rank for one in found] == [None, 2]
