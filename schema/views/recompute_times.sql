@@ -7,7 +7,7 @@ WITH named AS (
     allocations.color,
     value_sources.source_line,
     value_sources.stripped_op_path,
-    coalesce(origins.is_residual, FALSE) AND stacks.written_by IS NOT NULL AS is_stack
+    stacks.written_by IS NOT NULL AS is_stack
   FROM "values"
   JOIN allocations
     ON allocations.module_id = "values".module_id
@@ -16,9 +16,6 @@ WITH named AS (
   JOIN value_sources
     ON value_sources.module_id = "values".module_id
     AND value_sources.value_id = "values".value_id
-  LEFT JOIN value_origin_details AS origins
-    ON origins.module_id = "values".module_id
-    AND origins.value_id = "values".value_id
   LEFT JOIN value_origins AS made
     ON made.module_id = "values".module_id
     AND made.value_id = "values".value_id
@@ -41,28 +38,28 @@ sets AS (
   FROM named
   CROSS JOIN (VALUES ('source_line'), ('op')) AS kinds (what)
 ),
-stack_lines AS (
-  SELECT DISTINCT sets.module_id, sets.color, sets.what, sets.name, sets.source_line
+marked AS (
+  SELECT
+    sets.module_id, sets.color, sets.what, sets.name, sets.value_id, sets.member_id,
+    sets.source_line, sets.is_stack,
+    max(CASE WHEN sets.is_stack THEN 1 ELSE 0 END) OVER (
+      PARTITION BY sets.module_id, sets.color, sets.what, sets.name, sets.source_line
+    ) AS stack_count
   FROM sets
-  WHERE sets.is_stack
 ),
 executed AS (
   SELECT
     sets.module_id, sets.color, sets.what, sets.name, sets.value_id, makers.instruction_name,
     max(CASE WHEN makers.is_low THEN 1 ELSE 0 END) AS low_count
-  FROM sets
+  FROM marked AS sets
   JOIN recompute_instructions AS makers
     ON makers.module_id = sets.module_id
     AND makers.value_id = sets.member_id
-  LEFT JOIN stack_lines
-    ON stack_lines.module_id = sets.module_id
-    AND stack_lines.color = sets.color
-    AND stack_lines.what = sets.what
-    AND stack_lines.name = sets.name
-    AND stack_lines.source_line = sets.source_line
   -- The others of a line with stacks are operands of these, and computed with them.
   WHERE sets.is_stack
-    OR stack_lines.module_id IS NULL
+    OR sets.stack_count = 0
+    OR sets.name IS NULL
+    OR sets.source_line IS NULL
   GROUP BY
     sets.module_id, sets.color, sets.what, sets.name, sets.value_id, makers.instruction_name
 )
