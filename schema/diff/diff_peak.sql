@@ -452,7 +452,8 @@ one_sided_arguments AS (
     AND one_sided.part = held_sides.part
 ),
 renamed AS (
-  SELECT base_arguments.place, base_arguments.allocation_index, new_arguments.part
+  -- One name for each, so that no byte counts twice.
+  SELECT base_arguments.place, base_arguments.allocation_index, min(new_arguments.part) AS part
   FROM one_sided_arguments AS base_arguments
   JOIN one_sided_arguments AS new_arguments
     ON new_arguments.place = base_arguments.place
@@ -462,6 +463,7 @@ renamed AS (
     AND new_arguments.bare_shape = base_arguments.bare_shape
   WHERE base_arguments.side = 'base'
     AND new_arguments.side = 'new'
+  GROUP BY base_arguments.place, base_arguments.allocation_index
 ),
 sides AS (
   SELECT
