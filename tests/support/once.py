@@ -2,7 +2,6 @@
 
 import contextlib
 import fcntl
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -32,5 +31,7 @@ def one_at_a_time(factory: pytest.TempPathFactory, name: str) -> Iterator[None]:
 
 
 def _shared(factory: pytest.TempPathFactory) -> Path:
+    # A worker's own folder is in its session's. The name says so, not the environment, which a
+    # session that a test starts inherits: it would share the folder of all sessions, of any version.
     root = factory.getbasetemp()
-    return root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    return root.parent if root.name.startswith("popen-") else root
