@@ -348,7 +348,7 @@ class Costs(Observer):
         self._is_wanted[values.name[rows]] = True
         self._names: dict[int, bytes] = {}
         self._counts = np.full(len(rows), -1)
-        self._makers: list[list[bytes] | None] = [None] * len(rows)
+        self._makers: list[Sequence[bytes | None]] = [()] * len(rows)
         self.has_values: Bools = np.zeros(context.count, np.bool_)
         """By module."""
         self.has_values[self._module] = True
@@ -382,15 +382,17 @@ class Costs(Observer):
                     if origin is not None and is_stack
                     else _of(operations, homes.get(name), name)
                 )
-            count, self._makers[at] = known[case]
+            count, makers = known[case]
+            self._makers[at] = makers or (None,)
             if count is not None and count < _LIMIT:
                 self._counts[at] = count
 
-    def makers(self) -> Iterator[tuple[int, list[bytes]]]:
-        """Yield the rows of the index with what is executed to make their data again."""
-        for row, made in zip(self._rows.tolist(), self._makers, strict=True):
-            if made is not None:
-                yield row, made
+    def makers(self) -> Iterator[tuple[int, Sequence[bytes | None]]]:
+        """Yield the rows of the index with what is executed to make their data again.
+
+        It is None alone where that is unknown, and nothing for a module without HLO text.
+        """
+        yield from zip(self._rows.tolist(), self._makers, strict=True)
 
     def columns(self, is_known: Bools) -> Columns:
         """Return the rows of the table, of modules whose peak is still known."""

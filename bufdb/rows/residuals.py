@@ -216,7 +216,8 @@ def makers_of(values: ValueIndex, costs: Costs, residuals: Residuals) -> Columns
     ]
     if not rows:
         return {}
-    row, names, is_low = zip(*sorted(set(rows)), strict=True)
+    rows = sorted(set(rows), key=lambda one: (one[0], one[1] or b""))
+    row, names, is_low = zip(*rows, strict=True)
     at = np.array(row, np.int64)
     return {
         "module": values.module[at],

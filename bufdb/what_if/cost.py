@@ -29,15 +29,15 @@ def operations(held: Temps, rows: Ints) -> int | None:
     """Count operations to recompute values, those of one instruction once."""
     needs = [one for row in rows.tolist() if (one := held.needs[row]) is not None]
     total = operation_count(one.all_again for one in needs) if needs else 0
-    alone: dict[frozenset[str] | int, int] = {}
+    alone: dict[frozenset[str | None] | int, int] = {}
     for mine in _counted(held, rows):
         known = [held.operation_counts[row] for row in mine]
         counts = [count for count in known if count is not None]
         if not counts:
             return None
-        makers = frozenset[str]().union(*(held.makers[row] for row in mine))
+        makers = frozenset[str | None]().union(*(held.makers[row] for row in mine))
         # Values of one kernel share its work; of several kernels shapes do not say what.
-        key = makers if len(makers) == 1 else mine[0]
+        key = makers if len(makers) == 1 and None not in makers else mine[0]
         alone[key] = max(alone.get(key, 0), *counts)
     return None if total is None else total + sum(alone.values())
 
@@ -48,14 +48,17 @@ def _is_work(needs: Needs) -> bool:
 
 
 def nanoseconds(held: Temps, rows: Ints) -> int | None:
-    """Return how long what computes values takes in a run, each instruction once."""
-    names: set[str] = set()
+    """Return how long what computes values takes in a run, each instruction once.
+
+    None if one was not timed, or is not known.
+    """
+    names: set[str | None] = set()
     stacks = [[row] for row in rows.tolist() if (one := held.needs[row]) and _is_work(one)]
     for mine in (*stacks, *_counted(held, rows)):
-        makers = frozenset[str]().union(*(held.makers[row] for row in mine))
+        makers = frozenset[str | None]().union(*(held.makers[row] for row in mine))
         if not makers:
             return None
         names |= makers
-    times = [held.run_ns.get(name) for name in names]
+    times = [held.run_ns.get(name) if name is not None else None for name in names]
     known = [time for time in times if time is not None]
     return sum(known) if len(known) == len(times) else None

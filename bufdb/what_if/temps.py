@@ -155,7 +155,7 @@ class Temps:
     """Name of the instruction, with the index in its shape if it has one."""
     labels: dict[str, Labels]
     """Labels by source_line and op, as in peak_savings; by value, one for each buffer."""
-    makers: Sequence[frozenset[str]]
+    makers: Sequence[frozenset[str | None]]
     """For each value, what is executed to compute it again (recompute_instructions)."""
     run_ns: dict[str, int]
     """Measured time of each instruction in one run (run_times); empty without a profile."""
@@ -214,9 +214,9 @@ def load(con: duckdb.DuckDBPyConnection, choice: Choice) -> Temps:
 
 def _makers(
     con: duckdb.DuckDBPyConnection, module_id: int, value_id: Ints
-) -> Sequence[frozenset[str]]:
+) -> Sequence[frozenset[str | None]]:
     """Return for each value what is executed to compute it again."""
-    found: dict[int, set[str]] = {}
+    found: dict[int, set[str | None]] = {}
     for number, name in con.execute(MAKERS, {"module_id": module_id}).fetchall():
         found.setdefault(number, set()).add(name)
     return [frozenset(found.get(number, ())) for number in value_id.tolist()]

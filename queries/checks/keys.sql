@@ -26,7 +26,7 @@ WITH doubles AS (
   GROUP BY module_id, instruction_name
   HAVING count(*) > 1
   UNION ALL
-  SELECT module_id, 'maker ' || instruction_name || ' of value ' || value_id AS what
+  SELECT module_id, 'maker ' || coalesce(instruction_name, 'unknown') || ' of value ' || value_id AS what
   FROM recompute_instructions
   GROUP BY module_id, value_id, instruction_name
   HAVING count(*) > 1

@@ -152,6 +152,21 @@ def test_what_was_not_timed_is_last_and_has_no_figure(two_lines):
     """, what="source_line")  # fmt: skip
 
 
+def test_a_line_has_no_time_where_nothing_is_known_to_compute_a_large_value(two_lines):
+    two_lines.execute("UPDATE instructions SET source_line = 1")
+    timed(two_lines, "f.1", 4_000_000)
+    timed(two_lines, "f.2", 1_000_000)
+    sql = "SELECT recompute_ns FROM recompute_times WHERE what = 'source_line'"
+    assert two_lines.execute(sql).fetchall() == [(2_500_000,)]
+    two_lines.execute(
+        "UPDATE recompute_instructions SET instruction_name = NULL WHERE value_id = 2"
+    )
+    assert two_lines.execute(sql).fetchall() == [(None,)]
+    # Nothing is recorded of small values.
+    two_lines.execute("DELETE FROM recompute_instructions WHERE value_id = 2")
+    assert two_lines.execute(sql).fetchall() == [(2_000_000,)]
+
+
 def test_bytes_per_operation_rank_where_nothing_was_timed(two_lines):
     two_lines.execute("UPDATE recompute_costs SET operation_count = 100 WHERE value_id = 1")
     holds(two_lines, "savings", """

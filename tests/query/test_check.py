@@ -562,7 +562,7 @@ def test_what_ingest_has_reported_is_distinguished(demo_db, tmp_path, capfd):
         assert "total" in [violation.check.name for violation in broken]
         assert all(violation.is_explained for violation in broken)
     assert cli.run(["check", "--db", str(db), *only("total")]) == 0
-    assert "ingest has reported about" in capfd.readouterr().err
+    assert "in modules with an ingest diagnostic" in capfd.readouterr().err
 
 
 @pytest.mark.slow

@@ -32,6 +32,6 @@ def one_at_a_time(factory: pytest.TempPathFactory, name: str) -> Iterator[None]:
 
 def _shared(factory: pytest.TempPathFactory) -> Path:
     # A worker's own folder is in its session's. The name says so, not the environment, which a
-    # session that a test starts inherits: it would share the folder of all sessions, of any version.
+    # session that a test starts inherits: it would share the folder of all sessions, even others'.
     root = factory.getbasetemp()
     return root.parent if root.name.startswith("popen-") else root
