@@ -5,23 +5,19 @@ from places import ROOT
 
 from bufdb.lint import words
 
-COVERED = (
-    "*.md",
-    "data/**/*.md",
-    "bufdb/**/*.md",
-    "bufdb/**/*.py",
-    "schema/**/*.*",
-    "queries/**/*.*",
-    "tests/**/*.md",
-    "tests/**/*.py",
-    "data/**/*.py",
+
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        ("*.md", "schema/**/*.*", "queries/**/*.*"),
+        ("bufdb/**/*.md", "bufdb/**/*.py", "data/**/*.md", "data/**/*.py"),
+        pytest.param(("tests/**/*.md", "tests/**/*.py"), marks=pytest.mark.slow),
+    ],
 )
-
-
-def test_prose_uses_plain_words():
+def test_prose_uses_plain_words(patterns):
     found = {
         str(path.relative_to(ROOT)): odd
-        for pattern in COVERED
+        for pattern in patterns
         for path in sorted(ROOT.glob(pattern))
         if not path.name.endswith("_pb2.py") and "node_modules" not in path.parts
         if (odd := words.odd_words(path))
