@@ -36,6 +36,7 @@ def test_answers_are_exact_and_short(tools):
     assert tools.advice(run="cpu_b8").startswith("run_name,")
 
 
+@pytest.mark.slow
 def test_a_diff_and_a_what_if_begin_with_their_sentence(tools):
     lines = tools.diff("cpu_b8", "cpu_b16").splitlines()
     assert lines[0].startswith("train_step: peak 8.49 MiB → ")

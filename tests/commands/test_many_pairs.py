@@ -64,6 +64,7 @@ def many(con, pairs, same=0):
     derive(con)
 
 
+@pytest.mark.slow
 def test_of_pairs_that_are_not_shown_the_peak_alone_is_fetched(con, small_spans):
     many(con, 12, same=2)
     values = {"base": "a", "new": "b", "key_name": "op"}

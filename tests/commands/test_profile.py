@@ -75,6 +75,7 @@ def test_a_profile_is_of_one_run(call, tmp_path):
         assert code == 2 and "of one run" in err
 
 
+@pytest.mark.slow
 def test_a_dataset_has_times_too(call, tmp_path):
     url = str(tmp_path / "set")
     call("ingest", DEMO / "cpu_b8", "--out", url, "--profile", FILE, "--quiet")

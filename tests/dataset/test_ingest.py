@@ -175,6 +175,7 @@ def test_hosts_with_parts_of_one_run_need_not_agree(tmp_path):
     assert ask(tmp_path / "set", labels) == [("host", "1"), ("of0", "yes"), ("of1", "yes")]
 
 
+@pytest.mark.slow
 def test_what_a_run_takes_as_its_own_holds_for_dumps_from_elsewhere(tmp_path):
     stored(tmp_path, RUN, run="r", own_globs=["tiny_net"])
     stored(tmp_path, DEMO / "gpu_b8", run="r")

@@ -114,6 +114,7 @@ def test_a_label_of_the_user_stays(con):
     assert rows(con, "SELECT label_value, is_metadata FROM run_labels") == [("mine", False)]
 
 
+@pytest.mark.slow
 def test_the_option_and_the_variable(call, tmp_path, monkeypatch):
     db = tmp_path / "a.duckdb"
     monkeypatch.setenv("BUFDB_OWN", "x tiny_net")

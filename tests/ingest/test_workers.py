@@ -117,6 +117,7 @@ def test_copies_of_the_command_store_the_same(expected, tmp_path, patch):
     assert state_of(db) == expected
 
 
+@pytest.mark.slow
 def test_new_interpreters_store_the_same(pools, expected, tmp_path):
     """A process with threads is not copied."""
     held = threading.Event()
@@ -226,6 +227,7 @@ def test_a_database_that_comes_to_be_meanwhile_is_asked(pools, expected, tmp_pat
 # -- what goes wrong --------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @LINUX
 def test_a_worker_that_is_killed_ends_the_ingest(tmp_path):
     patch = (

@@ -176,6 +176,7 @@ def test_the_profile_of_the_demo():
     assert sorted(found.run_counts.values()) == [1, 3]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "data",
     [

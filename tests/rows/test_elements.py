@@ -27,6 +27,7 @@ FOLDERS = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_both_forms_of_a_text_give_the_same_rows(
     con: duckdb.DuckDBPyConnection, tmp_path: Path, folder: Path

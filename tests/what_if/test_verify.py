@@ -57,6 +57,7 @@ def test_promises_of_lines_are_those_of_the_query_and_of_what_if(ask, call, demo
             assert row["saving_bytes"] <= alone["saving_bytes"]
 
 
+@pytest.mark.slow
 def test_the_headline_says_whether_it_came(ask):
     code, out, _ = ask("cpu_b8", "cpu_b8_remat")
     assert code == 0
