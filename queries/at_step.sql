@@ -41,13 +41,19 @@ WITH params AS (
     getvariable('instruction')::VARCHAR AS instruction,
     coalesce(getvariable('top_n')::BIGINT, 50) AS top_n
 ),
+compilations AS (
+  SELECT
+    module_id, color, peak_time, need_bytes, peak_bytes, run_name, module_key, function_name,
+    platform, peak_unknown_reason
+  FROM asked_peaks
+),
 scheduled AS (
   SELECT DISTINCT instructions.module_id, instructions.instruction_name, instructions.program_order
   FROM instructions
   CROSS JOIN params
   WHERE params.instruction IS NOT NULL
     AND instructions.program_order IS NOT NULL
-    AND instructions.module_id IN (SELECT asked_peaks.module_id FROM asked_peaks)
+    AND instructions.module_id IN (SELECT compilations.module_id FROM compilations)
 ),
 likenesses AS (
   SELECT
@@ -81,28 +87,28 @@ missing AS (
       ) AS unknown_reason
   FROM params
   WHERE params.instruction IS NOT NULL
-    AND EXISTS (SELECT 1 FROM asked_peaks)
+    AND EXISTS (SELECT 1 FROM compilations)
     AND params.instruction NOT IN (SELECT scheduled.instruction_name FROM scheduled)
 ),
 chosen AS (
   SELECT
-    asked_peaks.module_id, asked_peaks.color,
-    coalesce(params.step, scheduled.program_order, asked_peaks.peak_time) AS step_time,
+    compilations.module_id, compilations.color,
+    coalesce(params.step, scheduled.program_order, compilations.peak_time) AS step_time,
     CASE
       WHEN params.step < 0 OR params.step > modules.schedule_length
         THEN 'its instants are 0 to ' || modules.schedule_length
     END AS missing_reason
-  FROM asked_peaks
+  FROM compilations
   CROSS JOIN params
-  JOIN modules ON modules.module_id = asked_peaks.module_id
+  JOIN modules ON modules.module_id = compilations.module_id
   LEFT JOIN scheduled
-    ON scheduled.module_id = asked_peaks.module_id
+    ON scheduled.module_id = compilations.module_id
     AND scheduled.instruction_name = params.instruction
-  WHERE asked_peaks.peak_time IS NOT NULL
+  WHERE compilations.peak_time IS NOT NULL
     AND (params.instruction IS NULL OR scheduled.program_order IS NOT NULL)
   ORDER BY
-    asked_peaks.need_bytes DESC NULLS LAST, asked_peaks.peak_bytes DESC, asked_peaks.run_name,
-    asked_peaks.module_key, asked_peaks.color
+    compilations.need_bytes DESC NULLS LAST, compilations.peak_bytes DESC, compilations.run_name,
+    compilations.module_key, compilations.color
   LIMIT 1
 ),
 live_temps AS (
@@ -169,15 +175,15 @@ summed_values AS (
 ),
 asked AS (
   SELECT run_name, function_name, platform, module_id, color, peak_unknown_reason AS unknown_reason
-  FROM asked_peaks
+  FROM compilations
   UNION ALL
   SELECT
-    asked_peaks.run_name, asked_peaks.function_name, asked_peaks.platform, asked_peaks.module_id,
-    asked_peaks.color, chosen.missing_reason AS unknown_reason
+    compilations.run_name, compilations.function_name, compilations.platform,
+    compilations.module_id, compilations.color, chosen.missing_reason AS unknown_reason
   FROM chosen
-  JOIN asked_peaks
-    ON asked_peaks.module_id = chosen.module_id
-    AND asked_peaks.color = chosen.color
+  JOIN compilations
+    ON compilations.module_id = chosen.module_id
+    AND compilations.color = chosen.color
   WHERE chosen.missing_reason IS NOT NULL
   UNION ALL
   SELECT NULL, NULL, NULL, NULL, NULL, unknown_reason

@@ -48,6 +48,11 @@
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),
+functions AS (
+  SELECT
+    module_id, color, name_place, peak_time, run_name, function_name, platform, unknown_reason
+  FROM answered_functions_with_uses
+),
 buffers AS (
   SELECT
     functions.module_id, functions.color, functions.name_place, functions.peak_time,
@@ -55,7 +60,7 @@ buffers AS (
     bool_or(collective_values.is_written) AS is_written,
     bool_or(NOT collective_values.is_written) AS is_read,
     NOT bool_or(NOT collective_values.is_moved) AS is_moved
-  FROM answered_functions_with_uses AS functions
+  FROM functions
   JOIN collective_values ON collective_values.module_id = functions.module_id
   JOIN "values"
     ON "values".module_id = collective_values.module_id
@@ -144,7 +149,7 @@ SELECT
   ranked.low_saving_bytes, ranked.saving_bytes, ranked.start_time, ranked.end_time,
   ranked.device_group_size, ranked.device_groups, ranked.instruction_name, ranked.op_name,
   ranked.source, functions.unknown_reason
-FROM answered_functions_with_uses AS functions
+FROM functions
 CROSS JOIN params
 LEFT JOIN ranked
   ON ranked.module_id = functions.module_id

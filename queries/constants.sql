@@ -47,6 +47,12 @@
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
 ),
+functions AS (
+  SELECT
+    name_place, module_id, color, run_name, function_name, platform, constant_bytes,
+    total_bytes, thread_local_bytes, unknown_reason
+  FROM answered_functions
+),
 ranked_constants AS (
   SELECT
     allocations.module_id, allocations.color, allocations.size_bytes, "values".value_id,
@@ -59,7 +65,7 @@ ranked_constants AS (
         allocations.size_bytes DESC, functions.name_place, allocations.allocation_index,
         "values".size_bytes DESC, "values".value_id
     ) AS place
-  FROM answered_functions AS functions
+  FROM functions
   JOIN allocations
     ON allocations.module_id = functions.module_id
     AND allocations.color = functions.color
@@ -169,7 +175,7 @@ SELECT
   value_details.op_name,
   coalesce(value_details.own_source, users.source, value_details.library_source) AS source,
   functions.unknown_reason
-FROM answered_functions AS functions
+FROM functions
 LEFT JOIN modules ON modules.module_id = functions.module_id
 LEFT JOIN constants
   ON constants.module_id = functions.module_id

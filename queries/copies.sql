@@ -69,6 +69,11 @@ WITH params AS (
     coalesce(getvariable('min_bytes')::BIGINT, 0) AS min_bytes,
     coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),
+functions AS (
+  SELECT
+    name_place, peak_bytes, module_id, color, run_name, function_name, platform, unknown_reason
+  FROM answered_instants
+),
 asked_copies AS (
   SELECT
     functions.name_place, functions.peak_bytes, copy_details.module_id, copy_details.color,
@@ -95,7 +100,7 @@ asked_copies AS (
         THEN copy_details.source_value_id
       ELSE copy_details.value_id
     END AS second_value_id
-  FROM answered_instants AS functions
+  FROM functions
   CROSS JOIN params
   JOIN copy_details
     ON copy_details.module_id = functions.module_id
@@ -148,7 +153,7 @@ SELECT
     )
   END AS source,
   copies.carry_role, copies.while_name, functions.unknown_reason
-FROM answered_instants AS functions
+FROM functions
 CROSS JOIN params
 LEFT JOIN copies
   ON copies.module_id = functions.module_id

@@ -47,6 +47,10 @@
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
 ),
+functions AS (
+  SELECT name_place, module_id, color, run_name, function_name, platform, unknown_reason
+  FROM answered_functions
+),
 pairs AS (
   SELECT
     donations.module_id, donations.color, donations.size_bytes, donations.low_saving_bytes,
@@ -63,7 +67,7 @@ pairs AS (
         donations.output_allocation_index
     ) AS place
   FROM answered_donations AS donations
-  JOIN answered_functions AS functions
+  JOIN functions
     ON functions.module_id = donations.module_id
     AND functions.color = donations.color
 )
@@ -73,7 +77,7 @@ SELECT
   pairs.together_saving_bytes, advice_sureness.sureness, pairs.size_bytes,
   pairs.parameter_number, pairs.parameter_shape_index, pairs.parameter_name, pairs.shape,
   pairs.output_name, pairs.output_op_name, functions.unknown_reason
-FROM answered_functions AS functions
+FROM functions
 CROSS JOIN params
 LEFT JOIN pairs
   ON pairs.module_id = functions.module_id

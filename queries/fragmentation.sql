@@ -32,11 +32,17 @@
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),
+functions AS (
+  SELECT
+    name_place, module_id, color, fragmentation_bytes, run_name, function_name, platform,
+    unknown_reason
+  FROM answered_functions
+),
 temps AS (
   SELECT
     functions.name_place, allocations.module_id, allocations.color, allocations.allocation_index,
     allocations.size_bytes
-  FROM answered_functions AS functions
+  FROM functions
   JOIN allocations
     ON allocations.module_id = functions.module_id
     AND allocations.color = functions.color
@@ -100,7 +106,7 @@ SELECT
   holes.allocation_index, holes.allocation_bytes, holes.hole_offset_bytes, holes.hole_bytes,
   CAST(holes.hole_bytes AS DOUBLE) / nullif(holes.allocation_bytes, 0) AS hole_ratio,
   holes.value_below, holes.value_above, functions.unknown_reason
-FROM answered_functions AS functions
+FROM functions
 CROSS JOIN params
 LEFT JOIN holes
   ON holes.module_id = functions.module_id

@@ -36,6 +36,11 @@
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),
+functions AS (
+  SELECT
+    name_place, module_id, color, peak_bytes, run_name, function_name, platform, unknown_reason
+  FROM answered_functions
+),
 arrays AS (
   SELECT
     functions.name_place, value_details.module_id, value_details.color, value_details.value_id,
@@ -43,7 +48,7 @@ arrays AS (
     value_details.instruction_name, gathered.low_saving_bytes, gathered.saving_bytes,
     results.op_name,
     coalesce(results.own_source, results.library_source) AS source
-  FROM answered_functions AS functions
+  FROM functions
   JOIN value_details
     ON value_details.module_id = functions.module_id
     AND value_details.color = functions.color
@@ -119,7 +124,7 @@ SELECT
   gathers.low_saving_bytes, gathers.saving_bytes, advice_sureness.sureness,
   gathers.start_time, gathers.end_time, gathers.shape, gathers.instruction_name, gathers.op_name,
   gathers.source, functions.unknown_reason
-FROM answered_functions AS functions
+FROM functions
 CROSS JOIN params
 LEFT JOIN gathers
   ON gathers.module_id = functions.module_id

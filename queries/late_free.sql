@@ -60,11 +60,17 @@ WITH params AS (
     coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
 ),
+functions AS (
+  SELECT
+    peak_time, module_id, color, place, run_name, function_name, platform, unknown_reason,
+    name_place
+  FROM answered_functions_with_uses
+),
 asked_temps AS (
   SELECT
     functions.peak_time, value_details.module_id, value_details.color, value_details.value_id,
     value_details.size_bytes, value_details.start_time, value_details.end_time
-  FROM answered_functions_with_uses AS functions
+  FROM functions
   CROSS JOIN params
   JOIN value_details
     ON value_details.module_id = functions.module_id
@@ -186,7 +192,7 @@ SELECT
     WHEN unknown_uses.module_id IS NULL THEN functions.unknown_reason
     ELSE 'which uses read a value and which pass it on is unknown: no HLO text'
   END AS unknown_reason
-FROM answered_functions_with_uses AS functions
+FROM functions
 CROSS JOIN params
 LEFT JOIN ranked_values
   ON ranked_values.module_id = functions.module_id

@@ -26,6 +26,12 @@ WITH params AS (
     coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
 ),
+functions AS (
+  SELECT
+    place, peak_time, module_id, color, run_name, function_name, platform, unknown_reason,
+    name_place
+  FROM answered_instants
+),
 lived_values AS (
   SELECT
     functions.place AS function_place,
@@ -40,7 +46,7 @@ lived_values AS (
     value_details.shape, value_details.opcode, value_details.instruction_name,
     value_details.shape_index, value_details.op_name,
     coalesce(value_details.own_source, value_details.library_source) AS source
-  FROM answered_instants AS functions
+  FROM functions
   CROSS JOIN params
   JOIN modules ON modules.module_id = functions.module_id
   JOIN value_details
@@ -67,7 +73,7 @@ SELECT
   ranked_values.start_time, ranked_values.end_time, ranked_values.is_at_peak, ranked_values.shape,
   ranked_values.opcode, ranked_values.instruction_name, ranked_values.shape_index,
   ranked_values.op_name, ranked_values.source, functions.unknown_reason
-FROM answered_instants AS functions
+FROM functions
 CROSS JOIN params
 LEFT JOIN ranked_values
   ON ranked_values.function_place = functions.place

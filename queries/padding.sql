@@ -45,6 +45,11 @@
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),
+functions AS (
+  SELECT
+    name_place, peak_bytes, module_id, color, run_name, function_name, platform, unknown_reason
+  FROM answered_instants
+),
 padded_values AS (
   SELECT
     functions.name_place, functions.peak_bytes, value_details.module_id, value_details.color,
@@ -55,7 +60,7 @@ padded_values AS (
     greatest(value_details.padding_bytes + held.held_bytes - value_details.size_bytes, 0)
       AS peak_padding_bytes,
     value_details.allocation_kind
-  FROM answered_instants AS functions
+  FROM functions
   JOIN value_details
     ON value_details.module_id = functions.module_id
     AND value_details.color = functions.color
@@ -104,7 +109,7 @@ SELECT
   CAST(ranked_shapes.padding_bytes AS DOUBLE) / nullif(ranked_shapes.size_bytes, 0)
     AS padding_ratio,
   ranked_shapes.value_count, ranked_shapes.remedy, functions.unknown_reason
-FROM answered_instants AS functions
+FROM functions
 CROSS JOIN params
 LEFT JOIN ranked_shapes
   ON ranked_shapes.module_id = functions.module_id

@@ -47,6 +47,11 @@ WITH params AS (
     coalesce(getvariable('all_arguments')::BOOLEAN, FALSE) AS all_arguments,
     coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),
+functions AS (
+  SELECT
+    name_place, module_id, color, run_name, function_name, platform, unknown_reason, peak_bytes
+  FROM answered_functions
+),
 arguments AS (
   SELECT
     shardings.module_id, shardings.color, shardings.replicated_bytes, shardings.is_divisible,
@@ -57,7 +62,7 @@ arguments AS (
         shardings.replicated_bytes DESC NULLS LAST, shardings.size_bytes DESC, functions.name_place,
         shardings.parameter_number, shardings.allocation_index
     ) AS place
-  FROM answered_functions AS functions
+  FROM functions
   CROSS JOIN params
   JOIN parameter_shardings AS shardings
     ON shardings.module_id = functions.module_id
@@ -80,7 +85,7 @@ unknown AS (
   SELECT
     functions.run_name, functions.function_name, functions.platform, functions.color,
     functions.name_place, functions.unknown_reason
-  FROM answered_functions AS functions
+  FROM functions
   WHERE functions.unknown_reason IS NOT NULL
   UNION ALL
   SELECT
@@ -88,7 +93,7 @@ unknown AS (
     functions.name_place,
     reasons.unknown_sharding_reason || ' (arguments: ' || reasons.argument_count || ')'
       AS unknown_reason
-  FROM answered_functions AS functions
+  FROM functions
   JOIN reasons
     ON reasons.module_id = functions.module_id
     AND reasons.color = functions.color
@@ -105,7 +110,7 @@ answers AS (
     arguments.sharding, arguments.shape, arguments.parameter_number, arguments.parameter_name,
     CAST(NULL AS VARCHAR) AS unknown_reason,
     arguments.place, functions.name_place
-  FROM answered_functions AS functions
+  FROM functions
   CROSS JOIN params
   JOIN arguments
     ON arguments.module_id = functions.module_id

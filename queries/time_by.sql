@@ -52,6 +52,12 @@ WITH params AS (
     coalesce(getvariable('top_functions')::BIGINT, 3) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
 ),
+functions AS (
+  SELECT
+    place, module_id, run_name, function_name, platform, color, peak_bytes, unknown_reason,
+    name_place
+  FROM answered_instants
+),
 figures AS (
   SELECT
     coalesce(run_times.module_id, costs.module_id) AS module_id,
@@ -80,7 +86,7 @@ timed AS (
     END AS operation_count,
     sum(figures.estimated_cycles) AS estimated_cycles,
     count(*) AS instruction_count
-  FROM answered_instants AS functions
+  FROM functions
   CROSS JOIN params
   JOIN figures ON figures.module_id = functions.module_id
   LEFT JOIN instruction_sources AS sources
@@ -156,7 +162,7 @@ SELECT
   CAST(ranked.operation_count AS HUGEINT) AS operation_count,
   CAST(ranked.estimated_cycles AS HUGEINT) AS estimated_cycles,
   ranked.instruction_count, ranked.part, ranked.ranked_by, functions.unknown_reason
-FROM answered_instants AS functions
+FROM functions
 CROSS JOIN params
 LEFT JOIN ranked ON ranked.function_place = functions.place
 WHERE functions.unknown_reason IS NOT NULL

@@ -27,6 +27,11 @@
 WITH params AS (
   SELECT coalesce(getvariable('top_n')::BIGINT, 30) AS top_n
 ),
+functions AS (
+  SELECT
+    name_place, peak_bytes, module_id, color, run_name, function_name, platform, unknown_reason
+  FROM answered_instants
+),
 tables AS (
   SELECT
     functions.name_place, functions.peak_bytes, allocations.module_id, allocations.color,
@@ -37,7 +42,7 @@ tables AS (
       PARTITION BY functions.name_place, coalesce(instructions.opcode, '')
       ORDER BY "values".size_bytes DESC, "values".value_id
     ) AS place
-  FROM answered_instants AS functions
+  FROM functions
   JOIN allocations
     ON allocations.module_id = functions.module_id
     AND allocations.color = functions.color
@@ -78,7 +83,7 @@ SELECT
   opcodes.peak_held_bytes, opcodes.opcode_name AS opcode,
   opcodes.table_count, opcodes.table_bytes, opcodes.largest_table_bytes,
   opcodes.largest_element_count, opcodes.largest_table, functions.unknown_reason
-FROM answered_instants AS functions
+FROM functions
 CROSS JOIN params
 LEFT JOIN opcodes
   ON opcodes.module_id = functions.module_id

@@ -1,9 +1,20 @@
 -- The figures of the requested compilations over the runs, in order of the time of their dumps.
 CREATE OR REPLACE VIEW asked_history AS
-WITH spaces AS (
-  SELECT DISTINCT asked_series.model_module_id, memory_figures.color
+WITH pairs AS (
+  SELECT asked_series.model_module_id, asked_series.module_id
   FROM asked_series
-  JOIN memory_figures ON memory_figures.module_id = asked_series.module_id
+),
+compilations AS (
+  SELECT
+    asked_compilations.module_id, asked_compilations.run_name, asked_compilations.function_name,
+    asked_compilations.platform, asked_compilations.dumped_at, asked_compilations.entry_signature,
+    asked_compilations.size_place
+  FROM asked_compilations
+),
+spaces AS (
+  SELECT DISTINCT pairs.model_module_id, memory_figures.color
+  FROM pairs
+  JOIN memory_figures ON memory_figures.module_id = pairs.module_id
   WHERE memory_figures.color IS NOT NULL
     AND (
       (getvariable('color')::VARCHAR IS NULL AND memory_figures.is_device_memory)
@@ -16,7 +27,7 @@ known AS (
     models.function_name,
     members.platform,
     models.size_place AS compilation_place,
-    asked_series.model_module_id,
+    pairs.model_module_id,
     spaces.color,
     members.run_name,
     members.dumped_at,
@@ -32,13 +43,13 @@ known AS (
     memory_figures.fragmentation_bytes,
     memory_figures.total_bytes,
     memory_figures.thread_local_bytes
-  FROM asked_series
-  JOIN asked_compilations AS members ON members.module_id = asked_series.module_id
-  JOIN asked_compilations AS models ON models.module_id = asked_series.model_module_id
-  LEFT JOIN spaces ON spaces.model_module_id = asked_series.model_module_id
+  FROM pairs
+  JOIN compilations AS members ON members.module_id = pairs.module_id
+  JOIN compilations AS models ON models.module_id = pairs.model_module_id
+  LEFT JOIN spaces ON spaces.model_module_id = pairs.model_module_id
   -- The need of a module without allocations is unknown in every memory space.
   JOIN memory_figures
-    ON memory_figures.module_id = asked_series.module_id
+    ON memory_figures.module_id = pairs.module_id
     AND (memory_figures.color IS NULL OR memory_figures.color = spaces.color)
 ),
 series AS (

@@ -1,6 +1,12 @@
 -- Values that hold bytes at the peak, or at the instant that the variables peak and step select.
 CREATE OR REPLACE VIEW asked_peak_values AS
-WITH live AS (
+WITH instants AS (
+  SELECT
+    asked_instants.module_id, asked_instants.color, asked_instants.instant_time,
+    asked_instants.missing_reason
+  FROM asked_instants
+),
+live AS (
   SELECT
     temp_values.module_id,
     temp_values.color,
@@ -9,13 +15,13 @@ WITH live AS (
     temp_values.size_bytes,
     temp_values.begin_bytes,
     temp_values.end_bytes
-  FROM asked_instants
+  FROM instants
   JOIN temp_values
-    ON temp_values.module_id = asked_instants.module_id
-    AND temp_values.color = asked_instants.color
-  WHERE temp_values.start_time <= asked_instants.instant_time
-    AND temp_values.end_time >= asked_instants.instant_time
-    AND asked_instants.missing_reason IS NULL
+    ON temp_values.module_id = instants.module_id
+    AND temp_values.color = instants.color
+  WHERE temp_values.start_time <= instants.instant_time
+    AND temp_values.end_time >= instants.instant_time
+    AND instants.missing_reason IS NULL
 ),
 covered AS (
   SELECT
@@ -56,12 +62,12 @@ others AS (
     peak_values.allocation_kind,
     peak_values.value_id,
     peak_values.held_bytes
-  FROM asked_instants
+  FROM instants
   JOIN peak_values
-    ON peak_values.module_id = asked_instants.module_id
-    AND peak_values.color = asked_instants.color
+    ON peak_values.module_id = instants.module_id
+    AND peak_values.color = instants.color
   WHERE peak_values.allocation_kind <> 'temp'
-    AND asked_instants.missing_reason IS NULL
+    AND instants.missing_reason IS NULL
 )
 SELECT
   peak_values.module_id,

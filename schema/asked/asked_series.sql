@@ -1,6 +1,13 @@
 -- Compilations of a function, followed from run to run.
 CREATE OR REPLACE VIEW asked_series AS
-WITH slots AS (
+WITH compilations AS (
+  SELECT
+    asked_compilations.function_place, asked_compilations.run_name, asked_compilations.module_id,
+    asked_compilations.entry_signature, asked_compilations.size_place,
+    asked_compilations.signature_place, asked_compilations.run_place
+  FROM asked_compilations
+),
+slots AS (
   SELECT
     models.function_place,
     models.module_id AS model_module_id,
@@ -8,13 +15,13 @@ WITH slots AS (
     models.entry_signature,
     models.signature_place,
     firsts.run_name
-  FROM asked_compilations AS models
-  JOIN asked_compilations AS largest
+  FROM compilations AS models
+  JOIN compilations AS largest
     ON largest.function_place = models.function_place
     AND largest.run_name = models.run_name
     AND largest.size_place = 1
     AND largest.run_place = 1
-  JOIN asked_compilations AS firsts
+  JOIN compilations AS firsts
     ON firsts.function_place = models.function_place
     AND firsts.size_place = 1
 ),
@@ -23,7 +30,7 @@ same_signature AS (
     slots.function_place, slots.run_name, slots.model_module_id, slots.size_place,
     members.module_id
   FROM slots
-  LEFT JOIN asked_compilations AS members
+  LEFT JOIN compilations AS members
     ON members.function_place = slots.function_place
     AND members.run_name = slots.run_name
     AND members.entry_signature = slots.entry_signature
@@ -46,7 +53,7 @@ left_members AS (
       PARTITION BY members.function_place, members.run_name
       ORDER BY members.size_place
     ) AS place
-  FROM asked_compilations AS members
+  FROM compilations AS members
   LEFT JOIN same_signature ON same_signature.module_id = members.module_id
   WHERE same_signature.module_id IS NULL
 )
