@@ -274,7 +274,7 @@ def figures_table(
     Unchanged figures share one row; with `is_narrow` they are counted instead of named.
     """
     places = [list(rows) for _, rows in groupby(comparison.figures, key=lambda row: row.place)]
-    label = _labels([rows[0] for rows in places])
+    label = labels([rows[0] for rows in places])
     names = ("function", "space", "figure", "base", "new", "delta", "change", "paired by")
     table: list[tuple[Any, ...]] = []
     for rows in places[:top]:
@@ -301,12 +301,12 @@ def _unchanged(same: list[str], rows: list[Row], is_narrow: bool) -> str:
     return f"{len(same)} others" if is_narrow and len(same) > 1 else ", ".join(same)
 
 
-def _labels(firsts: list[Row]) -> dict[int, str]:
+def labels(firsts: list[Row]) -> dict[int, str]:
     """Return the label of each place: the function; runs and modules only where ambiguous."""
     sides = [{row.base_run_name for row in firsts}, {row.new_run_name for row in firsts}]
     several = any(len(runs - {None}) > 1 for runs in sides)
     alike = Counter((_name(row), row.color, row.base_run_name, row.new_run_name) for row in firsts)
-    labels = {}
+    found = {}
     for row in firsts:
         details = []
         if several:
@@ -314,8 +314,8 @@ def _labels(firsts: list[Row]) -> dict[int, str]:
         if alike[_name(row), row.color, row.base_run_name, row.new_run_name] > 1:
             details.append(f"{_short(row.base_module_key)} → {_short(row.new_module_key)}")
         text = f" [{', '.join(details)}]" if details else ""
-        labels[row.place] = _name(row) + text
-    return labels
+        found[row.place] = _name(row) + text
+    return found
 
 
 def _short(module_key: str | None) -> str:
@@ -329,7 +329,7 @@ def _short(module_key: str | None) -> str:
 def part_tables(comparison: Comparison, top: int) -> list[tuple[str, Result, str | None]]:
     """Return heading, parts and composition of temps for each place with a changed part."""
     key_name = comparison.key_name
-    label = _labels([row for row in comparison.figures if row.figure == "peak"])
+    label = labels([row for row in comparison.figures if row.figure == "peak"])
     figures: dict[int, dict[str, Row]] = {}
     for row in comparison.figures:
         figures.setdefault(row.place, {})[row.figure] = row
@@ -453,7 +453,7 @@ def _result(
 def unknown_lines(comparison: Comparison, top: int) -> list[str]:
     """Return a line for each of the first `top` places with an unknown peak: whose, and why."""
     peaks = [row for row in comparison.figures if row.figure == "peak"]
-    label = _labels(peaks)
+    label = labels(peaks)
     return [
         f"{label[row.place]}, {_space(row)}: peak unknown: {row.unknown_reason}"
         for row in peaks[:top]

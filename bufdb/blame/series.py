@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import itertools
 import json
+import shlex
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from bufdb.answers.diff import Row, diff
-from bufdb.answers.diff_text import moved
+from bufdb.answers.diff_text import labels, moved
 from bufdb.answers.opening import Open
 from bufdb.query.execute import execute_with
 from bufdb.render.text import escape_control, human_bytes
@@ -121,7 +123,7 @@ class Series:
 
 
 def series(opened: Open, steps: Sequence[Step], percent: float = THRESHOLD_PERCENT) -> list[Series]:
-    """Return the series of each function of these runs.
+    """Return the series of each function of these runs; of each program, if it has several.
 
     Args:
         opened: opens the database.
@@ -129,10 +131,12 @@ def series(opened: Open, steps: Sequence[Step], percent: float = THRESHOLD_PERCE
         percent: the smallest jump.
     """
     known = [step for step in steps if step.run is not None]
-    found: dict[str, tuple[list[Step], list[Jump]]] = {}
+    found: dict[tuple[str, int], tuple[list[Step], list[Jump]]] = {}
     for base, new in itertools.pairwise(known):
+        alike: Counter[str] = Counter()
         for function, sides, jump in _compared(opened, base, new, percent):
-            taken, jumps = found.setdefault(function, ([], []))
+            taken, jumps = found.setdefault((function, alike[function]), ([], []))
+            alike[function] += 1
             for side in sides:
                 if side.name not in {step.name for step in taken}:
                     taken.append(side)
@@ -140,7 +144,7 @@ def series(opened: Open, steps: Sequence[Step], percent: float = THRESHOLD_PERCE
     failed = [step for step in steps if step.run is None]
     return [
         Series(function, _in_order(steps, [*taken, *failed]), tuple(jumps))
-        for function, (taken, jumps) in found.items()
+        for (function, _), (taken, jumps) in found.items()
     ]
 
 
@@ -161,12 +165,14 @@ def _in_order(order: Sequence[Step], steps: Sequence[Step]) -> tuple[Step, ...]:
 def _compared(
     opened: Open, base: Step, new: Step, percent: float
 ) -> list[tuple[str, list[Step], Jump | None]]:
-    """Return each function that both have, its two figures, and the jump, if it is one."""
+    """Return each program that both have, by function, its two figures, and the jump, if any."""
     assert base.run is not None and new.run is not None
     found = diff(opened, base.run, new.run, top=_EVERY, most_places=_EVERY).comparison
     answers = []
-    for row in found.figures:
-        if row.figure != "peak" or row.base_module_key is None or row.new_module_key is None:
+    peaks = [row for row in found.figures if row.figure == "peak"]
+    label = labels(peaks)
+    for row in peaks:
+        if row.base_module_key is None or row.new_module_key is None:
             continue
         con = opened(f"{_FIGURES};{_PLACES}")
         values: dict[str, Any] = {"base": row.base_run_name, "new": row.new_run_name}
@@ -186,7 +192,7 @@ def _compared(
         if jump is not None:
             parts = [part for part in found.peak_parts if part.place == row.place]
             jump = replace(jump, parts=_largest(con, row, parts, jump.delta_bytes))
-        answers.append((row.function_name, sides, jump))
+        answers.append((label[row.place], sides, jump))
     return answers
 
 
@@ -342,7 +348,8 @@ def _jump_lines(jump: Jump) -> list[str]:
     if not jump.parts:
         lines.append(f"  {_without_part(jump)}")
     lines += [f"  {sentence}" for sentence in (jump.whose, *jump.passes) if sentence]
-    lines.append(f"  all parts: bufdb diff '{jump.base_run}' '{jump.new_run}'")
+    command = shlex.join(["bufdb", "diff", jump.base_run, jump.new_run])
+    lines.append(f"  all parts: {command}")
     return lines
 
 

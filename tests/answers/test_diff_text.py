@@ -122,12 +122,12 @@ def test_functions_of_several_runs_or_modules_name_them():
         row(1, 1, 2, base_run_name="a", new_run_name="c"),
         row(2, 1, 2, base_run_name="b", new_run_name=None, function_name="g"),
     ]
-    assert diff_text._labels(runs) == {1: "f [a → c]", 2: "f [b → -]"}
+    assert diff_text.labels(runs) == {1: "f [a → c]", 2: "f [b → -]"}
     keys = [
         row(1, 1, 2, base_module_key="x/module_0001.jit_f", new_module_key="odd"),
         row(2, 1, 2, base_module_key=None, new_module_key="x/module_0002.jit_f"),
     ]
-    assert diff_text._labels(keys) == {1: "f [module_0001 → odd]", 2: "f [- → module_0002]"}
+    assert diff_text.labels(keys) == {1: "f [module_0001 → odd]", 2: "f [- → module_0002]"}
 
 
 def test_without_allocations_there_is_no_memory_space_and_no_figure():

@@ -1,8 +1,11 @@
 """`bufdb blame BASE NEW`: jumps between runs that are there, their parts, exit codes."""
 
 import json
+import shlex
+import shutil
 
 import pytest
+from places import DEMO
 
 from bufdb.blame.series import Jump, Series, Step
 from bufdb.commands import blame as command
@@ -20,7 +23,7 @@ def test_a_jump_is_named_with_its_largest_part(blame):
     assert (
         "+1.53 MiB saved convert_element_type train.py:66 f32[8,100,500], a temp of its own" in out
     )
-    assert "bufdb diff 'cpu_b8_remat' 'cpu_b8'" in out
+    assert "bufdb diff cpu_b8_remat cpu_b8\n" in out
 
 
 def test_json_holds_what_the_text_says(blame):
@@ -32,6 +35,34 @@ def test_json_holds_what_the_text_says(blame):
     assert jump["delta_bytes"] == second["need_bytes"] - first["need_bytes"] > 2 << 20
     assert jump["parts"][0]["source"] == "train.py:66"
     assert found["init"]["jumps"] == []
+
+
+@pytest.fixture
+def several(call, tmp_path):
+    """Two runs with two programs of one function, of which one changes."""
+    db = str(tmp_path / "several.duckdb")
+    for run, changed in (("it's old", "cpu_b8"), ("new", "cpu_b8_remat")):
+        for place, name in (("a", changed), ("b", "cpu_b16")):
+            (tmp_path / run / place).mkdir(parents=True)
+            for file in (DEMO / name).glob("*jit_train_step*"):
+                shutil.copy(file, tmp_path / run / place)
+        assert call("ingest", str(tmp_path / run), "--run", run, "--db", db)[0] == 0
+    return lambda *given: call("blame", *given, "--db", db)
+
+
+def test_programs_of_one_function_are_apart(several):
+    code, out, _ = several("it's old", "new")
+    assert code == 1
+    assert (
+        "train_step [module_0002 → module_0002]: need 8.49 MiB at it's old, 6.10 MiB at new" in out
+    )
+    assert "train_step [module_0002 → module_0002]: no jump: 15.7 MiB from it's old to new" in out
+
+
+def test_a_run_is_one_word_of_the_command(several):
+    _, out, _ = several("it's old", "new")
+    (line,) = [line for line in out.splitlines() if "all parts: " in line]
+    assert shlex.split(line.partition(": ")[2]) == ["bufdb", "diff", "it's old", "new"]
 
 
 def test_without_a_jump_the_answer_says_so(blame):
