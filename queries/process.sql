@@ -113,7 +113,8 @@ plans AS (
   QUALIFY row_number() OVER (
     PARTITION BY programs.run_name, programs.profile_name
     ORDER BY
-      programs.is_failed DESC, programs.place, programs.plan_bytes DESC NULLS LAST,
+      programs.is_failed DESC, if(programs.plan_bytes IS NULL, 1, 0), programs.place,
+      programs.plan_bytes DESC,
       programs.function_name, programs.name
   ) = 1
 ),
@@ -185,7 +186,11 @@ accounts AS (
     AND plans.profile_name = profiles.profile_name
   CROSS JOIN params
   WHERE plans.run_name IS NOT NULL
-    OR coalesce(params.function, params.module, params.platform) IS NULL
+    OR (
+      coalesce(params.function, '*') = '*'
+      AND coalesce(params.module, '*') = '*'
+      AND coalesce(params.platform, '*') = '*'
+    )
 ),
 totals AS (
   SELECT

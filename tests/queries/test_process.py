@@ -159,6 +159,30 @@ def test_without_a_program_the_need_is_unknown(con):
     )
 
 
+def test_a_need_that_the_process_does_not_know_is_that_of_its_dump(step):
+    step.execute("UPDATE modules SET module_name = 'jit_step'")
+    profile(step, None, failed_program_name="jit_step")
+    unknown = dict.fromkeys(["argument_bytes", "output_bytes", "alias_bytes", "temp_bytes"])
+    program(step, **unknown)
+    holds(step, "process", """
+        function_name | plan_bytes | part
+        step          | 140        | argument
+        step          | 140        | output
+        step          | 140        | temp
+    """)  # fmt: skip
+
+
+def test_any_function_is_the_same_as_none_chosen_also_without_programs(con):
+    insert(con, "runs", run_name="r")
+    profile(con)
+    line(con, 1, "f", 7)
+    for name in ("function", "module", "platform"):
+        holds(con, "process", """
+            function_name | alive_bytes
+            NULL          | 7
+        """, **{name: "*"})  # fmt: skip
+
+
 def test_a_program_with_an_unknown_need_is_not_taken_for_a_small_one(con):
     insert(con, "runs", run_name="r")
     profile(con)
