@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -177,6 +177,14 @@ def _typed(value: Any, kind: type[Value]) -> Value | None:
     return found
 
 
+def _figure(value: Any) -> int | None:
+    """Return a number of bytes of JSON, or null."""
+    found = _typed(value, int)
+    if found is not None and not 0 <= found < pprof.MOST:
+        raise ValueError(value)
+    return found
+
+
 def _add_watched(taken: Taken, found: Mapping[str, Any]) -> None:
     moment = found["moment"]
     if moment not in ("failure", "end"):
@@ -188,7 +196,7 @@ def _add_watched(taken: Taken, found: Mapping[str, Any]) -> None:
     taken.limit_bytes = _typed(found["limit_bytes"], int)
     taken.why_unknown = _typed(found["arguments_unknown_reason"], str)
     if found["arguments"] is not None:
-        taken.arguments = dict(map(_alive, found["arguments"]))
+        taken.arguments = _added(map(_alive, found["arguments"]))
     for alive, lost in map(_alive, found["lost"]):
         # What a failed program was to make counts in the profile, and has no memory.
         held = taken.profile.arrays.get(alive)
@@ -201,19 +209,26 @@ def _add_watched(taken: Taken, found: Mapping[str, Any]) -> None:
     for ordinal, one in enumerate(found["programs"]):
         row = {"program_ordinal": ordinal, "program_name": str(one["name"])}
         row["is_failed"] = one["is_failed"] is True
-        taken.programs.append(row | {name: _typed(one[name], int) for name in _FIGURES})
+        taken.programs.append(row | {name: _figure(one[name]) for name in _FIGURES})
     for device, statistics in found["statistics"].items():
         taken.statistics += _rows(device, statistics)
 
 
 def _without_bufdb(profile: MemoryProfile) -> MemoryProfile:
     """Return a profile without bufdb's own frame in calls that it sees."""
+    arrays = profile.arrays.items()
+    without = ((Alive(one.device, _outside(one.stack)), held) for one, held in arrays)
+    return replace(profile, arrays=_added(without))
+
+
+def _added(arrays: Iterable[tuple[Alive, Held]]) -> dict[Alive, Held]:
+    """Return the sums of each device and stack: several may be the same without bufdb's frame."""
     found: dict[Alive, Held] = {}
-    for alive, held in profile.arrays.items():
-        of = found.setdefault(Alive(alive.device, _outside(alive.stack)), Held())
+    for alive, held in arrays:
+        of = found.setdefault(alive, Held())
         of.array_count += held.array_count
         of.total_bytes += held.total_bytes
-    return replace(profile, arrays=found)
+    return found
 
 
 def _outside(stack: Stack) -> Stack:
@@ -228,14 +243,18 @@ def _alive(found: Mapping[str, Any]) -> tuple[Alive, Held]:
             for file, function, line in found["stack"]
         )
     )
-    return Alive(str(found["device"]), stack), Held(int(found["count"]), int(found["bytes"]))
+    held = Held(int(found["count"]), int(found["bytes"]))
+    if held.array_count < 0 or held.total_bytes < 0:
+        raise ValueError(held)
+    return Alive(str(found["device"]), stack), held
 
 
 def _rows(device: str, statistics: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the statistics of a device, without those that have no bound: a limit of 2^63 - 1."""
     return [
         {"device": device, "statistic_name": name, "statistic_value": int(value)}
         for name, value in statistics.items()
-        if abs(int(value)) < 1 << 63
+        if 0 <= int(value) < pprof.MOST
     ]
 
 

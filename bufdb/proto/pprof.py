@@ -27,7 +27,8 @@ DAMAGED = "it is damaged, or was cut off"
 _MOST_PARTS = 1_000_000
 _MOST_FRAMES = 2_000_000
 """Bounds of the memory that a damaged profile takes: lines of all locations and stacks."""
-_MOST = (1 << 63) - 1
+MOST = 1 << 60
+"""More bytes no process has: sums of some figures below it have 64 bits."""
 
 Field = int | bytes
 
@@ -171,7 +172,7 @@ class _Reader:
                 kind = labels.get("kind", "no kind")[:80]
                 raise UnreadableProto(f"{NO_PROFILE}: a sample is of {kind}")
         size = sum(one.total_bytes + one.array_count for one in found.arrays.values())
-        if size + found.code_bytes + found.program_count > _MOST:
+        if size + found.code_bytes + found.program_count > MOST:
             raise UnreadableProto("it is damaged: it has more bytes than there can be")
         return found
 

@@ -97,13 +97,35 @@ def test_what_was_watched_is_read_from_the_file_next_to_it(con, file):
     assert counts(con)[3:] == [1, 1]
 
 
+def test_arguments_of_one_line_add_up_whether_bufdb_saw_their_calls_or_not(con, file):
+    call = ("/home/user/bufdb/bufdb/capture/watched.py", "Watch.start.<locals>.call", 97)
+    file.write_bytes(packed([Sample(8, [JAX, LOOP]), Sample(24, [call, JAX, LOOP], count=3)]))
+    (one,) = WATCHED["arguments"]
+    seen = {"device": "cpu:0", "stack": [LOOP, JAX, call], "count": 3, "bytes": 24}
+    file.with_name("mem.watch.json").write_text(json.dumps(WATCHED | {"arguments": [one, seen]}))
+    ingest_into(con, file, "r")
+    sql = "SELECT total_bytes, array_count, argument_bytes, argument_count FROM live_arrays"
+    assert rows(con, sql) == [(32, 4, 32, 4)]
+
+
+def test_a_statistic_without_a_bound_is_left_out(con, file):
+    given = {"bytes_in_use": 90, "bytes_limit": (1 << 63) - 1, "odd": -1}
+    text = json.dumps(WATCHED | {"statistics": {"cpu:0": given}})
+    file.with_name("mem.watch.json").write_text(text)
+    ingest_into(con, file, "r")
+    sql = "SELECT statistic_name, statistic_value FROM allocator_statistics"
+    assert rows(con, sql) == [("bytes_in_use", 90)]
+
+
 WRONG = json.dumps(WATCHED | {"limit_bytes": "1"})
+LESS = json.dumps(WATCHED | {"arguments": [WATCHED["arguments"][0] | {"bytes": -8, "count": -1}]})
+MUCH = json.dumps(WATCHED | {"programs": [WATCHED["programs"][0] | {"temp_bytes": 1 << 62}]})
 LARGE = json.dumps(WATCHED | {"limit_bytes": 1 << 63})
 ENDLESS = json.dumps(WATCHED | {"arguments": [WATCHED["arguments"][0] | {"bytes": float("inf")}]})
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", '{"moment": "x"}', WRONG, LARGE, ENDLESS, "[" * 100_000]
+    "text", ["{", "[]", '{"moment": "x"}', WRONG, LARGE, LESS, MUCH, ENDLESS, "[" * 100_000]
 )
 def test_a_damaged_file_next_to_it_is_named(con, file, text):
     file.with_name("mem.watch.json").write_text(text)

@@ -84,6 +84,7 @@ def number_of(location, line_count):
         (DATA + field(5, number(1, 1) + number(2, 1 << 40)), "text .* is missing"),
         (profile([Sample((1 << 63) - 1, [INNER])] * 2), "more bytes than"),
         (profile([Sample(1, kind="executable", count=1 << 62)] * 2), "more bytes than"),
+        (profile([Sample((1 << 60) + 1, [INNER])]), "more bytes than"),
     ],
 )
 def test_what_no_process_has_is_refused(data, why):
