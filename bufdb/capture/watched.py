@@ -34,13 +34,16 @@ SMALL_SHARE = 256
 _CALLS = 64
 _NAMED = 200
 """Loaded programs whose names are looked up, the largest: each takes a millisecond."""
+_SEEN = "_bufdb_seen"
+"""Attribute of an error: the ids of what has written it."""
 _EXHAUSTED = "RESOURCE_EXHAUSTED"
 _REQUESTED = re.compile(r"allocat(?:e|ing) (\d+) bytes")
 _EXECUTES = "jax._src.interpreters.pxla"
 """The part of JAX that executes programs."""
 _HOOK = "this version of JAX has no place where bufdb sees calls"
 _NO_CALL = (
-    "the call that failed was not seen: it is of a program that needs little memory, or long past"
+    "the call that failed was not seen: it is of a program that needs little memory, or long past, "
+    "or its results are gone"
 )
 _DOUBT = (
     "it is not certain which call failed: what it was given is gone, and an earlier call may have "
@@ -69,15 +72,14 @@ class Watch:
         self.folder, self.limit_bytes = folder, limit_bytes
         limit = SMALL_SHARE * SMALL_BYTES if limit_bytes is None else limit_bytes
         self.small_bytes = min(SMALL_BYTES, limit // SMALL_SHARE)
-        self.name = NAME if not (folder / f"{NAME}{PROFILE}").exists() else f"{NAME}-{os.getpid()}"
+        self.name: str | None = None
+        """Name of this process's profile, once it has written one."""
         self.has_failed = self._is_doubtful = False
         self._large: dict[int, bool] = {}
         """Whether a program needs much memory, by the id of its executable, which may be gone."""
         self._calls: deque[Call] = deque(maxlen=_CALLS)
         """The last calls of programs, oldest first."""
         self._undo: list[Callable[[], None]] = []
-        self._seen: int | None = None
-        """The id of the last error that was written."""
         self.on_first_call: Callable[[], object] | None = None
         self.why_no_calls: str | None = _HOOK
 
@@ -141,9 +143,12 @@ class Watch:
 
     def failed(self, error: BaseException, call: Call | None = None) -> None:
         """Write what the process holds now that a device has run out of memory; once an error."""
-        if self._seen == id(error) and self.has_failed:
+        # A reference would keep what its frames hold, and its id may be that of a later one.
+        seen: set[int] = vars(error).setdefault(_SEEN, set())
+        if id(self) in seen:
             return
-        self._seen, self.has_failed = id(error), True
+        seen.add(id(self))
+        self.has_failed = True
         self._try("failure", error, call)
 
     def end(self, error: BaseException | None = None) -> None:
@@ -186,7 +191,11 @@ class Watch:
             "statistics": _statistics(jax),
         }
         # The profile is last: without it the other is not read.
-        _put(self.folder / f"{self.name}{WATCHED}", json.dumps(found).encode())
+        data = json.dumps(found).encode()
+        if self.name is None:
+            path = self.folder / f"{NAME}{WATCHED}"
+            self.name = NAME if _put_first(path, data) else f"{NAME}-{os.getpid()}"
+        _put(self.folder / f"{self.name}{WATCHED}", data)
         _put(self.folder / f"{self.name}{PROFILE}", profile)
 
     def _why_unknown(self, error: BaseException | None, call: Call | None) -> str | None:
@@ -350,6 +359,16 @@ def _statistics(jax: Any) -> dict[str, Mapping[str, int]]:
             figures = device.memory_stats() or {}
             found[str(device)] = {n: int(v) for n, v in figures.items() if isinstance(v, int)}
     return found
+
+
+def _put_first(path: Path, data: bytes) -> bool:
+    """Write a file unless another process has; return whether this one did."""
+    try:
+        with path.open("xb") as file:
+            file.write(data)
+    except FileExistsError:
+        return False
+    return True
 
 
 def _put(path: Path, data: bytes) -> None:
