@@ -121,7 +121,9 @@ def of_plans(
     compiled = [row for row in answer.plans if row.is_compiled and not row.plan.extra]
     step = max(1, -(-len(compiled) // MOST_PLANS))
     kept = compiled[::-1][::step][::-1]
-    plans = [(None, Plan(), answer.as_written.need_bytes)]
+    written = answer.as_written
+    # Whatever it needs, what XLA gave up does not fit.
+    plans = [(None, Plan(), None if written.refusal is not None else written.need_bytes)]
     plans += [(row.rank, row.plan, row.need_bytes) for row in kept]  # type: ignore[misc]
     found = []
     for rank, plan, first in plans:
