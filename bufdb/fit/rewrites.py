@@ -513,14 +513,14 @@ def compared(one: Gradient, written: Changed, changed: Changed) -> str:
             wanted, got = (_floats(each(*values)) for each in both)
             if all(np.isfinite(array).all() for arrays in wanted for array in arrays):
                 apart = [_worst(*pair) for pair in zip(wanted, got, strict=True)]
-                worst = max(worst or 0.0, *apart)
+                worst = float(np.max([worst or 0.0, *apart]))  # NaN, if one is
     if worst is None:
         raise Refused("the loss of random numbers is not finite, so it cannot be checked")
     if not worst <= ROUNDING:
-        raise Refused(
-            f"it computes something else: on {CHECKED} random examples, value or gradients differ "
-            f"by {worst:.1%}"
-        )
+        what = f"value or gradients differ by {worst:.1%}"
+        if not math.isfinite(worst):
+            what = "it is not finite"
+        raise Refused(f"it computes something else: on {CHECKED} random examples, {what}")
     return f"checked on {CHECKED} random examples: equal to {ROUNDING:.0e}"
 
 
@@ -537,7 +537,7 @@ def _floats(found: tuple[Any, Any, Any]) -> list[list[Any]]:
 
 
 def _worst(wanted: Sequence[Any], got: Sequence[Any]) -> float:
-    """Return the largest difference as a share of the largest number of its array.
+    """Return the largest difference as a share of the largest number of its array; NaN, if one is.
 
     In an array that is zero except for rounding, it is a share of the largest number of all.
     """
@@ -547,7 +547,7 @@ def _worst(wanted: Sequence[Any], got: Sequence[Any]) -> float:
         float(np.abs(one - other).max(initial=0.0)) / max(most, least, 1e-30)
         for one, other, most in zip(wanted, got, largest, strict=True)
     ]
-    return max(shares, default=0.0)
+    return float(np.max(shares, initial=0.0))
 
 
 def _random(

@@ -14,9 +14,12 @@ import numpy as np  # noqa: E402
 
 import bufdb  # noqa: E402
 from bufdb.errors import UsageError  # noqa: E402
+from bufdb.fit.edits import Refused  # noqa: E402
 from bufdb.fit.function import Function  # noqa: E402
+from bufdb.fit.losses import Gradient  # noqa: E402
 from bufdb.fit.patch import patch  # noqa: E402
 from bufdb.fit.plans import Change, Plan  # noqa: E402
+from bufdb.fit.rewrites import _worst, compared  # noqa: E402
 
 MEANS = ["step", "step_closure", "step_jitted", "step_one_hot", "step_flat", "step_shifted"]
 B, S, D, V, N = programs.B, programs.S, programs.D, programs.V, programs.N
@@ -138,6 +141,24 @@ def test_what_would_compute_something_else_is_refused(name, kind, reason):
     _, changes = prepared(name, kind)
     assert changes.found == ()
     assert reason in changes.notes[0] and changes.notes[0].startswith(f"--also {kind}: ")
+
+
+def test_what_is_no_number_is_not_equal():
+    x = jax.ShapeDtypeStruct((4,), np.float32)
+    one = Gradient(jax.make_jaxpr(lambda w: (w * w).sum())(x), 1)
+
+    def written(closed, inputs):
+        return list(jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *inputs))
+
+    def changed(closed, inputs):
+        return [value * np.nan for value in written(closed, inputs)]
+
+    assert compared(one, written, written)
+    with pytest.raises(Refused, match="on 4 random examples, it is not finite"):
+        compared(one, written, changed)
+    first, second = np.ones(1), np.full(1, np.nan)
+    assert np.isnan(_worst([first, first], [first, second]))
+    assert np.isnan(_worst([first, first], [second, first]))
 
 
 @pytest.mark.parametrize(
