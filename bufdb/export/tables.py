@@ -61,6 +61,11 @@ SELECT function_name FROM {CATALOG}.main.modules
 UNION
 SELECT function_name FROM {CATALOG}.main.stack_frames
 WHERE own_frame_id = stack_frame_id
+UNION
+SELECT function_name FROM {CATALOG}.main.live_frames
+WHERE own_frame_id = stack_frame_id
+UNION
+SELECT regexp_replace(program_name, '^p?jit_(.)', '\\1') FROM {CATALOG}.main.live_programs
 """
 _TEXTS_AT_ONCE = 20_000
 _LONGEST_LINE = 2**28

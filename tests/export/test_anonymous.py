@@ -154,6 +154,9 @@ def secret_db(empty_db, tmp_path):
         insert(con, "live_frames", **own, stack_frame_id=1, source_file=f"/{SECRET}/a.py",
                function_name=SECRET)  # fmt: skip
         insert(con, "live_programs", **own, program_name=f"jit_{SECRET}")
+        insert(con, "live_frames", **own, stack_frame_id=2, own_frame_id=2, depth=1,
+               function_name="cache_params")  # fmt: skip
+        insert(con, "live_programs", **own, program_ordinal=1, program_name="jit_batch_count")
         con.execute("UPDATE role_rules SET name_glob = ? WHERE rule_order = 100", [f"*{SECRET}*"])
     return path
 
@@ -177,6 +180,9 @@ def test_no_word_of_the_user_is_left_in_the_file(secret_db, tmp_path):
     assert details == [(f"jit({code})/mul", f"/{code}/a.py")]
     assert alive == ("cpu:0", f"/{code}/a.py", 7)
     assert SECRET.encode() not in path.read_bytes()
+    # Functions that only a memory profile has are replaced whole, too.
+    assert b"cache_params" not in path.read_bytes()
+    assert b"batch_count" not in path.read_bytes()
 
 
 @pytest.mark.slow
