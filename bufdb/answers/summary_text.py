@@ -218,7 +218,8 @@ def text(found: Overview, *, is_coloured: bool = False, more: str | None = None)
         heading = f"what the process holds ({_profile(found)})"
         lines += ["", paint(heading, BOLD), *process.lines(found.accounts[-1])]
         if found.accounts[1:]:
-            others = _many(len(found.accounts) - 1, "other profile or device")
+            count = len(found.accounts) - 1
+            others = f"{_many(count, 'other profile')} or device{'' if count == 1 else 's'}"
             lines.append(f"{others}: 'bufdb query process'")
     if "advice" in found.parts:
         lines += ["", paint(_HEADINGS["advice"], BOLD), *advice_lines(found)]
@@ -227,8 +228,14 @@ def text(found: Overview, *, is_coloured: bool = False, more: str | None = None)
 
 
 def _profile(found: Overview) -> str:
+    """Return which account is shown; with the run, unless there is only one."""
     row = found.accounts[-1][0]
-    parts = (row["profile_name"], row["device"])
+    runs = {rows[0]["run_name"] for rows in found.accounts}
+    if found.peak is not None:
+        runs.add(found.peak["run_name"])
+    is_one = len(runs) == 1 and found.counts["run_count"] <= 1
+    run = None if is_one else f"run {row['run_name']}"
+    parts = (run, row["profile_name"], row["device"])
     return escape_control(", ".join(part for part in parts if part is not None))
 
 

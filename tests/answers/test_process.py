@@ -16,13 +16,13 @@ def account(con, **asked):
     return process.text(process.accounts(con, asked, 2))
 
 
-def stored(con, folder, samples, watched=None, log=None):
+def stored(con, folder, samples, watched=None, log=None, run="cpu_b8"):
     (folder / "mem.prof").write_bytes(packed(samples))
     if watched is not None:
         (folder / "mem.watch.json").write_text(json.dumps(watched))
     if log is not None:
         (folder / "mem.log").write_text(log)
-    ingest_into(con, folder / "mem.prof", "cpu_b8")
+    ingest_into(con, folder / "mem.prof", run)
 
 
 def test_without_a_profile_there_is_nothing_to_say(con):
@@ -86,6 +86,16 @@ def test_the_summary_has_the_account_of_the_last_one(con, tmp_path):
     assert "what the process holds (mem.prof, cpu:0)\ntrain_step: the plan needs" in text
     assert all(len(line) <= 80 for line in text.splitlines())
     assert summary_text.as_dict(found)["process"][0]["alive_bytes"] == 3 * MIB
+
+
+def test_the_run_of_the_account_is_named_where_there_are_several(con, tmp_path):
+    for name in ("cpu_b8", "cpu_b16"):
+        ingest_into(con, DEMO / name)
+    stored(con, tmp_path, [Sample(3 * MIB, FRAMES)])
+    stored(con, tmp_path, [Sample(3, FRAMES, "cpu:1"), Sample(2, FRAMES)], run="z")
+    text = summary_text.text(summary.overview(con, {}, {}))
+    assert "what the process holds (run z, mem.prof, cpu:1)" in text
+    assert "2 other profiles or devices: 'bufdb query process'" in text
 
 
 def test_names_of_others_reach_no_terminal_as_control_sequences(con, tmp_path):
