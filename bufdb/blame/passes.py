@@ -33,7 +33,7 @@ _SHARE = 4
 NOT_YET = "a pass that differs is not yet the cause"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Result:
     """An array that an instruction makes."""
 
@@ -77,11 +77,13 @@ def states(dumps: Path) -> list[State]:
         return []
     largest = max(modules.values(), key=_size)
     files = sorted(largest, key=lambda item: item[0])
+    # Most results are there after many passes: each is kept once.
+    once: dict[Result, Result] = {}
     return [
         State(
             found["done"],
             found["pipeline"],
-            tuple(_results(path)),
+            tuple(once.setdefault(result, result) for result in _results(path)),
         )
         for _, found, path in files
     ]
