@@ -130,7 +130,7 @@ def _note_watched(folder: Path, said: str) -> None:
         )
         return
     lines: list[str] = []
-    if allocator_text.read(said, lines):
+    if allocator_text.read(said.splitlines(), lines):
         log = profiles[0].with_name(profiles[0].name.removesuffix(watched.PROFILE) + LOG)
         log.write_text("\n".join(lines), encoding="utf-8")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +27,11 @@ LOG = ".log"
 """Instead of SUFFIX, a log with a report of the allocator."""
 MOST_BYTES = 128 << 20
 """Limit of a profile, decompressed; one of 100,000 stacks has a tenth of it."""
+MOST_WATCHED_BYTES = 16 << 20
+"""The same of what bufdb.watch writes next to it."""
 _HEAD_BYTES = 4096
+_BLOCK_BYTES = 1 << 20
+_LINE_BYTES = 1 << 16
 _NAMED = "the file next to it, {}, is not what bufdb.watch writes"
 _OWN_FILE = "bufdb/capture/watched.py"
 _FIGURES = ("argument_bytes", "output_bytes", "alias_bytes", "temp_bytes", "code_bytes")
@@ -136,7 +142,7 @@ def load(file: MemoryFile) -> Taken:
     taken = Taken(file.name, _without_bufdb(profile))
     if file.watched is not None:
         try:
-            _add_watched(taken, json.loads(_content(file.watched)))
+            _add_watched(taken, json.loads(_content(file.watched, MOST_WATCHED_BYTES)))
         except (
             *(OSError, ValueError, KeyError, TypeError, AttributeError),
             *(OverflowError, RecursionError),
@@ -152,16 +158,39 @@ def load(file: MemoryFile) -> Taken:
         )
     if file.log is not None:
         try:
-            _add_log(taken, _content(file.log).decode("utf-8", "replace"))
+            _add_log(taken, _lines(file.log))
         except OSError as error:
             name = as_text(str(file.log))
             raise BufdbError(f"{name} cannot be read: {error.strerror}") from error
     return taken
 
 
-def _content(path: Path | Place) -> bytes:
+def _content(path: Path | Place, most_bytes: int = MOST_BYTES) -> bytes:
+    """Return what a file holds.
+
+    Raises:
+        OSError: it cannot be read, or is more than some bytes.
+    """
+    parts: list[bytes] = []
     with open_file(path) as file:
-        return file.read() or b""
+        while block := file.read(_BLOCK_BYTES):
+            parts.append(block)
+            most_bytes -= len(block)
+            if most_bytes < 0:
+                raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    return b"".join(parts)
+
+
+def _lines(path: Path | Place) -> Iterator[str]:
+    """Yield the lines of a log, which may be larger than memory; long ones are cut off."""
+    rest = b""
+    with open_file(path) as file:
+        while block := file.read(_BLOCK_BYTES):
+            *whole, rest = (rest + block).split(b"\n")
+            rest = rest[:_LINE_BYTES]
+            for line in whole:
+                yield from line[:_LINE_BYTES].decode("utf-8", "replace").splitlines()
+    yield from rest.decode("utf-8", "replace").splitlines()
 
 
 Value = TypeVar("Value", int, str)
@@ -258,7 +287,7 @@ def _rows(device: str, statistics: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _add_log(taken: Taken, log: str) -> None:
+def _add_log(taken: Taken, log: Iterable[str]) -> None:
     """Add what a log says of allocators that JAX itself does not."""
     has = {(row["device"], row["statistic_name"]) for row in taken.statistics}
     devices = sorted({alive.device for alive in taken.profile.arrays} | {d for d, _ in has})

@@ -7,13 +7,14 @@ when an allocation fails.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 _BEGIN = re.compile(r"BFCAllocator dump for (\S+)\s*$")
-_REGION = re.compile(r"(?:^|\] )Next region of size \d+\s*$")
-_CHUNK = re.compile(r"(?:^|\] )(InUse|Free ) at \w+ of size (\d+)(?: by op .*)? next \d+\s*")
-_POOL = re.compile(r"(?:^|\] )Total bytes in pool: (\d+) ")
-_STATISTIC = re.compile(r"^(\w+):\s+(-?\d+)\s*$")
+_REGION = re.compile(r"(?:^|\] )Next region of size \d{1,19}\s*$")
+_CHUNK = re.compile(r"(?:^|\] )(InUse|Free ) at \w+ of size (\d{1,19})(?: by op .*)? next \d+\s*")
+_POOL = re.compile(r"(?:^|\] )Total bytes in pool: (\d{1,19}) ")
+_STATISTIC = re.compile(r"^(\w+):\s+(-?\d{1,19})\s*$")
 _NAMES = {
     "Limit": "bytes_limit",
     "InUse": "bytes_in_use",
@@ -38,14 +39,14 @@ class Report:
     """As of device.memory_stats(); and free_chunk_bytes, the sum of its free chunks."""
 
 
-def read(text: str, kept: list[str] | None = None) -> list[Report]:
-    """Return the last report of each allocator in a log, in order of their first.
+def read(lines: Iterable[str], kept: list[str] | None = None) -> list[Report]:
+    """Return the last report of each allocator in the lines of a log, in order of their first.
 
     Lines of reports are added to `kept`.
     """
     found: dict[str, Report] = {}
     report: Report | None = None
-    for line in text.splitlines():
+    for line in lines:
         begin = _BEGIN.search(line)
         if begin is not None:
             report = found[begin[1]] = Report(begin[1])

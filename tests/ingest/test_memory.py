@@ -117,15 +117,36 @@ def test_a_statistic_without_a_bound_is_left_out(con, file):
     assert rows(con, sql) == [("bytes_in_use", 90)]
 
 
+def test_a_log_next_to_it_may_have_long_lines_and_be_large(con, file):
+    report = "BFCAllocator dump for CPU_0_bfc\r\nLimit: 100\r\nInUse: 7\r\n"
+    file.with_name("mem.log").write_text("x" * 3_000_000 + "\n" + "y\n" * 1_000_000 + report)
+    ingest_into(con, file, "r")
+    sql = "SELECT statistic_name, statistic_value FROM allocator_statistics ORDER BY ALL"
+    assert rows(con, sql) == [("bytes_in_use", 7), ("bytes_limit", 100)]
+
+
 WRONG = json.dumps(WATCHED | {"limit_bytes": "1"})
 LESS = json.dumps(WATCHED | {"arguments": [WATCHED["arguments"][0] | {"bytes": -8, "count": -1}]})
+LONG = json.dumps(WATCHED) + " " * (16 << 20)
 MUCH = json.dumps(WATCHED | {"programs": [WATCHED["programs"][0] | {"temp_bytes": 1 << 62}]})
 LARGE = json.dumps(WATCHED | {"limit_bytes": 1 << 63})
 ENDLESS = json.dumps(WATCHED | {"arguments": [WATCHED["arguments"][0] | {"bytes": float("inf")}]})
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "[]", '{"moment": "x"}', WRONG, LARGE, LESS, MUCH, ENDLESS, "[" * 100_000]
+    "text",
+    [
+        "{",
+        "[]",
+        '{"moment": "x"}',
+        WRONG,
+        LARGE,
+        LESS,
+        MUCH,
+        ENDLESS,
+        pytest.param(LONG, id="long"),
+        "[" * 100_000,
+    ],
 )
 def test_a_damaged_file_next_to_it_is_named(con, file, text):
     file.with_name("mem.watch.json").write_text(text)

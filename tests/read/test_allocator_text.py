@@ -53,32 +53,40 @@ def text(front, lines=LINES, stats=STATS):
 
 def test_free_chunks_are_added_up_in_both_forms_of_log():
     for front in (FRONT, OTHER, "{0:.0}{1}\n".replace("{0:.0}", "")):
-        (found,) = read("noise\n" + text(front).replace("{}", "") + "more noise\n")
+        (found,) = read(["noise", *text(front).replace("{}", "").splitlines(), "more noise"])
         assert found == Report("GPU_0_bfc", EXPECTED)
+
+
+def test_a_number_that_no_allocator_prints_is_no_statistic():
+    lines = ["BFCAllocator dump for GPU_0_bfc", f"Limit: {'9' * 5000}", "InUse: 7"]
+    lines.append(f"Free  at 7f1040000000 of size {'9' * 5000} next 2")
+    assert read(lines) == [Report("GPU_0_bfc", {"bytes_in_use": 7})]
 
 
 def test_the_last_report_of_each_allocator_counts():
     first = text(FRONT, stats=STATS.replace("9663676416", "1"))
     other = text(FRONT).replace("GPU_0", "GPU_1")
-    found = read(first + other + text(OTHER))
+    found = read((first + other + text(OTHER)).splitlines())
     assert [one.allocator for one in found] == ["GPU_0_bfc", "GPU_1_bfc"]
     assert all(one.statistics == EXPECTED for one in found)
 
 
 def test_a_largest_block_of_zero_without_chunks_says_nothing():
     lines = [line for line in LINES if "region" not in line[1] and " at " not in line[1]]
-    (found,) = read(text(FRONT, lines))
+    (found,) = read(text(FRONT, lines).splitlines())
     assert "largest_free_block_bytes" not in found.statistics
-    (kept,) = read(text(FRONT, lines, STATS.replace("Block:                    0", "Block: 77")))
+    stats = STATS.replace("Block:                    0", "Block: 77")
+    (kept,) = read(text(FRONT, lines, stats).splitlines())
     assert kept.statistics["largest_free_block_bytes"] == 77
 
 
 def test_a_full_pool_has_no_free_block():
     lines = [line for line in LINES if "Free  at" not in line[1]]
-    (found,) = read(text(FRONT, lines))
+    (found,) = read(text(FRONT, lines).splitlines())
     of = found.statistics
     assert (of["free_chunk_bytes"], of["largest_free_block_bytes"]) == (0, 0)
 
 
 def test_a_log_without_a_report_has_none():
-    assert read(STATS + "Out of memory while trying to allocate 10066329600 bytes.\n") == []
+    last = "Out of memory while trying to allocate 10066329600 bytes."
+    assert read([*STATS.splitlines(), last]) == []
