@@ -279,7 +279,7 @@ class _Plane:
         """Return a stat by its name; nothing if it is none of those asked for."""
         data = self.data
         # The number of its metadata comes first, in one byte mostly.
-        if data[start : start + 1] == b"\x08" and data[start + 1] < 128:
+        if start + 1 < stop and data[start] == 8 and data[start + 1] < 128:
             name = self._known.get(data[start + 1])
             if name is None:
                 return {}
@@ -294,7 +294,10 @@ class _Plane:
             elif number == _REFERENCE:
                 found = self._stat_names.get(_number(value), "")
             elif number == _DOUBLE:
-                (double,) = struct.unpack("<d", data[slice(*_span(value))])
+                at, end = _span(value)
+                if end - at != struct.calcsize("<d"):
+                    raise UnreadableProto("it is damaged: a number has another size")
+                (double,) = struct.unpack("<d", data[at:end])
                 found = int(double) if double == double and abs(double) < 1 << 63 else 0
             else:
                 found = _signed(_number(value))

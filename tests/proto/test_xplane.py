@@ -1,5 +1,7 @@
 """Profiles are read as their format says, and what is damaged is refused."""
 
+from contextlib import suppress
+
 import pytest
 from places import DEMO
 from xplane_writer import Event, Line, Plane, number, space, text
@@ -167,6 +169,14 @@ def test_any_changed_byte_is_read_or_refused():
             xplane.read(changed)
         except UnreadableProto:
             continue
+
+
+@pytest.mark.parametrize("stat", [b"\x08", b"\x12\x03abc", b"\x15\x00\x00\x80\x3f"])
+def test_a_stat_that_is_cut_off_or_no_double_is_refused_or_left_out(stat):
+    event = number(1, 1) + text(4, stat)
+    data = text(1, text(2, "/host:CPU") + text(3, text(2, "thread") + text(4, event)))
+    with suppress(UnreadableProto):
+        xplane.read(data)
 
 
 def test_the_profile_of_the_demo():
