@@ -11,7 +11,7 @@ from bufdb.dumps.modules import TIMES_SUFFIXES
 from bufdb.dumps.place import Place
 from bufdb.errors import BufdbError, UsageError
 from bufdb.proto import pprof, xplane
-from bufdb.proto.reader import UnreadableProto, unpacked
+from bufdb.proto.reader import MOST_BYTES, UnreadableProto, unpacked
 from bufdb.proto.xplane import Profile
 
 NO_GRAPHS = "XLA_FLAGS=--xla_gpu_enable_command_buffer="
@@ -74,6 +74,11 @@ def load(path: Path, note: Callable[[str], None]) -> Profile:
     whole = Profile()
     for number, file in enumerate(files):
         try:
+            if not isinstance(file, Path) and file.stat().st_size > MOST_BYTES:
+                raise BufdbError(
+                    f"{file} unpacks to more than {MOST_BYTES >> 20} MiB; unpack the archive first "
+                    "if it can be trusted"
+                )
             with open_file(file) as opened:
                 data = unpacked(opened.read() or b"")
             if pprof.begins(data):

@@ -1,5 +1,7 @@
 """Times of a profile go to the modules that they are of; what fits none is named."""
 
+import zipfile
+
 import pytest
 from ingesting import ingest_into, rows
 from places import DEMO
@@ -159,3 +161,14 @@ def test_no_profile_says_so(tmp_path):
     (tmp_path / "x.xplane.pb").write_bytes(FILE.read_bytes()[:900])
     with pytest.raises(BufdbError, match=r"x\.xplane\.pb: it was cut off"):
         profiles.load(tmp_path, print)
+
+
+def test_a_profile_in_an_archive_is_bounded(tmp_path, monkeypatch):
+    path = tmp_path / "trace.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(FILE, "trace/host.xplane.pb.gz")
+    assert profiles.load(path, print).times
+    monkeypatch.setattr(profiles, "MOST_BYTES", 1000)
+    with pytest.raises(BufdbError, match=r"trace\.zip:trace/host\.xplane\.pb\.gz unpacks to more"):
+        profiles.load(path, print)
+    assert profiles.load(FILE, print).times
