@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -9,7 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from bufdb.capture.apart import Observer
@@ -41,21 +43,52 @@ def made(
     key = "\n".join([sys.version.split()[0], *sorted(packages)])
     place = folder() / hashlib.sha256(key.encode()).hexdigest()[:16]
     python = place / "bin" / "python"
-    if (place / _READY).exists() and python.exists():
+
+    def is_there() -> bool:
+        return (place / _READY).exists() and python.exists()
+
+    if is_there():
         return str(python)
     what = " ".join(packages)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        # What was left of an interrupted one.
-        shutil.rmtree(place, ignore_errors=True)
-        with tempfile.TemporaryFile() as log:
-            for command in _commands(place, packages):
-                _run(command, log.fileno(), f"making an environment with {what}", place, observer)
-        (place / _READY).write_text("".join(f"{item}\n" for item in packages), encoding="utf-8")
+        with _turn(place.parent, observer):
+            if is_there():
+                return str(python)
+            # What was left of an interrupted one.
+            shutil.rmtree(place, ignore_errors=True)
+            with tempfile.TemporaryFile() as log:
+                for command in _commands(place, packages):
+                    step = f"making an environment with {what}"
+                    _run(command, log.fileno(), step, place, observer)
+            text = "".join(f"{item}\n" for item in packages)
+            (place / _READY).write_text(text, encoding="utf-8")
     except OSError as error:
         raise BufdbError(f"cannot make an environment in {place}: {error.strerror}") from error
     note(f"made an environment with {what}: {size_of(place) / 1e6:.0f} MB in {place}")
     return str(python)
+
+
+@contextmanager
+def _turn(place: Path, observer: Observer | None) -> Iterator[None]:
+    """Wait until no other process makes environments in a folder; then none does in the block."""
+    began = time.monotonic()
+    lock = os.open(place, os.O_RDONLY)
+    try:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if observer is not None:
+                    seconds = time.monotonic() - began
+                    observer("waiting for an environment that another process makes", seconds)
+                time.sleep(_POLL_S)
+            except OSError:  # a file system without locks
+                break
+        yield
+    finally:
+        os.close(lock)
 
 
 def _commands(place: Path, packages: Sequence[str]) -> list[list[str]]:

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,13 @@ def test_an_environment_is_made_once_for_each_set_of_packages(uv):
     assert Path(first).exists() and len(uv.read_text().splitlines()) == 2
     assert len(notes) == 1 and " MB in " in notes[0]
     assert environments.made(("jax==2",)) != first
+
+
+def test_one_that_is_being_made_is_awaited(uv):
+    with ThreadPoolExecutor(2) as pool:
+        first, other = pool.map(environments.made, [("jax==1",)] * 2)
+    assert first == other and Path(first).exists()
+    assert len(uv.read_text().splitlines()) == 2
 
 
 def test_one_that_was_interrupted_is_made_again(uv):
