@@ -142,7 +142,7 @@ class Also:
         self._batch = given
         self._losses = losses
         self._known: dict[tuple[int, bool], list[Gradient]] = {}
-        self._grounds: dict[str, str] = {}
+        self._grounds: dict[tuple[str, tuple[int, ...]], str] = {}
         self.made: dict[str, Sequence[Made]] = {}
         """By the key of a change, what it makes of each loss."""
 
@@ -275,9 +275,10 @@ class Also:
         Raises:
             Refused: they do not.
         """
-        if kind not in self._grounds:
-            self._grounds[kind] = self._ground(kind, chosen, change)
-        return self._grounds[kind]
+        key = kind, tuple(chosen)
+        if key not in self._grounds:
+            self._grounds[key] = self._ground(kind, chosen, change)
+        return self._grounds[key]
 
     def _ground(self, kind: str, chosen: Sequence[int], change: Callable[[Pair], Changed]) -> str:
         why = ASSUMED[kind].partition(":")[0]
