@@ -39,7 +39,7 @@ def test_json_holds_what_the_text_says(blame):
 
 @pytest.fixture
 def several(call, tmp_path):
-    """Two runs with two programs of one function, of which one changes."""
+    """Two runs with two programs of one function; one of these changes."""
     db = str(tmp_path / "several.duckdb")
     for run, changed in (("it's old", "cpu_b8"), ("new", "cpu_b8_remat")):
         for place, name in (("a", changed), ("b", "cpu_b16")):
