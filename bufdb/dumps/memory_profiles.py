@@ -202,7 +202,7 @@ def _typed(value: Any, kind: type[Value]) -> Value | None:
         raise TypeError(type(value))
     if isinstance(value, int) and abs(value) >= 1 << 63:
         raise ValueError(value)
-    found: Value | None = value
+    found: Value | None = as_text(value) if isinstance(value, str) else value
     return found
 
 
@@ -236,7 +236,7 @@ def _add_watched(taken: Taken, found: Mapping[str, Any]) -> None:
         if held.array_count <= 0:
             del taken.profile.arrays[alive]
     for ordinal, one in enumerate(found["programs"]):
-        row = {"program_ordinal": ordinal, "program_name": str(one["name"])}
+        row = {"program_ordinal": ordinal, "program_name": as_text(str(one["name"]))}
         row["is_failed"] = one["is_failed"] is True
         taken.programs.append(row | {name: _figure(one[name]) for name in _FIGURES})
     for device, statistics in found["statistics"].items():
@@ -281,7 +281,11 @@ def _alive(found: Mapping[str, Any]) -> tuple[Alive, Held]:
 def _rows(device: str, statistics: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the statistics of a device, without those that have no bound: a limit of 2^63 - 1."""
     return [
-        {"device": device, "statistic_name": name, "statistic_value": int(value)}
+        {
+            "device": as_text(device),
+            "statistic_name": as_text(name),
+            "statistic_value": int(value),
+        }
         for name, value in statistics.items()
         if 0 <= int(value) < pprof.MOST
     ]

@@ -108,6 +108,16 @@ def test_arguments_of_one_line_add_up_whether_bufdb_saw_their_calls_or_not(con, 
     assert rows(con, sql) == [(32, 4, 32, 4)]
 
 
+def test_text_that_is_not_utf_8_is_stored_as_names_of_files_are(con, file):
+    odd = {"failed_program": "jit_\udcff", "message": "\udcff", "statistics": {"\udcff": {"x": 1}}}
+    odd["programs"] = [WATCHED["programs"][0] | {"name": "jit_\udcff"}]
+    file.with_name("mem.watch.json").write_text(json.dumps(WATCHED | odd))
+    ingest_into(con, file, "r")
+    sql = "SELECT failed_program_name, failure_message, program_name, device "
+    sql += "FROM live_profiles, live_programs, allocator_statistics"
+    assert rows(con, sql) == [(r"jit_\xff", r"\xff", r"jit_\xff", r"\xff")]
+
+
 def test_a_statistic_without_a_bound_is_left_out(con, file):
     given = {"bytes_in_use": 90, "bytes_limit": (1 << 63) - 1, "odd": -1}
     text = json.dumps(WATCHED | {"statistics": {"cpu:0": given}})
@@ -125,6 +135,7 @@ def test_a_log_next_to_it_may_have_long_lines_and_be_large(con, file):
     assert rows(con, sql) == [("bytes_in_use", 7), ("bytes_limit", 100)]
 
 
+HALF = json.dumps(WATCHED | {"failed_program": "jit_\ud800"})
 WRONG = json.dumps(WATCHED | {"limit_bytes": "1"})
 LESS = json.dumps(WATCHED | {"arguments": [WATCHED["arguments"][0] | {"bytes": -8, "count": -1}]})
 LONG = json.dumps(WATCHED) + " " * (16 << 20)
@@ -142,6 +153,7 @@ ENDLESS = json.dumps(WATCHED | {"arguments": [WATCHED["arguments"][0] | {"bytes"
         WRONG,
         LARGE,
         LESS,
+        HALF,
         MUCH,
         ENDLESS,
         pytest.param(LONG, id="long"),
