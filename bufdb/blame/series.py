@@ -24,6 +24,9 @@ THRESHOLD_PERCENT = 1.0
 _EVERY = 10_000
 _MOST_PARTS, _PART_SHARE = 3, 0.1
 """Parts of a jump that are named, and their least share of it."""
+_MISSING = "this run does not have it"
+_MOST_NAMES = 5
+"""Functions of some runs alone that are named."""
 _FIGURES = """
 SELECT run_name, module_key, color, need_bytes, peak_bytes, peak_unknown_reason
 FROM memory_figures
@@ -121,6 +124,11 @@ class Series:
         """Return whether every step has a figure."""
         return all(step.need_bytes is not None for step in self.steps)
 
+    @property
+    def missing(self) -> frozenset[str]:
+        """Return the names of the steps that do not have the function."""
+        return frozenset(step.name for step in self.steps if step.reason == _MISSING)
+
 
 def series(opened: Open, steps: Sequence[Step], percent: float = THRESHOLD_PERCENT) -> list[Series]:
     """Return the series of each function of these runs; of each program, if it has several.
@@ -165,15 +173,16 @@ def _in_order(order: Sequence[Step], steps: Sequence[Step]) -> tuple[Step, ...]:
 def _compared(
     opened: Open, base: Step, new: Step, percent: float
 ) -> list[tuple[str, list[Step], Jump | None]]:
-    """Return each program that both have, by function, its two figures, and the jump, if any."""
+    """Return each program by function, its two figures, and the jump, if any.
+
+    A program that one side alone has gives the other a step with the reason.
+    """
     assert base.run is not None and new.run is not None
     found = diff(opened, base.run, new.run, top=_EVERY, most_places=_EVERY).comparison
     answers = []
     peaks = [row for row in found.figures if row.figure == "peak"]
     label = labels(peaks)
     for row in peaks:
-        if row.base_module_key is None or row.new_module_key is None:
-            continue
         con = opened(f"{_FIGURES};{_PLACES}")
         values: dict[str, Any] = {"base": row.base_run_name, "new": row.new_run_name}
         figures = {
@@ -182,7 +191,7 @@ def _compared(
             if color == row.color
         }
         sides = [
-            _step(side, figures.get((run, key)))
+            replace(side, reason=_MISSING) if key is None else _step(side, figures.get((run, key)))
             for side, run, key in (
                 (base, row.base_run_name, row.base_module_key),
                 (new, row.new_run_name, row.new_module_key),
@@ -286,11 +295,12 @@ def as_json(found: Sequence[Series]) -> str:
 def text(found: Sequence[Series]) -> str:
     """Return the answer for people: the largest jump first."""
     if not found:
-        return "nothing to compare: no function is in two of the runs\n"
+        return "nothing to compare: the runs have no function\n"
     ordered = sorted(
         found, key=lambda one: -max((abs(j.delta_bytes) for j in one.jumps), default=0)
     )
-    jumping = [one for one in ordered if one.jumps or not one.is_known]
+    partial = [one for one in ordered if not one.jumps and one.missing]
+    jumping = [one for one in ordered if one.jumps or not (one.is_known or one.missing)]
     lines: list[str] = []
     for one in jumping:
         lines += [*_lines(one), ""]
@@ -299,9 +309,23 @@ def text(found: Sequence[Series]) -> str:
         lines.append(f"no jump in {len(calm)}{' other' if jumping else ''} functions")
     else:
         lines += [line for one in calm for line in _lines(one)]
+    lines += _only(partial)
     while lines and not lines[-1]:
         lines.pop()
     return "".join(f"{escape_control(line)}\n" for line in lines)
+
+
+def _only(found: Sequence[Series]) -> list[str]:
+    """Return a line for each set of runs that alone have some of these functions."""
+    functions: dict[str, list[str]] = {}
+    for one in found:
+        having = [step.name for step in one.steps if step.name not in one.missing]
+        functions.setdefault(", ".join(having), []).append(one.function)
+    return [
+        f"only in {runs}: {', '.join(names[:_MOST_NAMES])}"
+        + (f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else "")
+        for runs, names in functions.items()
+    ]
 
 
 def _lines(one: Series) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -141,7 +141,7 @@ def command(
 
     \b
     Exit codes:
-      0    no jump
+      0    no jump in what all have
       1    a jump; or something is unknown or could not be compiled
       2    wrong usage
       3    database in use, damaged, not writable or of another version
@@ -158,6 +158,10 @@ def command(
     axis = _axis(ways, what, report_folder, is_anonymous=is_anonymous)
     opened = partial(common.open_database, db)
     if axis is None:
+        _require_none(
+            {"--args": args, "--with": packages, "--target": target, "--bisect": bisect,
+             "--quick": is_quick, "--timeout": timeout_s, "--run": run, "--label": labels}
+        )  # fmt: skip
         found = series.of_runs(opened, what, percent)
     else:
         name = run or what[0].rpartition(":")[2]
@@ -233,6 +237,13 @@ def _axis(
     return given[0] if given else None
 
 
+def _require_none(options: Mapping[str, object]) -> None:
+    """Raise a UsageError if one of the options that say how to compile is given for two runs."""
+    given = [name for name, value in options.items() if value]
+    if given:
+        raise UsageError(f"{' and '.join(given)}: only to compile FILE.py:FUNCTION, not for runs")
+
+
 @contextmanager
 def _compiling(
     spec: str,
@@ -260,7 +271,8 @@ def _compiling(
 
 
 def _code(found: Sequence[Series]) -> int:
-    if found and all(one.is_known and not one.jumps for one in found):
+    shared = [one for one in found if not one.missing]
+    if shared and all(one.is_known for one in shared) and not any(one.jumps for one in found):
         return 0
     # A jump that was found is an answer, whatever else was stopped.
     is_stopped = any(step.is_too_slow for one in found for step in one.steps)

@@ -59,6 +59,19 @@ def test_programs_of_one_function_are_apart(several):
     assert "train_step [module_0002 → module_0002]: no jump: 15.7 MiB from it's old to new" in out
 
 
+def test_functions_that_one_run_has_are_named(call, tmp_path):
+    db = str(tmp_path / "a.duckdb")
+    assert call("ingest", str(DEMO / "cpu_b8"), "--run", "all", "--db", db)[0] == 0
+    (tmp_path / "some").mkdir()
+    for file in (DEMO / "cpu_b8").glob("*jit_init*"):
+        shutil.copy(file, tmp_path / "some")
+    assert call("ingest", str(tmp_path / "some"), "--run", "some", "--db", db)[0] == 0
+    code, out, _ = call("blame", "all", "some", "--db", db)
+    assert code == 0
+    assert out.splitlines()[1:] == ["only in all: train_step, eval_step"]
+    assert out.startswith("init: no jump: ")
+
+
 def test_a_run_is_one_word_of_the_command(several):
     _, out, _ = several("it's old", "new")
     (line,) = [line for line in out.splitlines() if "all parts: " in line]
@@ -85,6 +98,7 @@ def test_what_shrinks_is_a_jump_too(blame):
     ("given", "said"),
     [
         (["cpu_b8"], "or two runs"),
+        (["cpu_b8", "cpu_b16", "--bisect", "--target", "v5e-8"], "--target and --bisect: only to"),
         (["cpu_b8", "cpu_b9"], "no run and no label"),
         (["a.py:f", "--jax", "0.7.1", "--flag", "a=1,2"], "one at a time"),
         (["a.py:f", "--flag", "a"], "NAME=V,V"),
@@ -101,13 +115,14 @@ def test_wrong_usage_is_one_line(blame, given, said):
     assert said in err and len(err.splitlines()) == 1
 
 
-def test_what_takes_too_long_ends_as_timeout_does(blame, tmp_path, monkeypatch):
+def test_what_takes_too_long_ends_as_timeout_does(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("one", "other"):
         (tmp_path / name).write_text("#!/bin/sh\nexec sleep 60\n")
         (tmp_path / name).chmod(0o755)
     given = ("a.py:f", "--python", "./one", "--python", "./other", "--timeout", "0.1")
-    code, out, err = blame(*given)
+    # A database of its own: it waits for those who read the shared one.
+    code, out, err = call("blame", *given, "--db", "own.duckdb")
     assert (code, out) == (124, "")
     stopped = "python ./one: stopped after 0.1 s (--timeout), while starting a.py:f with python"
     assert err.splitlines()[0].startswith(f"bufdb: {stopped}")
