@@ -76,6 +76,11 @@ def discover(
             f"{path} is {kind_of_entry(mode)}; dumps are read from files and directories, "
             "so save it to one, or pipe it into 'bufdb ingest -'"
         )
+    if path.name.endswith(WATCHED):
+        # It quotes the error, which would be read as a message of an out-of-memory.
+        why = "bufdb.watch wrote it: it is read with the memory profile (.prof) next to it"
+        odd.append(Oddity(as_text(path.name), "notice", NOT_A_DUMP, why))
+        return []
     files = _of_one_module(path)
     files = expand(files, odd, is_given=True)
     if is_archive(path.name):

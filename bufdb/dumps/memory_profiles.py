@@ -226,14 +226,19 @@ def _add_watched(taken: Taken, found: Mapping[str, Any]) -> None:
     taken.why_unknown = _typed(found["arguments_unknown_reason"], str)
     if found["arguments"] is not None:
         taken.arguments = _added(map(_alive, found["arguments"]))
+        if not taken.arguments.keys() <= taken.profile.arrays.keys():
+            # Alive under another stack, so it would count as a bystander.
+            taken.arguments = None
+            taken.why_unknown = "an argument's stack is not in the profile"
     for alive, lost in map(_alive, found["lost"]):
         # What a failed program was to make counts in the profile, and has no memory.
         held = taken.profile.arrays.get(alive)
         if held is None or held.total_bytes < lost.total_bytes:
             raise ValueError(alive)
-        held.array_count -= lost.array_count
         held.total_bytes -= lost.total_bytes
-        if held.array_count <= 0:
+        # A profile may count one buffer where an array is several shards: its bytes decide.
+        held.array_count = max(held.array_count - lost.array_count, min(held.total_bytes, 1))
+        if held.array_count == 0:
             del taken.profile.arrays[alive]
     for ordinal, one in enumerate(found["programs"]):
         row = {"program_ordinal": ordinal, "program_name": as_text(str(one["name"]))}

@@ -108,6 +108,32 @@ def test_arguments_of_one_line_add_up_whether_bufdb_saw_their_calls_or_not(con, 
     assert rows(con, sql) == [(32, 4, 32, 4)]
 
 
+def test_an_argument_of_another_stack_leaves_bystanders_unknown(con, file):
+    (one,) = WATCHED["arguments"]
+    other = one | {"stack": [LOOP]}
+    file.with_name("mem.watch.json").write_text(json.dumps(WATCHED | {"arguments": [other]}))
+    ingest_into(con, file, "r")
+    assert rows(con, "SELECT DISTINCT argument_bytes FROM live_arrays") == [(None,)]
+    assert rows(con, "SELECT arguments_unknown_reason FROM live_profiles") == [
+        ("an argument's stack is not in the profile",)
+    ]
+
+
+def test_what_is_lost_takes_its_bytes_alone(con, file):
+    lost = {"device": "cpu:0", "stack": [LOOP, LEAK, JAX], "count": 8, "bytes": 20}
+    file.with_name("mem.watch.json").write_text(json.dumps(WATCHED | {"lost": [lost]}))
+    ingest_into(con, file, "r")
+    sql = "SELECT total_bytes, array_count FROM live_arrays ORDER BY ALL"
+    assert rows(con, sql) == [(4, 1), (8, 1), (40, 1)]
+
+
+def test_what_was_watched_alone_is_no_message(con, file):
+    watched = file.with_name("mem.watch.json")
+    watched.write_text(json.dumps(WATCHED))
+    with pytest.raises(UsageError, match="it is read with the memory profile"):
+        ingest_into(con, watched, "r")
+
+
 def test_text_that_is_not_utf_8_is_stored_as_names_of_files_are(con, file):
     odd = {"failed_program": "jit_\udcff", "message": "\udcff", "statistics": {"\udcff": {"x": 1}}}
     odd["programs"] = [WATCHED["programs"][0] | {"name": "jit_\udcff"}]
