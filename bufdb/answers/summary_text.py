@@ -208,7 +208,10 @@ Paint = Callable[[str, str | None], str]
 def text(found: Overview, *, is_coloured: bool = False, more: str | None = None) -> str:
     """Return the screen; with `more`, a short one that ends in it (a command for the rest)."""
     paint: Paint = painted if is_coloured else (lambda text, _style: text)
-    lines = [_compiled(found), *_peak(found, paint, is_short=more is not None)]
+    if found.accounts and not found.counts["module_count"]:
+        lines = ["no dumps of programs, memory profiles alone"]
+    else:
+        lines = [_compiled(found), *_peak(found, paint, is_short=more is not None)]
     if found.parts.get("categories"):
         lines += ["", paint(_HEADINGS["categories"], BOLD), *_categories(found)]
     if found.parts.get("lines"):

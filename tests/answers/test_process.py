@@ -101,3 +101,10 @@ def test_the_run_of_the_account_is_named_where_there_are_several(con, tmp_path):
 def test_names_of_others_reach_no_terminal_as_control_sequences(con, tmp_path):
     stored(con, tmp_path, [Sample(7, [("/a\x1b[31m.py", "f\x1b[0m", 1)])])
     assert "\x1b" not in "".join(account(con))
+
+
+def test_the_summary_of_a_profile_alone_says_that_there_are_no_dumps(con, tmp_path):
+    stored(con, tmp_path, [Sample(3 * MIB, FRAMES)])
+    lines = summary_text.text(summary.overview(con, {}, {})).splitlines()
+    assert lines[0] == "no dumps of programs, memory profiles alone"
+    assert lines[2] == "what the process holds (mem.prof, cpu:0)"
