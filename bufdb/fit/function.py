@@ -29,7 +29,7 @@ from bufdb.fit.jax_inside import (
     probe,
 )
 from bufdb.fit.losses import Gradient, Losses
-from bufdb.fit.plans import Change, Changes, Plan, Program, Region, Site, Traced
+from bufdb.fit.plans import Change, Changes, Plan, Program, Site, Traced
 from bufdb.fit.replay import Replay
 from bufdb.fit.survey import Reader
 
@@ -101,6 +101,11 @@ class Function:
         """Return what can be switched; what makes no difference is left out."""
         notes: list[str] = []
         survey = self._losses.survey
+        for site, around in survey.closed.items():
+            notes.append(
+                f"the scan at {_place(site)} is within a {around}, whose own rule says what is "
+                "saved: no plan changes it"
+            )
         written = self.trace(Plan())
         kept = {at for at in range(len(survey.regions)) if self._matters(at, written, notes)}
         self._losses.narrow(sorted(kept))
@@ -144,8 +149,8 @@ class Function:
             return False
         if self.platform == "cpu":
             notes.append(
-                f"calls of {region.function} ({_line(region)}) stay as they are: the compiler for "
-                "CPUs merges what a checkpoint computes again"
+                f"calls of {region.function} ({_place(region.sites[0])}) stay as they are: the "
+                "compiler for CPUs merges what a checkpoint computes again"
             )
             return False
         return True
@@ -332,8 +337,7 @@ def _site(function: Any) -> Site | None:
     return Site(code.co_filename, line, 0, line, 0, code.co_qualname)
 
 
-def _line(region: Region) -> str:
-    site = region.sites[0]
+def _place(site: Site) -> str:
     return f"{Path(site.file).name}:{site.line}"
 
 

@@ -155,6 +155,21 @@ def context(eqn: Any) -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def _own_places() -> Iterator[None]:
+    """Make what is traced within the block appear where it is written.
+
+    Within the backward function of a custom_vjp JAX has all appear where that is called.
+    """
+    info = importlib.import_module("jax._src.source_info_util")
+    here, was = info._source_info_context, info._source_info_context.context
+    here.context = info.SourceInfo(None, was.name_stack)
+    try:
+        yield
+    finally:
+        here.context = was
+
+
 def _is_call(name: str) -> bool:
     return name.startswith(_CALL)
 
@@ -351,7 +366,8 @@ def _flat(
         outside.update((at, leaf) for at, leaf in enumerate(found) if not _is_array(jax, leaf))
         return [leaf for at, leaf in enumerate(found) if at not in outside]
 
-    closed = jax.make_jaxpr(flat_fun)(*flat)
+    with _own_places():
+        closed = jax.make_jaxpr(flat_fun)(*flat)
     run = change(closed, main)
 
     def changed(*given: Any) -> Any:

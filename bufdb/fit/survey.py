@@ -31,6 +31,8 @@ from bufdb.fit.plans import Region, Site, Switch
 SCAN = "scan"
 ATOMIC = ("custom_vjp_call", "custom_vjp_call_jaxpr", "cond")
 """Names of the primitives within which nothing can be named."""
+CUSTOM = ("custom_vjp", "custom_jvp")
+"""Beginnings of the names of the primitives of functions that have their own derivative."""
 Key = tuple[str, Any]
 """A region: its kind, and the site of the scan or the function that is called."""
 ScanKey = tuple[Literal["scan"], Site]
@@ -193,6 +195,9 @@ class Survey:
         self.regions = tuple(self._region(self._found[key]) for key in keys)
         self.switches = tuple(self._switches())
         self.names: dict[Site, str] = {one.site: one.name for one in self.switches}
+        closed = (one for loss in losses for one in self._closed(loss.jaxpr, ""))
+        self.closed = {site: name for site, name in closed if ("scan", site) not in self.index}
+        """The scans that are no regions, since a `custom_vjp` or `custom_jvp` is around them."""
 
     def region_of(self, key: Key | None) -> int | None:
         """Return the index of a region by its key."""
@@ -235,6 +240,17 @@ class Survey:
                     self._walk_scans(inner, times, here)
                 else:
                     self._walk(inner, times * repetitions(eqn), inside, (*place, at, number))
+
+    def _closed(self, jaxpr: Any, around: str) -> Iterator[tuple[Site, str]]:
+        """Yield the outermost scans within functions of `CUSTOM`, each with what is around it."""
+        for eqn in jaxpr.eqns:
+            key = self._reader.scan_key(eqn)
+            if key is not None and around:
+                yield key[1], around
+                continue
+            own = next((name for name in CUSTOM if kind(eqn).startswith(name)), around)
+            for inner in inner_jaxprs(eqn):
+                yield from self._closed(inner, own)
 
     def _is_open(self, eqn: Any) -> bool:
         """Return whether what is in an equation can be named, or be called, as if it were not."""

@@ -116,6 +116,26 @@ def test_a_custom_vjp_is_atomic_and_its_products_are_saved_with_dots():
     assert found.trace(Plan(scans=(0,), saved=saved, with_dots=(0,))).work == written.work
 
 
+def test_of_a_scan_within_a_custom_vjp_a_note_says_that_it_stays():
+    program = function("step_closed").program()
+    (note,) = program.notes
+    place = "fit_programs.py:" + str(line_of("return jax.lax.scan(lambda x, w: (x @ w / 2"))
+    assert note.startswith(f"the scan at {place} is within a custom_vjp, ")
+    assert [region.function for region in program.regions] == ["stack.<locals>.<lambda>"]
+
+
+def test_a_gradient_within_a_backward_function_has_its_own_lines():
+    program = function("step_again").program()
+    (region,) = program.regions
+    assert region.sites[0].line == line_of("return jax.lax.scan(lambda x, w: (jnp.tanh")
+    assert "x @ w" in texts(program).values() and program.notes == ()
+
+
+def line_of(text):
+    lines = Path(programs.__file__).read_text("utf-8").splitlines()
+    return next(at for at, line in enumerate(lines, 1) if line.strip().startswith(text))
+
+
 @pytest.mark.skipif(not hasattr(jax.config, "jax_remat3"), reason="this jax has no JAX_REMAT3")
 @pytest.mark.parametrize("name", ["step", "step_checkpointed", "step_named"])
 def test_remat3_changes_no_trace(name):

@@ -131,6 +131,54 @@ def step_custom(params, x):
     return jax.grad(with_custom)(params, x)
 
 
+def stack(ws, x):
+    return jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, ws)[0]
+
+
+def halved(ws, x):
+    return jax.lax.scan(lambda x, w: (x @ w / 2, x), x, ws)
+
+
+@jax.custom_vjp
+def closed(ws, x):
+    return halved(ws, x)[0]
+
+
+def closed_backward(saved, g):
+    ws, xs = saved
+    g, grads = jax.lax.scan(
+        lambda g, one: (g @ one[0].T / 2, one[1].T @ g / 2), g, (ws, xs), reverse=True
+    )
+    return grads, g
+
+
+def closed_forward(ws, x):
+    x, xs = halved(ws, x)
+    return x, (ws, xs)
+
+
+closed.defvjp(closed_forward, closed_backward)
+
+
+@jax.custom_vjp
+def again(ws, x):
+    return stack(ws, x)
+
+
+again.defvjp(
+    lambda ws, x: (stack(ws, x), (ws, x)),
+    lambda saved, g: jax.vjp(stack, *saved)[1](g),
+)
+
+
+def step_closed(params, x):
+    return jax.grad(lambda p: closed(p["w"], stack(p["v"], x)).sum())(params)
+
+
+def step_again(params, x):
+    return jax.grad(lambda p: again(p["w"], x).sum())(params)
+
+
 def with_cond(params, x):
     def body(x, p):
         h = jax.lax.cond(x.sum() > 0, lambda: jnp.sin(x @ p["w"]), lambda: x)
