@@ -28,7 +28,7 @@ from bufdb.fit.jax_inside import (
     has_names_alone,
     probe,
 )
-from bufdb.fit.losses import Gradient, Losses
+from bufdb.fit.losses import Gradient, Losses, UnboundError
 from bufdb.fit.plans import Change, Changes, Plan, Program, Site, Traced
 from bufdb.fit.replay import Replay
 from bufdb.fit.survey import Reader
@@ -83,10 +83,12 @@ class Function:
         self._outputs = self._jax.tree.leaves(stage.out_info)
         try:
             self._losses = Losses(self._reader, self._gradients, stage.jaxpr.jaxpr)
-        except NameError as error:  # JAX's for an axis; none of the user's code runs here
+        except UnboundError as error:
+            site = error.site or _site(function)
+            where = "" if site is None else f" ({_place(site)})"
             raise UsageError(
-                f"{name} takes its gradient within a shard_map, or a vmap that names its axis; "
-                "bufdb fit takes one of the shard_map"
+                f"{name} takes its gradient within a shard_map, or a vmap that names its axis"
+                f"{where}; bufdb fit takes one of the shard_map"
             ) from error
 
     # -- The program -------------------------------------------------------------------------------

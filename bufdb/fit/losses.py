@@ -75,11 +75,24 @@ def gradient(one: Gradient, run: Changed) -> tuple[Callable[..., Any], tuple[Any
     return taken, (avals, consts, outputs)
 
 
+class UnboundError(Exception):
+    """A loss has the name of an axis that is bound around its gradient."""
+
+    def __init__(self, site: Site | None) -> None:
+        """Take the user's expression that takes the gradient."""
+        super().__init__()
+        self.site = site
+
+
 class Losses:
     """Gradients whose jaxprs are made again for each plan; no code of the user's runs for it."""
 
     def __init__(self, reader: Reader, losses: Sequence[Gradient], step: Any) -> None:
-        """Take the losses of a function, and its own jaxpr."""
+        """Take the losses of a function, and its own jaxpr.
+
+        Raises:
+            UnboundError: a gradient is taken within a shard_map, or a vmap that names its axis.
+        """
         self._jax = jax_module()
         self._reader = reader
         self._gradients = losses
@@ -158,7 +171,10 @@ class Losses:
         tagged: dict[int, Work] = {}
         total = _work_by_gradient(step, tagged)
         for number, one in enumerate(self._gradients):
-            alone = work(self._gradient_jaxpr(number, Plan())).operations
+            try:
+                alone = work(self._gradient_jaxpr(number, Plan())).operations
+            except NameError as error:  # JAX's for an axis; none of the user's code runs here
+                raise UnboundError(one.site) from error
             got = tagged.get(number, Work()).operations
             one.times = max(1, round(got / alone)) if alone else 1
         return total
