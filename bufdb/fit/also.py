@@ -51,6 +51,8 @@ class Batch:
     chosen: frozenset[int | str]
     """Positions and names of these arguments."""
     size: int
+    devices: int = 1
+    """Over how many devices it is sharded."""
 
     def at(self, size: int, *, is_sharded: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return all arguments for another size of the batch."""
@@ -59,9 +61,7 @@ class Batch:
         def leaf(one: Any) -> Any:
             if not getattr(one, "shape", ()) or _is_key(one):
                 return one
-            sharding = getattr(one, "sharding", None) if is_sharded else None
-            if not isinstance(sharding, jax.sharding.NamedSharding):
-                sharding = None
+            sharding = one.sharding if is_sharded and is_placed(one) else None
             return jax.ShapeDtypeStruct((size, *one.shape[1:]), one.dtype, sharding=sharding)
 
         def given(at: int | str, one: Any) -> Any:
@@ -83,8 +83,8 @@ def batch(
     """
     taken = {_signature(var.aval) for one in losses for var in one.closed.jaxpr.invars}
     sizes: dict[int | str, int] = {}
-    given: list[tuple[int | str, Any]] = [*enumerate(args), *kwargs.items()]
-    for at, one in given:
+    given: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
+    for at, one in given.items():
         leaves = [leaf for leaf in jax_module().tree.leaves(one) if getattr(leaf, "shape", ())]
         leaves = [leaf for leaf in leaves if not _is_key(leaf)]
         if any(_signature(leaf) in taken for leaf in leaves):
@@ -101,10 +101,12 @@ def batch(
         each = ", ".join(f"{_name(at, names)} {size}" for at, size in sizes.items())
         raise Refused(f"the leading axes of the arguments are not one batch ({each})")
     size = next(iter(sizes.values()))
-    if size % 2:
-        raise Refused(f"the batch of {size} has no equal parts")
+    devices = max(_shards(leaf) for at in sizes for leaf in jax_module().tree.leaves(given[at]))
+    if size % (2 * devices):
+        where = f" on each of {devices} devices" if devices > 1 else ""
+        raise Refused(f"the batch of {size} has no equal parts{where}")
     chosen = tuple(_name(at, names) for at in sizes)
-    return Batch(tuple(args), kwargs, chosen, frozenset(sizes), size)
+    return Batch(tuple(args), kwargs, chosen, frozenset(sizes), size, devices)
 
 
 def _name(at: int | str, names: Sequence[str]) -> str:
@@ -117,6 +119,19 @@ def _listed(sizes: set[int]) -> str:
 
 def _signature(one: Any) -> tuple[tuple[int, ...], str]:
     return tuple(one.shape), str(one.dtype)
+
+
+def _shards(leaf: Any) -> int:
+    """Return over how many devices the leading axis of an array is sharded."""
+    shape = tuple(getattr(leaf, "shape", ()))
+    if not shape or not is_placed(leaf):
+        return 1
+    return int(shape[0] // leaf.sharding.shard_shape(shape)[0])
+
+
+def is_placed(leaf: Any) -> bool:
+    """Return whether an array is on a mesh."""
+    return isinstance(getattr(leaf, "sharding", None), jax_module().sharding.NamedSharding)
 
 
 def _is_key(leaf: Any) -> bool:
@@ -156,7 +171,7 @@ class Also:
         make = self._microbatch if kind == "microbatch" else self._chunks
         found, why = [], ""
         for count in counts:
-            if self._batch.size % count:
+            if self._batch.size % (count * self._batch.devices):
                 continue
             try:
                 found.append(make(count))
@@ -185,15 +200,21 @@ class Also:
             self._known[size, is_check] = kept
         return kept
 
-    def _pairs(self, full: Sequence[Gradient], part: Sequence[Gradient], count: int) -> list[Pair]:
+    def _pairs(
+        self, full: Sequence[Gradient], part: Sequence[Gradient], count: int, devices: int
+    ) -> list[Pair]:
         if len(full) != len(part):
             raise Refused("another size of the batch is another program")
-        return [paired(one, other, count) for one, other in zip(full, part, strict=True)]
+        return [paired(one, other, count, devices) for one, other in zip(full, part, strict=True)]
+
+    def _all(self, count: int) -> list[Pair]:
+        part = self._at(self._batch.size // count)
+        return self._pairs(self._losses, part, count, self._batch.devices)
 
     # -- Kinds -------------------------------------------------------------------------------------
 
     def _microbatch(self, count: int) -> Change:
-        pairs = self._pairs(self._losses, self._at(self._batch.size // count), count)
+        pairs = self._all(count)
         chosen, why = _each(pairs, can_microbatch)
         if not chosen:
             raise Refused(why)
@@ -213,17 +234,19 @@ class Also:
         return Change(
             key,
             f"gradient{at} in {count} microbatches of {size}",
-            f"in jax.lax.scan over {count} equal parts of {', '.join(names)} (of {size} each) take "
-            "this gradient of each part, and return the mean of the losses and of the gradients",
+            f"in jax.lax.scan over {count} equal parts of {', '.join(names)} "
+            f"({self._each(size)}) take this gradient of each part, and return the mean of the "
+            "losses and of the gradients",
             where or "the gradient",
             ground,
             tuple(sites),
             count,
             names if all(has_means_only(pairs[at]) for at in chosen) else (),
+            self._batch.devices,
         )
 
     def _chunks(self, count: int) -> Change:
-        pairs = self._pairs(self._losses, self._at(self._batch.size // count), count)
+        pairs = self._all(count)
         found: dict[int, tuple[Flat, Piece]] = {}
 
         def look(pair: Pair) -> None:
@@ -260,12 +283,18 @@ class Also:
         return Change(
             key,
             f"{shapes[0]} at {where} in {count} chunks of {size}",
-            f"put these lines into a function f of one of {count} equal parts of the batch (of "
-            f"{size} each), and call jax.lax.map(jax.checkpoint(f), parts)",
+            f"put these lines into a function f of one of {count} equal parts of the batch "
+            f"({self._each(size)}), and call jax.lax.map(jax.checkpoint(f), parts)",
             where,
             ground,
             tuple(sites),
         )
+
+    def _each(self, size: int) -> str:
+        """Return in words what a part of the batch has."""
+        devices = self._batch.devices
+        more = f", {size // devices} from each of {devices} devices" if devices > 1 else ""
+        return f"of {size} each{more}"
 
     # -- The check ---------------------------------------------------------------------------------
 
@@ -287,7 +316,7 @@ class Also:
                 [precise(one) for one in self._at(size, is_check=True)]
                 for size in (CHECKED, CHECKED // 2)
             )
-            pairs = self._pairs(full, part, 2)
+            pairs = self._pairs(full, part, 2, min(2, self._batch.devices))
             changed = {at: change(pairs[at]) for at in chosen}
         except Exception as error:  # whatever the user's code and JAX raise
             return f"{why}: not checked, since {_said(error)}"

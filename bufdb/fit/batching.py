@@ -17,7 +17,7 @@ def {name}(gradient, count, batch):
     """Return a gradient as the mean over `count` equal parts of its arguments `batch`."""
 
     def split(x):
-        return x.reshape(count, x.shape[0] // count, *x.shape[1:])
+        {split}
 
     def of_part(args, parts):
         return gradient(*(parts.get(at, one) for at, one in enumerate(args)))
@@ -37,10 +37,16 @@ def {name}(gradient, count, batch):
 
 
 '''
+_SPLIT = "return x.reshape(count, x.shape[0] // count, *x.shape[1:])"
+_SPLIT_SHARDED = """# A part has an equal share of each of the {devices} devices.
+        x = x.reshape({devices}, count, -1, *x.shape[1:]).swapaxes(0, 1)
+        return x.reshape(count, -1, *x.shape[3:])"""
 _GRADIENTS = ("jax.grad", "jax.value_and_grad")
 
 
-def in_microbatches(source: Source, node: ast.AST, count: int, batch: Sequence[str]) -> None:
+def in_microbatches(
+    source: Source, node: ast.AST, count: int, batch: Sequence[str], devices: int = 1
+) -> None:
     """Take the gradient of a call in microbatches.
 
     Args:
@@ -48,6 +54,7 @@ def in_microbatches(source: Source, node: ast.AST, count: int, batch: Sequence[s
         node: the call.
         count: of parts.
         batch: names of the parameters of the function around it that have the batch.
+        devices: over how many the batch is sharded.
 
     Raises:
         Refused: something of the batch may come from elsewhere.
@@ -75,7 +82,8 @@ def in_microbatches(source: Source, node: ast.AST, count: int, batch: Sequence[s
     jax = source.imported("jax", "", [node, source.tree.body[0]])
     name = source.free("microbatched")
     first = min([outer.lineno, *(one.lineno for one in getattr(outer, "decorator_list", []))])
-    helper = _HELPER.format(name=name, jax=jax).rstrip("\n").split("\n")
+    split = _SPLIT if devices == 1 else _SPLIT_SHARDED.format(devices=devices)
+    helper = _HELPER.format(name=name, jax=jax, split=split).rstrip("\n").split("\n")
     source.insert_line(first, source.line_end.join([*helper, "", ""]))
     comma = "," if len(positions) == 1 else ""
     source.wrap(node.func, f"{name}(", f", {count}, ({', '.join(positions)}{comma}))")

@@ -17,8 +17,9 @@ from bufdb.capture.child import lowered
 from bufdb.capture.dump import compile_into
 from bufdb.capture.target import Target, jax_module
 from bufdb.errors import BufdbError, UsageError
-from bufdb.fit.also import Also, Made, batch, tried
+from bufdb.fit.also import Also, Made, batch, is_placed, tried
 from bufdb.fit.counting import aval_bytes
+from bufdb.fit.edits import Refused
 from bufdb.fit.jax_inside import (
     GRADIENT,
     Calls,
@@ -193,6 +194,13 @@ class Function:
         """Return what `--also` tries, prepared for plans, and checked on random numbers."""
 
         def make() -> Also:
+            info = getattr(self._given, "_jit_info", None)
+            leaves = self._jax.tree.leaves((self._args, self._kwargs))
+            is_known = any(is_placed(leaf) for leaf in leaves)
+            if getattr(info, "user_specified_in_shardings", False) and not is_known:
+                raise Refused(
+                    "in_shardings hide how the batch is sharded; shard the arguments, too"
+                )
             names = _argument_names(self._given, len(self._args))
             found = batch(self._args, self._kwargs, names, self._gradients)
 

@@ -216,7 +216,8 @@ class _Work:
 
     def _microbatch(self, source: Source, change: Change) -> None:
         (site,) = change.sites
-        in_microbatches(source, source.find(site), change.count, change.batch)
+        node = source.find(site)
+        in_microbatches(source, node, change.count, change.batch, change.devices)
 
     # -- donations ---------------------------------------------------------------------------------
 

@@ -169,6 +169,8 @@ class Change:
     """Of parts."""
     batch: tuple[str, ...] = ()
     """Names of the function's parameters that have the batch, if an edit may take its gradient."""
+    devices: int = 1
+    """Over how many devices the batch is sharded."""
 
     @property
     def said(self) -> str:

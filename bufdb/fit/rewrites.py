@@ -65,9 +65,11 @@ class Pair:
     count: int
     axes: tuple[int | None, ...]
     """Of each constant the axis that is the batch; None if it has none."""
+    devices: int = 1
+    """Over how many devices the batch is sharded: a part has an equal share of each."""
 
 
-def paired(full: Gradient, part: Gradient, count: int) -> Pair:
+def paired(full: Gradient, part: Gradient, count: int, devices: int = 1) -> Pair:
     """Return a loss at two sizes.
 
     Raises:
@@ -81,7 +83,7 @@ def paired(full: Gradient, part: Gradient, count: int) -> Pair:
             raise Refused("what is differentiated has the batch as an axis")
     both = zip(one.constvars, other.constvars, strict=True)
     axes = tuple(_axis(var.aval, small.aval, count) for var, small in both)
-    return Pair(full, part, count, axes)
+    return Pair(full, part, count, axes, devices)
 
 
 def _axis(full: Any, part: Any, count: int) -> int | None:
@@ -101,18 +103,22 @@ def _axis(full: Any, part: Any, count: int) -> int | None:
     return apart[0]
 
 
-def _split(array: Any, axis: int, count: int) -> Any:
+def _split(array: Any, axis: int, pair: Pair) -> Any:
     """Return an array as equal parts of an axis, the parts first."""
-    shape = array.shape
-    parts = array.reshape(*shape[:axis], count, shape[axis] // count, *shape[axis + 1 :])
-    return jax_module().numpy.moveaxis(parts, axis, 0)
+    shape, count, devices = array.shape, pair.count, pair.devices
+    size = shape[axis] // count
+    parts = array.reshape(*shape[:axis], devices, count, size // devices, *shape[axis + 1 :])
+    parts = jax_module().numpy.moveaxis(parts, axis + 1, 0)
+    return parts.reshape(count, *shape[:axis], size, *shape[axis + 1 :])
 
 
-def _joined(parts: Any, axis: int) -> Any:
+def _joined(parts: Any, axis: int, pair: Pair) -> Any:
     """Return the array that `_split` took apart."""
-    array = jax_module().numpy.moveaxis(parts, 0, axis)
-    shape = array.shape
-    return array.reshape(*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :])
+    count, *shape = parts.shape
+    size, devices = shape[axis], pair.devices
+    array = parts.reshape(count, *shape[:axis], devices, size // devices, *shape[axis + 1 :])
+    array = jax_module().numpy.moveaxis(array, 0, axis + 1)
+    return array.reshape(*shape[:axis], count * size, *shape[axis + 1 :])
 
 
 def _bound(pair: Pair, consts: Sequence[Any]) -> tuple[list[Any], list[int]]:
@@ -188,7 +194,7 @@ def microbatched(pair: Pair, run: Changed) -> Changed:
             return total, [outputs[at] for at in stacked]
 
         def forward(*given: Any) -> Any:
-            parts = [_split(closed.consts[at], pair.axes[at] or 0, count) for at in split]
+            parts = [_split(closed.consts[at], pair.axes[at] or 0, pair) for at in split]
 
             def body(total: Any, some: Any) -> Any:
                 found, rest = one(given, some)
@@ -201,7 +207,7 @@ def microbatched(pair: Pair, run: Changed) -> Changed:
             for at, array in zip(means, outputs, strict=True):
                 found[at] = array / count
             for at, array in zip(stacked, rest, strict=True):
-                found[at] = _joined(array, axes[at] or 0)
+                found[at] = _joined(array, axes[at] or 0, pair)
             return found, [array / count for array in grads]
 
         def backward(grads: Any, cotangents: Any) -> Any:
@@ -464,7 +470,7 @@ def chunked(
             return [own[small[var]] for var in sums], [own[small[var]] for var in stacked]
 
         fixed = [env[var] for var in kept]
-        parts = [_split(env[var], axes[var] or 0, pair.count) for var in split]
+        parts = [_split(env[var], axes[var] or 0, pair) for var in split]
         checkpointed = jax.checkpoint(one, prevent_cse=False)
 
         def body(total: Any, some: Any) -> Any:
@@ -474,7 +480,9 @@ def chunked(
         zeros = [jax.numpy.zeros(var.aval.shape, var.aval.dtype) for var in sums]
         totals, rest = jax.lax.scan(body, zeros, parts)
         env.update(zip(sums, totals, strict=True))
-        joined = [_joined(array, axes[var] or 0) for var, array in zip(stacked, rest, strict=True)]
+        joined = [
+            _joined(array, axes[var] or 0, pair) for var, array in zip(stacked, rest, strict=True)
+        ]
         env.update(zip(stacked, joined, strict=True))
 
     def changed(closed: Any, inputs: Sequence[Any]) -> list[Any]:

@@ -14,12 +14,13 @@ import numpy as np  # noqa: E402
 
 import bufdb  # noqa: E402
 from bufdb.errors import UsageError  # noqa: E402
+from bufdb.fit.also import batch  # noqa: E402
 from bufdb.fit.edits import Refused  # noqa: E402
 from bufdb.fit.function import Function  # noqa: E402
 from bufdb.fit.losses import Gradient  # noqa: E402
 from bufdb.fit.patch import patch  # noqa: E402
 from bufdb.fit.plans import Change, Plan  # noqa: E402
-from bufdb.fit.rewrites import _worst, compared  # noqa: E402
+from bufdb.fit.rewrites import Pair, _joined, _split, _worst, compared  # noqa: E402
 
 MEANS = ["step", "step_closure", "step_jitted", "step_one_hot", "step_flat", "step_shifted"]
 B, S, D, V, N = programs.B, programs.S, programs.D, programs.V, programs.N
@@ -176,6 +177,32 @@ def test_where_the_batch_is_not_clear_a_note_says_so(args, reason):
     found = Function(step, args, {}, "step")
     found._args = args
     assert reason in found.changes(("microbatch",)).notes[0]
+
+
+def sharded(size, devices):
+    mesh = jax.sharding.AbstractMesh((devices,), ("data",))
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    return jax.ShapeDtypeStruct((size, 2), "float32", sharding=rows)
+
+
+def test_of_a_sharded_batch_each_device_has_an_equal_share_of_each_part():
+    given = batch((sharded(16, 4),), {}, ("x",), ())
+    assert (given.size, given.devices) == (16, 4)
+    pair = Pair(None, None, 2, (), given.devices)
+    array = np.arange(3 * 16).reshape(3, 16)
+    parts = _split(array, 1, pair)
+    assert parts[0, 0].tolist() == [0, 1, 4, 5, 8, 9, 12, 13]
+    assert np.array_equal(_joined(parts, 1, pair), array)
+    with pytest.raises(Refused, match="batch of 4 has no equal parts on each of 4 devices"):
+        batch((sharded(4, 4),), {}, ("x",), ())
+
+
+def test_what_shards_the_batch_unseen_is_refused():
+    mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    step = jax.jit(programs.step, in_shardings=rows)
+    changes = Function(step, programs.args(), {}, "step").changes(("microbatch",))
+    assert "in_shardings hide how the batch is sharded" in changes.notes[0]
 
 
 @pytest.mark.slow

@@ -103,6 +103,27 @@ def test_without_time_nothing_is_said_to_be_impossible(fit):
 
 
 @pytest.mark.slow
+def test_microbatches_of_a_sharded_batch_are_sharded(fit, monkeypatch, tmp_path):
+    text = PROGRAM.replace("(out**2).sum()", "(out**2).mean()")
+    text = text.replace("(rows, 32), jnp.float32", "(4 * rows, 32), jnp.float32, sharding=ROWS")
+    mesh = """
+MESH = jax.sharding.Mesh(jax.devices(), ("rows",))
+ROWS = jax.sharding.NamedSharding(MESH, jax.sharding.PartitionSpec("rows"))
+"""
+    (tmp_path / "train.py").write_text(text + mesh)
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
+    code, out, err = fit(
+        "--limit", "1.6MiB", "--also", "microbatch", "--budget-compiles", "5", "--format", "json"
+    )
+    assert code == 0, err
+    found = json.loads(out)
+    # Were a part of the batch on one device, all devices would compute it, for no less memory.
+    best = found["plans"][found["best"] - 1]
+    assert "in 2 microbatches" in best["changes"][0] and best["is_verified"]
+    assert best["need_bytes"] < 0.6 * found["as_written"]["need_bytes"]
+
+
+@pytest.mark.slow
 def test_the_largest_size_is_proved_on_both_sides(fit, call):
     given = ("fit", "train.py:step", "--args", "args({rows})", "--db", "v.duckdb")
     more = ("--vary", "rows=256", "--limit", "1MiB", "--budget-compiles", "4", "--format", "json")
