@@ -2,11 +2,19 @@
 CREATE OR REPLACE VIEW answered_functions AS
 WITH functions AS (
   SELECT
-    asked_functions.run_name, asked_functions.function_name, asked_functions.platform,
-    asked_functions.color, asked_functions.module_id, asked_functions.unknown_count,
-    asked_functions.peak_bytes, asked_functions.need_bytes, asked_functions.peak_time,
-    asked_functions.constant_bytes, asked_functions.thread_local_bytes,
-    asked_functions.total_bytes, asked_functions.fragmentation_bytes,
+    asked_functions.run_name,
+    asked_functions.function_name,
+    asked_functions.platform,
+    asked_functions.color,
+    asked_functions.module_id,
+    asked_functions.unknown_count,
+    asked_functions.peak_bytes,
+    asked_functions.need_bytes,
+    asked_functions.peak_time,
+    asked_functions.constant_bytes,
+    asked_functions.thread_local_bytes,
+    asked_functions.total_bytes,
+    asked_functions.fragmentation_bytes,
     asked_functions.unknown_reason
   FROM asked_functions
 )

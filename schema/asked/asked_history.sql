@@ -6,8 +6,12 @@ WITH pairs AS (
 ),
 compilations AS (
   SELECT
-    asked_compilations.module_id, asked_compilations.run_name, asked_compilations.function_name,
-    asked_compilations.platform, asked_compilations.dumped_at, asked_compilations.entry_signature,
+    asked_compilations.module_id,
+    asked_compilations.run_name,
+    asked_compilations.function_name,
+    asked_compilations.platform,
+    asked_compilations.dumped_at,
+    asked_compilations.entry_signature,
     asked_compilations.size_place
   FROM asked_compilations
 ),

@@ -2,7 +2,9 @@
 CREATE OR REPLACE VIEW asked_peak_values AS
 WITH instants AS (
   SELECT
-    asked_instants.module_id, asked_instants.color, asked_instants.instant_time,
+    asked_instants.module_id,
+    asked_instants.color,
+    asked_instants.instant_time,
     asked_instants.missing_reason
   FROM asked_instants
 ),

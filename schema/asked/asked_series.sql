@@ -2,9 +2,13 @@
 CREATE OR REPLACE VIEW asked_series AS
 WITH compilations AS (
   SELECT
-    asked_compilations.function_place, asked_compilations.run_name, asked_compilations.module_id,
-    asked_compilations.entry_signature, asked_compilations.size_place,
-    asked_compilations.signature_place, asked_compilations.run_place
+    asked_compilations.function_place,
+    asked_compilations.run_name,
+    asked_compilations.module_id,
+    asked_compilations.entry_signature,
+    asked_compilations.size_place,
+    asked_compilations.signature_place,
+    asked_compilations.run_place
   FROM asked_compilations
 ),
 slots AS (
