@@ -65,10 +65,9 @@ class Question:
     observer: Callable[[str], None] = lambda text: None
     is_over: Callable[[], bool] = lambda: False
 
-    @property
-    def search_budget(self) -> int:
-        """Return how many compilations the search may do."""
-        return max(1, self.compile_budget - VERIFIED - ALSO * len(self.also))
+    def search_budget(self, kinds: int) -> int:
+        """Return how many compilations the search may do besides those of some kinds."""
+        return max(1, self.compile_budget - VERIFIED - ALSO * kinds)
 
 
 def kinds_of(words: Sequence[str]) -> tuple[str, ...]:
@@ -114,6 +113,12 @@ class Fitting:
                 changes = self.session.changes(self.question.also)
                 program = replace(program, changes=changes.found)
                 self._notes += changes.notes
+                kinds = {change.key.partition("=")[0] for change in changes.found}
+                budget = self.question.search_budget(len(kinds))
+                if budget > ask.compile_budget:  # what was kept for the other kinds is free
+                    kept = self.question.compile_budget - budget
+                    again = replace(ask, is_over=lambda: not self._is_left(kept))
+                    found = search(program, replace(again, compile_budget=budget))
                 more = Extra(program, ask, lambda: self._is_left(VERIFIED), self._notes)
                 found = more.with_found(self.question.also, found)
         except TooSlowError as error:
@@ -149,7 +154,7 @@ class Fitting:
             as_written=written,
             trace=trace,
             compile=self._compile,
-            compile_budget=self.question.search_budget,
+            compile_budget=self.question.search_budget(len(self.question.also)),
             is_over=self.question.is_over,
             observer=self.question.observer,
         )

@@ -104,7 +104,9 @@ def _least(answer: Answer) -> str:
     if not proved:
         return ""
     least = min(proved, key=lambda row: row.need_bytes or 0)
-    return f", the least is plan {least.rank} with {human_bytes(least.need_bytes or 0)}"
+    is_least = all((row.need_bytes or 0) >= (least.need_bytes or 0) for row in answer.plans)
+    which = "least" if is_least else "least that was compiled"
+    return f", the {which} is plan {least.rank} with {human_bytes(least.need_bytes or 0)}"
 
 
 # -- The table -------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from bufdb.fit import fit as module
 from bufdb.fit.fit import Fitting, Question, told_apart
 from bufdb.fit.plans import (
     Answer,
+    Changes,
     Compiled,
     Plan,
     PlanResult,
@@ -56,6 +57,11 @@ class Made:
         need = 120 if plan.is_as_written else self.needs[plan.saved]
         return Dumped({str(need): Path()}, refusal, 1.0)
 
+    def changes(self, kinds):
+        return Changes(
+            (), tuple(f"--also {kind}: the batch of 7 has no equal parts" for kind in kinds)
+        )
+
     def patched(self, texts, donated):
         raise BufdbError("no files")
 
@@ -64,8 +70,8 @@ class Made:
 def ask(monkeypatch, tmp_path):
     monkeypatch.setattr(module, "_figures", lambda dumped, folder: (_need(dumped),) * 2)
 
-    def asked(limit, over=lambda: False, **how):
-        question = Question(limit_bytes=limit, is_over=over)
+    def asked(limit, over=lambda: False, budget=12, also=(), **how):
+        question = Question(limit, budget, also, is_over=over)
         return Fitting(Made(NEEDS, **how), question, tmp_path).answer()
 
     return asked
@@ -94,6 +100,24 @@ def test_nothing_fits(ask):
     found = ask(10)
     assert found.best is None and found.is_complete
     assert "nothing fits 10 B, the least is plan" in " ".join(text(found).split())
+
+
+def test_what_is_kept_for_other_changes_is_given_back_where_there_are_none(ask):
+    alone = ask(10, budget=5)
+    found = ask(10, budget=5, also=("microbatch", "chunks"))
+    assert [row.need_bytes for row in found.plans] == [row.need_bytes for row in alone.plans]
+    assert found.compile_count == alone.compile_count > 3
+    assert [note.partition(":")[0] for note in found.notes] == [
+        "--also microbatch",
+        "--also chunks",
+    ]
+
+
+def test_a_least_that_is_compiled_is_not_the_least_that_is_estimated(ask):
+    found = ask(10)
+    other = replace(found.plans[0], is_compiled=False, need_bytes=11)
+    shown = " ".join(text(replace(found, plans=(*found.plans, other))).split())
+    assert "nothing fits 10 B, the least that was compiled is plan" in shown
 
 
 def test_what_is_stopped_says_so(ask):
