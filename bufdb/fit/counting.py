@@ -222,34 +222,72 @@ class Residuals:
 
 def residuals(jaxpr: Any) -> Residuals:
     """Return what forward scans stack: residuals, and outputs that the program has anyway."""
-    device = host = 0
-    for eqn in jaxpr.eqns:
-        if eqn.primitive.name == "scan" and not eqn.params.get("reverse", False):
-            for var in eqn.outvars[carried(eqn) :]:
-                if is_dropped(var):
-                    continue
-                if on_host(var.aval):
-                    host += aval_bytes(var.aval)
-                else:
-                    device += aval_bytes(var.aval)
-        else:
+    ahead = _directions(jaxpr)
+
+    def of(jaxpr: Any) -> Residuals:
+        device = host = 0
+        for eqn in jaxpr.eqns:
+            if _is_forward(eqn, ahead):
+                for var in eqn.outvars[carried(eqn) :]:
+                    if is_dropped(var):
+                        continue
+                    if on_host(var.aval):
+                        host += aval_bytes(var.aval)
+                    else:
+                        device += aval_bytes(var.aval)
+            else:
+                for inner in inner_jaxprs(eqn):
+                    found = of(inner)
+                    device, host = device + found.device_bytes, host + found.host_bytes
+        return Residuals(device, host)
+
+    return of(jaxpr)
+
+
+def _directions(jaxpr: Any) -> dict[Any, bool]:
+    """Return of each scan, by where it was made, whether its forward pass runs in reverse.
+
+    The backward pass of a scan runs the other way, after it, and is of the same place.
+    """
+    found: dict[Any, bool] = {}
+
+    def walk(jaxpr: Any) -> None:
+        for eqn in jaxpr.eqns:
+            if eqn.primitive.name == "scan":
+                found.setdefault(eqn.source_info.traceback, _is_reverse(eqn))
             for inner in inner_jaxprs(eqn):
-                found = residuals(inner)
-                device, host = device + found.device_bytes, host + found.host_bytes
-    return Residuals(device, host)
+                walk(inner)
+
+    walk(jaxpr)
+    return found
+
+
+def _is_forward(eqn: Any, ahead: Mapping[Any, bool]) -> bool:
+    if eqn.primitive.name != "scan":
+        return False
+    return ahead[eqn.source_info.traceback] == _is_reverse(eqn)
+
+
+def _is_reverse(eqn: Any) -> bool:
+    return bool(eqn.params.get("reverse", False))
 
 
 def saved_names(jaxpr: Any) -> set[str]:
     """Return the names of the values that forward scans stack."""
+    ahead = _directions(jaxpr)
     found: set[str] = set()
-    for eqn in jaxpr.eqns:
-        inner = list(inner_jaxprs(eqn))
-        if eqn.primitive.name == "scan" and not eqn.params.get("reverse", False):
-            labels = _labels(inner[0])
-            stacked = inner[0].outvars[carried(eqn) :]
-            found.update(labels[var] for var in stacked if not is_literal(var) and var in labels)
-        for one in inner:
-            found |= saved_names(one)
+
+    def walk(jaxpr: Any) -> None:
+        for eqn in jaxpr.eqns:
+            inner = list(inner_jaxprs(eqn))
+            if _is_forward(eqn, ahead):
+                labels = _labels(inner[0])
+                stacked = inner[0].outvars[carried(eqn) :]
+                found.update(labels[v] for v in stacked if not is_literal(v) and v in labels)
+            for one in inner:
+                walk(one)
+
+    walk(jaxpr)
     return found
 
 

@@ -1,5 +1,6 @@
 """A function under plans: what a trace says, against products and bytes counted by hand."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -171,6 +172,18 @@ def test_a_scan_within_a_scan_is_a_region_of_its_own():
     assert any(set(one.regions) == {0, 1} for one in program.switches)
     traced = {found.trace(Plan(scans=which)).residual_bytes for which in ((0,), (1,), (0, 1))}
     assert len(traced) == 3
+
+
+def test_a_scan_in_reverse_saves_what_one_in_order_does():
+    ahead, back = function("step_nested"), function("step_backwards")
+    names = [tuple(one.name for one in each.program().switches) for each in (ahead, back)]
+    assert len(names[0]) == len(names[1])
+    for scans in ((), (0,), (0, 1)):
+        for some in (0, 1, len(names[0])):
+            kept = [found[:some] if scans else () for found in names]
+            one, other = ahead.trace(Plan(scans, kept[0])), back.trace(Plan(scans, kept[1]))
+            assert replace(other, saved=one.saved) == one
+            assert len(other.saved) == len(one.saved)
 
 
 def test_a_gradient_in_a_loop_counts_as_often_as_it_runs():
