@@ -68,7 +68,8 @@ class Function:
         self._given = function
         self._args, self._kwargs = tuple(args), dict(kwargs)
         self._name, self._target = name, target
-        self._check_arguments()
+        if not hasattr(function, "lower"):
+            _require_arrays(function, name, args, kwargs)
         self._calls = Calls(Files(_own_folder(function)))
         self._reader = Reader(Files(_own_folder(function)), self._calls)
         self._gradients, stage = self._recorded(self._args, self._kwargs)
@@ -290,25 +291,6 @@ class Function:
             return given if hasattr(given, "lower") else self._jax.jit(given)
         return _donating(self._jax, self._given, donated)
 
-    def _check_arguments(self) -> None:
-        """Refuse an argument that is no array.
-
-        Raises:
-            UsageError: one is none, and the function is not jitted with it as static.
-        """
-        if hasattr(self._given, "lower"):
-            return
-        names = _argument_names(self._given, len(self._args))
-        given = [*zip(names, self._args, strict=True), *self._kwargs.items()]
-        for name, argument in given:
-            for leaf in self._jax.tree.leaves(argument):
-                if not isinstance(leaf, bool | int | float | complex) and not _is_sized(leaf):
-                    raise UsageError(
-                        f"argument {name} of {self._name} is no array: it has a "
-                        f"{type(leaf).__name__}; bind it with functools.partial, or jit the "
-                        "function with static_argnames"
-                    )
-
 
 # -- Functions and their arguments -----------------------------------------------------------------
 
@@ -373,6 +355,24 @@ def _gradient_of(jax: Any, function: Any, args: Sequence[Any], kwargs: Mapping[s
 
 
 _JIT_OPTIONS = ("static_argnums", "static_argnames", "keep_unused", "inline")
+
+
+def _require_arrays(
+    function: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
+    """Refuse an argument that is no array, of a function that is not jitted with it as static.
+
+    Raises:
+        UsageError: one is none.
+    """
+    names = _argument_names(function, len(args))
+    for argument, given in [*zip(names, args, strict=True), *kwargs.items()]:
+        for leaf in jax_module().tree.leaves(given):
+            if not isinstance(leaf, bool | int | float | complex) and not _is_sized(leaf):
+                raise UsageError(
+                    f"argument {argument} of {name} is no array: it has a {type(leaf).__name__}; "
+                    "bind it with functools.partial, or jit the function with static_argnames"
+                )
 
 
 def _donated(function: Any) -> tuple[int, ...] | None:

@@ -480,10 +480,8 @@ def chunked(
         zeros = [jax.numpy.zeros(var.aval.shape, var.aval.dtype) for var in sums]
         totals, rest = jax.lax.scan(body, zeros, parts)
         env.update(zip(sums, totals, strict=True))
-        joined = [
-            _joined(array, axes[var] or 0, pair) for var, array in zip(stacked, rest, strict=True)
-        ]
-        env.update(zip(stacked, joined, strict=True))
+        for var, array in zip(stacked, rest, strict=True):
+            env[var] = _joined(array, axes[var] or 0, pair)
 
     def changed(closed: Any, inputs: Sequence[Any]) -> list[Any]:
         env = dict(zip(full.invars, [*closed.consts, *inputs], strict=True))
