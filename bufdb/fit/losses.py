@@ -36,6 +36,8 @@ class Gradient:
     """How many outputs are differentiated; the others are auxiliary."""
     times: int = 1
     """How often it runs in a call of the function."""
+    at_once: int = 1
+    """How many of these runs are one, in a vmap."""
     site: Site | None = None
     """The user's expression that takes the gradient; None if bufdb does."""
 
@@ -125,10 +127,10 @@ class Losses:
         names: set[str] = set()
         for number, one in enumerate(self._gradients):
             jaxpr = self._gradient_jaxpr(number, plan)
-            found = residuals(jaxpr)
+            found = residuals(jaxpr).times(one.at_once)
             total += work(jaxpr).times(one.times)
             stacks = max(stacks, found, key=lambda item: item.device_bytes)
-            live = max(live, live_peak(jaxpr))
+            live = max(live, one.at_once * live_peak(jaxpr))
             names |= saved_names(jaxpr)
         return Traced(
             residual_bytes=stacks.device_bytes,
@@ -172,11 +174,15 @@ class Losses:
         total = _work_by_gradient(step, tagged)
         for number, one in enumerate(self._gradients):
             try:
-                alone = work(self._gradient_jaxpr(number, Plan())).operations
+                alone = work(self._gradient_jaxpr(number, Plan()))
             except NameError as error:  # JAX's for an axis; none of the user's code runs here
                 raise UnboundError(one.site) from error
-            got = tagged.get(number, Work()).operations
-            one.times = max(1, round(got / alone)) if alone else 1
+            got = tagged.get(number, Work())
+            if alone.operations and got.operations:
+                times = got.operations / alone.operations
+                one.times = max(1, round(times))
+                # A vmap makes products larger, not more of them.
+                one.at_once = max(1, round(times * alone.count / got.count))
         return total
 
 

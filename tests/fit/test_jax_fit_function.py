@@ -193,6 +193,18 @@ def test_a_gradient_in_a_loop_counts_as_often_as_it_runs():
     assert nothing.work - thrice.work == 3 * N * PRODUCT
 
 
+def test_gradients_of_a_vmap_are_there_at_the_same_time():
+    one, three = function("step"), function("step_vmapped")
+    for plan in (Plan(), Plan(scans=(0,))):
+        alone, found = one.trace(plan), three.trace(plan)
+        assert found.work == 3 * alone.work and found.residual_bytes == 3 * alone.residual_bytes
+    # One after another they are not.
+    assert (
+        function("step_accumulated").trace(Plan()).residual_bytes
+        == one.trace(Plan()).residual_bytes
+    )
+
+
 def test_calls_are_regions_where_the_compiler_keeps_them(monkeypatch):
     monkeypatch.setattr(Function, "platform", "gpu")
     found = function("step_unrolled")
