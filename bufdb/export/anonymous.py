@@ -137,12 +137,22 @@ _LIBRARY = re.compile(r"(?:^|/)(?:site-packages|dist-packages|lib/python[\d.]+)(
 class Words:
     """The replacement of each word, for one export."""
 
-    def __init__(self, functions: Iterable[str] = ()) -> None:
-        """Prepare an export; `functions` are the names of the user's functions."""
-        self.functions = frozenset(
-            part for name in functions for part in _NAME.findall(name) if part not in _NO_FUNCTIONS
-        )
+    def __init__(self, functions: Iterable[str] = (), programs: Iterable[str] = ()) -> None:
+        """Prepare an export.
+
+        Args:
+            functions: names of the user's functions.
+            programs: names of loaded programs: the user's functions and JAX's own primitives. One
+                known word, such as `copy`, is a primitive: instructions have that name, too.
+        """
         self.known = known_words()
+        own = [name for name in programs if name.strip("_").lower() not in self.known]
+        self.functions = frozenset(
+            part
+            for name in (*functions, *own)
+            for part in _NAME.findall(name)
+            if part not in _NO_FUNCTIONS
+        )
         self.codes: dict[str, str] = {}
         self.unused = (code for number in count(1) if (code := _code(number)) not in self.known)
 

@@ -64,8 +64,10 @@ WHERE own_frame_id = stack_frame_id
 UNION
 SELECT function_name FROM {CATALOG}.main.live_frames
 WHERE own_frame_id = stack_frame_id
-UNION
-SELECT regexp_replace(program_name, '^p?jit_(.)', '\\1') FROM {CATALOG}.main.live_programs
+"""
+_PROGRAMS = f"""
+SELECT DISTINCT regexp_replace(program_name, '^p?jit_(.)', '\\1')
+FROM {CATALOG}.main.live_programs
 """
 _TEXTS_AT_ONCE = 20_000
 _LONGEST_LINE = 2**28
@@ -175,8 +177,11 @@ class Selection:
             "CREATE OR REPLACE TEMP TABLE exported_texts "
             "(text VARCHAR, is_rule BOOLEAN, replaced VARCHAR)"
         )
-        frames = self.con.execute(_FUNCTIONS).fetchall()
-        words = Words(name for (name,) in frames if name)
+        functions, programs = (
+            [name for (name,) in self.con.execute(sql).fetchall() if name]
+            for sql in (_FUNCTIONS, _PROGRAMS)
+        )
+        words = Words(functions, programs)
         places = f"SELECT DISTINCT source_path FROM {CATALOG}.main.runs ORDER BY ALL"
         whole = {text for (text,) in self.con.execute(places).fetchall()}
         part = "SELECT text, is_rule FROM temp.main.exported_originals WHERE rowid >= ? LIMIT ?"

@@ -72,6 +72,14 @@ def test_functions_and_files_of_the_user_are_replaced_whole():
     )
 
 
+def test_a_loaded_program_of_jax_keeps_the_name_of_its_primitive():
+    """An instruction has that name, too, and its text has it with a percent sign."""
+    words = Words(programs=["copy", "copy_batch"])
+    assert words.text("copy") == "copy"
+    assert words.text("jit_copy") == "jit_copy"
+    assert words.text("copy_batch") == "xa"
+
+
 def test_how_a_run_was_made_is_omitted_unless_kept(secret_db, tmp_path, call):
     with duckdb.connect(str(secret_db)) as con:
         for label in ("command", "host", "jaxlib_version"):
