@@ -121,7 +121,7 @@ def test_what_takes_too_long_ends_as_timeout_does(call, tmp_path, monkeypatch):
         (tmp_path / name).write_text("#!/bin/sh\nexec sleep 60\n")
         (tmp_path / name).chmod(0o755)
     given = ("a.py:f", "--python", "./one", "--python", "./other", "--timeout", "0.1")
-    # A database of its own: it waits for those who read the shared one.
+    # A database of its own: it waits for readers of the shared one.
     code, out, err = call("blame", *given, "--db", "own.duckdb")
     assert (code, out) == (124, "")
     stopped = "python ./one: stopped after 0.1 s (--timeout), while starting a.py:f with python"
