@@ -12,7 +12,7 @@ import duckdb
 from bufdb.query import execute
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.header import SavedQuery, Value
-from bufdb.render.text import display_width, escape_control, human_bytes, human_ratio
+from bufdb.render.text import escape_control, human_bytes, human_ratio, shorten
 from bufdb.resources import query_folder
 
 Row = dict[str, Any]
@@ -129,8 +129,7 @@ def _allocator(rows: Sequence[Row]) -> str:
 
 def _barred(row: Row) -> str:
     count = f" ({row['array_count']} arrays)" if row["array_count"] > 1 else ""
-    text = f"{human_bytes(row['held_bytes']):>10}  {_line(row)}{count}"
-    return text if display_width(text) <= WIDTH else text[: WIDTH - 1] + "…"
+    return shorten(f"{human_bytes(row['held_bytes']):>10}  {_line(row)}{count}", WIDTH)
 
 
 def text(found: Sequence[Sequence[Row]]) -> list[str]:

@@ -178,5 +178,5 @@ def clean() -> tuple[int, int]:
     try:
         shutil.rmtree(place)
     except OSError as error:
-        raise BufdbError(f"cannot remove {place}: {error.strerror}") from error
+        raise BufdbError(f"cannot remove {place}: {error.strerror or error}") from error
     return count, size

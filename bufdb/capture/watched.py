@@ -91,6 +91,8 @@ class Watch:
             pxla: Any = importlib.import_module(_EXECUTES)
             kind, fast = pxla.ExecuteReplicated, pxla.MeshExecutableFastpathData
             original = kind.__call__
+            # Attributes of each such object, which `call` reads.
+            _ = kind.kept_var_idx, kind.xla_executable
             clear = importlib.import_module("jax._src.lib")._jax.PjitFunctionCache.clear_all
             kept = importlib.import_module("jax._src.traceback_util").register_exclusion
         except (ImportError, AttributeError):

@@ -107,6 +107,19 @@ def test_clean_removes_all_and_says_how_much(uv, call):
     assert call("blame", "--clean")[1] == "removed 0 environments, 0 B\n"
 
 
+def test_clean_leaves_what_a_link_names(call, tmp_path):
+    (tmp_path / "other" / "kept").mkdir(parents=True)
+    place = environments.folder()
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(tmp_path / "other")
+    try:
+        code, _, err = call("blame", "--clean")
+    finally:
+        place.unlink()
+    assert code == 1 and f"cannot remove {place}: Cannot call rmtree on a symbolic link" in err
+    assert (tmp_path / "other" / "kept").is_dir()
+
+
 @pytest.mark.parametrize(
     ("target", "packages"),
     [
