@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -324,6 +325,12 @@ def _no_module(known: Known, values: Mapping[str, Value]) -> str | None:
                     f"it is in {listed(elsewhere, _SHOWN)}"
                 )
             return f"no {name} {_near(str(value), known.names(name, runs))}"
+    if runs and not given and not known.runs_of(runs):
+        run = str(runs["run"])
+        return (
+            f"run {quote(run)} has no module; "
+            f"'bufdb summary --run {shlex.quote(run)}' shows what it has"
+        )
     if not known.runs_of({**runs, **given}):
         pairs = " and ".join(f"{name} {quote(str(v))}" for name, v in {**runs, **given}.items())
         return f"no module has {pairs}" if pairs else "no module is stored"

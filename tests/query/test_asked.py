@@ -153,6 +153,8 @@ def test_an_empty_database_says_so(con):
     assert why(con, "peaks") == "no run is stored"
     insert(con, "runs", run_name="r")
     assert why(con, "peaks") == "no module is stored"
+    shown = "'bufdb summary --run r' shows what it has"
+    assert why(con, "peaks", run="r") == f"run 'r' has no module; {shown}"
 
 
 @pytest.mark.parametrize(
