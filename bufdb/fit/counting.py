@@ -219,10 +219,6 @@ class Residuals:
     device_bytes: int
     host_bytes: int
 
-    def times(self, count: int) -> Residuals:
-        """Return as much of each of several at the same time."""
-        return Residuals(self.device_bytes * count, self.host_bytes * count)
-
 
 def residuals(jaxpr: Any) -> Residuals:
     """Return what forward scans stack: residuals, and outputs that the program has anyway."""

@@ -239,6 +239,7 @@ class Fitting:
                     patch=made.diff or None,
                     steps=made.steps,
                     changes=tuple(change.said for change in program.changes_of(one.plan)),
+                    offloaded_bytes=one.traced.host_bytes,
                     plan=one.plan,
                 )
             )

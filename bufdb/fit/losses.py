@@ -8,7 +8,6 @@ from typing import Any
 
 from bufdb.capture.target import jax_module
 from bufdb.fit.counting import (
-    Residuals,
     Work,
     equation_work,
     inner_jaxprs,
@@ -123,22 +122,23 @@ class Losses:
         return kept
 
     def _traced(self, plan: Plan) -> Traced:
-        total, stacks, live = self._other, Residuals(0, 0), 0
+        total, stacked, moved, live = self._other, 0, 0, 0
         names: set[str] = set()
         for number, one in enumerate(self._gradients):
             jaxpr = self._gradient_jaxpr(number, plan)
-            found = residuals(jaxpr).times(one.at_once)
+            found = residuals(jaxpr)
             total += work(jaxpr).times(one.times)
-            stacks = max(stacks, found, key=lambda item: item.device_bytes)
+            stacked = max(stacked, one.at_once * found.device_bytes)
+            moved += one.times * found.host_bytes
             live = max(live, one.at_once * live_peak(jaxpr))
             names |= saved_names(jaxpr)
         return Traced(
-            residual_bytes=stacks.device_bytes,
+            residual_bytes=stacked,
             live_bytes=live,
             work=total.operations,
             product_count=total.count,
             unknown=tuple(sorted(total.unknown)),
-            host_bytes=stacks.host_bytes,
+            host_bytes=moved,
             saved=tuple(name for name in plan.saved if name in names),
         )
 

@@ -126,7 +126,7 @@ class Traced:
     unknown: tuple[str, ...] = ()
     """What is not in `work`, in words, such as `while_loop of unknown length (train.py:14)`."""
     host_bytes: int = 0
-    """What is saved in host memory."""
+    """What goes to host memory, and back, while the function runs once."""
     saved: tuple[str, ...] | None = None
     """Those of the plan's `saved` that are saved in effect: the same plan with these alone has the
     same trace, and less to patch. None if unknown."""
@@ -334,6 +334,8 @@ class PlanResult:
     `train.py:14:9 jnp.tanh(h)`, with the column from 1; empty where no other has these lines."""
     changes: tuple[str, ...] = ()
     """What `--also` changes in the program's text, and why it computes the same."""
+    offloaded_bytes: int = 0
+    """What goes to host memory, and back, while the function runs once."""
     plan: Plan = Plan()
 
 

@@ -19,7 +19,7 @@ WIDTH = 80
 _RESULT = (
     "rank", "is_compiled", "is_verified", "need_bytes", "peak_bytes", "extra_work_ratio",
     "recomputed_lines", "offloaded_lines", "donated", "fits", "error_ratio", "run", "patch",
-    "steps", "saves", "changes",
+    "steps", "saves", "changes", "offloaded_bytes",
 )  # fmt: skip
 
 
@@ -165,7 +165,8 @@ def _changes(answer: Answer, row: PlanResult) -> list[str]:
     if row.saves:
         parts.append(f"saves {', '.join(row.saves)}")
     if row.offloaded_lines:
-        parts.append(f"to host memory {spans(row.offloaded_lines)}")
+        moved = human_bytes(row.offloaded_bytes)
+        parts.append(f"to host memory and back {moved}: {spans(row.offloaded_lines)}")
     if row.donated:
         parts.append(f"donates {', '.join(row.donated)}")
     regions = answer.program.regions

@@ -137,7 +137,7 @@ def test_the_object_has_the_fields_that_are_promised(ask):
     for row in found["plans"]:
         assert {
             "rank", "is_verified", "need_bytes", "peak_bytes", "extra_work_ratio",
-            "recomputed_lines", "offloaded_lines", "donated", "fits",
+            "recomputed_lines", "offloaded_lines", "offloaded_bytes", "donated", "fits",
         } <= row.keys()  # fmt: skip
         assert row["fits"] is None
 

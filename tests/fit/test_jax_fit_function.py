@@ -205,6 +205,22 @@ def test_gradients_of_a_vmap_are_there_at_the_same_time():
     )
 
 
+def test_what_goes_to_the_host_counts_where_nothing_stays_on_the_device():
+    """It cost nothing, so that everything went there."""
+    found = function("step_cast")
+    (wide,) = [n for n, text in texts(found.program()).items() if text == "x.astype(jnp.float32)"]
+    traced = found.trace(Plan(scans=(0,), offloaded=(wide,)))
+    assert (traced.residual_bytes, traced.host_bytes) == (0, STACK)
+
+
+def test_what_goes_to_the_host_counts_as_often_as_it_goes():
+    once, thrice = (
+        function(name).trace(Plan(scans=(0,), offloaded=("fit_0",))).host_bytes
+        for name in ("step", "step_accumulated")
+    )
+    assert thrice == 3 * once > 0
+
+
 def test_calls_are_regions_where_the_compiler_keeps_them(monkeypatch):
     monkeypatch.setattr(Function, "platform", "gpu")
     found = function("step_unrolled")

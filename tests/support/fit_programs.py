@@ -38,6 +38,18 @@ def step(params, x):
     return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads)
 
 
+def cast(params, x):
+    def body(x, p):
+        wide = x.astype(jnp.float32)
+        return x + (jnp.tanh(wide) @ p["w"]).astype(x.dtype), None
+
+    return jax.lax.scan(body, x.astype(jnp.bfloat16), params)[0].astype(jnp.float32).sum()
+
+
+def step_cast(params, x):
+    return jax.grad(cast)(params, x)
+
+
 def checkpointed(params, x):
     body = jax.checkpoint(layer, prevent_cse=False)
     return (jax.lax.scan(body, x, params)[0] ** 2).sum()
