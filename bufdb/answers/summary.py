@@ -272,7 +272,7 @@ def summary(
     for query in parts.values():
         for name in asked:
             if query.param(name) is None:
-                raise UsageError(f"summary: --{name} is no parameter of the query {query.name}")
+                raise UsageError(f"summary: --{name} is not a parameter of the query {query.name}")
     con = opened(sql_of(parts), runs=None if run is None else [run])
     for query in list(parts.values())[:1]:
         asked = numbered(con, query, asked)

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     type=click.FloatRange(min=0),
     default=1.0,
     show_default=True,
-    help="Changes up to this are no jump.",
+    help="Changes up to this are not a jump.",
 )
 @click.option(
     "--timeout",

@@ -125,7 +125,7 @@ def _note_watched(folder: Path, said: str) -> None:
     profiles = sorted(folder.glob(f"{watched.NAME}*{watched.PROFILE}"))
     if not profiles:
         common.note(
-            "no process was watched: the command called no program of JAX, or is no Python that "
+            "no process was watched: the command called no program of JAX, or is not a Python that "
             "imports sitecustomize (python -I, -S, another PYTHONPATH)"
         )
         return

@@ -60,17 +60,17 @@ def in_microbatches(
         Refused: something of the batch may come from elsewhere.
     """
     if not isinstance(node, ast.Call) or node.keywords:
-        raise Refused("it is no call of a gradient without keywords")
+        raise Refused("it is not a call of a gradient without keywords")
     function = next(iter(source.scopes(node)), None)
     if not isinstance(function, ast.FunctionDef):
         raise Refused("it is in no function")
     _check_gradient(source, node.func)
-    parameters = {one.arg: one for one in ast.walk(function.args) if isinstance(one, ast.arg)}
     positions = []
     for at, argument in enumerate(node.args):
         root = _root(argument)
-        if root is None or source.binding(root.id, root) is not parameters.get(root.id, node):
-            raise Refused(f"argument {at + 1} is no parameter of {function.name} or item of one")
+        if root is None or not source.is_parameter(root):
+            what = f"a parameter of {function.name} as passed"
+            raise Refused(f"argument {at + 1} is not {what}, nor an item of one")
         if root.id in batch:
             if any(isinstance(one, ast.Attribute) for one in ast.walk(argument)):  # such as x.T
                 raise Refused(f"argument {at + 1} may have the batch as another axis")
@@ -101,11 +101,11 @@ def _check_gradient(source: Source, node: ast.expr) -> None:
         if isinstance(bound, ast.Assign):
             found = bound.value
     if not isinstance(found, ast.Call) or source.dotted(found.func) not in _GRADIENTS:
-        raise Refused("what is called is no jax.grad(…) or jax.value_and_grad(…)")
+        raise Refused("what is called is not jax.grad(…) or jax.value_and_grad(…)")
     loss = found.args[0] if found.args else None
     bound = source.binding(loss.id, loss) if isinstance(loss, ast.Name) else None
     if not isinstance(bound, ast.FunctionDef) or bound not in source.tree.body:
-        raise Refused("the loss is no function of the module, so it may see the batch")
+        raise Refused("the loss is not a function of the module, so it may see the batch")
 
 
 def _root(node: ast.expr) -> ast.Name | None:

@@ -60,7 +60,7 @@ def is_dropped(var: Any) -> bool:
 
 
 def aval_bytes(aval: Any) -> int:
-    """Return the bytes of an abstract value; 0 for what is no array."""
+    """Return the bytes of an abstract value; 0 for what is not an array."""
     shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
     if shape is None or dtype is None:
         return 0

@@ -60,7 +60,7 @@ class Function:
         """Trace the function once.
 
         Raises:
-            UsageError: it takes no gradient, or an argument is no array.
+            UsageError: it takes no gradient, or an argument is not an array.
             BufdbError: this JAX is unknown.
         """
         probe()
@@ -360,7 +360,7 @@ _JIT_OPTIONS = ("static_argnums", "static_argnames", "keep_unused", "inline")
 def _require_arrays(
     function: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> None:
-    """Refuse an argument that is no array, of a function that is not jitted with it as static.
+    """Refuse an argument that is not an array, of a function that is not jitted with it as static.
 
     Raises:
         UsageError: one is none.
@@ -370,8 +370,9 @@ def _require_arrays(
         for leaf in jax_module().tree.leaves(given):
             if not isinstance(leaf, bool | int | float | complex) and not _is_sized(leaf):
                 raise UsageError(
-                    f"argument {argument} of {name} is no array: it has a {type(leaf).__name__}; "
-                    "bind it with functools.partial, or jit the function with static_argnames"
+                    f"argument {argument} of {name} is not an array: it has a "
+                    f"{type(leaf).__name__}; bind it with functools.partial, or jit the "
+                    "function with static_argnames"
                 )
 
 

@@ -191,13 +191,13 @@ class _Work:
     ) -> None:
         node = source.find(site)
         if not isinstance(node, ast.Call):
-            raise Refused("it is no call")
+            raise Refused("it is not a call")
         transforms.put_policy(source, node, region, policy, site in region.remats)
 
     def _unwrap(self, source: Source, region: Region, site: Site) -> None:
         node = source.find(site)
         if not isinstance(node, ast.Call):
-            raise Refused("it is no call")
+            raise Refused("it is not a call")
         calls = [one for one in region.remats if one.file == site.file]
         transforms.unwrap(source, node, len(set(calls)))
 
@@ -211,7 +211,7 @@ class _Work:
     def _call(self, source: Source, site: Site, has_dots: bool) -> None:
         node = source.find(site)
         if not isinstance(node, ast.Call):
-            raise Refused("it is no call")
+            raise Refused("it is not a call")
         _checkpoint_call(source, node, has_dots)
 
     def _microbatch(self, source: Source, change: Change) -> None:

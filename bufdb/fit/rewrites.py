@@ -147,10 +147,10 @@ def can_microbatch(pair: Pair) -> None:
     if all(axis is None for axis in pair.axes):
         raise Refused("no value that the loss takes from outside has the batch as an axis")
     if pair.full.outputs != 1 or one.outvars[0].aval.shape or not is_inexact(one.outvars[0].aval):
-        raise Refused("the loss is no number, so it is no mean over the batch")
+        raise Refused("the loss is not a number, so it is not a mean over the batch")
     for var, small in zip(one.outvars[1:], other.outvars[1:], strict=True):
         if _axis(var.aval, small.aval, pair.count) is None and not is_inexact(var.aval):
-            raise Refused("an auxiliary output is a whole number, so it is no mean over the batch")
+            raise Refused("an auxiliary output is an integer, so it is not a mean over the batch")
 
 
 def has_means_only(pair: Pair) -> bool:

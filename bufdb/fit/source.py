@@ -151,6 +151,28 @@ class Source(Edits):
                 return found[0] if len(found) == 1 else None
         return None
 
+    def is_parameter(self, name: ast.Name) -> bool:
+        """Return whether a name is a parameter of the function around it, and not bound before."""
+        around = list(self.above(name))
+        function = next(iter(self.scopes(name)), None)
+        if not isinstance(function, _FUNCTIONS):
+            return False
+        inner = around[: around.index(function)]
+        statement = next(one for one in inner if isinstance(one, ast.stmt))
+        if any(isinstance(one, ast.For | ast.AsyncFor | ast.While) for one in inner):
+            return False  # a later statement may have run before
+
+        def is_later(one: ast.AST) -> bool:
+            place = next(up for up in (one, *self.above(one)) if isinstance(up, ast.stmt))
+            is_target = place is statement and not isinstance(self.parents[one], ast.NamedExpr)
+            return is_target or place.lineno > (statement.end_lineno or 0)
+
+        others = [
+            one for one in self._bindings[function].get(name.id, []) if not isinstance(one, ast.arg)
+        ]
+        names = [one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)]
+        return name.id in names and all(map(is_later, others))
+
     def dotted(self, node: ast.AST, depth: int = 0) -> str:
         """Return the dotted path of what an expression names, such as `jax.lax.scan`, else ''."""
         if isinstance(node, ast.Attribute):

@@ -427,7 +427,7 @@ def _add_numbers(source: Source, call: ast.Call, numbers: Iterable[int]) -> None
         try:
             there = ast.literal_eval(given)
         except ValueError as error:
-            raise Refused("its donate_argnums is no constant") from error
+            raise Refused("its donate_argnums is not a constant") from error
         there = there if isinstance(there, tuple | list) else (there,)
         text = tuple_text({*there, *numbers})
         source.replace(source.span(given), lambda render: text)

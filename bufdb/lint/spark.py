@@ -345,7 +345,7 @@ def _joined(pattern: exp.Expr) -> str:
     if isinstance(pattern, exp.DPipe):
         return _joined(pattern.this) + _joined(pattern.expression)
     if not isinstance(pattern, exp.Literal):
-        raise Unportable("a regular expression that is no literal")
+        raise Unportable("a regular expression that is not a literal")
     return str(pattern.name)
 
 

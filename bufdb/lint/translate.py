@@ -166,7 +166,7 @@ class Whole:
         """Return the query with everything that it needs as CTEs before its own."""
         tree = self._inlined(parse_one(sql, read="duckdb"))
         if not isinstance(tree, exp.Query):
-            raise Unportable("it is no SELECT")
+            raise Unportable("it is not a SELECT")
         params = next((cte.this for cte in tree.ctes if cte.alias == "params"), None)
         result = self._named(tree, {}, "", params)
         parts = [

@@ -21,7 +21,9 @@ _SAMPLE_TYPES = ["allocations", "space"]
 """Values of each sample of JAX's: how many arrays or executables, and their bytes."""
 _BUFFER, _EXECUTABLE = "buffer", "executable"
 """What the label `kind` says."""
-NO_PROFILE = "it is no memory profile of JAX, which jax.profiler.save_device_memory_profile writes"
+NO_PROFILE = (
+    "it is not a memory profile of JAX, which jax.profiler.save_device_memory_profile writes"
+)
 DAMAGED = "it is damaged, or was cut off"
 
 _MOST_PARTS = 1_000_000

@@ -45,7 +45,7 @@ _STATS = ("hlo_op", "hlo_module", "program_id", "run_id", "device_ordinal", "sco
 _PROGRAM = re.compile(r"(.*)\((\d+)\)")
 _INSTRUCTION = re.compile(r"%?([^ =]+)")
 CUT_OFF = "it was cut off, or is damaged"
-NO_PROFILE = "it is no profile of jax.profiler (an xplane.pb)"
+NO_PROFILE = "it is not a profile of jax.profiler (an xplane.pb)"
 
 
 class Program(NamedTuple):

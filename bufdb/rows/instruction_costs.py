@@ -99,7 +99,7 @@ def rows_of(graph: HloGraph) -> list[Row]:
         if cycles < _MOST_CYCLES:
             cost.cycles = cycles
         else:
-            cost.cycles_why = f"the compiler prints {cycles}, which is no estimate"
+            cost.cycles_why = f"the compiler prints {cycles}, which is not an estimate"
     return [_row(name, cost) for name, cost in sorted(costs.items())]
 
 

@@ -89,7 +89,7 @@ def test_it_narrows_to_a_module_if_the_queries_do(summary):
     code, out, err = summary("--run", "cpu_b8", "--module", "*eval_step*")
     if any(query.param("module") is None for query in PARTS.values()):
         assert (code, out) == (2, "")
-        assert "summary: --module is no parameter of the query" in err
+        assert "summary: --module is not a parameter of the query" in err
     else:
         assert out.startswith("1 module of 1 function for cpu in 1 run\nhighest peak: 2.02 MiB")
 

@@ -122,7 +122,7 @@ def test_where_the_loss_may_see_the_batch_the_patch_is_words(name):
     program = replace(function.program(), changes=(change,))
     made = patch(program, Plan(extra=("microbatch=2",)), {path: text})
     assert not made.diff and "by hand, in parts" in made.steps[0]
-    assert "the loss is no function of the module" in made.steps[0]
+    assert "the loss is not a function of the module" in made.steps[0]
 
 
 @pytest.mark.sample(0, 2)

@@ -258,7 +258,7 @@ def test_what_has_no_gradient_is_refused_in_one_line():
 
 
 def test_an_argument_that_is_no_array_is_refused_in_one_line():
-    with pytest.raises(UsageError, match="argument x of step is no array: it has a str"):
+    with pytest.raises(UsageError, match="argument x of step is not an array: it has a str"):
         function("step", (programs.args()[0], "train"))
 
 

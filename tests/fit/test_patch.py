@@ -614,6 +614,37 @@ def test_a_plan_of_nothing_is_no_diff():
     assert not patch(program(), Plan(), {}, "/src").is_whole
 
 
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("return jax.grad(loss)(params, x)", None),
+        # Of the parameter, though its name has another value later on.
+        ("grads = jax.grad(loss)(params, x)\n    params = update(params, grads)", None),
+        ("params = update(params, jax.grad(loss)(params, x))", None),
+        ("(params, x) = jax.grad(loss)(params, x), 1", None),
+        ("if x is None:\n        g = jax.grad(loss)(params, x)\n    else:\n        x = 1", None),
+        # Perhaps of the batch, or of some of it.
+        ("params = tune(params, x)\n    g = jax.grad(loss)(params, x)", "argument 1 is not"),
+        ("x = x[:4]\n    return jax.grad(loss)(params, x)", "argument 2 is not"),
+        ("g = [params := x, jax.grad(loss)(params, x)]", "argument 1 is not"),
+        (
+            "for _ in x:\n        g = jax.grad(loss)(params, x)\n        params = g",
+            "argument 1 is not",
+        ),
+        ("with x as params:\n        return jax.grad(loss)(params, x)", "argument 1 is not"),
+        ("return jax.grad(loss)(others, x)", "argument 1 is not"),
+    ],
+)
+def test_a_gradient_is_taken_in_microbatches_where_its_arguments_are_parameters(body, reason):
+    text = f"{HEAD}def loss(p, x): return p\ndef step(params, x):\n    {body}\n"
+    gradient = site(text, "jax.grad(loss)(" + body.partition("(loss)(")[2].partition(")")[0] + ")")
+    change = Change("microbatch=2", "", "in 2", "", "", (gradient,), 2, ("x",))
+    found = patch(replace(program(), changes=(change,)), Plan(extra=(change.key,)), {PATH: text})
+    assert bool(found.diff) == (reason is None)
+    assert reason is None or reason in found.steps[0]
+    assert reason is not None or "microbatched(jax.grad(loss), 2, (1,))(params, x)" in found.diff
+
+
 def test_what_only_the_user_can_do_is_a_step():
     change = Change("microbatch=2", "in 2", "in 2", "train.py:3", "checked")
     changed = replace(program(), changes=(change,))

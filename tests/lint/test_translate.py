@@ -69,12 +69,12 @@ def test_what_is_written_for_spark(tmp_path, sql, text):
     ("sql", "reason"),
     [
         ("SELECT regexp_replace(kind, 'a', 'b') AS x FROM allocations", "first of several matches"),
-        ("SELECT regexp_matches(kind, kind) AS x FROM allocations", "that is no literal"),
+        ("SELECT regexp_matches(kind, kind) AS x FROM allocations", "that is not a literal"),
         ("SELECT kind[1:3] AS x FROM allocations", "a slice"),
         ("SELECT string_agg(kind, ' ') AS x FROM allocations", "string_agg without an order"),
         ("SELECT list_slice(string_split(kind, '.'), 2, 3) AS x FROM allocations",
          "list_slice from another place than 1"),
-        ("DELETE FROM runs", "it is no SELECT"),
+        ("DELETE FROM runs", "it is not a SELECT"),
         ("SELECT first(kind ORDER BY color) AS x FROM allocations", "first(… ORDER BY …)"),
         ("WITH RECURSIVE w AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM w WHERE x < 3) "
          "SELECT x FROM w", "it is recursive"),

@@ -121,7 +121,7 @@ def test_an_estimate_is_read(quote):
 
 def test_an_estimate_that_is_none_is_unknown():
     line = f'copy(%a), backend_config={{"estimated_cycles":"{2**63 - 1}"}}'
-    why = f"the compiler prints {2**63 - 1}, which is no estimate"
+    why = f"the compiler prints {2**63 - 1}, which is not an estimate"
     assert costs(ENTRY.replace("LINE", line)) == {"it": (1, None, None, None, why)}
 
 
