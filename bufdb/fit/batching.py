@@ -10,7 +10,7 @@ import ast
 from collections.abc import Sequence
 
 from bufdb.fit.edits import Refused
-from bufdb.fit.source import Source
+from bufdb.fit.source import FUNCTIONS, Source
 
 _HELPER = '''\
 def {name}(gradient, count, batch):
@@ -68,7 +68,7 @@ def in_microbatches(
     positions = []
     for at, argument in enumerate(node.args):
         root = _root(argument)
-        if root is None or not source.is_parameter(root):
+        if root is None or not _is_parameter(source, root):
             what = f"a parameter of {function.name} as passed"
             raise Refused(f"argument {at + 1} is not {what}, nor an item of one")
         if root.id in batch:
@@ -106,6 +106,27 @@ def _check_gradient(source: Source, node: ast.expr) -> None:
     bound = source.binding(loss.id, loss) if isinstance(loss, ast.Name) else None
     if not isinstance(bound, ast.FunctionDef) or bound not in source.tree.body:
         raise Refused("the loss is not a function of the module, so it may see the batch")
+
+
+def _is_parameter(source: Source, name: ast.Name) -> bool:
+    """Return whether a name is a parameter of the function around it, and not bound before."""
+    around = list(source.above(name))
+    function = next(iter(source.scopes(name)), None)
+    if not isinstance(function, FUNCTIONS):
+        return False
+    inner = around[: around.index(function)]
+    statement = next(one for one in inner if isinstance(one, ast.stmt))
+    if any(isinstance(one, ast.For | ast.AsyncFor | ast.While) for one in inner):
+        return False  # a later statement may have run before
+
+    def is_later(one: ast.AST) -> bool:
+        place = next(up for up in (one, *source.above(one)) if isinstance(up, ast.stmt))
+        is_target = place is statement and not isinstance(source.parents[one], ast.NamedExpr)
+        return is_target or place.lineno > (statement.end_lineno or 0)
+
+    bound = source.bindings[function].get(name.id, [])
+    names = [one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)]
+    return name.id in names and all(is_later(one) for one in bound if not isinstance(one, ast.arg))
 
 
 def _root(node: ast.expr) -> ast.Name | None:

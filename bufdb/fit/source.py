@@ -12,8 +12,8 @@ from bufdb.fit.plans import Site
 
 BOM = "\ufeff"
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_SCOPES = (ast.Module, *_FUNCTIONS, ast.ClassDef, ast.Lambda)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_SCOPES = (ast.Module, *FUNCTIONS, ast.ClassDef, ast.Lambda)
 
 
 class Source(Edits):
@@ -102,7 +102,7 @@ class Source(Edits):
         inner = node
         for parent in self.above(node):
             is_body = not (
-                isinstance(parent, (*_FUNCTIONS, ast.ClassDef))
+                isinstance(parent, (*FUNCTIONS, ast.ClassDef))
                 and (inner in parent.decorator_list or inner is getattr(parent, "args", None))
             )
             inner = parent
@@ -116,7 +116,7 @@ class Source(Edits):
     # -- names -------------------------------------------------------------------------------------
 
     @cached_property
-    def _bindings(self) -> dict[Scope, dict[str, list[ast.AST]]]:
+    def bindings(self) -> dict[Scope, dict[str, list[ast.AST]]]:
         """By scope and name, what binds the name."""
         found: dict[Scope, dict[str, list[ast.AST]]] = {}
 
@@ -125,7 +125,7 @@ class Source(Edits):
             found.setdefault(scope, {}).setdefault(name, []).append(value)
 
         for node in ast.walk(self.tree):
-            if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+            if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
                 bind(node, node.name, node)
             elif isinstance(node, ast.Import | ast.ImportFrom):
                 for alias in node.names:
@@ -137,7 +137,7 @@ class Source(Edits):
             elif isinstance(node, ast.arg):
                 bind(node, node.arg, node)
                 function = self.parents[self.parents[node]]
-                if isinstance(function, (*_FUNCTIONS, ast.Lambda)):
+                if isinstance(function, (*FUNCTIONS, ast.Lambda)):
                     found.setdefault(function, {}).setdefault(node.arg, []).append(node)
             elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
                 bind(node, node.name, node)
@@ -146,32 +146,10 @@ class Source(Edits):
     def binding(self, name: str, at: ast.AST) -> ast.AST | None:
         """Return what binds a name as it is seen at a node; None if unknown, or one of several."""
         for scope in self.scopes(at):
-            found = self._bindings.get(scope, {}).get(name)
+            found = self.bindings.get(scope, {}).get(name)
             if found:
                 return found[0] if len(found) == 1 else None
         return None
-
-    def is_parameter(self, name: ast.Name) -> bool:
-        """Return whether a name is a parameter of the function around it, and not bound before."""
-        around = list(self.above(name))
-        function = next(iter(self.scopes(name)), None)
-        if not isinstance(function, _FUNCTIONS):
-            return False
-        inner = around[: around.index(function)]
-        statement = next(one for one in inner if isinstance(one, ast.stmt))
-        if any(isinstance(one, ast.For | ast.AsyncFor | ast.While) for one in inner):
-            return False  # a later statement may have run before
-
-        def is_later(one: ast.AST) -> bool:
-            place = next(up for up in (one, *self.above(one)) if isinstance(up, ast.stmt))
-            is_target = place is statement and not isinstance(self.parents[one], ast.NamedExpr)
-            return is_target or place.lineno > (statement.end_lineno or 0)
-
-        others = [
-            one for one in self._bindings[function].get(name.id, []) if not isinstance(one, ast.arg)
-        ]
-        names = [one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)]
-        return name.id in names and all(map(is_later, others))
 
     def dotted(self, node: ast.AST, depth: int = 0) -> str:
         """Return the dotted path of what an expression names, such as `jax.lax.scan`, else ''."""
@@ -227,7 +205,7 @@ class Source(Edits):
     def _is_same(self, name: str, place: ast.AST, wanted: str) -> bool:
         """Whether a name that several statements bind means the same in all of them."""
         for scope in self.scopes(place):
-            found = self._bindings.get(scope, {}).get(name)
+            found = self.bindings.get(scope, {}).get(name)
             if found:
                 return all(
                     isinstance(node, ast.Import | ast.ImportFrom)
@@ -237,7 +215,7 @@ class Source(Edits):
         return False
 
     def _is_bound(self, name: str) -> bool:
-        return any(name in names for names in self._bindings.values())
+        return any(name in names for names in self.bindings.values())
 
     def free(self, stem: str) -> str:
         """Return a name that the file does not have."""
@@ -278,7 +256,7 @@ class Source(Edits):
         for number, node in enumerate(self.tree.body):
             is_import = isinstance(node, ast.Import | ast.ImportFrom)
             end = node.end_lineno or node.lineno
-            if isinstance(node, (*_FUNCTIONS, ast.ClassDef)):
+            if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
                 break
             if is_import and _is_of_jax(node):
                 after, is_found = end, True

@@ -197,7 +197,7 @@ def test_a_damaged_file_next_to_it_is_named(con, file, text):
     ("data", "why"),
     [
         (packed(ALIVE)[:60], "cut off"),
-        (packed([], ["samples", "cpu"]), "no memory profile of JAX"),
+        (packed([], ["samples", "cpu"]), "not a memory profile of JAX"),
     ],
 )
 def test_a_damaged_or_foreign_profile_is_named(con, file, data, why):

@@ -40,8 +40,8 @@ def test_nothing_alive_is_a_profile_too():
     ("data", "why"),
     [
         (b"", "it is empty"),
-        (b"hello, world", "no memory profile of JAX"),
-        (b"\x00" * 9, "no memory profile of JAX"),
+        (b"hello, world", "not a memory profile of JAX"),
+        (b"\x00" * 9, "not a memory profile of JAX"),
         (profile([], ["samples", "cpu"]), "its samples are of samples, cpu"),
         (profile([], ["space"]), "its samples are of space"),
         (profile([Sample(1, kind="heap")]), "a sample is of heap"),
