@@ -149,10 +149,10 @@ def test_a_file_that_ends_anywhere_is_refused_or_has_whole_planes():
     ("data", "why"),
     [
         (b"", "it is empty"),
-        (b"hello", "it is no profile"),
-        (b"\x12\x00", "it is no profile"),
+        (b"hello", "it is not a profile"),
+        (b"\x12\x00", "it is not a profile"),
         (space([tpu()])[:-3], "it was cut off"),
-        (b"\x08\x01" + space([tpu()]), "it is no profile"),
+        (b"\x08\x01" + space([tpu()]), "it is not a profile"),
     ],
 )
 def test_what_is_no_profile_says_so(data, why):
