@@ -124,7 +124,7 @@ def _is_parameter(source: Source, name: ast.Name) -> bool:
         is_target = place is statement and not isinstance(source.parents[one], ast.NamedExpr)
         return is_target or place.lineno > (statement.end_lineno or 0)
 
-    bound = source.bindings[function].get(name.id, [])
+    bound = source.bindings.get(function, {}).get(name.id, [])
     names = [one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)]
     return name.id in names and all(is_later(one) for one in bound if not isinstance(one, ast.arg))
 
