@@ -137,29 +137,21 @@ _LIBRARY = re.compile(r"(?:^|/)(?:site-packages|dist-packages|lib/python[\d.]+)(
 class Words:
     """The replacement of each word, for one export."""
 
-    def __init__(self, functions: Iterable[str] = (), programs: Iterable[str] = ()) -> None:
-        """Prepare an export.
-
-        Args:
-            functions: names of the user's functions.
-            programs: names of loaded programs: the user's functions and JAX's own primitives. One
-                known word, such as `copy`, is a primitive: instructions have that name, too.
-        """
-        self.known = known_words()
-        own = [name for name in programs if name.strip("_").lower() not in self.known]
+    def __init__(self, functions: Iterable[str] = ()) -> None:
+        """Prepare an export; `functions` are the names of the user's functions."""
         self.functions = frozenset(
-            part
-            for name in (*functions, *own)
-            for part in _NAME.findall(name)
-            if part not in _NO_FUNCTIONS
+            part for name in functions for part in _NAME.findall(name) if part not in _NO_FUNCTIONS
         )
+        self.known = known_words()
         self.codes: dict[str, str] = {}
         self.unused = (code for number in count(1) if (code := _code(number)) not in self.known)
 
+    def function(self, name: str) -> str:
+        """Return the replacement of a function's name."""
+        return self.whole(name) if name in self.functions else self.text(name)
+
     def text(self, text: str) -> str:
         """Return the text with all unknown words replaced."""
-        if text in self.functions:
-            return self.whole(text)
         parts, at = [], 0
         for found in _WHOLE.finditer(text):
             replaced = self._whole_of(found)

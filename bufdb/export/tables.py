@@ -64,10 +64,8 @@ WHERE own_frame_id = stack_frame_id
 UNION
 SELECT function_name FROM {CATALOG}.main.live_frames
 WHERE own_frame_id = stack_frame_id
-"""
-_PROGRAMS = f"""
-SELECT DISTINCT regexp_replace(program_name, '^p?jit_(.)', '\\1')
-FROM {CATALOG}.main.live_programs
+UNION
+SELECT regexp_replace(program_name, '^p?jit_(.)', '\\1') FROM {CATALOG}.main.live_programs
 """
 _TEXTS_AT_ONCE = 20_000
 _LONGEST_LINE = 2**28
@@ -122,7 +120,7 @@ class Selection:
             elif self.anonymous and self._is_free(table, column):
                 joins.append(
                     f"LEFT JOIN temp.main.exported_texts AS t{number} ON t{number}.text = {source} "
-                    f"AND t{number}.is_rule = {table in RULES}"
+                    f"AND t{number}.kind = '{_kind(table, column)}'"
                 )
                 kept = source
                 source = f"t{number}.replaced"
@@ -161,7 +159,7 @@ class Selection:
     def _replace_texts(self) -> None:
         """Fill exported_texts with every text that is not kept."""
         parts = [
-            f'SELECT stored."{column}" AS text, {table in RULES} AS is_rule '
+            f"SELECT stored.\"{column}\" AS text, '{_kind(table, column)}' AS kind "
             f'FROM {CATALOG}.main."{table}" AS stored '
             f'WHERE stored."{column}" IS NOT NULL AND {self._condition(table)}'
             for table, columns in self.types.items()
@@ -171,38 +169,44 @@ class Selection:
         # In a fixed order, so that words get the same codes each time.
         self.con.execute(
             "CREATE OR REPLACE TEMP TABLE exported_originals AS "
-            f"SELECT DISTINCT text, is_rule FROM ({' UNION ALL '.join(parts)}) ORDER BY ALL"
+            f"SELECT DISTINCT text, kind FROM ({' UNION ALL '.join(parts)}) ORDER BY ALL"
         )
         self.con.execute(
             "CREATE OR REPLACE TEMP TABLE exported_texts "
-            "(text VARCHAR, is_rule BOOLEAN, replaced VARCHAR)"
+            "(text VARCHAR, kind VARCHAR, replaced VARCHAR)"
         )
-        functions, programs = (
-            [name for (name,) in self.con.execute(sql).fetchall() if name]
-            for sql in (_FUNCTIONS, _PROGRAMS)
-        )
-        words = Words(functions, programs)
+        frames = self.con.execute(_FUNCTIONS).fetchall()
+        words = Words(name for (name,) in frames if name)
+        replacement = {"rule": words.rule, "function": words.function, "text": words.text}
         places = f"SELECT DISTINCT source_path FROM {CATALOG}.main.runs ORDER BY ALL"
         whole = {text for (text,) in self.con.execute(places).fetchall()}
-        part = "SELECT text, is_rule FROM temp.main.exported_originals WHERE rowid >= ? LIMIT ?"
+        part = "SELECT text, kind FROM temp.main.exported_originals WHERE rowid >= ? LIMIT ?"
         first = 0
         while rows := self.con.execute(part, [first, _TEXTS_AT_ONCE]).fetchall():
             first += len(rows)
             replaced = [
-                words.rule(text)
-                if is_rule
-                else (words.whole if text in whole else words.text)(text)
-                for text, is_rule in rows
+                (words.whole if kind == "text" and text in whole else replacement[kind])(text)
+                for text, kind in rows
             ]
             self.con.execute(
                 "INSERT INTO temp.main.exported_texts "
-                "SELECT unnest($texts), unnest($rules), unnest($replaced)",
+                "SELECT unnest($texts), unnest($kinds), unnest($replaced)",
                 {
                     "texts": [text for text, _ in rows],
-                    "rules": [is_rule for _, is_rule in rows],
+                    "kinds": [kind for _, kind in rows],
                     "replaced": replaced,
                 },
             )
+
+
+def _kind(table: str, column: str) -> str:
+    """Return how the texts of a column are replaced.
+
+    A user's function may have the name of an instruction, such as `copy`, which stays.
+    """
+    if table in RULES:
+        return "rule"
+    return "function" if column == "function_name" else "text"
 
 
 def _ask(

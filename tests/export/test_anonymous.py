@@ -55,7 +55,7 @@ def test_functions_and_files_of_the_user_are_replaced_whole():
     replaced = words.text(text)
     assert not re.search("update_step|jit_update|copy_slice|loss", replaced)
     assert replaced.endswith("/update") and "/jit(main)/transpose(jvp(" in replaced
-    assert words.text("update") == re.search(r"jit_(\w+)", replaced)[1]
+    assert words.function("update") == re.search(r"jit_(\w+)", replaced)[1]
     for path in (
         "/data/2024_10/update/train_step3.py",
         "--xla_dump_to=/data/2024_10/update",
@@ -72,12 +72,13 @@ def test_functions_and_files_of_the_user_are_replaced_whole():
     )
 
 
-def test_a_loaded_program_of_jax_keeps_the_name_of_its_primitive():
-    """An instruction has that name, too, and its text has it with a percent sign."""
-    words = Words(programs=["copy", "copy_batch"])
-    assert words.text("copy") == "copy"
-    assert words.text("jit_copy") == "jit_copy"
-    assert words.text("copy_batch") == "xa"
+def test_an_instruction_keeps_its_name_where_a_function_has_it_too():
+    """The text of the instruction has it with a percent sign."""
+    words = Words(["copy", "copy_batch"])
+    assert words.text("%copy = f32[8] copy(%x)") == "%copy = f32[8] copy(%x)"
+    assert words.text("copy") == "copy" and words.function("copy") != "copy"
+    assert words.text("module_0001.jit_copy") == f"module_0001.jit_{words.function('copy')}"
+    assert words.text("copy_batch") == words.function("copy_batch") != "copy_batch"
 
 
 def test_how_a_run_was_made_is_omitted_unless_kept(secret_db, tmp_path, call):
