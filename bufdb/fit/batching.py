@@ -126,6 +126,8 @@ def _is_parameter(source: Source, name: ast.Name) -> bool:
 
     bound = source.bindings.get(function, {}).get(name.id, [])
     names = [one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)]
+    if any(isinstance(one, ast.Nonlocal) and name.id in one.names for one in ast.walk(function)):
+        return False  # a function within may have assigned it
     return name.id in names and all(is_later(one) for one in bound if not isinstance(one, ast.arg))
 
 

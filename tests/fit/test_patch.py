@@ -633,6 +633,11 @@ def test_a_plan_of_nothing_is_no_diff():
         ),
         ("with x as params:\n        return jax.grad(loss)(params, x)", "argument 1 is not"),
         ("return jax.grad(loss)(others, x)", "argument 1 is not"),
+        (
+            "def own():\n        nonlocal params\n        params = x\n    own()\n"
+            "    return jax.grad(loss)(params, x)",
+            "argument 1 is not",
+        ),
     ],
 )
 def test_a_gradient_is_taken_in_microbatches_where_its_arguments_are_parameters(body, reason):
