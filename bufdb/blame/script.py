@@ -120,11 +120,12 @@ def main(request: dict[str, Any], folder: Path) -> dict[str, Any]:
         options["xla_dump_hlo_pass_re"] = ".*"
     try:
         compiled = lowered.compile(compiler_options=options)
-        found["need_bytes"] = _need(compiled)
     except Exception as error:  # JAX's class of errors moved; raised again if nothing was planned
         if not list(dumps.glob("*-buffer-assignment.txt")):
             raise
         found["refusal"] = " ".join(str(error).split())[:400]
+    else:
+        found["need_bytes"] = _need(compiled)
     return found
 
 
