@@ -53,7 +53,7 @@ functions AS (
 padded_values AS (
   SELECT
     functions.name_place, functions.peak_bytes, value_details.module_id, value_details.color,
-    value_details.bare_shape AS shape, value_details.layout, value_details.whole_tiles,
+    value_details.bare_shape AS shape, value_details.layout,
     value_details.shape AS whole_shape,
     value_details.size_bytes, value_details.logical_bytes,
     value_details.padding_bytes, value_details.is_least_size, value_details.is_phi,
@@ -73,7 +73,7 @@ padded_values AS (
 padded_shapes AS (
   SELECT
     name_place, module_id, color, shape, layout, whole_shape, size_bytes, logical_bytes,
-    padding_bytes, is_least_size, CASE WHEN NOT is_least_size THEN whole_tiles END AS remedy,
+    padding_bytes, is_least_size,
     CASE WHEN peak_bytes IS NOT NULL THEN coalesce(sum(peak_padding_bytes), 0) END
       AS peak_padding_bytes,
     CASE WHEN peak_bytes IS NOT NULL THEN count(CASE WHEN peak_padding_bytes > 0 THEN 1 END) END
@@ -84,12 +84,12 @@ padded_shapes AS (
   FROM padded_values
   GROUP BY
     name_place, module_id, color, peak_bytes, shape, layout, whole_shape, size_bytes, logical_bytes,
-    padding_bytes, is_least_size, whole_tiles
+    padding_bytes, is_least_size
 ),
 ranked_shapes AS (
   SELECT
     module_id, color, shape, layout, whole_shape, peak_padding_bytes, peak_value_count, has_savings,
-    size_bytes, logical_bytes, padding_bytes, is_least_size, remedy, value_count,
+    size_bytes, logical_bytes, padding_bytes, is_least_size, value_count,
     row_number() OVER (
       ORDER BY
         peak_padding_bytes DESC NULLS LAST, padding_bytes * value_count DESC, name_place, shape,
@@ -108,13 +108,18 @@ SELECT
   ranked_shapes.logical_bytes, ranked_shapes.padding_bytes,
   CAST(ranked_shapes.padding_bytes AS DOUBLE) / nullif(ranked_shapes.size_bytes, 0)
     AS padding_ratio,
-  ranked_shapes.value_count, ranked_shapes.remedy, functions.unknown_reason
+  ranked_shapes.value_count,
+  CASE
+    WHEN NOT ranked_shapes.is_least_size THEN whole_tiles(shapes.dimensions_text, shapes.layout)
+  END AS remedy,
+  functions.unknown_reason
 FROM functions
 CROSS JOIN params
 LEFT JOIN ranked_shapes
   ON ranked_shapes.module_id = functions.module_id
   AND ranked_shapes.color = functions.color
   AND ranked_shapes.place <= params.top_n
+LEFT JOIN shapes ON shapes.shape = ranked_shapes.whole_shape
 LEFT JOIN answered_padding AS padding
   ON padding.module_id = ranked_shapes.module_id
   AND padding.color = ranked_shapes.color

@@ -9,10 +9,10 @@ CREATE OR REPLACE MACRO strip_op_path(path) AS
           regexp_replace(
             regexp_replace(
               regexp_replace(
-                replace('/' || regexp_replace(path, '[^/]*$', ''), '/', '//'),
+                replace('/' || path, '/', '//'),
                 -- The scope around a checkpoint is in its gradient twice.
-                '/transpose[(]jvp[(][^/]*//jvp[(]',
-                '/jvp(',
+                '/transpose[(]jvp[(][^/]*//jvp[(]([^/]*/)',
+                '/jvp(\1',
                 'g'
               ),
               -- Calls that name a function: jit(f), jvp(jit(f)), older remat(core).
@@ -41,7 +41,7 @@ CREATE OR REPLACE MACRO strip_op_path(path) AS
         'g'
       ),
       '//', '/'
-    ) || base_name(path),
+    ),
     '/'
   );
 COMMENT ON MACRO strip_op_path IS

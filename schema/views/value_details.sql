@@ -29,7 +29,6 @@ SELECT
       )
     ELSE TRUE
   END AS is_least_size,
-  whole_tiles(shapes.dimensions_text, shapes.layout) AS whole_tiles,
   "values".allocation_index,
   allocations.kind AS allocation_kind,
   allocations.size_bytes AS allocation_size_bytes,
@@ -94,7 +93,6 @@ COMMENT ON COLUMN value_details.bare_shape IS 'Shape without layout; that with l
 COMMENT ON COLUMN value_details.is_tuple IS 'Whether the value is a tuple''s table of pointers: shapes.is_tuple.';
 COMMENT ON COLUMN value_details.padding_bytes IS 'size_bytes minus logical_bytes [bytes]; 0 where that is negative, as for TPU pointer tables with fewer than 8 bytes per element; NULL if logical_bytes is unknown.';
 COMMENT ON COLUMN value_details.is_least_size IS 'Whether no other dimensions would reduce the padding: it takes at most one tile of its layout, or the layout has no tiles and the padding is alignment.';
-COMMENT ON COLUMN value_details.whole_tiles IS 'How the two minor-most dimensions could fill the tiles of the layout, numbered from 0, major first: macro whole_tiles; NULL if they do, or there are no tiles.';
 COMMENT ON COLUMN value_details.allocation_kind IS 'Role of the allocation: allocations.kind; NULL in an out-of-memory message.';
 COMMENT ON COLUMN value_details.allocation_size_bytes IS 'Size of the whole allocation [bytes]: allocations.size_bytes; NULL in an out-of-memory message.';
 COMMENT ON COLUMN value_details.end_bytes IS 'First byte after the value in the allocation [bytes]: offset_bytes plus size_bytes, in 128 bits; NULL in an out-of-memory message.';

@@ -16,7 +16,7 @@ SELECT
   ) AS source_line,
   coalesce(
     origins.relation || origins.stripped_op_path,
-    strip_op_path(value_details.op_path),
+    value_details.stripped_op_path,
     'for ' || named_uses.stripped_op_path
   ) AS stripped_op_path,
   coalesce(
