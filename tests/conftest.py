@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark cases of tests marked `sample(n)` or `sample(n, m)`.
 
     Every n-th runs always, none for 0; of the others every m-th is slow (all without m), and the
-    rest is exhaustive.
+    rest is exhaustive. Slow cases of a test of which some always run are `repeated`, too.
     """
     seen: Counter[str] = Counter()
     for item in items:
@@ -67,6 +67,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if not always or seen[name] % always:
                 is_slow = seen[name] % slow == 0
                 item.add_marker(pytest.mark.slow if is_slow else pytest.mark.exhaustive)
+                if always and is_slow:
+                    item.add_marker(pytest.mark.repeated)
             seen[name] += 1
         if item.get_closest_marker("exhaustive") is not None:  # of all marks the last
             item.own_markers = [mark for mark in item.own_markers if mark.name != "slow"]
