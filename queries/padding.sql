@@ -109,9 +109,7 @@ SELECT
   CAST(ranked_shapes.padding_bytes AS DOUBLE) / nullif(ranked_shapes.size_bytes, 0)
     AS padding_ratio,
   ranked_shapes.value_count,
-  CASE
-    WHEN NOT ranked_shapes.is_least_size THEN whole_tiles(shapes.dimensions_text, shapes.layout)
-  END AS remedy,
+  CASE WHEN NOT ranked_shapes.is_least_size THEN shape_tiles.whole_tiles END AS remedy,
   functions.unknown_reason
 FROM functions
 CROSS JOIN params
@@ -119,7 +117,7 @@ LEFT JOIN ranked_shapes
   ON ranked_shapes.module_id = functions.module_id
   AND ranked_shapes.color = functions.color
   AND ranked_shapes.place <= params.top_n
-LEFT JOIN shapes ON shapes.shape = ranked_shapes.whole_shape
+LEFT JOIN shape_tiles ON shape_tiles.shape = ranked_shapes.whole_shape
 LEFT JOIN answered_padding AS padding
   ON padding.module_id = ranked_shapes.module_id
   AND padding.color = ranked_shapes.color
