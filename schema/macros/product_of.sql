@@ -6,6 +6,7 @@ CREATE OR REPLACE MACRO product_of(numbers) AS
       [numbers],
       lambda given: CASE
         WHEN len(list_filter(given, lambda number: try_cast(number AS BIGINT) IS NULL)) > 0 THEN NULL
+        -- The length of a lambda's parameter would be a text's in Spark's dialect.
         WHEN len(list_filter(given, lambda number: TRUE)) = 0 THEN 1
         WHEN list_product(list_transform(given, lambda number: try_cast(number AS DOUBLE)))
             BETWEEN 1 AND 1000000000000000
