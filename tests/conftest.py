@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark cases of tests marked `sample(n)` or `sample(n, m)`.
 
     Every n-th runs always, none for 0; of the others every m-th is slow (all without m), and the
-    rest is exhaustive. Slow cases of a test of which some always run are `repeated`, too.
+    rest is exhaustive. Slow cases of a test that has such cases are `repeated`, too.
     """
     seen: Counter[str] = Counter()
     for item in items:
