@@ -62,6 +62,7 @@ def test_what_is_no_limit_is_refused(limits, message):
         pytest_plugin._limits(limits)
 
 
+@pytest.mark.slow
 def test_within(session):
     result = session(
         """

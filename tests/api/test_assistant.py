@@ -25,6 +25,7 @@ def own_db(demo_db, tmp_path):
     return shutil.copy(demo_db, tmp_path)
 
 
+@pytest.mark.slow
 def test_answers_are_exact_and_short(tools):
     assert json.loads(tools.summary(run="cpu_b8"))["peak"]["peak_bytes"] == 8905504
     lines = tools.query("peak", {"run": "cpu_b8"}, max_rows=2).splitlines()

@@ -103,6 +103,7 @@ def test_a_query_answers_as_the_command_does(db, demo_db, call, name, params):
     assert json.loads(json.dumps(found.fetchall())) == [list(row.values()) for row in rows]
 
 
+@pytest.mark.slow
 def test_an_answer_stays_as_it_was_when_it_was_asked(tmp_path):
     db = bufdb.connect(tmp_path / "runs.duckdb")
     db.ingest(DEMO / "cpu_b8")
@@ -115,6 +116,7 @@ def test_an_answer_stays_as_it_was_when_it_was_asked(tmp_path):
     assert before.fetchall() == [(3,)]
 
 
+@pytest.mark.slow
 def test_between_two_calls_the_file_is_free(tmp_path):
     path = tmp_path / "runs.duckdb"
     db = bufdb.connect(path)

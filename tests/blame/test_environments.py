@@ -46,6 +46,7 @@ def test_an_environment_is_made_once_for_each_set_of_packages(uv):
     assert environments.made(("jax==2",)) != first
 
 
+@pytest.mark.slow
 def test_one_that_is_being_made_is_awaited(uv):
     with ThreadPoolExecutor(2) as pool:
         first, other = pool.map(environments.made, [("jax==1",)] * 2)
@@ -99,6 +100,7 @@ def test_the_reason_is_what_uv_or_pip_says_of_it(said, reason):
     assert environments._reason(said.splitlines()) == reason
 
 
+@pytest.mark.slow
 def test_clean_removes_all_and_says_how_much(uv, call):
     environments.made(("jax==1",))
     environments.made(("jax==2",))

@@ -59,6 +59,7 @@ def test_programs_of_one_function_are_apart(several):
     assert "train_step [module_0002 → module_0002]: no jump: 15.7 MiB from it's old to new" in out
 
 
+@pytest.mark.slow
 def test_functions_that_one_run_has_are_named(call, tmp_path):
     db = str(tmp_path / "a.duckdb")
     assert call("ingest", str(DEMO / "cpu_b8"), "--run", "all", "--db", db)[0] == 0

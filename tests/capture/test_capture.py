@@ -275,6 +275,7 @@ def test_a_kernel_that_is_refused_is_stored_with_the_run():
     ]
 
 
+@pytest.mark.slow
 def test_a_command_has_a_terminal_where_there_is_one_and_is_heard():
     text = oom_messages.KERNELS["2026"]
     size = "print(sys.stderr.isatty(), os.get_terminal_size(2).columns, file=sys.stderr)"
@@ -311,6 +312,7 @@ def test_what_a_command_leaves_running_holds_nothing_up():
     assert (code, time.monotonic() - begun < 25) == (0, True)
 
 
+@pytest.mark.slow
 def test_a_run_with_summary_and_labels(left_behind, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--a=1")
     command = fake(
@@ -478,6 +480,7 @@ def test_a_command_that_compiles_nothing(run, left_behind):
     assert (code, "the command failed (exit code 3) before it compiled" in err) == (3, True)
 
 
+@pytest.mark.slow
 def test_a_command_whose_modules_come_from_a_cache(run, left_behind):
     body = """
 folder = dump()

@@ -187,6 +187,7 @@ def test_what_fails_before_it_is_planned_fails(tmp_path):
         dump.dumped(Failing(), tmp_path)
 
 
+@pytest.mark.slow
 def test_a_refusal_is_said_and_the_program_stored():
     with bufdb.connect() as db:
         done = db.ingest(Refused(E1000), run="x")

@@ -103,6 +103,7 @@ def test_a_process_that_dies_has_its_last_lines_shown(model):
     assert len(said) == 6
 
 
+@pytest.mark.slow
 def test_a_program_that_is_too_large_is_answered(model, monkeypatch):
     monkeypatch.setenv("STAND_IN_REFUSAL", E1000)
     done = explain("lm.py:step", "--args", "args(4)", "--target", "tpu:v5e:2x2")

@@ -63,6 +63,7 @@ def test_parameters_and_what_they_can_be(complete, line, words):
     assert complete(f"bufdb {line}") == words
 
 
+@pytest.mark.slow
 def test_what_the_database_holds(complete):
     assert complete("bufdb query peaks --run ")[:6] == RUNS
     assert "batch=16" in complete("bufdb query peaks --run ")

@@ -329,6 +329,7 @@ def test_both_sides_of_a_small_change_differ(diff):
     assert text.startswith("train_step: peak 8.53 MiB → 8.49 MiB (-0.4%), largest: ")
 
 
+@pytest.mark.slow
 def test_output_to_a_file(diff, tmp_path):
     path = tmp_path / "diff.md"
     arguments = ("cpu_b8", "cpu_b16", "--format", "markdown")

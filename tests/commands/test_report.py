@@ -37,6 +37,7 @@ def test_it_writes_one_file_about_all_modules(made):
     assert found.head["diff"] is None
 
 
+@pytest.mark.slow
 def test_options_choose_modules_and_are_in_the_page(made):
     found = made(
         "--run", "cpu_b*", "--function", "train_*", "--module", f"*{COMMAND[-14:]}*",

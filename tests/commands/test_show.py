@@ -154,6 +154,7 @@ def test_without_temps_the_curve_is_flat_and_there_is_no_map(made, call):
     assert "100.0%  ██████████████████████  -  arguments, outputs, constants" in out
 
 
+@pytest.mark.slow
 def test_a_name_from_a_dump_is_text(made, call):
     bad = "a\x1b[31mred\u202e\n漢" + "x" * 200
 

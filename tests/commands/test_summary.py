@@ -324,6 +324,7 @@ def test_of_several_compilations_it_says_how_many_are_unknown(con):
     assert line in screen.text(of(con)).splitlines()
 
 
+@pytest.mark.slow
 def test_what_was_not_understood_is_counted(con):
     module(con, 1, 100)
     for severity, code, count in (("notice", "no_hlo", 1), ("data_loss", "unreadable_line", 2)):

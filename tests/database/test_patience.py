@@ -45,6 +45,7 @@ def hold(path):
         process.stdout.close()
 
 
+@pytest.mark.slow
 def test_a_query_waits_for_an_ingest_and_says_so(path, hold, capfd):
     other = hold("write", 1)
     assert cli.run(["runs", "--db", path]) == 0

@@ -49,6 +49,7 @@ def test_an_interrupt_while_it_is_made_is_no_missing_file(cache, monkeypatch):
     assert not [*cache.iterdir()]
 
 
+@pytest.mark.slow
 def test_a_file_in_the_users_cache_folder_is_not_believed(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     planted = tmp_path / "bufdb" / f"schema-{VERSION}-{definitions.schema_hash()}.duckdb"

@@ -90,6 +90,7 @@ def test_without_fsspec_it_says_what_to_install(monkeypatch):
         place_of("s3://bucket/set")
 
 
+@pytest.mark.slow
 def test_a_file_url_is_a_folder(tmp_path):
     stored(f"file://{tmp_path}/set")
     assert rows_on(f"file://{tmp_path}/set") == rows_on(tmp_path / "set")

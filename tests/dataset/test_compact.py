@@ -209,6 +209,7 @@ def test_no_link_leads_out_of_a_dataset(tmp_path):
     assert compact(str(tmp_path / "link"), grace_s=0).owner_count == 4
 
 
+@pytest.mark.slow
 def test_reading_what_was_removed_is_an_error(tmp_path, monkeypatch):
     from bufdb.dataset import snapshot
 
@@ -220,6 +221,7 @@ def test_reading_what_was_removed_is_an_error(tmp_path, monkeypatch):
             con.execute('SELECT sum(size_bytes) FROM "values"').fetchall()
 
 
+@pytest.mark.slow
 def test_the_command(call, tmp_path):
     stored(tmp_path)
     code, out, err = call("compact", tmp_path, "--dt", TODAY, "--grace", "0")

@@ -45,6 +45,7 @@ def test_no_link_in_a_dataset_is_followed_by_a_question(tmp_path, monkeypatch, w
     assert rows_on(root) == rows
 
 
+@pytest.mark.slow
 def test_a_link_is_no_object(tmp_path):
     stored(tmp_path / "set")
     rows = rows_on(tmp_path / "set")
@@ -55,6 +56,7 @@ def test_a_link_is_no_object(tmp_path):
     assert rows["values"] and not rows_on(tmp_path / "set")["values"]
 
 
+@pytest.mark.slow
 def test_what_else_lies_there_is_not_read(tmp_path):
     stored(tmp_path)
     rows = rows_on(tmp_path)

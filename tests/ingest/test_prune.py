@@ -23,6 +23,7 @@ def remove(dumps, number):
         path.unlink()
 
 
+@pytest.mark.slow
 def test_what_is_gone_stays_unless_it_is_pruned(fresh, dumps):
     con = fresh()
     ingest_into(con, dumps)

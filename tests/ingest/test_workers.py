@@ -145,6 +145,7 @@ def test_the_next_ingest_finds_nothing_changed(pools, tmp_path):
     assert len(pools) == 2
 
 
+@pytest.mark.slow
 def test_archives_and_large_modules_are_read_here(con, fresh, pools, tmp_path, monkeypatch):
     """Among others that are not."""
     folder = tmp_path / "run"

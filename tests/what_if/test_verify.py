@@ -22,6 +22,7 @@ def rows(ask, *given):
     return code, json.loads(out), err
 
 
+@pytest.mark.slow
 def test_a_change_that_was_made_is_held_to_what_was_promised(ask):
     """The demo's scan with its body checkpointed."""
     code, found, err = rows(ask, "cpu_b8", "cpu_b8_remat")
