@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import duckdb
@@ -247,6 +248,7 @@ def test_a_worker_that_is_killed_ends_the_ingest(tmp_path):
 
 @LINUX
 def test_an_error_here_ends_the_others(con, pools):
+    resource_tracker.ensure_running()  # Python starts it once, with the first of other processes
     before = set(children(os.getpid()))
 
     def fail(done, total):
