@@ -180,6 +180,7 @@ def test_sql_prints_the_file_and_needs_no_database(call):
     assert "CAST(:color AS STRING)" in out
 
 
+@pytest.mark.slow
 def test_a_table_leaves_out_what_only_other_choices_have(call, demo_db):
     asked = ("query", "peak-by", "-p", "by", "dtype", "--db", demo_db)
     assert "source_file" not in call(*asked)[1]
@@ -351,6 +352,7 @@ def test_a_reader_that_stops_early_is_no_error(db):
     assert process.wait() == 0
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_lines_that_fit_and_a_note(db):
     sql = "SELECT repeat('x', 300) || i AS name, i, 7 AS j FROM range(2) AS numbers(i) ORDER BY i"
 

@@ -141,6 +141,7 @@ def test_step(bufdb_limit):
     assert ("library tiny_" in result.stdout.str()) == (not own)
 
 
+@pytest.mark.slow
 def test_a_dump_without_live_ranges_has_no_peak(session, tmp_path):
     folder = tmp_path / "dumps"
     folder.mkdir()

@@ -198,6 +198,7 @@ def test_a_database_says_where_it_is(db, demo_db):
         assert repr(ours) == "<bufdb.Database in memory>"
 
 
+@pytest.mark.slow
 def test_why_there_is_nothing_is_said(db, caplog):
     with caplog.at_level(logging.WARNING, "bufdb"):
         assert db.query("peak", run="cpu_b9").fetchall() == []
@@ -242,6 +243,7 @@ def test_html_takes_no_name_for_markup(tmp_path):
     assert "&lt;b&gt;" in Answer("<b>", {})._repr_html_()
 
 
+@pytest.mark.slow
 def test_export_writes_what_the_command_writes(db, demo_db, call, tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "bufdb"):
         path = db.export(tmp_path / "a", "torch-snapshot", run="cpu_b8")

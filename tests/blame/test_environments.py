@@ -37,6 +37,7 @@ def uv(tmp_path, monkeypatch):
     return calls
 
 
+@pytest.mark.slow
 def test_an_environment_is_made_once_for_each_set_of_packages(uv):
     notes = []
     first = environments.made(("jax==1", "flax"), note=notes.append)

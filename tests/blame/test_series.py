@@ -26,6 +26,7 @@ def test_a_jump_is_named_with_its_largest_part(blame):
     assert "bufdb diff cpu_b8_remat cpu_b8\n" in out
 
 
+@pytest.mark.slow
 def test_json_holds_what_the_text_says(blame):
     code, out, _ = blame("cpu_b8_remat", "cpu_b8", "--format", "json")
     assert code == 1
@@ -73,22 +74,26 @@ def test_functions_that_one_run_has_are_named(call, tmp_path):
     assert out.startswith("init: no jump: ")
 
 
+@pytest.mark.slow
 def test_a_run_is_one_word_of_the_command(several):
     _, out, _ = several("it's old", "new")
     (line,) = [line for line in out.splitlines() if "all parts: " in line]
     assert shlex.split(line.partition(": ")[2]) == ["bufdb", "diff", "it's old", "new"]
 
 
+@pytest.mark.slow
 def test_without_a_jump_the_answer_says_so(blame):
     code, out, _ = blame("cpu_b8", "cpu_b8")
     assert code == 0
     assert "train_step: no jump: 8.49 MiB" in out
 
 
+@pytest.mark.slow
 def test_less_than_the_threshold_is_no_jump(blame):
     assert blame("cpu_b8_remat", "cpu_b8", "--over", "1000")[0] == 0
 
 
+@pytest.mark.slow
 def test_what_shrinks_is_a_jump_too(blame):
     code, out, _ = blame("cpu_b8", "cpu_b8_remat")
     assert code == 1

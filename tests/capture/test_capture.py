@@ -431,6 +431,7 @@ def test_a_run_without_a_name_is_named_after_the_program(run):
     assert name.startswith("my_train-2")
 
 
+@pytest.mark.slow
 def test_dumps_that_are_kept(run, left_behind):
     code, _, _ = run(
         "--keep-dumps", "new/dumps", "--run", "r", command=fake("os.chdir('/'); dump()")
@@ -443,6 +444,7 @@ def test_dumps_that_are_kept(run, left_behind):
     assert "--keep-dumps new/dumps has files already; name a new or an empty directory" in err
 
 
+@pytest.mark.slow
 def test_the_table_can_go_to_a_file_and_takes_the_place_of_a_run(run):
     with duckdb.connect("bufdb.duckdb") as con:
         Module(con, 1, "r")

@@ -72,6 +72,7 @@ def test_what_the_user_prints_is_shown_and_the_plugins_noise_is_not(model):
     assert "cudart_stub" in done.stderr
 
 
+@pytest.mark.slow
 def test_other_arguments_than_it_takes_are_one_line(model):
     done = explain("lm.py:step")
     assert done.returncode == 2

@@ -514,6 +514,7 @@ def test_where_nothing_is_compared_it_says_what_there_is(con):
     )
 
 
+@pytest.mark.slow
 def test_the_devices_memory_is_compared_unless_another_is_asked_for(con):
     for module_id, run, own, scratch in ((1, "a", 100, 40), (2, "b", 90, 300)):
         module = Module(con, module_id, run, "f")
@@ -609,6 +610,7 @@ def test_runs_of_a_label_are_distinguished(small, tmp_path):
     assert text.splitlines()[4].startswith("f [a2 → b]  color 0  peak ")
 
 
+@pytest.mark.slow
 def test_a_name_that_is_a_run_and_a_label_is_ambiguous(small, tmp_path):
     small([("x=a", "f", {"x": 1}, {}), ("b", "f", {"x": 3}, {})], "b", "b")
     with duckdb.connect(str(tmp_path / "small.duckdb")) as con:

@@ -38,6 +38,7 @@ def test_a_parameter_is_given_in_any_form(ask, form):
     assert (code, out.count("\n"), err) == (0, 3, "")
 
 
+@pytest.mark.slow
 def test_a_value_may_hold_an_equals_sign_and_look_like_an_option(ask):
     assert ask("modules", "-p", "run", "batch=16") == ask("modules", "--run", "cpu_b16")
     assert ask("modules", "-p", "run=batch=16") == ask("modules", "--run", "batch=16")
@@ -93,6 +94,7 @@ def test_without_spark_its_package_is_named(call, empty_folder, monkeypatch, ask
     assert not (empty_folder / "d").exists()
 
 
+@pytest.mark.slow
 def test_a_memory_space_has_a_name(ask):
     assert ask("peaks", "--color", "hbm") == ask("peaks", "--color=0", "--platform", "tpu")
     assert ask("peaks", "-p", "color=host", "--run", "cpu_b8") == ask("peaks", "--run", "cpu_b8")

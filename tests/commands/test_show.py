@@ -98,6 +98,7 @@ def test_two_ways_to_name_an_instant_are_one_too_many(show):
     assert "the last is 8" in show("train_step", "--run", "gpu_b8", "--peak", "9")[2]
 
 
+@pytest.mark.slow
 def test_what_else_fits_is_reported(show):
     err = show("train_step", "--run", "cpu*")[2]
     assert err == (
@@ -107,6 +108,7 @@ def test_what_else_fits_is_reported(show):
     assert show("module_0002*", "--run", "cpu_b8")[2] == ""
 
 
+@pytest.mark.slow
 def test_a_file_has_no_colours(show, empty_folder):
     assert show("train_step", "--run", "gpu_b8", "-o", "out.txt")[1:] == ("", "")
     text = (empty_folder / "out.txt").read_text(encoding="utf-8")

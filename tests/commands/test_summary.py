@@ -281,6 +281,7 @@ def test_another_memory_space_or_all_of_them_can_be_asked_for(con):
         assert overview.overview(con, {}, asked).peak["need_bytes"] == need
 
 
+@pytest.mark.slow
 def test_names_are_no_globs(con):
     module(con, 1, 100, run_name="r[1]*", function_name="f[?]")
     module(con, 2, 90, run_name="r1x", function_name="fa")
@@ -289,6 +290,7 @@ def test_names_are_no_globs(con):
     assert [row["held_bytes"] for row in found.parts["categories"]] == [100]
 
 
+@pytest.mark.slow
 def test_a_function_without_a_name_has_its_module_s(con):
     module(con, 1, 100, function_name=None)
     found = of(con)
@@ -425,6 +427,7 @@ def of_log(fresh, tmp_path):
     return said
 
 
+@pytest.mark.slow
 def test_figures_of_a_message_head_its_summary(of_log):
     lines = of_log(oom_messages.SHORT["temporaries"])
     assert lines[1].startswith("highest peak: at least 64.0 GiB of hbm memory, egret_step")
@@ -433,6 +436,7 @@ def test_figures_of_a_message_head_its_summary(of_log):
     assert not any("no dump names the device" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_message_about_another_memory_has_a_peak(of_log):
     lines = of_log(oom_messages.KERNELS["2025"])
     assert lines[1].startswith("highest peak: 36.2 MiB of vmem memory, step")
@@ -447,6 +451,7 @@ def test_all_is_not_understood_where_a_line_was_not(of_log):
     assert any(line.startswith("all lines understood") for line in of_log(oom_messages.LIST))
 
 
+@pytest.mark.slow
 def test_a_limit_of_the_device_is_none_of_scratch_memory(fresh, tmp_path):
     (tmp_path / "error.log").write_text(oom_messages.KERNELS["2025"], encoding="utf-8")
     con = fresh()

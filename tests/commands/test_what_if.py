@@ -43,6 +43,7 @@ def test_text_says_what_is_saved_what_caps_it_and_what_it_means(ask):
     assert meaning == MEANING
 
 
+@pytest.mark.slow
 def test_a_memory_space_has_a_number_and_a_name(ask):
     given = ("--run", "tpu_b8", "--without", "op:*", "--color")
     assert ask(*given, "vmem") == ask(*given, "1")
@@ -51,6 +52,7 @@ def test_a_memory_space_has_a_number_and_a_name(ask):
     assert "what-if: no memory space 'vmm'; did you mean 'vmem'?" in err
 
 
+@pytest.mark.slow
 def test_one_name_has_one_row_in_a_table_and_its_sum_in_csv(ask):
     given = ("--run", "gpu_b8", "--without", "line:saved train.py:66")
     assert "together" not in ask(*given)[1]
@@ -93,6 +95,7 @@ def test_inputs_of_a_layer_are_named(call, empty_db, tmp_path):
     assert "A scan saves" not in out
 
 
+@pytest.mark.slow
 def test_what_is_bf16_already_is_named_where_a_share_stays(call, empty_db, tmp_path):
     database = shutil.copy(empty_db, tmp_path / "a.duckdb")
     with duckdb.connect(database) as con:

@@ -156,6 +156,7 @@ def test_readers_that_keep_asking_let_a_writer_in(path):
     assert not is_awaited(path)
 
 
+@pytest.mark.slow
 def test_a_reader_waits_for_a_writer_that_waits_and_then_says_so(path, hold):
     hold("read", 60)
     waiting = subprocess.Popen(
@@ -180,6 +181,7 @@ def test_a_reader_waits_for_a_writer_that_waits_and_then_says_so(path, hold):
     store.open_readable(path).close()
 
 
+@pytest.mark.slow
 def test_a_link_in_place_of_the_place_in_front_is_not_followed(path, hold, tmp_path):
     target = tmp_path / "other"
     (tmp_path / "t.duckdb.waiting").symlink_to(target)

@@ -271,6 +271,7 @@ def test_no_database(call):
 # -- remove -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_removal_leaves_what_a_database_without_the_run_has(call, ingested):
     call("runs", "label", "cpu_b16", "batch=16")
     code, out, err = call("runs", "remove", "cpu_b16")

@@ -23,6 +23,7 @@ def change(path, sql):
         con.execute(sql)
 
 
+@pytest.mark.slow
 def test_views_of_another_bufdb_are_renewed_when_writing(path):
     change(path, "DROP VIEW memory_figures; UPDATE schema_info SET views_hash = 'other'")
     store.open_writable(path).close()

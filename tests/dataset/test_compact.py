@@ -235,6 +235,7 @@ def test_the_command(call, tmp_path):
         compact(str(RUN))
 
 
+@pytest.mark.slow
 def test_what_is_stored_under_no_date_is_compacted_too(tmp_path, monkeypatch):
     with monkeypatch.context() as before:
         before.setattr(layout, "is_day", lambda text: True)

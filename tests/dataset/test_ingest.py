@@ -23,6 +23,7 @@ from bufdb.ingest import choice
 MODULES = "SELECT run_name, module_key, has_live_ranges FROM modules ORDER BY ALL"
 
 
+@pytest.mark.slow
 def test_a_module_has_an_object_for_each_table_with_rows_of_it(tmp_path):
     summary = stored(tmp_path)
     assert (summary.module_count, summary.exit_code) == (3, 0)
@@ -70,6 +71,7 @@ def test_the_same_dumps_are_the_same_bytes_whichever_process_reads_them(tmp_path
     assert [name for name in one if one[name] != other[name]] == []
 
 
+@pytest.mark.slow
 def test_what_is_unchanged_is_not_written_again(tmp_path):
     stored(tmp_path)
     before = {name: (tmp_path / name).stat().st_mtime_ns for name in objects(tmp_path)}

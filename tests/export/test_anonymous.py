@@ -230,6 +230,7 @@ def test_the_same_is_written_each_time(bundle, demo_db, tmp_path):
     assert texts[0] == texts[1] != []
 
 
+@pytest.mark.slow
 def test_a_picture_can_be_anonymous(call, demo_db, tmp_path):
     path = tmp_path / "stacks"
     given = ("--run", "cpu_b8", "--function", "train_step", "-o", path, "--anonymize")

@@ -102,6 +102,7 @@ def test_one_function_is_in_a_sum_and_a_note_names_the_others(export):
     assert export("collapsed", "--run", "cpu_b8", "--function", "init")[1] == ""
 
 
+@pytest.mark.slow
 def test_speedscope_has_a_profile_for_each_function_and_memory_space(export, demo):
     document = json.loads(export("speedscope")[0])
     peaks = demo.execute("SELECT peak_bytes FROM asked_functions WHERE peak_bytes IS NOT NULL")

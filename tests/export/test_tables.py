@@ -189,6 +189,7 @@ def test_a_bundle_takes_the_place_of_another_when_it_is_whole(call, demo_db, tmp
     assert [each.name for each in tmp_path.iterdir()] == ["b.duckdb"]
 
 
+@pytest.mark.slow
 def test_a_bundle_goes_where_a_link_points_and_in_place_of_files_alone(call, demo_db, tmp_path):
     (tmp_path / "old.duckdb").touch()
     (tmp_path / "link").symlink_to("old.duckdb")

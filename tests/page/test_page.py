@@ -166,6 +166,7 @@ def test_frames_of_libraries_are_there_too(con):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_circle_of_frames_ends(con):
     with in_bulk(con):
         module = Module(con, 1)
@@ -304,6 +305,7 @@ def test_what_was_timed_has_shares_of_a_run_and_a_table(demo, demo_report):
                     "less than 1 % of a run", "not timed"}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_table_that_is_cut_says_so(con):
     with in_bulk(con):
         module = Module(con, 1)
@@ -317,6 +319,7 @@ def test_a_table_that_is_cut_says_so(con):
     assert not tables["peak-by-dtype"]["is_cut"]
 
 
+@pytest.mark.slow
 def test_another_compilation_has_a_picture_and_commands_but_no_tables(con):
     with in_bulk(con):
         for number, size in ((1, 8), (2, 4)):

@@ -55,6 +55,7 @@ def test_a_caller_that_is_missing_is_none_and_a_cycle_is_cut_once():
     assert tree({1: 1, 2: None}) == {1: (0, 0, 0), 2: (0, 1, 1)}
 
 
+@pytest.mark.slow
 def test_a_chain_of_a_hundred_thousand_frames_is_two_numbers_each():
     spans = tree({1: None, **{number: number - 1 for number in range(2, 100_001)}})
     assert spans[1] == (0, 0, 99_999) and spans[100_000] == (99_999, 99_999, 99_999)

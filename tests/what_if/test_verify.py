@@ -90,6 +90,7 @@ def test_the_other_way_less_came(ask):
     assert instead["saved /home/user/model/train.py:65"] == 1804800
 
 
+@pytest.mark.slow
 def test_nothing_that_changed_is_a_note(ask):
     assert rows(ask, "cpu_b8", "cpu_b8")[:2] == (0, [])
     assert "no peak of a function" in ask("cpu_b8", "cpu_b8")[2]
@@ -222,6 +223,7 @@ def test_less_than_was_promised_is_exit_1(asked):
     assert "less than promised" in out
 
 
+@pytest.mark.slow
 def test_a_command_that_compiles_nothing_is_no_success(asked):
     (code, out, _), _ = asked("--until", "8MiB", python="false")
     assert code != 0

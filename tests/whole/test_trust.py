@@ -422,6 +422,7 @@ def test_a_view_of_another_version_is_reported_until_the_next_ingest(tmp_path):
     assert "bufdb: " not in _call("query", "peak-figures", "--db", path)
 
 
+@pytest.mark.slow
 def test_what_is_bufdbs_own_says_nothing(tmp_path):
     path = make(tmp_path)
     for command in (("sql", "FROM memory_figures"), ("query", "peak"), ("runs",), ("schema",)):
