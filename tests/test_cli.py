@@ -422,7 +422,6 @@ def test_no_command_pays_for_the_imports_of_another(db, arguments, absent):
     assert not set(absent) & set(modules)
 
 
-@pytest.mark.slow
 def test_an_interrupted_query_ends_at_once(db):
     script = (
         # Without a __file__ DuckDB takes it for an interactive process, and draws its progress.
