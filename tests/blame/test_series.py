@@ -26,7 +26,6 @@ def test_a_jump_is_named_with_its_largest_part(blame):
     assert "bufdb diff cpu_b8_remat cpu_b8\n" in out
 
 
-@pytest.mark.slow
 def test_json_holds_what_the_text_says(blame):
     code, out, _ = blame("cpu_b8_remat", "cpu_b8", "--format", "json")
     assert code == 1

@@ -444,7 +444,6 @@ def test_dumps_that_are_kept(run, left_behind):
     assert "--keep-dumps new/dumps has files already; name a new or an empty directory" in err
 
 
-@pytest.mark.slow
 def test_the_table_can_go_to_a_file_and_takes_the_place_of_a_run(run):
     with duckdb.connect("bufdb.duckdb") as con:
         Module(con, 1, "r")

@@ -144,7 +144,6 @@ def test_a_plain_duckdb_shell_answers_the_same(call, demo_dataset, demo_db):
                     assert con.execute(query.sql).fetchall() == file.execute(query.sql).fetchall()
 
 
-@pytest.mark.slow
 def test_a_table_without_files_is_empty_and_has_its_types(tmp_path, demo_file):
     stored(tmp_path / "set")
     table = next(name for name in layout.tables() if not objects(tmp_path / "set", name))

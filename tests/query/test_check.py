@@ -495,7 +495,6 @@ def test_what_cannot_be_looked_at_is_reported_in_one_line(fresh):
         check.violations(con, [])
 
 
-@pytest.mark.slow
 def test_the_command(demo_db, tmp_path, capfd):
     some = only("lookups", "total")
     assert cli.run(["check", "--db", str(demo_db), "--format", "csv", *some]) == 0

@@ -128,7 +128,6 @@ def test_what_is_gone_from_the_paths_is_pruned(tmp_path, run):
     assert rows_on(tmp_path / "a") == rows_on(tmp_path / "b")
 
 
-@pytest.mark.slow
 def test_a_file_that_cannot_be_read_is_a_diagnostic(tmp_path, run):
     gone = sorted(run.glob("*-values.txt"))[0]
     summary = by_workers(tmp_path / "b", run, cluster=Here(before=gone.unlink))
