@@ -34,7 +34,7 @@ def read(data, form, folder):
         return found.columns, found.fetchall()
 
 
-@pytest.mark.sample(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["arrow", "parquet"])
 def test_a_pipe_has_every_row_and_exact_numbers(demo_db, tmp_path, form):
     with duckdb.connect(str(demo_db), read_only=True) as con:

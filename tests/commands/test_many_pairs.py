@@ -107,10 +107,9 @@ def reported(call, demo_db, out, names):
     return out.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "names",
-    [("peak", "top-values", "constants"), pytest.param(tables.NAMES, marks=pytest.mark.slow)],
-    ids=["some", "all"],
+    "names", [("peak", "top-values", "constants"), tables.NAMES], ids=["some", "all"]
 )
 def test_a_page_of_modules_some_at_a_time_is_that_of_all_at_once(
     call, demo_db, monkeypatch, tmp_path, names

@@ -65,7 +65,7 @@ class Kept:
         self._con.close()
 
     def _lookup_rows(self) -> list[list[tuple[Any, ...]]]:
-        return [self._rows(f"FROM {name} ORDER BY ALL") for name in _LOOKUPS]
+        return [self._rows(f"FROM {name}") for name in _LOOKUPS]  # in order of insertion
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         return self._con.execute(sql).fetchall()
