@@ -7,9 +7,11 @@
 -- it was not computed. The lower bound is at most the saving, or unknown with a reason, and the
 -- part of the backward pass agrees with value_sources. At the instant that becomes the peak, the
 -- new height is the occupied bytes minus those of the value alone: all of its bytes inside its live
--- range, none if no value with the same bytes is live, and some at a handover. None of the four
--- highest peaks without a live value of these bytes may be above it. Lines and ops have the names
--- and the bytes that attributed_peak_values gives to values of temp allocations.
+-- range, none if no value with the same bytes is live, and some at a handover. Contexts of
+-- asynchronous calls may share bytes with each other (overlap), so one of them may free fewer, by
+-- what the others that are live have of its bytes. None of the four highest peaks without a live
+-- value of these bytes may be above it. Lines and ops have the names and the bytes that
+-- attributed_peak_values gives to values of temp allocations.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -88,6 +90,49 @@ same_bytes AS (
     AND live_ranges.value_id = others.value_id
   WHERE stored.what = 'value'
 ),
+scratch AS (
+  SELECT
+    "values".module_id,
+    "values".value_id,
+    "values".allocation_index,
+    "values".offset_bytes::HUGEINT AS begin_bytes,
+    "values".offset_bytes::HUGEINT + "values".size_bytes AS end_bytes,
+    live_ranges.start_time,
+    live_ranges.end_time
+  FROM "values"
+  SEMI JOIN instructions
+    ON instructions.module_id = "values".module_id
+    AND instructions.instruction_name = "values".instruction_name
+    AND (instructions.opcode GLOB '*-start' OR instructions.opcode GLOB '*-update')
+    AND instructions.opcode <> 'copy-start'
+  JOIN live_ranges
+    ON live_ranges.module_id = "values".module_id
+    AND live_ranges.value_id = "values".value_id
+  WHERE "values".shape_index GLOB '{[2-9]*' OR "values".shape_index GLOB '{1[0-9]*'
+),
+-- Bytes of a context that others have too at the instant that becomes the peak, at the most.
+shared AS (
+  SELECT
+    stored.module_id,
+    stored.value_id,
+    sum(
+      least(scratch.end_bytes, others.end_bytes) - greatest(scratch.begin_bytes, others.begin_bytes)
+    ) AS shared_bytes
+  FROM stored
+  JOIN scratch
+    ON scratch.module_id = stored.module_id
+    AND scratch.value_id = stored.value_id
+  JOIN scratch AS others
+    ON others.module_id = scratch.module_id
+    AND others.allocation_index = scratch.allocation_index
+    AND others.value_id <> scratch.value_id
+    AND others.begin_bytes < scratch.end_bytes
+    AND others.end_bytes > scratch.begin_bytes
+    AND others.start_time <= stored.peak_time_without
+    AND others.end_time >= stored.peak_time_without
+  WHERE stored.what = 'value'
+  GROUP BY stored.module_id, stored.value_id
+),
 at_instant AS (
   SELECT
     stored.module_id,
@@ -97,6 +142,9 @@ at_instant AS (
     stored.without_bytes,
     any_value(heights.occupied_temp_bytes) AS occupied_temp_bytes,
     any_value(same_bytes.size_bytes) AS size_bytes,
+    greatest(
+      any_value(same_bytes.size_bytes) - coalesce(any_value(shared.shared_bytes), 0), 0
+    ) AS own_bytes,
     bool_or(
       same_bytes.start_time <= stored.peak_time_without
       AND stored.peak_time_without <= same_bytes.end_time
@@ -115,6 +163,9 @@ at_instant AS (
   JOIN same_bytes
     ON same_bytes.module_id = stored.module_id
     AND same_bytes.value_id = stored.value_id
+  LEFT JOIN shared
+    ON shared.module_id = stored.module_id
+    AND shared.value_id = stored.value_id
   WHERE stored.what = 'value'
   GROUP BY
     stored.module_id,
@@ -280,7 +331,7 @@ SELECT
     AS finding
 FROM at_instant
 WHERE at_instant.occupied_temp_bytes - at_instant.without_bytes NOT BETWEEN CASE
-    WHEN at_instant.is_inside THEN at_instant.size_bytes
+    WHEN at_instant.is_inside THEN at_instant.own_bytes
     ELSE 0
   END AND CASE WHEN at_instant.is_live THEN at_instant.size_bytes ELSE 0 END
 UNION ALL

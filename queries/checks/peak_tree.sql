@@ -5,7 +5,8 @@
 -- node's total is its own bytes plus its children's; the remaining bytes fall from the header's
 -- total to 0. A node with bytes of its own is named for the values of the peak listing that have
 -- them; any other is part of such a name, a calling instruction, or a called computation, checked
--- if every step has a text and no asynchronous operation hides its computation.
+-- if every step has a text. An asynchronous operation of the short form (section 7.3), whose first
+-- element is the tuple of its operands, hides the name of its computation: any name may be below it.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -99,6 +100,15 @@ callers AS (
   WHERE instructions.opcode <> 'fusion'
     AND instructions.module_id IN (SELECT peak_stack_nodes.module_id FROM peak_stack_nodes)
 ),
+hiding AS (
+  SELECT
+    instructions.module_id,
+    coalesce(instructions.op_name, instructions.instruction_name) AS label
+  FROM instructions
+  WHERE (instructions.opcode GLOB '*-start' OR instructions.opcode GLOB '*-update')
+    AND instructions.opcode <> 'async-start'
+    AND starts_with(instructions.shape, '((')
+),
 known AS (
   SELECT callers.module_id, callers.label FROM callers WHERE callers.computations <> ['']
   UNION
@@ -148,24 +158,21 @@ SELECT
   'node ' || peak_stack_nodes.node_ordinal || ': nothing is named ' || peak_stack_nodes.label
     AS finding
 FROM peak_stack_nodes
+LEFT JOIN peak_stack_nodes AS parents
+  ON parents.module_id = peak_stack_nodes.module_id
+  AND parents.node_ordinal = peak_stack_nodes.parent_ordinal
 ANTI JOIN known
   ON known.module_id = peak_stack_nodes.module_id
   AND known.label = peak_stack_nodes.label
+ANTI JOIN hiding
+  ON hiding.module_id = peak_stack_nodes.module_id
+  AND (hiding.label = peak_stack_nodes.label OR hiding.label = parents.label)
 WHERE peak_stack_nodes.current_bytes = 0
   AND peak_stack_nodes.parent_ordinal IS NOT NULL
   AND NOT EXISTS (
     SELECT 1
     FROM instructions
     WHERE instructions.module_id = peak_stack_nodes.module_id
-      AND (
-        instructions.text IS NULL
-        OR (
-          instructions.opcode LIKE '%-start'
-          AND instructions.opcode NOT IN (
-            'all-gather-start', 'all-reduce-start', 'async-start', 'collective-permute-start',
-            'copy-start'
-          )
-        )
-      )
+      AND instructions.text IS NULL
   )
 ORDER BY module_id, finding;

@@ -7,7 +7,7 @@ import shutil
 import corrupt
 import duckdb
 import pytest
-from places import DEMO
+from places import DEMO, ROOT
 from shared_dumps import DUMPS, needs_dumps
 from small_db import Module, in_bulk, insert
 
@@ -247,6 +247,14 @@ BREAKING = [
 ]  # fmt: skip
 
 
+CASES = ROOT.parent / "shared" / "cases"
+needs_cases = pytest.mark.skipif(not CASES.is_dir(), reason="there is no ../shared/cases")
+SOUND = [
+    "tpu7x_check_peak_savings", "gpu_async_computation_peak_tree", "tpu7x_custom_call_start",
+    "dot_of_tuple_element",
+]  # fmt: skip
+
+
 def names(con):
     """The invariants that are violated."""
     return [violation.check.name for violation in check.violations(con)]
@@ -264,6 +272,14 @@ def only(*kept):
 
 def test_the_demo_dumps_violate_none(demo_db):
     with duckdb.connect(str(demo_db), read_only=True) as con:
+        assert names(con) == []
+
+
+@needs_cases
+@pytest.mark.parametrize("case", SOUND)
+def test_sound_dumps_violate_none(tmp_path, case):
+    ingest(str(tmp_path / "a.duckdb"), [CASES / case], run="r")
+    with duckdb.connect(str(tmp_path / "a.duckdb")) as con:
         assert names(con) == []
 
 
@@ -340,20 +356,33 @@ def test_an_operand_may_have_no_percent_sign(tmp_path, operand, found_count):
         assert ("truncated_hlo_text",) not in codes
 
 
-@pytest.mark.parametrize(("opcode", "found_count"), [("fusion-start", 0), ("call", 1)])
-def test_an_asynchronous_operation_may_hide_its_computation(con, opcode, found_count):
+@pytest.mark.parametrize(
+    ("opcode", "shape", "label", "found_count"),
+    [
+        ("fusion-start", "((f32[1]), f32[1])", "wrapped_computation", 0),
+        ("all-reduce-start", "((f32[1]), f32[1])", "async_computation", 0),
+        ("custom-call-update", "((f32[1]), f32[1], (u32[]))", "async_computation", 0),
+        ("all-reduce-start", "(f32[1], f32[1])", "async_computation", 1),  # of two arrays
+        ("async-start", "((f32[1]), f32[1])", "async_computation", 1),  # names it: calls=
+        ("async-start", "((f32[1]), f32[1])", "fused", 0),
+        ("call", "f32[1]", "async_computation", 1),
+    ],
+)
+def test_the_short_form_hides_its_computation(con, opcode, shape, label, found_count):
     insert(con, "modules", module_id=1, run_name="r", format_era="C", reported_peak_tree_bytes=4)
-    text = "%x.1 = f32[1]{0} x(), calls=%fused"
-    insert(con, "instructions", module_id=1, instruction_name="x.1", opcode=opcode, text=text)
+    insert(con, "instructions", module_id=1, instruction_name="x.1", opcode=opcode, shape=shape,
+           text="%x.1 = f32[1]{0} x(), calls=%fused")  # fmt: skip
     insert(con, "instructions", module_id=1, instruction_name="add.1", opcode="add", text="%add.1")
     contributor = {"instruction_name": "add.1", "shape_index": "{}", "logical_bytes": 4}
     insert(con, "peak_contributors", module_id=1, **contributor)
-    for number, label in enumerate(["main", "x.1", "async_computation", "add.1"]):
-        sizes = {"current_bytes": 4} if label == "add.1" else {"remaining_bytes": 4}
+    for number, name in enumerate(["main", "x.1", label, "y", "add.1"]):
+        sizes = {"current_bytes": 4} if name == "add.1" else {"remaining_bytes": 4}
         place = {"node_ordinal": number, "parent_ordinal": number - 1 if number else None}
-        insert(con, "peak_stack_nodes", module_id=1, label=label, total_bytes=4, **sizes, **place)
+        insert(con, "peak_stack_nodes", module_id=1, label=name, total_bytes=4, **sizes, **place)
     found = con.execute(asked("peak-tree")).fetchall()
-    assert found == [(1, "node 2: nothing is named async_computation")] * found_count
+    # What is deeper is named for something.
+    expected = [f"node 2: nothing is named {label}"] * found_count + ["node 3: nothing is named y"]
+    assert [text for _, text in found] == expected
 
 
 @pytest.mark.parametrize(("opcode", "found_count"), [("async-start", 0), ("add", 1)])
@@ -463,6 +492,29 @@ def test_scratch_of_asynchronous_calls_may_share_bytes(con):
     found = [finding for _, finding in con.execute(asked("overlap")).fetchall()]
     pairs = {tuple(sorted(re.findall(r"(\d+) \(live", finding))) for finding in found}
     assert pairs == {("1", "3"), ("2", "3"), ("3", "4")}
+
+
+@pytest.mark.parametrize(
+    ("offset", "opcode", "is_fine"),
+    [
+        (0, "custom-call-update", True),
+        (10, "custom-call-update", False),  # 10 of its bytes are its own
+        (0, "copy-start", False),
+    ],
+)
+def test_a_context_frees_only_bytes_of_its_own(con, offset, opcode, is_fine):
+    module = Module(con, 1, schedule_length=9)
+    module.allocation(0, "temp", 100)
+    module.value(0, 0, 0, 80, (0, 5), "a", shape_index="{2,0}", opcode="custom-call-start")
+    module.value(1, 0, offset, 90, (1, 6), "b", shape_index="{2,0}", opcode=opcode)
+    module.close()
+    for start, size in ((0, 80), (1, 90 + offset), (7, 0)):
+        insert(con, "occupancy_steps", module_id=1, color=0, start_time=start,
+               occupied_temp_bytes=size)  # fmt: skip
+    module.saves(0, 0, 0, held_bytes=80, peak_time_without=1, peak_bytes_without=90 + offset,
+                 low_unknown_reason="x")  # fmt: skip
+    found = [text for _, text in con.execute(asked("peak-savings")).fetchall()]
+    assert (not [text for text in found if "are occupied and it has" in text]) == is_fine
 
 
 def test_sums_wrap_as_in_the_dump(con):
