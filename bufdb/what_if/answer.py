@@ -46,7 +46,7 @@ WHERE instructions.module_id = $module_id
   AND list_contains($times, instructions.program_order)
 ORDER BY ALL
 """
-SQL = "\n".join([temps.VALUES, temps.PARTS, temps.USERS, temps.POSITIONS, INSTANTS])
+SQL = f"{temps.SQL}\n{INSTANTS}"
 """The SQL of the answer, besides that for the choice of a module and for donation."""
 _NONE = np.empty(0, np.int64)
 TOGETHER = "together"

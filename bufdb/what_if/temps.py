@@ -115,6 +115,8 @@ WHERE positions.module_id = $module_id
   )
 ORDER BY positions.value_id, positions.position_ordinal
 """
+SQL = "\n".join([VALUES, PARTS, MAKERS, TIMES, USERS, POSITIONS])
+"""Every question to the database, for opening it."""
 
 
 @dataclass(frozen=True)

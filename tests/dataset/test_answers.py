@@ -1,13 +1,15 @@
 """A dataset gives the answers of the database file, whatever it went through."""
 
 import contextlib
+import shlex
+from pathlib import Path
 
 import duckdb
 import pytest
 from datasets import all_rows, objects, stored
 
 import bufdb
-from bufdb import resources
+from bufdb import cli, resources
 from bufdb.database import memory, store
 from bufdb.dataset import layout, snapshot
 from bufdb.dataset.snapshot import open_readable
@@ -105,6 +107,57 @@ def test_a_query_of_some_runs_opens_those_alone(demo_dataset, demo_file, query):
 def test_commands_say_the_same(call, demo_dataset, demo_db, words):
     on = call(*words, "--on", demo_dataset)
     assert on == call(*words, "--db", demo_db)
+    assert on[0] == 0
+
+
+COMMANDS = [
+    name
+    for name in cli.COMMANDS
+    if any("--on" in param.opts for param in cli.bufdb.get_command(None, name).params)
+]
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize(
+    ("demo_dataset", "name"),
+    [(DATASETS[at % 2 * 3], name) for at, name in enumerate(COMMANDS)],
+    ids=COMMANDS,
+    indirect=["demo_dataset"],
+)
+def test_every_command_answers_its_examples(call, demo_dataset, demo_db, empty_folder, name):
+    """Of each command with --on, as `bufdb.cli` lists them; those of `schema` are without it."""
+    Path("budget.toml").write_text(
+        '[[budget]]\nfunction = "*"\nmetric = "peak"\nlimit = "1 GiB"\n', "utf-8"
+    )
+    for line in ["bufdb schema"] if name == "schema" else cli.EXAMPLES[name]:
+        words = shlex.split(line)[1:]
+        output = Path(words[words.index("-o") + 1]) if "-o" in words else None
+        code, text, notes = call(*words, "--on", demo_dataset)
+        assert code == 0, line
+        assert (text == "") == (output is not None), line
+        if output is not None:
+            output.rename("of_dataset")
+        code, expected, expected_notes = call(*words, "--db", demo_db)
+        assert (code, notes) == (0, expected_notes), line
+        if name == "schema":  # of a dataset it is the text for a DuckDB shell
+            assert "CREATE" in text, line
+        else:
+            assert sorted(text.splitlines()) == sorted(expected.splitlines()), line
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--without", "value:*", "--donate", "1", "--keep", "1/8"],
+        ["--until", "5MiB", "--by", "op", "--order", "cost", "--color", "all"],
+    ],
+    ids=["without", "until"],
+)
+def test_what_if_of_any_kind_is_the_same(call, demo_dataset, demo_db, words):
+    asked = ["what-if", "train_step", "--run", "cpu_b8", *words]
+    on = call(*asked, "--on", demo_dataset)
+    assert on == call(*asked, "--db", demo_db)
     assert on[0] == 0
 
 
