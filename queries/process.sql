@@ -38,8 +38,9 @@
 -- column limit_bytes BIGINT: Memory of the device as bufdb.watch was given it, else the most that
 --   its allocator may take [bytes]; NULL if neither is known.
 -- column part VARCHAR: Of the plan argument, output (in memory of its own), temp, constant (and
---   all else); bystander; code of the loaded programs; rest: in use beyond arrays and code; free;
---   split: free, but not in the largest free block.
+--   all else); bystander; code of the loaded programs (no row if its size is not known); rest: in
+--   use beyond arrays and code, at the most all beyond arrays if the size of the code is not known;
+--   free; split: free, but not in the largest free block.
 -- column low_bytes BIGINT: The least that the part holds [bytes]; NULL if not known.
 -- column held_bytes BIGINT: The most that the part holds [bytes]; NULL if not known.
 -- column array_count BIGINT: Number of alive arrays in the part; NULL for others.
@@ -268,19 +269,22 @@ single_parts AS (
       totals.argument_bytes, totals.output_bytes, totals.temp_bytes,
       totals.plan_bytes - totals.argument_bytes - totals.output_bytes - totals.temp_bytes,
       nullif(totals.code_bytes, 0),
-      totals.used_bytes - totals.alive_bytes - totals.code_bytes,
+      totals.used_bytes - totals.alive_bytes - coalesce(totals.code_bytes, 0),
       totals.limit_bytes - totals.used_bytes,
       totals.free_chunk_bytes - totals.largest_free_bytes
     ]) AS held_bytes,
     unnest([
       if(totals.is_known, totals.known_count, NULL), NULL, NULL, NULL, NULL, NULL, NULL, NULL
-    ]) AS array_count
+    ]) AS array_count,
+    totals.code_bytes
   FROM totals
 ),
 parts AS (
   SELECT
     single_parts.run_name, single_parts.profile_name, single_parts.device, single_parts.part,
-    single_parts.part_place, 0 AS place, single_parts.held_bytes AS low_bytes,
+    single_parts.part_place, 0 AS place,
+    if(single_parts.part = 'rest' AND single_parts.code_bytes IS NULL, 0, single_parts.held_bytes)
+      AS low_bytes,
     single_parts.held_bytes, single_parts.array_count, NULL AS python_function_name,
     NULL AS source
   FROM single_parts

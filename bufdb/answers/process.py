@@ -115,11 +115,13 @@ def lines(rows: Sequence[Row], width: int = WIDTH) -> list[str]:
 def _allocator(rows: Sequence[Row]) -> str:
     """Return what the allocator of the device holds beyond arrays; '' if it does not say."""
     held = {row["part"]: row["held_bytes"] for row in rows}
+    is_with_code = any(row["part"] == "rest" and row["low_bytes"] == 0 for row in rows)
     found = []
     if "code" in held:
         found.append(f"code {human_bytes(held['code'])}")
     if "rest" in held:
-        found.append(f"in use beyond {human_bytes(held['rest'])}")
+        of = " with code, whose size is not known" if is_with_code else ""
+        found.append(f"in use beyond {human_bytes(held['rest'])}{of}")
     if "free" in held:
         found.append(f"free {human_bytes(held['free'])}")
     if "split" in held:

@@ -226,7 +226,8 @@ def _need(compiled: Any) -> Optional[int]:  # noqa: UP045 - Python 3.9
         )
     except AttributeError:
         return None
-    return int(sum(parts))
+    is_known = all(part >= 0 for part in (*parts[:2], -parts[2], parts[3]))  # -1 is "unknown"
+    return int(sum(parts)) if is_known else None
 
 
 def _of_source(request: dict[str, Any], devices: Any, folder: Path) -> Any:

@@ -76,7 +76,7 @@ class Taken:
             "failure_message": self.message,
             "requested_bytes": self.requested_bytes,
             "limit_bytes": self.limit_bytes,
-            "code_bytes": self.profile.code_bytes,
+            "code_bytes": None if self.profile.unsized_count else self.profile.code_bytes,
             "program_count": self.profile.program_count,
             "arguments_unknown_reason": self.why_unknown,
         }
@@ -207,8 +207,8 @@ def _typed(value: Any, kind: type[Value]) -> Value | None:
 
 
 def _figure(value: Any) -> int | None:
-    """Return a number of bytes of JSON, or null."""
-    found = _typed(value, int)
+    """Return a number of bytes of JSON; None for null and for PJRT's "unknown", -1."""
+    found = None if value == -1 else _typed(value, int)
     if found is not None and not 0 <= found < pprof.MOST:
         raise ValueError(value)
     return found

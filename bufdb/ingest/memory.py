@@ -15,6 +15,9 @@ from bufdb.ingest.plan import PlannedRun, Summary
 from bufdb.proto.pprof import Frame, Held, Stack
 from bufdb.read.hlo import Own
 
+UNSIZED = "unknown_code_size"
+"""Code of the notice about a profile with programs of unknown size."""
+
 
 def add(
     con: duckdb.DuckDBPyConnection,
@@ -26,7 +29,7 @@ def add(
     *,
     prune: bool,
 ) -> None:
-    """Store the memory profiles of a run; those in a directory that are damaged go to `odd`.
+    """Store the memory profiles of a run; what is damaged in a directory or unknown goes to `odd`.
 
     Raises:
         BufdbError: a file that was named itself cannot be read.
@@ -41,6 +44,12 @@ def add(
             continue
         store(con, run, taken, own)
         summary.profile_count += 1
+        if unsized := taken.profile.unsized_count:
+            message = (
+                f"the runtime does not know the code size of {unsized} of "
+                f"{taken.profile.program_count} programs (-1): live_profiles.code_bytes is NULL"
+            )
+            odd(Oddity(taken.name, "notice", UNSIZED, message))
     if prune:
         summary.pruned_count += _prune(con, run, planned)
 
@@ -71,7 +80,12 @@ def store(con: duckdb.DuckDBPyConnection, run: str, taken: Taken, own: Own) -> N
 
 
 def remove(con: duckdb.DuckDBPyConnection, run: str, names: Sequence[str]) -> None:
-    """Remove profiles of a run, by name."""
+    """Remove profiles of a run and the notices about them, by name."""
+    con.execute(
+        "DELETE FROM diagnostics WHERE run_name = ? AND module_id IS NULL AND code = ? "
+        "AND list_contains(?::VARCHAR[], path)",
+        [run, UNSIZED, list(names)],
+    )
     for table in LIVE_TABLES:
         con.execute(
             f"DELETE FROM {table} WHERE run_name = ? AND list_contains(?::VARCHAR[], profile_name)",

@@ -69,8 +69,10 @@ class MemoryProfile:
 
     arrays: dict[Alive, Held] = field(default_factory=dict)
     code_bytes: int = 0
-    """Code of the compiled programs, as far as the device keeps it in its memory."""
+    """Code of the programs of known size, as far as the device keeps it in its memory."""
     program_count: int = 0
+    unsized_count: int = 0
+    """Programs whose size the runtime does not know."""
 
 
 def begins(head: bytes) -> bool:
@@ -160,16 +162,20 @@ class _Reader:
         found = MemoryProfile()
         for sample in self.parts.get(_SAMPLE, []):
             values, stack, labels = self._sample(sample)
-            if len(values) != len(_SAMPLE_TYPES) or min(values) < 0:
+            count, size = values if len(values) == len(_SAMPLE_TYPES) else (-1, 0)
+            # `PjRtExecutable::SizeOfGeneratedCodeInBytes` returns -1 where the runtime does not
+            # know the size, as on TPU; JAX multiplies it by the count of equal programs.
+            is_unsized = labels.get("kind") == _EXECUTABLE and size in (-1, -count)
+            if count < 0 or (size < 0 and not is_unsized):
                 raise UnreadableProto(DAMAGED)
-            count, size = values
             if labels.get("kind") == _BUFFER:
                 held = found.arrays.setdefault(Alive(labels.get("device", ""), stack), Held())
                 held.array_count += count
                 held.total_bytes += size
             elif labels.get("kind") == _EXECUTABLE:
                 found.program_count += count
-                found.code_bytes += size
+                found.code_bytes += max(0, size)
+                found.unsized_count += count if size < 0 else 0
             else:
                 kind = labels.get("kind", "no kind")[:80]
                 raise UnreadableProto(f"{NO_PROFILE}: a sample is of {kind}")

@@ -7,7 +7,7 @@ CREATE TABLE live_profiles (
   failure_message VARCHAR,
   requested_bytes BIGINT,
   limit_bytes BIGINT,
-  code_bytes BIGINT NOT NULL,
+  code_bytes BIGINT,
   program_count BIGINT NOT NULL,
   arguments_unknown_reason VARCHAR
 );
@@ -28,7 +28,7 @@ COMMENT ON COLUMN live_profiles.requested_bytes IS
 COMMENT ON COLUMN live_profiles.limit_bytes IS
   'Memory of the device as given to bufdb.watch [bytes]; NULL if none was given.';
 COMMENT ON COLUMN live_profiles.code_bytes IS
-  'Code of the loaded programs in device memory [bytes]; 0 on CPU, where JAX does not count it.';
+  'Code of the loaded programs in device memory [bytes]; 0 on CPU, where JAX does not count it; NULL if the runtime does not know the size of each program, as on TPU (-1 in the profile).';
 COMMENT ON COLUMN live_profiles.program_count IS
   'Number of loaded programs.';
 COMMENT ON COLUMN live_profiles.arguments_unknown_reason IS

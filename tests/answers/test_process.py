@@ -70,6 +70,15 @@ def test_the_allocator_says_what_it_holds_beyond_and_how_it_is_split(con, tmp_pa
     ]
 
 
+def test_code_of_unknown_size_is_in_what_is_in_use_beyond_arrays(con, tmp_path):
+    samples = [Sample(30 * MIB, FRAMES, "gpu:0"), Sample(-1, kind="executable")]
+    stored(con, tmp_path, samples, WATCHED)
+    assert account(con)[-2:] == [
+        "the allocator: in use beyond 20.0 MiB with code, whose size is not known, free",
+        "  40.0 MiB",
+    ]
+
+
 def test_several_devices_are_named(con, tmp_path):
     stored(con, tmp_path, [Sample(1, FRAMES, "gpu:0"), Sample(2, FRAMES, "gpu:1")])
     lines = account(con)

@@ -9,7 +9,7 @@ import zipfile
 
 import pytest
 from ingesting import ingest_into, rows
-from places import DEMO
+from places import DEMO, ROOT
 from pprof_writer import Sample, packed
 
 from bufdb.database.runs import LIVE_TABLES
@@ -70,6 +70,42 @@ def test_what_the_run_was_read_with_says_which_frames_are_own(con, file):
     ingest_into(con, file, "r", own_globs=["jax"])
     sql = "SELECT count(*) FROM live_frames WHERE own_frame_id = stack_frame_id"
     assert rows(con, sql) == [(4,)]
+
+
+def test_programs_of_unknown_size_are_no_damage(con, file):
+    samples = [*ALIVE, Sample(9, kind="executable"), Sample(-2, count=2, kind="executable")]
+    file.write_bytes(packed(samples))
+    for _ in range(2):
+        assert ingest_into(con, file, "r").exit_code == 0
+    assert rows(con, "SELECT code_bytes, program_count FROM live_profiles") == [(None, 3)]
+    assert rows(con, "SELECT sum(total_bytes) FROM live_arrays") == [(72,)]
+    assert rows(con, "SELECT severity, code, path, message FROM diagnostics") == [
+        ("notice", "unknown_code_size", "mem.prof", "the runtime does not know the code size of 2 "
+         "of 3 programs (-1): live_profiles.code_bytes is NULL")
+    ]  # fmt: skip
+    file.write_bytes(packed(samples[:-1]))
+    ingest_into(con, file, "r")
+    assert rows(con, "SELECT code_bytes FROM live_profiles") == [(9,)]
+    assert rows(con, "FROM diagnostics") == []
+
+
+CASE = ROOT.parent / "shared" / "cases" / "profile-size-unknown" / "heron.prof"
+
+
+@pytest.mark.skipif(not CASE.is_file(), reason="the shared cases (../shared/cases) are not there")
+def test_a_profile_of_a_tpu_has_its_arrays(con):
+    assert ingest_into(con, CASE, "r").profile_count == 1
+    assert rows(con, "SELECT code_bytes, program_count FROM live_profiles") == [(None, 1)]
+    assert rows(con, "SELECT total_bytes, device FROM live_arrays") == [
+        (1 << 20, "TPU_0(process=0,(0,0,0,0))")
+    ]
+
+
+def test_a_watched_program_may_have_code_of_unknown_size(con, file):
+    programs = [WATCHED["programs"][0] | {"code_bytes": -1}]
+    file.with_name("mem.watch.json").write_text(json.dumps(WATCHED | {"programs": programs}))
+    ingest_into(con, file, "r")
+    assert rows(con, "SELECT temp_bytes, code_bytes FROM live_programs") == [(5, None)]
 
 
 def test_the_same_file_replaces_its_rows_and_another_is_added(con, file):

@@ -31,6 +31,35 @@ def test_arrays_are_gathered_by_device_and_stack_callers_first(is_packed):
     assert (found.code_bytes, found.program_count) == (700, 1)
 
 
+@pytest.mark.parametrize(("count", "size"), [(1, -1), (3, -3), (3, -1)])
+def test_programs_of_unknown_size_have_minus_one_each(count, size):
+    samples = [
+        Sample(5),
+        Sample(700, kind="executable"),
+        Sample(size, count=count, kind="executable"),
+    ]
+    found = pprof.read(profile(samples))
+    assert found.arrays == {Alive("cpu:0", ()): Held(1, 5)}
+    assert (found.code_bytes, found.program_count, found.unsized_count) == (700, 1 + count, count)
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        Sample(-1),
+        Sample(-2, kind="executable"),
+        Sample(-7, count=3, kind="executable"),
+        Sample(0, count=-1, kind="executable"),
+        Sample(1, count=-1, kind="executable"),
+        Sample(-(1 << 63), kind="executable"),
+        Sample(0, count=-1),
+    ],
+)
+def test_other_negative_figures_are_damage(sample):
+    with pytest.raises(UnreadableProto, match="it is damaged"):
+        pprof.read(profile([Sample(5), sample]))
+
+
 def test_nothing_alive_is_a_profile_too():
     assert pprof.read(profile([])).arrays == {}
     assert pprof.is_profile(profile([]))

@@ -125,6 +125,21 @@ def test_the_program_that_failed_knows_its_arguments(con):
     )
 
 
+def test_code_of_unknown_size_is_at_the_most_what_is_in_use_beyond_arrays(con):
+    insert(con, "runs", run_name="r")
+    profile(con, code_bytes=None)
+    line(con, 1, "f", 50)
+    for name, value in {"bytes_in_use": 80, "bytes_limit": 100}.items():
+        insert(con, "allocator_statistics", **RUN, device="gpu:0", statistic_name=name,
+               statistic_value=value)  # fmt: skip
+    holds(con, "process", """
+        part      | low_bytes | held_bytes
+        bystander | NULL      | 50
+        rest      | 0         | 30
+        free      | 20        | 20
+    """)  # fmt: skip
+
+
 def test_the_other_lines_are_one_row_and_nothing_is_lost(step):
     profile(step)
     for number in range(1, 6):
