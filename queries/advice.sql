@@ -93,7 +93,7 @@
 -- column query_name VARCHAR: The query that shows more.
 -- column page VARCHAR: The page with the code to type, in bufdb's folder.
 -- column unknown_reason VARCHAR: Why the peak of the function is unknown, there is no such instant,
---   or why savings are unknown (an out-of-memory message), in a row of its own that has no advice,
+--   or why savings are unknown (a message in a log), in a row of its own that has no advice,
 --   comes first and does not count in top_n; NULL in all other rows.
 WITH params AS (
   SELECT
@@ -128,6 +128,8 @@ functions AS (
       CASE
         WHEN modules.format_era = 'M' THEN 'an out-of-memory message has no live ranges, from '
           || 'which savings follow'
+        WHEN modules.format_era = 'L' THEN 'a log''s sums have no live ranges, from which savings '
+          || 'follow'
       END
     ) AS unknown_reason,
     answered.place, answered.name_place

@@ -62,7 +62,7 @@ _MESSAGES = """
 SELECT diagnostics.module_id, diagnostics.code, diagnostics.message
 FROM diagnostics
 JOIN asked_modules ON asked_modules.module_id = diagnostics.module_id
-WHERE diagnostics.code IN ('memory_limit', 'out_of_memory', 'peak_at_least')
+WHERE diagnostics.code IN ('memory_limit', 'out_of_memory', 'compiled', 'peak_at_least')
 ORDER BY asked_modules.module_key, diagnostics.code
 """
 
@@ -94,8 +94,8 @@ class Overview:
     """Of each memory profile and device the rows of the query process."""
 
     out_of_memory: dict[str, str] = field(default_factory=dict)
-    """From an out-of-memory message: its figures (`memory_limit`), a note if the peak is a lower
-    bound (`peak_at_least`), and what to do (`out_of_memory`); empty without a message."""
+    """From a message in a log: its figures (`memory_limit`), a note if the peak is a lower bound
+    (`peak_at_least`), and what to do (`out_of_memory`, or `compiled` where nothing failed)."""
 
     @property
     def limit_ratio(self) -> float | None:

@@ -299,9 +299,10 @@ def _peak(found: Overview, paint: Paint, *, is_short: bool) -> list[str]:
 
 
 def _out_of_memory(found: Overview, paint: Paint) -> list[str]:
-    """Return the figures of an out-of-memory message, and its advice."""
+    """Return the figures of a message in a log, and its advice."""
     lines = []
-    for code, style in (("memory_limit", RED), ("out_of_memory", None)):
+    color = RED if "out_of_memory" in found.out_of_memory else None
+    for code, style in (("memory_limit", color), ("out_of_memory", None), ("compiled", None)):
         if (said := found.out_of_memory.get(code)) is not None:
             parts = textwrap.wrap(escape_control(said), WIDTH, subsequent_indent="  ")
             lines += [paint(part, style) for part in parts]

@@ -29,7 +29,7 @@ def other_spaces(text: str, dump: Path) -> str:
     lines = text.split("\n")
     chosen: dict[int, None] = {}
     for found in oom_text.read(text):
-        if found.message.space != "hbm":
+        if found.message.space != "hbm" and found.message.form != "summary":
             chosen |= dict.fromkeys(found.lines or range(found.first, found.last + 1))
     numbers = sorted(chosen)
     operator: tuple[int, re.Match[str]] | None = None

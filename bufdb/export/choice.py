@@ -124,7 +124,7 @@ def with_instants(chosen: Chosen) -> Chosen:
     """
     functions = [function for function in chosen.functions if function.peak_time is not None]
     notes = [
-        f"{function.title}: an out-of-memory message has only the peak"
+        f"{function.title}: a message in a log has only the peak"
         for function in chosen.functions
         if function.peak_time is None
     ]

@@ -57,12 +57,14 @@ def module_row(
     texts = (header, before.header if (before := source.before.get(number)) else None)
     first = next((text for text in texts if text and text.module_name), None)
     module_name = name.module_name or (first.module_name if first else None)
+    # The sums of a program without a name are compared by their place in two logs.
+    message_name = files.key.rpartition("/")[2] if facts.has_compiled else None
     return {
         "module_id": module_id,
         "run_name": run,
         "module_key": files.key,
         "module_name": module_name,
-        "function_name": function_name(module_name) or facts.jit_name,
+        "function_name": function_name(module_name) or facts.jit_name or message_name,
         "module_number": name.module_number,
         "platform": name.platform
         or ("tpu" if facts.has_tiles else "gpu" if facts.is_of_gpu else None),
@@ -198,7 +200,7 @@ def format_era(
 ) -> str:
     """Return modules.format_era: by the files there are, then by what only some eras print."""
     if facts.is_message:
-        return "M"
+        return "L" if facts.has_compiled else "M"
     if not any(kind in files.files for kind in BUFFER_KINDS):
         return "P"
     if "values" in files.files or "live_range" in files.files:

@@ -176,9 +176,9 @@ class Known:
         select = "SELECT any_value(peak_unknown_reason) FROM facts WHERE TRUE"
         return self._facts(select, values, end="GROUP BY module_id ORDER BY 1")
 
-    def message_count(self, values: Mapping[str, Value]) -> int:
-        """Return how many of the modules that `values` select are out-of-memory messages."""
-        select = "SELECT count(DISTINCT module_id) FROM facts WHERE format_era = 'M'"
+    def era_count(self, values: Mapping[str, Value], era: str) -> int:
+        """Return how many of the modules that `values` select are of an era of the format."""
+        select = f"SELECT count(DISTINCT module_id) FROM facts WHERE format_era = '{era}'"
         return int(self._facts(select, values)[0])
 
     def _facts(
@@ -360,8 +360,12 @@ def _no_row(known: Known, values: Mapping[str, Value]) -> str:
     reasons = [reason for reason in peaks if reason is not None]
     if reasons:
         text += f"; the peak of {len(reasons)} is unknown: {reasons[0]}"
-    if count := known.message_count(values):
-        text += f"; {count} known only from an out-of-memory message, which has no live ranges"
+    for era, what in (
+        ("M", "an out-of-memory message, which has"),
+        ("L", "a log's sums, which have"),
+    ):
+        if count := known.era_count(values, era):
+            text += f"; {count} known only from {what} no live ranges"
     return text
 
 

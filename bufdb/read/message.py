@@ -31,6 +31,14 @@ class Amount:
         """Return both together."""
         return Amount(self.size_bytes + other.size_bytes, self.slack_bytes + other.slack_bytes)
 
+    def within(self, other: Amount | None) -> Amount:
+        """Return what both say of the same bytes; this one if they disagree."""
+        if other is None:
+            return self
+        low = max(self.size_bytes - self.slack_bytes, other.size_bytes - other.slack_bytes)
+        high = min(self.size_bytes + self.slack_bytes, other.size_bytes + other.slack_bytes)
+        return self if low > high else Amount((low + high) // 2, (high - low + 1) // 2)
+
     def may_be(self, size_bytes: int) -> bool:
         """Return whether a size would be printed so."""
         return abs(size_bytes - self.size_bytes) <= self.slack_bytes
@@ -144,6 +152,7 @@ class Message:
     memory), `operand` (one array of it), `temporaries`, `cores` (TensorCore and SparseCore
     together), `early` (given up before it was compiled), `program` (that could not be loaded),
     `array` (for which there was no room), `tile` (a SparseCore's memory), `block` (a GPU kernel's).
+    Of programs that did not fail: `summary` (libtpu's, of a compilation), `statistics` (JAX's).
     """
     function: str | None = None
     """Name of the program, as XLA has it."""
@@ -163,6 +172,34 @@ class Message:
     buffers: list[Buffer] = field(default_factory=list)
     parts: set[str] = field(default_factory=set)
     """Titles that were read; each begins a message only if the one before has it already."""
+    more: list[Message] = field(default_factory=list)
+    """The same program's other memory spaces."""
+
+    def of_space(self, space: str) -> Message:
+        """Return what the message says about a memory space, which is added if it is not there."""
+        for one in (self, *self.more):
+            if one.space == space:
+                return one
+        self.more.append(Message(self.is_tpu, space, self.form))
+        return self.more[-1]
+
+    def host(self) -> Message:
+        """Return what the message says about the host's memory."""
+        return self.of_space("host")
+
+    @property
+    def unshared(self) -> Amount | None:
+        """Bytes of outputs that are in no argument's memory; None if the message does not say."""
+        output, alias = self.amounts.get("output"), self.amounts.get("alias")
+        if output is None or alias is None:
+            return None
+        size, slack = output.size_bytes - alias.size_bytes, output.slack_bytes + alias.slack_bytes
+        return Amount(size, slack) if size > slack else Amount(0, 0)
+
+    def parts_of_total(self) -> Amount | None:
+        """Return the sum of what "Total hbm usage" adds up; None if a part is not known."""
+        parts = [self.amounts.get(name) for name in ("reserved", "program", "argument")]
+        return None if None in parts else sum((p for p in parts if p is not None), Amount(0, 0))
 
     @property
     def color(self) -> int | None:
@@ -189,6 +226,7 @@ class Message:
             and all(getattr(self, name) in (None, getattr(other, name)) for name in names)
             and self.amounts.items() <= other.amounts.items()
             and (mine == theirs[: len(mine)] or _are_alike(mine, theirs))
+            and all(any(one.is_within(two) for two in other.more) for one in self.more)
         )
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from bufdb.read import compiled_forms
+from bufdb.read.compiled_forms import STATISTICS
 from bufdb.read.instruction import metadata_of
 from bufdb.read.message import KINDS, LIMIT, PATTERN, SCOPED, Amount, Buffer, Message, amount_of
 
@@ -155,11 +157,23 @@ def _stats(message: Message, title: re.Match[str]) -> None:
     message.form, message.total, message.is_program_alone = "list", None, False
 
 
-GPU_PARTS = ["block", "allocate", "title", "stats", "peak"]
-TPU_PARTS = ["loading", "tile", "early", "temporaries", "cores", "wanted", "ran_out", "used"]
+SUMS = {*compiled_forms.SUMS, "usage", "program"}
+"""Titles of sums, with which a summary begins; others begin a message about a failure."""
+GPU_PARTS = [*STATISTICS, "block", "allocate", "title", "stats", "peak"]
+TPU_PARTS = [
+    *compiled_forms.SUMS,
+    "loading",
+    "tile",
+    "early",
+    "temporaries",
+    "cores",
+    "wanted",
+    "ran_out",
+    "used",
+]
 TPU_PARTS += ["operand", "scoped"]
 TPU_PARTS += ["usage", "program", "largest"]
-ALONE = {"operand", "block", "tile", "early", "temporaries", "cores", "wanted"}
+ALONE = {*STATISTICS, "operand", "block", "tile", "early", "temporaries", "cores", "wanted"}
 """Titles that hold a whole message, below which there may be ..."""
 AFTER_ALONE = {"usage", "program", "largest"}
 FOLLOWING = {"wanted", "used", "scoped"}
@@ -273,6 +287,7 @@ TITLED: list[tuple[str, re.Pattern[str], _Take]] = [
         ),
         _wanted,
     ),
+    *compiled_forms.TITLED,
 ]
 
 
@@ -301,6 +316,12 @@ def _arguments(message: Message, found: re.Match[str]) -> None:
         message.is_program_alone = True
 
 
+def _part(message: Message, found: re.Match[str]) -> None:
+    """Take a part of the total: what the runtime reserves, or the program."""
+    if {"use", "usage"} <= message.parts and "program" not in message.parts:
+        _amount("reserved", "program")(message, found)
+
+
 def _free(message: Message, found: re.Match[str]) -> None:
     message.limit = amount_of(found["reservable"] or found["free"])
 
@@ -316,6 +337,7 @@ def _module(message: Message, found: re.Match[str]) -> None:
 _SHARE = r"(?: \([^()]*\))?"
 """`(99.9% utilization)`, as until 2020."""
 GPU_FIELDS: list[tuple[re.Pattern[str], _Take]] = [
+    *compiled_forms.FIELDS,
     (_pattern(r"parameter allocation: +(?P<argument>SIZE)"), _amount("argument")),
     (_pattern(r"constant allocation: +(?P<constant>SIZE)"), _amount("constant")),
     (_pattern(r"maybe_live_out allocation: +(?P<output>SIZE)"), _amount("output")),
@@ -345,6 +367,7 @@ TPU_FIELDS: list[tuple[re.Pattern[str], _Take]] = [
     (_pattern(r"(?:Currently allocated:|heap allocations \(.*?\)) +(?P<held>SIZE)"),
      _amount("held")),
     (_pattern(r"scoped +(?P<scoped>SIZE)"), _amount("scoped")),
+    (_pattern(r"(?:reserved +(?P<reserved>SIZE)|program +(?P<program>SIZE))"), _part),
     (
         _pattern(
             r"(?:reserved(?:\([\w/]+\))?|program|global|scoped|overlays|output|HLO \w+)"
@@ -361,6 +384,7 @@ TPU_FIELDS: list[tuple[re.Pattern[str], _Take]] = [
         ),
         _free,
     ),
+    (compiled_forms.BETWEEN, _nothing),
     (re.compile(r"HLO module: (?P<name>[\w.<>-]*[\w<>-])"), _module),
     (
         _pattern(

@@ -11,6 +11,8 @@ from itertools import pairwise
 from typing import Any
 
 from bufdb.read import oom_forms as forms
+from bufdb.read.compiled_forms import TITLES as TITLES_OF_SUMS
+from bufdb.read.compiled_forms import place_of
 from bufdb.read.instruction import metadata_of
 from bufdb.read.message import PATTERN, SPARSE_SPACES, Buffer, Message, amount_of
 
@@ -148,11 +150,15 @@ _CHANGING = re.compile(
     r"|\d\d?:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|[\w./-]+\.(?:cc|py|h|cpp|go):\d+"
 )
 """Dates, times and source locations: they differ on each line of one process."""
+_LAUNCHER = r"(?:\([\w .=,-]*pid=[^)]*\) |\[[^\]]{1,80}\](?:<\w+>:)? ?|\d+: )?"
+"""What Ray, mpirun, kubectl and srun put in front of a line."""
 _LOG = re.compile(
-    r"[\s|\"',]*(?:$|\d{4}-\d\d-\d\d[ T]\d\d:|[IWEF]\d{4} \d\d:|\[?(?:INFO|WARNING|ERROR|DEBUG)\b"
-    r"|\S+ \[|-{6,}[\s|\"',]*$)"
+    _LAUNCHER + r"[\s|\"',]*(?:$|\d{4}-\d\d-\d\d[ T]\d\d:|[IWEF]\d{4} \d\d:"
+    r"|\[?(?:INFO|WARNING|ERROR|DEBUG)\b|\S+ \[|-{6,}[\s|\"',]*$)"
 )
 """A line of the log itself, or an empty one."""
+_THREAD = re.compile(r" ?\d+ \]$")
+"""What remains of a logger's front without date and source location."""
 _LINE_PARTS = re.compile(r"(\d+|\s+)")
 _MANY_KINDS = 3
 """Kinds of lines with one front that show it to be a process's: a line number has one or two."""
@@ -221,7 +227,10 @@ def by_process(
         for process, seen in kinds.items()
         if len(seen) >= _MANY_KINDS and any(kind in titles for kind in seen)
     }
-    order = [process for process in order if process in known]
+    # Of a record of several lines the first alone has the logger's front, which ends with a thread.
+    bare = {process: _THREAD.sub("", process) for process in known}
+    known = {bare[process] if bare[process] in known else process for process in known}
+    order = [bare[p] if bare[p] in known else p for p in order if p in bare]
     if sum(one != other for one, other in pairwise(order)) < max(2, len(known)):
         return [lines]  # one after the other, or one alone
     streams: dict[str, list[Line]] = {process: [] for process in known}
@@ -262,6 +271,7 @@ _TITLE = (
     r"|\) would exceed memory \(size="
     r"|exceeds available shared memory: |uses too much shared data \("
     r"|Out of memory (?:while trying to allocate|allocating) \d|Failed to allocate request for \d"
+    + TITLES_OF_SUMS
 )
 TITLES = re.compile(_TITLE.encode())
 """Every message has one of these; text without any is not read further."""
@@ -276,6 +286,8 @@ _APART = 4096
 _TELLING = re.compile(rf"(?<![\w.]){PATTERN}(?!\w)|\b[a-z]+\d*\[[\d,]*\]|op_name=|source_file=")
 """A line with one of these has something that a message says."""
 _MOST_CONTINUED = 30
+_NO_SUMS = 99
+"""Place of a sum below which none may follow."""
 
 
 @dataclass
@@ -354,6 +366,10 @@ class _Reader:
 
     def __init__(self) -> None:
         self.found: list[Found] = []
+        self.target = Message(is_tpu=False)
+        """The message's part of which the last title was: one memory space."""
+        self.place = -1
+        """Of the last sum of a summary below its title; _NO_SUMS where the title is lost."""
         self.is_open = False
         self.foreign = 0
         """Lines since the last that belonged to the message."""
@@ -413,10 +429,10 @@ class _Reader:
             if title := pattern.search(line):
                 if self.quoted and part == "scoped":
                     self.quoted.append(self._bare(line[: title.start()]).rstrip(". "))
-                    self._settle(self.found[-1].message)
+                    self._settle(self.target)
                 self.quoted = []
                 self._begin(index, part, _space(title))
-                message = self.found[-1].message
+                message = self.target
                 take(message, title)
                 self._more(line[title.end() :])
                 if part == "ran_out" and message.form == "kernel" and "scoped" not in message.parts:
@@ -427,7 +443,7 @@ class _Reader:
 
     def _more(self, rest: str) -> None:
         """Take what follows a title on the same line."""
-        message = self.found[-1].message
+        message = self.target
         for part, pattern, take in forms.TITLED:
             if part in forms.FOLLOWING and (found := pattern.search(rest)):
                 message.parts.add(part)
@@ -438,8 +454,11 @@ class _Reader:
 
     def _begin(self, index: int, part: str, space: str | None) -> None:
         is_tpu = part in forms.TPU_PARTS
-        if self.is_open:
-            message = self.found[-1].message
+        if self.is_open and self.found[-1].message.form == "summary":
+            if self._add_space(self.found[-1].message, part, space or "hbm"):
+                return
+        elif self.is_open:
+            message = self.target
             same = message.is_tpu == is_tpu and (space is None or message.space == space)
             # Parts come in one order, so that what comes again or earlier is another message's.
             order = forms.TPU_PARTS if is_tpu else forms.GPU_PARTS
@@ -450,13 +469,35 @@ class _Reader:
                     return
         self._close()
         self.is_open = True
-        message = Message(is_tpu, space or "hbm", parts={part})
-        self.found.append(Found(message, index, index))
+        form = "summary" if part in forms.SUMS else "list"
+        self.target = Message(is_tpu, space or "hbm", form, parts={part})
+        self.place = _NO_SUMS if part in ("module", "use") else -1
+        self.found.append(Found(self.target, index, index))
+
+    def _add_space(self, message: Message, part: str, space: str) -> bool:
+        """Go to another memory space of a summary; return whether a title belongs to it."""
+        if part not in (*forms.SUMS, "largest") or part == "module":
+            return False
+        target = message.of_space(space)
+        if part in target.parts:
+            return False
+        target.parts.add(part)
+        self.target, self.place = target, _NO_SUMS if part == "use" else -1
+        return True
+
+    def _has_title(self, line: str) -> bool:
+        """Return whether a line of a summary may be below the last title: sums go down a list."""
+        place = place_of(line)
+        if place is not None:
+            self.place = place if place > self.place else _NO_SUMS
+        return place is None or self.place == place
 
     def _field(self, line: str) -> bool:
-        message = self.found[-1].message
+        message = self.target
         if self.quoted:
             return self._continue(line)
+        if message.form == "summary" and not self._has_title(line):
+            return False
         for pattern, take in forms.TPU_FIELDS if message.is_tpu else forms.GPU_FIELDS:
             if found := pattern.search(line):
                 take(message, found)
@@ -492,7 +533,7 @@ class _Reader:
             self.quoted = []
             return self._field(line)
         self.quoted.append(self._bare(line))
-        self._settle(self.found[-1].message)
+        self._settle(self.target)
         return True
 
     def _bare(self, line: str) -> str:

@@ -115,7 +115,9 @@ class ModuleFacts:
     live: live_ranges.Facts = field(default_factory=live_ranges.Facts)
     jit_name: str | None = None
     is_message: bool = False
-    """Whether the module has nothing but an out-of-memory message."""
+    """Whether the module has nothing but a message in a log."""
+    has_compiled: bool = False
+    """Whether the message is about a program that did not fail."""
     peak_problem: str | None = None
     """The first problem found that makes the peak uncertain."""
     sum_problem: str | None = None

@@ -8,14 +8,16 @@ listing is held by rows without a value. Invariant: rows of `peak_values` add up
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from bufdb.columnar.rows import objects, strings
 from bufdb.columnar.scan import Columns
-from bufdb.read.message import Amount, Buffer, Message, size_of
+from bufdb.read.message import Buffer, Message, size_of
 from bufdb.rows.context import Context
+from bufdb.rows.message_text import figures_of, has_compiled, hint, is_exact, why_at_least
 from bufdb.rows.peak_checks import SUMS
 from bufdb.rows.placements import Shapes
 
@@ -42,7 +44,10 @@ def add_messages(context: Context, shapes: Shapes) -> None:
     """Emit the rows of the modules of a batch that are messages."""
     tables: dict[str, list[Row]] = {}
     for module, message in context.source.messages.items():
-        _Program(context, shapes, module, message).add(tables)
+        first, *others = _spaces(message)
+        _Program(context, shapes, module, first).add(tables)
+        for one in others:
+            _Space(context, shapes, module, one).add(tables)
     for table, rows in tables.items():
         if not rows:
             continue
@@ -52,8 +57,19 @@ def add_messages(context: Context, shapes: Shapes) -> None:
         context.emit(table, columns)
 
 
-class _Program:
-    """The rows of one message."""
+def _spaces(message: Message) -> list[Message]:
+    """Return what a message says about each memory space that is not empty, the device's first."""
+    more = [one for one in message.more if one.color is not None]
+    more = [one for one in more if one.amounts or one.total is not None]
+    more = [one for one in more if one.total is None or one.total.size_bytes]
+    if message.total is None and message.form == "summary" and more:
+        first = replace(more[0], function=message.function, more=more[1:])
+        return [first, *more[1:]]
+    return [message, *more]
+
+
+class _Space:
+    """The rows of one message about one memory space."""
 
     def __init__(self, context: Context, shapes: Shapes, module: int, message: Message) -> None:
         self.context, self.shapes, self.module, self.message = context, shapes, module, message
@@ -61,20 +77,18 @@ class _Program:
         self.rounded = 0
         """Buffers whose size is only known as printed."""
         self.amounts = {name: amount.size_bytes for name, amount in message.amounts.items()}
+        self.total = message.total
+        if self.total is not None and message.is_tpu and message.unshared is not None:
+            # "Total hbm usage" adds up what is reserved, the program and arguments alone.
+            self.total = self.total.within(message.parts_of_total()) + message.unshared
 
     def add(self, tables: dict[str, list[Row]]) -> None:
-        """Add the rows to those of each table, and report what is uncertain."""
-        message, facts = self.message, self.facts
-        facts.is_message, facts.has_tiles = True, message.is_tpu
-        facts.is_of_gpu = message.form == "block"
-        color = message.color
-        facts.peak_problem = self._why_unknown()
-        if color is None:
-            self._find("data_loss", "unknown_memory_space", facts.peak_problem or "")
-            return
+        """Add the rows to those of each table."""
+        message, color = self.message, self.message.color
+        problem = self.facts.peak_problem or self._why_unknown()
+        assert color is not None, "asked of a known memory space"
         buffers = [self._buffer(b, color) for b in message.buffers if b.size]
         _name(buffers)
-        facts.jit_name = _function(message)
         tables.setdefault("values", []).extend(_chosen(buffers, _VALUES))
         described = {row["instruction_name"]: row for row in reversed(buffers)}
         rows = [
@@ -82,14 +96,11 @@ class _Program:
         ]
         tables.setdefault("instructions", []).extend(_chosen(rows, _INSTRUCTIONS))
         tables.setdefault("memory_sums", []).append(self._sums(color))
-        if facts.peak_problem is None:
+        if problem is None:
             temp = self._temp() or 0
             occupied = {"module": self.module, "color": color, "occupied_temp_bytes": temp}
             tables.setdefault("occupied_peaks", []).append(occupied)
             tables.setdefault("peak_values", []).extend(self._held(buffers, color))
-            text = "savings need live ranges, which an out-of-memory message does not have"
-            self._find("notice", "savings_unknown", text)
-        self._say_what_is_uncertain()
 
     def _find(self, severity: str, code: str, text: str) -> None:
         self.context.find(self.module, severity, code, text)
@@ -98,11 +109,12 @@ class _Program:
         message = self.message
         if message.color is None:
             return f"the message is about an unknown memory space {message.space}"
-        if message.total is None:
-            return "the out-of-memory message has no total"
+        what = "log" if has_compiled(message) else "out-of-memory message"
+        if self.total is None:
+            return f"the {what} has no total"
         temp = self._temp()
         if self._fixed() < 0 or (temp is not None and temp < 0):
-            return "the out-of-memory message says that a part is more than the whole"
+            return f"the {what} says that a part is more than the whole"
         return None
 
     def _all_temp(self) -> int | None:
@@ -118,16 +130,16 @@ class _Program:
 
     def _fixed(self) -> int:
         """Return what is not temporary; everything if the message does not say what is."""
-        assert self.message.total is not None, "asked of a message with a total"
-        return self.message.total.size_bytes - (self._all_temp() or 0)
+        assert self.total is not None, "asked of a message with a total"
+        return self.total.size_bytes - (self._all_temp() or 0)
 
     def _sums(self, color: int) -> Row:
         row: Row = {"module": self.module, "color": color, **dict.fromkeys(SUMS)}
         for name in ("argument", "output", "alias", "constant"):
             row[f"{name}_bytes"] = self.amounts.get(name)
         row["temp_bytes"] = self._all_temp()
-        if self.message.total is not None:
-            row["total_bytes"] = self.message.total.size_bytes
+        if self.total is not None:
+            row["total_bytes"] = self.total.size_bytes
             if self._fixed() >= 0:
                 row["fixed_bytes"] = self._fixed()
         return row
@@ -179,10 +191,10 @@ class _Program:
         of_kind = {} if temp is None else {"temp": temp}
         if not message.is_program_alone or not message.is_tpu:
             of_kind["parameter"] = amounts.get("argument", 0)
-        if not message.is_tpu:
+        if not message.is_tpu and message.form != "statistics":
             of_kind["constant"] = amounts.get("constant", 0)
-        elif not message.is_program_alone and {"output", "alias"} <= set(amounts):
-            of_kind["output"] = max(0, amounts["output"] - amounts["alias"])
+        if (message.is_tpu or message.form == "statistics") and message.unshared is not None:
+            of_kind["output"] = message.unshared.size_bytes
         rows: list[Row] = []
 
         def hold(kind: str | None, value_id: int | None, size: int) -> None:
@@ -198,8 +210,8 @@ class _Program:
                 )
 
         listed = sum(row["size_bytes"] for row in buffers)
-        assert message.total is not None, "asked of a message with a total"
-        if listed > left + message.total.slack_bytes:
+        assert self.total is not None, "asked of a message with a total"
+        if listed > left + self.total.slack_bytes:
             text = (
                 f"the listed buffers have {listed} bytes, the peak {left}: some share their bytes"
             )
@@ -214,6 +226,27 @@ class _Program:
         hold(None, None, left)
         return rows
 
+
+class _Program(_Space):
+    """The rows of a message, with what is true of the whole program."""
+
+    def add(self, tables: dict[str, list[Row]]) -> None:
+        """Add the rows to those of each table, and report what is uncertain."""
+        message, facts = self.message, self.facts
+        facts.is_message, facts.has_tiles = True, message.is_tpu
+        facts.has_compiled = has_compiled(self.message)
+        facts.is_of_gpu = message.form == "block"
+        facts.peak_problem = self._why_unknown()
+        if message.color is None:
+            self._find("data_loss", "unknown_memory_space", facts.peak_problem or "")
+            return
+        facts.jit_name = _function(message)
+        super().add(tables)
+        if facts.peak_problem is None:
+            text = "savings need live ranges, which a message in a log does not have"
+            self._find("notice", "savings_unknown", text)
+        self._say_what_is_uncertain()
+
     def _say_what_is_uncertain(self) -> None:
         message = self.message
         if message.is_cut:
@@ -222,142 +255,20 @@ class _Program:
         if without := sum(buffer.size is None for buffer in message.buffers):
             text = f"the message lists {without} buffers without their size, which are skipped"
             self._find("notice", "buffers_without_size", text)
-        is_open = message.form == "list" and message.is_tpu and message.space == "hbm"
+        is_list = message.form in ("list", "summary")
+        is_open = is_list and message.is_tpu and message.space == "hbm"
         is_least = message.is_program_alone or (is_open and "output" not in message.amounts)
         if is_least and self.facts.peak_problem is None:
-            self._find("notice", "peak_at_least", _why_at_least(message))
-        if figures := _figures(message):
+            self._find("notice", "peak_at_least", why_at_least(message))
+        if figures := figures_of(message, self.total):
             self._find("info", "memory_limit", figures)
-        self._find("notice", "out_of_memory", _hint(message))
-        if self.rounded or message.form not in _EXACT:
+        code = "compiled" if self.facts.has_compiled else "out_of_memory"
+        self._find("notice", code, hint(message))
+        if self.rounded or not is_exact(message):
             text = "sums are rounded as the message prints them"
             if self.rounded:
                 text += f", and so are {self.rounded} of {len(message.buffers)} buffers"
             self._find("notice", "rounded_sizes", text)
-
-
-def _size(amount: Amount) -> str:
-    """Format a size as the message does: 33.05G is 33.05 GiB."""
-    size, unit = float(amount.size_bytes), "B"
-    for larger in ("KiB", "MiB", "GiB", "TiB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{size:.2f} {unit}" if unit != "B" else f"{amount.size_bytes} B"
-
-
-def _why_at_least(message: Message) -> str:
-    why = "the message does not say what arguments and outputs take"
-    if message.form in ("array", "early", "tile"):
-        why = "the message has the failed request, not the program's total"
-    return f"{why}; the peak is at least this"
-
-
-def _figures(message: Message) -> str:
-    """Return what is needed, available and missing; '' if the message does not say."""
-    needed, limit = message.needed or message.total, message.limit
-    if needed is None:
-        return ""
-    if not message.is_tpu and message.form != "block":
-        return f"an allocation of {_size(needed)} failed" if message.needed else ""
-    if limit is None:
-        return f"{_size(needed)} needed{_by_whom(message)}"
-    over = message.excess or Amount(max(0, needed.size_bytes - limit.size_bytes), 0)
-    text = f"{_size(needed)} needed{_by_whom(message)}, {_size(limit)} "
-    if message.form in ("program", "array"):
-        text += f"free: {_size(over)} too much (other arrays and programs hold the rest)"
-    else:
-        text += f"of {_SPACES.get(message.space, message.space)} available: {_size(over)} too much"
-    if message.form == "cores":
-        tensor, sparse = (_size(message.amounts[core]) for core in ("tensor", "sparse"))
-        text += f" ({tensor} of the TensorCore, {sparse} of the SparseCores)"
-    if "held" in message.amounts:
-        text += f"; other arrays hold {_size(message.amounts['held'])}"
-    return text
-
-
-_OF_ONE = ("kernel", "operand", "tile", "block")
-"""Forms about the scratch memory of one instruction or kernel."""
-_EXACT = ("operand", "tile", "block")
-"""Forms that say bytes or words."""
-_SPACES = {"shared": "shared memory", "tensor": "tensor memory", "tile_spmem": "tile spmem"}
-"""Names of memory spaces for sentences, where they differ from those of the column."""
-
-
-def _by_whom(message: Message) -> str:
-    """Return the instruction whose scratch memory it is."""
-    if message.form not in _OF_ONE or not message.buffers or message.buffers[0].name is None:
-        return ""
-    buffer = message.buffers[0]
-    parts = [buffer.opcode, None if buffer.result is None else buffer.result.partition("{")[0]]
-    own = {name: buffer.metadata.get(name) for name in ("op_name", "source_file")}
-    parts += [text.decode(errors="replace") for text in own.values() if isinstance(text, bytes)]
-    if own["source_file"] and buffer.metadata.get("source_line"):
-        parts[-1] = f"{parts[-1]}:{buffer.metadata['source_line']}"
-    known = ", ".join(filter(None, parts))
-    return f" by %{buffer.name}" + (f" ({known})" if known else "")
-
-
-def _hint(message: Message) -> str:
-    """Return what to do next, by what the message is about."""
-    if message.is_tpu and message.parts <= {"usage", "program", "largest"}:
-        return _SUMS_ALONE
-    if message.form == "list" and message.buffers:
-        return _LISTED if message.space == "hbm" else _LISTED_SCRATCH
-    return _HINTS.get(message.form, _NOT_LISTED)
-
-
-_DUMP = "XLA_FLAGS=--xla_dump_to=DIR"
-_LISTED = "queries peak, peak-by-source-line and padding show what the message lists"
-_LISTED_SCRATCH = (
-    f"{_LISTED}; this memory is scratch space of single instructions: smaller blocks in a kernel, "
-    "or other shapes, need less of it"
-)
-_SUMS_ALONE = (
-    "the log has a program's sums but not whether it ran out of memory, as in logs of "
-    "compilations that succeed"
-)
-_NOT_LISTED = (
-    "the message has no list of buffers; XLA dumps a module before it gives up: run with "
-    f"{_DUMP} and ingest DIR"
-)
-_HINTS = {
-    "tile": (
-        "a SparseCore's memory is too small for its program's data: use smaller blocks or windows "
-        "in a kernel, or narrower embeddings"
-    ),
-    "block": (
-        "a block of one GPU kernel needs more memory than its processor has: in your kernel use "
-        "smaller blocks or fewer stages (block sizes, num_stages); for XLA's own Triton fusions "
-        "--xla_gpu_enable_triton_gemm=false chooses others"
-    ),
-    "kernel": (
-        "one instruction's scratch memory is too large: in a kernel use smaller or fewer blocks, "
-        "or raise the limit (vmem_limit_bytes of its compiler parameters, or "
-        "--xla_tpu_scoped_vmem_limit_kib)"
-    ),
-    "operand": (
-        "one array of a kernel's scratch memory is larger than the memory: make the array, or its "
-        "block, smaller"
-    ),
-    "temporaries": (
-        "temporaries alone exceed the device's memory; XLA dumped this module before it gave up: "
-        f"run with {_DUMP} and ingest DIR"
-    ),
-    "cores": (
-        "TensorCore and SparseCores share this memory; if the SparseCores need more, use smaller "
-        f"embedding tables or process fewer at a time. {_DUMP} dumps the module"
-    ),
-    "program": (
-        "the program compiles, but other arrays and programs hold the device's memory when it is "
-        f"loaded: free or donate arrays. {_DUMP} shows its need"
-    ),
-    "array": (
-        "there was no room for an array or a program. A dump does not show what else the process "
-        f"holds; {_DUMP} shows the need of the programs"
-    ),
-}
-"""What to do next, by Message.form."""
 
 
 def _name(buffers: list[Row]) -> None:

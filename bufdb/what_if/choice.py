@@ -55,9 +55,7 @@ def choose(
     if peak is None:
         raise BufdbError(f"the peak of {found.module_key} is unknown: {found.unknown_reason}")
     if found.peak_time is None:
-        raise BufdbError(
-            f"{found.module_key} is an out-of-memory message, which has no live ranges"
-        )
+        raise BufdbError(f"{found.module_key} is a message in a log, which has no live ranges")
     if fixed is None or need is None or color is None:
         raise BufdbError(f"the allocations of {found.module_key} are unknown")
     return Choice(

@@ -97,7 +97,7 @@ SELECT
     || CASE WHEN instructions.text IS NULL THEN 'no' ELSE 'a' END || ' text' AS finding
 FROM instructions
 JOIN modules ON modules.module_id = instructions.module_id
-WHERE modules.format_era <> 'M'
+WHERE modules.format_era NOT IN ('L', 'M')
   AND (
     (instructions.opcode IS NULL) <> (instructions.shape IS NULL)
     OR (instructions.opcode IS NULL) <> (instructions.text IS NULL)
@@ -115,7 +115,7 @@ FROM (
   FROM instructions
   JOIN modules ON modules.module_id = instructions.module_id
   WHERE instructions.text IS NOT NULL
-    AND modules.format_era <> 'M'
+    AND modules.format_era NOT IN ('L', 'M')
 ) AS bare
 WHERE contains(bare.text, '"')
   OR len(replace(bare.text, '{', '')) <> len(replace(bare.text, '}', ''))

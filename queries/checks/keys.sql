@@ -17,7 +17,7 @@ WITH doubles AS (
   UNION ALL
   SELECT module_id, 'value ' || instruction_name || shape_index AS what
   FROM "values"
-  WHERE module_id NOT IN (SELECT modules.module_id FROM modules WHERE format_era = 'M')
+  WHERE module_id NOT IN (SELECT modules.module_id FROM modules WHERE format_era IN ('L', 'M'))
   GROUP BY module_id, instruction_name, shape_index
   HAVING count(*) > 1
   UNION ALL

@@ -55,7 +55,7 @@ stored AS (
     ) AS figure_bytes
   FROM memory_sums
   JOIN modules ON modules.module_id = memory_sums.module_id
-  WHERE modules.format_era <> 'M'
+  WHERE modules.format_era NOT IN ('L', 'M')
 )
 SELECT
   coalesce(expected.module_id, stored.module_id) AS module_id,

@@ -106,7 +106,7 @@ found AS (
       CASE WHEN modules.backend IS DISTINCT FROM nullif(named.parts.backend, '')
         THEN 'backend ' || coalesce(modules.backend, 'NULL') END,
       CASE WHEN modules.platform IS DISTINCT FROM CASE
-          WHEN modules.format_era = 'M' THEN modules.platform
+          WHEN modules.format_era IN ('L', 'M') THEN modules.platform
           WHEN named.parts.backend = 'cpu' THEN 'cpu'
           WHEN ends_with(named.parts.backend, 'gpu') THEN 'gpu'
           WHEN named.parts.cl <> '' OR EXISTS (

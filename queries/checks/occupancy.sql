@@ -183,7 +183,7 @@ JOIN modules ON modules.module_id = occupied_peaks.module_id
 LEFT JOIN maxima
   ON maxima.module_id = occupied_peaks.module_id
   AND maxima.color = occupied_peaks.color
-WHERE modules.format_era <> 'M'
+WHERE modules.format_era NOT IN ('L', 'M')
   AND (
     occupied_peaks.occupied_temp_bytes <> coalesce(maxima.occupied_temp_bytes, 0)
     OR occupied_peaks.peak_time IS DISTINCT FROM coalesce(maxima.peak_time, 0)
@@ -233,7 +233,7 @@ JOIN modules ON modules.module_id = occupied_peaks.module_id
 LEFT JOIN most
   ON most.module_id = occupied_peaks.module_id
   AND most.color = occupied_peaks.color
-WHERE modules.format_era <> 'M'
+WHERE modules.format_era NOT IN ('L', 'M')
   AND occupied_peaks.naive_live_bytes IS DISTINCT FROM greatest(coalesce(most.live_bytes, 0), 0)
 UNION ALL
 SELECT

@@ -102,7 +102,7 @@ of_dumps AS (
   SELECT peak_values.*
   FROM peak_values
   JOIN modules ON modules.module_id = peak_values.module_id
-  WHERE modules.format_era <> 'M'
+  WHERE modules.format_era NOT IN ('L', 'M')
 ),
 differences AS (
   SELECT module_id, color, allocation_index, allocation_kind, value_id, held_bytes, 'found' AS what

@@ -108,7 +108,7 @@ FULL JOIN (SELECT * FROM peaks WHERE peak_ordinal = 1) AS first_peaks
   ON first_peaks.module_id = occupied_peaks.module_id
   AND first_peaks.color = occupied_peaks.color
 LEFT JOIN modules ON modules.module_id = occupied_peaks.module_id
-WHERE coalesce(modules.format_era, '') <> 'M'
+WHERE coalesce(modules.format_era, '') NOT IN ('L', 'M')
   AND (
     first_peaks.peak_time IS DISTINCT FROM occupied_peaks.peak_time
     OR first_peaks.occupied_temp_bytes IS DISTINCT FROM occupied_peaks.occupied_temp_bytes

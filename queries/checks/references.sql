@@ -25,7 +25,7 @@ WITH lost AS (
   WHERE NOT EXISTS (
       SELECT 1
       FROM modules
-      WHERE modules.module_id = "values".module_id AND modules.format_era = 'M'
+      WHERE modules.module_id = "values".module_id AND modules.format_era IN ('L', 'M')
     )
   UNION ALL
   SELECT "values".module_id, 'shape of value ' || "values".value_id AS what
@@ -123,7 +123,7 @@ WITH lost AS (
   WHERE NOT EXISTS (
       SELECT 1
       FROM modules
-      WHERE modules.module_id = occupied_peaks.module_id AND modules.format_era = 'M'
+      WHERE modules.module_id = occupied_peaks.module_id AND modules.format_era IN ('L', 'M')
     )
 )
 SELECT lost.module_id, 'no ' || lost.what AS finding

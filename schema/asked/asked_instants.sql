@@ -43,6 +43,7 @@ SELECT
   memory_sums.fixed_bytes + coalesce(steps.occupied_temp_bytes, 0) AS occupied_bytes,
   CASE
     WHEN modules.format_era = 'M' THEN 'an out-of-memory message has only the peak'
+    WHEN modules.format_era = 'L' THEN 'a log''s sums have only the peak'
     WHEN steps.instant_time IS NULL THEN 'it has no such peak, the last is ' || steps.last_peak
     WHEN steps.instant_time < 0 OR steps.instant_time > modules.schedule_length
       THEN 'its instants are 0 to ' || modules.schedule_length

@@ -10,7 +10,7 @@ CREATE TABLE modules (
   backend VARCHAR,
   cl_number BIGINT,
   dump_time_us BIGINT,
-  format_era VARCHAR NOT NULL CHECK (format_era IN ('A', 'B', 'C', 'M', 'P')),
+  format_era VARCHAR NOT NULL CHECK (format_era IN ('A', 'B', 'C', 'L', 'M', 'P')),
   reported_total_bytes BIGINT,
   schedule_length BIGINT,
   reported_peak_time BIGINT,
@@ -50,7 +50,7 @@ COMMENT ON COLUMN modules.cl_number IS
 COMMENT ON COLUMN modules.dump_time_us IS
   'Microseconds since 1970 at the head of the file name; NULL without --xla_dump_include_timestamp.';
 COMMENT ON COLUMN modules.format_era IS
-  'A: allocations without live ranges (2019 to 2021-04); B: everything in one file (through jaxlib 0.9.2); C: split into several files (from 0.10.0); P: a proto (.hlo.pb) alone; M: an out-of-memory message in a log, which lists only the largest buffers and rounded sums.';
+  'A: allocations without live ranges (2019 to 2021-04); B: everything in one file (through jaxlib 0.9.2); C: split into several files (from 0.10.0); P: a proto (.hlo.pb) alone; M: an out-of-memory message in a log, which lists only the largest buffers and rounded sums; L: sums of a program that compiled, in a log.';
 COMMENT ON COLUMN modules.reported_total_bytes IS
   '"Total bytes used: N" [bytes], sum of all allocations modulo 2^64; NULL if the dump has no such line.';
 COMMENT ON COLUMN modules.schedule_length IS

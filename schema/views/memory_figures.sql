@@ -13,7 +13,7 @@ WITH needs AS (
     memory_sums.total_bytes,
     memory_sums.fixed_bytes,
     memory_sums.fixed_bytes
-      + coalesce(memory_sums.temp_bytes, CASE WHEN modules.format_era = 'M' THEN 0 END)
+      + coalesce(memory_sums.temp_bytes, CASE WHEN modules.format_era IN ('L', 'M') THEN 0 END)
       AS need_bytes
   FROM memory_sums
   JOIN modules ON modules.module_id = memory_sums.module_id

@@ -404,8 +404,8 @@ def test_what_bufdb_makes_of_damaged_messages_holds(fresh, tmp_path, count):
     ingest_into(con, tmp_path, "run")
     assert rows(con, f"SELECT count(*) > {count} * 0.5 FROM modules") == [(True,)]
     held = """
-      SELECT module_id FROM memory_figures JOIN peak_values USING (module_id)
-      GROUP BY module_id HAVING sum(held_bytes) <> any_value(peak_bytes)
+      SELECT module_id FROM memory_figures JOIN peak_values USING (module_id, color)
+      GROUP BY module_id, color HAVING sum(held_bytes) <> any_value(peak_bytes)
     """
     assert rows(con, held) == []
     uncounted = """
@@ -456,6 +456,10 @@ def test_a_line_that_is_gone_is_no_other_figure():
                 message = found.message
                 assert message.amounts.items() <= whole.amounts.items(), (name, number)
                 assert message.needed in (None, whole.needed), (name, number)
+                for one in message.more:
+                    known = whole.of_space(one.space)
+                    assert one.amounts.items() <= known.amounts.items(), (name, number)
+                    assert one.limit in (None, known.limit), (name, number)
                 assert message.limit in (None, whole.limit), (name, number)
                 sizes = [(b.number, b.size) for b in whole.buffers]
                 assert all((b.number, b.size) in sizes or b.size is None for b in message.buffers)

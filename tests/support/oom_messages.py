@@ -268,5 +268,62 @@ WHOLE = {
     "runtime": RUNTIME,
 }
 """Messages of many lines."""
-ALL = {**WHOLE, **KERNELS, **SHORT}
+# -- Sums of programs that compiled ----------------------------------------------------------------
+
+_LIBTPU = "I0302 10:14:07.177275   13866 deepsea_compiler_backend.cc:{}] "
+SUMMARY = (
+    _LIBTPU.format(2385) + "XLA::TPU module name: jit_egret_step\n"
+    + _LIBTPU.format(2387) + "XLA::TPU program HBM usage: 6.50G / 15.75G\n"
+    + _LIBTPU.format(2394) + "Note that --xla_tpu_max_hbm_size_mib is not specified. This means "
+    "that the compiler may use up all available HBM.\n"
+    + _LIBTPU.format(2419) + "XLA::TPU program VMEM usage: 20.00M / 128.00M\n"
+    + _LIBTPU.format(2430) + """Total hbm usage >= 7.00G:
+    reserved        256.00M
+    program           6.50G
+    arguments       256.00M
+
+Output size 1.00G; shares 256.00M with arguments.
+
+Total host usage >= 0B:
+    reserved             0B
+    program         unknown size
+    arguments            0B
+
+Output size 0B; shares 0B with arguments.
+
+"""
+    + _LIBTPU.format(2434) + """Program sflag requirement 256B:
+    reserved           204B
+    scoped              52B
+Program hbm requirement 6.50G:
+    global            1.00M
+    HLO temp          6.49G (100.0% utilization: Unpadded (6.00G) Padded (6.00G), 0.0% \
+fragmentation (0B))
+    overlays          4.00M
+Program vmem requirement 20.00M:
+    scoped            4.00M
+    HLO temp         16.00M (0.0% utilization: Unpadded (0B) Padded (0B), 100.0% fragmentation \
+(16.00M))
+Program smem requirement 544B:
+    scoped             544B
+Program host requirement 0B:
+"""
+    + _LIBTPU.format(2442) + "XLA::TPU program SMEM usage: 2.4K / 1.00M (3 parameters)\n"
+)  # fmt: skip
+"""libtpu's summary of a compilation, with TPU_MIN_LOG_LEVEL=0."""
+STATISTICS = (
+    "CompiledMemoryStats(generated_code_size_in_bytes=65536, argument_size_in_bytes=3145728, "
+    "output_size_in_bytes=2097152, alias_size_in_bytes=1048576, temp_size_in_bytes=8388608, "
+    "host_generated_code_size_in_bytes=0, host_argument_size_in_bytes=0, "
+    "host_output_size_in_bytes=0, host_alias_size_in_bytes=0, host_temp_size_in_bytes=4194304)\n"
+)
+"""`repr()` of what `Compiled.memory_analysis()` returns."""
+SIZES = (
+    "Total memory size: 37.4 GB, Output size: 12.1 GB, Temp size: 25.1 GB, Argument size: 12.3 GB, "
+    "Host temp size: 8.0 GB.\n"
+)
+"""MaxText's line."""
+COMPILED = {"summary": SUMMARY, "statistics": STATISTICS, "sizes": SIZES}
+
+ALL = {**WHOLE, **KERNELS, **SHORT, **COMPILED}
 """All, by form."""

@@ -199,7 +199,7 @@ function unknown(model) {
     fill(
       byId("answer"),
       make("b", {}, humanBytes(row.peak_bytes)),
-      " at the peak. An out-of-memory message has no instant: no curve, no map.",
+      " at the peak. A message in a log has no instant: no curve, no map.",
     );
   }
   const total = Math.max(1, row.total_bytes);

@@ -1,0 +1,126 @@
+"""The lines in which logs have the sums of programs that compiled (format section 9.2).
+
+libtpu's summary of a compilation, JAX's `CompiledMemoryStats(…)`, MaxText's "Total memory size".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from bufdb.read.message import PATTERN, Amount, Message, amount_of
+
+_Take = Callable[[Message, re.Match[str]], None]
+
+# -- libtpu ----------------------------------------------------------------------------------------
+
+
+def _named(message: Message, title: re.Match[str]) -> None:
+    message.form, message.function = "summary", title["module"]
+
+
+def _use(message: Message, title: re.Match[str]) -> None:
+    """Take the program's part of a memory space and the size of the space.
+
+    In HBM arguments are not in it, so that "Total hbm usage" is the total if it is there; of other
+    spaces it is all that is used, which may be more than "Program smem requirement".
+    """
+    message.form, message.limit = "summary", amount_of(title["limit"])
+    if message.space != "hbm" or message.total is None:
+        message.total = amount_of(title["size"])
+        message.is_program_alone = message.space == "hbm"
+
+
+# -- JAX and MaxText -------------------------------------------------------------------------------
+
+_STATISTIC = re.compile(
+    r"\b(?P<host>host_)?(?P<name>generated_code|argument|output|alias|temp)_size_in_bytes="
+    r"(?P<size>\d{1,18})\b"
+)
+_FIGURE = re.compile(
+    r"(?P<name>Total memory|Output|Temp|Argument|Host temp) size: "
+    r"(?P<size>\d{1,15}(?:\.\d{1,3})? ?[KMGTP]?B)"
+)
+
+
+def _statistics(message: Message, found: re.Match[str]) -> None:
+    """Take the figures of a line; -1 and None, which are "unknown", are left out."""
+    message.form = "statistics"
+    for one in _STATISTIC.finditer(found.string, found.start()):
+        where = message.host() if one["host"] else message
+        name = "code" if one["name"] == "generated_code" else one["name"]
+        where.amounts[name] = Amount(int(one["size"]), 0)
+    for where in (message, *message.more):
+        known = [where.amounts.get(name) for name in ("argument", "output", "temp", "alias")]
+        if None not in known:
+            argument, output, temp, alias = (one.size_bytes for one in known if one is not None)
+            size = argument + output + temp - alias
+            where.total = Amount(size, 0) if size >= 0 else None
+
+
+def _sizes(message: Message, title: re.Match[str]) -> None:
+    """Take MaxText's line, in which GB are 2^30 bytes; what is donated follows from the total."""
+    message.form = "statistics"
+    sizes: dict[str, Amount] = {}
+    for one in _FIGURE.finditer(title.string, title.start()):
+        amount = amount_of(one["size"].replace(" ", ""))
+        if amount is not None:
+            sizes.setdefault(one["name"], amount)
+    names = {"Output": "output", "Temp": "temp", "Argument": "argument"}
+    parts = {names[name]: amount for name, amount in sizes.items() if name in names}
+    message.total = sizes.get("Total memory")
+    message.amounts |= parts
+    if "Host temp" in sizes:
+        message.host().amounts["temp"] = sizes["Host temp"]
+    if len(parts) == len(names) and message.total is not None:
+        every = parts["output"] + parts["temp"] + parts["argument"]
+        alias = every.size_bytes - message.total.size_bytes
+        slack = every.slack_bytes + message.total.slack_bytes
+        # Rounded figures agree to some digits: then none or all of the outputs are shared.
+        if abs(alias) <= slack:
+            alias = 0
+        elif abs(alias - parts["output"].size_bytes) <= slack:
+            alias = parts["output"].size_bytes
+        if alias >= 0:
+            message.amounts["alias"] = Amount(alias, slack)
+            message.total = Amount(every.size_bytes - alias, message.total.slack_bytes)
+
+
+SUMS = ("module", "use")
+"""Titles of libtpu's summary."""
+STATISTICS = ("statistics", "sizes")
+"""Titles that hold all sums of a program."""
+TITLED: list[tuple[str, re.Pattern[str], _Take]] = [
+    ("module", re.compile(r"XLA::TPU module name: (?P<module>[\w.<>-]*[\w<>-])"), _named),
+    (
+        "use",
+        re.compile(
+            rf"XLA::TPU program (?P<space>[A-Z]+) usage: (?P<size>{PATTERN}) / (?P<limit>{PATTERN})"
+        ),
+        _use,
+    ),
+    ("statistics", re.compile(r"CompiledMemoryStats\("), _statistics),
+    ("sizes", re.compile(r"Total memory size: [\d.]+ ?[KMGTP]?B, "), _sizes),
+]
+FIELDS: list[tuple[re.Pattern[str], _Take]] = [
+    (re.compile(r"\b(?:host_)?(?:\w+_size|peak_memory)_in_bytes="), _statistics)
+]
+"""Lines of a CompiledMemoryStats that was printed over several."""
+_PLACES = ("reserved", "program", "arguments", "global", "scoped", "HLO temp", "overlays")
+_PART = re.compile(rf"(?P<part>{'|'.join(_PLACES)}|Output size) +(?:\d|unknown)")
+
+
+def place_of(line: str) -> int | None:
+    """Return the place of a sum below its title, in which sums ascend; None for other lines."""
+    found = _PART.search(line)
+    return None if found is None else (*_PLACES, "Output size").index(found["part"])
+
+
+BETWEEN = re.compile(
+    r"Note that --xla_tpu_\w+ is not specified|Program divided into \d+ overlays|stage duration: \d"
+)
+"""Lines of libtpu's log between those of a summary, which have no figure of it."""
+TITLES = (
+    r"|XLA::TPU module name: |XLA::TPU program [A-Z]+ usage: |CompiledMemoryStats\("
+    r"|Total memory size: [\d.]+ ?[KMGTP]?B, "
+)
