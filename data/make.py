@@ -44,6 +44,8 @@ RUNS |= {
 }
 # From jaxlib 0.11 on an HLO text names elements of tuples where they are used (`%while.5#1`).
 RUNS |= {"elements/cpu": ("loops.py nested", AS_PROTO)}
+# From jax 0.11 on a scan's step has another name, and its stacks the line of another scan.
+RUNS |= {"scans/cpu": ("two_scans.py", "")}
 # Serialized executables of JAX.
 EXECUTABLES = "executables/gpu"
 RUNS |= {EXECUTABLES: ("loops.py nested --target gpu --executables DUMPS", RUNS["loops/gpu"][1])}

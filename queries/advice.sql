@@ -581,7 +581,7 @@ wide_programs AS (
   JOIN (
     SELECT
       instructions.module_id,
-      max(CASE WHEN instructions.op_name GLOB '*transpose(*' THEN 1 ELSE 0 END) = 1 AS is_trained
+      max(CASE WHEN is_backward(instructions.op_name) THEN 1 ELSE 0 END) = 1 AS is_trained
     FROM instructions
     GROUP BY instructions.module_id
   ) AS trained

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from bufdb.read.jax_names import RECOMPUTED
+
 # -- The parts of an equation ----------------------------------------------------------------------
 
 REMATS = ("checkpoint", "remat", "remat2", "RematTraced")
@@ -194,9 +196,6 @@ _CALLS_OUTSIDE = frozenset(
     ["custom_call", "ffi_call", "tpu_custom_call", "triton_kernel_call", "mosaic_gpu_call",
      "cudnn_fmha", "dot_product_attention_fwd", "dot_product_attention_bwd", "pure_callback"]
 )  # fmt: skip
-
-RECOMPUTED = "rematted_computation"
-"""JAX's name for what a checkpoint computes again."""
 
 
 def recomputed(jaxpr: Any) -> Iterator[Any]:

@@ -25,6 +25,7 @@ from bufdb.capture.target import jax_module
 from bufdb.errors import BufdbError
 from bufdb.fit.counting import REMATS, is_dropped, is_literal, kind
 from bufdb.fit.plans import Site
+from bufdb.read.jax_names import SCAN_STEPS
 
 # -- Files of the user -----------------------------------------------------------------------------
 
@@ -463,5 +464,5 @@ def _try(jax: Any) -> None:
 
 SHARD_MAPS = ("shard_map",)
 """Names of the primitive of `jax.shard_map`."""
-JITS = ("jit", "pjit", "closed_call", "core_call")
+JITS = ("jit", "pjit", "core_call", *SCAN_STEPS)
 """Names of the primitives of nested functions."""

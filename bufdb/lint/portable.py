@@ -40,7 +40,10 @@ _CAST_TYPES = (
     exp.DataType.Type.BOOLEAN,
     exp.DataType.Type.INT128,
 )
-_REWRITTEN = ("list_slice", "isfinite", "error", "name_likeness", "base_name", "is_library_path")
+_REWRITTEN = (
+    *("list_slice", "isfinite", "error", "name_likeness", "base_name", "is_library_path"),
+    *("jax_names", "is_backward", "is_forward"),
+)
 """Functions, and scalar macros, for which Spark and Sail returned the same as DuckDB."""
 _LISTS = (exp.DataType.Type.ARRAY, exp.DataType.Type.LIST)
 

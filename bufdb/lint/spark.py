@@ -341,7 +341,13 @@ def _regex(node: exp.Expr) -> exp.Expr:
 
 
 def _joined(pattern: exp.Expr) -> str:
-    """Return the text of a literal, or of a concatenation of literals."""
+    """Return the text of a literal, a concatenation of literals, or a CASE of one (jax_names)."""
+    if isinstance(pattern, exp.Paren):
+        return _joined(pattern.this)
+    if isinstance(pattern, exp.Case) and isinstance(pattern.this, exp.Literal):
+        for branch in pattern.args["ifs"]:
+            if branch.this == pattern.this:
+                return _joined(branch.args["true"])
     if isinstance(pattern, exp.DPipe):
         return _joined(pattern.this) + _joined(pattern.expression)
     if not isinstance(pattern, exp.Literal):

@@ -14,6 +14,7 @@ from bufdb.columnar.sets import distinct, union
 from bufdb.memory.buffers import places, sharers
 from bufdb.memory.ranges import distinct_pairs, numbered
 from bufdb.read.hlo_graph import HloGraph, Index, Instruction, loops_in, loops_of
+from bufdb.read.jax_names import is_backward
 from bufdb.read.shape import elements_of, shape_of
 from bufdb.read.used_values import UsedValues
 from bufdb.rows.attribution import Attributed
@@ -21,7 +22,7 @@ from bufdb.rows.context import Context, Observer
 from bufdb.rows.lifetimes import Lifetimes
 from bufdb.rows.loop_places import Place, Places
 from bufdb.rows.loop_walk import Origin, Walker
-from bufdb.rows.op_names import is_backward, op_path, strip_op_path
+from bufdb.rows.op_names import op_path, strip_op_path
 from bufdb.rows.value_index import ValueIndex, isin, lookup
 
 # -- Number and size of the slices in a value whose data a loop stacks -----------------------------
@@ -168,6 +169,10 @@ def _numbers(cells: list[int | None]) -> Numbers:
 # search of it.
 
 _EMPTY = np.empty(0, np.int64)
+_UNKNOWN_NAMES = (
+    "scans have parts that a newer JAX than bufdb knows names {}; lines were found without these "
+    "names, and scope paths keep them"
+)
 
 
 @dataclass
@@ -219,9 +224,12 @@ class Origins(Observer):
             for piece in pieces:
                 if loops := loops_in(piece.text):
                     header = context.source.headers.get(piece.module)
-                    self.places[piece.module] = Places(
+                    places = self.places[piece.module] = Places(
                         header, loops_of(piece.text, loops), context.source.own, piece.text
                     )
+                    if places.unknown_names:
+                        message = _UNKNOWN_NAMES.format(", ".join(places.unknown_names))
+                        context.find(piece.module, "notice", "unknown_jax_name", message)
                     self.loops[piece.module] = loops
         self._has_loop = np.zeros(context.count, np.bool_)
         self._has_loop[list(self.places)] = True

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from bufdb.read import jax_names
 from bufdb.read.hlo import NOTHING_MORE, Frame, HloHeader, Own, unescape
 from bufdb.read.hlo_graph import At, Caller, HloGraph, Index, Instruction, at_shape
 from bufdb.read.instruction import metadata_of
@@ -120,43 +121,56 @@ def _size(at: At) -> int:
 # JAX traces what a scan inserts into its stacks, and takes from them, once for each shape, and
 # keeps that (`jit(dynamic_update_index_in_dim)`). From then on all scans of a process have the line
 # of the first one, in whatever program that was. They are directly in the body, next to the user's
-# step, which is a `closed_call`. The body of a `while_loop` has none: there the user may have
-# written the same.
+# step, which is a call (`closed_call`). The body of a `while_loop` has none: there the user may
+# have written the same.
+#
+# A step whose name is that of a newer JAX is recognized by what is not in the body: nothing of the
+# user's but what is inside of a call. So is a function that takes or inserts slices: a scan calls
+# no other one.
 
 Fields = Mapping[str, Any]
 """Metadata of an instruction (`metadata_of`)."""
+Kept = tuple[bytes, bytes]
+"""A jitted function directly in a body, as in the op_name, and what follows in the metadata."""
 
-_KEPT = re.compile(rb'/body/jit\(dynamic_(?:update_)?index_in_dim\)([/"][^}\n]{0,4095})\}')
-_STEP = b"/body/closed_call"
+_KEPT = re.compile(rb'/body/(jit\([^()/"\n]{1,200}\))([/"][^}\n]{0,4095})\}')
+_STEP = re.compile(rf"/body/(?:{'|'.join(jax_names.SCAN_STEPS)})[/\"]".encode())
 _SCAN_BODY = len(b"/body/")
 _LONGEST = 1 << 12
 """An op_name is shorter; its beginning is not searched for farther away."""
+_WORD = re.compile(rb"\w+")
+_KNOWN_WORDS = {
+    word.encode()
+    for word in (
+        *(jax_names.LOOP, jax_names.CHOICE, *jax_names.CHECKPOINTS),
+        *(*jax_names.CALLS, *jax_names.SCAN_STEPS),
+    )
+}
 
 
-def kept_steps(text: bytes) -> list[tuple[bytes, Fields]]:
-    """Return what follows the names of what JAX may have kept from another scan, each once.
+def kept_steps(text: bytes) -> list[tuple[Kept, Fields]]:
+    """Return what JAX may have kept from another scan, each once.
 
     Of 16,464 such in 13 MB four differ, which takes 16 ms; parsing each one takes 70.
 
     Returns:
-        The end of their metadata, and the fields in it, where the line is.
+        Each with the fields of its metadata, where the line is.
     """
-    ends = dict.fromkeys(_KEPT.findall(text))
-    return [(end, metadata_of(b', metadata={op_name="%b}' % end)) for end in ends]
+    found = dict.fromkeys(_KEPT.findall(text))
+    return [(kept, _fields_after(kept[1])) for kept in found]
 
 
-def bodies_of(text: bytes, ends: Iterable[bytes]) -> set[tuple[bytes, bytes]]:
-    """Return the ends again, each with the op_names of the bodies in which it occurs."""
-    wanted = set(ends)
+def bodies_of(text: bytes, wanted: Collection[Kept]) -> set[tuple[Kept, bytes]]:
+    """Return what may be kept again, with the op_names of the bodies in which it occurs."""
     marks = _KEPT.finditer(text) if wanted else ()
-    found = {(mark[1], _body(text, mark)) for mark in marks if mark[1] in wanted}
-    return {(end, body) for end, body in found if body is not None}
+    found = {((mark[1], mark[2]), _body(text, mark)) for mark in marks}
+    return {(kept, body) for kept, body in found if body is not None and kept in wanted}
 
 
 def bodies_of_scans(text: bytes, bodies: Iterable[bytes]) -> set[bytes]:
-    """Return which of these bodies, by their op_name, are those of scans."""
+    """Return which of these bodies, by their op_name, have a step of a known name."""
     wanted, found = set(bodies), set()
-    for mark in re.finditer(_STEP, text) if wanted else ():
+    for mark in _STEP.finditer(text) if wanted else ():
         body = _body(text, mark)
         if body in wanted:
             found.add(body)
@@ -170,6 +184,23 @@ def _body(text: bytes, mark: re.Match[bytes]) -> bytes | None:
     """Return the op_name of the body that a place in an op_name is in."""
     quote = text.rfind(b'"', max(0, mark.start() - _LONGEST), mark.start())
     return None if quote < 0 else text[quote + 1 : mark.start() + _SCAN_BODY]
+
+
+def _inside(text: bytes, body: bytes) -> tuple[set[bytes], list[Fields]]:
+    """Return the words with more after them in a body, and the fields of what is directly in it."""
+    of_body = re.compile(rb'"%b([^"/;]*)(/)?[^"]*"([^}\n]{0,4095})\}' % re.escape(body))
+    found = set(of_body.findall(text))
+    words = {name for name, divider, _ in found if divider and _WORD.fullmatch(name)}
+    return words - _KNOWN_WORDS, [
+        _fields_after(b'"' + rest)
+        for name, divider, rest in found
+        if not divider and MACHINERY.fullmatch(name) is None
+    ]
+
+
+def _fields_after(end: bytes) -> Fields:
+    """Return the fields of metadata from the end of its op_name on."""
+    return metadata_of(b', metadata={op_name="%b}' % end)
 
 
 # -- Whether an instruction is the user's, with a line, or the machinery of a loop -----------------
@@ -188,13 +219,29 @@ Place = tuple[str, int]
 """File and line."""
 
 _SOURCE_FILE = re.compile(rb' source_file="((?:[^"\\]|\\.)*)"')
-_BODY = re.compile(rb"while\)*/body/")
-_MACHINERY = re.compile(
-    rb"(?:(?:closed_call|eval_jaxpr|checkpoint|remat|rematted_computation)(?:/|$))*"
-    rb"(?:jit\(dynamic_(?:update_)?index_in_dim\)(?:/.*)?"
-    rb"|dynamic_(?:update_)?slice|broadcast_in_dim|squeeze|reshape|concatenate|slice"
-    rb"|(?:\w+\()*while\)*)?"
-)
+_BODY = re.compile(rf"{jax_names.LOOP}\)*/body/".encode())
+
+
+def _machinery(calls: Collection[bytes], steps: Collection[bytes] = ()) -> re.Pattern[bytes]:
+    """Return what follows the last body in the op_name of something that no user wrote.
+
+    Args:
+        calls: jitted functions of a scan, as in op_names.
+        steps: names of steps besides the known ones.
+    """
+    known = (*jax_names.SCAN_STEPS, *jax_names.CHECKPOINTS)
+    words = b"|".join([*(name.encode() for name in known), *sorted(steps)])
+    functions = b"|".join(rb"%b(?:/.*)?" % re.escape(call) for call in sorted(calls))
+    return re.compile(
+        rb"(?:(?:%b)(?:/|$))*(?:%b"
+        rb"|dynamic_(?:update_)?slice|broadcast_in_dim|squeeze|reshape|concatenate|slice"
+        rb"|(?:\w+\()*%b\)*)?" % (words, functions, jax_names.LOOP.encode())
+    )
+
+
+_SLICED = frozenset(f"jit({name})".encode() for name in jax_names.SLICED)
+MACHINERY = _machinery(_SLICED)
+_SUM, _TURNED = f"/{jax_names.SUM}".encode(), f"/{jax_names.TURNED}".encode()
 _SCALAR = re.compile(rb"(?:pred|[su]\d+)\[\]")
 _BEARS_CONSUMERS_LINE = frozenset({"while", "conditional", "call", "get-tuple-element", "tuple"})
 
@@ -228,6 +275,10 @@ class Places:
         self._is_step: dict[bytes, tuple[bool, bool]] = {}
         """Whether an op_name on a loop's line says what the user computes, and whether in the body
         of a loop: many have the same."""
+        self.unknown_names: list[str] = []
+        """What scans of this module call their step, or what they take and insert slices with, if
+        JAX is newer than what is known."""
+        self._machinery = MACHINERY
         self.of_loops = {place for fields in loops if (place := self._own(fields)) is not None}
         self.of_loops |= self._of_other_scans(text)
 
@@ -251,11 +302,28 @@ class Places:
 
     def _of_other_scans(self, text: bytes) -> set[Place]:
         """Return the lines that loops have for what JAX had traced for another scan."""
-        found = [(end, self._own(fields)) for end, fields in kept_steps(text)]
-        others = {end: place for end, place in found if place and place not in self.of_loops}
-        bodies = bodies_of(text, others)
-        of_scans = bodies_of_scans(text, (body for _, body in bodies))
-        return {others[end] for end, body in bodies if body in of_scans}
+        found = {kept: self._own(fields) for kept, fields in kept_steps(text)}
+        others = {kept for kept, place in found.items() if place and place not in self.of_loops}
+        unnamed = {kept for kept, place in found.items() if place and kept[0] not in _SLICED}
+        in_bodies = bodies_of(text, others | unnamed)
+        of_scans = bodies_of_scans(text, (body for _, body in in_bodies))
+        steps: set[bytes] = set()
+        for body in sorted({body for kept, body in in_bodies if kept in others} - of_scans):
+            if unknown := self._steps_by_unknown_names(text, body):
+                of_scans.add(body)
+                steps |= unknown
+        kept = {kept for kept, body in in_bodies if body in of_scans}
+        calls = {call for call, _ in kept} - _SLICED
+        self.unknown_names = sorted(name.decode(errors="replace") for name in calls | steps)
+        if self.unknown_names:
+            self._machinery = _machinery(calls | _SLICED, steps)
+        return {place for one in kept if (place := found[one]) is not None}
+
+    def _steps_by_unknown_names(self, text: bytes, body: bytes) -> set[bytes]:
+        """Return the names of what may be the step in a body where nothing else is the user's."""
+        words, direct = _inside(text, body)
+        lines = {self._own(fields) for fields in direct} - {None}
+        return words if lines <= self.of_loops else set()
 
     def _finds_own(self, header: HloHeader | None, text: bytes) -> bool:
         if header is not None and any(f.own_frame_id is not None for f in header.frames):
@@ -312,13 +380,13 @@ class Places:
 
     def is_sum(self, ins: Instruction) -> bool:
         """Return whether a loop sums up, step by step, the gradient of what all steps share."""
-        if ins.opcode != "add" or not (ins.op_name or b"").endswith(b"/add_any"):
+        if ins.opcode != "add" or not (ins.op_name or b"").endswith(_SUM):
             return False
         return self.own(ins) in self.of_loops
 
     def is_turned(self, ins: Instruction) -> bool:
         """Return whether it is vmap's move of its batch axis, named on the line of the loop."""
-        return (ins.op_name or b"").endswith(b"/transpose") and self.own(ins) in self.of_loops
+        return (ins.op_name or b"").endswith(_TURNED) and self.own(ins) in self.of_loops
 
     def _judge(self, ins: Instruction) -> bool:
         if ins.opcode in _BEARS_CONSUMERS_LINE:
@@ -332,6 +400,6 @@ class Places:
         if op_name not in self._is_step:
             before, *after = _BODY.split(op_name.split(b";")[0])
             last = after[-1] if after else before.rpartition(b"/")[2]
-            self._is_step[op_name] = _MACHINERY.fullmatch(last) is None, bool(after)
+            self._is_step[op_name] = self._machinery.fullmatch(last) is None, bool(after)
         is_step, is_in_body = self._is_step[op_name]
         return is_step and (is_in_body or ins.opcode not in MOVES)

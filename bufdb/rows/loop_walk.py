@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from bufdb.read import jax_names
 from bufdb.read.hlo_graph import At, Caller, HloGraph, Index, Instruction, at_shape
 from bufdb.read.shape import Shape, shape_of
 from bufdb.rows.loop_places import MOVES, Callers, Operands, Places
@@ -22,8 +23,7 @@ _COLLECTIVES = frozenset(
 _COLLECTIVES |= {"ragged-all-to-all", "reduce-scatter"}
 _REDUCING = frozenset(("all-reduce-start", "reduce-scatter-start"))
 """Asynchronous opcodes that make data; others move data, unless the user asked for them."""
-_ASKED_FOR: tuple[bytes, ...] = (b"/all_gather", b"/all_gather_invariant", b"/all_to_all")
-_ASKED_FOR += (b"/ppermute", b"/psum", b"/psum_invariant", b"/reduce_scatter")
+_ASKED_FOR = tuple(f"/{name}".encode() for name in jax_names.COLLECTIVES)
 """Ends of the op_names of collectives that the user wrote; XLA's own have their user's."""
 _FLAT = re.compile(rb"slice=\{\[(\d{1,18}):(\d{1,18})\]\}")
 _STAYS = frozenset(("all-reduce", "all-reduce-start", "bitcast", "copy", "copy-done", "copy-start"))
@@ -137,6 +137,7 @@ _MOVES_OF_USERS = frozenset(
     ("broadcast", "convert", "dynamic-slice", "pad", "reshape", "slice", "transpose")
 )
 """The metadata of these counts if it is the user's: `x.astype(…)` is what is saved."""
+_NAMED = f"/{jax_names.NAMED}".encode()
 _CALLING = {"fusion": "calls", "custom-call": "calls", "async": "calls", "call": "to_apply"}
 """In which role opcodes, with or without `-start`, call the computation that gives their result."""
 
@@ -462,7 +463,7 @@ def _body_of(ins: Instruction) -> bytes | None:
 
 def _is_name(ins: Instruction) -> bool:
     """Return whether checkpoint_name left it, on the line with the name, perhaps a helper's."""
-    return (ins.op_name or b"").endswith(b"/reduce_precision")
+    return (ins.op_name or b"").endswith(_NAMED)
 
 
 def _times(whole: Shape, part: Shape) -> int | None:

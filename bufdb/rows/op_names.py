@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Ints, Text
+from bufdb.read import jax_names
 
 # -- Scope paths of op_names, as the macros op_path and strip_op_path of `schema/` give them -------
 #
@@ -24,20 +25,21 @@ _INDEX, _DIVIDER = re.compile(r"\['?|'?\]"), re.compile(r"/+[.]?|[.]")
 _MERGED = re.compile(r"/[(]([^:]*):.*[)]\Z")
 _PARAMETERS = re.compile(r"\[[a-z_]+=.*\Z|/jit[(]main[)]")
 
-_TRANSFORM = r"(?:jvp|transpose|vmap|linearize)[(]"
-_CALL = re.compile(
-    rf"(?:{_TRANSFORM})*"
-    r"(?:p?jit|pmap|xla_call|xla_pmap|core_call|remat|checkpoint)[(][^/]*"
+_TRANSFORM = rf"(?:{'|'.join(jax_names.TRANSFORMS)})[(]"
+_CALL = re.compile(rf"(?:{_TRANSFORM})*(?:{'|'.join(jax_names.FUNCTIONS)})[(][^/]*")
+_LOOP = re.compile(rf"(?:{_TRANSFORM})*{jax_names.LOOP}[)]*")
+_LOOP_PART = re.compile("|".join(jax_names.LOOP_PARTS))
+_CHOICE = re.compile(rf"(?:{_TRANSFORM})*{jax_names.CHOICE}[)]*")
+_BRANCH = re.compile(jax_names.BRANCH)
+_WORDS = (
+    jax_names.LOOP,
+    *jax_names.CHECKPOINTS,
+    *jax_names.SCAN_STEPS,
+    *jax_names.CALLS,
 )
-_LOOP, _LOOP_PART = re.compile(rf"(?:{_TRANSFORM})*while[)]*"), re.compile("body|cond")
-_CHOICE, _BRANCH = re.compile(rf"(?:{_TRANSFORM})*cond[)]*"), re.compile("branch_[0-9]+_fun")
-_WORD = re.compile(
-    rf"(?:{_TRANSFORM})+[)]+"
-    rf"|(?:{_TRANSFORM})*"
-    r"(?:while|checkpoint|remat|rematted_computation|closed_call|core_call|eval_jaxpr"
-    r"|shard_map|custom_jvp_call|custom_vjp_call|custom_vjp_call_jaxpr)[)]*"
-)
+_WORD = re.compile(rf"(?:{_TRANSFORM})+[)]+|(?:{_TRANSFORM})*(?:{'|'.join(_WORDS)})[)]*")
 _SCOPE = re.compile(rf"(?:{_TRANSFORM})+([^()/]*)[)]+")
+_BACKWARD, _AFTER = jax_names.BACKWARD + jax_names.GRADIENT, f"/{jax_names.GRADIENT}"
 _DEPENDS = "?"
 """Never the text of an element: these end with a divider."""
 
@@ -65,7 +67,7 @@ def strip_op_path(path: str) -> str:
 def _strip_scope(scope: str) -> str:
     """Strip a scope; many operations are in one scope, mostly one after the other."""
     elements = scope.split("/")
-    if "transpose(jvp(" in scope and "/jvp(" in scope:
+    if _BACKWARD in scope and _AFTER in scope:
         return _strip_elements(elements)
     texts = [*map(_text_alone, elements)]
     # Most scopes have no element that depends on others, and then take a tenth of the time.
@@ -89,7 +91,7 @@ def _strip_elements(elements: list[str]) -> str:
         element
         for element, after in zip(elements, [*elements[1:], ""], strict=True)
         # The scope around a checkpoint occurs twice in its gradient.
-        if not (element.startswith("transpose(jvp(") and after.startswith("jvp("))
+        if not (element.startswith(_BACKWARD) and after.startswith(jax_names.GRADIENT))
         and not _is_call(element)
     ]
     kept, at = [], 0
@@ -138,11 +140,6 @@ op_name that was forgotten and occurs again has two numbers, which is harmless: 
 texts become one in `Stripped`."""
 PART = 1 << 12
 """Texts that are packed together, to about a tenth: scopes occur in them again and again."""
-
-
-def is_backward(op_name: bytes) -> bool:
-    """Return whether an op_name is of the backward pass, what that computes again included."""
-    return b"transpose(" in op_name
 
 
 class _Numbers(dict[bytes | None, int]):
@@ -204,7 +201,7 @@ class OpNames:
         text = strip_op_path(op_path(op_name.decode(errors="replace")))
         self._texts.append(text)
         self.hashes.append(hash(text))
-        self.is_backward.append(is_backward(op_name))
+        self.is_backward.append(jax_names.is_backward(op_name))
         return len(self.hashes) - 1
 
 

@@ -11,6 +11,7 @@ from bufdb.columnar.rows import objects, strings
 from bufdb.columnar.scan import Bools, Columns, Ints
 from bufdb.memory.needs import Kept, Needs
 from bufdb.read.hlo_graph import HloGraph, Instruction
+from bufdb.read.jax_names import is_forward
 from bufdb.rows.costs import Costs, Operations
 from bufdb.rows.loop_origins import Found, names_of
 from bufdb.rows.loop_places import Places
@@ -232,7 +233,7 @@ def _is_residual(origin: Origin) -> bool:
     op_name = origin.instruction.op_name if origin.instruction is not None else None
     if origin.kind != "stacked" or not origin.slice_count or op_name is None:
         return False
-    return b"jvp(" in op_name and b"transpose(" not in op_name
+    return is_forward(op_name)
 
 
 def _stack(layer: Layer, origin: Origin, label: str) -> Stack | None:

@@ -33,7 +33,7 @@ WITH stacks AS (
     AND origins.origin_kind = 'stacked'
     AND origins.slice_count > 1
     -- In a gradient one is weights, the other their gradients or residuals.
-    AND NOT regexp_matches(origins.op_name, 'jvp[(]|transpose[(]')
+    AND NOT (is_forward(origins.op_name) OR is_backward(origins.op_name))
   JOIN value_sources AS sources
     ON sources.module_id = held.module_id
     AND sources.value_id = held.value_id

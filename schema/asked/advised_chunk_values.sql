@@ -79,7 +79,7 @@ losses AS (
   FROM logits
   GROUP BY logits.module_id
   HAVING
-    max(CASE WHEN logits.op_name GLOB '*transpose(*' THEN 1 ELSE 0 END) = 1
+    max(CASE WHEN is_backward(logits.op_name) THEN 1 ELSE 0 END) = 1
     AND max(
       CASE
         WHEN regexp_matches(

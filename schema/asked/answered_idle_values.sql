@@ -170,8 +170,8 @@ SELECT
   CASE WHEN held_values.platform = 'cpu' THEN 0 * savings.saving_bytes ELSE savings.saving_bytes END
     AS offload_saving_bytes,
   held_values.is_cheap,
-  held_values.op_name GLOB '*jvp(*'
-    AND NOT regexp_matches(held_values.op_name, 'transpose[(]|rematted_computation')
+  is_forward(held_values.op_name)
+    AND NOT regexp_matches(held_values.op_name, jax_names('recomputed'))
     AS is_forward,
   use_times.next_use_time,
   use_times.next_use_time IS NULL AND NOT held_values.is_stack AS is_late,

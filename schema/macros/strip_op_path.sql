@@ -11,32 +11,34 @@ CREATE OR REPLACE MACRO strip_op_path(path) AS
               regexp_replace(
                 replace('/' || path, '/', '//'),
                 -- The scope around a checkpoint is in its gradient twice.
-                '/transpose[(]jvp[(][^/]*//jvp[(]([^/]*/)',
-                '/jvp(\1',
+                '/' || jax_names('backward') || jax_names('gradient')
+                  || '[^/]*/(/' || jax_names('gradient') || '[^/]*/)',
+                '\1',
                 'g'
               ),
               -- Calls that name a function: jit(f), jvp(jit(f)), older remat(core).
-              '/(?:(?:jvp|transpose|vmap|linearize)[(])*'
-                || '(?:p?jit|pmap|xla_call|xla_pmap|core_call|remat|checkpoint)[(][^/]*/',
+              '/(?:(?:' || jax_names('transforms') || ')[(])*'
+                || '(?:' || jax_names('functions') || ')[(][^/]*/',
               '',
               'g'
             ),
             -- Loops and conditionals with the part of them that follows.
-            '/(?:(?:jvp|transpose|vmap|linearize)[(])*while[)]*//(?:body|cond)/'
-              || '|/(?:(?:jvp|transpose|vmap|linearize)[(])*cond[)]*//branch_[0-9]+_fun/',
+            '/(?:(?:' || jax_names('transforms') || ')[(])*' || jax_names('loop')
+              || '[)]*//(?:' || jax_names('loop_parts') || ')/'
+              || '|/(?:(?:' || jax_names('transforms') || ')[(])*' || jax_names('choice')
+              || '[)]*//' || jax_names('branch') || '/',
             '',
             'g'
           ),
           -- Transforms without a scope, and words that only say how code is called.
-          '/(?:(?:jvp|transpose|vmap|linearize)[(])+[)]+/'
-            || '|/(?:(?:jvp|transpose|vmap|linearize)[(])*'
-            || '(?:while|checkpoint|remat|rematted_computation|closed_call|core_call|eval_jaxpr'
-            || '|shard_map|custom_jvp_call|custom_vjp_call|custom_vjp_call_jaxpr)[)]*/',
+          '/(?:(?:' || jax_names('transforms') || ')[(])+[)]+/'
+            || '|/(?:(?:' || jax_names('transforms') || ')[(])*'
+            || '(?:' || jax_names('words') || ')[)]*/',
           '',
           'g'
         ),
         -- A transform of a scope: transpose(jvp(Decoder)) gives Decoder.
-        '/(?:(?:jvp|transpose|vmap|linearize)[(])+([^()/]*)[)]+/',
+        '/(?:(?:' || jax_names('transforms') || ')[(])+([^()/]*)[)]+/',
         '/\1/',
         'g'
       ),

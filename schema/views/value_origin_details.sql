@@ -65,12 +65,7 @@ SELECT
   framed.slice_count,
   framed.trip_count,
   framed.is_layer_input,
-  coalesce(
-    framed.slice_count IS NOT NULL
-    AND framed.op_name GLOB '*jvp(*'
-    AND NOT framed.op_name GLOB '*transpose(*',
-    FALSE
-  ) AS is_residual,
+  coalesce(framed.slice_count IS NOT NULL AND is_forward(framed.op_name), FALSE) AS is_residual,
   framed.is_exact
 FROM framed;
 COMMENT ON VIEW value_origin_details IS

@@ -20,7 +20,7 @@ SELECT
     'for ' || named_uses.stripped_op_path
   ) AS stripped_op_path,
   coalesce(
-    coalesce(origins.op_name, value_details.op_name, named_uses.op_name) GLOB '*transpose(*', FALSE
+    is_backward(coalesce(origins.op_name, value_details.op_name, named_uses.op_name)), FALSE
   ) AS is_backward
 FROM value_details
 LEFT JOIN value_origin_details AS origins

@@ -5,7 +5,7 @@ import shutil
 
 import duckdb
 import pytest
-from marked_lines import ORIGINS, marks, right_lines
+from marked_lines import MADE_IN, UNMARKED, judge, marks, rows
 from places import ROOT
 from shared_dumps import LOOPS as SHARED
 from shared_dumps import needs_loops
@@ -14,48 +14,6 @@ from bufdb.ingest.ingest import ingest
 
 LOOPS = ROOT / "data" / "loops"
 RUNS = ("cpu", "gpu", "tpu")
-MADE_IN = {
-    "layers": ["_layer"],
-    "layers_named": ["_layer"],
-    "accumulated": ["_layer", "accumulated"],
-    "nested": ["nested"],
-    "decode": ["decode"],
-}
-"""The functions of data/model/loops.py whose marks hold for a program."""
-UNMARKED = {
-    # A cotangent of x is also summed up on the line of the norm; so are its row sums.
-    ("attention_scan", 36, "add_any"),
-    ("attention_scan", 36, "reduce_sum"),
-    # Of (2, 130, 4, 24) one 96 is made, which is not the width of the model.
-    ("attention_scan", 43, "dot_general"),
-    ("attention_scan", 43, "transpose"),
-    # The gradient of the embedding is scattered where it was looked up.
-    ("decoder_xent", 227, "scatter-add"),
-    # Indices of the tokens: 128 of them, as there are sums.
-    ("decoder_xent", 233, "select_n"),
-    # The new weights take the bytes of the gradients, outside the loop.
-    ("grad_accumulation", 113, "sub"),
-}
-"""(program, line, operation) that no mark names and that were found to be right by hand."""
-
-
-def rows(db):
-    with duckdb.connect(str(db), read_only=True) as con:
-        found = con.execute(ORIGINS)
-        names = [column[0] for column in found.description]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
-
-
-def judge(found, lines, made_in):
-    """Count rows with a right line; collect wrong ones, unless a parameter with its own name."""
-    right, wrong = 0, set()
-    for row in found:
-        wanted = right_lines(lines, made_in(row["function_name"]), row["shape"], row["op_name"])
-        if not wanted or row["line"] in wanted:
-            right += bool(wanted)
-        elif row["line"] is not None or "/" in (row["op_name"] or "/"):
-            wrong.add((row["function_name"], row["line"], row["op_name"].rpartition("/")[2]))
-    return right, wrong
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +39,33 @@ def test_elements_are_followed_where_the_text_names_them_at_their_use(tmp_path):
     found = rows(tmp_path / "a.duckdb")
     right, wrong = judge(found, marks(ROOT / "data" / "model" / "loops.py"), MADE_IN.__getitem__)
     assert (wrong, right, len(found)) == (set(), 19, 21)
+
+
+def test_later_scans_of_a_process_have_their_own_lines(tmp_path):
+    """JAX keeps what the first one inserts, with its line, for all that have its shapes."""
+    ingest(str(tmp_path / "a.duckdb"), [ROOT / "data" / "scans"])
+    found = rows(tmp_path / "a.duckdb")
+    lines = marks(ROOT / "data" / "model" / "two_scans.py")
+    right, wrong = judge(found, lines, lambda name: [name])
+    assert wrong == set()
+    assert right > 40
+    assert one(tmp_path / "a.duckdb", "SELECT code FROM diagnostics") == []
+
+
+@pytest.mark.parametrize(
+    "change", [("eval_jaxpr", "some_step"), ("dynamic_update_index_in_dim", "put_slice")]
+)
+def test_a_name_that_jax_changes_is_reported(change, tmp_path):
+    folder = shutil.copytree(ROOT / "data" / "scans", tmp_path / "scans")
+    for file in folder.rglob("*.txt"):
+        file.write_text(file.read_text("utf-8").replace(*change), "utf-8")
+    ingest(str(tmp_path / "a.duckdb"), [folder])
+    lines = marks(ROOT / "data" / "model" / "two_scans.py")
+    right, wrong = judge(rows(tmp_path / "a.duckdb"), lines, lambda name: [name])
+    assert (wrong, right > 40) == (set(), True)
+    found = one(tmp_path / "a.duckdb", "SELECT severity, code, message FROM diagnostics")
+    assert {row[:2] for row in found} == {("notice", "unknown_jax_name")}
+    assert all(change[1] in row[2] for row in found)
 
 
 @needs_loops

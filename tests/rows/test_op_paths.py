@@ -3,6 +3,7 @@
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bufdb.read import jax_names
 from bufdb.rows.op_names import op_path, strip_op_path
 
 PIECES = [
@@ -33,3 +34,32 @@ def test_op_names_of_real_dumps(demo):
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=7), min_size=50, max_size=50))
 def test_made_up_op_names(demo, paths):
     agree(demo, ["/".join(path) for path in paths])
+
+
+def test_python_and_sql_know_the_same_names_of_jax(demo):
+    names = {
+        "transforms": jax_names.TRANSFORMS,
+        "functions": jax_names.FUNCTIONS,
+        "words": (
+            jax_names.LOOP,
+            *jax_names.CHECKPOINTS,
+            *jax_names.SCAN_STEPS,
+            *jax_names.CALLS,
+        ),
+        "loop": [jax_names.LOOP],
+        "loop_parts": jax_names.LOOP_PARTS,
+        "choice": [jax_names.CHOICE],
+        "branch": [jax_names.BRANCH],
+        "recomputed": [jax_names.RECOMPUTED],
+        "gradient": [jax_names.GRADIENT.replace("(", "[(]")],
+        "backward": [jax_names.BACKWARD.replace("(", "[(]")],
+    }
+    for kind, expected in names.items():
+        (text,) = demo.execute("SELECT jax_names(?)", [kind]).fetchone()
+        assert text.split("|") == list(expected), kind
+
+
+def test_passes_of_a_gradient_are_known_by_the_same_names(demo):
+    for name in ("jit(f)/jvp(Net)/dot", "jit(f)/transpose(jvp(Net))/dot", "jit(f)/dot"):
+        found = demo.execute("SELECT is_forward($n), is_backward($n)", {"n": name}).fetchone()
+        assert found == (jax_names.is_forward(name.encode()), jax_names.is_backward(name.encode()))

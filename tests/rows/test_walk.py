@@ -133,6 +133,40 @@ def test_an_insertion_may_have_the_line_of_another_scan(body, right):
     assert found(module(STACKED.replace(INSERT, elsewhere))) == right
 
 
+ELSEWHERE = meta(77, "jit(f)/while/body/jit(dynamic_update_index_in_dim)/dynamic_update_slice")
+
+
+@pytest.mark.parametrize(("change", "unknown"), [
+    ({"closed_call": "eval_jaxpr"}, []),
+    ({"closed_call": "called_step"}, ["called_step"]),
+    ({"jit(dynamic_update_index_in_dim)": "jit(put)"}, ["jit(put)"]),
+    ({"closed_call": "called_step", "jit(dynamic_update_index_in_dim)": "jit(put)"},
+     ["called_step", "jit(put)"]),
+])  # fmt: skip
+def test_a_scan_is_known_whatever_jax_calls_its_parts(change, unknown):
+    text = module(STACKED.replace(INSERT, ELSEWHERE))
+    for old, new in change.items():
+        text = text.replace(old, new)
+    assert found(text) == ("stacked", "sin", 21)
+    assert walk(text)[1].places.unknown_names == unknown
+
+
+@pytest.mark.parametrize("beside", [
+    # The user's own sum, directly in the body of a while_loop.
+    f"  %new = f32[8] add(%sin, %x), {meta(22, 'jit(f)/while/body/add')}",
+    # Only jitted functions, and what is in the scope of a loop's own: no name for a step.
+    "",
+])  # fmt: skip
+def test_a_while_loop_with_a_named_scope_is_no_scan(beside):
+    scope = "jit(f)/while/body/attention/sin" if beside else "jit(f)/while/body/jit(step)/sin"
+    text = module(STACKED.replace(INSERT, ELSEWHERE).replace(meta(21), meta(21, scope)))
+    text = text.replace(
+        f"  %new = f32[8] add(%sin, %x), {meta(22)}", beside or "  %new = f32[8] negate(%sin)"
+    )
+    assert "closed_call" not in text.replace(own("closed_call"), "")
+    assert found(text.replace(own("closed_call"), own())) == ("carry", "put", 77)
+
+
 @pytest.mark.parametrize(("op_name", "right"), [
     ("jit(f)/dot_general", ("self", "logits", LOOP_LINE)),
     ("jit(f)/jit(relu)/max", ("self", "logits", LOOP_LINE)),

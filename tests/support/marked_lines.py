@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+
+import duckdb
 
 ORIGINS = """
 SELECT
@@ -37,6 +40,31 @@ ORDER BY ALL
 """Every origin with the line of the user's."""
 
 
+MADE_IN = {
+    "layers": ["_layer"],
+    "layers_named": ["_layer"],
+    "accumulated": ["_layer", "accumulated"],
+    "nested": ["nested"],
+    "decode": ["decode"],
+}
+"""The functions of data/model/loops.py whose marks hold for a program."""
+UNMARKED = {
+    # A cotangent of x is also summed up on the line of the norm; so are its row sums.
+    ("attention_scan", 36, "add_any"),
+    ("attention_scan", 36, "reduce_sum"),
+    # Of (2, 130, 4, 24) one 96 is made, which is not the width of the model.
+    ("attention_scan", 43, "dot_general"),
+    ("attention_scan", 43, "transpose"),
+    # The gradient of the embedding is scattered where it was looked up.
+    ("decoder_xent", 227, "scatter-add"),
+    # Indices of the tokens: 128 of them, as there are sums.
+    ("decoder_xent", 233, "select_n"),
+    # The new weights take the bytes of the gradients, outside the loop.
+    ("grad_accumulation", 113, "sub"),
+}
+"""(program, line, operation) that no mark names and that were found to be right by hand."""
+
+
 def marks(path: Path) -> dict[tuple[str, str], set[int]]:
     """Return lines by top-level function and mark (a size, or `~` and a size)."""
     found: dict[tuple[str, str], set[int]] = {}
@@ -65,3 +93,23 @@ def right_lines(
             if "transpose(" in (op_name or ""):
                 found |= lines.get((function, "~" + size), set())
     return found
+
+
+def rows(db: Path) -> list[dict]:
+    """Return every origin in a database."""
+    with duckdb.connect(str(db), read_only=True) as con:
+        found = con.execute(ORIGINS)
+        names = [column[0] for column in found.description]
+        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+
+def judge(found: list[dict], lines: dict, made_in: Callable) -> tuple[int, set]:
+    """Count rows with a right line; collect wrong ones, unless a parameter with its own name."""
+    right, wrong = 0, set()
+    for row in found:
+        wanted = right_lines(lines, made_in(row["function_name"]), row["shape"], row["op_name"])
+        if not wanted or row["line"] in wanted:
+            right += bool(wanted)
+        elif row["line"] is not None or "/" in (row["op_name"] or "/"):
+            wrong.add((row["function_name"], row["line"], row["op_name"].rpartition("/")[2]))
+    return right, wrong
