@@ -14,7 +14,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from bufdb.blame.series import Part
-from bufdb.capture.child import DTYPES
+from bufdb.capture.call import DTYPES
 from bufdb.render.text import human_bytes
 
 _FILE = re.compile(

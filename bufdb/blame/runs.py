@@ -25,7 +25,7 @@ from bufdb.capture.apart import (
 )
 from bufdb.capture.dump import programs
 from bufdb.capture.target import described
-from bufdb.errors import BufdbError, TooSlowError
+from bufdb.errors import BufdbError, TooSlowError, UsageError
 
 DUMPS = "dumps"
 MODULE = "module.bin"
@@ -100,6 +100,7 @@ class Job:
         Raises:
             TooSlowError: it took longer than allowed.
             NotCompiledError: it failed.
+            UsageError: there is no such file or function, or it takes other arguments.
         """
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         (folder / DUMPS).mkdir()
@@ -167,6 +168,8 @@ class Job:
             raise NotCompiledError(
                 f"{variant.name}: {end_of(child.returncode)}: {last}", said
             ) from None
+        if found.get("is_usage"):
+            raise UsageError(found["message"])
         if "message" in found:
             raise NotCompiledError(f"{variant.name}: {found['message']}", [])
         return dict(found)

@@ -1,14 +1,13 @@
 """Compile one function and dump it: run as a file, by any Python from 3.9 on with any jax.
 
-Nothing of bufdb is imported, because the environments of `bufdb blame` have only jax. Dump options
-go to XLA as compiler options, not as XLA_FLAGS: so the function is dumped, and not what its file
-compiles when it is imported. What the user asks for goes as XLA_FLAGS (and LIBTPU_INIT_ARGS), which
-refuse an unknown name and take lists.
+The environments of `bufdb blame` have only jax, so nothing of bufdb is imported except the file
+`bufdb/capture/call.py`. Dump options go to XLA as compiler options, not as XLA_FLAGS: so the
+function is dumped, and not what its file compiles when it is imported. What the user asks for goes
+as XLA_FLAGS (and LIBTPU_INIT_ARGS), which refuse an unknown name and take lists.
 """
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.util
 import json
@@ -21,27 +20,6 @@ import traceback
 from pathlib import Path
 from typing import Any, Optional
 
-DTYPES = {
-    "f64": "float64",
-    "f32": "float32",
-    "f16": "float16",
-    "bf16": "bfloat16",
-    "f8e4m3fn": "float8_e4m3fn",
-    "f8e5m2": "float8_e5m2",
-    "s64": "int64",
-    "s32": "int32",
-    "s16": "int16",
-    "s8": "int8",
-    "u64": "uint64",
-    "u32": "uint32",
-    "u16": "uint16",
-    "u8": "uint8",
-    "pred": "bool",
-    "c64": "complex64",
-    "c128": "complex128",
-}
-"""As in bufdb.capture.child; a test compares them."""
-_CALL = "_"
 _SETTINGS = (
     "optimization_level",
     "memory_fitting_level",
@@ -57,17 +35,18 @@ _BOOLS = {"true": "True", "false": "False"}
 """As compiler options have them."""
 
 
-class Shapes:
-    """`f32[8, 128]` in the text of --args: an array of a shape, without values."""
+def _load_call() -> Any:
+    """Return the module bufdb.capture.call, from its file: no folder of bufdb is on the path."""
+    path = Path(__file__).parent.parent / "capture" / "call.py"
+    spec = importlib.util.spec_from_file_location("bufdb_call", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["bufdb_call"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
 
-    def __init__(self, dtype: str) -> None:
-        self.dtype = dtype
 
-    def __getitem__(self, shape: Any) -> Any:
-        """Return the array; `f32[()]` is a scalar."""
-        jax: Any = importlib.import_module("jax")
-        sizes = shape if isinstance(shape, tuple) else (shape,)
-        return jax.ShapeDtypeStruct(sizes, self.dtype)
+call = _load_call()
 
 
 def main(request: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -152,40 +131,8 @@ def _devices(target: Optional[dict[str, Any]], folder: Path) -> Any:  # noqa: UP
 
 def _lowered(jitted: Any, args: Any, kwargs: Any, devices: Any, request: dict[str, Any]) -> Any:
     """Lower for the devices; arguments on a mesh are put on one with the same axes."""
-    if request["target"] is None:
-        return jitted.lower(*args, **kwargs)
-    platform = request["target"]["platform"]
-    placed, named = _placed((tuple(args), dict(kwargs)), devices)
-    return jitted.trace(*placed, **named).lower(lowering_platforms=(platform,))
-
-
-def _placed(tree: Any, devices: Any) -> Any:
-    import numpy as np
-
-    jax: Any = importlib.import_module("jax")
-    leaves = jax.tree_util.tree_leaves(tree)
-    named = jax.sharding.NamedSharding
-    meshes = [x.sharding.mesh for x in leaves if isinstance(getattr(x, "sharding", None), named)]
-    mesh = None
-    if meshes:
-        sizes = tuple(meshes[0].shape.values())
-        count = int(np.prod(sizes))
-        if count > len(devices):
-            raise ValueError(f"the mesh has {count} devices, the target {len(devices)}")
-        own = np.array(devices[:count], dtype=object).reshape(sizes)
-        mesh = jax.sharding.Mesh(own, meshes[0].axis_names)
-
-    def place(leaf: Any) -> Any:
-        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
-            return leaf
-        sharding = jax.sharding.SingleDeviceSharding(devices[0])
-        if mesh is not None:
-            own = getattr(leaf, "sharding", None)
-            spec = own.spec if isinstance(own, named) else jax.sharding.PartitionSpec()
-            sharding = named(mesh, spec)
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
-
-    return jax.tree_util.tree_map(place, tree)
+    platform = None if request["target"] is None else request["target"]["platform"]
+    return call.lowered(jitted, args, kwargs, platform, devices, "the target")
 
 
 def _is_setting(name: str) -> bool:
@@ -235,14 +182,11 @@ def _of_source(request: dict[str, Any], devices: Any, folder: Path) -> Any:
     jax: Any = importlib.import_module("jax")
     place, _, name = request["spec"].rpartition(":")
     _doing(folder, f"importing {place}")
-    module = _module(place)
-    function: Any = module
-    for part in name.split("."):
-        function = getattr(function, part)
+    module = call.module(place)
+    function = call.function(module, place, name)
     divisors = {int(size): by for size, by in request.get("divisors", {}).items()}
-    shapes = {dtype: Shapes(of) for dtype, of in DTYPES.items()}
-    args, kwargs = _arguments(request["args"], {**vars(module), **shapes})
-    args, kwargs = _fitting(function, args, kwargs)
+    _doing(folder, f"evaluating --args for {request['spec']}")
+    args, kwargs = call.arguments(request["args"], vars(module)).of(function, name)
     args, kwargs = _divided((args, kwargs), divisors)
     _doing(folder, f"tracing {request['spec']}")
     jitted = function if hasattr(function, "lower") else jax.jit(function)
@@ -302,47 +246,12 @@ def _of_module(request: dict[str, Any], devices: Any) -> Any:
     exported = export.deserialize(bytearray((place / "module.bin").read_bytes()))
     donated = json.loads((place / "donated.json").read_text(encoding="utf-8"))
 
-    def call(*leaves: Any) -> Any:
+    def run(*leaves: Any) -> Any:
         args, kwargs = jax.tree_util.tree_unflatten(exported.in_tree, leaves)
         return exported.call(*args, **kwargs)
 
     shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
-    return _lowered(jax.jit(call, donate_argnums=tuple(donated)), shapes, {}, devices, request)
-
-
-def _arguments(text: str, names: dict[str, Any]) -> Any:
-    """Return the arguments of a call, and those by name; a lone tuple is all of them."""
-    tree = ast.parse(f"{_CALL}(\n{text.strip()}\n)", mode="eval")
-    return eval(
-        compile(tree, "--args", "eval"), {**names, _CALL: lambda *args, **kwargs: (args, kwargs)}
-    )
-
-
-def _fitting(function: Any, args: Any, kwargs: Any) -> Any:
-    """Take a lone tuple as all arguments, if the function takes them."""
-    import inspect
-
-    if len(args) == 1 and not kwargs and type(args[0]) is tuple:
-        try:
-            inspect.signature(function).bind(*args[0])
-        except (TypeError, ValueError):
-            return args, kwargs
-        return args[0], kwargs
-    return args, kwargs
-
-
-def _module(place: str) -> Any:
-    if not place.endswith(".py"):
-        sys.path.insert(0, str(Path.cwd()))
-        return importlib.import_module(place)
-    path = Path(place)
-    sys.path.insert(0, str(path.parent.absolute()))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-    return module
+    return _lowered(jax.jit(run, donate_argnums=tuple(donated)), shapes, {}, devices, request)
 
 
 def _end_with_parent() -> None:
@@ -359,6 +268,8 @@ def _answer(folder: Path) -> int:
     request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
     try:
         found = main(request, folder)
+    except call.WrongCallError as error:
+        found = {"message": str(error), "is_usage": True}
     except (Exception, SystemExit) as error:
         traceback.print_exc()
         doing = (folder / "doing").read_text(encoding="utf-8")
@@ -373,6 +284,6 @@ def _answer(folder: Path) -> int:
 
 if __name__ == "__main__":
     # The folder of this file, which Python puts first: its modules must not hide others.
-    del sys.path[0]
+    sys.path = [item for item in sys.path if item != str(Path(__file__).parent)]
     _end_with_parent()
     sys.exit(_answer(Path(sys.argv[1])))

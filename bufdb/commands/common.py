@@ -221,7 +221,7 @@ args_option: Decorator = click.option(
     "--args",
     metavar="PYTHON",
     default="",
-    help="Arguments as in a call: shapes as f32[8,128], trees of them, and names of FILE.",
+    help="Arguments as in a call: shapes as f32[8,128], f32[], trees of them, and names of FILE.",
 )
 verbose_option: Decorator = click.option(
     "-v", "--verbose", "is_verbose", is_flag=True, help="Show the output of JAX and XLA."

@@ -11,7 +11,6 @@ import pytest
 pytest.importorskip("jax", reason="this Python has no jax")
 
 from bufdb.blame import script
-from bufdb.capture import child
 
 PROGRAM = """from functools import partial
 
@@ -105,10 +104,6 @@ def test_an_exception_of_the_user_is_in_one_line(blame):
     code, _, err = blame("train.py:fails", "--args", "f32[8]", "--flag", FLAG)
     assert code == 1
     assert "tracing train.py:fails failed: ValueError: no such layer" in err
-
-
-def test_the_script_knows_the_types_of_explain():
-    assert script.DTYPES == child.DTYPES
 
 
 def test_the_script_needs_nothing_of_bufdb():

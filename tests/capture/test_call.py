@@ -1,11 +1,15 @@
 """Arguments as text: as in a call, or as a tuple of all; and messages about wrong ones."""
 
+import ast
 import inspect
+import os
+import sys
+from pathlib import Path
 
 import pytest
 
-from bufdb.capture.child import arguments
-from bufdb.errors import UsageError
+from bufdb.capture import call
+from bufdb.capture.call import WrongCallError, arguments
 
 PAIR = (1, 2)
 NAMES = {"pair": PAIR, "both": lambda n: (n, n + 1), "named": lambda n: {"b": n}, "x": 5}
@@ -60,10 +64,16 @@ def test_what_is_called(function, text, expected):
         (two, "1) + (2", r"is not Python: unmatched '\)'"),
         (two, "x)(x", r"is not Python: unmatched '\)'"),
         (two, "*", r"is not Python"),
+        (two, "x[], x", r"is not Python: invalid syntax"),
+        (
+            one,
+            "f32[8,4]{1,0}",
+            r"is not Python: .*; write a shape without its layout, as f32\[8,4\]$",
+        ),
     ],
 )
 def test_what_is_refused(function, text, message):
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(WrongCallError, match=message):
         arguments(text, NAMES).of(function, "f")
 
 
@@ -71,5 +81,136 @@ def test_annotations_are_left_out():
     def f(a: inspect.Signature, b: "int" = 1):
         pass
 
-    with pytest.raises(UsageError, match=r"f takes \(a, b=1\);"):
+    with pytest.raises(WrongCallError, match=r"f takes \(a, b=1\);"):
         arguments("", {}).of(f, "f")
+
+
+class Shape:
+    """A stand-in for `jax.ShapeDtypeStruct`."""
+
+    def __init__(self, shape, dtype):
+        self.value = (dtype, shape)
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("f32[]", [("float32", ())]),
+        ("f32[()]", [("float32", ())]),
+        ("s32[], bf16[8], pred[ ]", [("int32", ()), ("bfloat16", (8,)), ("bool", ())]),
+        ("u8 [\n], # a scalar\n f32[8,4]", [("uint8", ()), ("float32", (8, 4))]),
+        ("*[f32[]] * 2", [("float32", ())] * 2),
+        ("(f32[], c64[2]),", [(("float32", ()), ("complex64", (2,)))]),
+    ],
+)
+def test_a_scalar_has_an_empty_shape(monkeypatch, text, shapes):
+    stand_in = type(sys)("jax")
+    stand_in.ShapeDtypeStruct = Shape
+    monkeypatch.setitem(sys.modules, "jax", stand_in)
+    args, _ = arguments(text, {}).of(max, "max")
+    assert [
+        tuple(x.value for x in one) if isinstance(one, tuple) else one.value for one in args
+    ] == shapes
+
+
+def test_a_text_with_brackets_is_unchanged():
+    assert arguments("'f32[]', \"s32[]\"", {}).of(max, "max") == (("f32[]", "s32[]"), {})
+
+
+def test_the_module_needs_nothing_but_python():
+    """Environments of `bufdb blame` have neither bufdb nor a newer Python than 3.9."""
+    tree = ast.parse(Path(call.__file__).read_text(), feature_version=(3, 9))
+    names = [item.module for item in ast.walk(tree) if isinstance(item, ast.ImportFrom)]
+    names += [
+        name.name for item in ast.walk(tree) if isinstance(item, ast.Import) for name in item.names
+    ]
+    own = sys.stdlib_module_names | {"numpy"}
+    assert all(str(name).split(".")[0] in own for name in names), names
+
+
+# -- Files in packages -----------------------------------------------------------------------------
+
+FILES = {
+    "mypkg/__init__.py": "",
+    "mypkg/layers.py": "def act(x):\n    return x\n",
+    "mypkg/types.py": "raise AssertionError('the neighbor of a package hides no module')\n",
+    "mypkg/sub/__init__.py": "from ..layers import act\n",
+    "mypkg/sub/train.py": "from .. import layers\nfrom . import act\nstep = act\n",
+    "mypkg/sub/near.py": "import side\nfrom mypkg.layers import act as step\n",
+    "mypkg/sub/side.py": "",
+    "bare/train.py": "from .layers import act\n",
+    "bare/layers.py": "act = None\n",
+    "flat/train.py": "import layers_of_flat\nstep = layers_of_flat.act\n",
+    "flat/layers_of_flat.py": "act = 5\n",
+    "token.py": "step = 7\n",
+}
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        ("mypkg/sub/train.py", "mypkg.sub.train"),
+        ("mypkg/sub/near.py", "mypkg.sub.near"),
+        ("mypkg/sub/__init__.py", "mypkg.sub"),
+        ("mypkg.sub.train", "mypkg.sub.train"),
+        ("flat/train.py", "train"),
+    ],
+)
+def test_a_file_of_a_package_has_its_dotted_name(files, place, name):
+    loaded = call.module(place)
+    assert loaded.__name__ == name and sys.modules[name] is loaded
+
+
+def test_a_package_is_found_from_inside_its_folder(files, monkeypatch):
+    monkeypatch.chdir(files / "mypkg" / "sub")
+    assert call.module("train.py").step(3) == 3
+    assert call.module(str(files / "mypkg" / "layers.py")).__name__ == "mypkg.layers"
+
+
+def test_relative_imports_without_a_package_name_the_form(files):
+    with pytest.raises(WrongCallError, match=r"name it as a module, bare\.train:FUNCTION, in the"):
+        call.module("bare/train.py")
+    os.chdir(files / "bare")
+    with pytest.raises(WrongCallError, match=r"bare\.train:FUNCTION"):
+        call.module("train.py")
+    os.chdir(files)
+    assert call.module("bare.train").act is None
+
+
+def test_a_file_named_as_a_module_in_use_hides_it_not(files):
+    import token
+
+    assert call.module("token.py").step == 7
+    assert sys.modules["token"] is token
+
+
+def test_a_name_that_another_module_has_is_refused(files, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mypkg", type(sys)("mypkg"))
+    monkeypatch.setitem(sys.modules, "mypkg.layers", ast)
+    with pytest.raises(WrongCallError, match=r"but Python finds mypkg.layers in .*ast\.py"):
+        call.module("mypkg/layers.py")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("steps", r"m\.py has no 'steps'; did you mean 'step'\?"), ("step.x", "has no 'step.x'")],
+)
+def test_a_function_that_is_not_there_is_named(name, message):
+    where = type(sys)("m")
+    where.step = one
+    with pytest.raises(WrongCallError, match=message):
+        call.function(where, "m.py", name)

@@ -40,6 +40,7 @@ class _Named:
 
 
 tree = types.SimpleNamespace(leaves=_leaves, map=_map)
+tree_util = types.SimpleNamespace(tree_leaves=_leaves, tree_map=_map)
 sharding = types.SimpleNamespace(NamedSharding=_Named, SingleDeviceSharding=lambda device: device)
 
 

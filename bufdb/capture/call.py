@@ -1,0 +1,381 @@
+"""A call of a user's function: its module, its arguments as text, the devices they are placed on.
+
+Invariant: every command that takes FILE:FUNCTION and --args reads them here. `bufdb.blame.script`
+loads this file in environments without bufdb, so it is Python 3.9 and imports nothing of bufdb.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import importlib.util
+import inspect
+import io
+import math
+import os
+import re
+import sys
+import tokenize
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+
+class WrongCallError(ValueError):
+    """There is no such file or function, or the function takes other arguments."""
+
+
+# -- The function ----------------------------------------------------------------------------------
+
+
+def module(place: str) -> ModuleType:
+    """Import and return the module of a file or of a dotted name.
+
+    A file whose folder has `__init__.py` is imported by its dotted name, so that its relative
+    imports work.
+
+    Raises:
+        WrongCallError: there is no such file or module, or another module has that name.
+    """
+    if not place.endswith(".py"):
+        sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does
+        try:
+            return importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{place}.".startswith(f"{error.name}."):
+                raise  # a module that this one imports
+            raise WrongCallError(f"no module {place!r}; a file's name ends in .py") from error
+    path = Path(place)
+    if not path.is_file():
+        raise WrongCallError(f"no file {place}")
+    dotted = _dotted(path.absolute())
+    return _of_file(path) if dotted is None else _of_package(path, *dotted)
+
+
+def _dotted(path: Path) -> tuple[Path, str] | None:
+    """Return the folder that contains a file's outermost package, and the file's dotted name.
+
+    None if the file is in no package, or Python cannot import it by name.
+    """
+    folder, names = path.parent, [path.stem]
+    while (folder / "__init__.py").is_file() and folder.name:
+        names.insert(0, folder.name)
+        folder = folder.parent
+    if folder == path.parent or any("." in name for name in names):
+        return None
+    return folder, ".".join(names).removesuffix(".__init__")
+
+
+def _of_package(path: Path, root: Path, name: str) -> ModuleType:
+    """Import the module of a file by its dotted name.
+
+    Raises:
+        WrongCallError: the name is that of another file.
+    """
+    sys.path.insert(0, str(root))
+    # For imports of neighbors without a dot; last, since the package may have a types.py.
+    sys.path.append(str(path.parent.absolute()))
+    loaded = importlib.import_module(name)
+    file = loaded.__file__
+    if file is None or not path.samefile(file):
+        raise WrongCallError(
+            f"{path} is {name} by the __init__.py of its folder, but Python finds {name} in {file}"
+        )
+    return loaded
+
+
+def _of_file(path: Path) -> ModuleType:
+    """Import a file that is in no package, next to its neighbors.
+
+    Raises:
+        WrongCallError: it has relative imports, for which it must be named as a module.
+    """
+    sys.path.insert(0, str(path.parent.absolute()))
+    # A file may have the name of a module that is in use, such as token.py.
+    name = path.stem if path.stem not in sys.modules else f"{path.stem}_of_bufdb"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None  # because the name ends in .py
+    loaded = importlib.util.module_from_spec(spec)
+    sys.modules[name] = loaded
+    try:
+        spec.loader.exec_module(loaded)
+    except ImportError as error:
+        if "relative import with no known parent" not in str(error):
+            raise
+        parts = path.with_suffix("").parts
+        is_inside = len(parts) > 1 and {"..", "/"}.isdisjoint(parts)
+        dotted = ".".join(parts if is_inside else path.absolute().with_suffix("").parts[-2:])
+        raise WrongCallError(
+            f"{path} has relative imports, and its folder has no __init__.py: name it as a module, "
+            f"{dotted}:FUNCTION, in the folder that contains its package"
+        ) from error
+    return loaded
+
+
+def function(where: ModuleType, place: str, name: str) -> Any:
+    """Return what a module has under a name, such as step or Trainer.step.
+
+    Raises:
+        WrongCallError: it has no such name.
+    """
+    owner: Any = where
+    for part in name.split("."):
+        if not hasattr(owner, part):
+            known = [item for item in vars(owner) if not item.startswith("_")]
+            close = difflib.get_close_matches(part, known, 1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise WrongCallError(f"{place} has no {name!r}{hint}")
+        owner = getattr(owner, part)
+    return owner
+
+
+# -- Its arguments ---------------------------------------------------------------------------------
+
+DTYPES = {
+    "f64": "float64",
+    "f32": "float32",
+    "f16": "float16",
+    "bf16": "bfloat16",
+    "f8e4m3fn": "float8_e4m3fn",
+    "f8e5m2": "float8_e5m2",
+    "s64": "int64",
+    "s32": "int32",
+    "s16": "int16",
+    "s8": "int8",
+    "u64": "uint64",
+    "u32": "uint32",
+    "u16": "uint16",
+    "u8": "uint8",
+    "pred": "bool",
+    "c64": "complex64",
+    "c128": "complex128",
+}
+"""JAX's names of element types by XLA's."""
+_CALL = "_"
+_LAYOUT = re.compile(r"\]\s*\{")
+_SPACE = (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT)
+
+
+class Shapes:
+    """`f32[8, 128]` in the text of --args: an array of a shape, without values."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+
+    def __getitem__(self, shape: Any) -> Any:
+        """Return the array; `f32[()]` is a scalar."""
+        sizes = shape if isinstance(shape, tuple) else (shape,)
+        return importlib.import_module("jax").ShapeDtypeStruct(sizes, self.dtype)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The arguments of a call."""
+
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] | None = None
+    is_one: bool = False
+    """Whether the text was one expression: a tuple then is all arguments, if the function fits."""
+
+    def of(self, function: Callable[..., Any], name: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments in the form that a function accepts.
+
+        Args:
+            function: plain or jitted; without a known signature the arguments are not changed.
+            name: its name, for the message.
+
+        Raises:
+            WrongCallError: it takes different arguments.
+        """
+        named = dict(self.kwargs or {})
+        forms = [self.args]
+        if self.is_one and type(self.args[0]) is tuple:
+            forms.insert(0, self.args[0])
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):
+            return forms[0], named
+        for args in forms:
+            try:
+                signature.bind(*args, **named)
+            except TypeError as error:
+                reason = str(error)
+            else:
+                return args, named
+        shown = "none" if not forms[0] and not named else f"{_counted(forms[0], named)}: {reason}"
+        raise WrongCallError(f"{name} takes {_names(signature)}; --args gives {shown}")
+
+
+def _names(signature: inspect.Signature) -> str:
+    """Return a signature such as (params, batch, *, train=False); long defaults are '...'."""
+    parts = [
+        item.replace(annotation=item.empty, default=_Short(item.default))
+        if item.default is not item.empty
+        else item.replace(annotation=item.empty)
+        for item in signature.parameters.values()
+    ]
+    return str(inspect.Signature(parts)) if parts else "no arguments"
+
+
+@dataclass(frozen=True, repr=False)
+class _Short:
+    """A default value in a message."""
+
+    value: Any
+
+    def __repr__(self) -> str:
+        text = repr(self.value)
+        return text if len(text) <= 20 and "\n" not in text else "..."
+
+
+def _counted(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    parts = [str(len(args))] if args else []
+    return ", ".join([*parts, *(f"{name}=" for name in kwargs)])
+
+
+def arguments(text: str, names: Mapping[str, Any]) -> Arguments:
+    """Return the value of --args: comma-separated expressions, or everything a call takes.
+
+    Args:
+        text: such as `f32[8], state()`, `f32[]` (a scalar), `*args(16)` or `x=f32[8], **options`.
+        names: the names that it may use besides the types of shapes.
+
+    Raises:
+        WrongCallError: it is not valid Python, or uses an unknown name.
+    """
+    if not text.strip():
+        return Arguments()
+    try:
+        tree = _parsed(text.strip())
+    except SyntaxError as error:
+        hint = "; write a shape without its layout, as f32[8,4]" if _LAYOUT.search(text) else ""
+        raise WrongCallError(f"--args {_quote(text)} is not Python: {error.msg}{hint}") from error
+    shapes = {short: Shapes(dtype) for short, dtype in DTYPES.items()}
+    space = {**names, **shapes, _CALL: lambda *args, **kwargs: (args, kwargs)}
+    try:
+        args, kwargs = eval(compile(tree, "--args", "eval"), space)
+    except NameError as error:
+        raise WrongCallError(f"--args {_quote(text)}: {error}") from error
+    call = tree.body
+    assert isinstance(call, ast.Call)
+    is_one = len(call.args) == 1 and not kwargs and not isinstance(call.args[0], ast.Starred)
+    # `x,` is a tuple whose one element is the argument.
+    return Arguments(args, kwargs, is_one and not text.strip().endswith(","))
+
+
+def _parsed(text: str) -> ast.Expression:
+    """Parse a call with the text between its parentheses.
+
+    Raises:
+        SyntaxError: the text does not form such a call.
+    """
+    tree = ast.parse(_with_scalars(f"{_CALL}(\n{text}\n)"), mode="eval")
+    call = tree.body
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
+        raise SyntaxError("unmatched ')'")  # as in `1) + (2`
+    return tree
+
+
+def _with_scalars(text: str) -> str:
+    """Return the text with `f32[()]` for `f32[]`, as HLO and jaxprs have a scalar."""
+    try:
+        tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    except (tokenize.TokenError, SyntaxError):
+        return text  # ast.parse says what is wrong
+    tokens = [token for token in tokens if token.type not in _SPACE]
+    lines = text.splitlines(keepends=True)
+    for at in reversed(range(len(tokens) - 2)):
+        name, opening, closing = tokens[at : at + 3]
+        if name.string in DTYPES and (opening.string, closing.string) == ("[", "]"):
+            row, column = closing.start
+            line = lines[row - 1]
+            lines[row - 1] = f"{line[:column]}(){line[column:]}"
+    return "".join(lines)
+
+
+def _quote(text: str) -> str:
+    """Return the text in quotes, shortened."""
+    return repr(text if len(text) <= 80 else f"{text[:77]}...")
+
+
+# -- The devices -----------------------------------------------------------------------------------
+
+
+def lowered(
+    jitted: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    platform: str | None,
+    devices: Sequence[Any],
+    name: str,
+) -> Any:
+    """Return a jitted function, lowered for devices.
+
+    Args:
+        jitted: the function.
+        args: arrays or `jax.ShapeDtypeStruct`, in trees.
+        kwargs: the same by name.
+        platform: that of a target; None for the devices of this process.
+        devices: those of the target. Arguments that are sharded over a mesh are sharded over a
+            mesh of these with the same axes, the others are replicated on that mesh; without a mesh
+            everything is for one device.
+        name: of the target, for messages.
+
+    Raises:
+        WrongCallError: for a target it has no array, or too large a mesh.
+    """
+    if platform is None:
+        return jitted.lower(*args, **kwargs)
+    jax: Any = importlib.import_module("jax")
+    leaves = [leaf for leaf in jax.tree_util.tree_leaves((args, kwargs)) if hasattr(leaf, "shape")]
+    if not leaves:
+        if platform == "cpu":
+            with jax.default_device(devices[0]):
+                return jitted.lower(*args, **kwargs)
+        raise WrongCallError(
+            "for a target a function needs an array or a ShapeDtypeStruct as argument"
+        )
+    placed, named = _placed((tuple(args), dict(kwargs)), leaves, devices, name)
+    return jitted.trace(*placed, **named).lower(lowering_platforms=(platform,))
+
+
+def _placed(tree: Any, leaves: Sequence[Any], devices: Sequence[Any], name: str) -> Any:
+    """Return the arguments as shapes without values, on devices of the target."""
+    jax: Any = importlib.import_module("jax")
+    named = jax.sharding.NamedSharding
+    meshes = [
+        leaf.sharding.mesh for leaf in leaves if isinstance(getattr(leaf, "sharding", None), named)
+    ]
+    mesh = _mesh(meshes[0], devices, name) if meshes else None
+    single = jax.sharding.SingleDeviceSharding(devices[0])
+
+    def place(leaf: Any) -> Any:
+        if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+            return leaf
+        sharding = single
+        if mesh is not None:
+            own = getattr(leaf, "sharding", None)
+            spec = own.spec if isinstance(own, named) else jax.sharding.PartitionSpec()
+            sharding = named(mesh, spec)
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+    return jax.tree_util.tree_map(place, tree)
+
+
+def _mesh(like: Any, devices: Sequence[Any], name: str) -> Any:
+    """Return a mesh of devices with the axes of `like`."""
+    import numpy as np
+
+    jax: Any = importlib.import_module("jax")
+    shape = tuple(like.shape.values())
+    count = math.prod(shape)
+    if count > len(devices):
+        raise WrongCallError(
+            f"the arguments are sharded over {count} devices, {name} has "
+            f"{len(devices)}; name a larger one with --target"
+        )
+    own = np.array(devices[:count], dtype=object).reshape(shape)
+    return jax.sharding.Mesh(own, like.axis_names)
