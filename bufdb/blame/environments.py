@@ -98,9 +98,9 @@ def _commands(place: Path, packages: Sequence[str]) -> list[list[str]]:
             [uv, "venv", "--quiet", "--python", sys.executable, str(place)],
             [uv, "pip", "install", "--quiet", "--python", python, *packages],
         ]
-    pip = [python, "-m", "pip", "install", "--quiet"]
+    pip = [python, "-P", "-m", "pip", "install", "--quiet"]
     return [
-        [sys.executable, "-m", "venv", str(place)],
+        [sys.executable, "-P", "-m", "venv", str(place)],
         [*pip, "--disable-pip-version-check", "--no-compile", *packages],
     ]
 
@@ -116,7 +116,12 @@ def _run(
     began, measured, size = time.monotonic(), 0.0, 0
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     child = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        env=environment,
+        cwd=place.parent,  # uv reads the settings of a project
     )
     try:
         while child.poll() is None:

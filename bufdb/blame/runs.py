@@ -181,7 +181,9 @@ def version_of(python: str) -> str:
     Raises:
         BufdbError: it cannot be started, or has no jax.
     """
-    code = "import importlib.metadata as m; print(m.version('jax'))"
+    # Without the working directory; -P is unknown to Python 3.10.
+    code = "import sys; sys.path = [folder for folder in sys.path if folder]\n"
+    code += "import importlib.metadata as m; print(m.version('jax'))"
     try:
         done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     except OSError as error:

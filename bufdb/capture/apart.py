@@ -41,6 +41,15 @@ _FATAL = re.compile(r"F\d{4} |Fatal Python error|.*(Check failed: |LLVM (ERROR|F
 _FATAL_LINES = 4
 _PASSED_ON = ("SIGTERM", "SIGHUP")
 
+_START = """
+import sys
+from importlib import import_module, util
+root, module, *given = sys.argv[1:]
+if util.find_spec("bufdb") is None:
+    sys.path.append(root)  # a checkout that is not installed
+sys.exit(import_module(module).main(given))
+"""
+
 Observer = Callable[[str, float], None]
 """Receives the current step, and the seconds since the start of all steps."""
 
@@ -110,6 +119,15 @@ def to_stderr(data: bytes) -> None:
     sys.stderr.flush()
 
 
+def child_command(module: str, *given: str) -> list[str]:
+    """Return a command that calls `main` of a module of bufdb in a process of its own.
+
+    The working directory is not on its path (-P): a types.py there is not run.
+    """
+    root = str(Path(__file__).parents[2])
+    return [sys.executable, "-P", "-c", _START, root, module, *given]
+
+
 def compiled_apart(
     spec: str,
     args: str,
@@ -139,13 +157,13 @@ def compiled_apart(
     if target is not None:
         environment |= QUIET
     theirs, ours = os.pipe()
-    command = [sys.executable, "-m", "bufdb.capture.child", spec, args, target or "", str(folder)]
+    given = [spec, args, target or "", str(folder), str(theirs)]
     log = folder / "stderr"
     what = spec if target is None else f"{spec} for {target}"
     try:
         with log.open("wb") as file:
             child = subprocess.Popen(
-                [*command, str(theirs)],
+                child_command("bufdb.capture.child", *given),
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -51,6 +51,8 @@ def module(place: str) -> ModuleType:
     path = Path(place)
     if not path.is_file():
         raise WrongCallError(f"no file {place}")
+    # For packages of a project whose root it is; last, since it may have a types.py.
+    sys.path.append(os.getcwd())  # noqa: PTH109
     dotted = _dotted(path.absolute())
     return _of_file(path) if dotted is None else _of_package(path, *dotted)
 

@@ -1,4 +1,4 @@
-"""The process in which `bufdb explain` runs a user's file: `python -m bufdb.capture.child`.
+"""The process in which `bufdb explain` runs a user's file.
 
 What the file does at import, to JAX or to this process, stays here. Invariant: the parent gets
 everything that it needs from files in one folder, whatever the user's code prints.
@@ -10,7 +10,6 @@ import importlib
 import json
 import os
 import shutil
-import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,7 +61,7 @@ def wrong_calls() -> Iterator[None]:
         raise UsageError(str(error)) from error
 
 
-# -- The process in which `bufdb explain` runs a user's file: `python -m bufdb.capture.child` -----
+# -- The process in which `bufdb explain` runs a user's file ---------------------------------------
 
 DUMPS = "dumps"
 FOUND = "found.json"
@@ -223,7 +222,3 @@ def answered(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     except BufdbError as error:
         trace = error.trace if isinstance(error, Failed) else []
         return {"message": str(error), "exit_code": error.exit_code, "trace": trace}
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

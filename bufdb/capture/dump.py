@@ -330,6 +330,8 @@ def programs(dump: Path) -> Dumped:
     XLA numbers modules in the order in which a process compiles them, which does not identify a
     program: all become 0. The dump directory is not a user's option, so it is dropped.
     """
+    if not dump.is_dir():  # its process ended before that
+        return {}
     found: Dumped = {path.name: path for path in dump.glob(f"*{LOG}")}
     modules: dict[str, list[Path]] = {}
     for path in sorted(dump.iterdir()):

@@ -90,6 +90,8 @@ PROBE_SECONDS = 30
 """Time limit for finding a version; without an answer there is no label."""
 _PYTHON = re.compile(r"(python|pypy)[\d.]*")
 _VERSIONS = """
+import sys
+sys.path = [folder for folder in sys.path if folder]  # without the working directory
 import importlib.metadata as metadata
 for name in ("jax", "jaxlib"):
     try:

@@ -1,4 +1,4 @@
-"""The process in which `bufdb fit` runs a user's file: `python -m bufdb.fit.child`.
+"""The process in which `bufdb fit` runs a user's file.
 
 It answers requests, one line of JSON each, until its input ends. What is wrapped in JAX is wrapped
 here, and nowhere else.
@@ -110,7 +110,3 @@ def main(given: list[str]) -> int:
             if found.get("exit_code") == UsageError.exit_code:
                 return UsageError.exit_code
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

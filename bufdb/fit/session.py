@@ -6,7 +6,6 @@ import json
 import os
 import select
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -19,6 +18,7 @@ from bufdb.capture.apart import (
     NotCompiledError,
     Observer,
     Relay,
+    child_command,
     end_of,
     ending,
     hand_on,
@@ -251,7 +251,7 @@ class _Child:
         answers, written = os.pipe()
         self._log = folder / "stderr"
         environment = dict(os.environ) if target is None else {**os.environ, **QUIET}
-        command = [sys.executable, "-m", "bufdb.fit.child", str(folder), str(theirs), str(written)]
+        command = child_command("bufdb.fit.child", str(folder), str(theirs), str(written))
         try:
             with self._log.open("wb") as file:
                 self.process = subprocess.Popen(

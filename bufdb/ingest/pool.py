@@ -17,7 +17,9 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing.connection import wait
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any, NamedTuple, NoReturn
 
 from bufdb.errors import BufdbError
@@ -27,6 +29,7 @@ from bufdb.ingest.work import Event, Group, Store, is_for_others
 AHEAD = 2
 """Groups for each process that are read or wait to be stored: each has a block of text, which makes
 30 MB of columns."""
+_SAFE_PATH = "PYTHONSAFEPATH"
 _SMALL_BYTES = 1024
 """Arrays of up to so many bytes go through the executor's pipe."""
 
@@ -73,8 +76,9 @@ class Pool:
         self.free = list(self.files)
         if is_copy:
             import bufdb.ingest.group  # noqa: F401 - once, not in each of them
-        context = multiprocessing.get_context("fork" if is_copy else "spawn")
-        self.executor = ProcessPoolExecutor(count, context, _prepare)
+        context = multiprocessing.get_context("fork") if is_copy else _Spawned()
+        with _safe_path():
+            self.executor = ProcessPoolExecutor(count, context, _prepare)
         self.executor.submit(int)  # starts them now, before DuckDB has threads
 
     def begin(self, groups: Iterator[Group]) -> None:
@@ -132,6 +136,38 @@ class Pool:
             except BrokenProcessPool:
                 _raise_ended(group)
             self.pending.append(_Pending(group, result, file))
+
+
+class _SpawnedProcess(SpawnProcess):
+    """A process that does not search the working directory for Python's own modules."""
+
+    @staticmethod
+    def _Popen(process: Any) -> Any:
+        with _safe_path():
+            return SpawnProcess._Popen(process)
+
+
+class _Spawned(SpawnContext):
+    """The context of such processes."""
+
+    Process = _SpawnedProcess
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Start Python with -P within the block, also where multiprocessing starts a helper of its own.
+
+    It starts `python -c`, which searches the working directory: a types.py there would be run.
+    """
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SAFE_PATH]
+        else:
+            os.environ[_SAFE_PATH] = before
 
 
 def _has_one_thread() -> bool:
