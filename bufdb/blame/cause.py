@@ -37,11 +37,12 @@ def caused(job: Job, jump: Jump, base: Variant, new: Variant) -> tuple[Jump, lis
         sentence = f"cannot tell whose doing: {error}"
         return replace(jump, whose=sentence, verdict="unknown"), []
     before, after = (states(side.folder / DUMPS) for side in sides)
-    said = sentences(before, after, jump.parts, jump.delta_bytes)
+    names = jump.base, jump.new
+    said = sentences(before, after, jump.parts, jump.delta_bytes, names)
     jump = replace(jump, passes=tuple(said))
     if is_flag:
         return jump, sides
-    verdict = _verdict(job, sides, base, new, (jump.base, jump.new))
+    verdict = _verdict(job, sides, base, new, names)
     return replace(jump, whose=verdict.sentence, verdict=verdict.whose), sides
 
 

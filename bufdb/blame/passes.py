@@ -30,6 +30,9 @@ _OP_NAME = re.compile(r'op_name="([^"]*)"')
 _BITS = re.compile(r"\d+")
 _SHARE = 4
 """Results of at least this part of the growth are compared."""
+_MOST_ALONE = 3
+"""Passes of one side alone that are named."""
+NAMES = ("the old program", "the new program")
 NOT_YET = "a pass that differs is not yet the cause"
 
 
@@ -116,7 +119,11 @@ def _bytes(dtype: str, dimensions: str) -> int:
 
 
 def sentences(
-    base: Sequence[State], new: Sequence[State], parts: Sequence[Part], delta_bytes: int
+    base: Sequence[State],
+    new: Sequence[State],
+    parts: Sequence[Part],
+    delta_bytes: int,
+    names: tuple[str, str] = NAMES,
 ) -> list[str]:
     """Return what is known of passes, a sentence each.
 
@@ -125,6 +132,7 @@ def sentences(
         new: states of the other.
         parts: what grew, or, for a negative `delta_bytes`, what shrank.
         delta_bytes: the change of the need.
+        names: of the two.
     """
     if not base or not new:
         return ["passes: unknown, the compiler dumped none"]
@@ -134,7 +142,7 @@ def sentences(
         text = _begun(new if delta_bytes > 0 else base, name, _is_of(part))
         if text is not None:
             said.append(text)
-        text = _parted(base, new, _is_of(part))
+        text = _parted(base, new, _is_of(part), names)
         if text is not None:
             said.append(f"{name} {text}")
     # Many results that are smaller may make the growth.
@@ -142,7 +150,7 @@ def sentences(
         (result.size_bytes for state in (*base, *new) for result in state.results), default=0
     )
     least = max(1, min(abs(delta_bytes) // _SHARE, largest))
-    text = _parted(base, new, lambda result: result.size_bytes >= least)
+    text = _parted(base, new, lambda result: result.size_bytes >= least, names)
     if text is None:
         text = "are the same after every pass that both have"
     return [*said, f"all results of {human_bytes(least)} or more {text}"]
@@ -164,30 +172,69 @@ def _begun(found: Sequence[State], name: str, wanted: Callable[[Result], bool]) 
 
 
 def _parted(
-    base: Sequence[State], new: Sequence[State], wanted: Callable[[Result], bool]
+    base: Sequence[State],
+    new: Sequence[State],
+    wanted: Callable[[Result], bool],
+    names: tuple[str, str] = NAMES,
 ) -> str | None:
-    """Return where two compilations first differ in some results; None if they never do."""
-    alike = None
-    for one, other in _aligned(base, new):
-        before, after = one.counted(wanted), other.counted(wanted)
-        if before == after:
-            alike = one
-            continue
-        changes = ", ".join(
-            f"{opcode} {before[opcode]} → {after[opcode]}"
-            for opcode in sorted(before | after)
-            if before[opcode] != after[opcode]
+    """Return where two compilations first differ in some results; None if they never do.
+
+    XLA dumps a pass only if it changed something. A pass that one side alone has is compared with
+    its predecessor there: it may have made the difference that a later pass of both shows.
+    """
+    sides = tuple([state.counted(wanted) for state in side] for side in (base, new))
+    alike = -1, -1
+    for at in _aligned(base, new):
+        before, after = (
+            counts[min(index, len(counts) - 1)] for counts, index in zip(sides, at, strict=True)
         )
-        if alike is None:
-            return f"differ before the first pass that both have: {changes}"
-        return f"first differ after {other.place}: {changes}; alike after {alike.place}; {NOT_YET}"
+        if before == after:
+            alike = at
+            continue
+        alone = [
+            one
+            for states, counts, low, high, name in zip(
+                (base, new), sides, alike, at, names, strict=True
+            )
+            for one in _alone(states[:high], counts, low, name)
+        ]
+        known = f"alike after {base[alike[0]].place}; {NOT_YET}"
+        if alone:
+            passes = ", and ".join(alone[:_MOST_ALONE])
+            return f"first differ after {passes}; {known if alike[0] >= 0 else NOT_YET}"
+        if alike[0] < 0:
+            return f"differ before the first pass that both have: {_changes(before, after)}"
+        return f"first differ after {new[at[1]].place}: {_changes(before, after)}; {known}"
     return None
 
 
-def _aligned(base: Sequence[State], new: Sequence[State]) -> Iterator[tuple[State, State]]:
-    """Yield the states after passes that both have, in order."""
+def _alone(
+    states: Sequence[State], counts: Sequence[Counter[str]], low: int, name: str
+) -> Iterator[str]:
+    """Yield the passes after position `low` that changed some results on one side alone."""
+    for at in range(max(low + 1, 1), len(states)):
+        if counts[at - 1] != counts[at]:
+            change = _changes(counts[at - 1], counts[at])
+            yield f"{states[at].place}, which changed {name} alone: {change}"
+
+
+def _changes(before: Counter[str], after: Counter[str]) -> str:
+    """Return "add 2 → 1, call 1 → 0"."""
+    return ", ".join(
+        f"{opcode} {before[opcode]} → {after[opcode]}"
+        for opcode in sorted(before | after)
+        if before[opcode] != after[opcode]
+    )
+
+
+def _aligned(base: Sequence[State], new: Sequence[State]) -> Iterator[tuple[int, int]]:
+    """Yield the positions of passes that both have, in order; at last the two ends."""
     one, other = ([state.place for state in side] for side in (base, new))
     matcher: SequenceMatcher[str] = SequenceMatcher(None, one, other, autojunk=False)
+    last = -1, -1
     for block in matcher.get_matching_blocks():
         for at in range(block.size):
-            yield base[block.a + at], new[block.b + at]
+            last = block.a + at, block.b + at
+            yield last
+    if last not in ((-1, -1), (len(one) - 1, len(other) - 1)):
+        yield len(one), len(other)

@@ -87,6 +87,48 @@ def test_a_value_that_a_pass_makes_begins_there(said):
     assert differ.startswith("copy f32[1024] first differ after copy-insertion (p): copy 0 → 1; ")
 
 
+TWO = E + line("a", "add") + line("b", "add")
+ONE = E + line("a", "add")
+
+
+@pytest.mark.parametrize(("base", "new", "whose"), [(ONE, TWO, "old"), (TWO, ONE, "new")])
+def test_a_pass_of_one_side_alone_is_named(said, base, new, whose):
+    """The pass is not in the other dump, since it was disabled, is newer, or changed nothing."""
+    start = ("p", "pipeline-start", TWO)
+    one, other = [start, ("p", "dce", TWO)], [start, ("p", "dce", TWO)]
+    (one if whose == "old" else other).append(("p", "cse", ONE))
+    text = said([*one, ("p", "flatten", base)], [*other, ("p", "flatten", new)])[-1]
+    assert text == (
+        "all results of 1.00 KiB or more first differ after cse (p), which changed the "
+        f"{whose} program alone: add 2 → 1; alike after dce (p); {NOT_YET}"
+    )
+
+
+def test_passes_of_both_sides_are_named_where_each_has_its_own(said):
+    start, late = ("p", "pipeline-start", E), ("p", "dce", E + COPY)
+    base = [start, ("p", "old", E + CALL), ("p", "dce", E + CALL)]
+    text = said(base, [start, ("q", "new", E + COPY), late])[-1]
+    assert (
+        "first differ after old (p), which changed the old program alone: call 0 → 1, and new (q), "
+        "which changed the new program alone: copy 0 → 1; alike after the start of p; "
+    ) in text
+
+
+def test_a_pass_of_one_side_that_made_no_difference_is_not_named(said):
+    start = ("p", "pipeline-start", E)
+    base = [start, ("p", "early", E + COPY), ("p", "dce", E + COPY), ("p", "late", E + CALL)]
+    new = [start, ("p", "dce", E + COPY), ("p", "late", E)]
+    text = said(base, new)[-1]
+    assert "first differ after late (p): call 1 → 0; alike after dce (p); " in text
+    assert "early" not in text
+
+
+def test_a_last_pass_of_one_side_alone_is_named(said):
+    start = ("p", "pipeline-start", E)
+    text = said([start], [start, ("p", "split", E + COPY)])[-1]
+    assert "first differ after split (p), which changed the new program alone: copy 0 → 1" in text
+
+
 def test_what_shrank_is_looked_for_in_the_old_program(said):
     start = ("p", "pipeline-start", E)
     found = said([start, ("p", "a", E + COPY)], [start, ("p", "a", E)], MADE, delta=-4096)
