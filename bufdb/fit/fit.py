@@ -264,11 +264,13 @@ class Fitting:
             is_asked = row.fits if has_limit else self._is_left()
             if row.is_compiled and best is None and is_asked:
                 row = self._checked(program, row)
-                if has_limit and is_wanted and (row.is_verified or not row.patch):
+                is_right = row.is_verified or not (row.patch or row.is_broken)
+                if has_limit and is_wanted and is_right:
                     best = row
             found.append(row)
         if best is None and is_wanted and has_limit:
-            best = next((row for row in found if row.fits and row.is_compiled), None)
+            whole = (row for row in found if row.fits and row.is_compiled and not row.is_broken)
+            best = next(whole, None)
         return best, found
 
     def _is_left(self, kept: int = 0) -> bool:
@@ -291,17 +293,21 @@ class Fitting:
             return row
         except BufdbError as error:
             self._notes.append(f"plan {row.rank}: its patched files cannot be compiled: {error}")
-            return row
-        if need != row.need_bytes:
-            self._notes.append(
-                f"plan {row.rank}: its patched files need {need} bytes, not {row.need_bytes}"
-            )
-        return replace(row, is_verified=need == row.need_bytes)
+            return replace(row, patch=None, is_broken=True)
+        if need == row.need_bytes:
+            return replace(row, is_verified=True)
+        self._notes.append(
+            f"plan {row.rank}: its patched files need {need} bytes, not {row.need_bytes}"
+        )
+        is_broken = _fits(need, self.question.limit_bytes) is False
+        return replace(row, patch=None if is_broken else row.patch, is_broken=is_broken)
 
     def _patched_need(self, program: Program, plan: Plan, made: Patch) -> int | None:
         self._patched_count += 1
         donated = () if program.is_jitted else plan.donated
         dumped = self.session.patched(made.texts, donated)
+        if dumped.refusal is not None:
+            raise BufdbError(dumped.refusal)
         return _figures(dumped, self.folder)[0]
 
     # -- Runs --------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Literal
 
 from bufdb.capture.target import jax_module
 from bufdb.errors import BufdbError
@@ -247,12 +247,45 @@ class Call:
     first_line: int
 
 
+@dataclass
+class State:
+    """What calls of a function change that is not among their results."""
+
+    library: Literal["", "nnx", "linen", "haiku"] = ""
+    """Whose state; '' for none."""
+    parameters: tuple[str, ...] = ()
+    """Names of the function's parameters, in order."""
+    held: set[str] = field(default_factory=set)
+    """Those that hold modules with state; '' if the closure does."""
+
+
+_STATEFUL = {"flax.nnx": ("Pytree", "Object", "Variable"), "flax.linen": ("Module",)}
+"""Base classes of what has state, by the beginning of their modules' names."""
+_PARAMETERS_BY_STARS = 0x04, 0x08
+"""Flags of the code of a function with `*args`, and with `**kwargs`."""
+
+
+def _library(value: Any, depth: int = 2) -> Literal["", "nnx", "linen"]:
+    """Return whose state a value holds, itself or in lists, tuples and dicts; '' for none."""
+    if isinstance(value, list | tuple | dict):
+        items = value.values() if isinstance(value, dict) else value
+        return next((one for item in items if depth and (one := _library(item, depth - 1))), "")
+    for base in type(value).__mro__:
+        for module, names in _STATEFUL.items():
+            if base.__name__ in names and base.__module__.startswith(module):
+                if module == "flax.nnx":
+                    return "nnx"
+                return "" if getattr(value, "scope", None) is None else "linen"
+    return ""
+
+
 class Calls:
     """The calls of the user's functions; equations have their numbers in the stack of names."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
         self._known: list[Call] = []
+        self._states: dict[tuple[str, int], State] = {}
 
     def numbered(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that numbers the calls that it makes, of any depth."""
@@ -290,8 +323,33 @@ class Calls:
             caller = caller.f_back
         if caller is None:
             return None
+        self._read_state(frame)
         site = _frame(caller.f_code, caller.f_lasti).site
         return Call(site, code.co_qualname, code.co_filename, code.co_firstlineno)
+
+    def _read_state(self, frame: FrameType) -> None:
+        """Note which parameters of a function hold state; a checkpoint must have them as its own.
+
+        JAX alone does not know of it: in `jax.checkpoint` the state that a closure has would be
+        changed at another level of traces, which flax refuses, or get values that leak.
+        """
+        code, values = frame.f_code, frame.f_locals
+        key = code.co_filename, code.co_firstlineno
+        count = code.co_argcount + code.co_kwonlyargcount
+        count += sum(bool(code.co_flags & flag) for flag in _PARAMETERS_BY_STARS)
+        names = code.co_varnames[:count]
+        found = self._states.setdefault(key, State(parameters=code.co_varnames[: code.co_argcount]))
+        for name in (*names, *code.co_freevars):
+            if library := _library(values.get(name)):
+                found.library = library
+                found.held.add(name if name in names else "")
+        haiku = sys.modules.get("haiku._src.base")
+        if haiku is not None and haiku.frame_stack:
+            found.library = "haiku"
+
+    def state(self, file: str, first_line: int) -> State:
+        """Return the state that calls of a function change."""
+        return self._states.get((file, first_line), State())
 
     def of(self, eqn: Any) -> list[tuple[int, Call]]:
         """Return the calls in which an equation was made with their numbers, outermost first."""

@@ -2,7 +2,7 @@
 
     names       `checkpoint_name(EXPRESSION, "name")` around what is saved
     scans       a policy of these names at the scan, at an existing checkpoint, or of flax
-    calls       `jax.checkpoint(lambda: CALL)()`
+    calls       `jax.checkpoint(lambda: CALL)()`, or the same of the library whose state changes
     donations   `donate_argnums` at the jit
     changes     a helper around a gradient that takes it in microbatches
 
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bufdb.fit import transforms
+from bufdb.fit import checkpoints, transforms
 from bufdb.fit.batching import in_microbatches
 from bufdb.fit.edits import Refused, Render, unified_diff
 from bufdb.fit.plans import Change, Patch, Plan, Program, Region, Site
@@ -98,9 +98,9 @@ class _Work:
                 self._try(site, how, self._unwrap, region, site)
         for index in self._outermost():
             region = program.regions[index]
+            how = f"checkpoint, as {checkpoints.FORMS[region.lift]}"
             for site in region.sites:
-                how = "checkpoint, as jax.checkpoint(lambda: CALL)()"
-                self._try(site, how, self._call, site, index in plan.with_dots)
+                self._try(site, how, self._call, region, site, index in plan.with_dots)
         if plan.donated:
             self._donate()
         for change in program.changes_of(plan):
@@ -208,11 +208,11 @@ class _Work:
         chosen, regions = set(self.plan.calls), self.program.regions
         return [index for index in self.plan.calls if not chosen & set(regions[index].within)]
 
-    def _call(self, source: Source, site: Site, has_dots: bool) -> None:
+    def _call(self, source: Source, region: Region, site: Site, has_dots: bool) -> None:
         node = source.find(site)
         if not isinstance(node, ast.Call):
             raise Refused("it is not a call")
-        _checkpoint_call(source, node, has_dots)
+        checkpoints.checkpoint_call(source, node, region, has_dots)
 
     def _microbatch(self, source: Source, change: Change) -> None:
         (site,) = change.sites
@@ -264,52 +264,3 @@ def _name_augmented(source: Source, node: ast.AugAssign, function: str, name: st
         return f'{target} = {function}({target} {operator} ({inner}), "{name}")'
 
     source.replace((start, end), make)
-
-
-def _checkpoint_call(source: Source, node: ast.Call, has_dots: bool) -> None:
-    """Change CALL into `jax.checkpoint(lambda: CALL)()`.
-
-    Arguments that hold calls are evaluated outside: inside, their values would be computed again.
-    """
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
-            raise Refused("the call assigns, awaits or yields")
-        if isinstance(inner, ast.Call) and not inner.args and _is_name(inner.func, "super"):
-            raise Refused("super() has no arguments in a function of its own")
-    if isinstance(next(iter(source.scopes(node)), None), ast.ClassDef):
-        raise Refused("a function does not see the names of a class's body")
-    jax = source.imported("jax", "", [node])
-    policy = f", policy={jax}.checkpoint_policies.dots_saveable" if has_dots else ""
-    values = [*node.args, *(keyword.value for keyword in node.keywords)]
-    hoisted = [value for value in values if _has_call(value)]
-    if any(isinstance(value, ast.Starred) for value in hoisted):
-        raise Refused("an argument with a star holds a call")
-    spans = sorted(map(source.span, hoisted))
-    names = [source.free(f"fit_{number}") for number in range(len(spans))]
-    start, end = source.span(node)
-
-    def make(render: Render) -> str:
-        body, at = [], start
-        for name, (first, last) in zip(names, spans, strict=True):
-            body += [render(at, first), name]
-            at = last
-        body.append(render(at, end))
-        core = f"{jax}.checkpoint(lambda: {''.join(body)}{policy})()"
-        if not names:
-            return core
-        arguments = ", ".join(render(*span) for span in spans)
-        return f"(lambda {', '.join(names)}: {core})({arguments})"
-
-    source.replace((start, end), make, rank=1)
-
-
-def _has_call(node: ast.expr) -> bool:
-    """Whether an argument computes something: a call, or an operation on arrays."""
-    kinds = (ast.Call, ast.BinOp, ast.Subscript)
-    return any(isinstance(inner, kinds) for inner in ast.walk(node)) and not isinstance(
-        node, ast.Lambda
-    )
-
-
-def _is_name(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name

@@ -78,6 +78,12 @@ class Region:
     computed without them: a patch replaces or removes them."""
     has_atomic: bool = False
     """Whether a custom_vjp or a cond with products is in it: `with_dots` may spare these."""
+    lift: Literal["", "nnx", "linen", "haiku"] = ""
+    """`call`: library whose own checkpoint the calls need, since they change its state."""
+    parameters: tuple[str, ...] = ()
+    """Names of the function's positional parameters, in order."""
+    held: tuple[str, ...] = ()
+    """Parameters that hold modules with such state; '' is one of them if the closure does."""
     within: tuple[int, ...] = ()
     """Indices of the regions around it. A plan has no call region within another one of its own: of
     two that nest the outer counts, and a patch takes that alone."""
@@ -325,6 +331,8 @@ class PlanResult:
     """None without a limit."""
     error_ratio: float | None = None
     """Error so far of estimates; None where `is_compiled`."""
+    is_broken: bool = False
+    """Whether the patched files cannot be compiled, or need more than the limit: no answer."""
     run: str | None = None
     """Name of the stored run."""
     patch: str | None = None

@@ -25,7 +25,16 @@ from bufdb.fit.counting import (
     parameters,
     repetitions,
 )
-from bufdb.fit.jax_inside import JITS, SHARD_MAPS, Calls, Files, frames, site_of, source_of
+from bufdb.fit.jax_inside import (
+    JITS,
+    SHARD_MAPS,
+    Calls,
+    Files,
+    State,
+    frames,
+    site_of,
+    source_of,
+)
 from bufdb.fit.plans import Region, Site, Switch
 
 SCAN = "scan"
@@ -329,6 +338,9 @@ class Survey:
 
     def _region(self, found: _Found) -> Region:
         owner, module = _owner(found)
+        state = State()
+        if found.key[0] == "call":
+            state = self._reader.calls.state(found.key[1][0], found.key[1][2])
         return Region(
             kind="scan" if found.key[0] == SCAN else "call",
             sites=tuple(sorted(found.sites)),
@@ -339,6 +351,9 @@ class Survey:
             module=module,
             remats=tuple(sorted(found.remats)),
             has_atomic=found.has_atomic,
+            lift=state.library,
+            parameters=state.parameters if state.library else (),
+            held=tuple(sorted(state.held)),
             within=tuple(
                 sorted(self.index[key] for key in found.around or () if key in self.index)
             ),

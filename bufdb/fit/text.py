@@ -19,7 +19,7 @@ WIDTH = 80
 _RESULT = (
     "rank", "is_compiled", "is_verified", "need_bytes", "peak_bytes", "extra_work_ratio",
     "recomputed_lines", "offloaded_lines", "donated", "fits", "error_ratio", "run", "patch",
-    "steps", "saves", "changes", "offloaded_bytes",
+    "steps", "saves", "changes", "offloaded_bytes", "is_broken",
 )  # fmt: skip
 
 
@@ -91,6 +91,8 @@ def _headline(answer: Answer) -> str:
             line += f"; plan {answer.best} fits {limit}"
         elif not answer.is_complete:
             line += f"; no plan that fits {limit} was found in time{_least(answer)}"
+        elif any(row.fits and row.is_broken for row in answer.plans):
+            line += f"; no plan fits {limit} whose patch does"
         elif any(row.fits for row in answer.plans):
             line += f"; no plan that was compiled fits {limit}{_least(answer)}"
         else:
@@ -107,6 +109,20 @@ def _least(answer: Answer) -> str:
     is_least = all((row.need_bytes or 0) >= (least.need_bytes or 0) for row in answer.plans)
     which = "least" if is_least else "least that was compiled"
     return f", the {which} is plan {least.rank} with {human_bytes(least.need_bytes or 0)}"
+
+
+def no_patch(answer: Answer) -> str:
+    """Return why there is no patch to write."""
+    best = next((row for row in answer.plans if row.rank == answer.best), None)
+    if best is not None:
+        why = f"plan {best.rank} is to be done by hand"
+    elif answer.limit_bytes is None:
+        why = "without a limit no plan is the best"
+    elif answer.fits_as_written:
+        why = "no plan is needed, it fits as written"
+    else:
+        why = "no plan fits" if answer.is_complete else "no plan that fits was found in time"
+    return f"there is no patch to write: {why}"
 
 
 # -- The table -------------------------------------------------------------------------------------
@@ -138,7 +154,8 @@ def _row(answer: Answer, row: PlanResult) -> list[str]:
         error = "" if row.error_ratio is None else f", error so far {row.error_ratio:.1%}"
         words.append(f"traced{error}")
     else:
-        words.append("compiled, patch too" if row.is_verified else "compiled")
+        patched = ", patch too" if row.is_verified else ", its patch fails" if row.is_broken else ""
+        words.append(f"compiled{patched}")
     if row.rank == answer.best:
         words.append("fits")
     mark = ">" if row.rank == answer.best else ""

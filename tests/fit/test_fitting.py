@@ -12,6 +12,7 @@ from bufdb.fit.plans import (
     Answer,
     Changes,
     Compiled,
+    Patch,
     Plan,
     PlanResult,
     Program,
@@ -21,7 +22,7 @@ from bufdb.fit.plans import (
     Traced,
 )
 from bufdb.fit.session import Dumped
-from bufdb.fit.text import as_dict, spans, text
+from bufdb.fit.text import as_dict, no_patch, spans, text
 
 PLACE = Site("/nowhere/train.py", 3, 0, 3, 9, "f")
 NEEDS = {(): 100, ("a",): 60, ("b",): 50, ("a", "b"): 80}
@@ -176,3 +177,37 @@ def test_places_of_an_edit_are_named_once(monkeypatch, tmp_path):
     session.program = lambda: replace(program, regions=(region,))
     shown = text(Fitting(session, Question(limit_bytes=70), tmp_path).answer())
     assert "edit at train.py:3-4\n" in shown
+
+
+def test_a_patch_that_cannot_be_compiled_is_no_answer(ask, monkeypatch):
+    made = Patch("--- a\n", {"train.py": "text"})
+    monkeypatch.setattr(module, "patch", lambda program, plan, texts: made)
+    found = ask(70)
+    assert (found.best, found.patch) == (None, None)
+    fitting = [row for row in found.plans if row.fits and row.is_compiled]
+    assert fitting and all(row.is_broken and row.patch is None for row in fitting)
+    shown = " ".join(text(found).split())
+    assert "needs 120 B as written; no plan fits 70 B whose patch does" in shown
+    assert "compiled, its patch fails" in shown and "cannot be compiled: no files" in shown
+    assert no_patch(found) == "there is no patch to write: no plan fits"
+
+
+@pytest.mark.parametrize(("need", "is_best"), [(69, True), (71, False)])
+def test_a_patch_of_another_need_is_an_answer_if_it_fits(ask, monkeypatch, need, is_best):
+    made = Patch("--- a\n", {"train.py": "text"})
+    monkeypatch.setattr(module, "patch", lambda program, plan, texts: made)
+    dumped = Dumped({str(need): Path()}, None, 1.0)
+    monkeypatch.setattr(Made, "patched", lambda self, texts, donated: dumped)
+    found = ask(70)
+    assert (found.best is not None, found.patch is not None) == (is_best, is_best)
+    assert not any(row.is_verified for row in found.plans)
+
+
+def test_a_patch_that_xla_refuses_is_no_answer(ask, monkeypatch):
+    made = Patch("--- a\n", {"train.py": "text"})
+    monkeypatch.setattr(module, "patch", lambda program, plan, texts: made)
+    dumped = Dumped({"60": Path()}, "RESOURCE_EXHAUSTED", 1.0)
+    monkeypatch.setattr(Made, "patched", lambda self, texts, donated: dumped)
+    found = ask(70)
+    assert found.best is None
+    assert any("cannot be compiled: RESOURCE_EXHAUSTED" in note for note in found.notes)

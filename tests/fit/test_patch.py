@@ -483,6 +483,58 @@ def test_calls_are_checkpointed(call, after):
     assert found.texts[PATH] == text.replace(call, after)
 
 
+NNX = ("nnx", "from flax import nnx\n")
+NN = ("linen", "import flax.linen as nn\n")
+METHOD = {"function": "Block.__call__", "parameters": ("self", "x", "m"), "held": ("self",)}
+FORWARD = {**METHOD, "function": "Block.forward"}
+LAYER = {"function": "layer", "parameters": ("block", "x", "rngs"), "held": ("block", "rngs")}
+
+
+@pytest.mark.parametrize(
+    ("library", "region", "call", "after"),
+    [
+        (NNX, METHOD, "block(x, m)", "nnx.remat(lambda block: block(x, m))(block)"),
+        (NNX, METHOD, "self.blocks[i](x, m=m)",
+         "nnx.remat(lambda fit_0: fit_0(x, m=m))(self.blocks[i])"),
+        (NNX, METHOD, "block(2 * x, m)",
+         "(lambda fit_1: nnx.remat(lambda block: block(fit_1, m))(block))(2 * x)"),
+        (NNX, FORWARD, "self.up.forward(x)",
+         "nnx.remat(lambda fit_0: fit_0.forward(x))(self.up)"),
+        (NNX, LAYER, "layer(block, x, rngs=self.rngs)",
+         "nnx.remat(lambda block, fit_1: layer(block, x, rngs=fit_1))(block, self.rngs)"),
+        (NNX, {**LAYER, "held": ("block", "x")}, "layer(b, b, 1)",
+         "nnx.remat(lambda b: layer(b, b, 1))(b)"),
+        (NN, METHOD, "Block()(x, m)", "nn.remat(lambda fit_0: fit_0(x, m))(Block())"),
+        (("haiku", "import haiku as hk\n"), {}, "block(x)", "hk.remat(lambda: block(x))()"),
+    ],
+)  # fmt: skip
+def test_calls_of_modules_have_these_as_arguments(library, region, call, after):
+    lift, head = library
+    text = f"{HEAD}{head}def loss(block, x, m, rngs):\n    return {call}\n"
+    made = program([calls(site(text, call), lift=lift, **region)])
+    found = patch(made, Plan(calls=(0,)), {PATH: text}, "/src")
+    assert found.steps == ()
+    assert found.texts[PATH] == text.replace(call, after)
+
+
+@pytest.mark.parametrize(
+    ("library", "region", "call", "why"),
+    [
+        (NNX, {**LAYER, "held": ("",)}, "layer(x)", "layer has modules in its closure"),
+        (NNX, FORWARD, "run(x)", "does not show the module whose method forward"),
+        (NNX, LAYER, "layer(*blocks)", "does not show block, which holds modules"),
+        (NN, LAYER, "layer(block, x, rngs)", "nn.remat accepts one module"),
+    ],
+)
+def test_modules_that_a_call_does_not_show_are_steps(library, region, call, why):
+    lift, head = library
+    text = f"{HEAD}{head}def loss(block, x, rngs):\n    return {call}\n"
+    made = program([calls(site(text, call), lift=lift, **region)])
+    found = patch(made, Plan(calls=(0,)), {PATH: text}, "/src")
+    assert found.diff == "" and why in found.steps[0]
+    assert f"remat(lambda module: CALL of it)(module) `{call}`" in found.steps[0]
+
+
 def test_a_call_in_a_call_is_hoisted_with_its_own_checkpoint():
     text = f"{HEAD}y = block(block(x))\n"
     region = calls(site(text, "block(block(x))"), site(text, "block(x)"))

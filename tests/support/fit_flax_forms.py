@@ -130,11 +130,108 @@ class Blocks(nnx.Module):
 def by_nnx(kind):
     def step(x):
         model = kind(nnx.Rngs(0))
-        return nnx.grad(lambda model: (model(x) ** 2).sum())(model)
+        grads = nnx.grad(lambda model: (model(x) ** 2).sum())(model)
+        return grads, nnx.state(model)
 
     return step
 
 
+class Dropping(nnx.Module):
+    """A layer whose call changes the count of its random numbers."""
+
+    def __init__(self, rngs):
+        self.up, self.down = nnx.Linear(D, 2 * D, rngs=rngs), nnx.Linear(2 * D, D, rngs=rngs)
+        self.drop = nnx.Dropout(0.1, rngs=rngs)
+
+    def __call__(self, x, scale=1.0):
+        return self.forward(x, scale)
+
+    def forward(self, x, scale, *, deep=True):
+        h = self.down(jax.nn.gelu(self.up(x)))
+        return x + scale * self.drop(h) if deep else h
+
+
+def dropped(layer, x, rate, rngs):
+    h = layer.down(jax.nn.gelu(layer.up(x)))
+    return x + nnx.Dropout(rate)(h, rngs=rngs)
+
+
+class DroppingBlocks(nnx.Module):
+    def __init__(self, rngs):
+        self.layers = nnx.List([Dropping(rngs) for _ in range(N)])
+        self.rngs = rngs.fork()
+
+    def __call__(self, x):
+        for layer in self.layers:
+            x = layer(x, 0.5)
+        return x
+
+
+class DroppingMethods(DroppingBlocks):
+    def __call__(self, x):
+        for at in range(N):
+            x = self.layers[at].forward(2 * x, 0.5, deep=True)
+        return x
+
+
+class DroppingFunctions(DroppingBlocks):
+    def __call__(self, x):
+        for layer in self.layers:
+            x = dropped(layer, x + 0, rate=0.1, rngs=self.rngs)
+        return x
+
+
+class Counting(nn.Module):
+    """A layer whose call changes its statistics."""
+
+    @nn.compact
+    def __call__(self, x, train):
+        h = nn.BatchNorm(use_running_average=not train)(nn.Dense(D)(x))
+        return x + nn.Dropout(0.1, deterministic=not train)(nn.gelu(h))
+
+
+class CountingBlocks(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        for _ in range(N):
+            x = Counting()(x, train=True)
+        return x
+
+
+class CountingInSetup(nn.Module):
+    def setup(self):
+        self.layers = [Counting() for _ in range(N)]
+
+    def __call__(self, x):
+        for layer in self.layers:
+            x = layer(x, True)
+        return x
+
+
+def counting(model):
+    """A step of a module of linen whose state changes, too."""
+
+    def step(x):
+        keys = {"params": jax.random.key(0), "dropout": jax.random.key(1)}
+        shapes = jax.eval_shape(model.init, keys, x)
+        state = jax.tree.map(lambda leaf: jnp.full(leaf.shape, 0.1, leaf.dtype), shapes)
+
+        def loss(params):
+            given = {**state, "params": params}
+            rngs = {"dropout": jax.random.key(2)}
+            out, stats = model.apply(given, x, rngs=rngs, mutable=["batch_stats"])
+            return (out**2).sum(), stats
+
+        return jax.value_and_grad(loss, has_aux=True)(state["params"])
+
+    return step
+
+
+step_counting = counting(CountingBlocks())
+step_counting_in_setup = counting(CountingInSetup())
+step_nnx_dropping = by_nnx(DroppingBlocks)
+step_nnx_dropping_methods = by_nnx(DroppingMethods)
+step_nnx_dropping_functions = by_nnx(DroppingFunctions)
 step_nnx_scan = by_nnx(Stack)
 step_nnx_scan_by_call = by_nnx(StackByCall)
 step_nnx_blocks = by_nnx(Blocks)
