@@ -249,13 +249,16 @@ def _write(
     output: Path | None,
     patch_path: Path | None,
 ) -> None:
+    """Write the answer, and the patch where there is one."""
     written = text.as_json if format_name == "json" else text.text
-    shown = written(answer, sizes)
-    if patch_path is not None:
-        if answer.patch is None:
-            raise UsageError("there is no patch to write: no plan is needed, or none fits")
+    common.write(written(answer, sizes), output)
+    if patch_path is None:
+        return
+    if answer.patch is not None:
         common.write(answer.patch, patch_path)
-    common.write(shown, output)
+        return
+    old = f"; {patch_path} is as it was" if patch_path.exists() else ""
+    common.note(text.no_patch(answer) + old)
 
 
 def _relay(data: bytes) -> None:

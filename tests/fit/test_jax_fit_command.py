@@ -84,16 +84,22 @@ def test_with_remat3_a_plan_and_its_patch_are_equal(fit, monkeypatch, tmp_path):
     assert not [note for note in found["notes"] if "its patched files" in note]
 
 
-def test_what_fits_as_written_needs_no_plan(fit):
-    code, out, _ = fit("--limit", "1GiB")
+def test_what_fits_as_written_needs_no_plan(fit, tmp_path):
+    code, out, err = fit("--limit", "1GiB", "--patch", "p.diff")
     assert code == 0
     assert out.startswith("train.py:step needs ") and "which fits 1.00 GiB" in out
+    assert err.endswith("there is no patch to write: no plan is needed, it fits as written\n")
+    assert not (tmp_path / "p.diff").exists()
 
 
-def test_nothing_fits_and_the_least_is_shown(fit):
-    code, out, _ = fit("--limit", "1KiB", "--budget-compiles", "3")
+def test_nothing_fits_and_the_least_is_shown(fit, tmp_path):
+    (tmp_path / "p.diff").write_text("of yesterday")
+    code, out, err = fit("--limit", "1KiB", "--budget-compiles", "3", "--patch", "p.diff")
     assert code == 1
     assert "nothing fits 1.00 KiB, the least is plan " in " ".join(out.split())
+    assert "plan" in out.split("\n\n")[1] and "as written" in out.split("\n\n")[1]
+    assert err.endswith("there is no patch to write: no plan fits; p.diff is as it was\n")
+    assert (tmp_path / "p.diff").read_text() == "of yesterday"
 
 
 def test_without_time_nothing_is_said_to_be_impossible(fit):
