@@ -94,6 +94,8 @@ class Fitting:
     _dumps: dict[Plan, Dumped] = field(default_factory=dict)
     _compiled: dict[tuple[Plan, bool], Compiled] = field(default_factory=dict)
     _traced: dict[Plan, Traced] = field(default_factory=dict)
+    _again: dict[Plan, tuple[Site, ...]] = field(default_factory=dict)
+    """What is computed again under plans."""
     _patched_count: int = 0
     _notes: list[str] = field(default_factory=list)
 
@@ -173,12 +175,14 @@ class Fitting:
         return program.as_written if plain.is_as_written else self._traced[plain]
 
     def _recomputed(self, plan: Plan) -> tuple[Site, ...]:
-        """Return what is computed again under a plan; nothing when the time is up."""
-        if self.question.is_over():
-            return ()
-        with suppress(TooSlowError):
-            return self.session.recomputed(plan)
-        return ()
+        """Return the expressions that are computed again under a plan; nothing when the time is up.
+
+        Plans are asked about once they are compiled, while there is time.
+        """
+        if plan not in self._again and not self.question.is_over():
+            with suppress(TooSlowError):
+                self._again[plan] = self.session.recomputed(plan)
+        return self._again.get(plan, ())
 
     def _compile(self, plan: Plan, is_full: bool) -> Compiled:
         """Compile a plan; its need is bufdb's of the module."""
@@ -204,6 +208,8 @@ class Fitting:
                     if not plan.is_as_written:  # whatever it needs, it does not fit
                         kept = replace(kept, need_bytes=None, peak_bytes=None)
             self._compiled[plan, is_full] = kept
+            if is_full and not plan.is_as_written:
+                self._recomputed(plan)
         return kept
 
     def _measured(self, dumped: Dumped, *, is_full: bool) -> Compiled:
@@ -216,12 +222,12 @@ class Fitting:
         """Return the rows of the answer, with the patch of each, not yet compiled."""
         texts = _texts(program)
         rows = []
-        for rank, one in enumerate(found, start=1):
+        for one in found:
             need = one.estimate_bytes if one.compiled is None else one.compiled.need_bytes
             made = patch(program, one.plan, texts)
             rows.append(
                 PlanResult(
-                    rank=rank,
+                    rank=0,
                     is_compiled=one.is_exact,
                     is_verified=False,
                     need_bytes=need,
@@ -243,6 +249,8 @@ class Fitting:
                     plan=one.plan,
                 )
             )
+        rows = undominated(rows, written)
+        rows = [replace(row, rank=rank) for rank, row in enumerate(rows, start=1)]
         return told_apart(rows, program, texts)
 
     # -- The proof ---------------------------------------------------------------------------------
@@ -397,6 +405,38 @@ def _ratio(work: int, written: int) -> float:
 
 def _fits(need: int | None, limit: int | None) -> bool | None:
     return None if limit is None else need is not None and need <= limit
+
+
+def undominated(rows: Sequence[PlanResult], written: Compiled) -> list[PlanResult]:
+    """Return the rows without those that a compiled one, or the function as written, beats.
+
+    Beaten is what is better in no respect and worse in one: need, work of products, bytes that go
+    to host memory, and edits. Of rows that are equal in all the first stays.
+    """
+
+    def edits(row: PlanResult) -> int:
+        changed = [line for line in (row.patch or "").splitlines() if line[:1] == "+"]
+        return len(changed) + len(row.steps)
+
+    def respects(row: PlanResult) -> tuple[float, ...]:
+        need = float("inf") if row.need_bytes is None else row.need_bytes
+        return need, row.extra_work_ratio, row.offloaded_bytes, edits(row)
+
+    known = [(respects(row), row.is_compiled) for row in rows]
+    as_written = (written.need_bytes, 0.0, 0, 0)
+    kept = []
+    for at, (row, (own, is_compiled)) in enumerate(zip(rows, known, strict=True)):
+        # An estimate proves nothing of what is compiled.
+        others = [one for one, is_exact in known if is_exact or not is_compiled]
+        if written.need_bytes is not None:
+            others.append(as_written)  # type: ignore[arg-type]
+        is_beaten = any(
+            other != own and all(a <= b for a, b in zip(other, own, strict=True))
+            for other in others
+        )
+        if not is_beaten and own not in [one for one, _ in known[:at]]:
+            kept.append(row)
+    return kept
 
 
 def told_apart(

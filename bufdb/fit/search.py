@@ -182,6 +182,8 @@ class _Proof:
     """Plans that were compiled though their estimates were too large, and the estimates."""
     late_error: float = MARGIN
     """The same of those from a plan, not from the function as written."""
+    early: dict[Plan, Compiled] = field(default_factory=dict)
+    """What is compiled before the search needs it: the estimates do without it until then."""
 
     def __post_init__(self) -> None:
         self.full[Plan()] = self.space.ask.as_written
@@ -288,12 +290,26 @@ class _Proof:
     def margin(self) -> float:
         return MARGIN if self.error is None else max(self.error, MARGIN / 4)
 
+    def compile_early(self, plan: Plan) -> None:
+        """Compile a plan whose estimate, from far away, is no measure of the others."""
+        self.count += 1
+        self.space.ask.observer("compiling the plan that saves nothing")
+        self.early[plan] = self.space.ask.compile(plan, True)
+
+    def finish(self) -> None:
+        """Know what was compiled early, too."""
+        for plan, found in self.early.items():
+            if found.need_bytes is not None:
+                self.full.setdefault(plan, found)
+
     def compile(self, plan: Plan, *, is_full: bool = True) -> int | None:
         """Return the need of a plan, compiled; None if XLA gave up."""
         before = self.estimate(plan)
-        self.count += 1
-        self.space.ask.observer(f"compiling plan {self.count}, estimated at {before} bytes")
-        found = self.space.ask.compile(plan, is_full)
+        found = self.early.get(plan) if is_full else None
+        if found is None:
+            self.count += 1
+            self.space.ask.observer(f"compiling plan {self.count}, estimated at {before} bytes")
+            found = self.space.ask.compile(plan, is_full)
         need = found.need_bytes
         if not is_full:
             self.quick[plan] = need or 0
@@ -331,6 +347,7 @@ def search(program: Program, ask: Ask) -> list[Candidate]:
     limit = ask.limit_bytes
     if _fits(proof, Plan(), limit) and not any(region.remats for region in program.regions):
         return []
+    _extreme(space, proof)
     if program.donatable and not _fits(proof, Plan(), limit) and not proof.is_over:
         _donate(space, proof)
         if limit is not None and _fits(proof, Plan(donated=space.donated), limit):
@@ -342,6 +359,7 @@ def search(program: Program, ask: Ask) -> list[Candidate]:
         _frontier(proof)
     else:
         _descend(space, proof, limit)
+    proof.finish()
     return _shown(proof, limit)
 
 
@@ -349,6 +367,19 @@ def _fits(proof: _Proof, plan: Plan, limit: int | None) -> bool:
     found = proof.full.get(plan)
     need = None if found is None or found.refusal is not None else found.need_bytes
     return limit is not None and need is not None and need <= limit
+
+
+def _extreme(space: Space, proof: _Proof) -> None:
+    """Compile first the plan that saves nothing, if it may need less than as written.
+
+    Where one checkpoint is enough, there is an answer however early the time is up.
+    """
+    everything = frozenset(space.atoms)
+    if not everything or proof.is_over:
+        return
+    plan = space.look(space.plan(everything), everything)
+    if space.figure(space.traced[plan]) < space.figure(space.program.as_written):
+        proof.compile_early(plan)
 
 
 def _donate(space: Space, proof: _Proof) -> None:

@@ -102,13 +102,19 @@ def _headline(answer: Answer) -> str:
 
 def _least(answer: Answer) -> str:
     """Return the least need that was compiled, in words."""
-    proved = [row for row in answer.plans if row.is_compiled and row.need_bytes]
-    if not proved:
+    rows = [row for row in answer.plans if not row.is_broken and row.need_bytes is not None]
+    proved = [row for row in rows if row.is_compiled]
+    needs = {row.rank: row.need_bytes or 0 for row in proved}
+    written = answer.as_written.need_bytes
+    least = min([*needs.values(), *([] if written is None else [written])], default=None)
+    if least is None:
         return ""
-    least = min(proved, key=lambda row: row.need_bytes or 0)
-    is_least = all((row.need_bytes or 0) >= (least.need_bytes or 0) for row in answer.plans)
+    is_least = all((row.need_bytes or 0) >= least for row in rows)
     which = "least" if is_least else "least that was compiled"
-    return f", the {which} is plan {least.rank} with {human_bytes(least.need_bytes or 0)}"
+    if least == written:
+        return f", the {which} is as written"
+    rank = min(rank for rank, need in needs.items() if need == least)
+    return f", the {which} is plan {rank} with {human_bytes(least)}"
 
 
 def no_patch(answer: Answer) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from bufdb.errors import BufdbError, TooSlowError
 from bufdb.fit import fit as module
-from bufdb.fit.fit import Fitting, Question, told_apart
+from bufdb.fit.fit import Fitting, Question, told_apart, undominated
 from bufdb.fit.plans import (
     Answer,
     Changes,
@@ -211,3 +211,62 @@ def test_a_patch_that_xla_refuses_is_no_answer(ask, monkeypatch):
     found = ask(70)
     assert found.best is None
     assert any("cannot be compiled: RESOURCE_EXHAUSTED" in note for note in found.notes)
+
+
+def result(rank, need, extra, host=0, edits=1, **given):
+    patch = "".join(f"+line {number}\n" for number in range(edits))
+    facts = {"is_compiled": True, "is_verified": False, "peak_bytes": need, "fits": False}
+    return PlanResult(
+        rank, need_bytes=need, extra_work_ratio=extra, recomputed_lines=(), offloaded_lines=(),
+        donated=(), offloaded_bytes=host, patch=patch, **facts | given,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "ranks"),
+    [
+        ([result(1, 90, 0.1), result(2, 91, 0.1)], [1]),
+        ([result(1, 90, 0.1), result(2, 90, 0.1)], [1]),
+        ([result(1, 90, 0.1), result(2, 80, 0.2)], [1, 2]),
+        ([result(1, 90, 0.1, host=1), result(2, 90, 0.1)], [2]),
+        ([result(1, 90, 0.1, edits=2), result(2, 95, 0.1, edits=1)], [1, 2]),
+        ([result(1, 90, 0.1, edits=2), result(2, 90, 0.1, edits=1)], [2]),
+        # More than as written is worth it only for less work.
+        ([result(1, 130, 0.0), result(2, 130, -0.1)], [2]),
+        # An estimate does not beat what is compiled; what is compiled beats an estimate.
+        ([result(1, 80, 0.1, is_compiled=False), result(2, 90, 0.1)], [1, 2]),
+        ([result(1, 90, 0.1, is_compiled=False), result(2, 80, 0.1)], [2]),
+    ],
+)
+def test_what_another_beats_in_every_respect_is_not_shown(rows, ranks):
+    written = Compiled(120, 120, True, 1.0)
+    assert [row.rank for row in undominated(rows, written)] == ranks
+
+
+def test_the_least_is_never_more_than_as_written(ask, monkeypatch):
+    monkeypatch.setitem(NEEDS, (), 130)
+    monkeypatch.setitem(NEEDS, ("a",), 140)
+    monkeypatch.setitem(NEEDS, ("b",), 150)
+    monkeypatch.setitem(NEEDS, ("a", "b"), 125)
+    found = ask(10)
+    assert not [row for row in found.plans if row.is_compiled]
+    assert found.compile_count > 2
+    assert "nothing fits 10 B, the least is as written" in " ".join(text(found).split())
+
+
+def test_what_is_compiled_when_the_time_is_up_has_its_lines(ask, monkeypatch):
+    count, late = [], []
+    compiled = Made.compile
+
+    def compile(self, plan, what, *, is_full):
+        if len(count) == 2:
+            late.append(plan)
+            raise TooSlowError("stopped after 1 s (--timeout), while compiling")
+        count.append(plan)
+        return compiled(self, plan, what, is_full=is_full)
+
+    monkeypatch.setattr(Made, "compile", compile)
+    found = ask(110, over=lambda: bool(late))
+    assert [row.need_bytes for row in found.plans] == [100]
+    assert found.best == 1 and found.plans[0].recomputed_lines == ("train.py:3",)
+    assert not found.is_complete and "plan 1 fits 110 B" in text(found)
