@@ -17,6 +17,7 @@ from bufdb.capture.apart import signals_heeded
 from bufdb.capture.target import hardware_of
 from bufdb.commands import common, completion
 from bufdb.commands.progress import hide, waiting
+from bufdb.commands.sources import spare
 from bufdb.errors import TooSlowError, UsageError
 from bufdb.render.text import human_bytes
 
@@ -152,6 +153,7 @@ def command(
     if is_clean:
         _clean()
         return
+    spare("-o", output, what)
     ways = _Ways(versions, packages, pythons, flags, target)
     if target is not None:
         hardware_of(target)

@@ -21,6 +21,7 @@ from bufdb.commands.captured import (
     peaks,
     show_result,
 )
+from bufdb.commands.sources import spare
 from bufdb.errors import UsageError
 from bufdb.render import FORMATS
 
@@ -138,6 +139,7 @@ def command(
     """
     if not command_line:
         raise UsageError("which command? bufdb capture -- COMMAND...")
+    spare("-o", output, command_line)
     given_labels = common.parse_labels(labels)
     limits = limit_of(limit)
     name = run or run_name(command_line, datetime.now(UTC))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bufdb.commands import progress
+from bufdb.commands.sources import spare
 from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.database.patience import PATIENCE, Patience
 from bufdb.errors import BufdbError, UsageError, one_line
@@ -229,8 +230,14 @@ verbose_option: Decorator = click.option(
 
 
 def not_dash(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
-    """Return the value of -o; None for -, which is standard output."""
-    return None if path == Path("-") else path
+    """Return the value of -o; None for -, which is standard output.
+
+    Raises:
+        UsageError: it is Python source.
+    """
+    found = None if path == Path("-") else path
+    spare("-o", found)
+    return found
 
 
 output_option: Decorator = click.option(

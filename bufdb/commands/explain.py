@@ -16,6 +16,7 @@ from bufdb.capture.apart import NotCompiledError, compiled_apart, signals_heeded
 from bufdb.capture.target import hardware_of
 from bufdb.commands import common
 from bufdb.commands.progress import hide, waiting
+from bufdb.commands.sources import spare
 from bufdb.commands.summary import write
 from bufdb.dumps.place import Files
 from bufdb.errors import BufdbError, DatabaseError, UsageError, one_line
@@ -103,6 +104,7 @@ def command(
     """
     from bufdb.commands.captured import check_database
 
+    spare("-o", output, [spec])
     named: list[str | None] = list(dict.fromkeys(targets)) or [None]
     for target in targets:  # check all arguments before anything is compiled
         hardware_of(target)

@@ -16,6 +16,7 @@ from bufdb.capture.apart import NotCompiledError, signals_heeded
 from bufdb.capture.target import hardware_of
 from bufdb.commands import common
 from bufdb.commands.progress import hide, waiting
+from bufdb.commands.sources import spare
 from bufdb.errors import TooSlowError, UsageError, one_line
 from bufdb.fit import text
 from bufdb.fit.session import Apart
@@ -138,6 +139,8 @@ def command(
     from bufdb.commands.captured import check_database
     from bufdb.fit.fit import Question, kinds_of
 
+    spare("-o", output, [spec])
+    spare("--patch", patch_path, [spec])
     if target is not None:
         hardware_of(target)
     limit_bytes, _ = limit_of(limit)

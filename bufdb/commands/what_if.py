@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bufdb.commands import common, completion
+from bufdb.commands.sources import spare
 from bufdb.errors import UsageError
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ def command(
     """
     from bufdb.what_if.ask import what_if
 
+    spare("-o", output["output"], (verify or "").split())
     opened = partial(common.open_database, db)
     asked: dict[str, Any] = {"without": without, "donate": donate, "keep": keep, "until": until}
     asked |= {"by": by, "order": order, "run": run, "color": color}

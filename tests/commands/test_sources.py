@@ -1,0 +1,76 @@
+"""No answer and no patch replaces a source, which is seen before anything is computed."""
+
+import os
+
+import pytest
+
+from bufdb.commands.sources import spare
+from bufdb.errors import UsageError
+
+SPECS = ("train.py:step", "train:step")
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch):
+    """A program of two files; importing either leaves a trace."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "inner").mkdir()
+    for name in ("train.py", "inner/model.py"):
+        (tmp_path / name).write_text("open('imported', 'w')\n")
+    return tmp_path
+
+
+def linked(sources, how):
+    """Return the name of a source, or of a link to it."""
+    if how in ("train.py", "inner/model.py"):
+        return how
+    link = sources / ("out.txt" if "txt" in how else "out.py")
+    target = sources / ("inner/model.py" if "model" in how else "train.py")
+    (link.symlink_to if "symbolic" in how else lambda one: os.link(one, link))(target)
+    return str(link)
+
+
+LINKS = ("train.py", "inner/model.py", "symbolic txt", "hard txt", "hard txt model", "symbolic py")
+
+
+@pytest.mark.parametrize("how", LINKS)
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("fit", *SPECS[:1], "--patch"), ("fit", *SPECS[:1], "-o"), ("fit", *SPECS[1:], "--patch"),
+        ("explain", *SPECS[:1], "-o"), ("blame", *SPECS[:1], "--jax", "0.1", "-o"),
+        ("what-if", "step", "--verify", "python train.py", "-o"),
+    ],
+)  # fmt: skip
+def test_a_source_is_not_replaced(call, sources, words, how):
+    name = linked(sources, how)
+    code, out, err = call(*words, name)
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert f"{words[-1]} {name}: this file is Python source, which is not replaced" in err
+    assert (sources / "train.py").read_text() == "open('imported', 'w')\n"
+    assert not (sources / "imported").exists()
+
+
+@pytest.mark.parametrize("how", LINKS)
+def test_a_source_of_a_captured_program_is_not_replaced(call, sources, how):
+    name = linked(sources, how)
+    code, _, err = call("capture", "-o", name, "--", "python", "train.py")
+    assert code == 2 and "this file is Python source" in err
+    assert not (sources / "imported").exists()
+
+
+def test_files_that_are_no_source_are_replaced(sources):
+    (sources / "old.patch").write_text("old")
+    os.link(sources / "old.patch", sources / "other.patch")
+    for name in ("old.patch", "other.patch", "new.patch", "new.py", "/dev/stdout"):
+        spare("-o", sources / name, ["train.py:step"])
+    spare("-o", None, ["train.py:step"])
+
+
+def test_a_link_is_refused_of_the_program_alone(sources, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    (other / "own.py").write_text("")
+    os.link(other / "own.py", sources / "out.txt")
+    spare("-o", sources / "out.txt", ["train.py:step"])
+    with pytest.raises(UsageError, match="is Python source"):
+        spare("-o", sources / "out.txt", ["python", str(other / "own.py")])
