@@ -355,6 +355,10 @@ def _in_space(budget: Budget, figure: MemoryFigures) -> bool:
 
 # -- `budget` as an answer: a run against a file of limits, and its text ---------------------------
 
+MOST_MODULES, MOST_LINES = 20, 3
+"""Modules of a comment for a pull request whose growth is explained, and lines of each."""
+_EVERY = 2**31
+
 
 @dataclass(frozen=True)
 class Judged:
@@ -362,18 +366,23 @@ class Judged:
 
     run: str
     base: str | None
-    """The base run, if a limit starts from one."""
+    """The base run, if there is one."""
     verdicts: list[Verdict]
     notes: tuple[str, ...] = ()
 
-    def text(self, format_name: str) -> str:
-        """Return a row for each verdict in a form of `bufdb.render.formats`."""
+    def text(self, format_name: str, grown: Sequence[str] = ()) -> str:
+        """Return a row for each verdict in a form of `bufdb.render.formats`.
+
+        In Markdown a list with the sentences of `grown` follows.
+        """
         text = formats.render(_result(self.verdicts), format_name)[0]
         if format_name != "markdown":
             return text
         against = f", base {markdown_escape(self.base)}" if self.base else ""
         run = f"run {markdown_escape(self.run)}{against}"
-        return f"**Memory budget: {summary(self.verdicts)}** ({run})\n\n{text}"
+        lines = "".join(f"- {markdown_escape(line)}\n" for line in grown)
+        more = f"\n{lines}" if lines else ""
+        return f"**Memory budget: {summary(self.verdicts)}** ({run})\n\n{text}{more}"
 
 
 def budget(opened: Open, file: Path, run: str | None = None, base: str | None = None) -> Judged:
@@ -394,8 +403,9 @@ def budget(opened: Open, file: Path, run: str | None = None, base: str | None = 
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageError(f"cannot read {file}: {reason}") from error
-    base = base or content.base
     relative = [one for one in content.budgets if one.limit.is_relative]
+    is_wanted = base is not None or bool(relative)
+    base = base or content.base
     if relative and base is None:
         raise UsageError(
             f"{relative[0].where}: limit {relative[0].limit.text!r} starts from a base run; "
@@ -404,7 +414,10 @@ def budget(opened: Open, file: Path, run: str | None = None, base: str | None = 
     con = opened()
     try:
         run = _run_of(con, run, base)
-        if not relative or base is None:
+        # A base that no limit starts from may be missing, as on a first run.
+        if base is not None and not is_wanted and base not in runs.names(con):
+            base = None
+        if base is None:
             return Judged(run, None, _judged(con, content.budgets, run, NONE))
         runs.require(con, [base])
         found = _judged(con, content.budgets, run, figures.of_base(con, base, run))
@@ -412,7 +425,33 @@ def budget(opened: Open, file: Path, run: str | None = None, base: str | None = 
         # Exit code 1 would mean that a limit is exceeded.
         raise DatabaseError(f"cannot read the figures: {str(error).splitlines()[0]}") from error
     note = f"run {run} is its own base: no limit relative to it can be exceeded"
-    return Judged(run, base, found, (note,) if run == base else ())
+    return Judged(run, base, found, (note,) if run == base and relative else ())
+
+
+def grown(opened: Open, judged: Judged) -> list[str]:
+    """Return, for each judged module whose peak grew since the base run, what grew, by line.
+
+    Without a base run there is a sentence on how to see that, if a limit is exceeded.
+    """
+    from bufdb.answers import diff, diff_text
+
+    if judged.base is None:
+        is_over = any(one.status == OVER for one in judged.verdicts)
+        return ["which lines grew: --base RUN compares with another run"] if is_over else []
+    compared = diff.diff(
+        opened, judged.base, judged.run,
+        top=_EVERY, most_places=_EVERY, by="source", color=ALL,
+    )  # fmt: skip
+    sentences = diff_text.grown(compared.comparison, MOST_LINES)
+    places = dict.fromkeys(
+        (one.figure.module_key, one.figure.color)
+        for one in judged.verdicts
+        if one.figure is not None
+    )
+    found = [sentences[place] for place in places if place in sentences]
+    rest = len(found) - MOST_MODULES
+    more = [f"{rest} more peaks grew: bufdb diff {judged.base} {judged.run}"] if rest > 0 else []
+    return [*found[:MOST_MODULES], *more]
 
 
 def _run_of(con: duckdb.DuckDBPyConnection, run: str | None, base: str | None) -> str:

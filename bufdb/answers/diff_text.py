@@ -128,6 +128,30 @@ def summary(comparison: Comparison) -> str:
     return f"{line}; in all: {_totals(peaks)}" if len(peaks) > 1 else line
 
 
+def grown(comparison: Comparison, most: int) -> dict[tuple[str, int | None], str]:
+    """Return a sentence for each peak that grew, by its module of new and memory space.
+
+    "train_step: peak 6.10 MiB → 8.49 MiB (+39.3%), largest: +1.53 MiB saved train.py:66, +1.53 MiB
+    saved train.py:65 and 3 more", with the `most` largest parts.
+    """
+    peaks = [row for row in comparison.figures if row.figure == "peak"]
+    found = {}
+    for row in peaks:
+        if row.new_module_key is None or (row.delta_bytes or 0) <= 0:
+            continue
+        parts = [part for part in comparison.peak_parts if part.place == row.place]
+        causes = moved(parts, row.delta_bytes or 0)
+        named = [
+            f"{signed_bytes(cause.delta_bytes)} {_cause(cause, comparison.key_name)}"
+            for cause in causes[:most]
+        ]
+        rest = f" and {len(causes) - most} more" if len(causes) > most else ""
+        largest = f", largest: {', '.join(named)}{rest}" if named else ""
+        sentence = f"{_subject(row, peaks)}: peak {_from_to(row)}{largest}"
+        found[row.new_module_key, row.color] = sentence
+    return found
+
+
 def _totals(peaks: list[Row]) -> str:
     """Return what grew, shrank or is on one side only, each with its sum, and the other counts.
 

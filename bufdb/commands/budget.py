@@ -45,7 +45,8 @@ def command(
 
     Each module that matches an entry is judged separately. Nothing passes without being judged: an
     entry that matches no module, a figure that the dump does not have (with the reason), a module
-    that the base run does not have, a dump that was not read in full.
+    that the base run does not have, a dump that was not read in full. With --format markdown each
+    peak that grew since the base run has a sentence with the lines that grew most.
 
     \b
     Exit codes:
@@ -57,9 +58,11 @@ def command(
     """
     from bufdb.answers import budget
 
-    judged = budget.budget(partial(common.open_database, db), file, run, base)
+    opened = partial(common.open_database, db)
+    judged = budget.budget(opened, file, run, base)
     for text in judged.notes:
         common.note(text)
-    common.write(judged.text(format_name), output)
+    grown = budget.grown(opened, judged) if format_name == "markdown" else ()
+    common.write(judged.text(format_name, grown), output)
     common.note(f"run {judged.run}: {budget.summary(judged.verdicts)}")
     click.get_current_context().exit(budget.exit_code(judged.verdicts))

@@ -409,6 +409,36 @@ def test_markdown_for_a_pull_request(budget):
         "| within | step | peak | hbm | 2.50 KiB | 1.50 KiB | 2.50 KiB | 0 B | 0.0% | m2 "
         "| +1 KiB (b.toml:2) | - |"
     )
+    assert lines[5:] == ["", "- step: peak 1.50 KiB → 2.50 KiB (+66.7%), largest: +1.00 KiB (temp)"]
+
+
+def test_markdown_names_the_lines_that_grew(call, demo_db, tmp_path):
+    file = tmp_path / "b.toml"
+    file.write_text(budget_text('"1 GiB"').replace("st*", "train_*"), encoding="utf-8")
+    asked = ("budget", file, "--db", demo_db, "--run", "cpu_b8", "--format", "markdown")
+    # An absolute limit is compared with a base run too; within a limit growth is shown as well.
+    out = call(*asked, "--base", "cpu_b8_remat")[1]
+    assert out.splitlines()[-1] == (
+        "- train_step: peak 6.10 MiB → 8.49 MiB (+39.3%), largest: +1.72 MiB saved train.py:65, "
+        "+1.53 MiB saved train.py:66, +128 KiB train.py:77 and 3 more"
+    )
+    assert call(*asked)[1].splitlines()[-1].startswith("| within | train_step ")
+    file.write_text(budget_text(1).replace("st*", "train_*"), encoding="utf-8")
+    hint = "- which lines grew: --base RUN compares with another run"
+    assert call(*asked)[1].splitlines()[-1] == hint
+
+
+def test_nothing_is_said_of_what_did_not_grow(call, demo_db, tmp_path):
+    file = tmp_path / "b.toml"
+    file.write_text(budget_text(1).replace("st*", "train_*"), encoding="utf-8")
+    asked = ("budget", file, "--db", demo_db, "--format", "markdown")
+    out = call(*asked, "--run", "cpu_b8_remat", "--base", "cpu_b8")[1]
+    assert out.splitlines()[-1].startswith("| over | train_step ")
+
+
+def test_a_base_that_no_limit_needs_may_be_missing(budget):
+    text = 'base = "gone"\n' + budget_text('"5 KiB"')
+    assert budget(text, "--run", "new")[0] == 0
 
 
 def test_the_table_has_units(budget):
