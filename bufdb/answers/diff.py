@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bufdb.answers.opening import Open
 from bufdb.database import definitions, narrowing
+from bufdb.database.runs import require_selected
 from bufdb.errors import UsageError, did_you_mean, quote
-from bufdb.query.asked import ALL
+from bufdb.query.asked import ALL, glob
 from bufdb.query.execute import execute, execute_with, runs_asked
 from bufdb.query.header import Value
 from bufdb.query.result import Result
@@ -250,6 +251,7 @@ def selected_runs(con: duckdb.DuckDBPyConnection, selection: str) -> list[str]:
     Raises:
         UsageError: it selects none, or names both a run and a label of other runs.
     """
+    require_selected(con, [glob(selection)])
     runs = _names(con, _RUNS, selection)
     labelled = _names(
         con,
@@ -260,16 +262,7 @@ def selected_runs(con: duckdb.DuckDBPyConnection, selection: str) -> list[str]:
         raise UsageError(
             f"{quote(selection)} is a run and also a label of {', '.join(labelled)}; name the runs"
         )
-    if runs:
-        return runs
-    known = _names(
-        con,
-        "SELECT run_name FROM runs UNION SELECT label || '=' || label_value FROM run_labels "
-        "ORDER BY ALL",
-        "",
-    )
-    hint = did_you_mean(selection, known) or ";"
-    raise UsageError(f"no run and no label {quote(selection)}{hint} 'bufdb query runs' lists them")
+    return runs
 
 
 def asked_pairs(

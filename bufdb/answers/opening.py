@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bufdb.database import faults, store
+from bufdb.database import faults, runs, store
 from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.database.patience import PATIENCE, Patience
 from bufdb.errors import DatabaseError
@@ -43,6 +43,9 @@ def open_readable(
     """Open a file, or a dataset's folder or URL, as `bufdb.database.store.open_readable` does.
 
     `categories` is a file with rules that go before those of the database.
+
+    Raises:
+        UsageError: one of `runs` selects no run.
     """
     opened: Callable[..., duckdb.DuckDBPyConnection] = store.open_readable
     if is_dataset:
@@ -50,7 +53,13 @@ def open_readable(
 
         opened = snapshot.open_readable
     before = None if categories is None else read_categories(categories)
-    return opened(place, sql, before=before, **how)
+    con = opened(place, sql, before=before, **how)
+    try:
+        runs.require_selected(con, how.get("runs") or ())
+    except BaseException:
+        con.close()
+        raise
+    return con
 
 
 class Opener:

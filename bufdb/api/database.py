@@ -69,14 +69,16 @@ class Readable:
             params: parameters by name, such as run="b*" or top_n=5; None means the default.
 
         Raises:
-            UsageError: no such query or parameter, or a value of the wrong type.
+            UsageError: no such query, parameter or run, or a value of the wrong type.
             BufdbError: DuckDB refused a query of your own, or failed.
         """
         query = Catalogue(query_folders(self._folders, os.environ)).find(name)
         given = {key: as_text(value) for key, value in params.items() if value is not None}
         bound = execute.bind(query, given)
         sql = query.sql if query.is_own else None
-        with self._opener.one(sql, runs=execute.runs_asked(bound)) as con:
+        # A parameter of another query may mean anything.
+        runs = execute.runs_asked(bound) if query.is_own else None
+        with self._opener.one(sql, runs=runs) as con:
             row_count = execute.query_as_table(con, query, bound)
             _note_nothing(con, query, bound, row_count)
             return _answered(con)

@@ -291,7 +291,9 @@ def _answer(
     common.require_pipe(output["format_name"], output["output"])
     bound = execute.bind(query, values)
     sql = query.sql if query.is_own else None
-    con = common.open_database(db, sql, runs=execute.runs_asked(bound), **opening)
+    # A parameter of another query may mean anything.
+    runs = execute.runs_asked(bound) if query.is_own else None
+    con = common.open_database(db, sql, runs=runs, **opening)
     if explain:
         plans = execute.execute_query(con, query, bound, explain=True).rows
         common.write("".join(f"{plan}\n" for _, plan in plans), output["output"])

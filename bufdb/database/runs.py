@@ -6,12 +6,13 @@ columns, so that a table added to the schema is not forgotten here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
 
-from bufdb.errors import UsageError, did_you_mean, quote
+from bufdb.errors import UsageError, did_you_mean, listed, quote
 
 LIVE_TABLES = (
     "live_profiles",
@@ -21,6 +22,12 @@ LIVE_TABLES = (
     "allocator_statistics",
 )
 """Tables with rows of a memory profile, by run_name and profile_name."""
+
+_SHOWN = 6
+"""Names listed if none is similar."""
+_SPECIAL = re.compile(r"[*?[]")
+_LITERAL = re.compile(r"\[([*?[])\]")
+"""A character of a name in a glob of that name alone."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +54,37 @@ def require(con: duckdb.DuckDBPyConnection, wanted: Iterable[str]) -> None:
     known = names(con)
     for name in wanted:
         if name not in known:
-            hint = did_you_mean(name, known) or ";"
-            raise UsageError(f"no run {quote(name)}{hint} 'bufdb runs' lists them")
+            raise _no_run(name, known)
+
+
+def require_selected(con: duckdb.DuckDBPyConnection, selections: Iterable[str]) -> None:
+    """Check that each of these globs selects a run, by its name or by LABEL=VALUE.
+
+    Raises:
+        UsageError: one selects none.
+    """
+    for selection in selections:
+        is_any = "SELECT count(*) > 0 FROM run_selectors WHERE selector GLOB ?"
+        if not con.execute(is_any, [selection]).fetchall()[0][0]:
+            known = con.execute(
+                "SELECT selector FROM run_selectors GROUP BY selector "
+                "ORDER BY bool_and(run_name <> selector), selector"
+            ).fetchall()
+            raise _no_run(_LITERAL.sub(r"\1", selection), [name for (name,) in known])
+
+
+def _no_run(name: str, known: Sequence[str]) -> UsageError:
+    """Return the error for a name that no run has."""
+    if not known:
+        return UsageError(f"no run {quote(name)}: no run is stored")
+    if name in known:  # a name that, as a glob, does not match itself
+        literal = _SPECIAL.sub(r"[\g<0>]", name)
+        return UsageError(
+            f"no run {quote(name)}; where [ * ? match other characters, the name is "
+            f"{quote(literal)}"
+        )
+    near = did_you_mean(_SPECIAL.sub("", name), known) or f"; there is {listed(known, _SHOWN)};"
+    return UsageError(f"no run {quote(name)}{near} 'bufdb runs' lists them")
 
 
 def set_labels(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from pathlib import Path
@@ -111,19 +111,23 @@ def _write_tables(
     anonymous: bool,
     keep: Sequence[str],
 ) -> None:
-    selection = tables.Selection(opened(allow_files=True), asked, anonymous=anonymous, keep=keep)
+    con = opened(allow_files=True, runs=_runs(asked))
+    selection = tables.Selection(con, asked, anonymous=anonymous, keep=keep)
     if form == "bundle":
         tables.write_bundle(selection, output, db)
     else:
         tables.write(selection, output, form)
 
 
+def _runs(asked: Mapping[str, Value]) -> list[str] | None:
+    return None if asked.get("run") is None else [str(asked["run"])]
+
+
 def _picture(
     opened: Open, asked: dict[str, Value], form: str, *, all_frames: bool
 ) -> tuple[bytes, list[str]]:
     """Return the picture, and notes for its reader."""
-    run = asked.get("run")
-    con = opened(_SQL, runs=None if run is None else [str(run)])
+    con = opened(_SQL, runs=_runs(asked))
     chosen = choice.choose(con, asked)
     if form in ("perfetto", "torch-snapshot"):
         chosen = choice.with_instants(chosen)

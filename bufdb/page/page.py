@@ -348,7 +348,7 @@ def report(
     asked: dict[str, Value] = {name: text for name, text in given.items() if text is not None}
     catalogue = Catalogue([query_folder()])
     sql = contents.sql(catalogue)
-    runs = None if run is None else [run] if base is None else [run, base]
+    runs = None if run is None else [run] if base is None else [run, glob(base)]
     con = opened(sql if base is None else sql + comparison.SQL, runs=runs)
     compared = None if base is None else comparison.compared(con, base, asked)
     sides = [asked] if compared is None else compared.asked(asked)

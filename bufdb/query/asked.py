@@ -140,11 +140,6 @@ class Known:
         )
         return [name for (name,) in rows]
 
-    def has_run(self, glob: str) -> bool:
-        """Return whether the glob selects a run."""
-        sql = f"SELECT count(*) > 0 FROM ({SELECTORS}) WHERE selector GLOB $glob"
-        return bool(self._rows(sql, glob=glob)[0][0])
-
     def runs(self) -> list[str]:
         """Return the names of runs, sorted."""
         rows = self._rows("SELECT run_name FROM {catalog}runs ORDER BY ALL")
@@ -269,34 +264,20 @@ _SHOWN = 6
 def notes_on_nothing(
     known: Known, query: SavedQuery, values: Mapping[str, Value], row_count: int
 ) -> list[str]:
-    """Return notes on labels and runs that do not exist, and why an answer has no rows."""
-    said = unknown_labels(known, query, values)
-    if not row_count:
-        return [*said, why_nothing(known, query, values)]
-    for side in ("base", "new") if query.is_own else ():
-        if query.param(side) is not None and values.get(side) is not None:
-            selectors = known.selectors()
-            if values[side] not in selectors:
-                said.append(f"no run {_near(str(values[side]), selectors)}")
-    return said
+    """Return notes on labels that do not exist, and why an answer has no rows."""
+    why = [] if row_count else [why_nothing(known, query, values)]
+    return [*unknown_labels(known, query, values), *why]
 
 
 def why_nothing(known: Known, query: SavedQuery, values: Mapping[str, Value]) -> str:
     """Return, on one line, why a query has no rows."""
     if not query.is_own:  # its parameters may mean anything
         return "no rows"
-    selectors = known.selectors()
-    if not selectors:
+    if not known.runs():
         return "no rows: no run is stored"
     for side in ("base", "new"):
-        if query.param(side) is not None:
-            if values.get(side) is None:
-                return f"no rows: {query.name} compares two runs: -p base RUN -p new RUN"
-            if values[side] not in selectors:
-                return f"no rows: no run {_near(str(values[side]), selectors)}"
-    run = values.get("run")
-    if run is not None and not known.has_run(str(run)):
-        return f"no rows: no run {_near(str(run), selectors)}"
+        if query.param(side) is not None and values.get(side) is None:
+            return f"no rows: {query.name} compares two runs: -p base RUN -p new RUN"
     return "no rows: " + (
         _no_module(known, values) or _no_label(known, query, values) or _no_row(known, values)
     )

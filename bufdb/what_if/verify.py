@@ -200,7 +200,7 @@ def _pair(opened: Open, row: diff.Row, asked: WhatIf | None) -> Verified:
     sql = "\n".join(
         [choice.SQL, ARGUMENTS, donation.CANDIDATES, donation.SPANS, answer.SQL, advice.sql]
     )
-    runs = [name for name in (row.base_run_name, row.new_run_name) if name is not None]
+    runs = [glob(name) for name in (row.base_run_name, row.new_run_name) if name is not None]
     con = opened(sql, runs=runs)
     before, after = (
         choice.choose(con, glob(key or ""), glob(run or ""), row.color)

@@ -174,7 +174,7 @@ def test_errors_are_bufdbs_own_with_the_messages_of_the_commands(db, tmp_path):
         db.query("peak", top_n="ten")
     with pytest.raises(UsageError, match="no parameter 'tops'; did you mean 'top_n'"):
         db.query("peak", tops=1)
-    with pytest.raises(UsageError, match="no run and no label 'nix'"):
+    with pytest.raises(UsageError, match="no run 'nix'"):
         db.diff("nix", "cpu_b8")
     with pytest.raises(UsageError, match="--by is one of op, source"):
         db.diff("cpu_b8", "cpu_b16", by="ops")
@@ -201,11 +201,11 @@ def test_a_database_says_where_it_is(db, demo_db):
 @pytest.mark.slow
 def test_why_there_is_nothing_is_said(db, caplog):
     with caplog.at_level(logging.WARNING, "bufdb"):
-        assert db.query("peak", run="cpu_b9").fetchall() == []
+        assert db.query("peak", function="trainstep").fetchall() == []
         db.query("scaling", label="batch", fixed="remaat", function="init")
-    assert "no run 'cpu_b9'; did you mean" in caplog.text
+    assert "no function 'trainstep'; did you mean 'train_step'?" in caplog.text
     assert "no run has a label 'remaat'; did you mean 'remat'?" in caplog.text
-    assert "no run 'cpu_b9'" in str(db.summary(run="cpu_b9"))
+    assert "no function 'trainstep'" in str(db.summary(function="trainstep"))
 
 
 @pytest.mark.slow
@@ -289,8 +289,8 @@ def test_report_writes_what_the_command_writes(db, demo_db, call, tmp_path):
     call("report", "--run", "tpu_b8", "--function", "init", "--limit", "TPU v5e",
          "-o", tmp_path / "b.html", "--db", demo_db)  # fmt: skip
     assert path.read_bytes() == (tmp_path / "b.html").read_bytes()
-    with pytest.raises(BufdbError, match="nothing to report: no rows: no run 'none'"):
-        db.report(tmp_path / "c.html", run="none")
+    with pytest.raises(BufdbError, match="nothing to report: no rows: no function 'none'"):
+        db.report(tmp_path / "c.html", function="none")
 
 
 def test_what_is_no_source_is_refused(tmp_path):

@@ -104,7 +104,7 @@ def test_what_shrinks_is_a_jump_too(blame):
     [
         (["cpu_b8"], "or two runs"),
         (["cpu_b8", "cpu_b16", "--bisect", "--target", "v5e-8"], "--target and --bisect: only to"),
-        (["cpu_b8", "cpu_b9"], "no run and no label"),
+        (["cpu_b8", "cpu_b9"], "no run 'cpu_b9'"),
         (["a.py:f", "--jax", "0.7.1", "--flag", "a=1,2"], "one at a time"),
         (["a.py:f", "--flag", "a"], "NAME=V,V"),
         (["a.py:f", "--flag", "a=1,"], "NAME=V,V"),

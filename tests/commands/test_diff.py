@@ -340,8 +340,8 @@ def test_output_to_a_file(diff, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("cpu_b9", "cpu_b8"), "no run and no label 'cpu_b9'; did you mean 'cpu_b8'?"),
-        (("cpu_b8", "x=1"), "no run and no label 'x=1'; 'bufdb query runs' lists them"),
+        (("cpu_b9", "cpu_b8"), "no run 'cpu_b9'; did you mean 'cpu_b8'?"),
+        (("cpu_b8", "x=1"), "no run 'x=1'; there is cpu_b16, cpu_b8"),
         (("cpu_b8", "cpu_b8", "--by", "colour"), "Invalid value for '--by'"),
         (("cpu_b8",), "Missing argument 'NEW'"),
     ],

@@ -134,11 +134,9 @@ def test_an_option_does_what_its_parameter_does(ask, option, value):
 
 
 def test_an_empty_answer_is_a_success_and_says_why(ask):
-    code, out, err = ask("peaks", "--run", "cpu_b")
-    assert (code, out.count("\n")) == (0, 1)
-    assert err == "bufdb: no rows: no run 'cpu_b'; did you mean 'cpu_b8'?\n"
     # Runs that the question has narrowed away are known all the same.
-    err = ask("peaks", "--run", "gpu_b8", "--function", "eval_step")[2]
+    code, out, err = ask("peaks", "--run", "gpu_b8", "--function", "eval_step")
+    assert (code, out.count("\n")) == (0, 1)
     assert err.startswith("bufdb: no rows: run 'gpu_b8' has no function 'eval_step'; it is in cpu_")
 
 

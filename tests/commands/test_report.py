@@ -93,13 +93,13 @@ def test_of_two_runs_the_other_is_the_new_side(call, empty_db, empty_folder, con
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--run", "nope"], 1, "nothing to report: no rows: no run 'nope'"),
+        (["--run", "nope"], 2, "no run 'nope'"),
         (["--function", "nope"], 1, "nothing to report: no rows: no function 'nope'"),
         (["--limit", "much"], 2, "--limit wants a size"),
         (["--diff", "cpu_b8"], 2, "--diff 'cpu_b8': with which run? --run names it"),
-        (["--diff", "nope", "--run", "cpu_b8"], 2, "no run and no label 'nope'"),
-        (["--diff", "cpu_b8", "--run", "nope"], 2, "no run and no label 'nope'"),
-        (["--diff", "cpu_b8", "--run", "cpu_b*"], 2, "no run and no label 'cpu_b*'"),
+        (["--diff", "nope", "--run", "cpu_b8"], 2, "no run 'nope'"),
+        (["--diff", "cpu_b8", "--run", "nope"], 2, "no run 'nope'"),
+        (["--diff", "cpu_b8", "--run", "cpu_b*"], 2, "no run 'cpu_b*'"),
         (["-o", "missing/report.html"], 2, "cannot write missing/report.html"),
         (["--db", "missing.duckdb"], 3, "no database missing.duckdb"),
     ],

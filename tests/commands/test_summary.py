@@ -95,10 +95,10 @@ def test_it_narrows_to_a_module_if_the_queries_do(summary):
 
 
 def test_an_empty_answer_says_why(summary):
-    code, out, err = summary("--run", "gpu_b9")
+    code, out, err = summary("--function", "trainstep")
     assert (code, out) == (0, "")
-    assert err == "bufdb: no rows: no run 'gpu_b9'; did you mean 'gpu_b8'?\n"
-    found = json.loads(summary("--run", "gpu_b9", "--format", "json")[1])
+    assert err == "bufdb: no rows: no function 'trainstep'; did you mean 'train_step'?\n"
+    found = json.loads(summary("--function", "trainstep", "--format", "json")[1])
     assert (found["module_count"], found["peak"]) == (0, None)
 
 

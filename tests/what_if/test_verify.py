@@ -98,7 +98,7 @@ def test_nothing_that_changed_is_a_note(ask):
 def test_a_run_that_is_not_there(ask):
     code, _, err = ask("cpu_b8", "cpu_b9")
     assert code == 2
-    assert "no run and no label 'cpu_b9'" in err
+    assert "no run 'cpu_b9'" in err
 
 
 # -- which values are gone -------------------------------------------------------------------------
