@@ -31,7 +31,7 @@
 -- wrong when: saving_bytes is the saving in the current schedule; XLA makes a new one for a changed
 -- program, and rows do not add up (bufdb what-if combines several). sureness says how often such a
 -- prediction came true: likely, within a few percent of the peak in nearly all recompiled changes
--- (tests/benchmarks/recompiled.md); possible, where the compiler or the meaning of the program may
+-- (data/studies/recompiled.md); possible, where the compiler or the meaning of the program may
 -- prevent it. Only you know whether the caller still needs an argument, or a value needs 32 bits.
 --
 -- param run, function, platform, color, module

@@ -28,14 +28,14 @@
 -- the line of what they are gradients of, and no policy frees them.
 --
 -- Measured error of recompiled changes, in percent of the peak (median, 90th percentile, largest;
--- tests/benchmarks/recompiled.md has each change): chunk, layers scanned: CPU 0.0, 0.9, 0.9; GPU
--- 0.4, 5.0, 5.0; TPU 1.6, 4.8, 4.8. donate, layers scanned: CPU 0.2, 0.6, 0.6; GPU 0.0, 1.6, 1.6;
--- TPU 0.0, 4.0, 4.0. donate, layers unrolled: CPU 2.5, 3.3, 3.3; GPU 2.6, 3.0, 3.0; TPU 0.0, 0.0,
--- 0.0. drop, an input of a scanned layer: CPU 0.0, 0.0, 0.0; GPU 0.0, 0.0, 0.0; TPU 0.0, 0.0, 0.0.
--- drop, layers scanned: CPU 1.3, 3.9, 3.9; GPU 1.1, 3.1, 6.8; TPU 1.5, 8.4, 10.6. drop, layers
--- unrolled: CPU 0.0, 19.3, 19.3; GPU 2.7, 15.3, 18.2; TPU 5.2, 13.6, 16.7. half, layers scanned:
--- CPU 0.0, 2.0, 2.0; GPU 0.0, 3.4, 3.4; TPU 0.0, 2.4, 2.4. half, layers unrolled: CPU 1.2, 12.1,
--- 12.1; GPU 1.3, 7.5, 7.5; TPU 1.4, 9.6, 9.6.
+-- data/studies/recompiled.md has each change): chunk, layers scanned: CPU 0.0, 0.9, 0.9; GPU 0.4,
+-- 5.0, 5.0; TPU 1.6, 4.8, 4.8. donate, layers scanned: CPU 0.2, 0.6, 0.6; GPU 0.0, 1.6, 1.6; TPU
+-- 0.0, 4.0, 4.0. donate, layers unrolled: CPU 2.5, 3.3, 3.3; GPU 2.6, 3.0, 3.0; TPU 0.0, 0.0, 0.0.
+-- drop, an input of a scanned layer: CPU 0.0, 0.0, 0.0; GPU 0.0, 0.0, 0.0; TPU 0.0, 0.0, 0.0. drop,
+-- layers scanned: CPU 1.3, 3.9, 3.9; GPU 1.1, 3.1, 6.8; TPU 1.5, 8.4, 10.6. drop, layers unrolled:
+-- CPU 0.0, 19.3, 19.3; GPU 2.7, 15.3, 18.2; TPU 5.2, 13.6, 16.7. half, layers scanned: CPU 0.0,
+-- 2.0, 2.0; GPU 0.0, 3.4, 3.4; TPU 0.0, 2.4, 2.4. half, layers unrolled: CPU 1.2, 12.1, 12.1; GPU
+-- 1.3, 7.5, 7.5; TPU 1.4, 9.6, 9.6.
 --
 -- param run, function, platform, color, module
 -- param what VARCHAR = 'all' | 'source_line' | 'op' | 'value': What to show.

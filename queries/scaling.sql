@@ -25,7 +25,7 @@
 -- points cannot show, more with distance: beyond the largest size growth may differ by a twentieth,
 -- more if points are far from their curve; up to a quarter of what does not grow yet may begin to;
 -- and points slightly off a line that bend upward may be the start of a parabola.
--- tests/benchmarks/forecasts.md lists how often such ranges held: least often for parabolas far
+-- data/studies/forecasts.md lists how often such ranges held: least often for parabolas far
 -- out, where XLA uses other kernels for attention.
 --
 -- wrong when: Memory is a step function of size: XLA chooses other layouts, fusions, library calls
@@ -317,7 +317,7 @@ ranked AS (
   FROM fitting
 ),
 -- How far growth beyond the points may differ from that of a curve, by how close the points are to
--- their curve. Figures from tests/benchmarks/forecasts.md.
+-- their curve. Figures from data/studies/forecasts.md.
 chosen AS (
   SELECT
     ranked.fit_place, ranked.model, ranked.rank, ranked.max_error_ratio, counted.max_size,

@@ -1,5 +1,5 @@
 -- How likely advice of a kind is to lower the peak by the amount it promises.
--- Values: tests/benchmarks/recompile.py --write-sureness, from tests/benchmarks/promised.md.
+-- Values: data/studies/recompile.py --write-sureness, from data/studies/promised.md.
 CREATE OR REPLACE VIEW advice_sureness AS
 SELECT
   kinds.kind,
@@ -43,4 +43,4 @@ COMMENT ON COLUMN advice_sureness.kind IS
   'As in query advice; block_of_scan is block for what a loop stacks, dtype_of_stack is dtype for it, donation_in_product is donate for arguments some of which are answered_donations.is_in_product. The query advice omits: memory_move (a copy to another memory space), copied_donation (answered_donations.is_copied), copy_in_turn (a copy that replaces its source, or that a loop turns into another array: NOT copy_details.is_kept_twice), single_gather (no other gathered array is live with it), least_size (padding of one tile or less: value_details.is_least_size), layer_input (a stack of an input of the layer, which a scan saves under any policy).';
 COMMENT ON COLUMN advice_sureness.platform IS 'Backend: modules.platform; empty if unknown.';
 COMMENT ON COLUMN advice_sureness.sureness IS
-  'likely: in at least nine of ten recompiled changes, of at least five, the real saving was in the promised range or within 2 % of the peak of it (tests/benchmarks/promised.md); unlikely: as many saved less than a tenth of it; possible: everything else, because the compiler or the meaning of the program may prevent it.';
+  'likely: in at least nine of ten recompiled changes, of at least five, the real saving was in the promised range or within 2 % of the peak of it (data/studies/promised.md); unlikely: as many saved less than a tenth of it; possible: everything else, because the compiler or the meaning of the program may prevent it.';

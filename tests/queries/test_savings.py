@@ -94,7 +94,7 @@ def test_the_function_with_the_largest_peak(con):
 
 
 def test_its_help_has_the_figures_that_were_measured():
-    figures = runpy.run_path(str(ROOT / "tests" / "benchmarks" / "figures.py"))
+    figures = runpy.run_path(str(ROOT / "data" / "studies" / "figures.py"))
     query = figures["QUERY"].read_text("utf-8")
     assert figures["with_figures"](query, figures["TABLES"].read_text("utf-8")) == query
 

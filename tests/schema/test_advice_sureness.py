@@ -128,7 +128,7 @@ def test_every_kind_of_advice_has_a_sureness_on_every_platform(con):
     assert len([name for name in named if name in known]) == 14
 
 
-TABLE = ROOT / "tests" / "benchmarks" / "promised.md"
+TABLE = ROOT / "data" / "studies" / "promised.md"
 LEFT_OUT = {
     "copied_donation",
     "least_size",

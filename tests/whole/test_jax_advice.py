@@ -2,7 +2,7 @@
 
 What a query promises of the program (`support/jax_changes.py`) is held to what came of the change:
 it comes true, or the row says that it is not likely. test_jax_tpu.py does it for the TPU,
-tests/benchmarks/recompiled.md has train steps, also on GPU.
+data/studies/recompiled.md has train steps, also on GPU.
 """
 
 import os

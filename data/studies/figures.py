@@ -11,7 +11,7 @@ QUERY = TABLES.parents[2] / "queries" / "savings.sql"
 BEGIN = "-- Measured error of recompiled changes"
 MEASURED = (
     "Measured error of recompiled changes, in percent of the peak (median, 90th percentile, "
-    "largest; tests/benchmarks/recompiled.md has each change):"
+    "largest; data/studies/recompiled.md has each change):"
 )
 
 

@@ -27,7 +27,7 @@ from bufdb.query.catalogue import Catalogue
 from bufdb.resources import query_folder
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "support"))
+sys.path.insert(0, str(HERE.parents[1] / "tests" / "support"))
 
 import small_db  # noqa: E402
 
