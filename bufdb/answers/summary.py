@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import duckdb
@@ -62,8 +63,9 @@ _MESSAGES = """
 SELECT diagnostics.module_id, diagnostics.code, diagnostics.message
 FROM diagnostics
 JOIN asked_modules ON asked_modules.module_id = diagnostics.module_id
-WHERE diagnostics.code IN ('memory_limit', 'out_of_memory', 'compiled', 'peak_at_least')
-ORDER BY asked_modules.module_key, diagnostics.code
+WHERE diagnostics.code IN ('memory_limit', 'out_of_memory', 'compiled', 'peak_at_least',
+  'memory_not_reduced', 'involuntary_rematerialization', 'autotuned')
+ORDER BY asked_modules.module_key, diagnostics.code, diagnostics.message
 """
 
 
@@ -214,11 +216,11 @@ def _of_a_message(said: list[Row], peak: Row | None) -> dict[str, str]:
     """Return the parts, by code, of the message that gave the peak, else of the first."""
     ids = [row["module_id"] for row in said]
     chosen = next((number for number in ids if peak and number == peak["module_id"]), None)
-    found = {
-        row["code"]: row["message"]
-        for row in said
-        if row["module_id"] == (ids[0] if chosen is None else chosen)
-    }
+    found: dict[str, str] = {}
+    mine = [row for row in said if row["module_id"] == (ids[0] if chosen is None else chosen)]
+    for code, some in groupby(mine, key=lambda row: str(row["code"])):
+        first, *more = (str(row["message"]) for row in some)
+        found[code] = first + (f" ({len(more)} more: 'bufdb query diagnostics')" if more else "")
     if chosen is None:
         found.pop("peak_at_least", None)  # of another peak
     return found

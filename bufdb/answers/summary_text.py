@@ -298,11 +298,16 @@ def _peak(found: Overview, paint: Paint, *, is_short: bool) -> list[str]:
     return lines
 
 
+_WARNINGS = ("autotuned", "memory_not_reduced", "involuntary_rematerialization")
+_HINTS = ("out_of_memory", "compiled")
+
+
 def _out_of_memory(found: Overview, paint: Paint) -> list[str]:
     """Return the figures of a message in a log, and its advice."""
     lines = []
     color = RED if "out_of_memory" in found.out_of_memory else None
-    for code, style in (("memory_limit", color), ("out_of_memory", None), ("compiled", None)):
+    warnings = [(code, YELLOW) for code in _WARNINGS]
+    for code, style in (("memory_limit", color), *warnings, *((code, None) for code in _HINTS)):
         if (said := found.out_of_memory.get(code)) is not None:
             parts = textwrap.wrap(escape_control(said), WIDTH, subsequent_indent="  ")
             lines += [paint(part, style) for part in parts]

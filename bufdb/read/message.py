@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
+from bufdb.read.log_warnings import Warned
 from bufdb.read.shape import Shape, shape_of
 
 # -- Sizes as messages print them: rounded, and made exact where a shape says the same -------------
@@ -95,7 +96,7 @@ def _tiled_bytes(shape: Shape) -> int | None:
 
 SPACES = {
     "hbm": 0, "vmem": 1, "sflag": 2, "cmem": 3, "smem": 4, "host": 5, "tile_spmem": 201,
-    "spmem": 202, "shared": 300, "tensor": 301,
+    "spmem": 202, "shared": 300, "tensor": 301, "collective": 1,
 }  # fmt: skip
 """Memory spaces by the names that messages have for them (format section 11)."""
 SPARSE_SPACES = {"0": "smem", "201": "tile_spmem", "202": "spmem", "203": "hbm", "204": "sflag"}
@@ -152,7 +153,8 @@ class Message:
     memory), `operand` (one array of it), `temporaries`, `cores` (TensorCore and SparseCore
     together), `early` (given up before it was compiled), `program` (that could not be loaded),
     `array` (for which there was no room), `tile` (a SparseCore's memory), `block` (a GPU kernel's).
-    Of programs that did not fail: `summary` (libtpu's, of a compilation), `statistics` (JAX's).
+    `warning`: XLA's warnings alone. Of programs that did not fail: `summary` (libtpu's, of a
+    compilation), `statistics` (JAX's).
     """
     function: str | None = None
     """Name of the program, as XLA has it."""
@@ -172,6 +174,8 @@ class Message:
     buffers: list[Buffer] = field(default_factory=list)
     parts: set[str] = field(default_factory=set)
     """Titles that were read; each begins a message only if the one before has it already."""
+    warnings: list[Warned] = field(default_factory=list)
+    """XLA's warnings about memory that the log has above it."""
     more: list[Message] = field(default_factory=list)
     """The same program's other memory spaces."""
 
@@ -227,6 +231,7 @@ class Message:
             and self.amounts.items() <= other.amounts.items()
             and (mine == theirs[: len(mine)] or _are_alike(mine, theirs))
             and all(any(one.is_within(two) for two in other.more) for one in self.more)
+            and set(self.warnings) <= set(other.warnings)
         )
 
 

@@ -151,6 +151,10 @@ def _loading(message: Message, title: re.Match[str]) -> None:
 def _allocate(message: Message, title: re.Match[str]) -> None:
     message.form, message.is_program_alone = "array", True
     message.needed = message.total = amount_of(title["size"].replace(" bytes", "B"))
+    if named := _EXECUTABLE.search(title.string):
+        message.function = named["name"]
+    if _COLLECTIVE.search(title.string):
+        message.space = "collective"
 
 
 def _stats(message: Message, title: re.Match[str]) -> None:
@@ -179,6 +183,9 @@ AFTER_ALONE = {"usage", "program", "largest"}
 FOLLOWING = {"wanted", "used", "scoped"}
 """Titles that may be on the line of another."""
 _Take = Callable[[Message, re.Match[str]], None]
+_EXECUTABLE = re.compile(r"\[executable_name='(?P<name>[^']+)'\]")
+_COLLECTIVE = re.compile(r"\bcollective(?:[ _]?memory)?\b", re.IGNORECASE)
+"""A GPU's memory for collectives, which has an allocator of its own."""
 _HLO_OP = re.compile(r"Hlo-Op: %?(?P<name>[^\s:]+)")
 TENSOR_COLUMN = 512
 """Bytes of a column of a GPU's tensor memory: 128 lanes of 4 bytes."""

@@ -1,264 +1,32 @@
-"""Out-of-memory messages in a log: lines of several ranks, titles, lists of buffers."""
+"""Out-of-memory messages in a log (format section 9.2): titles, fields, lists of buffers.
+
+A line is known by the words in it, wherever they are. Invariant: each line from the first to the
+last of a message is read, known to belong to the log, or named as unread.
+"""
 
 from __future__ import annotations
 
-import html
-import json
 import re
-from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
+from bufdb.read import compiled_forms, log_warnings
 from bufdb.read import oom_forms as forms
-from bufdb.read.compiled_forms import TITLES as TITLES_OF_SUMS
 from bufdb.read.compiled_forms import place_of
 from bufdb.read.instruction import metadata_of
+from bufdb.read.log_lines import (
+    LONGEST,
+    Front,
+    Line,
+    by_process,
+    front_of,
+    is_foreign,
+    lines_of,
+    of_tracebacks,
+    plain,
+)
+from bufdb.read.log_warnings import Warned, tuned_of, warning_of
 from bufdb.read.message import PATTERN, SPARSE_SPACES, Buffer, Message, amount_of
-
-# --------------------------------------------------------------------------------------------------
-# Lines of a log as lines of the messages in it: what logs, pages and processes add to them.
-#
-# A log puts times, names of processes or colors in front of lines, a page writes `&gt;`, a ticket
-# `**` and `1\.`, JSON a whole message as one line; several processes write theirs in turn (format
-# section 9.2). Invariant: a line of the text is one line here, or several of the same number.
-
-Line = tuple[int, str]
-"""Its number in the text, from 0, and its text."""
-LONGEST = 1 << 17
-"""Characters of a line that are read; XLA cuts its own much earlier."""
-_ANSI = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
-_ENTITY = re.compile(r"&(?:[gl]t|quot|amp|apos|nbsp|#\d{1,5}|#x[\da-fA-F]{1,4});")
-_TAG = re.compile(r"</?(?:pre|code|span|div|p|b|i|em|strong|li|td|tr|font)(?:\s[^<>]*)?>")
-_BREAK = re.compile(r"<br ?/?>")
-_TEXTS = ("log", "message", "msg", "textpayload", "text", "line", "body", "error", "exception")
-"""Names of the text in a record of JSON, as loggers have them, in small letters."""
-_WHOSE = re.compile(r"pod|host|node|rank|worker|container|task|instance")
-"""In the names of fields that say whose record it is."""
-_MOST_NESTED = 3
-_DOUBLED = re.compile(r'=""[^\s",)}]')
-"""A quote that a table of comma-separated values writes twice."""
-_ESCAPED_MARK = re.compile(r"\\([.*_\[\]()#+!<>|~`{}=-])")
-_REPEATED = re.compile(r" \[repeated \d+x across cluster\].*$")
-_ESCAPED = re.compile(r'\\(["\'\\/])')
-_CODE = re.compile(r"\\u00([0-7][\da-fA-F])")
-_LINE_END = re.compile(r"(?<!\\)\\n")
-_JOINED = re.compile(
-    r"(?:(?<=\d[BKMGTP])|(?<=\d[BKMGTP]\.)|(?<=(?:arguments|.{2}unknown)\.)|(?<=n size)|(?<=\)\)))"
-    r"\s*(?=Total \w+ usage >= |Output size (?:\d|unknown)|Program \w+ requirement \d"
-    r"|Largest program allocations in )|(?<=={20})=*\s+(?=\d+\. Size: )"
-)
-"""Where a line end was lost between two lines that hold nothing else."""
-_SUMS = re.compile(
-    r"(?<=[:\dBKMGTe])\s+(?=(?:reserved|program|arguments|global|scoped|overlays|HLO temp)"
-    r"\s+(?:\d|unknown))"
-)
-"""The same in the sums, which a page shows on one line."""
-
-
-def lines_of(lines: Iterable[Line], titles: re.Pattern[str]) -> Iterator[Line]:
-    r"""Yield lines without what a page or a terminal adds to them.
-
-    A line that holds a message with \n for line ends, or several joined lines, is split.
-
-    Args:
-        lines: of a log.
-        titles: marks a line that is examined more closely.
-    """
-    for index, line in ((index, one) for index, raw in lines for one in plain(raw).split("\n")):
-        if titles.search(line) is None:
-            yield from ((index, part) for part in _JOINED.split(line[:LONGEST]))
-            continue
-        for part in (part[:LONGEST] for part in _unescaped(line)):
-            for piece in _JOINED.split(part):
-                for one in _SUMS.split(piece) if titles.search(piece) else [piece]:
-                    yield index, one
-
-
-def plain(line: str) -> str:
-    """Return a line without colors, HTML and Markdown marks, and its end; `<br>` ends a line.
-
-    For a JSON record it is the record's text, preceded by what says whose it is.
-    """
-    line = line.rstrip("\r")
-    if line.lstrip()[:1] == "{":
-        line = _record(line)
-    if "\x1b" in line:
-        line = _ANSI.sub("", line)
-    if "<" in line:
-        line = _BREAK.sub("\n", _TAG.sub("", line))
-    if "&" in line and _ENTITY.search(line):
-        line = html.unescape(line)
-    if "\\" in line:
-        line = _ESCAPED_MARK.sub(r"\1", line)
-    if "[repeated " in line:
-        line = _REPEATED.sub("", line)
-    if '=""' in line and _DOUBLED.search(line):
-        line = line.replace('""', '"')
-    return line.replace("**", "").replace("\xa0", " ")
-
-
-def _record(line: str) -> str:
-    """Return the text of a JSON record; any other line as it is."""
-    for _ in range(_MOST_NESTED):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            return line
-        if not isinstance(record, dict):
-            return line
-        fields = dict(_fields(record))
-        text = next((fields[name] for name in _TEXTS if name in fields), None)
-        if text is None:
-            return line
-        whose = [value for name, value in sorted(fields.items()) if _WHOSE.search(name)]
-        line = (" ".join(whose) + ": " if whose else "") + text.removesuffix("\n")
-        if not text.lstrip().startswith("{"):
-            break
-        line = text
-    return line
-
-
-def _fields(record: dict[str, Any], depth: int = 0) -> Iterator[tuple[str, str]]:
-    for name, value in record.items():
-        if isinstance(value, dict) and depth < _MOST_NESTED:
-            yield from _fields(value, depth + 1)
-        elif isinstance(value, str | int):
-            yield name.lower(), str(value)
-
-
-def _unescaped(line: str) -> list[str]:
-    r"""Return the lines of a JSON log or of an exception's repr(), in which \n ends a line."""
-    while _LINE_END.search(line) is None and "\\\\n" in line:
-        line = _ESCAPED.sub(r"\1", line)  # JSON within JSON
-    if _LINE_END.search(line) is None:
-        return [line]
-    line = _CODE.sub(lambda code: chr(int(code[1], 16)), line)
-    parts = _LINE_END.split(line)
-    return [_ESCAPED.sub(r"\1", part.replace("\\t", "\t")) for part in parts]
-
-
-# -- what is in front of a line --------------------------------------------------------------------
-
-_ERROR = re.compile(
-    r"(?:\w+\.)*\w*(?:Error|Exception)\b|Bad StatusOr|RESOURCE_?EXHAUSTED|Resource exhausted"
-    r"|XLA:TPU|Compilation failure|E\d{4}: |INTERNAL\b|message['\"]|CompilationResult"
-)
-"""How an exception begins, which may come between the front and a title."""
-_CHANGING = re.compile(
-    r"[IWEF]\d{4} |\d{4}-\d\d-\d\d[T ]?|\d\d?[-/]\d\d(?:[-/]\d\d(?:\d\d)?)? "
-    r"|\d\d?:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?|[\w./-]+\.(?:cc|py|h|cpp|go):\d+"
-)
-"""Dates, times and source locations: they differ on each line of one process."""
-_LAUNCHER = r"(?:\([\w .=,-]*pid=[^)]*\) |\[[^\]]{1,80}\](?:<\w+>:)? ?|\d+: )?"
-"""What Ray, mpirun, kubectl and srun put in front of a line."""
-_LOG = re.compile(
-    _LAUNCHER + r"[\s|\"',]*(?:$|\d{4}-\d\d-\d\d[ T]\d\d:|[IWEF]\d{4} \d\d:"
-    r"|\[?(?:INFO|WARNING|ERROR|DEBUG)\b|\S+ \[|-{6,}[\s|\"',]*$)"
-)
-"""A line of the log itself, or an empty one."""
-_THREAD = re.compile(r" ?\d+ \]$")
-"""What remains of a logger's front without date and source location."""
-_LINE_PARTS = re.compile(r"(\d+|\s+)")
-_MANY_KINDS = 3
-"""Kinds of lines with one front that show it to be a process's: a line number has one or two."""
-
-
-@dataclass(frozen=True)
-class Front:
-    """What is in front of the lines of one message."""
-
-    form: re.Pattern[str] | None = None
-    """The front with any numbers; None where there are only blanks."""
-
-    def without(self, line: str) -> str:
-        """Return a line without the front, if it begins with it."""
-        found = None if self.form is None else self.form.match(line)
-        return line if found is None else line[found.end() :]
-
-
-def is_foreign(line: str) -> bool:
-    """Return whether a line is empty or looks like one of the log, not of a message."""
-    return _LOG.match(line) is not None
-
-
-def front_of(line: str, start: int) -> Front:
-    """Return the front of a line whose content begins at a place."""
-    text = _own(line[:start])
-    if not text.strip():
-        return Front()
-    parts = (r"\d+" if p.isdigit() else r"\s*" if p.isspace() else re.escape(p)
-             for p in _LINE_PARTS.split(text))  # fmt: skip
-    return Front(re.compile("".join(parts) + " ?"))
-
-
-def _own(front: str) -> str:
-    """Return a front without the beginning of an exception."""
-    found = _ERROR.search(front)
-    return (front if found is None else front[: found.start()]).rstrip()
-
-
-def _process(front: str) -> str:
-    """Return a front without the parts that change per line: the process that wrote it."""
-    return " ".join(_CHANGING.sub(" ", _own(front)).split())
-
-
-def by_process(
-    lines: Iterable[Line],
-    content: Callable[[str], tuple[str, int] | None],
-    titles: Container[str],
-) -> list[list[Line]]:
-    """Return the lines of each of several processes that write in turn; otherwise all in one list.
-
-    Args:
-        lines: of a log.
-        content: kind of a line of a message and where its content begins; None for others.
-        titles: kinds that each message has one of.
-    """
-    lines = list(lines)
-    kinds: dict[str, set[str]] = {}
-    order: list[str] = []
-    for _, line in lines:
-        if (found := content(line)) is not None:
-            order.append(_process(line[: found[1]]))
-            kinds.setdefault(order[-1], set()).add(found[0])
-    known = {
-        process
-        for process, seen in kinds.items()
-        if len(seen) >= _MANY_KINDS and any(kind in titles for kind in seen)
-    }
-    # Of a record of several lines the first alone has the logger's front, which ends with a thread.
-    bare = {process: _THREAD.sub("", process) for process in known}
-    known = {bare[process] if bare[process] in known else process for process in known}
-    order = [bare[p] if bare[p] in known else p for p in order if p in bare]
-    if sum(one != other for one, other in pairwise(order)) < max(2, len(known)):
-        return [lines]  # one after the other, or one alone
-    streams: dict[str, list[Line]] = {process: [] for process in known}
-    mine = order[0]
-    for index, line in lines:
-        mine = _whose(" ".join(_CHANGING.sub(" ", line).split()), known, mine)
-        streams[mine].append((index, line))
-    return list(streams.values())
-
-
-def _whose(text: str, known: set[str], before: str) -> str:
-    """Return the process of a line: the longest front it begins with, else the previous line's.
-
-    A line that a terminal or a log broke has no front.
-    """
-    fits = [
-        process
-        for process in known
-        if text.startswith(process)
-        and not (process[-1:].isalnum() and text[len(process) :][:1].isalnum())
-    ]
-    return max(fits, key=len, default=before)
-
-
-# -- Out-of-memory messages in a log (format section 9.2) ------------------------------------------
-#
-# A line is known by the words in it, wherever they are. Invariant: each line from the first to
-# the last of a message is read, known to belong to the log, or named as unread.
 
 _TITLE = (
     r"BufferAssignment OOM Debugging|BufferAssignment stats:|Peak buffers:"
@@ -271,7 +39,8 @@ _TITLE = (
     r"|\) would exceed memory \(size="
     r"|exceeds available shared memory: |uses too much shared data \("
     r"|Out of memory (?:while trying to allocate|allocating) \d|Failed to allocate request for \d"
-    + TITLES_OF_SUMS
+    + compiled_forms.TITLES
+    + log_warnings.TITLES
 )
 TITLES = re.compile(_TITLE.encode())
 """Every message has one of these; text without any is not read further."""
@@ -286,8 +55,14 @@ _APART = 4096
 _TELLING = re.compile(rf"(?<![\w.]){PATTERN}(?!\w)|\b[a-z]+\d*\[[\d,]*\]|op_name=|source_file=")
 """A line with one of these has something that a message says."""
 _MOST_CONTINUED = 30
+_NEAR = 12
+"""Lines between the operation that autotuning names and the message of the allocator."""
 _NO_SUMS = 99
 """Place of a sum below which none may follow."""
+
+
+Warning = tuple[int, Warned]
+"""The number of its line, and what it says."""
 
 
 @dataclass
@@ -307,20 +82,56 @@ class Found:
     lines: list[int] | None = None
     """The lines of its process from the first to the last; None if all lines are."""
 
+    def warn(self, warnings: list[Warning]) -> None:
+        """Add warnings, whose lines may be far above the message's own."""
+        numbers = {number for number, _ in warnings}
+        own = self.lines or range(self.first, self.last + 1)
+        self.lines = sorted(numbers.union(own))
+        self.first, self.last = self.lines[0], self.lines[-1]
+        self.read |= numbers
+        self.message.warnings = list(dict.fromkeys(warned for _, warned in warnings))
+
 
 def read(text: str | bytes) -> list[Found]:
     """Return the messages of a log, in order; of bytes only the text around titles is decoded."""
-    found = []
+    found: list[Found] = []
+    pending: list[Warning] = []
     for region in _regions(text.encode(errors="replace") if isinstance(text, str) else text):
         streams = by_process(lines_of(region, _TITLES), _content, _PARTS)
+        before, pending = pending, []
         for stream in streams:
-            mine = _Reader().run(stream)
+            reader = _Reader()
+            mine = reader.run(stream)
             if len(streams) > 1:
                 numbers = sorted({index for index, _ in stream})
                 for one in mine:
                     one.lines = [n for n in numbers if one.first <= n <= one.last]
+            pending += _with_warnings(mine, before + reader.warnings)
+            before = []
             found += mine
+    if pending:
+        # XLA warned, and nothing failed after it.
+        numbers = sorted({number for number, _ in pending})
+        alone = Found(Message(is_tpu=False, form="warning"), numbers[0], numbers[-1])
+        alone.warn(pending)
+        found.append(replace(alone, lines=numbers))
     return sorted(found, key=lambda one: (one.first, one.last))
+
+
+def _with_warnings(found: list[Found], warnings: list[Warning]) -> list[Warning]:
+    """Give warnings to the message after them and to its copies; return those after the last."""
+    given: list[Warning] = []
+    of: Message | None = None
+    for one in found:
+        mine = [warning for warning in warnings if warning[0] <= one.last]
+        warnings = warnings[len(mine) :]
+        bare = replace(one.message)
+        if mine or (of is not None and (of.is_within(bare) or bare.is_within(of))):
+            given, of = mine or given, bare
+            one.warn(given)
+        else:
+            of = None
+    return warnings
 
 
 def _regions(text: bytes) -> Iterator[Iterable[Line]]:
@@ -358,7 +169,8 @@ def _content(line: str) -> tuple[str, int] | None:
     for number, pattern in enumerate(forms.FIELDS):
         if found := pattern.search(line):
             return str(number), found.start()
-    return None
+    warned = warning_of(line)
+    return None if warned is None else ("warning", warned[1])
 
 
 class _Reader:
@@ -381,11 +193,18 @@ class _Reader:
         """Fronts of lines of the message, the latest last."""
         self.before = ""
         """Content of the line that was taken last."""
+        self.warnings: list[Warning] = []
+        self.tuned: Warning | None = None
+        """The operation that autotuning named last."""
 
     def run(self, lines: Iterable[Line]) -> list[Found]:
         for index, line in lines:
+            if tuned := tuned_of(line):
+                self.tuned = index, tuned
             found = _content(line)
-            if self._again(line, found):
+            if found is not None and found[0] == "warning":
+                self.warnings += [(index, warned[0])] if (warned := warning_of(line)) else []
+            elif self._again(line, found):
                 self._took(index)
             elif self._title(index, line) or (self.is_open and self._field(line)):
                 if found is not None:
@@ -406,8 +225,9 @@ class _Reader:
 
     def _took(self, index: int) -> None:
         found = self.found[-1]
+        known = of_tracebacks(self.between)
         for number, line in self.between:
-            if not self._is_foreign(line):
+            if number not in known and not self._is_foreign(line):
                 found.unread.append(number)
                 if _TELLING.search(line):
                     found.telling.add(number)
@@ -434,6 +254,9 @@ class _Reader:
                 self._begin(index, part, _space(title))
                 message = self.target
                 take(message, title)
+                if message.form == "array" and self.tuned is not None:
+                    self.warnings += [self.tuned] if index - self.tuned[0] <= _NEAR else []
+                    self.tuned = None
                 self._more(line[title.end() :])
                 if part == "ran_out" and message.form == "kernel" and "scoped" not in message.parts:
                     self.quoted = [title["instruction"].rstrip(" |")]

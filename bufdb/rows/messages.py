@@ -109,6 +109,8 @@ class _Space:
         message = self.message
         if message.color is None:
             return f"the message is about an unknown memory space {message.space}"
+        if message.form == "warning":
+            return "XLA's warnings do not have the program's total"
         what = "log" if has_compiled(message) else "out-of-memory message"
         if self.total is None:
             return f"the {what} has no total"
@@ -234,13 +236,17 @@ class _Program(_Space):
         """Add the rows to those of each table, and report what is uncertain."""
         message, facts = self.message, self.facts
         facts.is_message, facts.has_tiles = True, message.is_tpu
-        facts.has_compiled = has_compiled(self.message)
-        facts.is_of_gpu = message.form == "block"
+        facts.has_compiled = has_compiled(message) or message.form == "warning"
+        facts.is_of_gpu = message.form == "block" or message.space == "collective"
         facts.peak_problem = self._why_unknown()
         if message.color is None:
             self._find("data_loss", "unknown_memory_space", facts.peak_problem or "")
             return
         facts.jit_name = _function(message)
+        for warned in message.warnings:
+            self._find("notice", warned.code, warned.text)
+        if message.form == "warning":
+            return
         super().add(tables)
         if facts.peak_problem is None:
             text = "savings need live ranges, which a message in a log does not have"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from ingesting import ingest_into, rows
-from oom_messages import ALL, GPU, KERNELS, LIST, OLD_LIST, RUNTIME, SCRATCH, SHORT, TPU
+from oom_messages import ALL, GPU, KERNELS, LIST, OLD_LIST, RUNTIME, SCRATCH, SHORT, TPU, WARNED
 
 from bufdb.query import check
 from bufdb.read import oom_text
@@ -391,7 +391,7 @@ def damaged(text, seed):
     return "".join(lines)
 
 
-TEXTS = list(ALL.values())
+TEXTS = [*ALL.values(), WARNED]
 
 
 @pytest.mark.parametrize("count", [60, pytest.param(300, marks=pytest.mark.slow)])

@@ -325,5 +325,33 @@ SIZES = (
 """MaxText's line."""
 COMPILED = {"summary": SUMMARY, "statistics": STATISTICS, "sizes": SIZES}
 
+# -- Warnings -------------------------------------------------------------------------------------
+
+_XLA = "W1002 11:20:31.114202   30411 {}:3231] "
+REDUCED = (
+    _XLA.format("hlo_rematerialization.cc") + "Can't reduce memory use below 18.88GiB "
+    "(20266891105 bytes) by rematerialization; only reduced to 41.43GiB (44490724824 bytes), down "
+    "from 45.92GiB (49309847144 bytes) originally\n"
+)
+REPLICATED = (
+    _XLA.format("spmd_partitioner.cc") + "[spmd] Involuntary full rematerialization. The compiler "
+    "was not able to go from sharding {devices=[1,16,1,4]<=[64] last_tile_dim_replicate} to "
+    "{devices=[1,1,4,16]<=[16,4]T(1,0) last_tile_dim_replicate} without doing a full "
+    "rematerialization of the tensor for HLO operation: %egret.3 = f32[3,8,128]{2,1,0} copy("
+    "f32[3,8,128]{2,1,0} %a), sharding={devices=[1,16,1,4]<=[64] last_tile_dim_replicate}, "
+    'metadata={op_name="jit(egret)/reshape" source_file="/srv/egret.py" source_line=88}. You '
+    "probably want to enrich the sharding annotations to prevent this from happening.\n"
+)
+REPLICATED_2025 = (
+    _XLA.format("spmd_partitioner.cc") + "[SPMD] Involuntary full rematerialization. The compiler "
+    "cannot go from sharding {devices=[2,32,4]<=[2,8,4,4]T(0,2,1,3) last_tile_dim_replicate} to "
+    "{devices=[1,256]<=[256]} efficiently for HLO operation %param = f32[1024,64]{1,0} "
+    "parameter(0), sharding={devices=[2,32,4]<=[2,8,4,4]T(0,2,1,3) last_tile_dim_replicate}, "
+    'metadata={op_name="x"}. As the last resort, SPMD will replicate the tensor and then partition '
+    "it to obtain the target sharding, which is inefficient.\n"
+)
+WARNED = REDUCED + REPLICATED + REPLICATED_2025 + GPU_ARRAY
+"""Warnings above a message."""
+
 ALL = {**WHOLE, **KERNELS, **SHORT, **COMPILED}
 """All, by form."""
