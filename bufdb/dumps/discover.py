@@ -32,7 +32,7 @@ from bufdb.errors import UsageError
 Source = Path | Bytes | Files | Url
 """Where modules are looked for."""
 
-_LOOK_BYTES = 1 << 16
+_LOOK_BYTES = 1 << 18
 
 
 def discover(

@@ -199,6 +199,37 @@ _TEXTS = (
         f"give the whole message, from 'Ran out of memory' or 'BufferAssignment' on, or {INSTEAD}",
     ),
 )
+_OTHER_RUNTIMES = (
+    (
+        re.compile(rb"\b(?:NRT|TDRV|NMGR):\w|\bnrt_\w+ |\bN(?:RT|ERR)_RESOURCE\b|neuronx-cc"),
+        "this is a log of AWS Neuron, whose compiler neuronx-cc writes no buffer assignment; "
+        "neuron-top and neuron-monitor show what its devices hold",
+    ),
+    (
+        re.compile(
+            rb"\bTT_(?:FATAL|THROW)\b"
+            rb"|Not enough space to allocate \d+ B \w+ buffer across \d+ banks"
+        ),
+        "this is a log of Tenstorrent's tt-metal, which places its buffers itself, without XLA's "
+        "buffer assignment; its message has what is allocated and free in each bank",
+    ),
+    (
+        re.compile(rb"\bWarp CUDA error \d|\bwarp/native/|warp[\w/.]*/context\.py"),
+        "this is an error of NVIDIA Warp, which allocates outside XLA's memory; with JAX, "
+        "XLA_PYTHON_CLIENT_MEM_FRACTION leaves it more of the device's memory",
+    ),
+    (
+        re.compile(rb"torch[\w.]*\.OutOfMemoryError|CUDA out of memory\. Tried to allocate"),
+        "this is an error of PyTorch's own CUDA allocator, not of XLA; "
+        "torch.cuda.memory_summary() shows what it holds",
+    ),
+    (
+        re.compile(rb"\[TRT\]|\[TensorRT\]|\bTensorRT\b[^\n]*(?i:out of ?memory)"),
+        "this is a log of TensorRT, whose engines plan their memory themselves, without XLA's "
+        "buffer assignment; its own log at the level VERBOSE has the sizes",
+    ),
+)
+"""Logs of runtimes that write no files that bufdb reads; a word of theirs may be anywhere."""
 _BINARIES = (
     (re.compile(rb".{8}DUCK", re.DOTALL), "this is a DuckDB database; name it with --db"),
     (re.compile(rb"PK\x03\x04"), "this is a zip archive; give it a name that ends with .zip"),
@@ -218,9 +249,15 @@ def looks_like(head: bytes) -> str:
         if pattern.match(head):
             return text
     made_plain = plain(head)
-    for pattern, text in _TEXTS:
+    for pattern, text in _TEXTS[:-1]:
         if pattern.match(made_plain):
             return text
+    for pattern, text in _OTHER_RUNTIMES:
+        if pattern.search(made_plain):
+            return text
+    pattern, text = _TEXTS[-1]
+    if pattern.match(made_plain):
+        return text
     if b"\0" in made_plain:
         return f"this is not text; {INSTEAD}"
     return f"this text holds no section of a buffer assignment; {INSTEAD}"

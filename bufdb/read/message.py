@@ -211,6 +211,13 @@ class Message:
         return SPACES.get(self.space)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing but a title."""
+        figures = (self.total, self.needed, self.limit, self.excess, self.function)
+        parts = self.amounts or self.buffers or self.warnings or self.more
+        return not parts and all(figure is None for figure in figures)
+
+    @property
     def is_cut(self) -> bool:
         """Whether something is missing that always follows what is there."""
         if any(not buffer.is_whole for buffer in self.buffers[-1:]):

@@ -33,7 +33,7 @@ def _ran_out(message: Message, title: re.Match[str]) -> None:
     if title["instruction"] is None:
         return
     message.form = "kernel"
-    message.buffers = [Buffer(1, kind="temp", is_scoped=True, is_whole=True)]
+    message.buffers = [Buffer(1, message.total, kind="temp", is_scoped=True, is_whole=True)]
     read_label(message.buffers[0], title["instruction"].strip(" |"))
 
 

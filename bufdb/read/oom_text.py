@@ -115,6 +115,8 @@ def read(text: str | bytes) -> list[Found]:
         alone = Found(Message(is_tpu=False, form="warning"), numbers[0], numbers[-1])
         alone.warn(pending)
         found.append(replace(alone, lines=numbers))
+    # Prose that quotes a title is no message.
+    found = [one for one in found if not one.message.is_empty]
     return sorted(found, key=lambda one: (one.first, one.last))
 
 
@@ -285,6 +287,9 @@ class _Reader:
             same = message.is_tpu == is_tpu and (space is None or message.space == space)
             # Parts come in one order, so that what comes again or earlier is another message's.
             order = forms.TPU_PARTS if is_tpu else forms.GPU_PARTS
+            if same and part == "ran_out" and message.parts == {"scoped"}:
+                message.parts.add(part)  # of a kernel, whose two lines are in either order
+                return
             if same and all(order.index(part) > order.index(known) for known in message.parts):
                 follows = part in forms.AFTER_ALONE or not message.parts & forms.ALONE
                 if follows and (part not in forms.ALONE or message.parts == {"loading"}):

@@ -1,5 +1,5 @@
 -- title: Allocations are numbered 0, 1, 2, … without gaps
--- group: overview
+-- group: store
 --
 -- Format section 8, rule 1.
 --

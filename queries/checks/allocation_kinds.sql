@@ -1,5 +1,5 @@
 -- title: Every allocation has one role, and one of them holds the result
--- group: overview
+-- group: store
 --
 -- Format section 8, rule 6. A temp allocation has none of the other flags. Before 2019-12 dumps
 -- print neither shapes nor the result. The head of the HLO text also has the shape of the result,

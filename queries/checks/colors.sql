@@ -1,5 +1,5 @@
 -- title: A value is in the memory space of its allocation
--- group: overview
+-- group: store
 --
 -- Format section 8, rule 12, except temps of a GPU with a memory space of their own. An array's
 -- layout has the value's memory space.

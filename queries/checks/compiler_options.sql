@@ -1,5 +1,5 @@
 -- title: Compiler options are names and values as XLA prints them
--- group: overview
+-- group: store
 --
 -- Format section 2.1: a flag's name and its value as text of a proto, which is never empty. A flag
 -- that is boolean in one module of a run is boolean in all.

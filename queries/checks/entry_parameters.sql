@@ -1,5 +1,5 @@
 -- title: Entry parameters agree with their text, and with the optimized program
--- group: overview
+-- group: store
 --
 -- Format section 7.5. The text has the name, the shape and the number, and closes the quotes and
 -- brackets that it opens. A module for one partition keeps the shape without its layout; an op_name

@@ -1,5 +1,5 @@
 -- title: Every line of a file is read, skipped as known, or reported
--- group: overview
+-- group: store
 --
 -- files.line_count is the sum of its three parts; a file has lines that were not understood exactly
 -- if it has a diagnostic that says so.

@@ -1,5 +1,5 @@
 -- title: A value has the shape of its instruction
--- group: overview
+-- group: store
 --
 -- Format section 8, rule 7. An index below {} needs a tuple, and the shape at it must occur in the
 -- tuple's text.

@@ -1,5 +1,5 @@
 -- title: Instructions agree with their text
--- group: overview
+-- group: store
 --
 -- Format section 7. Metadata are compared if the text has one "metadata={" and no escapes; a
 -- missing source location is that of the stack frame (section 7.1). If the dump gives only the

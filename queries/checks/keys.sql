@@ -1,5 +1,5 @@
 -- title: Keys are unique
--- group: overview
+-- group: store
 --
 -- Format section 8, rules 1, 2 and 9, and the keys that the schema states for its large tables,
 -- which DuckDB does not enforce. An out-of-memory message lists several buffers of one instruction

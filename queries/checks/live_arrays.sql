@@ -1,5 +1,5 @@
 -- title: Memory profiles are whole: frames are there, arguments are part of what is alive
--- group: overview
+-- group: store
 --
 -- Rows of memory profiles (tables live_profiles, live_arrays, live_frames, live_programs,
 -- allocator_statistics) belong to runs, so that a finding names no module.

@@ -1,5 +1,5 @@
 -- title: Live ranges are in the schedule and begin at their instruction
--- group: overview
+-- group: store
 --
 -- Format section 8, rule 8. A parameter of any computation is live from the start of that
 -- computation, which is not after its own place; if the opcode is unknown (before jaxlib 0.1.72),

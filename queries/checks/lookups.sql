@@ -1,5 +1,5 @@
 -- title: The lookup tables hold what bufdb ships
--- group: overview
+-- group: store
 --
 -- memory_spaces, op_categories and role_rules are data to edit: if you edited them, use
 -- --skip lookups. schema_info has one row.

@@ -1,5 +1,5 @@
 -- title: The stored sums of allocations are those of the allocations
--- group: overview
+-- group: store
 --
 -- memory_sums is computed when a module is stored; here each figure is computed again, from the
 -- kinds of allocation that count in it. An out-of-memory message prints sums without allocations.

@@ -1,5 +1,5 @@
 -- title: A module's row agrees with its files and its other rows
--- group: overview
+-- group: store
 --
 -- Format sections 1 and 2: the file name, the parts of the dump, and the printed peak. A file is
 -- under the module's key; flags are next to it.

@@ -1,5 +1,5 @@
 -- title: The peak is the first maximum of the occupancy
--- group: overview
+-- group: store
 --
 -- occupied_peaks and occupancy_steps are stored separately; every module with a known peak has a
 -- row in the former for each of its memory spaces, and no step repeats the one before. Values share

@@ -1,5 +1,5 @@
 -- title: A value is used where the operand shows it
--- group: overview
+-- group: store
 --
 -- Format section 5: a use names the instruction, the number of the operand and the index in it.
 -- That operand, as the instruction's text names it, is one of the value's positions; if it names an

@@ -1,5 +1,5 @@
 -- title: Lists are numbered 0, 1, 2, … without gaps
--- group: overview
+-- group: store
 --
 -- Positions and uses of a value, compiler options, the peak listing and the nodes of its tree from
 -- 0; stack frames from 1 (format section 7.1). Every used value has a position. A node of the tree

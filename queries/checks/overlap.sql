@@ -1,5 +1,5 @@
 -- title: Values that share bytes are not live together, except at an instant of handover
--- group: overview
+-- group: store
 --
 -- Format section 8, rule 10. Comparing all pairs would be quadratic, so a segment tree over time
 -- finds the candidates: a live range is cut into at most two spans per level of the tree; values

@@ -1,5 +1,5 @@
 -- title: Every part of an entry parameter has one allocation of its own
--- group: overview
+-- group: store
 --
 -- Format section 8, rule 13.
 --

@@ -1,5 +1,5 @@
 -- title: The printed peak is at the instant that XLA chooses
--- group: overview
+-- group: store
 --
 -- Format section 6.2: the first instant with the largest sum, over the values that are live then or
 -- at the instant before, of the size of the whole shape of their instruction; 0 if none has a

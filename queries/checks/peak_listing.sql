@@ -1,5 +1,5 @@
 -- title: The printed peak lists the values that are live at its instant, with their sizes
--- group: overview
+-- group: store
 --
 -- Format section 6.2. Through jaxlib 0.5.3 the lines have no index and the size of the whole
 -- instruction; from 0.6.1 they are ordered by size, then name, and have a running sum.

@@ -1,5 +1,5 @@
 -- title: Peaks without a value are within the limits from other tables
--- group: overview
+-- group: store
 --
 -- peak_savings is computed when a module is stored. Saving and remaining peak must add up to the
 -- peak; a value saves at most what it holds, halved between half of the saving and half of what it

@@ -1,5 +1,5 @@
 -- title: The stack trace breakdown adds up
--- group: overview
+-- group: store
 --
 -- Format section 6.3: one root, whose total is the header's and the sum of the peak listing; a
 -- node's total is its own bytes plus its children's; the remaining bytes fall from the header's

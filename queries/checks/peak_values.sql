@@ -1,5 +1,5 @@
 -- title: Values at the peak hold every byte once and add up to the peak
--- group: overview
+-- group: store
 --
 -- peak_values is computed when a module is stored; here it is computed again. A temp allocation's
 -- live values share bytes: in order of offset, larger first, each holds what no earlier one covers,

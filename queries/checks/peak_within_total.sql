@@ -1,5 +1,5 @@
 -- title: The peak is at least the fixed bytes and at most what a device must hold
--- group: overview
+-- group: store
 --
 -- By definition of the peak; the occupied temp bytes are at most the temp allocations. A device
 -- must hold fixed plus temp bytes, everything except thread-local memory.

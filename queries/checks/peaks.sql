@@ -1,5 +1,5 @@
 -- title: The distinct peaks are the local maxima of the occupancy, without gaps
--- group: overview
+-- group: store
 --
 -- peaks is computed when a module is stored; here it is compared with occupancy_steps. Peak 1 is
 -- that of occupied_peaks, the others are steps too, in order of height. Each valley is the lowest

@@ -1,5 +1,5 @@
 -- title: Recompute costs are of large values, and agree with their shapes
--- group: overview
+-- group: store
 --
 -- recompute_costs is computed when a module is stored, from the HLO text. Here it is compared with
 -- the buffer files: it has temp values of at least 1/100 of the peak; for a stack that a loop

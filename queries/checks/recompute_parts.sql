@@ -1,5 +1,5 @@
 -- title: Recompute parts of a stack add up to the figures of its value
--- group: overview
+-- group: store
 --
 -- recompute_parts and peak_savings come from the same walk through the HLO text, as parts and as
 -- sums: for a value that is one stack the sums of its parts are the figures of its row, and what is

@@ -1,5 +1,5 @@
 -- title: Every reference points to a row
--- group: overview
+-- group: store
 --
 -- Values to their allocation, shape and instruction, positions, uses, live ranges and peak listing
 -- to their value, all to their module, modules to their run. The names of a live range or a peak

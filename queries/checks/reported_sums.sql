@@ -1,5 +1,5 @@
 -- title: The memory-usage-report has the totals of the allocations
--- group: overview
+-- group: store
 --
 -- Format section 9.1: the report sums the same allocations, per memory space or in total, and its
 -- totals are exact. A module without allocations has nothing to compare.

@@ -1,5 +1,5 @@
 -- title: Every module has the rows that were stored
--- group: overview
+-- group: store
 --
 -- Ingest counts the rows of each module and table as it stores them (table row_counts).
 --

@@ -1,5 +1,5 @@
 -- title: The schedule has as many instructions as it says, each once
--- group: overview
+-- group: store
 --
 -- Format section 8, rule 8.
 --

@@ -1,5 +1,5 @@
 -- title: Places in shapes are numbers in braces
--- group: overview
+-- group: store
 --
 -- Format section 3: {} for the whole, else {1,0,…}, one number for each level of the tuple.
 --

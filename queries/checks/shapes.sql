@@ -1,5 +1,5 @@
 -- title: Shapes agree with their text, and values have the size of their shape
--- group: overview
+-- group: store
 --
 -- Format sections 3.1 and 3.2. For layouts with their own element width (E(N)) or a shape (P(…)),
 -- and for shapes in b(…), only the type is checked.

@@ -1,5 +1,5 @@
 -- title: Parameters are sharded as before optimization
--- group: overview
+-- group: store
 --
 -- Format section 7.5, if the optimized text and that before optimization both have the sharding of
 -- an entry parameter. Fails for files of two processes in one directory, or a compiler that was

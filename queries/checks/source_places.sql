@@ -1,5 +1,5 @@
 -- title: A range in a source file ends where it begins or later
--- group: overview
+-- group: store
 --
 -- Format section 7.1: first line and column, last line and column, of instructions and of frames.
 --

@@ -1,5 +1,5 @@
 -- title: The allocations add up to "Total bytes used"
--- group: overview
+-- group: store
 --
 -- Format section 8, rule 5: modulo 2^64, including thread-local and constant allocations.
 --

@@ -1,5 +1,5 @@
 -- title: Used values are the assigned values, each defined at its first position
--- group: overview
+-- group: store
 --
 -- Format section 8, rule 3, and section 5: the first position has the value's own name and index.
 -- The readers rely on equal texts in both places.

@@ -1,5 +1,5 @@
 -- title: Values are inside their allocation and fill it from 0 to its end
--- group: overview
+-- group: store
 --
 -- Format section 8, rule 4: only values of temp allocations have an offset other than 0, and the
 -- value that reaches furthest ends where the allocation ends. A value has an offset if it has an

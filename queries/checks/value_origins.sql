@@ -1,5 +1,5 @@
 -- title: Origins name loops, count their steps and fill their stacks
--- group: overview
+-- group: store
 --
 -- value_origins is computed when a module is stored, by a walk through the HLO text. Here it is
 -- compared with the buffer files: a loop is a while in the schedule, whose text has the same

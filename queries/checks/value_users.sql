@@ -1,5 +1,5 @@
 -- title: Values made by XLA are for the instruction that their uses lead to
--- group: overview
+-- group: store
 --
 -- value_users is computed when a module is stored; here it is computed again, use by use, from
 -- values, live_ranges, peak_values, uses and instructions.

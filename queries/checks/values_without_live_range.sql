@@ -1,5 +1,5 @@
 -- title: Only values of thread-local computations have no live range
--- group: overview
+-- group: store
 --
 -- Format section 8, rule 9: values in thread-local allocations have none, and neither do the
 -- constants of such computations, whose instructions are not scheduled.

@@ -192,6 +192,18 @@ NO_DUMPS = {
     '{"displayTimeUnit": "ns", "traceEvents": []}': "a profiler trace",
     "Traceback\n  File x\nXlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory\n": "without figures",
     "hello\n": "no section of a buffer assignment",
+    "2025-Feb-11 14:20:32.318807   202:202   ERROR  TDRV:dmem_alloc_internal  Failed to alloc "
+    "DEVICE memory: 4194304\nRESOURCE_EXHAUSTED\n": "AWS Neuron",
+    'RuntimeError: nrt_tensor_allocate status=4 message="Allocation Failure"\n': "neuronx-cc",
+    "critical | Always | TT_FATAL: Out of Memory: Not enough space to allocate 1073741824 B DRAM "
+    "buffer across 12 banks, where each bank needs to store 89479168 B\n": "Tenstorrent",
+    "Warp CUDA error 2: out of memory (in function wp_alloc_device_async, "
+    "/builds/omniverse/warp/warp/native/warp.cu:769)\n": "NVIDIA Warp",
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
+    "capacity of 79.15 GiB\n": "PyTorch's own CUDA allocator",
+    "[TRT] [E] 2: [virtualMemoryBuffer.cpp::resizePhysical::140] Error Code 2: OutOfMemory\n": (
+        "TensorRT"
+    ),
     "PK\x03\x04....": "a zip archive",
     "\x1f\x8b\x08\x00": "compressed by gzip",
     "12345678DUCK": "a DuckDB database",

@@ -476,3 +476,20 @@ def test_sums_in_a_log_are_no_error(ingested):
     con = ingested(text)
     ((hint,),) = rows(con, "SELECT message FROM diagnostics WHERE code = 'out_of_memory'")
     assert "not whether it ran out of memory" in hint
+
+
+def test_a_kernel_is_one_module_whatever_the_order_of_its_lines(ingested):
+    header, stack, scoped, *rest = KERNELS["2025"].splitlines(keepends=True)
+    con = ingested("".join([header, scoped, stack, *rest]))
+    columns = "function_name, peak_unknown_reason"
+    assert rows(con, f"SELECT {columns} FROM modules") == [("step", None)]
+    assert rows(con, "SELECT instruction_name, size_bytes FROM values") == [
+        ("heron_kernel.3", round(36.25 * MIB))
+    ]
+
+
+def test_prose_that_quotes_a_title_is_no_message(ingested):
+    prose = "Newer text has `Scoped allocation with size…` on the line of `Ran out of memory in "
+    prose += "memory space vmem…`, above 'BufferAssignment stats:'.\n"
+    assert rows(ingested(prose + KERNELS["2026"]), "SELECT count(*) FROM modules") == [(1,)]
+    assert oom_text.read(prose) == []

@@ -8,7 +8,8 @@ import pytest
 from bufdb.errors import UsageError
 from bufdb.query import catalogue, header
 from bufdb.query.catalogue import Catalogue, query_folders
-from bufdb.query.header import Column, Parameter, QueryFileError, parse
+from bufdb.query.header import GROUPS, Column, Parameter, QueryFileError, parse
+from bufdb.resources import query_folder
 
 HEADER = """\
 -- title: Largest things
@@ -268,3 +269,15 @@ def test_a_file_that_is_no_text_is_an_error(tmp_path):
     (tmp_path / "odd.sql").write_bytes(b"\xff\xfe")
     with pytest.raises(QueryFileError, match="cannot read the query"):
         catalogue.load(tmp_path / "odd.sql")
+
+
+def test_shipped_files_name_groups_of_the_grammar():
+    """Former names are for files of users."""
+    named = {
+        path.name: line.removeprefix("-- group: ")
+        for path in query_folder().rglob("*.sql")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.startswith("-- group: ")
+    }
+    assert len(named) > 80
+    assert {name: group for name, group in named.items() if group not in GROUPS} == {}
