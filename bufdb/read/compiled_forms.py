@@ -23,7 +23,7 @@ def _use(message: Message, title: re.Match[str]) -> None:
     """Take the program's part of a memory space and the size of the space.
 
     In HBM arguments are not in it, so that "Total hbm usage" is the total if it is there; of other
-    spaces it is all that is used, which may be more than "Program smem requirement".
+    spaces it is everything that is used, which may be more than "Program smem requirement".
     """
     message.form, message.limit = "summary", amount_of(title["limit"])
     if message.space != "hbm" or message.total is None:

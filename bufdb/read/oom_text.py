@@ -181,7 +181,7 @@ class _Reader:
     def __init__(self) -> None:
         self.found: list[Found] = []
         self.target = Message(is_tpu=False)
-        """The message's part of which the last title was: one memory space."""
+        """The message's part that the last title names: one memory space."""
         self.place = -1
         """Of the last sum of a summary below its title; _NO_SUMS where the title is lost."""
         self.is_open = False

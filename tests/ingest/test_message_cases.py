@@ -17,8 +17,9 @@ FIGURES = {
     "libtpu-log/heron.log": "3.77 GiB needed (258.00 MiB of it the runtime's, outside what is "
     "available), 15.75 GiB of hbm available: it fits; vmem 108.45 MiB of 128.00 MiB; sflag 256 "
     "B; smem 2.40 KiB of 1.00 MiB",
-    "maxtext-stats/run.log": "37.40 GiB needed: arguments 12.30 GiB, outputs 12.10 GiB, temporaries "
-    "25.10 GiB, less 12.10 GiB of outputs in the memory of arguments; host 8.00 GiB of temporaries",
+    "maxtext-stats/run.log": "37.40 GiB needed: arguments 12.30 GiB, outputs 12.10 GiB, "
+    "temporaries 25.10 GiB, less 12.10 GiB of outputs in the memory of arguments; host 8.00 GiB "
+    "of temporaries",
     "maxtext-stats/stats.txt": "37.40 GiB needed: arguments 12.30 GiB, outputs 12.10 GiB, "
     "temporaries 25.10 GiB, less 12.10 GiB of outputs in the memory of arguments; host 8.00 GiB",
     "af3-gpu-log/run.log": "an allocation of 47.20 GiB failed",
@@ -36,15 +37,16 @@ FIGURES = {
     "and programs hold the rest); other arrays hold 6.08 GiB",
     "reserve-bottom/run.log": "1.04 GiB needed, 905.37 MiB free: 159.59 MiB too much (other arrays "
     "and programs hold the rest)",
-    "reserve-bottom/e0101.log": "29.33 GiB needed, 29.30 GiB free: 30.72 MiB too much (other arrays "
-    "and programs hold the rest)",
+    "reserve-bottom/e0101.log": "29.33 GiB needed, 29.30 GiB free: 30.72 MiB too much (other "
+    "arrays and programs hold the rest)",
     "two-ranks-interleaved/error.log": "63.80 GiB needed, 30.75 GiB of hbm available: 33.05 GiB "
     "too much",
     "vllm-vmem-list/run.log": "76.58 MiB needed, 64.00 MiB of vmem available: 12.58 MiB too much",
     "vmem-kernel-e1001/error.log": "18.00 MiB needed by %plover_kernel.1 (custom-call, "
     "f32[16384,512], jit(step)/jit(plover)/pallas_call, /srv/app/plover.py:88), 16.00 MiB of "
     "vmem available: 2.00 MiB too much",
-    "vmem-list-scoped/error.log": "20.15 MiB needed, 16.00 MiB of vmem available: 4.15 MiB too much",
+    "vmem-list-scoped/error.log": "20.15 MiB needed, 16.00 MiB of vmem available: 4.15 MiB too "
+    "much",
 }
 """The figures of each log, which is one module."""
 
