@@ -137,6 +137,8 @@ _MOVES_OF_USERS = frozenset(
     ("broadcast", "convert", "dynamic-slice", "pad", "reshape", "slice", "transpose")
 )
 """The metadata of these counts if it is the user's: `x.astype(…)` is what is saved."""
+_EXPANDING = frozenset(("broadcast", "pad"))
+"""Their result may have more elements than the operand."""
 _NAMED = f"/{jax_names.NAMED}".encode()
 _CALLING = {"fusion": "calls", "custom-call": "calls", "async": "calls", "call": "to_apply"}
 """In which role opcodes, with or without `-start`, call the computation that gives their result."""
@@ -341,7 +343,8 @@ class Walker:
         loop = self._loop_around(path, ins) if origin.written_by is None else origin.loop
         if loop is None:
             origin.is_exact = False
-        elif origin.written_by is None:
+            return self._unless_larger(path, ins, self.graph.operand(ins, 1, ()))
+        if origin.written_by is None:
             after = self._after(path, ins, loop)
             path.origin, path.end = after.origin, after.end
             path.passed += after.passed
@@ -387,7 +390,25 @@ class Walker:
         path.part = part_after(self.graph, ins, path.part)
         if ins.opcode == "dynamic-slice" and path.origin.kind == "self":
             path.is_slice = True
-        return self.graph.operand(ins, 0, index if ins.opcode == "opt-barrier" else ())
+        at = self.graph.operand(ins, 0, index if ins.opcode == "opt-barrier" else ())
+        return self._unless_larger(path, ins, at) if ins.opcode in _EXPANDING else at
+
+    def _unless_larger(self, path: _Path, ins: Instruction, at: At | None) -> At | None:
+        """Return the operand, or end the walk: a result with more elements is other data.
+
+        Not in a loop, whose elements are its own whatever its body does for them: there the way on
+        is a guess.
+        """
+        result = shape_of(ins.shape).element_count
+        count = None if at is None else at_shape(at).element_count
+        if result is None or count is None or result <= count:
+            return at
+        if path.rounds or path.origin.written_by is not None:
+            path.origin.is_exact = False
+            return at
+        path.origin, path.library, path.is_slice = Origin(is_exact=False), None, False
+        path.passed.clear()
+        return None
 
     def _asynchronous(self, path: _Path, ins: Instruction, index: Index) -> At | None:
         """Return the start of what is done; of a call the results are the second element."""
@@ -438,7 +459,7 @@ class Walker:
         if path.guess_count > MAX_GUESSES:
             return None
         path.is_changed = path.is_changed or ins.opcode not in ("select", "concatenate")
-        return self._operands.largest(path.callers, ins)
+        return self._unless_larger(path, ins, self._operands.largest(path.callers, ins))
 
 
 _STEPS: dict[str, Callable[[Walker, _Path, Instruction, Index], At | None]] = {

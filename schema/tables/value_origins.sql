@@ -20,7 +20,7 @@ CREATE TABLE value_origins (
   is_exact BOOLEAN NOT NULL
 );
 COMMENT ON TABLE value_origins IS
-  'One row per value that shares bytes with the carry of a loop, or has no line of user code and comes from a loop (is in its body or uses its carry), with the instruction that made its data, found by walking back through the HLO text, including fused computations. No rows for modules without loops or without HLO text, for parameters of the program, for a buffer in which XLA combines several arrays, and where the walk reaches no line of user code, no named parameter and no stack. Key: module_id, value_id.';
+  'One row per value that shares bytes with the carry of a loop, or has no line of user code and comes from a loop (is in its body or uses its carry), with the instruction that made its data, found by walking back through the HLO text, including fused computations. No rows for modules without loops or without HLO text, for parameters of the program, for a buffer in which XLA combines several arrays, for one with more elements than what it is made from (a row selected for each of several experts, a padded copy), unless a loop carries or stacks it, and where the walk reaches no line of user code, no named parameter and no stack. Key: module_id, value_id.';
 COMMENT ON COLUMN value_origins.module_id IS 'The module; refers to modules.module_id.';
 COMMENT ON COLUMN value_origins.value_id IS 'The value: values.value_id.';
 COMMENT ON COLUMN value_origins.origin_kind IS
@@ -50,4 +50,4 @@ COMMENT ON COLUMN value_origins.is_layer_input IS
   'Whether the walk continues from the stack through the carry of its loop: an input of the layer, which a scan saves under any checkpoint policy.';
 COMMENT ON COLUMN value_origins.step_count IS 'Instructions on the walk, without get-tuple-elements, which HLO texts omit from jaxlib 0.11.';
 COMMENT ON COLUMN value_origins.is_exact IS
-  'FALSE if the walk had to guess: it followed the largest operand of a computing instruction without a line of user code, or the last branch of a conditional with several that make data; it ended at an instruction with a line that is not its own (a product that vmap transposed, an array after the first in a combined collective); or it was given up.';
+  'FALSE if the walk had to guess: it followed the largest operand of a computing instruction without a line of user code, or the last branch of a conditional with several that make data; what a loop carries or stacks has more elements than what it is made from; it ended at an instruction with a line that is not its own (a product that vmap transposed, an array after the first in a combined collective); or it was given up.';

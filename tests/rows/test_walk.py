@@ -705,6 +705,14 @@ AFTER = """  %half = bf16[4,8] convert(%out)
   %both = f32[64] concatenate(%out, %out), dimensions={0}, metadata={op_name="jit(f)/concatenate"}
   %flat = f32[64] concatenate(%out, %out), dimensions={0}
   %padded = f32[5,8] pad(%out, %zero), padding=0_1x0_0
+  %wide = f32[16,4,8] broadcast(%out), dimensions={1,2}
+  %mask = pred[16,4,8] broadcast(%flag), dimensions={}
+  %none = f32[16,4,8] broadcast(%zero), dimensions={}
+  %dense = f32[16,4,8] select(%mask, %wide, %none)
+  %turned = f32[4,16,8] transpose(%dense), dimensions={1,0,2}
+  %back = f32[2,8] pad(%taken, %zero), padding=0_1x0_0
+  %gone = f32[1,8] dynamic-slice(%dense, %one, %one, %one), dynamic_slice_sizes={1,1,8}
+  %times = f32[4,16,8] dot(%out, %zeros)
   %start = (f32[4,8], f32[4,8], u32[]) copy-start(%out)
   %nested = ((f32[4,8], s32[]), f32[4,8]) tuple(%pair, %out)
   %pair = (f32[4,8], s32[]) tuple(%out, %one)
@@ -725,8 +733,6 @@ def slices(name, index):
         ("while", (2,), 4, 32),
         ("out", (), 4, 32),
         ("half", (), 4, 16),
-        ("both", (), None, None),
-        ("padded", (), None, None),
         ("start", (), None, None),
         ("start", (1,), 4, 32),
         ("start", (2,), None, None),
@@ -741,6 +747,26 @@ def test_slices_fill_the_value_or_none_are_said(name, index, count, size):
 def test_what_xla_puts_together_of_several_stacks_is_of_no_line():
     """One buffer for one all-reduce: the line of the largest would hold the bytes of all."""
     assert found(module(STACKED, AFTER), "flat", ()) == ("self", None, None)
+
+
+@pytest.mark.parametrize(
+    "name", ["both", "padded", "wide", "dense", "turned", "back", "gone", "times"]
+)
+def test_what_is_larger_than_its_operand_is_other_data(name):
+    """A stack does not hold it: ragged_dot selects rows for each of 16 experts."""
+    assert found(module(STACKED, AFTER), name, ()) == ("self", None, None)
+
+
+@pytest.mark.parametrize(
+    ("size", "opcode"), [("[1,8]", "bitcast"), ("[2,8]", "pad"), ("[1,8]", "negate")]
+)
+def test_what_a_loop_inserts_is_in_its_stack_whatever_its_size(size, opcode):
+    body = STACKED.replace(
+        f"%row = f32[1,8] bitcast(%sin), {own('closed_call')}", f"%row = f32{size} {opcode}(%sin)"
+    )
+    origin, _ = walk(module(body), index=(2,))
+    assert found(module(body)) == ("stacked", "sin", 21)
+    assert origin.is_exact == (opcode == "bitcast")
 
 
 def test_a_slice_read_back_is_no_stack():
