@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 from bufdb.errors import quote
 
@@ -31,6 +32,8 @@ _HELPERS = re.compile(
 _BEARERS = re.compile(rb"stack_frame_id=(\d{1,18})")
 _FARTHEST = 100
 """Limit on how many frames above a call is looked for; JAX writes 10 of each stack."""
+_NO_CALLER = -1
+T = TypeVar("T")
 TABLES = (b"FileNames", b"FunctionNames", b"FileLocations", b"StackFrames")
 
 
@@ -250,58 +253,119 @@ def _braced(line: bytes, key: bytes) -> bytes | None:
     return None
 
 
+class _Numbered(Generic[T]):
+    """The rows of a table by number; what two different lines give a number has none."""
+
+    def __init__(self, header: HloHeader) -> None:
+        """Start without a row."""
+        self.header = header
+        self.rows: dict[int, T] = {}
+        self.lines: dict[int, int] = {}
+        self._twice: set[int] = set()
+
+    def add(self, number: int, row: T, line: int, table: str) -> None:
+        """Add the row of a line."""
+        if number in self.lines and self.rows.get(number) != row:
+            self._twice.add(number)
+            self.rows.pop(number, None)
+            message = f"expected each number once in {table}, found {number} twice"
+            self.header.problems.append((line, message))
+            return
+        self.header.read_count += 1
+        self.lines[number] = line
+        if number not in self._twice:
+            self.rows[number] = row
+
+    def refuse(self, number: int, message: str) -> None:
+        """Report a row that was read."""
+        self.header.read_count -= 1
+        self.header.problems.append((self.lines[number], message))
+
+
+_Place = tuple[int | None, ...]
+"""Numbers of file and function, lines and columns."""
+
+
+class _FrameTables:
+    """The four tables of section 7.1, as their lines give them."""
+
+    def __init__(self, header: HloHeader) -> None:
+        """Start without a row."""
+        self.files: _Numbered[str] = _Numbered(header)
+        self.functions: _Numbered[str] = _Numbered(header)
+        self.locations: _Numbered[_Place] = _Numbered(header)
+        self.frames: _Numbered[tuple[int, int]] = _Numbered(header)
+        """Numbers of location and caller."""
+
+    def read(self, table: str, line: bytes, at: int) -> bool:
+        """Read a line of a table; return False if it is none."""
+        if table in ("FileNames", "FunctionNames"):
+            name = _NAME.fullmatch(line)
+            names = self.files if table == "FileNames" else self.functions
+            if name is not None:
+                names.add(int(name[1]), unescape(name[2]).decode(), at, table)
+            return name is not None
+        if table == "FileLocations":
+            place = _LOCATION.fullmatch(line)
+            if place is not None:
+                numbers = [None if group is None else int(group) for group in place.groups()]
+                self.locations.add(int(place[1]), tuple(numbers[1:]), at, table)
+            return place is not None
+        frame = _FRAME.fullmatch(line) if table == "StackFrames" else None
+        if frame is not None:
+            printed = int(frame[3] or 0)
+            caller = printed - 1 if printed > 1 else _NO_CALLER
+            self.frames.add(int(frame[1]), (int(frame[2]), caller), at, table)
+        return frame is not None
+
+    def check(self, on_cycle: set[int]) -> None:
+        """Report numbers that are in no table, and frames that call themselves.
+
+        Function 0 is none.
+        """
+        for number, place in self.locations.rows.items():
+            for what, names in (("file_name_id", self.files), ("function_name_id", self.functions)):
+                name = place[what == "function_name_id"]
+                if name not in names.rows and not (name == 0 and names is self.functions):
+                    self.locations.refuse(number, f"expected a name, found {what}={name}")
+                    break
+        for number, (location, caller) in self.frames.rows.items():
+            if location not in self.locations.rows:
+                found = f"expected a location, found file_location_id={location}"
+                self.frames.refuse(number, found)
+            elif number in on_cycle or not (caller == _NO_CALLER or caller in self.frames.rows):
+                found = f"expected the frame of a caller, found parent_frame_id={caller + 1}"
+                self.frames.refuse(number, found)
+
+
 def _read_tables(text: bytes, header: HloHeader, own: Own) -> None:
-    files: dict[int, str] = {}
-    functions: dict[int, str] = {}
-    locations: dict[int, tuple[int | None, ...]] = {}
-    frames: dict[int, tuple[int, int]] = {}
-    table = b""
+    tables, table = _FrameTables(header), ""
     for number, line in enumerate(text.split(b"\n"), 2):
         if not line:
             continue
         if line in TABLES:
-            table = line
+            table = line.decode()
             header.read_count += 1
-            continue
-        if table in (b"FileNames", b"FunctionNames"):
-            if name := _NAME.fullmatch(line):
-                names = files if table == b"FileNames" else functions
-                names[int(name[1])] = unescape(name[2]).decode()
-                header.read_count += 1
-                continue
-        elif table == b"FileLocations":
-            if place := _LOCATION.fullmatch(line):
-                numbers = [None if group is None else int(group) for group in place.groups()]
-                locations[int(place[1])] = tuple(numbers[1:])
-                header.read_count += 1
-                continue
-        elif table == b"StackFrames" and (frame := _FRAME.fullmatch(line)):
-            frames[int(frame[1])] = (int(frame[2]), int(frame[3] or 0))
-            header.read_count += 1
-            continue
-        what = f"a line of {table.decode()}" if table else "a table of stack frames"
-        found = quote(line[:400].decode(errors="replace"))
-        header.problems.append((number, f"expected {what}, found {found}"))
-    own_files = {number for number, name in files.items() if not own.is_library(name)}
-    _resolve(header, files, functions, locations, frames, own_files)
+        elif not tables.read(table, line, number):
+            what = f"a line of {table}" if table else "a table of stack frames"
+            found = quote(line[:400].decode(errors="replace"))
+            header.problems.append((number, f"expected {what}, found {found}"))
+    own_files = {number for number, name in tables.files.rows.items() if not own.is_library(name)}
+    _resolve(header, tables, own_files)
 
 
-def _resolve(
-    header: HloHeader,
-    files: dict[int, str],
-    functions: dict[int, str],
-    locations: dict[int, tuple[int | None, ...]],
-    frames: dict[int, tuple[int, int]],
-    own_files: set[int],
-) -> None:
-    depths, owns = _chains(own_files, locations, frames)
-    spans = tree_spans({number: parent - 1 for number, (_, parent) in frames.items()}, depths)
-    for frame_id, (location_id, parent) in sorted(frames.items()):
-        place = locations.get(location_id, (None,) * 6)
+def _resolve(header: HloHeader, tables: _FrameTables, own_files: set[int]) -> None:
+    frames, files, functions = tables.frames.rows, tables.files.rows, tables.functions.rows
+    depths, owns, on_cycle = _chains(own_files, tables)
+    tables.check(on_cycle)
+    header.problems.sort()
+    spans = tree_spans({number: caller for number, (_, caller) in frames.items()}, depths)
+    for frame_id, (location_id, caller) in sorted(frames.items()):
+        place = tables.locations.rows.get(location_id, (None,) * 6)
         source_file = None if place[0] is None else files.get(place[0])
         function = None if place[1] is None else functions.get(place[1])
-        parent_id = parent - 1 if parent > 1 else None
         own, depth = owns[frame_id], depths[frame_id]
+        parent_id = caller if depth else None
         header.frames.append(
             Frame(
                 frame_id, parent_id, own, depth, *spans[frame_id], source_file, function, *place[2:]
@@ -310,13 +374,16 @@ def _resolve(
 
 
 def _chains(
-    own_files: set[int],
-    locations: dict[int, tuple[int | None, ...]],
-    frames: dict[int, tuple[int, int]],
-) -> tuple[dict[int, int], dict[int, int | None]]:
-    """Return each frame's number of callers and innermost own frame; a cycle ends a walk."""
+    own_files: set[int], tables: _FrameTables
+) -> tuple[dict[int, int], dict[int, int | None], set[int]]:
+    """Return each frame's number of callers and innermost own frame, and those that form cycles.
+
+    Where a file on the way is unknown, so is the innermost own frame: it may be that one.
+    """
+    frames, locations, files = tables.frames.rows, tables.locations.rows, tables.files.rows
     depths: dict[int, int] = {}
     owns: dict[int, int | None] = {}
+    on_cycle: set[int] = set()
     for frame_id in frames:
         walk: list[int] = []
         on_walk: set[int] = set()
@@ -324,13 +391,18 @@ def _chains(
         while at in frames and at not in depths and at not in on_walk:
             walk.append(at)
             on_walk.add(at)
-            at = frames[at][1] - 1
+            at = frames[at][1]
+        if at in on_walk:
+            on_cycle.update(walk[walk.index(at) :])
         for inner in reversed(walk):
-            parent = frames[inner][1] - 1
-            depths[inner] = depths[parent] + 1 if parent in depths else 0
-            file_id = locations.get(frames[inner][0], (None,))[0]
-            owns[inner] = inner if file_id in own_files else owns.get(parent)
-    return depths, owns
+            location, caller = frames[inner]
+            is_called = caller in depths and inner not in on_cycle
+            depths[inner] = depths[caller] + 1 if is_called else 0
+            file_id = locations.get(location, (None,))[0]
+            owns[inner] = inner if file_id in own_files else None
+            if is_called and file_id in files and file_id not in own_files:
+                owns[inner] = owns[caller]
+    return depths, owns, on_cycle
 
 
 def tree_spans(parents: Mapping[int, int], depths: Mapping[int, int]) -> dict[int, tuple[int, int]]:

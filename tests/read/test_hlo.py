@@ -49,10 +49,73 @@ def test_the_order_of_the_lines_changes_no_place():
     assert tree({3: 1, 2: 3, 1: None}) == tree({1: None, 2: 3, 3: 1})
 
 
-def test_a_caller_that_is_missing_is_none_and_a_cycle_is_cut_once():
+def test_a_caller_that_is_missing_is_none_and_so_are_those_of_a_cycle():
     assert tree({1: 9, 2: 1}) == {1: (0, 0, 1), 2: (1, 1, 1)}
-    assert tree({1: 2, 2: 1, 3: 1}) == {2: (0, 0, 2), 1: (1, 1, 2), 3: (2, 2, 2)}
+    assert tree({1: 2, 2: 1, 3: 1}) == {1: (0, 0, 1), 3: (1, 1, 1), 2: (0, 2, 2)}
     assert tree({1: 1, 2: None}) == {1: (0, 0, 0), 2: (0, 1, 1)}
+
+
+TABLES = """HloModule jit_f
+
+FileNames
+1 "/u/model.py"
+2 "/x/site-packages/flax/linear.py"
+
+FunctionNames
+1 "step"
+2 "dot"
+
+FileLocations
+1 {file_name_id=1 function_name_id=1 line=10}
+2 {file_name_id=1 function_name_id=1 line=20}
+3 {file_name_id=2 function_name_id=2 line=30}
+
+StackFrames
+1 {file_location_id=1}
+2 {file_location_id=2 parent_frame_id=2}
+3 {file_location_id=3 parent_frame_id=3}
+"""
+"""The innermost frame, 3, is a library's, whose caller is line 20 of step, whose caller line 10."""
+
+
+@pytest.mark.parametrize(("old", "new", "owns", "line", "message"), [
+    ("", "", {1: 1, 2: 2, 3: 2}, None, None),
+    ("1 {file_loc", "1 {file_loc", {1: 1, 2: 2, 3: 2}, None, None),
+    ('2 "/x/', '3 "/x/', {1: 1, 2: 2, 3: None}, 14, "expected a name, found file_name_id=2"),
+    ('2 "dot"', '3 "dot"', {1: 1, 2: 2, 3: 2}, 14, "expected a name, found function_name_id=2"),
+    ('2 "/x/', '1 "/x/', {1: None, 2: None, 3: None}, 5,
+     "expected each number once in FileNames, found 1 twice"),
+    ('2 "dot"', '1 "dot"', {1: 1, 2: 2, 3: 2}, 9,
+     "expected each number once in FunctionNames, found 1 twice"),
+    ("3 {file_name_id=2 function_name_id=2", "3 {file_name_id=2 function_name_id=0",
+     {1: 1, 2: 2, 3: 2}, None, None),
+    ("2 {file_name_id=1", "1 {file_name_id=1", {1: None, 2: None, 3: None}, 13,
+     "expected each number once in FileLocations, found 1 twice"),
+    ("id=2 parent_frame_id=2", "id=7 parent_frame_id=2", {1: 1, 2: None, 3: None}, 18,
+     "expected a location, found file_location_id=7"),
+    ("2 {file_location_id=2", "1 {file_location_id=2", {3: None}, 18,
+     "expected each number once in StackFrames, found 1 twice"),
+    ("parent_frame_id=3", "parent_frame_id=9", {1: 1, 2: 2, 3: None}, 19,
+     "expected the frame of a caller, found parent_frame_id=9"),
+    ("parent_frame_id=3", "parent_frame_id=4", {1: 1, 2: 2, 3: None}, 19,
+     "expected the frame of a caller, found parent_frame_id=4"),
+    ("id=2 parent_frame_id=2", "id=3 parent_frame_id=4", {1: 1, 2: None, 3: None}, 18,
+     "expected the frame of a caller, found parent_frame_id=4"),
+])  # fmt: skip
+def test_a_number_that_points_nowhere_or_twice_is_reported(old, new, owns, line, message):
+    """The next frame that resolves may be another function's; so the line is unknown."""
+    header = hlo.read(TABLES.replace(old, new, 1).encode())
+    assert {frame.stack_frame_id: frame.own_frame_id for frame in header.frames} == owns
+    assert ((line, message) in header.problems) if line else header.problems == []
+    lines = sum(1 for text in TABLES.splitlines() if text)
+    assert header.read_count + len(header.problems) == lines
+
+
+def test_the_same_line_twice_is_one_row():
+    twice = TABLES.replace('1 "step"\n', '1 "step"\n1 "step"\n')
+    header = hlo.read(twice.encode())
+    assert header.frames == hlo.read(TABLES.encode()).frames
+    assert header.problems == []
 
 
 @pytest.mark.slow

@@ -1004,10 +1004,14 @@ def read_frames(lines: list[str]) -> list[Row]:
     """The four tables of the stack frames, joined."""
     tables: dict[str, dict[int, Any]] = {}
     table: dict[int, Any] | None = None
+    given: dict[str, set[str]] = {}
+    title = ""
     for line in lines:
         if line in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
-            table = tables.setdefault(line, {})
-        elif table is None or not line:
+            title, table = line, tables.setdefault(line, {})
+        elif table is not None and line:
+            given.setdefault(f"{title} {line.split()[0]}", set()).add(line)
+        if table is None or not line:
             table = None
         elif match := re.fullmatch(r'(\d+) "(.*)"', line):
             table[int(match[1])] = unescape(match[2])
@@ -1015,6 +1019,8 @@ def read_frames(lines: list[str]) -> list[Row]:
             table[int(match[1])] = {
                 name: int(number) for name, number in re.findall(r"(\w+)=(-?\d+)", match[2])
             }
+    for twice in (key for key, lines_of_it in given.items() if len(lines_of_it) > 1):
+        tables[twice.split()[0]].pop(int(twice.split()[1]), None)
     locations = tables.get("FileLocations", {})
     rows = []
     for number, frame in tables.get("StackFrames", {}).items():
@@ -1036,6 +1042,10 @@ def read_frames(lines: list[str]) -> list[Row]:
             }
         )
     by_id = {row["stack_frame_id"]: row for row in rows}
+    on_cycle = [row for row in rows if row in _callers(by_id, row)]
+    for row in rows:
+        if row in on_cycle or row["parent_frame_id"] not in by_id:
+            row["parent_frame_id"] = None
     paths: dict[int, list[int]] = {}
     for row in rows:
         chain = [row]
@@ -1043,10 +1053,22 @@ def read_frames(lines: list[str]) -> list[Row]:
             chain.append(above)
         row["depth"] = len(chain) - 1
         paths[row["stack_frame_id"]] = [one["stack_frame_id"] for one in reversed(chain)]
-        row["own_frame_id"] = next(
-            (one["stack_frame_id"] for one in chain if is_own(one["source_file"])), None
-        )
+        row["own_frame_id"] = None
+        for one in chain:
+            if one["source_file"] is None:
+                break
+            if is_own(one["source_file"]):
+                row["own_frame_id"] = one["stack_frame_id"]
+                break
     return with_tree_ordinals(rows, paths)
+
+
+def _callers(by_id: dict[int, Row], row: Row) -> list[Row]:
+    """The frames above one, each once."""
+    found: list[Row] = []
+    while (above := by_id.get((found or [row])[-1]["parent_frame_id"])) and above not in found:
+        found.append(above)
+    return found
 
 
 def name_calls(frames: list[Row], lines: list[str]) -> None:
