@@ -343,7 +343,7 @@ class Walker:
         loop = self._loop_around(path, ins) if origin.written_by is None else origin.loop
         if loop is None:
             origin.is_exact = False
-            return self._unless_larger(path, ins, self.graph.operand(ins, 1, ()))
+            return _unless_larger(path, ins, self.graph.operand(ins, 1, ()))
         if origin.written_by is None:
             after = self._after(path, ins, loop)
             path.origin, path.end = after.origin, after.end
@@ -391,24 +391,7 @@ class Walker:
         if ins.opcode == "dynamic-slice" and path.origin.kind == "self":
             path.is_slice = True
         at = self.graph.operand(ins, 0, index if ins.opcode == "opt-barrier" else ())
-        return self._unless_larger(path, ins, at) if ins.opcode in _EXPANDING else at
-
-    def _unless_larger(self, path: _Path, ins: Instruction, at: At | None) -> At | None:
-        """Return the operand, or end the walk: a result with more elements is other data.
-
-        Not in a loop, whose elements are its own whatever its body does for them: there the way on
-        is a guess.
-        """
-        result = shape_of(ins.shape).element_count
-        count = None if at is None else at_shape(at).element_count
-        if result is None or count is None or result <= count:
-            return at
-        if path.rounds or path.origin.written_by is not None:
-            path.origin.is_exact = False
-            return at
-        path.origin, path.library, path.is_slice = Origin(is_exact=False), None, False
-        path.passed.clear()
-        return None
+        return _unless_larger(path, ins, at) if ins.opcode in _EXPANDING else at
 
     def _asynchronous(self, path: _Path, ins: Instruction, index: Index) -> At | None:
         """Return the start of what is done; of a call the results are the second element."""
@@ -459,7 +442,7 @@ class Walker:
         if path.guess_count > MAX_GUESSES:
             return None
         path.is_changed = path.is_changed or ins.opcode not in ("select", "concatenate")
-        return self._unless_larger(path, ins, self._operands.largest(path.callers, ins))
+        return _unless_larger(path, ins, self._operands.largest(path.callers, ins))
 
 
 _STEPS: dict[str, Callable[[Walker, _Path, Instruction, Index], At | None]] = {
@@ -473,6 +456,24 @@ _STEPS: dict[str, Callable[[Walker, _Path, Instruction, Index], At | None]] = {
     **dict.fromkeys(MOVES, Walker._move),
 }
 """The steps by opcode; for all other opcodes `_other`."""
+
+
+def _unless_larger(path: _Path, ins: Instruction, at: At | None) -> At | None:
+    """Return the operand, or end the walk: a result with more elements is other data.
+
+    Not in a loop, whose elements are its own whatever its body does for them: there the way on
+    is a guess.
+    """
+    result = shape_of(ins.shape).element_count
+    count = None if at is None else at_shape(at).element_count
+    if result is None or count is None or result <= count:
+        return at
+    if path.rounds or path.origin.written_by is not None:
+        path.origin.is_exact = False
+        return at
+    path.origin, path.library, path.is_slice = Origin(is_exact=False), None, False
+    path.passed.clear()
+    return None
 
 
 def _body_of(ins: Instruction) -> bytes | None:
