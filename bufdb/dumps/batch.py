@@ -26,7 +26,7 @@ from bufdb.proto.reader import UnreadableProto
 from bufdb.read import hlo, layout_2019, other_files
 from bufdb.read.arrays import ArrayRows, SectionArrays
 from bufdb.read.boundaries import Span, Titles, cut
-from bufdb.read.hlo import NOTHING_MORE, Own
+from bufdb.read.hlo import NOTHING_MORE, HloHeader, Own
 from bufdb.read.live_ranges import Facts
 from bufdb.read.other_files import BeforeOptimizations
 
@@ -53,6 +53,8 @@ class Batch:
         self.count = len(modules)
         self.account = Account()
         self.headers: dict[int, hlo.HloHeader] = {}
+        self.frame_ids: dict[int, dict[bytes, int]] = {}
+        """Frames by instruction, of modules whose other files may have none and whose proto has."""
         self.before: dict[int, BeforeOptimizations] = {}
         """HLO texts before optimization, of modules that they fit."""
         self.messages: dict[int, Message] = {}
@@ -199,8 +201,9 @@ class Batch:
                 self.account.find(number, "data_loss", "empty_file", "it is empty", text.path)
             return
         header = self.headers[number] = hlo.read(plain[:above], self.own)
-        hlo.mend(header, plain, above)
         self._report(text, header.read_count, header.problems)
+        plain = self._with_frames_of_proto(number, header, plain)
+        hlo.mend(header, plain, above)
         last = plain.rfind(b"}") + 1
         if not last or not _BEHIND_END.match(plain, last):
             message = "the HLO text does not end with the end of a computation; it was cut off"
@@ -208,6 +211,30 @@ class Batch:
         begin = plain.rfind(b"\n", 0, above) + 1
         line_count = plain.count(b"\n", 0, begin)
         self._hlo.append(Piece(number, text.path, plain[begin:], lambda: line_count))
+
+    def _with_frames_of_proto(self, number: int, header: HloHeader, plain: bytes) -> bytes:
+        """Take the stack frames, and which instruction has which, from a proto if only it has them.
+
+        Descriptions next to values have none either then.
+        """
+        loaded = self.modules[number]
+        if PROTO not in loaded.texts or "values" in loaded.derived:
+            return plain
+        if not header.frames:
+            from bufdb.proto import sections
+
+            try:
+                theirs = sections.hlo_text(loaded.texts[PROTO])
+            except UnreadableProto as error:
+                path = loaded.files.files[PROTO].name
+                self.account.find(number, "data_loss", "unreadable_proto", str(error), path)
+                return plain
+            header.frames = hlo.read(theirs[: hlo.header_end(theirs)], self.own).frames
+            plain = hlo.with_frame_ids(plain, hlo.frame_ids(theirs)) if header.frames else plain
+        elif "hlo" not in loaded.derived:
+            return plain
+        self.frame_ids[number] = hlo.frame_ids(plain)
+        return plain
 
     def _before(self, number: int, loaded: Loaded, found: BeforeOptimizations) -> None:
         """Keep the text before optimization, unless it is of another compilation."""

@@ -204,6 +204,19 @@ def instructions(data: bytes) -> bytes:
         return _text(f"  {line}" for line in Printer(module).lines)
 
 
+def hlo_text(data: bytes) -> bytes:
+    """Return a serialized module as HLO text, with the tables of stack frames.
+
+    Raises:
+        UnreadableProto: the bytes are no module, or the package to read them is missing.
+    """
+    with _refusing_damage():
+        with reader.resolving():
+            module = Module(reader.read(data, "HloProtoParts"))
+        fused = asked_for(module, Values(), None, Assignment())
+        return _text([*header(module), *Printer(module).hlo(fused)])
+
+
 @contextlib.contextmanager
 def _refusing_damage() -> Iterator[None]:
     """Raise UnreadableProto for what makes no sense in a proto, or not to bufdb.

@@ -431,6 +431,31 @@ def tree_spans(parents: Mapping[int, int], depths: Mapping[int, int]) -> dict[in
     return spans
 
 
+# -- Frames that another file of the same module has (format section 7.1) --------------------------
+#
+# Through jaxlib 0.8.1 HLO texts have neither the tables nor numbers of frames; protos have both.
+
+_NUMBERED = re.compile(rb"^  (?:ROOT )?%?(\S+) = .*? stack_frame_id=(\d{1,18})\}", re.MULTILINE)
+_METADATA = re.compile(
+    rb'^(  (?:ROOT )?%?(\S+) = .*?, metadata=\{(?:[^}"\n]|"(?:[^"\\\n]|\\.)*")*)\}', re.MULTILINE
+)
+
+
+def frame_ids(text: bytes) -> dict[bytes, int]:
+    """Return the frame of each instruction of an HLO text that has one, by name."""
+    return {name: int(number) for name, number in _NUMBERED.findall(text)}
+
+
+def with_frame_ids(text: bytes, numbers: Mapping[bytes, int]) -> bytes:
+    """Return an HLO text with the frame of each instruction that has metadata."""
+
+    def numbered(found: re.Match[bytes]) -> bytes:
+        number = numbers.get(found[2])
+        return found[0] if number is None else b"%b stack_frame_id=%d}" % (found[1], number)
+
+    return _METADATA.sub(numbered, text)
+
+
 # -- Text between quotes, as XLA escapes it (format section 7) -------------------------------------
 
 _ESCAPE = re.compile(rb"\\([0-7]{1,3}|x[0-9a-fA-F]{2}|.)", re.DOTALL)

@@ -57,6 +57,8 @@ class Source(Protocol):
 
     count: int
     headers: dict[int, HloHeader]
+    frame_ids: dict[int, dict[bytes, int]]
+    """Frames by the name of the instruction, where descriptions of values may lack them."""
     messages: dict[int, Message]
     """Out-of-memory messages by the module that they are about."""
     account: Account

@@ -226,6 +226,7 @@ class Instructions:
         facts = self.context.facts
         if any(f.jit_name is None for f in facts):
             self._keep_jit_names(columns)
+        self._number_frames(columns)
         for observer in self.context.observers:
             observer.see_instructions(columns, name_keys)
         framed, lost = self._frames.fill_sources(columns)
@@ -236,6 +237,22 @@ class Instructions:
         columns["program_order"] = self.lifetimes.order_of(columns["name"], name_keys)
         self.context.emit("instructions", columns)
         return name_keys
+
+    def _number_frames(self, columns: Columns) -> None:
+        """Fill in the frames of instructions that a description has none of, but another file."""
+        frame_ids = self.context.source.frame_ids
+        if not frame_ids:
+            return
+        modules = columns["module"]
+        values: Ints = columns["stack_frame_id"].filled(0).copy()
+        lacking = np.flatnonzero(np.isin(modules, list(frame_ids)) & (values == 0))
+        names = columns["instruction_name"].take(lacking).tolist()
+        found = [
+            frame_ids[module].get(name or b"", 0)
+            for module, name in zip(modules[lacking].tolist(), names, strict=True)
+        ]
+        values[lacking] = found
+        columns["stack_frame_id"] = Numbers(values, values != 0)
 
     def _keep_jit_names(self, columns: Columns) -> None:
         """Keep the first jit(…) of each module's op_names, if its name is not known yet."""

@@ -2,9 +2,9 @@
 -- group: store
 --
 -- Format section 7. Metadata are compared if the text has one "metadata={" and no escapes; a
--- missing source location is that of the stack frame (section 7.1). If the dump gives only the
--- name, opcode, shape and text are all NULL, and a text closes the quotes and brackets that it
--- opens; an out-of-memory message may have less.
+-- missing source location is that of the stack frame (section 7.1), and a missing stack frame may be
+-- that of the proto. If the dump gives only the name, opcode, shape and text are all NULL, and a
+-- text closes the quotes and brackets that it opens; an out-of-memory message may have less.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -136,7 +136,10 @@ WHERE texts.metadata IS NOT NULL
   AND (
     texts.op_type IS DISTINCT FROM read_texts.op_type
     OR texts.op_name IS DISTINCT FROM read_texts.op_name
-    OR texts.stack_frame_id IS DISTINCT FROM read_texts.stack_frame_id
+    OR (
+      read_texts.stack_frame_id IS NOT NULL
+      AND texts.stack_frame_id IS DISTINCT FROM read_texts.stack_frame_id
+    )
     OR texts.source_file IS DISTINCT FROM CASE
       WHEN read_texts.source_file IS NULL THEN stack_frames.source_file
       ELSE read_texts.source_file

@@ -145,6 +145,7 @@ LEFT JOIN stack_frames AS own_frames
 WHERE stack_frames.depth <> coalesce(callers.depth + 1, 0)
   OR (
     stack_frames.own_frame_id IS DISTINCT FROM CASE
+      WHEN stack_frames.source_file IS NULL THEN NULL
       WHEN NOT is_library_path(stack_frames.source_file, modules.own_pattern)
         THEN stack_frames.stack_frame_id
       ELSE callers.own_frame_id
