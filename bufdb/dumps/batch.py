@@ -202,7 +202,7 @@ class Batch:
             return
         header = self.headers[number] = hlo.read(plain[:above], self.own)
         self._report(text, header.read_count, header.problems)
-        plain = self._with_frames_of_proto(number, header, plain)
+        plain, self.frame_ids[number] = _with_frames_of_proto(self, number, header, plain)
         hlo.mend(header, plain, above)
         last = plain.rfind(b"}") + 1
         if not last or not _BEHIND_END.match(plain, last):
@@ -211,30 +211,6 @@ class Batch:
         begin = plain.rfind(b"\n", 0, above) + 1
         line_count = plain.count(b"\n", 0, begin)
         self._hlo.append(Piece(number, text.path, plain[begin:], lambda: line_count))
-
-    def _with_frames_of_proto(self, number: int, header: HloHeader, plain: bytes) -> bytes:
-        """Take the stack frames, and which instruction has which, from a proto if only it has them.
-
-        Descriptions next to values have none either then.
-        """
-        loaded = self.modules[number]
-        if PROTO not in loaded.texts or "values" in loaded.derived:
-            return plain
-        if not header.frames:
-            from bufdb.proto import sections
-
-            try:
-                theirs = sections.hlo_text(loaded.texts[PROTO])
-            except UnreadableProto as error:
-                path = loaded.files.files[PROTO].name
-                self.account.find(number, "data_loss", "unreadable_proto", str(error), path)
-                return plain
-            header.frames = hlo.read(theirs[: hlo.header_end(theirs)], self.own).frames
-            plain = hlo.with_frame_ids(plain, hlo.frame_ids(theirs)) if header.frames else plain
-        elif "hlo" not in loaded.derived:
-            return plain
-        self.frame_ids[number] = hlo.frame_ids(plain)
-        return plain
 
     def _before(self, number: int, loaded: Loaded, found: BeforeOptimizations) -> None:
         """Keep the text before optimization, unless it is of another compilation."""
@@ -314,6 +290,36 @@ class Batch:
             if lines:
                 rewritten = b"\n".join([*lines, b""])
                 pieces.append(Piece(piece.module, piece.path, rewritten, line_numbers=numbers))
+
+
+def _with_frames_of_proto(
+    batch: Batch, number: int, header: HloHeader, plain: bytes
+) -> tuple[bytes, dict[bytes, int]]:
+    """Take the stack frames, and which instruction has which, from a proto if only it has them.
+
+    Returns:
+        The HLO text, and the frames by instruction for descriptions of values, which then have none
+        either.
+    """
+    loaded = batch.modules[number]
+    if PROTO not in loaded.texts or "values" in loaded.derived:
+        return plain, {}
+    if not header.frames:
+        from bufdb.proto import sections
+
+        try:
+            theirs = sections.hlo_text(loaded.texts[PROTO])
+        except UnreadableProto as error:
+            path = loaded.files.files[PROTO].name
+            batch.account.find(number, "data_loss", "unreadable_proto", str(error), path)
+            return plain, {}
+        header.frames = hlo.read(theirs[: hlo.header_end(theirs)], batch.own).frames
+        if not header.frames:
+            return plain, {}
+        plain = hlo.with_frame_ids(plain, hlo.frame_ids(theirs))
+    elif "hlo" not in loaded.derived:
+        return plain, {}
+    return plain, hlo.frame_ids(plain)
 
 
 # -- One large module, in rounds of a block of whole lines -----------------------------------------

@@ -240,7 +240,7 @@ class Instructions:
 
     def _number_frames(self, columns: Columns) -> None:
         """Fill in the frames of instructions that a description has none of, but another file."""
-        frame_ids = self.context.source.frame_ids
+        frame_ids = {number: ids for number, ids in self.context.source.frame_ids.items() if ids}
         if not frame_ids:
             return
         modules = columns["module"]

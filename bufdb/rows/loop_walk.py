@@ -350,8 +350,7 @@ class Walker:
             path.passed += after.passed
             if not origin.is_exact or after.origin.instruction is None:
                 # The way to this place adds something.
-                is_exact = origin.is_exact and after.origin.is_exact
-                path.origin = replace(after.origin, is_exact=is_exact)
+                path.origin = replace(path.origin, is_exact=origin.is_exact & path.origin.is_exact)
             return None
         return self.graph.operand(ins, 1, ())
 
