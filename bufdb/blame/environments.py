@@ -5,7 +5,9 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -14,11 +16,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bufdb.capture.apart import Observer
-from bufdb.errors import BufdbError
+from bufdb.capture.apart import Observer, end_of
+from bufdb.errors import BufdbError, UsageError, quote
 
 _READY = "bufdb-packages.txt"
 """In a finished environment: its packages, a line each."""
+_TEMPORARY = ".tmp"
+"""Suffix of the folder in which uv or pip have their temporary files."""
+_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_BOUND = r"(?:===|==|~=|!=|<=|>=|<|>)[A-Za-z0-9.*+!_-]+"
+_REQUIREMENT = re.compile(rf"({_NAME})(?:\[{_NAME}(?:,{_NAME})*\])?(?:{_BOUND}(?:,{_BOUND})*)?")
+_VERSION = re.compile(r"[0-9][A-Za-z0-9.+!_]*")
+_ARCHIVES = (".whl", ".zip", ".tar", ".gz", ".tgz", ".bz2", ".xz", ".egg", ".txt", ".toml")
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _POLL_S = 0.2
 
 
@@ -28,6 +38,29 @@ def folder() -> Path:
     return Path(cache) / "bufdb" / "blame"
 
 
+def require_requirements(packages: Sequence[str]) -> None:
+    """Check that each is the name of a package with versions, and no option, path or address.
+
+    Raises:
+        UsageError: one is not.
+    """
+    for text in packages:
+        found = _REQUIREMENT.fullmatch(text)
+        if found is None or found[1].lower().endswith(_ARCHIVES):
+            raise UsageError(f"--with wants PACKAGE or PACKAGE==VERSION, got {quote(text)}")
+
+
+def require_versions(versions: Sequence[str]) -> None:
+    """Check that each is a version.
+
+    Raises:
+        UsageError: one is not.
+    """
+    for text in versions:
+        if not _VERSION.fullmatch(text):
+            raise UsageError(f"--jax wants versions with commas, such as 0.7.2, got {quote(text)}")
+
+
 def made(
     packages: Sequence[str],
     observer: Observer | None = None,
@@ -35,24 +68,30 @@ def made(
 ) -> str:
     """Return the Python of an environment with these packages, made if it is not there.
 
-    A file that is written last marks a finished one. `note` receives its size.
+    A file that is written last marks a finished one; others are removed by the next start. `note`
+    receives its size.
 
     Raises:
-        BufdbError: it cannot be made, in one line.
+        BufdbError: it cannot be made, or another user could have changed it.
     """
     key = "\n".join([sys.version.split()[0], *sorted(packages)])
     place = folder() / hashlib.sha256(key.encode()).hexdigest()[:16]
     python = place / "bin" / "python"
 
     def is_there() -> bool:
-        return (place / _READY).exists() and python.exists()
+        if not (place / _READY).exists() or not python.exists():
+            return False
+        _require_own(place)
+        return True
 
-    if is_there():
-        return str(python)
     what = " ".join(packages)
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with _turn(place.parent, observer):
+        place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _require_own(place.parent)
+        _remove_partial(place.parent)
+        if is_there():
+            return str(python)
+        with _turn(place.parent, observer) as lock:
             if is_there():
                 return str(python)
             # What was left of an interrupted one.
@@ -60,7 +99,7 @@ def made(
             with tempfile.TemporaryFile() as log:
                 for command in _commands(place, packages):
                     step = f"making an environment with {what}"
-                    _run(command, log.fileno(), step, place, observer)
+                    _run(command, log.fileno(), step, place, observer, lock)
             text = "".join(f"{item}\n" for item in packages)
             (place / _READY).write_text(text, encoding="utf-8")
     except OSError as error:
@@ -69,9 +108,48 @@ def made(
     return str(python)
 
 
+def _require_own(place: Path) -> None:
+    """Check that no other user can have put something into a folder, whose Python is run.
+
+    Raises:
+        BufdbError: another user owns it, or may write there.
+    """
+    found = place.lstat() if place.parent == folder() else place.stat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        is_folder = stat.S_ISDIR(found.st_mode)
+        reason = f"it belongs to user {found.st_uid}" if is_folder else "it is no folder"
+    elif found.st_mode & _OTHERS_WRITE:
+        reason = "others may write there; if no one has, chmod go-w makes it yours"
+    else:
+        return
+    raise BufdbError(
+        f"environments in {place} are not used: {reason}. XDG_CACHE_HOME names another folder"
+    )
+
+
+def _remove_partial(place: Path) -> None:
+    """Remove what was left of interrupted environments, unless one is being made."""
+    partial = [item for item in place.iterdir() if not (item / _READY).exists()]
+    if not partial:
+        return
+    lock = os.open(place, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for item in partial:
+            if not (item / _READY).exists():  # finished meanwhile
+                shutil.rmtree(item, ignore_errors=True)
+    except OSError:  # locked, or a file system without locks
+        pass
+    finally:
+        os.close(lock)
+
+
 @contextmanager
-def _turn(place: Path, observer: Observer | None) -> Iterator[None]:
-    """Wait until no other process makes environments in a folder; then none does in the block."""
+def _turn(place: Path, observer: Observer | None) -> Iterator[int]:
+    """Wait until no other process makes environments in a folder; then none does in the block.
+
+    Yields the descriptor that holds the lock.
+    """
     began = time.monotonic()
     lock = os.open(place, os.O_RDONLY)
     try:
@@ -86,7 +164,7 @@ def _turn(place: Path, observer: Observer | None) -> Iterator[None]:
                 time.sleep(_POLL_S)
             except OSError:  # a file system without locks
                 break
-        yield
+        yield lock
     finally:
         os.close(lock)
 
@@ -106,22 +184,28 @@ def _commands(place: Path, packages: Sequence[str]) -> list[list[str]]:
 
 
 def _run(
-    command: Sequence[str], log: int, what: str, place: Path, observer: Observer | None
+    command: Sequence[str], log: int, what: str, place: Path, observer: Observer | None, lock: int
 ) -> None:
     """Run a step, showing how long it takes and how large the environment is by then.
+
+    It shares the lock: if this process is killed, the next start waits until the step has ended.
 
     Raises:
         BufdbError: it failed; the message has what it said last.
     """
     began, measured, size = time.monotonic(), 0.0, 0
+    temporary = place.with_suffix(_TEMPORARY)
+    temporary.mkdir(mode=0o700, exist_ok=True)
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=log,
         stderr=log,
-        env=environment,
+        env=environment | {"TMPDIR": str(temporary)},
         cwd=place.parent,  # uv reads the settings of a project
+        umask=0o077,
+        pass_fds=[lock],
     )
     try:
         while child.poll() is None:
@@ -135,11 +219,14 @@ def _run(
         if child.poll() is None:
             child.terminate()
             child.wait()
+        shutil.rmtree(temporary, ignore_errors=True)
+        if child.returncode:
+            shutil.rmtree(place, ignore_errors=True)
     if child.returncode:
         os.lseek(log, 0, os.SEEK_SET)
         said = os.read(log, 1 << 20).decode(errors="replace").splitlines()
-        shutil.rmtree(place, ignore_errors=True)
-        raise BufdbError(f"{what} failed: {_reason(said)}")
+        ended = f"{end_of(child.returncode)}: " if child.returncode < 0 else ""
+        raise BufdbError(f"{what} failed: {ended}{_reason(said)}")
 
 
 def _reason(said: Sequence[str]) -> str:

@@ -150,7 +150,8 @@ class Job:
                     f"{variant.name}: cannot start {variant.python}: {error.strerror}", []
                 ) from error
             assert child.stdin is not None
-            with ending(child), child.stdin:
+            # It must have ended before its input is closed: it then removes all folders.
+            with child.stdin, ending(child):
                 try:
                     watch(child, folder, self.timeout_s, self.observer, self.relay, what)
                 except TooSlowError as error:

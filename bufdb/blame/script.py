@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import sys
 import threading
 import traceback
@@ -254,11 +255,19 @@ def _of_module(request: dict[str, Any], devices: Any) -> Any:
     return _lowered(jax.jit(run, donate_argnums=tuple(donated)), shapes, {}, devices, request)
 
 
-def _end_with_parent() -> None:
-    """End this process when the parent, which holds the other end of standard input, has ended."""
+def _end_with_parent(folder: Path) -> None:
+    """End this process when the parent, which holds the other end of standard input, was killed.
+
+    The folder of all compilations is removed then. XLA may still be running on another thread,
+    which creates files while others are being removed.
+    """
 
     def wait() -> None:
         sys.stdin.buffer.read(1)
+        for _ in range(100):
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                break
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()
@@ -272,7 +281,8 @@ def _answer(folder: Path) -> int:
         found = {"message": str(error), "is_usage": True}
     except (Exception, SystemExit) as error:
         traceback.print_exc()
-        doing = (folder / "doing").read_text(encoding="utf-8")
+        step = folder / "doing"
+        doing = step.read_text(encoding="utf-8") if step.exists() else "starting"
         lines = str(error).strip().splitlines()
         reason = f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
         found = {"message": f"{doing} failed: {reason}"}
@@ -285,5 +295,5 @@ def _answer(folder: Path) -> int:
 if __name__ == "__main__":
     # The folder of this file, which Python puts first: its modules must not hide others.
     sys.path = [item for item in sys.path if item != str(Path(__file__).parent)]
-    _end_with_parent()
+    _end_with_parent(Path(sys.argv[1]).parent)
     sys.exit(_answer(Path(sys.argv[1])))

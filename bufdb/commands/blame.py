@@ -288,20 +288,20 @@ def _variants(ways: _Ways) -> list[Variant]:
     Raises:
         UsageError: an option is malformed.
     """
-    from bufdb.blame import runs
+    from bufdb.blame import environments, runs
     from bufdb.blame.runs import Variant
 
     this = sys.executable
     versions = ways.versions
     if ways.packages and versions is None:
         raise UsageError("--with is for the environments of --jax")
+    environments.require_requirements(ways.packages)
     if ways.flags:
         found = [_of_flag(name, value) for name, value in _flags(ways.flags)]
         return found if len(found) > 1 else [_of_flag(found[0].label, None), *found]
     if versions is not None:
         names = list(dict.fromkeys(part.strip() for part in versions.split(",")))
-        if not all(names):
-            raise UsageError(f"--jax wants versions with commas, got {versions!r}")
+        environments.require_versions(names)
         found = [
             Variant(
                 "jax",

@@ -2,6 +2,10 @@
 
 import itertools
 import os
+import signal
+import subprocess
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,7 +15,7 @@ from bufdb.answers.opening import open_readable
 from bufdb.blame import answer, environments
 from bufdb.blame.series import Jump, Series, Step
 from bufdb.commands import blame
-from bufdb.errors import BufdbError
+from bufdb.errors import BufdbError, UsageError
 
 EXPORTS = ("flatbuffers", "absl-py")
 UV = """#!/bin/sh
@@ -19,6 +23,8 @@ echo "$@" >> {calls}
 case "$1 $*" in
   venv*) for last; do :; done; mkdir -p "$last/bin"; cp /bin/sh "$last/bin/python" ;;
   *"[tpu]"*) echo "  cause: Because there is no version of libtpu-nightly==1" >&2; exit 1 ;;
+  *killed==*) kill -9 $$ ;;
+  *slow==*) sleep 60 & echo $! > {calls}.pid; wait ;;
   *nope*) echo "  x No solution found" >&2; echo "error: no version of nope" >&2; exit 1 ;;
 esac
 """
@@ -69,6 +75,107 @@ def test_a_failure_is_one_line_and_leaves_nothing(uv):
         "making an environment with nope==1 failed: error: no version of nope"
     )
     assert list(environments.folder().iterdir()) == []
+
+
+def test_an_installer_that_is_killed_leaves_nothing(uv):
+    with pytest.raises(BufdbError, match=r"failed: its process was ended by SIGKILL: no message$"):
+        environments.made(("killed==1",))
+    assert list(environments.folder().iterdir()) == []
+
+
+@pytest.mark.slow
+def test_what_a_killed_start_left_is_removed_by_the_next(uv):
+    code = "from bufdb.blame import environments; environments.made(('slow==1',))"
+    with subprocess.Popen([sys.executable, "-c", code]) as child:
+        while child.poll() is None and not Path(f"{uv}.pid").exists():
+            time.sleep(0.05)
+        child.send_signal(signal.SIGKILL)
+    assert len(list(environments.folder().iterdir())) == 2  # it, and its temporary files
+    os.kill(int(Path(f"{uv}.pid").read_text()), signal.SIGKILL)
+    python = environments.made(("jax==1",))
+    assert list(environments.folder().iterdir()) == [Path(python).parents[1]]
+
+
+def test_an_environment_is_the_users_alone(uv):
+    os.umask(before := os.umask(0))
+    os.umask(0)
+    try:
+        python = Path(environments.made(("jax==1",)))
+    finally:
+        os.umask(before)
+    for place in (environments.folder(), python.parents[1], python.parent):
+        assert place.stat().st_mode & 0o077 == 0, place
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_an_environment_that_others_may_write_is_not_believed(uv, depth):
+    place = Path(environments.made(("jax==1",))).parents[depth]
+    place.chmod(0o775)
+    with pytest.raises(BufdbError) as caught:
+        environments.made(("jax==1",))
+    assert str(caught.value) == (
+        f"environments in {place} are not used: others may write there; if no one has, "
+        "chmod go-w makes it yours. XDG_CACHE_HOME names another folder"
+    )
+
+
+@pytest.mark.parametrize("is_all", [True, False])
+def test_an_environment_of_another_owner_is_not_believed(uv, monkeypatch, is_all):
+    place = Path(environments.made(("jax==1",))).parents[1]
+    real, other = os.geteuid(), os.geteuid() + 1
+    owners = iter([other] if is_all else [real, other])
+    monkeypatch.setattr(os, "geteuid", lambda: next(owners))
+    with pytest.raises(BufdbError, match=f"are not used: it belongs to user {real}"):
+        environments.made(("jax==1",))
+    assert place.exists()
+
+
+def test_a_link_is_not_believed(uv, tmp_path):
+    place = Path(environments.made(("jax==1",))).parents[1]
+    place.rename(tmp_path / "elsewhere")
+    place.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BufdbError, match="are not used: it is no folder"):
+        environments.made(("jax==1",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "flax",
+        "flax==0.12.8",
+        "jax[cpu,k8s]>=0.7,<0.9",
+        "a.b_c-d~=1.0",
+        "libtpu===0.0.8+x",
+        "x!=1.*",
+    ],
+)
+def test_a_package_with_versions_is_accepted(text):
+    environments.require_requirements([text])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "-r", "--index-url=https://x", "-e.", "-rx.txt", "flax --pre", "flax\n--pre", " flax",
+        "flax @ file:///x", "flax@https://x/y.whl", "git+https://x/y", "file:x", "./flax",
+        "/tmp/flax", "a/b", "flax==1 ; python_version>'3'", "evil.whl", "evil.tar.gz", "x[]",
+        "flax==", "flax=1", "flax==1,", "$(x)", "~/x", "..", "flax.",
+    ],
+)  # fmt: skip
+def test_what_is_no_package_with_versions_is_refused(call, text):
+    with pytest.raises(UsageError, match=r"--with wants PACKAGE or PACKAGE==VERSION, got "):
+        environments.require_requirements([text])
+    code, _, err = call("blame", "t.py:f", "--jax", "0.7.1,0.7.2", f"--with={text}", "--db", "d")
+    assert code == 2 and "--with wants PACKAGE" in err
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "0.7.1,", "-r", "0.7.1 --pre", "0.7.1 @ file:x", "file:x", "0.7.*", "0.7.1;x", "v1"],
+)
+def test_what_is_no_version_is_refused(call, text):
+    code, _, err = call("blame", "t.py:f", f"--jax=0.7.2,{text}", "--db", "d")
+    assert code == 2 and "--jax wants versions with commas, such as 0.7.2, got " in err
 
 
 def test_a_libtpu_that_cannot_be_had_is_named_with_the_option(uv):
