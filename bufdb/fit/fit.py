@@ -200,7 +200,8 @@ class Fitting:
                 kept = Compiled(None, None, is_full, 0.0, refusal=str(error))
                 self._notes.append(f"a plan could not be compiled: {error}")
             else:
-                kept = self._measured(dumped, is_full=is_full)
+                need, peak = _figures(dumped, self.folder)
+                kept = Compiled(need, peak, is_full, dumped.seconds, None, dumped.refusal)
                 if is_full:
                     self._dumps[plan] = dumped
                 if dumped.refusal is not None:
@@ -211,10 +212,6 @@ class Fitting:
             if is_full and not plan.is_as_written:
                 self._recomputed(plan)
         return kept
-
-    def _measured(self, dumped: Dumped, *, is_full: bool) -> Compiled:
-        need, peak = _figures(dumped, self.folder)
-        return Compiled(need, peak, is_full, dumped.seconds, None, dumped.refusal)
 
     def _results(
         self, program: Program, written: Compiled, found: Sequence[Candidate]
@@ -324,29 +321,28 @@ class Fitting:
         """Store what was compiled as runs, in place of those of an earlier question."""
         if self.question.db is None:
             return answer
-        self._drop_runs(self.question.db)
-        name = run_name(self.question, None)
-        self._store(name, Plan(), answer)
-        plans = []
-        for row in answer.plans:
-            if row.plan in self._dumps:
-                row = replace(row, run=run_name(self.question, row.rank))
-                assert row.run is not None
-                self._store(row.run, row.plan, answer)
-            plans.append(row)
-        return replace(answer, as_written=replace(answer.as_written, run=name), plans=tuple(plans))
+        drop_plans(self.question, self.question.db)
 
-    def _store(self, name: str, plan: Plan, answer: Answer) -> None:
-        target = answer.program.target
-        store_run(self.question, name, self._dumps[plan], self.session.device, target)
+        def store(rank: int | None, plan: Plan) -> str:
+            name, target = run_name(self.question, rank), answer.program.target
+            store_run(self.question, name, self._dumps[plan], self.session.device, target)
+            return name
 
-    def _drop_runs(self, db: str) -> None:
-        """Remove the plans of an earlier question, which may have been more."""
-        if not Path(db).exists():
-            return
-        with closing(store.open_writable(db)) as con:
-            ours = f"{self.question.run}:plan-", f"{run_name(self.question, None)}:"
-            remove_runs(con, [name for name in names(con) if name.startswith(ours)])
+        as_written = replace(answer.as_written, run=store(None, Plan()))
+        plans = [
+            replace(row, run=store(row.rank, row.plan)) if row.plan in self._dumps else row
+            for row in answer.plans
+        ]
+        return replace(answer, as_written=as_written, plans=tuple(plans))
+
+
+def drop_plans(question: Question, db: str) -> None:
+    """Remove the plans of an earlier question, which may have been more."""
+    if not Path(db).exists():
+        return
+    with closing(store.open_writable(db)) as con:
+        ours = f"{question.run}:plan-", f"{run_name(question, None)}:"
+        remove_runs(con, [name for name in names(con) if name.startswith(ours)])
 
 
 def _figures(dumped: Dumped, folder: Path) -> tuple[int | None, int | None]:
