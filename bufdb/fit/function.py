@@ -29,6 +29,7 @@ from bufdb.fit.jax_inside import (
     has_names_alone,
     probe,
 )
+from bufdb.fit.jitted import donated, donating, jitted
 from bufdb.fit.losses import Gradient, Losses, UnboundError
 from bufdb.fit.plans import Change, Changes, Plan, Program, Site, Traced
 from bufdb.fit.replay import Replay
@@ -65,7 +66,7 @@ class Function:
         """
         probe()
         self._jax = jax_module()
-        self._given = function
+        self._given = function = jitted(function, name)
         self._args, self._kwargs = tuple(args), dict(kwargs)
         self._name, self._target = name, target
         if not hasattr(function, "lower"):
@@ -164,7 +165,7 @@ class Function:
         names = _argument_names(self._given, len(self._args))
         if self._is_alone:
             return (), names
-        taken = _donated(self._given)
+        taken = donated(self._given)
         if taken is None:
             notes.append(f"{self._name} is jitted in a way that hides which arguments it donates")
             return (), names
@@ -284,12 +285,12 @@ class Function:
                 raise BufdbError(f"{self._name}, traced again, has no {missing}")
         return found
 
-    def _jitted(self, donated: tuple[int, ...]) -> Any:
+    def _jitted(self, numbers: tuple[int, ...]) -> Any:
         """Return the function, jitted, donating some more arguments."""
-        if not donated:
+        if not numbers:
             given = self._given
             return given if hasattr(given, "lower") else self._jax.jit(given)
-        return _donating(self._jax, self._given, donated)
+        return donating(self._given, numbers, self._name)
 
 
 # -- Functions and their arguments -----------------------------------------------------------------
@@ -354,9 +355,6 @@ def _gradient_of(jax: Any, function: Any, args: Sequence[Any], kwargs: Mapping[s
     return jax.value_and_grad(function, has_aux=has_aux, allow_int=True)
 
 
-_JIT_OPTIONS = ("static_argnums", "static_argnames", "keep_unused", "inline")
-
-
 def _require_arrays(
     function: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> None:
@@ -369,34 +367,13 @@ def _require_arrays(
     for argument, given in [*zip(names, args, strict=True), *kwargs.items()]:
         for leaf in jax_module().tree.leaves(given):
             if not isinstance(leaf, bool | int | float | complex) and not _is_sized(leaf):
+                how = "jit the function with static_argnames"
+                if "equinox" in sys.modules:
+                    how = "jit the function with eqx.filter_jit"
                 raise UsageError(
                     f"argument {argument} of {name} is not an array: it has a "
-                    f"{type(leaf).__name__}; bind it with functools.partial, or jit the "
-                    "function with static_argnames"
+                    f"{type(leaf).__name__}; bind it with functools.partial, or {how}"
                 )
-
-
-def _donated(function: Any) -> tuple[int, ...] | None:
-    """Return the numbers of the arguments that a function donates; None if that is unknown."""
-    if not hasattr(function, "lower"):
-        return ()
-    info = getattr(function, "_jit_info", None)
-    found = getattr(info, "donate_argnums", None)
-    is_known = hasattr(function, "__wrapped__") and not any(
-        getattr(info, name, False)
-        for name in ("user_specified_in_shardings", "device", "backend", "compiler_options_kvs")
-    )
-    return tuple(found) if found is not None and is_known else None
-
-
-def _donating(jax: Any, function: Any, donated: tuple[int, ...]) -> Any:
-    """Return a function jitted as it is, that donates some more arguments."""
-    if not hasattr(function, "lower"):
-        return jax.jit(function, donate_argnums=donated)
-    info = function._jit_info
-    options = {name: getattr(info, name) for name in _JIT_OPTIONS if getattr(info, name, None)}
-    numbers = sorted({*info.donate_argnums, *donated})
-    return jax.jit(function.__wrapped__, donate_argnums=tuple(numbers), **options)
 
 
 def _is_sized(leaf: Any) -> bool:
