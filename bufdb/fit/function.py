@@ -26,7 +26,7 @@ from bufdb.fit.jax_inside import (
     Files,
     being_evaluated,
     gradients,
-    has_names_alone,
+    obeyed,
     probe,
 )
 from bufdb.fit.jitted import donated, donating, jitted
@@ -116,16 +116,16 @@ class Function:
         self._losses.narrow(sorted(kept))
         donatable, names = self._donatable(notes)
         regions, has_host = survey.regions, self.platform in ("gpu", "tpu")
-        if has_names_alone():
-            if has_host:
-                notes.append("under JAX_REMAT3 no value is saved in host memory")
-            if any(region.has_atomic for region in regions):
-                notes.append(
-                    "under JAX_REMAT3 names are not combined with dots_saveable, so the products "
-                    "of a custom_vjp or a cond in a checkpoint are computed again"
-                )
-            regions = tuple(replace(region, has_atomic=False) for region in regions)
+        offloads, saves_products = obeyed()
+        if has_host and not offloads:
+            notes.append("under JAX_REMAT3 this JAX saves no value in host memory")
             has_host = False
+        if not saves_products and any(region.has_atomic for region in regions):
+            notes.append(
+                "under JAX_REMAT3 this JAX does not obey dots_saveable, so the products of a "
+                "custom_vjp or a cond in a checkpoint are computed again"
+            )
+            regions = tuple(replace(region, has_atomic=False) for region in regions)
         return Program(
             function=self._name,
             target=None if self._target is None else self._target.name,

@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 from bufdb.capture.target import jax_module
 from bufdb.errors import BufdbError
-from bufdb.fit.counting import REMATS, is_dropped, is_literal, kind
+from bufdb.fit.counting import REMATS, is_dropped, is_literal, kind, residuals, work
 from bufdb.fit.plans import Site
 from bufdb.read.jax_names import SCAN_STEPS
 
@@ -188,9 +188,36 @@ def evaluate(
                 env[var] = output
 
 
-def has_names_alone() -> bool:
-    """Return whether only policies of names save names: JAX_REMAT3 passes over all others."""
-    return bool(getattr(jax_module().config, "jax_remat3", False))
+def obeyed() -> tuple[bool, bool]:
+    """Return whether policies save names in host memory, and whether they save products.
+
+    Under JAX_REMAT3 a JAX may pass over either, so both are tried there, on a small gradient.
+    """
+    jax = jax_module()
+    if not getattr(jax.config, "jax_remat3", False):
+        return True, True
+    policies = jax.checkpoint_policies
+
+    square = jax.custom_vjp(lambda x: x @ x)
+    square.defvjp(lambda x: (x @ x, x), lambda x, cotangent: (cotangent @ x,))
+
+    def traced(policy: Any) -> Any:
+        def body(x: Any, _: Any) -> Any:
+            named_square = named(square(jax.numpy.sin(x)), "probe")
+            return jax.numpy.sin(named_square), None
+
+        def loss(x: Any) -> Any:
+            checkpointed = jax.checkpoint(body, policy=policy, prevent_cse=False)
+            return jax.lax.scan(checkpointed, x, None, length=2)[0].sum()
+
+        return without_dead_code(jax.make_jaxpr(jax.grad(loss))(jax.numpy.ones((2, 2))).jaxpr)
+
+    offloading = policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[], names_which_can_be_offloaded=["probe"],
+        offload_src="device", offload_dst="pinned_host",
+    )  # fmt: skip
+    nothing, products = traced(policies.nothing_saveable), traced(policies.dots_saveable)
+    return residuals(traced(offloading)).host_bytes > 0, work(products) != work(nothing)
 
 
 def shard_mapped(run: Callable[..., Any], params: Mapping[str, Any]) -> Callable[..., Any]:

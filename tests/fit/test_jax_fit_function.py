@@ -12,6 +12,7 @@ from fit_programs import PRODUCT, D, N  # noqa: E402
 
 from bufdb.errors import UsageError  # noqa: E402
 from bufdb.fit.function import Function  # noqa: E402
+from bufdb.fit.jax_inside import obeyed  # noqa: E402
 from bufdb.fit.plans import Plan  # noqa: E402
 
 STACK = 4 * N * D * D
@@ -156,11 +157,26 @@ def test_remat3_changes_no_trace(name):
         jax.config.update("jax_remat3", False)
 
 
-def test_remat3_saves_names_alone(monkeypatch):
-    monkeypatch.setattr("bufdb.fit.function.has_names_alone", lambda: True)
+@pytest.mark.parametrize("works", [(False, False), (True, False), (True, True)])
+def test_what_policies_do_under_remat3_decides(monkeypatch, works):
+    monkeypatch.setattr("bufdb.fit.function.obeyed", lambda: works)
+    monkeypatch.setattr(Function, "platform", "gpu")
     program = function("step_custom").program()
-    assert not program.regions[0].has_atomic and not program.has_host_memory
-    assert any("JAX_REMAT3" in note for note in program.notes)
+    assert (program.has_host_memory, program.regions[0].has_atomic) == works
+    assert sum("JAX_REMAT3" in note for note in program.notes) == works.count(False)
+
+
+def test_without_remat3_policies_do_all():
+    assert obeyed() == (True, True)
+
+
+@pytest.mark.skipif(not hasattr(jax.config, "jax_remat3"), reason="this jax has no JAX_REMAT3")
+def test_under_remat3_a_policy_that_moves_to_the_host_is_tried():
+    jax.config.update("jax_remat3", True)
+    try:
+        assert obeyed()[0] == (jax.__version_info__ >= (0, 12))
+    finally:
+        jax.config.update("jax_remat3", False)
 
 
 def test_a_scan_within_a_scan_is_a_region_of_its_own():
