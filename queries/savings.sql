@@ -58,7 +58,8 @@
 -- column peak_bytes_without HUGEINT: The peak without it [bytes].
 -- column next_peak_time BIGINT: First instant of that peak [program order].
 -- column next_peak_instruction VARCHAR: Instruction at that instant; NULL if there is none.
--- column name VARCHAR: Line or op as in peak-by; for a value, the instruction with its shape.
+-- column name VARCHAR: Line or op as in peak-by; for a value, the instruction, the place in its
+--   tuple and the shape. bufdb what-if --without accepts it after line:, op: or value:.
 -- column saving_form VARCHAR: wrap (jax.checkpoint around the expression alone) or policy (one name
 --   fewer in the existing policy); NULL where low_saving_bytes is.
 -- column kept_name VARCHAR: Lines whose values are kept instead, at the lower bound; NULL if there
@@ -94,7 +95,12 @@ found AS (
     savings.half_saving_bytes, savings.peak_bytes_without, savings.peak_time_without,
     savings.saving_form, savings.kept_name, savings.low_operation_count,
     savings.operation_count, savings.low_unknown_reason,
-    coalesce(savings.name, "values".instruction_name || ' ' || "values".shape) AS name,
+    coalesce(
+      savings.name,
+      "values".instruction_name
+        || CASE "values".shape_index WHEN '{}' THEN '' ELSE "values".shape_index END
+        || coalesce(' ' || "values".shape, '')
+    ) AS name,
     CASE savings.what WHEN 'source_line' THEN 1 WHEN 'op' THEN 2 WHEN 'value' THEN 3 END
       AS what_place,
     savings.name AS saving_name, savings.value_id,

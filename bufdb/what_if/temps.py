@@ -51,7 +51,8 @@ SELECT
   costs.operation_count,
   coalesce(origins.is_residual, FALSE),
   CASE WHEN origins.is_residual THEN made.written_by END,
-  coalesce(made.slice_count, 1)
+  coalesce(made.slice_count, 1),
+  held.shape
 FROM value_details AS held
 LEFT JOIN peak_values
   ON peak_values.module_id = held.module_id
@@ -154,6 +155,7 @@ class Temps:
     dtypes: Sequence[str | None]
     """Element types; None for a tuple's table or if the shape was not understood."""
     value_names: Sequence[str]
+    shapes: Sequence[str | None]
     """Name of the instruction, with the index in its shape if it has one."""
     labels: dict[str, Labels]
     """Labels by source_line and op, as in peak_savings; by value, one for each buffer."""
@@ -171,7 +173,7 @@ def load(con: duckdb.DuckDBPyConnection, choice: Choice) -> Temps:
     """
     given = {"module_id": choice.module_id, "color": choice.color}
     rows = con.execute(VALUES, given).fetchall()
-    columns: list[Any] = list(map(list, zip(*rows, strict=True))) or [[] for _ in range(20)]
+    columns: list[Any] = list(map(list, zip(*rows, strict=True))) or [[] for _ in range(21)]
     value_id, *numbers = (np.array(column, np.int64) for column in columns[:6])
     is_phi, held = np.array(columns[6], np.bool_), np.array(columns[7], np.int64)
     ranges = Ranges(np.zeros(len(rows), np.int64), *numbers)
@@ -208,6 +210,7 @@ def load(con: duckdb.DuckDBPyConnection, choice: Choice) -> Temps:
         -(-choice.peak_bytes // LARGE_PART),
         columns[15],
         columns[8],
+        columns[20],
         labels,
         _makers(con, choice.module_id, value_id),
         dict(con.execute(TIMES, {"module_id": choice.module_id}).fetchall()),
@@ -385,13 +388,19 @@ def _labelled(temps: Temps, what: str, glob: str) -> list[Taken]:
 
 
 def _values(temps: Temps, glob: str) -> list[Taken]:
-    """Return whole buffers, each under the first of its names that matches."""
-    names = temps.value_names
-    rows = [row for row, name in enumerate(names) if name == glob or _is_of(name, glob)]
-    rows = rows or [row for row, name in enumerate(names) if _fits_value(name, glob)]
+    """Return whole buffers, each under the first of its names that matches.
+
+    After a blank the pattern has a shape, as names of `bufdb query savings` do.
+    """
+    glob, _, shape = glob.partition(" ")
+    names = list(enumerate(temps.value_names))
+    if shape:
+        names = [(row, name) for row, name in names if fits(temps.shapes[row] or "", shape)]
+    rows = [row for row, name in names if name == glob or _is_of(name, glob)]
+    rows = rows or [row for row, name in names if _fits_value(name, glob)]
     first = {int(temps.buffer[row]): row for row in reversed(rows)}
     return [
-        Taken("value", names[row], np.flatnonzero(temps.buffer == buffer))
+        Taken("value", temps.value_names[row], np.flatnonzero(temps.buffer == buffer))
         for buffer, row in sorted(first.items(), key=lambda item: item[1])
     ]
 

@@ -1,0 +1,43 @@
+"""Each name that `savings` shows is one that `what-if` removes, with the same saving."""
+
+from contextlib import closing
+
+import pytest
+from small_db import Module, rows
+
+from bufdb.answers import opening
+from bufdb.what_if.ask import what_if
+
+KINDS = {"source_line": "line", "op": "op", "value": "value"}
+
+
+def savings(con, **given):
+    """Rows of the query that are a name."""
+    found = rows(con, "savings", top_n=1000, top_functions=100, color="all", **given)
+    return [row for row in found if row["what"] is not None]
+
+
+@pytest.mark.parametrize("run", ["gpu_b8", pytest.param("tpu_b8", marks=pytest.mark.slow)])
+def test_each_name_saves_what_the_query_shows(demo_db, run):
+    with closing(opening.open_readable(str(demo_db))) as con:
+        shown = savings(con, run=run, function="train_step")
+        assert {row["what"] for row in shown} == set(KINDS)
+        for row in shown:
+            name = f"{KINDS[row['what']]}:{row['name']}"
+            found = what_if(
+                lambda *_, **__: con, "train_step", run=run, without=name, color=row["color"]
+            ).found
+            saved = [(one.held_bytes, one.saving_bytes) for one in found.rows[:-1]]
+            assert saved == [(row["held_bytes"], row["saving_bytes"])], name
+
+
+def test_elements_of_one_shape_have_names_of_their_own(con):
+    module = Module(con, 1, schedule_length=9, peak_unknown_reason=None)
+    module.allocation(0, "temp", 100)
+    for number, index in enumerate(("{}", "{0}", "{1}")):
+        module.value(number, 0, number * 8, 8, (0, 5), "pair", "f32[2]{0}", shape_index=index)
+        module.saves(number, 8, 4)
+    module.close()
+    assert [row["name"] for row in savings(con)] == [
+        "pair f32[2]{0}", "pair{0} f32[2]{0}", "pair{1} f32[2]{0}"
+    ]  # fmt: skip
