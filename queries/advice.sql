@@ -32,7 +32,8 @@
 -- program, and rows do not add up (bufdb what-if combines several). sureness says how often such a
 -- prediction came true: likely, within a few percent of the peak in nearly all recompiled changes
 -- (data/studies/recompiled.md); possible, where the compiler or the meaning of the program may
--- prevent it. Only you know whether the caller still needs an argument, or a value needs 32 bits.
+-- prevent it, and where low_saving_bytes is 0 or less. Only you know whether the caller still needs
+-- an argument, or a value needs 32 bits.
 --
 -- param run, function, platform, color, module
 -- param peak BIGINT = 1: Rank among the distinct peaks (query peaks), 1 is the highest: shows what
@@ -868,5 +869,6 @@ CROSS JOIN params
 LEFT JOIN advice_sureness
   ON advice_sureness.kind = ranked.sureness_kind
   AND advice_sureness.platform = coalesce(ranked.platform, '')
+  AND advice_sureness.may_save_nothing = (coalesce(ranked.low_saving_bytes, 1) <= 0)
 WHERE ranked.place <= params.top_n OR ranked.unknown_reason IS NOT NULL
 ORDER BY ranked.function_place, ranked.name_place, ranked.place;

@@ -12,8 +12,8 @@
 -- each. A constant inside a fusion has no allocation of its own and does not show. The CPU may keep
 -- constants in the code instead of on a heap. Dumps print literals of up to ten elements only:
 -- larger ones of the same shape may or may not be equal, and XLA merges equal ones within a
--- program. sureness says how likely an argument would be shared: likely, if other programs hold the
--- same literal; possible, if they hold one of the same shape, or none.
+-- program. An argument is more likely to be shared where other programs hold the same literal
+-- (program_count) than where they hold one of the same shape.
 --
 -- param run, function, platform, color, module, top_n = 20
 --
@@ -37,7 +37,7 @@
 --   if known), including itself; NULL where shape is.
 -- column program_count BIGINT: Modules of the run with an equal one, including this module; NULL
 --   where shape is.
--- column sureness VARCHAR: likely or possible, see above; NULL where advice is.
+-- column sureness VARCHAR: possible, because it may save nothing; NULL where advice is.
 -- column advice VARCHAR: What to do; NULL for scalars, and as shape.
 -- column op_name
 -- column source VARCHAR: Innermost file:line that is not library code, "for file:line" of the first
@@ -165,7 +165,6 @@ SELECT
   alike.literal, alike.alike_count, alike.program_count,
   CASE
     WHEN alike.value_id IS NULL OR value_details.bare_shape LIKE '%[]' THEN NULL
-    WHEN alike.literal IS NOT NULL AND alike.program_count > 1 THEN 'likely'
     ELSE 'possible'
   END AS sureness,
   CASE

@@ -180,5 +180,8 @@ LEFT JOIN advice_sureness
     WHEN NOT copies.is_kept_twice THEN 'copy_in_turn'
   END
   AND advice_sureness.platform = coalesce(functions.platform, '')
+  AND advice_sureness.may_save_nothing = (
+    coalesce(CASE WHEN copies.is_avoidable THEN savings.saving_bytes END, 0) <= 0
+  )
 WHERE copies.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY copies.place NULLS FIRST, functions.name_place;

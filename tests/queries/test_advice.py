@@ -274,7 +274,7 @@ def test_a_line_that_a_scan_saves_has_the_range_of_query_savings(con):
         "saving_bytes": 95,
         "saving_ratio": 95 / 600,
         "kind": "residual",
-        "sureness": "likely",
+        "sureness": "possible",
         "saving_form": "wrap",
         "kept_name": "layer.py:2",
         "low_operation_count": 7,
