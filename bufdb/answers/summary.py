@@ -40,6 +40,8 @@ MOST_BYSTANDERS = 3
 """Lines of each account of a process."""
 LIMITED = (0, None)
 """Colors of memory spaces that a limit applies to: the device's main memory."""
+FUNCTION = ("run_name", "function_name", "platform", "color")
+"""Columns of all parts that name the function and memory space."""
 DEVICE_LABEL = "device"
 """Label or metadata of a run that names the device its programs run on."""
 
@@ -56,8 +58,21 @@ ORDER BY
   functions.peak_bytes DESC NULLS LAST, functions.run_name, functions.function_name,
   functions.platform NULLS LAST, functions.color NULLS LAST
 """
+COMPILATIONS = """
+SELECT
+  asked.run_name, asked.module_key AS function_name, asked.platform, asked.color,
+  asked.memory_space_name, asked.is_device_memory, asked.module_id, asked.module_key,
+  1 AS module_count, CASE WHEN asked.peak_unknown_reason IS NULL THEN 0 ELSE 1 END AS unknown_count,
+  asked.peak_unknown_reason AS unknown_reason, asked.argument_bytes, asked.output_bytes,
+  asked.alias_bytes, asked.temp_bytes, asked.constant_bytes, asked.thread_local_bytes,
+  asked.total_bytes, asked.need_bytes, asked.need_bytes AS max_need_bytes, asked.peak_bytes,
+  asked.peak_time, asked.fragmentation_bytes,
+  coalesce(asked.function_name, asked.module_key) AS known_name
+FROM asked_modules AS asked
+"""
+"""The columns of asked_functions for each compilation, named by its module's key."""
 _DEVICES = """
-SELECT DISTINCT label_value FROM run_labels WHERE label = ? AND run_name = ?
+SELECT min(label_value) AS device_name FROM run_labels WHERE label = ? AND run_name = ?
 """
 _MESSAGES = """
 SELECT diagnostics.module_id, diagnostics.code, diagnostics.message
@@ -85,6 +100,8 @@ class Overview:
     space, None where not known."""
     unknown: list[Row] = field(default_factory=list)
     """Functions with an unknown peak, which may be higher than the known ones."""
+    labeled: Device | None = None
+    """The device that the run is labeled with, if it is known."""
     limit_bytes: int | None = None
     limit_name: str | None = None
     """The device that the limit is the memory of; None if the limit is a size."""
@@ -155,7 +172,7 @@ def overview(
     def rows(sql: str) -> list[Row]:
         return _rows(con, sql, asked)
 
-    found = Overview(rows(COUNTS)[0], limit_bytes=limit_bytes, limit_name=limit_name)
+    found = Overview(rows(COUNTS)[0])
     here = rows(_FUNCTIONS)
     found.unknown = [row for row in here if row["unknown_reason"] is not None]
     found.findings = rows(FINDINGS)
@@ -164,14 +181,10 @@ def overview(
     found.out_of_memory = _of_a_message(rows(_MESSAGES), found.peak)
     limited = [row for row in here if row["color"] in LIMITED and need(row) is not None]
     found.largest = max(limited, key=lambda row: need(row) or 0, default=None)
-    known = None if limit_name is None else device(limit_name)
     of = found.largest or found.peak
-    if known is None and of is not None:
-        names = con.execute(_DEVICES, [DEVICE_LABEL, of["run_name"]]).fetchall()
-        known = device(names[0][0]) if names else None
-        if known is not None and limit_bytes is None:
-            found.limit_bytes, found.limit_name = known.memory_bytes, known.name
+    found.labeled = None if of is None else _labeled(con, of["run_name"])
     if found.peak is None:
+        set_limit(found, limit_bytes, limit_name)
         return found
     one = {name: glob(found.peak[name]) for name in ("run_name", "function_name")}
     values: dict[str, Value] = {**asked, "run": one["run_name"], "function": one["function_name"]}
@@ -183,8 +196,7 @@ def overview(
         for row in spaces
         if row["color"] != found.peak["color"] and row["platform"] == found.peak["platform"]
     ]
-    for row in (found.peak, *found.others):
-        row["capacity_bytes"] = _capacity(row, found.limit_bytes, known)
+    set_limit(found, limit_bytes, limit_name)
     values["color"] = str(found.peak["color"])
     for part, query in parts.items():
         if part == "savings" and found.parts.get("advice"):
@@ -194,12 +206,115 @@ def overview(
         is_ranked = top_n is None and query.param("rank_by") is not None
         given = {**values, "rank_by": "saving"} if is_ranked else values
         found.parts[part] = [
-            row
-            for row in _as_rows(execute.execute_query(con, query, given))
-            # With a known peak, a reason says why there is no advice.
-            if row["unknown_reason"] is None or row.get("peak_bytes") is not None
+            row for row in _as_rows(execute.execute_query(con, query, given)) if _is_known(row)
         ]
     return found
+
+
+def set_limit(found: Overview, limit_bytes: int | None, limit_name: str | None) -> None:
+    """Compare a summary with a limit, or else with the device that the run is labeled with."""
+    known = None if limit_name is None else device(limit_name)
+    known = known or found.labeled
+    if limit_bytes is None and known is not None:
+        limit_bytes, limit_name = known.memory_bytes, known.name
+    found.limit_bytes, found.limit_name = limit_bytes, limit_name
+    for row in [] if found.peak is None else [found.peak, *found.others]:
+        row["capacity_bytes"] = _capacity(row, limit_bytes, known)
+
+
+def _labeled(con: duckdb.DuckDBPyConnection, run: str) -> Device | None:
+    ((name,),) = con.execute(_DEVICES, [DEVICE_LABEL, run]).fetchall()
+    return None if name is None else device(name)
+
+
+Place = tuple[int, int | None]
+"""A module in one memory space: module_id and color."""
+
+
+def each(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> dict[Place, Overview]:
+    """Return the summary of each selected module in each memory space, without parts or limit.
+
+    It is that of the module's function for the compilation which answers show, and of the module
+    alone for others; without counts and findings, which are about all modules.
+    """
+    values = {**asked, "color": ALL}
+    devices: dict[str, Device | None] = {}
+    messages: dict[int, list[Row]] = {}
+    for row in _rows(con, _MESSAGES, values):
+        messages.setdefault(row["module_id"], []).append(row)
+    found: dict[Place, Overview] = {}
+    for sql, key in (
+        (COMPILATIONS, ("module_id",)),
+        (_FUNCTIONS, ("run_name", "function_name", "platform")),
+    ):
+        spaces: dict[tuple[Any, ...], list[Row]] = {}
+        for row in _rows(con, sql, values):
+            row["function_name"] = row.get("known_name", row["function_name"])
+            spaces.setdefault(tuple(row[name] for name in key), []).append(row)
+        for rows in spaces.values():
+            for row in rows:
+                run = row["run_name"]
+                if run not in devices:
+                    devices[run] = _labeled(con, run)
+                one = _alone(row, rows, messages.get(row["module_id"], []))
+                one.labeled = devices[run]
+                found[row["module_id"], row["color"]] = one
+    return found
+
+
+def _alone(row: Row, spaces: Sequence[Row], said: list[Row]) -> Overview:
+    """Return the summary of one function or module, whose memory spaces are `spaces`."""
+    # Each summary sets the size of the spaces in rows of its own.
+    row, spaces = dict(row), [dict(other) for other in spaces if other is not row]
+    found = Overview({}, others=spaces)
+    found.peak = None if row["peak_bytes"] is None else row
+    found.largest = row if row["color"] in LIMITED and need(row) is not None else None
+    found.unknown = [row] if row["unknown_reason"] is not None else []
+    found.out_of_memory = _of_a_message(said, found.peak)
+    return found
+
+
+def add_parts(
+    con: duckdb.DuckDBPyConnection,
+    parts: Mapping[str, SavedQuery],
+    found: Sequence[Overview],
+    *,
+    are_alone: bool = False,
+) -> None:
+    """Add the parts to the summaries of many functions, from one execution of each query.
+
+    Within `execute.together` of these queries; with `are_alone`, where COMPILATIONS are functions.
+    """
+    name = "module_key" if are_alone else "function_name"
+    by_function = {
+        _function({**one.peak, "function_name": one.peak[name]}): one
+        for one in found
+        if one.peak is not None
+    }
+    keys = ", ".join([*FUNCTION, "unknown_reason IS NULL"])
+    for part, query in parts.items():
+        values: dict[str, Value] = {"top_n": QUERIES[part][1]}
+        if query.param("rank_by") is not None:
+            values["rank_by"] = "saving"
+        result = execute.execute_each(con, query, values, keys, QUERIES[part][1])
+        for one in by_function.values():
+            one.parts.setdefault(part, [])
+        for row in _as_rows(result):
+            summary_of = by_function.get(_function(row))
+            if summary_of is not None and _is_known(row):
+                summary_of.parts[part].append(row)
+    for one in by_function.values():
+        if one.parts.get("advice"):
+            one.parts.pop("savings", None)
+
+
+def _function(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in FUNCTION)
+
+
+def _is_known(row: Row) -> bool:
+    """Return whether a row is an answer, or the reason why a known peak has no advice."""
+    return row["unknown_reason"] is None or row.get("peak_bytes") is not None
 
 
 def _capacity(row: Row, limit_bytes: int | None, known: Device | None) -> int | None:

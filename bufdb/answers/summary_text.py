@@ -6,6 +6,7 @@ import json
 import re
 import textwrap
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from bufdb.answers import process
@@ -41,27 +42,7 @@ _CODE = re.compile(
 
 def advice_lines(found: Overview) -> list[str]:
     """Return two lines per piece of advice, a third for what is kept instead; else a sentence."""
-    if not found.parts["advice"]:
-        return _none(found)
-    return [line for row in found.parts["advice"] for line in _lines(row)]
-
-
-def _lines(row: Row) -> list[str]:
-    if row["saving_bytes"] is None:
-        return _wrapped(row["unknown_reason"])
-    head = f"{human_bytes(row['saving_bytes']):>10}  {row['saving_ratio']:>6.1%}  "
-    left = ADVICE_WIDTH - display_width(head)
-    does = f"{escape_control(row['advice'])} ({row['sureness']})"
-    found = [
-        head + table.give_way("name", escape_control(row["name"]), left),
-        *textwrap.wrap(
-            does, ADVICE_WIDTH, initial_indent=f"{least(row):>18}  ", subsequent_indent=" " * _DOES
-        ),
-    ]
-    if row["kept_name"]:
-        kept = f"{' ' * _DOES}kept instead: {escape_control(row['kept_name'])}"
-        found.append(table.give_way("kept_name", kept, ADVICE_WIDTH))
-    return found
+    return [line for one in sections(found) if one.name == "advice" for line in _rows(one)]
 
 
 def least(row: Row) -> str:
@@ -74,7 +55,7 @@ def least(row: Row) -> str:
     return f"at least {human_bytes(low)}" if low else "or nothing"
 
 
-def _none(found: Overview) -> list[str]:
+def _none(found: Overview) -> str:
     """Return a note that nothing saves 1 %, or on a line that does although no advice covers it."""
     peak = found.peak["peak_bytes"] if found.peak is not None else 0
     for row in found.parts.get("savings", []):
@@ -85,8 +66,8 @@ def _none(found: Overview) -> list[str]:
                 text += (
                     "; on the CPU XLA merges what jax.checkpoint computes again outside of loops"
                 )
-            return _wrapped(text)
-    return ["  nothing that saves 1 % of it by itself"]
+            return text
+    return "nothing that saves 1 % of it by itself"
 
 
 def _wrapped(text: str) -> list[str]:
@@ -102,13 +83,13 @@ def advice_text(found: Overview, code: Callable[[str], str] | None = None) -> st
         of = f"{found.peak['function_name']} of run {found.peak['run_name']}"
         shown.append(f"{human_bytes(found.peak['peak_bytes'])}, the peak of {escape_control(of)}")
         if not found.parts.get("advice"):
-            shown += _none(found)
+            shown += _wrapped(_none(found))
         elif found.parts["advice"][0].get("ranked_by") == "time":
             shown.append(
                 "what costs no time first, then the most bytes for each millisecond (profile)"
             )
     for row in found.parts.get("advice", []):
-        shown += ["", *_lines(row)]
+        shown += ["", *_advice(row)]
         if row["kind"] is not None:
             shown += [f"{' ' * _DOES}{line}" for line in _details(row)]
     if code is not None:
@@ -119,6 +100,12 @@ def advice_text(found: Overview, code: Callable[[str], str] | None = None) -> st
         for kind, rows in of_kinds.items():
             shown += ["", *_typed(code(kind), rows)]
     return "".join(f"{line.rstrip()}\n" for line in shown)
+
+
+def _advice(row: Row) -> list[str]:
+    if row["saving_bytes"] is None:
+        return _wrapped(row["unknown_reason"])
+    return _rows(Section("advice", "", [_advised(row)], [], has_bars=False))
 
 
 def _details(row: Row) -> list[str]:
@@ -205,29 +192,171 @@ _UNREAD_CODES = ("unreadable_line",)
 Paint = Callable[[str, str | None], str]
 
 
+@dataclass(frozen=True)
+class Sentence:
+    """A line about the highest peak."""
+
+    name: str
+    """What it is about."""
+    text: str
+    strong: str = ""
+    """The part to stress."""
+    style: str | None = None
+    ratio: float | None = None
+    """A share to draw as a bar after it."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A part of the peak, or a change that lowers it."""
+
+    name: str
+    size_bytes: int
+    size: str
+    ratio: float
+    """Of the peak."""
+    share: str
+    notes: list[tuple[str, str]] = field(default_factory=list)
+    """The low end of a saving, and what to do."""
+    saving_bytes: int | None = None
+    """How far the peak would fall without it."""
+    saving: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """What one query answers about the peak."""
+
+    name: str
+    heading: str
+    figures: list[Figure]
+    notes: list[str]
+    """In place of figures, or what the rest of them holds."""
+    has_bars: bool = True
+
+
 def text(found: Overview, *, is_coloured: bool = False, more: str | None = None) -> str:
     """Return the screen; with `more`, a short one that ends in it (a command for the rest)."""
     paint: Paint = painted if is_coloured else (lambda text, _style: text)
     if found.accounts and not found.counts["module_count"]:
         lines = ["no dumps of programs, memory profiles alone"]
     else:
-        lines = [_compiled(found), *_peak(found, paint, is_short=more is not None)]
-    if found.parts.get("categories"):
-        lines += ["", paint(_HEADINGS["categories"], BOLD), *_categories(found)]
-    if found.parts.get("lines"):
-        lines += ["", paint(_HEADINGS["lines"], BOLD)]
-        lines += [_barred(row["source"], "source", row) for row in found.parts["lines"]]
-    if found.accounts:
-        heading = f"what the process holds ({_profile(found)})"
-        lines += ["", paint(heading, BOLD), *process.lines(found.accounts[-1])]
-        if found.accounts[1:]:
-            count = len(found.accounts) - 1
-            others = f"{_many(count, 'other profile')} or device{'' if count == 1 else 's'}"
-            lines.append(f"{others}: 'bufdb query process'")
-    if "advice" in found.parts:
-        lines += ["", paint(_HEADINGS["advice"], BOLD), *advice_lines(found)]
-    lines += [*_not_understood(found, paint), *([more] if more else [])]
+        said = sentences(found, is_short=more is not None)
+        lines = [_compiled(found), *(line for one in said for line in _laid_out(one, paint))]
+    account = _account(found, paint)
+    for section in sections(found):
+        if section.name == "advice":
+            lines += account
+            account = []
+        lines += ["", paint(section.heading, BOLD), *_rows(section)]
+    lines += [*account, *_not_understood(found, paint), *([more] if more else [])]
     return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def sections(found: Overview) -> list[Section]:
+    """Return what holds the highest peak, and what would lower it, in the order of a screen."""
+    parts = found.parts
+    shown = []
+    if parts.get("categories"):
+        kinds = parts["categories"]
+        figures = [_held(_category(row), row) for row in kinds[:MOST_CATEGORIES]]
+        rest = len(kinds) - len(figures)
+        if rest > 0:
+            ratio = max(0.0, 1 - sum(one.ratio for one in figures))
+            figures.append(Figure(f"{rest} more", 0, "", ratio, f"{ratio:.1%}"))
+        shown.append(Section("categories", _HEADINGS["categories"], figures, []))
+    if parts.get("lines"):
+        figures = [_held(row["source"], row) for row in parts["lines"]]
+        shown.append(Section("lines", _HEADINGS["lines"], figures, []))
+    if "advice" in parts:
+        figures = [_advised(row) for row in parts["advice"] if row["saving_bytes"] is not None]
+        reasons = [row["unknown_reason"] for row in parts["advice"] if row["saving_bytes"] is None]
+        notes = reasons if parts["advice"] else [_none(found)]
+        heading = _HEADINGS["advice"]
+        shown.append(Section("advice", heading, figures, notes, has_bars=False))
+    return shown
+
+
+def _held(name: str, row: Row) -> Figure:
+    ratio = row["held_ratio"] or 0.0
+    size = human_bytes(row["held_bytes"])
+    saving = row.get("saving_bytes")
+    return Figure(
+        name, row["held_bytes"], size, ratio, f"{ratio:.1%}",
+        saving_bytes=saving, saving=_saves(row.get("low_saving_bytes"), saving),
+    )  # fmt: skip
+
+
+def _saves(low: int | None, high: int | None) -> str:
+    """Return e.g. `saves 1.34 MiB to 1.53 MiB`; '' if that is not known."""
+    if high is None:
+        return ""
+    if high <= 0:
+        return "saves nothing"
+    if low is None or low == high:
+        return f"saves {human_bytes(high)}"
+    return f"saves {human_bytes(low) if low > 0 else 'nothing'} to {human_bytes(high)}"
+
+
+def _category(row: Row) -> str:
+    phase = f", {row['category']}" if row["category"] is not None else ""
+    return f"{row['allocation_kind'] or 'kind unknown'}{phase}"
+
+
+def _advised(row: Row) -> Figure:
+    notes = [(least(row), f"{row['advice']} ({row['sureness']})")]
+    if row["kept_name"]:
+        notes.append(("", f"kept instead: {row['kept_name']}"))
+    size, share = human_bytes(row["saving_bytes"]), f"{row['saving_ratio']:.1%}"
+    return Figure(row["name"], row["saving_bytes"], size, row["saving_ratio"], share, notes)
+
+
+def _laid_out(one: Sentence, paint: Paint) -> list[str]:
+    """Return a sentence in lines of a screen."""
+    if one.name == "message":
+        parts = textwrap.wrap(one.text, WIDTH, subsequent_indent="  ")
+        return [paint(part, one.style) for part in parts]
+    line = paint(one.text, one.style)
+    if one.strong:
+        line = line.replace(one.strong, paint(one.strong, BOLD), 1)
+    return [line if one.ratio is None else f"{line} {bar(one.ratio)}"]
+
+
+def _rows(section: Section) -> list[str]:
+    """Return a section in lines of a screen."""
+    lines = []
+    kind = "source" if section.name == "lines" else "name"
+    for one in section.figures:
+        bars = f"{bar(one.ratio):<{table.BAR_WIDTH}}  " if section.has_bars else ""
+        head = f"{one.size:>10}  {one.share:>6}  {bars}"
+        shown = escape_control(one.name)
+        lines.append(head + table.give_way(kind, shown, WIDTH - display_width(head)))
+        for low, note in one.notes:
+            lines += _noted(low, note)
+    return lines + [line for note in section.notes for line in _wrapped(note)]
+
+
+def _noted(low: str, note: str) -> list[str]:
+    if not low and note.startswith("kept instead: "):
+        shown = " " * _DOES + escape_control(note)
+        return [table.give_way("kept_name", shown, ADVICE_WIDTH)]
+    return textwrap.wrap(
+        escape_control(note), ADVICE_WIDTH,
+        initial_indent=f"{low:>18}  ", subsequent_indent=" " * _DOES,
+    )  # fmt: skip
+
+
+def _account(found: Overview, paint: Paint) -> list[str]:
+    """Return what the process holds besides, from a memory profile."""
+    if not found.accounts:
+        return []
+    heading = f"what the process holds ({_profile(found)})"
+    lines = ["", paint(heading, BOLD), *process.lines(found.accounts[-1])]
+    if found.accounts[1:]:
+        count = len(found.accounts) - 1
+        others = f"{_many(count, 'other profile')} or device{'' if count == 1 else 's'}"
+        lines.append(f"{others}: 'bufdb query process'")
+    return lines
 
 
 def _profile(found: Overview) -> str:
@@ -256,81 +385,86 @@ def _many(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _peak(found: Overview, paint: Paint, *, is_short: bool) -> list[str]:
-    """Return lines on the highest peak, the limit, other memory spaces, and what is unknown."""
-    lines = []
+_WARNINGS = ("autotuned", "memory_not_reduced", "involuntary_rematerialization")
+_HINTS = ("out_of_memory", "compiled")
+
+
+def sentences(found: Overview, *, width: int = WIDTH, is_short: bool = False) -> list[Sentence]:
+    """Return lines on the highest peak, the limit, other memory spaces, and what is unknown.
+
+    Args:
+        found: the summary.
+        width: columns to shorten names to.
+        is_short: whether to leave out that there is no limit.
+    """
     if found.peak is None:
-        lines.append(paint("no peak is known", YELLOW))
+        lines = [Sentence("peak", "no peak is known", style=YELLOW)]
     else:
         size = human_bytes(found.peak["peak_bytes"])
         if "peak_at_least" in found.out_of_memory:
             size = f"at least {size}"
         where = _space(found.peak)
-        whose = _whose(found.peak, WIDTH - len(f"highest peak: {size} of {where} memory, "))
-        lines.append(f"highest peak: {paint(size, BOLD)} of {where} memory, {whose}")
-        lines += _needs(found.peak)
+        whose = _whose(found.peak, width - len(f"highest peak: {size} of {where} memory, "))
+        peak = f"highest peak: {size} of {where} memory, {whose}"
+        lines = [Sentence("peak", peak, strong=size), *_needs(found.peak)]
     is_told = bool(found.out_of_memory)
     if found.peak is not None and found.largest is None:
         lines += _filled(found.peak)
     elif found.limit_ratio is not None or (found.peak is not None and not (is_short or is_told)):
-        lines += [_limit(found, paint), *_of_device(found)]
+        lines += [_limit(found, width), *_of_device(found)]
     if found.peak is not None:
-        known = [row for row in found.others if need(row) is not None]
-        full = [text for row in known if (text := _fullness(row))]
-        rest = [
-            f"{human_bytes(need(row) or 0)} {_space(row)}" for row in known if not _fullness(row)
-        ]
-        if known:
-            lines.append(f"besides: {'; '.join([*full, ', '.join(rest)]).removesuffix('; ')}")
-    for row in found.unknown[:MOST_REASONS]:
-        whose = _whose(row, WIDTH // 2)
-        _, _, why = row["unknown_reason"].rpartition(" compilations is unknown: ")
-        count = ""
-        if row["module_count"] > 1:
-            count = f" ({row['unknown_count']} of {row['module_count']} compilations)"
-        reason = f"unknown peak, {whose}{count}: {escape_control(why)}"
-        reason = table.give_way("reason", reason, WIDTH)
-        lines.append(paint(reason, YELLOW))
-    lines += _out_of_memory(found, paint)
-    more = len(found.unknown) - MOST_REASONS
-    if more > 0:
-        lines.append(paint(f"{_many(more, 'more function')} with an unknown peak", YELLOW))
-    return lines
-
-
-_WARNINGS = ("autotuned", "memory_not_reduced", "involuntary_rematerialization")
-_HINTS = ("out_of_memory", "compiled")
-
-
-def _out_of_memory(found: Overview, paint: Paint) -> list[str]:
-    """Return the figures of a message in a log, and its advice."""
-    lines = []
+        lines += _besides(found)
+    lines += [_unknown(row, width) for row in found.unknown[:MOST_REASONS]]
     color = RED if "out_of_memory" in found.out_of_memory else None
     warnings = [(code, YELLOW) for code in _WARNINGS]
     for code, style in (("memory_limit", color), *warnings, *((code, None) for code in _HINTS)):
         if (said := found.out_of_memory.get(code)) is not None:
-            parts = textwrap.wrap(escape_control(said), WIDTH, subsequent_indent="  ")
-            lines += [paint(part, style) for part in parts]
+            lines.append(Sentence("message", escape_control(said), style=style))
+    more = len(found.unknown) - MOST_REASONS
+    if more > 0:
+        rest = f"{_many(more, 'more function')} with an unknown peak"
+        lines.append(Sentence("unknown", rest, style=YELLOW))
     return lines
 
 
-def _needs(row: Row) -> list[str]:
+def _besides(found: Overview) -> list[Sentence]:
+    """Return a sentence on the other memory spaces, if there are any."""
+    known = [row for row in found.others if need(row) is not None]
+    if not known:
+        return []
+    full = [text for row in known if (text := _fullness(row))]
+    rest = [f"{human_bytes(need(row) or 0)} {_space(row)}" for row in known if not _fullness(row)]
+    spaces = "; ".join([*full, ", ".join(rest)]).removesuffix("; ")
+    return [Sentence("besides", f"besides: {spaces}")]
+
+
+def _unknown(row: Row, width: int) -> Sentence:
+    _, _, why = row["unknown_reason"].rpartition(" compilations is unknown: ")
+    count = ""
+    if row["module_count"] > 1:
+        count = f" ({row['unknown_count']} of {row['module_count']} compilations)"
+    reason = f"unknown peak, {_whose(row, width // 2)}{count}: {escape_control(why)}"
+    return Sentence("unknown", table.give_way("reason", reason, width), style=YELLOW)
+
+
+def _needs(row: Row) -> list[Sentence]:
     """Return e.g. `needs 234.5 MiB: 214.9 MiB at the peak, 19.6 MiB of holes in the arena`."""
     peak, need_bytes = row["peak_bytes"], row["need_bytes"]
     if need_bytes is None or human_bytes(need_bytes) == human_bytes(peak):
         return []
     holes = human_bytes(need_bytes - peak)
     parts = f"{human_bytes(peak)} at the peak, {holes} of holes in the arena"
-    return [f"needs {human_bytes(need_bytes)}: {parts}"]
+    return [Sentence("needs", f"needs {human_bytes(need_bytes)}: {parts}")]
 
 
-def _filled(row: Row) -> list[str]:
+def _filled(row: Row) -> list[Sentence]:
     """Return the use of a memory space that a limit does not apply to, if its size is known."""
     size, capacity = need(row) or 0, row.get("capacity_bytes")
     if not capacity:
         return []
     of = f"of the {human_bytes(capacity)} that XLA fills"
-    return [f"taken: {human_ratio(size / capacity)} {of} {bar(size / capacity)}"]
+    ratio = size / capacity
+    return [Sentence("taken", f"taken: {human_ratio(ratio)} {of}", ratio=ratio)]
 
 
 def _fullness(row: Row) -> str:
@@ -358,20 +492,21 @@ def _whose(row: Row, width: int) -> str:
     return table.give_way("name", text, max(table.SMALLEST, width))
 
 
-def _limit(found: Overview, paint: Paint) -> str:
+def _limit(found: Overview, width: int) -> Sentence:
     ratio = found.limit_ratio
     if ratio is None or found.limit_bytes is None:
-        return "limit: no dump names the device; --limit 16GiB or --limit 'TPU v5e' does"
+        hint = "limit: no dump names the device; --limit 16GiB or --limit 'TPU v5e' does"
+        return Sentence("limit", hint)
     of = human_bytes(found.limit_bytes)
     if found.limit_name is not None:
         # A program that needs 15.8 GiB does not fit 15.75.
         of = f"{found.limit_bytes / GIB:.2f} GiB ({_title(found)})"
     if found.largest is not None and found.largest is not found.peak:
-        of += f" ({_whose(found.largest, WIDTH // 2)})"
+        of += f" ({_whose(found.largest, width // 2)})"
     if ratio > 1:
-        return paint(f"limit: {human_ratio(ratio)} of {of}: it does not fit", RED)
+        return Sentence("limit", f"limit: {human_ratio(ratio)} of {of}: it does not fit", style=RED)
     share = human_ratio(ratio) if ratio >= 0.001 else "under 0.1%"
-    return f"limit: {share} of {of} {bar(ratio)}"
+    return Sentence("limit", f"limit: {share} of {of}", ratio=ratio)
 
 
 def _title(found: Overview) -> str:
@@ -379,36 +514,13 @@ def _title(found: Overview) -> str:
     return str(found.limit_name) if known is None else known.title
 
 
-def _of_device(found: Overview) -> list[str]:
+def _of_device(found: Overview) -> list[Sentence]:
     """Explain a device's limit, and mention a larger device of the same name."""
     known = device(found.limit_name or "")
     if known is None:
         return []
-    more = [] if known.larger is None else [f"  the smaller of two: {known.larger} has more"]
-    return [f"  {known.explained}", *more]
-
-
-def _barred(label: str, column: str, row: Row) -> str:
-    """Return one part of the peak: bytes, share, bar, label."""
-    ratio = row["held_ratio"] or 0.0
-    head = f"{human_bytes(row['held_bytes']):>10}  {ratio:>6.1%}  {bar(ratio):<{table.BAR_WIDTH}}  "
-    shown = table.give_way(column, escape_control(label), WIDTH - display_width(head))
-    return head + shown
-
-
-def _categories(found: Overview) -> list[str]:
-    rows = found.parts["categories"]
-    shown = rows[:MOST_CATEGORIES]
-    lines = []
-    for row in shown:
-        phase = f", {row['category']}" if row["category"] is not None else ""
-        lines.append(_barred(f"{row['allocation_kind'] or 'kind unknown'}{phase}", "name", row))
-    if rows[len(shown) :]:
-        rest = max(0.0, 1 - sum(row["held_ratio"] or 0.0 for row in shown))
-        lines.append(
-            f"{'':>10}  {rest:>6.1%}  {bar(rest):<{table.BAR_WIDTH}}  {len(rows) - len(shown)} more"
-        )
-    return lines
+    more = [] if known.larger is None else [f"the smaller of two: {known.larger} has more"]
+    return [Sentence("device", f"  {text}") for text in (known.explained, *more)]
 
 
 def _not_understood(found: Overview, paint: Paint) -> list[str]:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import duckdb
 
-from bufdb.answers import process
+from bufdb.answers import process, summary
+from bufdb.answers.summary import Overview
 from bufdb.database import narrowing
 from bufdb.page import comparison, tables, values
 from bufdb.page.comparison import Asked, Compared, Module
@@ -43,6 +44,8 @@ class Contents:
     """In the order of `modules.modules`."""
     asked: dict[tuple[int, int | None], Asked]
     """By module, the query parameters that selected it."""
+    summaries: dict[tuple[int, int | None], Overview]
+    """By module, what `bufdb summary` reports of it; `pictures` adds the parts."""
     queries: list[SavedQuery]
     """The queries whose answers about a module are shown with its picture."""
     compared: Compared | None
@@ -61,6 +64,7 @@ class Shown(NamedTuple):
 def sql(catalogue: Catalogue) -> str:
     """Return all SQL that is executed; `open_readable` derives the views it needs."""
     asked = [query.sql for query in tables.queries(catalogue)]
+    asked.append(summary.sql_of(tables.summary_parts()))
     process_sql = (process.HAS_PROFILES, process.query().sql)
     return "\n".join([comparison.MODULES_SQL, COUNTS, FINDINGS, values.SQL, *process_sql, *asked])
 
@@ -84,7 +88,9 @@ def contents(
     """Return the contents for each side in turn; the page is about the last side."""
     found: dict[tuple[int, int | None], Module] = {}
     asked: dict[tuple[int, int | None], Asked] = {}
+    summaries: dict[tuple[int, int | None], Overview] = {}
     for side in sides:
+        summaries |= summary.each(con, side)
         of_side = comparison.modules(con, side)
         found |= {module.place: module for module in of_side}
         asked |= {module.place: side for module in of_side}
@@ -102,6 +108,7 @@ def contents(
         _processes(con, sides[-1]),
         order,
         asked,
+        summaries,
         tables.queries(catalogue),
         compared,
     )
@@ -159,5 +166,7 @@ def _answers(
     sides = {id(side): side for module in batch for side in [contents.asked[module.place]]}
     for side in sides.values():
         of_side = [module for module in batch if contents.asked[module.place] is side]
-        found |= tables.tables(con, contents.queries, side, of_side, are_all=are_all)
+        found |= tables.tables(
+            con, contents.queries, side, of_side, contents.summaries, are_all=are_all
+        )
     return found

@@ -8,7 +8,7 @@ import html
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from bufdb import __version__
 from bufdb.answers.devices import device, limit_of
 from bufdb.answers.opening import Open
+from bufdb.answers.summary import Overview, set_limit
+from bufdb.answers.summary_text import sections, sentences
 from bufdb.database.definitions import CATALOG
 from bufdb.errors import BufdbError, listed
 from bufdb.page import comparison, contents, tables
@@ -139,8 +141,11 @@ _COLUMNS = (
     "length", "occupied_temp_bytes", "fixed_bytes", "argument_bytes", "output_bytes",
     "alias_bytes", "constant_bytes", "temp_bytes", "total_bytes", "fragmentation_bytes",
     "need_bytes", "limit_bytes", "limit_name", "unknown_reason", "slot", "left_out", "command",
+    "sentences",
 )  # fmt: skip
 
+_UNWRAPPED = 10_000
+"""Columns of a sentence, which a browser wraps."""
 Limit = tuple[int | None, str | None]
 Pictures = Callable[[Sequence[Module], Callable[[Module], bool]], Iterator[Shown]]
 
@@ -164,6 +169,8 @@ def page(
             of the device that a run is labeled with.
         budget: maximum bytes of the page, not counting those of the largest module.
     """
+    for found in contents.summaries.values():
+        set_limit(found, *limit)
     slots = _Slots(contents)
     head = {
         "version": 1,
@@ -176,7 +183,9 @@ def page(
     }
 
     def first() -> bytes:
-        rows = [_row(module, limit, slots) for module in contents.modules]
+        rows = [
+            _row(module, contents.summaries[module.place], slots) for module in contents.modules
+        ]
         return pack({**head, "modules": {"columns": _COLUMNS, "rows": rows}})
 
     frame, title = page_frame(), _title(contents)
@@ -233,7 +242,8 @@ class _Slots:
         top = ("--top", str(tables.TOP))
         command = tables.command("QUERY", module, asked, *top)
         try:
-            data = slot(self.rows[module.place], picture, answers, command)
+            found = sections(self.contents.summaries[module.place])
+            data = slot(self.rows[module.place], picture, answers, found, command)
         except TooLargeError as error:
             self.left_out[module.place] = str(error)
             return
@@ -248,15 +258,10 @@ class _Slots:
         self.room -= size
 
 
-def _row(module: Module, limit: Limit, slots: _Slots) -> list[Any]:
-    bytes_, name = limit
-    if bytes_ is None and module.device_name is not None:
-        known = device(module.device_name)
-        if known is not None:
-            bytes_, name = known.memory_bytes, known.name
-    if name is not None:
-        known = device(name)
-        name = name if known is None else known.title
+def _row(module: Module, found: Overview, slots: _Slots) -> list[Any]:
+    bytes_, name = found.limit_bytes, found.limit_name
+    known = None if name is None else device(name)
+    name = name if known is None else known.title
     if module.color != 0:  # a limit applies to the device's own memory
         bytes_, name = None, None
     one = ["--run", glob(module.run_name), "--module", glob(module.module_key)]
@@ -268,6 +273,7 @@ def _row(module: Module, limit: Limit, slots: _Slots) -> list[Any]:
         slots.number.get(module.place),
         slots.left_out.get(module.place),
         shlex.join(["bufdb", "report", *one]),
+        [asdict(one) for one in sentences(found, width=_UNWRAPPED)],
     ]
 
 

@@ -6,9 +6,10 @@ import gzip
 import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from bufdb.answers.summary_text import Section
 from bufdb.page.picture import Picture
 from bufdb.page.tables import Table
 from bufdb.page.values import Fact, Place
@@ -130,6 +131,7 @@ def slot(
     row: int,
     picture: Picture | None,
     tables: Sequence[Table],
+    sections: Sequence[Section],
     command: str,
 ) -> bytes:
     """Return a module's slot.
@@ -138,6 +140,7 @@ def slot(
         row: row of the module in the report's list.
         picture: None if the peak is unknown.
         tables: answers about it.
+        sections: what a summary of it shows.
         command: the command of a saved query about it, with QUERY in place of the name.
 
     Raises:
@@ -153,6 +156,7 @@ def slot(
     head |= {
         "text": list(texts.numbers),
         "tables": [as_json_table(table) for table in tables],
+        "sections": [asdict(section) for section in sections],
         "command": command,
     }
     return pack(head, columns)

@@ -13,11 +13,14 @@ from typing import Any
 
 import duckdb
 
+from bufdb.answers import summary
+from bufdb.answers.summary import Overview
 from bufdb.page.comparison import Asked, Module
 from bufdb.query import execute
 from bufdb.query.asked import ALL, glob
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.header import SavedQuery, Value
+from bufdb.resources import query_folder
 
 NAMES = (
     "peak",
@@ -86,16 +89,20 @@ def tables(
     queries: Sequence[SavedQuery],
     asked: Asked,
     modules: Sequence[Module],
+    summaries: Mapping[tuple[int, int | None], Overview],
     *,
     are_all: bool,
 ) -> dict[tuple[int, int | None], list[Table]]:
     """Return non-empty tables by module and memory space, of modules that queries answer for.
+
+    The summaries of all `modules` get their parts.
 
     Args:
         con: the database.
         queries: the result of `queries`.
         asked: the query parameters that selected `modules`.
         modules: the modules; only those with `is_largest` have tables.
+        summaries: the summary of each module.
         are_all: whether there are no other modules whose rows should be skipped.
     """
     if not con.execute("SELECT 1 FROM instruction_times LIMIT 1").fetchall():
@@ -109,14 +116,30 @@ def tables(
         chosen = _CHOSEN.format(ids or "NULL")
     functions = {module.function for module in modules}
     values: dict[str, Value] = {"color": ALL, **asked, "top_functions": _ALL}
-    with execute.together(con, queries, values, chosen):
+    parts = summary_parts()
+    largest = [summaries[module.place] for module in modules if module.is_largest]
+    with execute.together(con, [*queries, *parts.values()], values, chosen):
+        summary.add_parts(con, parts, largest)
         for query in queries:
             by_function, columns = _answers(con, query, functions)
             for module in modules:
                 if module.is_largest and module.function in by_function:
                     rows = by_function[module.function]
                     found[module.place].append(_table(query, module, asked, columns, rows))
+    others = [module for module in modules if not module.is_largest]
+    if others:
+        ids = ", ".join(str(module.module_id) for module in others)
+        chosen = f"SELECT module_id FROM modules WHERE module_id IN ({ids})"
+        functions_sql = f"{summary.COMPILATIONS} WHERE module_id IN ({ids})"
+        with execute.together(con, list(parts.values()), values, chosen, functions_sql):
+            alone = [summaries[module.place] for module in others]
+            summary.add_parts(con, parts, alone, are_alone=True)
     return found
+
+
+def summary_parts() -> dict[str, SavedQuery]:
+    """Return the queries of a summary, by part."""
+    return summary.queries(Catalogue([query_folder()]), tuple(summary.QUERIES))
 
 
 def _table(

@@ -10,7 +10,7 @@ Invariant: a value is DuckDB's, or DuckDB's own text of it, never a lossy conver
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import date, datetime
 from typing import Any, TypeVar
 
@@ -96,15 +96,18 @@ def together(
     queries: Sequence[SavedQuery],
     values: Mapping[str, Value],
     chosen: str | None,
+    functions: str | None = None,
 ) -> Iterator[None]:
     """Within the block `execute_each` asks these queries with `values` and what it adds to them.
 
     `chosen` is SQL of the modules that are read, as of `_views_computed`; None for all.
+    `functions` is SQL that takes the place of the view asked_functions.
     """
     sql = "\n".join(query.sql for query in queries)
     modules = chosen or "SELECT module_id FROM modules"
     with (
         _variables(con, values),
+        nullcontext() if functions is None else narrowing.computed(con, _ASKED, functions),
         _views_computed(con, sql, modules, is_narrowed=chosen is not None),
     ):
         yield
@@ -392,6 +395,7 @@ _OF_MODULES = (
     "advised_groups",
 )
 """Views that others name many times over, each after those that it names."""
+_ASKED = "asked_functions"
 _FUNCTIONS = "answered_functions"
 _WITH_USES = "answered_functions_with_uses"
 """The view that gives the rank of a function in queries that do not use _FUNCTIONS."""

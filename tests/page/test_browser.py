@@ -3,18 +3,23 @@
 Each test ends with a silent console and no request except the one for the file itself.
 """
 
+import contextlib
 import csv
 import io
 import re
 import shlex
 import shutil
+from functools import partial
 
 import browser as headless
 import duckdb
 import pytest
 from once import one_at_a_time
+from page_figures import KINDS, holds_most
 from places import DEMO, ROOT
 
+from bufdb.answers import summary, summary_text
+from bufdb.database import store
 from bufdb.render.text import human_bytes
 
 MISSING = headless.missing()
@@ -94,32 +99,63 @@ def rows_of(text):
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def split_bytes(page):
+def parts_of(page):
     """Return the parts of the bar by the page's accessible label."""
     label = page.run("return document.querySelector('#split').ariaLabel ?? ''")
     return dict(re.findall(r"(.+?) ([\d.]+ (?:[KMGT]i)?B)(?:, |$)", label))
 
 
-@pytest.mark.parametrize(("run", "function"), MODULES)
-def test_the_first_screen_says_what_the_database_says(page, report, demo_db, demo, run, function):
-    page.open(report(demo_db, "--run", run, "--function", function, "--limit", "16MiB"))
-    figures = figures_of(demo, run, function)
-    peak = human_bytes(figures["peak_bytes"])
+def check_first_screen(page, found):
+    """Check the headline, the limit, what holds and what lowers the peak: those of a summary."""
+    peak = found.peak
+    sections = {one.name: one for one in summary_text.sections(found)}
     answer = page.text("#answer")
-    assert answer.startswith(f"{peak} at step {figures['peak_time']} of ")
-    assert f"of {figures['schedule_length']}." in answer
-    if figures["color"] == 0:
-        share = 100 * figures["need_bytes"] / (16 << 20)
-        assert page.text("#limit").split() == ["limit", "16.0", "MiB", f"{share:.1f}", "%"]
-    else:
-        assert "limit unknown" in page.text("#limit")
-    held = demo.execute(
-        "SELECT name, held_bytes FROM peak_savings WHERE module_id = $1 AND color = $2 "
-        "AND what = 'source_line' ORDER BY held_bytes DESC LIMIT 6",
-        [figures["module_id"], figures["color"]],
-    ).fetchall()
-    lines = {row[0]: row[1] for row in page.rows("#lines")}
-    assert sorted(lines.values()) == sorted(human_bytes(bytes_) for _, bytes_ in held)
+    assert answer.startswith(f"{human_bytes(peak['peak_bytes'])} at step ")
+    first = sections["lines"].figures[0]
+    assert f"Most is held by {first.name.rpartition('/')[2]}: {first.size}, {first.share}" in (
+        re.sub(r"(saved |for )?\S*/", r"\1", answer)
+    )
+    limit = [
+        one.text
+        for one in summary_text.sentences(found, width=10_000)
+        if one.name in ("limit", "device", "taken")
+    ]
+    shown = page.run(
+        "return Array.from(document.querySelectorAll('#limit span'), e => e.innerText)"
+    )
+    assert [text for text in shown if text] == [text.strip() for text in limit]
+    for name, section in sections.items():
+        rows = page.rows(f"#{name}") if section.figures else []
+        assert [row[1:3] for row in rows] == [[one.size, one.share] for one in section.figures]
+        for row, one in zip(rows, section.figures, strict=True):
+            assert all(low in row[0] and note in row[0] for low, note in one.notes)
+            if name == "lines":
+                assert row[4].startswith(one.saving)
+    bar = parts_of(page)
+    for one in sections["lines"].figures:
+        # A part with other bytes under the same name would be a second figure of one thing.
+        assert bar.get(one.name.rpartition("/")[2], one.size) == one.size
+
+
+@pytest.mark.parametrize("limit", [None, 16 << 20])
+@pytest.mark.parametrize(("run", "function"), MODULES)
+def test_the_first_screen_is_the_summary(page, report, demo_db, run, function, limit):
+    limits = [] if limit is None else ["--limit", str(limit)]
+    page.open(report(demo_db, "--run", run, "--function", function, *limits))
+    opened = partial(store.open_readable, str(demo_db))
+    found = summary.summary(opened, run=run, function=function, limit=limit).found
+    check_first_screen(page, found)
+
+
+def test_the_first_screen_names_what_holds_most(page, report, tmp_path):
+    path = tmp_path / "kinds.duckdb"
+    with contextlib.closing(store.open_writable(str(path))) as con:
+        for number, kind in enumerate(KINDS):
+            holds_most(con, number + 1, kind)
+    for kind in KINDS:
+        page.open(report(path, "--run", kind))
+        opened = partial(store.open_readable, str(path))
+        check_first_screen(page, summary.summary(opened, run=kind).found)
 
 
 @pytest.mark.parametrize(("run", "function"), MODULES)

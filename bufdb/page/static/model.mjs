@@ -70,6 +70,8 @@ export class Model {
     this.text = head.text ?? [];
     /** @type {Table[]} */
     this.tables = head.tables ?? [];
+    /** @type {import("./summary.mjs").Section[]} what `bufdb summary` shows of it */
+    this.sections = head.sections ?? [];
     /** @type {string} with QUERY in place of a query's name */
     this.command = head.command ?? "";
     /** @type {[index: number, base: number, size: number][]} */
@@ -384,17 +386,18 @@ export class Model {
   }
 
   /**
-   * The part of what is fixed that is of one kind, such as "constant".
-   * @returns {[string, number][]}
+   * What is held for the whole run: the kind of each value, such as "constant", what it is coloured
+   * by, and its bytes. By category and time, no value shares the group of a temporary one.
+   * @param {Colouring} by
+   * @returns {[kind: string, key: string, bytes: number][]}
    */
-  fixedKinds() {
-    /** @type {Map<string, number>} */
-    const kinds = new Map();
+  fixedParts(by) {
     const { value, size } = this.blocks;
-    for (let block = this.temps; block < size.length; block++) {
-      const kind = this.textOf("value_kind", value[block]).replaceAll("_", " ");
-      kinds.set(kind, (kinds.get(kind) ?? 0) + size[block]);
-    }
-    return [...kinds];
+    const isApart = by === "category" || by === "time";
+    return Array.from(value.subarray(this.temps), (held, i) => [
+      this.textOf("value_kind", held).replaceAll("_", " "),
+      isApart ? "" : this.key(held, by),
+      size[this.temps + i],
+    ]);
   }
 }

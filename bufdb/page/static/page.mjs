@@ -10,9 +10,9 @@ import { COLOURINGS, linkName, Model, moduleRows, shownName } from "./model.mjs"
 import { Modules } from "./modules.mjs";
 import { Pictures } from "./pictures.mjs";
 import { showTables } from "./saved.mjs";
-import { summarize } from "./summary.mjs";
+import { peakText, summarize } from "./summary.mjs";
 import { visible } from "./text.mjs";
-import { needWords, peakWords } from "./words.mjs";
+import { needWords } from "./words.mjs";
 
 const KEPT_MODELS = 6;
 
@@ -97,7 +97,7 @@ export class Page {
     summarize(new Model(row, {}, {}), { choose: () => {}, find: () => {} });
     fill(
       byId("answer"),
-      make("b", {}, peakWords(row)),
+      make("b", {}, peakText(row)),
       row.peak_time === null ? "" : ` at step ${row.peak_time} of ${row.length}`,
       ". Not on this page: ",
       nameOf(fault ?? row.unknown_reason ?? "no data"),

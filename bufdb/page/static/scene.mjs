@@ -41,6 +41,32 @@ export function blockKeys(model, by) {
   return keys;
 }
 
+/**
+ * The peak in parts: what is held for the whole run, then the groups. What a line, an op or a dtype
+ * holds for the whole run is in its group, so that the group holds what `peak-by` says.
+ * @param {Pick<Scene, "model" | "by" | "groups" | "stack">} scene
+ * @returns {[name: string, bytes: number, group: number][]} group −1: in the colour of fixed bytes
+ */
+export function peakParts({ model, by, groups, stack }) {
+  const step = model.peakStep;
+  const held = groups.names.map(
+    (_, group) => stack[group][step] - (group ? stack[group - 1][step] : model.fixed[step]),
+  );
+  /** @type {Map<string, number>} */
+  const fixed = new Map();
+  for (const [name, key, bytes] of model.fixedParts(by)) {
+    const group = groups.names.indexOf(by === "op" ? fold(key) : key);
+    if (group >= 0) held[group] += bytes;
+    else fixed.set(name, (fixed.get(name) ?? 0) + bytes);
+  }
+  return [
+    .../** @type {[string, number, number][]} */ ([...fixed].map(([name, size]) => [name, size, -1])),
+    .../** @type {[string, number, number][]} */ (
+      groups.names.map((name, group) => [model.short(name), held[group], group])
+    ),
+  ].filter(([, bytes]) => bytes > 0);
+}
+
 /** The groups of a colouring, and their bytes as a stack upon the fixed ones.
  *  @param {Model} model @param {Colouring} by @returns {Pick<Scene, "by" | "groups" | "stack">} */
 export function grouped(model, by) {

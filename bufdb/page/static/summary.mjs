@@ -1,19 +1,26 @@
-// The first screen: how much, against what limit, who holds it, what to do. It stays that of the
-// peak while the pictures show another instant.
+// The first screen: how much, against what limit, what holds it, what to do. Figures and wording are
+// those of `bufdb summary`; they stay those of the peak while the pictures show another instant.
 
 /** @import {Model, ModuleRow} from "./model.mjs" */
 /** @import {Scene} from "./scene.mjs" */
 import { inkOn } from "./colours.mjs";
 import { bar, byId, fill, make, nameOf, swatch } from "./dom.mjs";
 import { partsOf, shownName } from "./model.mjs";
+import { peakParts } from "./scene.mjs";
 import { fillTable } from "./table.mjs";
 import { humanBytes, percent } from "./text.mjs";
-import { needOf, savingWords } from "./words.mjs";
+import { savingWords } from "./words.mjs";
 
 /** @typedef {{choose: (step: number) => void, find: (text: string) => void}} SummaryActs */
+/** @typedef {{name: string, text: string, strong: string, style: string | null,
+ *   ratio: number | null}} Sentence */
+/** @typedef {{name: string, size_bytes: number, size: string, ratio: number, share: string,
+ *   notes: [string, string][], saving_bytes: number | null, saving: string}} Figure */
+/** @typedef {{name: string, heading: string, figures: Figure[], notes: string[],
+ *   has_bars: boolean}} Section */
 
-const LINES = 6;
-const ADVICE = 3;
+const LIMIT = ["limit", "device", "taken"];
+const ELSEWHERE = ["peak", ...LIMIT];
 
 /** A link to a step. @param {number} step @param {(step: number) => void} choose */
 export function stepLink(step, choose) {
@@ -33,65 +40,71 @@ export function savingNodes(saving, model, choose) {
   return make("span", {}, text, ...(step === null ? [] : [stepLink(step, choose)]), rest);
 }
 
-/** The limit of what a device must hold, as a bar and in words. @param {ModuleRow} row */
+/** Sentences of a module's summary. @param {ModuleRow} row @returns {Sentence[]} */
+function sentences(row) {
+  return row.sentences ?? [];
+}
+
+/** The limit of what a device must hold, in words and as a bar. @param {ModuleRow} row */
 function limit(row) {
-  const { limit_bytes: bytes, limit_name: name } = row;
-  const need = needOf(row);
-  const box = byId("limit");
-  if (bytes === null) {
-    fill(box, "limit unknown (--limit sets one)");
-    return;
-  }
-  const share = need / bytes;
-  const words = `limit ${humanBytes(bytes)}${name ? ` (${name})` : ""}`;
+  const said = sentences(row).filter(({ name }) => LIMIT.includes(name));
   fill(
-    box,
-    words + " ",
-    bar([[share > 1 ? "over" : "solid", share]], `${percent(need, bytes)} of the limit`),
-    ` ${percent(need, bytes)}`,
+    byId("limit"),
+    ...said.flatMap(({ text, ratio }) => [
+      make("span", {}, nameOf(text)),
+      ratio === null ? null : bar([[ratio > 1 ? "over" : "solid", ratio]], text),
+    ]),
   );
+}
+
+/** The peak in words. @param {ModuleRow} row */
+export function peakText(row) {
+  const said = sentences(row).find(({ name }) => name === "peak");
+  return said ? said.strong || said.text : "peak unknown";
+}
+
+/** What is saved without a line: the summary's words, with the step as a link. @param {Figure} line
+ *  @param {Model} model @param {(step: number) => void} choose */
+function lineSaving(line, model, choose) {
+  const saving = model.lineSavings.get(line.name);
+  if (!saving || line.saving_bytes === null) return make("span", {}, line.saving);
+  const held = { ...saving, held: line.size_bytes, saves: line.saving_bytes };
+  const { text, step, rest } = savingWords(held, model.peakStep, line.saving);
+  return make("span", {}, text, ...(step === null ? [] : [stepLink(step, choose)]), rest);
 }
 
 /** The answer in one sentence. @param {Model} model @param {SummaryActs} acts */
 function sentence(model, acts) {
-  const { row } = model;
-  const [most] = model.lineSavings;
   const parts = [
-    make("b", {}, humanBytes(row.peak_bytes)),
+    make("b", {}, peakText(model.row)),
     " at ",
     stepLink(model.peakStep, acts.choose),
     ` of ${model.steps - 1}. `,
   ];
+  const most = model.sections.find(({ name }) => name === "lines")?.figures[0];
   if (most) {
+    const saving = most.saving ? [", ", lineSaving(most, model, acts.choose)] : [];
     parts.push(
       "Most is held by ",
-      make("b", { title: most[0] }, nameOf(model.short(most[0]))),
-      `: ${humanBytes(most[1].held)}, `,
-      savingNodes(most[1], model, acts.choose),
+      make("b", { title: most.name }, nameOf(model.short(most.name))),
+      `: ${most.size}, ${most.share}`,
+      ...saving,
       ".",
     );
-  } else if (!model.temps) {
-    parts.push("All of it is fixed: the program has no temporary values here.");
+  }
+  if (!model.temps) {
+    parts.push(" All of it is fixed: the program has no temporary values here.");
   }
   fill(byId("answer"), ...parts);
 }
 
 /** The peak split by kind and group. @param {Scene} scene */
-export function split({ model, groups, stack, colours }) {
+export function split(scene) {
+  const { model, groups, colours } = scene;
   const peak = model.totals[model.peakStep];
-  const step = model.peakStep;
   const names = groups.names.map(name => model.short(name));
-  /** @type {[string, number, number][]} */
-  const parts = model.fixedKinds().map(([kind, bytes]) => [kind, bytes, -1]);
-  names.forEach((name, group) =>
-    parts.push([
-      name,
-      stack[group][step] - (group ? stack[group - 1][step] : model.fixed[step]),
-      group,
-    ]),
-  );
   const box = byId("split");
-  const held = parts.filter(([, bytes]) => bytes > 0);
+  const held = peakParts(scene);
   fill(
     box,
     ...held.map(([name, bytes, group]) => {
@@ -118,70 +131,68 @@ export function split({ model, groups, stack, colours }) {
   );
 }
 
-/**
- * Lines that hold the peak, with what they would save.
- * @param {Model} model
- * @param {SummaryActs} acts
- */
-function lines(model, acts) {
-  const peak = model.row.peak_bytes;
-  const held = [...model.lineSavings].slice(0, LINES);
-  byId("lines-section").hidden = !held.length;
-  fillTable(
-    /** @type {HTMLTableElement} */ (byId("lines")),
-    [
-      { title: "line" },
-      { title: "holds", kind: "figure" },
-      { title: "of peak", kind: "figure", isWide: true },
-      { title: "", kind: "picture" },
-      { title: "if it were gone" },
-    ],
-    held.map(([name, saving]) => ({
-      cells: [
-        make("span", { title: name }, nameOf(model.short(name))),
-        humanBytes(saving.held),
-        percent(saving.held, peak),
-        bar(
-          [
-            ["pale", saving.held / peak],
-            ["solid", saving.saves / peak],
-          ],
-          `holds ${percent(saving.held, peak)}, saves ${percent(Math.max(0, saving.saves), peak)}`,
-        ),
-        savingNodes(saving, model, acts.choose),
-      ],
-      act: () => acts.find(model.short(name)),
-    })),
+/** The low end of a saving and what to do, below a name. @param {[string, string][]} notes */
+function noteNodes(notes) {
+  return notes.map(([low, text]) =>
+    make("div", { class: "note" }, low ? make("b", {}, low) : null, low ? " " : null, nameOf(text)),
   );
 }
 
-/** A range where the query has one. @param {unknown} low @param {unknown} high */
-function adviceWords(low, high) {
-  const saves = Number(high);
-  const least = low === undefined || low === null ? null : Number(low);
-  return savingWords({ held: saves, saves, step: -1, low: least, kept: "" }, -1).text;
+/** @param {Figure} figure @param {Section} section @param {Model} model @param {SummaryActs} acts */
+function figureCells(figure, section, model, acts) {
+  const name = make(
+    "span",
+    { title: figure.name },
+    nameOf(model.short(figure.name)),
+    ...noteNodes(figure.notes),
+  );
+  const cells = [name, figure.size, figure.share];
+  if (section.has_bars) {
+    const saves = Math.max(0, figure.saving_bytes ?? 0) / model.row.peak_bytes;
+    const label = `${figure.share}${figure.saving ? `, ${figure.saving}` : ""}`;
+    cells.push(
+      bar(
+        [
+          ["pale", figure.ratio],
+          ["solid", saves],
+        ],
+        label,
+      ),
+    );
+  }
+  if (section.name === "lines") cells.push(lineSaving(figure, model, acts.choose));
+  return cells;
 }
 
-/** What to do, by saving: the first rows of the query `advice`. @param {Model} model */
-function advice(model) {
-  const table = model.tables.find(({ name }) => name === "advice");
-  const box = byId("advice");
-  const at = (/** @type {string} */ name) =>
-    table ? table.columns.findIndex(([column]) => column === name) : -1;
-  const rows = table?.rows.slice(0, ADVICE) ?? [];
-  box.hidden = !rows.length;
-  fill(
-    box,
-    ...rows.map(row =>
-      make(
-        "li",
-        {},
-        make("b", {}, adviceWords(row[at("low_saving_bytes")], row[at("saving_bytes")])),
-        ` (${row[at("sureness")]}): `,
-        nameOf(`${row[at("advice")] ?? ""}:`),
-        row[at("name")] === null ? null : nameOf(` ${model.short(String(row[at("name")]))}`),
-      ),
-    ),
+/** One section of the summary. @param {Section} section @param {Model} model
+ *  @param {SummaryActs} acts */
+function sectionNode(section, model, acts) {
+  const element = make("table", { id: section.name });
+  const isOfLines = section.name === "lines";
+  fillTable(
+    element,
+    [
+      { title: isOfLines ? "line" : "" },
+      { title: section.has_bars ? "holds" : "saves", kind: "figure" },
+      { title: "of peak", kind: "figure", isWide: true },
+      ...(section.has_bars ? [{ title: "", kind: /** @type {"picture"} */ ("picture") }] : []),
+      ...(isOfLines ? [{ title: "if it were gone" }] : []),
+    ],
+    section.figures.map(figure => ({
+      cells: figureCells(figure, section, model, acts),
+      ...(isOfLines ? { act: () => acts.find(model.short(figure.name)) } : {}),
+    })),
+  );
+  const key =
+    "Pale: what a line holds; solid: what the peak would lose without it in today's schedule. " +
+    "A new compilation may schedule differently.";
+  return make(
+    "section",
+    {},
+    make("h2", {}, section.heading),
+    section.figures.length ? element : null,
+    ...section.notes.map(note => make("p", {}, nameOf(note))),
+    isOfLines ? make("p", { class: "dim" }, key) : null,
   );
 }
 
@@ -198,7 +209,7 @@ function unknown(model) {
   } else {
     fill(
       byId("answer"),
-      make("b", {}, humanBytes(row.peak_bytes)),
+      make("b", {}, peakText(row)),
       " at the peak. A message in a log has no instant: no curve, no map.",
     );
   }
@@ -232,17 +243,11 @@ export function summarize(model, acts) {
   fill(byId("title"), nameOf(shownName(model.row)));
   // A function may have been compiled many times: the key tells which one this is.
   fill(byId("module-key"), nameOf(model.row.module_key));
-  if (model.hasPeak) {
-    sentence(model, acts);
-    limit(model.row);
-  } else {
-    unknown(model);
-    if (needOf(model.row) === null) fill(byId("limit"));
-    else limit(model.row);
-  }
-  lines(model, acts);
-  advice(model);
-  fill(byId("states"), ...states(model).map(text => make("p", {}, text)));
+  if (model.hasPeak) sentence(model, acts);
+  else unknown(model);
+  limit(model.row);
+  fill(byId("sections"), ...model.sections.map(section => sectionNode(section, model, acts)));
+  fill(byId("states"), ...states(model).map(text => make("p", {}, nameOf(text))));
 }
 
 /** What is missing from the pictures, and why. @param {Model} model */
@@ -262,11 +267,8 @@ function states(model) {
   if (model.hasPeak && model.temps && !model.column("frame_line").length) {
     told.push("No source lines in this dump: the XLA text of the module is missing, or has none.");
   }
-  if (model.hasPeak && humanBytes(row.need_bytes) !== humanBytes(row.peak_bytes)) {
-    told.push(
-      `Needs ${humanBytes(row.need_bytes)}: ${humanBytes(row.peak_bytes)} at the peak, ` +
-        `${humanBytes(row.fragmentation_bytes)} of holes in the arena.`,
-    );
+  for (const { name, text } of sentences(row)) {
+    if (!ELSEWHERE.includes(name) && (name !== "unknown" || model.hasPeak)) told.push(text);
   }
   return told;
 }

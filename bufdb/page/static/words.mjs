@@ -7,15 +7,17 @@ import { humanBytes } from "./text.mjs";
  * What becomes of the peak if something were gone, in parts: text, and the step to link.
  * @param {Saving} saving
  * @param {number} peakStep
+ * @param {string} [saved] how much, if that is worded already
  * @returns {{text: string, step: number | null, rest: string}}
  */
-export function savingWords({ held, saves, step, low, kept }, peakStep) {
+export function savingWords({ held, saves, step, low, kept }, peakStep, saved) {
   if (saves <= 0) {
-    return { text: "saves nothing: ", step, rest: step === peakStep ? "" : " is as high" };
+    return { text: `${saved ?? "saves nothing"}: `, step, rest: step === peakStep ? "" : " is as high" };
   }
   const least =
     low === null || low === saves ? "" : low > 0 ? `${humanBytes(low)} to ` : "nothing to ";
-  const text = `saves ${least}${humanBytes(saves)}${least && kept ? ` (keeps ${kept})` : ""}`;
+  const amount = saved ?? `saves ${least}${humanBytes(saves)}`;
+  const text = `${amount}${least && kept ? ` (keeps ${kept})` : ""}`;
   if (saves >= held || step === peakStep) return { text, step: null, rest: "" };
   return { text: `${text}: then the peak at `, step, rest: " is the highest" };
 }

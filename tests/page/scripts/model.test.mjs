@@ -15,7 +15,7 @@ import {
 import { filtered, sorted } from "../../../bufdb/page/static/modules.mjs";
 import { pathsIn, shortener } from "../../../bufdb/page/static/paths.mjs";
 import { cellText } from "../../../bufdb/page/static/saved.mjs";
-import { grouped } from "../../../bufdb/page/static/scene.mjs";
+import { grouped, peakParts } from "../../../bufdb/page/static/scene.mjs";
 import { repeated, roundCounts } from "../../../bufdb/page/static/rounds.mjs";
 import { TreeShape } from "../../../bufdb/page/static/tree.mjs";
 import {
@@ -134,7 +134,8 @@ test("sums of the blocks are the bytes of each step, what is fixed among them", 
   const of = model();
   assert.deepEqual([...of.totals], [107, 107, 107, 107, 147, 147, 47, 47, 47, 47]);
   assert.deepEqual([...of.fixed], new Array(10).fill(7));
-  assert.deepEqual(of.fixedKinds(), [["parameter", 7]]);
+  assert.deepEqual(of.fixedParts("line"), [["parameter", "(parameter)", 7]]);
+  assert.deepEqual(of.fixedParts("category"), [["parameter", "", 7]]);
   assert.equal(of.hasPeak, true);
 });
 
@@ -250,6 +251,21 @@ test("a coloring stacks its groups upon what is fixed, up to the total", () => {
   assert.deepEqual(grouped(of, "op").groups.names, ["jit(f)/layer_*/mul", "jit(f)/layer_*"]);
   assert.deepEqual(grouped(of, "category").groups.names, ["forward", "(no category)"]);
   assert.deepEqual(grouped(of, "time").groups.names, ["(no time)"]);
+});
+
+test("what a line holds for the whole run is in its part of the peak", () => {
+  const of = model();
+  const parts = () => peakParts({ ...grouped(of, "line"), model: of });
+  assert.deepEqual(parts(), [
+    ["parameter", 7, -1],
+    ["train.py:5", 100, 0],
+    ["saved train.py:7", 40, 1],
+  ]);
+  of.column("value_line")[3] = LINE;
+  assert.deepEqual(parts(), [
+    ["train.py:5", 107, 0],
+    ["saved train.py:7", 40, 1],
+  ]);
 });
 
 test("savings and origins in words", () => {

@@ -1,0 +1,122 @@
+"""Every figure of the page is that of `bufdb summary`, or of the query that the page names."""
+
+import subprocess
+import sys
+
+import page_figures
+import pytest
+from page_figures import KINDS, MIB, holds_most
+from report_making import report
+from shared_dumps import DUMPS, needs_dumps
+from small_db import Module, in_bulk, insert
+
+from bufdb.database import store
+from bufdb.ingest.ingest import ingest
+
+
+@pytest.fixture
+def modules(con):
+    """One module for each kind of allocation, and a second compilation of one function."""
+    with in_bulk(con):
+        for number, kind in enumerate(KINDS):
+            holds_most(con, number + 1, kind)
+        other = Module(con, 9, run_name="temp", function_name="of_temp", schedule_length=3)
+        other.allocation(0, "parameter", 5 * MIB)
+        other.value(0, 0, 0, 5 * MIB, live=(0, 3), name="p.0", opcode="parameter")
+        other.close()
+        insert(con, "run_labels", run_name="output", label="device", label_value="TPU v5 lite")
+    return con
+
+
+def test_figures_are_the_same_whatever_holds_most(modules):
+    compared = page_figures.compare(modules, report(modules, names=("peak", "peaks")))
+    assert compared.differences == []
+    assert compared.count > 300
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "size"),
+    [
+        ("parameter", "(parameter)", 48),
+        ("constant", "(constant)", 48),
+        ("output", "m.py:7", 52),  # the line holds an output and a temporary value
+        ("temp", "m.py:7", 51),
+    ],
+)
+def test_what_holds_most_comes_first(modules, kind, line, size):
+    picture = report(modules).picture(run=kind, module_key=f"m{KINDS.index(kind) + 1}")
+    lines = next(each for each in picture.head["sections"] if each["name"] == "lines")
+    first = lines["figures"][0]
+    assert (first["name"], first["size_bytes"]) == (line, size * MIB)
+
+
+def test_another_compilation_has_a_summary_of_its_own(modules):
+    picture = report(modules).picture(module_key="m9")
+    lines = next(each for each in picture.head["sections"] if each["name"] == "lines")
+    assert [one["name"] for one in lines["figures"]] == ["(parameter)"]
+
+
+def test_a_limit_has_the_words_of_the_summary(modules):
+    for limit in ((None, None), (50 * MIB, None)):
+        found = report(modules, limit=limit)
+        assert page_figures.compare(modules, found, limit).differences == []
+    said = {one["text"] for row in found.modules for one in row["sentences"]}
+    assert "limit: 114.0% of 50.0 MiB: it does not fit" in said
+
+
+def test_a_difference_would_be_found(modules):
+    found = report(modules)
+    found.modules[0]["peak_bytes"] += 1
+    found.slots[found.modules[1]["slot"]][0]["sections"][0]["figures"][0]["size"] = "1 B"
+    assert len(page_figures.compare(modules, found).differences) >= 2
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("run", ["cpu_b8", "gpu_b8", "tpu_b8"])
+def test_figures_of_the_sample_dumps(demo_db, run):
+    with store.open_readable(str(demo_db)) as con:
+        found = report(con, {"run": run}, names=("peak", "peaks", "advice"))
+        compared = page_figures.compare(con, found)
+    assert compared.differences == []
+    assert compared.count > 300
+
+
+@pytest.mark.slow
+def test_figures_of_all_tables_of_the_sample_dumps(demo_db):
+    with store.open_readable(str(demo_db)) as con:
+        compared = page_figures.compare(con, report(con, names=None))
+    assert compared.differences == []
+    assert compared.count > 10_000
+
+
+@needs_dumps
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["seeds", "tf-2.4", "cpu-0.4.13", "gpu-0.10.2"])
+def test_figures_of_other_dumps(folder, tmp_path):
+    path = str(tmp_path / "dumps.duckdb")
+    ingest(path, [DUMPS / folder], run=folder)
+    with store.open_readable(path) as con:
+        compared = page_figures.compare(con, report(con, names=("peaks",)))
+    assert compared.differences == []
+
+
+CASES = DUMPS.parent / "cases" / "page-and-summary"
+MOST = {"dom": "(donated_parameter)", "unroll": "unroll.py:5"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CASES.is_dir(), reason="no shared/cases here")
+@pytest.mark.parametrize(("name", "size"), [("dom", "48.0 MiB"), ("unroll", "90.0 MiB")])
+def test_programs_whose_page_and_summary_disagreed(tmp_path, name, size):
+    pytest.importorskip("jax")
+    path = tmp_path / "case.duckdb"
+    program = [sys.executable, CASES / f"{name}.py"]
+    captured = [sys.executable, "-m", "bufdb", "capture", "--db", path, "--run", name, "--"]
+    subprocess.run([*captured, *program], check=True, capture_output=True)
+    with store.open_readable(str(path)) as con:
+        found = report(con, names=("peaks",))
+        assert page_figures.compare(con, found).differences == []
+    head = found.slots[found.modules[0]["slot"]][0]
+    lines = next(each for each in head["sections"] if each["name"] == "lines")
+    first = lines["figures"][0]
+    assert first["name"].endswith(MOST[name]) and first["size"] == size
