@@ -7,6 +7,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -29,6 +30,8 @@ MOST_BYTES = 128 << 20
 """Limit of a profile, decompressed; one of 100,000 stacks has a tenth of it."""
 MOST_WATCHED_BYTES = 16 << 20
 """The same of what bufdb.watch writes next to it."""
+NO_PROFILE = "no_memory_profile"
+"""Code of the oddity about a process that ended without one."""
 _HEAD_BYTES = 4096
 _BLOCK_BYTES = 1 << 20
 _LINE_BYTES = 1 << 16
@@ -102,6 +105,8 @@ def is_memory_profile(path: Path | Place) -> bool:
 def below(files: Mapping[str, Path | Place], odd: list[Oddity]) -> Iterator[MemoryFile]:
     """Yield the memory profiles among the files of a directory or archive; add unreadable files."""
     for name, path in sorted(files.items()):
+        if name.endswith(WATCHED) and name.removesuffix(WATCHED) + SUFFIX not in files:
+            odd += _without_profile(name, path)
         if not name.endswith(SUFFIX):
             continue
         try:
@@ -112,6 +117,14 @@ def below(files: Mapping[str, Path | Place], odd: list[Oddity]) -> Iterator[Memo
         if is_one:
             stem = name.removesuffix(SUFFIX)
             yield MemoryFile(path, name, files.get(stem + WATCHED), files.get(stem + LOG))
+
+
+def _without_profile(name: str, path: Path | Place) -> Iterator[Oddity]:
+    """Yield what bufdb.watch wrote of a process that had no time for a profile."""
+    with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
+        how = json.loads(_content(path, MOST_WATCHED_BYTES)).get("ended")
+        if isinstance(how, str):
+            yield Oddity(name, "notice", NO_PROFILE, f"{as_text(how)}: no memory profile")
 
 
 def named(path: Path | Place) -> MemoryFile:

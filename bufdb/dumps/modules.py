@@ -27,6 +27,7 @@ from bufdb.dumps.files import (
     stem_of,
     why_unreadable,
 )
+from bufdb.dumps.mixed import mixed
 from bufdb.dumps.pasted import encoding_of, plain
 from bufdb.dumps.place import Place
 from bufdb.proto import reader
@@ -100,6 +101,7 @@ def modules_of(paths: dict[str, Path | Place], oddities: list[Oddity]) -> list[M
     without = _without_buffers(paths, whole, unread)
     if without is not None:
         oddities.append(Oddity(None, "notice", NO_BUFFERS, without))
+    oddities += mixed(whole.values())
     return [whole[key] for key in sorted(whole)]
 
 

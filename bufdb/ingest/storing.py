@@ -22,6 +22,8 @@ from bufdb.columnar.section import Finding
 from bufdb.database import faults, runs, store
 from bufdb.dumps.discover import Source
 from bufdb.dumps.files import Oddity
+from bufdb.dumps.memory_profiles import NO_PROFILE
+from bufdb.dumps.mixed import SEVERAL
 from bufdb.dumps.modules import NO_BUFFERS
 from bufdb.errors import DatabaseError
 from bufdb.ingest import memory
@@ -40,6 +42,9 @@ if TYPE_CHECKING:
 TRANSACTION_BYTES = 1 << 30
 """Text per transaction: what an interrupted ingest loses at most, large modules aside: 10 to 30
 seconds of work. Each packs again the row group that the last one began, in every table."""
+
+NOTED = (NO_BUFFERS, NO_PROFILE, SEVERAL)
+"""Codes of what is missing from the dumps as a whole, which is noted at once."""
 
 LOGGED_BYTES = 16 << 20
 """Text of a last transaction that may go to the log next to the file, which is joined to the file
@@ -243,8 +248,9 @@ class Ingest:
     def _odd(self, oddity: Oddity) -> None:
         if oddity.severity == "error":
             self.summary.skipped_count += 1
-        if oddity.code == NO_BUFFERS:
-            self.summary.notes.append(f"run {self.run_name}: {oddity.message}")
+        if oddity.code in NOTED:
+            where = f"{oddity.name}: " if oddity.name else ""
+            self.summary.notes.append(f"run {self.run_name}: {where}{oddity.message}")
         self.problems[oddity.severity] += 1
         finding = Finding(0, oddity.severity, oddity.code, oddity.message, oddity.name)
         self.writer.add_rows("diagnostics", [diagnostic_row(self.run_name, None, finding)])
