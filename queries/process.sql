@@ -10,11 +10,13 @@
 -- device the parts of this account: what the plan needs (argument, output, temp, constant),
 -- bystanders by line, and what the allocator holds beyond, where the device has statistics.
 --
--- The program is the one that failed, else the one with the largest need in the run's dumps, else
--- among the loaded programs; function and module choose another, and nothing is shown if no
--- program matches. bufdb.watch knows arguments by identity at the call. Without it, or for another
--- program, bystanders are a range: at the least what is alive beyond the bytes of the arguments, at
--- the most all of it.
+-- The program is the one that failed, else the one with the largest need among the programs that
+-- the process has loaded, else in the dumps of its run; function and module choose another, and
+-- nothing is shown if no program matches. The need is that of the dumps where they agree with the
+-- loaded program; it is not known for a program of the dumps that is not loaded, nor in a run with
+-- dumps of several processes if it is not known which of them the profile is of. bufdb.watch knows
+-- arguments by identity at the call. Without it, or for another program, bystanders are a range: at
+-- the least what is alive beyond the bytes of the arguments, at the most all of it.
 --
 -- wrong when: the profile is of another moment than the call: arrays made or freed between the two
 -- are wrongly counted. A program that another thread runs at the same time is in the rest. What
@@ -28,7 +30,8 @@
 -- column profile_name VARCHAR: The memory profile.
 -- column device VARCHAR: The device; NULL if nothing is alive on any.
 -- column function_name VARCHAR: The program; NULL if there is none.
--- column plan_bytes BIGINT: What the program needs [bytes]; NULL if not known.
+-- column plan_bytes BIGINT: What the program needs [bytes]; NULL if not known, or not of this
+--   process.
 -- column alive_bytes BIGINT: Arrays that are alive when the profile was taken [bytes].
 -- column low_bystander_bytes BIGINT: The least that are bystanders [bytes]; NULL without a program.
 -- column bystander_bytes BIGINT: The most that are bystanders [bytes].
@@ -47,8 +50,8 @@
 -- column python_function_name VARCHAR: Function whose line made bystanders; NULL for other parts.
 -- column source VARCHAR: That line as file:line, "library file:line" where all is library code,
 --   (no stack) where JAX has none, (N more) for the other lines; NULL for other parts.
--- column arguments_unknown_reason VARCHAR: Why it is not known which arrays are arguments; NULL if
---   it is known.
+-- column arguments_unknown_reason VARCHAR: Why it is not known which arrays are arguments, or what
+--   the program of this process needs; NULL if it is known.
 WITH params AS (
   SELECT
     getvariable('function')::VARCHAR AS function,
@@ -67,20 +70,68 @@ profiles AS (
   WHERE params.profile IS NULL
     OR live_profiles.profile_name GLOB params.profile
 ),
-programs AS (
+-- Programs of the dumps that may be of the process of a profile: of its folder, if that has any.
+candidates AS (
   SELECT
-    profiles.run_name, profiles.profile_name,
-    coalesce(asked_modules.function_name, asked_modules.module_key) AS function_name,
-    asked_modules.argument_bytes,
-    asked_modules.output_bytes - asked_modules.alias_bytes AS output_bytes,
-    asked_modules.temp_bytes,
-    asked_modules.need_bytes AS plan_bytes,
-    coalesce(asked_modules.module_name = profiles.failed_program_name, FALSE) AS is_failed,
-    1 AS place,
-    asked_modules.module_key AS name
+    profiles.run_name, profiles.profile_name, profiles.failed_program_name,
+    asked_modules.function_name, asked_modules.module_name, asked_modules.module_key,
+    asked_modules.argument_bytes, asked_modules.output_bytes, asked_modules.alias_bytes,
+    asked_modules.temp_bytes, asked_modules.need_bytes,
+    regexp_extract(asked_modules.module_key, '^(.*/)') AS folder,
+    regexp_extract(profiles.profile_name, '^(.*/)') AS profile_folder
   FROM profiles
   JOIN asked_modules ON asked_modules.run_name = profiles.run_name
   WHERE asked_modules.need_bytes IS NOT NULL
+  QUALIFY starts_with(folder, profile_folder)
+    OR NOT bool_or(starts_with(folder, profile_folder)) OVER (
+      PARTITION BY profiles.run_name, profiles.profile_name
+    )
+),
+dumped AS (
+  SELECT
+    candidates.run_name, candidates.profile_name, candidates.failed_program_name,
+    candidates.function_name, candidates.module_name, candidates.module_key,
+    candidates.argument_bytes, candidates.output_bytes, candidates.alias_bytes,
+    candidates.temp_bytes, candidates.need_bytes,
+    CASE
+      WHEN loaded.program_count > 0 AND loaded.agreeing_count = 0
+        THEN 'no program loaded in this process has the need of the dump of '
+          || coalesce(candidates.function_name, candidates.module_key)
+      WHEN loaded.program_count = 0
+        AND min(candidates.folder) OVER profile <> max(candidates.folder) OVER profile
+        THEN 'the run has programs of several processes, and which the profile is of is not known'
+    END AS unknown_reason
+  FROM candidates
+  CROSS JOIN LATERAL (
+    SELECT
+      count(*) AS program_count,
+      count(*) FILTER (
+        WHERE live_programs.program_name = candidates.module_name
+          AND coalesce(live_programs.argument_bytes = candidates.argument_bytes, TRUE)
+          AND coalesce(live_programs.output_bytes = candidates.output_bytes, TRUE)
+          AND coalesce(live_programs.alias_bytes = candidates.alias_bytes, TRUE)
+          AND coalesce(live_programs.temp_bytes = candidates.temp_bytes, TRUE)
+      ) AS agreeing_count
+    FROM live_programs
+    WHERE live_programs.run_name = candidates.run_name
+      AND live_programs.profile_name = candidates.profile_name
+  ) AS loaded
+  WINDOW profile AS (PARTITION BY candidates.run_name, candidates.profile_name)
+),
+programs AS (
+  SELECT
+    dumped.run_name, dumped.profile_name,
+    coalesce(dumped.function_name, dumped.module_key) AS function_name,
+    if(dumped.unknown_reason IS NULL, dumped.argument_bytes, NULL) AS argument_bytes,
+    if(dumped.unknown_reason IS NULL, dumped.output_bytes - dumped.alias_bytes, NULL)
+      AS output_bytes,
+    if(dumped.unknown_reason IS NULL, dumped.temp_bytes, NULL) AS temp_bytes,
+    if(dumped.unknown_reason IS NULL, dumped.need_bytes, NULL) AS plan_bytes,
+    coalesce(dumped.module_name = dumped.failed_program_name, FALSE) AS is_failed,
+    1 AS place,
+    dumped.module_key AS name,
+    dumped.unknown_reason
+  FROM dumped
   UNION ALL
   SELECT
     live_programs.run_name, live_programs.profile_name,
@@ -93,7 +144,8 @@ programs AS (
     live_programs.is_failed,
     -- Of the program that failed the process itself knows the plan; else dumps come first.
     if(live_programs.is_failed, 0, 2) AS place,
-    live_programs.program_ordinal::VARCHAR AS name
+    live_programs.program_ordinal::VARCHAR AS name,
+    NULL AS unknown_reason
   FROM live_programs
   CROSS JOIN params
   JOIN profiles
@@ -109,13 +161,14 @@ programs AS (
 plans AS (
   SELECT
     programs.run_name, programs.profile_name, programs.function_name, programs.argument_bytes,
-    programs.output_bytes, programs.temp_bytes, programs.plan_bytes, programs.is_failed
+    programs.output_bytes, programs.temp_bytes, programs.plan_bytes, programs.is_failed,
+    programs.unknown_reason
   FROM programs
   QUALIFY row_number() OVER (
     PARTITION BY programs.run_name, programs.profile_name
     ORDER BY
-      programs.is_failed DESC, if(programs.plan_bytes IS NULL, 1, 0), programs.place,
-      programs.plan_bytes DESC,
+      programs.is_failed DESC, if(programs.plan_bytes IS NULL, 1, 0),
+      if(programs.place = 0, 0, 1), programs.plan_bytes DESC, programs.place,
       programs.function_name, programs.name
   ) = 1
 ),
@@ -166,6 +219,7 @@ accounts AS (
     coalesce(alive.argument_bytes, 0) AS known_bytes,
     coalesce(alive.argument_count, 0) AS known_count,
     CASE
+      WHEN plans.unknown_reason IS NOT NULL THEN plans.unknown_reason
       WHEN profiles.arguments_unknown_reason IS NOT NULL THEN profiles.arguments_unknown_reason
       WHEN plans.function_name IS NULL THEN 'the run has no program with a known need'
       WHEN NOT plans.is_failed THEN 'arguments are known of the program that failed alone'
