@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from bufdb.dumps.files import BUFFER_KINDS, PARTS, ModuleFiles
+from bufdb.capture.processes import DUMP_TO, FLAG, dumping
+from bufdb.dumps.files import PARTS
 from bufdb.errors import UsageError
 
 # -- The environment of a captured command: dumps switched on, the user's flags kept ---------------
 
-_FLAG = re.compile(r"""\S*?=(?:"(?:\\.|[^"\\])*"|'[^']*')|\S+""", re.DOTALL)
-_DUMP_TO = re.compile(r"--?xla_dump_to(=|$)")
 _HIDING = re.compile(
     r"--?(xla_enable_dumping|xla_dump_hlo_module_re|xla_dump_max_hlo_modules"
     r"|xla_dump_buffer_assignment_analysis)(=|$)"
@@ -56,18 +55,16 @@ def environment(given: Mapping[str, str], folder: Path) -> Environment:
             raise UsageError(
                 f"XLA_FLAGS names a file of flags, {text}, that cannot be read: {error.strerror}"
             ) from error
-    flags = _FLAG.findall(text)
-    kept = [flag for flag in flags if not _DUMP_TO.match(flag)]
+    flags = FLAG.findall(text)
+    kept = [flag for flag in flags if not DUMP_TO.match(flag)]
     notes = []
     for flag in flags:
-        if _DUMP_TO.match(flag):
+        if DUMP_TO.match(flag):
             notes.append(f"{flag} in XLA_FLAGS is overridden; --keep-dumps DIR keeps the dumps")
     hiding = tuple(flag for flag in kept if _HIDING.match(flag))
     if hiding:
         notes.append(f"not every module may be dumped: XLA_FLAGS have {' '.join(hiding)}")
-    # Other dump formats would replace the text, which is the default only if none is named.
-    added = [f"--xla_dump_to={_quoted(str(folder))}", "--xla_dump_hlo_as_text"]
-    variables["XLA_FLAGS"] = " ".join([*kept, *added])
+    variables["XLA_FLAGS"] = dumping(" ".join(kept), folder)
     # Takes precedence over a directory that the program sets by jax.config; a variable for the
     # directory would not.
     variables["JAX_ENABLE_COMPILATION_CACHE"] = "false"
@@ -75,13 +72,6 @@ def environment(given: Mapping[str, str], folder: Path) -> Environment:
     variables.pop("JAX_COMPILATION_CACHE_DIR", None)
     notes.append("JAX's persistent compilation cache is off for the command: a hit dumps nothing")
     return Environment(variables, " ".join(kept), tuple(notes), hiding)
-
-
-def _quoted(value: str) -> str:
-    """Return a flag's value, in quotes if it needs any; XLA removes them."""
-    if not re.search(r"[\s\"'\\]", value):
-        return value
-    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 # -- Label a command's run: versions, flags, commit, command line ----------------------------------
@@ -177,29 +167,19 @@ def _output(command: Sequence[str], variables: Mapping[str, str]) -> str | None:
 # -- Examine a command's dump directory, or explain why it is empty --------------------------------
 
 
+_PARTS = tuple(PARTS)
+
+
 def cached_modules(folder: Path) -> list[str]:
     """Return the names of modules from a compilation cache: dumped as HLO text only."""
-    names = {path.name for path in folder.rglob("module_*") if path.is_file()}
-    compiled = {_id(name) for name in names if name.endswith(tuple(PARTS))}
+    paths = [path for path in folder.rglob("module_*") if path.is_file()]
+    compiled = {(path.parent, _id(path.name)) for path in paths if path.name.endswith(_PARTS)}
     text = ".after_optimizations.txt"
     return sorted(
-        name.removesuffix(text)
-        for name in names
-        if name.endswith(text) and _id(name) not in compiled
+        path.name.removesuffix(text)
+        for path in paths
+        if path.name.endswith(text) and (path.parent, _id(path.name)) not in compiled
     )
-
-
-def is_shared(modules: Sequence[ModuleFiles]) -> bool:
-    """Return whether several processes wrote the dumps: module numbers are unique within one."""
-    seen: dict[tuple[str, int], str | None] = {}
-    for module in modules:
-        name = module.name
-        if name.module_number is None or not set(module.files) & set(BUFFER_KINDS):
-            continue
-        key = (module.key.rpartition("/")[0], name.module_number)
-        if seen.setdefault(key, name.module_name) != name.module_name:
-            return True
-    return False
 
 
 def why_nothing(folder: Path, given: Environment, exit_code: int) -> str:

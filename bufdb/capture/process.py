@@ -33,6 +33,9 @@ class Ended:
     """128+n if signal n ended it."""
     is_stopped: bool
     """Whether bufdb received a signal meant to end it, whatever the command did then."""
+    pid: int = 0
+    signal: int | None = None
+    """The signal that ended it."""
 
 
 def run(command: Sequence[str], variables: Mapping[str, str], said: Said | None = None) -> Ended:
@@ -57,7 +60,8 @@ def run(command: Sequence[str], variables: Mapping[str, str], said: Said | None 
         started(child)
         code = _wait(child)
     is_stopped = any(signal.Signals(number).name in _STOPPING for number in seen)
-    return Ended(code if code >= 0 else 128 - code, is_stopped)
+    number = -code if code < 0 else None
+    return Ended(code if code >= 0 else 128 - code, is_stopped, child.pid, number)
 
 
 class Said:

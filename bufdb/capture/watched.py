@@ -10,13 +10,11 @@ costs a tenth of a millisecond a call. Smaller programs run as without bufdb.
 
 from __future__ import annotations
 
-import atexit
 import importlib
-import importlib.util
 import json
-import os
 import re
 import sys
+import threading
 import time
 import weakref
 from collections import deque
@@ -34,11 +32,9 @@ SMALL_SHARE = 256
 _CALLS = 64
 _NAMED = 200
 """Loaded programs whose names are looked up, the largest: each takes a millisecond."""
-_SEEN = "_bufdb_seen"
-"""Attribute of an error: the ids of what has written it."""
 _EXHAUSTED = "RESOURCE_EXHAUSTED"
 _REQUESTED = re.compile(r"allocat(?:e|ing) (\d+) bytes")
-_EXECUTES = "jax._src.interpreters.pxla"
+EXECUTES = "jax._src.interpreters.pxla"
 """The part of JAX that executes programs."""
 _HOOK = "this version of JAX has no place where bufdb sees calls"
 _NO_CALL = (
@@ -50,6 +46,7 @@ _DOUBT = (
     "failed to make it"
 )
 _NO_FAILURE = "nothing failed"
+_NOT_RAISED = "a program failed, and its error was not raised: what is alive is of a later moment"
 
 
 class Call(NamedTuple):
@@ -72,9 +69,12 @@ class Watch:
         self.folder, self.limit_bytes = folder, limit_bytes
         limit = SMALL_SHARE * SMALL_BYTES if limit_bytes is None else limit_bytes
         self.small_bytes = min(SMALL_BYTES, limit // SMALL_SHARE)
-        self.name: str | None = None
-        """Name of this process's profile, once it has written one."""
-        self.has_failed = self._is_doubtful = False
+        self.has_failed = self.has_ended = self._is_doubtful = False
+        self._is_hurried = False
+        self._writer: int | None = None
+        """The thread that writes: errors that it meets are of arrays whose error was raised."""
+        self._current = threading.local()
+        """The program and the arguments of the call that a thread is in."""
         self._large: dict[int, bool] = {}
         """Whether a program needs much memory, by the id of its executable, which may be gone."""
         self._calls: deque[Call] = deque(maxlen=_CALLS)
@@ -88,7 +88,7 @@ class Watch:
     def start(self) -> None:
         """See the calls of programs from now on; JAX must be imported."""
         try:
-            pxla: Any = importlib.import_module(_EXECUTES)
+            pxla: Any = importlib.import_module(EXECUTES)
             kind, fast = pxla.ExecuteReplicated, pxla.MeshExecutableFastpathData
             original = kind.__call__
             # Attributes of each such object, which `call` reads.
@@ -100,12 +100,12 @@ class Watch:
         watch = self
 
         def call(executed: Any, *args: Any) -> Any:
+            outer = getattr(watch._current, "call", None)
+            watch._current.call = executed, args
             try:
                 found = original(executed, *args)
-            except Exception as error:  # noted, and raised again unchanged
-                if is_exhausted(error):
-                    watch.failed(error, Call(executed, _references(executed, args), []))
-                raise
+            finally:
+                watch._current.call = outer
             if watch.on_first_call is not None:
                 watch.on_first_call()
                 watch.on_first_call = None
@@ -124,8 +124,29 @@ class Watch:
             kept(__file__)
         kind.__call__, pxla.MeshExecutableFastpathData = call, fast_path
         self._undo.append(undo)
+        self._see_errors()
         self.why_no_calls = None
         clear()
+
+    def _see_errors(self) -> None:
+        """See errors as they are made: any thread may raise them, and the program catch them."""
+        kind = _error_kind()
+        original: Any = kind.__init__
+        is_own = "__init__" in vars(kind)
+
+        def made(error: Any, *args: Any, **options: Any) -> None:
+            original(error, *args, **options)
+            if _EXHAUSTED in str(args[:1])[:4096]:
+                self.failed(error)
+
+        def undo() -> None:
+            kind.__init__ = original
+            if not is_own:
+                del kind.__init__
+
+        with suppress(TypeError):  # a class that cannot be changed: uncaught errors are seen
+            kind.__init__ = made
+            self._undo.append(undo)
 
     def stop(self) -> None:
         """See no more calls."""
@@ -143,41 +164,51 @@ class Watch:
 
     # -- what is written -------------------------------------------------------------------
 
-    def failed(self, error: BaseException, call: Call | None = None) -> None:
-        """Write what the process holds now that a device has run out of memory; once an error."""
-        # A reference would keep what its frames hold, and its id may be that of a later one.
-        seen: set[int] = vars(error).setdefault(_SEEN, set())
-        if id(self) in seen:
+    def failed(self, error: BaseException) -> None:
+        """Write what the process holds as a device runs out of memory: the first time it does."""
+        if self.has_failed or self.has_ended or self._writer == threading.get_ident():
             return
-        seen.add(id(self))
         self.has_failed = True
-        self._try("failure", error, call)
+        self._try("failure", error)
 
-    def end(self, error: BaseException | None = None) -> None:
-        """Write what the process holds at the end, unless it was written when it failed."""
+    def end(self, error: BaseException | None = None, *, is_hurried: bool = False) -> None:
+        """Write what the process holds at the end, unless it was written when it failed.
+
+        In a hurry, programs that still run are not waited for.
+        """
+        self._is_hurried = is_hurried
         if error is not None and is_exhausted(error):
             self.failed(error)
-        if not self.has_failed:
-            self._try("end", None, None)
+        if not self.has_failed and not self.has_ended:
+            self.has_ended = True
+            self._try("end", None)
 
-    def _try(self, moment: str, error: BaseException | None, call: Call | None) -> None:
+    def _try(self, moment: str, error: BaseException | None) -> None:
+        before, self._writer = self._writer, threading.get_ident()
         try:
-            self._write(moment, error, call)
+            self._write(moment, error)
         except Exception as problem:  # reported; it must not hide the error of the program
             name = type(problem).__name__
             print(
                 f"bufdb: what the process holds is not written: {name}: {problem}", file=sys.stderr
             )
+        finally:
+            self._writer = before
 
-    def _write(self, moment: str, error: BaseException | None, call: Call | None) -> None:
+    def _write(self, moment: str, error: BaseException | None) -> None:
         jax = sys.modules["jax"]
         # Before anything else, since looking at arrays makes others.
         arrays = list(jax.live_arrays())
         profile = jax.profiler.device_memory_profile()
-        sound = [(array, _is_sound(array)) for array in arrays]
-        if error is not None and call is None:
-            call = self._failed_call()
-        why = self._why_unknown(error, call)
+        hurry = self._is_hurried
+        problems = [(array, _problem(array, is_hurried=hurry)) for array in arrays]
+        sound = [(array, problem is None) for array, problem in problems]
+        late = [one for _, one in problems if isinstance(one, Exception) and is_exhausted(one)]
+        call = self._failing_call() if error is not None or late else None
+        why: str | None = _NOT_RAISED
+        if error is not None or not late:
+            why = self._why_unknown(error, call)
+        error = error or next(iter(late), None)
         message = str(error).strip().splitlines()[0][:400] if error is not None else None
         asked = _REQUESTED.search(str(error)) if error is not None else None
         found = {
@@ -193,12 +224,8 @@ class Watch:
             "statistics": _statistics(jax),
         }
         # The profile is last: without it the other is not read.
-        data = json.dumps(found).encode()
-        if self.name is None:
-            path = self.folder / f"{NAME}{WATCHED}"
-            self.name = NAME if _put_first(path, data) else f"{NAME}-{os.getpid()}"
-        _put(self.folder / f"{self.name}{WATCHED}", data)
-        _put(self.folder / f"{self.name}{PROFILE}", profile)
+        put(self.folder / f"{NAME}{WATCHED}", json.dumps(found).encode())
+        put(self.folder / f"{NAME}{PROFILE}", profile)
 
     def _why_unknown(self, error: BaseException | None, call: Call | None) -> str | None:
         if error is None:
@@ -206,6 +233,16 @@ class Watch:
         if call is not None:
             return None
         return self.why_no_calls or (_DOUBT if self._is_doubtful else _NO_CALL)
+
+    def _failing_call(self) -> Call | None:
+        """Return the call that this thread is in, else one that has failed since."""
+        executed, args = getattr(self._current, "call", None) or (None, ())
+        # The error may be that of an argument, which an earlier call was to make.
+        if executed is not None and not any(
+            isinstance(_problem(arg), Exception) for arg in args if hasattr(arg, "is_deleted")
+        ):
+            return Call(executed, _references(executed, args), [])
+        return self._failed_call()
 
     def _failed_call(self) -> Call | None:
         """Return the call whose outputs have no value, while its arguments have one.
@@ -255,13 +292,23 @@ def _weak(values: Any) -> list[weakref.ref[Any]]:
 
 def _is_sound(array: Any) -> bool:
     """Return whether an array has a value: one that a failed program was to make has none."""
+    return _problem(array) is None
+
+
+def _problem(array: Any, *, is_hurried: bool = False) -> Exception | str | None:
+    """Return why an array has no value: the error of the program that was to make it.
+
+    In a hurry an array that is still being made counts as one that has a value.
+    """
     if array.is_deleted():
-        return False
+        return "deleted"
+    if is_hurried and not array.is_ready():
+        return None
     try:
         array.block_until_ready()
-    except Exception:  # of whatever class JAX has for it
-        return False
-    return True
+    except Exception as error:  # of whatever class JAX has for it
+        return error
+    return None
 
 
 Part = tuple[str, Any, int, int]
@@ -363,109 +410,20 @@ def _statistics(jax: Any) -> dict[str, Mapping[str, int]]:
     return found
 
 
-def _put_first(path: Path, data: bytes) -> bool:
-    """Write a file unless another process has; return whether this one did."""
-    try:
-        with path.open("xb") as file:
-            file.write(data)
-    except FileExistsError:
-        return False
-    return True
-
-
-def _put(path: Path, data: bytes) -> None:
+def put(path: Path, data: bytes) -> None:
+    """Write a file as a whole, in a folder that is made if it is not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     made = path.with_name(f".{path.name}.{time.monotonic_ns()}")
     made.write_bytes(data)
     made.replace(path)
 
 
-# -- A captured program, in whose Python bufdb need not be installed -------------------------------
+def _error_kind() -> Any:
+    """Return the class of the errors that XLA raises.
 
-FOLDER, LIMIT = "BUFDB_WATCH_FOLDER", "BUFDB_WATCH_LIMIT"
-"""Variables of the environment of a captured program."""
-
-
-class _Finder:
-    """Begins to watch when the program has imported the part of JAX that executes programs."""
-
-    def __init__(self, watch: Watch) -> None:
-        self.watch = watch
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Find that part by the other finders, and begin when it has been executed."""
-        if name != _EXECUTES:
-            return None
-        sys.meta_path[:] = [one for one in sys.meta_path if one is not self]
-        spec = importlib.util.find_spec(name)
-        loader: Any = None if spec is None else spec.loader
-        if hasattr(loader, "exec_module"):
-            execute = loader.exec_module
-
-            def exec_module(module: Any) -> None:
-                execute(module)
-                self.watch.start()
-
-            loader.exec_module = exec_module
-        return spec
-
-
-def install() -> None:
-    """Watch this process, as the environment says, from when it has imported JAX to its end."""
-    limit = os.environ.get(LIMIT)
-    watch = Watch(Path(os.environ[FOLDER]), int(limit) if limit else None)
-    # Later than JAX's own, which removes its devices at the end.
-    watch.on_first_call = lambda: atexit.register(watch.end)
-    sys.meta_path.insert(0, _Finder(watch))
-    before = sys.excepthook
-
-    def hook(kind: Any, error: Any, traceback: Any) -> None:
-        if error is not None and "jax" in sys.modules and is_exhausted(error):
-            watch.failed(error)
-        before(kind, error, traceback)
-
-    sys.excepthook = hook
-
-
-SITE = """\
-# Written by bufdb capture --watch: watches this process, and imports what this module hides.
-import importlib.util, os, sys
-_here = os.path.dirname(os.path.abspath(__file__))
-_path = sys.path[:]
-sys.path[:] = [one for one in _path if os.path.abspath(one or ".") != _here]
-_mine = sys.modules.pop("sitecustomize", None)
-try:
-    import sitecustomize
-except ImportError as error:
-    if error.name != "sitecustomize":
-        raise
-    sys.modules["sitecustomize"] = _mine
-try:
-    _spec = importlib.util.spec_from_file_location("_bufdb_watched", {file!r})
-    _watched = importlib.util.module_from_spec(_spec)
-    sys.modules["_bufdb_watched"] = _watched
-    _spec.loader.exec_module(_watched)
-    _watched.install()
-except Exception as error:  # the user's program runs all the same
-    print(f"bufdb: this process is not watched: {{error}}", file=sys.stderr)
-"""
-
-
-def environment(
-    given: Mapping[str, str], site: Path, folder: Path, limit_bytes: int | None
-) -> dict[str, str]:
-    """Return an environment in which each Python process watches itself.
-
-    Args:
-        given: the environment.
-        site: a folder, to which the module is written that Python imports at its start.
-        folder: where profiles are written.
-        limit_bytes: memory of the device, if it is known.
+    Raises:
+        AttributeError: this version of JAX has another.
     """
-    site.mkdir(parents=True, exist_ok=True)
-    text = SITE.format(file=str(Path(__file__).absolute()))
-    (site / "sitecustomize.py").write_text(text, encoding="utf-8")
-    places = [str(site.absolute()), *filter(None, [given.get("PYTHONPATH")])]
-    found = {**given, "PYTHONPATH": os.pathsep.join(places), FOLDER: str(folder.absolute())}
-    if limit_bytes is not None:
-        found[LIMIT] = str(limit_bytes)
-    return found
+    lib: Any = importlib.import_module("jax._src.lib")
+    found = getattr(getattr(lib, "_jax", None), "JaxRuntimeError", None)
+    return found or lib.xla_client.XlaRuntimeError

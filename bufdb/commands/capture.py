@@ -100,13 +100,14 @@ def command(
     with the run.
 
     With --watch, processes of COMMAND that run Python and JAX write a memory profile into the run:
-    when a device runs out of memory (RESOURCE_EXHAUSTED), else at their end. 'bufdb query process'
-    and the summary show what is alive next to what the program needs, by line. With --sweep each
-    run is watched.
+    when a device first runs out of memory (RESOURCE_EXHAUSTED), else at their end or at SIGTERM.
+    'bufdb query process' and the summary show what is alive next to what the program needs, by
+    line. With --sweep each run is watched.
 
     XLA_FLAGS is extended: XLA dumps to a fresh directory instead of its --xla_dump_to. JAX's
-    persistent compilation cache is off, since a hit dumps nothing. If several processes of COMMAND
-    compile, they overwrite each other's dumps, which is noted. A run of the same name is replaced.
+    persistent compilation cache is off, since a hit dumps nothing. Each Python process of COMMAND
+    dumps to a folder of its own; if several compile, modules and the run's metadata name them
+    process-1, process-2 and so on. A run of the same name is replaced.
 
     The run gets metadata, which selects it (--run 'exit_code=*') and is listed by 'bufdb runs', but
     does not separate runs that are compared by label: jax and jaxlib (versions; those of the Python

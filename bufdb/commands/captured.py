@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bufdb.capture import process, watched
+from bufdb.capture import ending, process, processes, watched
 from bufdb.capture.environment import (
     cached_modules,
     environment,
-    is_shared,
     program_labels,
     why_nothing,
 )
@@ -40,6 +39,8 @@ if TYPE_CHECKING:
     from bufdb.capture.environment import Environment
     from bufdb.query.result import Result
 
+MOST_PROCESSES = 8
+"""Processes that are named at the end; the run's metadata has all."""
 TABLE_ROWS = 20
 """Modules shown at the end, those with the largest need."""
 
@@ -98,9 +99,16 @@ def capture(
         said.add(text)
     dumps.metadata |= program_labels(command_line, changed)
     written = process.Said()
-    with _watched(dumps, changed.variables) as variables:
+    with _own_folders(dumps, changed.variables) as variables:
         ended = process.run(command_line, variables, written)
     dumps.metadata["exit_code"] = str(ended.exit_code)
+    if dumps.is_watched:
+        signals = {} if ended.signal is None else {ended.pid: ended.signal}
+        ending.note_ended(dumps.folder, signals)
+    several = processes.gather(dumps.folder)
+    dumps.metadata |= several
+    for name, what in list(several.items())[:MOST_PROCESSES]:
+        common.note(f"{name} is {what}")
     if ended.exit_code and (text := other_spaces(written.text, dumps.folder)):
         # XLA's message about a kernel's memory is not in any dump.
         (dumps.folder / "compiler.log").write_text(text, encoding="utf-8")
@@ -111,25 +119,32 @@ def capture(
 
 
 @contextmanager
-def _watched(dumps: Dumps, variables: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
-    """Yield the environment of a command, in which its processes watch themselves if wanted."""
-    if not dumps.is_watched:
-        yield variables
-        return
-    with tempfile.TemporaryDirectory(prefix="bufdb-watch-") as site:
-        yield watched.environment(variables, Path(site), dumps.folder, dumps.limit_bytes)
+def _own_folders(dumps: Dumps, variables: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    """Yield the environment of a command, in which each process of its Pythons has a folder.
+
+    If wanted, they watch themselves.
+    """
+    with tempfile.TemporaryDirectory(prefix="bufdb-site-") as site:
+        changed = processes.environment(
+            variables, Path(site), dumps.folder, is_watched=dumps.is_watched
+        )
+        if dumps.limit_bytes is not None:
+            changed[ending.LIMIT] = str(dumps.limit_bytes)
+        yield changed
 
 
 def _note_watched(folder: Path, said: str) -> None:
     """Keep what the command's allocator has said with its profiles; note if there are none."""
-    profiles = sorted(folder.glob(f"{watched.NAME}*{watched.PROFILE}"))
-    if not profiles:
+    profiles = sorted(folder.rglob(f"{watched.NAME}{watched.PROFILE}"))
+    if not profiles and not any(folder.rglob(f"{watched.NAME}{watched.WATCHED}")):
         common.note(
             "no process was watched: the command called no program of JAX, or is not a Python that "
             "imports sitecustomize (python -I, -S, another PYTHONPATH)"
         )
         return
     lines: list[str] = []
+    if len(profiles) != 1:
+        return  # the report does not name its process
     if allocator_text.read(said.splitlines(), lines):
         log = profiles[0].with_name(profiles[0].name.removesuffix(watched.PROFILE) + LOG)
         log.write_text("\n".join(lines), encoding="utf-8")
@@ -237,11 +252,6 @@ def _ingest(dumps: Dumps, changed: Environment, code: int) -> int | None:
     if not modules and not profiles and not any(oddity.severity == "error" for oddity in oddities):
         common.note(why_nothing(dumps.folder, changed, code))
         return None
-    if is_shared(modules):
-        common.note(
-            "several processes dumped to one directory, where modules of the same number and name "
-            "overwrite each other; capture one process at a time to get all"
-        )
     cached = cached_modules(dumps.folder)
     if cached:
         common.note(f"{len(cached)} modules came from a compilation cache and are not in the run")

@@ -28,13 +28,11 @@ from bufdb.capture.environment import (
     _script_python,
     _versions,
     environment,
-    is_shared,
     program_labels,
     run_name,
 )
 from bufdb.commands.captured import show_result
 from bufdb.dumps.discover import discover
-from bufdb.dumps.files import BUFFER_KINDS, ModuleFiles
 from bufdb.errors import UsageError
 from bufdb.query.result import Result
 
@@ -212,17 +210,6 @@ def test_a_program_that_is_not_there_has_no_python():
     assert _script_python("tool", os.defpath) is None
     Path("tool").write_bytes(b"\x7fELF")
     assert _script_python("tool", os.defpath) is None
-
-
-def test_modules_without_a_number_or_buffers_say_nothing_of_processes(tmp_path):
-    names = [
-        "module_0001.jit_f.cpu_after_optimizations",
-        "module_0001.jit_g.cpu_after_optimizations",
-    ]
-    kinds = dict.fromkeys(BUFFER_KINDS)
-    assert is_shared([ModuleFiles(name, kinds) for name in names])
-    assert not is_shared([ModuleFiles(names[0], kinds), ModuleFiles(names[1], {})])
-    assert not is_shared([ModuleFiles(names[0], kinds), ModuleFiles("log", kinds)])
 
 
 def test_a_table_fits_the_terminal_and_is_whole_in_a_pipe(monkeypatch, capfd):
@@ -462,7 +449,7 @@ for name in os.listdir(folder):
         shutil.copy(folder + "/" + name, folder + "/" + name.replace("jit_init", "jit_start"))
 """
     code, _, err = run("-q", "--run", "r", command=fake(body))
-    assert (code, "several processes dumped to one directory" in err) == (0, True)
+    assert (code, "files of several processes: module " in err) == (0, True)
     assert "ingested" not in err and "highest peak" not in err
 
 

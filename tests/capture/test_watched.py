@@ -5,7 +5,9 @@ import os
 import sys
 from types import SimpleNamespace
 
+from bufdb.capture.ending import note_ended
 from bufdb.capture.watched import Watch
+from bufdb.dumps.discover import discover
 
 
 def test_what_cannot_be_written_is_reported_and_hides_no_error(tmp_path, monkeypatch, capsys):
@@ -15,17 +17,50 @@ def test_what_cannot_be_written_is_reported_and_hides_no_error(tmp_path, monkeyp
     assert not [*tmp_path.iterdir()]
 
 
-def test_processes_of_one_program_do_not_replace_what_another_wrote(tmp_path, monkeypatch):
+def test_the_first_failure_is_kept_and_no_end_replaces_it(tmp_path, monkeypatch):
     profiler = SimpleNamespace(device_memory_profile=lambda: b"profile")
     jax = SimpleNamespace(live_arrays=list, profiler=profiler, local_devices=list)
     monkeypatch.setitem(sys.modules, "jax", jax)
-    failing, other = Watch(tmp_path), Watch(tmp_path)
-    failing.failed(RuntimeError("RESOURCE_EXHAUSTED: allocating 7 bytes"))
-    other.end()
-    failing.failed(RuntimeError("RESOURCE_EXHAUSTED: allocating 9 bytes"))
-    mine = f"memory-{os.getpid()}"
-    names = [f"{name}{suffix}" for name in ("memory", mine) for suffix in (".prof", ".watch.json")]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
-    found = [json.loads((tmp_path / names[at]).read_text()) for at in (1, 3)]
-    assert [one["moment"] for one in found] == ["failure", "end"]
-    assert found[0]["requested_bytes"] == 9
+    watch = Watch(tmp_path / "process-1")
+    watch.failed(RuntimeError("RESOURCE_EXHAUSTED: allocating 7 bytes"))
+    watch.failed(RuntimeError("RESOURCE_EXHAUSTED: allocating 9 bytes"))
+    watch.end()
+    names = sorted(path.name for path in (tmp_path / "process-1").iterdir())
+    assert names == ["memory.prof", "memory.watch.json"]
+    written = json.loads((tmp_path / "process-1" / "memory.watch.json").read_text())
+    assert (written["moment"], written["requested_bytes"]) == ("failure", 7)
+
+
+def test_how_a_process_ended_without_a_profile_is_noted(tmp_path):
+    def begin(name, pid, ended=None):
+        (tmp_path / name).mkdir()
+        text = json.dumps({"ended": ended, "pid": pid})
+        (tmp_path / name / "memory.watch.json").write_text(text)
+
+    begin("process-1", 1 << 30)
+    begin("process-2", (1 << 30) + 1, "os._exit(3)")
+    begin("process-3", (1 << 30) + 2)
+    begin("process-4", (1 << 30) + 3)
+    begin("process-5", os.getpid())
+    (tmp_path / f".ended-{(1 << 30) + 2}").write_text("11")
+    note_ended(tmp_path, {1 << 30: 9})
+    odd = []
+    assert discover(tmp_path, odd, []) == []
+    assert [(one.name, one.severity, one.code, one.message) for one in odd] == [
+        (
+            f"process-{n}/memory.watch.json",
+            "notice",
+            "no_memory_profile",
+            f"{how}: no memory profile",
+        )
+        for n, how in enumerate(
+            [
+                "ended by signal 9",
+                "ended by os._exit(3)",
+                "ended by signal 11",
+                "ended by a signal or a crash",
+                "still running when the command ended",
+            ],
+            1,
+        )
+    ]
