@@ -308,6 +308,8 @@ def _open(path: str, attempt: Callable[[], _Opened], *, is_writer: bool) -> _Ope
         raise DatabaseError(f"{path!a} is not UTF-8, which DuckDB needs; rename it") from error
     if Path(path).is_dir():
         raise DatabaseError(f"{path} is a directory; --db names a database file")
+    if Path(path).exists() and not Path(path).is_file():  # DuckDB would wait for a FIFO's writer
+        raise DatabaseError(f"{path} is a FIFO, a socket or a device; --db names a database file")
     patience = PATIENCE.get()
     seconds = patience.of(is_writer=is_writer)
     end = time.monotonic() + seconds

@@ -1,4 +1,6 @@
+import os
 import shlex
+import signal
 from pathlib import Path
 
 import click
@@ -36,6 +38,25 @@ def test_what_needs_a_program_is_understood(name, empty_folder):
     command = cli.bufdb.get_command(click.Context(cli.bufdb), name)
     for line in EXAMPLES[name]:
         command.make_context(name, shlex.split(line)[2:])
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "device"])
+def test_no_command_waits_for_what_is_no_file(call, empty_folder, kind):
+    """Each command with --db, by its first example; DuckDB would wait for a writer of the FIFO."""
+    os.mkfifo("FIFO")
+    Path("device").symlink_to("/dev/zero")
+    Path("train.py").touch()
+    Path("data").symlink_to(ROOT / "data")
+    Path("budget.toml").write_text('[[budget]]\nfunction = "*"\nmetric = "peak"\nlimit = "1GiB"\n')
+    for name, command in commands(cli.bufdb):
+        if any("--db" in param.opts for param in command.params):
+            words = shlex.split(EXAMPLES[name][0])[1:]
+            at = len(name.split())
+            signal.alarm(60)
+            code, out, err = call(*words[:at], "--db", kind, *words[at:])
+            signal.alarm(0)
+            assert (code, out, err.count("\n")) == (3, "", 1), name
+            assert f"error: {kind} is a FIFO, a socket or a device; --db names" in err, name
 
 
 @pytest.mark.slow
