@@ -4,8 +4,8 @@ A value is recognized by its op and its size, not by its line, which an edit shi
 it waits in BASE (a loop stacks it, or it lives long) and nothing of its op and size waits as long
 in NEW; values that are there at the peak for a moment say nothing, since the peak may be elsewhere.
 
-Invariant: a promise is a figure of `bufdb.what_if.answer` or a row of query advice; none is
-computed from NEW.
+Invariant: a promise is a figure of `bufdb.what_if.answer` or a row of query advice. NEW says only
+what is gone, and by how many bytes of something else instead the least may be less.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from bufdb.what_if import answer, choice, donation, temps
 from bufdb.what_if.answer import Asked, Row
 from bufdb.what_if.ask import WhatIf
 from bufdb.what_if.choice import Choice
+from bufdb.what_if.donation import Donation
 from bufdb.what_if.model import Need
 from bufdb.what_if.temps import Taken, Temps
 
@@ -219,9 +220,12 @@ def _pair(opened: Open, row: diff.Row, asked: WhatIf | None) -> Verified:
         return Verified(before, after, _totals(before, after, None), LARGER)
     if asked is None:
         advised = _advice(con, advice, before)
-        rows = _promised(con, before, held, change, _donated(con, before, after))
+        given = donation.find(con, before, _donated(con, before, after)).pairs
+        rows = _promised(before, held, change, given)
         parts = [_part(one, change, advised) for one in rows if one.what != answer.TOGETHER]
         total = _together(rows, parts)
+        if total is not None and change.gone:
+            total = _widened(total, before, held, change, given)
         parts.sort(key=lambda part: (-(part.high or 0), part.name))
         parts += _block(advised, held, change)
     else:
@@ -258,6 +262,8 @@ class _Change:
     """Those that wait in NEW with fewer bytes, and the share that stays."""
     stays: list[_Buffer]
     appeared: list[_Buffer]
+    unmatched: list[_Buffer]
+    """Buffers of BASE, however short they live, whose op and size NEW has nowhere."""
 
     @property
     def keep(self) -> Fraction:
@@ -297,16 +303,19 @@ def _buffers(chosen: Choice, held: Temps) -> list[_Buffer]:
 
 def _change(before: Choice, held: Temps, after: Choice, other: Temps) -> _Change:
     """Match the buffers that wait at the peak of BASE with those of NEW."""
+    every = _buffers(before, held)
     mine = [
         one
-        for one in _buffers(before, held)
+        for one in every
         if one.held * CRUMB >= before.peak_bytes and (one.is_residual or one.life >= LEAST_LIFE)
     ]
     theirs = _buffers(after, other)
     free: dict[str, list[_Buffer]] = {}
     for one in theirs:
         free.setdefault(one.op, []).append(one)
-    change = _Change([], [], [], [])
+    sizes = {(one.op, one.size) for one in theirs}
+    unmatched = [one for one in every if (one.op, one.size) not in sizes]
+    change = _Change([], [], [], [], unmatched)
     used: set[int] = set()
 
     def take(buffer: _Buffer, *, is_line: bool = False, is_size: bool = True) -> _Buffer | None:
@@ -375,24 +384,41 @@ def _donated(con: duckdb.DuckDBPyConnection, before: Choice, after: Choice) -> l
 # -- What was promised -----------------------------------------------------------------------------
 
 
-def _promised(
-    con: duckdb.DuckDBPyConnection,
-    before: Choice,
-    held: Temps,
-    change: _Change,
-    donated: Sequence[str],
-) -> list[Row]:
+def _promised(before: Choice, held: Temps, change: _Change, given: Sequence[Donation]) -> list[Row]:
     """Return what `what-if` says of what is gone: each line alone, and all together."""
     groups: dict[tuple[str, str], list[int]] = {}
     for one in change.away:
         name = ("source_line", one.line) if one.line else ("op", one.op)
         groups.setdefault(name, []).append(one.row)
-    taken = [
-        Taken(what, name, np.flatnonzero(np.isin(held.buffer, held.buffer[rows])))
-        for (what, name), rows in groups.items()
-    ]
-    given = donation.find(con, before, list(dict.fromkeys(donated)))
-    return answer.removed(before, held, Asked(keep=change.keep), taken, given.pairs)
+    taken = [_taken(held, what, name, rows) for (what, name), rows in groups.items()]
+    return answer.removed(before, held, Asked(keep=change.keep), taken, given)
+
+
+def _taken(held: Temps, what: str, name: str, rows: Sequence[int]) -> Taken:
+    """Return the whole buffers of some values."""
+    return Taken(what, name, np.flatnonzero(np.isin(held.buffer, held.buffer[rows])))
+
+
+def _widened(
+    total: _Total, before: Choice, held: Temps, change: _Change, given: Sequence[Donation]
+) -> _Total:
+    """Return what is promised of an exchange: values go, and NEW saves something else instead.
+
+    `what-if` keeps today's schedule. Without what a loop stacks it is another one: what NEW holds
+    instead comes off the least, up to all that the removal saves. What the body computes only to
+    stack it may fall as well, and a donated argument save its whole size, since the early contents
+    of the result were stacks.
+    """
+    rows = [one.row for one in (*change.gone, *change.unmatched)]
+    (*_, most) = answer.removed(before, held, Asked(), [_taken(held, "op", "", rows)], [])
+    instead = sum(one.held for one in change.appeared)
+    donated = sum(pair.size_bytes for pair in given)
+    return replace(
+        total,
+        low=min(total.low, total.high - instead),
+        high=max(total.high, most.saving_bytes + donated),
+        more=max(most.saving_bytes + donated - total.high, 0),
+    )
 
 
 Advice = dict[str, Any]
@@ -482,6 +508,8 @@ class _Total:
     low: int
     high: int
     need: Need | None
+    more: int = 0
+    """What of `high` is not in the need."""
 
 
 def _together(rows: Sequence[Row], parts: Sequence[Promise]) -> _Total | None:
@@ -520,8 +548,8 @@ def _totals(before: Choice, after: Choice, total: _Total | None) -> list[Promise
     least = most = None
     if total.need is not None:
         # Its range is of holes alone; that of what is saved instead comes on top.
-        least = before.need_bytes - total.need.high_bytes - (total.high - total.low)
-        most = before.need_bytes - total.need.low_bytes
+        least = before.need_bytes - total.need.high_bytes - (total.high - total.more - total.low)
+        most = before.need_bytes - total.need.low_bytes + total.more
     return [
         Promise("peak", "all together", *peaks, total.low, total.high, "what-if", slack=slack),
         Promise("need", "all together", *needs, least, most, "what-if", slack=slack),

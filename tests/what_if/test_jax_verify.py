@@ -42,7 +42,51 @@ def step(params, x):
 shapes = jax.ShapeDtypeStruct((N, D, D), "float32"), jax.ShapeDtypeStruct((T, D), "float32")
 step.lower(*shapes).compile()
 """
+# A checkpointed layer in the body of a scan: what surrounds it is saved.
+INNER = """
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name as name
+
+N, D, T = 12, 64, 128
+
+
+def layer(x, w):
+    h = name(jnp.tanh(x @ w["a"]), "h")
+    return x + jax.nn.gelu(h) @ w["b"]
+
+
+def body(x, w):
+    y = jax.checkpoint(layer)(x, w)
+    return jnp.sin(y) * jax.nn.sigmoid(y) + x, None
+
+
+def loss(params, x):
+    return (jax.lax.scan(body, x, params)[0] ** 2).mean()
+
+
+def step(params, x):
+    got = jax.grad(loss)(params, x)
+    return jax.tree.map(lambda p, g: p - 0.1 * g, params, got)
+
+
+def shape(*sizes):
+    return jax.ShapeDtypeStruct(sizes, "float32")
+
+
+params = {"a": shape(N, D, 2 * D), "b": shape(N, 2 * D, D)}
+jax.jit(step).lower(params, shape(T, D)).compile()
+"""
+# The opposite: the inside is saved, and what surrounds it is computed again.
+OUTER = INNER.replace("jax.checkpoint(layer)(x, w)", "layer(x, w)").replace(
+    "scan(body", 'scan(jax.checkpoint(body, policy=kept("h"))'
+)
+OUTER = OUTER.replace(
+    "def layer", "kept = jax.checkpoint_policies.save_only_these_names\n\n\ndef layer"
+)
 CHANGES = {
+    "inner": INNER,
+    "outer": OUTER,
     "base": BASE,
     # Lines shift, too.
     "policy": "# one\n# two\n" + BASE.replace('"a", "b", "c")\n    body', '"a", "c")\n    body'),
@@ -70,9 +114,9 @@ def database(tmp_path_factory):
     return str(folder / "a.duckdb")
 
 
-def verified(database, new):
+def verified(database, new, base="base"):
     with Opener(database, None, Patience()).several() as opened:
-        (found,) = verify(opened, "base", new, function="step").found
+        (found,) = verify(opened, base, new, function="step").found
     return found
 
 
@@ -97,3 +141,12 @@ def test_a_donation_is_a_promise_too(database):
     assert (row.name, row.kind, row.base_bytes) == ("params", "donate", 6 * 64 * 64 * 4)
     # The buffer of the result holds a stack at the peak, which then needs one of its own.
     assert (found.peak.high, found.peak.got) == (0, 0)
+
+
+def test_what_is_saved_instead_comes_off_the_least(database):
+    found = verified(database, "outer", "inner")
+    gone = sum(row.base_bytes for row in found.rows if row.what == "source_line")
+    instead = sum(row.new_bytes for row in found.rows if row.what == "instead")
+    assert instead > gone / 3
+    assert found.peak.low <= found.peak.high - instead, found.peak
+    assert found.peak.is_in_range, found.peak
