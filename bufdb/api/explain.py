@@ -137,11 +137,15 @@ def explain(
     if target is not None and not isinstance(target, str):
         return _compared(call, list(dict.fromkeys(target)), limit, compiler_options)
     stage, metadata, options = _lowered(*call, target, compiler_options)
+    from bufdb.capture.child import unused_note
+
     db = connect()
     done = db.ingest(stage, run=RUN, metadata=metadata, compiler_options=options)
     found = db.summary(limit=limit)
     refusals = [f"XLA gave up: {text}" for text in done.refusals]
-    return Explanation(found.text, found.data, (*found.notes, *refusals), db=db)
+    unused = unused_note(stage)
+    notes = (*found.notes, *refusals, *([unused] if unused else []))
+    return Explanation(found.text, found.data, notes, db=db)
 
 
 def _lowered(

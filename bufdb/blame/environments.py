@@ -88,14 +88,14 @@ def made(
     try:
         place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _require_own(place.parent)
-        _remove_partial(place.parent)
         if is_there():
+            _tidy(place.parent)
             return str(python)
         with _turn(place.parent, observer) as lock:
             if is_there():
                 return str(python)
-            # What was left of an interrupted one.
-            shutil.rmtree(place, ignore_errors=True)
+            # What was left of an interrupted one; without a lock others may be being made.
+            _remove_partial(place.parent if lock is not None else place)
             with tempfile.TemporaryFile() as log:
                 for command in _commands(place, packages):
                     step = f"making an environment with {what}"
@@ -128,16 +128,18 @@ def _require_own(place: Path) -> None:
 
 
 def _remove_partial(place: Path) -> None:
-    """Remove what was left of interrupted environments, unless one is being made."""
-    partial = [item for item in place.iterdir() if not (item / _READY).exists()]
-    if not partial:
-        return
+    """Remove an environment that was not finished, or all of them in a folder."""
+    for item in [place] if place.parent == folder() else place.iterdir():
+        if not (item / _READY).exists():
+            shutil.rmtree(item, ignore_errors=True)
+
+
+def _tidy(place: Path) -> None:
+    """Remove what interrupted starts left in a folder, unless an environment is being made."""
     lock = os.open(place, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for item in partial:
-            if not (item / _READY).exists():  # finished meanwhile
-                shutil.rmtree(item, ignore_errors=True)
+        _remove_partial(place)
     except OSError:  # locked, or a file system without locks
         pass
     finally:
@@ -145,17 +147,19 @@ def _remove_partial(place: Path) -> None:
 
 
 @contextmanager
-def _turn(place: Path, observer: Observer | None) -> Iterator[int]:
+def _turn(place: Path, observer: Observer | None) -> Iterator[int | None]:
     """Wait until no other process makes environments in a folder; then none does in the block.
 
-    Yields the descriptor that holds the lock.
+    Yields the descriptor that holds the lock; None on a file system without locks.
     """
     began = time.monotonic()
     lock = os.open(place, os.O_RDONLY)
+    is_locked = False
     try:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_locked = True
                 break
             except BlockingIOError:
                 if observer is not None:
@@ -164,7 +168,7 @@ def _turn(place: Path, observer: Observer | None) -> Iterator[int]:
                 time.sleep(_POLL_S)
             except OSError:  # a file system without locks
                 break
-        yield lock
+        yield lock if is_locked else None
     finally:
         os.close(lock)
 
@@ -184,7 +188,12 @@ def _commands(place: Path, packages: Sequence[str]) -> list[list[str]]:
 
 
 def _run(
-    command: Sequence[str], log: int, what: str, place: Path, observer: Observer | None, lock: int
+    command: Sequence[str],
+    log: int,
+    what: str,
+    place: Path,
+    observer: Observer | None,
+    lock: int | None,
 ) -> None:
     """Run a step, showing how long it takes and how large the environment is by then.
 
@@ -205,7 +214,7 @@ def _run(
         env=environment | {"TMPDIR": str(temporary)},
         cwd=place.parent,  # uv reads the settings of a project
         umask=0o077,
-        pass_fds=[lock],
+        pass_fds=[] if lock is None else [lock],
     )
     try:
         while child.poll() is None:

@@ -76,6 +76,8 @@ class Compiled:
     """JAX's name for the kind of device."""
     refusal: str | None
     """XLA's message if it planned the memory and then gave up."""
+    note: str | None = None
+    """On what the dump does not have."""
 
 
 class Terminated(BaseException):
@@ -188,7 +190,7 @@ def compiled_apart(
         if found["exit_code"] == UsageError.exit_code:
             raise UsageError(found["message"])
         raise NotCompiledError(found["message"], [] if is_verbose else found["trace"])
-    return Compiled(programs(folder / DUMPS), str(found["device"]), found["refusal"])
+    return Compiled(programs(folder / DUMPS), str(found["device"]), found["refusal"], found["note"])
 
 
 def telling(lines: Sequence[str]) -> Sequence[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import os
 import shutil
 import threading
@@ -22,6 +23,7 @@ from bufdb.capture import call
 from bufdb.capture.dump import compile_into
 from bufdb.capture.target import Target, jax_module, target
 from bufdb.errors import BufdbError, UsageError, quote
+from bufdb.render.text import human_bytes
 
 # -- Lower a Python function: for the devices of this process, or for a target ---------------------
 
@@ -52,6 +54,27 @@ def lowered(
         return call.lowered(jitted, args, kwargs, target.platform, target.devices, target.name)
 
 
+def unused_note(stage: Any) -> str | None:
+    """Return a note on arguments that a lowered function does not use; None if there are none.
+
+    JAX leaves them out of the program (keep_unused=False), so a dump does not have them.
+    """
+    try:
+        kept = stage._lowering.compile_args["kept_var_idx"]
+        infos = jax_module().tree.leaves(stage.args_info, is_leaf=lambda x: hasattr(x, "donated"))
+    except (AttributeError, KeyError, TypeError):  # not known to this JAX
+        return None
+    unused = [info for at, info in enumerate(infos) if at not in kept]
+    size = sum(math.prod(info.shape) * info.dtype.itemsize for info in unused)
+    if not size:
+        return None
+    what = f"{len(unused)} of {len(infos)} arguments {'is' if len(unused) == 1 else 'are'} not used"
+    return (
+        f"{what}, {human_bytes(size)}: JAX leaves them out of the program, so no figure here has "
+        "them; their arrays stay with the caller"
+    )
+
+
 @contextmanager
 def wrong_calls() -> Iterator[None]:
     """Raise a UsageError for a call that does not fit."""
@@ -65,7 +88,7 @@ def wrong_calls() -> Iterator[None]:
 
 DUMPS = "dumps"
 FOUND = "found.json"
-"""The result: {"device": kind, "refusal": XLA's line or null}, or
+"""The result: {"device": kind, "refusal": XLA's line or null, "note": text or null}, or
 {"message": …, "exit_code": …, "trace": lines of the user's own}."""
 DEVICE = "device"
 """The kind of the device, written before compilation."""
@@ -142,7 +165,7 @@ def run(spec: str, args: str, hardware: str | None, folder: Path) -> dict[str, A
         (folder / DEVICE).write_text(kind, encoding="utf-8")
         options = None if found.target is None else found.target.options
         refusal = compile_into(stage, folder / DUMPS, options)
-    return {"device": kind, "refusal": refusal}
+    return {"device": kind, "refusal": refusal, "note": unused_note(stage)}
 
 
 def kind_of(described: Target | None) -> str:

@@ -164,7 +164,7 @@ def _explained(job: _Job, target: str | None, *, is_one: bool = True) -> Outcome
             own_globs=job.own_globs,
             replace=True,
         )
-    for text in done.notes:
+    for text in (*done.notes, *([compiled.note] if compiled.note else [])):
         common.note(text)
     opened = partial(common.open_database, job.db)
     found = ask(opened, run=glob(name), limit=job.limit).found

@@ -404,10 +404,9 @@ def _widened(
 ) -> _Total:
     """Return what is promised of an exchange: values go, and NEW saves something else instead.
 
-    `what-if` keeps today's schedule. Without what a loop stacks it is another one: what NEW holds
-    instead comes off the least, up to all that the removal saves. What the body computes only to
-    stack it may fall as well, and a donated argument save its whole size, since the early contents
-    of the result were stacks.
+    `what-if` keeps today's schedule. Without what a loop stacks it is another schedule: what NEW
+    holds instead comes off the least; what the body computes only to stack it may fall as well, and
+    a donated argument saves up to its whole size, since early contents of the result were stacks.
     """
     rows = [one.row for one in (*change.gone, *change.unmatched)]
     (*_, most) = answer.removed(before, held, Asked(), [_taken(held, "op", "", rows)], [])

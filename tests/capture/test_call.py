@@ -86,7 +86,7 @@ def test_annotations_are_left_out():
 
 
 class Shape:
-    """A stand-in for `jax.ShapeDtypeStruct`."""
+    """A shape, as `jax.ShapeDtypeStruct`."""
 
     def __init__(self, shape, dtype):
         self.value = (dtype, shape)
@@ -104,9 +104,9 @@ class Shape:
     ],
 )
 def test_a_scalar_has_an_empty_shape(monkeypatch, text, shapes):
-    stand_in = type(sys)("jax")
-    stand_in.ShapeDtypeStruct = Shape
-    monkeypatch.setitem(sys.modules, "jax", stand_in)
+    fake = type(sys)("jax")
+    fake.ShapeDtypeStruct = Shape
+    monkeypatch.setitem(sys.modules, "jax", fake)
     args, _ = arguments(text, {}).of(max, "max")
     assert [
         tuple(x.value for x in one) if isinstance(one, tuple) else one.value for one in args

@@ -127,3 +127,19 @@ def test_cases_that_were_refused_are_called(tmp_path, monkeypatch, place, args):
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     for command in (explain, fit, blame):
         command(str(CASES / place), args, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("args", "note"),
+    [
+        ("f32[4], f32[1024], (s32[8], bf16[16])", "3 of 4 arguments are not used, 4.06 KiB: JAX "),
+        ("f32[4], f32[256]", "1 of 2 arguments is not used, 1.00 KiB: JAX leaves them out of"),
+        ("f32[4]", None),
+    ],
+)
+def test_arguments_that_are_not_used_are_noted(args, note):
+    shapes, _ = child.call.arguments(args, {}).of(max, "max")
+    found = child.unused_note(jax.jit(lambda x, *rest: x * 2).lower(*shapes))
+    assert found == note or found.startswith(note)
+    kept = jax.jit(lambda x, *rest: x * 2, keep_unused=True).lower(*shapes)
+    assert child.unused_note(kept) is None

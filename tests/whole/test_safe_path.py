@@ -70,7 +70,7 @@ def test_explain_runs_the_file_alone(hostile, place):
 
 def test_fit_runs_the_file_alone(hostile):
     done = bufdb("fit", "sub/train.py:step", *SPEC)
-    # The stand-in for JAX has nothing that could be traced.
+    # The fake JAX has nothing that could be traced.
     assert "bufdb: error: tracing sub/train.py:step failed: " in done.stderr
 
 
