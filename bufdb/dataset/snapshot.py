@@ -332,11 +332,19 @@ def require_rows(snapshot: Snapshot) -> None:
     """Check that a dataset is there.
 
     Raises:
-        DatabaseError: there is none.
+        DatabaseError: there is none, or the row of a run is lost.
     """
+    root = snapshot.place.root
     if not snapshot.has_markers:
-        root = snapshot.place.root
         raise DatabaseError(f"no dataset {root}; make one with 'bufdb ingest DUMPS --out {root}'")
+    lost = snapshot.con.execute(
+        f"SELECT run_name FROM {snapshot.owners} WHERE marker = 'modules' AND NOT is_removed "
+        f"EXCEPT SELECT run_name FROM {snapshot.owners} WHERE marker = 'runs' ORDER BY ALL LIMIT 1"
+    ).fetchone()
+    if lost is not None:
+        raise DatabaseError(
+            f"{root}/runs: the row of run {lost[0]} is lost; ingest its dumps again"
+        )
 
 
 # -- A dataset opened for questions, as `bufdb.database.store` opens a database file ---------------
@@ -389,6 +397,7 @@ def open_readable(
         _make(snapshot, columns, tables, f"{CATALOG}.main", every, _OWNERS, as_views=few)
         if few:
             _narrow(con, snapshot, columns, few, runs or ())
+        _require_shapes(snapshot, tables)
         if not allow_files:
             place.allow(con, snapshot.paths)
         store.close_up(con, before, allow_files=allow_files)
@@ -428,6 +437,71 @@ def _make(
         left -= snapshot.size(table, of) if is_copied else 0
         kind = "TABLE" if is_copied else "VIEW"
         snapshot.con.execute(f'CREATE {kind} {schema}."{table}" AS {select}')
+    counts = table_sql(
+        "row_counts", columns["row_counts"], snapshot.relation("row_counts", of), owners
+    )
+    _require_whole(
+        snapshot,
+        {
+            table: f'{schema}."{table}"'
+            for table in tables
+            if table not in as_views and table != "row_counts" and "module_id" in columns[table]
+        },
+        counts,
+    )
+
+
+def _require_whole(snapshot: Snapshot, tables: Mapping[str, str], counts: str) -> None:
+    """Compare tables with what ingest stored of each module; of a view, only keys are read.
+
+    Args:
+        snapshot: where they are.
+        tables: their names in SQL.
+        counts: a SELECT of the rows of row_counts.
+
+    Raises:
+        DatabaseError: rows are missing, or are there twice: an object was lost, cut off or copied.
+    """
+    if not tables:
+        return
+    found = " UNION ALL ".join(
+        f"SELECT {sql_text(table)} AS table_name, module_id, count(*) AS row_count FROM {name} "
+        "WHERE module_id IS NOT NULL GROUP BY module_id"
+        for table, name in tables.items()
+    )
+    names = ", ".join(sql_text(table) for table in tables)
+    odd = snapshot.con.execute(
+        f"WITH counts AS MATERIALIZED ({counts}) "
+        "SELECT table_name, module_id, coalesce(stored.row_count, 0), coalesce(found.row_count, 0) "
+        f"FROM (FROM counts WHERE table_name IN ({names})) AS stored FULL JOIN ({found}) AS found "
+        "USING (table_name, module_id) "
+        "WHERE stored.row_count IS DISTINCT FROM found.row_count ORDER BY ALL LIMIT 1"
+    ).fetchone()
+    if odd is not None:
+        table, module_id, stored, count = odd
+        raise DatabaseError(
+            f"{snapshot.place.root}/{table}: {count} rows of module {module_id:016x}, where "
+            f"{stored} were stored; an object is lost or damaged: ingest the dumps again"
+        )
+
+
+def _require_shapes(snapshot: Snapshot, tables: Sequence[str]) -> None:
+    """Check that each shape of a value has its row; those are of no module.
+
+    Raises:
+        DatabaseError: one has none.
+    """
+    if not {"values", "shapes"} <= set(tables):
+        return
+    lost = snapshot.con.execute(
+        'SELECT shape FROM (SELECT DISTINCT shape FROM "values") ANTI JOIN shapes USING (shape) '
+        "WHERE shape IS NOT NULL LIMIT 1"
+    ).fetchone()
+    if lost is not None:
+        raise DatabaseError(
+            f"{snapshot.place.root}/shapes: no row of {lost[0][:100]}; an object is lost or "
+            "damaged: ingest the dumps again"
+        )
 
 
 def _narrow(

@@ -1,6 +1,7 @@
 """A dataset gives the answers of the database file, whatever it went through."""
 
 import contextlib
+import os
 import shlex
 from pathlib import Path
 
@@ -136,7 +137,7 @@ def test_every_command_answers_its_examples(call, demo_dataset, demo_db, empty_f
         assert code == 0, line
         assert (text == "") == (output is not None), line
         if output is not None:
-            output.rename("of_dataset")
+            output.rename(f"{output}-{len(os.listdir())}")
         code, expected, expected_notes = call(*words, "--db", demo_db)
         assert (code, notes) == (0, expected_notes), line
         if name == "schema":  # of a dataset it is the text for a DuckDB shell

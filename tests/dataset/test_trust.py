@@ -4,7 +4,7 @@ import duckdb
 import pytest
 from datasets import RUN, objects, rows_on, stored
 
-from bufdb.dataset import snapshot
+from bufdb.dataset import layout, snapshot
 from bufdb.dataset.snapshot import open_readable
 from bufdb.errors import DatabaseError
 
@@ -48,12 +48,41 @@ def test_no_link_in_a_dataset_is_followed_by_a_question(tmp_path, monkeypatch, w
 @pytest.mark.slow
 def test_a_link_is_no_object(tmp_path):
     stored(tmp_path / "set")
-    rows = rows_on(tmp_path / "set")
     for name in objects(tmp_path / "set", "values"):
         path = tmp_path / "set" / name
         path.rename(tmp_path / path.name)
         path.symlink_to(tmp_path / path.name)
-    assert rows["values"] and not rows_on(tmp_path / "set")["values"]
+    with pytest.raises(DatabaseError, match="/values: 0 rows of module"):
+        rows_on(tmp_path / "set")
+
+
+def test_a_lost_object_is_missed(tmp_path):
+    """Each that has rows of modules, but their marker: without it a module was never stored."""
+    stored(tmp_path)
+    tables = [table for table in layout.tables() if objects(tmp_path, table)]
+    assert len(tables) > 25
+    for table in set(tables) - {"modules", "run_labels"}:
+        paths = [tmp_path / name for name in objects(tmp_path, table)]
+        path = max(paths, key=lambda path: path.stat().st_size)  # others may have its shapes
+        path.rename(tmp_path / "lost")
+        with pytest.raises(DatabaseError, match="is lost"):
+            open_readable(str(tmp_path)).close()
+        (tmp_path / "lost").rename(path)
+    rows_on(tmp_path)
+
+
+def test_a_table_with_fewer_or_more_rows_is_refused(tmp_path):
+    stored(tmp_path)
+    path = tmp_path / min(objects(tmp_path, "uses"))
+    for sql in ("FROM '{}' LIMIT 2", "FROM '{0}' UNION ALL FROM '{0}'"):
+        whole = path.read_bytes()
+        with duckdb.connect() as con:
+            con.execute(f"COPY ({sql.format(path)}) TO '{tmp_path}/x' (FORMAT parquet)")
+        (tmp_path / "x").replace(path)
+        for runs in (None, ["*"]):
+            with pytest.raises(DatabaseError, match=r"/uses: [0-9]+ rows of module [0-9a-f]{16}, "):
+                open_readable(str(tmp_path), "FROM uses", runs=runs)
+        path.write_bytes(whole)
 
 
 @pytest.mark.slow
