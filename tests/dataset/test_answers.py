@@ -1,7 +1,6 @@
 """A dataset gives the answers of the database file, whatever it went through."""
 
 import contextlib
-import os
 import shlex
 from pathlib import Path
 
@@ -130,14 +129,14 @@ def test_every_command_answers_its_examples(call, demo_dataset, demo_db, empty_f
     Path("budget.toml").write_text(
         '[[budget]]\nfunction = "*"\nmetric = "peak"\nlimit = "1 GiB"\n', "utf-8"
     )
-    for line in ["bufdb schema"] if name == "schema" else cli.EXAMPLES[name]:
+    for at, line in enumerate(["bufdb schema"] if name == "schema" else cli.EXAMPLES[name]):
         words = shlex.split(line)[1:]
         output = Path(words[words.index("-o") + 1]) if "-o" in words else None
         code, text, notes = call(*words, "--on", demo_dataset)
         assert code == 0, line
         assert (text == "") == (output is not None), line
         if output is not None:
-            output.rename(f"{output}-{len(os.listdir())}")
+            output.rename(f"{output}-{at}")
         code, expected, expected_notes = call(*words, "--db", demo_db)
         assert (code, notes) == (0, expected_notes), line
         if name == "schema":  # of a dataset it is the text for a DuckDB shell
