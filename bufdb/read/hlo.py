@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -356,7 +356,7 @@ def _read_tables(text: bytes, header: HloHeader, own: Own) -> None:
 
 def _resolve(header: HloHeader, tables: _FrameTables, own_files: set[int]) -> None:
     frames, files, functions = tables.frames.rows, tables.files.rows, tables.functions.rows
-    depths, owns, on_cycle = _chains(own_files, tables)
+    depths, owns, on_cycle = _chains(own_files, files, tables.locations.rows, frames)
     tables.check(on_cycle)
     header.problems.sort()
     spans = tree_spans({number: caller for number, (_, caller) in frames.items()}, depths)
@@ -374,13 +374,15 @@ def _resolve(header: HloHeader, tables: _FrameTables, own_files: set[int]) -> No
 
 
 def _chains(
-    own_files: set[int], tables: _FrameTables
+    own_files: set[int],
+    files: Container[int | None],
+    locations: Mapping[int, _Place],
+    frames: Mapping[int, tuple[int, int]],
 ) -> tuple[dict[int, int], dict[int, int | None], set[int]]:
     """Return each frame's number of callers and innermost own frame, and those that form cycles.
 
     Where a file on the way is unknown, so is the innermost own frame: it may be that one.
     """
-    frames, locations, files = tables.frames.rows, tables.locations.rows, tables.files.rows
     depths: dict[int, int] = {}
     owns: dict[int, int | None] = {}
     on_cycle: set[int] = set()

@@ -283,9 +283,9 @@ def _place_frames(con: duckdb.DuckDBPyConnection) -> None:
         "SELECT module_id, stack_frame_id, coalesce(parent_frame_id, 0) FROM stack_frames"
     ).fetchall()
     for module_id in {row[0] for row in rows}:
-        frames = {frame: (0, parent + 1) for module, frame, parent in rows if module == module_id}
-        depths, _ = hlo._chains(set(), {}, frames)
-        spans = hlo.tree_spans({frame: frames[frame][1] - 1 for frame in frames}, depths)
+        frames = {frame: (0, parent) for module, frame, parent in rows if module == module_id}
+        depths, _, _ = hlo._chains(set(), {}, {}, frames)
+        spans = hlo.tree_spans({frame: frames[frame][1] for frame in frames}, depths)
         for frame, depth in depths.items():
             con.execute(
                 "UPDATE stack_frames SET depth = ?, tree_ordinal = ?, last_tree_ordinal = ? "
