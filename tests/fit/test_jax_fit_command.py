@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -156,3 +157,40 @@ def test_a_function_without_a_gradient_is_refused_in_one_line(call, fit):
     code, _, err = call("fit", "train.py:loss", "--args", "args()", "--db", "d.duckdb")
     assert (code, len(err.splitlines())) == (2, 1)
     assert "takes no gradient" in err and "--gradients-only takes that of a loss" in err
+
+
+CASES = Path(__file__).parents[2].parent / "shared" / "cases"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CASES.is_dir(), reason="the cases are in another repository")
+@pytest.mark.parametrize(("limit", "code"), [("1MiB", 1), ("1GiB", 0)])
+def test_the_answer_of_a_case_is_not_lost_with_patch(call, tmp_path, monkeypatch, limit, code):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    step = f"{CASES / 'fit-patch-lost' / 'tiny.py'}:step"
+    given = ("fit", step, "--args", "f32[8,64,64], f32[4096,64]", "--limit", limit)
+    alone = call(*given, "--db", "a.duckdb")
+    patched = call(*given, "--db", "b.duckdb", "--patch", "t.patch")
+    assert patched[:2] == alone[:2] and alone[0] == code
+    assert "there is no patch to write: no plan" in patched[2]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CASES.is_dir(), reason="the cases are in another repository")
+def test_calls_of_the_case_of_nnx_are_checkpointed_by_nnx(monkeypatch):
+    pytest.importorskip("optax", reason="this Python has no optax")
+    pytest.importorskip("flax", reason="this Python has no flax")
+    from bufdb.fit.function import Function
+    from bufdb.fit.patch import patch
+    from bufdb.fit.plans import Plan
+
+    monkeypatch.syspath_prepend(CASES / "fit-programs")
+    monkeypatch.setattr(Function, "platform", "gpu")
+    import nnx_blocks
+
+    for name, args in (("step", nnx_blocks.args()), ("train_step", nnx_blocks.objects())):
+        program = Function(getattr(nnx_blocks, name), args, {}, name).program()
+        path = nnx_blocks.__file__
+        made = patch(program, Plan(calls=program.calls), {path: Path(path).read_text()})
+        assert "nnx.remat(lambda block: block(x, mask))(block)" in made.diff
