@@ -71,6 +71,11 @@ SELECT
 FROM asked_modules AS asked
 """
 """The columns of asked_functions for each compilation, named by its module's key."""
+_BY_NEED = """
+ORDER BY
+  asked.peak_bytes IS NULL, asked.need_bytes DESC NULLS LAST, asked.peak_bytes DESC NULLS LAST,
+  asked.color NULLS LAST
+"""
 _DEVICES = """
 SELECT min(label_value) AS device_name FROM run_labels WHERE label = ? AND run_name = ?
 """
@@ -244,7 +249,7 @@ def each(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> dict[Pla
         messages.setdefault(row["module_id"], []).append(row)
     found: dict[Place, Overview] = {}
     for sql, key in (
-        (COMPILATIONS, ("module_id",)),
+        (f"{COMPILATIONS}{_BY_NEED}", ("module_id",)),
         (_FUNCTIONS, ("run_name", "function_name", "platform")),
     ):
         spaces: dict[tuple[Any, ...], list[Row]] = {}

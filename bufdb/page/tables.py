@@ -15,6 +15,7 @@ import duckdb
 
 from bufdb.answers import summary
 from bufdb.answers.summary import Overview
+from bufdb.database import narrowing
 from bufdb.page.comparison import Asked, Module
 from bufdb.query import execute
 from bufdb.query.asked import ALL, glob
@@ -129,9 +130,11 @@ def tables(
     others = [module for module in modules if not module.is_largest]
     if others:
         ids = ", ".join(str(module.module_id) for module in others)
-        chosen = f"SELECT module_id FROM modules WHERE module_id IN ({ids})"
-        functions_sql = f"{summary.COMPILATIONS} WHERE module_id IN ({ids})"
-        with execute.together(con, list(parts.values()), values, chosen, functions_sql):
+        alone_sql = f"{summary.COMPILATIONS} WHERE module_id IN ({ids})"
+        chosen = None
+        if narrowing.module_count(con):
+            chosen = f"SELECT module_id FROM modules WHERE module_id IN ({ids})"
+        with execute.together(con, list(parts.values()), values, chosen, alone_sql):
             alone = [summaries[module.place] for module in others]
             summary.add_parts(con, parts, alone, are_alone=True)
     return found

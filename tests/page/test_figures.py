@@ -5,7 +5,7 @@ import sys
 
 import page_figures
 import pytest
-from page_figures import KINDS, MIB, holds_most
+from page_figures import KINDS, UNIT, holds_most
 from report_making import report
 from shared_dumps import DUMPS, needs_dumps
 from small_db import Module, in_bulk, insert
@@ -21,15 +21,17 @@ def modules(con):
         for number, kind in enumerate(KINDS):
             holds_most(con, number + 1, kind)
         other = Module(con, 9, run_name="temp", function_name="of_temp", schedule_length=3)
-        other.allocation(0, "parameter", 5 * MIB)
-        other.value(0, 0, 0, 5 * MIB, live=(0, 3), name="p.0", opcode="parameter")
+        other.allocation(0, "parameter", 5 * UNIT)
+        other.value(0, 0, 0, 5 * UNIT, live=(0, 3), name="p.0", opcode="parameter")
         other.close()
         insert(con, "run_labels", run_name="output", label="device", label_value="TPU v5 lite")
     return con
 
 
 def test_figures_are_the_same_whatever_holds_most(modules):
-    compared = page_figures.compare(modules, report(modules, names=("peak", "peaks")))
+    compared = page_figures.compare(
+        modules, report(modules, names=("peak", "peaks"), has_sections=True)
+    )
     assert compared.differences == []
     assert compared.count > 300
 
@@ -44,28 +46,32 @@ def test_figures_are_the_same_whatever_holds_most(modules):
     ],
 )
 def test_what_holds_most_comes_first(modules, kind, line, size):
-    picture = report(modules).picture(run=kind, module_key=f"m{KINDS.index(kind) + 1}")
+    picture = report(modules, has_sections=True).picture(
+        run=kind, module_key=f"m{KINDS.index(kind) + 1}"
+    )
     lines = next(each for each in picture.head["sections"] if each["name"] == "lines")
     first = lines["figures"][0]
-    assert (first["name"], first["size_bytes"]) == (line, size * MIB)
+    assert (first["name"], first["size_bytes"]) == (line, size * UNIT)
 
 
 def test_another_compilation_has_a_summary_of_its_own(modules):
-    picture = report(modules).picture(module_key="m9")
+    picture = report(modules, has_sections=True).picture(module_key="m9")
     lines = next(each for each in picture.head["sections"] if each["name"] == "lines")
     assert [one["name"] for one in lines["figures"]] == ["(parameter)"]
 
 
+@pytest.mark.slow
 def test_a_limit_has_the_words_of_the_summary(modules):
-    for limit in ((None, None), (50 * MIB, None)):
-        found = report(modules, limit=limit)
+    for limit in ((None, None), (50 * UNIT, None)):
+        found = report(modules, has_sections=True, limit=limit)
         assert page_figures.compare(modules, found, limit).differences == []
     said = {one["text"] for row in found.modules for one in row["sentences"]}
-    assert "limit: 114.0% of 50.0 MiB: it does not fit" in said
+    assert "limit: 112.0% of 3.12 KiB: it does not fit" in said
 
 
+@pytest.mark.slow
 def test_a_difference_would_be_found(modules):
-    found = report(modules)
+    found = report(modules, has_sections=True)
     found.modules[0]["peak_bytes"] += 1
     found.slots[found.modules[1]["slot"]][0]["sections"][0]["figures"][0]["size"] = "1 B"
     assert len(page_figures.compare(modules, found).differences) >= 2
@@ -75,7 +81,7 @@ def test_a_difference_would_be_found(modules):
 @pytest.mark.parametrize("run", ["cpu_b8", "gpu_b8", "tpu_b8"])
 def test_figures_of_the_sample_dumps(demo_db, run):
     with store.open_readable(str(demo_db)) as con:
-        found = report(con, {"run": run}, names=("peak", "peaks", "advice"))
+        found = report(con, {"run": run}, names=("peak", "peaks", "advice"), has_sections=True)
         compared = page_figures.compare(con, found)
     assert compared.differences == []
     assert compared.count > 300
@@ -96,7 +102,7 @@ def test_figures_of_other_dumps(folder, tmp_path):
     path = str(tmp_path / "dumps.duckdb")
     ingest(path, [DUMPS / folder], run=folder)
     with store.open_readable(path) as con:
-        compared = page_figures.compare(con, report(con, names=("peaks",)))
+        compared = page_figures.compare(con, report(con, names=("peaks",), has_sections=True))
     assert compared.differences == []
 
 
@@ -114,7 +120,7 @@ def test_programs_whose_page_and_summary_disagreed(tmp_path, name, size):
     captured = [sys.executable, "-m", "bufdb", "capture", "--db", path, "--run", name, "--"]
     subprocess.run([*captured, *program], check=True, capture_output=True)
     with store.open_readable(str(path)) as con:
-        found = report(con, names=("peaks",))
+        found = report(con, names=("peaks",), has_sections=True)
         assert page_figures.compare(con, found).differences == []
     head = found.slots[found.modules[0]["slot"]][0]
     lines = next(each for each in head["sections"] if each["name"] == "lines")

@@ -21,7 +21,8 @@ from bufdb.query.catalogue import Catalogue
 CATALOGUE = Catalogue([resources.query_folder()])
 PARTS = summary.queries(CATALOGUE, tuple(summary.QUERIES))
 UNWRAPPED = 10_000
-MIB = 1 << 20
+UNIT = 64
+"""Bytes: peaks of rows by hand are computed byte by byte."""
 KINDS = ("parameter", "output", "constant", "temp")
 
 
@@ -30,12 +31,12 @@ def holds_most(con, module_id, kind):
     module = Module(con, module_id, run_name=kind, function_name=f"of_{kind}", schedule_length=9)
     sizes = {"parameter": 2, "output": 3, "constant": 1, "temp": 4} | {kind: 48}
     for index, (name, size) in enumerate(sizes.items()):
-        module.allocation(index, name, size * MIB)
+        module.allocation(index, name, size * UNIT)
         opcode = name if name in ("parameter", "constant") else "dot"
         live = (2, 6) if name == "temp" else (0, 9)
         line = {} if opcode == name else {"source_file": "m.py", "source_line": 7}
         module.value(
-            index, index, 0, size * MIB, live=live, name=f"{name}.{index}", opcode=opcode, **line
+            index, index, 0, size * UNIT, live=live, name=f"{name}.{index}", opcode=opcode, **line
         )
     module.close()
     return sizes
@@ -160,7 +161,7 @@ def main():
             path = str(Path(place) / "figures.duckdb")
             ingest(path, [folder], run=folder.name)
             with store.open_readable(path) as con:
-                found = report(con, names=names)
+                found = report(con, names=names, has_sections=True)
                 compared = compare(con, found)
             print(folder, len(found.modules), "modules", compared.count, "figures",
                   len(compared.differences), "differ", flush=True)  # fmt: skip

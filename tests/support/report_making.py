@@ -12,13 +12,18 @@ from bufdb.query.catalogue import Catalogue
 CATALOGUE = Catalogue([resources.query_folder()])
 
 
-def html(con, asked=None, base=None, names=("peak", "top-values"), **options):
+def html(con, asked=None, base=None, names=("peak", "top-values"), has_sections=False, **options):
     """The page that `bufdb report` writes for some options.
 
-    Without the tables of most queries, which take most of the time; None is all of them.
+    Without the tables of most queries, and the sections of the summary, which take most of the
+    time; None is all of them.
     """
     if names is not None:
-        with mock.patch.object(tables, "NAMES", names):
+        parts = {"wraps": tables.summary_parts} if has_sections else {"return_value": {}}
+        with (
+            mock.patch.object(tables, "NAMES", names),
+            mock.patch.object(tables, "summary_parts", **parts),
+        ):
             return html(con, asked, base, None, **options)
     asked = asked or {}
     compared = None if base is None else comparison.compared(con, base, asked)
