@@ -14,6 +14,8 @@
 -- copy: copies made by XLA that are live together with their source.
 -- carry: stacks of a loop that reads arguments of the same shape and could carry them instead.
 -- chunk: logits and their gradients, for all tokens at once.
+-- batch: what a vmap makes for its whole axis at once.
+-- early: results of one instruction that all wait across the peak for their first use.
 -- late_free: values that something keeps after their last use.
 -- gather: results of all-gathers that are live together.
 -- shard: arguments that several devices hold in full (query replicated).
@@ -56,18 +58,20 @@
 -- column peak_bytes HUGEINT: Peak of the module [bytes].
 -- column low_saving_bytes HUGEINT: Lower bound of how far the highest peak falls [bytes]. residual:
 --   with saving_form (query savings), negative where that costs more than it frees, NULL if
---   unknown; recompute and constant: 0, because they may save nothing; donate: without what a
---   product may read; carry: without a slice of each, on CPU without the largest and a slice of it,
---   which may be copied (then negative); chunk: with two chunks; block: half of the saving when one
---   call is recomputed at a time, for a scan without one round and its carry; shard: with the
---   largest argument gathered; an f32 program: a quarter of it, in training without arguments.
+--   unknown; recompute, early and constant: 0, because they may save nothing; donate: without what
+--   a product may read; carry: without a slice of each, on CPU without the largest and a slice of
+--   it, which may be copied (then negative); chunk and batch: in two pieces; block: half of the
+--   saving when one call is recomputed at a time, for a scan without one round and its carry;
+--   shard: with the largest argument gathered; an f32 program: a quarter of it, in training without
+--   arguments.
 -- column saving_bytes HUGEINT: Upper bound [bytes]: the saving in the current schedule; donate,
 --   gather, chunk and padding: everything that they hold at the peak, because the limiting instant
---   may be scheduled differently; carry: with the slices that a round copies; shard: with values of
---   the same shape made from the arguments; an f32 program: half of it.
+--   may be scheduled differently; batch: with one element of the axis at a time; carry: with the
+--   slices that a round copies; shard: with values of the same shape made from the arguments; an
+--   f32 program: half of it.
 -- column saving_ratio DOUBLE: saving_bytes as a share of the peak (0 to 1).
 -- column kind VARCHAR: donate, residual, recompute, block, offload, dtype, copy, carry, chunk,
---   late_free, gather, shard, padding or constant.
+--   batch, early, late_free, gather, shard, padding or constant.
 -- column sureness VARCHAR: likely or possible, see above (advice_sureness).
 -- column saving_form VARCHAR: Change that low_saving_bytes of residual is for: wrap (jax.checkpoint
 --   around the expression alone) or policy (one name fewer in the existing policy); NULL for other
@@ -89,7 +93,8 @@
 -- column value_count BIGINT: Number of values in the row.
 -- column name VARCHAR: Their line, "saved file:line" for what a loop stacks; their op_name or
 --   instruction if no line is known. donate and shard: the parameters; padding: the shape; block:
---   the function and its file; an f32 program: f32.
+--   the function and its file; batch: the size of the axis; early: the instruction; an f32 program:
+--   f32.
 -- column advice VARCHAR: What to do.
 -- column query_name VARCHAR: The query that shows more.
 -- column page VARCHAR: The page with the code to type, in bufdb's folder.
@@ -836,6 +841,14 @@ SELECT
     WHEN 'copy' THEN 'avoid the copy: donate, or keep one layout'
     WHEN 'carry' THEN 'make it the carry of the loop and donate it'
     WHEN 'chunk' THEN 'compute the loss in chunks under jax.checkpoint'
+    WHEN 'batch' THEN 'in batches, by lax.map(f, xs, batch_size=k), it holds about k/'
+      || regexp_extract(ranked.name, '([0-9]+)$', 1) || ' of this'
+    WHEN 'early' THEN
+      CASE ranked.platform
+        WHEN 'gpu' THEN 'make them one at a time: an outer scan over equal blocks, or '
+          || 'XLA_FLAGS=--xla_disable_hlo_passes=priority-fusion'
+        ELSE 'make them one at a time: an outer scan over equal blocks'
+      END
     WHEN 'late_free' THEN 'find what keeps it: nothing uses it any more'
     WHEN 'gather' THEN 'gather one layer at a time'
     WHEN 'shard' THEN 'divide them among the devices that hold them'
@@ -856,6 +869,8 @@ SELECT
     WHEN 'copy' THEN 'copies'
     WHEN 'carry' THEN 'loop-residuals'
     WHEN 'chunk' THEN 'savings'
+    WHEN 'batch' THEN 'peak-by-op'
+    WHEN 'early' THEN 'late-free'
     WHEN 'late_free' THEN 'late-free'
     WHEN 'gather' THEN 'gathers-live'
     WHEN 'shard' THEN 'replicated'
@@ -869,6 +884,6 @@ CROSS JOIN params
 LEFT JOIN advice_sureness
   ON advice_sureness.kind = ranked.sureness_kind
   AND advice_sureness.platform = coalesce(ranked.platform, '')
-  AND advice_sureness.may_save_nothing = (coalesce(ranked.low_saving_bytes, 1) <= 0)
+  AND advice_sureness.is_from_zero = (coalesce(ranked.low_saving_bytes, 1) <= 0)
 WHERE ranked.place <= params.top_n OR ranked.unknown_reason IS NOT NULL
 ORDER BY ranked.function_place, ranked.name_place, ranked.place;

@@ -180,7 +180,7 @@ LEFT JOIN advice_sureness
     WHEN NOT copies.is_kept_twice THEN 'copy_in_turn'
   END
   AND advice_sureness.platform = coalesce(functions.platform, '')
-  AND advice_sureness.may_save_nothing = (
+  AND advice_sureness.is_from_zero = (
     coalesce(CASE WHEN copies.is_avoidable THEN savings.saving_bytes END, 0) <= 0
   )
 WHERE copies.place IS NOT NULL OR functions.unknown_reason IS NOT NULL

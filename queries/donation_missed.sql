@@ -90,6 +90,6 @@ LEFT JOIN advice_sureness
     WHEN pairs.place IS NOT NULL THEN 'donate'
   END
   AND advice_sureness.platform = coalesce(functions.platform, '')
-  AND advice_sureness.may_save_nothing = (coalesce(pairs.low_saving_bytes, 1) <= 0)
+  AND advice_sureness.is_from_zero = (coalesce(pairs.low_saving_bytes, 1) <= 0)
 WHERE pairs.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY pairs.place NULLS FIRST, functions.name_place;

@@ -85,6 +85,6 @@ LEFT JOIN advice_sureness
     WHEN ranked_values.place IS NOT NULL THEN 'dtype'
   END
   AND advice_sureness.platform = coalesce(functions.platform, '')
-  AND advice_sureness.may_save_nothing = (coalesce(ranked_values.saving_bytes, 1) <= 0)
+  AND advice_sureness.is_from_zero = (coalesce(ranked_values.saving_bytes, 1) <= 0)
 WHERE ranked_values.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY ranked_values.place NULLS FIRST, functions.name_place;

@@ -136,6 +136,6 @@ LEFT JOIN advice_sureness
     WHEN gathers.gathered_count = 1 THEN 'single_gather'
   END
   AND advice_sureness.platform = coalesce(functions.platform, '')
-  AND advice_sureness.may_save_nothing = (coalesce(gathers.low_saving_bytes, 1) <= 0)
+  AND advice_sureness.is_from_zero = (coalesce(gathers.low_saving_bytes, 1) <= 0)
 WHERE gathers.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY gathers.place NULLS FIRST, functions.name_place;

@@ -161,6 +161,6 @@ LEFT JOIN recompute_costs AS costs
 LEFT JOIN advice_sureness
   ON advice_sureness.kind = candidates.kind
   AND advice_sureness.platform = coalesce(functions.platform, '')
-  AND advice_sureness.may_save_nothing = (coalesce(candidates.low_saving_bytes, 1) <= 0)
+  AND advice_sureness.is_from_zero = (coalesce(candidates.low_saving_bytes, 1) <= 0)
 WHERE candidates.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY candidates.place NULLS FIRST, functions.name_place;

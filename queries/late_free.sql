@@ -222,7 +222,7 @@ LEFT JOIN unknown_uses
 LEFT JOIN advice_sureness
   ON advice_sureness.kind = CASE WHEN ranked_values.place IS NOT NULL THEN 'late_free' END
   AND advice_sureness.platform = coalesce(functions.platform, '')
-  AND advice_sureness.may_save_nothing = (
+  AND advice_sureness.is_from_zero = (
     coalesce(CASE WHEN late_values.value_id IS NOT NULL THEN savings.saving_bytes END, 0) <= 0
   )
 WHERE ranked_values.place IS NOT NULL

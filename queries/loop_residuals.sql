@@ -120,6 +120,6 @@ LEFT JOIN advice_sureness
     ELSE 'residual'
   END
   AND advice_sureness.platform = coalesce(ranked.platform, '')
-  AND advice_sureness.may_save_nothing = (coalesce(ranked.low_saving_bytes, 1) <= 0)
+  AND advice_sureness.is_from_zero = (coalesce(ranked.low_saving_bytes, 1) <= 0)
 WHERE ranked.place <= params.top_n OR ranked.unknown_reason IS NOT NULL
 ORDER BY ranked.function_place, ranked.name_place, ranked.place;

@@ -130,6 +130,6 @@ LEFT JOIN advice_sureness
     WHEN ranked_shapes.place IS NOT NULL THEN 'padding'
   END
   AND advice_sureness.platform = coalesce(functions.platform, '')
-  AND advice_sureness.may_save_nothing = (coalesce(padding.low_saving_bytes, 0) <= 0)
+  AND advice_sureness.is_from_zero = (coalesce(padding.low_saving_bytes, 0) <= 0)
 WHERE ranked_shapes.place IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ORDER BY ranked_shapes.place NULLS FIRST, functions.name_place;

@@ -9,6 +9,14 @@ chunk_values AS (
   SELECT module_id, color, value_id, source_line
   FROM advised_chunk_values
 ),
+batch_values AS (
+  SELECT module_id, color, value_id, axis_size
+  FROM advised_batch_values
+),
+early_values AS (
+  SELECT module_id, color, value_id, instruction_name
+  FROM advised_early_values
+),
 held_values AS (
   SELECT module_id, color, value_id, held_bytes
   FROM asked_peak_values
@@ -59,6 +67,11 @@ scans AS (
   WHERE block_values.kind = 'scan'
   GROUP BY block_values.module_id, block_values.color, block_values.name
 ),
+batches AS (
+  SELECT module_id, color, max(axis_size) AS axis_size
+  FROM batch_values
+  GROUP BY module_id, color
+),
 block_members AS (
   SELECT
     blocks.module_id, blocks.color, 'block' AS kind, blocks.name, block_values.value_id
@@ -75,9 +88,24 @@ block_members AS (
   FROM block_values
   WHERE block_values.kind = 'scan'
 ),
-members AS (
+other_members AS (
+  SELECT
+    module_id, color, 'batch' AS kind, 'vmap over ' || axis_size AS name, value_id
+  FROM batch_values
+  UNION ALL
+  SELECT module_id, color, 'early' AS kind, instruction_name, value_id
+  FROM early_values
+),
+group_members AS (
   SELECT module_id, color, kind, name, value_id
   FROM block_members
+  UNION ALL
+  SELECT module_id, color, kind, name, value_id
+  FROM other_members
+),
+members AS (
+  SELECT module_id, color, kind, name, value_id
+  FROM group_members
   UNION ALL
   SELECT chunks.module_id, chunks.color, 'chunk' AS kind, chunks.name, chunk_values.value_id
   FROM chunks
@@ -273,11 +301,15 @@ SELECT
   away.value_count,
   CASE away.kind
     WHEN 'chunk' THEN away.away_bytes // 2
+    WHEN 'batch' THEN away.away_bytes // 2
+    -- The compiler decides where they are made.
+    WHEN 'early' THEN 0
     WHEN 'scan' THEN greatest(away.away_bytes - scans.kept_bytes, 0)
     ELSE greatest(away.away_bytes - blocks.kept_bytes, 0) // 2
   END AS low_saving_bytes,
   CASE away.kind
     WHEN 'chunk' THEN greatest(away.away_bytes, away.held_bytes)
+    WHEN 'batch' THEN away.away_bytes - away.away_bytes // batches.axis_size
     ELSE away.away_bytes
   END AS saving_bytes
 FROM away
@@ -286,17 +318,21 @@ LEFT JOIN blocks
   AND blocks.module_id = away.module_id
   AND blocks.color = away.color
   AND blocks.name = away.name
+LEFT JOIN batches
+  ON away.kind = 'batch'
+  AND batches.module_id = away.module_id
+  AND batches.color = away.color
 LEFT JOIN scans
   ON away.kind = 'scan'
   AND scans.module_id = away.module_id
   AND scans.color = away.color
   AND scans.name = away.name;
 COMMENT ON VIEW advised_groups IS
-  'One row per group of values that one change removes together (advised_chunk_values; advised_block_values by function called several times or by loop), with how far the peak of the current schedule falls without them. Key: module_id, color, kind, name.';
+  'One row per group of values that one change removes together (advised_chunk_values; advised_batch_values; advised_early_values by instruction; advised_block_values by function called several times or by loop), with how far the peak of the current schedule falls without them. Key: module_id, color, kind, name.';
 COMMENT ON COLUMN advised_groups.module_id IS 'answered_functions.module_id.';
 COMMENT ON COLUMN advised_groups.color IS 'answered_functions.color.';
-COMMENT ON COLUMN advised_groups.kind IS 'chunk, block or scan.';
-COMMENT ON COLUMN advised_groups.name IS 'For a chunk, a line of the loss that holds bytes at the peak; for a block, the function and its file; for a scan, advised_block_values.name.';
+COMMENT ON COLUMN advised_groups.kind IS 'chunk, batch, early, block or scan.';
+COMMENT ON COLUMN advised_groups.name IS 'For a chunk, a line of the loss that holds bytes at the peak; for a block, the function and its file; for a scan, advised_block_values.name; for a batch, "vmap over" and the size of the axis; for early, the instruction that makes them.';
 COMMENT ON COLUMN advised_groups.value_count IS 'Its values that hold bytes at the peak.';
-COMMENT ON COLUMN advised_groups.low_saving_bytes IS 'Lower bound of how far the peak falls [bytes]: a loss in two chunks; for a block, half of the saving when one call is recomputed at a time, because what its calls pass on stays; for a scan, without what one round recomputes and what the rounds pass on.';
-COMMENT ON COLUMN advised_groups.saving_bytes IS 'Upper bound [bytes]: without any of these values; for a loss, at least what they hold at the peak.';
+COMMENT ON COLUMN advised_groups.low_saving_bytes IS 'Lower bound of how far the peak falls [bytes]: a loss in two chunks, or a vmap in two batches; 0 for early, because the compiler decides where they are made; for a block, half of the saving when one call is recomputed at a time, because what its calls pass on stays; for a scan, without what one round recomputes and what the rounds pass on.';
+COMMENT ON COLUMN advised_groups.saving_bytes IS 'Upper bound [bytes]: without any of these values; for a loss, at least what they hold at the peak; for a batch, when one element of the axis is computed at a time.';

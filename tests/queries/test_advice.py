@@ -542,3 +542,84 @@ def test_work_that_values_of_a_line_share_counts_once_and_ranks_on_demand(con):
         ("model.py:3", 200, "work"),
     ]
     assert {row["ranked_by"] for row in rows(con, "advice")} == {"saving"}
+
+
+def mapped(con, op_name="jit(step)/vmap(jvp())/dot_general", platform="gpu"):
+    """Two arrays of 400 bytes that a vmap over 4 makes, one with two dimensions merged."""
+    module = Module(con, 1, function_name="step", platform=platform)
+    module.allocation(0, "temp", 1000)
+    cells = {"source_file": "ensemble.py", "source_line": 5, "opcode": "dot", "op_name": op_name}
+    for value_id, text in ((1, "f32[4,5,5]{2,1,0}"), (2, "f32[5,20]{1,0}")):
+        found = shape(con, text, count=100)
+        module.value(value_id, 0, 400 * (value_id - 1), 400, (2, 6), shape=found, **cells)
+    module.value(3, 0, 800, 100, (2, 6), "other", shape(con, "f32[25]{0}", count=25))
+    for time, height in ((0, 0), (2, 900), (7, 0)):
+        insert(con, "occupancy_steps", module_id=1, color=0, start_time=time,
+               occupied_temp_bytes=height)  # fmt: skip
+    module.close()
+
+
+def test_what_a_vmap_makes_at_once_is_computed_in_batches(con):
+    mapped(con)
+    found = {row["kind"]: row for row in rows(con, "advice")}
+    row = found["batch"]
+    # Without them 100 of 900 bytes remain: half of 800 less in two batches, 3 of 4 parts in four.
+    assert (row["name"], row["low_saving_bytes"], row["saving_bytes"], row["sureness"]) == (
+        "vmap over 4", 400, 600, "possible",
+    )  # fmt: skip
+    text = "in batches, by lax.map(f, xs, batch_size=k), it holds about k/4 of this"
+    assert row["advice"] == text
+
+
+@pytest.mark.parametrize(
+    "op_name",
+    [
+        "jit(step)/jvp(vmap())/dot_general",  # a gradient of it keeps all
+        "jit(step)/while/body/vmap()/dot_general",  # in batches already
+        "jit(step)/my_vmap(f)/dot_general",
+        None,
+    ],
+)
+def test_what_is_no_vmap_that_batches_would_help(con, op_name):
+    mapped(con, op_name)
+    assert "batch" not in {row["kind"] for row in rows(con, "advice")}
+
+
+def early(con, platform, uses=(8, 9, 9)):
+    """Three results of one fusion of 100 bytes each that wait across the peak at 5."""
+    module = Module(con, 1, function_name="step", platform=platform, schedule_length=10)
+    module.allocation(0, "temp", 2000)
+    module.value(99, 0, 1000, 500, (5, 5), "largest", opcode="dot", program_order=5)
+    for value_id, time in enumerate(uses):
+        module.value(value_id, 0, 100 * value_id, 100, (2, 9), "fills", opcode="fusion",
+                     program_order=2, shape_index=f"{{{value_id}}}")  # fmt: skip
+        if time:
+            insert(con, "instructions", module_id=1, instruction_name=f"loop{value_id}",
+                   program_order=time, opcode="while")  # fmt: skip
+            module.use(value_id, f"loop{value_id}")
+    insert(con, "instructions", module_id=1, instruction_name="pack", program_order=3,
+           opcode="tuple")  # fmt: skip
+    module.use(0, "pack")
+    height = 100 * len(uses)
+    for time, size in ((0, 0), (2, height), (5, 500 + height), (6, height), (10, 0)):
+        insert(con, "occupancy_steps", module_id=1, color=0, start_time=time,
+               occupied_temp_bytes=size)  # fmt: skip
+    module.close()
+
+
+@pytest.mark.parametrize(("platform", "has_flag"), [("gpu", True), ("tpu", False), ("cpu", False)])
+def test_an_instruction_whose_results_all_wait_is_named(con, platform, has_flag):
+    early(con, platform)
+    (row,) = [row for row in rows(con, "advice") if row["kind"] == "early"]
+    assert (row["name"], row["value_count"], row["low_saving_bytes"], row["saving_bytes"]) == (
+        "fills", 3, 0, 300,
+    )  # fmt: skip
+    assert (row["sureness"], row["query_name"]) == ("possible", "late-free")
+    assert "an outer scan over equal blocks" in row["advice"]
+    assert ("--xla_disable_hlo_passes=priority-fusion" in row["advice"]) == has_flag
+
+
+@pytest.mark.parametrize("uses", [(8,), (8, 5), (8, 3), (8, None)])
+def test_one_result_that_waits_is_no_group(con, uses):
+    early(con, "gpu", uses)
+    assert "early" not in {row["kind"] for row in rows(con, "advice")}

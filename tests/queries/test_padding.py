@@ -60,7 +60,7 @@ def test_padding_at_the_peak_by_shape_and_layout(con):
 def test_what_takes_one_tile_or_has_none_can_take_no_less(con, layout, size, kind):
     ((sureness,),) = con.execute(
         "SELECT sureness FROM advice_sureness "
-        "WHERE kind = ? AND platform = 'tpu' AND NOT may_save_nothing",
+        "WHERE kind = ? AND platform = 'tpu' AND NOT is_from_zero",
         [kind],
     ).fetchall()
     module = Module(con, 1, platform="tpu")
