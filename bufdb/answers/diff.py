@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -11,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bufdb.answers.opening import Open
 from bufdb.database import definitions, narrowing
 from bufdb.database.runs import require_selected
-from bufdb.errors import UsageError, did_you_mean, quote
+from bufdb.errors import UsageError, quote
+from bufdb.query import pairs as wanted
 from bufdb.query.asked import ALL, glob
 from bufdb.query.execute import execute, execute_with, runs_asked
 from bufdb.query.header import Value
@@ -145,14 +145,8 @@ GROUP BY color, space_name, sign(delta_bytes)
 ORDER BY color, sign(delta_bytes) DESC"""
 _CHANGED = "(delta_bytes <> 0 OR change IN ('donated', 'not donated'))"
 
-_NAMES = """
-SELECT DISTINCT unnest([modules.function_name, modules.module_name, modules.module_key]) AS name
-FROM modules
-JOIN selected_runs(getvariable('x')::VARCHAR) AS runs ON runs.run_name = modules.run_name"""
-_ASKED_PAIRS = f"""
-SELECT paired_by FROM diff_pairs({_SIDES}, {_ASKED}) WHERE paired_by GLOB 'asked*' LIMIT 1"""
 _RUNS = "SELECT run_name FROM selected_runs(getvariable('x')::VARCHAR)"
-SQL = "\n".join((_MODULES, _PEAK, _TEMPS, _TIMES, _NAMES, _ASKED_PAIRS, _RUNS))
+SQL = "\n".join((_MODULES, _PEAK, _TEMPS, _TIMES, wanted.SQL, _RUNS))
 """All SQL of a comparison."""
 
 
@@ -265,51 +259,6 @@ def selected_runs(con: duckdb.DuckDBPyConnection, selection: str) -> list[str]:
     return runs
 
 
-def asked_pairs(
-    con: duckdb.DuckDBPyConnection, base: str, new: str, pairs: Sequence[str]
-) -> str | None:
-    """Return the parameter `pair` of `compare`, OLD=NEW names with commas; None for none.
-
-    Raises:
-        UsageError: a name is missing or repeated, or the two cannot be compared.
-    """
-    if not pairs:
-        return None
-    known = [_names(con, _NAMES, side) for side in (base, new)]
-    sides = [_pair(text, *known) for text in pairs]
-    for names in zip(*sides, strict=True):
-        for name, count in Counter(names).items():
-            if count > 1:
-                raise UsageError(f"--pair: {quote(name)} is in several pairs")
-    for text in pairs:
-        if "," in text:  # the separator of pairs
-            raise UsageError(f"--pair {quote(text)}: a name with a comma cannot be asked for")
-        values = {"base": base, "new": new, "pair": text}
-        if not execute_with(con, _ASKED_PAIRS, values, "diff").rows:
-            raise UsageError(
-                f"--pair {quote(text)}: both are there, but of another platform, or in runs of "
-                "other labels"
-            )
-    return ",".join(pairs)
-
-
-def _pair(text: str, base_names: list[str], new_names: list[str]) -> tuple[str, str]:
-    """Return both names of OLD=NEW; a name may itself contain "="."""
-    pieces = text.split("=")
-    splits = [("=".join(pieces[:n]), "=".join(pieces[n:])) for n in range(1, len(pieces))]
-    if not splits:
-        raise UsageError(f"--pair: expected OLD=NEW, found {quote(text)}")
-    for old, new in splits:
-        if old in base_names and new in new_names:
-            return old, new
-    old, new = splits[0]
-    name, side, names = (old, "BASE", base_names)
-    if old in base_names:
-        name, side, names = (new, "NEW", new_names)
-    hint = did_you_mean(name, names) or "; 'bufdb query modules' lists them"
-    raise UsageError(f"--pair: no function and no module {quote(name)} in {side}{hint}")
-
-
 def _names(con: duckdb.DuckDBPyConnection, sql: str, value: str) -> list[str]:
     rows = execute_with(con, sql, {"x": value}, "diff").rows
     return [name for (name,) in rows if name is not None]
@@ -338,7 +287,7 @@ def pieces(
 
     `values`: base and new (see `selected_runs`), key_name (see diff_peak), and optionally function
     (a glob), color (a memory space's number or name, or all; by default the device's memory),
-    platform, pair (see `asked_pairs`) and most_places, the maximum number of places. `temps`
+    platform, pair (OLD=NEW, with commas) and most_places, the maximum number of places. `temps`
     requests the parts of the temp allocations too. The first piece has the other memory spaces.
     """
     with _staged(con, values) as spans:
@@ -562,7 +511,8 @@ def _asked(
     con = opened(SQL, runs=runs_asked(values))
     for selection in (base, new):
         selected_runs(con, selection)
-    values["pair"] = asked_pairs(con, base, new, pairs)
+    wanted.require_pairs(con, base, new, pairs, "--pair")
+    values["pair"] = ",".join(pairs) or None
     return con, values
 
 

@@ -287,7 +287,7 @@ def unknown_labels(known: Known, query: SavedQuery, values: Mapping[str, Value])
     """Return a line for each label in a list of labels that no run has: it separates no runs."""
     own = query.params if query.is_own else ()
     # A run without one of `label` has no row: `why_nothing` gives the reason.
-    lists = [param.name for param in own if is_list(param) and param.name != "label"]
+    lists = [param.name for param in own if is_list(param) and param.text.startswith("Labels")]
     given = [name for key in lists for name in str(values.get(key) or "").split(",") if name]
     labels = known.labels() if given else []
     return [f"no run has a label {_near(name, labels)}" for name in given if name not in labels]

@@ -19,7 +19,7 @@ import duckdb
 from bufdb.database import definitions, narrowing
 from bufdb.database.quoting import sql_name
 from bufdb.errors import BufdbError, DatabaseError, UsageError, did_you_mean, quote
-from bufdb.query import asked
+from bufdb.query import asked, pairs
 from bufdb.query.header import SavedQuery, Value
 from bufdb.query.result import Result
 
@@ -79,15 +79,27 @@ def execute_query(
 
     Raises:
         UsageError: the file has more than one SELECT, or something else, or a memory space that
-            does not exist is named.
+            does not exist is named, or a pair that is not in both sides.
         BufdbError: DuckDB refused the query or failed.
     """
     if not query.is_own:  # bufdb's own are checked by `bufdb lint`, which takes longer
         require_select(con, query.sql, query.name)
-    values = asked.numbered(con, query, query.with_settings(values))
+    values = _settled(con, query, values)
     sql = f"EXPLAIN {query.sql}" if explain else query.sql
     with _variables(con, values), functions_alone(con, query):
         return execute(con, sql, query.name)
+
+
+def _settled(
+    con: duckdb.DuckDBPyConnection, query: SavedQuery, values: Mapping[str, Value]
+) -> dict[str, Value]:
+    """Return all values, with numbers of memory spaces; errors as of `execute_query`."""
+    settled = asked.numbered(con, query, query.with_settings(values))
+    base, new, pair = (settled.get(name) for name in ("base", "new", "pair"))
+    if query.is_own and base is not None and new is not None and pair:
+        texts = str(pair).split(",")
+        pairs.require_pairs(con, str(base), str(new), texts, f"{query.name}: pair")
+    return settled
 
 
 @contextmanager
@@ -239,7 +251,7 @@ def query_as_table(
     """
     if not query.is_own:
         require_select(con, query.sql, query.name)
-    _set(con, asked.numbered(con, query, query.with_settings(values)))
+    _set(con, _settled(con, query, values))
     with functions_alone(con, query):
         return _as_table(con, query.sql, query.name)
 

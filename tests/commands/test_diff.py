@@ -554,7 +554,7 @@ def test_programs_of_torch_xla_have_their_modules(small):
     [
         (
             ["fu=h"],
-            "--pair: no function and no module 'h' in NEW; 'bufdb query modules' lists them",
+            "--pair: no function and no module 'h' in NEW; there is a,b, g, gnu, tpu, ",
         ),
         (["f"], "--pair: expected OLD=NEW, found 'f'"),
         (["fun=g"], "--pair: no function and no module 'fun' in BASE; did you mean 'fund'?"),

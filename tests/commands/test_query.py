@@ -146,6 +146,25 @@ def test_unknown_labels_are_reported_with_the_answer(ask):
     assert err == "bufdb: no run has a label 'remaat'; did you mean 'remat'?\n"
 
 
+@pytest.mark.parametrize("name", ["diff-peak", "diff-modules"])
+def test_a_pair_is_reported_only_if_a_side_lacks_it(ask, name):
+    sides = ("-p", "base=cpu_b8", "-p", "new=cpu_b16", "--format", "csv")
+    whole = ask(name, *sides)[1]
+    for pair in ("train_step=eval_step", "init=init, train_step=eval_step", "jit_init=eval_step"):
+        code, out, err = ask(name, *sides, "-p", f"pair={pair}")
+        assert (code, err) == (0, "") and out != whole
+    for pair, message in (
+        ("trainstep=init", "'trainstep' in BASE; did you mean 'train_step'?"),
+        ("init=init, train_step=evalstep", "'evalstep' in NEW; did you mean 'eval_step'?"),
+        ("zz=init", "'zz' in BASE; there is eval_step, init, train_step, jit_eval_step, "),
+    ):
+        code, out, err = ask(name, *sides, "-p", f"pair={pair}")
+        assert (code, out) == (2, "")
+        assert err.startswith(f"bufdb: error: {name}: pair: no function and no module {message}")
+    code, out, err = ask(name, *sides, "-p", "pair=init")
+    assert (code, err) == (2, f"bufdb: error: {name}: pair: expected OLD=NEW, found 'init'\n")
+
+
 def test_help_says_what_forms_there_are(call):
     text = " ".join(call("query", "scaling", "--help")[1].split())
     assert "Upper limit of the figure [bytes]. A unit may follow, as in 32MiB." in text
