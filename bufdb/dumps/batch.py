@@ -91,7 +91,18 @@ class Batch:
 
     def hlo(self) -> Rounds:
         """Return the computations of the HLO texts."""
-        return ([piece] for piece in self._hlo)
+        return ([piece] for piece in self._hlo if piece.module in self.headers)
+
+    def path_of(self, module: int, kind: str) -> str | None:
+        """Return the path of a module's file of this kind; if derived, that of the proto."""
+        loaded = self.modules[module]
+        file = loaded.files.files.get(PROTO if kind in loaded.derived else kind)
+        return None if file is None else file.name
+
+    def leave_out_hlo(self, module: int) -> None:
+        """Have no HLO text of this module from here on: it is of another compilation."""
+        del self.headers[module]
+        self.frame_ids.pop(module, None)
 
     def instructions_of_protos(self, is_wanted: Bools) -> Rounds:
         """Yield instructions of modules with an HLO text and a proto, read from the proto."""

@@ -229,7 +229,9 @@ def missing(
     if facts.needs_frames and (header is None or not header.frames):
         why = "source lines are unknown: instructions name stack frames, and the tables are"
         if header is None or not header.module_name:
-            message = f"{why} in the HLO text {files.key}.txt, which is missing"
+            has_text = header is None and ("hlo" in files.files or "hlo" in derived)
+            state = "of another compilation" if has_text else "missing"
+            message = f"{why} in the HLO text {files.key}.txt, which is {state}"
             yield Finding(number, "notice", "missing_hlo_text", message)
         else:
             has = "proto" if "hlo" in derived else "HLO text"

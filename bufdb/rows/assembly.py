@@ -16,6 +16,7 @@ from bufdb.columnar.scan import Columns, take
 from bufdb.read.hlo_graph import HloGraph
 from bufdb.read.shape import Shape
 from bufdb.rows import instruction_costs
+from bufdb.rows.agreement import EntryShapes
 from bufdb.rows.attribution import Attribution, Users
 from bufdb.rows.context import Context, Emit, ModuleFacts, Source
 from bufdb.rows.costs import Costs
@@ -100,8 +101,12 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     """
     context, values, shapes = Context(source, emit), ValueIndex(), Shapes(known_shapes)
     origins = Origins(context)
-    context.observers.append(origins)
+    entries = EntryShapes(context)
+    context.observers += [origins, entries]
     table = _read_values(context, values, shapes)
+    for module in entries.others():
+        source.leave_out_hlo(module)
+        origins.leave_out(module)
     look_for_descriptions(context)
     lifetimes = Lifetimes(context, values)
     lifetimes.read()

@@ -36,6 +36,7 @@ PEAK_PROBLEMS = frozenset(
         "negative_size",
         "peak_exceeds_total",
         "peak_listing_mismatch",
+        "peak_size_mismatch",
         "schedule_mismatch",
         "total_mismatch",
         "unassigned_values",
@@ -46,6 +47,16 @@ PEAK_PROBLEMS = frozenset(
 
 SUM_PROBLEMS = frozenset({"allocation_gap", "total_mismatch"})
 """Codes of findings that say that the allocations are not those of one whole program."""
+
+_FILES = {
+    "total_mismatch": ("buffer_assignment", "values"),
+    "unassigned_values": ("buffer_assignment", "values"),
+    "used_values_mismatch": ("buffer_assignment", "values"),
+    "missing_live_range": ("buffer_assignment", "live_range"),
+    "peak_size_mismatch": ("buffer_assignment", "live_range"),
+    "memory_report_mismatch": ("buffer_assignment", "memory_report"),
+}
+"""The files that do not agree, by the code of the finding; older XLA has them in one."""
 
 # As secrets.randbits, which takes 3 ms to import.
 SECRET = np.uint64(int.from_bytes(os.urandom(8), "little"))
@@ -71,6 +82,15 @@ class Source(Protocol):
     """Why live ranges cannot be relied on, by module."""
     arrays: ArrayRows
     """Sections that no text holds."""
+
+    reported_sums: dict[int, list[tuple[int | None, int]]]
+    """Totals by memory space (None for all of them) in memory-usage-reports, by module."""
+
+    def path_of(self, module: int, kind: str) -> str | None:
+        """Return the path of a module's file of this kind."""
+
+    def leave_out_hlo(self, module: int) -> None:
+        """Have no HLO text of this module from here on: it is of another compilation."""
 
     def allocations(self) -> Rounds:
         """Return the allocation sections."""
@@ -151,6 +171,9 @@ class ModuleFacts:
 class Observer:
     """A step that sees rows pass by because it needs them for more than their own table."""
 
+    def see_allocations(self, rows: Columns) -> None:
+        """See allocations, in a round of them."""
+
     def see_values(self, placed: Columns) -> None:
         """See values with their allocations, in a round of the allocations."""
 
@@ -182,7 +205,10 @@ class Context:
 
     def find(self, module: int, severity: str, code: str, message: str) -> None:
         """Report a finding, and remember it if it makes the module's peak uncertain."""
-        self.account.find(module, severity, code, message)
+        paths = [self.source.path_of(module, kind) for kind in _FILES.get(code, ())]
+        names = [path.rpartition("/")[2] for path in paths if path is not None]
+        both = f"; {' and '.join(names)} may be of two compilations" if len(names) > 1 else ""
+        self.account.find(module, severity, code, message + both)
         facts = self.facts[module]
         if code in SUM_PROBLEMS and facts.sum_problem is None:
             facts.sum_problem = message

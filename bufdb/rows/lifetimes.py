@@ -182,12 +182,37 @@ class Lifetimes:
         rows[~has_index] = -1
         modules = np.concatenate([np.empty(0, np.int64), *(part["module"] for part in listings)])
         self._hold_peaks(modules, rows, names, has_index)
+        sizes = [part["logical_bytes"] for part in listings]
+        self._check_sizes(modules, np.where(has_index, rows, -1), sizes)
         at = 0
         for part in listings:
             count = len(part["module"])
             value_ids = self.value_ids(rows[at : at + count])
             at += count
             context.emit("peak_contributors", {**part, "value_id": value_ids})
+
+    def _check_sizes(self, modules: Ints, rows: Ints, sizes: list[Ints]) -> None:
+        """Check the sizes in listings against the shapes of the values.
+
+        Args:
+            modules: of the listings' lines.
+            rows: rows of their values, -1 where there is none, or the size is not that of a value.
+            sizes: bytes of their shapes.
+        """
+        there = np.flatnonzero(rows >= 0)
+        modules, rows = modules[there], rows[there]
+        printed = np.concatenate([np.empty(0, np.int64), *sizes])[there]
+        known = self.values.logical_bytes[rows]
+        del self.values.logical_bytes  # which nothing else needs
+        odd = np.flatnonzero((known >= 0) & (printed != known))
+        found, first, counts = np.unique(modules[odd], return_index=True, return_counts=True)
+        for module, at, count in zip(found.tolist(), odd[first].tolist(), counts, strict=True):
+            message = (
+                f"the peak listing has {printed[at]} bytes for value "
+                f"{self.values.value_id[rows[at]]}, whose shape has {known[at]}"
+            )
+            message += f", and {count - 1} more of another size" if count > 1 else ""
+            self.context.find(module, "error", "peak_size_mismatch", message)
 
     def _hold_peaks(self, modules: Ints, rows: Ints, names: Words, has_index: Bools) -> None:
         """Check the listings against the live ranges of all modules; fill in rows without indexes.

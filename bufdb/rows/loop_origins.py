@@ -253,6 +253,12 @@ class Origins(Observer):
         self._users: list[Words] = []
         """Hashes of names of instructions that use what shares bytes with a loop."""
 
+    def leave_out(self, module: int) -> None:
+        """Follow no loop of this module: its HLO text is of another compilation."""
+        self.places.pop(module, None)
+        self.loops.pop(module, None)
+        self._has_loop[module] = False
+
     # -- what the sections say -----------------------------------------------------------------
 
     def see_values(self, placed: Columns) -> None:

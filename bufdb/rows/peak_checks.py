@@ -336,6 +336,7 @@ def checked_sums(context: Context, sums: Columns) -> Columns:
     """
     for number in range(context.count):
         _check_total(context, number)
+    _check_reports(context, sums)
     unknown = np.array([facts.sum_problem is not None for facts in context.facts], np.bool_)
     rows = unknown[sums["module"]]
     if not rows.any():
@@ -358,6 +359,25 @@ def _check_total(context: Context, number: int) -> None:
     if facts.human_total not in (None, xla_bytes(total)):
         message = f"{total} bytes print as {xla_bytes(total)}, the dump says {facts.human_total}"
         find(number, "notice", "human_total_mismatch", message)
+
+
+def _check_reports(context: Context, sums: Columns) -> None:
+    """Check totals of memory-usage-reports, which XLA prints as int64 (format section 9.1)."""
+    reports = context.source.reported_sums
+    totals: dict[tuple[int, int | None], int] = {}
+    for row in np.flatnonzero(np.isin(sums["module"], list(reports))).tolist():
+        module, color = int(sums["module"][row]), int(sums["color"][row])
+        of_space = int(sums["total_bytes"][row])
+        totals[module, color] = of_space
+        totals[module, None] = totals.get((module, None), 0) + of_space
+    for module, report in reports.items():
+        for space, reported in report if context.facts[module].has_allocations else ():
+            total = totals.get((module, space), 0)
+            if (reported - total) % (1 << 64):
+                where = "in all" if space is None else f"in memory space {space}"
+                message = f"the allocations sum to {total} {where}, the report says {reported}"
+                context.find(module, "error", "memory_report_mismatch", message)
+                break
 
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")

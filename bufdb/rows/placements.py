@@ -80,6 +80,8 @@ def read_allocations(context: Context, values: ValueIndex, shapes: Shapes) -> Co
         shaped = rows["parameter_shape"].valid | rows["output_shape"].valid
         context.set_fact(rows["module"][shaped], "has_shapes")
         parts.append({name: rows[name] for name in _KEPT})
+        for observer in context.observers:
+            observer.see_allocations(rows)
         kinds = rows.pop("kind")
         context.emit("allocations", {**rows, "kind": Labels(kinds, allocations.KINDS)})
         placed = found.values
@@ -95,6 +97,7 @@ def read_allocations(context: Context, values: ValueIndex, shapes: Shapes) -> Co
             offset_bytes=placed["offset_bytes"],
             size_bytes=placed["size_bytes"],
             is_phi=placed["is_phi"],
+            logical_bytes=placed["logical_bytes"].filled(-1),
         )
         for observer in context.observers:
             observer.see_values(placed)
@@ -126,6 +129,7 @@ def add_unassigned(context: Context, values: ValueIndex) -> None:
             offset_bytes=zeros,
             size_bytes=zeros,
             is_phi=heads["is_phi"],
+            logical_bytes=zeros - 1,
         )
 
 

@@ -36,7 +36,10 @@ class ValueIndex:
         self.module, self.value_id = module[order], value_id[order]
         del module, value_id
         self._number_names(self._joined("name_key")[order])
-        for name in ("key", "extra", "allocation_index", "offset_bytes", "size_bytes", "is_phi"):
+        for name in (
+            *("key", "extra", "allocation_index", "offset_bytes", "size_bytes", "is_phi"),
+            "logical_bytes",
+        ):
             setattr(self, name, self._joined(name)[order])
         self.parts = []
         self.numbers = self._numbers(self.module, self.value_id)
@@ -84,6 +87,8 @@ class ValueIndex:
     offset_bytes: Ints
     size_bytes: Ints
     is_phi: Bools
+    logical_bytes: Ints
+    """Bytes of the shape, -1 if unknown; only until the printed peak is compared with them."""
 
     def __len__(self) -> int:
         return len(self.value_id)

@@ -30,6 +30,7 @@ def index_of(values, rounds=1):
             offset_bytes=zeros + 2**40,
             size_bytes=zeros,
             is_phi=zeros > 0,
+            logical_bytes=zeros - 1,
         )
     index.finish()
     return index

@@ -31,6 +31,7 @@ def assigned(columns: Columns) -> used_values.Assigned:
     places = ("allocation_index", "offset_bytes", "size_bytes", "is_phi")
     check = used_values.check_of(columns, np.ones(len(hashes), np.uint64))
     some = {name: columns[name] for name in ("module", "value_id", *places)}
+    some["logical_bytes"] = columns["size_bytes"]
     keys.add(**some, name_key=hashes, key=hashes, extra=check ^ hashes)
     keys.finish()
     return keys
