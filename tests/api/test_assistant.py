@@ -100,7 +100,7 @@ def test_the_sdks_client_gets_answers_and_errors(demo_db):
     assert not found[0]
     assert "8905504" not in found[1]
     assert "train_step" in found[1]
-    assert nothing[1].endswith("did you mean 'cpu_b8'?")
+    assert nothing[1].endswith("did you mean 'cpu_b8'? 'bufdb runs' lists them")
     assert unknown[0]
     assert "did you mean 'peak'" in unknown[1]
     assert writing[0]

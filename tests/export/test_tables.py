@@ -183,7 +183,7 @@ def test_a_bundle_takes_the_place_of_another_when_it_is_whole(call, demo_db, tmp
     path = tmp_path / "b.duckdb"
     path.write_text("before")
     given = ("export", "--format", "bundle", "--db", demo_db, "-o", path)
-    assert call(*given, "--run", "nothing")[0] == 1
+    assert call(*given, "--run", "nothing")[0] == 2
     assert path.read_text() == "before"
     assert call(*given, "--run", "cpu_b8")[0] == 0
     assert [each.name for each in tmp_path.iterdir()] == ["b.duckdb"]
