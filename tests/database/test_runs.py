@@ -247,7 +247,7 @@ def test_labels_become_metadata_and_metadata_labels(call, ingested):
         (("label", "cpu_b9", "a=1"), "no run 'cpu_b9'; did you mean 'cpu_b8'?"),
         (("label", "cpu_b8", "a"), "label wants K=V, got 'a'"),
         (("unlabel", "cpu_b8", "a"), "run cpu_b8 has no label 'a'; it has none"),
-        (("remove", "cpu_b16", "zzz"), "no run 'zzz'; there is cpu_b16, cpu_b8; 'bufdb runs' lists"),
+        (("remove", "cpu_b16", "zzz"), "no run 'zzz'; there is cpu_b16, cpu_b8;"),
         (("remove",), "Missing argument 'RUN...'"),
         (("relabel", "cpu_b8"), "No such command 'relabel'"),
     ],

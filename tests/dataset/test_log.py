@@ -48,7 +48,7 @@ def test_what_the_logs_list_is_there(delta, plain):
     assert rows_on(delta) == expected
     commit(delta, "uses", 1, [{"remove": {"path": name.removeprefix("uses/")}}
                               for name in objects(delta, "uses")])  # fmt: skip
-    with pytest.raises(DatabaseError, match="uses: 0 rows of module .*, where [0-9]+ were stored"):
+    with pytest.raises(DatabaseError, match=r"uses: 0 rows of module .*, where \d+ were stored"):
         rows_on(delta)
 
 
