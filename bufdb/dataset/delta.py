@@ -10,11 +10,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 from urllib.parse import unquote
 
 import duckdb
 
+from bufdb.database.memory import memory_limit
 from bufdb.database.quoting import sql_text
 from bufdb.dataset import layout
 from bufdb.dataset.places import Listed, Place
@@ -30,6 +33,8 @@ FOLDER = "_delta_log"
 _FEATURES = frozenset(["timestampNtz", "vacuumProtocolCheck"])
 """Features with which a file still has exactly the rows of the table that it appears to have."""
 _COMMIT = re.compile(r"(\d{20})\.json")
+_LONGEST_NAME = 5_000
+"""Characters of a name; no file system has longer ones."""
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
 
 
@@ -42,6 +47,7 @@ class Log:
     """Names below the table."""
     lost_version: int = -1
     """The last commit that may have removed rows; one that only moves them does not count."""
+    has_protocol: bool = False
 
 
 def is_log(names: Mapping[str, Listed], table: str) -> bool:
@@ -66,34 +72,107 @@ def read(con: duckdb.DuckDBPyConnection, root: str, table: str, names: Mapping[s
 
     Raises:
         DatabaseError: the log is damaged, or asks for more than a list of files.
+        BufdbError: it needs too much memory.
     """
     commits, checkpoint = _parts(names, table)
     where = f"{root}/{table}"
     last = max([checkpoint, *commits])
-    wanted = range(checkpoint + 1, last + 1)
-    if any(number not in commits for number in wanted):
+    if any(number not in commits for number in range(checkpoint + 1, last + 1)):
         raise DatabaseError(f"{where}: a commit of its Delta log is missing")
     log = Log(last, lost_version=checkpoint)
+    # Rows that are missing elsewhere are missed: `Snapshot` knows how many there are.
+    is_compared = table in (*layout.MARKERS, "run_labels") and commits >= set(range(checkpoint + 1))
+    first = 0 if is_compared else checkpoint + 1
+    _require_small(names, f"{table}/{FOLDER}", range(first, last + 1), where)
     try:
         if checkpoint >= 0:
-            path = f"{where}/{FOLDER}/{checkpoint:020}.checkpoint.parquet"
-            rows = con.execute(
-                "SELECT to_json({'add': add, 'protocol': protocol})"
-                f"FROM read_parquet({sql_text(path)}) WHERE add IS NOT NULL OR protocol IS NOT NULL"
-            )
-            for (text,) in _fetched(rows):
-                _apply(log, checkpoint, json.loads(text), where)
-        if wanted:
-            paths = ", ".join(sql_text(f"{where}/{FOLDER}/{number:020}.json") for number in wanted)
-            rows = con.execute(
-                f"SELECT parse_filename(filename, true), json::VARCHAR FROM read_ndjson_objects("
-                f"[{paths}], filename = true) ORDER BY ALL"
-            )
-            for stem, text in _fetched(rows):
-                _apply(log, int(stem), json.loads(text), where)
+            _apply_checkpoint(con, log, checkpoint, where)
+        if checkpoint >= 0 and is_compared:
+            replayed = Log(checkpoint)
+            _apply_commits(con, replayed, range(checkpoint + 1), where)
+            if replayed.files != log.files:
+                raise DatabaseError(f"{where}: a checkpoint of its Delta log contradicts it")
+        _apply_commits(con, log, range(checkpoint + 1, last + 1), where)
+        if not log.has_protocol:
+            raise ValueError("no protocol")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DatabaseError(f"{where}: its Delta log is damaged") from error
     return log
+
+
+def _require_small(
+    names: Mapping[str, Listed], folder: str, wanted: Sequence[int], where: str
+) -> None:
+    """Check that commits fit in memory, where Python holds several times their size.
+
+    Raises:
+        BufdbError: they do not.
+    """
+    size = sum(names[f"{folder}/{number:020}.json"].size_bytes for number in wanted)
+    if size > memory_limit() // 4:
+        raise BufdbError(
+            f"{where}: {size} bytes of its Delta log need more memory than --memory-limit gives"
+        )
+
+
+def _apply_checkpoint(con: duckdb.DuckDBPyConnection, log: Log, number: int, where: str) -> None:
+    """Apply what is needed of a checkpoint: a name or statistics can be of any size."""
+    path = f"{where}/{FOLDER}/{number:020}.checkpoint.parquet"
+    schema = con.execute("SELECT name FROM parquet_schema(?)", [path]).fetchall()
+    vector = "add.deletionVector IS NOT NULL" if ("deletionVector",) in schema else "FALSE"
+    features = "protocol.readerFeatures" if ("readerFeatures",) in schema else "NULL"
+    rows = con.execute(
+        f"SELECT add IS NOT NULL, left(add.path, {_LONGEST_NAME}), {vector}, "
+        f"protocol IS NOT NULL, protocol.minReaderVersion, {features} "
+        f"FROM read_parquet({sql_text(path)}) WHERE add IS NOT NULL OR protocol IS NOT NULL"
+    )
+    for is_added, name, has_vector, is_protocol, needed, known in _fetched(rows):
+        action: dict[str, Any] = {}
+        if is_added:
+            action["add"] = {"path": name, "deletionVector": has_vector or None}
+        if is_protocol:
+            action["protocol"] = {"minReaderVersion": needed, "readerFeatures": known}
+        _apply(log, number, action, where)
+
+
+def _apply_commits(
+    con: duckdb.DuckDBPyConnection, log: Log, wanted: Sequence[int], where: str
+) -> None:
+    """Apply commits.
+
+    Raises:
+        ValueError: one is empty, or both adds and removes a file.
+        DatabaseError: one asks for more than a list of files.
+    """
+    if not wanted:
+        return
+    paths = ", ".join(sql_text(f"{where}/{FOLDER}/{number:020}.json") for number in wanted)
+    rows = con.execute(
+        f"SELECT parse_filename(filename, true), json::VARCHAR FROM read_ndjson_objects("
+        f"[{paths}], filename = true) ORDER BY ALL"
+    )
+    count = 0
+    for stem, texts in groupby(_fetched(rows), key=itemgetter(0)):
+        count += 1
+        names: dict[str, set[str]] = {"add": set(), "remove": set()}
+        for _, text in texts:
+            action = json.loads(text, object_pairs_hook=_object)
+            _apply(log, int(stem), action, where)
+            for kind, some in names.items():
+                if action.get(kind) is not None:
+                    some.add(unquote(action[kind]["path"]))
+        if names["add"] & names["remove"]:
+            raise ValueError(f"commit {stem} adds and removes a file")
+    if count < len(wanted):
+        raise ValueError("a commit is empty")
+
+
+def _object(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON; of several values of a name readers take different ones."""
+    found = dict(items)
+    if len(found) < len(items):
+        raise ValueError("a name is repeated")
+    return found
 
 
 def _parts(names: Mapping[str, Listed], table: str) -> tuple[set[int], int]:
@@ -105,22 +184,23 @@ def _parts(names: Mapping[str, Listed], table: str) -> tuple[set[int], int]:
 
 
 def _fetched(rows: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
-    while many := rows.fetchmany(10_000):
+    while many := rows.fetchmany(1_000):
         yield from many
 
 
 def _apply(log: Log, number: int, action: dict[str, Any], where: str) -> None:
-    """Apply an action of a commit.
-
-    Within a commit no file is both added and removed, so their order does not matter.
-    """
+    """Apply an action; in any order, since no commit both adds and removes a file."""
     protocol, added, removed = (action.get(name) for name in ("protocol", "add", "remove"))
     if protocol is not None:
         _require_plain(protocol, where)
+        log.has_protocol = True
     if added is not None:
         if added.get("deletionVector") is not None:
             raise DatabaseError(f"{where} has deletion vectors, which bufdb does not read; {_CURE}")
-        log.files.add(unquote(added["path"]))
+        path = unquote(added["path"])
+        if path.startswith(f"{FOLDER}/"):
+            raise ValueError("a file of the log is no file of the table")
+        log.files.add(path)
     if removed is not None:
         log.files.discard(unquote(removed["path"]))
         if removed.get("dataChange", True):

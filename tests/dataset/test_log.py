@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import duckdb
 import pytest
 from datasets import INIT, RUN, objects, rows_on, stored
 
@@ -10,7 +11,7 @@ from bufdb.dataset import layout
 from bufdb.dataset.compact import compact
 from bufdb.dataset.delta import FOLDER
 from bufdb.dataset.places import place_of
-from bufdb.errors import DatabaseError, UsageError
+from bufdb.errors import BufdbError, DatabaseError, UsageError
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +90,70 @@ def test_a_damaged_marker_and_a_closed_folder_are_reported(plain, tmp_path, monk
     monkeypatch.setattr("os.scandir", closed)
     with pytest.raises(DatabaseError, match="cannot be listed: Permission denied"):
         place_of(str(root)).names("values")
+
+
+# -- logs from elsewhere: right, or an error on one line -----------
+
+ADD = {"size": 1, "dataChange": True}
+PATHS = ["../x", "/etc/passwd", "s3://b/x", "%2e%2e/x", "..%2fx", "%252e%252e/x", "", "x" * 9_000]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_forged_path_reads_nothing(delta, path):
+    commit(delta, "modules", 1, [{"add": {"path": path, **ADD}}])
+    (delta / "x").write_text("outside")
+    with pytest.raises(BufdbError, match=r"^[^\n]*Delta log[^\n]*$"):
+        rows_on(delta)
+
+
+def test_odd_actions_are_damage(delta):
+    path = objects(delta, "modules")[0].removeprefix("modules/")
+    commit(delta, "modules", 1, [{"remove": {"path": "../x"}}, {"add": {"path": path}}])
+    file = delta / "modules" / FOLDER / f"{1:020}.json"
+    for text in (
+        "",
+        "null",
+        '{"add":{"path":5}}',
+        '{"add":{"path":"a","path":"b"}}',
+        '{"add":{"path":"_delta_log/00000000000000000000.json"}}',
+        json.dumps({"add": {"path": path}}) + "\n" + json.dumps({"remove": {"path": path}}),
+        '{"add":' + "[" * 500_000 + "]" * 500_000 + "}",
+        '{"add":{"path":"' + "x" * (17 << 20) + '"}}',
+    ):
+        file.write_text(text)
+        with pytest.raises(BufdbError, match=r"^[^\n]*$"):
+            rows_on(delta)
+
+
+def test_a_missing_commit_is_missed(delta):
+    commit(delta, "modules", 2, [{"commitInfo": {}}])
+    with pytest.raises(BufdbError, match="a commit of its Delta log is missing"):
+        rows_on(delta)
+
+
+def test_a_file_added_twice_counts_once(delta):
+    rows = rows_on(delta)
+    path = objects(delta, "modules")[0].removeprefix("modules/")
+    commit(delta, "modules", 1, [{"add": {"path": path.replace("=", "%3D")}}])
+    assert rows_on(delta) == rows
+
+
+def checkpoint(root, files, more=""):
+    adds = " UNION ALL ".join(f"SELECT {{'path': {path}, 'stats': {more or 'NULL'}}} AS add, "
+                              "NULL AS protocol" for path in files)  # fmt: skip
+    with duckdb.connect() as con:
+        con.execute(
+            f"COPY (SELECT NULL AS add, {{'minReaderVersion': 1}} AS protocol UNION ALL {adds}) "
+            f"TO '{root}/modules/{FOLDER}/{0:020}.checkpoint.parquet' (FORMAT parquet)"
+        )
+
+
+def test_a_checkpoint_must_agree_with_the_log(delta):
+    rows = rows_on(delta)
+    path = objects(delta, "modules")[0].removeprefix("modules/")
+    checkpoint(delta, [f"'{path}'"], more="repeat('x', 1_000_000)")
+    assert rows_on(delta) == rows
+    for files in ([f"'{path}'", "'dt=2026-01-01/x.parquet'"], ["'other'"]):
+        checkpoint(delta, files)
+        with pytest.raises(BufdbError, match="a checkpoint of its Delta log contradicts it"):
+            rows_on(delta)
