@@ -16,7 +16,7 @@ import threading
 import click
 
 from bufdb import __version__
-from bufdb.database import faults
+from bufdb.database import faults, spill
 from bufdb.errors import UsageError, did_you_mean, one_line, quote
 
 # -- Examples at the end of each command's --help; tests/commands/test_examples.py runs them -------
@@ -221,6 +221,7 @@ def main() -> None:
             sys.exit(code)
         atexit._run_exitfuncs()
         _settle_streams()
+    spill.remove_spilled()
     # Python's shutdown would first tear down all modules: 45 ms of CPU with NumPy and DuckDB.
     os._exit(code)
 

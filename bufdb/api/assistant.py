@@ -17,11 +17,12 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from bufdb import __version__
 from bufdb.api.answer import Answer, Rows
 from bufdb.api.database import LOG, Database, Readable
+from bufdb.database import spill
 from bufdb.database.quoting import sql_name
 from bufdb.errors import BufdbError
 from bufdb.query.catalogue import Catalogue
@@ -86,15 +87,20 @@ def main() -> None:
         except BufdbError as error:
             said = {"error": str(error)}
         except MemoryError:
-            os._exit(1)
+            _end(1)
     sys.stdout.write(json.dumps(said))
     sys.stdout.flush()
-    os._exit(0)  # without waiting for a busy connection
+    _end(0)  # without waiting for a busy connection
 
 
 def _end_with_parent() -> None:
     os.read(0, 1)  # nothing more is sent: this returns when the other end is closed
-    os._exit(1)
+    _end(1)
+
+
+def _end(code: int) -> NoReturn:
+    spill.remove_spilled()
+    os._exit(code)
 
 
 def _bound_memory() -> None:

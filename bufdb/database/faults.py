@@ -71,6 +71,11 @@ def is_full(error: BaseException) -> bool:
     return is_duckdb(error) and any(_MEANINGS[i][0].search(str(error)) for i in (0, 1))
 
 
+def is_memory(error: BaseException) -> bool:
+    """Return whether DuckDB needed more memory than it may take."""
+    return is_duckdb(error) and _MEMORY.search(str(error)) is not None
+
+
 def is_outside(error: BaseException) -> bool:
     """Return whether DuckDB failed by something outside, and not by what it was asked."""
     return is_duckdb(error) and any(pattern.search(str(error)) for pattern, _ in _MEANINGS)
@@ -141,6 +146,7 @@ def _disk_error(reason: str, db: str | None) -> BufdbError:
     )
 
 
+_MEMORY = re.compile(r"Out of Memory|failed to (?:allocate|pin|offload)|bad_alloc")
 _MEANINGS: tuple[tuple[re.Pattern[str], Callable[[str, str | None], BufdbError]], ...] = (
     (re.compile(r"No space left|Disk quota exceeded"), _disk_full),
     (re.compile(r"File too large"), _too_large),
@@ -151,7 +157,7 @@ _MEANINGS: tuple[tuple[re.Pattern[str], Callable[[str, str | None], BufdbError]]
         ),
         _damaged,
     ),
-    (re.compile(r"Out of Memory|failed to (?:allocate|pin|offload)|bad_alloc"), _no_memory),
+    (_MEMORY, _no_memory),
     (re.compile(r"Permission denied|Read-only file system|read-only mode"), _read_only),
     (re.compile(r"Input/output error"), _disk_error),
 )

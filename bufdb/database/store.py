@@ -12,7 +12,6 @@ file. Files outside the database cannot be reached.
 from __future__ import annotations
 
 import math
-import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,6 +26,7 @@ from bufdb.database.faults import is_interrupt
 from bufdb.database.memory import bound_memory, memory_limit
 from bufdb.database.patience import PATIENCE, is_awaited, turn
 from bufdb.database.quoting import sql_name, sql_text
+from bufdb.database.spill import spill_folder
 from bufdb.errors import DatabaseError
 
 SCHEMA_VERSION = 8
@@ -238,8 +238,14 @@ def open_readable(
 
 
 def open_memory() -> duckdb.DuckDBPyConnection:
-    """Return an empty database in memory that loads no extension, to be furnished and closed up."""
-    return duckdb.connect(config={**_NO_EXTENSIONS, "python_enable_replacements": "false"})
+    """Return an empty database in memory that loads no extension, to be furnished and closed up.
+
+    It has the limits of a question from the start: what furnishes it may be large too.
+    """
+    con = duckdb.connect(config={**_NO_EXTENSIONS, "python_enable_replacements": "false"})
+    con.execute(f"SET temp_directory = {sql_text(spill_folder())}")
+    bound_memory(con)
+    return con
 
 
 def close_up(
@@ -252,8 +258,6 @@ def close_up(
     for table, rows in (before or {}).items():
         con.execute(definitions.tables()[table])
         _replace_rows(con, table, rows)
-    con.execute(f"SET temp_directory = {sql_text(spill_folder())}")
-    bound_memory(con)
     _lock(con, allow_files=allow_files)
 
 
@@ -278,19 +282,6 @@ def _lock(con: duckdb.DuckDBPyConnection, *, allow_files: bool = False) -> None:
 def _place(path: str) -> str:
     """Return the file's whole path: DuckDB takes a relative one such as `md:x` for a service."""
     return path if path == ":memory:" else str(Path(path).absolute())
-
-
-def spill_folder() -> str:
-    """Return where a query that outgrows memory spills to: an unguessable name, made on need.
-
-    DuckDB's own choice is `FILE.tmp` next to the database, where nothing may be writable, and which
-    two readers of one file would share. '' if nothing can be written: queries must fit in memory.
-    """
-    for folder in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp"):  # tempfile takes 4 ms to import
-        if folder and os.access(folder, os.W_OK | os.X_OK):
-            name = Path(folder).absolute() / f"bufdb-{os.urandom(8).hex()}"
-            return str(name)
-    return ""
 
 
 def _open(path: str, attempt: Callable[[], _Opened], *, is_writer: bool) -> _Opened:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import duckdb
 
-from bufdb.database import memory, ready, store
+from bufdb.database import ready, store
 from bufdb.database.quoting import sql_text
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import layout
@@ -83,8 +83,6 @@ def compact(
     con = store.open_memory()
     try:
         place.attach(con)
-        con.execute(f"SET temp_directory = {sql_text(store.spill_folder())}")
-        memory.bound_memory(con)  # what it sorts beyond that goes to a temporary file
         with ready.attached_schema(con, SCHEMA_VERSION):
             columns = layout.columns(con, ready.READY)
         snapshot = Snapshot(con, place, "owners")

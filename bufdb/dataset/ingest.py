@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import duckdb
 
-from bufdb.database import memory, store
+from bufdb.database import memory, spill, store
 from bufdb.database.quoting import sql_text
 from bufdb.database.runs import LIVE_TABLES
 from bufdb.dataset import layout
@@ -105,7 +105,7 @@ def store_planned(
     config = {"threads": "1", "memory_limit": request.memory_limit or memory.ingest_memory()}
     con = store.open_writable(":memory:", config)
     try:
-        con.execute(f"SET temp_directory = {sql_text(store.spill_folder())}")
+        con.execute(f"SET temp_directory = {sql_text(spill.spill_folder())}")
         place.attach(con)
         jobs = (job.module_id for one in planned.values() for job in one.jobs)
         found = _Dataset(con, place, None if request.prune else set(jobs))

@@ -8,14 +8,14 @@ from typing import Any
 
 import duckdb
 
-from bufdb.database import definitions, ready, store
+from bufdb.database import definitions, faults, memory, ready, store
 from bufdb.database.definitions import CATALOG
 from bufdb.database.quoting import sql_text
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import delta, layout
 from bufdb.dataset.layout import MARKERS, Name
 from bufdb.dataset.places import Bucket, Listed, Place, place_of
-from bufdb.errors import DatabaseError
+from bufdb.errors import BufdbError, DatabaseError
 
 # -- The tables of a dataset as SQL: which owners are committed, and their rows in bufdb's types ---
 #
@@ -252,7 +252,10 @@ class Snapshot:
         listed = self.place.names(table)
         if not delta.is_log(listed, table):
             return {}
-        found = delta.read(self.con, self.place.root, table, listed)
+        try:
+            found = delta.read(self.con, self.place.root, table, listed)
+        except duckdb.Error as error:
+            raise unreadable(self.place, error) from error
         self._lost[table] = found.lost_version
         names = sorted(f"{table}/{name}" for name in found.files)
         for name in names:
@@ -322,8 +325,10 @@ class Snapshot:
         return Owners({(key, version) for key, version in loose}, {part for (part,) in parts})
 
 
-def unreadable(place: Place, error: duckdb.Error) -> DatabaseError:
+def unreadable(place: Place, error: duckdb.Error) -> BufdbError:
     """Return DuckDB's error about a dataset that it cannot read, on one line."""
+    if faults.is_memory(error):
+        return BufdbError(f"{place.root} needs more memory than --memory-limit gives DuckDB")
     reason = " ".join(str(error).split())[:300]
     return DatabaseError(f"{place.root} cannot be read: {reason}")
 
@@ -354,6 +359,8 @@ def require_rows(snapshot: Snapshot) -> None:
 COPIED_BYTES = 16 << 20
 """Parquet that is read into memory once, when a dataset is opened. A query may name a table thirty
 times, through views upon views, and opens its files again each time."""
+LONGEST_TEXT = 16 << 20
+"""Bytes of a text in what is copied: 30 of 100 MB that are the same take eleven kilobytes."""
 _OWNERS = f"{CATALOG}.stored.owners"
 _ALWAYS = ("runs", "run_labels", "modules", "memory_sums", "diagnostics")
 """Tables that explain why an answer is empty, whatever was asked."""
@@ -388,6 +395,8 @@ def open_readable(
         con.execute(f"SET search_path = 'memory.main,system.main,{CATALOG}.main'")
         con.execute("SET parquet_metadata_cache = true")
         con.execute(f"CREATE SCHEMA {CATALOG}.stored")
+        # Copies are in memory; a few kilobytes of Parquet must not fill the disk instead.
+        con.execute(f"SET max_temp_directory_size = '{memory.memory_limit()}B'")
         snapshot = Snapshot(con, place, _OWNERS)
         require_rows(snapshot)
         # The narrowed views hide these, which are then asked only why an answer is empty.
@@ -400,6 +409,7 @@ def open_readable(
         _require_shapes(snapshot, tables)
         if not allow_files:
             place.allow(con, snapshot.paths)
+        con.execute("RESET max_temp_directory_size")
         store.close_up(con, before, allow_files=allow_files)
     except duckdb.Error as error:
         con.close()
@@ -435,6 +445,8 @@ def _make(
         select = table_sql(table, columns[table], snapshot.relation(table, of), owners)
         is_copied = table not in as_views and snapshot.size(table, of) <= left
         left -= snapshot.size(table, of) if is_copied else 0
+        if is_copied:
+            select = _with_short_texts(select, columns[table])
         kind = "TABLE" if is_copied else "VIEW"
         snapshot.con.execute(f'CREATE {kind} {schema}."{table}" AS {select}')
     counts = table_sql(
@@ -449,6 +461,18 @@ def _make(
         },
         counts,
     )
+
+
+def _with_short_texts(select: str, types: Mapping[str, str]) -> str:
+    """Return a SELECT that fails at a text that is too long to be bufdb's."""
+    cells = ", ".join(
+        f'CASE WHEN strlen("{column}") > {LONGEST_TEXT} '
+        f"THEN error('a text in {column} has ' || strlen(\"{column}\") || ' bytes; "
+        f'bufdb did not write that\') ELSE "{column}" END AS "{column}"'
+        for column, kind in types.items()
+        if kind == "VARCHAR"
+    )
+    return f"SELECT * REPLACE ({cells}) FROM ({select})" if cells else select
 
 
 def _require_whole(snapshot: Snapshot, tables: Mapping[str, str], counts: str) -> None:

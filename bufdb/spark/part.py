@@ -17,7 +17,7 @@ import duckdb
 
 from bufdb import __version__
 from bufdb.columnar.rows import Rows
-from bufdb.database import store
+from bufdb.database import spill, store
 from bufdb.database.faults import as_known
 from bufdb.database.quoting import sql_text
 from bufdb.dataset import layout
@@ -140,7 +140,7 @@ def _memory(target: Target) -> Iterator[duckdb.DuckDBPyConnection]:
     config = {"threads": "1", "memory_limit": target.memory_limit}
     con = store.open_writable(":memory:", config)
     try:
-        con.execute(f"SET temp_directory = {sql_text(store.spill_folder())}")
+        con.execute(f"SET temp_directory = {sql_text(spill.spill_folder())}")
         yield con
     finally:
         con.close()

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from bufdb.database import memory, store
+from bufdb.database import memory, spill, store
 from bufdb.errors import DatabaseError
 
 
@@ -91,9 +91,9 @@ def test_a_name_that_is_not_utf8_is_refused():
 
 def test_where_nothing_can_be_written_queries_spill_nowhere(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    assert Path(store.spill_folder()).parent == tmp_path
+    assert Path(spill.spill_folder()).parent == tmp_path
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert store.spill_folder() == ""
+    assert spill.spill_folder() == ""
 
 
 def test_a_database_of_something_else_is_refused(tmp_path):
