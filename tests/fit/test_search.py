@@ -292,7 +292,7 @@ def test_the_plan_that_saves_nothing_is_compiled_before_others(limit, donatable)
     assert least in [one.compiled.need_bytes for one in found if one.is_exact]
 
 
-def test_a_plan_that_saves_nothing_is_not_compiled_if_that_is_as_written():
+def test_saving_nothing_is_compiled_once_if_it_is_as_written():
     model = made_up(5, 6)
     program = replace(model.program(), as_written=model.trace(Plan((0,))))
     searched(model, 10, program, compile_budget=1)

@@ -25,7 +25,7 @@ def mixed(tmp_path):
     return written
 
 
-def found(con):
+def diagnostics_of(con):
     query = "SELECT severity, code, path, message FROM diagnostics ORDER BY ALL"
     return con.execute(query).fetchall()
 
@@ -40,12 +40,12 @@ def test_files_of_one_compilation_are_not_reported(con, mixed):
         f"{HEAD}Total bytes: 8905988 (8.49MiB)\n"
     )
     assert ingest_into(con, folder).exit_code == 0
-    assert found(con) == []
+    assert diagnostics_of(con) == []
 
 
 def test_the_hlo_text_of_another_compilation_is_left_out(con, mixed):
     assert ingest_into(con, mixed(".txt")).exit_code == 4
-    (missing, other) = sorted(found(con), key=lambda one: one[1])
+    (missing, other) = sorted(diagnostics_of(con), key=lambda one: one[1])
     assert missing[1] == "missing_hlo_text"
     assert missing[3].endswith(f"in the HLO text {NAME}.txt, which is of another compilation")
     what = f"parameter 13 is s32[16,101]{{1,0}} in it, s32[8,101] in {BUFFERS}; it is skipped"
@@ -59,7 +59,7 @@ def test_the_hlo_text_of_another_compilation_is_left_out(con, mixed):
 
 def test_the_peak_of_another_compilation_is_unknown(con, mixed):
     ingest_into(con, mixed("-live-range.txt"))
-    ((_, code, _, message),) = found(con)
+    ((_, code, _, message),) = diagnostics_of(con)
     reason = (
         "the peak listing has 3200000 bytes for value 607, whose shape has 1600000, and 18 more of "
         "another size"
@@ -71,7 +71,9 @@ def test_the_peak_of_another_compilation_is_unknown(con, mixed):
 
 def test_the_total_of_another_compilation_names_its_file(con, mixed):
     ingest_into(con, mixed("-buffer-assignment-values.txt"))
-    message = next(message for _, code, _, message in found(con) if code == "total_mismatch")
+    message = next(
+        message for _, code, _, message in diagnostics_of(con) if code == "total_mismatch"
+    )
     files = f"{BUFFERS} and {NAME}-buffer-assignment-values.txt may be of two compilations"
     assert message.endswith(f"; {files}")
     assert row(con, "peak_unknown_reason")[0] == message.removesuffix(f"; {files}")
@@ -92,5 +94,5 @@ def test_a_memory_report_of_another_compilation(con, mixed, report, expected):
     ingest_into(con, folder)
     files = f"{BUFFERS} and {name} may be of two compilations"
     message = f"the allocations sum to {expected}; {files}"
-    assert found(con) == [("error", "memory_report_mismatch", None, message)]
+    assert diagnostics_of(con) == [("error", "memory_report_mismatch", None, message)]
     assert row(con, "peak_unknown_reason") == (None,)

@@ -125,7 +125,7 @@ def test_the_program_that_failed_knows_its_arguments(con):
     )
 
 
-def test_code_of_unknown_size_is_at_the_most_what_is_in_use_beyond_arrays(con):
+def test_code_of_unknown_size_is_within_what_is_in_use(con):
     insert(con, "runs", run_name="r")
     profile(con, code_bytes=None)
     line(con, 1, "f", 50)

@@ -49,7 +49,7 @@ def test_the_order_of_the_lines_changes_no_place():
     assert tree({3: 1, 2: 3, 1: None}) == tree({1: None, 2: 3, 3: 1})
 
 
-def test_a_caller_that_is_missing_is_none_and_so_are_those_of_a_cycle():
+def test_a_missing_caller_and_callers_of_a_cycle_are_none():
     assert tree({1: 9, 2: 1}) == {1: (0, 0, 1), 2: (1, 1, 1)}
     assert tree({1: 2, 2: 1, 3: 1}) == {1: (0, 0, 1), 3: (1, 1, 1), 2: (0, 2, 2)}
     assert tree({1: 1, 2: None}) == {1: (0, 0, 0), 2: (0, 1, 1)}

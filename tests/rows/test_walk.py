@@ -151,17 +151,17 @@ def test_a_scan_is_known_whatever_jax_calls_its_parts(change, unknown):
     assert walk(text)[1].places.unknown_names == unknown
 
 
-@pytest.mark.parametrize("beside", [
+@pytest.mark.parametrize("neighbor", [
     # The user's own sum, directly in the body of a while_loop.
     f"  %new = f32[8] add(%sin, %x), {meta(22, 'jit(f)/while/body/add')}",
     # Only jitted functions, and what is in the scope of a loop's own: no name for a step.
     "",
 ])  # fmt: skip
-def test_a_while_loop_with_a_named_scope_is_no_scan(beside):
-    scope = "jit(f)/while/body/attention/sin" if beside else "jit(f)/while/body/jit(step)/sin"
+def test_a_while_loop_with_a_named_scope_is_no_scan(neighbor):
+    scope = "jit(f)/while/body/attention/sin" if neighbor else "jit(f)/while/body/jit(step)/sin"
     text = module(STACKED.replace(INSERT, ELSEWHERE).replace(meta(21), meta(21, scope)))
     text = text.replace(
-        f"  %new = f32[8] add(%sin, %x), {meta(22)}", beside or "  %new = f32[8] negate(%sin)"
+        f"  %new = f32[8] add(%sin, %x), {meta(22)}", neighbor or "  %new = f32[8] negate(%sin)"
     )
     assert "closed_call" not in text.replace(own("closed_call"), "")
     assert found(text.replace(own("closed_call"), own())) == ("carry", "put", 77)
