@@ -407,7 +407,8 @@ def undominated(rows: Sequence[PlanResult], written: Compiled) -> list[PlanResul
     """Return the rows without those that a compiled one, or the function as written, beats.
 
     Beaten is what is better in no respect and worse in one: need, work of products, bytes that go
-    to host memory, and edits. Of rows that are equal in all the first stays.
+    to host memory, edits, and parts of a batch, which cost time that products do not count. Of rows
+    that are equal in all the first stays.
     """
 
     def edits(row: PlanResult) -> int:
@@ -416,10 +417,11 @@ def undominated(rows: Sequence[PlanResult], written: Compiled) -> list[PlanResul
 
     def respects(row: PlanResult) -> tuple[float, ...]:
         need = float("inf") if row.need_bytes is None else row.need_bytes
-        return need, row.extra_work_ratio, row.offloaded_bytes, edits(row)
+        parts = sum(int(key.partition("=")[2]) for key in row.plan.extra)
+        return need, row.extra_work_ratio, row.offloaded_bytes, edits(row), parts
 
     known = [(respects(row), row.is_compiled) for row in rows]
-    as_written = (written.need_bytes, 0.0, 0, 0)
+    as_written = (written.need_bytes, 0.0, 0, 0, 0)
     kept = []
     for at, (row, (own, is_compiled)) in enumerate(zip(rows, known, strict=True)):
         # An estimate proves nothing of what is compiled.

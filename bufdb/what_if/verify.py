@@ -402,15 +402,17 @@ def _taken(held: Temps, what: str, name: str, rows: Sequence[int]) -> Taken:
 def _widened(
     total: _Total, before: Choice, held: Temps, change: _Change, given: Sequence[Donation]
 ) -> _Total:
-    """Return what is promised of an exchange: values go, and NEW saves something else instead.
+    """Return what is promised of an exchange: stacks of loops go, and NEW saves others instead.
 
     `what-if` keeps today's schedule. Without what a loop stacks it is another schedule: what NEW
-    holds instead comes off the least; what the body computes only to stack it may fall as well, and
-    a donated argument saves up to its whole size, since early contents of the result were stacks.
+    holds instead comes off the least, but not more than the stacks that are gone, or a change that
+    costs would be kept; what the body computes only to stack it may fall as well, and a donated
+    argument saves up to its whole size, since early contents of the result were stacks.
     """
     rows = [one.row for one in (*change.gone, *change.unmatched)]
     (*_, most) = answer.removed(before, held, Asked(), [_taken(held, "op", "", rows)], [])
-    instead = sum(one.held for one in change.appeared)
+    gone = sum(one.held for one in change.gone if one.is_residual)
+    instead = min(gone, sum(one.held for one in change.appeared))
     donated = sum(pair.size_bytes for pair in given)
     return replace(
         total,

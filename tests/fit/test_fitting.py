@@ -213,9 +213,16 @@ def test_a_patch_that_xla_refuses_is_no_answer(ask, monkeypatch):
     assert any("cannot be compiled: RESOURCE_EXHAUSTED" in note for note in found.notes)
 
 
-def result(rank, need, extra, host=0, edits=1, **given):
+def result(rank, need, extra, host=0, edits=1, parts=0, **given):
     patch = "".join(f"+line {number}\n" for number in range(edits))
-    facts = {"is_compiled": True, "is_verified": False, "peak_bytes": need, "fits": False}
+    plan = Plan(extra=(f"microbatch={parts}",) if parts else ())
+    facts = {
+        "plan": plan,
+        "is_compiled": True,
+        "is_verified": False,
+        "peak_bytes": need,
+        "fits": False,
+    }
     return PlanResult(
         rank, need_bytes=need, extra_work_ratio=extra, recomputed_lines=(), offloaded_lines=(),
         donated=(), offloaded_bytes=host, patch=patch, **facts | given,
@@ -231,6 +238,8 @@ def result(rank, need, extra, host=0, edits=1, **given):
         ([result(1, 90, 0.1, host=1), result(2, 90, 0.1)], [2]),
         ([result(1, 90, 0.1, edits=2), result(2, 95, 0.1, edits=1)], [1, 2]),
         ([result(1, 90, 0.1, edits=2), result(2, 90, 0.1, edits=1)], [2]),
+        # Fewer parts of a batch take less time.
+        ([result(1, 90, 0.0, parts=8), result(2, 95, 0.0, parts=2)], [1, 2]),
         # More than as written is worth it only for less work.
         ([result(1, 130, 0.0), result(2, 130, -0.1)], [2]),
         # An estimate does not beat what is compiled; what is compiled beats an estimate.

@@ -42,7 +42,7 @@ def test_elements_are_followed_where_the_text_names_them_at_their_use(tmp_path):
 
 
 def test_later_scans_of_a_process_have_their_own_lines(tmp_path):
-    """JAX keeps what the first one inserts, with its line, for all that have its shapes."""
+    """JAX keeps what the first one inserts, with its line, for all scans of its shapes."""
     ingest(str(tmp_path / "a.duckdb"), [ROOT / "data" / "scans"])
     found = rows(tmp_path / "a.duckdb")
     lines = marks(ROOT / "data" / "model" / "two_scans.py")

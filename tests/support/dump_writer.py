@@ -498,9 +498,7 @@ def modules(draw: st.DrawFn) -> Module:
         peak_time=draw(st.integers(0, len(sequence))),
         tree=draw(trees()),
         frames=frames,
-        layout=draw(
-            st.sampled_from([None, "()->()", "(f32[2]{0:T(128)}, (s32[], u8[]))->f32[2]{0}"])
-        ),
+        layout=entry_layout(allocations) if draw(st.booleans()) else None,
         aliases=draw(
             st.lists(
                 st.tuples(
@@ -523,6 +521,23 @@ def modules(draw: st.DrawFn) -> Module:
         ),
         given=draw(st.one_of(st.none(), given_parameters)),
     )
+
+
+def entry_layout(allocations: list[Allocation]) -> str | None:
+    """Shapes as the allocations have them; None where two of them disagree."""
+    parameters: dict[int, set[str]] = {}
+    results = {one.output_shape for one in allocations if one.output_shape} or {"f32[2]{0}"}
+    for one in allocations:
+        number, shape, index = one.parameter
+        if "parameter" in one.kind and index == "{}":
+            parameters.setdefault(number, set()).add(shape)
+    if len(results) > 1 or any(len(shapes) > 1 for shapes in parameters.values()):
+        return None
+    every = [
+        next(iter(parameters.get(number, {"f32[2]{0:T(128)}"})))
+        for number in range(max(parameters, default=-1) + 1)
+    ]
+    return f"({', '.join(every)})->{results.pop()}"
 
 
 given_parameters = st.lists(

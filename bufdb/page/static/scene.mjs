@@ -60,7 +60,9 @@ export function peakParts({ model, by, groups, stack }) {
     else fixed.set(name, (fixed.get(name) ?? 0) + bytes);
   }
   return [
-    .../** @type {[string, number, number][]} */ ([...fixed].map(([name, size]) => [name, size, -1])),
+    .../** @type {[string, number, number][]} */ (
+      [...fixed].map(([name, size]) => [name, size, -1])
+    ),
     .../** @type {[string, number, number][]} */ (
       groups.names.map((name, group) => [model.short(name), held[group], group])
     ),

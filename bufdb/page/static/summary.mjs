@@ -1,5 +1,5 @@
-// The first screen: how much, against what limit, what holds it, what to do. Figures and wording are
-// those of `bufdb summary`; they stay those of the peak while the pictures show another instant.
+// The first screen: how much, against what limit, what holds it, what to do. Figures and wording
+// are those of `bufdb summary`; they stay those of the peak while pictures show another instant.
 
 /** @import {Model, ModuleRow} from "./model.mjs" */
 /** @import {Scene} from "./scene.mjs" */
@@ -138,7 +138,10 @@ function noteNodes(notes) {
   );
 }
 
-/** @param {Figure} figure @param {Section} section @param {Model} model @param {SummaryActs} acts */
+/**
+ * @param {Figure} figure @param {Section} section
+ * @param {Model} model @param {SummaryActs} acts
+ */
 function figureCells(figure, section, model, acts) {
   const name = make(
     "span",

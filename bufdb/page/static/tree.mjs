@@ -20,7 +20,7 @@ export class TreeShape {
     this.nodeOf = this.isOp ? this.#ops() : this.#frames(kind === "library");
     this.column = model.column(this.isOp ? "value_scope" : "value_frame");
     this.kinds = new Map();
-    for (const kindName of new Set(model.fixedParts("category").map(([kind]) => kind))) {
+    for (const kindName of new Set(model.fixedParts("category").map(([each]) => each))) {
       this.kinds.set(kindName, this.#add(-1, kindName, -1));
     }
     this.nowhere = this.#add(-1, this.isOp ? "(no op)" : "(no line)", -1);

@@ -12,7 +12,11 @@ import { humanBytes } from "./text.mjs";
  */
 export function savingWords({ held, saves, step, low, kept }, peakStep, saved) {
   if (saves <= 0) {
-    return { text: `${saved ?? "saves nothing"}: `, step, rest: step === peakStep ? "" : " is as high" };
+    return {
+      text: `${saved ?? "saves nothing"}: `,
+      step,
+      rest: step === peakStep ? "" : " is as high",
+    };
   }
   const least =
     low === null || low === saves ? "" : low > 0 ? `${humanBytes(low)} to ` : "nothing to ";

@@ -46,7 +46,6 @@ export default [
       "no-new-func": "error",
       "no-script-url": "error",
       "max-len": ["error", { code: 100 }],
-      "max-lines": ["error", 400],
       "max-lines-per-function": ["error", { max: 60, skipComments: true }],
       complexity: ["error", 20],
     },
