@@ -26,6 +26,7 @@ from bufdb.proto.reader import UnreadableProto
 from bufdb.read import hlo, layout_2019, other_files
 from bufdb.read.arrays import ArrayRows, SectionArrays
 from bufdb.read.boundaries import Span, Titles, cut
+from bufdb.read.calls import CallOp
 from bufdb.read.hlo import NOTHING_MORE, HloHeader, Own
 from bufdb.read.live_ranges import Facts
 from bufdb.read.other_files import BeforeOptimizations
@@ -56,6 +57,7 @@ class Batch:
         self.headers: dict[int, hlo.HloHeader] = {}
         self.frame_ids: dict[int, dict[bytes, int]] = {}
         """Frames by instruction, of modules whose other files may have none and whose proto has."""
+        self.call_ops: dict[int, dict[bytes, CallOp]] = {}
         self.before: dict[int, BeforeOptimizations] = {}
         """HLO texts before optimization, of modules that they fit."""
         self.messages: dict[int, Message] = {}
@@ -104,6 +106,7 @@ class Batch:
         """Have no HLO text of this module from here on: it is of another compilation."""
         del self.headers[module]
         self.frame_ids.pop(module, None)
+        self.call_ops.pop(module, None)
 
     def instructions_of_protos(self, is_wanted: Bools) -> Rounds:
         """Yield instructions of modules with an HLO text and a proto, read from the proto."""
@@ -244,6 +247,9 @@ class Batch:
                     self.account.find(number, "notice", "other_hlo_text", message, path)
                     return
         self.before[number] = found
+        if header is not None and header.frames:
+            text = next((piece.text for piece in self._hlo if piece.module == number), b"")
+            self.call_ops[number] = found.calls.found_in(text, header)
 
     def _report(self, text: DumpText, read_count: int, problems: list[tuple[int, str]]) -> None:
         self._count(text.module, text.path, read_count, problems)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -218,14 +218,20 @@ Caller = tuple[Instruction, str, int]
 class HloGraph:
     """Instructions and computations of one module's text, each computation with a number."""
 
-    def __init__(self, text: bytes, loops: Sequence[int]) -> None:
+    def __init__(
+        self,
+        text: bytes,
+        loops: Sequence[int],
+        metadata: Mapping[bytes, dict[str, Any]] | None = None,
+    ) -> None:
         """Find the computations.
 
         Args:
             text: the computations, in whole lines.
             loops: positions of LOOP in it (`loops_in`).
+            metadata: of instructions by name, instead of what the text has.
         """
-        self.text, self._loops = text, loops
+        self.text, self._loops, self._metadata = text, loops, metadata or {}
         first = _FIRST_COMPUTATION.match(text)
         heads = [*([first] if first else []), *_COMPUTATION.finditer(text)]
         self._starts = [head.start() for head in heads]
@@ -429,7 +435,10 @@ class HloGraph:
         head = _HEAD.match(self.text, position, line_end if line_end >= 0 else stop)
         if head is None:
             return None
-        return self._named[computation].setdefault(head[1], Instruction(head, computation, stop))
+        ins = self._named[computation].setdefault(head[1], Instruction(head, computation, stop))
+        if ins is not None and head[1] in self._metadata:
+            ins._metadata = self._metadata[head[1]]
+        return ins
 
 
 def loops_in(text: bytes) -> list[int]:

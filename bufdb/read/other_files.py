@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from bufdb.errors import quote
 from bufdb.read import hlo
 from bufdb.read.boundaries import BOM
+from bufdb.read.calls import Calls
 
 # --------------------------------------------------------------------------------------------------
 # The HLO text as the compiler received it: the parameters of the program (format section 7.5).
@@ -44,6 +45,8 @@ class BeforeOptimizations:
         """Parameters of the entry computation by number, in the order of the text."""
         self.problems: list[tuple[int, str]] = []
         """(line number, message) of lines that were not understood."""
+        self.calls = Calls()
+        """Who calls the functions that have no line of their own."""
         self.has_end = False
         """Whether the entry computation ended, as far as the text goes."""
         self._has_entry = self._is_after = False
@@ -66,6 +69,7 @@ class BeforeOptimizations:
             first, _, _ = text.removeprefix(BOM).partition(b"\n")
             self.header = hlo.read(first.rstrip(b"\r"))
             self.problems += self.header.problems
+        self.calls.feed(text)
         if self.has_end and text:
             self.has_end = self._is_after = self._is_after or text.startswith((b"\n", b"\r\n"))
         if not self._is_after:

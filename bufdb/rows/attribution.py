@@ -23,7 +23,7 @@ from bufdb.rows.value_index import ValueIndex, lookup, places_of
 # first of all, and what that is for in turn. Instructions are numbered by the names of the value
 # index.
 
-STEPS = 4
+STEPS = 8
 """Limit on the uses between a value and what it is for: copy, convert, transpose, pad."""
 
 

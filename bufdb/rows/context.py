@@ -13,6 +13,7 @@ from bufdb.columnar.scan import Bools, Columns, Ints, Text, Words
 from bufdb.columnar.section import Account, Piece, Rounds, Section
 from bufdb.read import allocations, live_ranges, used_values
 from bufdb.read.arrays import BUFFERS, RANGES, VALUES, ArrayRows
+from bufdb.read.calls import CallOp
 from bufdb.read.hlo import HloHeader, Own
 from bufdb.read.used_values import UsedValues
 
@@ -70,6 +71,8 @@ class Source(Protocol):
     headers: dict[int, HloHeader]
     frame_ids: dict[int, dict[bytes, int]]
     """Frames by the name of the instruction, where descriptions of values may lack them."""
+    call_ops: dict[int, dict[bytes, CallOp]]
+    """Op and frame of instructions that have those of the calls of their function."""
     messages: dict[int, Message]
     """Out-of-memory messages by the module that they are about."""
     account: Account

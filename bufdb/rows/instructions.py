@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from bufdb.columnar.rows import Labels
@@ -227,6 +229,7 @@ class Instructions:
         if any(f.jit_name is None for f in facts):
             self._keep_jit_names(columns)
         self._number_frames(columns)
+        self._name_calls(columns)
         for observer in self.context.observers:
             observer.see_instructions(columns, name_keys)
         framed, lost = self._frames.fill_sources(columns)
@@ -253,6 +256,28 @@ class Instructions:
         ]
         values[lacking] = found
         columns["stack_frame_id"] = Numbers(values, values != 0)
+
+    def _name_calls(self, columns: Columns) -> None:
+        """Give instructions of a function that JAX lowers once op and frame of its calls."""
+        of_modules = {number: ops for number, ops in self.context.source.call_ops.items() if ops}
+        if not of_modules:
+            return
+        values: Ints = columns["stack_frame_id"].filled(0).copy()
+        op_name: Text = columns["op_name"]
+        there = op_name.there()
+        valid = np.ones(len(values), np.bool_) if there is None else there.copy()
+        patches = dict(op_name.patches)
+        modules = columns["module"]
+        lacking = np.flatnonzero(np.isin(modules, list(of_modules)) & (values == 0))
+        names = columns["instruction_name"].take(lacking).tolist()
+        places = zip(lacking.tolist(), modules[lacking].tolist(), names, strict=True)
+        for row, module, name in places:
+            found = of_modules[module].get(name or b"")
+            if found is not None:
+                values[row] = found.frame_id
+                patches[row], valid[row] = found.op_name, found.op_name is not None
+        columns["stack_frame_id"] = Numbers(values, values != 0)
+        columns["op_name"] = replace(op_name, valid=valid, patches=patches)
 
     def _keep_jit_names(self, columns: Columns) -> None:
         """Keep the first jit(…) of each module's op_names, if its name is not known yet."""

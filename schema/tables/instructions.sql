@@ -33,7 +33,7 @@ COMMENT ON COLUMN instructions.shape IS
 COMMENT ON COLUMN instructions.op_type IS
   'metadata op_type (TensorFlow), unescaped; NULL if the metadata has none.';
 COMMENT ON COLUMN instructions.op_name IS
-  'metadata op_name: scope path of the operation, unescaped; NULL if the metadata has none.';
+  'metadata op_name: scope path of the operation, unescaped. An op of a function that JAX lowers once for all calls (format section 7.1) has only its own name there: its path is that of the calls in the text before optimizations. NULL if the metadata has none, and where such calls have several.';
 COMMENT ON COLUMN instructions.source_file IS
   'Source file: inline metadata, else the frame of stack_frame_id; NULL if neither is known.';
 COMMENT ON COLUMN instructions.source_line IS
@@ -45,6 +45,6 @@ COMMENT ON COLUMN instructions.source_column IS
 COMMENT ON COLUMN instructions.source_end_column IS
   'Last column; NULL if unknown.';
 COMMENT ON COLUMN instructions.stack_frame_id IS
-  'Innermost frame (from jaxlib 0.8.2); refers to stack_frames; NULL if the metadata has none.';
+  'Innermost frame (from jaxlib 0.8.2), of the calls where op_name is theirs; refers to stack_frames; NULL if the metadata has none, and where the calls have several.';
 COMMENT ON COLUMN instructions.text IS
   'The instruction as the dump prints it, from its "%"; NULL if the dump gives only the name.';

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import second_calls
 import second_savings
 
 Row = dict[str, Any]
@@ -39,6 +40,7 @@ SOURCE_COLUMNS = (
     "source_column",
     "source_end_column",
 )
+PLACE = ("stack_frame_id", "source_file", "source_line", "source_column")
 
 
 def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
@@ -82,7 +84,17 @@ def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
         "format_era": era(files, allocation_text, used_text, bool(described), length is not None),
     }
     held = peak_values(allocations, values, live["live_ranges"], peaks)
-    defined = instructions(described, live["sequence"], values, hlo)
+    calls = {}
+    if text.get("before_optimizations") and hlo["stack_frames"] and fits(hlo, before):
+        theirs = read_hlo(text["before_optimizations"])["stack_frames"]
+        same = {tuple(row[name] for name in PLACE) for row in theirs}
+        known = {
+            row["stack_frame_id"]
+            for row in hlo["stack_frames"]
+            if tuple(row[name] for name in PLACE) in same
+        }
+        calls = second_calls.call_ops(text["before_optimizations"], text["hlo"], known)
+    defined = instructions(described, live["sequence"], values, hlo, calls)
     tables = {
         "modules": [module],
         "allocations": allocations,
@@ -108,6 +120,12 @@ def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
     tables["peaks"] = second_savings.peaks(steps, peaks)
     tables["peak_savings"] = second_savings.peak_savings(tables)
     return tables
+
+
+def fits(hlo: dict[str, Any], before: dict[str, Any]) -> bool:
+    """Return whether both texts are of one compilation."""
+    names = ("hlo_module_name", "partition_count", "replica_count")
+    return all(hlo["module"][name] == before["module"][name] for name in names)
 
 
 def read_report(text: str) -> list[Row]:
@@ -439,7 +457,11 @@ def unescape(text: str) -> str:
 
 
 def instructions(
-    described: dict[str, Row], sequence: list[str], values: list[Row], hlo: dict[str, Any]
+    described: dict[str, Row],
+    sequence: list[str],
+    values: list[Row],
+    hlo: dict[str, Any],
+    calls: dict[str, tuple[int | None, str | None]],
 ) -> list[Row]:
     """Return one row per name that is described, is scheduled or defines a value."""
     names = dict.fromkeys([*described, *sequence, *(value["instruction_name"] for value in values)])
@@ -456,8 +478,10 @@ def instructions(
     rows = []
     for name in names:
         telling = described.get(name, {})
-        metadata = telling.get("metadata", {})
+        metadata = dict(telling.get("metadata", {}))
         frame_id = int(metadata.get("stack_frame_id", 0)) or None
+        if name in calls and frame_id is None:
+            frame_id, metadata["op_name"] = calls[name]
         rows.append(
             {
                 "instruction_name": name,
@@ -877,7 +901,7 @@ def value_users(tables: dict[str, list[Row]]) -> list[Row]:
         if value is None or by_name[value["instruction_name"]]["op_name"] is not None:
             continue
         at: int | str = number
-        for step in range(1, 5):
+        for step in range(1, 9):
             if at not in users:
                 break
             user = min(users[at], key=lambda user: (user["op_name"] is None, user["program_order"]))

@@ -1,0 +1,215 @@
+"""Op and frame of what JAX lowers once for all its calls: functions of jnp, such as cumsum.
+
+Such a function has no line of its own in the text as received: its ops have a bare op_name and no
+frame, and only the instruction that calls it has both (format section 7.1). XLA passes them on to
+what it inlines, but not to what it makes of a reducer, such as a rewritten reduce-window. Two names
+outlive that: the reducer's, perhaps with `.clone` added, and the bare op_name.
+
+Invariant: an instruction gets the one frame, and the one op_name, that all calls of its function
+have. Where they do not agree it has none, not even the bare op_name, which is no path: it is named
+for what uses it, as what XLA makes itself.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from bufdb.read import hlo
+from bufdb.read.hlo import HloHeader
+from bufdb.read.hlo_graph import HloGraph, Instruction, loops_in
+from bufdb.read.instruction import metadata_of
+
+_COMPUTATION = re.compile(rb"\n\n(ENTRY )?%?([\w.\-]+) [({]")
+_BARE = re.compile(rb'metadata=\{op_name="([^"/]++)"\}')
+_ROLES = (
+    b" to_apply=", b" calls=", b" body=", b" condition=", b" branch_computations={",
+    b" true_computation=", b" false_computation=",
+)  # fmt: skip
+_CALLED = re.compile(rb"%?[\w.\-]+(?:, ?%?[\w.\-]+)*")
+_CLONE = re.compile(rb"(?:\.clone(?:\.\d+)?)+\Z")
+_ENTRY = b""
+"""Stands for the entry computation, which nothing calls."""
+_DEEPEST = 64
+"""Limit on functions within functions."""
+
+
+class CallOp(NamedTuple):
+    """What an instruction has of the calls of its function."""
+
+    frame_id: int
+    """0 if the calls have several."""
+    op_name: bytes | None
+    """None if the calls have several, or several frames."""
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Return both as metadata of an instruction, what is not known left out."""
+        found = {"stack_frame_id": self.frame_id or None, "op_name": self.op_name}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+class _Call(NamedTuple):
+    """An instruction that calls a computation."""
+
+    frame_id: int
+    """0 if it has none."""
+    op_name: bytes
+    computation: bytes
+
+
+class Calls:
+    """Who calls which computation of a text, and in which computations bare op_names are."""
+
+    def __init__(self) -> None:
+        """Start without any text."""
+        self._calls: dict[bytes, set[_Call]] = {}
+        self._bare: dict[bytes, set[bytes]] = {}
+        self._above = b""
+        """The text above the first computation."""
+        self._current: bytes | None = None
+        self._tail = b"\n"
+
+    def feed(self, text: bytes) -> None:
+        """Scan the next part, of whole lines."""
+        before, text = len(self._tail), self._tail + text
+        self._tail = b"\n\n" if text.endswith(b"\n\n") else b"\n"
+        heads = list(_COMPUTATION.finditer(text))
+        if self._current is None:
+            self._above += text[before : heads[0].start() if heads else len(text)]
+        names = [self._current, *(_ENTRY if head[1] else head[2] for head in heads)]
+        starts = [head.start() for head in heads]
+        for found in _BARE.finditer(text):
+            home = names[bisect_right(starts, found.start())]
+            if home is not None:
+                self._bare.setdefault(found[1], set()).add(home)
+        for role in _ROLES:
+            at = text.find(role)
+            while at >= 0:
+                home = names[bisect_right(starts, at)]
+                callees = _CALLED.match(text, at + len(role))
+                if home is not None and callees is not None:
+                    metadata = metadata_of(text[at : text.find(b"\n", at)])
+                    frame, op_name = metadata.get("stack_frame_id"), metadata.get("op_name")
+                    call = _Call(frame or 0, op_name or b"", home)
+                    for name in callees[0].split(b","):
+                        self._calls.setdefault(name.strip(b" %"), set()).add(call)
+                at = text.find(role, at + 1)
+        self._current = names[-1]
+
+    def found_in(self, text: bytes, header: HloHeader) -> dict[bytes, CallOp]:
+        """Return what instructions of the optimized text have of calls, by name.
+
+        Args:
+            text: its computations.
+            header: what is above them.
+        """
+        if not self._bare or not header.frames:
+            return {}
+        known = {frame.stack_frame_id: frame for frame in header.frames}
+        theirs = hlo.read(self._above).frames
+        # The numbers are those of the optimized text, unless its tables were made anew.
+        same = {
+            frame.stack_frame_id
+            for frame in theirs
+            if (other := known.get(frame.stack_frame_id)) is not None
+            and (frame.source_file, frame.source_line, frame.source_column)
+            == (other.source_file, other.source_line, other.source_column)
+        }
+        of_op = {name: _one(self._of(homes), same, name) for name, homes in self._bare.items()}
+        return _Finder(text, self, of_op, same).find()
+
+    def of_reducer(self, name: bytes, same: set[int]) -> CallOp | None:
+        """Return what the reducer of this name in the optimized text has of calls."""
+        return _one(self._of({_CLONE.sub(b"", name)}), same)
+
+    def _of(self, homes: Iterable[bytes]) -> set[_Call | None]:
+        """Return the calls with a frame by which computations are reached; None for another way.
+
+        Their op_names are those of all calls on the way, one after the other.
+        """
+        found: set[_Call | None] = set()
+        left = {(home, b"", 0) for home in homes}
+        seen = set(left)
+        while left:
+            home, path, depth = left.pop()
+            calls = self._calls.get(home)
+            if home == _ENTRY or not calls or depth > _DEEPEST:
+                found.add(None)
+                continue
+            for call in calls:
+                further = b"/".join(filter(None, (call.op_name, path)))
+                if call.frame_id:
+                    found.add(call._replace(op_name=further))
+                elif (step := (call.computation, further, depth + 1)) not in seen:
+                    seen.add(step)
+                    left.add(step)
+        return found
+
+
+def _one(calls: set[_Call | None], same: set[int], op: bytes = b"") -> CallOp | None:
+    """Return what all calls agree on, with an op within them; None if one has no known frame."""
+    known = [call for call in calls if call is not None and call.frame_id in same]
+    if len(known) < len(calls):
+        return None
+    frames, paths = {call.frame_id for call in known}, {call.op_name for call in known}
+    # What a reducer computes has mostly the name of what reduces.
+    within = {path if path.split(b"/")[-1] == op else path + b"/" + op for path in paths}
+    if len(frames) > 1 or len(within) > 1:
+        return CallOp(0 if len(frames) > 1 else frames.pop(), None)
+    return CallOp(frames.pop(), within.pop().strip(b"/") or None)
+
+
+class _Finder:
+    """Instructions of an optimized text whose op and frame are those of a call."""
+
+    def __init__(
+        self, text: bytes, calls: Calls, of_op: Mapping[bytes, CallOp | None], same: set[int]
+    ) -> None:
+        self.calls, self.same = calls, same
+        self.of_op = {name: found for name, found in of_op.items() if found}
+        self.graph = HloGraph(text, loops_in(text))
+
+    def find(self) -> dict[bytes, CallOp]:
+        """Return what they have by name: they, and the fusions that execute nothing else."""
+        found: dict[bytes, CallOp] = {}
+        fusions: dict[bytes, Instruction] = {}
+        for ins in self._without_source():
+            reducers = ins.called.get("to_apply", ())
+            of_reducers = [self.calls.of_reducer(name, self.same) for name in reducers]
+            own = next(filter(None, of_reducers), None) or self.of_op.get(ins.op_name or b"")
+            if own is None:
+                continue
+            found[ins.name] = own
+            fusion = self.graph.executed(ins)
+            if fusion is not None and fusion is not ins and not _has_source(fusion):
+                fusions[fusion.name] = fusion
+        for name, fusion in fusions.items():
+            inside = [
+                found.get(ins.name) or CallOp(ins.metadata.get("stack_frame_id") or 0, ins.op_name)
+                for ins in self.graph.instructions(fusion.fused or b"")
+                if ins is not None and _says(ins, found)
+            ]
+            frames, ops = {one.frame_id for one in inside}, {one.op_name for one in inside}
+            if len(frames) == 1 and 0 not in frames:
+                found[name] = CallOp(frames.pop(), ops.pop() if len(ops) == 1 else None)
+        return found
+
+    def _without_source(self) -> Iterator[Instruction]:
+        """Yield the instructions without a source that have a reducer or a bare op_name."""
+        for pattern in (b" to_apply=", *(b'{op_name="%b"}' % name for name in self.of_op)):
+            for ins in self.graph.having(pattern):
+                if not _has_source(ins):
+                    yield ins
+
+
+def _says(ins: Instruction, found: Mapping[bytes, CallOp]) -> bool:
+    """Return whether an instruction in a fusion says what that is of."""
+    is_known = ins.name in found or bool(ins.op_name) or _has_source(ins)
+    return is_known and ins.opcode != "parameter"
+
+
+def _has_source(ins: Instruction) -> bool:
+    return bool(ins.metadata.get("stack_frame_id") or ins.metadata.get("source_file"))
