@@ -185,6 +185,7 @@ def _compared(
     compiler_options: Mapping[str, Any] | None,
 ) -> Explanation:
     """Return a table with a row for each target."""
+    from bufdb.capture.child import unused_note
     from bufdb.render import formats
 
     stages = [_lowered(*call, name, compiler_options) for name in targets]
@@ -199,4 +200,5 @@ def _compared(
         outcomes.append(Outcome(name, metadata[DEVICE_LABEL], run, found, refusal))
     rows = table(outcomes)
     text, _ = formats.render(rows, "table")
-    return Explanation(text, dicts(rows), db=db)
+    unused = unused_note(stages[0][0])  # the same for each
+    return Explanation(text, dicts(rows), (unused,) if unused else (), db=db)

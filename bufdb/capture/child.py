@@ -13,7 +13,7 @@ import os
 import shutil
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,12 +55,15 @@ def lowered(
 
 
 def unused_note(stage: Any) -> str | None:
-    """Return a note on arguments that a lowered function does not use; None if there are none.
+    """Return a note on arguments that a function does not use; None if there are none.
 
     JAX leaves them out of the program (keep_unused=False), so a dump does not have them.
+
+    Args:
+        stage: the function lowered, or traced.
     """
     try:
-        kept = stage._lowering.compile_args["kept_var_idx"]
+        kept = _kept(stage)
         infos = jax_module().tree.leaves(stage.args_info, is_leaf=lambda x: hasattr(x, "donated"))
     except (AttributeError, KeyError, TypeError):  # not known to this JAX
         return None
@@ -73,6 +76,19 @@ def unused_note(stage: Any) -> str | None:
         f"{what}, {human_bytes(size)}: JAX leaves them out of the program, so no figure here has "
         "them; their arrays stay with the caller"
     )
+
+
+def _kept(stage: Any) -> Container[int]:
+    """Return the numbers of the arguments that JAX passes on: as `jax._src.pjit` prunes them."""
+    if hasattr(stage, "_lowering"):
+        kept: Container[int] = stage._lowering.compile_args["kept_var_idx"]
+        return kept
+    jaxpr = stage.jaxpr.jaxpr
+    if stage._params["keep_unused"]:
+        return range(len(jaxpr.invars))
+    variables = (*jaxpr.outvars, *(one for equation in jaxpr.eqns for one in equation.invars))
+    used = {one for one in variables if not hasattr(one, "val")}
+    return {at for at, one in enumerate(jaxpr.invars) if one in used}
 
 
 @contextmanager

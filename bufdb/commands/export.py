@@ -51,6 +51,7 @@ PICTURES = ("speedscope", "collapsed", "pprof", "perfetto", "torch-snapshot")
     "--output",
     metavar="FILE",
     type=click.Path(path_type=Path),
+    callback=common.not_dash,
     required=True,
     help="Where to write; a new folder for parquet and csv.",
 )
@@ -64,7 +65,7 @@ def command(
     frames: str,
     anonymize: bool,
     keep: tuple[str, ...],
-    output: Path,
+    output: Path | None,
     db: str,
 ) -> None:
     r"""Write what the database holds, or a part of it, in the format of another tool.
@@ -97,7 +98,7 @@ def command(
     from bufdb.export.ask import export
 
     opened = partial(common.open_database, db)
-    output = Path("/dev/stdout") if output == Path("-") else output
+    output = output or Path("/dev/stdout")
     filters = {"run": run, "function": function, "module": module, "color": color}
     notes = export(
         opened, db, form, output, **filters, frames=frames, anonymize=anonymize, keep=keep

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from bufdb.capture.child import lowered
+from bufdb.capture.child import lowered, unused_note
 from bufdb.capture.dump import compile_into
 from bufdb.capture.target import Target, jax_module
 from bufdb.errors import BufdbError, UsageError
@@ -84,6 +84,7 @@ class Function:
             )
         self._is_alone = gradients_only
         self._outputs = self._jax.tree.leaves(stage.out_info)
+        self._unused = unused_note(stage)
         try:
             self._losses = Losses(self._reader, self._gradients, stage.jaxpr.jaxpr)
         except UnboundError as error:
@@ -104,7 +105,7 @@ class Function:
 
     def program(self) -> Program:
         """Return what can be switched; what makes no difference is left out."""
-        notes: list[str] = []
+        notes = [] if self._unused is None else [self._unused]
         survey = self._losses.survey
         for site, around in survey.closed.items():
             notes.append(

@@ -51,6 +51,11 @@ def test_a_source_is_not_replaced(call, sources, words, how):
     assert not (sources / "imported").exists()
 
 
+def test_an_export_replaces_no_source(call, sources):
+    code, _, err = call("export", "speedscope", "-o", "train.py")
+    assert code == 2 and "this file is Python source" in err
+
+
 @pytest.mark.parametrize("how", LINKS)
 def test_a_source_of_a_captured_program_is_not_replaced(call, sources, how):
     name = linked(sources, how)

@@ -118,6 +118,15 @@ def test_a_custom_vjp_is_atomic_and_its_products_are_saved_with_dots():
     assert found.trace(Plan(scans=(0,), saved=saved, with_dots=(0,))).work == written.work
 
 
+def test_arguments_that_are_not_used_are_noted():
+    def step(*args):
+        return programs.step(*args[:-1])
+
+    found = Function(step, (*programs.args(), jax.ShapeDtypeStruct((256,), "float32")), {}, "step")
+    (note,) = (note for note in found.program().notes if "not used" in note)
+    assert note.startswith("1 of 4 arguments is not used, 1.00 KiB: ")
+
+
 def test_of_a_scan_within_a_custom_vjp_a_note_says_that_it_stays():
     program = function("step_closed").program()
     (note,) = program.notes
@@ -130,7 +139,8 @@ def test_a_gradient_within_a_backward_function_has_its_own_lines():
     program = function("step_again").program()
     (region,) = program.regions
     assert region.sites[0].line == line_of("return jax.lax.scan(lambda x, w: (jnp.tanh")
-    assert "x @ w" in texts(program).values() and program.notes == ()
+    (unused,) = program.notes
+    assert "x @ w" in texts(program).values() and "not used" in unused
 
 
 def line_of(text):
