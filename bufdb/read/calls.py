@@ -31,7 +31,7 @@ _ROLES = (
 _CALLED = re.compile(rb"%?[\w.\-]+(?:, ?%?[\w.\-]+)*")
 _CLONE = re.compile(rb"(?:\.clone(?:\.\d+)?)+\Z")
 _ENTRY = b""
-"""Stands for the entry computation, which nothing calls."""
+"""The entry computation, which nothing calls."""
 _DEEPEST = 64
 """Limit on functions within functions."""
 
@@ -110,7 +110,7 @@ class Calls:
             return {}
         known = {frame.stack_frame_id: frame for frame in header.frames}
         theirs = hlo.read(self._above).frames
-        # The numbers are those of the optimized text, unless its tables were made anew.
+        # The numbers are those of the optimized text, unless its tables were made again.
         same = {
             frame.stack_frame_id
             for frame in theirs
