@@ -13,34 +13,25 @@ change in it so that it fits. API.md describes them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from bufdb.api.database import connect
-    from bufdb.api.explain import explain
-    from bufdb.api.fit import fit
-    from bufdb.api.watch import watch
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.2.0"
 __all__ = ["__version__", "connect", "explain", "fit", "watch"]
 
+_HOMES = {
+    "connect": "bufdb.api.database",
+    "explain": "bufdb.api.explain",
+    "fit": "bufdb.api.fit",
+    "watch": "bufdb.api.watch",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """Return a name of `__all__`, imported on first use: `import bufdb` imports nothing."""
-    if name == "connect":
-        from bufdb.api.database import connect
+    """Return a function of `_HOMES`, imported on first use: `import bufdb` imports nothing.
 
-        return connect
-    if name == "explain":
-        from bufdb.api.explain import explain
-
-        return explain
-    if name == "fit":
-        import importlib
-
-        return importlib.import_module("bufdb.fit")
-    if name == "watch":
-        from bufdb.api.watch import watch
-
-        return watch
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    `__init__.pyi` has their types.
+    """
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

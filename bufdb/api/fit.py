@@ -16,10 +16,10 @@ from bufdb.api.answer import Answer
 from bufdb.api.database import Database, connect
 from bufdb.capture.dump import programs
 from bufdb.errors import BufdbError
-from bufdb.fit import text
-from bufdb.fit.fit import Fitting, Question, kinds_of
-from bufdb.fit.plans import Changes, Plan, PlanResult, Program, Site, Traced
-from bufdb.fit.session import Dumped
+from bufdb.fitting import text
+from bufdb.fitting.fit import Fitting, Question, kinds_of
+from bufdb.fitting.plans import Changes, Plan, PlanResult, Program, Site, Traced
+from bufdb.fitting.session import Dumped
 
 
 @dataclass(frozen=True, repr=False)
@@ -119,7 +119,7 @@ class Here:
         self.device = kind_of(self._target)
 
     def _made(self, function: Any) -> Any:
-        from bufdb.fit.function import Function
+        from bufdb.fitting.function import Function
 
         call = self._call
         return Function(

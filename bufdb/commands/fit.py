@@ -18,12 +18,12 @@ from bufdb.commands import common
 from bufdb.commands.progress import hide, waiting
 from bufdb.commands.sources import spare
 from bufdb.errors import TooSlowError, UsageError, one_line
-from bufdb.fit import text
-from bufdb.fit.session import Apart
+from bufdb.fitting import text
+from bufdb.fitting.session import Apart
 
 if TYPE_CHECKING:
-    from bufdb.fit.fit import Question
-    from bufdb.fit.plans import Answer, Plan, Program
+    from bufdb.fitting.fit import Question
+    from bufdb.fitting.plans import Answer, Plan, Program
 
 
 @click.command(name="fit", short_help="Find what to change so that a function fits; patch it.")
@@ -137,7 +137,7 @@ def command(
       124  not compiled, or no plan that fits found, within --timeout
     """
     from bufdb.commands.captured import check_database
-    from bufdb.fit.fit import Question, kinds_of
+    from bufdb.fitting.fit import Question, kinds_of
 
     spare("-o", output, [spec])
     spare("--patch", patch_path, [spec])
@@ -201,8 +201,8 @@ def _answer(
     is_quiet: bool,
 ) -> tuple[Answer, text.Sizes | None]:
     """Search, with progress on standard error."""
-    from bufdb.fit.fit import Fitting, need_of, run_name, store_run
-    from bufdb.fit.vary import of_plans
+    from bufdb.fitting.fit import Fitting, need_of, run_name, store_run
+    from bufdb.fitting.vary import of_plans
 
     def at(value: int) -> str:
         return args if varied is None else args.replace(f"{{{varied[0]}}}", str(value))

@@ -22,12 +22,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 from bufdb.errors import BufdbError
-from bufdb.fit import search
-from bufdb.fit.fit import _figures, _texts
-from bufdb.fit.patch import patch
-from bufdb.fit.plans import Ask, Compiled, Plan, Program, Traced, as_json, from_json
-from bufdb.fit.session import Apart
-from bufdb.fit.space import Space
+from bufdb.fitting import search
+from bufdb.fitting.fit import _figures, _texts
+from bufdb.fitting.patch import patch
+from bufdb.fitting.plans import Ask, Compiled, Plan, Program, Traced, as_json, from_json
+from bufdb.fitting.session import Apart
+from bufdb.fitting.space import Space
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE / "programs" / "fitted"

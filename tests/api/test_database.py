@@ -36,7 +36,7 @@ def test_importing_bufdb_imports_nothing_of_it():
 
 def test_public_names_are_few_and_hide_no_package():
     assert set(bufdb.__all__) == {"__version__", "connect", "explain", "fit", "watch"}
-    importlib.import_module("bufdb.fit.plans")
+    importlib.import_module("bufdb.fitting.plans")
     assert callable(bufdb.fit), "the package does not hide the function"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = bufdb.nothing

@@ -8,7 +8,7 @@ from places import ROOT
 from bufdb.blame import script
 from bufdb.capture import child
 from bufdb.errors import UsageError
-from bufdb.fit.child import Server
+from bufdb.fitting.child import Server
 
 jax = pytest.importorskip("jax", reason="this Python has no jax")
 

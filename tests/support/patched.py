@@ -4,8 +4,8 @@ import ast
 import subprocess
 from pathlib import Path
 
-from bufdb.fit.patch import patch
-from bufdb.fit.plans import Plan, Program, Region, Site, Switch, Traced
+from bufdb.fitting.patch import patch
+from bufdb.fitting.plans import Plan, Program, Region, Site, Switch, Traced
 
 PATH = "/src/train.py"
 

@@ -1,0 +1,389 @@
+"""What `--also` tries of a function: its batch, the changes for parts of it, and their check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bufdb.capture.target import jax_module
+from bufdb.fitting.edits import Refused
+from bufdb.fitting.jax_inside import Changed, bind, site_of
+from bufdb.fitting.losses import Gradient
+from bufdb.fitting.plans import Change, Changes, Site
+from bufdb.fitting.precise import precise
+from bufdb.fitting.replay import Replay
+from bufdb.fitting.rewrites import (
+    CHECKED,
+    Flat,
+    Pair,
+    Piece,
+    can_microbatch,
+    chunked,
+    compared,
+    flat,
+    has_means_only,
+    microbatched,
+    paired,
+    piece,
+)
+from bufdb.fitting.survey import Reader
+
+COUNTS = (2, 4, 8)
+"""Into how many microbatches the batch is split."""
+CHUNKS = (8, 4, 2)
+"""Into how many chunks: the first that is possible is tried, since all cost the same."""
+ASSUMED = {
+    "microbatch": "assumes that the loss is a mean over the batch: too large to check here",
+    "chunks": "assumes that these lines mix no examples: too large to check here",
+}
+Made = Callable[[Replay], Changed]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The arguments whose leading axis is the batch."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    names: tuple[str, ...]
+    chosen: frozenset[int | str]
+    """Positions and names of these arguments."""
+    size: int
+    devices: int = 1
+    """Over how many devices it is sharded."""
+
+    def at(self, size: int, *, is_sharded: bool) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return all arguments for another size of the batch."""
+        jax = jax_module()
+
+        def leaf(one: Any) -> Any:
+            if not getattr(one, "shape", ()) or _is_key(one):
+                return one
+            sharding = one.sharding if is_sharded and is_placed(one) else None
+            return jax.ShapeDtypeStruct((size, *one.shape[1:]), one.dtype, sharding=sharding)
+
+        def given(at: int | str, one: Any) -> Any:
+            return jax.tree.map(leaf, one) if at in self.chosen else one
+
+        args = tuple(given(at, one) for at, one in enumerate(self.args))
+        return args, {name: given(name, one) for name, one in self.kwargs.items()}
+
+
+def batch(
+    args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str], losses: Sequence[Gradient]
+) -> Batch:
+    """Return the arguments that have the batch: arrays of one leading size, and no parameters.
+
+    An argument with an array like one that is differentiated has parameters, or their state.
+
+    Raises:
+        Refused: there are none, or they have several sizes.
+    """
+    taken = {_signature(var.aval) for one in losses for var in one.closed.jaxpr.invars}
+    sizes: dict[int | str, int] = {}
+    given: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
+    for at, one in given.items():
+        leaves = [leaf for leaf in jax_module().tree.leaves(one) if getattr(leaf, "shape", ())]
+        leaves = [leaf for leaf in leaves if not _is_key(leaf)]
+        if any(_signature(leaf) in taken for leaf in leaves):
+            continue
+        leading = {int(leaf.shape[0]) for leaf in leaves}
+        if len(leading) > 1:
+            what = _name(at, names)
+            raise Refused(f"arrays of argument {what} have leading axes {_listed(leading)}")
+        if leading:
+            sizes[at] = leading.pop()
+    if not sizes:
+        raise Refused("no argument has a batch as its leading axis")
+    if len({*sizes.values()}) > 1:
+        each = ", ".join(f"{_name(at, names)} {size}" for at, size in sizes.items())
+        raise Refused(f"the leading axes of the arguments are not one batch ({each})")
+    size = next(iter(sizes.values()))
+    devices = max(_shards(leaf) for at in sizes for leaf in jax_module().tree.leaves(given[at]))
+    if size % (2 * devices):
+        where = f" on each of {devices} devices" if devices > 1 else ""
+        raise Refused(f"the batch of {size} has no equal parts{where}")
+    chosen = tuple(_name(at, names) for at in sizes)
+    return Batch(tuple(args), kwargs, chosen, frozenset(sizes), size, devices)
+
+
+def _name(at: int | str, names: Sequence[str]) -> str:
+    return names[at] if isinstance(at, int) else at
+
+
+def _listed(sizes: set[int]) -> str:
+    return " and ".join(map(str, sorted(sizes)))
+
+
+def _signature(one: Any) -> tuple[tuple[int, ...], str]:
+    return tuple(one.shape), str(one.dtype)
+
+
+def _shards(leaf: Any) -> int:
+    """Return over how many devices the leading axis of an array is sharded."""
+    shape = tuple(getattr(leaf, "shape", ()))
+    if not shape or not is_placed(leaf):
+        return 1
+    return int(shape[0] // leaf.sharding.shard_shape(shape)[0])
+
+
+def is_placed(leaf: Any) -> bool:
+    """Return whether an array is on a mesh."""
+    return isinstance(getattr(leaf, "sharding", None), jax_module().sharding.NamedSharding)
+
+
+def _is_key(leaf: Any) -> bool:
+    """Return whether an array is a key of random numbers, which has no batch."""
+    jax = jax_module()
+    is_typed = jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    return bool(is_typed) or _signature(leaf) == ((2,), "uint32")
+
+
+class Also:
+    """The changes of a function that `--also` tries, prepared and checked."""
+
+    def __init__(
+        self,
+        record: Callable[[tuple[Any, ...], dict[str, Any]], list[Gradient]],
+        reader: Reader,
+        given: Batch,
+        losses: Sequence[Gradient],
+    ) -> None:
+        """Take what traces the function for other arguments, and its losses."""
+        self._record = record
+        self._reader = reader
+        self._batch = given
+        self._losses = losses
+        self._known: dict[tuple[int, bool], list[Gradient]] = {}
+        self._grounds: dict[tuple[str, tuple[int, ...]], str] = {}
+        self.made: dict[str, Sequence[Made]] = {}
+        """By the key of a change, what it makes of each loss."""
+
+    def changes(self, kind: str) -> list[Change]:
+        """Return the changes of a kind: `microbatch` or `chunks`.
+
+        Raises:
+            Refused: there is none, or it would compute something else.
+        """
+        counts = COUNTS if kind == "microbatch" else CHUNKS
+        make = self._microbatch if kind == "microbatch" else self._chunks
+        found, why = [], ""
+        for count in counts:
+            if self._batch.size % (count * self._batch.devices):
+                continue
+            try:
+                found.append(make(count))
+            except Refused as error:  # a batch of one may be another program
+                why = why or str(error)
+            if kind == "chunks" and found:
+                break
+        if not found:
+            raise Refused(why)
+        return found
+
+    def _at(self, size: int, *, is_check: bool = False) -> list[Gradient]:
+        """Return the losses for another size of the batch.
+
+        Raises:
+            Refused: the function cannot be traced for it.
+        """
+        kept = self._known.get((size, is_check))
+        if kept is None:
+            args, kwargs = self._batch.at(size, is_sharded=not is_check)
+            try:
+                kept = self._record(args, kwargs)
+            except Exception as error:  # whatever the user's code raises
+                why = f"it cannot be traced for a batch of {size}: {_said(error)}"
+                raise Refused(why) from error
+            self._known[size, is_check] = kept
+        return kept
+
+    def _pairs(
+        self, full: Sequence[Gradient], part: Sequence[Gradient], count: int, devices: int
+    ) -> list[Pair]:
+        if len(full) != len(part):
+            raise Refused("another size of the batch is another program")
+        return [paired(one, other, count, devices) for one, other in zip(full, part, strict=True)]
+
+    def _all(self, count: int) -> list[Pair]:
+        part = self._at(self._batch.size // count)
+        return self._pairs(self._losses, part, count, self._batch.devices)
+
+    # -- Kinds -------------------------------------------------------------------------------------
+
+    def _microbatch(self, count: int) -> Change:
+        pairs = self._all(count)
+        chosen, why = _each(pairs, can_microbatch)
+        if not chosen:
+            raise Refused(why)
+        ground = self._checked("microbatch", chosen, lambda pair: microbatched(pair, _plain))
+
+        def made(at: int) -> Made:
+            if at not in chosen:
+                return lambda replay: replay.run
+            return lambda replay: microbatched(pairs[at], replay.run)
+
+        key = f"microbatch={count}"
+        self.made[key] = [made(at) for at in range(len(pairs))]
+        size, names = self._batch.size // count, self._batch.names
+        sites = [site for at in chosen if (site := self._losses[at].site) is not None]
+        where = _places(sites)
+        at = f" at {where}" if where else ""
+        return Change(
+            key,
+            f"gradient{at} in {count} microbatches of {size}",
+            f"in jax.lax.scan over {count} equal parts of {', '.join(names)} "
+            f"({self._each(size)}) take this gradient of each part, and return the mean of the "
+            "losses and of the gradients",
+            where or "the gradient",
+            ground,
+            tuple(sites),
+            count,
+            names if all(has_means_only(pairs[at]) for at in chosen) else (),
+            self._batch.devices,
+        )
+
+    def _chunks(self, count: int) -> Change:
+        pairs = self._all(count)
+        found: dict[int, tuple[Flat, Piece]] = {}
+
+        def look(pair: Pair) -> None:
+            both = flat(pair, self._reader)
+            found[pairs.index(pair)] = both, piece(both)
+
+        chosen, why = _each(pairs, look)
+        if not chosen:
+            raise Refused(why)
+
+        def at_check(pair: Pair) -> Changed:
+            both = flat(pair, self._reader)
+            return chunked(pair, both, piece(both), bind)
+
+        ground = self._checked("chunks", chosen, at_check)
+
+        def made(at: int) -> Made:
+            if at not in found:
+                return lambda replay: replay.run
+            return lambda replay: chunked(pairs[at], *found[at], replay.equation)
+
+        key = f"chunks={count}"
+        self.made[key] = [made(at) for at in range(len(pairs))]
+        sites = sorted(
+            {
+                site
+                for both, one in found.values()
+                for at in one.members
+                if (site := site_of(both.full.eqns[at], self._reader.files)) is not None
+            }
+        )
+        shapes = [list(one.product.outvars[0].aval.shape) for _, one in found.values()]
+        where, size = _places(sites) or "the loss", self._batch.size // count
+        return Change(
+            key,
+            f"{shapes[0]} at {where} in {count} chunks of {size}",
+            f"put these lines into a function f of one of {count} equal parts of the batch "
+            f"({self._each(size)}), and call jax.lax.map(jax.checkpoint(f), parts)",
+            where,
+            ground,
+            tuple(sites),
+        )
+
+    def _each(self, size: int) -> str:
+        """Return in words what a part of the batch has."""
+        devices = self._batch.devices
+        more = f", {size // devices} from each of {devices} devices" if devices > 1 else ""
+        return f"of {size} each{more}"
+
+    # -- The check ---------------------------------------------------------------------------------
+
+    def _checked(self, kind: str, chosen: Sequence[int], change: Callable[[Pair], Changed]) -> str:
+        """Return on which ground the changes of a kind compute the same, in two parts or more.
+
+        Raises:
+            Refused: they do not.
+        """
+        key = kind, tuple(chosen)
+        if key not in self._grounds:
+            self._grounds[key] = self._ground(kind, chosen, change)
+        return self._grounds[key]
+
+    def _ground(self, kind: str, chosen: Sequence[int], change: Callable[[Pair], Changed]) -> str:
+        why = ASSUMED[kind].partition(":")[0]
+        try:
+            full, part = (
+                [precise(one) for one in self._at(size, is_check=True)]
+                for size in (CHECKED, CHECKED // 2)
+            )
+            pairs = self._pairs(full, part, 2, min(2, self._batch.devices))
+            changed = {at: change(pairs[at]) for at in chosen}
+        except Exception as error:  # whatever the user's code and JAX raise
+            return f"{why}: not checked, since {_said(error)}"
+        try:
+            grounds = [compared(full[at], _plain, run) for at, run in changed.items()]
+        except Refused:
+            raise
+        except Exception as error:  # such as a kernel that a CPU does not have
+            return f"{why}: not checked, since it does not run here: {_said(error)}"
+        return grounds[0] if all(grounds) else ASSUMED[kind]
+
+
+def _said(error: Exception) -> str:
+    """Return an exception in one line."""
+    lines = str(error).strip().splitlines() or [""]
+    return lines[0] if isinstance(error, Refused) else f"{type(error).__name__}: {lines[0]}"
+
+
+def _plain(closed: Any, inputs: Sequence[Any]) -> list[Any]:
+    """Return what a loss gives as it is written."""
+    return list(jax_module().core.eval_jaxpr(closed.jaxpr, closed.consts, *inputs))
+
+
+def _each(pairs: Sequence[Pair], look: Callable[[Pair], None]) -> tuple[list[int], str]:
+    """Return the numbers of the losses that a change takes, and why it takes the last other one."""
+    chosen, why = [], ""
+    for at, pair in enumerate(pairs):
+        try:
+            look(pair)
+        except Refused as error:
+            why = str(error)
+        else:
+            chosen.append(at)
+    return chosen, why
+
+
+def _places(sites: Sequence[Site]) -> str:
+    """Return lines of files in words, such as `train.py:14,16`."""
+    lines: dict[str, dict[int, None]] = {}
+    for site in sorted(sites):
+        lines.setdefault(Path(site.file).name, {})[site.line] = None
+    return " ".join(f"{name}:{','.join(map(str, some))}" for name, some in lines.items())
+
+
+def tried(
+    kinds: Sequence[str],
+    make: Callable[[], Also],
+    trace: Callable[[Mapping[str, Sequence[Made]], Change], object],
+) -> Changes:
+    """Return the changes of some kinds; notes say why others are not tried.
+
+    Args:
+        kinds: of `microbatch` and `chunks`.
+        make: finds the batch.
+        trace: traces the function with a change, by what the changes make of each loss.
+    """
+    found: list[Change] = []
+    notes = []
+    also = None
+    for kind in kinds:
+        try:
+            also = make() if also is None else also
+            some = also.changes(kind)
+            for change in some:
+                trace(also.made, change)
+        except Exception as error:  # Refused, and what JAX raises for a loss of another kind
+            notes.append(f"--also {kind}: {_said(error)}")
+        else:
+            found += some
+    return Changes(tuple(found), tuple(notes))

@@ -1,0 +1,170 @@
+"""Calls in a file as checkpoints: those of JAX, or of the library whose state the calls change.
+
+    jax.checkpoint(lambda: CALL)()          arrays alone
+    nnx.remat(lambda block: CALL)(block)    modules of flax.nnx, whose changes come out again
+    nn.remat(lambda block: CALL)(block)     a module of flax.linen, the same
+    hk.remat(lambda: CALL)()                within haiku's transform
+
+What a closure has is at another level of traces than what a checkpoint computes, so the modules are
+arguments; arrays and other values stay in the closure.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from bufdb.fitting.edits import Refused, Render
+from bufdb.fitting.plans import Region
+from bufdb.fitting.source import Source
+
+FORMS = {
+    "": "jax.checkpoint(lambda: CALL)()",
+    "nnx": "nnx.remat(lambda module: CALL of it)(module)",
+    "linen": "nn.remat(lambda module: CALL of it)(module)",
+    "haiku": "hk.remat(lambda: CALL)()",
+}
+"""What a call becomes, by the library whose state it changes."""
+_REMATS = {"nnx": ("flax", "nnx"), "linen": ("flax", "linen"), "haiku": ("haiku", "")}
+"""Where the `remat` of a library is imported from."""
+
+
+def checkpoint_call(source: Source, node: ast.Call, region: Region, has_dots: bool) -> None:
+    """Change a call of a region into a checkpoint.
+
+    Arguments that hold calls are evaluated outside: inside, their values would be computed again.
+
+    Raises:
+        Refused: it cannot be done safely.
+    """
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
+            raise Refused("the call assigns, awaits or yields")
+        if isinstance(inner, ast.Call) and not inner.args and _is_name(inner.func, "super"):
+            raise Refused("super() has no arguments in a function of its own")
+    if isinstance(next(iter(source.scopes(node)), None), ast.ClassDef):
+        raise Refused("a function does not see the names of a class's body")
+    modules = _modules(source, node, region)
+    function = _function(source, node, region)
+    policy = ""
+    if has_dots:
+        jax = source.imported("jax", "", [node])
+        policy = f", policy={jax}.checkpoint_policies.dots_saveable"
+    values = [*node.args, *(keyword.value for keyword in node.keywords)]
+    hoisted = [value for value in values if _has_call(value) and value not in modules]
+    if any(isinstance(value, ast.Starred) for value in hoisted):
+        raise Refused("an argument with a star holds a call")
+    inner_names = _names(source, modules)
+    outer = {value: source.free(f"fit_{at}") for at, value in enumerate(hoisted, len(modules))}
+    renamed = sorted((source.span(value), name) for value, name in (inner_names | outer).items())
+    given = dict(zip(inner_names.values(), map(source.span, modules), strict=True))
+    start, end = source.span(node)
+
+    def make(render: Render) -> str:
+        body, at = [], start
+        for (first, last), name in renamed:
+            body += [render(at, first), name]
+            at = last
+        body.append(render(at, end))
+        head = f"lambda {', '.join(given)}" if given else "lambda"
+        arguments = ", ".join(render(*span) for span in given.values())
+        core = f"{function}({head}: {''.join(body)}{policy})({arguments})"
+        if not outer:
+            return core
+        arguments = ", ".join(render(*source.span(value)) for value in outer)
+        return f"(lambda {', '.join(outer.values())}: {core})({arguments})"
+
+    source.replace((start, end), make, rank=1)
+
+
+def _function(source: Source, node: ast.Call, region: Region) -> str:
+    """Return how the file names the checkpoint that a call needs."""
+    if not region.lift:
+        return f"{source.imported('jax', '', [node])}.checkpoint"
+    return f"{source.imported(*_REMATS[region.lift], [node])}.remat"
+
+
+def _names(source: Source, modules: Sequence[ast.expr]) -> dict[ast.expr, str]:
+    """Return the parameter for each module: a name keeps it, so that the call stays as it is."""
+    return {
+        value: value.id if isinstance(value, ast.Name) else source.free(f"fit_{at}")
+        for at, value in enumerate(modules)
+    }
+
+
+def _modules(source: Source, node: ast.Call, region: Region) -> list[ast.expr]:
+    """Return the expressions of a call that are modules with state, each name once.
+
+    Raises:
+        Refused: some are not to be seen in the call.
+    """
+    if not region.held:
+        return []
+    if "" in region.held:
+        raise Refused(f"{region.function} has modules in its closure, which cannot be arguments")
+    names, found = list(region.parameters), []
+    *_, owner, name = ["", *region.function.split(".")]
+    if owner and owner != "<locals>":
+        receiver = _receiver(source, node, name)
+        if receiver is not None:
+            found += [receiver] if names[0] in region.held else []
+            names = names[1:]
+    for held in region.held:
+        if held in region.parameters and held not in names:
+            continue
+        found.append(_argument(node, names, held))
+    if region.lift == "linen" and len(found) > 1:
+        raise Refused("nn.remat accepts one module, and the call has several")
+    alike: dict[str, ast.expr] = {}
+    for value in found:
+        alike.setdefault(ast.dump(value), value)
+    if len(alike) < len(found) and not all(isinstance(value, ast.Name) for value in found):
+        raise Refused("a module occurs twice in the call")
+    return list(alike.values())
+
+
+def _receiver(source: Source, node: ast.Call, method: str) -> ast.expr | None:
+    """Return the object whose method a call runs; None if it is the first argument.
+
+    Raises:
+        Refused: the method is called by another name.
+    """
+    function = node.func
+    is_named = isinstance(function, ast.Attribute) and function.attr == method
+    if isinstance(function, ast.Attribute) and is_named:
+        bound = None
+        if isinstance(function.value, ast.Name):
+            bound = source.binding(function.value.id, function.value)
+        return None if isinstance(bound, ast.ClassDef) else function.value
+    if method != "__call__":
+        raise Refused(f"the call does not show the module whose method {method} it runs")
+    return function
+
+
+def _argument(node: ast.Call, names: Sequence[str], name: str) -> ast.expr:
+    """Return the argument for a parameter.
+
+    Raises:
+        Refused: the call does not show it.
+    """
+    for keyword in node.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    at = names.index(name) if name in names else len(node.args)
+    if at < len(node.args) and not any(
+        isinstance(value, ast.Starred) for value in node.args[: at + 1]
+    ):
+        return node.args[at]
+    raise Refused(f"the call does not show {name}, which holds modules")
+
+
+def _has_call(node: ast.expr) -> bool:
+    """Whether an argument computes something: a call, or an operation on arrays."""
+    kinds = (ast.Call, ast.BinOp, ast.Subscript)
+    return any(isinstance(inner, kinds) for inner in ast.walk(node)) and not isinstance(
+        node, ast.Lambda
+    )
+
+
+def _is_name(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name

@@ -1,0 +1,471 @@
+"""`bufdb fit`: what is asked of a session, and what came of it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from bufdb.answers.summary import DEVICE_LABEL
+from bufdb.database import store
+from bufdb.database.runs import names, remove_runs
+from bufdb.dumps.place import Files
+from bufdb.errors import BufdbError, TooSlowError, UsageError
+from bufdb.fitting.extra import Extra, is_met
+from bufdb.fitting.patch import patch
+from bufdb.fitting.plans import (
+    Answer,
+    Ask,
+    Candidate,
+    Compiled,
+    Patch,
+    Plan,
+    PlanResult,
+    Program,
+    Site,
+    Traced,
+)
+from bufdb.fitting.search import search
+from bufdb.fitting.session import Dumped, Session
+from bufdb.fitting.space import Space
+from bufdb.ingest.ingest import ingest
+
+AS_WRITTEN = "as-written"
+_FIGURES = (
+    "SELECT need_bytes, peak_bytes FROM memory_figures WHERE is_device_memory "
+    "ORDER BY need_bytes DESC NULLS LAST LIMIT 1"
+)
+WORDS = 30
+"""Characters of an expression that are shown."""
+VERIFIED = 1
+"""Compilations of the budget that are kept for the patched files."""
+KINDS = ("microbatch", "chunks")
+"""Changes of the program's text that are tried on demand."""
+ALSO = 2
+"""Compilations of the budget that are kept for each kind of these."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What `bufdb fit` is asked."""
+
+    limit_bytes: int | None = None
+    compile_budget: int = 12
+    """Compilations besides that of the function as written."""
+    also: tuple[str, ...] = ()
+    """Which of `KINDS` to try, too."""
+    db: str | None = None
+    """Where to store what was compiled; None: nowhere."""
+    run: str = "fit"
+    """Beginning of the names of its runs."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    source_path: str | None = None
+    observer: Callable[[str], None] = lambda text: None
+    is_over: Callable[[], bool] = lambda: False
+
+    def search_budget(self, kinds: int) -> int:
+        """Return how many compilations the search may do besides those of some kinds."""
+        return max(1, self.compile_budget - VERIFIED - ALSO * kinds)
+
+
+def kinds_of(words: Sequence[str]) -> tuple[str, ...]:
+    """Return the kinds of changes to try, each once.
+
+    Raises:
+        UsageError: a word is none of `KINDS`.
+    """
+    given = words.split(",") if isinstance(words, str) else words
+    for word in given:
+        if word not in KINDS:
+            raise UsageError(f"expected {' or '.join(KINDS)} as what to try also, found {word!r}")
+    return tuple(kind for kind in KINDS if kind in given)
+
+
+@dataclass
+class Fitting:
+    """The work of one question."""
+
+    session: Session
+    question: Question
+    folder: Path
+    """For dumps and databases of this question."""
+    _dumps: dict[Plan, Dumped] = field(default_factory=dict)
+    _compiled: dict[tuple[Plan, bool], Compiled] = field(default_factory=dict)
+    _traced: dict[Plan, Traced] = field(default_factory=dict)
+    _again: dict[Plan, tuple[Site, ...]] = field(default_factory=dict)
+    """What is computed again under plans."""
+    _patched_count: int = 0
+    _notes: list[str] = field(default_factory=list)
+
+    def answer(self) -> Answer:
+        """Search, compile, and check the patch.
+
+        Raises:
+            BufdbError: the function as written cannot be compiled, or has no plans.
+        """
+        program = self.session.program()
+        written = self._compile(Plan(), True)
+        found: list[Candidate] = []
+        ask = self._ask(program, written)
+        try:
+            found = search(program, ask)
+            if self.question.also and not is_met(written, self.question.limit_bytes):
+                changes = self.session.changes(self.question.also)
+                program = replace(program, changes=changes.found)
+                self._notes += changes.notes
+                kinds = {change.key.partition("=")[0] for change in changes.found}
+                budget = self.question.search_budget(len(kinds))
+                if budget > ask.compile_budget:  # what was kept for the other kinds is free
+                    kept = self.question.compile_budget - budget
+                    again = replace(ask, is_over=lambda: not self._is_left(kept))
+                    found = search(program, replace(again, compile_budget=budget))
+                more = Extra(program, ask, lambda: self._is_left(VERIFIED), self._notes)
+                found = more.with_found(self.question.also, found)
+        except TooSlowError as error:
+            self._notes.append(str(error))
+            found = self._so_far(program)
+        plans = self._results(program, written, found)
+        best, plans = self._proved(program, written, plans)
+        answer = Answer(
+            program=program,
+            limit_bytes=self.question.limit_bytes,
+            as_written=written,
+            plans=tuple(plans),
+            best=None if best is None else best.rank,
+            patch=None if best is None else best.patch,
+            compile_count=len(self._compiled) + self._patched_count,
+            trace_count=len(self._traced),
+            notes=(*program.notes, *self._notes),
+            is_complete=not self.question.is_over(),
+        )
+        return self._stored(answer)
+
+    # -- Plans -------------------------------------------------------------------------------------
+
+    def _ask(self, program: Program, written: Compiled) -> Ask:
+        def trace(plan: Plan) -> Traced:
+            plan = replace(plan, donated=())
+            if plan not in self._traced:
+                self._traced[plan] = self.session.trace(plan)
+            return self._traced[plan]
+
+        return Ask(
+            limit_bytes=self.question.limit_bytes,
+            as_written=written,
+            trace=trace,
+            compile=self._compile,
+            compile_budget=self.question.search_budget(len(self.question.also)),
+            is_over=self.question.is_over,
+            observer=self.question.observer,
+        )
+
+    def _so_far(self, program: Program) -> list[Candidate]:
+        """Return what was compiled when the time was up, cheapest first."""
+        found = [
+            Candidate(plan, self._known(plan, program), compiled.need_bytes, compiled)
+            for (plan, is_full), compiled in self._compiled.items()
+            if is_full and not plan.is_as_written and compiled.need_bytes is not None
+        ]
+        return sorted(found, key=lambda one: Space.cost(one.traced))
+
+    def _known(self, plan: Plan, program: Program) -> Traced:
+        plain = replace(plan, donated=())
+        return program.as_written if plain.is_as_written else self._traced[plain]
+
+    def _recomputed(self, plan: Plan) -> tuple[Site, ...]:
+        """Return the expressions that are computed again under a plan; nothing when the time is up.
+
+        Plans are asked about once they are compiled, while there is time.
+        """
+        if plan not in self._again and not self.question.is_over():
+            with suppress(TooSlowError):
+                self._again[plan] = self.session.recomputed(plan)
+        return self._again.get(plan, ())
+
+    def _compile(self, plan: Plan, is_full: bool) -> Compiled:
+        """Compile a plan; its need is bufdb's of the module."""
+        kept = self._compiled.get((plan, is_full))
+        if kept is None:
+            number = sum(full for _, full in self._compiled)
+            what = "the function as written" if plan.is_as_written else f"plan {number}"
+            try:
+                dumped = self.session.compile(plan, what, is_full=is_full)
+            except (TooSlowError, UsageError):
+                raise
+            except BufdbError as error:
+                if plan.is_as_written:
+                    raise
+                kept = Compiled(None, None, is_full, 0.0, refusal=str(error))
+                self._notes.append(f"a plan could not be compiled: {error}")
+            else:
+                need, peak = _figures(dumped, self.folder)
+                kept = Compiled(need, peak, is_full, dumped.seconds, None, dumped.refusal)
+                if is_full:
+                    self._dumps[plan] = dumped
+                if dumped.refusal is not None:
+                    self._notes.append(f"XLA gave up {what}: {dumped.refusal}")
+                    if not plan.is_as_written:  # whatever it needs, it does not fit
+                        kept = replace(kept, need_bytes=None, peak_bytes=None)
+            self._compiled[plan, is_full] = kept
+            if is_full and not plan.is_as_written:
+                self._recomputed(plan)
+        return kept
+
+    def _results(
+        self, program: Program, written: Compiled, found: Sequence[Candidate]
+    ) -> list[PlanResult]:
+        """Return the rows of the answer, with the patch of each, not yet compiled."""
+        texts = _texts(program)
+        rows = []
+        for one in found:
+            need = one.estimate_bytes if one.compiled is None else one.compiled.need_bytes
+            made = patch(program, one.plan, texts)
+            rows.append(
+                PlanResult(
+                    rank=0,
+                    is_compiled=one.is_exact,
+                    is_verified=False,
+                    need_bytes=need,
+                    peak_bytes=one.compiled.peak_bytes if one.compiled is not None else None,
+                    extra_work_ratio=_ratio(one.traced.work, program.as_written.work),
+                    recomputed_lines=lines(self._recomputed(one.plan)),
+                    offloaded_lines=lines(
+                        switch.site
+                        for switch in program.switches
+                        if switch.name in one.plan.offloaded
+                    ),
+                    donated=tuple(program.argument_names[at] for at in one.plan.donated),
+                    fits=_fits(need, self.question.limit_bytes),
+                    error_ratio=None if one.is_exact else one.error_ratio,
+                    patch=made.diff or None,
+                    steps=made.steps,
+                    changes=tuple(change.said for change in program.changes_of(one.plan)),
+                    offloaded_bytes=one.traced.host_bytes,
+                    plan=one.plan,
+                )
+            )
+        rows = undominated(rows, written)
+        rows = [replace(row, rank=rank) for rank, row in enumerate(rows, start=1)]
+        return told_apart(rows, program, texts)
+
+    # -- The proof ---------------------------------------------------------------------------------
+
+    def _proved(
+        self, program: Program, written: Compiled, plans: Sequence[PlanResult]
+    ) -> tuple[PlanResult | None, list[PlanResult]]:
+        """Compile the patched files of the plans that are shown; return the best, and all.
+
+        With a limit the first that fits is proved, and the next one if its patch is not its plan;
+        without one as many as the budget has.
+        """
+        found: list[PlanResult] = []
+        best: PlanResult | None = None
+        has_limit = self.question.limit_bytes is not None
+        is_planned = written.refusal is None
+        is_wanted = not (is_planned and _fits(written.need_bytes, self.question.limit_bytes))
+        for row in plans:
+            is_asked = row.fits if has_limit else self._is_left()
+            if row.is_compiled and best is None and is_asked:
+                row = self._checked(program, row)
+                is_right = row.is_verified or not (row.patch or row.is_broken)
+                if has_limit and is_wanted and is_right:
+                    best = row
+            found.append(row)
+        if best is None and is_wanted and has_limit:
+            whole = (row for row in found if row.fits and row.is_compiled and not row.is_broken)
+            best = next(whole, None)
+        return best, found
+
+    def _is_left(self, kept: int = 0) -> bool:
+        """Return whether the budget has a compilation more, besides some that are kept."""
+        used = len(self._compiled) - 1 + self._patched_count
+        return used < self.question.compile_budget - kept and not self.question.is_over()
+
+    def _checked(self, program: Program, row: PlanResult) -> PlanResult:
+        """Return a plan with what a compilation of its patched files says."""
+        made = patch(program, row.plan, _texts(program))
+        # Where the source has no jit that could donate, the compilation does as the words say.
+        alone = replace(row.plan, donated=()) if not program.is_jitted else row.plan
+        if not made.diff or not patch(program, alone, _texts(program)).is_whole:
+            return row
+        self.question.observer(f"compiling the patched files of plan {row.rank}")
+        try:
+            need = self._patched_need(program, row.plan, made)
+        except TooSlowError as error:
+            self._notes.append(str(error))
+            return row
+        except BufdbError as error:
+            self._notes.append(f"plan {row.rank}: its patched files cannot be compiled: {error}")
+            return replace(row, patch=None, is_broken=True)
+        if need == row.need_bytes:
+            return replace(row, is_verified=True)
+        self._notes.append(
+            f"plan {row.rank}: its patched files need {need} bytes, not {row.need_bytes}"
+        )
+        is_broken = _fits(need, self.question.limit_bytes) is False
+        return replace(row, patch=None if is_broken else row.patch, is_broken=is_broken)
+
+    def _patched_need(self, program: Program, plan: Plan, made: Patch) -> int | None:
+        self._patched_count += 1
+        donated = () if program.is_jitted else plan.donated
+        dumped = self.session.patched(made.texts, donated)
+        if dumped.refusal is not None:
+            raise BufdbError(dumped.refusal)
+        return _figures(dumped, self.folder)[0]
+
+    # -- Runs --------------------------------------------------------------------------------------
+
+    def _stored(self, answer: Answer) -> Answer:
+        """Store what was compiled as runs, in place of those of an earlier question."""
+        if self.question.db is None:
+            return answer
+        drop_plans(self.question, self.question.db)
+
+        def store(rank: int | None, plan: Plan) -> str:
+            name, target = run_name(self.question, rank), answer.program.target
+            store_run(self.question, name, self._dumps[plan], self.session.device, target)
+            return name
+
+        as_written = replace(answer.as_written, run=store(None, Plan()))
+        plans = [
+            replace(row, run=store(row.rank, row.plan)) if row.plan in self._dumps else row
+            for row in answer.plans
+        ]
+        return replace(answer, as_written=as_written, plans=tuple(plans))
+
+
+def drop_plans(question: Question, db: str) -> None:
+    """Remove the plans of an earlier question, which may have been more."""
+    if not Path(db).exists():
+        return
+    with closing(store.open_writable(db)) as con:
+        ours = f"{question.run}:plan-", f"{run_name(question, None)}:"
+        remove_runs(con, [name for name in names(con) if name.startswith(ours)])
+
+
+def _figures(dumped: Dumped, folder: Path) -> tuple[int | None, int | None]:
+    """Return need and peak of the module in a dump that needs most; None if unknown."""
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        db = str(Path(place) / "one.duckdb")
+        ingest(db, [Files("one", dumped.files, "")])
+        with closing(store.open_readable(db, _FIGURES)) as con:
+            row = con.execute(_FIGURES).fetchone()
+    return (None, None) if row is None else (row[0], row[1])
+
+
+def need_of(dumped: Dumped, folder: Path) -> int | None:
+    """Return what a compilation needs; None if unknown, or if XLA gave up."""
+    return None if dumped.refusal is not None else _figures(dumped, folder)[0]
+
+
+def run_name(question: Question, rank: int | None, at: str = "") -> str:
+    """Return the name of the run of a plan, or as written; `at` is what is varied, `b=24`."""
+    name = f"{question.run}:{AS_WRITTEN if rank is None else f'plan-{rank}'}"
+    return f"{name}:{at}" if at else name
+
+
+def store_run(
+    question: Question, name: str, dumped: Dumped, device: str, target: str | None
+) -> None:
+    """Store a compilation as a run, in place of one of the same name."""
+    assert question.db is not None
+    ingest(
+        question.db,
+        [Files(name, dumped.files, question.source_path or name)],
+        run=name,
+        labels=question.labels,
+        metadata={DEVICE_LABEL: device} | ({"target": target} if target else {}),
+        replace=True,
+    )
+
+
+def _texts(program: Program) -> dict[str, str]:
+    """Return the text of the user's files that a patch may touch."""
+    sites: list[Site | None] = [program.function_site]
+    for region in program.regions:
+        sites += [*region.sites, *region.remats, region.defined]
+    sites += [switch.site for switch in program.switches]
+    sites += [site for change in program.changes for site in change.sites]
+    found: dict[str, str] = {}
+    for name in {site.file for site in sites if site is not None}:
+        with suppress(OSError, UnicodeDecodeError):
+            found[name] = Path(name).read_bytes().decode()
+    return found
+
+
+def _ratio(work: int, written: int) -> float:
+    return work / written - 1 if written else 0.0
+
+
+def _fits(need: int | None, limit: int | None) -> bool | None:
+    return None if limit is None else need is not None and need <= limit
+
+
+def undominated(rows: Sequence[PlanResult], written: Compiled) -> list[PlanResult]:
+    """Return the rows without those that a compiled one, or the function as written, beats.
+
+    Beaten is what is better in no respect and worse in one: need, work of products, bytes that go
+    to host memory, edits, and parts of a batch, which cost time that products do not count. Of rows
+    that are equal in all the first stays.
+    """
+
+    def edits(row: PlanResult) -> int:
+        changed = [line for line in (row.patch or "").splitlines() if line[:1] == "+"]
+        return len(changed) + len(row.steps)
+
+    def respects(row: PlanResult) -> tuple[float, ...]:
+        need = float("inf") if row.need_bytes is None else row.need_bytes
+        parts = sum(int(key.partition("=")[2]) for key in row.plan.extra)
+        return need, row.extra_work_ratio, row.offloaded_bytes, edits(row), parts
+
+    known = [(respects(row), row.is_compiled) for row in rows]
+    as_written = (written.need_bytes, 0.0, 0, 0, 0)
+    kept = []
+    for at, (row, (own, is_compiled)) in enumerate(zip(rows, known, strict=True)):
+        # An estimate proves nothing of what is compiled.
+        others = [one for one, is_exact in known if is_exact or not is_compiled]
+        if written.need_bytes is not None:
+            others.append(as_written)  # type: ignore[arg-type]
+        is_beaten = any(
+            other != own and all(a <= b for a, b in zip(other, own, strict=True))
+            for other in others
+        )
+        if not is_beaten and own not in [one for one, _ in known[:at]]:
+            kept.append(row)
+    return kept
+
+
+def told_apart(
+    rows: Sequence[PlanResult], program: Program, texts: Mapping[str, str]
+) -> list[PlanResult]:
+    """Return the rows; those that have the same lines with what they save in `saves`."""
+    alike: dict[tuple[str, ...], list[PlanResult]] = {}
+    for row in rows:
+        alike.setdefault(row.recomputed_lines, []).append(row)
+    found = []
+    for row in rows:
+        others = alike[row.recomputed_lines] if row.recomputed_lines else []
+        own = [name for name in row.plan.saved if any(name not in one.plan.saved for one in others)]
+        saved = [_expression(one.site, texts) for one in program.switches if one.name in own]
+        found.append(replace(row, saves=tuple(saved)))
+    return found
+
+
+def _expression(site: Site, texts: Mapping[str, str]) -> str:
+    """Return the place of an expression and how it begins."""
+    rows = texts.get(site.file, "").splitlines()[site.line - 1 : site.line]
+    row = rows[0].encode() if rows else b" " * site.column
+    column = len(row[: site.column].decode()) + 1
+    is_one = site.line == site.end_line
+    begin = row[site.column : site.end_column if is_one else None].decode().strip()
+    if begin and (len(begin) > WORDS or not is_one):
+        begin = begin[: WORDS - 1] + "…"
+    return f"{Path(site.file).name}:{site.line}:{column} {begin}".rstrip()
+
+
+def lines(sites: Iterable[Site]) -> tuple[str, ...]:
+    """Return the lines of some expressions, such as `train.py:14`, each once."""
+    found = sorted({(site.file, site.line) for site in sites})
+    return tuple(f"{Path(file).name}:{line}" for file, line in found)

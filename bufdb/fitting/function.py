@@ -1,0 +1,396 @@
+"""A function under plans, in the process that has JAX: traced, and compiled."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from bufdb.capture.child import lowered, unused_note
+from bufdb.capture.dump import compile_into
+from bufdb.capture.target import Target, jax_module
+from bufdb.errors import BufdbError, UsageError
+from bufdb.fitting.also import Also, Made, batch, is_placed, tried
+from bufdb.fitting.counting import aval_bytes
+from bufdb.fitting.edits import Refused
+from bufdb.fitting.jax_inside import (
+    GRADIENT,
+    Calls,
+    Files,
+    being_evaluated,
+    gradients,
+    obeyed,
+    probe,
+)
+from bufdb.fitting.jitted import donated, donating, jitted
+from bufdb.fitting.losses import Gradient, Losses, UnboundError
+from bufdb.fitting.plans import Change, Changes, Plan, Program, Site, Traced
+from bufdb.fitting.replay import Replay
+from bufdb.fitting.survey import Reader
+
+_CHEAP: dict[str, list[dict[str, Any]]] = {
+    "cpu": [{"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}],
+    # JAX before 0.12 wants XLA's number of the level.
+    "tpu": [{"optimization_level": "O0"}, {"optimization_level": 9}],
+}
+"""Options with which plans are in the same order of need, in less time, in JAX's forms of them."""
+_LEAST_RATIO = 0.01
+"""What checkpointing calls must take off the live values to be a region."""
+
+
+class Function:
+    """A function with arguments, whose gradients are taken under plans."""
+
+    def __init__(
+        self,
+        function: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        name: str,
+        target: Target | None = None,
+        *,
+        gradients_only: bool = False,
+    ) -> None:
+        """Trace the function once.
+
+        Raises:
+            UsageError: it takes no gradient, or an argument is not an array.
+            BufdbError: this JAX is unknown.
+        """
+        probe()
+        self._jax = jax_module()
+        self._given = function = jitted(function, name)
+        self._args, self._kwargs = tuple(args), dict(kwargs)
+        self._name, self._target = name, target
+        if not hasattr(function, "lower"):
+            _require_arrays(function, name, args, kwargs)
+        self._calls = Calls(Files(_own_folder(function)))
+        self._reader = Reader(Files(_own_folder(function)), self._calls)
+        self._gradients, stage = self._recorded(self._args, self._kwargs)
+        if not self._gradients and gradients_only:
+            self._given = function = _gradient_of(self._jax, function, self._args, self._kwargs)
+            self._gradients, stage = self._recorded(self._args, self._kwargs)
+        if not self._gradients:
+            raise UsageError(
+                f"{name} takes no gradient (jax.grad, value_and_grad or vjp), so there is nothing "
+                "that is saved for one; --gradients-only takes that of a loss"
+            )
+        self._is_alone = gradients_only
+        self._outputs = self._jax.tree.leaves(stage.out_info)
+        self._unused = unused_note(stage)
+        try:
+            self._losses = Losses(self._reader, self._gradients, stage.jaxpr.jaxpr)
+        except UnboundError as error:
+            site = error.site or _site(function)
+            where = "" if site is None else f" ({_place(site)})"
+            raise UsageError(
+                f"{name} takes its gradient within a shard_map, or a vmap that names its axis"
+                f"{where}; bufdb fit takes one of the shard_map"
+            ) from error
+
+    # -- The program -------------------------------------------------------------------------------
+
+    @property
+    def platform(self) -> Literal["cpu", "gpu", "tpu"]:
+        """Return the platform that is compiled for."""
+        found = self._jax.default_backend() if self._target is None else self._target.platform
+        return "gpu" if found in ("cuda", "rocm", "gpu") else "tpu" if found == "tpu" else "cpu"
+
+    def program(self) -> Program:
+        """Return what can be switched; what makes no difference is left out."""
+        notes = [] if self._unused is None else [self._unused]
+        survey = self._losses.survey
+        for site, around in survey.closed.items():
+            notes.append(
+                f"the scan at {_place(site)} is within a {around}, whose own rule says what is "
+                "saved: no plan changes it"
+            )
+        written = self.trace(Plan())
+        kept = {at for at in range(len(survey.regions)) if self._matters(at, written, notes)}
+        self._losses.narrow(sorted(kept))
+        donatable, names = self._donatable(notes)
+        regions, has_host = survey.regions, self.platform in ("gpu", "tpu")
+        offloads, saves_products = obeyed()
+        if has_host and not offloads:
+            notes.append("under JAX_REMAT3 this JAX saves no value in host memory")
+            has_host = False
+        if not saves_products and any(region.has_atomic for region in regions):
+            notes.append(
+                "under JAX_REMAT3 this JAX does not obey dots_saveable, so the products of a "
+                "custom_vjp or a cond in a checkpoint are computed again"
+            )
+            regions = tuple(replace(region, has_atomic=False) for region in regions)
+        return Program(
+            function=self._name,
+            target=None if self._target is None else self._target.name,
+            platform=self.platform,
+            regions=regions,
+            switches=survey.switches,
+            donatable=donatable,
+            argument_names=names,
+            has_host_memory=has_host,
+            has_cheap_effort=self.platform in _CHEAP,
+            as_written=written,
+            function_site=_site(self._given),
+            is_jitted=hasattr(self._given, "lower"),
+            notes=tuple(notes),
+        )
+
+    def _matters(self, at: int, written: Traced, notes: list[str]) -> bool:
+        """Return whether a plan can change something at a region."""
+        region = self._losses.survey.regions[at]
+        if region.kind == "scan":
+            names = tuple(one.name for one in self._losses.survey.switches if at in one.regions)
+            tried = [Plan(scans=(at,)), Plan(scans=(at,), saved=names)]
+            return any(replace(self.trace(plan), saved=written.saved) != written for plan in tried)
+        saved = written.live_bytes - self.trace(Plan(calls=(at,))).live_bytes
+        if saved < _LEAST_RATIO * written.live_bytes:
+            return False
+        if self.platform == "cpu":
+            notes.append(
+                f"calls of {region.function} ({_place(region.sites[0])}) stay as they are: the "
+                "compiler for CPUs merges what a checkpoint computes again"
+            )
+            return False
+        return True
+
+    def _donatable(self, notes: list[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Return the arguments whose buffers outputs could take, and the names of all."""
+        names = _argument_names(self._given, len(self._args))
+        if self._is_alone:
+            return (), names
+        taken = donated(self._given)
+        if taken is None:
+            notes.append(f"{self._name} is jitted in a way that hides which arguments it donates")
+            return (), names
+        free = Counter(_signature(leaf) for leaf in self._outputs)
+        found = []
+        for number in (*taken, *(n for n in range(len(self._args)) if n not in taken)):
+            leaves = [leaf for leaf in self._jax.tree.leaves(self._args[number]) if _is_sized(leaf)]
+            wanted = Counter(_signature(leaf) for leaf in leaves)
+            matched = wanted & free
+            free -= matched
+            all_bytes = sum(_bytes_of(one) * count for one, count in wanted.items())
+            taken_bytes = sum(_bytes_of(one) * count for one, count in matched.items())
+            if number not in taken and taken_bytes and 2 * taken_bytes >= all_bytes:
+                found.append(number)
+        return tuple(found), names
+
+    # -- Traces ------------------------------------------------------------------------------------
+
+    def trace(self, plan: Plan) -> Traced:
+        """Return what a trace says of a plan."""
+        return self._losses.trace(plan)
+
+    def recomputed(self, plan: Plan) -> tuple[Site, ...]:
+        """Return the expressions that are computed again under a plan."""
+        return self._losses.recomputed(plan)
+
+    def changes(self, kinds: Sequence[str]) -> Changes:
+        """Return what `--also` tries, prepared for plans, and checked on random numbers."""
+
+        def make() -> Also:
+            info = getattr(self._given, "_jit_info", None)
+            leaves = self._jax.tree.leaves((self._args, self._kwargs))
+            is_known = any(is_placed(leaf) for leaf in leaves)
+            if getattr(info, "user_specified_in_shardings", False) and not is_known:
+                raise Refused(
+                    "in_shardings hide how the batch is sharded; shard the arguments, too"
+                )
+            names = _argument_names(self._given, len(self._args))
+            found = batch(self._args, self._kwargs, names, self._gradients)
+
+            def record(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Gradient]:
+                return self._recorded(args, kwargs)[0]
+
+            return Also(record, self._reader, found, self._gradients)
+
+        def trace(made: Mapping[str, Sequence[Made]], change: Change) -> Traced:
+            self._losses.changes.update(made)
+            return self.trace(Plan(extra=(change.key,)))
+
+        return tried(kinds, make, trace)
+
+    def _recorded(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[list[Gradient], Any]:
+        """Trace the function; return its losses, and what was traced."""
+        jax = self._jax
+        found: list[Gradient] = []
+        outermost = sys._getframe().f_code
+
+        def change(closed: Any, outputs: int) -> Callable[..., Any]:
+            number = len(found)
+            site = being_evaluated(self._reader.files, outermost)
+            found.append(Gradient(closed, outputs, site=site))
+
+            def run(closed: Any, given: Sequence[Any]) -> list[Any]:
+                with jax.named_scope(f"{GRADIENT}{number}"):
+                    return list(jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *given))
+
+            return run
+
+        jax.clear_caches()
+        with gradients(change, self._calls):
+            stage = self._jitted(()).trace(*args, **kwargs)
+        jax.clear_caches()
+        return found, stage
+
+    # -- Compilations ------------------------------------------------------------------------------
+
+    def compile(self, plan: Plan, folder: Path, *, is_full: bool) -> str | None:
+        """Compile the function under a plan, with a dump in `folder`.
+
+        Returns:
+            XLA's message if it gave up after it had planned the memory.
+
+        Raises:
+            BufdbError: a part of the plan was not met when the function was traced.
+        """
+        options = {} if self._target is None else dict(self._target.options)
+        stage = self.stage(plan)
+        for cheap in [] if is_full else _CHEAP.get(self.platform, []):
+            with suppress(TypeError):
+                return compile_into(stage, folder, {**options, **cheap})
+        return compile_into(stage, folder, options or None)
+
+    def stage(self, plan: Plan) -> Any:
+        """Return the function, lowered under a plan."""
+        replay = Replay(self._reader, self._losses.survey, plan)
+        if self._is_alone and len(self._gradients) == 1:
+            run, given = self._losses.gradient(0, plan)
+            structs = self._jax.tree.map(_struct(self._jax), given)
+            return lowered(run, structs, {}, self._target)
+
+        numbers = itertools.count()
+
+        def change(_closed: Any, _outputs: int) -> Callable[..., Any]:
+            return self._losses.changed(next(numbers), plan, replay)
+
+        is_changed = replace(plan, donated=()) != Plan()
+        self._jax.clear_caches()
+        with (
+            gradients(change, self._calls if plan.calls else None) if is_changed else nullcontext()
+        ):
+            found = lowered(self._jitted(plan.donated), self._args, self._kwargs, self._target)
+        if is_changed:
+            self._jax.clear_caches()
+            if missing := replay.applied.missing(plan):
+                raise BufdbError(f"{self._name}, traced again, has no {missing}")
+        return found
+
+    def _jitted(self, numbers: tuple[int, ...]) -> Any:
+        """Return the function, jitted, donating some more arguments."""
+        if not numbers:
+            given = self._given
+            return given if hasattr(given, "lower") else self._jax.jit(given)
+        return donating(self._given, numbers, self._name)
+
+
+# -- Functions and their arguments -----------------------------------------------------------------
+
+
+def _plain(function: Any) -> Any:
+    """Return the function within jit, partial and decorators."""
+    while True:
+        if hasattr(function, "__wrapped__"):
+            function = function.__wrapped__
+        elif hasattr(function, "func") and not inspect.isfunction(function):
+            function = function.func
+        else:
+            return function
+
+
+def _own_folder(function: Any) -> str:
+    """Return the folder of the package that a function is in."""
+    module = inspect.getmodule(_plain(function))
+    file = getattr(module, "__file__", None)
+    if module is None or file is None:
+        return ""
+    depth = module.__name__.count(".") + (Path(file).name == "__init__.py")
+    folder = Path(file).absolute().parent
+    for _ in range(max(0, depth - 1)):
+        folder = folder.parent
+    is_installed = any(part in ("site-packages", "dist-packages") for part in folder.parts)
+    return str(folder) if is_installed and module.__name__.count(".") else ""
+
+
+def _site(function: Any) -> Site | None:
+    """Return where a function is defined."""
+    code = getattr(_plain(function), "__code__", None)
+    if code is None or not os.path.exists(code.co_filename):  # noqa: PTH110 - it is text
+        return None
+    line = code.co_firstlineno
+    return Site(code.co_filename, line, 0, line, 0, code.co_qualname)
+
+
+def _place(site: Site) -> str:
+    return f"{Path(site.file).name}:{site.line}"
+
+
+def _argument_names(function: Any, count: int) -> tuple[str, ...]:
+    """Return the names of the positional arguments that are given."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        parameters = {}.values()
+    names = [
+        one.name
+        for one in parameters
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
+    return tuple(names[at] if at < len(names) else str(at) for at in range(count))
+
+
+def _gradient_of(jax: Any, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Return the gradient of a loss with respect to its first argument."""
+    out = jax.eval_shape(function, *args, **kwargs)
+    has_aux = isinstance(out, tuple) and len(out) == 2
+    return jax.value_and_grad(function, has_aux=has_aux, allow_int=True)
+
+
+def _require_arrays(
+    function: Any, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
+    """Refuse an argument that is not an array, of a function that is not jitted with it as static.
+
+    Raises:
+        UsageError: one is none.
+    """
+    names = _argument_names(function, len(args))
+    for argument, given in [*zip(names, args, strict=True), *kwargs.items()]:
+        for leaf in jax_module().tree.leaves(given):
+            if not isinstance(leaf, bool | int | float | complex) and not _is_sized(leaf):
+                how = "jit the function with static_argnames"
+                if "equinox" in sys.modules:
+                    how = "jit the function with eqx.filter_jit"
+                raise UsageError(
+                    f"argument {argument} of {name} is not an array: it has a "
+                    f"{type(leaf).__name__}; bind it with functools.partial, or {how}"
+                )
+
+
+def _is_sized(leaf: Any) -> bool:
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+
+
+def _signature(leaf: Any) -> tuple[tuple[int, ...], str, int]:
+    return tuple(leaf.shape), str(leaf.dtype), aval_bytes(leaf)
+
+
+def _bytes_of(signature: tuple[tuple[int, ...], str, int]) -> int:
+    return signature[2]
+
+
+def _struct(jax: Any) -> Callable[[Any], Any]:
+    def struct(aval: Any) -> Any:
+        return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+
+    return struct

@@ -1,0 +1,551 @@
+"""Search for the cheapest plan that fits: traces choose, compilations prove.
+
+    _explore    all sets of a few atoms; of many, chains from both ends and swaps near the limit
+    _Proof      compiled plans, and estimates of the others from the nearest of them
+
+Invariant: what a plan needs is not monotone in what it saves, and an estimate proves nothing: only
+a compilation says that a plan fits.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from bufdb.fitting.plans import Ask, Candidate, Compiled, Plan, Program
+from bufdb.fitting.space import NONE, Atom, Atoms, Space
+
+EXACT = 6
+"""Atoms up to which all sets of them are traced."""
+SLOW = 30
+"""Seconds of a compilation from which one at low effort goes first."""
+MARGIN = 0.02
+"""Error of estimates that is assumed until one is known."""
+WORTH = 0.005
+"""Share of the work from which a plan that may fit, by the error of its estimate, is tried."""
+BREADTH = 64
+"""Traces between two compilations."""
+TRY = 0.05
+"""Least excess of an estimate over the limit up to which a plan worth it is tried."""
+HOPELESS = 0.35
+"""Excess of the least estimate over the limit from which there is no use in more compilations."""
+HOPES = 6
+"""Compilations of plans that fit only if saving more does not move the peak."""
+VAIN = 3
+"""Such plans that do not fit after which no other is tried."""
+PATIENT = 6
+"""Compilations after which an excess that is no error of estimates is as hopeless."""
+FEWEST = 3
+"""Compilations before the search gives up."""
+ROWS = 5
+"""Plans that are shown though they are traced only."""
+STEP = 0.03
+"""Difference of need, as a share of that as written, from which the frontier has another plan."""
+
+
+# -- which plans there are -------------------------------------------------------------------------
+
+
+def _explore(space: Space) -> None:
+    """Trace the plans among which to choose: all sets of atoms, or chains of them."""
+    space.ask.observer(f"tracing plans of {len(space.atoms)} values and calls")
+    space.look(Plan(donated=space.donated), NONE)
+    space.look(space.plan(NONE, is_policy=True), NONE)
+    everything = frozenset(space.atoms)
+    ends = space.point(NONE), space.point(everything)
+    active = []
+    for atom in space.atoms:
+        if space.is_over:
+            return
+        single = space.point(frozenset([atom])), space.point(everything - {atom})
+        if single != ends:
+            active.append(atom)
+    # What changes nothing from either end is given up: the patch has less to name.
+    idle = everything - set(active)
+    if len(active) <= EXACT:
+        for size in range(len(active) + 1):
+            for some in itertools.combinations(active, size):
+                if space.is_over:
+                    return
+                space.at(idle | frozenset(some))
+        return
+    _give_up(space, active, idle)
+    _take_back(space, active, idle)
+
+
+def _give_up(space: Space, active: Sequence[Atom], idle: Atoms) -> None:
+    """Start with all saved; give up what costs least for its bytes, and again."""
+    away = idle
+
+    def price(atom: Atom) -> tuple[float, int]:
+        cost, figure = space.point(away)
+        other_cost, other = space.point(away | {atom})
+        saved, extra = figure - other, other_cost - cost
+        # What saves nothing by itself, since an operand is saved in its place, comes last.
+        return (extra / saved, -saved) if saved > 0 else (float("inf"), max(extra, 0))
+
+    for atom in _greedily(space, active, price):
+        away |= {atom}
+
+
+def _take_back(space: Space, active: Sequence[Atom], idle: Atoms) -> None:
+    """Start with nothing saved; save what spares most work for its bytes, and again."""
+    away = idle | frozenset(active)
+
+    def price(atom: Atom) -> tuple[float, int]:
+        cost, figure = space.point(away)
+        other_cost, other = space.point(away - {atom})
+        held, spared = other - figure, cost - other_cost
+        return (-spared / max(held, 1), held)
+
+    for atom in _greedily(space, active, price):
+        away -= {atom}
+
+
+def _greedily(
+    space: Space, atoms: Sequence[Atom], price: Callable[[Atom], tuple[float, int]]
+) -> Iterable[Atom]:
+    """Yield atoms, the lowest price first; a price is asked for again only while it is lowest."""
+    queue = [(price(atom), atom) for atom in atoms if not space.is_over]
+    while queue and not space.is_over:
+        heapq.heapify(queue)
+        for _ in range(len(queue)):
+            now = price(queue[0][1]), queue[0][1]
+            heapq.heapreplace(queue, now)
+            if queue[0] == now:
+                break
+        yield heapq.heappop(queue)[1]
+
+
+def _refine(space: Space, proof: _Proof, limit: int) -> None:
+    """Trace neighbors of the cheapest plan that may fit: a value more, or one for another."""
+    end = space.count + BREADTH
+
+    def best() -> Plan | None:
+        fitting = [plan for plan in proof.open() if proof.estimate(plan) <= limit]
+        return min(fitting, key=proof.order, default=None)
+
+    start = best()
+    while start is not None:
+        away = space.of_plan[start]
+        kept = [atom for atom in space.atoms if atom not in away]
+        swaps = [away - {back} for back in sorted(away)]
+        swaps += [away - {back} | {atom} for back in sorted(away) for atom in kept]
+        before = start
+        for some in swaps:
+            if space.is_over or space.count >= end:
+                return
+            plan = space.look(space.plan(some), some)
+            is_open = plan not in proof.full and plan not in proof.refused
+            is_better = is_open and proof.estimate(plan) <= limit
+            if is_better and proof.order(plan) < proof.order(before):
+                start = plan
+                break
+        if start == before:
+            return
+
+
+def _offload(space: Space, plans: Iterable[Plan]) -> None:
+    """Trace plans again, with names in host memory whose values cost more to compute again."""
+    for plan in list(plans):
+        host: list[str] = []
+        away = space.of_plan[plan]
+        at = plan
+        for atom in sorted(away):
+            if atom.kind != "save" or space.is_over:
+                continue
+            other = space.look(space.plan(away, [*host, atom.name]), away)
+            if space.cost(space.traced[other]) < space.cost(space.traced[at]):
+                host, at = [*host, atom.name], other
+
+
+# -- what is proved --------------------------------------------------------------------------------
+
+
+@dataclass
+class _Proof:
+    """What is compiled, and estimates of what is not."""
+
+    space: Space
+    full: dict[Plan, Compiled] = field(default_factory=dict)
+    quick: dict[Plan, int] = field(default_factory=dict)
+    """Needs at low effort; 0 if XLA gave up, which it may do though full effort fits."""
+    refused: set[Plan] = field(default_factory=set)
+    """Plans that XLA gave up."""
+    count: int = 0
+    error: float | None = None
+    """Largest error of an estimate so far, as a share of the need."""
+    hoped: dict[Plan, int] = field(default_factory=dict)
+    """Plans that were compiled though their estimates were too large, and the estimates."""
+    late_error: float = MARGIN
+    """The same of those from a plan, not from the function as written."""
+    early: dict[Plan, Compiled] = field(default_factory=dict)
+    """What is compiled before the search needs it: the estimates do without it until then."""
+
+    def __post_init__(self) -> None:
+        self.full[Plan()] = self.space.ask.as_written
+        self.space.traced.setdefault(Plan(), self.space.program.as_written)
+        self.space.of_plan.setdefault(Plan(), NONE)
+
+    @property
+    def is_over(self) -> bool:
+        return self.count >= self.space.ask.compile_budget or self.space.ask.is_over()
+
+    def need(self, plan: Plan) -> int | None:
+        found = self.full.get(plan)
+        return None if found is None else found.need_bytes
+
+    def open(self) -> list[Plan]:
+        """Return the plans that are traced and not compiled."""
+        known = self.full.keys() | self.refused
+        return [plan for plan in self.space.traced if plan not in known]
+
+    def order(self, plan: Plan) -> tuple[int, int, int]:
+        """Return the sort key of plans: cost, then what changes, then need."""
+        cost = self.space.cost(self.space.traced[plan])
+        return cost, len(self.space.of_plan[plan]), self.estimate(plan)
+
+    def _anchors(self) -> list[Plan]:
+        """Return the compiled plans to estimate others from.
+
+        The function as written is one only until another is known: a policy saves other values.
+        """
+        known = [plan for plan in self.full if self.need(plan) is not None]
+        known = [plan for plan in known if plan.donated == self.space.donated] or known
+        changed = [plan for plan in known if plan.scans or plan.calls]
+        return changed or known
+
+    def slope(self) -> float:
+        """Return bytes of need for a byte of the figure: 1 of residuals, of live values as seen."""
+        space = self.space
+        if not space.program.calls:
+            return 1.0
+        points = [
+            (space.figure(space.traced[plan]), need)
+            for plan in self.full
+            if (need := self.need(plan)) is not None
+        ]
+        (low, small), (high, large) = min(points), max(points)
+        return min(max((large - small) / (high - low), 0.1), 1.5) if high > low else 1.0
+
+    def estimate(self, plan: Plan) -> int:
+        """Return the need of a plan: compiled, or from that of the compiled plan nearest to it."""
+        known = self.need(plan)
+        if known is not None:
+            return known
+        space = self.space
+        figure = space.figure(space.traced[plan])
+
+        def distance(other: Plan) -> tuple[int, int]:
+            apart = abs(figure - space.figure(space.traced[other]))
+            return apart, len(space.of_plan[other] ^ space.of_plan[plan])
+
+        if self.quick.get(plan):
+            both = [other for other in self.quick if self.quick[other] and self.need(other)]
+            if both:
+                near = min(both, key=distance)
+                return round((self.need(near) or 0) * self.quick[plan] / self.quick[near])
+        anchors = self._anchors()
+        if not anchors:
+            return figure
+        below, above = self._around(figure, anchors)
+        if below is not None and above is not None:
+            # Down from the larger one, to where the peak is elsewhere, as the smaller one shows.
+            small, large = self.need(below) or 0, self.need(above) or 0
+            step = self.slope() * (space.figure(space.traced[above]) - figure)
+            return round(max(large - step, min(small, large)))
+        near = min(anchors, key=distance)
+        need, other = self.need(near) or 0, space.figure(space.traced[near])
+        estimate = need + self.slope() * (figure - other)
+        # The rest of the program does not shrink with the values that are saved.
+        return round(max(estimate, need * figure / other) if 0 < figure < other else estimate)
+
+    def _around(self, figure: int, anchors: Sequence[Plan]) -> tuple[Plan | None, Plan | None]:
+        """Return the anchors next to a figure, below (or equal) and above (or equal)."""
+        space = self.space
+
+        def of(plan: Plan) -> int:
+            return space.figure(space.traced[plan])
+
+        below = max((one for one in anchors if of(one) <= figure), key=of, default=None)
+        above = min((one for one in anchors if of(one) >= figure), key=of, default=None)
+        return below, above
+
+    def hope(self, plan: Plan) -> int:
+        """Return the least need that a plan may have: that of one which saves less, 0 if unknown.
+
+        What a plan saves may be away from the peak, and a larger plan that is compiled says nothing
+        of it: other values may be what is at the peak there.
+        """
+        away = self.space.of_plan[plan]
+        needs = [
+            self.need(other) or 0 for other in self._anchors() if self.space.of_plan[other] >= away
+        ]
+        return max(needs, default=0)
+
+    @property
+    def margin(self) -> float:
+        return MARGIN if self.error is None else max(self.error, MARGIN / 4)
+
+    def compile_early(self, plan: Plan) -> None:
+        """Compile a plan whose estimate, from far away, is no measure of the others."""
+        self.count += 1
+        self.space.ask.observer("compiling the plan that saves nothing")
+        self.early[plan] = self.space.ask.compile(plan, True)
+
+    def finish(self) -> None:
+        """Know what was compiled early, too."""
+        for plan, found in self.early.items():
+            if found.need_bytes is not None:
+                self.full.setdefault(plan, found)
+
+    def compile(self, plan: Plan, *, is_full: bool = True) -> int | None:
+        """Return the need of a plan, compiled; None if XLA gave up."""
+        before = self.estimate(plan)
+        found = self.early.get(plan) if is_full else None
+        if found is None:
+            self.count += 1
+            self.space.ask.observer(f"compiling plan {self.count}, estimated at {before} bytes")
+            found = self.space.ask.compile(plan, is_full)
+        need = found.need_bytes
+        if not is_full:
+            self.quick[plan] = need or 0
+        elif need is None:
+            self.refused.add(plan)
+        else:
+            self.full[plan] = found
+            wrong = abs(before - need) / max(need, 1)
+            if self.error is not None:
+                self.late_error = max(self.late_error, wrong)
+            self.error = max(self.error or 0.0, wrong)
+        return need
+
+    def candidate(self, plan: Plan) -> Candidate:
+        return Candidate(
+            plan,
+            self.space.traced[plan],
+            self.estimate(plan),
+            self.full.get(plan),
+            self.error,
+        )
+
+
+# -- the search ------------------------------------------------------------------------------------
+
+
+def search(program: Program, ask: Ask) -> list[Candidate]:
+    """Return plans, cheapest first: the compiled ones, and traced ones that may be worth it.
+
+    The function as written is not among them. With a limit, the first that is compiled and within
+    it is the answer; if there is none, the least need that is compiled is the least that is known.
+    """
+    space = Space(program, ask)
+    proof = _Proof(space)
+    limit = ask.limit_bytes
+    if _fits(proof, Plan(), limit) and not any(region.remats for region in program.regions):
+        return []
+    _extreme(space, proof)
+    if program.donatable and not _fits(proof, Plan(), limit) and not proof.is_over:
+        _donate(space, proof)
+        if limit is not None and _fits(proof, Plan(donated=space.donated), limit):
+            return [proof.candidate(Plan(donated=space.donated))]
+    _explore(space)
+    if program.has_host_memory:
+        _offload(space, _pareto(proof, space.traced))
+    if limit is None:
+        _frontier(proof)
+    else:
+        _descend(space, proof, limit)
+    proof.finish()
+    return _shown(proof, limit)
+
+
+def _fits(proof: _Proof, plan: Plan, limit: int | None) -> bool:
+    found = proof.full.get(plan)
+    need = None if found is None or found.refusal is not None else found.need_bytes
+    return limit is not None and need is not None and need <= limit
+
+
+def _extreme(space: Space, proof: _Proof) -> None:
+    """Compile first the plan that saves nothing, if it may need less than as written.
+
+    Where one checkpoint is enough, there is an answer however early the time is up.
+    """
+    everything = frozenset(space.atoms)
+    if not everything or proof.is_over:
+        return
+    plan = space.look(space.plan(everything), everything)
+    if space.figure(space.traced[plan]) < space.figure(space.program.as_written):
+        proof.compile_early(plan)
+
+
+def _donate(space: Space, proof: _Proof) -> None:
+    """Compile the function with every possible donation; drop it if it saves nothing."""
+    plan = Plan(donated=space.donated)
+    space.traced[plan] = replace(space.program.as_written)
+    space.of_plan[plan] = NONE
+    need, written = proof.compile(plan), proof.need(Plan())
+    if need is None or (written is not None and need >= written):
+        space.donated = ()
+
+
+def _descend(space: Space, proof: _Proof, limit: int) -> None:
+    """Compile the cheapest plan whose estimate fits, until no cheaper one may fit."""
+    while not proof.is_over:
+        if len(space.atoms) > EXACT:
+            _refine(space, proof, limit)
+        plan = _next(proof, limit)
+        if plan is None:
+            return
+        seconds = space.ask.as_written.seconds
+        is_near = abs(proof.estimate(plan) - limit) <= proof.margin * limit
+        is_quick = space.program.has_cheap_effort and seconds >= SLOW and is_near
+        if is_quick and plan not in proof.quick:
+            _quickly(proof, plan)
+            continue
+        proof.compile(plan)
+
+
+def _quickly(proof: _Proof, plan: Plan) -> None:
+    """Compile a plan at low effort, and before it one that is known at full effort."""
+    if not proof.quick:
+        anchors = proof._anchors()
+        proof.compile(anchors[-1] if anchors else Plan(), is_full=False)
+    if not proof.is_over:
+        proof.compile(plan, is_full=False)
+
+
+def _next(proof: _Proof, limit: int) -> Plan | None:
+    """Return the plan to compile next; None if no other is worth it."""
+    space = proof.space
+    fitting = [plan for plan in proof.full if _fits(proof, plan, limit)]
+    ceiling = min((proof.estimate(plan) for plan in proof.refused), default=None)
+    rest = [plan for plan in proof.open() if ceiling is None or proof.estimate(plan) < ceiling]
+    left = space.ask.compile_budget - proof.count
+    # What is traced alike needs much the same: one of them is enough, and two of a little too much.
+    alike = Counter(space.figures(plan) for plan in proof.full)
+    near = {
+        space.figures(plan)
+        for plan, one in proof.full.items()
+        if one.need_bytes is not None and limit < one.need_bytes <= limit * (1 + TRY)
+    }
+    known = {figures for figures, count in alike.items() if figures not in near or count > 1}
+    if fitting:
+        best = min(space.cost(space.traced[plan]) for plan in fitting)
+        worth = max(best - space.cost(space.program.as_written), 0) // 10
+        worth = max(worth, int(WORTH * space.program.as_written.work))
+        # One that may not fit must be worth more than one that does by its estimate.
+        cheaper = [plan for plan in rest if space.cost(space.traced[plan]) < best - worth // 10]
+        good = [plan for plan in cheaper if proof.estimate(plan) <= limit]
+        if good:
+            return min(good, key=proof.order)
+        bound = limit * (1 + max(2 * proof.margin, TRY))
+        maybe = [
+            plan
+            for plan in cheaper
+            if space.cost(space.traced[plan]) <= best - worth
+            and proof.estimate(plan) <= bound
+            and space.figures(plan) not in known
+        ]
+        if maybe:
+            return min(maybe, key=proof.estimate)
+        rest = [plan for plan in cheaper if space.figures(plan) not in known]
+        return _hopeful(proof, rest, limit, best - worth)
+    good = [plan for plan in rest if proof.estimate(plan) <= limit]
+    if left <= 3:
+        # Sure before cheap: little is left to find one that fits.
+        sure = [plan for plan in good if proof.estimate(plan) <= limit * (1 - 2 * proof.margin)]
+        good = sure if left > 1 else []
+    if good:
+        return min(good, key=proof.order)
+    if proof.margin <= MARGIN:
+        rest = [plan for plan in rest if space.figures(plan) not in known]
+    least = min(rest, key=proof.estimate, default=None)
+    if least is None:
+        return None
+    excess = proof.estimate(least) / limit - 1
+    is_hopeless = (excess > HOPELESS and len(proof.full) > FEWEST) or (
+        excess > 2 * proof.late_error and len(proof.full) > PATIENT
+    )
+    return None if is_hopeless else least
+
+
+def _hopeful(proof: _Proof, plans: Iterable[Plan], limit: int, cost: int) -> Plan | None:
+    """Return a plan that fits if what it saves is away from the peak; None if some were in vain.
+
+    The middle one of these: if it fits, the larger ones remain, else the smallest is next.
+    """
+    space = proof.space
+    found = [
+        plan
+        for plan in plans
+        if space.cost(space.traced[plan]) <= cost and proof.hope(plan) <= limit
+    ]
+    vain = sum(
+        (need := proof.need(plan)) is None or need > estimate * (1 - MARGIN)
+        for plan, estimate in proof.hoped.items()
+    )
+    if not found or vain >= VAIN or len(proof.hoped) >= HOPES:
+        return None
+    found.sort(key=lambda plan: space.figure(space.traced[plan]))
+    chosen = found[0 if vain else len(found) // 2]
+    proof.hoped[chosen] = proof.estimate(chosen)
+    return chosen
+
+
+def _pareto(proof: _Proof, plans: Iterable[Plan]) -> list[Plan]:
+    """Return the plans that no other beats in both cost and size, cheapest first."""
+    found: list[Plan] = []
+    for plan in sorted(plans, key=lambda plan: (proof.order(plan)[0], proof.estimate(plan))):
+        if not found or proof.estimate(plan) < proof.estimate(found[-1]):
+            found.append(plan)
+    return found
+
+
+def _frontier(proof: _Proof) -> None:
+    """Compile plans of the frontier, always within its widest gap."""
+    written = proof.need(Plan()) or proof.estimate(Plan())
+    while not proof.is_over:
+        best = _pareto(proof, [plan for plan in proof.space.traced if plan not in proof.refused])
+        unknown = [plan for plan in best if plan not in proof.full]
+        if not unknown:
+            return
+        needs = [need for plan in proof.full if (need := proof.need(plan)) is not None]
+
+        def gap(plan: Plan, needs: Sequence[int] = tuple(needs)) -> int:
+            return min((abs(proof.estimate(plan) - need) for need in needs), default=1 << 62)
+
+        # First both ends: what costs nothing, and the least.
+        free = [plan for plan in unknown if proof.order(plan)[0] <= proof.order(best[0])[0]]
+        ends = [*free[-1:], *(plan for plan in unknown[-1:] if plan == best[-1])]
+        widest = max(unknown, key=gap)
+        plan = next((end for end in ends if gap(end) > STEP * written), widest)
+        if gap(plan) <= STEP * written and proof.count:
+            return
+        proof.compile(plan)
+
+
+def _shown(proof: _Proof, limit: int | None) -> list[Candidate]:
+    """Return what is compiled, best or not, and the nearest of what may be better, traced only."""
+    compiled = [plan for plan in proof.full if plan != Plan() and proof.need(plan) is not None]
+    written = proof.need(Plan())
+    worth = [
+        plan
+        for plan in compiled
+        if written is None
+        or proof.estimate(plan) < written
+        or proof.order(plan)[0] < proof.order(Plan())[0]
+    ]
+    kept = _pareto(proof, worth)
+    if limit is not None:
+        # Those that did not fit say why the answer is no cheaper one.
+        kept += [plan for plan in worth if plan not in kept and not _fits(proof, plan, limit)]
+    frontier = _pareto(proof, [plan for plan in proof.space.traced if plan not in proof.refused])
+    traced = [plan for plan in frontier if plan not in proof.full]
+    if len(traced) > ROWS:
+        last = len(traced) - 1
+        traced = [traced[round(n * last / (ROWS - 1))] for n in range(ROWS)]
+    return [proof.candidate(plan) for plan in sorted({*kept, *traced}, key=proof.order)]

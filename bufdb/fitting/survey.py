@@ -1,0 +1,408 @@
+"""What can be switched in a loss: scans and their values that cross expressions, repeated calls.
+
+A survey only reads jaxprs. What it finds is keyed by where it was written, since a plan is applied
+to a later trace of the same program, whose jaxprs are other objects.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from bufdb.fitting.counting import (
+    NAMES,
+    REMATS,
+    aval_bytes,
+    equation_work,
+    inner_jaxprs,
+    is_dropped,
+    is_inexact,
+    is_literal,
+    kind,
+    open_jaxpr,
+    parameters,
+    repetitions,
+)
+from bufdb.fitting.jax_inside import (
+    JITS,
+    SHARD_MAPS,
+    Calls,
+    Files,
+    State,
+    frames,
+    site_of,
+    source_of,
+)
+from bufdb.fitting.plans import Region, Site, Switch
+
+SCAN = "scan"
+ATOMIC = ("custom_vjp_call", "custom_vjp_call_jaxpr", "cond")
+"""Names of the primitives within which nothing can be named."""
+CUSTOM = ("custom_vjp", "custom_jvp")
+"""Beginnings of the names of the primitives of functions that have their own derivative."""
+Key = tuple[str, Any]
+"""A region: its kind, and the site of the scan or the function that is called."""
+ScanKey = tuple[Literal["scan"], Site]
+CallKey = tuple[Literal["call"], tuple[str, str, int]]
+
+
+@dataclass
+class _Found:
+    """A region while it is being found."""
+
+    key: Key
+    sites: dict[Site, None] = field(default_factory=dict)
+    instances: set[Any] = field(default_factory=set)
+    count: int = 0
+    function: str = ""
+    defined: Site | None = None
+    remats: dict[Site, None] = field(default_factory=dict)
+    has_atomic: bool = False
+    around: set[Key] | None = None
+    """Keys of the regions around everything seen of it."""
+
+
+class Reader:
+    """Reads where equations were written, and which call they are part of."""
+
+    def __init__(self, files: Files, calls: Calls) -> None:
+        self.files = files
+        self.calls = calls
+        self._names: dict[int, tuple[Any, dict[Any, tuple[Site, str | None]]]] = {}
+
+    def site(self, eqn: Any) -> Site | None:
+        """Return the user's expression that made an equation."""
+        return site_of(eqn, self.files)
+
+    def nested(self, eqn: Any) -> Any | None:
+        """Return the closed jaxpr of a nested function that is the user's; None if it is none.
+
+        A library's own, such as softmax, cannot be changed by a patch. Its equations are all of one
+        expression, that of the first call, as its trace is kept.
+        """
+        if eqn.primitive.name not in JITS:
+            return None
+        closed = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))
+        jaxpr = open_jaxpr(closed)
+        if jaxpr is None:
+            return None
+        source = source_of(jaxpr)
+        if source is not None and self.files.has(source[1]):
+            return closed
+        sites = {self.site(inner) for inner in jaxpr.eqns} - {None}
+        return closed if len(sites) > 1 else None
+
+    def scan_key(self, eqn: Any) -> ScanKey | None:
+        """Return the key of a scan; None if it is none, or not the user's."""
+        if eqn.primitive.name != SCAN:
+            return None
+        site = self.site(eqn)
+        return None if site is None else ("scan", site)
+
+    def chain(self, eqn: Any) -> list[tuple[CallKey, Any, Site]]:
+        """Return the calls around an equation within its jaxpr: function, which call, where."""
+        found: list[tuple[CallKey, Any, Site]] = [
+            (("call", (call.file, call.name, call.first_line)), number, call.site)
+            for number, call in self.calls.of(eqn)
+        ]
+        if self.nested(eqn) is not None and (site := self.site(eqn)) is not None:
+            name = source_of(open_jaxpr(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))))
+            if name is not None and self.files.has(name[1]):
+                found.append((("call", (name[1], name[0], name[2])), ("jit", id(eqn)), site))
+        return found
+
+    def crossing(self, jaxpr: Any) -> Mapping[Any, tuple[Site, str | None]]:
+        """Return the values of a body that cross expressions: where, and the name in the source.
+
+        The value of an expression that is evaluated several times may go to the next evaluation
+        alone, so all of its evaluations count if one does.
+        """
+        kept = self._names.get(id(jaxpr))
+        if kept is not None:
+            return kept[1]
+        found: dict[Any, tuple[Site, str | None]] = {}
+        for site, names, eqns in self._by_site(jaxpr).values():
+            period = _period([_signature(eqn) for eqn in eqns])
+            positions = {
+                (at % period, output)
+                for at, eqn in enumerate(eqns)
+                for output, var in enumerate(eqn.outvars)
+                if var in names
+            }
+            for at, eqn in enumerate(eqns):
+                if self.nested(eqn) is not None or kind(eqn) in REMATS:
+                    continue
+                for output, var in enumerate(eqn.outvars):
+                    is_wanted = (at % period, output) in positions and not is_dropped(var)
+                    if is_wanted and is_inexact(var.aval):
+                        found[var] = (site, names.get(var))
+        self._names[id(jaxpr)] = (jaxpr, found)  # keeps the jaxpr, so that its id stays its own
+        return found
+
+    def _by_site(self, jaxpr: Any) -> dict[Site, tuple[Site, dict[Any, str | None], list[Any]]]:
+        """Return for each expression the values that leave it, with names, and its equations."""
+        sites = [self.site(eqn) for eqn in jaxpr.eqns]
+        made: dict[Any, Site | None] = {}
+        crossing: dict[Any, str | None] = {
+            var: None for var in jaxpr.outvars if not is_literal(var)
+        }
+        aliases: set[Any] = set()
+        for eqn, site in zip(jaxpr.eqns, sites, strict=True):
+            if kind(eqn) in NAMES:  # the named value counts, not the same without a name
+                aliases.update(var for var in eqn.invars if not is_literal(var))
+                crossing.update((var, parameters(eqn)["name"]) for var in eqn.outvars)
+            else:
+                for var in eqn.invars:
+                    if not is_literal(var) and var in made and made[var] != site:
+                        crossing.setdefault(var, None)
+            made.update((var, site) for var in eqn.outvars)
+        for var in aliases:
+            crossing.pop(var, None)
+        by_site: dict[Site, tuple[Site, dict[Any, str | None], list[Any]]] = {}
+        for eqn, site in zip(jaxpr.eqns, sites, strict=True):
+            if site is None:
+                continue
+            entry = by_site.setdefault(site, (site, {}, []))
+            entry[2].append(eqn)
+            entry[1].update((var, crossing[var]) for var in eqn.outvars if var in crossing)
+        return by_site
+
+
+def _signature(eqn: Any) -> tuple[str, tuple[str, ...]]:
+    return kind(eqn), tuple(str(var.aval) for var in eqn.outvars)
+
+
+def _period(signatures: list[Any]) -> int:
+    """Return the length of the sequence that the whole repeats; its own length if none does."""
+    count = len(signatures)
+    for length in range(1, count):
+        if count % length == 0 and signatures == signatures[:length] * (count // length):
+            return length
+    return max(count, 1)
+
+
+class Survey:
+    """Regions and switches of the losses of a program."""
+
+    def __init__(self, reader: Reader, losses: Sequence[Any]) -> None:
+        self._reader = reader
+        self._found: dict[Key, _Found] = {}
+        self._values: dict[Site | str, _Value] = {}
+        for number, closed in enumerate(losses):
+            self._walk(closed.jaxpr, 1, (), (number,))
+        calls = {
+            key
+            for key, found in self._found.items()
+            if key[0] == "call" and len(found.instances) < 2
+        }
+        for key in calls:
+            del self._found[key]
+        keys = sorted(self._found, key=lambda key: (key[0] != SCAN, min(self._found[key].sites)))
+        self.index: dict[Key, int] = {key: at for at, key in enumerate(keys)}
+        self.regions = tuple(self._region(self._found[key]) for key in keys)
+        self.switches = tuple(self._switches())
+        self.names: dict[Site, str] = {one.site: one.name for one in self.switches}
+        closed = (one for loss in losses for one in self._closed(loss.jaxpr, ""))
+        self.closed = {site: name for site, name in closed if ("scan", site) not in self.index}
+        """The scans that are no regions, since a `custom_vjp` or `custom_jvp` is around them."""
+
+    def region_of(self, key: Key | None) -> int | None:
+        """Return the index of a region by its key."""
+        return None if key is None else self.index.get(key)
+
+    def narrow(self, kept: Sequence[int]) -> None:
+        """Keep some regions, which get new numbers, and the switches that occur in them."""
+        order = {at: new for new, at in enumerate(kept)}
+
+        def among(given: Iterable[int]) -> tuple[int, ...]:
+            return tuple(order[at] for at in given if at in order)
+
+        self.index = {key: order[at] for key, at in self.index.items() if at in order}
+        regions = [self.regions[at] for at in kept]
+        self.regions = tuple(replace(one, within=among(one.within)) for one in regions)
+        narrowed = (replace(one, regions=among(one.regions)) for one in self.switches)
+        self.switches = tuple(one for one in narrowed if one.regions)
+
+    # -- One walk over all jaxprs ------------------------------------------------------------------
+
+    def _walk(
+        self, jaxpr: Any, times: int, around: tuple[Key, ...], place: tuple[Any, ...]
+    ) -> None:
+        """Read a jaxpr that runs `times` times within some regions."""
+        is_scanned = any(key[0] == SCAN for key in around)
+        if is_scanned:
+            self._read_values(jaxpr, times, around)
+        for at, eqn in enumerate(jaxpr.eqns):
+            here = around if is_scanned else (*around, *self._read_calls(eqn, around, place))
+            self._note(eqn, here)
+            key = self._reader.scan_key(eqn)
+            if key is not None:
+                self._read_scan(eqn, key, times, here)
+            is_branch = eqn.primitive.name == "cond"
+            if key is None and not is_branch and not self._is_open(eqn):
+                continue
+            inside = here if key is None else (*here, key)
+            for number, inner in enumerate(inner_jaxprs(eqn)):
+                if is_branch and is_scanned:
+                    self._walk_scans(inner, times, here)
+                else:
+                    self._walk(inner, times * repetitions(eqn), inside, (*place, at, number))
+
+    def _closed(self, jaxpr: Any, around: str) -> Iterator[tuple[Site, str]]:
+        """Yield the outermost scans within functions of `CUSTOM`, each with what is around it."""
+        for eqn in jaxpr.eqns:
+            key = self._reader.scan_key(eqn)
+            if key is not None and around:
+                yield key[1], around
+                continue
+            own = next((name for name in CUSTOM if kind(eqn).startswith(name)), around)
+            for inner in inner_jaxprs(eqn):
+                yield from self._closed(inner, own)
+
+    def _is_open(self, eqn: Any) -> bool:
+        """Return whether what is in an equation can be named, or be called, as if it were not."""
+        return kind(eqn) in (*REMATS, *SHARD_MAPS) or self._reader.nested(eqn) is not None
+
+    def _note(self, eqn: Any, around: Sequence[Key]) -> None:
+        """Note for the regions around an equation that they have a checkpoint, or an atomic one."""
+        name, site = kind(eqn), self._reader.site(eqn)
+        if site is None and around and around[-1][0] == SCAN:
+            site = around[-1][1]  # the body itself is a checkpoint
+        for key in around:
+            found = self._found[key]
+            if name in REMATS and site is not None:
+                found.remats[site] = None
+            elif name in ATOMIC and not found.has_atomic:
+                found.has_atomic = equation_work(eqn).count > 0
+
+    def _walk_scans(self, jaxpr: Any, times: int, around: tuple[Key, ...]) -> None:
+        """Read the scans within a cond of a scan: its own values cannot be named."""
+        for eqn in jaxpr.eqns:
+            key = self._reader.scan_key(eqn)
+            if key is not None:
+                self._read_scan(eqn, key, times, around)
+                for inner in inner_jaxprs(eqn):
+                    self._walk(inner, times * repetitions(eqn), (key,), ())
+
+    def _read_calls(
+        self, eqn: Any, around: tuple[Key, ...], place: tuple[Any, ...]
+    ) -> list[CallKey]:
+        """Note the calls around an equation; return their functions, outermost first."""
+        keys: list[CallKey] = []
+        for key, instance, site in self._reader.chain(eqn):
+            if key in keys or key in around:  # of a recursion the outermost
+                continue
+            found = self._found.setdefault(key, _Found(key))
+            found.sites[site] = None
+            found.instances.add((place, instance))
+            found.count = len(found.instances)
+            file, name, line = key[1]
+            found.function, found.defined = name, Site(file, line, 0, line, 0, name)
+            self._nest(found, (*around, *keys))
+            keys.append(key)
+        return keys
+
+    def _read_scan(self, eqn: Any, key: ScanKey, times: int, around: tuple[Key, ...]) -> None:
+        found = self._found.setdefault(key, _Found(key))
+        found.sites[key[1]] = None
+        found.count += times * repetitions(eqn)
+        if not found.function:
+            found.function, found.defined = self._body(next(inner_jaxprs(eqn)))
+        self._nest(found, around)
+
+    def _nest(self, found: _Found, around: Sequence[Key]) -> None:
+        found.around = set(around) if found.around is None else found.around & set(around)
+
+    def _body(self, jaxpr: Any) -> tuple[str, Site | None]:
+        """Return name and place of the function that a scan repeats: its frames begin with it."""
+        for eqn in jaxpr.eqns:
+            own = frames(eqn, self._reader.files)
+            if own:
+                file, line, name = own[-1].site.file, own[-1].first_line, own[-1].site.function
+                return name, Site(file, line, 0, line, 0, name)
+            if kind(eqn) in REMATS:
+                return self._body(next(inner_jaxprs(eqn)))
+        source = source_of(jaxpr)
+        return ("", None) if source is None else (source[0], None)
+
+    def _read_values(self, jaxpr: Any, times: int, around: tuple[Key, ...]) -> None:
+        scans = [key for key in around if key[0] == SCAN]
+        for var, (site, name) in self._reader.crossing(jaxpr).items():
+            entry = self._values.setdefault(name or site, _Value(site, name))
+            entry.scans.update(dict.fromkeys(scans))
+            entry.saved_bytes += times * aval_bytes(var.aval)
+
+    # -- Records of it -----------------------------------------------------------------------------
+
+    def _region(self, found: _Found) -> Region:
+        owner, module = _owner(found)
+        state = State()
+        if found.key[0] == "call":
+            state = self._reader.calls.state(found.key[1][0], found.key[1][2])
+        return Region(
+            kind="scan" if found.key[0] == SCAN else "call",
+            sites=tuple(sorted(found.sites)),
+            function=found.function,
+            defined=found.defined,
+            count=found.count,
+            owner=owner,
+            module=module,
+            remats=tuple(sorted(found.remats)),
+            has_atomic=found.has_atomic,
+            lift=state.library,
+            parameters=state.parameters if state.library else (),
+            held=tuple(sorted(state.held)),
+            within=tuple(
+                sorted(self.index[key] for key in found.around or () if key in self.index)
+            ),
+        )
+
+    def _switches(self) -> Iterator[Switch]:
+        taken = {value.name for value in self._values.values() if value.name is not None}
+        number = 0
+        for value in sorted(self._values.values(), key=lambda value: value.site):
+            name = value.name
+            while name is None:
+                if f"fit_{number}" not in taken:
+                    name = f"fit_{number}"
+                number += 1
+            regions = tuple(sorted(self.index[key] for key in value.scans))
+            yield Switch(name, value.site, regions, value.saved_bytes, value.name is not None)
+
+
+@dataclass
+class _Value:
+    """A switch while it is being found."""
+
+    site: Site
+    name: str | None
+    scans: dict[Key, None] = field(default_factory=dict)
+    saved_bytes: int = 0
+
+
+def _owner(found: _Found) -> tuple[Literal["", "linen", "nnx", "equinox"], str]:
+    """Return library and class of the module whose method a function is; '' if it is none."""
+    if found.defined is None:
+        return "", ""
+    parts = found.function.split(".")
+    if len(parts) < 2 or "<locals>" in parts:
+        return "", ""
+    for module in list(sys.modules.values()):
+        if getattr(module, "__file__", None) == found.defined.file:
+            kind: Any = module
+            for part in parts[:-1]:
+                kind = getattr(kind, part, None)
+            for base in getattr(kind, "__mro__", ()):
+                library = _MODULES.get((base.__module__.split(".")[0], base.__name__))
+                is_nnx = base.__module__.startswith("flax.nnx")
+                if library is not None:
+                    return ("nnx" if is_nnx else library), parts[-2]
+    return "", ""
+
+
+_MODULES: dict[tuple[str, str], Literal["linen", "equinox"]] = {
+    ("flax", "Module"): "linen",
+    ("equinox", "Module"): "equinox",
+}

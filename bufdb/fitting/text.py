@@ -1,0 +1,284 @@
+"""The answer of `bufdb fit` as one screen of text, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from bufdb.fitting.plans import Answer, PlanResult
+from bufdb.fitting.plans import as_json as as_plain
+from bufdb.fitting.vary import Largest
+from bufdb.render.text import align, human_apart, human_bytes
+
+WIDTH = 80
+_RESULT = (
+    "rank", "is_compiled", "is_verified", "need_bytes", "peak_bytes", "extra_work_ratio",
+    "recomputed_lines", "offloaded_lines", "donated", "fits", "error_ratio", "run", "patch",
+    "steps", "saves", "changes", "offloaded_bytes", "is_broken",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The largest values that fit."""
+
+    name: str
+    """What is varied."""
+    found: Sequence[Largest]
+
+
+def as_dict(answer: Answer, sizes: Sizes | None = None) -> dict[str, Any]:
+    """Return the object of `--format json`."""
+    found: dict[str, Any] = {
+        "function": answer.program.function,
+        "target": answer.program.target,
+        "limit_bytes": answer.limit_bytes,
+        "as_written": {
+            "need_bytes": answer.as_written.need_bytes,
+            "peak_bytes": answer.as_written.peak_bytes,
+            "fits": answer.fits_as_written if answer.limit_bytes is not None else None,
+            "run": answer.as_written.run,
+        },
+        "plans": [_plan(row) for row in answer.plans],
+        "best": answer.best,
+        "patch": answer.patch,
+        "compile_count": answer.compile_count,
+        "trace_count": answer.trace_count,
+        "notes": list(answer.notes),
+        "is_complete": answer.is_complete,
+    }
+    if sizes is not None:
+        largest = [{**as_plain(one), "is_proved": one.is_proved} for one in sizes.found]
+        found["vary"] = {"name": sizes.name, "largest": largest}
+    return found
+
+
+def _plan(row: PlanResult) -> dict[str, Any]:
+    found = {name: getattr(row, name) for name in _RESULT}
+    return {name: list(item) if isinstance(item, tuple) else item for name, item in found.items()}
+
+
+def as_json(answer: Answer, sizes: Sizes | None = None) -> str:
+    """Return the answer as JSON, exact."""
+    return json.dumps(as_dict(answer, sizes), indent=2) + "\n"
+
+
+def text(answer: Answer, sizes: Sizes | None = None) -> str:
+    """Return the answer for people, at most 80 columns wide, the patch aside."""
+    parts = [_headline(answer), table(answer), *_footer(answer)]
+    if sizes is not None:
+        parts.insert(2, _sizes(answer, sizes))
+    if (patch := _patch(answer)) is not None:
+        parts.append(patch)
+    return "\n\n".join(part.rstrip("\n") for part in parts if part) + "\n"
+
+
+def _headline(answer: Answer) -> str:
+    program, need = answer.program, answer.as_written.need_bytes
+    where = f" for {program.target}" if program.target is not None else ""
+    shown = "an unknown amount" if need is None else human_bytes(need)
+    line = f"{program.function}{where} needs {shown} as written"
+    if answer.limit_bytes is not None:
+        limit = human_bytes(answer.limit_bytes)
+        if answer.fits_as_written:
+            line += f", which fits {limit}"
+        elif answer.best is not None:
+            line += f"; plan {answer.best} fits {limit}"
+        elif not answer.is_complete:
+            line += f"; no plan that fits {limit} was found in time{_least(answer)}"
+        elif any(row.fits and row.is_broken for row in answer.plans):
+            line += f"; no plan fits {limit} whose patch does"
+        elif any(row.fits for row in answer.plans):
+            line += f"; no plan that was compiled fits {limit}{_least(answer)}"
+        else:
+            line += f"; nothing fits {limit}{_least(answer)}"
+    return textwrap.fill(line, WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _least(answer: Answer) -> str:
+    """Return the least need that was compiled, in words."""
+    rows = [row for row in answer.plans if not row.is_broken and row.need_bytes is not None]
+    proved = [row for row in rows if row.is_compiled]
+    needs = {row.rank: row.need_bytes or 0 for row in proved}
+    written = answer.as_written.need_bytes
+    least = min([*needs.values(), *([] if written is None else [written])], default=None)
+    if least is None:
+        return ""
+    is_least = all((row.need_bytes or 0) >= least for row in rows)
+    which = "least" if is_least else "least that was compiled"
+    if least == written:
+        return f", the {which} is as written"
+    rank = min(rank for rank, need in needs.items() if need == least)
+    return f", the {which} is plan {rank} with {human_bytes(least)}"
+
+
+def no_patch(answer: Answer) -> str:
+    """Return why there is no patch to write."""
+    best = next((row for row in answer.plans if row.rank == answer.best), None)
+    if best is not None:
+        why = f"plan {best.rank} is to be done by hand"
+    elif answer.limit_bytes is None:
+        why = "without a limit no plan is the best"
+    elif answer.fits_as_written:
+        why = "no plan is needed, it fits as written"
+    else:
+        why = "no plan fits" if answer.is_complete else "no plan that fits was found in time"
+    return f"there is no patch to write: {why}"
+
+
+# -- The table -------------------------------------------------------------------------------------
+
+
+def table(answer: Answer) -> str:
+    """Return a line for each plan, and below it what it changes; '' without plans."""
+    if not answer.plans:
+        return ""
+    heads = ["", "plan", "need", "saves", "extra products", ""]
+    cells = [heads, ["", "-", _bytes(answer.as_written.need_bytes), "", "", "as written"]]
+    cells += [_row(answer, row) for row in answer.plans]
+    aligned = align(cells, [False, True, True, True, True, False]).splitlines()
+    lines = [line.rstrip() for line in aligned[:2]]
+    for line, row in zip(aligned[2:], answer.plans, strict=True):
+        lines.append(line.rstrip())
+        lines += _changes(answer, row)
+    return "\n".join(lines)
+
+
+def _row(answer: Answer, row: PlanResult) -> list[str]:
+    written = answer.as_written.need_bytes
+    saves = ""
+    if written and row.need_bytes is not None:
+        saves = f"{1 - row.need_bytes / written:.1%}"
+    need = _bytes(row.need_bytes)
+    words = []
+    if not row.is_compiled:
+        error = "" if row.error_ratio is None else f", error so far {row.error_ratio:.1%}"
+        words.append(f"traced{error}")
+    else:
+        patched = ", patch too" if row.is_verified else ", its patch fails" if row.is_broken else ""
+        words.append(f"compiled{patched}")
+    if row.rank == answer.best:
+        words.append("fits")
+    mark = ">" if row.rank == answer.best else ""
+    extra = f"{row.extra_work_ratio:+.1%}"
+    return [
+        mark,
+        str(row.rank),
+        need if row.is_compiled else f"~{need}",
+        saves,
+        extra,
+        "; ".join(words),
+    ]
+
+
+def _bytes(count: int | None) -> str:
+    return "unknown" if count is None else human_bytes(count)
+
+
+def _changes(answer: Answer, row: PlanResult) -> list[str]:
+    """Return what a plan changes: lines computed again, offloaded, donated, and where to edit."""
+    parts = list(row.changes)
+    if row.recomputed_lines:
+        parts.append(f"again {spans(row.recomputed_lines)}")
+    if row.saves:
+        parts.append(f"saves {', '.join(row.saves)}")
+    if row.offloaded_lines:
+        moved = human_bytes(row.offloaded_bytes)
+        parts.append(f"to host memory and back {moved}: {spans(row.offloaded_lines)}")
+    if row.donated:
+        parts.append(f"donates {', '.join(row.donated)}")
+    regions = answer.program.regions
+    touched = [site for at in (*row.plan.scans, *row.plan.calls) for site in regions[at].sites]
+    if touched:
+        places = sorted({(Path(site.file).name, site.line) for site in touched})
+        parts.append(f"edit at {spans([f'{file}:{line}' for file, line in places])}")
+    indent = " " * 8
+    return textwrap.wrap(
+        "; ".join(parts),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def spans(lines: Sequence[str]) -> str:
+    """Return lines of files, `a.py:1 a.py:2 a.py:5 b.py:7`, as `a.py:1-2,5 b.py:7`."""
+    pairs = [line.rpartition(":")[::2] for line in lines]
+    found = []
+    for file, group in groupby(pairs, key=lambda pair: pair[0]):
+        numbers = sorted({int(line) for _, line in group})
+        found.append(f"{file}:{','.join(_ranges(numbers))}")
+    return " ".join(found)
+
+
+def _ranges(numbers: Sequence[int]) -> Iterable[str]:
+    for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        run = [number for _, number in group]
+        yield str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}"
+
+
+def _sizes(answer: Answer, sizes: Sizes) -> str:
+    """Return a line for each plan with the largest value that fits, and what the next one needs."""
+    name, limit = sizes.name, human_bytes(answer.limit_bytes or 0)
+    cells = [["plan", name, "need", f"next {name}", "need"]]
+    for one in sizes.found:
+        who = "as written" if one.rank is None else f"plan {one.rank}"
+        needs = [count for count in (one.need_bytes, one.next_need_bytes) if count is not None]
+        shown = dict(zip(needs, human_apart(needs), strict=True))
+        need = "" if one.need_bytes is None else shown[one.need_bytes]
+        after, above = "", "fits, too: the search ended"
+        if one.next_value is not None:
+            after = str(one.next_value)
+            above = "XLA gave up" if one.next_need_bytes is None else shown[one.next_need_bytes]
+        cells.append([who, str(one.value), need, after, above])
+    lines = [line.rstrip() for line in align(cells, [False, True, True, True, True]).splitlines()]
+    return "\n".join([f"largest {name} that fits {limit}, compiled:", *lines])
+
+
+# -- What is said below it -------------------------------------------------------------------------
+
+
+def _footer(answer: Answer) -> list[str]:
+    said = [f"{answer.compile_count} compiled, {answer.trace_count} traced."]
+    if not all(row.is_compiled for row in answer.plans):
+        said.append("A need with ~ is an estimate of a trace; without it, it is compiled.")
+    if answer.plans:
+        said.append("Extra is of products: elementwise work is not in them.")
+    runs = [row.run for row in answer.plans if row.run is not None]
+    if answer.as_written.run is not None and runs:
+        said.append(f"Stored as runs: 'bufdb diff {answer.as_written.run} {runs[0]}' compares.")
+    unknown = answer.program.as_written.unknown
+    if unknown:
+        said.append(f"Not in products: {', '.join(unknown)}.")
+    parts = [_filled(" ".join(said))]
+    if answer.notes:
+        parts.append("\n".join(_filled(note) for note in answer.notes))
+    return parts
+
+
+def _filled(words: str) -> str:
+    return textwrap.fill(words, WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _patch(answer: Answer) -> str | None:
+    """Return the patch of the best plan with what is to be done by hand."""
+    best = next((row for row in answer.plans if row.rank == answer.best), None)
+    if best is None:
+        return None
+    steps = [_filled(step) for step in best.steps]
+    if not best.patch:
+        return "\n".join(steps) or None
+    name = f"patch of plan {best.rank}"
+    if best.is_verified:
+        more = " with what is done by hand" if best.steps else ""
+        head = f"{name}; compiled{more}, it needs the same; 'git apply' takes it:"
+    else:
+        head = f"{name}{', in part' if best.steps else ''}, not verified; 'git apply' takes it:"
+    return "\n".join([*steps, _filled(head), "", best.patch])

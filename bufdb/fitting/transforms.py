@@ -1,0 +1,444 @@
+"""Calls of JAX's and flax's transforms in a file, and what a plan changes in them.
+
+put_policy  at the scan: around its body, or in the checkpoint that is there
+unwrap      a checkpoint inside a scan's body goes: the policy at the scan decides
+donate      `donate_argnums` of the jit
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from bufdb.fitting.edits import Refused, Render
+from bufdb.fitting.plans import Region, Site
+from bufdb.fitting.source import Source
+
+BODY = {
+    "jax.lax.scan": (0, "f"),
+    "jax.lax.map": (0, "f"),
+    "jax.lax.fori_loop": (2, "body_fun"),
+}
+"""By what runs a scan, the place and the name of its body among the arguments."""
+CHECKPOINTS = (
+    "jax.checkpoint", "jax.remat", "jax.ad_checkpoint.checkpoint", "jax.ad_checkpoint.remat",
+)  # fmt: skip
+LINEN = ("flax.linen", "flax.linen.transforms")
+LINEN_SCANS = tuple(f"{module}.scan" for module in LINEN)
+LINEN_REMATS = tuple(f"{module}.{name}" for module in LINEN for name in ("remat", "checkpoint"))
+NNX_SCANS = ("flax.nnx.scan",)
+NNX_REMATS = ("flax.nnx.remat",)
+REMATS = (*CHECKPOINTS, *LINEN_REMATS, *NNX_REMATS)
+JITS = ("jax.jit", "flax.nnx.jit", "jax.pjit", "jax.experimental.pjit.pjit")
+PARTIALS = ("functools.partial",)
+NO_UPDATES = ", graph_updates=False"
+"""Option of `nnx.remat` with which parameters are no results, which a scan would stack."""
+Policy = Callable[[str], str]
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint in the source: a call with the function, or a decorator."""
+
+    node: ast.expr
+    inner: ast.expr | None
+    """What is checkpointed; None for a decorator."""
+    name: str = ""
+    """The name that it is bound to; '' where it is used at once."""
+
+
+# -- what is there ---------------------------------------------------------------------------------
+
+
+def _transform(source: Source, node: ast.expr, names: Iterable[str]) -> ast.Call | None:
+    """Return a call of one of some transforms; a partial of one counts."""
+    if not isinstance(node, ast.Call):
+        return None
+    if source.dotted(node.func) in names:
+        return node
+    is_partial = source.dotted(node.func) in PARTIALS and bool(node.args)
+    return node if is_partial and source.dotted(node.args[0]) in names else None
+
+
+def _checkpoint(source: Source, node: ast.expr, name: str = "") -> Checkpoint | None:
+    """Return the checkpoint that an expression is, or the name of one; None if it is none."""
+    call = _transform(source, node, REMATS)
+    if call is not None:
+        if not call.args or source.dotted(call.func) in PARTIALS:
+            return None
+        return Checkpoint(call, call.args[0], name)
+    if not isinstance(node, ast.Name):
+        return None
+    bound = source.binding(node.id, node)
+    if isinstance(bound, ast.Assign):
+        return _checkpoint(source, bound.value, node.id)
+    if isinstance(bound, Function | ast.ClassDef):
+        for decorator in bound.decorator_list:
+            is_bare = source.dotted(decorator) in REMATS
+            if is_bare or _transform(source, decorator, REMATS) is not None:
+                return Checkpoint(decorator, None, node.id)
+    return None
+
+
+def _argument(call: ast.Call, place: int, name: str) -> ast.expr:
+    """Return an argument by its place or its name."""
+    if any(isinstance(value, ast.Starred) for value in call.args[: place + 1]):
+        raise Refused("its arguments come from a star")
+    if len(call.args) > place:
+        return call.args[place]
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    raise Refused(f"it has no argument {name}")
+
+
+# -- a policy at a scan ----------------------------------------------------------------------------
+
+
+def put_policy(
+    source: Source, node: ast.Call, region: Region, policy: Policy, has_checkpoint: bool
+) -> None:
+    """Give the body of a scan a policy.
+
+    Args:
+        source: the file.
+        node: the call that runs the scan.
+        region: of the scan.
+        policy: its text, from the name of the module jax.
+        has_checkpoint: whether the body is checkpointed as it is written.
+    """
+    dotted = source.dotted(node.func)
+    if dotted in BODY:
+        body = _argument(node, *BODY[dotted])
+        found = _checkpoint(source, body)
+        if found is None and has_checkpoint:
+            raise Refused("the checkpoint of its body is not found in the file")
+        if found is None:
+            _wrap(source, body, "jax.checkpoint", policy)
+        else:
+            _renew(source, found, body, policy)
+        return
+    scan = _lifted(source, node, region)
+    if scan is None:
+        raise Refused("no scan of JAX or flax is found in the file for this call")
+    if isinstance(scan, Function):
+        _decorate(source, scan, NNX_SCANS, policy)
+        return
+    target = _argument(scan, 0, "f")
+    found = _checkpoint(source, target)
+    if found is not None:
+        _renew(source, found, target, policy)
+    elif has_checkpoint:
+        raise Refused("the checkpoint of its body is not found in the file")
+    elif _transform(source, scan, NNX_SCANS) is not None:
+        _wrap(source, target, "flax.nnx.remat", policy)
+    else:
+        _linen(source, scan, target, policy)
+
+
+def _lifted(source: Source, node: ast.Call, region: Region) -> ast.Call | Function | None:
+    """Return the `nn.scan` or `nnx.scan` whose result a call runs, or the function it decorates."""
+    names = (*LINEN_SCANS, *NNX_SCANS)
+    function = node.func
+    for _ in range(4):
+        found = _transform(source, function, names)
+        if found is not None and found.args:
+            return found
+        if isinstance(function, ast.Call):
+            function = function.func
+            continue
+        bound = _bound(source, function)
+        if isinstance(bound, Function) and any(
+            source.dotted(one) in names or _transform(source, one, names)
+            for one in bound.decorator_list
+        ):
+            return bound
+        if not isinstance(bound, ast.Assign):
+            break
+        function = bound.value
+    # By the name of what is scanned, if one scan of the file has it.
+    calls = [one for one in ast.walk(source.tree) if isinstance(one, ast.Call) and one.args]
+    scans = [one for one in calls if _transform(source, one, names) is not None]
+    mine = [one for one in scans if region.module and region.module in _words(source, one.args[0])]
+    return mine[0] if len(mine) == 1 else None
+
+
+def _bound(source: Source, node: ast.expr) -> ast.AST | None:
+    """Return what binds a name, or an attribute of self."""
+    if isinstance(node, ast.Name):
+        return source.binding(node.id, node)
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        found = [
+            one
+            for one in ast.walk(source.tree)
+            if isinstance(one, ast.Assign)
+            and len(one.targets) == 1
+            and isinstance(one.targets[0], ast.Attribute)
+            and source.class_of(one) is source.class_of(node)
+            and ast.dump(one.targets[0].value) == ast.dump(node.value)
+            and one.targets[0].attr == node.attr
+        ]
+        return found[0] if len(found) == 1 else None
+    return None
+
+
+def _words(source: Source, node: ast.expr) -> set[str]:
+    """Return the names in an expression, and in what these are bound to."""
+    found = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    for one in list(ast.walk(node)):
+        if isinstance(one, ast.Name):
+            bound = source.binding(one.id, one)
+            if isinstance(bound, ast.Assign):
+                inner = ast.walk(bound.value)
+                found |= {two.id for two in inner if isinstance(two, ast.Name)}
+    return found
+
+
+def _name_of(source: Source, transform: str, at: ast.AST) -> str:
+    """Return how the file names a transform, such as `nn.remat`."""
+    module, _, name = transform.rpartition(".")
+    if module == "jax":
+        return f"{source.imported('jax', '', [at])}.{name}"
+    parent, _, last = module.rpartition(".")
+    return f"{source.imported(parent, last, [at])}.{name}"
+
+
+def _options(source: Source, at: ast.AST, policy: Policy) -> str:
+    jax = source.imported("jax", "", [at])
+    return f"policy={policy(jax)}, prevent_cse=False"
+
+
+def _wrap(source: Source, body: ast.expr, transform: str, policy: Policy) -> None:
+    name, options = _name_of(source, transform, body), _options(source, body, policy)
+    if transform in NNX_REMATS:
+        options += NO_UPDATES
+    source.wrap(body, f"{name}(", f", {options})", rank=1)
+
+
+def _renew(source: Source, found: Checkpoint, used: ast.expr, policy: Policy) -> None:
+    """Replace the policy of a checkpoint that is there."""
+    if found.name and source.loads(found.name) > 1:
+        _around(source, found, used, policy)
+        return
+    options = _options(source, found.node, policy)
+    if not isinstance(found.node, ast.Call):
+        partial = source.imported("functools", "partial", [found.node])
+        source.wrap(found.node, f"{partial}(", f", {options})")
+        return
+    call = found.node
+    start, end = source.span(call)
+    kept: list[ast.expr | ast.keyword] = [*call.args]
+    kept += [one for one in call.keywords if one.arg not in ("policy", "prevent_cse")]
+    if any(one.arg is None for one in call.keywords):
+        raise Refused("the options of its checkpoint come from two stars")
+    spans = [_whole(source, one) for one in kept]
+    head = source.span(call.func)[1]
+
+    def make(render: Render) -> str:
+        arguments = ", ".join([*(render(*span) for span in spans), options])
+        return f"{render(start, head)}({arguments})"
+
+    source.replace((start, end), make, rank=1)
+
+
+def _around(source: Source, found: Checkpoint, used: ast.expr, policy: Policy) -> None:
+    """Checkpoint again what a checkpoint is of, which is used elsewhere, too."""
+    inner = found.inner
+    is_seen = isinstance(inner, ast.Name) and source.binding(inner.id, used) is not None
+    if not is_seen or inner is None or source.dotted(found.node.func) not in CHECKPOINTS:  # type: ignore[attr-defined]
+        raise Refused(f"its checkpoint {found.name} is used elsewhere in the file, too")
+    options, name = _options(source, used, policy), _name_of(source, "jax.checkpoint", used)
+    text = f"{name}({source.of(inner)}, {options})"
+    source.replace(source.span(used), lambda render: text)
+
+
+def _whole(source: Source, node: ast.expr | ast.keyword) -> tuple[int, int]:
+    if isinstance(node, ast.keyword):
+        start = source.offset(node.lineno, node.col_offset)
+        return start, source.span(node.value)[1]
+    return source.span(node)
+
+
+def _decorate(
+    source: Source, function: Function, after: Iterable[str], policy: Policy, inner: str = ""
+) -> None:
+    """Insert a checkpoint of flax after the decorator that scans a function."""
+    names = tuple(after)
+    for decorator in function.decorator_list:
+        if source.dotted(decorator) in names or _transform(source, decorator, names) is not None:
+            options = _options(source, decorator, policy) + NO_UPDATES
+            name = _name_of(source, "flax.nnx.remat", decorator)
+            indent = _indent(source, function)
+            line = (decorator.end_lineno or decorator.lineno) + 1
+            for other in function.decorator_list:
+                if source.dotted(other) in REMATS or _transform(source, other, REMATS) is not None:
+                    raise Refused("the function has a checkpoint as a decorator already")
+            source.insert_line(line, f"{indent}@{name}({options})")
+            return
+    raise Refused("no decorator scans the function")
+
+
+def _indent(source: Source, node: ast.stmt) -> str:
+    line = source.raw[source.offset(node.lineno, 0) : source.offset(node.lineno, node.col_offset)]
+    return line.decode()
+
+
+def _linen(source: Source, scan: ast.Call, target: ast.expr, policy: Policy) -> None:
+    """Checkpoint the module of an `nn.scan`.
+
+    `nn.remat` of a class gives a class of another name, which names the parameters of a module
+    that is given no name; there the method is checkpointed instead.
+    """
+    if _is_named(source, scan) or not _is_class(source, target):
+        _wrap(source, target, "flax.linen.remat", policy)
+        return
+    if not isinstance(target, ast.Name):
+        raise Refused("nn.remat would change the names of the parameters; name= keeps them")
+    bound = source.binding(target.id, target)
+    if not isinstance(bound, ast.ClassDef) or source.loads(target.id) > 1:
+        raise Refused(
+            f"nn.remat would change the names of the parameters, and {target.id} is used elsewhere"
+        )
+    methods = [one for one in bound.body if isinstance(one, Function) and one.name == "__call__"]
+    if len(methods) != 1:
+        raise Refused(f"{target.id} has no method __call__ in the file")
+    (method,) = methods
+    first = method.decorator_list[0].lineno if method.decorator_list else method.lineno
+    remat, options = _name_of(source, "flax.linen.remat", method), _options(source, method, policy)
+    partial = source.imported("functools", "partial", [method])
+    source.insert_line(first, f"{_indent(source, method)}@{partial}({remat}, {options})")
+
+
+def _is_class(source: Source, target: ast.expr) -> bool:
+    return not isinstance(target, ast.Name) or isinstance(
+        source.binding(target.id, target), ast.ClassDef
+    )
+
+
+def _is_named(source: Source, scan: ast.Call) -> bool:
+    """Whether the module that a scan makes has a name of its own: `name=`, or an attribute."""
+    made: list[ast.AST] = []
+    parent = source.parents[scan]
+    if isinstance(parent, ast.Call) and parent.func is scan:
+        made = [parent]
+    elif isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
+        name = parent.targets[0].id
+        made = [
+            one
+            for one in ast.walk(source.tree)
+            if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == name
+        ]
+    return bool(made) and all(
+        isinstance(one, ast.Call)
+        and (
+            any(keyword.arg == "name" for keyword in one.keywords)
+            or (
+                isinstance(above := source.parents[one], ast.Assign)
+                and isinstance(above.targets[0], ast.Attribute)
+            )
+        )
+        for one in made
+    )
+
+
+# -- checkpoints inside ----------------------------------------------------------------------------
+
+
+def unwrap(source: Source, node: ast.Call, count: int) -> None:
+    """Remove the checkpoint whose result a call runs.
+
+    Args:
+        source: the file.
+        node: the call.
+        count: calls of checkpoints in the region, in this file.
+    """
+    function = node.func
+    module = function.func if isinstance(function, ast.Call) else None
+    if module is not None and _transform(source, module, LINEN_REMATS) is not None:
+        raise Refused("without nn.remat the names of the parameters would change")
+    found = _checkpoint(source, function)
+    if found is None:
+        raise Refused("the checkpoint is not found in the file")
+    if any(edit.start == source.span(found.node)[0] for edit in source.edits):
+        return  # another call of it has removed it
+    if found.name and source.loads(found.name) > count:
+        raise Refused(f"its checkpoint {found.name} is used elsewhere in the file, too")
+    if found.inner is None:
+        last = found.node.end_lineno or found.node.lineno
+        source.drop_lines(found.node.lineno, last)
+        return
+    inner = found.inner
+    span = source.span(inner)
+    is_simple = isinstance(inner, ast.Name | ast.Attribute | ast.Call) or bool(found.name)
+
+    def make(render: Render) -> str:
+        return render(*span) if is_simple else f"({render(*span)})"
+
+    source.replace(source.span(found.node), make, rank=1)
+
+
+# -- donations -------------------------------------------------------------------------------------
+
+
+def donate(source: Source, site: Site, numbers: Iterable[int]) -> None:
+    """Add arguments to those that the jit of a function donates."""
+    function = next(
+        (
+            one
+            for one in ast.walk(source.tree)
+            if isinstance(one, Function)
+            and site.line in (one.lineno, *(item.lineno for item in one.decorator_list))
+        ),
+        None,
+    )
+    if function is None:
+        raise Refused("no function is at this line")
+    for decorator in function.decorator_list:
+        if source.dotted(decorator) in JITS:
+            partial = source.imported("functools", "partial", [decorator])
+            options = f", donate_argnums={tuple_text(numbers)})"
+            source.wrap(decorator, f"{partial}(", options)
+            return
+        call = _transform(source, decorator, JITS)
+        if call is not None:
+            _add_numbers(source, call, numbers)
+            return
+    calls = [
+        one
+        for one in ast.walk(source.tree)
+        if isinstance(one, ast.Call)
+        and source.dotted(one.func) in JITS
+        and one.args
+        and isinstance(one.args[0], ast.Name)
+        and source.binding(one.args[0].id, one) is function
+    ]
+    if len(calls) != 1:
+        raise Refused("the file has no jax.jit of it" if not calls else "it has several jax.jit")
+    _add_numbers(source, calls[0], numbers)
+
+
+def _add_numbers(source: Source, call: ast.Call, numbers: Iterable[int]) -> None:
+    if any(keyword.arg in (None, "donate_argnames") for keyword in call.keywords):
+        raise Refused("it donates by names, or its options come from two stars")
+    given = next((one.value for one in call.keywords if one.arg == "donate_argnums"), None)
+    if given is not None:
+        try:
+            there = ast.literal_eval(given)
+        except ValueError as error:
+            raise Refused("its donate_argnums is not a constant") from error
+        there = there if isinstance(there, tuple | list) else (there,)
+        text = tuple_text({*there, *numbers})
+        source.replace(source.span(given), lambda render: text)
+        return
+    options = f", donate_argnums={tuple_text(numbers)}"
+    parts: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
+    last = max(_whole(source, one)[1] for one in parts)
+    source.replace((last, last), lambda render: options)
+
+
+def tuple_text(numbers: Iterable[int]) -> str:
+    """Return `(0, 1)`; `0` of one."""
+    found = sorted(numbers)
+    return str(found[0]) if len(found) == 1 else f"({', '.join(map(str, found))})"

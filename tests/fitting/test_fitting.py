@@ -1,0 +1,281 @@
+"""What comes of a question, with a session that is made up: no JAX."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bufdb.errors import BufdbError, TooSlowError
+from bufdb.fitting import fit as module
+from bufdb.fitting.fit import Fitting, Question, told_apart, undominated
+from bufdb.fitting.plans import (
+    Answer,
+    Changes,
+    Compiled,
+    Patch,
+    Plan,
+    PlanResult,
+    Program,
+    Region,
+    Site,
+    Switch,
+    Traced,
+)
+from bufdb.fitting.session import Dumped
+from bufdb.fitting.text import as_dict, no_patch, spans, text
+
+PLACE = Site("/nowhere/train.py", 3, 0, 3, 9, "f")
+NEEDS = {(): 100, ("a",): 60, ("b",): 50, ("a", "b"): 80}
+
+
+class Made:
+    """A scan with two switches; saving nothing is cheap to hold and dear to compute."""
+
+    device = "made up"
+
+    def __init__(self, needs, refuse=(), late=False):
+        self.needs, self.refuse, self.late = needs, refuse, late
+
+    def program(self):
+        region = Region("scan", (PLACE,), "body", None, 4)
+        switches = tuple(Switch(name, PLACE, (0,), 20) for name in ("a", "b"))
+        return Program(
+            "train.py:f", None, "cpu", (region,), switches, (), ("x",), False, False,
+            self.trace(Plan()),
+        )  # fmt: skip
+
+    def trace(self, plan):
+        saved = ("a", "b") if plan.is_as_written else plan.saved
+        return Traced(20 * len(saved), 20 * len(saved), 1000 - 100 * len(saved), 4)
+
+    def recomputed(self, plan):
+        return (PLACE,)
+
+    def compile(self, plan, what, *, is_full):
+        if self.late and not plan.is_as_written:
+            raise TooSlowError("stopped after 1 s (--timeout), while compiling")
+        refusal = "RESOURCE_EXHAUSTED" if plan.saved in self.refuse else None
+        need = 120 if plan.is_as_written else self.needs[plan.saved]
+        return Dumped({str(need): Path()}, refusal, 1.0)
+
+    def changes(self, kinds):
+        return Changes(
+            (), tuple(f"--also {kind}: the batch of 7 has no equal parts" for kind in kinds)
+        )
+
+    def patched(self, texts, donated):
+        raise BufdbError("no files")
+
+
+@pytest.fixture
+def ask(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "_figures", lambda dumped, folder: (_need(dumped),) * 2)
+
+    def asked(limit, over=lambda: False, budget=12, also=(), **how):
+        question = Question(limit, budget, also, is_over=over)
+        return Fitting(Made(NEEDS, **how), question, tmp_path).answer()
+
+    return asked
+
+
+def _need(dumped):
+    return int(next(iter(dumped.files)))
+
+
+def test_the_cheapest_plan_that_fits_is_best(ask):
+    found = ask(70)
+    best = found.plans[found.best - 1]
+    assert best.fits and best.need_bytes in (50, 60) and len(best.plan.saved) == 1
+    assert best.is_compiled and not best.is_verified
+    assert best.recomputed_lines == ("train.py:3",)
+    assert "fits 70 B" in text(found)
+
+
+def test_a_plan_that_xla_refuses_does_not_fit(ask):
+    found = ask(70, refuse=(("a",), ("b",)))
+    assert found.best is None
+    assert any("RESOURCE_EXHAUSTED" in note for note in found.notes)
+
+
+def test_nothing_fits(ask):
+    found = ask(10)
+    assert found.best is None and found.is_complete
+    assert "nothing fits 10 B, the least is plan" in " ".join(text(found).split())
+
+
+def test_what_is_kept_for_other_changes_is_given_back_where_there_are_none(ask):
+    alone = ask(10, budget=5)
+    found = ask(10, budget=5, also=("microbatch", "chunks"))
+    assert [row.need_bytes for row in found.plans] == [row.need_bytes for row in alone.plans]
+    assert found.compile_count == alone.compile_count > 3
+    assert [note.partition(":")[0] for note in found.notes] == [
+        "--also microbatch",
+        "--also chunks",
+    ]
+
+
+def test_a_least_that_is_compiled_is_not_the_least_that_is_estimated(ask):
+    found = ask(10)
+    other = replace(found.plans[0], is_compiled=False, need_bytes=11)
+    shown = " ".join(text(replace(found, plans=(*found.plans, other))).split())
+    assert "nothing fits 10 B, the least that was compiled is plan" in shown
+
+
+def test_what_is_stopped_says_so(ask):
+    found = ask(70, late=True, over=lambda: True)
+    assert (found.best, found.is_complete) == (None, False)
+    assert "was found in time" in " ".join(text(found).split())
+    assert as_dict(found)["is_complete"] is False
+
+
+def test_the_object_has_the_fields_that_are_promised(ask):
+    found = as_dict(ask(None))
+    assert {
+        "function", "target", "limit_bytes", "as_written", "plans", "best", "patch",
+        "compile_count", "trace_count",
+    } <= found.keys()  # fmt: skip
+    assert {"need_bytes", "peak_bytes"} <= found["as_written"].keys()
+    for row in found["plans"]:
+        assert {
+            "rank", "is_verified", "need_bytes", "peak_bytes", "extra_work_ratio",
+            "recomputed_lines", "offloaded_lines", "offloaded_bytes", "donated", "fits",
+        } <= row.keys()  # fmt: skip
+        assert row["fits"] is None
+
+
+def test_lines_are_given_as_spans():
+    assert spans(["a.py:1", "a.py:2", "a.py:5", "b.py:7"]) == "a.py:1-2,5 b.py:7"
+
+
+def test_plans_of_the_same_lines_show_what_each_saves():
+    source = "def f(x):\n    é = 1\n    ü = x * jnp.tanh(x + a_value_that_has_a_long_name)\n"
+    places = (PLACE._replace(column=9, end_column=10), PLACE._replace(column=13, end_column=55))
+    program = replace(
+        Made(NEEDS).program(),
+        switches=tuple(
+            Switch(name, site, (0,), 20) for name, site in zip("ab", places, strict=True)
+        ),
+    )
+    row = PlanResult(1, True, False, 9, 9, 0.0, ("train.py:3",), (), (), None)
+    rows = [replace(row, plan=Plan((0,), tuple(saved))) for saved in ("a", "b", "ab")]
+    first, second, both = told_apart(rows, program, {PLACE.file: source})
+    assert first.saves == ("train.py:3:9 x",)
+    assert second.saves == ("train.py:3:13 jnp.tanh(x + a_value_that_has…",)
+    assert both.saves == first.saves + second.saves
+    assert told_apart(rows[:1], program, {})[0].saves == ()
+    written = Compiled(120, 120, True, 1.0)
+    answer = Answer(program, None, written, (first, second), None, None, 2, 2)
+    assert "again train.py:3; saves train.py:3:9 x;" in text(answer)
+
+
+def test_places_of_an_edit_are_named_once(monkeypatch, tmp_path):
+    monkeypatch.setattr(module, "_figures", lambda dumped, folder: (_need(dumped),) * 2)
+    session = Made(NEEDS)
+    program = session.program()
+    sites = (PLACE, PLACE._replace(column=20, end_column=25), PLACE._replace(line=4, end_line=4))
+    region = replace(program.regions[0], sites=sites)
+    session.program = lambda: replace(program, regions=(region,))
+    shown = text(Fitting(session, Question(limit_bytes=70), tmp_path).answer())
+    assert "edit at train.py:3-4\n" in shown
+
+
+def test_a_patch_that_cannot_be_compiled_is_no_answer(ask, monkeypatch):
+    made = Patch("--- a\n", {"train.py": "text"})
+    monkeypatch.setattr(module, "patch", lambda program, plan, texts: made)
+    found = ask(70)
+    assert (found.best, found.patch) == (None, None)
+    fitting = [row for row in found.plans if row.fits and row.is_compiled]
+    assert fitting and all(row.is_broken and row.patch is None for row in fitting)
+    shown = " ".join(text(found).split())
+    assert "needs 120 B as written; no plan fits 70 B whose patch does" in shown
+    assert "compiled, its patch fails" in shown and "cannot be compiled: no files" in shown
+    assert no_patch(found) == "there is no patch to write: no plan fits"
+
+
+@pytest.mark.parametrize(("need", "is_best"), [(69, True), (71, False)])
+def test_a_patch_of_another_need_is_an_answer_if_it_fits(ask, monkeypatch, need, is_best):
+    made = Patch("--- a\n", {"train.py": "text"})
+    monkeypatch.setattr(module, "patch", lambda program, plan, texts: made)
+    dumped = Dumped({str(need): Path()}, None, 1.0)
+    monkeypatch.setattr(Made, "patched", lambda self, texts, donated: dumped)
+    found = ask(70)
+    assert (found.best is not None, found.patch is not None) == (is_best, is_best)
+    assert not any(row.is_verified for row in found.plans)
+
+
+def test_a_patch_that_xla_refuses_is_no_answer(ask, monkeypatch):
+    made = Patch("--- a\n", {"train.py": "text"})
+    monkeypatch.setattr(module, "patch", lambda program, plan, texts: made)
+    dumped = Dumped({"60": Path()}, "RESOURCE_EXHAUSTED", 1.0)
+    monkeypatch.setattr(Made, "patched", lambda self, texts, donated: dumped)
+    found = ask(70)
+    assert found.best is None
+    assert any("cannot be compiled: RESOURCE_EXHAUSTED" in note for note in found.notes)
+
+
+def result(rank, need, extra, host=0, edits=1, parts=0, **given):
+    patch = "".join(f"+line {number}\n" for number in range(edits))
+    plan = Plan(extra=(f"microbatch={parts}",) if parts else ())
+    facts = {
+        "plan": plan,
+        "is_compiled": True,
+        "is_verified": False,
+        "peak_bytes": need,
+        "fits": False,
+    }
+    return PlanResult(
+        rank, need_bytes=need, extra_work_ratio=extra, recomputed_lines=(), offloaded_lines=(),
+        donated=(), offloaded_bytes=host, patch=patch, **facts | given,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rows", "ranks"),
+    [
+        ([result(1, 90, 0.1), result(2, 91, 0.1)], [1]),
+        ([result(1, 90, 0.1), result(2, 90, 0.1)], [1]),
+        ([result(1, 90, 0.1), result(2, 80, 0.2)], [1, 2]),
+        ([result(1, 90, 0.1, host=1), result(2, 90, 0.1)], [2]),
+        ([result(1, 90, 0.1, edits=2), result(2, 95, 0.1, edits=1)], [1, 2]),
+        ([result(1, 90, 0.1, edits=2), result(2, 90, 0.1, edits=1)], [2]),
+        # Fewer parts of a batch take less time.
+        ([result(1, 90, 0.0, parts=8), result(2, 95, 0.0, parts=2)], [1, 2]),
+        # More than as written is worth it only for less work.
+        ([result(1, 130, 0.0), result(2, 130, -0.1)], [2]),
+        # An estimate does not beat what is compiled; what is compiled beats an estimate.
+        ([result(1, 80, 0.1, is_compiled=False), result(2, 90, 0.1)], [1, 2]),
+        ([result(1, 90, 0.1, is_compiled=False), result(2, 80, 0.1)], [2]),
+    ],
+)
+def test_what_another_beats_in_every_respect_is_not_shown(rows, ranks):
+    written = Compiled(120, 120, True, 1.0)
+    assert [row.rank for row in undominated(rows, written)] == ranks
+
+
+def test_the_least_is_never_more_than_as_written(ask, monkeypatch):
+    monkeypatch.setitem(NEEDS, (), 130)
+    monkeypatch.setitem(NEEDS, ("a",), 140)
+    monkeypatch.setitem(NEEDS, ("b",), 150)
+    monkeypatch.setitem(NEEDS, ("a", "b"), 125)
+    found = ask(10)
+    assert not [row for row in found.plans if row.is_compiled]
+    assert found.compile_count > 2
+    assert "nothing fits 10 B, the least is as written" in " ".join(text(found).split())
+
+
+def test_what_is_compiled_when_the_time_is_up_has_its_lines(ask, monkeypatch):
+    count, late = [], []
+    compiled = Made.compile
+
+    def compile(self, plan, what, *, is_full):
+        if len(count) == 2:
+            late.append(plan)
+            raise TooSlowError("stopped after 1 s (--timeout), while compiling")
+        count.append(plan)
+        return compiled(self, plan, what, is_full=is_full)
+
+    monkeypatch.setattr(Made, "compile", compile)
+    found = ask(110, over=lambda: bool(late))
+    assert [row.need_bytes for row in found.plans] == [100]
+    assert found.best == 1 and found.plans[0].recomputed_lines == ("train.py:3",)
+    assert not found.is_complete and "plan 1 fits 110 B" in text(found)

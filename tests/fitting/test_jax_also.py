@@ -1,0 +1,245 @@
+"""Changes for parts of the batch: equal to rounding, or refused with the reason."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+jax = pytest.importorskip("jax", reason="this Python has no jax")
+
+import fit_parts as programs  # noqa: E402
+import numpy as np  # noqa: E402
+
+import bufdb  # noqa: E402
+from bufdb.errors import UsageError  # noqa: E402
+from bufdb.fitting.also import batch  # noqa: E402
+from bufdb.fitting.edits import Refused  # noqa: E402
+from bufdb.fitting.function import Function  # noqa: E402
+from bufdb.fitting.losses import Gradient  # noqa: E402
+from bufdb.fitting.patch import patch  # noqa: E402
+from bufdb.fitting.plans import Change, Plan  # noqa: E402
+from bufdb.fitting.rewrites import Pair, _joined, _split, _worst, compared  # noqa: E402
+
+MEANS = ["step", "step_closure", "step_jitted", "step_one_hot", "step_flat", "step_shifted"]
+B, S, D, V, N = programs.B, programs.S, programs.D, programs.V, programs.N
+
+
+def prepared(name, kind, args=None):
+    args = programs.args() if args is None else args
+    function = Function(getattr(programs, name), args, {}, name)
+    function.program()
+    return function, function.changes((kind,))
+
+
+def arrays(args):
+    draw = np.random.default_rng(1)
+
+    def array(one):
+        if one.dtype == np.int32:
+            return jax.numpy.asarray(draw.integers(0, V, one.shape), one.dtype)
+        return jax.numpy.asarray(draw.normal(0, 0.5, one.shape), one.dtype)
+
+    return jax.tree.map(array, args)
+
+
+def assert_same(got, wanted):
+    for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-6)
+
+
+@pytest.mark.sample(0, 3)
+@pytest.mark.parametrize("kind", ["microbatch", "chunks"])
+@pytest.mark.parametrize("name", MEANS)
+def test_what_is_computed_is_equal_to_rounding(name, kind):
+    function, changes = prepared(name, kind)
+    given = arrays(programs.args())
+    wanted = jax.jit(getattr(programs, name))(*given)
+    assert changes.found and not changes.notes
+    for change in changes.found[-1:]:
+        assert change.ground == "checked on 4 random examples: equal to 1e-04"
+        assert_same(function.stage(Plan(extra=(change.key,))).compile()(*given), wanted)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["microbatch", "chunks"])
+def test_with_a_plan_it_is_still_equal(kind):
+    function, changes = prepared("step", kind)
+    given = arrays(programs.args())
+    plan = Plan(scans=(0,), extra=(changes.found[-1].key,))
+    assert_same(function.stage(plan).compile()(*given), jax.jit(programs.step)(*given))
+
+
+@pytest.mark.slow
+def test_microbatches_do_no_product_twice_and_chunks_the_wide_one():
+    function, _ = prepared("step", "microbatch")
+    function.changes(("chunks",))
+    written = function.trace(Plan()).work
+    assert function.trace(Plan(extra=("microbatch=4",))).work == written
+    head = 2 * B * S * D * V
+    assert function.trace(Plan(extra=("chunks=4",))).work == written + head
+
+
+@pytest.mark.slow
+def test_the_lines_of_the_wide_piece_are_named():
+    _, changes = prepared("step", "chunks")
+    (change,) = changes.found
+    texts = Path(programs.__file__).read_text("utf-8").splitlines()
+    lines = [texts[site.line - 1] for site in change.sites]
+    assert 'params["head"]' in lines[0] and "log_softmax" in lines[1]
+    assert f"[{B}, {S}, {V}]" in change.what
+
+
+def items(args):
+    params, tokens, labels = args
+    return {"params": params}, {"tokens": tokens, "labels": labels}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "form"), [("step", tuple), ("step_items", items)])
+def test_a_patch_takes_the_gradient_in_microbatches(name, form):
+    args = form(programs.args())
+    function, changes = prepared(name, "microbatch", args)
+    program = replace(function.program(), changes=changes.found)
+    path = programs.__file__
+    plan = Plan(scans=(0,), extra=("microbatch=4",), donated=program.donatable)
+    made = patch(program, replace(plan, donated=()), {path: Path(path).read_text("utf-8")})
+    assert made.is_whole and made.diff.count("microbatched(") == 2
+    twin = ModuleType("patched")
+    exec(compile(made.texts[path], path, "exec"), twin.__dict__)
+    given = arrays(args)
+    assert_same(getattr(twin, name)(*given), jax.jit(getattr(programs, name))(*given))
+
+
+@pytest.mark.parametrize("name", ["step_closure", "step_sum"])
+def test_where_the_loss_may_see_the_batch_the_patch_is_words(name):
+    path = programs.__file__
+    text = Path(path).read_text("utf-8")
+    function = Function(getattr(programs, name), programs.args(), {}, name)
+    site = function._gradients[0].site
+    change = Change("microbatch=2", "", "in parts", "", "", (site,), 2, ("tokens", "labels"))
+    program = replace(function.program(), changes=(change,))
+    made = patch(program, Plan(extra=("microbatch=2",)), {path: text})
+    assert not made.diff and "by hand, in parts" in made.steps[0]
+    assert "the loss is not a function of the module" in made.steps[0]
+
+
+@pytest.mark.sample(0, 2)
+@pytest.mark.parametrize(
+    ("name", "kind", "reason"),
+    [
+        ("step_sum", "microbatch", "computes something else: on 4 random examples"),
+        ("step_masked", "microbatch", "computes something else"),
+        ("step_padded", "microbatch", "computes something else"),
+        ("step_centered", "microbatch", "computes something else"),
+        ("step_centered", "chunks", "no product outside of scans is much wider"),
+        ("step_across", "chunks", "reduced over the batch before it is narrow"),
+        ("step_logits", "chunks", "the wide value is an output of the loss, too"),
+    ],
+)
+def test_what_would_compute_something_else_is_refused(name, kind, reason):
+    _, changes = prepared(name, kind)
+    assert changes.found == ()
+    assert reason in changes.notes[0] and changes.notes[0].startswith(f"--also {kind}: ")
+
+
+def test_what_is_no_number_is_not_equal():
+    x = jax.ShapeDtypeStruct((4,), np.float32)
+    one = Gradient(jax.make_jaxpr(lambda w: (w * w).sum())(x), 1)
+
+    def written(closed, inputs):
+        return list(jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *inputs))
+
+    def changed(closed, inputs):
+        return [value * np.nan for value in written(closed, inputs)]
+
+    assert compared(one, written, written)
+    with pytest.raises(Refused, match="on 4 random examples, it is not finite"):
+        compared(one, written, changed)
+    first, second = np.ones(1), np.full(1, np.nan)
+    assert np.isnan(_worst([first, first], [first, second]))
+    assert np.isnan(_worst([first, first], [second, first]))
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        (programs.args(batch=7), "the batch of 7 has no equal parts"),
+        ((*programs.args()[:2], programs.args(batch=1)[1]), "are not one batch (t 8, n 1)"),
+        ((programs.args()[0], {"a": programs.shape(8), "b": programs.shape(4)}, 1), "axes 4 and 8"),
+    ],
+)  # fmt: skip
+def test_where_the_batch_is_not_clear_a_note_says_so(args, reason):
+    def step(p, t, n):
+        return jax.grad(lambda p: (p["head"] ** 2).sum())(p)
+
+    found = Function(step, args, {}, "step")
+    found._args = args
+    assert reason in found.changes(("microbatch",)).notes[0]
+
+
+def sharded(size, devices):
+    mesh = jax.sharding.AbstractMesh((devices,), ("data",))
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    return jax.ShapeDtypeStruct((size, 2), "float32", sharding=rows)
+
+
+def test_of_a_sharded_batch_each_device_has_an_equal_share_of_each_part():
+    given = batch((sharded(16, 4),), {}, ("x",), ())
+    assert (given.size, given.devices) == (16, 4)
+    pair = Pair(None, None, 2, (), given.devices)
+    array = np.arange(3 * 16).reshape(3, 16)
+    parts = _split(array, 1, pair)
+    assert parts[0, 0].tolist() == [0, 1, 4, 5, 8, 9, 12, 13]
+    assert np.array_equal(_joined(parts, 1, pair), array)
+    with pytest.raises(Refused, match="batch of 4 has no equal parts on each of 4 devices"):
+        batch((sharded(4, 4),), {}, ("x",), ())
+
+
+def test_what_shards_the_batch_unseen_is_refused():
+    mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    step = jax.jit(programs.step, in_shardings=rows)
+    changes = Function(step, programs.args(), {}, "step").changes(("microbatch",))
+    assert "in_shardings hide how the batch is sharded" in changes.notes[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["microbatch", "chunks"])
+def test_floats_of_two_bytes_are_compared_as_float32(kind):
+    args = jax.tree.map(
+        lambda one: jax.ShapeDtypeStruct(one.shape, "bfloat16") if one.dtype == "float32" else one,
+        programs.args(length=64),
+    )
+    _, changes = prepared("step_shifted", kind, args)
+    assert changes.found[0].ground.endswith("equal to 1e-04")
+
+
+@pytest.mark.slow
+def test_what_is_too_large_to_run_says_what_it_assumes(monkeypatch):
+    monkeypatch.setattr("bufdb.fitting.rewrites.CHECKED_WORK", 1)
+    _, changes = prepared("step_sum", "microbatch")
+    assert changes.found[0].ground.startswith("assumes that the loss is a mean over the batch")
+
+
+@pytest.mark.slow
+def test_plans_are_compiled_and_listed():
+    found = bufdb.fit(
+        programs.step, *programs.args(32, 32, 512), budget_compiles=7, also=("chunks", "microbatch")
+    )
+    rows = {row.plan.extra[0]: row for row in found.plans if row.plan.extra}
+    assert {"microbatch=2", "chunks=8"} <= rows.keys()
+    assert all(row.is_compiled and row.need_bytes for row in rows.values())
+    written = found.data["as_written"]["need_bytes"]
+    assert rows["microbatch=2"].need_bytes < 0.7 * written
+    assert rows["chunks=8"].need_bytes < 0.5 * written
+    assert rows["microbatch=2"].extra_work_ratio == 0
+    plan = next(one for one in found.data["plans"] if "microbatches" in "".join(one["changes"]))
+    assert "gradient at fit_parts.py:" in plan["changes"][0]
+    assert json.dumps(found.data)
+
+
+def test_another_kind_is_refused_in_one_line():
+    with pytest.raises(UsageError, match="expected microbatch or chunks"):
+        bufdb.fit(programs.step, *programs.args(), also=("pipeline",))

@@ -1,0 +1,149 @@
+"""Steps that flax and equinox jit are traced, compiled and changed like those that JAX jits."""
+
+import functools
+import types
+
+import pytest
+
+jax = pytest.importorskip("jax", reason="this Python has no jax")
+
+from bufdb.errors import UsageError  # noqa: E402
+from bufdb.fitting.function import Function  # noqa: E402
+from bufdb.fitting.jitted import jitted  # noqa: E402
+from bufdb.fitting.plans import Plan  # noqa: E402
+
+N, D = 3, 8
+X = jax.ShapeDtypeStruct((64, D), "float32")
+
+
+@pytest.fixture(autouse=True)
+def accelerator(monkeypatch):
+    """Checkpoints of calls are offered, as on a GPU: the compiler for CPUs would merge them."""
+    monkeypatch.setattr(Function, "platform", "gpu")
+
+
+def of_nnx():
+    nnx = pytest.importorskip("flax.nnx", reason="this Python has no flax")
+
+    class Layer(nnx.Module):
+        def __init__(self, rngs):
+            self.up = nnx.Linear(D, 4 * D, rngs=rngs)
+            self.down = nnx.Linear(4 * D, D, rngs=rngs)
+            self.drop = nnx.Dropout(0.1, rngs=rngs)
+
+        def __call__(self, x):
+            return x + self.drop(self.down(jax.nn.gelu(self.up(x))))
+
+    class Model(nnx.Module):
+        def __init__(self, rngs):
+            self.layers = nnx.List([Layer(rngs) for _ in range(N)])
+
+        def __call__(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+    def step(model, x, how="mean"):
+        assert how == "mean"
+        loss, grads = nnx.value_and_grad(lambda model: (model(x) ** 2).mean())(model)
+        nnx.update(model, jax.tree.map(lambda p, g: p - g, nnx.state(model, nnx.Param), grads))
+        return loss
+
+    return nnx, step, (Model(nnx.Rngs(0)), X)
+
+
+def of_equinox():
+    eqx = pytest.importorskip("equinox", reason="this Python has no equinox")
+
+    def layer(mlp, x):
+        return x + mlp(x)
+
+    class Net(eqx.Module):
+        layers: list
+        act: types.FunctionType
+
+        def __init__(self, key):
+            keys = jax.random.split(key, N)
+            self.layers = [eqx.nn.MLP(D, D, 4 * D, 1, key=key) for key in keys]
+            self.act = jax.numpy.tanh
+
+        def __call__(self, x):
+            for mlp in self.layers:
+                x = self.act(layer(mlp, x))
+            return x
+
+    def step(net, x, how="mean"):
+        assert how == "mean"
+        loss, grads = eqx.filter_value_and_grad(lambda net: (jax.vmap(net)(x) ** 2).mean())(net)
+        return loss, eqx.apply_updates(net, grads)
+
+    return eqx, step, (Net(jax.random.key(0)), X)
+
+
+FORMS = {
+    "jit": lambda nnx, step: nnx.jit(step),
+    "donate": lambda nnx, step: nnx.jit(step, donate_argnums=0),
+    "static": lambda nnx, step: functools.partial(
+        nnx.jit(step, static_argnames=("how",)), how="mean"
+    ),
+    "tree": lambda nnx, step: nnx.jit(step, graph_updates=False),
+}
+
+
+@pytest.mark.parametrize(
+    "form", ["jit", *(pytest.param(one, marks=pytest.mark.slow) for one in [*FORMS][1:])]
+)
+def test_a_step_of_nnx_jit_has_plans(form, tmp_path):
+    nnx, step, args = of_nnx()
+    found = Function(FORMS[form](nnx, step), args, {}, "step")
+    program = found.program()
+    assert [region.function.rpartition(".")[2] for region in program.regions] == ["__call__"]
+    assert program.regions[0].lift == "nnx" and program.is_jitted
+    is_partial = form == "static"
+    assert program.donatable == (() if is_partial or form == "donate" else (0,))
+    assert any("hides which arguments" in note for note in program.notes) == is_partial
+    plan = Plan(calls=(0,), donated=program.donatable)
+    assert found.trace(plan).live_bytes < program.as_written.live_bytes
+    assert found.compile(plan, tmp_path, is_full=True) is None
+    lowered = found.stage(plan).as_text()
+    is_donated = "tf.aliasing_output" in lowered or "jax.buffer_donor" in lowered
+    assert is_donated == (not is_partial)
+
+
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
+@pytest.mark.parametrize("donate", ["none", "all"])
+def test_a_step_of_filter_jit_has_plans(donate, tmp_path):
+    eqx, step, args = of_equinox()
+    found = Function(eqx.filter_jit(step, donate=donate), args, {"how": "mean"}, "step")
+    program = found.program()
+    assert [region.function.rpartition(".")[2] for region in program.regions] == ["layer"]
+    assert program.donatable == ()
+    assert found.trace(Plan(calls=(0,))).live_bytes < program.as_written.live_bytes
+    assert found.compile(Plan(calls=(0,)), tmp_path, is_full=True) is None
+    lowered = found.stage(Plan()).as_text()
+    assert ("tf.aliasing_output" in lowered or "jax.buffer_donor" in lowered) == (donate == "all")
+
+
+def test_a_jitted_partial_has_plans():
+    def loss(scale, w, x):
+        out = jax.lax.scan(lambda h, w: (jax.numpy.tanh(h @ w), None), x, w)[0]
+        return scale * (out**2).sum()
+
+    step = jax.jit(functools.partial(jax.grad(loss, argnums=1), 2.0))
+    w = jax.ShapeDtypeStruct((N, D, D), "float32")
+    assert Function(step, (w, X), {}, "step").program().scans == (0,)
+
+
+def test_what_another_library_jits_is_refused_in_one_line():
+    class Other:
+        def lower(self, *args):
+            raise AssertionError("not called")
+
+    with pytest.raises(UsageError, match=r"^step is jitted by \S+Other, whose inside"):
+        jitted(Other(), "step")
+
+
+def test_a_plain_function_of_modules_says_how_to_jit_it():
+    _, step, args = of_equinox()
+    with pytest.raises(UsageError, match=r"argument net of step is not an array.* eqx.filter_jit"):
+        Function(step, args, {}, "step")

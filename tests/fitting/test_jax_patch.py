@@ -1,0 +1,127 @@
+"""Patched programs traced: what they save and compute is what the plan says, form by form."""
+
+import ast
+import importlib.util
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+jax = pytest.importorskip("jax", reason="this Python has no jax")
+
+import fit_forms as forms  # noqa: E402
+from patched import git_apply  # noqa: E402
+
+from bufdb.fitting.function import Function  # noqa: E402
+from bufdb.fitting.patch import patch  # noqa: E402
+from bufdb.fitting.plans import Plan  # noqa: E402
+
+STEPS = [name for name in dir(forms) if name.startswith("step")]
+PATH = str(Path(forms.__file__))
+
+
+@pytest.fixture(autouse=True)
+def accelerator(monkeypatch):
+    """Checkpoints of calls are offered, as on a GPU: the compiler for CPUs would merge them."""
+    monkeypatch.setattr(Function, "platform", "gpu")
+
+
+def loaded(text: str, folder: Path):
+    """The module of a text."""
+    file = folder / f"patched_{len(list(folder.iterdir()))}.py"
+    file.write_bytes(text.encode())
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def plans(program):
+    """Nothing saved, all, half of it at random, one; each kind of call."""
+    names = [switch.name for switch in program.switches]
+    scans = program.scans
+    if scans:
+        yield Plan(scans)
+        yield Plan(scans, tuple(names))
+        chosen = random.Random(0).sample(names, (len(names) + 1) // 2)
+        yield Plan(scans, tuple(name for name in names if name in chosen))
+        yield Plan(scans, tuple(names[:1]))
+    if len(scans) > 1:
+        yield Plan(scans[:1], tuple(names[:1]))
+    for call in program.calls:
+        yield Plan(calls=(call,))
+
+
+def compared(name, folder, module=forms, args=None):
+    """Yield each plan with its trace, the trace of the patched text, and the patch."""
+    args = module.args() if args is None else args
+    path = str(Path(module.__file__))
+    text = Path(path).read_bytes().decode()
+    found = Function(getattr(module, name), args, {}, name)
+    program = found.program()
+    for plan in plans(program):
+        made = patch(program, plan, {path: text}, str(Path(path).parent))
+        wanted = found.trace(plan)
+        if made.steps:
+            yield plan, wanted, None, made
+            continue
+        ast.parse(made.texts[path])
+        other = loaded(made.texts[path], folder)
+        yield plan, wanted, Function(getattr(other, name), args, {}, name).trace(Plan()), made
+
+
+def figures(traced):
+    return traced.residual_bytes, traced.work, traced.product_count
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_patch_saves_and_computes_what_the_plan_says(name, tmp_path):
+    count = 0
+    for plan, wanted, got, made in compared(name, tmp_path):
+        assert made.steps == (), plan
+        assert figures(got) == figures(wanted), (plan, made.diff)
+        if plan.calls:
+            assert got.live_bytes == wanted.live_bytes
+        count += 1
+    assert count
+
+
+def test_a_patch_with_everything_applies_and_keeps_the_rest(tmp_path):
+    found = Function(forms.step_augmented, forms.args(), {}, "step_augmented")
+    program = found.program()
+    text = Path(PATH).read_text("utf-8")
+    saved = tuple(switch.name for switch in program.switches)
+    made = patch(program, Plan(program.scans, saved), {PATH: text}, str(Path(PATH).parent))
+    after = git_apply(tmp_path, {"fit_forms.py": text}, made.diff)
+    assert after == {"fit_forms.py": made.texts[PATH]}
+    assert len(made.diff.splitlines()) < 40
+
+
+# -- flax ------------------------------------------------------------------------------------------
+
+FLAX = (
+    "step_named", "step_unnamed", "step_checkpointed", "step_in_setup", "step_unrolled",
+    "step_nnx_scan", "step_nnx_scan_by_call", "step_nnx_blocks", "step_nnx_dropping",
+    "step_counting",
+    *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in (
+            "step_nnx_dropping_methods", "step_nnx_dropping_functions", "step_counting_in_setup",
+        )
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FLAX)
+def test_a_patch_of_flax_saves_and_computes_what_the_plan_says(name, tmp_path):
+    pytest.importorskip("flax", reason="this Python has no flax")
+    import fit_flax_forms as flax_forms
+
+    count = 0
+    for plan, wanted, got, made in compared(name, tmp_path, flax_forms):
+        assert made.steps == (), plan
+        assert figures(got) == figures(wanted), (plan, made.diff)
+        count += 1
+    assert count
