@@ -16,7 +16,7 @@ from bufdb.api.answer import Answer
 from bufdb.api.database import Database, connect
 from bufdb.capture.dump import programs
 from bufdb.errors import BufdbError
-from bufdb.fitting import text
+from bufdb.fitting import answer_text
 from bufdb.fitting.fit import Fitting, Question, kinds_of
 from bufdb.fitting.plans import Changes, Plan, PlanResult, Program, Site, Traced
 from bufdb.fitting.session import Dumped
@@ -87,10 +87,17 @@ def fit(
         )
         call = _Call(function, args, kwargs, name, target, gradients_only)
         answer = Fitting(Here(call, Path(folder)), question, Path(folder)).answer()
-    shown = text.text(answer)
+    shown = answer_text.text(answer)
     best = next((row for row in answer.plans if row.rank == answer.best), None)
     return Fit(
-        shown, text.as_dict(answer), (), answer.plans, best, answer.patch, text.table(answer), db=db
+        shown,
+        answer_text.as_dict(answer),
+        (),
+        answer.plans,
+        best,
+        answer.patch,
+        answer_text.table(answer),
+        db=db,
     )
 
 

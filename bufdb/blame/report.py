@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bufdb import __version__
 from bufdb.answers.opening import open_readable
-from bufdb.blame.answer import Blaming
+from bufdb.blame.comparison import Blaming
 from bufdb.blame.runs import DUMPS, STABLEHLO, Compilation, Job, Variant
 from bufdb.blame.series import Jump, Series, text
 from bufdb.capture.dump import programs

@@ -22,7 +22,7 @@ from bufdb.errors import TooSlowError, UsageError
 from bufdb.render.text import human_bytes
 
 if TYPE_CHECKING:
-    from bufdb.blame.answer import Blaming
+    from bufdb.blame.comparison import Blaming
     from bufdb.blame.runs import Variant
     from bufdb.blame.series import Series
 
@@ -257,7 +257,7 @@ def _compiling(
     is_quiet: bool,
 ) -> Iterator[Blaming]:
     """Yield what compiles, with a folder for temporary files and progress, within the block."""
-    from bufdb.blame.answer import Blaming
+    from bufdb.blame.comparison import Blaming
     from bufdb.blame.runs import Job
     from bufdb.commands.captured import check_database
 

@@ -18,7 +18,7 @@ from bufdb.commands import common
 from bufdb.commands.progress import hide, waiting
 from bufdb.commands.sources import spare
 from bufdb.errors import TooSlowError, UsageError, one_line
-from bufdb.fitting import text
+from bufdb.fitting import answer_text
 from bufdb.fitting.session import Apart
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def _answer(
     varied: tuple[str, int] | None,
     *,
     is_quiet: bool,
-) -> tuple[Answer, text.Sizes | None]:
+) -> tuple[Answer, answer_text.Sizes | None]:
     """Search, with progress on standard error."""
     from bufdb.fitting.fit import Fitting, need_of, run_name, store_run
     from bufdb.fitting.vary import of_plans
@@ -238,7 +238,7 @@ def _answer(
                         return need_of(dumped, Path(place))
 
                 sizes = of_plans(answer, start, need_at, run_at)
-                return answer, text.Sizes(varied[0], sizes)
+                return answer, answer_text.Sizes(varied[0], sizes)
         except NotCompiledError as error:
             for line in error.lines:
                 click.echo(one_line(line), err=True)
@@ -247,13 +247,13 @@ def _answer(
 
 def _write(
     answer: Answer,
-    sizes: text.Sizes | None,
+    sizes: answer_text.Sizes | None,
     format_name: str,
     output: Path | None,
     patch_path: Path | None,
 ) -> None:
     """Write the answer, and the patch where there is one."""
-    written = text.as_json if format_name == "json" else text.text
+    written = answer_text.as_json if format_name == "json" else answer_text.text
     common.write(written(answer, sizes), output)
     if patch_path is None:
         return
@@ -261,7 +261,7 @@ def _write(
         common.write(answer.patch, patch_path)
         return
     old = f"; {patch_path} is as it was" if patch_path.exists() else ""
-    common.note(text.no_patch(answer) + old)
+    common.note(answer_text.no_patch(answer) + old)
 
 
 def _relay(data: bytes) -> None:

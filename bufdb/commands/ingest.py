@@ -220,12 +220,12 @@ def _ingest_into(
         import numpy  # noqa: F401 - it counts its threads when it is first imported
     common.require_no_file("--out")
     if engine == "local":
-        from bufdb.dataset import ingest as dataset
+        from bufdb.dataset import dump_ingest as dataset
 
         return partial(dataset.ingest, url, file_format=file_format)
     if file_format == "delta":
         raise UsageError("--format delta is written by one machine: omit --engine")
-    from bufdb.spark import ingest as cluster
+    from bufdb.spark import cluster_ingest as cluster
     from bufdb.spark import part, session
 
     with_python = session.opened(engine, remote, master)

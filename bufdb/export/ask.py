@@ -13,13 +13,13 @@ from bufdb import __version__
 from bufdb.answers.opening import Open
 from bufdb.database import definitions, narrowing, store
 from bufdb.errors import UsageError, quote
-from bufdb.export import choice, flame, perfetto, pprof, tables, torch_snapshot, values
+from bufdb.export import flame, perfetto, pprof, shown, tables, torch_snapshot, values
 from bufdb.render.output import write_file
 
 if TYPE_CHECKING:
     import duckdb
 
-    from bufdb.export.choice import Chosen
+    from bufdb.export.shown import Chosen
     from bufdb.query.header import Value
 
 TABLES = ("parquet", "csv", "bundle")
@@ -28,7 +28,7 @@ ONE = ("collapsed", "pprof")
 """Formats that hold one sum, and so one function."""
 FRAMES = ("own", "all")
 _OF_VALUES = (values.VALUES, values.HELD, values.FRAMES, perfetto.STEPS)
-_SQL = "\n".join([choice.SQL, *_OF_VALUES])
+_SQL = "\n".join([shown.SQL, *_OF_VALUES])
 LEAST_FUNCTIONS = 20
 """With fewer, making the copies takes longer than they save."""
 
@@ -128,10 +128,10 @@ def _picture(
 ) -> tuple[bytes, list[str]]:
     """Return the picture, and notes for its reader."""
     con = opened(_SQL, runs=_runs(asked))
-    chosen = choice.choose(con, asked)
+    chosen = shown.choose(con, asked)
     if form in ("perfetto", "torch-snapshot"):
-        chosen = choice.with_instants(chosen)
-    chosen = choice.largest(chosen) if form in ONE else choice.first(chosen)
+        chosen = shown.with_instants(chosen)
+    chosen = shown.largest(chosen) if form in ONE else shown.first(chosen)
     notes = list(chosen.notes)
     with _alone(con, chosen):
         data = _drawn(con, chosen, form, all_frames=all_frames)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from bufdb.export.choice import Function
+from bufdb.export.shown import Function
 from bufdb.export.values import Frame, Held
 
 SPEEDSCOPE_SCHEMA = "https://www.speedscope.app/file-format-schema.json"

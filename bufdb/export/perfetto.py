@@ -16,7 +16,7 @@ import duckdb
 
 from bufdb.errors import BufdbError
 from bufdb.export import wire
-from bufdb.export.choice import Function
+from bufdb.export.shown import Function
 from bufdb.export.values import HloValue, values
 
 STEPS = """

@@ -11,7 +11,7 @@ import gzip
 from collections.abc import Iterable
 
 from bufdb.export import wire
-from bufdb.export.choice import Function
+from bufdb.export.shown import Function
 from bufdb.export.values import Frame, Held
 
 _SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _STRING, _COMMENT, _DEFAULT = 1, 2, 4, 5, 6, 13, 14

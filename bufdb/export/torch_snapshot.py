@@ -17,7 +17,7 @@ from typing import Any
 
 import duckdb
 
-from bufdb.export.choice import Function
+from bufdb.export.shown import Function
 from bufdb.export.tenancy import Tenancy, tenancies
 from bufdb.export.values import Frame, HloValue, values
 

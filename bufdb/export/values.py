@@ -12,7 +12,7 @@ from typing import Any
 
 import duckdb
 
-from bufdb.export.choice import Function
+from bufdb.export.shown import Function
 
 VALUES = """
 SELECT

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from bufdb.database import memory
 from bufdb.errors import UsageError, quote
-from bufdb.ingest.choice import Here, Reader, readers
 from bufdb.ingest.plan import Summary
+from bufdb.ingest.processes import readers
+from bufdb.ingest.reader import Here, Reader
 
 if TYPE_CHECKING:
     from bufdb.dumps.discover import Source

@@ -23,7 +23,7 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any, NamedTuple, NoReturn
 
 from bufdb.errors import BufdbError
-from bufdb.ingest.choice import Here
+from bufdb.ingest.reader import Here
 from bufdb.ingest.work import Event, Group, Store, is_for_others
 
 AHEAD = 2

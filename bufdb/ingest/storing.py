@@ -28,9 +28,9 @@ from bufdb.dumps.modules import NO_BUFFERS
 from bufdb.errors import DatabaseError
 from bufdb.ingest import memory
 from bufdb.ingest import writer as run_rows
-from bufdb.ingest.choice import Here, Reader
 from bufdb.ingest.own import left_own, own_note_globs
 from bufdb.ingest.plan import PlannedRun, Reporter, Request, Summary
+from bufdb.ingest.reader import Here, Reader
 from bufdb.ingest.rows import MODULE_TABLES, diagnostic_row, shape_row
 from bufdb.ingest.stored import ToRead
 from bufdb.ingest.work import Done, Group

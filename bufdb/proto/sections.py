@@ -17,6 +17,7 @@ from bufdb.columnar.sets import distinct
 from bufdb.proto import reader
 from bufdb.proto.attributes import index_text
 from bufdb.proto.graph import ASYNC, Module
+from bufdb.proto.hlo_text import Printer, header
 from bufdb.proto.places import (
     Assignment,
     Place,
@@ -28,7 +29,6 @@ from bufdb.proto.places import (
 )
 from bufdb.proto.reader import UnreadableProto
 from bufdb.proto.shapes import Index, part_of, text_of
-from bufdb.proto.text import Printer, header
 from bufdb.proto.times import (
     Live,
     Ranges,

@@ -21,7 +21,7 @@ from bufdb.database import spill, store
 from bufdb.database.faults import as_known
 from bufdb.database.quoting import sql_text
 from bufdb.dataset import layout
-from bufdb.dataset.ingest import contents
+from bufdb.dataset.dump_ingest import contents
 from bufdb.dataset.places import Place, place_of
 from bufdb.dataset.writer import Owner, Writer
 from bufdb.errors import BufdbError

@@ -1,6 +1,6 @@
 """`what-if` as an answer: takes the user's options, and returns the figures as rows and as text.
 
-Invariant: a figure comes from `bufdb.what_if.answer`; only shares are computed here.
+Invariant: a figure comes from `bufdb.what_if.removal`; only shares are computed here.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from bufdb.query.result import Result
 from bufdb.query.sizes import require_unit
 from bufdb.render import formats
 from bufdb.render.text import escape_control, human_apart, human_bytes, markdown_escape
-from bufdb.what_if import answer, choice, donation
-from bufdb.what_if.answer import Answer, Low, Row
+from bufdb.what_if import donation, module_choice, removal
+from bufdb.what_if.removal import Answer, Low, Row
 
 BY = {"line": "source_line", "op": "op", "value": "value"}
 """peak_savings.what by the user's word."""
@@ -42,7 +42,7 @@ FORMS = {
 }
 """By peak_savings.saving_form, the text before the lines."""
 LAYER_INPUT = "A scan saves the inputs of its layer, whatever the checkpoint policy: "
-_SQL = "\n".join([choice.SQL, donation.CANDIDATES, donation.SPANS, answer.SQL])
+_SQL = "\n".join([module_choice.SQL, donation.CANDIDATES, donation.SPANS, removal.SQL])
 
 
 @dataclass(frozen=True)
@@ -109,13 +109,13 @@ def what_if(
         raise UsageError("--order needs --until with a size")
     share, limit = _share(keep), None if until is None else _size(until)
     con = opened(_SQL, runs=None if run is None else [run])
-    chosen = choice.choose(con, module, run, color)
+    chosen = module_choice.choose(con, module, run, color)
     # A text is one name, not its letters.
     without, donate = ([given] if isinstance(given, str) else given for given in (without, donate))
-    asked = answer.Asked(
+    asked = removal.Asked(
         without, donate, share, limit, _one_of("--by", BY, by or "line"), _is_cheapest(order)
     )
-    return WhatIf(answer.answer(con, chosen, asked), limit, share, by or "line")
+    return WhatIf(removal.answer(con, chosen, asked), limit, share, by or "line")
 
 
 def _one_of(option: str, words: dict[str, str], given: str) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 from bufdb.errors import UsageError, did_you_mean, listed, quote
 from bufdb.memory.donation import donors
 from bufdb.what_if import temps
-from bufdb.what_if.choice import Choice
+from bufdb.what_if.module_choice import Choice
 
 CANDIDATES = """
 WITH reads AS (

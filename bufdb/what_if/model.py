@@ -14,8 +14,8 @@ from bufdb.errors import BufdbError
 from bufdb.memory.occupancy import occupancy
 from bufdb.memory.ranges import Ranges
 from bufdb.memory.savings import Savings
-from bufdb.what_if.choice import Choice
 from bufdb.what_if.donation import Donation
+from bufdb.what_if.module_choice import Choice
 from bufdb.what_if.temps import Temps
 
 # -- The peak of today's schedule with some values away and some parameters donated ----------------

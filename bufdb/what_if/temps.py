@@ -18,7 +18,7 @@ from bufdb.memory.occupancy import Occupancy, occupancy
 from bufdb.memory.ranges import Ranges
 from bufdb.memory.savings import LARGE_PART
 from bufdb.rows.op_names import op_path, strip_op_path
-from bufdb.what_if.choice import Choice
+from bufdb.what_if.module_choice import Choice
 
 # -- The temp values of one module and memory space, with the names by which people know them ------
 #

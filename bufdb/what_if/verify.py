@@ -4,7 +4,7 @@ A value is recognized by its op and its size, not by its line, which an edit shi
 it waits in BASE (a loop stacks it, or it lives long) and nothing of its op and size waits as long
 in NEW; values that are there at the peak for a moment say nothing, since the peak may be elsewhere.
 
-Invariant: a promise is a figure of `bufdb.what_if.answer` or a row of query advice. NEW says only
+Invariant: a promise is a figure of `bufdb.what_if.removal` or a row of query advice. NEW says only
 what is gone, and by how many bytes of something else instead the least may be less.
 """
 
@@ -27,12 +27,12 @@ from bufdb.query.header import SavedQuery
 from bufdb.query.result import Result
 from bufdb.render import formats
 from bufdb.render.text import escape_control, human_bytes, markdown_escape
-from bufdb.what_if import answer, choice, donation, temps
-from bufdb.what_if.answer import Asked, Row
+from bufdb.what_if import donation, module_choice, removal, temps
 from bufdb.what_if.ask import WhatIf
-from bufdb.what_if.choice import Choice
 from bufdb.what_if.donation import Donation
 from bufdb.what_if.model import Need
+from bufdb.what_if.module_choice import Choice
+from bufdb.what_if.removal import Asked, Row
 from bufdb.what_if.temps import Taken, Temps
 
 TOLERANCE = 0.02
@@ -199,12 +199,12 @@ def verify_asked(opened: Open, asked: WhatIf, new: str) -> Verification:
 def _pair(opened: Open, row: diff.Row, asked: WhatIf | None) -> Verified:
     advice = catalogue.Catalogue([resources.query_folder()]).find("advice")
     sql = "\n".join(
-        [choice.SQL, ARGUMENTS, donation.CANDIDATES, donation.SPANS, answer.SQL, advice.sql]
+        [module_choice.SQL, ARGUMENTS, donation.CANDIDATES, donation.SPANS, removal.SQL, advice.sql]
     )
     runs = [glob(name) for name in (row.base_run_name, row.new_run_name) if name is not None]
     con = opened(sql, runs=runs)
     before, after = (
-        choice.choose(con, glob(key or ""), glob(run or ""), row.color)
+        module_choice.choose(con, glob(key or ""), glob(run or ""), row.color)
         for key, run in (
             (row.base_module_key, row.base_run_name),
             (row.new_module_key, row.new_run_name),
@@ -222,7 +222,7 @@ def _pair(opened: Open, row: diff.Row, asked: WhatIf | None) -> Verified:
         advised = _advice(con, advice, before)
         given = donation.find(con, before, _donated(con, before, after)).pairs
         rows = _promised(before, held, change, given)
-        parts = [_part(one, change, advised) for one in rows if one.what != answer.TOGETHER]
+        parts = [_part(one, change, advised) for one in rows if one.what != removal.TOGETHER]
         total = _together(rows, parts)
         if total is not None and change.gone:
             total = _widened(total, before, held, change, given)
@@ -230,7 +230,7 @@ def _pair(opened: Open, row: diff.Row, asked: WhatIf | None) -> Verified:
         parts += _block(advised, held, change)
     else:
         rows = asked.found.rows
-        parts = [_part(one, change) for one in rows if one.what != answer.TOGETHER]
+        parts = [_part(one, change) for one in rows if one.what != removal.TOGETHER]
         total = _asked_total(asked)
     return Verified(before, after, [*parts, *_instead(change), *_totals(before, after, total)])
 
@@ -391,7 +391,7 @@ def _promised(before: Choice, held: Temps, change: _Change, given: Sequence[Dona
         name = ("source_line", one.line) if one.line else ("op", one.op)
         groups.setdefault(name, []).append(one.row)
     taken = [_taken(held, what, name, rows) for (what, name), rows in groups.items()]
-    return answer.removed(before, held, Asked(keep=change.keep), taken, given)
+    return removal.removed(before, held, Asked(keep=change.keep), taken, given)
 
 
 def _taken(held: Temps, what: str, name: str, rows: Sequence[int]) -> Taken:
@@ -410,7 +410,7 @@ def _widened(
     argument saves up to its whole size, since early contents of the result were stacks.
     """
     rows = [one.row for one in (*change.gone, *change.unmatched)]
-    (*_, most) = answer.removed(before, held, Asked(), [_taken(held, "op", "", rows)], [])
+    (*_, most) = removal.removed(before, held, Asked(), [_taken(held, "op", "", rows)], [])
     gone = sum(one.held for one in change.gone if one.is_residual)
     instead = min(gone, sum(one.held for one in change.appeared))
     donated = sum(pair.size_bytes for pair in given)
@@ -518,7 +518,7 @@ def _together(rows: Sequence[Row], parts: Sequence[Promise]) -> _Total | None:
 
     Its low end is lower by what advice is less sure of: of what no loop stacks nothing may come.
     """
-    total = next((row for row in rows if row.what == answer.TOGETHER), None)
+    total = next((row for row in rows if row.what == removal.TOGETHER), None)
     if total is None:
         return None
     low = total.saving_bytes if total.low is None else total.low.saving_bytes

@@ -13,9 +13,9 @@ from programs.registry import Case
 
 from bufdb.database import store
 from bufdb.errors import UsageError
-from bufdb.what_if import answer, choice, donation
-from bufdb.what_if.answer import Answer, Asked
-from bufdb.what_if.choice import Choice
+from bufdb.what_if import donation, module_choice, removal
+from bufdb.what_if.module_choice import Choice
+from bufdb.what_if.removal import Answer, Asked
 
 TARGETS = ("cpu", "gpu", "tpu")
 FORWARD = """
@@ -34,7 +34,7 @@ WHERE held.module_id = $1
   AND coalesce(origins.op_name, held.op_name) NOT LIKE '%transpose(%'
 """
 """Names of the values with some lines, without gradients: all, or only those that loops stack."""
-SQL = "\n".join([choice.SQL, donation.CANDIDATES, donation.SPANS, answer.SQL, FORWARD])
+SQL = "\n".join([module_choice.SQL, donation.CANDIDATES, donation.SPANS, removal.SQL, FORWARD])
 
 
 @dataclass(frozen=True)
@@ -148,13 +148,13 @@ tenth of it.
 def answer_to(con: DuckDBPyConnection, base: Choice, asked: Asked) -> Answer:
     """The answer; what has no temporary memory saves none."""
     with suppress(UsageError):
-        return answer.answer(con, base, asked)
+        return removal.answer(con, base, asked)
     there = []
     for pattern in asked.without:
         with suppress(UsageError):
-            answer.answer(con, base, Asked([pattern]))
+            removal.answer(con, base, Asked([pattern]))
             there.append(pattern)
-    return answer.answer(con, base, replace(asked, without=there))
+    return removal.answer(con, base, replace(asked, without=there))
 
 
 def saving(found: Answer) -> int:
@@ -204,7 +204,7 @@ def rows_of(
     for case in cases:
         if case.file.name == "steps.py":
             if case.made is None:
-                base = choice.choose(con, case.function, target, 0)
+                base = module_choice.choose(con, case.function, target, 0)
             else:
                 rows.append(row_of(con, case, base, peaks[case.function]))
     return rows

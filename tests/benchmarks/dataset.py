@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bufdb import resources
 from bufdb.database import store
-from bufdb.dataset import ingest as dataset
+from bufdb.dataset import dump_ingest as dataset
 from bufdb.dataset.compact import compact
 from bufdb.dataset.snapshot import open_readable
 from bufdb.ingest import ingest as database

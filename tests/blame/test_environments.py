@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bufdb.answers.opening import open_readable
-from bufdb.blame import answer, environments
+from bufdb.blame import comparison, environments
 from bufdb.blame.series import Jump, Series, Step
 from bufdb.commands import blame
 from bufdb.errors import BufdbError, UsageError
@@ -284,14 +284,14 @@ def test_bisect_compiles_what_it_takes(needs, tried, monkeypatch):
 
     order = []
 
-    class Counted(answer.Blaming):
+    class Counted(comparison.Blaming):
         def _try(self, at):
             order.append(at)
             need = needs[at]
             run = None if need is None else f"r{at}"
             self._steps[at] = Step(f"v{at}", run, need, reason=None if run else "no")
 
-    monkeypatch.setattr(answer, "series", series)
+    monkeypatch.setattr(comparison, "series", series)
     work = Counted(None, [None] * len(needs), open_readable, "", "f", is_quick=True)
     (found,) = work.answer(bisect=True)
     assert order == tried

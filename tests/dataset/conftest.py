@@ -12,7 +12,7 @@ from places import LABELS, MEMORY, PROFILES
 
 from bufdb.database import store
 from bufdb.dataset.compact import compact
-from bufdb.dataset.ingest import ingest
+from bufdb.dataset.dump_ingest import ingest
 from bufdb.dumps import profiles
 
 OTHERS = [

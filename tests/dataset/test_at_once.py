@@ -14,7 +14,7 @@ from places import ROOT
 WRITE = """
 import itertools, sys
 from pathlib import Path
-from bufdb.dataset.ingest import ingest
+from bufdb.dataset.dump_ingest import ingest
 
 root, dt, *runs = sys.argv[1:]
 print("begun", flush=True)

@@ -21,7 +21,7 @@ deltalake = pytest.importorskip("deltalake", reason="needs deltalake: pip instal
 WRITE = """
 import sys
 from pathlib import Path
-from bufdb.dataset.ingest import ingest
+from bufdb.dataset.dump_ingest import ingest
 
 root, *runs = sys.argv[1:]
 for number, path in enumerate(map(Path, runs)):

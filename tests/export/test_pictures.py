@@ -14,8 +14,8 @@ from export_reading import played
 from small_db import Module, insert
 
 from bufdb.errors import BufdbError
-from bufdb.export import choice, perfetto, pprof, torch_snapshot, wire
-from bufdb.export.choice import Function
+from bufdb.export import perfetto, pprof, shown, torch_snapshot, wire
+from bufdb.export.shown import Function
 from bufdb.export.values import Frame, Held, HloValue, values
 
 PEAKS = {"cpu_b8": 8905504, "cpu_b16": 16447936, "gpu_b8": 8692396}
@@ -509,10 +509,10 @@ def test_of_many_unknown_peaks_a_few_are_named(con):
     known.allocation(0, "output", 8)
     known.value(1, 0, 0, 8)
     known.close()
-    chosen = choice.choose(con, {})
+    chosen = shown.choose(con, {})
     assert [item.function_name for item in chosen.functions] == ["f"]
     first = "f1 (r): unknown peak: the dump has no live ranges"
-    named = choice._MOST_NAMED
+    named = shown._MOST_NAMED
     assert (chosen.notes[0], len(chosen.notes)) == (first, named + 1)
     assert chosen.notes[-1] == f"{5 - named} more functions have an unknown peak"
 
@@ -523,7 +523,7 @@ def test_frames_of_libraries_are_there_where_they_are_asked_for(con):
     file = "/env/site-packages/flax/linen.py"
     module.value(1, 0, 0, 8, source_file=file, source_line=3)
     module.close()
-    (one,) = choice.choose(con, {}).functions
+    (one,) = shown.choose(con, {}).functions
     frames = [
         value.frames for wanted in (False, True) for value in values(con, one, all_frames=wanted)
     ]
@@ -533,8 +533,8 @@ def test_frames_of_libraries_are_there_where_they_are_asked_for(con):
 def test_of_many_functions_those_with_the_largest_needs_are_written(
     call, demo_db, tmp_path, monkeypatch
 ):
-    whole = choice.first
-    monkeypatch.setattr(choice, "first", lambda chosen: whole(chosen, 2))
+    whole = shown.first
+    monkeypatch.setattr(shown, "first", lambda chosen: whole(chosen, 2))
     path = tmp_path / "stacks.json"
     code, _, err = call("export", "--format", "speedscope", "--db", demo_db, "-o", path)
     assert code == 0

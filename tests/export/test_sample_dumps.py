@@ -7,7 +7,7 @@ from export_reading import played
 from shared_dumps import DUMPS, needs_dumps
 
 from bufdb.database import store
-from bufdb.export import choice, flame, torch_snapshot, values
+from bufdb.export import flame, shown, torch_snapshot, values
 from bufdb.ingest.ingest import ingest
 
 pytestmark = [pytest.mark.slow, needs_dumps]
@@ -24,7 +24,7 @@ def con(tmp_path_factory):
 
 
 def test_bytes_of_every_function_add_up_to_its_peak(con):
-    functions = choice.choose(con, {"color": "all"}).functions
+    functions = shown.choose(con, {"color": "all"}).functions
     assert len(functions) > 50
     for function in functions:
         held = values.held(con, function)
@@ -32,7 +32,7 @@ def test_bytes_of_every_function_add_up_to_its_peak(con):
 
 
 def test_every_snapshot_follows_its_timeline(con):
-    functions = choice.choose(con, {"color": "all"}).functions
+    functions = shown.choose(con, {"color": "all"}).functions
     snapshot = pickle.loads(torch_snapshot.snapshot(con, functions))
     for device, function in enumerate(functions):
         sums, _ = played(snapshot, device)

@@ -7,6 +7,7 @@ import pytest
 
 from bufdb.errors import BufdbError, TooSlowError
 from bufdb.fitting import fit as module
+from bufdb.fitting.answer_text import as_dict, no_patch, spans, text
 from bufdb.fitting.fit import Fitting, Question, told_apart, undominated
 from bufdb.fitting.plans import (
     Answer,
@@ -22,7 +23,6 @@ from bufdb.fitting.plans import (
     Traced,
 )
 from bufdb.fitting.session import Dumped
-from bufdb.fitting.text import as_dict, no_patch, spans, text
 
 PLACE = Site("/nowhere/train.py", 3, 0, 3, 9, "f")
 NEEDS = {(): 100, ("a",): 60, ("b",): 50, ("a", "b"): 80}

@@ -16,7 +16,7 @@ from ingesting import ingest_into, rows
 from kill import state_of
 from places import DEMO
 
-from bufdb.ingest import choice, storing
+from bufdb.ingest import processes, reader, storing
 from bufdb.ingest.ingest import ingest
 from bufdb.ingest.pool import Pool
 from bufdb.ingest.rows import MODULE_TABLES
@@ -30,7 +30,7 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 def pools(monkeypatch):
     """Others read however little there is; the pools that were made."""
     made = []
-    monkeypatch.setattr(choice, "FEW_BYTES", 0)
+    monkeypatch.setattr(processes, "FEW_BYTES", 0)
     real = Pool.__init__
 
     def note(self, *given, **named):
@@ -51,7 +51,7 @@ def expected(tmp_path_factory):
 
 def started(patch, *arguments):
     """A command that has changed something in bufdb before it begins."""
-    first = "from bufdb.ingest import choice, pool\nchoice.FEW_BYTES = 0"
+    first = "from bufdb.ingest import pool, processes\nprocesses.FEW_BYTES = 0"
     return subprocess.Popen(
         [sys.executable, "-c", "\n".join([first, patch, COMMAND]), *map(str, arguments)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -152,9 +152,11 @@ def test_archives_and_large_modules_are_read_here(con, fresh, pools, tmp_path, m
     folder = tmp_path / "run"
     shutil.copytree(DEMO / "cpu_b8", folder)
     shutil.make_archive(str(folder / "more"), "zip", DEMO / "gpu_b8")
-    real, here = choice.Here.read, []
+    real, here = reader.Here.read, []
     monkeypatch.setattr(
-        choice.Here, "read", lambda self, group, sink: (here.append(group), real(self, group, sink))
+        reader.Here,
+        "read",
+        lambda self, group, sink: (here.append(group), real(self, group, sink)),
     )
     ingest_into(con, folder, None, 150_000, jobs=2)
     names = {job.files.key[:11] for group in here for job in group.jobs}
@@ -175,7 +177,7 @@ def test_files_that_are_gone_are_reported_alike(fresh, pools, tmp_path, monkeypa
         folder = tmp_path / str(jobs) / "run"
         shutil.copytree(DEMO / "cpu_b8", folder)
         (gone,) = folder.glob("module_0004.*-live-range.txt")
-        for kind in (choice.Here, Pool):
+        for kind in (reader.Here, Pool):
             vanish = lambda *given, real=kind.begin, gone=gone: (  # noqa: E731
                 gone.unlink(missing_ok=True), real(*given))  # fmt: skip
             monkeypatch.setattr(kind, "begin", vanish)

@@ -10,8 +10,8 @@ from tables import holds
 from bufdb import resources
 from bufdb.database import store
 from bufdb.query import catalogue, execute
-from bufdb.what_if import answer as what_if
-from bufdb.what_if import choice
+from bufdb.what_if import module_choice
+from bufdb.what_if import removal as what_if
 
 
 def test_nothing_in_an_empty_database(con):
@@ -253,7 +253,7 @@ def test_no_advice_promises_more_than_what_if(con):
     ]
     assert len({row["kind"] for row in shown}) > 2
     for row in shown:
-        chosen = choice.choose(con, row["function_name"], row["run_name"], row["color"])
+        chosen = module_choice.choose(con, row["function_name"], row["run_name"], row["color"])
         keep = Fraction(1, 2) if row["kind"] == "dtype" else Fraction(0)
         asked = what_if.Asked(without=[f"line:{row['name']}"], keep=keep)
         saved = what_if.answer(con, chosen, asked).rows[0].saving_bytes

@@ -10,7 +10,7 @@ import duckdb
 from places import DEMO
 
 from bufdb.database import definitions
-from bufdb.dataset.ingest import ingest
+from bufdb.dataset.dump_ingest import ingest
 from bufdb.dataset.snapshot import open_readable
 
 RUN = DEMO / "cpu_b8"

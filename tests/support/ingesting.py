@@ -11,8 +11,8 @@ import duckdb
 
 from bufdb.dumps.discover import Source
 from bufdb.dumps.files import BLOCK_BYTES
-from bufdb.ingest.choice import readers
 from bufdb.ingest.plan import Request, Summary, plan
+from bufdb.ingest.processes import readers
 from bufdb.ingest.storing import Ingest
 
 

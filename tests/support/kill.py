@@ -28,7 +28,7 @@ from places import DEMO
 from bufdb.ingest.rows import MODULE_TABLES
 
 SCRIPT = (
-    "from bufdb.ingest import choice; choice.FEW_BYTES = 0; "  # so that others read, too
+    "from bufdb.ingest import processes as p; p.FEW_BYTES = 0; "  # so that others read, too
     "from bufdb.cli import main; main()"
 )
 COPIES = 3

@@ -8,8 +8,8 @@ from typing import Any
 import duckdb
 from small_db import Module, derive, insert
 
-from bufdb.what_if import answer as what_if
-from bufdb.what_if.choice import choose
+from bufdb.what_if import removal as what_if
+from bufdb.what_if.module_choice import choose
 
 STEPS = 10
 

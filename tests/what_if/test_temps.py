@@ -14,9 +14,9 @@ from what_if_cases import Case, ask
 
 from bufdb.errors import BufdbError, UsageError
 from bufdb.what_if import temps
-from bufdb.what_if.answer import Asked, answer
-from bufdb.what_if.choice import choose
 from bufdb.what_if.model import Model
+from bufdb.what_if.module_choice import choose
+from bufdb.what_if.removal import Asked, answer
 
 SPACES = (
     "SELECT run_name, module_key, color FROM memory_figures "

@@ -27,8 +27,8 @@ if __name__ == "__main__":
     sys.exit(main())
 """
 SPAWNED = """
-from bufdb.ingest import choice, pool
-choice.FEW_BYTES = 0
+from bufdb.ingest import pool, processes
+processes.FEW_BYTES = 0
 pool._has_one_thread = lambda: False
 """
 SPEC = ("--args", "f32[8]", "--db", "t.duckdb")

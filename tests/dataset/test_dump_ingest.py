@@ -16,9 +16,9 @@ from pprof_writer import Sample, packed
 from bufdb.database.runs import LIVE_TABLES
 from bufdb.dataset import layout, places
 from bufdb.dataset.compact import compact
-from bufdb.dataset.ingest import ingest
+from bufdb.dataset.dump_ingest import ingest
 from bufdb.errors import DatabaseError, UsageError
-from bufdb.ingest import choice
+from bufdb.ingest import processes
 
 MODULES = "SELECT run_name, module_key, has_live_ranges FROM modules ORDER BY ALL"
 
@@ -258,7 +258,7 @@ def test_the_command_writes_and_says_what_it_did(call, tmp_path):
 
 @pytest.mark.slow
 def test_processes_that_read_change_no_object(call, tmp_path, monkeypatch):
-    monkeypatch.setattr(choice, "FEW_BYTES", 0)
+    monkeypatch.setattr(processes, "FEW_BYTES", 0)
     for jobs in ("1", "2"):
         paths = (RUN, RUN.parent / "tpu_b8")
         assert call("ingest", *paths, "--out", tmp_path / jobs, "--jobs", jobs, "-q")[0] == 0
@@ -283,7 +283,7 @@ def test_rows_of_another_schema_version_are_refused(tmp_path):
 @pytest.mark.slow
 def test_however_an_ingest_is_cut_its_rows_are_the_same(tmp_path, monkeypatch):
     stored(tmp_path / "one")
-    monkeypatch.setattr("bufdb.dataset.ingest.TRANSACTION_BYTES", 1)
+    monkeypatch.setattr("bufdb.dataset.dump_ingest.TRANSACTION_BYTES", 1)
     stored(tmp_path / "other", block_bytes=4096)
     assert rows_on(tmp_path / "one") == rows_on(tmp_path / "other")
 

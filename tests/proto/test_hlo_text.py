@@ -4,7 +4,7 @@ import pytest
 from proto_rows import needs_protobuf
 
 from bufdb.proto.graph import Module
-from bufdb.proto.text import Printer
+from bufdb.proto.hlo_text import Printer
 
 pytestmark = needs_protobuf
 F32 = 11

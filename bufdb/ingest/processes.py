@@ -1,14 +1,15 @@
-"""Processes that read the groups of an ingest: this one, or more (`bufdb.ingest.pool`)."""
+"""Choose the processes that read the groups of an ingest: this one, or a pool."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from bufdb.dumps.files import BLOCK_BYTES
-from bufdb.ingest.work import Group, Store, size_of
+from bufdb.ingest.reader import Here, Reader
+from bufdb.ingest.work import size_of
 
 if TYPE_CHECKING:
     from bufdb.ingest.plan import Job
@@ -17,41 +18,6 @@ FEW_BYTES = 16 << 20
 """Text that one process has read before others have begun."""
 ENOUGH = 4
 """Processes that read as fast as one can store, which takes a third of the work."""
-
-
-class Reader(Protocol):
-    """Reads groups in order."""
-
-    count: int
-    """Number of the processes that read."""
-
-    def begin(self, groups: Iterator[Group]) -> None:
-        """Take groups, some ahead of what is asked for."""
-
-    def read(self, group: Group, sink: Store) -> None:
-        """Give a sink what is found in the next of the groups, which is this one."""
-
-    def end(self) -> None:
-        """End reading: no more groups follow."""
-
-
-class Here:
-    """Reads in this process."""
-
-    count = 1
-
-    def begin(self, groups: Iterator[Group]) -> None:
-        """Read nothing ahead."""
-
-    def read(self, group: Group, sink: Store) -> None:
-        """Give a sink what is found in a group."""
-        # 50 ms, which a process that only stores need not spend.
-        from bufdb.ingest import group as groups_of_modules
-
-        groups_of_modules.read(group, sink)
-
-    def end(self) -> None:
-        """End nothing."""
 
 
 def cores() -> int:

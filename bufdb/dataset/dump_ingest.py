@@ -26,9 +26,10 @@ from bufdb.dumps.load import dumped_at
 from bufdb.errors import UsageError
 from bufdb.ingest import own
 from bufdb.ingest import writer as run_rows
-from bufdb.ingest.choice import Reader, readers
 from bufdb.ingest.ingest import require_one
 from bufdb.ingest.plan import PlannedRun, Request, Summary, plan
+from bufdb.ingest.processes import readers
+from bufdb.ingest.reader import Reader
 from bufdb.ingest.rows import MODULE_TABLES
 from bufdb.ingest.storing import Ingest
 from bufdb.ingest.work import Done, Group

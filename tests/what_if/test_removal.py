@@ -327,8 +327,8 @@ def test_until_goes_by_the_high_end_of_the_need(con):
 @pytest.mark.slow
 def test_donations_alone_and_together_are_one_rule(demo):
     """memory.donation computes one parameter alone, and all of them together as ranges."""
-    from bufdb.what_if import answer
-    from bufdb.what_if.choice import choose
+    from bufdb.what_if import removal
+    from bufdb.what_if.module_choice import choose
 
     compared = 0
     for run, key, color in demo.execute(
@@ -341,7 +341,7 @@ def test_donations_alone_and_together_are_one_rule(demo):
             [choice.module_id, color],
         ).fetchall()
         for (number,) in demo_rows:
-            rows = answer.answer(demo, choice, answer.Asked(donate=[str(number)])).rows
+            rows = removal.answer(demo, choice, removal.Asked(donate=[str(number)])).rows
             if len(rows) == 2:
                 compared += 1
                 assert figures_of(rows[0]) == figures_of(rows[1])

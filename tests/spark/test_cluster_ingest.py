@@ -23,7 +23,7 @@ from bufdb.dataset.places import STAGING
 from bufdb.dumps.remote import Url
 from bufdb.errors import BufdbError
 from bufdb.ingest.plan import Summary
-from bufdb.spark.ingest import ingest
+from bufdb.spark.cluster_ingest import ingest
 from bufdb.spark.part import Part, SparkScatter, Target, reason, store_pickled, unseen
 
 SCRIPT = ROOT / "tests" / "support" / "cluster.py"
@@ -68,7 +68,7 @@ def by_workers(url: object, *paths: object, cluster: object = None, **more: obje
 
 
 def alone(url: Path, *paths: object, **more: object) -> Summary:
-    from bufdb.dataset.ingest import ingest as ingest_here
+    from bufdb.dataset.dump_ingest import ingest as ingest_here
 
     return ingest_here(str(url), list(paths or (RUN,)), **{"metadata": {"dt": TODAY}, **more})
 
@@ -266,8 +266,8 @@ def test_the_largest_groups_come_first(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_progress_shows_the_bytes_of_modules_that_have_appeared(tmp_path, monkeypatch):
-    monkeypatch.setattr("bufdb.spark.ingest._WATCH_S", 0.0)
-    monkeypatch.setattr("bufdb.spark.ingest._WATCH_RATIO", 0)
+    monkeypatch.setattr("bufdb.spark.cluster_ingest._WATCH_S", 0.0)
+    monkeypatch.setattr("bufdb.spark.cluster_ingest._WATCH_RATIO", 0)
     seen = []
     paths = [DEMO / name for name in ("cpu_b8", "gpu_b8")]
     by_workers(tmp_path / "b", *paths, progress=lambda done, total: seen.append((done, total)))

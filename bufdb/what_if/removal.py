@@ -16,9 +16,9 @@ from bufdb.memory.needs import Together, together
 from bufdb.memory.savings import LARGE_PART
 from bufdb.rows.op_names import op_path, strip_op_path
 from bufdb.what_if import cost, donation, temps
-from bufdb.what_if.choice import Choice
 from bufdb.what_if.donation import Donation
 from bufdb.what_if.model import Arena, Height, Model, Need
+from bufdb.what_if.module_choice import Choice
 from bufdb.what_if.temps import Taken, Temps
 
 INSTANTS = """

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bufdb.database import memory
-from bufdb.dataset import ingest as dataset
+from bufdb.dataset import dump_ingest as dataset
 from bufdb.dataset import layout
 from bufdb.dataset.places import Folder, Place, place_of
 from bufdb.dumps.discover import Source
@@ -60,7 +60,8 @@ class Scatter(Protocol):
 def ingest(scatter: Scatter, url: str, paths: Sequence[Source], **options: Any) -> Summary:
     """Read dumps and store them in the dataset at a folder or URL.
 
-    Options and rows are those of `bufdb.dataset.ingest.ingest`; `memory_limit` is each worker's.
+    Options and rows are those of `bufdb.dataset.dump_ingest.ingest`; `memory_limit` is each
+    worker's.
 
     Raises:
         UsageError: a path does not exist or holds no dump.

@@ -5,7 +5,7 @@ from small_db import Module
 from what_if_cases import Case
 
 from bufdb.errors import BufdbError, UsageError
-from bufdb.what_if.choice import choose
+from bufdb.what_if.module_choice import choose
 
 
 def case(con, module_id, size, **cells):
