@@ -14,7 +14,7 @@ from sqlglot.errors import OptimizeError, ParseError, SqlglotError
 from sqlglot.optimizer.qualify import qualify
 
 from bufdb.errors import BufdbError
-from bufdb.lint import portable, words
+from bufdb.lint import portable
 from bufdb.query import catalogue, header
 from bufdb.query.execute import require_select
 from bufdb.query.header import Alias, Column, Parameter, QueryFileError, SavedQuery
@@ -67,11 +67,6 @@ def lint(con: duckdb.DuckDBPyConnection, path: Path) -> list[Finding]:
         for number, line in enumerate(query.sql.splitlines(), start=1)
         if len(line) > LINE_LIMIT
     ]
-    if query.is_own:
-        found += [
-            Finding(path, number, f"{word!r}: write {better}")
-            for number, word, better in words.odd_words(path)
-        ]
     try:
         trees = [tree for tree in parse(query.sql, read="duckdb") if tree is not None]
     except ParseError as error:

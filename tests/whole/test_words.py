@@ -1,9 +1,8 @@
 """Words that an engineer would not write, wherever the project has prose."""
 
 import pytest
+import words
 from places import ROOT
-
-from bufdb.lint import words
 
 
 @pytest.mark.parametrize(
