@@ -15,6 +15,7 @@ from pathlib import Path
 import duckdb
 import hypothesis
 import pytest
+import touched
 from kept import Kept
 from once import made_once
 from places import DEMO, GOLDEN, LABELS, MEMORY, PROFILES
@@ -38,6 +39,9 @@ SETTINGS = (
 """Variables by which a user's environment could change an answer."""
 
 
+_NOT_SLOW = "not slow and not by_hand"
+"""What pyproject.toml chooses."""
+
 # How long an example takes says more of the machine than of bufdb.
 hypothesis.settings.register_profile("bufdb", deadline=None)
 hypothesis.settings.load_profile("bufdb")
@@ -49,28 +53,45 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write the answers of the saved queries over data/ into tests/golden/",
     )
+    parser.addoption(
+        "--touched",
+        metavar="COMMIT",
+        nargs="?",
+        const="HEAD",
+        help="run the tests that the change since a commit (HEAD) touches, slow ones too",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--touched") and config.option.markexpr == _NOT_SLOW:
+        config.option.markexpr = "not by_hand"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    base = config.getoption("--touched")
+    if base is None or not collection_path.name.startswith("test_"):
+        return None
+    return None if collection_path in touched.choose(base) else True
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark cases of tests marked `sample(n)` or `sample(n, m)`.
+    """Mark cases of tests marked `sample(n)` or `sample(0, n)`.
 
-    Every n-th runs always, none for 0; of the others every m-th is slow (all without m), and the
-    rest is exhaustive. Slow cases of a test that has such cases are `repeated`, too.
+    Every n-th runs always, or is slow; the others run by hand.
     """
     seen: Counter[str] = Counter()
     for item in items:
         sample = item.get_closest_marker("sample")
         if sample is not None:
             name = item.nodeid.partition("[")[0]
-            always, slow = (*sample.args, 1)[:2]
-            if not always or seen[name] % always:
-                is_slow = seen[name] % slow == 0
-                item.add_marker(pytest.mark.slow if is_slow else pytest.mark.exhaustive)
-                if always and is_slow:
-                    item.add_marker(pytest.mark.repeated)
+            is_chosen = seen[name] % (sample.args[0] or sample.args[1]) == 0
+            if not is_chosen:
+                item.add_marker(pytest.mark.by_hand)
+            elif not sample.args[0]:
+                item.add_marker(pytest.mark.slow)
             seen[name] += 1
-        if item.get_closest_marker("exhaustive") is not None:  # of all marks the last
+        if item.get_closest_marker("by_hand") is not None:
             item.own_markers = [mark for mark in item.own_markers if mark.name != "slow"]
 
 

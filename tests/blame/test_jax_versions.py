@@ -8,7 +8,7 @@ import sys
 import pytest
 
 pytest.importorskip("jax", reason="this Python has no jax")
-pytestmark = pytest.mark.exhaustive
+pytestmark = pytest.mark.by_hand
 
 # The shape of openxla/xla#45912, by which jaxlib 0.7.2 needs twice the memory of 0.7.1.
 PROGRAM = """from functools import partial

@@ -17,7 +17,7 @@ from bufdb.dumps import profiles
 
 OTHERS = [
     pytest.param("compacted", marks=pytest.mark.slow),
-    pytest.param("loose", marks=pytest.mark.exhaustive),
+    pytest.param("loose", marks=pytest.mark.by_hand),
 ]
 """States whose files the mixed state contains."""
 

@@ -81,7 +81,7 @@ def test_what_is_too_large_to_be_copied_is_read_where_it_lies(demo_dataset, demo
         assert answer(con, peaks, {}) == answer(demo_file, peaks, {})
 
 
-@pytest.mark.sample(60, 2)
+@pytest.mark.sample(60)
 @each_query
 def test_a_query_of_some_runs_opens_those_alone(demo_dataset, demo_file, query):
     ways = [given for given in WAYS if all(query.param(name) is not None for name in given)]
@@ -236,7 +236,7 @@ def test_check_of_tables_that_are_views_finds_the_same(call, demo_dataset, demo_
     assert call("check", "--on", demo_dataset) == call("check", "--db", demo_db)
 
 
-@pytest.mark.sample(6, 2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("form", ["speedscope", "csv", "bundle"])
 def test_export_writes_the_same(call, demo_dataset, demo_db, tmp_path, form):
     for option, url in (("--on", demo_dataset), ("--db", demo_db)):

@@ -22,7 +22,7 @@ def spark(sql, tmp_path):
     return " ".join(translate.body(query, "spark").split())
 
 
-@pytest.mark.sample(10, 3)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", sorted(QUERIES, reverse=True))  # advice, the longest, is slow
 def test_the_statement_gives_duckdb_the_rows_of_the_query(demo, name):
     query = QUERIES[name]

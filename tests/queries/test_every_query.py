@@ -53,7 +53,7 @@ def test_the_text_of_the_file_is_what_runs(demo, query):
     assert plain == execute.execute_query(demo, query, {}).rows
 
 
-@pytest.mark.sample(50, 3)
+@pytest.mark.sample(50)
 @each_query
 def test_module_selects_none_or_all(demo, query):
     if query.param("module") is not None:

@@ -36,7 +36,7 @@ def answer(path, query, given, runs):
     return result, narrowed[0][0]
 
 
-@pytest.mark.sample(54, 2)
+@pytest.mark.sample(54)
 @pytest.mark.parametrize(("query", "given"), list(cases())[::-1])  # advice, the longest, is slow
 def test_the_answer_is_that_of_the_whole_file(demo_db, demo, query, given):
     bound = execute.bind(query, given)
@@ -58,7 +58,7 @@ def of_functions():
                 yield pytest.param(query, given, id=f"{query.name} {given}")
 
 
-@pytest.mark.sample(48, 5)
+@pytest.mark.sample(48)
 @pytest.mark.parametrize(("query", "given"), list(of_functions())[::-1])
 def test_the_answer_about_few_functions_is_that_of_the_whole_file(
     demo_db, query, given, monkeypatch

@@ -417,7 +417,7 @@ def test_what_breaks_it_is_a_row_of_its_query(demo_copy, name, statement):
         demo_copy.execute("ROLLBACK")
 
 
-@pytest.mark.sample(15, 4)
+@pytest.mark.sample(15)
 @pytest.mark.parametrize(("name", "statement"), list(dict(BREAKING).items()))
 def test_what_breaks_it_is_found(demo_db, tmp_path, name, statement):
     path = shutil.copy(demo_db, tmp_path / "broken.duckdb")
@@ -584,7 +584,7 @@ def test_the_command(demo_db, tmp_path, capfd):
     "names",
     [
         pytest.param(("total", "value-bounds", "keys"), marks=pytest.mark.slow, id="some"),
-        pytest.param(None, marks=pytest.mark.exhaustive, id="all"),
+        pytest.param(None, marks=pytest.mark.by_hand, id="all"),
     ],
 )
 def test_the_size_of_a_part_changes_nothing(demo_db, tmp_path, names):
@@ -675,7 +675,7 @@ def test_only_before_an_asynchronous_start_a_value_begins_elsewhere(con):
     [
         1,
         pytest.param(20, marks=pytest.mark.slow),
-        pytest.param(200, marks=pytest.mark.exhaustive),
+        pytest.param(200, marks=pytest.mark.by_hand),
     ],
 )
 def test_of_all_corruptions_few_are_missed(demo_db, tmp_path, count):

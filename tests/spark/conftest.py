@@ -48,19 +48,17 @@ SPARK_SETTINGS = {
 
 
 SPARK_TURN = 3
-"""Every third query runs on Spark, because planning each takes seconds; the others are
-exhaustive tests. Sail is asked all."""
+"""Every third query runs on Spark, because planning each takes seconds; the others run by hand.
+Sail is asked all."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     seen = 0
     for item in items:
-        if {"connection", "opened"} & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.engine)
         params = getattr(getattr(item, "callspec", None), "params", {})
         if params.get("connection") == "spark" and "query" in params:
             if seen % SPARK_TURN:
-                item.add_marker(pytest.mark.exhaustive)
+                item.add_marker(pytest.mark.by_hand)
             seen += 1
 
 

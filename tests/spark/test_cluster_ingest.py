@@ -338,7 +338,7 @@ def test_a_master_that_does_not_answer_is_reported_at_once(opened):
         session.start("spark://127.0.0.1:1")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.by_hand
 def test_an_ingest_is_complete_after_a_worker_is_killed(tmp_path):
     if importlib.util.find_spec("py4j") is None or not shutil.which("java"):
         pytest.skip("needs Java 17 and pip install 'bufdb[spark]'")

@@ -299,7 +299,7 @@ DAMAGES = {
 }
 
 
-@pytest.mark.sample(30, 2)
+@pytest.mark.sample(30)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize(
     "place",
