@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden",
         action="store_true",
-        help="write the answers of the saved queries over data/ into tests/golden/",
+        help="write tests/golden, and the generated parts and examples of the pages",
     )
     parser.addoption(
         "--touched",
@@ -63,7 +63,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("--touched") and config.option.markexpr == _NOT_SLOW:
+    """Choose slow tests, too, with an option that is about every touched or golden file."""
+    is_all = config.getoption("--touched") or config.getoption("--update-golden")
+    if is_all and config.option.markexpr == _NOT_SLOW:
         config.option.markexpr = "not by_hand"
 
 

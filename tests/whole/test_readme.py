@@ -79,7 +79,6 @@ def folder(ingested, tmp_path, monkeypatch, empty_folder):
     return work
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", pages_with(GENERATED))
 def test_the_generated_parts_are_current(name, folder, request):
     page = PAGES[name].read_text(encoding="utf-8")
