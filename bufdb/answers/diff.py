@@ -478,6 +478,14 @@ def peaks(opened: Open, base: str, new: str, **options: Any) -> list[tuple[Row, 
     return [(row, row.place in changed) for row in known]
 
 
+def why_nothing(opened: Open, base: str, new: str, **options: Any) -> str | None:
+    """Return why `diff` with these arguments has no rows; None if that is not its filters."""
+    con, values = _asked(opened, base, new, **options)
+    with _staged(con, values):
+        rows = execute_with(con, _MODULES, {**values, **_EVERY._asdict()}, "diff").rows
+    return None if rows else _why_nothing(con, values)
+
+
 def in_pieces(opened: Open, base: str, new: str, **options: Any) -> Iterator[Diff]:
     """Yield all rows of `diff`, some pairs at a time."""
     con, values = _asked(opened, base, new, **options)

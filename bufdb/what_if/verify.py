@@ -172,7 +172,10 @@ def verify(
     all_found = [(row, _pair(opened, row, None)) for row in rows[:MOST_PAIRS]]
     # Where the peak is the same, something may have been promised all the same.
     found = [one for row, one in all_found if row.delta_bytes or one.peak.low is not None]
-    notes = [] if found else ["no peak of a function that both have has changed"]
+    notes = []
+    if not found:
+        why = diff.why_nothing(opened, base, new, function=function, color=color, pairs=pairs)
+        notes.append(why or "no peak of a function that both have has changed")
     if len(rows) > MOST_PAIRS:
         notes.append(f"{len(rows) - MOST_PAIRS} more functions; --function chooses")
     return Verification(found, notes)

@@ -95,6 +95,12 @@ def test_nothing_that_changed_is_a_note(ask):
     assert "no peak of a function" in ask("cpu_b8", "cpu_b8")[2]
 
 
+def test_a_function_that_is_not_there_is_named(ask):
+    code, out, err = ask("cpu_b8", "cpu_b8_remat", "--function", "typo")
+    assert (code, out) == (0, "")
+    assert "no rows: neither side has function 'typo'; there is train_step, eval_step" in err
+
+
 def test_a_run_that_is_not_there(ask):
     code, _, err = ask("cpu_b8", "cpu_b9")
     assert code == 2
