@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from bufdb.read import hlo
@@ -60,17 +61,17 @@ class _Call(NamedTuple):
     computation: bytes
 
 
+@dataclass
 class Calls:
     """Who calls which computation of a text, and in which computations bare op_names are."""
 
-    def __init__(self) -> None:
-        """Start without any text."""
-        self._calls: dict[bytes, set[_Call]] = {}
-        self._bare: dict[bytes, set[bytes]] = {}
-        self._above = b""
-        """The text above the first computation."""
-        self._current: bytes | None = None
-        self._tail = b"\n"
+    _calls: dict[bytes, set[_Call]] = field(default_factory=dict)
+    _bare: dict[bytes, set[bytes]] = field(default_factory=dict)
+    _above: bytes = b""
+    """The text above the first computation."""
+    _current: bytes | None = None
+    """The computation in which the text so far ends."""
+    _tail: bytes = b"\n"
 
     def feed(self, text: bytes) -> None:
         """Scan the next part, of whole lines."""
@@ -78,7 +79,7 @@ class Calls:
         self._tail = b"\n\n" if text.endswith(b"\n\n") else b"\n"
         heads = list(_COMPUTATION.finditer(text))
         if self._current is None:
-            self._above += text[before : heads[0].start() if heads else len(text)]
+            self._above += text[before : heads[0].start() + 2 if heads else len(text)]
         names = [self._current, *(_ENTRY if head[1] else head[2] for head in heads)]
         starts = [head.start() for head in heads]
         for found in _BARE.finditer(text):
@@ -91,7 +92,8 @@ class Calls:
                 home = names[bisect_right(starts, at)]
                 callees = _CALLED.match(text, at + len(role))
                 if home is not None and callees is not None:
-                    metadata = metadata_of(text[at : text.find(b"\n", at)])
+                    end = text.find(b"\n", at)
+                    metadata = metadata_of(text[at : len(text) if end < 0 else end])
                     frame, op_name = metadata.get("stack_frame_id"), metadata.get("op_name")
                     call = _Call(frame or 0, op_name or b"", home)
                     for name in callees[0].split(b","):

@@ -3,8 +3,9 @@
 --
 -- Format section 7. Metadata are compared if the text has one "metadata={" and no escapes; a
 -- missing source location is that of the stack frame (section 7.1), and a missing stack frame may be
--- that of the proto. If the dump gives only the name, opcode, shape and text are all NULL, and a
--- text closes the quotes and brackets that it opens; an out-of-memory message may have less.
+-- that of the proto, or that of a call, whose op_name an op without a frame has, too. If the dump
+-- gives only the name, opcode, shape and text are all NULL, and a text closes the quotes and
+-- brackets that it opens; an out-of-memory message may have less.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -130,12 +131,23 @@ JOIN read_texts
   AND read_texts.instruction_name = texts.instruction_name
 LEFT JOIN stack_frames
   ON stack_frames.module_id = texts.module_id
-  AND stack_frames.stack_frame_id = read_texts.stack_frame_id
+  AND stack_frames.stack_frame_id = coalesce(read_texts.stack_frame_id, texts.stack_frame_id)
   AND read_texts.source_file IS NULL
 WHERE texts.metadata IS NOT NULL
   AND (
     texts.op_type IS DISTINCT FROM read_texts.op_type
-    OR texts.op_name IS DISTINCT FROM read_texts.op_name
+    OR (
+      texts.op_name IS DISTINCT FROM read_texts.op_name
+      AND (
+        coalesce(read_texts.stack_frame_id, 0) > 0
+        OR read_texts.source_file IS NOT NULL
+        OR contains(coalesce(read_texts.op_name, ''), '/')
+        OR NOT ends_with(
+          coalesce('/' || texts.op_name, ''),
+          CASE WHEN texts.op_name IS NULL THEN '' ELSE coalesce(read_texts.op_name, '') END
+        )
+      )
+    )
     OR (
       read_texts.stack_frame_id IS NOT NULL
       AND texts.stack_frame_id IS DISTINCT FROM read_texts.stack_frame_id

@@ -50,12 +50,24 @@ listings AS (
   FROM peak_contributors
   GROUP BY peak_contributors.module_id
 ),
+-- The op_name in the text: that of an op of a function that JAX lowers once is here its call's.
+printed AS (
+  SELECT
+    instructions.module_id, instructions.instruction_name, instructions.opcode, instructions.shape,
+    instructions.text,
+    CASE
+      WHEN instructions.text IS NULL OR contains(instructions.text, '\') THEN instructions.op_name
+      ELSE nullif(regexp_extract(instructions.text, 'metadata=\{.*?op_name="([^"]*)"', 1), '')
+    END AS op_name
+  FROM instructions
+  WHERE instructions.module_id IN (SELECT peak_stack_nodes.module_id FROM peak_stack_nodes)
+),
 -- The name of a value: its op_name, which is a path for var['key/sub'].attr, or its instruction's.
 named AS (
   SELECT
     peak_contributors.module_id,
     peak_contributors.logical_bytes,
-    coalesce(instructions.op_name, peak_contributors.instruction_name) AS name,
+    coalesce(printed.op_name, peak_contributors.instruction_name) AS name,
     CASE
       WHEN regexp_full_match(name, '[a-zA-Z_]\w*(\.\w+)*(\[''[^'']+''\](\.\w+)*)+')
       THEN regexp_split_to_array(rtrim(name, ''']'), '''\](\.|\[''|$)|\[''|/|\.')
@@ -67,9 +79,9 @@ named AS (
     END AS label
   FROM peak_contributors
   JOIN modules ON modules.module_id = peak_contributors.module_id
-  LEFT JOIN instructions
-    ON instructions.module_id = peak_contributors.module_id
-    AND instructions.instruction_name = peak_contributors.instruction_name
+  LEFT JOIN printed
+    ON printed.module_id = peak_contributors.module_id
+    AND printed.instruction_name = peak_contributors.instruction_name
   WHERE modules.reported_peak_tree_bytes IS NOT NULL
     AND peak_contributors.logical_bytes > 0
 ),
@@ -89,25 +101,24 @@ found AS (
 ),
 callers AS (
   SELECT
-    instructions.module_id,
-    coalesce(instructions.op_name, instructions.instruction_name) AS label,
+    printed.module_id,
+    coalesce(printed.op_name, printed.instruction_name) AS label,
     regexp_extract_all(
-      instructions.text, '(?:body|condition|to_apply|calls|[a-z]+_computation)=%?([^ ,{}()]+)', 1
+      printed.text, '(?:body|condition|to_apply|calls|[a-z]+_computation)=%?([^ ,{}()]+)', 1
     ) || regexp_split_to_array(
-      regexp_extract(instructions.text, '_computations=\{%?([^}]*)', 1), ', %?'
+      regexp_extract(printed.text, '_computations=\{%?([^}]*)', 1), ', %?'
     ) AS computations
-  FROM instructions
-  WHERE instructions.opcode <> 'fusion'
-    AND instructions.module_id IN (SELECT peak_stack_nodes.module_id FROM peak_stack_nodes)
+  FROM printed
+  WHERE printed.opcode <> 'fusion'
 ),
 hiding AS (
   SELECT
-    instructions.module_id,
-    coalesce(instructions.op_name, instructions.instruction_name) AS label
-  FROM instructions
-  WHERE (instructions.opcode GLOB '*-start' OR instructions.opcode GLOB '*-update')
-    AND instructions.opcode <> 'async-start'
-    AND starts_with(instructions.shape, '((')
+    printed.module_id,
+    coalesce(printed.op_name, printed.instruction_name) AS label
+  FROM printed
+  WHERE (printed.opcode GLOB '*-start' OR printed.opcode GLOB '*-update')
+    AND printed.opcode <> 'async-start'
+    AND starts_with(printed.shape, '((')
 ),
 known AS (
   SELECT callers.module_id, callers.label FROM callers WHERE callers.computations <> ['']

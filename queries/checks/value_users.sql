@@ -79,7 +79,7 @@ walks AS (
       ON definers.module_id = uses.module_id
       AND definers.instruction_name = uses.instruction_name
     WHERE walks.op_name IS NULL
-      AND walks.step_count < 4
+      AND walks.step_count < 8
       -- Uses inside a fused or called computation are listed with that of the caller; they have no
       -- place in program order.
       AND definers.program_order IS NOT NULL
