@@ -73,7 +73,9 @@ def test_every_figure_is_that_of_the_text_dump(taken_in, other):
     figures = rows(con, "memory_figures", other, keys)
     assert figures == rows(con, "memory_figures", "text", keys)
     assert len(figures) >= 5
-    for table in ("peak_values", "value_users", "live_ranges"):
+    # Without the text before optimizations an op that jnp jits has no line, and is for a use.
+    of_names = () if other == "compiled" else ("value_users",)
+    for table in ("peak_values", "live_ranges", *of_names):
         assert rows(con, table, other, {"module_id"}) == rows(con, table, "text", {"module_id"})
 
 
@@ -283,6 +285,8 @@ def test_a_function_compiled_for_a_tpu_holds_what_its_dump_says(tmp_path):
         # The text of a dump lacks backend_config, and so what the compiler estimates.
         con.execute("UPDATE instruction_costs SET estimated_cycles = NULL")
         con.execute("DELETE FROM instruction_costs WHERE operation_count IS NULL")
+        # The other names of calls are in the text before optimizations alone.
+        con.execute("DELETE FROM instructions WHERE NOT regexp_matches(text, 'op_name=.*/')")
         assert differences(con, "text", "compiled") == []
 
 

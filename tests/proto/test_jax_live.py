@@ -67,7 +67,7 @@ def test_a_live_function_gives_the_rows_of_its_dump(
         "PYTHONPATH": str(ROOT),
     }
     subprocess.run([sys.executable, "-c", PROGRAM], cwd=tmp_path, env=environment, check=True)
-    files = [f for f in (tmp_path / "dumps").iterdir() if "_optimizations" in f.name]
+    files = [f for f in (tmp_path / "dumps").iterdir() if "after_optimizations" in f.name]
     files = [f for f in files if "jit_step" in f.name or "jit_branch" in f.name]
     for live in (tmp_path / "live").iterdir():
         given, dumped = (
