@@ -232,6 +232,7 @@ else:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["caught", "thread", "ahead", "twice"])
 def test_a_failure_is_seen_where_it_is_raised(how):
     pytest.importorskip("jax", reason="this Python has no jax")

@@ -56,6 +56,7 @@ def test_a_link_is_no_object(tmp_path):
         rows_on(tmp_path / "set")
 
 
+@pytest.mark.slow
 def test_a_lost_object_is_missed(tmp_path):
     """Each that has rows of modules, but their marker: without it a module was never stored."""
     stored(tmp_path)

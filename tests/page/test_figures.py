@@ -28,6 +28,7 @@ def modules(con):
     return con
 
 
+@pytest.mark.slow
 def test_figures_are_the_same_whatever_holds_most(modules):
     compared = page_figures.compare(
         modules, report(modules, names=("peak", "peaks"), has_sections=True)
@@ -36,6 +37,7 @@ def test_figures_are_the_same_whatever_holds_most(modules):
     assert compared.count > 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "line", "size"),
     [
@@ -77,7 +79,7 @@ def test_a_difference_would_be_found(modules):
     assert len(page_figures.compare(modules, found).differences) >= 2
 
 
-@pytest.mark.sample(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("run", ["cpu_b8", "gpu_b8", "tpu_b8"])
 def test_figures_of_the_sample_dumps(demo_db, run):
     with store.open_readable(str(demo_db)) as con:

@@ -17,7 +17,8 @@ def savings(con, **given):
     return [row for row in found if row["what"] is not None]
 
 
-@pytest.mark.parametrize("run", ["gpu_b8", pytest.param("tpu_b8", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("run", ["gpu_b8", "tpu_b8"])
 def test_each_name_saves_what_the_query_shows(demo_db, run):
     with closing(opening.open_readable(str(demo_db))) as con:
         shown = savings(con, run=run, function="train_step")

@@ -62,7 +62,8 @@ def bufdb(*arguments, first=""):
     return done
 
 
-@pytest.mark.parametrize("place", ["train.py", "sub/train.py", "sub.train"])
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("place", ["sub/train.py", "train.py", "sub.train"])
 def test_explain_runs_the_file_alone(hostile, place):
     done = bufdb("explain", f"{place}:step", *SPEC)
     assert (done.returncode, done.stderr) == (0, "")
