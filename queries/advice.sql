@@ -129,8 +129,7 @@ functions AS (
       ELSE 'saving'
     END AS ranked_by,
     coalesce(
-      answered.unknown_reason,
-      asked_instants.missing_reason,
+      answered.unknown_reason, asked_instants.missing_reason,
       CASE
         WHEN modules.format_era = 'M' THEN 'an out-of-memory message has no live ranges, from '
           || 'which savings follow'
@@ -271,8 +270,7 @@ items AS (
 ranked_items AS (
   SELECT
     items.module_id, items.color, items.value_id, items.name, items.held_bytes,
-    items.low_saving_bytes, items.saving_bytes, items.operation_count, items.kept_bytes,
-    items.kind,
+    items.low_saving_bytes, items.saving_bytes, items.operation_count, items.kept_bytes, items.kind,
     row_number() OVER (
       PARTITION BY items.module_id, items.color, items.kind, items.name
       ORDER BY items.low_saving_bytes DESC, items.saving_bytes DESC, items.value_id
@@ -752,8 +750,7 @@ found AS (
     CAST(findings.saving_bytes AS DOUBLE) / nullif(functions.peak_bytes, 0) AS saving_ratio,
     findings.kind, findings.sureness_kind, findings.name, findings.value_count,
     findings.saving_form, findings.kept_name, findings.low_operation_count,
-    findings.operation_count, findings.low_recompute_ns, findings.recompute_ns,
-    functions.ranked_by,
+    findings.operation_count, findings.low_recompute_ns, findings.recompute_ns, functions.ranked_by,
     CASE
       WHEN findings.kind IN ('residual', 'recompute') THEN coalesce(
         1e6 * findings.low_saving_bytes / nullif(findings.low_recompute_ns, 0),

@@ -38,8 +38,7 @@ WITH params AS (
 ),
 chosen AS (
   SELECT
-    asked_modules.run_name,
-    asked_modules.platform,
+    asked_modules.run_name, asked_modules.platform,
     coalesce(asked_modules.function_name, asked_modules.module_key) AS function_name,
     asked_modules.module_id, asked_modules.color, allocations.allocation_index
   FROM asked_modules

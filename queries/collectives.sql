@@ -125,8 +125,7 @@ ranked AS (
   SELECT
     operations.module_id, operations.color, operations.instruction_name, operations.read_bytes,
     operations.written_bytes, operations.live_bytes, operations.low_saving_bytes,
-    operations.saving_bytes,
-    collectives.program_order AS start_time,
+    operations.saving_bytes, collectives.program_order AS start_time,
     operations.end_time, collectives.opcode, collectives.is_async, collectives.is_fused,
     collectives.device_group_size, collectives.device_groups, instructions.op_name,
     operations.source,

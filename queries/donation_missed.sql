@@ -55,16 +55,14 @@ pairs AS (
   SELECT
     donations.module_id, donations.color, donations.size_bytes, donations.low_saving_bytes,
     donations.saving_bytes, donations.together_low_saving_bytes, donations.together_saving_bytes,
-    donations.is_copied, donations.is_in_product,
-    donations.parameter_number,
+    donations.is_copied, donations.is_in_product, donations.parameter_number,
     donations.parameter_shape_index,
     donations.parameter_name, donations.shape, donations.output_name, donations.output_op_name,
     row_number() OVER (
       ORDER BY
         donations.low_saving_bytes DESC NULLS LAST, donations.saving_bytes DESC,
         donations.size_bytes DESC, functions.name_place, donations.parameter_number,
-        donations.parameter_shape_index,
-        donations.output_allocation_index
+        donations.parameter_shape_index, donations.output_allocation_index
     ) AS place
   FROM answered_donations AS donations
   JOIN functions

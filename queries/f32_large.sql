@@ -62,11 +62,9 @@ SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
   ranked_values.bf16_ratio, functions.peak_bytes, ranked_values.f32_bytes, ranked_values.held_bytes,
   ranked_values.saving_bytes AS low_saving_bytes, ranked_values.saving_bytes,
-  advice_sureness.sureness,
-  value_details.shape,
+  advice_sureness.sureness, value_details.shape,
   value_details.opcode, value_details.instruction_name, value_details.op_name,
-  value_sources.source_line AS source,
-  functions.unknown_reason
+  value_sources.source_line AS source, functions.unknown_reason
 FROM answered_instants AS functions
 CROSS JOIN params
 LEFT JOIN ranked_values

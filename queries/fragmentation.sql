@@ -86,8 +86,7 @@ gaps AS (
 ),
 holes AS (
   SELECT
-    temps.module_id, temps.color, temps.allocation_index,
-    temps.size_bytes AS allocation_bytes,
+    temps.module_id, temps.color, temps.allocation_index, temps.size_bytes AS allocation_bytes,
     gaps.hole_offset_bytes,
     gaps.begin_bytes - gaps.hole_offset_bytes AS hole_bytes,
     gaps.value_below, gaps.value_above,

@@ -98,8 +98,7 @@ ranked_steps AS (
 ),
 gathers AS (
   SELECT
-    arrays.module_id, arrays.color, arrays.value_id,
-    ranked_steps.gathered_bytes,
+    arrays.module_id, arrays.color, arrays.value_id, ranked_steps.gathered_bytes,
     count(*) OVER (PARTITION BY arrays.module_id, arrays.color) AS gathered_count,
     ranked_steps.gathered_time, arrays.size_bytes, arrays.start_time,
     arrays.end_time, arrays.shape, arrays.instruction_name, arrays.low_saving_bytes,

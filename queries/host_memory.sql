@@ -196,8 +196,7 @@ SELECT
   CAST(ranked.held_bytes AS DOUBLE) / nullif(ranked.peak_bytes, 0) AS held_ratio,
   ranked.value_count, ranked.allocation_kind, ranked.to_host_bytes, ranked.to_host_count,
   ranked.from_host_bytes, ranked.from_host_count, ranked.shape, ranked.op_name,
-  ranked.source_line AS source,
-  ranked.unknown_reason
+  ranked.source_line AS source, ranked.unknown_reason
 FROM ranked
 CROSS JOIN params
 WHERE ranked.place <= params.top_n

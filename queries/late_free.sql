@@ -183,8 +183,7 @@ SELECT
     WHEN ranked_values.user_name IS NOT NULL THEN 'before_use'
     WHEN ranked_values.place IS NOT NULL THEN 'after_last_use'
   END AS reason,
-  ranked_values.is_at_peak,
-  ranked_values.user_name AS consumer_name,
+  ranked_values.is_at_peak, ranked_values.user_name AS consumer_name,
   consumers.consumer_bytes, value_details.shape, value_details.opcode,
   value_details.instruction_name, value_details.shape_index, value_details.op_name,
   value_sources.source_line AS source,

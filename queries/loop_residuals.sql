@@ -67,8 +67,7 @@ ranked AS (
   SELECT
     held.function_place, held.name_place, held.run_name, held.function_name, held.platform,
     held.color, held.unknown_reason, held.held_bytes, savings.saving_bytes,
-    savings.low_saving_bytes, savings.saving_form, savings.kept_name,
-    savings.low_operation_count,
+    savings.low_saving_bytes, savings.saving_form, savings.kept_name, savings.low_operation_count,
     CASE
       WHEN savings.saving_form IS NULL THEN costs.operation_count
       ELSE savings.operation_count

@@ -97,9 +97,7 @@ SELECT
   figures.naive_live_bytes, figures.fixed_bytes, figures.occupied_temp_bytes,
   figures.need_bytes, figures.fragmentation_bytes, figures.argument_bytes, figures.output_bytes,
   figures.alias_bytes, figures.temp_bytes, figures.constant_bytes, figures.thread_local_bytes,
-  figures.total_bytes,
-  modules.reported_total_bytes,
-  figures.peak_unknown_reason AS unknown_reason
+  figures.total_bytes, modules.reported_total_bytes, figures.peak_unknown_reason AS unknown_reason
 FROM asked_modules AS figures
 JOIN modules ON modules.module_id = figures.module_id
 JOIN module_sums ON module_sums.module_id = figures.module_id

@@ -49,8 +49,7 @@ SELECT
   figures.run_name, figures.function_name, figures.module_key, figures.platform, figures.color,
   figures.peak_bytes, figures.need_bytes, figures.argument_bytes, figures.output_bytes,
   figures.alias_bytes, figures.constant_bytes, figures.temp_bytes, figures.total_bytes,
-  ranked_values.size_bytes AS biggest_value_bytes,
-  ranked_values.instruction_name AS biggest_value,
+  ranked_values.size_bytes AS biggest_value_bytes, ranked_values.instruction_name AS biggest_value,
   figures.peak_unknown_reason AS unknown_reason
 FROM asked_modules AS figures
 LEFT JOIN ranked_values

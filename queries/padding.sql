@@ -53,8 +53,7 @@ functions AS (
 padded_values AS (
   SELECT
     functions.name_place, functions.peak_bytes, value_details.module_id, value_details.color,
-    value_details.bare_shape AS shape, value_details.layout,
-    value_details.shape AS whole_shape,
+    value_details.bare_shape AS shape, value_details.layout, value_details.shape AS whole_shape,
     value_details.size_bytes, value_details.logical_bytes,
     value_details.padding_bytes, value_details.is_least_size, value_details.is_phi,
     greatest(value_details.padding_bytes + held.held_bytes - value_details.size_bytes, 0)

@@ -129,8 +129,7 @@ programs AS (
     if(dumped.unknown_reason IS NULL, dumped.need_bytes, NULL) AS plan_bytes,
     coalesce(dumped.module_name = dumped.failed_program_name, FALSE) AS is_failed,
     1 AS place,
-    dumped.module_key AS name,
-    dumped.unknown_reason
+    dumped.module_key AS name, dumped.unknown_reason
   FROM dumped
   UNION ALL
   SELECT
@@ -360,8 +359,7 @@ SELECT
   (totals.plan_bytes + totals.bystander_bytes)::BIGINT AS process_bytes,
   (totals.plan_bytes + totals.bystander_bytes)::DOUBLE / nullif(totals.plan_bytes, 0)
     AS process_ratio,
-  totals.device_limit_bytes AS limit_bytes,
-  parts.part,
+  totals.device_limit_bytes AS limit_bytes, parts.part,
   parts.low_bytes::BIGINT AS low_bytes,
   parts.held_bytes::BIGINT AS held_bytes,
   parts.array_count::BIGINT AS array_count,

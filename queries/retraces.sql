@@ -73,8 +73,7 @@ functions AS (
 parts AS (
   SELECT
     compilations.run_name, compilations.function_name, compilations.platform, compilations.color,
-    allocations.parameter_number,
-    allocations.parameter_shape AS shape
+    allocations.parameter_number, allocations.parameter_shape AS shape
   FROM compilations
   JOIN allocations ON allocations.module_id = compilations.module_id
   WHERE allocations.parameter_shape_index = '{}'

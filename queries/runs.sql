@@ -123,8 +123,7 @@ SELECT
   figures.platforms, figures.format_eras, figures.max_partition_count, options.compiler_options,
   figures.max_peak_bytes, figures.max_need_bytes, figures.max_temp_bytes,
   coalesce(problems.problem_count, 0) AS problem_count,
-  runs.source_path,
-  labels.metadata,
+  runs.source_path, labels.metadata,
   coalesce(figures.unknown_count, 0) AS unknown_count,
   figures.unknown_reason
 FROM runs

@@ -96,8 +96,7 @@ found AS (
     savings.saving_form, savings.kept_name, savings.low_operation_count,
     savings.operation_count, savings.low_unknown_reason,
     coalesce(
-      savings.name,
-      "values".instruction_name
+      savings.name, "values".instruction_name
         || CASE "values".shape_index WHEN '{}' THEN '' ELSE "values".shape_index END
         || coalesce(' ' || "values".shape, '')
     ) AS name,
@@ -181,8 +180,7 @@ ranked AS (
 SELECT
   ranked.run_name, ranked.function_name, ranked.platform, ranked.color, ranked.peak_bytes,
   ranked.what, ranked.held_bytes, ranked.low_saving_bytes, ranked.saving_bytes,
-  ranked.half_saving_bytes, ranked.peak_bytes_without,
-  ranked.peak_time_without AS next_peak_time,
+  ranked.half_saving_bytes, ranked.peak_bytes_without, ranked.peak_time_without AS next_peak_time,
   instructions.instruction_name AS next_peak_instruction,
   ranked.name, ranked.saving_form, ranked.kept_name, ranked.low_operation_count,
   ranked.operation_count, ranked.low_recompute_ns, ranked.recompute_ns,

@@ -62,8 +62,7 @@ figures AS (
   SELECT
     coalesce(run_times.module_id, costs.module_id) AS module_id,
     coalesce(run_times.instruction_name, costs.instruction_name) AS instruction_name,
-    run_times.run_ns,
-    costs.operation_count,
+    run_times.run_ns, costs.operation_count,
     costs.operation_unknown_reason IS NOT NULL AS has_unknown_work,
     costs.estimated_cycles
   FROM run_times

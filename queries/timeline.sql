@@ -66,13 +66,11 @@ ranked_steps AS (
 )
 SELECT
   asked_peaks.run_name, asked_peaks.function_name, asked_peaks.platform, asked_peaks.color,
-  ranked_steps.first_time AS start_time,
-  ranked_steps.last_time AS end_time,
+  ranked_steps.first_time AS start_time, ranked_steps.last_time AS end_time,
   ranked_steps.lowest_bytes, ranked_steps.occupied_bytes,
   CAST(ranked_steps.occupied_bytes AS DOUBLE) / nullif(asked_peaks.peak_bytes, 0) AS peak_ratio,
   ranked_steps.occupied_time, instructions.instruction_name, instructions.opcode,
-  instructions.op_name,
-  asked_peaks.peak_unknown_reason AS unknown_reason
+  instructions.op_name, asked_peaks.peak_unknown_reason AS unknown_reason
 FROM asked_peaks
 LEFT JOIN ranked_steps
   ON ranked_steps.module_id = asked_peaks.module_id

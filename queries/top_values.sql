@@ -34,8 +34,7 @@ located_values AS (
   SELECT
     asked_modules.run_name,
     coalesce(asked_modules.function_name, asked_modules.module_key) AS known_name,
-    asked_modules.module_id, asked_modules.platform, asked_modules.color,
-    value_details.size_bytes,
+    asked_modules.module_id, asked_modules.platform, asked_modules.color, value_details.size_bytes,
     value_details.allocation_kind, value_details.shape, value_details.opcode,
     coalesce(
       origins.relation || origins.own_source, value_details.own_source,

@@ -8,9 +8,7 @@
 -- column finding VARCHAR: What was expected, what was found.
 WITH options AS (
   SELECT
-    compiler_options.module_id,
-    modules.run_name,
-    compiler_options.option_name,
+    compiler_options.module_id, modules.run_name, compiler_options.option_name,
     compiler_options.option_value,
     compiler_options.option_value IN ('true', 'false') AS is_boolean
   FROM compiler_options

@@ -9,9 +9,7 @@
 -- column finding VARCHAR: What was expected, what was found.
 WITH texts AS (
   SELECT
-    entry_parameters.module_id,
-    entry_parameters.parameter_number,
-    entry_parameters.shape,
+    entry_parameters.module_id, entry_parameters.parameter_number, entry_parameters.shape,
     entry_parameters.text,
     regexp_replace(entry_parameters.text, '"(?:[^"\\]|\\.)*"', '', 'g') AS bare
   FROM entry_parameters

@@ -11,19 +11,10 @@
 -- column finding VARCHAR: What was expected, what was found.
 WITH texts AS (
   SELECT
-    instructions.module_id,
-    instructions.instruction_name,
-    instructions.opcode,
-    instructions.fusion_kind,
-    instructions.shape,
-    instructions.op_type,
-    instructions.op_name,
-    instructions.source_file,
-    instructions.source_line,
-    instructions.source_end_line,
-    instructions.source_column,
-    instructions.source_end_column,
-    instructions.stack_frame_id,
+    instructions.module_id, instructions.instruction_name, instructions.opcode,
+    instructions.fusion_kind, instructions.shape, instructions.op_type, instructions.op_name,
+    instructions.source_file, instructions.source_line, instructions.source_end_line,
+    instructions.source_column, instructions.source_end_column, instructions.stack_frame_id,
     regexp_extract(
       instructions.text,
       '^%?([^ ]*) = (\(.*?\)|[^( ][^ ]*) ([^ (]*)\(',
@@ -45,17 +36,13 @@ WITH texts AS (
 -- A backend_config may follow the metadata; its fields have other names.
 numbered AS (
   SELECT
-    texts.module_id,
-    texts.instruction_name,
-    texts.metadata,
+    texts.module_id, texts.instruction_name, texts.metadata,
     regexp_replace(texts.metadata, '"[^"]*"', '', 'g') AS numbers
   FROM texts
 ),
 read_texts AS (
   SELECT
-    numbered.module_id,
-    numbered.instruction_name,
-    numbered.metadata,
+    numbered.module_id, numbered.instruction_name, numbered.metadata,
     nullif(regexp_extract(numbered.metadata, '(?:^| )op_type="([^"]*)"', 1), '') AS op_type,
     nullif(regexp_extract(numbered.metadata, '(?:^| )op_name="([^"]*)"', 1), '') AS op_name,
     nullif(regexp_extract(numbered.metadata, '(?:^| )source_file="([^"]*)"', 1), '') AS source_file,
@@ -110,8 +97,7 @@ SELECT
   bare.instruction_name || ': its text breaks off' AS finding
 FROM (
   SELECT
-    instructions.module_id,
-    instructions.instruction_name,
+    instructions.module_id, instructions.instruction_name,
     regexp_replace(instructions.text, '"(?:[^"\\]|\\.)*"', '', 'g') AS text
   FROM instructions
   JOIN modules ON modules.module_id = instructions.module_id

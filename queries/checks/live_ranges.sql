@@ -15,13 +15,8 @@
 -- column finding VARCHAR: What was expected, what was found.
 WITH misplaced AS (
   SELECT
-    live_ranges.module_id,
-    live_ranges.instruction_name,
-    live_ranges.shape_index,
-    live_ranges.start_time,
-    live_ranges.end_time,
-    instructions.program_order,
-    instructions.opcode,
+    live_ranges.module_id, live_ranges.instruction_name, live_ranges.shape_index,
+    live_ranges.start_time, live_ranges.end_time, instructions.program_order, instructions.opcode,
     modules.schedule_length,
     live_ranges.start_time < 0
       OR live_ranges.end_time < live_ranges.start_time
@@ -42,9 +37,7 @@ WITH misplaced AS (
 -- The place of the first asynchronous start after each of them.
 wrapped AS (
   SELECT
-    misplaced.module_id,
-    misplaced.instruction_name,
-    misplaced.shape_index,
+    misplaced.module_id, misplaced.instruction_name, misplaced.shape_index,
     min(starts.program_order) AS next_start,
     bool_or(starts.program_order = misplaced.start_time) AS begins_at_start
   FROM misplaced

@@ -38,8 +38,7 @@ WITH shipped AS (
     'op_categories' AS table_name,
     concat_ws(
       ', ',
-      rows.rule_order,
-      rows.op_glob,
+      rows.rule_order, rows.op_glob,
       coalesce(rows.module_glob, 'NULL'),
       coalesce(rows.category, 'NULL')
     ) AS row_text
@@ -113,8 +112,7 @@ stored AS (
     'op_categories' AS table_name,
     concat_ws(
       ', ',
-      op_categories.rule_order,
-      op_categories.op_glob,
+      op_categories.rule_order, op_categories.op_glob,
       coalesce(op_categories.module_glob, 'NULL'),
       coalesce(op_categories.category, 'NULL')
     ) AS row_text,
@@ -126,9 +124,7 @@ stored AS (
     'role_rules' AS table_name,
     concat_ws(
       ', ',
-      role_rules.rule_order,
-      role_rules.subject,
-      role_rules.name_glob,
+      role_rules.rule_order, role_rules.subject, role_rules.name_glob,
       coalesce(role_rules.role, 'NULL')
     ) AS row_text,
     count(*) AS row_count

@@ -24,17 +24,14 @@ WITH kinds AS (
 ),
 expected AS (
   SELECT
-    allocations.module_id,
-    allocations.color,
-    kinds.figure,
+    allocations.module_id, allocations.color, kinds.figure,
     sum(allocations.size_bytes) AS figure_bytes
   FROM allocations
   JOIN kinds ON kinds.kind = allocations.kind
   GROUP BY allocations.module_id, allocations.color, kinds.figure
   UNION ALL
   SELECT
-    allocations.module_id,
-    allocations.color,
+    allocations.module_id, allocations.color,
     'total' AS figure,
     sum(allocations.size_bytes) AS figure_bytes
   FROM allocations
@@ -42,8 +39,7 @@ expected AS (
 ),
 stored AS (
   SELECT
-    memory_sums.module_id,
-    memory_sums.color,
+    memory_sums.module_id, memory_sums.color,
     unnest(
       ['total', 'argument', 'output', 'alias', 'temp', 'constant', 'thread_local', 'fixed']
     ) AS figure,

@@ -22,8 +22,7 @@ WITH scratch AS (
 ),
 maxima AS (
   SELECT
-    occupancy_steps.module_id,
-    occupancy_steps.color,
+    occupancy_steps.module_id, occupancy_steps.color,
     max(occupancy_steps.occupied_temp_bytes) AS occupied_temp_bytes,
     arg_max(
       occupancy_steps.start_time,
@@ -34,9 +33,7 @@ maxima AS (
 ),
 steps AS (
   SELECT
-    occupancy_steps.module_id,
-    occupancy_steps.color,
-    occupancy_steps.start_time,
+    occupancy_steps.module_id, occupancy_steps.color, occupancy_steps.start_time,
     occupancy_steps.occupied_temp_bytes,
     lag(occupancy_steps.occupied_temp_bytes, 1, 0) OVER (
       PARTITION BY occupancy_steps.module_id, occupancy_steps.color
@@ -46,13 +43,11 @@ steps AS (
 ),
 live_values AS (
   SELECT
-    allocations.module_id,
-    allocations.color,
+    allocations.module_id, allocations.color,
     allocations.kind = 'temp' AS is_temp,
     "values".size_bytes::HUGEINT AS size_bytes,
     CASE WHEN scratch.value_id IS NULL THEN "values".size_bytes ELSE 0 END::HUGEINT AS own_bytes,
-    live_ranges.start_time,
-    live_ranges.end_time
+    live_ranges.start_time, live_ranges.end_time
   FROM live_ranges
   JOIN modules ON modules.module_id = live_ranges.module_id
   JOIN "values"
@@ -75,8 +70,7 @@ changes AS (
 ),
 sums AS (
   SELECT
-    changes.module_id,
-    changes.color,
+    changes.module_id, changes.color,
     sum(sum(changes.live_change)) OVER (
       PARTITION BY changes.module_id, changes.color
       ORDER BY changes.change_time
@@ -137,9 +131,7 @@ temp_sums AS (
 ),
 bounds AS (
   SELECT
-    temp_sums.module_id,
-    temp_sums.color,
-    temp_sums.change_time,
+    temp_sums.module_id, temp_sums.color, temp_sums.change_time,
     greatest(temp_sums.before_bytes, temp_sums.beyond_bytes) AS least_bytes,
     temp_sums.most_bytes
   FROM temp_sums

@@ -10,8 +10,7 @@
 -- column finding VARCHAR: What was expected, what was found.
 WITH texts AS (
   SELECT
-    instructions.module_id,
-    instructions.instruction_name,
+    instructions.module_id, instructions.instruction_name,
     -- Up to the bracket that closes the operands: the first before an attribute or the end.
     regexp_extract(
       instructions.text, ' = (?:\(.*?\)|[^( ][^ ]*) [^ (]*\((.*?)\)(?:$|, [a-z_-]+=)', 1

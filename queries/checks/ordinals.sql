@@ -76,11 +76,8 @@ WITH lists AS (
 ),
 nodes AS (
   SELECT
-    peak_stack_nodes.module_id,
-    peak_stack_nodes.node_ordinal,
-    peak_stack_nodes.parent_ordinal,
-    peak_stack_nodes.depth,
-    parents.depth AS parent_depth,
+    peak_stack_nodes.module_id, peak_stack_nodes.node_ordinal, peak_stack_nodes.parent_ordinal,
+    peak_stack_nodes.depth, parents.depth AS parent_depth,
     lag(peak_stack_nodes.depth, 1, -1) OVER (
       PARTITION BY peak_stack_nodes.module_id
       ORDER BY peak_stack_nodes.node_ordinal

@@ -23,13 +23,10 @@ WITH scratch AS (
 ),
 boxes AS (
   SELECT
-    "values".module_id,
-    "values".allocation_index,
-    "values".value_id,
+    "values".module_id, "values".allocation_index, "values".value_id,
     "values".offset_bytes AS begin_bytes,
     "values".offset_bytes::HUGEINT + "values".size_bytes AS end_bytes,
-    live_ranges.start_time,
-    live_ranges.end_time,
+    live_ranges.start_time, live_ranges.end_time,
     scratch.value_id IS NOT NULL AS is_scratch,
     CASE
       WHEN live_ranges.start_time < live_ranges.end_time THEN 2 * live_ranges.start_time + 1
@@ -57,11 +54,7 @@ levels AS (
 ),
 edges AS (
   SELECT
-    boxes.module_id,
-    boxes.allocation_index,
-    boxes.value_id,
-    boxes.begin_bytes,
-    boxes.end_bytes,
+    boxes.module_id, boxes.allocation_index, boxes.value_id, boxes.begin_bytes, boxes.end_bytes,
     levels.level,
     (boxes.first_instant + levels.width - 1) // levels.width AS first_inner,
     boxes.end_instant // levels.width AS end_inner,
@@ -93,24 +86,13 @@ within AS (
 ),
 members AS (
   SELECT
-    spans.module_id,
-    spans.allocation_index,
-    spans.level,
-    spans.span,
-    spans.value_id,
-    spans.begin_bytes,
-    spans.end_bytes,
-    spans.end_bytes AS own_end
+    spans.module_id, spans.allocation_index, spans.level, spans.span, spans.value_id,
+    spans.begin_bytes, spans.end_bytes, spans.end_bytes AS own_end
   FROM spans
   UNION ALL
   SELECT
-    within.module_id,
-    within.allocation_index,
-    within.level,
-    within.span,
-    within.value_id,
-    within.begin_bytes,
-    within.end_bytes,
+    within.module_id, within.allocation_index, within.level, within.span, within.value_id,
+    within.begin_bytes, within.end_bytes,
     NULL AS own_end
   FROM within
   JOIN used_spans

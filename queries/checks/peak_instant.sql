@@ -9,10 +9,7 @@
 -- column finding VARCHAR: What was expected, what was found.
 WITH sizes AS (
   SELECT
-    live_ranges.module_id,
-    live_ranges.start_time,
-    live_ranges.end_time,
-    shapes.logical_bytes
+    live_ranges.module_id, live_ranges.start_time, live_ranges.end_time, shapes.logical_bytes
   FROM live_ranges
   JOIN modules ON modules.module_id = live_ranges.module_id
   LEFT JOIN instructions
@@ -35,8 +32,7 @@ changes AS (
 ),
 sums AS (
   SELECT
-    changes.module_id,
-    changes.change_time,
+    changes.module_id, changes.change_time,
     sum(sum(changes.logical_bytes)) OVER (
       PARTITION BY changes.module_id
       ORDER BY changes.change_time

@@ -8,14 +8,12 @@
 -- column finding VARCHAR: What was expected, what was found.
 WITH printed AS (
   SELECT
-    peak_contributors.module_id,
-    peak_contributors.instruction_name,
+    peak_contributors.module_id, peak_contributors.instruction_name,
     coalesce(peak_contributors.shape_index, '') AS shape_index,
     count(*) AS line_count
   FROM peak_contributors
   GROUP BY
-    peak_contributors.module_id,
-    peak_contributors.instruction_name,
+    peak_contributors.module_id, peak_contributors.instruction_name,
     coalesce(peak_contributors.shape_index, '')
 ),
 indexed_modules AS (
@@ -25,8 +23,7 @@ indexed_modules AS (
 ),
 live AS (
   SELECT
-    live_ranges.module_id,
-    live_ranges.instruction_name,
+    live_ranges.module_id, live_ranges.instruction_name,
     CASE WHEN indexed_modules.module_id IS NULL THEN '' ELSE live_ranges.shape_index END
       AS shape_index,
     count(*) AS value_count
@@ -37,18 +34,14 @@ live AS (
     AND live_ranges.start_time <= modules.reported_peak_time
     AND live_ranges.end_time >= modules.reported_peak_time
   GROUP BY
-    live_ranges.module_id,
-    live_ranges.instruction_name,
+    live_ranges.module_id, live_ranges.instruction_name,
     CASE WHEN indexed_modules.module_id IS NULL THEN '' ELSE live_ranges.shape_index END
 ),
 lines AS (
   SELECT
-    peak_contributors.module_id,
-    peak_contributors.contributor_ordinal,
-    peak_contributors.instruction_name,
-    peak_contributors.shape_index,
-    peak_contributors.logical_bytes,
-    peak_contributors.cumulative_bytes,
+    peak_contributors.module_id, peak_contributors.contributor_ordinal,
+    peak_contributors.instruction_name, peak_contributors.shape_index,
+    peak_contributors.logical_bytes, peak_contributors.cumulative_bytes,
     sum(peak_contributors.logical_bytes) OVER listing AS summed_bytes,
     lag(peak_contributors.logical_bytes) OVER listing AS previous_bytes,
     lag(peak_contributors.instruction_name) OVER listing AS previous_name

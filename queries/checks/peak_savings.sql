@@ -17,22 +17,12 @@
 -- column finding VARCHAR: What was expected, what was found.
 WITH stored AS (
   SELECT
-    peak_savings.module_id,
-    peak_savings.color,
-    peak_savings.what,
+    peak_savings.module_id, peak_savings.color, peak_savings.what,
     coalesce(peak_savings.name, 'value ' || peak_savings.value_id, 'nothing') AS name,
-    peak_savings.value_id,
-    peak_savings.held_bytes,
-    peak_savings.saving_bytes,
-    peak_savings.half_saving_bytes,
-    peak_savings.peak_bytes_without,
-    peak_savings.peak_time_without,
-    peak_savings.backward_bytes,
-    peak_savings.saving_form,
-    peak_savings.low_saving_bytes,
-    peak_savings.low_unknown_reason,
-    peak_savings.kept_bytes,
-    memory_figures.peak_bytes,
+    peak_savings.value_id, peak_savings.held_bytes, peak_savings.saving_bytes,
+    peak_savings.half_saving_bytes, peak_savings.peak_bytes_without, peak_savings.peak_time_without,
+    peak_savings.backward_bytes, peak_savings.saving_form, peak_savings.low_saving_bytes,
+    peak_savings.low_unknown_reason, peak_savings.kept_bytes, memory_figures.peak_bytes,
     peak_savings.peak_bytes_without - memory_figures.fixed_bytes AS without_bytes
   FROM peak_savings
   LEFT JOIN memory_figures
@@ -41,9 +31,7 @@ WITH stored AS (
 ),
 instants AS (
   SELECT
-    stored.module_id,
-    stored.color,
-    stored.peak_time_without AS instant,
+    stored.module_id, stored.color, stored.peak_time_without AS instant,
     NULL AS occupied_temp_bytes
   FROM stored
   GROUP BY stored.module_id, stored.color, stored.peak_time_without
@@ -53,9 +41,7 @@ instants AS (
 ),
 heights AS (
   SELECT
-    instants.module_id,
-    instants.color,
-    instants.instant,
+    instants.module_id, instants.color, instants.instant,
     instants.occupied_temp_bytes IS NULL AS is_asked,
     coalesce(
       last_value(instants.occupied_temp_bytes IGNORE NULLS) OVER (
@@ -70,12 +56,8 @@ heights AS (
 -- Values with the same bytes as a value that has a row, including that value.
 same_bytes AS (
   SELECT
-    stored.module_id,
-    stored.value_id,
-    others.value_id AS other_id,
-    others.size_bytes,
-    live_ranges.start_time,
-    live_ranges.end_time
+    stored.module_id, stored.value_id, others.value_id AS other_id, others.size_bytes,
+    live_ranges.start_time, live_ranges.end_time
   FROM stored
   JOIN "values"
     ON "values".module_id = stored.module_id
@@ -92,13 +74,10 @@ same_bytes AS (
 ),
 scratch AS (
   SELECT
-    "values".module_id,
-    "values".value_id,
-    "values".allocation_index,
+    "values".module_id, "values".value_id, "values".allocation_index,
     "values".offset_bytes::HUGEINT AS begin_bytes,
     "values".offset_bytes::HUGEINT + "values".size_bytes AS end_bytes,
-    live_ranges.start_time,
-    live_ranges.end_time
+    live_ranges.start_time, live_ranges.end_time
   FROM "values"
   SEMI JOIN instructions
     ON instructions.module_id = "values".module_id
@@ -113,8 +92,7 @@ scratch AS (
 -- Bytes of a context that others have too at the instant that becomes the peak, at the most.
 shared AS (
   SELECT
-    stored.module_id,
-    stored.value_id,
+    stored.module_id, stored.value_id,
     sum(
       least(scratch.end_bytes, others.end_bytes) - greatest(scratch.begin_bytes, others.begin_bytes)
     ) AS shared_bytes
@@ -135,11 +113,7 @@ shared AS (
 ),
 at_instant AS (
   SELECT
-    stored.module_id,
-    stored.color,
-    stored.name,
-    stored.peak_time_without,
-    stored.without_bytes,
+    stored.module_id, stored.color, stored.name, stored.peak_time_without, stored.without_bytes,
     any_value(heights.occupied_temp_bytes) AS occupied_temp_bytes,
     any_value(same_bytes.size_bytes) AS size_bytes,
     greatest(
@@ -168,19 +142,11 @@ at_instant AS (
     AND shared.value_id = stored.value_id
   WHERE stored.what = 'value'
   GROUP BY
-    stored.module_id,
-    stored.color,
-    stored.name,
-    stored.peak_time_without,
-    stored.without_bytes
+    stored.module_id, stored.color, stored.name, stored.peak_time_without, stored.without_bytes
 ),
 higher AS (
   SELECT
-    stored.module_id,
-    stored.color,
-    stored.name,
-    stored.without_bytes,
-    peaks.peak_time,
+    stored.module_id, stored.color, stored.name, stored.without_bytes, peaks.peak_time,
     peaks.occupied_temp_bytes
   FROM stored
   JOIN peaks
@@ -200,10 +166,7 @@ higher AS (
 ),
 held AS (
   SELECT
-    peak_values.module_id,
-    peak_values.color,
-    peak_values.value_id,
-    peak_values.held_bytes,
+    peak_values.module_id, peak_values.color, peak_values.value_id, peak_values.held_bytes,
     CASE WHEN value_sources.is_backward THEN peak_values.held_bytes ELSE 0 END AS backward_bytes
   FROM peak_values
   LEFT JOIN value_sources
@@ -219,9 +182,7 @@ held AS (
 ),
 named AS (
   SELECT
-    held.module_id,
-    held.color,
-    held.value_id,
+    held.module_id, held.color, held.value_id,
     coalesce(
       value_origin_details.relation || value_origin_details.own_source,
       peak_value_details.own_source,
@@ -235,8 +196,7 @@ named AS (
       peak_value_details.stripped_op_path,
       'for ' || named_uses.stripped_op_path
     ) AS op,
-    held.held_bytes,
-    held.backward_bytes
+    held.held_bytes, held.backward_bytes
   FROM held
   JOIN peak_value_details
     ON peak_value_details.module_id = held.module_id

@@ -12,8 +12,7 @@
 -- column finding VARCHAR: What was expected, what was found.
 WITH children AS (
   SELECT
-    peak_stack_nodes.module_id,
-    peak_stack_nodes.parent_ordinal,
+    peak_stack_nodes.module_id, peak_stack_nodes.parent_ordinal,
     sum(peak_stack_nodes.total_bytes) AS total_bytes
   FROM peak_stack_nodes
   WHERE peak_stack_nodes.parent_ordinal IS NOT NULL
@@ -21,11 +20,8 @@ WITH children AS (
 ),
 nodes AS (
   SELECT
-    peak_stack_nodes.module_id,
-    peak_stack_nodes.node_ordinal,
-    peak_stack_nodes.total_bytes,
-    peak_stack_nodes.current_bytes,
-    peak_stack_nodes.remaining_bytes,
+    peak_stack_nodes.module_id, peak_stack_nodes.node_ordinal, peak_stack_nodes.total_bytes,
+    peak_stack_nodes.current_bytes, peak_stack_nodes.remaining_bytes,
     modules.reported_peak_tree_bytes - sum(peak_stack_nodes.current_bytes) OVER (
       PARTITION BY peak_stack_nodes.module_id
       ORDER BY peak_stack_nodes.node_ordinal
@@ -65,8 +61,7 @@ printed AS (
 -- The name of a value: its op_name, which is a path for var['key/sub'].attr, or its instruction's.
 named AS (
   SELECT
-    peak_contributors.module_id,
-    peak_contributors.logical_bytes,
+    peak_contributors.module_id, peak_contributors.logical_bytes,
     coalesce(printed.op_name, peak_contributors.instruction_name) AS name,
     CASE
       WHEN regexp_full_match(name, '[a-zA-Z_]\w*(\.\w+)*(\[''[^'']+''\](\.\w+)*)+')
@@ -92,8 +87,7 @@ expected AS (
 ),
 found AS (
   SELECT
-    peak_stack_nodes.module_id,
-    peak_stack_nodes.label,
+    peak_stack_nodes.module_id, peak_stack_nodes.label,
     sum(peak_stack_nodes.current_bytes) AS own_bytes
   FROM peak_stack_nodes
   WHERE peak_stack_nodes.current_bytes > 0

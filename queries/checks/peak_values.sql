@@ -11,10 +11,7 @@
 -- column finding VARCHAR: What was expected, what was found.
 WITH live_temps AS (
   SELECT
-    "values".module_id,
-    allocations.color,
-    "values".allocation_index,
-    "values".value_id,
+    "values".module_id, allocations.color, "values".allocation_index, "values".value_id,
     "values".size_bytes,
     "values".offset_bytes::HUGEINT AS begin_bytes,
     "values".offset_bytes::HUGEINT + "values".size_bytes AS end_bytes
@@ -50,9 +47,7 @@ covered_temps AS (
 ),
 representatives AS (
   SELECT
-    "values".module_id,
-    "values".allocation_index,
-    "values".value_id,
+    "values".module_id, "values".allocation_index, "values".value_id,
     row_number() OVER (
       PARTITION BY "values".module_id, "values".allocation_index
       ORDER BY "values".size_bytes DESC, "values".value_id
@@ -66,9 +61,7 @@ representatives AS (
 ),
 expected AS MATERIALIZED (
   SELECT
-    covered_temps.module_id,
-    covered_temps.color,
-    covered_temps.allocation_index,
+    covered_temps.module_id, covered_temps.color, covered_temps.allocation_index,
     'temp' AS allocation_kind,
     covered_temps.value_id,
     covered_temps.end_bytes - covered_temps.covered_bytes AS held_bytes
@@ -76,11 +69,8 @@ expected AS MATERIALIZED (
   WHERE covered_temps.end_bytes > covered_temps.covered_bytes
   UNION ALL
   SELECT
-    allocations.module_id,
-    allocations.color,
-    allocations.allocation_index,
-    allocations.kind AS allocation_kind,
-    representatives.value_id,
+    allocations.module_id, allocations.color, allocations.allocation_index,
+    allocations.kind AS allocation_kind, representatives.value_id,
     allocations.size_bytes AS held_bytes
   FROM allocations
   JOIN occupied_peaks

@@ -11,11 +11,7 @@
 -- column finding VARCHAR: What was expected, what was found.
 WITH placed AS (
   SELECT
-    peaks.module_id,
-    peaks.color,
-    peaks.peak_ordinal,
-    peaks.peak_time,
-    peaks.occupied_temp_bytes,
+    peaks.module_id, peaks.color, peaks.peak_ordinal, peaks.peak_time, peaks.occupied_temp_bytes,
     peaks.valley_bytes,
     row_number() OVER (
       PARTITION BY peaks.module_id, peaks.color
@@ -28,9 +24,7 @@ WITH placed AS (
 ),
 marked AS (
   SELECT
-    occupancy_steps.module_id,
-    occupancy_steps.color,
-    occupancy_steps.start_time,
+    occupancy_steps.module_id, occupancy_steps.color, occupancy_steps.start_time,
     occupancy_steps.occupied_temp_bytes,
     sum(CASE WHEN peaks.peak_time IS NOT NULL THEN 1 ELSE 0 END) OVER (
       PARTITION BY occupancy_steps.module_id, occupancy_steps.color
@@ -45,9 +39,7 @@ marked AS (
 ),
 lowest AS (
   SELECT
-    marked.module_id,
-    marked.color,
-    marked.segment,
+    marked.module_id, marked.color, marked.segment,
     min(marked.occupied_temp_bytes) AS lowest_bytes,
     arg_min(marked.start_time, (marked.occupied_temp_bytes, marked.start_time)) AS lowest_time,
     max(marked.segment) OVER (PARTITION BY marked.module_id, marked.color) AS last_segment
@@ -57,9 +49,7 @@ lowest AS (
 -- The steps rise before the first peak and fall after the last one.
 turns AS (
   SELECT
-    marked.module_id,
-    marked.color,
-    marked.start_time,
+    marked.module_id, marked.color, marked.start_time,
     marked.occupied_temp_bytes - CASE
       WHEN marked.segment = lowest.last_segment
         OR (marked.segment > 0 AND marked.start_time <= lowest.lowest_time)
@@ -82,9 +72,7 @@ turns AS (
 ),
 valleys AS (
   SELECT
-    lowest.module_id,
-    lowest.color,
-    lowest.lowest_bytes AS valley_bytes,
+    lowest.module_id, lowest.color, lowest.lowest_bytes AS valley_bytes,
     count(*) AS valley_count
   FROM lowest
   WHERE lowest.segment > 0 AND lowest.segment < lowest.last_segment

@@ -10,11 +10,8 @@
 -- column finding VARCHAR: What was expected, what was found.
 WITH stored AS (
   SELECT
-    recompute_costs.module_id,
-    recompute_costs.value_id,
-    recompute_costs.operation_count,
-    "values".size_bytes,
-    allocations.kind,
+    recompute_costs.module_id, recompute_costs.value_id, recompute_costs.operation_count,
+    "values".size_bytes, allocations.kind,
     memory_sums.fixed_bytes + occupied_peaks.occupied_temp_bytes AS peak_bytes,
     value_origins.slice_count,
     CASE

@@ -9,8 +9,7 @@
 -- column finding VARCHAR: What was expected, what was found.
 WITH sums AS (
   SELECT
-    parts.module_id,
-    parts.written_by,
+    parts.module_id, parts.written_by,
     min(parts.saving_form) AS saving_form,
     CASE
       WHEN count(*) FILTER (

@@ -17,9 +17,7 @@ WITH sums AS (
 ),
 compared AS (
   SELECT
-    reported_sums.module_id,
-    reported_sums.color,
-    reported_sums.total_bytes AS reported_bytes,
+    reported_sums.module_id, reported_sums.color, reported_sums.total_bytes AS reported_bytes,
     wrapped_int64(coalesce(sums.total_bytes, 0)) AS total_bytes
   FROM reported_sums
   SEMI JOIN allocations ON allocations.module_id = reported_sums.module_id

@@ -8,15 +8,8 @@
 -- column finding VARCHAR: What was expected, what was found.
 WITH arrays AS (
   SELECT
-    shapes.shape,
-    shapes.dtype,
-    shapes.dimensions,
-    shapes.dimensions_text,
-    shapes.layout,
-    shapes.memory_space,
-    shapes.element_count,
-    shapes.logical_bytes,
-    shapes.is_tuple,
+    shapes.shape, shapes.dtype, shapes.dimensions, shapes.dimensions_text, shapes.layout,
+    shapes.memory_space, shapes.element_count, shapes.logical_bytes, shapes.is_tuple,
     regexp_extract(shapes.shape, '^([a-z][a-z0-9_]*)\[', 1) AS read_dtype,
     regexp_extract(shapes.shape, '^[a-z][a-z0-9_]*\[([^\]]*)\]', 1) AS read_dimensions,
     nullif(regexp_extract(shapes.shape, '^[a-z][a-z0-9_]*\[[^\]]*\](\{.*\})$', 1), '')
@@ -29,10 +22,7 @@ WITH arrays AS (
 ),
 parts AS (
   SELECT
-    arrays.shape,
-    arrays.dimensions,
-    arrays.element_count,
-    arrays.logical_bytes,
+    arrays.shape, arrays.dimensions, arrays.element_count, arrays.logical_bytes,
     CASE
       WHEN arrays.read_dimensions = '' THEN []::BIGINT[]
       ELSE list_transform(
@@ -51,11 +41,7 @@ parts AS (
 ),
 sizes AS (
   SELECT
-    parts.shape,
-    parts.dimensions,
-    parts.element_count,
-    parts.logical_bytes,
-    parts.read_sizes,
+    parts.shape, parts.dimensions, parts.element_count, parts.logical_bytes, parts.read_sizes,
     parts.element_bits,
     -- A DOUBLE, exact in the range compared below.
     CASE
@@ -67,15 +53,10 @@ sizes AS (
 ),
 tuples AS (
   SELECT
-    shapes.shape,
-    shapes.dtype,
-    shapes.is_tuple,
-    shapes.element_count,
-    shapes.logical_bytes,
+    shapes.shape, shapes.dtype, shapes.is_tuple, shapes.element_count, shapes.logical_bytes,
     coalesce(
       shapes.dimensions::VARCHAR,
-      shapes.dimensions_text,
-      shapes.layout,
+      shapes.dimensions_text, shapes.layout,
       shapes.memory_space::VARCHAR
     ) AS of_arrays,
     -- The rest within the outer brackets without layouts, dimensions and inner tuples, four levels
@@ -176,8 +157,7 @@ found AS (
   HAVING count(*) > 1
   UNION ALL
   SELECT
-    "values".module_id,
-    "values".shape,
+    "values".module_id, "values".shape,
     'value ' || "values".value_id || ' has ' || coalesce("values".logical_bytes::VARCHAR, 'NULL')
       || ' logical bytes, its shape ' || coalesce(shapes.logical_bytes::VARCHAR, 'NULL') AS what
   FROM "values"

@@ -9,18 +9,14 @@ WITH places AS (
   SELECT
     instructions.module_id,
     'instruction ' || instructions.instruction_name AS what,
-    instructions.source_line,
-    instructions.source_column,
-    instructions.source_end_line,
+    instructions.source_line, instructions.source_column, instructions.source_end_line,
     instructions.source_end_column
   FROM instructions
   UNION ALL
   SELECT
     stack_frames.module_id,
     'stack frame ' || stack_frames.stack_frame_id AS what,
-    stack_frames.source_line,
-    stack_frames.source_column,
-    stack_frames.source_end_line,
+    stack_frames.source_line, stack_frames.source_column, stack_frames.source_end_line,
     stack_frames.source_end_column
   FROM stack_frames
 )

@@ -9,8 +9,7 @@
 -- column finding VARCHAR: What was expected, what was found.
 WITH extents AS (
   SELECT
-    "values".module_id,
-    "values".allocation_index,
+    "values".module_id, "values".allocation_index,
     min("values".offset_bytes) AS begin_bytes,
     max("values".offset_bytes) AS last_begin_bytes,
     max("values".offset_bytes::HUGEINT + "values".size_bytes) AS end_bytes,

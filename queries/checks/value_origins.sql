@@ -12,24 +12,13 @@
 -- column finding VARCHAR: What was expected, what was found.
 WITH origins AS (
   SELECT
-    value_origins.module_id,
-    value_origins.value_id,
-    value_origins.origin_kind,
-    value_origins.instruction_name,
-    value_origins.opcode,
-    value_origins.stack_frame_id,
-    value_origins.loop_instruction_name,
-    value_origins.trip_count,
-    value_origins.written_by,
-    value_origins.slice_shape,
-    value_origins.slice_count,
-    value_origins.slice_bytes,
+    value_origins.module_id, value_origins.value_id, value_origins.origin_kind,
+    value_origins.instruction_name, value_origins.opcode, value_origins.stack_frame_id,
+    value_origins.loop_instruction_name, value_origins.trip_count, value_origins.written_by,
+    value_origins.slice_shape, value_origins.slice_count, value_origins.slice_bytes,
     value_origins.is_layer_input,
     "values".value_id IS NOT NULL AS has_value,
-    "values".shape,
-    "values".logical_bytes,
-    loops.opcode AS loop_opcode,
-    loops.text AS loop_text,
+    "values".shape, "values".logical_bytes, loops.opcode AS loop_opcode, loops.text AS loop_text,
     modules.has_hlo_text,
     stack_frames.stack_frame_id IS NOT NULL AS has_frame
   FROM value_origins
@@ -46,26 +35,11 @@ WITH origins AS (
 ),
 counted AS (
   SELECT
-    origins.module_id,
-    origins.value_id,
-    origins.origin_kind,
-    origins.instruction_name,
-    origins.opcode,
-    origins.stack_frame_id,
-    origins.loop_instruction_name,
-    origins.trip_count,
-    origins.written_by,
-    origins.slice_shape,
-    origins.slice_count,
-    origins.slice_bytes,
-    origins.is_layer_input,
-    origins.has_value,
-    origins.shape,
-    origins.logical_bytes,
-    origins.loop_opcode,
-    origins.loop_text,
-    origins.has_hlo_text,
-    origins.has_frame,
+    origins.module_id, origins.value_id, origins.origin_kind, origins.instruction_name,
+    origins.opcode, origins.stack_frame_id, origins.loop_instruction_name, origins.trip_count,
+    origins.written_by, origins.slice_shape, origins.slice_count, origins.slice_bytes,
+    origins.is_layer_input, origins.has_value, origins.shape, origins.logical_bytes,
+    origins.loop_opcode, origins.loop_text, origins.has_hlo_text, origins.has_frame,
     try_cast(
       regexp_extract(origins.loop_text, 'known_trip_count\\?":\{\\?"n\\?":\\?"([0-9]{1,18})\\?"', 1)
       AS BIGINT
@@ -177,8 +151,7 @@ findings AS (
   FROM makers
   UNION ALL
   SELECT
-    value_origins.module_id,
-    value_origins.value_id,
+    value_origins.module_id, value_origins.value_id,
     'not what instruction ' || value_origins.instruction_name || ' is' AS what
   FROM value_origins
   JOIN instructions
@@ -195,8 +168,7 @@ findings AS (
     OR value_origins.stack_frame_id <> instructions.stack_frame_id
   UNION ALL
   SELECT
-    value_origins.module_id,
-    value_origins.value_id,
+    value_origins.module_id, value_origins.value_id,
     'another line than stack frame ' || value_origins.stack_frame_id AS what
   FROM value_origins
   JOIN stack_frames

@@ -8,9 +8,7 @@
 -- column finding VARCHAR: What was expected, what was found.
 WITH RECURSIVE definers AS (
   SELECT
-    instructions.module_id,
-    instructions.instruction_name,
-    instructions.op_name,
+    instructions.module_id, instructions.instruction_name, instructions.op_name,
     instructions.program_order,
     min("values".value_id) AS first_value_id
   FROM instructions
@@ -18,9 +16,7 @@ WITH RECURSIVE definers AS (
     ON "values".module_id = instructions.module_id
     AND "values".instruction_name = instructions.instruction_name
   GROUP BY
-    instructions.module_id,
-    instructions.instruction_name,
-    instructions.op_name,
+    instructions.module_id, instructions.instruction_name, instructions.op_name,
     instructions.program_order
 ),
 nameless AS (
@@ -44,10 +40,7 @@ nameless AS (
 ),
 walks AS (
   SELECT
-    nameless.module_id,
-    nameless.value_id,
-    definers.instruction_name,
-    definers.op_name,
+    nameless.module_id, nameless.value_id, definers.instruction_name, definers.op_name,
     definers.first_value_id,
     0 AS step_count
   FROM nameless
@@ -61,10 +54,7 @@ walks AS (
   UNION ALL
   (
     SELECT
-      walks.module_id,
-      walks.value_id,
-      definers.instruction_name,
-      definers.op_name,
+      walks.module_id, walks.value_id, definers.instruction_name, definers.op_name,
       definers.first_value_id,
       walks.step_count + 1 AS step_count
     FROM walks

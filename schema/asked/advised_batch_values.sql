@@ -2,10 +2,7 @@
 CREATE OR REPLACE VIEW advised_batch_values AS
 WITH mapped AS (
   SELECT
-    functions.module_id,
-    functions.color,
-    temp_values.value_id,
-    shapes.element_count,
+    functions.module_id, functions.color, temp_values.value_id, shapes.element_count,
     ',' || shapes.dimensions_text || ',' AS dimensions,
     regexp_extract(shapes.dimensions_text, '^([0-9]{1,9})', 1) AS first_size
   FROM answered_functions AS functions
@@ -27,8 +24,7 @@ WITH mapped AS (
 -- The axis is the first dimension of most results, but not of a product with an unmapped operand.
 axes AS (
   SELECT
-    mapped.module_id,
-    mapped.first_size,
+    mapped.module_id, mapped.first_size,
     row_number() OVER (
       PARTITION BY mapped.module_id
       ORDER BY count(*) DESC, CAST(mapped.first_size AS DOUBLE), mapped.first_size
@@ -40,8 +36,7 @@ axes AS (
 -- A product may have the axis and another dimension as one: then the number of elements is the same.
 sizes AS (
   SELECT DISTINCT
-    mapped.module_id,
-    mapped.element_count,
+    mapped.module_id, mapped.element_count,
     try_cast(floor(CAST(axes.first_size AS DOUBLE)) AS BIGINT) AS axis_size
   FROM mapped
   JOIN axes

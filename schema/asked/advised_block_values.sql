@@ -2,29 +2,15 @@
 CREATE OR REPLACE VIEW advised_block_values AS
 WITH all_idle AS (
   SELECT
-    idle_values.module_id,
-    idle_values.color,
-    idle_values.value_id,
-    idle_values.held_bytes,
-    idle_values.kept_bytes,
-    idle_values.shape,
-    idle_values.instruction_name,
-    idle_values.is_stack,
-    idle_values.is_layer_input,
-    idle_values.is_forward,
-    idle_values.next_use_time
+    idle_values.module_id, idle_values.color, idle_values.value_id, idle_values.held_bytes,
+    idle_values.kept_bytes, idle_values.shape, idle_values.instruction_name, idle_values.is_stack,
+    idle_values.is_layer_input, idle_values.is_forward, idle_values.next_use_time
   FROM answered_idle_values AS idle_values
 ),
 idle AS (
   SELECT
-    idle_values.module_id,
-    idle_values.color,
-    idle_values.value_id,
-    idle_values.held_bytes,
-    idle_values.shape,
-    instructions.op_name,
-    instructions.stack_frame_id,
-    frames.own_frame_id,
+    idle_values.module_id, idle_values.color, idle_values.value_id, idle_values.held_bytes,
+    idle_values.shape, instructions.op_name, instructions.stack_frame_id, frames.own_frame_id,
     frames.tree_ordinal
   FROM all_idle AS idle_values
   JOIN instructions
@@ -39,12 +25,7 @@ idle AS (
 ),
 calls AS (
   SELECT
-    idle.module_id,
-    idle.color,
-    idle.value_id,
-    idle.held_bytes,
-    idle.shape,
-    idle.op_name,
+    idle.module_id, idle.color, idle.value_id, idle.held_bytes, idle.shape, idle.op_name,
     idle.stack_frame_id,
     own_frames.function_name = outer_frames.function_name
       AND own_frames.source_file = outer_frames.source_file AS is_direct,
@@ -71,10 +52,7 @@ calls AS (
 ),
 idle_stacks AS (
   SELECT
-    idle_values.module_id,
-    idle_values.color,
-    idle_values.value_id,
-    idle_values.kept_bytes,
+    idle_values.module_id, idle_values.color, idle_values.value_id, idle_values.kept_bytes,
     origins.loop_instruction_name
   FROM all_idle AS idle_values
   JOIN value_origins AS origins
@@ -90,12 +68,9 @@ loops AS (
 -- What the loop returns is written in its body; outside of it is a separate value.
 stacks AS (
   SELECT
-    loops.module_id,
-    loops.color,
-    origins.value_id,
+    loops.module_id, loops.color, origins.value_id,
     coalesce(idle_stacks.kept_bytes, 0) AS kept_bytes,
-    loops.loop_instruction_name,
-    origins.slice_count
+    loops.loop_instruction_name, origins.slice_count
   FROM loops
   JOIN value_origin_details AS origins
     ON origins.module_id = loops.module_id
@@ -123,8 +98,7 @@ carries AS (
 ),
 named AS (
   SELECT
-    loops.module_id,
-    loops.loop_instruction_name,
+    loops.module_id, loops.loop_instruction_name,
     min(coalesce(details.own_source, details.library_source, details.op_name)) AS source
   FROM loops
   JOIN value_details AS details
@@ -133,20 +107,15 @@ named AS (
   GROUP BY loops.module_id, loops.loop_instruction_name
 )
 SELECT
-  calls.module_id,
-  calls.color,
-  calls.value_id,
+  calls.module_id, calls.color, calls.value_id,
   'block' AS kind,
-  calls.held_bytes,
-  calls.name,
-  calls.parent_frame_id,
+  calls.held_bytes, calls.name, calls.parent_frame_id,
   CASE
     -- Equal values of one line are rounds of a Python loop, except the parts of a split.
     WHEN calls.is_direct AND NOT calls.op_name GLOB '*/split'
       THEN count(*) OVER (
         PARTITION BY
-          calls.module_id, calls.color, calls.name, calls.stack_frame_id, calls.op_name,
-          calls.shape
+          calls.module_id, calls.color, calls.name, calls.stack_frame_id, calls.op_name, calls.shape
       )
     ELSE 1
   END AS repeat_count,
@@ -155,9 +124,7 @@ FROM calls
 WHERE calls.place = 1
 UNION ALL
 SELECT
-  stacks.module_id,
-  stacks.color,
-  stacks.value_id,
+  stacks.module_id, stacks.color, stacks.value_id,
   'scan',
   stacks.kept_bytes,
   'scan of ' || coalesce(named.source, stacks.loop_instruction_name),

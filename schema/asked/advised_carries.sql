@@ -2,15 +2,9 @@
 CREATE OR REPLACE VIEW advised_carries AS
 WITH stacks AS (
   SELECT
-    functions.module_id,
-    functions.color,
-    held.value_id,
-    held.held_bytes,
+    functions.module_id, functions.color, held.value_id, held.held_bytes,
     (held.held_bytes + origins.slice_count - 1) // origins.slice_count AS slice_bytes,
-    functions.platform,
-    origins.loop_instruction_name,
-    shapes.dtype,
-    shapes.dimensions_text,
+    functions.platform, origins.loop_instruction_name, shapes.dtype, shapes.dimensions_text,
     sources.source_line AS name,
     row_number() OVER (
       PARTITION BY
@@ -42,12 +36,8 @@ WITH stacks AS (
 ),
 inputs AS (
   SELECT DISTINCT
-    stacks.module_id,
-    stacks.color,
-    stacks.loop_instruction_name,
-    stacks.dtype,
-    stacks.dimensions_text,
-    held.value_id
+    stacks.module_id, stacks.color, stacks.loop_instruction_name, stacks.dtype,
+    stacks.dimensions_text, held.value_id
   FROM stacks
   JOIN uses
     ON uses.module_id = stacks.module_id
@@ -69,10 +59,7 @@ inputs AS (
 ),
 input_counts AS (
   SELECT
-    inputs.module_id,
-    inputs.color,
-    inputs.loop_instruction_name,
-    inputs.dtype,
+    inputs.module_id, inputs.color, inputs.loop_instruction_name, inputs.dtype,
     inputs.dimensions_text,
     count(*) AS input_count
   FROM inputs
@@ -81,8 +68,7 @@ input_counts AS (
     inputs.dimensions_text
 )
 SELECT
-  stacks.module_id,
-  stacks.color,
+  stacks.module_id, stacks.color,
   min(stacks.name) AS name,
   count(*) AS value_count,
   -- The slice of a round is a separate copy in one of the two forms; the CPU copies one whole array

@@ -41,12 +41,9 @@ vocabularies AS (
 -- Arrays with the vocabulary as exactly one dimension, of another size than the weights.
 logits AS (
   SELECT
-    vocabularies.module_id,
-    temp_values.color,
+    vocabularies.module_id, temp_values.color,
     vocabularies.vocabulary_size > 4 * vocabularies.width AS is_long,
-    temp_values.value_id,
-    sources.op_name,
-    sources.source_line
+    temp_values.value_id, sources.op_name, sources.source_line
   FROM vocabularies
   JOIN temp_values
     ON temp_values.module_id = vocabularies.module_id

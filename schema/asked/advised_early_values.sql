@@ -7,13 +7,8 @@ WITH functions AS (
 ),
 results AS (
   SELECT
-    functions.module_id,
-    functions.color,
-    functions.peak_time,
-    functions.schedule_length,
-    held.value_id,
-    "values".instruction_name,
-    ranges.start_time
+    functions.module_id, functions.color, functions.peak_time, functions.schedule_length,
+    held.value_id, "values".instruction_name, ranges.start_time
   FROM functions
   JOIN asked_peak_values AS held
     ON held.module_id = functions.module_id
@@ -46,10 +41,7 @@ first_uses AS (
 ),
 waiting AS (
   SELECT
-    results.module_id,
-    results.color,
-    results.value_id,
-    results.instruction_name,
+    results.module_id, results.color, results.value_id, results.instruction_name,
     count(*) OVER (
       PARTITION BY results.module_id, results.color, results.instruction_name
     ) AS value_count

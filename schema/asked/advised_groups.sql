@@ -23,10 +23,7 @@ held_values AS (
 ),
 sites AS (
   SELECT
-    block_values.module_id,
-    block_values.color,
-    block_values.name,
-    block_values.parent_frame_id,
+    block_values.module_id, block_values.color, block_values.name, block_values.parent_frame_id,
     sum(block_values.held_bytes) AS held_bytes,
     max(block_values.repeat_count) AS repeat_count
   FROM block_values
@@ -36,9 +33,7 @@ sites AS (
 ),
 blocks AS (
   SELECT
-    sites.module_id,
-    sites.color,
-    sites.name,
+    sites.module_id, sites.color, sites.name,
     -- One call of it is recomputed at a time.
     max((sites.held_bytes + sites.repeat_count - 1) // sites.repeat_count) AS kept_bytes
   FROM sites
@@ -47,8 +42,7 @@ blocks AS (
 ),
 chunks AS (
   SELECT
-    chunk_values.module_id,
-    chunk_values.color,
+    chunk_values.module_id, chunk_values.color,
     max(chunk_values.source_line) AS name
   FROM chunk_values
   JOIN held_values AS held
@@ -59,9 +53,7 @@ chunks AS (
 ),
 scans AS (
   SELECT
-    block_values.module_id,
-    block_values.color,
-    block_values.name,
+    block_values.module_id, block_values.color, block_values.name,
     sum(block_values.held_bytes) + max(block_values.carried_bytes) AS kept_bytes
   FROM block_values
   WHERE block_values.kind = 'scan'
@@ -116,13 +108,8 @@ members AS (
 -- Values that begin at the same byte each end where the next begins, so that bytes count once.
 spans AS (
   SELECT
-    members.module_id,
-    members.color,
-    members.kind,
-    members.name,
-    temp_values.value_id,
-    temp_values.size_bytes,
-    temp_values.start_time,
+    members.module_id, members.color, members.kind, members.name, temp_values.value_id,
+    temp_values.size_bytes, temp_values.start_time,
     least(
       temp_values.end_time + 1,
       lead(temp_values.start_time) OVER (
@@ -139,10 +126,7 @@ spans AS (
 ),
 counted AS (
   SELECT
-    spans.module_id,
-    spans.color,
-    spans.kind,
-    spans.name,
+    spans.module_id, spans.color, spans.kind, spans.name,
     count(held.value_id) AS value_count,
     coalesce(sum(held.held_bytes), 0) AS held_bytes
   FROM spans
@@ -156,11 +140,7 @@ counted AS (
 -- all groups at all instants would take a gigabyte.
 ranked AS (
   SELECT
-    counted.module_id,
-    counted.color,
-    counted.kind,
-    counted.name,
-    counted.value_count,
+    counted.module_id, counted.color, counted.kind, counted.name, counted.value_count,
     counted.held_bytes,
     row_number() OVER (
       PARTITION BY counted.module_id, counted.color
@@ -171,12 +151,7 @@ ranked AS (
 ),
 found AS (
   SELECT
-    ranked.module_id,
-    ranked.color,
-    ranked.kind,
-    ranked.name,
-    ranked.value_count,
-    ranked.held_bytes,
+    ranked.module_id, ranked.color, ranked.kind, ranked.name, ranked.value_count, ranked.held_bytes,
     occupied_peaks.occupied_temp_bytes AS peak_bytes
   FROM ranked
   JOIN occupied_peaks
@@ -186,9 +161,7 @@ found AS (
 ),
 steps AS (
   SELECT
-    occupancy_steps.module_id,
-    occupancy_steps.color,
-    occupancy_steps.start_time,
+    occupancy_steps.module_id, occupancy_steps.color, occupancy_steps.start_time,
     lead(occupancy_steps.start_time) OVER (
       PARTITION BY occupancy_steps.module_id, occupancy_steps.color
       ORDER BY occupancy_steps.start_time
@@ -202,12 +175,7 @@ steps AS (
 -- Only instants above the peak without the group limit the saving.
 high_steps AS (
   SELECT
-    found.module_id,
-    found.color,
-    found.kind,
-    found.name,
-    steps.start_time,
-    steps.next_time,
+    found.module_id, found.color, found.kind, found.name, steps.start_time, steps.next_time,
     steps.occupied_temp_bytes
   FROM found
   JOIN steps
@@ -217,12 +185,7 @@ high_steps AS (
 ),
 span_changes AS (
   SELECT
-    spans.module_id,
-    spans.color,
-    spans.kind,
-    spans.name,
-    spans.start_time,
-    spans.free_time,
+    spans.module_id, spans.color, spans.kind, spans.name, spans.start_time, spans.free_time,
     spans.size_bytes
   FROM found
   JOIN spans
@@ -279,12 +242,7 @@ highest AS (
 ),
 away AS (
   SELECT
-    found.module_id,
-    found.color,
-    found.kind,
-    found.name,
-    found.value_count,
-    found.held_bytes,
+    found.module_id, found.color, found.kind, found.name, found.value_count, found.held_bytes,
     found.peak_bytes - highest.occupied_bytes AS away_bytes
   FROM found
   JOIN highest
@@ -294,11 +252,7 @@ away AS (
     AND highest.name = found.name
 )
 SELECT
-  away.module_id,
-  away.color,
-  away.kind,
-  away.name,
-  away.value_count,
+  away.module_id, away.color, away.kind, away.name, away.value_count,
   CASE away.kind
     WHEN 'chunk' THEN away.away_bytes // 2
     WHEN 'batch' THEN away.away_bytes // 2

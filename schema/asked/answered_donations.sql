@@ -3,17 +3,9 @@ CREATE OR REPLACE VIEW answered_donations AS
 -- A parameter is represented by the first value at its address, an output by the last.
 WITH candidates AS (
   SELECT
-    allocations.module_id,
-    allocations.color,
-    allocations.allocation_index,
-    allocations.kind,
-    allocations.size_bytes,
-    allocations.parameter_number,
-    allocations.parameter_shape_index,
-    "values".instruction_name,
-    "values".shape,
-    shapes.dtype,
-    shapes.dimensions_text,
+    allocations.module_id, allocations.color, allocations.allocation_index, allocations.kind,
+    allocations.size_bytes, allocations.parameter_number, allocations.parameter_shape_index,
+    "values".instruction_name, "values".shape, shapes.dtype, shapes.dimensions_text,
     coalesce(instructions.op_name, "values".instruction_name) AS parameter_name,
     instructions.op_name AS output_op_name,
     row_number() OVER (
@@ -47,19 +39,10 @@ WITH candidates AS (
 ),
 numbered AS (
   SELECT
-    candidates.module_id,
-    candidates.color,
-    candidates.allocation_index,
-    candidates.kind,
-    candidates.size_bytes,
-    candidates.parameter_number,
-    candidates.parameter_shape_index,
-    candidates.instruction_name,
-    candidates.shape,
-    candidates.dtype,
-    candidates.dimensions_text,
-    candidates.parameter_name,
-    candidates.output_op_name,
+    candidates.module_id, candidates.color, candidates.allocation_index, candidates.kind,
+    candidates.size_bytes, candidates.parameter_number, candidates.parameter_shape_index,
+    candidates.instruction_name, candidates.shape, candidates.dtype, candidates.dimensions_text,
+    candidates.parameter_name, candidates.output_op_name,
     row_number() OVER (
       PARTITION BY
         candidates.module_id, candidates.color, candidates.kind, candidates.dtype,
@@ -73,17 +56,10 @@ numbered AS (
 ),
 pairs AS (
   SELECT
-    arguments.module_id,
-    arguments.color,
-    arguments.allocation_index,
-    outputs.allocation_index AS output_allocation_index,
-    outputs.size_bytes,
-    arguments.parameter_number,
-    arguments.parameter_shape_index,
-    arguments.parameter_name,
-    arguments.shape,
-    outputs.instruction_name AS output_name,
-    outputs.output_op_name
+    arguments.module_id, arguments.color, arguments.allocation_index,
+    outputs.allocation_index AS output_allocation_index, outputs.size_bytes,
+    arguments.parameter_number, arguments.parameter_shape_index, arguments.parameter_name,
+    arguments.shape, outputs.instruction_name AS output_name, outputs.output_op_name
   FROM numbered AS arguments
   JOIN numbered AS outputs
     ON outputs.module_id = arguments.module_id
@@ -97,8 +73,7 @@ pairs AS (
 -- A parameter that is not donated is live to the end regardless of reads, so its uses count.
 reads AS (
   SELECT
-    pairs.module_id,
-    "values".value_id,
+    pairs.module_id, "values".value_id,
     CASE WHEN count(*) = count(users.program_order) THEN max(users.program_order) END AS read_time
   FROM pairs
   JOIN "values"
@@ -118,8 +93,7 @@ reads AS (
 ),
 last_uses AS (
   SELECT
-    pairs.module_id,
-    pairs.allocation_index,
+    pairs.module_id, pairs.allocation_index,
     max(least(live_ranges.end_time, coalesce(reads.read_time, live_ranges.end_time)))
       AS last_use_time
   FROM pairs
@@ -137,12 +111,8 @@ last_uses AS (
 ),
 outputs_held AS (
   SELECT
-    pairs.module_id,
-    pairs.color,
-    pairs.allocation_index,
-    live_ranges.start_time,
-    live_ranges.end_time,
-    last_uses.last_use_time,
+    pairs.module_id, pairs.color, pairs.allocation_index, live_ranges.start_time,
+    live_ranges.end_time, last_uses.last_use_time,
     live_ranges.start_time = last_uses.last_use_time
       AND coalesce(
         instructions.opcode IN (
@@ -175,9 +145,7 @@ outputs_held AS (
 -- Times when the output's allocation holds something before the parameter is free.
 early AS (
   SELECT
-    outputs_held.module_id,
-    outputs_held.color,
-    outputs_held.allocation_index,
+    outputs_held.module_id, outputs_held.color, outputs_held.allocation_index,
     outputs_held.start_time,
     CASE
       WHEN outputs_held.is_copied THEN outputs_held.start_time
@@ -189,8 +157,7 @@ early AS (
 ),
 pair_facts AS (
   SELECT
-    outputs_held.module_id,
-    outputs_held.allocation_index,
+    outputs_held.module_id, outputs_held.allocation_index,
     max(CASE WHEN outputs_held.is_copied THEN 1 ELSE 0 END) = 1 AS is_copied,
     max(CASE WHEN outputs_held.is_in_product THEN 1 ELSE 0 END) = 1 AS is_in_product
   FROM outputs_held
@@ -198,9 +165,7 @@ pair_facts AS (
 ),
 steps AS (
   SELECT
-    occupancy_steps.module_id,
-    occupancy_steps.color,
-    occupancy_steps.start_time,
+    occupancy_steps.module_id, occupancy_steps.color, occupancy_steps.start_time,
     lead(occupancy_steps.start_time) OVER (
       PARTITION BY occupancy_steps.module_id, occupancy_steps.color
       ORDER BY occupancy_steps.start_time
@@ -215,8 +180,7 @@ steps AS (
 ),
 highest AS (
   SELECT
-    early.module_id,
-    early.allocation_index,
+    early.module_id, early.allocation_index,
     max(coalesce(steps.occupied_temp_bytes, 0)) AS occupied_temp_bytes
   FROM early
   LEFT JOIN steps
@@ -230,11 +194,7 @@ highest AS (
 -- begin and end.
 written_over AS (
   SELECT
-    early.module_id,
-    early.color,
-    early.allocation_index,
-    early.start_time,
-    early.end_time
+    early.module_id, early.color, early.allocation_index, early.start_time, early.end_time
   FROM early
   JOIN pair_facts
     ON pair_facts.module_id = early.module_id
@@ -243,27 +203,20 @@ written_over AS (
 ),
 counts AS (
   SELECT
-    written_over.module_id,
-    written_over.color,
-    written_over.allocation_index,
+    written_over.module_id, written_over.color, written_over.allocation_index,
     written_over.start_time AS change_time,
     1 AS change_count
   FROM written_over
   UNION ALL
   SELECT
-    written_over.module_id,
-    written_over.color,
-    written_over.allocation_index,
+    written_over.module_id, written_over.color, written_over.allocation_index,
     written_over.end_time + 1 AS change_time,
     -1 AS change_count
   FROM written_over
 ),
 lives AS (
   SELECT
-    counts.module_id,
-    counts.color,
-    counts.allocation_index,
-    counts.change_time,
+    counts.module_id, counts.color, counts.allocation_index, counts.change_time,
     sum(sum(counts.change_count)) OVER (
       PARTITION BY counts.module_id, counts.allocation_index
       ORDER BY counts.change_time
@@ -274,9 +227,7 @@ lives AS (
 ),
 needs AS (
   SELECT
-    lives.module_id,
-    lives.color,
-    lives.change_time,
+    lives.module_id, lives.color, lives.change_time,
     CASE WHEN lives.live_count > 0 THEN pairs.size_bytes ELSE 0 END
       - CASE
         WHEN lag(lives.live_count) OVER (
@@ -295,16 +246,13 @@ changes AS (
   FROM needs
   UNION ALL
   SELECT
-    steps.module_id,
-    steps.color,
-    steps.start_time AS change_time,
+    steps.module_id, steps.color, steps.start_time AS change_time,
     steps.occupied_temp_bytes - coalesce(steps.previous_bytes, 0) AS change_bytes
   FROM steps
 ),
 heights AS (
   SELECT
-    changes.module_id,
-    changes.color,
+    changes.module_id, changes.color,
     sum(sum(changes.change_bytes)) OVER (
       PARTITION BY changes.module_id, changes.color
       ORDER BY changes.change_time
@@ -320,10 +268,7 @@ most AS (
 ),
 figures AS (
   SELECT
-    pairs.module_id,
-    pairs.color,
-    pairs.allocation_index,
-    pairs.output_allocation_index,
+    pairs.module_id, pairs.color, pairs.allocation_index, pairs.output_allocation_index,
     pairs.size_bytes,
     CASE WHEN last_uses.last_use_time IS NOT NULL THEN pairs.size_bytes END AS known_bytes,
     CASE
@@ -338,12 +283,8 @@ figures AS (
       AS less_bytes,
     coalesce(pair_facts.is_copied, FALSE) AS is_copied,
     coalesce(pair_facts.is_in_product, FALSE) AS is_in_product,
-    pairs.parameter_number,
-    pairs.parameter_shape_index,
-    pairs.parameter_name,
-    pairs.shape,
-    pairs.output_name,
-    pairs.output_op_name
+    pairs.parameter_number, pairs.parameter_shape_index, pairs.parameter_name, pairs.shape,
+    pairs.output_name, pairs.output_op_name
   FROM pairs
   LEFT JOIN last_uses
     ON last_uses.module_id = pairs.module_id
@@ -364,8 +305,7 @@ figures AS (
 -- What the product itself reads is copied.
 summed AS (
   SELECT
-    figures.module_id,
-    figures.color,
+    figures.module_id, figures.color,
     sum(CASE WHEN figures.is_copied THEN 0 ELSE figures.known_bytes END)
       + max(figures.less_bytes) AS today_bytes,
     sum(
@@ -376,10 +316,7 @@ summed AS (
   GROUP BY figures.module_id, figures.color
 )
 SELECT
-  figures.module_id,
-  figures.color,
-  figures.allocation_index,
-  figures.output_allocation_index,
+  figures.module_id, figures.color, figures.allocation_index, figures.output_allocation_index,
   figures.size_bytes,
   CASE
     WHEN figures.is_copied THEN 0
@@ -394,14 +331,8 @@ SELECT
       THEN greatest(summed.today_bytes - summed.product_bytes, 0)
   END AS together_low_saving_bytes,
   CASE WHEN summed.today_bytes IS NOT NULL THEN summed.size_bytes END AS together_saving_bytes,
-  figures.is_copied,
-  figures.is_in_product,
-  figures.parameter_number,
-  figures.parameter_shape_index,
-  figures.parameter_name,
-  figures.shape,
-  figures.output_name,
-  figures.output_op_name
+  figures.is_copied, figures.is_in_product, figures.parameter_number, figures.parameter_shape_index,
+  figures.parameter_name, figures.shape, figures.output_name, figures.output_op_name
 FROM figures
 JOIN summed
   ON summed.module_id = figures.module_id

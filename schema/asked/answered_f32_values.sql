@@ -2,11 +2,7 @@
 CREATE OR REPLACE VIEW answered_f32_values AS
 WITH held_values AS (
   SELECT
-    functions.module_id,
-    functions.color,
-    functions.name_place,
-    held.value_id,
-    held.held_bytes,
+    functions.module_id, functions.color, functions.name_place, held.value_id, held.held_bytes,
     precisions.bf16_ratio,
     coalesce(origins.origin_kind = 'stacked', FALSE) AS is_stack,
     -- There the compiler converts the whole stack to f32 before it is read.
@@ -30,14 +26,10 @@ WITH held_values AS (
     AND origins.value_id = held.value_id
 )
 SELECT
-  held_values.module_id,
-  held_values.color,
-  held_values.name_place,
-  held_values.value_id,
+  held_values.module_id, held_values.color, held_values.name_place, held_values.value_id,
   held_values.held_bytes,
   held_values.bf16_ratio,
-  held_values.is_stack,
-  held_values.is_kept_wide,
+  held_values.is_stack, held_values.is_kept_wide,
   CASE WHEN held_values.is_kept_wide THEN 0 ELSE 1 END * savings.half_saving_bytes AS saving_bytes
 FROM held_values
 LEFT JOIN peak_savings AS savings

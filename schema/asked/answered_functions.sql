@@ -2,36 +2,18 @@
 CREATE OR REPLACE VIEW answered_functions AS
 WITH functions AS (
   SELECT
-    asked_functions.run_name,
-    asked_functions.function_name,
-    asked_functions.platform,
-    asked_functions.color,
-    asked_functions.module_id,
-    asked_functions.unknown_count,
-    asked_functions.peak_bytes,
-    asked_functions.need_bytes,
-    asked_functions.peak_time,
-    asked_functions.constant_bytes,
-    asked_functions.thread_local_bytes,
-    asked_functions.total_bytes,
-    asked_functions.fragmentation_bytes,
-    asked_functions.unknown_reason
+    asked_functions.run_name, asked_functions.function_name, asked_functions.platform,
+    asked_functions.color, asked_functions.module_id, asked_functions.unknown_count,
+    asked_functions.peak_bytes, asked_functions.need_bytes, asked_functions.peak_time,
+    asked_functions.constant_bytes, asked_functions.thread_local_bytes, asked_functions.total_bytes,
+    asked_functions.fragmentation_bytes, asked_functions.unknown_reason
   FROM asked_functions
 )
 SELECT
-  functions.run_name,
-  functions.function_name,
-  functions.platform,
-  functions.color,
-  functions.module_id,
-  functions.unknown_count,
-  functions.peak_bytes,
-  functions.need_bytes,
-  functions.peak_time,
-  functions.constant_bytes,
-  functions.thread_local_bytes,
-  functions.total_bytes,
-  functions.fragmentation_bytes,
+  functions.run_name, functions.function_name, functions.platform, functions.color,
+  functions.module_id, functions.unknown_count, functions.peak_bytes, functions.need_bytes,
+  functions.peak_time, functions.constant_bytes, functions.thread_local_bytes,
+  functions.total_bytes, functions.fragmentation_bytes,
   CAST(NULL AS VARCHAR) AS unknown_reason,
   CASE
     WHEN functions.peak_bytes <> 0 THEN row_number() OVER (
@@ -49,10 +31,7 @@ SELECT
 FROM functions
 UNION ALL
 SELECT
-  functions.run_name,
-  functions.function_name,
-  functions.platform,
-  functions.color,
+  functions.run_name, functions.function_name, functions.platform, functions.color,
   NULL AS module_id,
   functions.unknown_count,
   NULL AS peak_bytes,

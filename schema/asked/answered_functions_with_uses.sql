@@ -2,14 +2,9 @@
 CREATE OR REPLACE VIEW answered_functions_with_uses AS
 WITH functions AS (
   SELECT
-    answered_instants.run_name,
-    answered_instants.function_name,
-    answered_instants.platform,
-    answered_instants.color,
-    answered_instants.peak_bytes,
-    answered_instants.peak_time,
-    answered_instants.place,
-    modules.schedule_length,
+    answered_instants.run_name, answered_instants.function_name, answered_instants.platform,
+    answered_instants.color, answered_instants.peak_bytes, answered_instants.peak_time,
+    answered_instants.place, modules.schedule_length,
     CASE WHEN modules.has_used_values THEN answered_instants.module_id END AS module_id,
     CASE
       WHEN modules.has_used_values THEN NULL
@@ -22,15 +17,11 @@ WITH functions AS (
     OR answered_instants.unknown_reason IS NOT NULL
 )
 SELECT
-  functions.run_name,
-  functions.function_name,
-  functions.platform,
-  functions.color,
+  functions.run_name, functions.function_name, functions.platform, functions.color,
   functions.module_id,
   CASE WHEN functions.module_id IS NOT NULL THEN functions.peak_bytes END AS peak_bytes,
   CASE WHEN functions.module_id IS NOT NULL THEN functions.peak_time END AS peak_time,
-  functions.schedule_length,
-  functions.unknown_reason,
+  functions.schedule_length, functions.unknown_reason,
   CASE
     WHEN functions.module_id IS NULL THEN 0
     WHEN functions.place > 0 THEN row_number() OVER (
@@ -42,8 +33,7 @@ SELECT
   row_number() OVER (
     ORDER BY
       CASE WHEN functions.module_id IS NULL THEN 0 ELSE 1 END,
-      functions.run_name,
-      functions.function_name,
+      functions.run_name, functions.function_name,
       CASE WHEN functions.module_id IS NOT NULL THEN coalesce(functions.platform, '~') END,
       functions.color NULLS LAST,
       functions.unknown_reason

@@ -2,22 +2,16 @@
 CREATE OR REPLACE VIEW answered_idle_values AS
 WITH functions AS (
   SELECT
-    answered_functions_with_uses.module_id,
-    answered_functions_with_uses.color,
-    answered_functions_with_uses.platform,
-    answered_functions_with_uses.name_place,
-    answered_functions_with_uses.peak_time,
-    answered_functions_with_uses.schedule_length
+    answered_functions_with_uses.module_id, answered_functions_with_uses.color,
+    answered_functions_with_uses.platform, answered_functions_with_uses.name_place,
+    answered_functions_with_uses.peak_time, answered_functions_with_uses.schedule_length
   FROM answered_functions_with_uses
   WHERE answered_functions_with_uses.module_id IS NOT NULL
 ),
 steps AS (
   SELECT
-    instructions.module_id,
-    instructions.instruction_name,
-    instructions.program_order,
-    instructions.opcode,
-    instructions.op_name,
+    instructions.module_id, instructions.instruction_name, instructions.program_order,
+    instructions.opcode, instructions.op_name,
     instructions.opcode = 'fusion' AND regexp_matches(instructions.text, 'kind=kLoop')
       AS is_loop_fusion
   FROM instructions
@@ -25,19 +19,9 @@ steps AS (
 ),
 held_values AS (
   SELECT
-    functions.name_place,
-    functions.platform,
-    functions.peak_time,
-    held.module_id,
-    held.color,
-    held.value_id,
-    held.held_bytes,
-    "values".shape,
-    "values".shape_index,
-    "values".instruction_name,
-    steps.opcode,
-    ranges.start_time,
-    ranges.end_time,
+    functions.name_place, functions.platform, functions.peak_time, held.module_id, held.color,
+    held.value_id, held.held_bytes, "values".shape, "values".shape_index, "values".instruction_name,
+    steps.opcode, ranges.start_time, ranges.end_time,
     CAST(ranges.end_time - ranges.start_time AS DOUBLE) / nullif(functions.schedule_length, 0)
       AS lifetime_ratio,
     origins.origin_kind IS NOT NULL AS is_stack,
@@ -89,8 +73,7 @@ held_values AS (
 ),
 use_times AS (
   SELECT
-    held_values.module_id,
-    held_values.value_id,
+    held_values.module_id, held_values.value_id,
     max(CASE WHEN users.program_order <= held_values.peak_time THEN users.program_order END)
       AS previous_use_time,
     min(CASE WHEN users.program_order >= held_values.peak_time THEN users.program_order END)
@@ -110,10 +93,7 @@ use_times AS (
 ),
 operands AS (
   SELECT DISTINCT
-    held_values.module_id,
-    held_values.value_id,
-    held_values.peak_time,
-    uses.value_id AS operand_id
+    held_values.module_id, held_values.value_id, held_values.peak_time, uses.value_id AS operand_id
   FROM held_values
   JOIN uses
     ON uses.module_id = held_values.module_id
@@ -130,18 +110,9 @@ kept_operands AS (
   GROUP BY operands.module_id, operands.value_id
 )
 SELECT
-  held_values.name_place,
-  held_values.module_id,
-  held_values.color,
-  held_values.value_id,
-  held_values.held_bytes,
-  held_values.shape,
-  held_values.shape_index,
-  held_values.instruction_name,
-  held_values.opcode,
-  held_values.peak_time,
-  held_values.is_stack,
-  held_values.is_layer_input,
+  held_values.name_place, held_values.module_id, held_values.color, held_values.value_id,
+  held_values.held_bytes, held_values.shape, held_values.shape_index, held_values.instruction_name,
+  held_values.opcode, held_values.peak_time, held_values.is_stack, held_values.is_layer_input,
   CASE
     WHEN held_values.is_stack THEN held_values.slice_size_bytes
     ELSE coalesce(kept_operands.kept_bytes, 0)

@@ -1,9 +1,7 @@
 -- The requested functions, for an answer about their peak or another instant.
 CREATE OR REPLACE VIEW answered_instants AS
 SELECT
-  answered_functions.run_name,
-  answered_functions.function_name,
-  answered_functions.platform,
+  answered_functions.run_name, answered_functions.function_name, answered_functions.platform,
   answered_functions.color,
   CASE WHEN asked_instants.missing_reason IS NULL THEN answered_functions.module_id END
     AS module_id,
@@ -20,8 +18,7 @@ SELECT
     answered_functions.unknown_reason,
     CASE WHEN answered_functions.place = 1 THEN asked_instants.missing_reason END
   ) AS unknown_reason,
-  answered_functions.place,
-  answered_functions.name_place
+  answered_functions.place, answered_functions.name_place
 FROM answered_functions
 LEFT JOIN asked_instants
   ON asked_instants.module_id = answered_functions.module_id

@@ -2,13 +2,8 @@
 CREATE OR REPLACE VIEW answered_padding AS
 WITH padded AS (
   SELECT
-    functions.module_id,
-    functions.color,
-    value_details.shape,
-    value_details.size_bytes,
-    value_details.is_least_size,
-    value_details.allocation_kind,
-    value_details.padding_bytes,
+    functions.module_id, functions.color, value_details.shape, value_details.size_bytes,
+    value_details.is_least_size, value_details.allocation_kind, value_details.padding_bytes,
     greatest(value_details.padding_bytes + held.held_bytes - value_details.size_bytes, 0)
       AS peak_padding_bytes,
     savings.saving_bytes
@@ -29,11 +24,7 @@ WITH padded AS (
 ),
 summed AS (
   SELECT
-    padded.module_id,
-    padded.color,
-    padded.shape,
-    padded.size_bytes,
-    padded.is_least_size,
+    padded.module_id, padded.color, padded.shape, padded.size_bytes, padded.is_least_size,
     count(*) AS value_count,
     coalesce(max(padded.temp_saving_bytes), 0)
       + coalesce(
@@ -45,11 +36,7 @@ summed AS (
     padded.module_id, padded.color, padded.shape, padded.size_bytes, padded.is_least_size
 )
 SELECT
-  summed.module_id,
-  summed.color,
-  summed.shape,
-  summed.size_bytes,
-  summed.is_least_size,
+  summed.module_id, summed.color, summed.shape, summed.size_bytes, summed.is_least_size,
   summed.value_count,
   CASE WHEN summed.is_least_size THEN 0 ELSE summed.away_bytes END AS low_saving_bytes,
   greatest(summed.away_bytes, summed.padding_bytes) AS saving_bytes

@@ -15,14 +15,8 @@ compilations AS (
     dense_rank() OVER (
       ORDER BY module_signatures.pairing_name, functions.platform NULLS LAST
     ) AS function_place,
-    functions.run_name,
-    functions.function_name,
-    functions.platform,
-    runs.dumped_at,
-    modules.module_id,
-    modules.module_key,
-    modules.module_number,
-    module_signatures.entry_signature,
+    functions.run_name, functions.function_name, functions.platform, runs.dumped_at,
+    modules.module_id, modules.module_key, modules.module_number, module_signatures.entry_signature,
     coalesce(sizes.size_bytes, 0) AS size_bytes
   FROM functions
   JOIN runs ON runs.run_name = functions.run_name
@@ -39,12 +33,8 @@ compilations AS (
 ),
 placed AS (
   SELECT
-    compilations.function_place,
-    compilations.run_name,
-    compilations.function_name,
-    compilations.platform,
-    compilations.dumped_at,
-    compilations.module_id,
+    compilations.function_place, compilations.run_name, compilations.function_name,
+    compilations.platform, compilations.dumped_at, compilations.module_id,
     compilations.entry_signature,
     row_number() OVER (
       PARTITION BY compilations.function_place, compilations.run_name
@@ -64,15 +54,8 @@ placed AS (
   FROM compilations
 )
 SELECT
-  placed.function_place,
-  placed.run_name,
-  placed.function_name,
-  placed.platform,
-  placed.dumped_at,
-  placed.module_id,
-  placed.entry_signature,
-  placed.size_place,
-  placed.signature_place,
+  placed.function_place, placed.run_name, placed.function_name, placed.platform, placed.dumped_at,
+  placed.module_id, placed.entry_signature, placed.size_place, placed.signature_place,
   row_number() OVER (
     PARTITION BY placed.function_place, placed.size_place
     ORDER BY placed.module_count DESC, placed.dumped_at NULLS LAST, placed.run_name

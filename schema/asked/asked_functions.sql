@@ -2,24 +2,12 @@
 CREATE OR REPLACE VIEW asked_functions AS
 WITH ranked_modules AS (
   SELECT
-    asked_modules.run_name,
-    asked_modules.module_id,
-    asked_modules.module_key,
-    asked_modules.platform,
-    asked_modules.color,
-    asked_modules.memory_space_name,
-    asked_modules.is_device_memory,
-    asked_modules.argument_bytes,
-    asked_modules.output_bytes,
-    asked_modules.alias_bytes,
-    asked_modules.temp_bytes,
-    asked_modules.constant_bytes,
-    asked_modules.thread_local_bytes,
-    asked_modules.total_bytes,
-    asked_modules.need_bytes,
-    asked_modules.peak_time,
-    asked_modules.peak_bytes,
-    asked_modules.fragmentation_bytes,
+    asked_modules.run_name, asked_modules.module_id, asked_modules.module_key,
+    asked_modules.platform, asked_modules.color, asked_modules.memory_space_name,
+    asked_modules.is_device_memory, asked_modules.argument_bytes, asked_modules.output_bytes,
+    asked_modules.alias_bytes, asked_modules.temp_bytes, asked_modules.constant_bytes,
+    asked_modules.thread_local_bytes, asked_modules.total_bytes, asked_modules.need_bytes,
+    asked_modules.peak_time, asked_modules.peak_bytes, asked_modules.fragmentation_bytes,
     coalesce(asked_modules.function_name, asked_modules.module_key) AS known_name,
     CASE
       WHEN count(*) OVER same_space = count(asked_modules.need_bytes) OVER same_space
@@ -56,8 +44,7 @@ WITH ranked_modules AS (
       PARTITION BY
         asked_modules.run_name,
         coalesce(asked_modules.function_name, asked_modules.module_key),
-        asked_modules.platform,
-        asked_modules.color
+        asked_modules.platform, asked_modules.color
     )
 )
 SELECT

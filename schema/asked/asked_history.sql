@@ -6,12 +6,8 @@ WITH pairs AS (
 ),
 compilations AS (
   SELECT
-    asked_compilations.module_id,
-    asked_compilations.run_name,
-    asked_compilations.function_name,
-    asked_compilations.platform,
-    asked_compilations.dumped_at,
-    asked_compilations.entry_signature,
+    asked_compilations.module_id, asked_compilations.run_name, asked_compilations.function_name,
+    asked_compilations.platform, asked_compilations.dumped_at, asked_compilations.entry_signature,
     asked_compilations.size_place
   FROM asked_compilations
 ),
@@ -28,24 +24,12 @@ spaces AS (
 known AS (
   SELECT
     -- Modules without a function have their own paths, but a series has one name.
-    models.function_name,
-    members.platform,
-    models.size_place AS compilation_place,
-    pairs.model_module_id,
-    spaces.color,
-    members.run_name,
-    members.dumped_at,
-    members.module_id,
-    members.entry_signature,
-    memory_figures.peak_unknown_reason AS unknown_reason,
-    memory_figures.peak_bytes,
-    memory_figures.need_bytes,
-    memory_figures.temp_bytes,
-    memory_figures.argument_bytes,
-    memory_figures.output_bytes,
-    memory_figures.constant_bytes,
-    memory_figures.fragmentation_bytes,
-    memory_figures.total_bytes,
+    models.function_name, members.platform, models.size_place AS compilation_place,
+    pairs.model_module_id, spaces.color, members.run_name, members.dumped_at, members.module_id,
+    members.entry_signature, memory_figures.peak_unknown_reason AS unknown_reason,
+    memory_figures.peak_bytes, memory_figures.need_bytes, memory_figures.temp_bytes,
+    memory_figures.argument_bytes, memory_figures.output_bytes, memory_figures.constant_bytes,
+    memory_figures.fragmentation_bytes, memory_figures.total_bytes,
     memory_figures.thread_local_bytes
   FROM pairs
   JOIN compilations AS members ON members.module_id = pairs.module_id
@@ -58,24 +42,10 @@ known AS (
 ),
 series AS (
   SELECT
-    known.function_name,
-    known.platform,
-    known.compilation_place,
-    known.color,
-    known.run_name,
-    known.dumped_at,
-    known.module_id,
-    known.entry_signature,
-    known.unknown_reason,
-    known.peak_bytes,
-    known.need_bytes,
-    known.temp_bytes,
-    known.argument_bytes,
-    known.output_bytes,
-    known.constant_bytes,
-    known.fragmentation_bytes,
-    known.total_bytes,
-    known.thread_local_bytes,
+    known.function_name, known.platform, known.compilation_place, known.color, known.run_name,
+    known.dumped_at, known.module_id, known.entry_signature, known.unknown_reason, known.peak_bytes,
+    known.need_bytes, known.temp_bytes, known.argument_bytes, known.output_bytes,
+    known.constant_bytes, known.fragmentation_bytes, known.total_bytes, known.thread_local_bytes,
     max(known.peak_bytes) OVER (
       PARTITION BY known.model_module_id, known.color
     ) AS largest_bytes,
@@ -98,25 +68,11 @@ SELECT
       series.color NULLS LAST,
       series.compilation_place
   ) AS series_place,
-  series.place,
-  series.function_name,
-  series.platform,
-  series.compilation_place,
-  series.color,
-  series.run_name,
-  series.dumped_at,
-  series.module_id,
-  series.entry_signature,
-  series.unknown_reason,
-  series.peak_bytes,
-  series.need_bytes,
-  series.temp_bytes,
-  series.argument_bytes,
-  series.output_bytes,
-  series.constant_bytes,
-  series.fragmentation_bytes,
-  series.total_bytes,
-  series.thread_local_bytes
+  series.place, series.function_name, series.platform, series.compilation_place, series.color,
+  series.run_name, series.dumped_at, series.module_id, series.entry_signature,
+  series.unknown_reason, series.peak_bytes, series.need_bytes, series.temp_bytes,
+  series.argument_bytes, series.output_bytes, series.constant_bytes, series.fragmentation_bytes,
+  series.total_bytes, series.thread_local_bytes
 FROM series;
 COMMENT ON VIEW asked_history IS
   'One row per compilation of asked_series and memory space: its figures in a run, as series of runs. A module without allocations is in every memory space of its series. Key: series_place, place.';

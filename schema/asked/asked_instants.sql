@@ -2,8 +2,7 @@
 CREATE OR REPLACE VIEW asked_instants AS
 WITH instants AS (
   SELECT
-    occupied_peaks.module_id,
-    occupied_peaks.color,
+    occupied_peaks.module_id, occupied_peaks.color,
     max(
       CASE
         WHEN getvariable('step')::BIGINT IS NOT NULL THEN getvariable('step')::BIGINT
@@ -21,10 +20,7 @@ WITH instants AS (
 ),
 steps AS (
   SELECT
-    instants.module_id,
-    instants.color,
-    instants.instant_time,
-    instants.last_peak,
+    instants.module_id, instants.color, instants.instant_time, instants.last_peak,
     occupancy_steps.occupied_temp_bytes,
     row_number() OVER (
       PARTITION BY instants.module_id, instants.color
@@ -37,9 +33,7 @@ steps AS (
     AND occupancy_steps.start_time <= instants.instant_time
 )
 SELECT
-  steps.module_id,
-  steps.color,
-  steps.instant_time,
+  steps.module_id, steps.color, steps.instant_time,
   memory_sums.fixed_bytes + coalesce(steps.occupied_temp_bytes, 0) AS occupied_bytes,
   CASE
     WHEN modules.format_era = 'M' THEN 'an out-of-memory message has only the peak'

@@ -13,24 +13,11 @@ WITH apart AS (
 ),
 labelled AS (
   SELECT
-    history.series_place AS function_series_place,
-    history.function_name,
-    history.platform,
-    history.compilation_place,
-    history.color,
-    history.run_name,
-    history.dumped_at,
-    history.module_id,
-    history.entry_signature,
-    history.unknown_reason,
-    history.peak_bytes,
-    history.temp_bytes,
-    history.argument_bytes,
-    history.output_bytes,
-    history.constant_bytes,
-    history.fragmentation_bytes,
-    labels.label_value,
-    apart.fixed_labels,
+    history.series_place AS function_series_place, history.function_name, history.platform,
+    history.compilation_place, history.color, history.run_name, history.dumped_at,
+    history.module_id, history.entry_signature, history.unknown_reason, history.peak_bytes,
+    history.temp_bytes, history.argument_bytes, history.output_bytes, history.constant_bytes,
+    history.fragmentation_bytes, labels.label_value, apart.fixed_labels,
     TRY_CAST(labels.label_value AS DOUBLE) AS label_number,
     CASE
       WHEN regexp_matches(labels.label_value, '^[vV]?[0-9]+([.][0-9]+)+')
@@ -46,24 +33,11 @@ labelled AS (
 ),
 ordered AS (
   SELECT
-    labelled.function_series_place,
-    labelled.function_name,
-    labelled.platform,
-    labelled.compilation_place,
-    labelled.color,
-    labelled.run_name,
-    labelled.dumped_at,
-    labelled.module_id,
-    labelled.entry_signature,
-    labelled.unknown_reason,
-    labelled.peak_bytes,
-    labelled.temp_bytes,
-    labelled.argument_bytes,
-    labelled.output_bytes,
-    labelled.constant_bytes,
-    labelled.fragmentation_bytes,
-    labelled.label_value,
-    labelled.fixed_labels,
+    labelled.function_series_place, labelled.function_name, labelled.platform,
+    labelled.compilation_place, labelled.color, labelled.run_name, labelled.dumped_at,
+    labelled.module_id, labelled.entry_signature, labelled.unknown_reason, labelled.peak_bytes,
+    labelled.temp_bytes, labelled.argument_bytes, labelled.output_bytes, labelled.constant_bytes,
+    labelled.fragmentation_bytes, labelled.label_value, labelled.fixed_labels,
     CASE
       WHEN count(labelled.label_number) OVER series = count(*) OVER series
         THEN labelled.label_number
@@ -81,27 +55,14 @@ SELECT
   row_number() OVER (
     PARTITION BY ordered.function_series_place, ordered.fixed_labels
     ORDER BY
-      ordered.number_place,
-      ordered.version_place,
+      ordered.number_place, ordered.version_place,
       ordered.dumped_at NULLS LAST,
       ordered.run_name
   ) AS place,
-  ordered.function_name,
-  ordered.platform,
-  ordered.compilation_place,
-  ordered.color,
-  ordered.run_name,
-  ordered.dumped_at,
-  ordered.module_id,
-  ordered.entry_signature,
-  ordered.unknown_reason,
-  ordered.peak_bytes,
-  ordered.temp_bytes,
-  ordered.argument_bytes,
-  ordered.output_bytes,
-  ordered.constant_bytes,
-  ordered.fragmentation_bytes,
-  ordered.label_value,
+  ordered.function_name, ordered.platform, ordered.compilation_place, ordered.color,
+  ordered.run_name, ordered.dumped_at, ordered.module_id, ordered.entry_signature,
+  ordered.unknown_reason, ordered.peak_bytes, ordered.temp_bytes, ordered.argument_bytes,
+  ordered.output_bytes, ordered.constant_bytes, ordered.fragmentation_bytes, ordered.label_value,
   ordered.fixed_labels
 FROM ordered;
 COMMENT ON VIEW asked_labelled_history IS

@@ -2,21 +2,14 @@
 CREATE OR REPLACE VIEW asked_peak_values AS
 WITH instants AS (
   SELECT
-    asked_instants.module_id,
-    asked_instants.color,
-    asked_instants.instant_time,
+    asked_instants.module_id, asked_instants.color, asked_instants.instant_time,
     asked_instants.missing_reason
   FROM asked_instants
 ),
 live AS (
   SELECT
-    temp_values.module_id,
-    temp_values.color,
-    temp_values.allocation_index,
-    temp_values.value_id,
-    temp_values.size_bytes,
-    temp_values.begin_bytes,
-    temp_values.end_bytes
+    temp_values.module_id, temp_values.color, temp_values.allocation_index, temp_values.value_id,
+    temp_values.size_bytes, temp_values.begin_bytes, temp_values.end_bytes
   FROM instants
   JOIN temp_values
     ON temp_values.module_id = instants.module_id
@@ -27,11 +20,7 @@ live AS (
 ),
 covered AS (
   SELECT
-    live.module_id,
-    live.color,
-    live.allocation_index,
-    live.value_id,
-    live.end_bytes,
+    live.module_id, live.color, live.allocation_index, live.value_id, live.end_bytes,
     greatest(
       live.begin_bytes,
       coalesce(
@@ -47,9 +36,7 @@ covered AS (
 ),
 others AS (
   SELECT
-    covered.module_id,
-    covered.color,
-    covered.allocation_index,
+    covered.module_id, covered.color, covered.allocation_index,
     'temp' AS allocation_kind,
     covered.value_id,
     covered.end_bytes - covered.begin_bytes AS held_bytes
@@ -58,12 +45,8 @@ others AS (
   UNION ALL
   -- Held for the whole run, so the same at every instant.
   SELECT
-    peak_values.module_id,
-    peak_values.color,
-    peak_values.allocation_index,
-    peak_values.allocation_kind,
-    peak_values.value_id,
-    peak_values.held_bytes
+    peak_values.module_id, peak_values.color, peak_values.allocation_index,
+    peak_values.allocation_kind, peak_values.value_id, peak_values.held_bytes
   FROM instants
   JOIN peak_values
     ON peak_values.module_id = instants.module_id
@@ -72,22 +55,14 @@ others AS (
     AND instants.missing_reason IS NULL
 )
 SELECT
-  peak_values.module_id,
-  peak_values.color,
-  peak_values.allocation_index,
-  peak_values.allocation_kind,
-  peak_values.value_id,
-  peak_values.held_bytes
+  peak_values.module_id, peak_values.color, peak_values.allocation_index,
+  peak_values.allocation_kind, peak_values.value_id, peak_values.held_bytes
 FROM peak_values
 WHERE getvariable('step')::BIGINT IS NULL
   AND coalesce(getvariable('peak')::BIGINT, 1) = 1
 UNION ALL
 SELECT
-  others.module_id,
-  others.color,
-  others.allocation_index,
-  others.allocation_kind,
-  others.value_id,
+  others.module_id, others.color, others.allocation_index, others.allocation_kind, others.value_id,
   others.held_bytes
 FROM others;
 COMMENT ON VIEW asked_peak_values IS

@@ -3,13 +3,8 @@ CREATE OR REPLACE VIEW asked_peaks AS
 SELECT
   asked_modules.run_name,
   coalesce(asked_modules.function_name, asked_modules.module_key) AS function_name,
-  asked_modules.module_id,
-  asked_modules.module_key,
-  asked_modules.platform,
-  asked_modules.color,
-  asked_modules.peak_bytes,
-  asked_modules.need_bytes,
-  asked_modules.peak_time,
+  asked_modules.module_id, asked_modules.module_key, asked_modules.platform, asked_modules.color,
+  asked_modules.peak_bytes, asked_modules.need_bytes, asked_modules.peak_time,
   asked_modules.peak_unknown_reason
 FROM asked_modules
 WHERE asked_modules.peak_bytes <> 0

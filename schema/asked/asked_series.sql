@@ -2,23 +2,15 @@
 CREATE OR REPLACE VIEW asked_series AS
 WITH compilations AS (
   SELECT
-    asked_compilations.function_place,
-    asked_compilations.run_name,
-    asked_compilations.module_id,
-    asked_compilations.entry_signature,
-    asked_compilations.size_place,
-    asked_compilations.signature_place,
-    asked_compilations.run_place
+    asked_compilations.function_place, asked_compilations.run_name, asked_compilations.module_id,
+    asked_compilations.entry_signature, asked_compilations.size_place,
+    asked_compilations.signature_place, asked_compilations.run_place
   FROM asked_compilations
 ),
 slots AS (
   SELECT
-    models.function_place,
-    models.module_id AS model_module_id,
-    models.size_place,
-    models.entry_signature,
-    models.signature_place,
-    firsts.run_name
+    models.function_place, models.module_id AS model_module_id, models.size_place,
+    models.entry_signature, models.signature_place, firsts.run_name
   FROM compilations AS models
   JOIN compilations AS largest
     ON largest.function_place = models.function_place
@@ -31,8 +23,7 @@ slots AS (
 ),
 same_signature AS (
   SELECT
-    slots.function_place, slots.run_name, slots.model_module_id, slots.size_place,
-    members.module_id
+    slots.function_place, slots.run_name, slots.model_module_id, slots.size_place, members.module_id
   FROM slots
   LEFT JOIN compilations AS members
     ON members.function_place = slots.function_place

@@ -1,34 +1,19 @@
 -- One row per module that the variables select and memory space, requested or not.
 CREATE OR REPLACE VIEW asked_spaces AS
 SELECT
-  memory_figures.run_name,
-  memory_figures.module_id,
-  memory_figures.module_key,
-  memory_figures.module_name,
-  memory_figures.function_name,
-  memory_figures.platform,
-  memory_figures.color,
-  memory_figures.memory_space_name,
-  memory_figures.is_device_memory,
+  memory_figures.run_name, memory_figures.module_id, memory_figures.module_key,
+  memory_figures.module_name, memory_figures.function_name, memory_figures.platform,
+  memory_figures.color, memory_figures.memory_space_name, memory_figures.is_device_memory,
   memory_figures.color IS NULL
     OR (getvariable('color')::VARCHAR IS NULL AND memory_figures.is_device_memory)
     OR coalesce(
       getvariable('color')::VARCHAR IN ('all', CAST(memory_figures.color AS VARCHAR)), FALSE
     ) AS is_asked,
-  memory_figures.argument_bytes,
-  memory_figures.output_bytes,
-  memory_figures.alias_bytes,
-  memory_figures.temp_bytes,
-  memory_figures.constant_bytes,
-  memory_figures.thread_local_bytes,
-  memory_figures.total_bytes,
-  memory_figures.fixed_bytes,
-  memory_figures.need_bytes,
-  memory_figures.occupied_temp_bytes,
-  memory_figures.peak_time,
-  memory_figures.peak_bytes,
-  memory_figures.fragmentation_bytes,
-  memory_figures.naive_live_bytes,
+  memory_figures.argument_bytes, memory_figures.output_bytes, memory_figures.alias_bytes,
+  memory_figures.temp_bytes, memory_figures.constant_bytes, memory_figures.thread_local_bytes,
+  memory_figures.total_bytes, memory_figures.fixed_bytes, memory_figures.need_bytes,
+  memory_figures.occupied_temp_bytes, memory_figures.peak_time, memory_figures.peak_bytes,
+  memory_figures.fragmentation_bytes, memory_figures.naive_live_bytes,
   memory_figures.peak_unknown_reason
 FROM memory_figures
 WHERE (

@@ -1,30 +1,11 @@
 -- The peaks of the requested functions, with the instruction that each value is attributed to.
 CREATE OR REPLACE VIEW attributed_peak_values AS
 SELECT
-  held.function_place,
-  held.name_place,
-  held.run_name,
-  held.function_name,
-  held.platform,
-  held.color,
-  held.peak_bytes,
-  held.unknown_reason,
-  held.module_id,
-  held.allocation_index,
-  held.allocation_kind,
-  held.value_id,
-  held.held_bytes,
-  held.shape,
-  held.bare_shape,
-  held.dtype,
-  held.opcode,
-  held.op_name,
-  held.source_file,
-  held.source_line,
-  held.stack_frame_id,
-  origins.origin_kind,
-  origins.slice_bytes,
-  origins.slice_count,
+  held.function_place, held.name_place, held.run_name, held.function_name, held.platform,
+  held.color, held.peak_bytes, held.unknown_reason, held.module_id, held.allocation_index,
+  held.allocation_kind, held.value_id, held.held_bytes, held.shape, held.bare_shape, held.dtype,
+  held.opcode, held.op_name, held.source_file, held.source_line, held.stack_frame_id,
+  origins.origin_kind, origins.slice_bytes, origins.slice_count,
   coalesce(origins.relation || origins.op_path, held.op_path, 'for ' || named_uses.op_path)
     AS attributed_op_path,
   coalesce(
@@ -62,14 +43,10 @@ SELECT
       nullif(regexp_extract(attributed_library_source, '^(.*):[0-9]+$', 1), '')
     )
   END AS attributed_own_function,
-  origins.relation AS origin_relation,
-  origins.stack_frame_id AS origin_stack_frame_id,
-  origins.source_file AS origin_source_file,
-  origins.source_line AS origin_source_line,
-  named_uses.op_name AS use_op_name,
-  named_uses.stack_frame_id AS use_stack_frame_id,
-  named_uses.source_file AS use_source_file,
-  named_uses.source_line AS use_source_line
+  origins.relation AS origin_relation, origins.stack_frame_id AS origin_stack_frame_id,
+  origins.source_file AS origin_source_file, origins.source_line AS origin_source_line,
+  named_uses.op_name AS use_op_name, named_uses.stack_frame_id AS use_stack_frame_id,
+  named_uses.source_file AS use_source_file, named_uses.source_line AS use_source_line
 FROM answered_peak_values AS held
 LEFT JOIN value_origin_details AS origins
   ON origins.module_id = held.module_id

@@ -3,8 +3,7 @@ CREATE OR REPLACE VIEW peak_parts AS
 WITH arguments AS (
   -- The bytes of an argument count as the argument, whatever instruction wrote them last.
   SELECT
-    allocations.module_id,
-    allocations.allocation_index,
+    allocations.module_id, allocations.allocation_index,
     min(instructions.op_name) AS op_name
   FROM allocations
   JOIN "values"
@@ -22,19 +21,9 @@ WITH arguments AS (
 ),
 held_values AS (
   SELECT
-    held.function_place,
-    held.name_place,
-    held.run_name,
-    held.function_name,
-    held.platform,
-    held.color,
-    held.peak_bytes,
-    held.unknown_reason,
-    held.module_id,
-    held.held_bytes,
-    held.slice_count,
-    held.slice_bytes,
-    held.allocation_kind,
+    held.function_place, held.name_place, held.run_name, held.function_name, held.platform,
+    held.color, held.peak_bytes, held.unknown_reason, held.module_id, held.held_bytes,
+    held.slice_count, held.slice_bytes, held.allocation_kind,
     CASE coalesce(getvariable('by')::VARCHAR, 'line')
       WHEN 'line' THEN CASE
         WHEN coalesce(getvariable('frame')::VARCHAR, 'own') = 'own' THEN held.attributed_source
@@ -70,9 +59,7 @@ held_values AS (
       AS source_file,
     arguments.op_name AS argument_name,
     coalesce(
-      arguments.op_name,
-      value_origins.op_name,
-      held.op_name,
+      arguments.op_name, value_origins.op_name, held.op_name,
       CASE WHEN coalesce(getvariable('by')::VARCHAR, 'line') = 'role' THEN held.use_op_name END
     ) AS op_name,
     CASE
@@ -90,16 +77,8 @@ held_values AS (
     AND arguments.allocation_index = held.allocation_index
 )
 SELECT
-  held.function_place,
-  held.name_place,
-  held.run_name,
-  held.function_name,
-  held.platform,
-  held.color,
-  held.peak_bytes,
-  held.unknown_reason,
-  held.module_id,
-  held.held_bytes,
+  held.function_place, held.name_place, held.run_name, held.function_name, held.platform,
+  held.color, held.peak_bytes, held.unknown_reason, held.module_id, held.held_bytes,
   CASE WHEN coalesce(getvariable('by')::VARCHAR, 'line') = 'line' THEN held.slice_count END AS slice_count,
   CASE WHEN coalesce(getvariable('by')::VARCHAR, 'line') = 'line' THEN held.slice_bytes END AS slice_bytes,
   CASE

@@ -9,8 +9,7 @@ WITH chosen_runs AS (
 ),
 labelled_runs AS (
   SELECT
-    chosen_runs.side,
-    chosen_runs.run_name,
+    chosen_runs.side, chosen_runs.run_name,
     coalesce(
       string_agg(
         run_labels.label || '=' || run_labels.label_value, ', ' ORDER BY run_labels.label
@@ -33,10 +32,7 @@ sizes AS (
 ),
 members AS (
   SELECT
-    labelled_runs.side,
-    labelled_runs.run_name,
-    modules.module_id,
-    modules.module_key,
+    labelled_runs.side, labelled_runs.run_name, modules.module_id, modules.module_key,
     coalesce(modules.function_name, modules.module_key) AS function_name,
     -- The name that the author gave, if any.
     CASE

@@ -6,8 +6,7 @@ WITH pairs AS (
 ),
 paddings AS (
   SELECT
-    peak_values.module_id,
-    peak_values.color,
+    peak_values.module_id, peak_values.color,
     sum(greatest(peak_values.held_bytes::HUGEINT - "values".logical_bytes, 0)) AS padding_bytes
   FROM peak_values
   JOIN "values"
@@ -27,12 +26,8 @@ known_modules AS (
 ),
 figures AS (
   SELECT
-    memory_figures.module_id,
-    memory_figures.color,
-    memory_figures.memory_space_name,
-    memory_figures.is_device_memory,
-    kinds.figure,
-    kinds.figure_place,
+    memory_figures.module_id, memory_figures.color, memory_figures.memory_space_name,
+    memory_figures.is_device_memory, kinds.figure, kinds.figure_place,
     CASE kinds.figure
       WHEN 'peak' THEN memory_figures.peak_bytes
       WHEN 'arguments' THEN memory_figures.argument_bytes
@@ -119,8 +114,7 @@ filled AS (
           ELSE joined.new_bytes
         END AS new_bytes
       ),
-    base_modules.unknown_reason AS base_reason,
-    new_modules.unknown_reason AS new_reason
+    base_modules.unknown_reason AS base_reason, new_modules.unknown_reason AS new_reason
   FROM joined
   LEFT JOIN known_modules AS base_modules ON base_modules.module_id = joined.base_module_id
   LEFT JOIN known_modules AS new_modules ON new_modules.module_id = joined.new_module_id
@@ -128,9 +122,7 @@ filled AS (
 peaks AS (
   -- In order: what grew, what shrank, what is unknown, what is on one side only, what is unchanged.
   SELECT
-    filled.base_module_id,
-    filled.new_module_id,
-    filled.color,
+    filled.base_module_id, filled.new_module_id, filled.color,
     row_number() OVER (
       ORDER BY
         CASE
@@ -156,29 +148,16 @@ peaks AS (
   WHERE filled.figure = 'peak'
 )
 SELECT
-  peaks.place,
-  pairs.function_name,
-  pairs.base_function_name,
-  pairs.new_function_name,
+  peaks.place, pairs.function_name, pairs.base_function_name, pairs.new_function_name,
   CASE
     WHEN base_modules.platform <> new_modules.platform
       THEN base_modules.platform || ' -> ' || new_modules.platform
     ELSE coalesce(new_modules.platform, base_modules.platform)
   END AS platform,
-  pairs.paired_by,
-  pairs.base_run_name,
-  pairs.new_run_name,
-  pairs.base_module_id,
-  pairs.new_module_id,
-  pairs.base_module_key,
-  pairs.new_module_key,
-  filled.color,
+  pairs.paired_by, pairs.base_run_name, pairs.new_run_name, pairs.base_module_id,
+  pairs.new_module_id, pairs.base_module_key, pairs.new_module_key, filled.color,
   coalesce(filled.new_space_name, filled.base_space_name) AS memory_space_name,
-  filled.is_device_memory,
-  filled.figure_place,
-  filled.figure,
-  filled.base_bytes,
-  filled.new_bytes,
+  filled.is_device_memory, filled.figure_place, filled.figure, filled.base_bytes, filled.new_bytes,
   filled.new_bytes - filled.base_bytes AS delta_bytes,
   CAST(filled.new_bytes - filled.base_bytes AS DOUBLE) / nullif(filled.base_bytes, 0)
     AS delta_ratio,

@@ -18,11 +18,8 @@ WITH known_members AS (
 -- Functions that the other side lacks, each with its largest compilation.
 lone AS (
   SELECT
-    known_members.side,
-    known_members.shared_labels,
-    known_members.shared_platform,
-    known_members.pairing_name,
-    known_members.entry_signature,
+    known_members.side, known_members.shared_labels, known_members.shared_platform,
+    known_members.pairing_name, known_members.entry_signature,
     -- Without words for how a function is run rather than what it computes.
     trim(
       regexp_replace(
@@ -40,11 +37,8 @@ lone AS (
 ),
 candidates AS (
   SELECT
-    base_lone.shared_labels,
-    base_lone.shared_platform,
-    base_lone.pairing_name AS base_pairing_name,
-    new_lone.pairing_name AS new_pairing_name,
-    base_lone.shapes AS base_shapes,
+    base_lone.shared_labels, base_lone.shared_platform, base_lone.pairing_name AS base_pairing_name,
+    new_lone.pairing_name AS new_pairing_name, base_lone.shapes AS base_shapes,
     new_lone.shapes AS new_shapes,
     base_lone.entry_signature = new_lone.entry_signature AS has_same_signature,
     common_shape_count(base_lone.shapes, new_lone.shapes)
@@ -107,10 +101,7 @@ ranked AS (
 ),
 renames AS (
   SELECT
-    ranked.shared_labels,
-    ranked.shared_platform,
-    ranked.base_pairing_name,
-    ranked.new_pairing_name,
+    ranked.shared_labels, ranked.shared_platform, ranked.base_pairing_name, ranked.new_pairing_name,
     CASE WHEN ranked.has_same_signature THEN 'signature alone' ELSE 'likeness' END AS renamed_by
   FROM ranked
   WHERE ranked.is_likely
@@ -152,8 +143,7 @@ alike AS (
 ),
 same_signature AS (
   SELECT
-    base_members.module_id AS base_module_id,
-    new_members.module_id AS new_module_id,
+    base_members.module_id AS base_module_id, new_members.module_id AS new_module_id,
     coalesce(new_members.renamed_by, 'signature')
       || CASE
         WHEN base_members.place_count = 1 AND new_members.place_count = 1 THEN ''
@@ -191,8 +181,7 @@ left_over AS (
 ),
 same_name AS (
   SELECT
-    base_members.module_id AS base_module_id,
-    new_members.module_id AS new_module_id,
+    base_members.module_id AS base_module_id, new_members.module_id AS new_module_id,
     CASE
       WHEN base_members.module_id IS NULL THEN 'only in new'
       WHEN new_members.module_id IS NULL THEN 'only in base'
@@ -220,17 +209,11 @@ pairs AS (
 )
 SELECT
   coalesce(new_members.function_name, base_members.function_name) AS function_name,
-  base_members.function_name AS base_function_name,
-  new_members.function_name AS new_function_name,
-  pairs.paired_by,
-  pairs.base_module_id,
-  pairs.new_module_id,
-  base_members.run_name AS base_run_name,
-  new_members.run_name AS new_run_name,
-  base_members.module_key AS base_module_key,
-  new_members.module_key AS new_module_key,
-  base_members.entry_signature AS base_signature,
-  new_members.entry_signature AS new_signature
+  base_members.function_name AS base_function_name, new_members.function_name AS new_function_name,
+  pairs.paired_by, pairs.base_module_id, pairs.new_module_id,
+  base_members.run_name AS base_run_name, new_members.run_name AS new_run_name,
+  base_members.module_key AS base_module_key, new_members.module_key AS new_module_key,
+  base_members.entry_signature AS base_signature, new_members.entry_signature AS new_signature
 FROM pairs
 LEFT JOIN members AS base_members
   ON base_members.side = 'base'

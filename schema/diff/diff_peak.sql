@@ -29,12 +29,8 @@ held AS (
 -- A parameter keeps its name and shape, whatever the module writes into its bytes later.
 parameters AS (
   SELECT
-    allocations.module_id,
-    allocations.allocation_index,
-    allocations.color,
-    allocations.kind,
-    allocations.parameter_number,
-    allocations.parameter_shape_index,
+    allocations.module_id, allocations.allocation_index, allocations.color, allocations.kind,
+    allocations.parameter_number, allocations.parameter_shape_index,
     arg_min(coalesce(instructions.op_name, ''), "values".value_id) AS op_name,
     arg_min("values".shape, "values".value_id) AS shape
   FROM allocations
@@ -56,13 +52,8 @@ parameters AS (
 -- are for has one.
 users AS (
   SELECT
-    named_uses.module_id,
-    named_uses.value_id,
-    named_uses.opcode,
-    named_uses.op_name,
-    named_uses.stack_frame_id,
-    named_uses.own_source_file,
-    named_uses.own_source_line,
+    named_uses.module_id, named_uses.value_id, named_uses.opcode, named_uses.op_name,
+    named_uses.stack_frame_id, named_uses.own_source_file, named_uses.own_source_line,
     named_uses.library_source
   FROM named_uses
   JOIN compared ON compared.module_id = named_uses.module_id
@@ -86,11 +77,8 @@ told AS (
 ),
 origins AS (
   SELECT
-    value_origin_details.module_id,
-    value_origin_details.value_id,
-    value_origin_details.relation,
-    value_origin_details.op_name,
-    value_origin_details.stack_frame_id,
+    value_origin_details.module_id, value_origin_details.value_id, value_origin_details.relation,
+    value_origin_details.op_name, value_origin_details.stack_frame_id,
     CASE
       WHEN value_origin_details.own_source_file IS NULL THEN value_origin_details.own_source
       ELSE base_name(value_origin_details.own_source_file) || ':'
@@ -103,14 +91,8 @@ origins AS (
 ),
 named AS (
   SELECT
-    held.module_id,
-    held.color,
-    held.allocation_index,
-    held.allocation_kind,
-    held.value_id,
-    held.held_bytes,
-    parameters.parameter_number,
-    parameters.parameter_shape_index,
+    held.module_id, held.color, held.allocation_index, held.allocation_kind, held.value_id,
+    held.held_bytes, parameters.parameter_number, parameters.parameter_shape_index,
     coalesce(shapes.dtype, held.dtype) AS dtype,
     CASE
       WHEN shapes.dtype IS NULL THEN held.dtype || coalesce('[' || held.dimensions_text || ']', '')
@@ -267,8 +249,7 @@ keyed AS (
         WHEN 'all' THEN
           concat_ws(
             ' ',
-            named.bare_shape,
-            named.opcode,
+            named.bare_shape, named.opcode,
             named.relation || op_path(named.op_name),
             named.source
           )
@@ -288,10 +269,7 @@ keyed AS (
 -- Parameters that only one side donates, identified by name, else by number.
 named_parameters AS (
   SELECT
-    parameters.module_id,
-    parameters.color,
-    parameters.kind,
-    parameters.allocation_index,
+    parameters.module_id, parameters.color, parameters.kind, parameters.allocation_index,
     coalesce(nullif(parameters.op_name, ''), parameters.parameter_number::VARCHAR)
       || parameters.parameter_shape_index AS parameter_name
   FROM parameters
@@ -318,8 +296,7 @@ ways AS (
 donations AS (
   SELECT
     ways.*,
-    donated.allocation_index AS donated_index,
-    kept.allocation_index AS kept_index
+    donated.allocation_index AS donated_index, kept.allocation_index AS kept_index
   FROM ways
   JOIN distinct_parameters AS donated
     ON donated.module_id = ways.donated_module_id
@@ -334,8 +311,7 @@ donations AS (
 -- The elements of their results: the allocation with "output shape is" has the entry root.
 results AS (
   SELECT
-    allocations.module_id,
-    positions.shape_index AS output_index,
+    allocations.module_id, positions.shape_index AS output_index,
     min("values".allocation_index) AS allocation_index
   FROM (
     SELECT donations.donated_module_id AS module_id
@@ -363,22 +339,16 @@ results AS (
 -- A donation is one change: the parameter on both sides, and the output that it saves.
 moved_parameters AS (
   SELECT
-    donations.place,
-    donations.donated_side AS side,
+    donations.place, donations.donated_side AS side,
     'donated_parameter' AS allocation_kind,
-    donations.donated_index AS allocation_index,
-    donations.donation,
-    donations.donated_module_id,
+    donations.donated_index AS allocation_index, donations.donation, donations.donated_module_id,
     donations.donated_index
   FROM donations
   UNION ALL
   SELECT
-    donations.place,
-    donations.kept_side AS side,
+    donations.place, donations.kept_side AS side,
     'parameter' AS allocation_kind,
-    donations.kept_index AS allocation_index,
-    donations.donation,
-    donations.donated_module_id,
+    donations.kept_index AS allocation_index, donations.donation, donations.donated_module_id,
     donations.donated_index
   FROM donations
 ),
@@ -387,12 +357,9 @@ moved AS (
   FROM moved_parameters
   UNION ALL
   SELECT
-    donations.place,
-    donations.kept_side AS side,
+    donations.place, donations.kept_side AS side,
     'output' AS allocation_kind,
-    kept_results.allocation_index,
-    donations.donation,
-    donations.donated_module_id,
+    kept_results.allocation_index, donations.donation, donations.donated_module_id,
     donations.donated_index
   FROM donations
   JOIN results AS donated_results
@@ -405,10 +372,7 @@ moved AS (
 -- An output that several parameters share counts for the first.
 named_moved AS (
   SELECT
-    moved.place,
-    moved.side,
-    moved.allocation_kind,
-    moved.allocation_index,
+    moved.place, moved.side, moved.allocation_kind, moved.allocation_index,
     min(moved.donation) AS donation,
     arg_min(keyed.part, moved.donated_index) AS part,
     arg_min(keyed.bare_shape, moved.donated_index) AS bare_shape
@@ -467,12 +431,8 @@ renamed AS (
 ),
 sides AS (
   SELECT
-    held_sides.place,
-    held_sides.side,
-    held_sides.value_id,
-    held_sides.held_bytes,
-    held_sides.is_added,
-    named_moved.donation,
+    held_sides.place, held_sides.side, held_sides.value_id, held_sides.held_bytes,
+    held_sides.is_added, named_moved.donation,
     CASE WHEN named_moved.place IS NULL THEN held_sides.allocation_kind ELSE 'donated_parameter'
     END AS allocation_kind,
     coalesce(named_moved.part, renamed.part, held_sides.part) AS part,
@@ -562,23 +522,12 @@ SELECT
       abs(parts.new_bytes - parts.base_bytes) DESC,
       parts.new_bytes DESC,
       parts.allocation_kind NULLS LAST,
-      parts.part,
-      parts.donation
+      parts.part, parts.donation
   ) AS part_place,
-  figures.function_name,
-  figures.base_function_name,
-  figures.new_function_name,
-  figures.platform,
-  figures.paired_by,
-  figures.base_run_name,
-  figures.new_run_name,
-  figures.base_module_id,
-  figures.new_module_id,
-  figures.base_module_key,
-  figures.new_module_key,
-  figures.color,
-  figures.memory_space_name,
-  figures.is_device_memory,
+  figures.function_name, figures.base_function_name, figures.new_function_name, figures.platform,
+  figures.paired_by, figures.base_run_name, figures.new_run_name, figures.base_module_id,
+  figures.new_module_id, figures.base_module_key, figures.new_module_key, figures.color,
+  figures.memory_space_name, figures.is_device_memory,
   CASE
     WHEN parts.donation IS NOT NULL THEN parts.donation
     WHEN parts.base_value_count = 0 AND parts.new_value_count > 0 THEN 'appeared'
@@ -587,20 +536,11 @@ SELECT
     WHEN parts.new_bytes < parts.base_bytes THEN 'shrank'
     ELSE 'same'
   END AS change,
-  parts.allocation_kind,
-  parts.part,
-  parts.base_bytes,
-  parts.new_bytes,
+  parts.allocation_kind, parts.part, parts.base_bytes, parts.new_bytes,
   parts.new_bytes - parts.base_bytes AS delta_bytes,
   CAST(parts.new_bytes - parts.base_bytes AS DOUBLE) / nullif(parts.base_bytes, 0) AS delta_ratio,
-  parts.base_value_count,
-  parts.new_value_count,
-  parts.base_added_bytes,
-  parts.new_added_bytes,
-  parts.base_shape,
-  parts.new_shape,
-  parts.base_source,
-  parts.new_source,
+  parts.base_value_count, parts.new_value_count, parts.base_added_bytes, parts.new_added_bytes,
+  parts.base_shape, parts.new_shape, parts.base_source, parts.new_source,
   NULL AS unknown_reason
 FROM parts
 JOIN figures ON figures.place = parts.place
@@ -608,25 +548,14 @@ UNION ALL
 SELECT
   peaks.place,
   1 AS part_place,
-  peaks.function_name,
-  peaks.base_function_name,
-  peaks.new_function_name,
-  peaks.platform,
-  peaks.paired_by,
-  peaks.base_run_name,
-  peaks.new_run_name,
-  peaks.base_module_id,
-  peaks.new_module_id,
-  peaks.base_module_key,
-  peaks.new_module_key,
-  peaks.color,
-  peaks.memory_space_name,
-  peaks.is_device_memory,
+  peaks.function_name, peaks.base_function_name, peaks.new_function_name, peaks.platform,
+  peaks.paired_by, peaks.base_run_name, peaks.new_run_name, peaks.base_module_id,
+  peaks.new_module_id, peaks.base_module_key, peaks.new_module_key, peaks.color,
+  peaks.memory_space_name, peaks.is_device_memory,
   'unknown' AS change,
   NULL AS allocation_kind,
   '(unknown)' AS part,
-  peaks.base_bytes,
-  peaks.new_bytes,
+  peaks.base_bytes, peaks.new_bytes,
   NULL AS delta_bytes,
   NULL AS delta_ratio,
   NULL AS base_value_count,

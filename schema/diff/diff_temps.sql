@@ -11,19 +11,9 @@ WITH figures AS (
 ),
 parts AS (
   SELECT
-    held.place,
-    held.change,
-    held.part,
-    held.base_bytes,
-    held.new_bytes,
-    held.base_value_count,
-    held.new_value_count,
-    held.base_added_bytes,
-    held.new_added_bytes,
-    held.base_shape,
-    held.new_shape,
-    held.base_source,
-    held.new_source
+    held.place, held.change, held.part, held.base_bytes, held.new_bytes, held.base_value_count,
+    held.new_value_count, held.base_added_bytes, held.new_added_bytes, held.base_shape,
+    held.new_shape, held.base_source, held.new_source
   FROM diff_peak(base_run, new_run, key_name, asked_pairs) AS held
   WHERE held.allocation_kind = 'temp'
   UNION ALL
@@ -35,8 +25,7 @@ parts AS (
       ELSE 'same'
     END AS change,
     '(fragmentation)' AS part,
-    holes.base_bytes,
-    holes.new_bytes,
+    holes.base_bytes, holes.new_bytes,
     0 AS base_value_count,
     0 AS new_value_count,
     0 AS base_added_bytes,
@@ -94,34 +83,16 @@ SELECT
     ORDER BY
       abs(all_parts.new_bytes - all_parts.base_bytes) DESC, all_parts.new_bytes DESC, all_parts.part
   ) AS part_place,
-  figures.function_name,
-  figures.base_function_name,
-  figures.new_function_name,
-  figures.platform,
-  figures.paired_by,
-  figures.base_run_name,
-  figures.new_run_name,
-  figures.base_module_id,
-  figures.new_module_id,
-  figures.base_module_key,
-  figures.new_module_key,
-  figures.color,
-  figures.memory_space_name,
-  figures.is_device_memory,
-  all_parts.change,
-  all_parts.part,
-  all_parts.base_bytes,
-  all_parts.new_bytes,
+  figures.function_name, figures.base_function_name, figures.new_function_name, figures.platform,
+  figures.paired_by, figures.base_run_name, figures.new_run_name, figures.base_module_id,
+  figures.new_module_id, figures.base_module_key, figures.new_module_key, figures.color,
+  figures.memory_space_name, figures.is_device_memory, all_parts.change, all_parts.part,
+  all_parts.base_bytes, all_parts.new_bytes,
   all_parts.new_bytes - all_parts.base_bytes AS delta_bytes,
   CAST(all_parts.new_bytes - all_parts.base_bytes AS DOUBLE) / nullif(all_parts.base_bytes, 0)
     AS delta_ratio,
-  all_parts.base_value_count,
-  all_parts.new_value_count,
-  all_parts.base_added_bytes,
-  all_parts.new_added_bytes,
-  all_parts.base_shape,
-  all_parts.new_shape,
-  all_parts.base_source,
+  all_parts.base_value_count, all_parts.new_value_count, all_parts.base_added_bytes,
+  all_parts.new_added_bytes, all_parts.base_shape, all_parts.new_shape, all_parts.base_source,
   all_parts.new_source
 FROM all_parts
 JOIN figures

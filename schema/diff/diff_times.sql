@@ -18,8 +18,7 @@ sides AS (
 ),
 timed AS (
   SELECT
-    sides.place,
-    sides.is_base,
+    sides.place, sides.is_base,
     CASE key_name
       WHEN 'op' THEN regexp_replace(sources.stripped_op_path, '([/_])[0-9]+', '\1*', 'g')
       WHEN 'source' THEN CASE
@@ -36,8 +35,7 @@ timed AS (
     AND sources.instruction_name = run_times.instruction_name
 )
 SELECT
-  timed.place,
-  timed.part,
+  timed.place, timed.part,
   grouping(timed.part) = 1 AS is_whole,
   coalesce(sum(timed.run_ns) FILTER (WHERE timed.is_base), 0)::BIGINT AS base_ns,
   coalesce(sum(timed.run_ns) FILTER (WHERE NOT timed.is_base), 0)::BIGINT AS new_ns

@@ -16,8 +16,7 @@ sized AS (
   HAVING count(*) = len(wanted.labels)
 )
 SELECT
-  sized.run_name,
-  sized.label_value,
+  sized.run_name, sized.label_value,
   coalesce(
     string_agg(others.label || '=' || others.label_value, ' ' ORDER BY others.label), ''
   ) AS other_labels

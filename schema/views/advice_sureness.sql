@@ -2,17 +2,14 @@
 -- Values: data/studies/recompile.py --write-sureness, from data/studies/promised.md.
 CREATE OR REPLACE VIEW advice_sureness AS
 SELECT
-  known.kind,
-  known.platform,
-  ranges.is_from_zero,
+  known.kind, known.platform, ranges.is_from_zero,
   CASE
     WHEN ranges.is_from_zero AND known.sureness = 'likely' THEN 'possible'
     ELSE known.sureness
   END AS sureness
 FROM (
   SELECT
-    kinds.kind,
-    platforms.platform,
+    kinds.kind, platforms.platform,
     CASE platforms.platform
       WHEN 'cpu' THEN kinds.cpu_sureness
       WHEN 'gpu' THEN kinds.gpu_sureness

@@ -2,9 +2,7 @@
 CREATE OR REPLACE VIEW collective_values AS
 WITH written AS (
   SELECT DISTINCT
-    collectives.module_id,
-    collectives.instruction_name,
-    "values".value_id
+    collectives.module_id, collectives.instruction_name, "values".value_id
   FROM collectives
   JOIN positions
     ON positions.module_id = collectives.module_id
@@ -30,17 +28,13 @@ results AS (
     AND moved_values.source_value_id = written.value_id
 )
 SELECT
-  results.module_id,
-  results.instruction_name,
-  results.value_id,
+  results.module_id, results.instruction_name, results.value_id,
   TRUE AS is_written,
   results.is_moved
 FROM results
 UNION ALL
 SELECT DISTINCT
-  collectives.module_id,
-  collectives.instruction_name,
-  "values".value_id,
+  collectives.module_id, collectives.instruction_name, "values".value_id,
   FALSE AS is_written,
   FALSE AS is_moved
 FROM collectives

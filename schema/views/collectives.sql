@@ -2,9 +2,7 @@
 CREATE OR REPLACE VIEW collectives AS
 WITH operations AS (
   SELECT
-    instructions.module_id,
-    instructions.instruction_name,
-    instructions.program_order,
+    instructions.module_id, instructions.instruction_name, instructions.program_order,
     regexp_extract(
       instructions.opcode,
       '^((?:ragged-)?all-to-all|all-(?:reduce|gather)|reduce-scatter|collective-(?:permute|broadcast))(-start)?$',
@@ -43,14 +41,10 @@ wrapped AS (
     AND "values".instruction_name <> operations.instruction_name
 )
 SELECT
-  operations.module_id,
-  operations.instruction_name,
+  operations.module_id, operations.instruction_name,
   nullif(operations.opcode, '') AS opcode,
-  operations.is_async,
-  operations.is_fused,
-  operations.has_operands_in_shape,
-  operations.program_order,
-  operations.device_groups,
+  operations.is_async, operations.is_fused, operations.has_operands_in_shape,
+  operations.program_order, operations.device_groups,
   CASE
     -- Pairs of source and target are not groups.
     WHEN operations.opcode = 'collective-permute' THEN NULL

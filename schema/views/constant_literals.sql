@@ -1,12 +1,8 @@
 -- One row per constant allocation and value that fills it: its literal, if the dump has it.
 CREATE OR REPLACE VIEW constant_literals AS
 SELECT
-  modules.run_name,
-  allocations.module_id,
-  allocations.allocation_index,
-  allocations.color,
-  "values".value_id,
-  "values".shape,
+  modules.run_name, allocations.module_id, allocations.allocation_index, allocations.color,
+  "values".value_id, "values".shape,
   nullif(
     nullif(regexp_extract(instructions.text, ' constant[(](.*?)[)](, [a-z_]+=|$)', 1), '{...}'), ''
   ) AS literal

@@ -2,14 +2,8 @@
 CREATE OR REPLACE VIEW copy_details AS
 WITH copies AS (
   SELECT
-    "values".module_id,
-    "values".value_id,
-    "values".instruction_name,
-    "values".allocation_index,
-    "values".offset_bytes,
-    "values".size_bytes,
-    "values".shape,
-    instructions.opcode
+    "values".module_id, "values".value_id, "values".instruction_name, "values".allocation_index,
+    "values".offset_bytes, "values".size_bytes, "values".shape, instructions.opcode
   FROM instructions
   JOIN "values"
     ON "values".module_id = instructions.module_id
@@ -24,8 +18,7 @@ WITH copies AS (
 ),
 sources AS (
   SELECT
-    uses.module_id,
-    uses.instruction_name,
+    uses.module_id, uses.instruction_name,
     -- A phi operand may be listed with values that it merges; the lowest id is one of them.
     min(uses.value_id) AS source_value_id
   FROM uses
@@ -38,9 +31,7 @@ sources AS (
 ),
 loops AS (
   SELECT
-    "values".module_id,
-    "values".allocation_index,
-    "values".offset_bytes,
+    "values".module_id, "values".allocation_index, "values".offset_bytes,
     instructions.program_order,
     min(instructions.instruction_name) AS while_name
   FROM instructions
@@ -50,10 +41,7 @@ loops AS (
   WHERE instructions.opcode = 'while'
     AND "values".is_phi
   GROUP BY
-    "values".module_id,
-    "values".allocation_index,
-    "values".offset_bytes,
-    instructions.program_order
+    "values".module_id, "values".allocation_index, "values".offset_bytes, instructions.program_order
 ),
 initial_carries AS (
   SELECT uses.module_id, uses.value_id, min(uses.instruction_name) AS while_name
@@ -82,24 +70,12 @@ elements AS (
     AND uses.instruction_name = initial_carries.while_name
 )
 SELECT
-  copies.module_id,
-  copies.value_id,
-  copies.instruction_name,
-  copies.opcode,
-  copies.shape,
-  copies.size_bytes,
-  allocations.color,
-  allocations.kind AS allocation_kind,
-  live_ranges.start_time,
-  live_ranges.end_time,
-  sources.source_value_id,
-  source_values.instruction_name AS source_name,
-  source_instructions.opcode AS source_opcode,
-  source_values.shape AS source_shape,
-  source_allocations.color AS source_color,
-  source_allocations.kind AS source_allocation_kind,
-  source_ranges.start_time AS source_start_time,
-  source_ranges.end_time AS source_end_time,
+  copies.module_id, copies.value_id, copies.instruction_name, copies.opcode, copies.shape,
+  copies.size_bytes, allocations.color, allocations.kind AS allocation_kind, live_ranges.start_time,
+  live_ranges.end_time, sources.source_value_id, source_values.instruction_name AS source_name,
+  source_instructions.opcode AS source_opcode, source_values.shape AS source_shape,
+  source_allocations.color AS source_color, source_allocations.kind AS source_allocation_kind,
+  source_ranges.start_time AS source_start_time, source_ranges.end_time AS source_end_time,
   CASE
     WHEN initial_carries.while_name IS NOT NULL THEN 'initial'
     WHEN loops.while_name IS NOT NULL THEN 'returned'

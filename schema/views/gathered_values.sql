@@ -20,10 +20,7 @@ found AS (
 ),
 held AS (
   SELECT
-    found.module_id,
-    found.value_id,
-    savings.held_bytes,
-    savings.saving_bytes,
+    found.module_id, found.value_id, savings.held_bytes, savings.saving_bytes,
     count(*) OVER (PARTITION BY savings.module_id, savings.color) AS gather_count
   FROM found
   JOIN peak_savings AS savings
@@ -31,9 +28,7 @@ held AS (
     AND savings.value_id = found.value_id
 )
 SELECT
-  found.module_id,
-  found.value_id,
-  found.result_value_id,
+  found.module_id, found.value_id, found.result_value_id,
   CASE WHEN held.gather_count > 1 THEN 1 ELSE 0 END * held.saving_bytes AS low_saving_bytes,
   CASE WHEN held.gather_count > 1 THEN held.held_bytes ELSE held.saving_bytes END AS saving_bytes
 FROM found

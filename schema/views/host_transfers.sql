@@ -2,10 +2,7 @@
 CREATE OR REPLACE VIEW host_transfers AS
 WITH host_values AS (
   SELECT
-    "values".module_id,
-    "values".value_id,
-    "values".allocation_index,
-    "values".offset_bytes,
+    "values".module_id, "values".value_id, "values".allocation_index, "values".offset_bytes,
     "values".size_bytes
   FROM "values"
   JOIN modules ON modules.module_id = "values".module_id
@@ -56,11 +53,9 @@ written AS (
 ),
 pairs AS (
   SELECT
-    written.module_id,
-    written.instruction_name,
+    written.module_id, written.instruction_name,
     TRUE AS is_to_host,
-    host_values.value_id AS host_value_id,
-    device_values.value_id AS device_value_id,
+    host_values.value_id AS host_value_id, device_values.value_id AS device_value_id,
     device_values.size_bytes
   FROM written
   JOIN host_values
@@ -74,11 +69,9 @@ pairs AS (
     AND device_values.value_id = uses.value_id
   UNION ALL
   SELECT
-    written.module_id,
-    written.instruction_name,
+    written.module_id, written.instruction_name,
     FALSE AS is_to_host,
-    host_values.value_id AS host_value_id,
-    device_values.value_id AS device_value_id,
+    host_values.value_id AS host_value_id, device_values.value_id AS device_value_id,
     device_values.size_bytes
   FROM written
   JOIN device_values
@@ -93,12 +86,8 @@ pairs AS (
 ),
 ranked AS (
   SELECT
-    pairs.module_id,
-    pairs.instruction_name,
-    pairs.is_to_host,
-    pairs.host_value_id,
-    pairs.device_value_id,
-    pairs.size_bytes,
+    pairs.module_id, pairs.instruction_name, pairs.is_to_host, pairs.host_value_id,
+    pairs.device_value_id, pairs.size_bytes,
     row_number() OVER (
       PARTITION BY pairs.module_id, pairs.instruction_name, pairs.is_to_host
       ORDER BY pairs.size_bytes DESC, pairs.device_value_id, pairs.host_value_id
@@ -108,9 +97,7 @@ ranked AS (
 -- The instruction that a start wraps moves the same array, to or from the same bytes.
 moves AS (
   SELECT
-    ranked.module_id,
-    ranked.instruction_name,
-    ranked.is_to_host,
+    ranked.module_id, ranked.instruction_name, ranked.is_to_host,
     row_number() OVER (
       PARTITION BY
         ranked.module_id, ranked.is_to_host, ranked.device_value_id, host_values.allocation_index,
@@ -128,15 +115,10 @@ moves AS (
   WHERE ranked.place = 1
 )
 SELECT
-  ranked.module_id,
-  ranked.instruction_name,
-  ranked.is_to_host,
-  ranked.host_value_id,
+  ranked.module_id, ranked.instruction_name, ranked.is_to_host, ranked.host_value_id,
   host_values.allocation_index AS host_allocation_index,
-  host_values.offset_bytes AS host_offset_bytes,
-  host_values.size_bytes AS host_size_bytes,
-  ranked.device_value_id,
-  ranked.size_bytes
+  host_values.offset_bytes AS host_offset_bytes, host_values.size_bytes AS host_size_bytes,
+  ranked.device_value_id, ranked.size_bytes
 FROM ranked
 JOIN moves
   ON moves.module_id = ranked.module_id

@@ -3,8 +3,7 @@ CREATE OR REPLACE VIEW instruction_sources AS
 WITH used AS (
   -- An instruction that XLA made without an op_name is for its first use that has one.
   SELECT
-    "values".module_id,
-    "values".instruction_name,
+    "values".module_id, "values".instruction_name,
     min_by(named_uses.stripped_op_path, "values".value_id) AS stripped_op_path,
     min_by(
       coalesce(
@@ -22,9 +21,7 @@ WITH used AS (
   GROUP BY "values".module_id, "values".instruction_name
 )
 SELECT
-  instructions.module_id,
-  instructions.instruction_name,
-  instructions.program_order,
+  instructions.module_id, instructions.instruction_name, instructions.program_order,
   instructions.opcode,
   coalesce(strip_op_path(op_path(instructions.op_name)), used.stripped_op_path)
     AS stripped_op_path,

@@ -1,8 +1,7 @@
 -- One row per run, shape and literal of constants: how many programs have it.
 CREATE OR REPLACE VIEW literal_programs AS
 SELECT
-  constant_literals.run_name,
-  constant_literals.shape,
+  constant_literals.run_name, constant_literals.shape,
   coalesce(constant_literals.literal, '') AS literal,
   count(DISTINCT constant_literals.module_id) AS program_count
 FROM constant_literals

@@ -1,9 +1,7 @@
 -- One row per memory profile, device and own line of Python that made arrays that are alive.
 CREATE OR REPLACE VIEW live_lines AS
 SELECT
-  live_arrays.run_name,
-  live_arrays.profile_name,
-  live_arrays.device,
+  live_arrays.run_name, live_arrays.profile_name, live_arrays.device,
   coalesce(
     own.source_file || ':' || own.source_line,
     library_source(made.source_file, made.source_line),

@@ -2,16 +2,9 @@
 CREATE OR REPLACE VIEW memory_figures AS
 WITH needs AS (
   SELECT
-    memory_sums.module_id,
-    memory_sums.color,
-    memory_sums.argument_bytes,
-    memory_sums.output_bytes,
-    memory_sums.alias_bytes,
-    memory_sums.temp_bytes,
-    memory_sums.constant_bytes,
-    memory_sums.thread_local_bytes,
-    memory_sums.total_bytes,
-    memory_sums.fixed_bytes,
+    memory_sums.module_id, memory_sums.color, memory_sums.argument_bytes, memory_sums.output_bytes,
+    memory_sums.alias_bytes, memory_sums.temp_bytes, memory_sums.constant_bytes,
+    memory_sums.thread_local_bytes, memory_sums.total_bytes, memory_sums.fixed_bytes,
     memory_sums.fixed_bytes
       + coalesce(memory_sums.temp_bytes, CASE WHEN modules.format_era IN ('L', 'M') THEN 0 END)
       AS need_bytes
@@ -42,42 +35,19 @@ device_memories AS (
 ),
 sums AS (
   SELECT
-    needs.module_id,
-    needs.color,
-    needs.argument_bytes,
-    needs.output_bytes,
-    needs.alias_bytes,
-    needs.temp_bytes,
-    needs.constant_bytes,
-    needs.thread_local_bytes,
-    needs.total_bytes,
-    needs.fixed_bytes,
-    needs.need_bytes,
+    needs.module_id, needs.color, needs.argument_bytes, needs.output_bytes, needs.alias_bytes,
+    needs.temp_bytes, needs.constant_bytes, needs.thread_local_bytes, needs.total_bytes,
+    needs.fixed_bytes, needs.need_bytes,
     needs.color = device_memories.color AS is_device_memory
   FROM needs
   JOIN device_memories ON device_memories.module_id = needs.module_id
 )
 SELECT
-  modules.run_name,
-  modules.module_id,
-  modules.module_key,
-  modules.module_name,
-  modules.function_name,
-  modules.platform,
-  sums.color,
-  memory_spaces.memory_space_name,
-  sums.is_device_memory,
-  sums.argument_bytes,
-  sums.output_bytes,
-  sums.alias_bytes,
-  sums.temp_bytes,
-  sums.constant_bytes,
-  sums.thread_local_bytes,
-  sums.total_bytes,
-  sums.fixed_bytes,
-  sums.need_bytes,
-  occupied_peaks.occupied_temp_bytes,
-  occupied_peaks.peak_time,
+  modules.run_name, modules.module_id, modules.module_key, modules.module_name,
+  modules.function_name, modules.platform, sums.color, memory_spaces.memory_space_name,
+  sums.is_device_memory, sums.argument_bytes, sums.output_bytes, sums.alias_bytes, sums.temp_bytes,
+  sums.constant_bytes, sums.thread_local_bytes, sums.total_bytes, sums.fixed_bytes, sums.need_bytes,
+  occupied_peaks.occupied_temp_bytes, occupied_peaks.peak_time,
   sums.fixed_bytes + occupied_peaks.occupied_temp_bytes AS peak_bytes,
   sums.temp_bytes - occupied_peaks.occupied_temp_bytes AS fragmentation_bytes,
   occupied_peaks.naive_live_bytes,

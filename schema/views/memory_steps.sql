@@ -3,15 +3,12 @@
 CREATE OR REPLACE VIEW memory_steps AS
 WITH steps AS (
   SELECT
-    occupancy_steps.module_id,
-    occupancy_steps.color,
-    occupancy_steps.start_time,
+    occupancy_steps.module_id, occupancy_steps.color, occupancy_steps.start_time,
     occupancy_steps.occupied_temp_bytes
   FROM occupancy_steps
   UNION ALL
   SELECT
-    occupied_peaks.module_id,
-    occupied_peaks.color,
+    occupied_peaks.module_id, occupied_peaks.color,
     0 AS start_time,
     0 AS occupied_temp_bytes
   FROM occupied_peaks
@@ -25,9 +22,7 @@ WITH steps AS (
     )
 )
 SELECT
-  steps.module_id,
-  steps.color,
-  steps.start_time,
+  steps.module_id, steps.color, steps.start_time,
   coalesce(
     lead(steps.start_time) OVER (
       PARTITION BY steps.module_id, steps.color

@@ -19,10 +19,7 @@ outputs AS (
 ),
 signatures AS (
   SELECT
-    modules.module_id,
-    modules.run_name,
-    modules.function_name,
-    modules.module_name,
+    modules.module_id, modules.run_name, modules.function_name, modules.module_name,
     modules.module_key,
     coalesce(parameters.parameter_count, 0) AS parameter_count,
     CASE WHEN parameters.module_id IS NULL THEN '' ELSE parameters.parameter_shapes END
@@ -39,13 +36,8 @@ signatures AS (
   LEFT JOIN outputs ON outputs.module_id = modules.module_id
 )
 SELECT
-  signatures.module_id,
-  signatures.run_name,
-  signatures.function_name,
-  signatures.parameter_count,
-  signatures.parameter_shapes,
-  signatures.output_shape,
-  signatures.entry_signature,
+  signatures.module_id, signatures.run_name, signatures.function_name, signatures.parameter_count,
+  signatures.parameter_shapes, signatures.output_shape, signatures.entry_signature,
   coalesce(
     signatures.function_name,
     -- torch_xla has one name for every program; its number and path differ from run to run.

@@ -1,12 +1,8 @@
 -- One row per stack frame, with its label in call stacks.
 CREATE OR REPLACE VIEW named_frames AS
 SELECT
-  stack_frames.module_id,
-  stack_frames.stack_frame_id,
-  stack_frames.parent_frame_id,
-  stack_frames.depth,
-  stack_frames.tree_ordinal,
-  stack_frames.last_tree_ordinal,
+  stack_frames.module_id, stack_frames.stack_frame_id, stack_frames.parent_frame_id,
+  stack_frames.depth, stack_frames.tree_ordinal, stack_frames.last_tree_ordinal,
   NOT is_library_path(coalesce(stack_frames.source_file, ''), modules.own_pattern)
   AND (
     stack_frames.source_file IS NULL

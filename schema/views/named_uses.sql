@@ -1,17 +1,12 @@
 -- One row per value that XLA made without an op_name, with details of the instruction it is for.
 CREATE OR REPLACE VIEW named_uses AS
 SELECT
-  value_users.module_id,
-  value_users.value_id,
-  value_users.step_count,
-  instructions.instruction_name,
-  instructions.opcode,
-  instructions.op_name,
+  value_users.module_id, value_users.value_id, value_users.step_count,
+  instructions.instruction_name, instructions.opcode, instructions.op_name,
   op_path(instructions.op_name) AS op_path,
   strip_op_path(op_path(instructions.op_name)) AS stripped_op_path,
   jit_path(instructions.op_name) AS jit_path,
-  instructions.source_file,
-  instructions.source_line,
+  instructions.source_file, instructions.source_line,
   CASE
     WHEN stack_frames.stack_frame_id IS NOT NULL THEN own_frames.source_file
     WHEN NOT is_library_path(instructions.source_file, modules.own_pattern)

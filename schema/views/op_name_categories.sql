@@ -2,28 +2,24 @@
 CREATE OR REPLACE VIEW op_name_categories AS
 WITH op_names AS (
   SELECT DISTINCT
-    instructions.module_id,
-    instructions.op_name
+    instructions.module_id, instructions.op_name
   FROM instructions
   WHERE instructions.op_name IS NOT NULL
   UNION
   SELECT
-    value_origins.module_id,
-    value_origins.op_name
+    value_origins.module_id, value_origins.op_name
   FROM value_origins
   WHERE value_origins.op_name IS NOT NULL
 ),
 module_rules AS (
   SELECT DISTINCT
-    op_names.module_id,
-    op_categories.rule_order
+    op_names.module_id, op_categories.rule_order
   FROM op_names
   JOIN op_categories ON op_names.op_name GLOB op_categories.module_glob
 ),
 matches AS (
   SELECT
-    op_names.module_id,
-    op_names.op_name,
+    op_names.module_id, op_names.op_name,
     min(op_categories.rule_order) AS rule_order
   FROM op_names
   JOIN op_categories ON op_names.op_name GLOB op_categories.op_glob
@@ -34,10 +30,7 @@ matches AS (
   GROUP BY op_names.module_id, op_names.op_name
 )
 SELECT
-  matches.module_id,
-  matches.op_name,
-  matches.rule_order,
-  op_categories.category
+  matches.module_id, matches.op_name, matches.rule_order, op_categories.category
 FROM matches
 JOIN op_categories ON op_categories.rule_order = matches.rule_order;
 COMMENT ON VIEW op_name_categories IS

@@ -2,15 +2,13 @@
 CREATE OR REPLACE VIEW op_name_roles AS
 WITH op_names AS (
   SELECT DISTINCT
-    instructions.module_id,
-    instructions.op_name,
+    instructions.module_id, instructions.op_name,
     CASE WHEN instructions.opcode = 'parameter' THEN TRUE ELSE FALSE END AS is_parameter
   FROM instructions
   WHERE instructions.op_name IS NOT NULL
   UNION
   SELECT
-    value_origins.module_id,
-    value_origins.op_name,
+    value_origins.module_id, value_origins.op_name,
     CASE WHEN value_origins.opcode = 'parameter' THEN TRUE ELSE FALSE END AS is_parameter
   FROM value_origins
   WHERE value_origins.op_name IS NOT NULL
@@ -32,19 +30,13 @@ matches AS (
 ),
 firsts AS (
   SELECT
-    matches.module_id,
-    matches.op_name,
-    matches.is_parameter,
+    matches.module_id, matches.op_name, matches.is_parameter,
     min(matches.rule_order) AS rule_order
   FROM matches
   GROUP BY matches.module_id, matches.op_name, matches.is_parameter
 )
 SELECT
-  firsts.module_id,
-  firsts.op_name,
-  firsts.is_parameter,
-  firsts.rule_order,
-  role_rules.role,
+  firsts.module_id, firsts.op_name, firsts.is_parameter, firsts.rule_order, role_rules.role,
   CASE
     WHEN role_rules.role IS NULL THEN NULL
     WHEN firsts.rule_order < 0 THEN 'stated'

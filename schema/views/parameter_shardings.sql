@@ -2,17 +2,9 @@
 CREATE OR REPLACE VIEW parameter_shardings AS
 WITH arrays AS (
   SELECT
-    allocations.module_id,
-    allocations.allocation_index,
-    allocations.color,
-    allocations.size_bytes,
-    allocations.parameter_number,
-    allocations.parameter_shape_index,
-    "values".value_id,
-    "values".shape,
-    shapes.dimensions,
-    instructions.instruction_name,
-    instructions.op_name,
+    allocations.module_id, allocations.allocation_index, allocations.color, allocations.size_bytes,
+    allocations.parameter_number, allocations.parameter_shape_index, "values".value_id,
+    "values".shape, shapes.dimensions, instructions.instruction_name, instructions.op_name,
     instructions.text,
     sharding_text(instructions.text) AS own_sharding,
     sharding_text(entry_parameters.text) AS given_sharding,
@@ -40,8 +32,7 @@ WITH arrays AS (
 ),
 numbered AS (
   SELECT
-    arrays.module_id,
-    arrays.allocation_index,
+    arrays.module_id, arrays.allocation_index,
     -- A tuple's sharding lists those of its arrays, in order.
     row_number() OVER (
       PARTITION BY arrays.module_id, arrays.instruction_name
@@ -58,18 +49,9 @@ numbered AS (
 ),
 printed AS (
   SELECT
-    arrays.module_id,
-    arrays.allocation_index,
-    arrays.color,
-    arrays.size_bytes,
-    arrays.parameter_number,
-    arrays.parameter_shape_index,
-    arrays.value_id,
-    arrays.shape,
-    arrays.dimensions,
-    arrays.instruction_name,
-    arrays.op_name,
-    arrays.text,
+    arrays.module_id, arrays.allocation_index, arrays.color, arrays.size_bytes,
+    arrays.parameter_number, arrays.parameter_shape_index, arrays.value_id, arrays.shape,
+    arrays.dimensions, arrays.instruction_name, arrays.op_name, arrays.text,
     sharding_element(arrays.own_sharding, numbered.element_place, numbered.element_count)
       AS own_sharding,
     sharding_element(arrays.given_sharding, numbered.element_place, numbered.element_count)
@@ -89,8 +71,7 @@ printed AS (
 ),
 matched AS (
   SELECT
-    printed.module_id,
-    printed.allocation_index,
+    printed.module_id, printed.allocation_index,
     -- The sharding must turn the whole shape into the shape that a device holds.
     sharded_dimensions(printed.given_dimensions, printed.given_sharding) = printed.dimensions
       OR sharding_kind(printed.given_sharding) IN ('manual', 'unreduced') AS is_fitting
@@ -98,18 +79,9 @@ matched AS (
 ),
 shardings AS (
   SELECT
-    printed.module_id,
-    printed.allocation_index,
-    printed.color,
-    printed.size_bytes,
-    printed.parameter_number,
-    printed.parameter_shape_index,
-    printed.value_id,
-    printed.shape,
-    printed.dimensions,
-    printed.instruction_name,
-    printed.op_name,
-    printed.text,
+    printed.module_id, printed.allocation_index, printed.color, printed.size_bytes,
+    printed.parameter_number, printed.parameter_shape_index, printed.value_id, printed.shape,
+    printed.dimensions, printed.instruction_name, printed.op_name, printed.text,
     coalesce(
       printed.own_sharding, CASE WHEN matched.is_fitting THEN printed.given_sharding END
     ) AS sharding,
@@ -137,8 +109,7 @@ shardings AS (
 ),
 counted AS (
   SELECT
-    shardings.module_id,
-    shardings.allocation_index,
+    shardings.module_id, shardings.allocation_index,
     sharding_kind(shardings.sharding) AS sharding_kind,
     sharding_device_count(shardings.sharding) AS own_device_count,
     -- Without the HLO text, what other parameters are divided among.
@@ -147,15 +118,13 @@ counted AS (
       max(sharding_device_count(shardings.sharding)) OVER (PARTITION BY shardings.module_id)
     ) AS device_count,
     sharding_tile_count(shardings.sharding) AS tile_count,
-    modules.partition_count,
-    modules.replica_count
+    modules.partition_count, modules.replica_count
   FROM shardings
   JOIN modules ON modules.module_id = shardings.module_id
 ),
 explained AS (
   SELECT
-    counted.module_id,
-    counted.allocation_index,
+    counted.module_id, counted.allocation_index,
     CASE
       WHEN counted.replica_count > 1 THEN 'the dump does not tell whether replicas hold the same'
       WHEN shardings.text IS NULL AND shardings.sharding IS NULL
@@ -189,13 +158,8 @@ explained AS (
 ),
 held AS (
   SELECT
-    counted.module_id,
-    counted.allocation_index,
-    counted.sharding_kind,
-    counted.partition_count,
-    counted.replica_count,
-    counted.device_count,
-    explained.unknown_sharding_reason,
+    counted.module_id, counted.allocation_index, counted.sharding_kind, counted.partition_count,
+    counted.replica_count, counted.device_count, explained.unknown_sharding_reason,
     CASE WHEN explained.unknown_sharding_reason IS NULL THEN counted.tile_count END AS tile_count,
     CASE
       WHEN explained.unknown_sharding_reason IS NOT NULL THEN NULL
@@ -208,25 +172,12 @@ held AS (
     AND explained.allocation_index = counted.allocation_index
 )
 SELECT
-  shardings.module_id,
-  shardings.parameter_number,
-  shardings.parameter_shape_index,
-  shardings.allocation_index,
-  shardings.color,
-  shardings.value_id,
-  shardings.instruction_name,
+  shardings.module_id, shardings.parameter_number, shardings.parameter_shape_index,
+  shardings.allocation_index, shardings.color, shardings.value_id, shardings.instruction_name,
   coalesce(shardings.op_name, shardings.instruction_name) AS parameter_name,
-  shardings.shape,
-  shardings.size_bytes,
-  shardings.sharding,
-  shardings.sharding_source,
-  shardings.is_contradicted,
-  held.sharding_kind,
-  held.partition_count,
-  held.replica_count,
-  held.device_count,
-  held.tile_count,
-  held.holder_count,
+  shardings.shape, shardings.size_bytes, shardings.sharding, shardings.sharding_source,
+  shardings.is_contradicted, held.sharding_kind, held.partition_count, held.replica_count,
+  held.device_count, held.tile_count, held.holder_count,
   -- Everything except one holder's share of the part, rounded up.
   shardings.size_bytes
     - (shardings.size_bytes::HUGEINT + held.holder_count - 1) // held.holder_count

@@ -2,32 +2,17 @@
 -- value_details. Bytes without a value in the dump keep their row, with NULLs.
 CREATE OR REPLACE VIEW peak_value_details AS
 SELECT
-  peak_values.module_id,
-  peak_values.color,
-  peak_values.allocation_index,
-  peak_values.allocation_kind,
-  peak_values.value_id,
-  peak_values.held_bytes,
-  value_details.shape,
-  value_details.dtype,
-  value_details.dimensions_text,
-  value_details.layout,
-  value_details.bare_shape,
-  value_details.instruction_name,
-  value_details.opcode,
+  peak_values.module_id, peak_values.color, peak_values.allocation_index,
+  peak_values.allocation_kind, peak_values.value_id, peak_values.held_bytes, value_details.shape,
+  value_details.dtype, value_details.dimensions_text, value_details.layout,
+  value_details.bare_shape, value_details.instruction_name, value_details.opcode,
   value_details.op_name,
   op_path(value_details.op_name) AS op_path,
   strip_op_path(op_path(value_details.op_name)) AS stripped_op_path,
   jit_path(value_details.op_name) AS jit_path,
-  value_details.source_file,
-  value_details.source_line,
-  value_details.own_source_file,
-  value_details.own_source_line,
-  value_details.own_source,
-  value_details.library_source,
-  value_details.stack_frame_id,
-  value_details.start_time,
-  value_details.end_time
+  value_details.source_file, value_details.source_line, value_details.own_source_file,
+  value_details.own_source_line, value_details.own_source, value_details.library_source,
+  value_details.stack_frame_id, value_details.start_time, value_details.end_time
 FROM peak_values
 LEFT JOIN value_details
   ON value_details.module_id = peak_values.module_id

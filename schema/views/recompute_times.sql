@@ -2,10 +2,7 @@
 CREATE OR REPLACE VIEW recompute_times AS
 WITH named AS (
   SELECT
-    "values".module_id,
-    "values".value_id,
-    allocations.color,
-    value_sources.source_line,
+    "values".module_id, "values".value_id, allocations.color, value_sources.source_line,
     value_sources.stripped_op_path,
     stacks.written_by IS NOT NULL AS is_stack
   FROM "values"
@@ -64,11 +61,7 @@ executed AS (
     sets.module_id, sets.color, sets.what, sets.name, sets.value_id, makers.instruction_name
 )
 SELECT
-  executed.module_id,
-  executed.color,
-  executed.what,
-  executed.name,
-  executed.value_id,
+  executed.module_id, executed.color, executed.what, executed.name, executed.value_id,
   CASE
     WHEN count(CASE WHEN executed.low_count = 1 THEN 1 END) > 0
       AND count(CASE WHEN executed.low_count = 1 THEN run_times.run_ns END)

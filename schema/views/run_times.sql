@@ -8,8 +8,7 @@ WITH devices AS (
   GROUP BY instruction_times.module_id
 )
 SELECT
-  instruction_times.module_id,
-  instruction_times.instruction_name,
+  instruction_times.module_id, instruction_times.instruction_name,
   any_value(devices.device_count) AS device_count,
   round(
     sum(instruction_times.self_ns::DOUBLE / instruction_times.run_count)

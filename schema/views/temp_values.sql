@@ -1,16 +1,12 @@
 -- One row per value that takes bytes of a temp allocation: which ones, and when.
 CREATE OR REPLACE VIEW temp_values AS
 SELECT
-  "values".module_id,
-  allocations.color,
-  "values".allocation_index,
-  "values".value_id,
+  "values".module_id, allocations.color, "values".allocation_index, "values".value_id,
   "values".size_bytes,
   -- 128 bits: sizes can be close to 2^63.
   "values".offset_bytes::HUGEINT AS begin_bytes,
   "values".offset_bytes::HUGEINT + "values".size_bytes AS end_bytes,
-  live_ranges.start_time,
-  live_ranges.end_time
+  live_ranges.start_time, live_ranges.end_time
 FROM "values"
 JOIN allocations
   ON allocations.module_id = "values".module_id

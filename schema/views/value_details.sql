@@ -1,24 +1,13 @@
 -- One row per value with its module, allocation, shape, instruction, source and live range.
 CREATE OR REPLACE VIEW value_details AS
 SELECT
-  modules.run_name,
-  "values".module_id,
-  modules.module_key,
-  modules.module_name,
-  modules.function_name,
-  modules.platform,
-  "values".value_id,
-  "values".instruction_name,
-  "values".shape_index,
-  "values".is_phi,
-  "values".shape,
-  shapes.dtype,
-  shapes.dimensions_text,
+  modules.run_name, "values".module_id, modules.module_key, modules.module_name,
+  modules.function_name, modules.platform, "values".value_id, "values".instruction_name,
+  "values".shape_index, "values".is_phi, "values".shape, shapes.dtype, shapes.dimensions_text,
   shapes.layout,
   coalesce(shapes.dtype || '[' || shapes.dimensions_text || ']', "values".shape) AS bare_shape,
   coalesce(shapes.is_tuple, FALSE) AS is_tuple,
-  "values".size_bytes,
-  "values".logical_bytes,
+  "values".size_bytes, "values".logical_bytes,
   greatest("values".size_bytes::HUGEINT - "values".logical_bytes, 0) AS padding_bytes,
   CASE
     WHEN regexp_matches(shapes.layout, 'T[(]')
@@ -29,24 +18,17 @@ SELECT
       )
     ELSE TRUE
   END AS is_least_size,
-  "values".allocation_index,
-  allocations.kind AS allocation_kind,
-  allocations.size_bytes AS allocation_size_bytes,
-  allocations.parameter_number,
+  "values".allocation_index, allocations.kind AS allocation_kind,
+  allocations.size_bytes AS allocation_size_bytes, allocations.parameter_number,
   "values".offset_bytes,
   "values".offset_bytes::HUGEINT + "values".size_bytes AS end_bytes,
   coalesce(allocations.color, "values".color) AS color,
-  memory_spaces.memory_space_name,
-  instructions.program_order,
-  instructions.opcode,
-  instructions.op_type,
-  instructions.op_name,
+  memory_spaces.memory_space_name, instructions.program_order, instructions.opcode,
+  instructions.op_type, instructions.op_name,
   op_path(instructions.op_name) AS op_path,
   strip_op_path(op_path(instructions.op_name)) AS stripped_op_path,
   jit_path(instructions.op_name) AS jit_path,
-  instructions.source_file,
-  instructions.source_line,
-  instructions.stack_frame_id,
+  instructions.source_file, instructions.source_line, instructions.stack_frame_id,
   CASE
     WHEN instructions.stack_frame_id IS NOT NULL AND stack_frames.stack_frame_id IS NOT NULL
       THEN own_frames.source_file
@@ -64,8 +46,7 @@ SELECT
     WHEN own_source_file IS NULL
       THEN library_source(instructions.source_file, instructions.source_line, modules.own_pattern)
   END AS library_source,
-  live_ranges.start_time,
-  live_ranges.end_time
+  live_ranges.start_time, live_ranges.end_time
 FROM "values"
 JOIN modules ON modules.module_id = "values".module_id
 LEFT JOIN allocations

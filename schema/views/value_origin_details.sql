@@ -36,20 +36,12 @@ WITH framed AS (
     AND own_frames.stack_frame_id = stack_frames.own_frame_id
 )
 SELECT
-  framed.module_id,
-  framed.value_id,
-  framed.origin_kind,
-  framed.relation,
-  framed.instruction_name,
-  framed.opcode,
-  framed.op_name,
+  framed.module_id, framed.value_id, framed.origin_kind, framed.relation, framed.instruction_name,
+  framed.opcode, framed.op_name,
   op_path(framed.op_name) AS op_path,
   strip_op_path(op_path(framed.op_name)) AS stripped_op_path,
   jit_path(framed.op_name) AS jit_path,
-  framed.source_file,
-  framed.source_line,
-  framed.own_source_file,
-  framed.own_source_line,
+  framed.source_file, framed.source_line, framed.own_source_file, framed.own_source_line,
   framed.own_function_name,
   coalesce(
     framed.own_source_file || ':' || framed.own_source_line,
@@ -58,13 +50,8 @@ SELECT
   CASE
     WHEN own_source IS NULL AND framed.own_source_file IS NULL THEN framed.innermost_library_source
   END AS library_source,
-  framed.stack_frame_id,
-  framed.loop_instruction_name,
-  framed.slice_shape,
-  framed.slice_bytes,
-  framed.slice_count,
-  framed.trip_count,
-  framed.is_layer_input,
+  framed.stack_frame_id, framed.loop_instruction_name, framed.slice_shape, framed.slice_bytes,
+  framed.slice_count, framed.trip_count, framed.is_layer_input,
   coalesce(framed.slice_count IS NOT NULL AND is_forward(framed.op_name), FALSE) AS is_residual,
   framed.is_exact
 FROM framed;

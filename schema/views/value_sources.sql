@@ -1,8 +1,7 @@
 -- One row per value with the line and operation of user code that it is attributed to.
 CREATE OR REPLACE VIEW value_sources AS
 SELECT
-  value_details.module_id,
-  value_details.value_id,
+  value_details.module_id, value_details.value_id,
   coalesce(origins.op_name, value_details.op_name) AS op_name,
   coalesce(
     origins.relation || origins.own_source, value_details.own_source,
