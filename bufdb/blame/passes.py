@@ -25,6 +25,8 @@ _Files = list[tuple[int, re.Match[str], Path]]
 """Files of a program: number, name, place."""
 _START = "pipeline-start"
 _LINE = re.compile(r"^\s*(?:ROOT )?%?[\w.\-]+ = (?P<shape>.+?) (?P<opcode>[a-z][\w\-]*)\(")
+_HEAD = re.compile(r"(?:ENTRY )?%?([\w.\-]+) (?:\{|\(.*\{)$")
+_FUSED = re.compile(r" fusion\(.*?, calls=%?([\w.\-]+)")
 _SHAPE = re.compile(r"([a-z]+[0-9a-z]*)\[([\d,]*)\]")
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
 _BITS = re.compile(r"\d+")
@@ -97,8 +99,14 @@ def _size(files: _Files) -> int:
 
 
 def _results(path: Path) -> Iterator[Result]:
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-        found = _LINE.match(line)
+    """Yield the results of a program; what is within a fusion takes no memory of its own."""
+    text = path.read_text(encoding="utf-8", errors="replace")
+    fused = set(_FUSED.findall(text))
+    is_fused = False
+    for line in text.splitlines():
+        if head := _HEAD.match(line):
+            is_fused = head[1] in fused
+        found = None if is_fused else _LINE.match(line)
         if found is None or found["opcode"] in ("parameter", "tuple", "get-tuple-element"):
             continue
         shape = _SHAPE.match(found["shape"])

@@ -129,6 +129,17 @@ def test_a_last_pass_of_one_side_alone_is_named(said):
     assert "first differ after split (p), which changed the new program alone: copy 0 → 1" in text
 
 
+def test_what_is_within_a_fusion_takes_no_memory(said):
+    """As dot-library-rewriter of jaxlib 0.10 puts a whole program into one fusion."""
+    start = ("p", "pipeline-start", E + COPY)
+    fused = (
+        f"  ROOT %all = f32[] fusion(%x), kind=kCustom, calls=%inside\n}}\n\n%inside {{\n{E + COPY}"
+    )
+    new = [start, ("dot-library", "rewriter", fused), ("p", "fusion", fused)]
+    text = said([start, ("p", "fusion", E)], new, delta=-4096)[-1]
+    assert "first differ after rewriter (dot-library), which changed the new program alone" in text
+
+
 def test_what_shrank_is_looked_for_in_the_old_program(said):
     start = ("p", "pipeline-start", E)
     found = said([start, ("p", "a", E + COPY)], [start, ("p", "a", E)], MADE, delta=-4096)
