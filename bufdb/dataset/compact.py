@@ -21,8 +21,8 @@ from bufdb.database.quoting import sql_text
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import layout
 from bufdb.dataset.layout import LOOSE
-from bufdb.dataset.places import Place, place_of
 from bufdb.dataset.snapshot import Owners, Snapshot, empty, require_rows, unreadable
+from bufdb.dataset.storage import Storage, storage_of
 from bufdb.dataset.writer import OPTIONS
 from bufdb.errors import UsageError
 
@@ -78,7 +78,7 @@ def compact(
         DatabaseError: there is no dataset, or it cannot be read.
         BufdbError: an object cannot be written.
     """
-    place = place_of(url)
+    place = storage_of(url)
     done = Compacted()
     con = store.open_memory()
     try:
@@ -169,7 +169,7 @@ def _copied(table: str, types: dict[str, str], relation: str, part_id: int) -> s
 
 
 def _write(
-    con: duckdb.DuckDBPyConnection, place: Place, select: str, table: str, day: str, part_id: int
+    con: duckdb.DuckDBPyConnection, place: Storage, select: str, table: str, day: str, part_id: int
 ) -> int:
     """Store rows as objects of a part; return how many objects."""
     with place.staging() as folder:

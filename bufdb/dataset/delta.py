@@ -20,7 +20,7 @@ import duckdb
 from bufdb.database.memory import memory_limit
 from bufdb.database.quoting import sql_text
 from bufdb.dataset import layout
-from bufdb.dataset.places import Listed, Place
+from bufdb.dataset.storage import Listed, Storage
 from bufdb.dataset.writer import Owner, Writer, marker_cells, typed
 from bufdb.errors import BufdbError, DatabaseError, UsageError
 
@@ -257,7 +257,7 @@ class DeltaWriter(Writer):
     at_once = 5_000
 
     def __init__(
-        self, con: duckdb.DuckDBPyConnection, place: Place, columns: layout.Columns
+        self, con: duckdb.DuckDBPyConnection, place: Storage, columns: layout.Columns
     ) -> None:
         """Find delta-rs.
 

@@ -17,8 +17,8 @@ from bufdb.database.quoting import sql_text
 from bufdb.database.runs import LIVE_TABLES
 from bufdb.dataset import layout
 from bufdb.dataset.delta import DeltaWriter
-from bufdb.dataset.places import Place, place_of
 from bufdb.dataset.snapshot import Owners, Snapshot, table_sql
+from bufdb.dataset.storage import Storage, storage_of
 from bufdb.dataset.writer import OF_RUNS, Owner, Writer
 from bufdb.dumps.discover import Source
 from bufdb.dumps.files import as_text
@@ -102,7 +102,7 @@ def store_planned(
     dumps, if not this process; with `elsewhere` others read and store modules, and only rows of
     runs are stored here.
     """
-    place = place_of(url)
+    place = storage_of(url)
     config = {"threads": "1", "memory_limit": request.memory_limit or memory.ingest_memory()}
     con = store.open_writable(":memory:", config)
     try:
@@ -159,7 +159,7 @@ class _Dataset:
     """What the dataset holds, as far as an ingest needs it."""
 
     def __init__(
-        self, con: duckdb.DuckDBPyConnection, place: Place, module_ids: set[int] | None
+        self, con: duckdb.DuckDBPyConnection, place: Storage, module_ids: set[int] | None
     ) -> None:
         """Look up all modules, or those that are to be ingested."""
         self.con, self.place = con, place

@@ -14,7 +14,7 @@ from bufdb.database.quoting import sql_text
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import delta, layout
 from bufdb.dataset.layout import MARKERS, Name
-from bufdb.dataset.places import Bucket, Listed, Place, place_of
+from bufdb.dataset.storage import Bucket, Listed, Storage, storage_of
 from bufdb.errors import BufdbError, DatabaseError
 
 # -- The tables of a dataset as SQL: which owners are committed, and their rows in bufdb's types ---
@@ -158,7 +158,7 @@ class Snapshot:
     def __init__(
         self,
         con: duckdb.DuckDBPyConnection,
-        place: Place,
+        place: Storage,
         owners: str,
         module_ids: set[int] | None = None,
     ) -> None:
@@ -325,7 +325,7 @@ class Snapshot:
         return Owners({(key, version) for key, version in loose}, {part for (part,) in parts})
 
 
-def unreadable(place: Place, error: duckdb.Error) -> BufdbError:
+def unreadable(place: Storage, error: duckdb.Error) -> BufdbError:
     """Return DuckDB's error about a dataset that it cannot read, on one line."""
     if faults.is_memory(error):
         return BufdbError(f"{place.root} needs more memory than --memory-limit gives DuckDB")
@@ -382,7 +382,7 @@ def open_readable(
         UsageError: what the URL needs is not installed.
         DatabaseError: there is no dataset, or it cannot be read.
     """
-    place = place_of(url)
+    place = storage_of(url)
     con = store.open_memory()
     try:
         place.attach(con)
@@ -558,7 +558,7 @@ def shell_text(url: str) -> str:
     Raises:
         DatabaseError: there is no dataset, or it cannot be read.
     """
-    place = place_of(url)
+    place = storage_of(url)
     con = store.open_memory()
     try:
         place.attach(con)

@@ -12,7 +12,7 @@ from bufdb.database.quoting import sql_text
 from bufdb.database.runs import LIVE_TABLES
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import layout
-from bufdb.dataset.places import Place
+from bufdb.dataset.storage import Storage
 
 OPTIONS = "FORMAT parquet, COMPRESSION zstd"
 """zstd takes 0.6 of the bytes of DuckDB's default, and no measurable extra time."""
@@ -35,7 +35,7 @@ class Writer:
     """Owners whose objects DuckDB writes together; it keeps a file open for each."""
 
     def __init__(
-        self, con: duckdb.DuckDBPyConnection, place: Place, columns: layout.Columns
+        self, con: duckdb.DuckDBPyConnection, place: Storage, columns: layout.Columns
     ) -> None:
         self.con, self.place, self.columns = con, place, columns
 

@@ -9,10 +9,10 @@ import io
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import IO, Any
 from urllib.parse import urljoin
 
+from bufdb.dumps.file_systems import failure, file_system, words, written_s
 from bufdb.dumps.place import Reader, Stat, suffix_of
 from bufdb.errors import UsageError
 
@@ -25,10 +25,6 @@ _MOST_UNTOLD = 1 << 30
 """Bytes of a page with links, and of an object whose length its server does not report."""
 _STAMPS = ("ETag", "etag", "md5Hash", "generation", "mtime", "LastModified", "updated", "created")
 """What file systems call the field that changes with an object."""
-_TIMES = ("LastModified", "mtime", "updated", "created", "last_modified")
-
-_OURS = (AssertionError, AttributeError, NameError, TypeError)
-"""Faults of a program; every service has its own errors, most of them without a common base."""
 
 
 @dataclass(frozen=True)
@@ -85,12 +81,8 @@ def listed(url: Url) -> dict[str, Object]:
     Raises:
         UsageError: there is nothing, it cannot be listed, or what that takes is not installed.
     """
+    system, path = file_system(url.text)
     try:
-        fsspec = importlib.import_module("fsspec")
-    except ImportError as error:
-        raise UsageError(f"{url}: URLs need: pip install 'bufdb[remote]'") from error
-    try:
-        system, path = fsspec.core.url_to_fs(url.text)
         system.invalidate_cache()
         found: dict[str, dict[str, Any]] = {}
         if not url.text.startswith(_PAGES):
@@ -100,12 +92,8 @@ def listed(url: Url) -> dict[str, Object]:
         if not found and system.isfile(path):
             found = {path: {}}
         infos = _infos(system, found)
-    except ImportError as error:
-        raise UsageError(f"{url}: {error}; pip install 'bufdb[remote]'") from error
     except Exception as error:  # each file system has classes of its own; reported with its words
-        if isinstance(error, _OURS):
-            raise
-        raise UsageError(f"{url}: cannot be listed: {_line(error)}") from error
+        raise failure(error, f"{url}: cannot be listed", UsageError) from error
     if not infos:
         raise UsageError(f"no such object or folder: {url}")
     base = path.rstrip("/")
@@ -123,9 +111,9 @@ def _infos(system: Any, found: dict[str, dict[str, Any]]) -> dict[str, dict[str,
         try:
             infos[place] = _info(system, place, known)
         except Exception as error:  # as in `listed`
-            if len(found) == 1 or isinstance(error, _OURS):
+            if len(found) == 1:
                 raise
-            infos[place] = {"size": 1, "fault": f"its server does not return it: {_line(error)}"}
+            infos[place] = {"size": 1, "fault": f"its server does not return it: {words(error)}"}
     return infos
 
 
@@ -215,9 +203,9 @@ def _object(system: Any, place: str, info: dict[str, Any]) -> Object:
         except FileNotFoundError as error:
             raise OSError(errno.ENOENT, "it is gone") from error
         except Exception as error:  # the same: a diagnostic of the object, the rest is read
-            if isinstance(error, _OURS) or (isinstance(error, OSError) and error.strerror):
+            if isinstance(error, OSError) and error.strerror:
                 raise
-            raise OSError(errno.EIO, _line(error)) from error
+            raise OSError(errno.EIO, words(error)) from error
 
     def _ranges(position: int) -> Iterator[bytes]:
         size = info["size"]
@@ -235,23 +223,4 @@ def _object(system: Any, place: str, info: dict[str, Any]) -> Object:
     name = place.rstrip("/").rpartition("/")[2]
     known = [f"{key}={info[key]}" for key in _STAMPS if info.get(key)]
     stamp = f"{info['size']} {' '.join(known)}" if known else None
-    return Object(name, info["size"], _mtime_ns(info), stamp, read_from)
-
-
-def _mtime_ns(info: dict[str, Any]) -> int:
-    for key in _TIMES:
-        value = info.get(key)
-        if isinstance(value, str):
-            try:
-                value = datetime.fromisoformat(value)
-            except ValueError:
-                continue
-        if isinstance(value, datetime):
-            return int(value.timestamp() * 1e9)
-        if isinstance(value, int | float):
-            return int(value * 1e9)
-    return 0
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
+    return Object(name, info["size"], int((written_s(info) or 0) * 1e9), stamp, read_from)

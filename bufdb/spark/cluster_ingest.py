@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from bufdb.database import memory
 from bufdb.dataset import dump_ingest as dataset
 from bufdb.dataset import layout
-from bufdb.dataset.places import Folder, Place, place_of
+from bufdb.dataset.storage import Folder, Storage, storage_of
 from bufdb.dumps.discover import Source
 from bufdb.dumps.files import BLOCK_BYTES, ModuleFiles
 from bufdb.dumps.remote import Object
@@ -71,7 +71,7 @@ def ingest(scatter: Scatter, url: str, paths: Sequence[Source], **options: Any) 
     began = time.perf_counter()
     request = Request(**options)
     planned = plan(paths, request.run)
-    place = place_of(url)
+    place = storage_of(url)
     if isinstance(place, Folder):
         url = place.root  # workers have working directories of their own
     with _mark(place) as mark:
@@ -100,7 +100,7 @@ class Gathered:
     """The size of groups already accounts for the number of workers."""
 
     def __init__(
-        self, scatter: Scatter, target: Target, place: Place, progress: Progress | None
+        self, scatter: Scatter, target: Target, place: Storage, progress: Progress | None
     ) -> None:
         self.scatter, self.target, self.progress = scatter, target, progress
         self.watched = Watched(place, target.mark, {})
@@ -167,7 +167,7 @@ class Gathered:
 class Watched:
     """How far workers are, by the modules that have appeared in the dataset."""
 
-    place: Place
+    place: Storage
     mark: str | None
     """`Target.mark`."""
     sizes: dict[int, int]
@@ -218,7 +218,7 @@ def _require_dumps(scatter: Scatter, target: Target, planned: Mapping[str, Plann
 
 
 @contextlib.contextmanager
-def _mark(place: Place) -> Iterator[str | None]:
+def _mark(place: Storage) -> Iterator[str | None]:
     """Keep a file in the folder of a dataset within the block; None for a dataset at a URL.
 
     It is in the staging folder, so it has to be touched now and then (`clear_staging`).

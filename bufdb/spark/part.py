@@ -22,7 +22,7 @@ from bufdb.database.faults import as_known
 from bufdb.database.quoting import sql_text
 from bufdb.dataset import layout
 from bufdb.dataset.dump_ingest import contents
-from bufdb.dataset.places import Place, place_of
+from bufdb.dataset.storage import Storage, storage_of
 from bufdb.dataset.writer import Owner, Writer
 from bufdb.errors import BufdbError
 from bufdb.ingest.group import read
@@ -106,7 +106,7 @@ def store_part(part: Part) -> Outcome:
     """
     part.target.require()
     outcome = Outcome(host())
-    place = place_of(part.target.url)
+    place = storage_of(part.target.url)
     with _memory(part.target) as con:
         sink = _Storing(con, place, part, outcome)
         try:
@@ -150,7 +150,7 @@ class _Storing:
     """A sink that stores what it is given, a batch at a time."""
 
     def __init__(
-        self, con: duckdb.DuckDBPyConnection, place: Place, part: Part, outcome: Outcome
+        self, con: duckdb.DuckDBPyConnection, place: Storage, part: Part, outcome: Outcome
     ) -> None:
         self.con, self.work, self.outcome = con, part, outcome
         ((catalog,),) = con.execute("SELECT current_database()").fetchall()

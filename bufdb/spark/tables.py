@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from bufdb.database import ready, store
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import delta, layout
-from bufdb.dataset.places import Place, place_of
 from bufdb.dataset.snapshot import Snapshot, asked_runs, require_rows, table_sql
+from bufdb.dataset.storage import Storage, storage_of
 from bufdb.errors import BufdbError, DatabaseError, UsageError
 from bufdb.lint import translate
 from bufdb.query import asked
@@ -77,7 +77,7 @@ def register(
         types = layout.columns(con, catalog)
         if sql is not None:
             types = {table: types[table] for table in layout.named(sql).union(layout.MARKERS)}
-        place = place_of(url)
+        place = storage_of(url)
         if (Path(place.root) / "modules.parquet").is_file():
             for table, columns in types.items():
                 file = f"{place.root}/{table}.parquet"
@@ -102,7 +102,7 @@ def register(
         _register_table(session, table, types[table])
 
 
-def _all_objects(place: Place, types: layout.Columns) -> dict[str, list[str]]:
+def _all_objects(place: Storage, types: layout.Columns) -> dict[str, list[str]]:
     """Return where the rows of each table lie.
 
     Raises:
@@ -120,7 +120,7 @@ def _all_objects(place: Place, types: layout.Columns) -> dict[str, list[str]]:
 
 
 def _narrowed(
-    session: SparkSession, place: Place, types: layout.Columns, runs: Sequence[str]
+    session: SparkSession, place: Storage, types: layout.Columns, runs: Sequence[str]
 ) -> dict[str, list[str]] | None:
     """Return where rows of some runs lie, by table; make the view of their owners.
 
@@ -165,7 +165,7 @@ def _register_stored(
     frame.createOrReplaceTempView(f"stored_{table}")
 
 
-def _register_owners(session: SparkSession, place: Place) -> None:
+def _register_owners(session: SparkSession, place: Storage) -> None:
     parts = []
     for table in layout.MARKERS:
         time = "ingested_at" if table == "runs" else "CAST(NULL AS TIMESTAMP_NTZ)"

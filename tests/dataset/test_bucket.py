@@ -6,8 +6,8 @@ import pytest
 from datasets import TODAY, all_rows, rows_on, stored
 
 from bufdb.dataset.compact import compact
-from bufdb.dataset.places import place_of
 from bufdb.dataset.snapshot import open_readable
+from bufdb.dataset.storage import storage_of
 from bufdb.errors import DatabaseError, UsageError
 
 MISSING = [name for name in ("moto", "boto3", "s3fs") if importlib.util.find_spec(name) is None]
@@ -87,7 +87,7 @@ def test_what_is_not_there_is_one_line(bucket):
 def test_without_fsspec_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "fsspec", None)
     with pytest.raises(UsageError, match=r"pip install 'bufdb\[remote\]'"):
-        place_of("s3://bucket/set")
+        storage_of("s3://bucket/set")
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from datasets import RUN, TODAY, age, change, copied, objects, rows_on, stored
 
 from bufdb.dataset import compact as compaction
-from bufdb.dataset import layout, places
+from bufdb.dataset import layout, storage
 from bufdb.dataset.compact import compact
 from bufdb.dataset.snapshot import open_readable
 from bufdb.errors import DatabaseError
@@ -68,13 +68,13 @@ def test_only_closed_days_and_those_named_are_rewritten(tmp_path):
 @pytest.mark.slow
 def test_at_every_moment_of_a_compaction_each_row_is_there_once(tmp_path, monkeypatch):
     stored(tmp_path)
-    rows, put, moments = rows_on(tmp_path), places.Folder.put, []
+    rows, put, moments = rows_on(tmp_path), storage.Folder.put, []
 
     def watched(self, made, name):
         put(self, made, name)
         moments.append(rows_on(tmp_path) == rows)
 
-    monkeypatch.setattr(places.Folder, "put", watched)
+    monkeypatch.setattr(storage.Folder, "put", watched)
     compact(str(tmp_path))
     assert len(moments) > 20 and all(moments)
 
@@ -82,7 +82,7 @@ def test_at_every_moment_of_a_compaction_each_row_is_there_once(tmp_path, monkey
 @pytest.mark.slow
 def test_at_every_moment_of_a_removal_each_row_is_there_once(tmp_path, monkeypatch):
     stored(tmp_path)
-    rows, remove, moments = rows_on(tmp_path), places.Folder.remove, []
+    rows, remove, moments = rows_on(tmp_path), storage.Folder.remove, []
     compact(str(tmp_path))
 
     def watched(self, names):
@@ -91,7 +91,7 @@ def test_at_every_moment_of_a_removal_each_row_is_there_once(tmp_path, monkeypat
             if number % 5 == 0:
                 moments.append(rows_on(tmp_path) == rows)
 
-    monkeypatch.setattr(places.Folder, "remove", watched)
+    monkeypatch.setattr(storage.Folder, "remove", watched)
     compact(str(tmp_path), grace_s=0)
     assert len(moments) > 5 and all(moments)
 
@@ -103,7 +103,7 @@ def test_a_module_that_is_ingested_meanwhile_counts(tmp_path, monkeypatch):
     stored(tmp_path / "set", run)
     change(run)
     stored(tmp_path / "expected", run)
-    write, is_done = places.Folder.put, []
+    write, is_done = storage.Folder.put, []
 
     def meanwhile(self, made, name):
         if not is_done:
@@ -111,7 +111,7 @@ def test_a_module_that_is_ingested_meanwhile_counts(tmp_path, monkeypatch):
             stored(tmp_path / "set", run)
         write(self, made, name)
 
-    monkeypatch.setattr(places.Folder, "put", meanwhile)
+    monkeypatch.setattr(storage.Folder, "put", meanwhile)
     assert compact(str(tmp_path / "set")).day_count == 1
     expected = rows_on(tmp_path / "expected")
     assert rows_on(tmp_path / "set") == expected
@@ -124,7 +124,7 @@ def test_a_module_that_is_ingested_meanwhile_counts(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_two_compactions_at_once_leave_each_row_once(tmp_path, monkeypatch):
     stored(tmp_path)
-    rows, put, is_done = rows_on(tmp_path), places.Folder.put, []
+    rows, put, is_done = rows_on(tmp_path), storage.Folder.put, []
 
     def meanwhile(self, made, name):
         if not is_done:
@@ -132,7 +132,7 @@ def test_two_compactions_at_once_leave_each_row_once(tmp_path, monkeypatch):
             compact(str(tmp_path))
         put(self, made, name)
 
-    monkeypatch.setattr(places.Folder, "put", meanwhile)
+    monkeypatch.setattr(storage.Folder, "put", meanwhile)
     compact(str(tmp_path))
     assert rows_on(tmp_path) == rows
     compact(str(tmp_path), grace_s=0)
@@ -160,12 +160,12 @@ def test_what_no_marker_commits_is_not_seen_and_not_removed(tmp_path):
 def test_what_a_killed_writer_was_making_goes_and_what_another_makes_stays(tmp_path):
     stored(tmp_path)
     rows, outside = rows_on(tmp_path), tmp_path / "outside"
-    made = {name: tmp_path / places.STAGING / name for name in ("left", "begun", "slow")}
+    made = {name: tmp_path / storage.STAGING / name for name in ("left", "begun", "slow")}
     for folder in (outside, *made.values()):
         (folder / "values").mkdir(parents=True)
         (folder / "values" / "data_0.parquet").write_bytes(b"PAR1")
     (made["left"] / "link").symlink_to(outside)
-    (tmp_path / places.STAGING / "link").symlink_to(outside)
+    (tmp_path / storage.STAGING / "link").symlink_to(outside)
     for name, age_s in (("left", 4000), ("begun", 3000), ("slow", 4000)):
         for path in (*made[name].rglob("*"), made[name]):
             times = (time.time() - age_s,) * 2
@@ -190,7 +190,7 @@ def test_no_link_leads_out_of_a_dataset(tmp_path):
     root = tmp_path / "data"
     stored(root)
     (tmp_path / "link").symlink_to(root)
-    staging = root / places.STAGING
+    staging = root / storage.STAGING
     staging.rmdir()
     staging.symlink_to(outside)
     table = root / "modules"

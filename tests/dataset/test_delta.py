@@ -13,7 +13,7 @@ from places import ROOT
 from bufdb.dataset import delta as delta_writer
 from bufdb.dataset import delta as log
 from bufdb.dataset import layout
-from bufdb.dataset.places import Listed
+from bufdb.dataset.storage import Listed
 from bufdb.errors import DatabaseError, UsageError
 
 deltalake = pytest.importorskip("deltalake", reason="needs deltalake: pip install 'bufdb[delta]'")

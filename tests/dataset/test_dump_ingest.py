@@ -14,7 +14,7 @@ from places import DEMO
 from pprof_writer import Sample, packed
 
 from bufdb.database.runs import LIVE_TABLES
-from bufdb.dataset import layout, places
+from bufdb.dataset import layout, storage
 from bufdb.dataset.compact import compact
 from bufdb.dataset.dump_ingest import ingest
 from bufdb.errors import DatabaseError, UsageError
@@ -125,13 +125,13 @@ def test_what_was_before_counts_again_when_it_comes_back(tmp_path):
 @pytest.mark.slow
 def test_markers_are_written_after_what_they_commit(tmp_path, monkeypatch):
     order = []
-    put = places.Folder.put
+    put = storage.Folder.put
 
     def noted(self, made, name):
         order.append(layout.parse(name))
         put(self, made, name)
 
-    monkeypatch.setattr(places.Folder, "put", noted)
+    monkeypatch.setattr(storage.Folder, "put", noted)
     stored(tmp_path)
     for marker in layout.MARKERS:
         for number, name in enumerate(order):

@@ -10,7 +10,7 @@ from datasets import INIT, RUN, objects, rows_on, stored
 from bufdb.dataset import layout
 from bufdb.dataset.compact import compact
 from bufdb.dataset.delta import FOLDER
-from bufdb.dataset.places import place_of
+from bufdb.dataset.storage import storage_of
 from bufdb.errors import BufdbError, DatabaseError, UsageError
 
 
@@ -69,7 +69,7 @@ def test_it_is_for_others_to_compact_and_stays_of_its_format(delta, plain):
 
 def test_what_else_lies_in_a_folder_is_no_object(plain, tmp_path):
     root = shutil.copytree(plain / "set", tmp_path / "set")
-    place = place_of(str(root))
+    place = storage_of(str(root))
     before = place.names("values")
     (root / "values" / "readme.txt").write_text("mine")
     (name,) = objects(root, "values")
@@ -89,7 +89,7 @@ def test_a_damaged_marker_and_a_closed_folder_are_reported(plain, tmp_path, monk
 
     monkeypatch.setattr("os.scandir", closed)
     with pytest.raises(DatabaseError, match="cannot be listed: Permission denied"):
-        place_of(str(root)).names("values")
+        storage_of(str(root)).names("values")
 
 
 # -- logs from elsewhere: right, or an error on one line -----------

@@ -19,7 +19,7 @@ from datasets import RUN, TODAY, change, copied, objects, rows_on, stored
 from places import DEMO, ROOT
 
 from bufdb.dataset.compact import compact
-from bufdb.dataset.places import STAGING
+from bufdb.dataset.storage import STAGING
 from bufdb.dumps.remote import Url
 from bufdb.errors import BufdbError
 from bufdb.ingest.plan import Summary

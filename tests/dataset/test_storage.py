@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from bufdb.dataset import compact, places
+from bufdb.dataset import compact, storage
 
 NAME = "values/dt=2026-01-01/0-0.parquet"
 
@@ -18,14 +18,14 @@ def place(request, tmp_path, monkeypatch):
     if request.param == "bucket":
         if importlib.util.find_spec("fsspec") is None:
             pytest.skip("this Python has no fsspec: pip install 'bufdb[remote]'")
-        place = places.place_of(f"memory://{tmp_path.name}/set")
+        place = storage.storage_of(f"memory://{tmp_path.name}/set")
         path = f"{place.path}/{NAME}"
 
         def age():
-            place.system.store[path].created -= timedelta(seconds=2 * places.RECENT_S)
+            place.system.store[path].created -= timedelta(seconds=2 * storage.RECENT_S)
 
         return place, lambda: place.system.cat_file(path), age
-    place = places.place_of(str(tmp_path / "set"))
+    place = storage.storage_of(str(tmp_path / "set"))
     if request.param == "without links":
 
         def no_links(made, target):
@@ -35,7 +35,7 @@ def place(request, tmp_path, monkeypatch):
 
         monkeypatch.setattr(os, "link", no_links)
     path = tmp_path / "set" / NAME
-    return place, path.read_bytes, lambda: os.utime(path, (0, time.time() - 2 * places.RECENT_S))
+    return place, path.read_bytes, lambda: os.utime(path, (0, time.time() - 2 * storage.RECENT_S))
 
 
 def test_an_object_stays_as_it_was_just_written(place):
@@ -49,7 +49,7 @@ def test_an_object_stays_as_it_was_just_written(place):
 
 
 def test_what_is_kept_is_not_about_to_be_removed():
-    assert places.RECENT_S <= compact.GRACE_S / 2
+    assert storage.RECENT_S <= compact.GRACE_S / 2
 
 
 def bring(place, content):
@@ -61,7 +61,7 @@ def bring(place, content):
 
 def test_a_link_is_no_object_that_stays(tmp_path):
     """Otherwise users believe that its rows are in the dataset, where no reader finds them."""
-    folder, made = places.Folder(tmp_path / "set"), tmp_path / "made"
+    folder, made = storage.Folder(tmp_path / "set"), tmp_path / "made"
     made.write_bytes(b"rows")
     (tmp_path / "other").write_bytes(b"other")
     (tmp_path / "set" / NAME).parent.mkdir(parents=True)

@@ -7,7 +7,6 @@ one request puts it there.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import inspect
 import math
 import os
@@ -16,14 +15,14 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
 import duckdb
 
 from bufdb.database.quoting import sql_text
-from bufdb.errors import BufdbError, DatabaseError, UsageError
+from bufdb.dumps.file_systems import failure, file_system, written_s
+from bufdb.errors import BufdbError, DatabaseError
 
 RECENT_S = 600.0
 """How long an object stays as it is when another writer brings the same [s]. It is far less than
@@ -31,9 +30,6 @@ what `bufdb compact` leaves to readers: an object that is kept is not about to b
 STAGING = "_staging"
 """Folder below the root of a local dataset in which objects are made."""
 _ALLOWED = "SET allowed_paths = [{}]"
-_TIMES = ("LastModified", "mtime", "updated", "created", "last_modified")
-_OURS = (AssertionError, AttributeError, NameError, TypeError)
-"""Faults of a program; every service has its own errors, most of them without a common base."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,7 @@ class Listed:
     size_bytes: int
 
 
-class Place(Protocol):
+class Storage(Protocol):
     """What holds the objects of a dataset, by names below its root."""
 
     root: str
@@ -81,7 +77,7 @@ class Place(Protocol):
         """Let `con` read these even when it is locked."""
 
 
-def place_of(text: str) -> Place:
+def storage_of(text: str) -> Storage:
     """Return the place that a user names: a folder or a URL.
 
     Raises:
@@ -192,14 +188,8 @@ class Bucket:
             UsageError: it is not installed, or there is none of that name.
         """
         self.root = url.rstrip("/")
-        try:
-            fsspec = importlib.import_module("fsspec")
-            self.system, self.path = fsspec.core.url_to_fs(self.root)
-        except ImportError as error:
-            raise UsageError(f"{url}: URLs need: pip install 'bufdb[remote]' ({error})") from error
-        except Exception as error:  # each file system has classes of its own
-            raise _failure(self.root, error, UsageError) from error
-        self.path = self.path.rstrip("/")
+        self.system, path = file_system(self.root)
+        self.path = path.rstrip("/")
         put_file = getattr(self.system, "_put_file", self.system.put_file)
         self._creates = "mode" in inspect.signature(put_file).parameters
         """Whether a request can say that it replaces nothing."""
@@ -211,8 +201,8 @@ class Bucket:
             found: dict[str, dict[str, Any]] = self.system.find(f"{self.path}/{table}", detail=True)
         except FileNotFoundError:
             return {}
-        except Exception as error:  # as above
-            raise _failure(self.root, error, DatabaseError) from error
+        except Exception as error:  # each file system has classes of its own
+            raise failure(error, self.root, DatabaseError) from error
         return {
             place[len(self.path) :].lstrip("/"): Listed(_time(info), info.get("size") or 0)
             for place, info in found.items()
@@ -242,7 +232,7 @@ class Bucket:
                         return
             self.system.put_file(str(made), target)
         except Exception as error:  # as above
-            raise _failure(f"{self.root}/{name}", error, BufdbError) from error
+            raise failure(error, f"{self.root}/{name}", BufdbError) from error
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove objects."""
@@ -252,7 +242,7 @@ class Bucket:
             except FileNotFoundError:
                 continue
             except Exception as error:  # as above
-                raise _failure(f"{self.root}/{name}", error, BufdbError) from error
+                raise failure(error, f"{self.root}/{name}", BufdbError) from error
 
     def attach(self, con: duckdb.DuckDBPyConnection) -> None:
         """Let DuckDB read through this file system."""
@@ -306,22 +296,10 @@ def _changed_s(folder: Path) -> float:
 
 
 def _time(info: dict[str, Any]) -> float:
-    for key in _TIMES:
-        value = info.get(key)
-        if isinstance(value, datetime):
-            return value.timestamp()
-        if isinstance(value, int | float):
-            return float(value)
-    return math.inf  # as if written just now: it is not removed for its age
+    """Return when an object was written; one that does not say is not removed for its age."""
+    found = written_s(info)
+    return math.inf if found is None else found
 
 
 def _is_recent(written_s: float) -> bool:
     return time.time() - written_s < RECENT_S
-
-
-def _failure(url: str, error: Exception, kind: type[BufdbError]) -> BufdbError:
-    """Return an error of a file system on one line; a fault of bufdb's as it is."""
-    if isinstance(error, _OURS):
-        raise error
-    words = " ".join(str(error).split())[:200] or type(error).__name__
-    return kind(f"{url}: {words}")
