@@ -19,7 +19,7 @@ from bufdb.capture.apart import (
     Relay,
     end_of,
     ending,
-    telling,
+    failure_lines,
     to_stderr,
     watch,
 )
@@ -159,7 +159,7 @@ class Job:
         try:
             found = json.loads((folder / "found.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
-            said = telling(log.read_text(encoding="utf-8", errors="replace").splitlines())
+            said = failure_lines(log.read_text(encoding="utf-8", errors="replace").splitlines())
             started = folder / "started.json"
             if started.exists() and programs(folder / DUMPS):
                 text = f"{end_of(child.returncode)}: {said[0] if said else 'no message'}"

@@ -293,7 +293,7 @@ def as_json(found: Sequence[Series]) -> str:
 
 
 def text(found: Sequence[Series]) -> str:
-    """Return the answer for people: the largest jump first."""
+    """Format the answer, the largest jump first."""
     if not found:
         return "nothing to compare: the runs have no function\n"
     ordered = sorted(

@@ -181,7 +181,7 @@ def compiled_apart(
         found = json.loads((folder / FOUND).read_text(encoding="utf-8"))
     except FileNotFoundError:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        said, ended = telling(lines), end_of(child.returncode)
+        said, ended = failure_lines(lines), end_of(child.returncode)
         if files := programs(folder / DUMPS):
             device = (folder / DEVICE).read_text(encoding="utf-8")
             return Compiled(files, device, f"{ended}: {said[0] if said else 'no message'}")
@@ -193,7 +193,7 @@ def compiled_apart(
     return Compiled(programs(folder / DUMPS), str(found["device"]), found["refusal"], found["note"])
 
 
-def telling(lines: Sequence[str]) -> Sequence[str]:
+def failure_lines(lines: Sequence[str]) -> Sequence[str]:
     """Return the lines in which a process says why it gives up, or else its last lines."""
     said = [line for line in lines if line.strip()]
     for number, line in enumerate(said):
@@ -256,16 +256,16 @@ def watch(
         if observer is not None:
             observer(doing, seconds)
         if is_open:
-            is_open = hand_on(child.stdout.fileno(), relay, _TICK_S)
+            is_open = forward_output(child.stdout.fileno(), relay, _TICK_S)
         else:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(_TICK_S)
     # Not until end of file: a process that the user's code has started may keep the pipe open.
     while is_open and select.select([child.stdout], [], [], 0)[0]:
-        is_open = hand_on(child.stdout.fileno(), relay, 0)
+        is_open = forward_output(child.stdout.fileno(), relay, 0)
 
 
-def hand_on(stream: int, relay: Relay, wait_s: float) -> bool:
+def forward_output(stream: int, relay: Relay, wait_s: float) -> bool:
     """Relay what can be read from a stream within `wait_s`; return whether more may come."""
     if not select.select([stream], [], [], wait_s)[0]:
         return True

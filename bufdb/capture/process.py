@@ -38,7 +38,9 @@ class Ended:
     """The signal that ended it."""
 
 
-def run(command: Sequence[str], variables: Mapping[str, str], said: Said | None = None) -> Ended:
+def run(
+    command: Sequence[str], variables: Mapping[str, str], said: StandardError | None = None
+) -> Ended:
     """Run the command to its end.
 
     It stays in our process group, so that it can use the terminal, and ends with the group. Its
@@ -64,7 +66,7 @@ def run(command: Sequence[str], variables: Mapping[str, str], said: Said | None 
     return Ended(code if code >= 0 else 128 - code, is_stopped, child.pid, number)
 
 
-class Said:
+class StandardError:
     """The end of what a command wrote to standard error."""
 
     def __init__(self) -> None:
@@ -83,7 +85,7 @@ class Said:
 
 
 @contextmanager
-def _passed_on(said: Said | None) -> Iterator[int | None]:
+def _passed_on(said: StandardError | None) -> Iterator[int | None]:
     """Yield the command's standard error, which is relayed to ours; None for ours itself.
 
     A pipe, or a terminal if ours is one, because commands write differently to a terminal.
@@ -125,7 +127,7 @@ def _resize(terminal: int) -> None:
         termios.tcsetwinsize(terminal, termios.tcgetwinsize(_STANDARD_ERROR))
 
 
-def _pass_on(source: int, said: Said) -> None:
+def _pass_on(source: int, said: StandardError) -> None:
     is_terminal = os.isatty(source)
     with os.fdopen(source, "rb", buffering=0) as stream, suppress(OSError):
         # A terminal whose other end is closed raises an error once everything has been read.

@@ -25,7 +25,7 @@ from bufdb.capture.environment import (
 from bufdb.commands import common
 from bufdb.commands.progress import progress
 from bufdb.database import faults
-from bufdb.dumps.files import Oddity
+from bufdb.dumps.files import Problem
 from bufdb.dumps.memory_profiles import LOG, MemoryFile
 from bufdb.errors import DatabaseError, UsageError
 from bufdb.ingest.ingest import ingest
@@ -98,7 +98,7 @@ def capture(
             common.note(text)
         said.add(text)
     dumps.metadata |= program_labels(command_line, changed)
-    written = process.Said()
+    written = process.StandardError()
     with _own_folders(dumps, changed.variables) as variables:
         ended = process.run(command_line, variables, written)
     dumps.metadata["exit_code"] = str(ended.exit_code)
@@ -246,10 +246,14 @@ def _ingest(dumps: Dumps, changed: Environment, code: int) -> int | None:
     """Ingest the dumps in place of a run of the same name; the exit code, None without dumps."""
     from bufdb.dumps.discover import discover
 
-    oddities: list[Oddity] = []
+    problems: list[Problem] = []
     profiles: list[MemoryFile] = []
-    modules = discover(dumps.folder, oddities, profiles)
-    if not modules and not profiles and not any(oddity.severity == "error" for oddity in oddities):
+    modules = discover(dumps.folder, problems, profiles)
+    if (
+        not modules
+        and not profiles
+        and not any(problem.severity == "error" for problem in problems)
+    ):
         common.note(why_nothing(dumps.folder, changed, code))
         return None
     cached = cached_modules(dumps.folder)

@@ -15,7 +15,7 @@ import click
 from bufdb.commands import common
 from bufdb.commands.progress import progress
 from bufdb.commands.summary import show_after
-from bufdb.dumps.files import Oddity
+from bufdb.dumps.files import Problem
 from bufdb.dumps.modules import NO_BUFFERS
 from bufdb.dumps.place import Bytes
 from bufdb.dumps.remote import Url, is_url
@@ -278,11 +278,11 @@ def _run_per_folder(
             common.note(f"skipped: {len(loose)} dumps in {path} outside its sub-directories")
     labels_by_run: dict[str, dict[str, str]] = {}
     for name, folder in folders.items():
-        oddities: list[Oddity] = []
+        problems: list[Problem] = []
         profiles: list[MemoryFile] = []
-        modules = discover(folder, oddities, profiles)
-        if not (modules or profiles or any(o.severity == "error" for o in oddities)):
-            why = "".join(f": {o.message}" for o in oddities if o.code == NO_BUFFERS)
+        modules = discover(folder, problems, profiles)
+        if not (modules or profiles or any(o.severity == "error" for o in problems)):
+            why = "".join(f": {o.message}" for o in problems if o.code == NO_BUFFERS)
             common.note(f"skipped: {folder} has no buffer assignment{why}")
             continue
         found = pattern.labels_of(name) if pattern else {}

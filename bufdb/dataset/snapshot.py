@@ -105,7 +105,7 @@ def asked_runs(schema: str) -> str:
 
 
 def _merged(name: str, cells: str, source: str) -> str:
-    """Return rows of runs with several places: the latest word, the earliest dump."""
+    """Merge duplicate run rows: the last ingest wins, the first dump time is kept."""
     key = "stored.run_name" if name == "runs" else "stored.run_name, stored.label"
     if name == "runs":
         cells = cells.replace(

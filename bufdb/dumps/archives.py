@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import xxhash
 
-from bufdb.dumps.files import Oddity, as_text, base_name, bears_dump_name, open_file
+from bufdb.dumps.files import Problem, as_text, base_name, bears_dump_name, open_file
 from bufdb.dumps.place import Place, Reader, Stat, damaged, suffix_of
 from bufdb.dumps.streams import Compressed, Kept, check_bounds, gzip, zstandard
 
@@ -210,13 +210,13 @@ def inner_name(name: str) -> str | None:
 
 
 def expand(
-    files: dict[str, Path | Place], oddities: list[Oddity], *, is_given: bool = False
+    files: dict[str, Path | Place], problems: list[Problem], *, is_given: bool = False
 ) -> dict[str, Path | Place]:
     """Return the files by name, with the members of archives in place of these, decompressed.
 
     Args:
         files: by name.
-        oddities: takes what is left out.
+        problems: takes what is left out.
         is_given: whether the user named the archive. One among other files may be of anything: a
         large one is left alone, and what is refused in it is no error unless it has the name of a
         dump.
@@ -230,31 +230,31 @@ def expand(
             continue
         if inner in files:
             text = f"was skipped: {inner} next to it is read"
-            oddities.append(Oddity(name, "info", "read_once", text))
+            problems.append(Problem(name, "info", "read_once", text))
             continue
         try:
             if not is_given and inner is None and path.stat().st_size > LARGE_BYTES:
                 text = f"is an archive of more than {LARGE_BYTES >> 20} MiB; to read it, name it"
-                oddities.append(Oddity(name, "info", "not_unpacked", text))
+                problems.append(Problem(name, "info", "not_unpacked", text))
             elif inner is not None:
                 found[inner] = _decompressed(name, inner, path, kept)
             else:
-                odd: list[Oddity] = []
+                odd: list[Problem] = []
                 members = list(_members(name, path, odd, kept))
-                oddities += odd if is_given else map(_among_others, odd)
+                problems += odd if is_given else map(_among_others, odd)
                 found.update({f"{name}:{member.name}": member for member in members})
         except (OSError, *_DAMAGE) as error:
             kept.drop(size)
             text = getattr(error, "strerror", None) or f"it is damaged: {error}"
-            oddities.append(Oddity(name, "error", "unreadable_archive", f"cannot be read: {text}"))
+            problems.append(Problem(name, "error", "unreadable_archive", f"cannot be read: {text}"))
     return found
 
 
-def _among_others(oddity: Oddity) -> Oddity:
-    """Lower an oddity of an archive that the user did not name, unless it has a dump's name."""
-    if oddity.name is not None and bears_dump_name(base_name(oddity.name)):
-        return oddity
-    return replace(oddity, severity="info")
+def _among_others(problem: Problem) -> Problem:
+    """Lower an problem of an archive that the user did not name, unless it has a dump's name."""
+    if problem.name is not None and bears_dump_name(base_name(problem.name)):
+        return problem
+    return replace(problem, severity="info")
 
 
 def _decompressed(name: str, inner: str, path: Path | Place, kept: Kept) -> Member:
@@ -264,7 +264,9 @@ def _decompressed(name: str, inner: str, path: Path | Place, kept: Kept) -> Memb
     return Member(inner, path, size, path.stat().st_mtime_ns, stream.read_from, stamp)
 
 
-def _members(name: str, path: Path | Place, oddities: list[Oddity], kept: Kept) -> Iterator[Member]:
+def _members(
+    name: str, path: Path | Place, problems: list[Problem], kept: Kept
+) -> Iterator[Member]:
     """Yield the regular files of an archive that may hold dumps.
 
     Raises:
@@ -273,20 +275,20 @@ def _members(name: str, path: Path | Place, oddities: list[Oddity], kept: Kept) 
     stamp = stamp_of(path)
     names: set[str] = set()
     is_tar = name.lower().endswith(TAR)
-    found = _tar(name, path, stamp, oddities, kept) if is_tar else _zip(name, path, stamp, oddities)
+    found = _tar(name, path, stamp, problems, kept) if is_tar else _zip(name, path, stamp, problems)
     for member in found:
         why = _why_refused(member.name, names)
         if why is None:
             names.add(member.name)
             yield member
         else:
-            oddities.append(_odd(name, member.name, "error", "refused_member", why))
+            problems.append(_odd(name, member.name, "error", "refused_member", why))
 
 
-def _odd(archive: str, name: str, severity: str, code: str, text: str) -> Oddity:
-    """Return an oddity about a member; an overlong name is cut."""
+def _odd(archive: str, name: str, severity: str, code: str, text: str) -> Problem:
+    """Return an problem about a member; an overlong name is cut."""
     shown = name if len(name) <= MOST_NAME else f"{name[:100]}…"
-    return Oddity(f"{archive}:{shown}", severity, code, text)
+    return Problem(f"{archive}:{shown}", severity, code, text)
 
 
 def _require_few(count: int) -> None:
@@ -305,7 +307,7 @@ def _why_refused(name: str, taken: set[str]) -> str | None:
 
 
 def _zip(
-    name: str, path: Path | Place, stamp: str | None, oddities: list[Oddity]
+    name: str, path: Path | Place, stamp: str | None, problems: list[Problem]
 ) -> Iterator[Member]:
     with _open(path) as file:
         _require_small_directory(file)
@@ -321,10 +323,10 @@ def _zip(
         if info.flag_bits & 1 or info.compress_type not in _BOUNDED:
             how = "encrypted" if info.flag_bits & 1 else "compressed by another method than deflate"
             text = f"is {how}; unpack the archive first"
-            oddities.append(_odd(name, inner, "error", "refused_member", text))
+            problems.append(_odd(name, inner, "error", "refused_member", text))
             continue
         if _is_link(info):
-            oddities.append(_odd(name, inner, "info", "no_file", _LINK))
+            problems.append(_odd(name, inner, "info", "no_file", _LINK))
             continue
         yield Member(inner, path, info.file_size, _written(info), _zip_reader(path, info), stamp)
 
@@ -378,7 +380,7 @@ def _go_to_content(file: IO[bytes], info: zipfile.ZipInfo) -> None:
 
 
 def _tar(
-    name: str, path: Path | Place, stamp: str | None, oddities: list[Oddity], kept: Kept
+    name: str, path: Path | Place, stamp: str | None, problems: list[Problem], kept: Kept
 ) -> Iterator[Member]:
     lower = name.lower()
     stream: Compressed | None = None
@@ -398,7 +400,7 @@ def _tar(
                 reader = _tar_reader(path, stream, info.offset_data, info.size)
                 yield Member(inner, path, info.size, written * 10**9, reader, stamp)
             elif not info.isdir():
-                oddities.append(_odd(name, inner, "info", "no_file", _LINK))
+                problems.append(_odd(name, inner, "info", "no_file", _LINK))
 
 
 def _each(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from bufdb.dumps.archives import ARCHIVES, Member, expand, inner_name, is_archive
 from bufdb.dumps.files import (
     ModuleFiles,
-    Oddity,
+    Problem,
     Walk,
     as_text,
     before_of,
@@ -37,7 +37,7 @@ _LOOK_BYTES = 1 << 18
 
 def discover(
     path: Source,
-    oddities: list[Oddity] | None = None,
+    problems: list[Problem] | None = None,
     memory_files: list[MemoryFile] | None = None,
 ) -> list[ModuleFiles]:
     """Return the modules in a directory and all below it, or of one file, in order of their keys.
@@ -46,13 +46,13 @@ def discover(
 
     Args:
         path: a directory, a file, an archive, a URL, bytes, or files by name.
-        oddities: takes what is left out or could not be read; without it that is ignored.
+        problems: takes what is left out or could not be read; without it that is ignored.
         memory_files: takes the memory profiles in a directory or archive, or at a URL.
 
     Raises:
         UsageError: there is no such path, or it is neither a directory nor a file.
     """
-    odd: list[Oddity] = [] if oddities is None else oddities
+    odd: list[Problem] = [] if problems is None else problems
     if isinstance(path, Bytes):
         return _found({path.name: path}, odd)
     if isinstance(path, Files):
@@ -79,7 +79,7 @@ def discover(
     if path.name.endswith(WATCHED):
         # It quotes the error, which would be read as a message of an out-of-memory.
         why = "bufdb.watch wrote it: it is read with the memory profile (.prof) next to it"
-        odd.append(Oddity(as_text(path.name), "notice", NOT_A_DUMP, why))
+        odd.append(Problem(as_text(path.name), "notice", NOT_A_DUMP, why))
         return []
     files = _of_one_module(path)
     files = expand(files, odd, is_given=True)
@@ -91,7 +91,7 @@ def discover(
 
 
 def _without_memory(
-    files: dict[str, Path | Place], odd: list[Oddity], memory_files: list[MemoryFile] | None
+    files: dict[str, Path | Place], odd: list[Problem], memory_files: list[MemoryFile] | None
 ) -> dict[str, Path | Place]:
     """Return files without memory profiles, which are added to `memory_files`."""
     found = list(below(files, odd))
@@ -102,14 +102,14 @@ def _without_memory(
     return {n: file for n, file in files.items() if n not in taken and not n.endswith(WATCHED)}
 
 
-def _found(files: dict[str, Path | Place], odd: list[Oddity]) -> list[ModuleFiles]:
+def _found(files: dict[str, Path | Place], odd: list[Problem]) -> list[ModuleFiles]:
     """Return the modules of files; if a single file has none, report what it is."""
     modules = modules_of(files, odd)
     if not modules and len(files) == 1:
         ((name, path),) = files.items()
         with contextlib.suppress(OSError), open_file(path) as file:
             odd.append(
-                Oddity(name, "notice", NOT_A_DUMP, looks_like(file.read(_LOOK_BYTES) or b""))
+                Problem(name, "notice", NOT_A_DUMP, looks_like(file.read(_LOOK_BYTES) or b""))
             )
     return modules
 

@@ -87,7 +87,7 @@ class ModuleFiles:
 
 
 @dataclass(frozen=True)
-class Oddity:
+class Problem:
     """Something below a path that is left out or could not be read."""
 
     name: str | None
@@ -193,10 +193,10 @@ class Walk:
     Keeps a stack of its own, since before Python 3.12 `os.walk` calls itself at every level.
     """
 
-    def __init__(self, oddities: list[Oddity]) -> None:
+    def __init__(self, problems: list[Problem]) -> None:
         self.files: dict[str, Path] = {}
         """By their name below the directory, with slashes."""
-        self.oddities = oddities
+        self.problems = problems
         self.seen: dict[_Identity, str] = {}
         """Name of each directory that was read; '..' for those above the one given."""
         self.folder_links: list[tuple[str, Path]] = []
@@ -312,7 +312,7 @@ class Walk:
         self._odd(name, severity, "unreadable_file" if severity == "error" else "no_file", message)
 
     def _odd(self, name: str, severity: str, code: str, message: str) -> None:
-        self.oddities.append(Oddity(name or ".", severity, code, message))
+        self.problems.append(Problem(name or ".", severity, code, message))
 
 
 _Identity = tuple[int, int]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bufdb.dumps.files import Oddity, as_text, base_name, open_file, why_unreadable
+from bufdb.dumps.files import Problem, as_text, base_name, open_file, why_unreadable
 from bufdb.dumps.place import Place
 from bufdb.errors import BufdbError
 from bufdb.proto import pprof
@@ -31,7 +31,7 @@ MOST_BYTES = 128 << 20
 MOST_WATCHED_BYTES = 16 << 20
 """The same of what bufdb.watch writes next to it."""
 NO_PROFILE = "no_memory_profile"
-"""Code of the oddity about a process that ended without one."""
+"""Code of the problem about a process that ended without one."""
 _HEAD_BYTES = 4096
 _BLOCK_BYTES = 1 << 20
 _LINE_BYTES = 1 << 16
@@ -102,7 +102,7 @@ def is_memory_profile(path: Path | Place) -> bool:
     return pprof.begins(head) or (is_named and head[:1] in (b"", b"\x0a"))
 
 
-def below(files: Mapping[str, Path | Place], odd: list[Oddity]) -> Iterator[MemoryFile]:
+def below(files: Mapping[str, Path | Place], odd: list[Problem]) -> Iterator[MemoryFile]:
     """Yield the memory profiles among the files of a directory or archive; add unreadable files."""
     for name, path in sorted(files.items()):
         if name.endswith(WATCHED) and name.removesuffix(WATCHED) + SUFFIX not in files:
@@ -112,19 +112,19 @@ def below(files: Mapping[str, Path | Place], odd: list[Oddity]) -> Iterator[Memo
         try:
             is_one = is_memory_profile(path)
         except OSError as error:
-            odd.append(Oddity(name, "error", "unreadable_file", why_unreadable(error)))
+            odd.append(Problem(name, "error", "unreadable_file", why_unreadable(error)))
             continue
         if is_one:
             stem = name.removesuffix(SUFFIX)
             yield MemoryFile(path, name, files.get(stem + WATCHED), files.get(stem + LOG))
 
 
-def _without_profile(name: str, path: Path | Place) -> Iterator[Oddity]:
+def _without_profile(name: str, path: Path | Place) -> Iterator[Problem]:
     """Yield what bufdb.watch wrote of a process that had no time for a profile."""
     with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
         how = json.loads(_content(path, MOST_WATCHED_BYTES)).get("ended")
         if isinstance(how, str):
-            yield Oddity(name, "notice", NO_PROFILE, f"{as_text(how)}: no memory profile")
+            yield Problem(name, "notice", NO_PROFILE, f"{as_text(how)}: no memory profile")
 
 
 def named(path: Path | Place) -> MemoryFile:

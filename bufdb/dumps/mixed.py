@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from bufdb.dumps.files import BEFORE, BUFFER_KINDS, ModuleFiles, Oddity, base_name
+from bufdb.dumps.files import BEFORE, BUFFER_KINDS, ModuleFiles, Problem, base_name
 
 SEVERAL = "several_processes"
-"""Code of the oddity."""
+"""Code of the problem."""
 _WHAT = (
     "files of several processes: {}. Those of equal number and name overwrote each other, so "
     "modules are missing, or put together from two; dump each process to a directory of its own, "
@@ -24,7 +24,7 @@ _TOGETHER_NS = 2_000_000_000
 """XLA writes the buffer files of a module one after the other."""
 
 
-def mixed(modules: Iterable[ModuleFiles]) -> Iterator[Oddity]:
+def mixed(modules: Iterable[ModuleFiles]) -> Iterator[Problem]:
     """Yield what shows that several processes wrote to a directory, once for each."""
     folders: dict[str, list[ModuleFiles]] = {}
     for module in modules:
@@ -34,7 +34,7 @@ def mixed(modules: Iterable[ModuleFiles]) -> Iterator[Oddity]:
     for folder, of_folder in folders.items():
         why = _numbered_twice(of_folder) or _disordered(of_folder) or _torn(of_folder)
         if why is not None:
-            yield Oddity(folder.rstrip("/") or None, "notice", SEVERAL, _WHAT.format(why))
+            yield Problem(folder.rstrip("/") or None, "notice", SEVERAL, _WHAT.format(why))
 
 
 def _numbered_twice(modules: Iterable[ModuleFiles]) -> str | None:

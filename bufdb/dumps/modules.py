@@ -19,7 +19,7 @@ from bufdb.dumps.files import (
     XLA_NAME,
     DumpFile,
     ModuleFiles,
-    Oddity,
+    Problem,
     base_name,
     before_of,
     open_file,
@@ -45,7 +45,7 @@ _LONGEST_NAME = 255
 """Bytes that a file's name may have; XLA tests for it before it adds the suffixes (section 2)."""
 
 NOT_A_DUMP = "not_a_dump"
-"""Code of the oddity that says what a file is instead."""
+"""Code of the problem that says what a file is instead."""
 TIMES_SUFFIXES = (".xplane.pb", ".xplane.pb.gz")
 """Profiles of the times of instructions (`bufdb.dumps.profiles`)."""
 TIMES = (
@@ -53,7 +53,7 @@ TIMES = (
     "--run RUN, or bufdb ingest DUMPS --profile PATH"
 )
 NO_BUFFERS = "no_buffer_assignment"
-"""Code of the oddity about modules without buffer assignment."""
+"""Code of the problem about modules without buffer assignment."""
 PROTOBUF_ONLY = (
     "dumped only as protobuf, without its buffer assignment: add --xla_dump_hlo_as_text to "
     "XLA_FLAGS"
@@ -72,7 +72,7 @@ NOT_COPIED = (
 )
 
 
-def modules_of(paths: dict[str, Path | Place], oddities: list[Oddity]) -> list[ModuleFiles]:
+def modules_of(paths: dict[str, Path | Place], problems: list[Problem]) -> list[ModuleFiles]:
     """Return the modules that files below a directory belong to, in order of their keys."""
     found: dict[str, ModuleFiles] = {}
     before: dict[str, DumpFile] = {}
@@ -80,7 +80,7 @@ def modules_of(paths: dict[str, Path | Place], oddities: list[Oddity]) -> list[M
         try:
             dump_files = list(_dump_files(paths[name], name))
         except OSError as error:
-            oddities.append(Oddity(name, "error", "unreadable_file", why_unreadable(error)))
+            problems.append(Problem(name, "error", "unreadable_file", why_unreadable(error)))
             continue
         for file in dump_files:
             if file.kind == BEFORE:
@@ -91,7 +91,7 @@ def modules_of(paths: dict[str, Path | Place], oddities: list[Oddity]) -> list[M
             if file.kind in module.files:
                 module = found.setdefault(file.name, ModuleFiles(file.name))
             module.files[file.kind] = file
-    unread = _add_protos(found, paths, oddities)
+    unread = _add_protos(found, paths, problems)
     taken = {file.name for module in found.values() for file in module.files.values()}
     others = {name: path for name, path in paths.items() if name not in taken}
     for module in found.values():
@@ -100,19 +100,19 @@ def modules_of(paths: dict[str, Path | Place], oddities: list[Oddity]) -> list[M
     whole = {key: m for key, m in found.items() if any(k in m.files for k in kinds)}
     without = _without_buffers(paths, whole, unread)
     if without is not None:
-        oddities.append(Oddity(None, "notice", NO_BUFFERS, without))
-    oddities += mixed(whole.values())
+        problems.append(Problem(None, "notice", NO_BUFFERS, without))
+    problems += mixed(whole.values())
     return [whole[key] for key in sorted(whole)]
 
 
 def _add_protos(
-    found: dict[str, ModuleFiles], paths: dict[str, Path | Place], oddities: list[Oddity]
+    found: dict[str, ModuleFiles], paths: dict[str, Path | Place], problems: list[Problem]
 ) -> dict[str, str | None]:
     """Give modules their protos, and a module of its own to a proto without text.
 
     Returns:
         By name, why a proto cannot be read although it has a buffer assignment; None for those that
-        an oddity reports.
+        an problem reports.
     """
     unread: dict[str, str | None] = {}
     skipped: list[str] = []
@@ -121,18 +121,18 @@ def _add_protos(
         stem = f"{folder}{slash}{stem_of(file_name)}"
         has_text = stem in found
         if name.endswith(TIMES_SUFFIXES):
-            oddities.append(Oddity(name, "info", NOT_A_DUMP, TIMES))
+            problems.append(Problem(name, "info", NOT_A_DUMP, TIMES))
             continue
         try:
             what = _what_proto(paths[name])
         except OSError as error:
-            oddities.append(Oddity(name, "error", "unreadable_file", why_unreadable(error)))
+            problems.append(Problem(name, "error", "unreadable_file", why_unreadable(error)))
             continue
         if what is not None:
             is_whole = what == reader.NO_ASSIGNMENT
             if not is_whole or not _OPTIMIZED.fullmatch(file_name):
                 severity = "notice" if is_whole else "error"
-                oddities.append(Oddity(name, severity, "unreadable_proto", what))
+                problems.append(Problem(name, severity, "unreadable_proto", what))
                 unread[name] = None
         elif not reader.is_readable():
             if has_text:
@@ -146,7 +146,7 @@ def _add_protos(
             module.files[PROTO] = DumpFile(paths[name], name, PROTO)
     if skipped:
         message = f"{len(skipped)} protos next to text were not read: {reader.PACKAGE_MISSING}"
-        oddities.append(Oddity(skipped[0], "info", "proto_not_read", message))
+        problems.append(Problem(skipped[0], "info", "proto_not_read", message))
     return unread
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bufdb.dumps.archives import expand, is_archive
-from bufdb.dumps.files import Oddity, open_file
+from bufdb.dumps.files import Problem, open_file
 from bufdb.dumps.modules import TIMES_SUFFIXES
 from bufdb.dumps.place import Place
 from bufdb.errors import BufdbError, UsageError
@@ -56,7 +56,7 @@ def _files(path: Path) -> list[tuple[str, Path | Place]]:
             return [(str(file), file) for file in path.rglob("*.xplane.pb*") if file.is_file()]
         except OSError as error:
             raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    odd: list[Oddity] = []
+    odd: list[Problem] = []
     files = expand({str(path): path}, odd, is_given=True)
     if not files and odd:
         raise UsageError(f"{path} {odd[0].message}")

@@ -69,7 +69,7 @@ def as_json(answer: Answer, sizes: Sizes | None = None) -> str:
 
 
 def text(answer: Answer, sizes: Sizes | None = None) -> str:
-    """Return the answer for people, at most 80 columns wide, the patch aside."""
+    """Format the answer in at most 80 columns, the patch excepted."""
     parts = [_headline(answer), table(answer), *_footer(answer)]
     if sizes is not None:
         parts.insert(2, _sizes(answer, sizes))

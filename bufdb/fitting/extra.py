@@ -1,4 +1,4 @@
-"""Plans with the changes that `--also` tries, next to those that the search found."""
+"""Add rewrites of the program (`--also`) to the candidates of the search."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`bufdb fit`: what is asked of a session, and what came of it."""
+"""Run a fit question: search, compile, verify, patch."""
 
 from __future__ import annotations
 

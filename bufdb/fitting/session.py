@@ -1,4 +1,4 @@
-"""A function under plans, as asked from the process that decides: in a child of it, or here."""
+"""Client for a traced function that runs in a child process, or in this one."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from bufdb.capture.apart import (
     child_command,
     end_of,
     ending,
-    hand_on,
-    telling,
+    failure_lines,
+    forward_output,
     to_stderr,
 )
 from bufdb.dumps.place import Place
@@ -286,7 +286,7 @@ class _Child:
 
     def said(self) -> Sequence[str]:
         """Return the lines in which it says why it ended."""
-        return telling(self._log.read_text(encoding="utf-8", errors="replace").splitlines())
+        return failure_lines(self._log.read_text(encoding="utf-8", errors="replace").splitlines())
 
     def send(self, request: Mapping[str, Any]) -> None:
         """Send a request."""
@@ -302,7 +302,7 @@ class _Child:
         streams = [self._answers, stdout] if self._is_printing else [self._answers]
         ready, _, _ = select.select(streams, [], [], _TICK_S)
         if stdout in ready:
-            self._is_printing = hand_on(stdout, relay, 0)
+            self._is_printing = forward_output(stdout, relay, 0)
         if self._answers in ready:
             data = os.read(self._answers, 1 << 16)
             if not data:

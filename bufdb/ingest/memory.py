@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 
 from bufdb.database.runs import LIVE_TABLES
-from bufdb.dumps.files import Oddity
+from bufdb.dumps.files import Problem
 from bufdb.dumps.memory_profiles import Taken, load
 from bufdb.errors import BufdbError
 from bufdb.ingest.plan import PlannedRun, Summary
@@ -24,7 +24,7 @@ def add(
     run: str,
     planned: PlannedRun,
     own: Own,
-    odd: Callable[[Oddity], None],
+    odd: Callable[[Problem], None],
     summary: Summary,
     *,
     prune: bool,
@@ -40,7 +40,7 @@ def add(
         except BufdbError as error:
             if planned.are_given:
                 raise
-            odd(Oddity(file.name, "error", "unreadable_file", str(error)))
+            odd(Problem(file.name, "error", "unreadable_file", str(error)))
             continue
         store(con, run, taken, own)
         summary.profile_count += 1
@@ -49,7 +49,7 @@ def add(
                 f"the runtime does not know the code size of {unsized} of "
                 f"{taken.profile.program_count} programs (-1): live_profiles.code_bytes is NULL"
             )
-            odd(Oddity(taken.name, "notice", UNSIZED, message))
+            odd(Problem(taken.name, "notice", UNSIZED, message))
     if prune:
         summary.pruned_count += _prune(con, run, planned)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from bufdb.dumps import memory_profiles
 from bufdb.dumps.discover import Source, base_of, discover
-from bufdb.dumps.files import BLOCK_BYTES, ModuleFiles, Oddity, as_text
+from bufdb.dumps.files import BLOCK_BYTES, ModuleFiles, Problem, as_text
 from bufdb.dumps.memory_profiles import MemoryFile
 from bufdb.dumps.modules import NO_BUFFERS, NOT_A_DUMP
 from bufdb.dumps.place import Bytes, Place
@@ -145,7 +145,7 @@ class PlannedRun:
     path: Source
     """The path that the run was named by."""
     jobs: list[Job] = field(default_factory=list)
-    oddities: list[Oddity] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
     """What is left out or could not be read."""
     memory_files: list[MemoryFile] = field(default_factory=list)
     """Memory profiles of the run's processes."""
@@ -169,21 +169,21 @@ def plan(paths: Sequence[Source], run: str | None) -> dict[str, PlannedRun]:
     plan: dict[str, PlannedRun] = {}
     taken: dict[int, Path] = {}
     for path in paths:
-        oddities: list[Oddity] = []
+        problems: list[Problem] = []
         memory_files: list[MemoryFile] = []
         given = _memory_profile(path)
         if given is not None:
             modules: list[ModuleFiles] = []
             memory_files.append(given)
         else:
-            modules = discover(path, oddities, memory_files)
+            modules = discover(path, problems, memory_files)
         is_empty = not modules and not memory_files
-        if is_empty and not any(oddity.severity == "error" for oddity in oddities):
-            raise UsageError(_nothing_in(path, oddities))
+        if is_empty and not any(problem.severity == "error" for problem in problems):
+            raise UsageError(_nothing_in(path, problems))
         base = Path(os.path.abspath(base_of(path)))  # noqa: PTH100 - a link keeps its own name
         name = as_text(run or base.name or "dumps")
         planned = plan.setdefault(name, PlannedRun(path))
-        planned.oddities += oddities
+        planned.problems += problems
         planned.are_given |= given is not None
         _add_memory(planned, name, memory_files)
         for files in modules:
@@ -228,12 +228,12 @@ def _absolute(path: Path | Place) -> Path | Place:
     return path.absolute() if isinstance(path, Path) else path
 
 
-def _nothing_in(path: Source, oddities: Sequence[Oddity]) -> str:
+def _nothing_in(path: Source, problems: Sequence[Problem]) -> str:
     """Return the message about a path without dumps."""
-    reasons = [o.message for o in oddities if o.code in (NO_BUFFERS, NOT_A_DUMP)]
+    reasons = [o.message for o in problems if o.code in (NO_BUFFERS, NOT_A_DUMP)]
     if reasons:
         return f"no buffer assignment in {path}: {reasons[0]}"
-    odd = [f"{oddity.name} {oddity.message}" for oddity in oddities]
+    odd = [f"{problem.name} {problem.message}" for problem in problems]
     return (
         f"no buffer assignment in {path}; dumps are made with "
         "XLA_FLAGS=--xla_dump_to=DIR (text, which is the default)"

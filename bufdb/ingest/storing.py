@@ -21,7 +21,7 @@ from bufdb.columnar.rows import Rows
 from bufdb.columnar.section import Finding
 from bufdb.database import faults, runs, store
 from bufdb.dumps.discover import Source
-from bufdb.dumps.files import Oddity
+from bufdb.dumps.files import Problem
 from bufdb.dumps.memory_profiles import NO_PROFILE
 from bufdb.dumps.mixed import SEVERAL
 from bufdb.dumps.modules import NO_BUFFERS
@@ -132,8 +132,8 @@ class Ingest:
             given, is_alone = request.labels_of(name), planned.is_memory_alone
             run_rows.add_run(self.con, name, path, given, request.metadata, keeps_findings=is_alone)
             own_note_globs(self.con, name, request.own_globs)
-            for oddity in planned.oddities:
-                self._odd(oddity)
+            for problem in planned.problems:
+                self._odd(problem)
             for module_id in self.of_run.unchanged:
                 self.unchanged(module_id, math.inf)
             for group in self.of_run.groups:
@@ -243,16 +243,16 @@ class Ingest:
         ((job),) = (job for job in self.plan[self.run_name].jobs if job.module_id == module_id)
         name = next(iter(job.files.files.values())).name
         message = f"cannot be read: {error.strerror}"
-        self._odd(Oddity(name, "error", "unreadable_file", message))
+        self._odd(Problem(name, "error", "unreadable_file", message))
 
-    def _odd(self, oddity: Oddity) -> None:
-        if oddity.severity == "error":
+    def _odd(self, problem: Problem) -> None:
+        if problem.severity == "error":
             self.summary.skipped_count += 1
-        if oddity.code in NOTED:
-            where = f"{oddity.name}: " if oddity.name else ""
-            self.summary.notes.append(f"run {self.run_name}: {where}{oddity.message}")
-        self.problems[oddity.severity] += 1
-        finding = Finding(0, oddity.severity, oddity.code, oddity.message, oddity.name)
+        if problem.code in NOTED:
+            where = f"{problem.name}: " if problem.name else ""
+            self.summary.notes.append(f"run {self.run_name}: {where}{problem.message}")
+        self.problems[problem.severity] += 1
+        finding = Finding(0, problem.severity, problem.code, problem.message, problem.name)
         self.writer.add_rows("diagnostics", [diagnostic_row(self.run_name, None, finding)])
 
     def _delete(self, ids: list[int]) -> int:
@@ -275,7 +275,7 @@ class Ingest:
     def _prune(self, planned: PlannedRun) -> None:
         """Delete the modules of a run that are no longer where they were."""
         gone = sorted(self.of_run.stored_ids - {job.module_id for job in planned.jobs})
-        if gone and any(oddity.severity == "error" for oddity in planned.oddities):
+        if gone and any(problem.severity == "error" for problem in planned.problems):
             self.summary.notes.append(
                 f"run {self.run_name}: {len(gone)} modules were not found but stay, since part of "
                 f"{planned.path} could not be read"

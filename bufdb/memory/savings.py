@@ -1,4 +1,4 @@
-"""The fall of peaks without some of the ranges, each set of them by itself.
+"""How far a peak falls without each set of ranges.
 
     saving(S) = max U(t) - max (U(t) - X_S(t))      both maxima over all t
 

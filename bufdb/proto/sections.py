@@ -63,7 +63,9 @@ _PASSING = frozenset(
 )
 
 
-def asked_for(m: Module, values: Values, ranges: Live | None, assignment: Assignment) -> list[int]:
+def needed_fusions(
+    m: Module, values: Values, ranges: Live | None, assignment: Assignment
+) -> list[int]:
     """Return fused computations, in the order of the proto; all if large values are not known."""
     apart = set(m.order)
     fused = [c for c in m.computations if c not in apart]
@@ -189,7 +191,7 @@ def read(data: bytes, wanted: frozenset[str] = frozenset(KINDS)) -> Sections:
         given = read_assignment(proto.buffer_assignment) if has_assignment else None
         with reader.resolving():
             module = Module(proto)
-        return _Teller(module, given).sections(wanted)
+        return _SectionBuilder(module, given).sections(wanted)
 
 
 def instructions(data: bytes) -> bytes:
@@ -213,7 +215,7 @@ def hlo_text(data: bytes) -> bytes:
     with _refusing_damage():
         with reader.resolving():
             module = Module(reader.read(data, "HloProtoParts"))
-        fused = asked_for(module, Values(), None, Assignment())
+        fused = needed_fusions(module, Values(), None, Assignment())
         return _text([*header(module), *Printer(module).hlo(fused)])
 
 
@@ -271,7 +273,7 @@ class _Strings:
         return found
 
 
-class _Teller:
+class _SectionBuilder:
     """The sections of one module."""
 
     def __init__(self, module: Module, given: Assignment | None) -> None:
@@ -309,7 +311,7 @@ class _Teller:
         return found
 
     def _hlo(self, values: Values, ranges: Live | None, given: Assignment) -> bytes:
-        fused = asked_for(self.module, values, ranges, given)
+        fused = needed_fusions(self.module, values, ranges, given)
         return _text([*header(self.module), *self.printer.hlo(fused)])
 
     def _columns(self, values: Values) -> Table:

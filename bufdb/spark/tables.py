@@ -204,7 +204,7 @@ def _register_table(session: SparkSession, table: str, types: Mapping[str, str])
 
 
 def _merged(table: str, cells: str, rows: str) -> str:
-    """Return rows of runs with several places: the latest word, the earliest dump."""
+    """Merge duplicate run rows: the last ingest wins, the first dump time is kept."""
     key = "stored.run_name" if table == "runs" else "stored.run_name, stored.label"
     if table == "runs":
         cells = cells.replace(

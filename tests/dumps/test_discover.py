@@ -8,7 +8,7 @@ import pytest
 
 from bufdb.dumps import captured as logs
 from bufdb.dumps.discover import base_of, discover
-from bufdb.dumps.files import ModuleName, Oddity, parse_stem, stem_of
+from bufdb.dumps.files import ModuleName, Problem, parse_stem, stem_of
 from bufdb.errors import UsageError
 from bufdb.proto.reader import hlo_proto
 
@@ -206,9 +206,9 @@ def test_a_file_can_be_read_where_its_directory_cannot_be_listed(tmp_path, monke
 
 def reported(path: Path) -> dict[str, tuple[str, str]]:
     """Severity and message of what is odd, by name."""
-    odd: list[Oddity] = []
+    odd: list[Problem] = []
     discover(path, odd)
-    return {oddity.name: (oddity.severity, oddity.message) for oddity in odd}
+    return {problem.name: (problem.severity, problem.message) for problem in odd}
 
 
 def test_links_are_followed_once(tmp_path):
@@ -228,9 +228,9 @@ def test_links_are_followed_once(tmp_path):
 def test_of_two_names_that_are_one_as_text_one_is_read(tmp_path):
     for name in (os.fsdecode(b"m\xff.dump"), "m\\xff.dump"):
         (tmp_path / name).write_text(ALLOCATIONS)
-    odd: list[Oddity] = []
+    odd: list[Problem] = []
     assert [module.key for module in discover(tmp_path, odd)] == ["m\\xff.dump"]
-    (message,) = (oddity.message for oddity in odd if oddity.code == "name_taken")
+    (message,) = (problem.message for problem in odd if problem.code == "name_taken")
     assert message.endswith("rename one")
 
 
@@ -262,9 +262,9 @@ def test_a_path_too_long_for_the_system_is_reported_with_a_remedy(tmp_path, monk
 )
 def test_why_there_is_no_buffer_assignment_is_reported(tmp_path, name, reason):
     (tmp_path / name).write_bytes(hlo_proto(b"\x0a\x05jit_f", b"") if "pb" in name else b"HloM")
-    odd: list[Oddity] = []
+    odd: list[Problem] = []
     assert discover(tmp_path, odd) == []
-    (message,) = (oddity.message for oddity in odd if oddity.code == "no_buffer_assignment")
+    (message,) = (problem.message for problem in odd if problem.code == "no_buffer_assignment")
     assert reason in message and name in message
 
 

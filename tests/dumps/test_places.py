@@ -41,15 +41,15 @@ def zipped(path: Path, members: dict[str, bytes]) -> Path:
     return path
 
 
-def found(path, oddities=None):
-    return {module.key: sorted(module.files) for module in discover(path, oddities)}
+def found(path, problems=None):
+    return {module.key: sorted(module.files) for module in discover(path, problems)}
 
 
 def odd(path):
     """Return the messages about skipped things, by name."""
-    oddities = []
-    discover(path, oddities)
-    return {oddity.name: (oddity.severity, oddity.message) for oddity in oddities}
+    problems = []
+    discover(path, problems)
+    return {problem.name: (problem.severity, problem.message) for problem in problems}
 
 
 CONTENT = "SELECT * EXCLUDE (module_id) FROM {} ORDER BY ALL"
@@ -473,6 +473,6 @@ def test_a_sparse_file_is_left_out_however_many_parts_it_has(tmp_path):
     info.size = 1
     text = bytes(head) + more + last + b"y" * 512 + info.tobuf() + b"x" + bytes(511 + 1024)
     (tmp_path / "a.tar").write_bytes(text)
-    oddities = []
-    assert len(found(tmp_path / "a.tar", oddities)) == 1
-    assert [oddity.code for oddity in oddities] == ["no_file"]
+    problems = []
+    assert len(found(tmp_path / "a.tar", problems)) == 1
+    assert [problem.code for problem in problems] == ["no_file"]

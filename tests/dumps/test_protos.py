@@ -11,7 +11,7 @@ from ingesting import ingest_into, rows
 from proto_rows import PROTOS, needs_protobuf, put
 
 from bufdb.dumps.discover import discover
-from bufdb.dumps.files import Oddity
+from bufdb.dumps.files import Problem
 from bufdb.errors import UsageError
 from bufdb.proto import reader
 from bufdb.proto.reader import hlo_proto
@@ -21,9 +21,9 @@ PROTO = PROTOS / "tpu" / f"{STEM}.hlo.pb"
 Call = Callable[..., tuple[int, str, str]]
 
 
-def found(path: Path) -> tuple[dict[str, list[str]], list[Oddity]]:
+def found(path: Path) -> tuple[dict[str, list[str]], list[Problem]]:
     """Kinds of files by module, and what is odd."""
-    odd: list[Oddity] = []
+    odd: list[Problem] = []
     return {m.key: sorted(m.files) for m in discover(path, odd)}, odd
 
 

@@ -86,10 +86,10 @@ def test_frames_of_zstandard_are_bounded(tmp_path, monkeypatch, kind, is_given):
     content, message = FRAMES[kind]
     path = tmp_path / f"{DUMP}.zst"
     path.write_bytes(content)
-    oddities = []
-    discover(path if is_given else tmp_path, oddities)
-    assert [(odd.name, odd.severity) for odd in oddities] == [(path.name, "error")]
-    assert message in oddities[0].message
+    problems = []
+    discover(path if is_given else tmp_path, problems)
+    assert [(odd.name, odd.severity) for odd in problems] == [(path.name, "error")]
+    assert message in problems[0].message
 
 
 def test_a_decompressor_ends_with_its_stream():

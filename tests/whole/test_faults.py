@@ -537,9 +537,9 @@ def test_hlo_next_to_its_buffer_assignment_is_no_notice(tmp_path):
     put(tmp_path / "dumps" / DUMP)
     for name in (f"{STEM}.txt", f"{STEM}.hlo.pb", "module_0001.jit_f.before_optimizations.txt"):
         put(tmp_path / "dumps" / name, hlo(name))
-    oddities = []
-    assert len(discover.discover(tmp_path / "dumps", oddities)) == 1
-    assert oddities == []
+    problems = []
+    assert len(discover.discover(tmp_path / "dumps", problems)) == 1
+    assert problems == []
 
 
 # -- the disk ---------------------------------------------------------------------------------
