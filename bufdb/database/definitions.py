@@ -29,7 +29,10 @@ _SELECT = re.compile(
     r"^SELECT(?: DISTINCT)?\n(.*?)^(FROM .*?)(?:^UNION|\Z)", re.MULTILINE | re.DOTALL
 )
 _CTE = re.compile(r"^(?:WITH )?(\w+) AS \(\n(.*?)^\)", re.MULTILINE | re.DOTALL)
-_FORWARDED = re.compile(r'^  "?(\w+)"?\.(\w+),?$', re.MULTILINE)
+_COLUMN = r'"?\w+"?\.\w+(?: AS \w+)?'
+_COLUMNS = re.compile(rf"^  ((?:{_COLUMN}, )*{_COLUMN}),?$", re.MULTILINE)
+"""A line of columns alone."""
+_FORWARDED = re.compile(r'(?:^|, )"?(\w+)"?\.(\w+)(?=,|$)')
 _SOURCE = re.compile(r'\b(?:FROM|JOIN) "?(\w+)"?(?: AS (\w+))?')
 _PROSE = re.compile(r"--.*|'[^']*'")
 
@@ -106,7 +109,8 @@ def _forwarded(text: str, known: dict[str, dict[str, str]]) -> dict[str, str]:
     sources = {alias or source: source for source, alias in _SOURCE.findall(select[2])}
     return {
         column: known[sources[alias]][column]
-        for alias, column in _FORWARDED.findall(select[1])
+        for columns in _COLUMNS.findall(select[1])
+        for alias, column in _FORWARDED.findall(columns)
         if column in known.get(sources.get(alias, ""), {})
     }
 
