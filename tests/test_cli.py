@@ -70,6 +70,7 @@ def test_no_command_shows_the_help_on_stderr(call):
     assert err.startswith("Usage: bufdb ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -131,6 +132,7 @@ def test_the_database_comes_from_the_environment(call, db, monkeypatch):
     assert json.loads(out)["size_bytes"] == 2048
 
 
+@pytest.mark.slow
 def test_run_is_short_for_the_parameter(call, db):
     assert (
         call("query", "modules", "--db", db, "--run", "b*", "--format", "csv")[1].count("\n") == 2
@@ -148,6 +150,7 @@ def test_no_rows_is_a_header_and_success(call, db):
     )
 
 
+@pytest.mark.slow
 def test_output_goes_to_a_file(call, db):
     code, out, err = call("query", "modules", "--db", db, "--format", "csv", "-o", "a.csv")
     assert (code, out, err) == (0, "", "")
@@ -172,6 +175,7 @@ def test_help_of_a_query_comes_from_its_header(call):
     assert "  held_ratio DOUBLE\n" in out
 
 
+@pytest.mark.slow
 def test_sql_prints_the_file_and_needs_no_database(call):
     path = Path(store.__file__).parents[2] / "queries" / "peak.sql"
     assert call("query", "peak", "--sql") == (0, path.read_text(), "")
@@ -188,6 +192,7 @@ def test_a_table_leaves_out_what_only_other_choices_have(call, demo_db):
     assert "source_file" in call(*asked, "--format", "csv")[1]
 
 
+@pytest.mark.slow
 def test_sql_of_an_alias_sets_what_it_is_short_for(call, db):
     code, out, err = call("query", "peak-by-dtype", "--sql")
     assert (code, err) == (0, "")
@@ -205,6 +210,7 @@ def test_sql_of_an_alias_sets_what_it_is_short_for(call, db):
     )
 
 
+@pytest.mark.slow
 def test_explain_shows_a_plan(call, db):
     for arguments in (["query", "modules"], ["sql", "SELECT run_name FROM runs"]):
         code, out, _ = call(*arguments, "--explain", "--db", db)
@@ -212,6 +218,7 @@ def test_explain_shows_a_plan(call, db):
         assert "Scan" in out
 
 
+@pytest.mark.slow
 def test_sql_answers_a_select_and_refuses_the_rest(call, db, monkeypatch):
     assert call("sql", "SELECT 1 AS a", "--db", db, "--format", "csv") == (0, "a\n1\n", "")
     monkeypatch.setattr(sys, "stdin", io.StringIO("SELECT 2 AS a"))
@@ -247,6 +254,7 @@ def test_queries_as_markdown_and_json(call):
     assert out.count("| `") == len(items)
 
 
+@pytest.mark.slow
 def test_a_folder_of_the_user(call, db, tmp_path, monkeypatch):
     own = tmp_path / "own"
     own.mkdir()
@@ -280,6 +288,7 @@ def test_a_folder_of_the_user_is_checked_too(call, tmp_path, monkeypatch):
     assert (code, len(out.splitlines())) == (1, 2)
 
 
+@pytest.mark.slow
 def test_lint_finds_nothing_in_a_query_of_bufdb(call):
     # tests/lint/ tries each of them.
     code, out, err = call("lint", resources.query_folder() / "peak.sql")
@@ -299,6 +308,7 @@ def test_lint_prints_findings_and_fails(call, tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_schema_needs_no_database_and_describes_one(call, db):
     assert call("schema", "runs")[1].startswith("table runs\n  One row per run")
     code, out, _ = call("schema", "run_labels", "--format", "json", "--db", db)
@@ -309,6 +319,7 @@ def test_schema_needs_no_database_and_describes_one(call, db):
     assert brief.startswith("| table | what it holds |\n| --- | --- |\n| `runs` | One row per run")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "at_the_end",
     [
@@ -336,6 +347,7 @@ def test_an_interrupt_has_its_own_code(call, monkeypatch):
     assert call("queries") == (130, "", "bufdb: interrupted\n")
 
 
+@pytest.mark.slow
 def test_a_reader_that_stops_early_is_no_error(db):
     # More than a pipe holds.
     process = subprocess.Popen(
@@ -391,6 +403,7 @@ def test_a_terminal_gets_lines_that_fit_and_a_note(db):
     assert (full[0].split(), max(map(len, full)), note) == (["name", "i", "j"], 307, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "absent"),
     [
@@ -422,6 +435,7 @@ def test_no_command_pays_for_the_imports_of_another(db, arguments, absent):
     assert not set(absent) & set(modules)
 
 
+@pytest.mark.slow
 def test_an_interrupted_query_ends_at_once(db):
     script = (
         # Without a __file__ DuckDB takes it for an interactive process, and draws its progress.

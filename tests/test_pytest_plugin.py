@@ -77,6 +77,7 @@ def test_step(bufdb_limit):
     result.assert_outcomes(passed=1)
 
 
+@pytest.mark.slow
 def test_over_names_the_largest_contributors(session):
     result = session(
         """
@@ -127,6 +128,7 @@ def test_what_cannot_be_judged_fails(session, call, message):
     result.stdout.fnmatch_lines([message])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("own", "source"), [("", "library tiny_"), ("tiny_*  other", "/tiny_")])
 def test_lines_of_installed_packages_may_be_ones_own(session, monkeypatch, own, source):
     monkeypatch.setenv("BUFDB_OWN", own)
@@ -159,6 +161,7 @@ def test_peak(bufdb_limit):
     result.stdout.fnmatch_lines(["*peak of init cannot be judged: *the dump has no live ranges"])
 
 
+@pytest.mark.slow
 def test_a_lowered_function_is_compiled_with_a_dump_and_without_the_cache(session):
     result = session(
         FAKE_JAX
@@ -176,6 +179,7 @@ def test_compiled(bufdb_limit):
     result.stdout.fnmatch_lines(["*wants what can still be compiled, jax.jit(f).lower(...)*"])
 
 
+@pytest.mark.slow
 def test_the_plugin_imports_nothing_heavy():
     text = (
         "import sys; before = set(sys.modules); import pytest; import bufdb.pytest_plugin; "
@@ -265,6 +269,7 @@ def test_over(assert_peak):
     )
 
 
+@pytest.mark.slow
 def test_assert_peak_judges_no_unknown_peak(session):
     result = session(
         """

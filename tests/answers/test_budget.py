@@ -377,12 +377,14 @@ def test_over_is_exit_code_1(budget):
     ]
 
 
+@pytest.mark.slow
 def test_holes_in_the_arena_are_needed_though_the_peak_is_within(budget):
     limit = 3000  # peak 2560, need 3584
     assert budget(budget_text(limit, 'metric = "peak"'), "--run", "new")[0] == 0
     assert budget(budget_text(limit), "--run", "new")[0] == 1
 
 
+@pytest.mark.slow
 def test_a_run_that_is_its_own_base_is_said_to_be(budget):
     code, _, err = budget(budget_text('"+1%"'), "--run", "new", "--base", "new")
     assert code == 0
@@ -397,6 +399,7 @@ def test_the_memory_of_the_device_is_judged_where_color_0_is_empty(con):
     assert [v.value for v in judge([entry(99)], figures.of_run(con, "r"))] == [50]
 
 
+@pytest.mark.slow
 def test_markdown_for_a_pull_request(budget):
     text = 'base = "base"\n' + budget_text('"+1 KiB"', 'metric = "peak"')
     code, out, err = budget(text, "--format", "markdown", "-o", "report.md")
@@ -412,6 +415,7 @@ def test_markdown_for_a_pull_request(budget):
     assert lines[5:] == ["", "- step: peak 1.50 KiB → 2.50 KiB (+66.7%), largest: +1.00 KiB (temp)"]
 
 
+@pytest.mark.slow
 def test_markdown_names_the_lines_that_grew(call, demo_db, tmp_path):
     file = tmp_path / "b.toml"
     file.write_text(budget_text('"1 GiB"').replace("st*", "train_*"), encoding="utf-8")
@@ -428,6 +432,7 @@ def test_markdown_names_the_lines_that_grew(call, demo_db, tmp_path):
     assert call(*asked)[1].splitlines()[-1] == hint
 
 
+@pytest.mark.slow
 def test_nothing_is_said_of_what_did_not_grow(call, demo_db, tmp_path):
     file = tmp_path / "b.toml"
     file.write_text(budget_text(1).replace("st*", "train_*"), encoding="utf-8")
@@ -454,6 +459,7 @@ def test_not_judged_is_exit_code_4(budget):
     assert "fits no module; did you mean 'step'?" in out
 
 
+@pytest.mark.slow
 def test_a_file_of_the_run_that_could_not_be_read_is_exit_code_4(budget):
     with store.open_writable("bufdb.duckdb") as con:
         insert(
@@ -514,6 +520,7 @@ def test_a_failing_query_is_not_taken_for_a_budget_exceeded(budget, monkeypatch)
 # -- over the demo dumps ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_largest_contributors_by_metric(demo_db):
     with store.open_readable(str(demo_db)) as con:
         (step,) = [f for f in figures.of_run(con, "cpu_b8") if f.function == "train_step"]

@@ -28,6 +28,7 @@ def compared(con, key_name="op"):
     return diff_text.text(diff.compare_top(con, values, 5), 5).text
 
 
+@pytest.mark.slow
 def test_times_are_next_to_the_bytes_that_changed(sides):
     text = compared(sides)
     assert "a run takes 3.50 ms → 1.50 ms (-57.1%)" in text
@@ -35,11 +36,13 @@ def test_times_are_next_to_the_bytes_that_changed(sides):
     assert line.split()[:9] == ["grew", "16", "B", "36", "B", "+20", "B", "-2.00", "ms"]
 
 
+@pytest.mark.slow
 def test_lines_have_times_too(sides):
     (line,) = (line for line in compared(sides, "source").splitlines() if "grew" in line)
     assert "-2.00 ms" in line
 
 
+@pytest.mark.slow
 def test_keys_of_values_have_the_sum_alone(sides):
     text = compared(sides, "shape")
     assert "a run takes 3.50 ms" in text and "-2.00 ms" not in text
@@ -73,6 +76,7 @@ def times(rows):
     return [tuple(row[name] for name in names) for row in rows if row["figure"] == "time"]
 
 
+@pytest.mark.slow
 def test_time_that_did_not_change_is_a_tilde(sides):
     sides.execute("UPDATE instruction_times SET self_ns = 10")
     text = compared(sides)
@@ -80,6 +84,7 @@ def test_time_that_did_not_change_is_a_tilde(sides):
     assert "a run takes 10 ns → 10 ns\n" in text and line.split()[7] == "~"
 
 
+@pytest.mark.slow
 def test_rows_have_a_figure_time_whose_parts_add_up_to_it(sides):
     rows = rows_of(sides)
     assert times(rows) == [
@@ -91,11 +96,13 @@ def test_rows_have_a_figure_time_whose_parts_add_up_to_it(sides):
     assert {row["base_ns"] for row in rows if row["figure"] != "time"} == {None}
 
 
+@pytest.mark.slow
 def test_rows_by_keys_of_values_have_the_sum_alone(sides):
     (row,) = times(rows_of(sides, "shape"))
     assert row[:4] == (None, "shrank", 3_500_000, 1_500_000)
 
 
+@pytest.mark.slow
 def test_a_part_that_one_side_lacks_has_no_ratio(sides):
     sides.execute(
         "DELETE FROM instruction_times WHERE module_id = 1 AND instruction_name = 'dot.1'"
@@ -103,11 +110,13 @@ def test_a_part_that_one_side_lacks_has_no_ratio(sides):
     assert times(rows_of(sides))[1] == ("net/dot", "grew", 0, 1_000_000, 1_000_000, None)
 
 
+@pytest.mark.slow
 def test_rows_of_sides_that_were_not_timed_have_no_times(sides):
     sides.execute("DELETE FROM instruction_times WHERE module_id = 1")
     assert not times(rows_of(sides))
 
 
+@pytest.mark.slow
 def test_rows_of_the_largest_changes_have_times_of_their_places(sides):
     values = {"base": "old", "new": "new", "key_name": "op"}
     result = diff_rows.rows(diff.compare_top(sides, values, 5))

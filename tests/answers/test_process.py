@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from ingesting import ingest_into
 from places import DEMO
 from pprof_writer import Sample, packed
@@ -29,6 +30,7 @@ def test_without_a_profile_there_is_nothing_to_say(con):
     assert account(con) == []
 
 
+@pytest.mark.slow
 def test_a_range_says_why_it_is_one(con, tmp_path):
     ingest_into(con, DEMO / "cpu_b8")
     stored(con, tmp_path, [Sample(3 * MIB, FRAMES, count=12), Sample(MIB)])
@@ -85,6 +87,7 @@ def test_several_devices_are_named(con, tmp_path):
     assert [line for line in lines if line.startswith("gpu")] == ["gpu:0:", "gpu:1:"]
 
 
+@pytest.mark.slow
 def test_the_summary_has_the_account_of_the_last_one(con, tmp_path):
     ingest_into(con, DEMO / "cpu_b8")
     before = summary.overview(con, {}, {})
@@ -97,6 +100,7 @@ def test_the_summary_has_the_account_of_the_last_one(con, tmp_path):
     assert summary_text.as_dict(found)["process"][0]["alive_bytes"] == 3 * MIB
 
 
+@pytest.mark.slow
 def test_the_run_of_the_account_is_named_where_there_are_several(con, tmp_path):
     for name in ("cpu_b8", "cpu_b16"):
         ingest_into(con, DEMO / name)

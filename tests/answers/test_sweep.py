@@ -82,6 +82,7 @@ def test_functions_without_a_curve_are_named_next_to_a_largest(said):
     ]
 
 
+@pytest.mark.slow
 def test_two_labels_have_their_product_where_it_makes_a_curve(said):
     lines = said(
         {"step": lambda batch, length: (1 + batch * length) * MIB},

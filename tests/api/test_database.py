@@ -42,6 +42,7 @@ def test_public_names_are_few_and_hide_no_package():
         _ = bufdb.nothing
 
 
+@pytest.mark.slow
 def test_in_memory_from_dumps_to_an_answer():
     with bufdb.connect() as db:
         done = db.ingest(DEMO / "cpu_b8", labels={"batch": 8, "remat": False})
@@ -55,6 +56,7 @@ def test_in_memory_from_dumps_to_an_answer():
         db.summary()
 
 
+@pytest.mark.slow
 def test_several_paths_and_a_run(tmp_path, caplog):
     one, other, *_ = (DEMO / "cpu_b8" / name for name in sorted(_files("cpu_b8")))
     folder = tmp_path / "dumps"
@@ -70,6 +72,7 @@ def test_several_paths_and_a_run(tmp_path, caplog):
     assert (tmp_path / "runs.duckdb").is_file()
 
 
+@pytest.mark.slow
 def test_an_archive_and_the_bytes_of_a_log(tmp_path):
     archive = shutil.make_archive(tmp_path / "cpu_b8", "zip", DEMO / "cpu_b8")
     with bufdb.connect() as db:
@@ -127,6 +130,7 @@ def test_between_two_calls_the_file_is_free(tmp_path):
     assert len(answers) == 3
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_as_it_was_asked(demo_db):
     limit = "SELECT current_setting('memory_limit')"
     assert bufdb.connect(demo_db).sql(limit).fetchall() == [("732.4 MiB",)]
@@ -139,6 +143,7 @@ def test_memory_is_bounded_as_it_was_asked(demo_db):
         bufdb.connect(demo_db, memory_limit="2 giga")
 
 
+@pytest.mark.slow
 def test_sql_has_duckdbs_own_types_and_order(db):
     found = db.sql("SELECT 1::HUGEINT AS h, 1.50 AS d, DATE '2020-01-31' AS t, [1, NULL] AS l")
     assert [str(type_) for type_ in found.types] == ["HUGEINT", "DECIMAL(3,2)", "DATE", "INTEGER[]"]
@@ -167,6 +172,7 @@ def test_a_relation_reaches_no_file(db, tmp_path):
         db.query("peak").write_parquet(str(tmp_path / "x.parquet"))
 
 
+@pytest.mark.slow
 def test_errors_are_bufdbs_own_with_the_messages_of_the_commands(db, tmp_path):
     with pytest.raises(UsageError, match="no saved query 'peek'; did you mean 'peak'"):
         db.query("peek")
@@ -259,6 +265,7 @@ def test_export_writes_what_the_command_writes(db, demo_db, call, tmp_path, capl
         db.export(tmp_path / "c", "collapsed", frames="mine")
 
 
+@pytest.mark.slow
 def test_what_a_block_compiles_is_a_run(empty_db, tmp_path, monkeypatch):
     """Replace the part of JAX that receives the dump folder with a fake."""
     compiler = types.ModuleType("jax._src.compiler")
@@ -314,6 +321,7 @@ def test_a_source_may_be_a_url():
     assert found == [Url("s3://bucket/dumps"), Bytes("bytes", b"log")]
 
 
+@pytest.mark.slow
 def test_queries_and_categories_of_ones_own(demo_db, tmp_path):
     (tmp_path / "mine.sql").write_text(
         "-- title: Runs of mine\n-- group: runs\n--\n-- Lists them.\n--\n"
@@ -333,6 +341,7 @@ def test_queries_and_categories_of_ones_own(demo_db, tmp_path):
     assert "one-hot" in [row[roles.columns.index("role")] for row in roles.fetchall()]
 
 
+@pytest.mark.slow
 def test_an_interrupt_stops_the_question_and_leaves_the_database(tmp_path, monkeypatch):
     from bufdb.query import execute
 

@@ -1,6 +1,9 @@
+import pytest
+
 import bufdb
 
 
+@pytest.mark.slow
 def test_it_shows_what_is_alike_once_and_sizes_with_units(demo_db, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     rows = bufdb.connect(demo_db).query("advice", run="gpu_b8")

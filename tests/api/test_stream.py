@@ -48,6 +48,7 @@ def test_a_pipe_has_every_row_and_exact_numbers(demo_db, tmp_path, form):
     assert rows
 
 
+@pytest.mark.slow
 def test_no_row_is_a_stream_with_columns(demo_db, tmp_path):
     data = pipe(demo_db, "sql", "SELECT 1 AS one WHERE FALSE", "--format", "arrow")
     assert read(data, "arrow", tmp_path) == (["one"], [])

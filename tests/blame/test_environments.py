@@ -61,6 +61,7 @@ def test_one_that_is_being_made_is_awaited(uv):
     assert len(uv.read_text().splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_one_that_was_interrupted_is_made_again(uv):
     python = Path(environments.made(("jax==1",)))
     (python.parent.parent / "bufdb-packages.txt").unlink()
@@ -68,6 +69,7 @@ def test_one_that_was_interrupted_is_made_again(uv):
     assert len(uv.read_text().splitlines()) == 4
 
 
+@pytest.mark.slow
 def test_a_failure_is_one_line_and_leaves_nothing(uv):
     with pytest.raises(BufdbError) as caught:
         environments.made(("nope==1",))
@@ -96,6 +98,7 @@ def test_what_a_killed_start_left_is_removed_by_the_next(uv):
     assert list(environments.folder().iterdir()) == [Path(python).parents[1]]
 
 
+@pytest.mark.slow
 def test_an_environment_is_the_users_alone(uv):
     os.umask(before := os.umask(0))
     os.umask(0)
@@ -107,6 +110,7 @@ def test_an_environment_is_the_users_alone(uv):
         assert place.stat().st_mode & 0o077 == 0, place
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("depth", [1, 2])
 def test_an_environment_that_others_may_write_is_not_believed(uv, depth):
     place = Path(environments.made(("jax==1",))).parents[depth]
@@ -119,6 +123,7 @@ def test_an_environment_that_others_may_write_is_not_believed(uv, depth):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_all", [True, False])
 def test_an_environment_of_another_owner_is_not_believed(uv, monkeypatch, is_all):
     place = Path(environments.made(("jax==1",))).parents[1]
@@ -130,6 +135,7 @@ def test_an_environment_of_another_owner_is_not_believed(uv, monkeypatch, is_all
     assert place.exists()
 
 
+@pytest.mark.slow
 def test_a_link_is_not_believed(uv, tmp_path):
     place = Path(environments.made(("jax==1",))).parents[1]
     place.rename(tmp_path / "elsewhere")

@@ -16,6 +16,7 @@ def blame(call, demo_db):
     return lambda *given: call("blame", *given, "--db", str(demo_db))
 
 
+@pytest.mark.slow
 def test_a_jump_is_named_with_its_largest_part(blame):
     code, out, err = blame("cpu_b8_remat", "cpu_b8")
     assert code == 1, err
@@ -26,6 +27,7 @@ def test_a_jump_is_named_with_its_largest_part(blame):
     assert "bufdb diff cpu_b8_remat cpu_b8\n" in out
 
 
+@pytest.mark.slow
 def test_json_holds_what_the_text_says(blame):
     code, out, _ = blame("cpu_b8_remat", "cpu_b8", "--format", "json")
     assert code == 1
@@ -50,6 +52,7 @@ def several(call, tmp_path):
     return lambda *given: call("blame", *given, "--db", db)
 
 
+@pytest.mark.slow
 def test_programs_of_one_function_are_apart(several):
     code, out, _ = several("it's old", "new")
     assert code == 1
@@ -120,6 +123,7 @@ def test_wrong_usage_is_one_line(blame, given, said):
     assert said in err and len(err.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_what_takes_too_long_ends_as_timeout_does(call, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("one", "other"):

@@ -186,6 +186,7 @@ def fake_packages(folder):
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
 
 
+@pytest.mark.slow
 def test_versions_come_from_the_commands_own_python(tmp_path):
     fake_packages(tmp_path / "site")
     link = tmp_path / "bin" / "python3"
@@ -226,6 +227,7 @@ def test_a_table_fits_the_terminal_and_is_whole_in_a_pipe(monkeypatch, capfd):
     assert max(map(len, terminal.getvalue().splitlines())) <= 40
 
 
+@pytest.mark.slow
 def test_labels_show_commit_and_changes(monkeypatch):
     git = shutil.which("git")
     if git is None:
@@ -377,6 +379,7 @@ def test_diff_pairs_captured_runs_by_the_labels_of_their_user(run, capfd):
     assert capfd.readouterr().out.count("\nb16,") == 3
 
 
+@pytest.mark.slow
 def test_a_failing_command_is_ingested_and_its_code_handed_through(run, left_behind):
     code, out, err = run("--run", "r", command=fake("dump(); print(1); sys.exit(7)"))
     assert (code, out) == (7, "1\n")
@@ -431,6 +434,7 @@ def test_dumps_that_are_kept(run, left_behind):
     assert "--keep-dumps new/dumps has files already; name a new or an empty directory" in err
 
 
+@pytest.mark.slow
 def test_the_table_can_go_to_a_file_and_takes_the_place_of_a_run(run):
     with duckdb.connect("bufdb.duckdb") as con:
         Module(con, 1, "r")
@@ -441,6 +445,7 @@ def test_the_table_can_go_to_a_file_and_takes_the_place_of_a_run(run):
     assert [row["peak_bytes"] for row in found] == [8905504, 2116268, 924792]
 
 
+@pytest.mark.slow
 def test_several_processes_in_one_directory_are_noted(run):
     body = """
 folder = dump()
@@ -528,6 +533,7 @@ def test_another_schema_version_is_found_before_the_command_runs(run):
     assert "has schema version 0" in err
 
 
+@pytest.mark.slow
 def test_dumps_are_kept_if_they_cannot_be_stored(run, left_behind):
     body = "dump(); open('bufdb.duckdb', 'w').write('no database' * 1000)"
     code, _, err = run("--run", "r", "--label", "a=1", "--own", "my_net", command=fake(body))

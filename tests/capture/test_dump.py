@@ -125,6 +125,7 @@ def test_options_of_the_user_are_kept_and_dumps_switched_on(tmp_path):
     assert lowered.options == {**expected, "xla_dump_hlo_module_re": ".*"}
 
 
+@pytest.mark.slow
 def test_a_program_is_ingested_once_and_several_are_one_run():
     with bufdb.connect() as db:
         assert db.ingest([Lowered(), Lowered(3)], run="x").module_count == 3
@@ -320,6 +321,7 @@ def test_a_block_that_fails_leaves_jax_as_it_was(tmp_path, monkeypatch):
     assert compiler.get_compile_options is original
 
 
+@pytest.mark.slow
 def test_a_block_that_fails_has_stored_what_was_compiled(monkeypatch):
     compiler = types.ModuleType("jax._src.compiler")
     compiler.get_compile_options = lambda: types.SimpleNamespace(env_option_overrides=[])

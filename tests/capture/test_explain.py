@@ -81,6 +81,7 @@ def test_other_arguments_than_it_takes_are_one_line(model):
     ]
 
 
+@pytest.mark.slow
 def test_an_exception_of_the_user_is_their_frame_and_one_line(model):
     done = explain("lm.py:fails", "--args", "f32[1]")
     assert done.returncode == 1
@@ -93,6 +94,7 @@ def test_an_exception_of_the_user_is_their_frame_and_one_line(model):
     )
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_has_its_last_lines_shown(model):
     done = explain("lm.py:dies", "--args", "f32[1]")
     assert done.returncode == 1
@@ -125,6 +127,7 @@ def test_a_plan_is_answered_though_the_compiler_dies(model, monkeypatch):
     ]
 
 
+@pytest.mark.slow
 def test_without_a_plan_what_xla_says_is_one_line(model, monkeypatch):
     monkeypatch.setenv("STAND_IN_REFUSAL", "INTERNAL: no such kernel")
     monkeypatch.setenv("STAND_IN_DUMP", "")
@@ -160,6 +163,7 @@ def test_it_ends_when_the_time_is_over(model, monkeypatch):
     assert done.stderr.splitlines()[-1].startswith("bufdb: error: stopped after 1 s (--timeout), ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGKILL"])
 def test_a_signal_ends_the_child_and_leaves_no_folder(model, monkeypatch, name):
     monkeypatch.setenv("STAND_IN_SECONDS", "60")

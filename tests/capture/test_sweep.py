@@ -187,6 +187,7 @@ sys.exit(3 if what == "early" else 0)
     assert rows("SELECT run_name FROM runs ORDER BY 1") == [("s-good",), ("s-memory",)]
 
 
+@pytest.mark.slow
 def test_a_command_that_cannot_be_started_stops_no_other(capfd, empty_db):
     shutil.copy(empty_db, "bufdb.duckdb")
     asked = ["capture", "--sweep", "program=./none,true", "-o", "t.csv", "--format", "csv"]

@@ -217,6 +217,7 @@ WORDS = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(WORDS.map(lambda b: b.replace(b"\n", b"")), min_size=2))
 def test_hashes_are_equal_where_texts_are(values):
     hashes = texts(*values).hashes(np.uint64(5)).tolist()

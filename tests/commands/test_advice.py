@@ -106,6 +106,7 @@ def test_an_example_is_shown_once_per_kind_with_its_library():
     ]
 
 
+@pytest.mark.slow
 def test_advice_of_a_database(call, demo_db):
     code, out, err = call("advice", "--db", demo_db, "--run", "cpu_b16", "--code")
     assert (code, err) == (0, "")

@@ -48,6 +48,7 @@ def roles(rows):
     return found
 
 
+@pytest.mark.slow
 def test_rules_of_a_file_come_first_and_the_sum_stays(ask, rules):
     plain, ruled = roles(ask("peak-by-role")), roles(ask("peak-by-role", "--categories", rules))
     assert sum(plain.values()) == sum(ruled.values())
@@ -59,18 +60,21 @@ def test_rules_of_a_file_come_first_and_the_sum_stays(ask, rules):
     assert ("activations", "possible") not in ruled
 
 
+@pytest.mark.slow
 def test_phases_of_a_file_are_those_of_peak_by_category(ask, rules):
     found = {row["category"] for row in ask("peak-by-category", "--categories", rules)}
     assert "ahead" in found
     assert "ahead" not in {row["category"] for row in ask("peak-by-category")}
 
 
+@pytest.mark.slow
 def test_the_file_can_be_named_by_the_environment(ask, rules, monkeypatch):
     asked = ask("peak-by-role", "--categories", rules)
     monkeypatch.setenv("BUFDB_CATEGORIES", str(rules))
     assert ask("peak-by-role") == asked
 
 
+@pytest.mark.slow
 def test_sql_of_ones_own_sees_the_rules_and_the_database_does_not(call, demo_db, rules, tmp_path):
     path = shutil.copy(demo_db, tmp_path / "t.duckdb")
     query = "SELECT count(*) AS n FROM role_rules WHERE rule_order < 0"

@@ -243,6 +243,7 @@ def diff(call, demo_db):
     return lambda *arguments: call("diff", *arguments, "--db", demo_db)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("base", "new"), DEMO_PAIRS)
 def test_the_demo_runs(diff, golden, base, new):
     code, text, err = diff(base, new, "--format", "markdown")
@@ -263,6 +264,7 @@ def test_sums_mirror_and_self_over_the_demo_runs(demo, number, key):
     check_self(demo, ("cpu_b8", "tpu_b8", "gpu_b8")[number % 3], key)
 
 
+@pytest.mark.slow
 def test_nothing_changed(diff):
     code, text, err = diff("tpu_b8", "tpu_b8")
     assert (code, err) == (0, "")
@@ -324,6 +326,7 @@ def test_top_cuts_and_says_so(diff):
     assert err == "bufdb: --top cuts tables and Markdown only; all rows are written\n"
 
 
+@pytest.mark.slow
 def test_both_sides_of_a_small_change_differ(diff):
     text = diff("cpu_b8_old", "cpu_b8")[1]
     assert text.startswith("train_step: peak 8.53 MiB → 8.49 MiB (-0.4%), largest: ")
@@ -384,6 +387,7 @@ def small(call, empty_db, tmp_path):
     return diff
 
 
+@pytest.mark.slow
 def test_a_table(small):
     modules = [
         ("a", "f", {"x": 1024, "y": 2048}, {}),
@@ -415,6 +419,7 @@ def test_a_table(small):
     ]
 
 
+@pytest.mark.slow
 def test_without_live_ranges(small):
     modules = [("a", "f", {}, {"has_live_ranges": False}), ("b", "f", {"x": 4}, {})]
     code, text, _ = small(modules, "a", "b")
@@ -443,6 +448,7 @@ def test_without_allocations_every_figure_is_unknown(small, tmp_path):
     assert (code, text.splitlines()[0]) == (0, "no known peak changed: 1 unknown")
 
 
+@pytest.mark.slow
 def test_modules_of_one_function_are_distinguished(small):
     modules = [
         (run, "f", {"x": size}, {"module_key": f"module_{number:04}.jit_f.cpu"})
@@ -453,6 +459,7 @@ def test_modules_of_one_function_are_distinguished(small):
     assert "f [module_0001 → module_0004]  color 0  all figures " in text
 
 
+@pytest.mark.slow
 def test_growth_and_shrinkage_are_summed_apart(small):
     sizes = {"f": (1, 5), "g": (1, 2), "h": (9, 7), "same": (3, 3)}
     modules = [
@@ -503,6 +510,7 @@ def test_a_renamed_function_has_both_names(small):
     assert row["paired_by"] == "asked"
 
 
+@pytest.mark.slow
 def test_where_nothing_is_compared_it_says_what_there_is(con):
     Module(con, 1, "a", "f").allocation(0, "output", 1)
     Module(con, 2, "b", "g").allocation(0, "output", 2)
@@ -534,6 +542,7 @@ def test_the_devices_memory_is_compared_unless_another_is_asked_for(con):
     assert compared(color=5) == ([(1, 5, 260)], [])
 
 
+@pytest.mark.slow
 def test_programs_of_torch_xla_have_their_modules(small):
     modules = [
         (run, None, {"x": number}, {

@@ -40,6 +40,7 @@ def test_what_needs_a_program_is_understood(name, empty_folder):
         command.make_context(name, shlex.split(line)[2:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["FIFO", "device"])
 def test_no_command_waits_for_what_is_no_file(call, empty_folder, kind):
     """Each command with --db, by its first example; DuckDB would wait for a writer of the FIFO."""

@@ -77,6 +77,7 @@ def test_of_pairs_that_are_not_shown_the_peak_alone_is_fetched(con, small_spans)
     assert left == [(0,)]
 
 
+@pytest.mark.slow
 def test_python_and_assistants_get_what_their_text_shows(con):
     many(con, 12)
     opener = mock.Mock(path="x")

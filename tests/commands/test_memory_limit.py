@@ -34,6 +34,7 @@ def test_advice_keeps_few_joins_at_once(call, demo_db, tmp_path):
         assert call(*command, "--db", demo_db, "--memory-limit", "192MB")[0] == 0
 
 
+@pytest.mark.slow
 def test_the_limit_is_that_of_the_option_or_of_the_environment(call, demo_db, monkeypatch):
     asked = ("sql", LIMIT, "--db", demo_db, "--format", "csv")
     assert call(*asked)[1] == "size\n732.4 MiB\n"
@@ -51,6 +52,7 @@ def test_what_is_no_size_is_refused(call, demo_db, text):
     assert err == f"bufdb: error: --memory-limit wants a size such as 1GB, got '{text}'\n"
 
 
+@pytest.mark.slow
 def test_ingest_heeds_the_limit(call, empty_folder, monkeypatch):
     shutil.copytree(ROOT / "data" / "demo" / "cpu_b8", "dumps")
     code, _, err = call("ingest", "dumps", "--memory-limit", "1MB")

@@ -69,6 +69,7 @@ def test_an_empty_database_says_so(call, empty_db):
     assert (code, err) == (2, "bufdb: error: no run 'base': no run is stored\n")
 
 
+@pytest.mark.slow
 def test_python_and_assistants_raise_the_same(demo_db):
     asks = [
         lambda db: db.summary(run="gpu_b9"),

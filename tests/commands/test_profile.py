@@ -16,6 +16,7 @@ GROUP BY modules.run_name
 """
 
 
+@pytest.mark.slow
 def test_an_ingest_with_a_profile_says_what_it_timed(call, tmp_path):
     db = tmp_path / "a.duckdb"
     _, out, err = call("ingest", DEMO / "cpu_b8", "--db", db, "--profile", FILE)
@@ -35,6 +36,7 @@ def test_a_profile_of_a_run_that_is_there_is_read_later_and_replaced(call, tmp_p
     assert call("check", "--db", db)[0] == 0
 
 
+@pytest.mark.slow
 def test_a_profile_of_other_programs_is_named_and_stores_nothing(call, tmp_path):
     db = tmp_path / "a.duckdb"
     call("ingest", DEMO / "gpu_b8", "--db", db, "--quiet")
@@ -86,6 +88,7 @@ def test_a_dataset_has_times_too(call, tmp_path):
     assert out == same and "train.py:53" in out
 
 
+@pytest.mark.slow
 def test_a_profile_may_be_in_an_archive(call, tmp_path):
     db, archive = tmp_path / "a.duckdb", tmp_path / "trace.tar.gz"
     with tarfile.open(archive, "w:gz") as made:

@@ -216,6 +216,7 @@ def test_quiet_says_nothing_where_all_is_well(call, empty_folder):
     assert at_terminal("check", "-q") == ""
 
 
+@pytest.mark.slow
 def test_quiet_hides_no_fault(call, empty_folder, tmp_path):
     folder = tmp_path / "dumps"
     shutil.copytree(DEMO / "gpu_b8", folder)

@@ -100,6 +100,7 @@ def test_a_memory_space_has_a_name(ask):
     assert ask("peaks", "-p", "color=host", "--run", "cpu_b8") == ask("peaks", "--run", "cpu_b8")
 
 
+@pytest.mark.slow
 def test_a_size_has_a_unit(ask):
     given = ["scaling", "--function", "train_step", "-p", "label", "batch", "--run", "cpu_b??"]
     assert ask(*given, "-p", "budget=32MiB") == ask(*given, "-p", "budget", 32 << 20)
@@ -140,12 +141,14 @@ def test_an_empty_answer_is_a_success_and_says_why(ask):
     assert err.startswith("bufdb: no rows: run 'gpu_b8' has no function 'eval_step'; it is in cpu_")
 
 
+@pytest.mark.slow
 def test_unknown_labels_are_reported_with_the_answer(ask):
     code, out, err = ask("scaling", "-p", "fixed=remaat, batch")
     assert (code, out.count("\n") > 1) == (0, True)
     assert err == "bufdb: no run has a label 'remaat'; did you mean 'remat'?\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["diff-peak", "diff-modules"])
 def test_a_pair_is_reported_only_if_a_side_lacks_it(ask, name):
     sides = ("-p", "base=cpu_b8", "-p", "new=cpu_b16", "--format", "csv")
@@ -172,6 +175,7 @@ def test_help_says_what_forms_there_are(call):
     assert "A name, such as hbm, works where only one platform has it." in text
 
 
+@pytest.mark.slow
 def test_runs_of_an_empty_database(call, empty_db):
     code, out, err = call("runs", "--db", empty_db, "--format", "jsonl")
     assert (code, out, err) == (0, "", "bufdb: no rows: no run is stored\n")

@@ -29,6 +29,7 @@ def made(call, demo_db, empty_folder):
     return run
 
 
+@pytest.mark.slow
 def test_it_writes_one_file_about_all_modules(made):
     found = made()
     assert len(found.modules) == 20
@@ -90,6 +91,7 @@ def test_of_two_runs_the_other_is_the_new_side(call, empty_db, empty_folder, con
     assert [row.delta_bytes for row in found.figures if row.figure == "peak"] == [4]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -111,6 +113,7 @@ def test_what_cannot_be_is_said_in_one_line(call, demo_db, empty_folder, argumen
     assert not (empty_folder / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_a_message_has_sizes_and_tables_and_no_picture(call, tmp_path):
     db, page = tmp_path / "oom.duckdb", tmp_path / "oom.html"
     assert call("ingest", ROOT / "data" / "oom" / "tpu.log", "--db", db)[0] == 0

@@ -86,6 +86,7 @@ def test_what_holds_the_instant_adds_up_to_it(show):
         assert sum(shares) == pytest.approx(100, abs=0.6)
 
 
+@pytest.mark.slow
 def test_two_ways_to_name_an_instant_are_one_too_many(show):
     code, out, err = show("train_step", "--run", "gpu_b8", "--step", "3", "--peak", "1")
     assert (code, out) == (2, "")
@@ -118,6 +119,7 @@ def test_a_file_has_no_colours(show, empty_folder):
 # -- states ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_without_live_ranges_there_are_sizes_and_the_reason(made, call):
     def fill(con):
         module = Module(con, 1, has_live_ranges=False)
@@ -135,6 +137,7 @@ def test_without_live_ranges_there_are_sizes_and_the_reason(made, call):
     assert "┤" not in out and lines[-1].startswith("bufdb query top-values --run r --module m1")
 
 
+@pytest.mark.slow
 def test_a_module_without_allocations(made, call):
     path = made(lambda con: Module(con, 1, peak_unknown_reason="the dump has no allocation"))
     code, out, _ = call("show", "--db", path)
@@ -142,6 +145,7 @@ def test_a_module_without_allocations(made, call):
     assert out.splitlines()[2] == "unknown peak: the dump has no allocation"
 
 
+@pytest.mark.slow
 def test_without_temps_the_curve_is_flat_and_there_is_no_map(made, call):
     def fill(con):
         module = Module(con, 1, schedule_length=9)
@@ -232,6 +236,7 @@ def test_colours_at_a_terminal_alone(show, demo_db):
     assert at_terminal(demo_db, TERM="dumb", NO_COLOR="") == plain
 
 
+@pytest.mark.slow
 def test_a_terminal_without_utf_8_has_ascii(demo_db):
     assert at_terminal(demo_db, NO_COLOR="1", PYTHONIOENCODING="latin-1").isascii()
 
@@ -245,6 +250,7 @@ def test_the_picture_of_the_readme_is_what_is_shown(tmp_path):
     assert drawn == (script.parent / "terminal.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_message_reports_a_peak_without_its_instant(call, tmp_path):
     db = tmp_path / "oom.duckdb"
     assert call("ingest", ROOT / "data" / "oom" / "tpu.log", "--db", db)[0] == 0

@@ -43,6 +43,7 @@ def answer(con, name, **asked):
     return [dict(zip([n for n, _ in result.columns], row, strict=True)) for row in result.rows]
 
 
+@pytest.mark.slow
 def test_it_is_one_screen_of_eighty_columns(summary):
     code, out, err = summary("--run", "gpu_b8", "--limit", "16GiB")
     lines = out.splitlines()
@@ -94,6 +95,7 @@ def test_it_narrows_to_a_module_if_the_queries_do(summary):
         assert out.startswith("1 module of 1 function for cpu in 1 run\nhighest peak: 2.02 MiB")
 
 
+@pytest.mark.slow
 def test_an_empty_answer_says_why(summary):
     code, out, err = summary("--function", "trainstep")
     assert (code, out) == (0, "")
@@ -170,6 +172,7 @@ def test_the_device_that_a_run_is_labelled_with_counts(con):
     assert of(con).limit_bytes is None
 
 
+@pytest.mark.slow
 def test_other_peaks_and_how_many_are_unknown(con):
     first = Module(con, 1, platform="tpu")
     for color, size in enumerate((100, 2048)):
@@ -198,6 +201,7 @@ def small_device(monkeypatch):
     monkeypatch.setattr(overview, "device", lambda name: small if "5" in name else None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("size", "device", "besides"),
     [
@@ -225,6 +229,7 @@ def test_a_memory_space_of_known_size_is_named_if_nearly_full(
     assert full == [1000 if device and "5" in device else None, None]
 
 
+@pytest.mark.slow
 def test_of_another_space_it_is_said_how_much_is_taken(con, small_device):
     made = Module(con, 1, "a", "f", platform="tpu")
     for color, bytes_ in ((0, 500), (1, 750)):
@@ -264,6 +269,7 @@ def test_a_limit_is_of_what_a_device_must_hold_with_the_holes(con):
     assert screen.as_dict(found)["peak"]["need_bytes"] == 1000
 
 
+@pytest.mark.slow
 def test_a_compilation_with_an_unknown_peak_may_be_what_does_not_fit(con):
     _with_holes(con)
     Module(con, 2, "a", "f", platform="tpu", has_live_ranges=False).allocation(0, "temp", 5000)
@@ -274,6 +280,7 @@ def test_a_compilation_with_an_unknown_peak_may_be_what_does_not_fit(con):
     assert "limit: 150.0% of 3.91 KiB (g of run a): it does not fit" in screen.text(found)
 
 
+@pytest.mark.slow
 def test_another_memory_space_or_all_of_them_can_be_asked_for(con):
     _with_holes(con)
     for color, need in ((None, 1000), ("0", 1000), ("1", 9000), ("all", 9000)):
@@ -298,6 +305,7 @@ def test_a_function_without_a_name_has_its_module_s(con):
     assert [row["held_bytes"] for row in found.parts["lines"]] == [100]
 
 
+@pytest.mark.slow
 def test_an_unknown_peak_is_said_and_not_taken_for_small(con):
     module(con, 1, 100)
     Module(con, 2, function_name="g", has_live_ranges=False).allocation(0, "temp", 900)
@@ -406,6 +414,7 @@ def test_an_ingest_at_a_terminal_ends_with_a_short_one(empty_folder):
     assert lines[-1] == "bufdb summary shows what holds it"
 
 
+@pytest.mark.slow
 def test_an_ingest_in_a_pipe_has_none(call, empty_folder):
     code, out, err = call("ingest", DEMO / "gpu_b8")
     assert (code, out, err.count("\n")) == (0, "", 1)

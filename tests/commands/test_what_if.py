@@ -22,6 +22,7 @@ def ask(call, demo_db):
     return lambda *given: call("what-if", "train_step", "--db", demo_db, *given)
 
 
+@pytest.mark.slow
 def test_text_says_what_is_saved_what_caps_it_and_what_it_means(ask):
     code, out, err = ask("--run", "gpu_b8", "--without", "line:train.py:66")
     assert (code, err) == (0, "")
@@ -62,6 +63,7 @@ def test_one_name_has_one_row_in_a_table_and_its_sum_in_csv(ask):
     assert rows[0]["name"] == "saved /home/user/model/train.py:66"
 
 
+@pytest.mark.slow
 def test_rows_for_programs_are_exact(ask):
     given = ("--run", "gpu_b8", "--without", "op:dot_general", "--keep", "0.5", "--format", "json")
     for row in json.loads(ask(*given)[1]):
@@ -79,6 +81,7 @@ def test_a_share_is_said_as_the_ratio_that_is_computed(ask):
     assert ask(*given, "--keep", "1e-300") == ask(*given)
 
 
+@pytest.mark.slow
 def test_inputs_of_a_layer_are_named(call, empty_db, tmp_path):
     database = shutil.copy(empty_db, tmp_path / "a.duckdb")
     with duckdb.connect(database) as con:
@@ -112,6 +115,7 @@ def test_what_is_bf16_already_is_named_where_a_share_stays(call, empty_db, tmp_p
     assert [row["dtype"] for row in rows] == ["bf16", "f32", "bf16"]
 
 
+@pytest.mark.slow
 def test_names_that_hold_nothing_at_the_peak_are_summed_up(ask, monkeypatch):
     monkeypatch.setattr("bufdb.what_if.ask.MOST_NAMES", 1)
     given = ("--run", "gpu_b8", "--without", "op:*")
@@ -124,6 +128,7 @@ def test_names_that_hold_nothing_at_the_peak_are_summed_up(ask, monkeypatch):
     )
 
 
+@pytest.mark.slow
 def test_until_it_fits_or_nothing_helps(ask):
     code, out, _ = ask("--run", "gpu_b8", "--until", "6 MiB")
     assert code == 0
@@ -137,6 +142,7 @@ def test_until_it_fits_or_nothing_helps(ask):
     assert "\nToday's need fits already.\n" in out
 
 
+@pytest.mark.slow
 def test_until_by_lines_says_of_what_no_line_is_known(call, empty_db, tmp_path):
     database = shutil.copy(empty_db, tmp_path / "a.duckdb")
     with duckdb.connect(database) as con:
@@ -153,12 +159,14 @@ def test_until_by_lines_says_of_what_no_line_is_known(call, empty_db, tmp_path):
     assert call(*given, "--by", "value")[0] == 0
 
 
+@pytest.mark.slow
 def test_markdown_has_lines_of_its_own(ask):
     out = ask("--run", "gpu_b8", "--without", "line:train.py:66", "--format", "markdown")[1]
     blocks = out.split("\n\n")
     assert [block.startswith("|") for block in blocks] == [False, True, False, False, False]
 
 
+@pytest.mark.slow
 def test_what_is_not_donated_is_noted(ask):
     code, out, err = ask("--run", "gpu_b8", "--donate", "tokens")
     assert (code, out.splitlines()[0]) == (
@@ -168,6 +176,7 @@ def test_what_is_not_donated_is_noted(ask):
     assert err == "bufdb: not donated, since no remaining output has its size: 13 (tokens)\n"
 
 
+@pytest.mark.slow
 def test_other_modules_that_fit_are_noted(call, demo_db):
     code, _, err = call("what-if", "*", "--run", "gpu_b8", "--until", "9MiB", "--db", demo_db)
     assert code == 0
@@ -175,6 +184,7 @@ def test_other_modules_that_fit_are_noted(call, demo_db):
     assert err.endswith("of run gpu_b8 has the largest need\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -58,6 +58,7 @@ def test_a_query_waits_for_an_ingest_and_says_so(path, hold, capfd):
     assert empty == "bufdb: no rows: no run is stored"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["write", "read"])
 def test_one_that_writes_says_who_is_in_its_way(path, hold, how, capfd):
     other = hold(how, 60)
@@ -70,6 +71,7 @@ def test_one_that_writes_says_who_is_in_its_way(path, hold, how, capfd):
     assert error.endswith("; try again later, or wait with --wait SECONDS")
 
 
+@pytest.mark.slow
 def test_no_wait_says_nothing_but_who(path, hold):
     hold("write", 60)
     notes = []
@@ -82,6 +84,7 @@ def test_no_wait_says_nothing_but_who(path, hold):
     assert notes == []
 
 
+@pytest.mark.slow
 def test_readers_do_not_wait_for_each_other(path, hold, capfd):
     hold("read", 60)
     assert cli.run(["runs", "--db", path, "--wait", "0"]) == 0

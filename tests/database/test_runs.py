@@ -114,6 +114,7 @@ def test_a_directory_of_runs_that_cannot_be_listed_is_reported(monkeypatch, tmp_
         find_run_folders(tmp_path, print)
 
 
+@pytest.mark.slow
 def test_each_sub_directory_is_a_run(call, tmp_path):
     folder = tmp_path / "dumps"
     for name in ("cpu_b8", "cpu_b16", "gpu_b8"):
@@ -141,6 +142,7 @@ def test_each_sub_directory_is_a_run(call, tmp_path):
     assert "unchanged 8" in err
 
 
+@pytest.mark.slow
 def test_a_linked_directory_keeps_its_own_name(call, tmp_path):
     (tmp_path / "dumps").mkdir()
     (tmp_path / "dumps" / "mine").symlink_to(DEMO / "cpu_b8")
@@ -188,6 +190,7 @@ def test_two_sub_directories_of_one_name(call, tmp_path):
 # -- list and label ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_runs_lists_what_the_dumps_say(call, ingested):
     call("runs", "label", "cpu_b8", "batch=8", "remat=none")
     for arguments in (("runs",), ("runs", "list")):
@@ -204,12 +207,14 @@ def test_runs_lists_what_the_dumps_say(call, ingested):
         )
 
 
+@pytest.mark.slow
 def test_many_compiler_options_are_counted(call):
     call("ingest", DEMO / "tpu_b8")
     _, out, _ = call("runs", "--format", "jsonl")
     assert json.loads(out)["compiler_options"] == "35 options"
 
 
+@pytest.mark.slow
 def test_labels_are_replaced_and_removed(call, ingested):
     assert call("runs", "label", "cpu_b8", "a=1", "b=2") == (0, "", "")
     assert call("runs", "label", "cpu_b8", "a=x=y") == (0, "", "")
@@ -241,6 +246,7 @@ def test_labels_become_metadata_and_metadata_labels(call, ingested):
     assert call("check")[0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

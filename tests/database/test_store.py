@@ -31,6 +31,7 @@ def test_views_of_another_bufdb_are_renewed_when_writing(path):
         assert con.execute("SELECT * FROM memory_figures").fetchall() == []
 
 
+@pytest.mark.slow
 def test_row_groups_stay_as_small_as_they_were_made(path):
     more = "INSERT INTO memory_sums (module_id, color) SELECT 1, range FROM range(100_000)"
     for _ in range(2):
@@ -59,6 +60,7 @@ def test_a_file_that_may_only_be_read_is_not_written(path):
         store.open_writable(path)
 
 
+@pytest.mark.slow
 def test_reading_takes_bufdbs_views_and_leaves_the_file_alone(path):
     change(path, "DROP VIEW memory_figures; UPDATE schema_info SET views_hash = 'other'")
     before = Path(path).read_bytes()
@@ -162,12 +164,14 @@ def test_a_directory_that_is_not_there_is_reported(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_table_that_is_not_there_is_reported(path):
     change(path, "DROP TABLE occupied_peaks")
     with pytest.raises(DatabaseError, match=r"does not hold bufdb's tables .*; remove the file"):
         store.open_readable(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "altered", ["DROP COLUMN page", "RENAME kind TO sort", "ALTER size_bytes TYPE DOUBLE"]
 )
@@ -177,6 +181,7 @@ def test_a_column_that_is_not_there_is_reported(path, altered):
         store.open_readable(path)
 
 
+@pytest.mark.slow
 def test_a_view_in_place_of_a_table_is_refused(path):
     change(path, "ALTER TABLE runs RENAME TO r; CREATE VIEW runs AS FROM r")
     for opened in (store.open_readable, store.open_writable):
@@ -203,6 +208,7 @@ def test_a_query_that_outgrows_memory_spills_and_leaves_nothing(path, tmp_path, 
 LIMIT = "SELECT current_setting('memory_limit'), current_setting('threads')"
 
 
+@pytest.mark.slow
 def test_a_query_has_a_memory_limit_and_threads_to_match(path):
     with store.open_readable(path) as con:
         assert con.execute(LIMIT).fetchall()[0][0] == "732.4 MiB"
@@ -231,6 +237,7 @@ def test_what_is_larger_than_memory_is_sorted_on_disk(path, tmp_path, monkeypatc
     assert not list(tmp_path.glob("bufdb-*"))
 
 
+@pytest.mark.slow
 def test_what_other_tests_start_from_is_a_new_database(fresh):
     described = (
         "SELECT table_name, sql, comment FROM duckdb_tables()",

@@ -197,6 +197,7 @@ def test_a_plain_duckdb_shell_answers_the_same(call, demo_dataset, demo_db):
                     assert con.execute(query.sql).fetchall() == file.execute(query.sql).fetchall()
 
 
+@pytest.mark.slow
 def test_a_table_without_files_is_empty_and_has_its_types(tmp_path, demo_file):
     stored(tmp_path / "set")
     table = next(name for name in layout.tables() if not objects(tmp_path / "set", name))
@@ -209,6 +210,7 @@ def test_a_table_without_files_is_empty_and_has_its_types(tmp_path, demo_file):
     assert f"/{table}/" not in snapshot.shell_text(str(tmp_path / "set"))
 
 
+@pytest.mark.slow
 def test_summary_of_a_run_that_is_not_there_says_what_there_is(call, demo_dataset, demo_db):
     words = ["query", "modules", "--run", "cpu_b9"]
     assert call(*words, "--on", demo_dataset) == call(*words, "--db", demo_db)

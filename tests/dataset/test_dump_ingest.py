@@ -39,6 +39,7 @@ def test_a_module_has_an_object_for_each_table_with_rows_of_it(tmp_path):
     assert keys == {row[0] for row in rows["modules"]}
 
 
+@pytest.mark.slow
 def test_types_are_exact(tmp_path):
     stored(tmp_path)
     with duckdb.connect() as con:
@@ -231,6 +232,7 @@ def test_a_label_that_is_no_day_is_refused(tmp_path):
     assert not objects(tmp_path / "set")
 
 
+@pytest.mark.slow
 def test_an_unreadable_module_is_reported_and_the_others_are_stored(tmp_path, monkeypatch):
     from bufdb.ingest import group
 
@@ -248,6 +250,7 @@ def test_an_unreadable_module_is_reported_and_the_others_are_stored(tmp_path, mo
     assert found == [("unreadable_file",)]
 
 
+@pytest.mark.slow
 def test_the_command_writes_and_says_what_it_did(call, tmp_path):
     code, out, err = call("ingest", RUN, "--out", tmp_path / "set", "--label", "batch=8")
     assert (code, out) == (0, "") and "ingested 3 modules" in err
@@ -269,6 +272,7 @@ def test_processes_that_read_change_no_object(call, tmp_path, monkeypatch):
     assert len(one & two) > 20
 
 
+@pytest.mark.slow
 def test_rows_of_another_schema_version_are_refused(tmp_path):
     stored(tmp_path)
     with duckdb.connect() as con:

@@ -46,6 +46,7 @@ def test_the_same_content_keeps_its_version_and_another_comes_after_it(one, othe
     assert 0 <= second < 2**63
 
 
+@pytest.mark.slow
 @given(contents, contents)
 def test_what_comes_back_is_a_later_version(one, other):
     first = layout.version_of(one, None)

@@ -43,6 +43,7 @@ def commit(root, table, number, actions):
         file.writelines(json.dumps(action) + "\n" for action in actions)
 
 
+@pytest.mark.slow
 def test_what_the_logs_list_is_there(delta, plain):
     expected = rows_on(plain / "set")
     assert len(expected["values"]) > 10
@@ -106,6 +107,7 @@ def test_a_forged_path_reads_nothing(delta, path):
         rows_on(delta)
 
 
+@pytest.mark.slow
 def test_odd_actions_are_damage(delta):
     path = sorted(objects(delta, "modules"))[0].removeprefix("modules/")
     commit(delta, "modules", 1, [{"remove": {"path": "../x"}}, {"add": {"path": path}}])
@@ -131,6 +133,7 @@ def test_a_missing_commit_is_missed(delta):
         rows_on(delta)
 
 
+@pytest.mark.slow
 def test_a_file_added_twice_counts_once(delta):
     rows = rows_on(delta)
     path = sorted(objects(delta, "modules"))[0].removeprefix("modules/")
@@ -148,6 +151,7 @@ def checkpoint(root, files, more=""):
         )
 
 
+@pytest.mark.slow
 def test_a_checkpoint_must_agree_with_the_log(delta):
     rows = rows_on(delta)
     path = sorted(objects(delta, "modules"))[0].removeprefix("modules/")

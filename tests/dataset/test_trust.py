@@ -72,6 +72,7 @@ def test_a_lost_object_is_missed(tmp_path):
     rows_on(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_table_with_fewer_or_more_rows_is_refused(tmp_path):
     stored(tmp_path)
     path = tmp_path / min(objects(tmp_path, "uses"))

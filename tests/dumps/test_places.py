@@ -74,6 +74,7 @@ def test_an_archive_has_the_modules_of_its_directory(fresh, tmp_path, form):
     assert rows(con, "SELECT count(DISTINCT source_stamp) FROM files") == [(1,)]
 
 
+@pytest.mark.slow
 def test_compressed_files_have_the_names_of_what_they_hold(fresh, tmp_path):
     for path in RUN.iterdir():
         (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
@@ -134,6 +135,7 @@ def test_an_unchanged_archive_is_not_read_again(fresh, tmp_path, monkeypatch):
     assert ingest_into(con, path).unchanged_count == 3
 
 
+@pytest.mark.slow
 def test_of_a_changed_archive_the_changed_modules_are_stored(fresh, tmp_path):
     path, con = archive(tmp_path, "zip"), fresh()
     ingest_into(con, path)

@@ -81,6 +81,7 @@ def test_an_instruction_keeps_its_name_where_a_function_has_it_too():
     assert words.text("copy_batch") == words.function("copy_batch") != "copy_batch"
 
 
+@pytest.mark.slow
 def test_how_a_run_was_made_is_omitted_unless_kept(secret_db, tmp_path, call):
     with duckdb.connect(str(secret_db)) as con:
         for label in ("command", "host", "jaxlib_version"):
@@ -171,6 +172,7 @@ def secret_db(empty_db, tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_no_word_of_the_user_is_left_in_the_file(secret_db, tmp_path):
     assert SECRET.encode() in secret_db.read_bytes()
     path = anonymous(secret_db, tmp_path / "anonymous.duckdb")

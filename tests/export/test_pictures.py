@@ -89,11 +89,13 @@ def _merged(answer, sums):
     return with_stack + apart
 
 
+@pytest.mark.slow
 def test_an_argument_is_below_its_kind(export):
     data, _ = export("collapsed", "--run", "cpu_b8", "--function", "train_step")
     assert "\n(donated_parameter);state/params/embed" in data.decode()
 
 
+@pytest.mark.slow
 def test_one_function_is_in_a_sum_and_a_note_names_the_others(export):
     assert (
         "train_step (cpu_b16, host) is written, which has the largest need; not "
@@ -221,6 +223,7 @@ def read_profile(data):
     return profile
 
 
+@pytest.mark.slow
 def test_a_profile_has_the_bytes_of_the_peak_in_the_types_of_jax(export):
     profile = read_profile(export("pprof", "--run", "cpu_b8", "--function", "train_step")[0])
     texts = profile.string_table
@@ -235,6 +238,7 @@ def test_a_profile_has_the_bytes_of_the_peak_in_the_types_of_jax(export):
     assert texts[profile.comment[0]].startswith(title)
 
 
+@pytest.mark.slow
 def test_a_profile_refers_to_nothing_that_it_has_not(export):
     profile = read_profile(export("pprof", "--run", "gpu_b8")[0])
     functions = {function.id for function in profile.function}
@@ -247,6 +251,7 @@ def test_a_profile_refers_to_nothing_that_it_has_not(export):
     )
 
 
+@pytest.mark.slow
 def test_a_profile_has_the_innermost_frame_first_and_labels(export):
     profile = read_profile(export("pprof", "--run", "cpu_b8", "--function", "train_step")[0])
     texts = profile.string_table
@@ -271,6 +276,7 @@ def test_a_profile_has_the_innermost_frame_first_and_labels(export):
     assert labels["shape"] == "f32[8,100,500]"
 
 
+@pytest.mark.slow
 def test_stacks_of_two_runs_are_the_same_so_that_pprof_can_subtract_them(export):
     stacks = []
     for run in ("cpu_b8", "cpu_b16"):
@@ -332,6 +338,7 @@ PROTO SETITEMS SHORT_BINUNICODE STOP APPEND NEWFALSE BINUNICODE NEWTRUE NONE SET
 """Opcodes of pickle that torch/utils/viz/MemoryViz.js reads."""
 
 
+@pytest.mark.slow
 def test_a_snapshot_holds_the_peak_at_the_peak(export, demo):
     data, err = export("torch-snapshot", "--run", "*_b8")
     snapshot = pickle.loads(data)
@@ -351,6 +358,7 @@ def test_a_snapshot_holds_the_peak_at_the_peak(export, demo):
         assert not peak or next(at for at, size in sums.items() if size == peak) == time
 
 
+@pytest.mark.slow
 def test_a_snapshot_follows_the_timeline_at_each_step(export, demo):
     snapshot = pickle.loads(export("torch-snapshot", "--run", "cpu_b8")[0])
     sums, _ = played(snapshot, 0)
@@ -363,6 +371,7 @@ def test_a_snapshot_follows_the_timeline_at_each_step(export, demo):
         assert sums[max(at for at in sums if at <= time)] == size
 
 
+@pytest.mark.slow
 def test_blocks_fill_their_segments_and_are_what_is_left(export):
     snapshot = pickle.loads(export("torch-snapshot", "--run", "gpu_b8")[0])
     for device in range(len(snapshot["device_traces"])):
@@ -381,6 +390,7 @@ def test_blocks_fill_their_segments_and_are_what_is_left(export):
         assert active == held
 
 
+@pytest.mark.slow
 def test_a_value_is_at_its_offset_and_freed_at_its_end(export, demo):
     snapshot = pickle.loads(export("torch-snapshot", "--run", "cpu_b8")[0])
     allocs = [
@@ -396,6 +406,7 @@ def test_a_value_is_at_its_offset_and_freed_at_its_end(export, demo):
     assert allocs[0]["frames"][1]["line"] == 53
 
 
+@pytest.mark.slow
 def test_the_viewer_can_read_the_pickle(export):
     data, _ = export("torch-snapshot", "--run", "cpu_b8")
     assert {opcode.name for opcode, _, _ in pickletools.genops(data)} <= set(
@@ -477,6 +488,7 @@ def test_names_are_data_circles_end_and_an_unknown_peak_is_reported(export, odd_
     assert "unknown (r): unknown peak: the dump has no live ranges" in err
 
 
+@pytest.mark.slow
 def test_odd_names_come_back_as_they_are(export, odd_db):
     document = json.loads(export("speedscope", db=odd_db)[0])
     assert {frame["name"] for frame in document["shared"]["frames"]} == {ODD}
@@ -530,6 +542,7 @@ def test_frames_of_libraries_are_there_where_they_are_asked_for(con):
     assert frames == [(Frame("(output)"),), (Frame("", file, 3),)]
 
 
+@pytest.mark.slow
 def test_of_many_functions_those_with_the_largest_needs_are_written(
     call, demo_db, tmp_path, monkeypatch
 ):

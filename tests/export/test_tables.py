@@ -87,6 +87,7 @@ def test_odd_texts_and_large_sums_come_back_exactly(export, odd_db, tmp_path, fo
         assert total == 3 * (2**63 - 1)
 
 
+@pytest.mark.slow
 def test_no_column_of_parquet_is_floating_point_that_was_none(export, odd_db):
     folder = export("parquet", db=odd_db)
     for table in TABLES:
@@ -110,6 +111,7 @@ def test_a_folder_that_holds_something_is_left_alone(call, demo_db, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
+@pytest.mark.slow
 def test_modules_go_with_their_rows_and_nothing_else(export):
     folder = export("parquet", "--run", "cpu_b8", "--function", "train_step")
     with load(folder) as con:
@@ -179,6 +181,7 @@ def test_the_database_is_not_replaced_by_its_bundle(call, demo_db):
     assert (code, "is the database itself" in err) == (2, True)
 
 
+@pytest.mark.slow
 def test_a_bundle_takes_the_place_of_another_when_it_is_whole(call, demo_db, tmp_path):
     path = tmp_path / "b.duckdb"
     path.write_text("before")
@@ -207,6 +210,7 @@ def test_a_bundle_goes_where_a_link_points_and_in_place_of_files_alone(call, dem
     assert (tmp_path / "pipe").is_fifo()
 
 
+@pytest.mark.slow
 def test_tables_to_edit_go_as_they_are(export, empty_db, tmp_path):
     db = tmp_path / "edited.duckdb"
     shutil.copy(empty_db, db)

@@ -1,5 +1,6 @@
 """Ownership of bytes: by hand, and against a count of every byte at every instant."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,6 +81,7 @@ VALUES = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_each_byte_is_had_once_at_each_instant_by_the_first_that_covers_it(rows):
     values = [

@@ -145,6 +145,7 @@ def tried(model: Model, limits, **given):
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", [0, 0.01, 0.04])
 def test_limits_at_every_distinct_need_are_met(odd):
     """Each limit is tight: just one plan, or those that are smaller, fit."""
@@ -160,6 +161,7 @@ def test_limits_at_every_distinct_need_are_met(odd):
     assert len(near) >= 0.9 * len(fits)
 
 
+@pytest.mark.slow
 def test_without_noise_few_compilations_are_enough():
     rows = []
     for seed in range(20):

@@ -31,6 +31,7 @@ def reported(con):
     return con.execute("SELECT severity, code, line_number, message FROM diagnostics").fetchall()
 
 
+@pytest.mark.slow
 def test_its_module_is_read_again_when_it_comes_changes_or_goes(con, dumps):
     folder, path = dumps
     counts = []

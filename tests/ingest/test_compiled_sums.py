@@ -145,6 +145,7 @@ def test_figures_that_do_not_add_up_leave_donation_unknown():
     assert found.message.total.size_bytes == round(97.4 * GIB)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("texts", [(STATISTICS, STATISTICS.replace("8388608", "9437184")),
                                    (SIZES, SIZES.replace("37.4", "38.4").replace("25.1", "26.1")),
                                    (SUMMARY, SUMMARY.replace("7.00G", "8.00G"))])  # fmt: skip

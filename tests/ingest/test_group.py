@@ -37,6 +37,7 @@ def test_types_of_columns_are_those_that_duckdb_has(con):
     assert with_modules | {"shapes"} <= types.keys()
 
 
+@pytest.mark.slow
 def test_a_group_is_read_without_a_database():
     script = (
         "import sys; from bufdb.ingest import group; "
@@ -46,6 +47,7 @@ def test_a_group_is_read_without_a_database():
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, [], "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block_bytes", [1000, 10 << 20], ids=["large", "small"])
 def test_what_is_collected_is_what_is_stored(con, fresh, block_bytes):
     """Also when group and rows went through another process."""

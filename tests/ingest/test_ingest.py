@@ -64,6 +64,7 @@ def dumps(tmp_path):
 # -- memory -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_batch_is_gone_when_it_is_stored(db):
     """The collector is off in an ingest: what refers to itself would stay for all modules to come.
 
@@ -82,6 +83,7 @@ def test_a_batch_is_gone_when_it_is_stored(db):
 # -- the same rows ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_second_ingest_changes_no_row(db):
     first = ingest(str(db), [DEMO / "cpu_b8"])
     before = content(db)
@@ -150,6 +152,7 @@ def test_the_block_size_changes_no_row(fresh, run):
     assert same(*found)
 
 
+@pytest.mark.slow
 def test_labels_are_kept_and_added(db):
     ingest(str(db), [DEMO / "cpu_b8"], labels={"a": "1", "b": "1"})
     ingest(str(db), [DEMO / "cpu_b8"], labels={"b": "2"}, labels_by_run={"cpu_b8": {"c": "3"}})
@@ -195,6 +198,7 @@ def test_one_module_in_two_paths_of_a_run_is_refused(tmp_path):
     assert not db.exists()
 
 
+@pytest.mark.slow
 def test_a_path_given_twice_is_one(db):
     path = DEMO / "cpu_b8"
     assert ingest(str(db), [path, path, path / f"{INIT}-live-range.txt"]).module_count == 3
@@ -222,6 +226,7 @@ def whole_modules(db):
     return [key.rpartition(".")[0] for key in keys(db)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limit", "is_packed"), [(0, [False, True]), (1 << 40, [False, False])])
 def test_much_is_packed_with_the_last_commit(tmp_path, monkeypatch, limit, is_packed):
     real, found = TableWriter.commit, []
@@ -259,6 +264,7 @@ def test_a_failed_insert_leaves_the_transactions_before(con, fresh, monkeypatch)
         assert same(content(con, "ingested_at"), content(new, "ingested_at"))
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_whole_modules(con, monkeypatch):
     monkeypatch.setattr(storing, "TRANSACTION_BYTES", 1)
     first = sum(path.stat().st_size for path in (DEMO / "cpu_b8").glob("module_0000.*"))
@@ -275,6 +281,7 @@ def test_an_interrupt_leaves_whole_modules(con, monkeypatch):
     assert (summary.module_count, summary.unchanged_count) == (2, 1)
 
 
+@pytest.mark.slow
 def test_a_file_that_vanishes_is_reported_and_the_others_are_stored(con, dumps):
     gone = dumps / f"{EVAL}-live-range.txt"
 
@@ -292,6 +299,7 @@ def test_a_file_that_vanishes_is_reported_and_the_others_are_stored(con, dumps):
     assert rows(con, "SELECT code FROM diagnostics") == [("missing_file",)]
 
 
+@pytest.mark.slow
 def test_shapes_first_met_in_a_module_that_is_lost_are_stored(con, dumps):
     """All modules of a run share shapes, and the first to have them may not be read to its end."""
     first = dumps / f"{INIT}-live-range.txt"
@@ -412,6 +420,7 @@ def test_an_hlo_text_without_metadata_is_there(con, dumps):
 # -- replacing --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_replaced_modules_are_deleted_by_sets(db, dumps, monkeypatch):
     ingest(str(db), [dumps])
     for path in dumps.glob("*-live-range.txt"):
@@ -448,6 +457,7 @@ def test_shapes_of_replaced_modules_go(con, tmp_path):
     assert rows(con, "SELECT shape FROM shapes") == [("s32[]",)]
 
 
+@pytest.mark.slow
 def test_a_run_can_be_replaced_as_a_whole(con, fresh):
     ingest_into(con, DEMO / "tpu_b8", "r", labels={"old": "1"})
     ingest_into(con, DEMO / "gpu_b8")

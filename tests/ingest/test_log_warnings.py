@@ -79,6 +79,7 @@ def test_a_warning_alone_is_a_row_and_a_sentence(ingested, warning, front):
     assert TEXTS[warning] in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("message", [GPU_ARRAY, LIST, WHOLE["gpu"]], ids=["array", "tpu", "gpu"])
 def test_warnings_belong_to_the_message_after_them(ingested, message):
     text = REDUCED + "a line\n" * 5000 + OLD + OLD + message + TRACEBACK + message
@@ -135,6 +136,7 @@ def test_the_convolution_that_autotuning_names_is_named(ingested, text):
     ]
 
 
+@pytest.mark.slow
 def test_the_program_and_the_memory_that_a_message_names_are_known(ingested):
     con = ingested(GPU_ARRAY.replace("bytes.", "bytes. [executable_name='jit__likelihood']"))
     assert rows(con, "SELECT function_name FROM modules") == [("_likelihood",)]

@@ -108,6 +108,7 @@ def test_a_watched_program_may_have_code_of_unknown_size(con, file):
     assert rows(con, "SELECT temp_bytes, code_bytes FROM live_programs") == [(5, None)]
 
 
+@pytest.mark.slow
 def test_the_same_file_replaces_its_rows_and_another_is_added(con, file):
     ingest_into(con, file, "r")
     first = counts(con)
@@ -189,6 +190,7 @@ def test_a_statistic_without_a_bound_is_left_out(con, file):
     assert rows(con, sql) == [("bytes_in_use", 90)]
 
 
+@pytest.mark.slow
 def test_a_log_next_to_it_may_have_long_lines_and_be_large(con, file):
     report = "BFCAllocator dump for CPU_0_bfc\r\nLimit: 100\r\nInUse: 7\r\n"
     file.with_name("mem.log").write_text("x" * 3_000_000 + "\n" + "y\n" * 1_000_000 + report)

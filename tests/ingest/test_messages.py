@@ -340,6 +340,7 @@ def test_what_other_arrays_hold_is_not_of_the_peak(ingested):
     assert figures.endswith("; other arrays hold 5.50 GiB")
 
 
+@pytest.mark.slow
 def test_processes_that_fail_alike_are_one_module(ingested):
     lines = LIST.splitlines(keepends=True)
     con = ingested("".join(f"{rank}: {line}" for line in lines for rank in range(2)))
@@ -359,6 +360,7 @@ def test_processes_that_fail_alike_are_one_module(ingested):
     assert rows(con, "SELECT count(*), count(DISTINCT module_id) FROM values") == [(4, 2)]
 
 
+@pytest.mark.slow
 def test_a_message_that_is_printed_again_in_part_is_one(ingested):
     cut = LIST[: LIST.index("  2. Size")]
     for text in (LIST + "\n" + cut, cut + "\n" + LIST, LIST.split("\n\n")[0] + "\n\n\n" + LIST):
@@ -446,6 +448,7 @@ def test_a_doubled_line_changes_nothing():
             )
 
 
+@pytest.mark.slow
 def test_a_line_that_is_gone_is_no_other_figure():
     """The remaining figures are the same or unknown."""
     for name, text in ALL.items():
@@ -465,6 +468,7 @@ def test_a_line_that_is_gone_is_no_other_figure():
                 assert all((b.number, b.size) in sizes or b.size is None for b in message.buffers)
 
 
+@pytest.mark.slow
 def test_what_a_device_must_hold_is_what_the_message_says(ingested):
     need = "SELECT need_bytes FROM memory_figures"
     assert rows(ingested(SHORT["program"]), need) == [(only(SHORT["program"]).total.size_bytes,)]

@@ -84,6 +84,7 @@ def state(con):
     return labels, rows(con, "SELECT own_pattern, count(*) FROM modules GROUP BY 1 ORDER BY 1")
 
 
+@pytest.mark.slow
 def test_a_run_keeps_what_was_given_until_something_else_is(con):
     assert ingest_into(con, PACKAGED, own_globs=["tiny_net", "/opt/*"]).module_count == 1
     kept = state(con)
@@ -97,6 +98,7 @@ def test_a_run_keeps_what_was_given_until_something_else_is(con):
     assert state(con) == ([], [(None, 1)])
 
 
+@pytest.mark.slow
 def test_what_is_not_read_again_is_said(con):
     ingest_into(con, DEMO / "cpu_b8", "r")
     done = ingest_into(con, PACKAGED, "r", own_globs=["tiny_net"])

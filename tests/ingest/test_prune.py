@@ -41,6 +41,7 @@ def test_what_is_gone_stays_unless_it_is_pruned(fresh, dumps):
         assert rows(con, f"FROM {table} ORDER BY ALL") == rows(left, f"FROM {table} ORDER BY ALL")
 
 
+@pytest.mark.slow
 def test_other_runs_stay(fresh, dumps):
     con = fresh()
     ingest_into(con, DEMO / "cpu_b8_old", "other")
@@ -60,6 +61,7 @@ def test_nothing_is_pruned_while_a_part_cannot_be_read(fresh, dumps):
     assert rows(con, COUNTS) == [(3,)]
 
 
+@pytest.mark.slow
 def test_a_module_that_is_gone_from_an_archive_goes(fresh, dumps, tmp_path):
     con = fresh()
     path = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", dumps))

@@ -248,6 +248,7 @@ def test_a_worker_that_is_killed_ends_the_ingest(tmp_path):
     assert whole_modules(db) == 7
 
 
+@pytest.mark.slow
 @LINUX
 def test_an_error_here_ends_the_others(con, pools):
     resource_tracker.ensure_running()  # Python starts it once, with the first of other processes

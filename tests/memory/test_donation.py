@@ -1,6 +1,7 @@
 """Savings of donation, against the rule instant by instant."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -62,6 +63,7 @@ def found(curves, pairs, scale=1):
     return list(zip(*(column.tolist() for column in vars(result).values()), strict=True))
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(case=cases())
 def test_donation_saves_what_the_rule_says(case):

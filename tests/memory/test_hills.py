@@ -50,6 +50,7 @@ FEW, FINE = st.integers(0, 6), st.integers(0, 200)
 FUNCTIONS = st.lists(st.one_of(st.lists(FEW), st.lists(FINE)).map(steps), max_size=6)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(functions=FUNCTIONS)
 @example([[0, 5, 0, 5, 0], [], [7], [3, 1, 3, 2, 3]])

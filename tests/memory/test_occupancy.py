@@ -87,6 +87,7 @@ def sharing(draw: st.DrawFn) -> list[Row]:
     return kept
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(rows=sharing(), last=st.lists(st.integers(0, 14), min_size=4, max_size=4))
 def test_occupancy_is_that_of_counting(rows, last):
@@ -108,6 +109,7 @@ def test_the_peak_is_exact_where_ranges_break_the_rule_of_sharing(rows):
         assert steps == true_steps
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(rows=st.one_of(sharing(), tables(SMALL, SMALL)), slice_rows=st.integers(1, 9))
 @example([(0, 0, 0, 4, 0, 2**61), (0, 0, 0, 4, 2**61, 2**61), (1, 0, 0, 9, -5, 7)], 1)
@@ -120,6 +122,7 @@ def test_the_size_of_a_slice_changes_nothing(rows, slice_rows):
     assert largest_sum(*sums, slice_rows) == largest_sum(*sums)
 
 
+@pytest.mark.slow
 @given(rows=st.one_of(sharing(), tables(SMALL, SMALL)), together=st.integers(0, 9))
 def test_how_many_ranges_are_held_against_sums_at_once_changes_nothing(rows, together):
     last = [13, 8, 13]
@@ -129,6 +132,7 @@ def test_how_many_ranges_are_held_against_sums_at_once_changes_nothing(rows, tog
     assert some.peak.tolist() == [peak for _, peak in by_counting(rows, 3, last)[1]]
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(rows=tables(LARGE, LARGE))
 @example([(0, 0, HUGE, HUGE - 1, 0, 3), (0, 1, 0, HUGE, 2, 5), (0, 1, HUGE, HUGE - 1, 2, 2)])
@@ -176,6 +180,7 @@ def test_a_violation_is_found_in_a_long_schedule():
     assert found(rows, 1, [700])[1] == by_counting(rows, 1, [700])[1]
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(rows=st.one_of(tables(SMALL, SMALL), tables(SMALL, LARGE)))
 def test_the_largest_sum_counts_shared_bytes_every_time(rows):
@@ -195,6 +200,7 @@ def test_the_largest_sum_is_exact(sizes):
     assert found_sum == max(0, sum(sizes))
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1)))
 def test_maxima_of_segments_are_separate_whatever_their_size(segments):
     values = np.array([value for some in segments for value in some], np.int64)

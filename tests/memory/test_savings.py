@@ -126,6 +126,7 @@ SLICES = st.integers(1, 9) | st.just(SLICE_ROWS)
 """Ranges looked at together: the figures are the same whatever their number."""
 
 
+@pytest.mark.slow
 @settings(max_examples=120)
 @given(case=with_sets(sharing()), slice_rows=SLICES)
 def test_savings_are_those_of_counting(case, slice_rows):

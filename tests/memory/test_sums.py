@@ -3,6 +3,7 @@
 from collections import defaultdict
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ SIZE = st.one_of(st.integers(-9, 9), st.integers(-(2**63), 2**63 - 1))
 ROW = st.tuples(st.integers(0, 3), st.integers(0, 5), SIZE)
 
 
+@pytest.mark.slow
 @given(st.lists(ROW, max_size=12))
 def test_sums_are_exact_whatever_the_sizes(rows):
     group, kind, size = np.array(rows, np.int64).reshape(-1, 3).T

@@ -1,6 +1,7 @@
 """Values that are one buffer: by hand, and in the arrays of ingest."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,6 +50,7 @@ LIVES = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(LIVES)
 def test_buffers_are_those_that_savings_take_away(lives):
     """Both number the rows of one table alike."""

@@ -104,6 +104,7 @@ def test_groups_of_blocks_are_those_of_the_queries(demo_report, query):
             assert held[cells if len(cells) > 1 else cells[0]] == answer["held_bytes"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0, 1, 3, 4, 5])
 def test_at_any_step_values_have_what_the_query_says(demo, demo_report, share, call, demo_db):
     row, picture = max(demo_report.pictures(), key=lambda pair: len(pair[1].block_value))
@@ -149,6 +150,7 @@ def test_own_frames_are_those_of_peak_by_stack(demo_report, call, demo_db, run):
     }
 
 
+@pytest.mark.slow
 def test_frames_of_libraries_are_there_too(con):
     with in_bulk(con):
         module = Module(con, 1)
@@ -337,6 +339,7 @@ def test_another_compilation_has_a_picture_and_commands_but_no_tables(con):
 # -- states ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_module_without_live_ranges_has_its_values_and_no_picture(con):
     with in_bulk(con):
         module = Module(con, 1, has_live_ranges=False)
@@ -357,6 +360,7 @@ def test_a_module_without_live_ranges_has_its_values_and_no_picture(con):
     assert tables["peak"]["note"] == "the dump has no live ranges"
 
 
+@pytest.mark.slow
 def test_a_module_without_allocations_says_so(con):
     with in_bulk(con):
         Module(con, 1, peak_unknown_reason="the dump has no allocations")
@@ -365,6 +369,7 @@ def test_a_module_without_allocations_says_so(con):
     assert row["left_out"] == "it has no allocations"
 
 
+@pytest.mark.slow
 def test_what_is_held_for_the_whole_run_is_a_block_next_to_the_arena(con):
     with in_bulk(con):
         module = Module(con, 1, schedule_length=5)
@@ -382,6 +387,7 @@ def test_what_is_held_for_the_whole_run_is_a_block_next_to_the_arena(con):
     assert picture.sums(5) == [17] * 6
 
 
+@pytest.mark.slow
 def test_several_arenas_are_drawn_in_a_row(con):
     with in_bulk(con):
         module = Module(con, 1, schedule_length=9)
@@ -421,6 +427,7 @@ def test_a_limit_is_that_of_the_device_or_what_is_asked_for(con):
     assert limits(limit=(5, None))["known", 1] == no_limit
 
 
+@pytest.mark.slow
 def test_a_number_that_a_page_cannot_show_leaves_the_module_out(con):
     with in_bulk(con):
         module = Module(con, 1)
@@ -457,6 +464,7 @@ def test_beyond_the_budget_rows_stay_and_say_so(demo):
     assert row["command"] == f"bufdb report --run {row['run']} --module {row['module_key']}"
 
 
+@pytest.mark.slow
 def test_a_module_that_cannot_fit_is_not_read(demo, monkeypatch):
     monkeypatch.setattr(page, "LEAST_BYTES", 10**9)
     assert [row["slot"] for row in report(demo).modules] == [1] + [None] * 19
@@ -475,6 +483,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.slow
 def test_names_are_data(con):
     with in_bulk(con):
         module = Module(

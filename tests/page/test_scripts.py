@@ -36,6 +36,7 @@ def passes(*command):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @needs_node
 def test_unit_tests_pass():
     passes("node", "--test")

@@ -125,6 +125,7 @@ def test_a_proto_has_what_no_text_has(
     assert diagnosed(con) == []
 
 
+@pytest.mark.slow
 def test_text_wins_over_a_proto(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     texts = ROOT / "data" / TEXTS["gpu"]
     both = put(tmp_path / "both", [*texts.iterdir(), *(PROTOS / "gpu").iterdir()])
@@ -140,6 +141,7 @@ def test_text_wins_over_a_proto(con: duckdb.DuckDBPyConnection, tmp_path: Path) 
     assert rows(con, f"{about} USING (module_id) WHERE file_kind = 'proto'") == [(None, 0)]
 
 
+@pytest.mark.slow
 def test_a_proto_describes_what_the_text_only_names(
     con: duckdb.DuckDBPyConnection, tmp_path: Path
 ) -> None:

@@ -39,6 +39,7 @@ def answers(folder, tmp_path):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", ["text and proto", "buffers and proto"])
 def test_frames_come_from_the_file_that_has_them(kept, tmp_path):
     source = ROOT / "data" / "elements" / "cpu"

@@ -103,6 +103,7 @@ def number_of(location, line_count):
     return field(4, number(1, location) + lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("data", "why"),
     [

@@ -24,6 +24,7 @@ def both(empty_folder: Path, call: Call) -> Path:
     return Path("a.duckdb")
 
 
+@pytest.mark.slow
 def test_text_and_proto_say_the_same(both: Path, call: Call) -> None:
     code, _, err = call("check", "--db", both, "--protos", "dumps")
     assert (code, err) == (0, "bufdb: text and proto of 2 modules agree\n")
@@ -47,6 +48,7 @@ def test_what_differs_is_named(both: Path, call: Call, table: str, change: str) 
     assert {line.split(",")[1] for line in out.splitlines()[1:]} == {table}
 
 
+@pytest.mark.slow
 def test_a_proto_that_is_gone_is_reported(both: Path, call: Call) -> None:
     next(Path("dumps").glob("*jit_decode*.hlo.pb")).unlink()
     code, _, err = call("check", "--db", both, "--protos", "dumps")

@@ -14,6 +14,7 @@ from bufdb.what_if import module_choice
 from bufdb.what_if import removal as what_if
 
 
+@pytest.mark.slow
 def test_nothing_in_an_empty_database(con):
     holds(con, "advice", "run_name")
 
@@ -44,6 +45,7 @@ def stack(con, module, value_id, offset, **cells):
     module.saves(value_id, 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", ["gpu", "cpu"])
 def test_what_waits_is_computed_again_or_offloaded(con, platform):
     module = step(con, platform)
@@ -80,6 +82,7 @@ def test_what_waits_is_computed_again_or_offloaded(con, platform):
         )
 
 
+@pytest.mark.slow
 def test_values_of_a_line_save_what_the_line_does_without_what_stays(con):
     module = step(con)
     for value_id, line in ((1, 7), (2, 7), (3, 8), (4, 8)):
@@ -101,6 +104,7 @@ def test_values_of_a_line_save_what_the_line_does_without_what_stays(con):
     assert [row["operation_count"] for row in rows(con, "advice")] == [None, 1000]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("opcode", "kind", "occupied", "ends"),
     [
@@ -145,6 +149,7 @@ def test_nothing_uses_it_any_more(con):
     """)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_copies_gathers_wide_types_padding_constants_and_donations(con):
     wide, narrow = shape(con, "f32[8]{0}"), shape(con, "bf16[8]{0}")
     tiled = shape(con, "s32[2]{0:T(4)}")
@@ -189,6 +194,7 @@ def test_copies_gathers_wide_types_padding_constants_and_donations(con):
     """, min_ratio=0.08)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_donation_that_xla_copies_is_not_in_the_figure(con):
     text = shape(con, "f32[10]{0}")
     module = step(con)
@@ -206,6 +212,7 @@ def test_a_donation_that_xla_copies_is_not_in_the_figure(con):
     """)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_query_that_advice_names_shows_what_it_names(demo_db):
     con = store.open_readable(str(demo_db))
     queries = catalogue.Catalogue([resources.query_folder()])
@@ -237,6 +244,7 @@ def test_the_query_that_advice_names_shows_what_it_names(demo_db):
     con.close()
 
 
+@pytest.mark.slow
 def test_no_advice_promises_more_than_what_if(con):
     """Removing a whole line saves no less than the advice for its values."""
     ingest_into(con, [ROOT / "data" / "loops" / "gpu"])
@@ -260,6 +268,7 @@ def test_no_advice_promises_more_than_what_if(con):
         assert row["saving_bytes"] <= saved, row
 
 
+@pytest.mark.slow
 def test_a_line_that_a_scan_saves_has_the_range_of_query_savings(con):
     module = step(con)
     stack(con, module, 3, 300)
@@ -300,6 +309,7 @@ def decode(con, platform="gpu", op_name="jit(step)/while/body/dynamic_update_sli
     module.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("platform", "low"), [("gpu", 80), ("cpu", -20)])
 def test_a_cache_that_goes_through_a_scan_as_xs_and_ys_is_carried(con, platform, low):
     """One slice more or less is copied; the CPU may copy a whole array to write one slice."""
@@ -313,6 +323,7 @@ def test_a_cache_that_goes_through_a_scan_as_xs_and_ys_is_carried(con, platform,
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("platform", "op_name"),
     [
@@ -344,6 +355,7 @@ def loss(con, op_name="jit(step)/transpose(jvp(jit(take_along_axis)))/scatter-ad
     module.close()
 
 
+@pytest.mark.slow
 def test_a_loss_of_all_tokens_is_computed_in_chunks(con):
     loss(con)
     (row,) = rows(con, "advice")
@@ -356,6 +368,7 @@ def test_a_loss_of_all_tokens_is_computed_in_chunks(con):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "op_name",
     [
@@ -369,6 +382,7 @@ def test_what_is_no_loss_of_all_tokens(con, op_name):
     assert rows(con, "advice") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("platform", "count"), [("gpu", 1), ("cpu", 0)])
 def test_calls_of_a_function_that_leave_values_for_the_backward_pass(con, platform, count):
     """Two calls of 100 bytes each, from two lines; one is computed again at a time."""
@@ -395,6 +409,7 @@ def test_calls_of_a_function_that_leave_values_for_the_backward_pass(con, platfo
     ] == [("block (m.py)", 50, 200, 2)] * count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_updated", [False, True])
 def test_arguments_that_all_devices_hold_are_divided(con, is_updated):
     """With what is made of them element by element, at the most."""
@@ -424,6 +439,7 @@ def test_arguments_that_all_devices_hold_are_divided(con, is_updated):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("op_name", "ends", "argument"),
     [
@@ -449,6 +465,7 @@ def test_a_program_of_f32_is_told_so(con, op_name, ends, argument):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", ["gpu", "cpu"])
 def test_the_body_of_a_scan_is_computed_again_as_a_whole(con, platform):
     module = step(con, platform)
@@ -469,6 +486,7 @@ def test_the_body_of_a_scan_is_computed_again_as_a_whole(con, platform):
     assert row["advice"] == "recompute rounds: jax.checkpoint of the body"
 
 
+@pytest.mark.slow
 def test_a_donation_that_may_be_read_by_the_product_promises_nothing(con):
     module = Module(con, 1, function_name="step", platform="tpu")
     module.allocation(0, "temp", 10)
@@ -512,6 +530,7 @@ def waiting(con):
     makers(con, v1="slow", v2="fast", v3="shared", v4="shared")
 
 
+@pytest.mark.slow
 def test_the_most_bytes_for_each_millisecond_are_first_where_times_are_known(con):
     waiting(con)
     timed(con, slow=15_000_000, fast=1_000_000, shared=2_000_000)
@@ -525,6 +544,7 @@ def test_the_most_bytes_for_each_millisecond_are_first_where_times_are_known(con
     assert rows(con, "advice", rank_by="saving")[0]["name"] == "model.py:1"
 
 
+@pytest.mark.slow
 def test_a_line_whose_instruction_was_not_timed_has_no_time_and_is_last(con):
     waiting(con)
     timed(con, slow=15_000_000, shared=2_000_000)
@@ -533,6 +553,7 @@ def test_a_line_whose_instruction_was_not_timed_has_no_time_and_is_last(con):
     assert found["model.py:2"] is None
 
 
+@pytest.mark.slow
 def test_work_that_values_of_a_line_share_counts_once_and_ranks_on_demand(con):
     waiting(con)
     found = rows(con, "advice", rank_by="cost")
@@ -559,6 +580,7 @@ def mapped(con, op_name="jit(step)/vmap(jvp())/dot_general", platform="gpu"):
     module.close()
 
 
+@pytest.mark.slow
 def test_what_a_vmap_makes_at_once_is_computed_in_batches(con):
     mapped(con)
     found = {row["kind"]: row for row in rows(con, "advice")}
@@ -571,6 +593,7 @@ def test_what_a_vmap_makes_at_once_is_computed_in_batches(con):
     assert row["advice"] == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "op_name",
     [
@@ -607,6 +630,7 @@ def early(con, platform, uses=(8, 9, 9)):
     module.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("platform", "has_flag"), [("gpu", True), ("tpu", False), ("cpu", False)])
 def test_an_instruction_whose_results_all_wait_is_named(con, platform, has_flag):
     early(con, platform)
@@ -619,6 +643,7 @@ def test_an_instruction_whose_results_all_wait_is_named(con, platform, has_flag)
     assert ("--xla_disable_hlo_passes=priority-fusion" in row["advice"]) == has_flag
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("uses", [(8,), (8, 5), (8, 3), (8, None)])
 def test_one_result_that_waits_is_no_group(con, uses):
     early(con, "gpu", uses)

@@ -1,3 +1,4 @@
+import pytest
 from small_db import Module, answer
 from tables import holds
 
@@ -42,6 +43,7 @@ def test_first_byte_of_the_largest_arena_in_time_order(con):
     """, top_n=1)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_range_of_bytes_ends_before_its_end(con):
     one_module(con)
     holds(con, "at-offset", """
@@ -75,6 +77,7 @@ def test_any_allocation_by_its_index(con):
     holds(con, "at-offset", "run_name", allocation=7)
 
 
+@pytest.mark.slow
 def test_the_module_with_the_largest_arena_ties_by_run(con):
     for module_id, run_name, size in ((1, "b", 50), (2, "a", 50), (3, "c", 40)):
         module = Module(con, module_id, run_name=run_name, platform="cpu")

@@ -1,3 +1,4 @@
+import pytest
 from small_db import Module, answer
 from tables import holds
 
@@ -47,6 +48,7 @@ def test_values_at_the_peak_unless_told_otherwise(con):
     assert (first["shape"], first["shape_index"], last["shape"]) == ("f32[]", "{}", None)
 
 
+@pytest.mark.slow
 def test_shared_bytes_count_once_at_any_step_and_both_ends_are_live(con):
     one_module(con)
     rows = answer(con, "at-step", step=4)
@@ -72,6 +74,7 @@ def test_an_instant_that_is_not_there_is_told(con):
     assert answer(con, "at-step", step=9)[0]["occupied_bytes"] == 65
 
 
+@pytest.mark.slow
 def test_the_step_of_an_instruction_and_its_module(con):
     one_module(con)
     larger = Module(con, 2, function_name="large")
@@ -92,6 +95,7 @@ def test_the_step_of_an_instruction_and_its_module(con):
     """, color=1)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_name_that_is_not_scheduled_is_told_with_the_nearest(con):
     one_module(con)
     con.execute("UPDATE instructions SET program_order = NULL WHERE instruction_name = 'v6'")

@@ -34,6 +34,7 @@ def scanned(con):
     module.close()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("scanned")
 def test_a_line_has_what_it_makes_and_the_sum_stays(con):
     rows = [(row["held_bytes"], *row[9:]) for row in answer(con, "peak-by-source-line")]
@@ -88,6 +89,7 @@ def test_the_phase_is_that_of_the_operation_in_the_loop(con):
     """, loops="carrier")  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("scanned")
 def test_a_comparison_names_it_too(con):
     other = Module(con, 2, "new", function_name="step", has_hlo_text=True)

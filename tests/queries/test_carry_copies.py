@@ -1,3 +1,4 @@
+import pytest
 from small_db import Module, answer, insert
 from tables import holds
 
@@ -28,6 +29,7 @@ def loop(con, module_id=1, run_name="r", size=100):
     return module
 
 
+@pytest.mark.slow
 def test_each_role_of_a_copy(con):
     loop(con).saves(3, 90)
     # Most is held at 4: arg, old and new, 100 bytes each.
@@ -46,6 +48,7 @@ def test_each_role_of_a_copy(con):
     assert rows[0]["op_name"] == "x"
 
 
+@pytest.mark.slow
 def test_a_copy_that_takes_over_is_left_out(con):
     loop(con)
     con.execute("UPDATE live_ranges SET end_time = 1 WHERE value_id = 10")
@@ -57,6 +60,7 @@ def test_a_copy_that_takes_over_is_left_out(con):
     """)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_a_loop_carries_beside_its_copy_is_kept_once(con):
     loop(con).use(10, "while", index="{1}")
     holds(con, "carry-copies", """
@@ -77,6 +81,7 @@ def test_a_copy_at_the_same_address_that_ends_elsewhere_is_none(con):
     assert "back" not in [row["instruction_name"] for row in answer(con, "carry-copies")]
 
 
+@pytest.mark.slow
 def test_small_ones_are_left_out_and_ties_go_by_run_and_value(con):
     loop(con, 1, "b", size=8)
     loop(con, 2, "a", size=8)
@@ -90,6 +95,7 @@ def test_small_ones_are_left_out_and_ties_go_by_run_and_value(con):
     """, min_bytes=8, top_n=4)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_no_loop_no_row(con):
     module = Module(con, 1)
     module.allocation(0, "temp", 100)

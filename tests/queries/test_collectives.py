@@ -35,6 +35,7 @@ def step(con):
     module.close()
 
 
+@pytest.mark.slow
 def test_bytes_read_and_written_most_first(con, step):
     # The peak is at 4: g and r in color 0, r in color 1.
     holds(con, "collectives", """
@@ -86,6 +87,7 @@ def test_operands_are_unknown_where_the_dump_does_not_list_uses(con):
     assert row["unknown_reason"] == "the dump does not list uses"
 
 
+@pytest.mark.slow
 def test_ties_by_run_and_place(con):
     for module_id, run_name in ((1, "b"), (2, "a")):
         module = Module(con, module_id, run_name)

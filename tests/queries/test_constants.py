@@ -1,3 +1,4 @@
+import pytest
 from small_db import Module, answer
 from tables import holds
 
@@ -6,6 +7,7 @@ def test_nothing_in_an_empty_database(con):
     holds(con, "constants", "run_name")
 
 
+@pytest.mark.slow
 def test_constants_with_their_uses_and_copies(con):
     module = Module(con, 1, function_name="step")
     module.allocation(0, "constant", 40)
@@ -51,6 +53,7 @@ def constant(module, index, literal, shape="f32[2]{0}", size=8):
                  text=f"%c = {shape} constant({literal}), metadata={{}}")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_constants_that_are_alike_in_the_program_and_in_others_of_the_run(con):
     for module_id, run_name, function in ((1, "a", "f"), (2, "a", "g"), (3, "b", "f")):
         module = Module(con, module_id, run_name, function)

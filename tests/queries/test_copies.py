@@ -7,6 +7,7 @@ def test_nothing_in_an_empty_database(con):
     assert answer(con, "copies") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", ["%", ""])  # jaxlib 0.4.35 prints none in HLO texts
 def test_copies_with_their_reason(con, sign):
     module = Module(con, 1, function_name="step")

@@ -41,6 +41,7 @@ def pairs(con, base="a", new="b"):
     return rows.fetchall()
 
 
+@pytest.mark.slow
 def test_nothing_without_two_sides(con):
     module(con, 1, "a")
     assert answer(con, "diff-modules") == []
@@ -49,6 +50,7 @@ def test_nothing_without_two_sides(con):
     assert answer(con, "diff-modules", base="a", new="none")[0][1] == "only in base"
 
 
+@pytest.mark.slow
 def test_every_figure_of_both_sides(con):
     padded = shape(con, "f32[1]{0:T(256)}", 4)
     one = Module(con, 1, "a", "f")
@@ -103,6 +105,7 @@ def test_without_live_ranges_the_peak_is_unknown(con):
     assert figures["temps"] == (64, 8, -56, -56 / 64)
 
 
+@pytest.mark.slow
 def test_a_memory_space_that_one_side_does_not_use(con):
     for module_id, run, kept in ((1, "a", True), (2, "b", True), (3, "c", False)):
         made = Module(con, module_id, run, "f", has_live_ranges=kept)
@@ -118,6 +121,7 @@ def test_a_memory_space_that_one_side_does_not_use(con):
     assert [row[8] for row in rows] == [None, 0, 0, 0, 0, 0, None, None]
 
 
+@pytest.mark.slow
 def test_order_grown_shrunk_one_sided_same(con):
     sizes = {"grew": (8, 9), "grew_most": (8, 90), "shrank": (90, 8), "same": (99, 99)}
     for number, (function, both) in enumerate(sizes.items()):

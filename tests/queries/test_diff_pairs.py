@@ -104,6 +104,7 @@ def test_names_tell_functions_of_one_signature_apart(con):
     assert pairs(con) == [(1, 3, "signature alone"), (2, 4, "signature alone")]
 
 
+@pytest.mark.slow
 def test_all_compilations_go_with_a_new_name(con):
     for number, batch in enumerate((8, 16)):
         module(con, number, "a", "step", [*WEIGHTS, f"f32[{batch},64]"], size=batch)
@@ -134,6 +135,7 @@ def test_programs_of_torch_xla_of_one_signature_pair_by_size(con):
     assert pairs(con) == [(1, None, "only in base"), (2, 3, "signature, rank of size")]
 
 
+@pytest.mark.slow
 def test_torch_xla_programs_pair_by_shape_ratios(con):
     torch(con, 1, "a", 7, BATCH)
     torch(con, 2, "b", 7, ["f32[16,64]"])
@@ -143,6 +145,7 @@ def test_torch_xla_programs_pair_by_shape_ratios(con):
     assert (3, 4, "likeness") in pairs(con)
 
 
+@pytest.mark.slow
 def test_what_is_asked_for_is_paired(con):
     module(con, 1, "a", "f", BATCH)
     module(con, 2, "b", "g", WEIGHTS)

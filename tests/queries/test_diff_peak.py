@@ -19,6 +19,7 @@ def added(con, **given):
     return [(*row[4:6], *row[10:12], row["part"]) for row in rows]
 
 
+@pytest.mark.slow
 def test_nothing_without_two_sides(con):
     assert answer(con, "diff-peak") == []
 
@@ -45,6 +46,7 @@ def parts(con, base="a", new="b", **given):
     return [(*row[2:7], row[13]) for row in rows]
 
 
+@pytest.mark.slow
 def test_groups_that_appear_vanish_grow_shrink_and_stay(con):
     module(con, 1, "a", [(10, op("gone")), (20, op("less")), (5, op("more")), (7, op("same"))])
     module(con, 2, "b", [(40, op("more")), (2, op("less")), (7, op("same")), (3, op("added"))])
@@ -70,6 +72,7 @@ def test_groups_that_appear_vanish_grow_shrink_and_stay(con):
     assert parts(con, function="g") == parts(con, color=1) == []
 
 
+@pytest.mark.slow
 def test_a_pair_that_is_asked_for_is_found_by_both_names(con):
     module(con, 1, "a", [(1, {})])
     module(con, 2, "b", [(2, {})])
@@ -100,6 +103,7 @@ def test_counts_shapes_and_lines_are_of_the_largest_values(con):
 VALUE = {"opcode": "dot", "source_file": "/x/t.py", "source_line": 7}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "part"),
     [
@@ -121,6 +125,7 @@ def test_keys(con, key, part):
     assert parts(con, by=key) == [("vanished", 12, 0, -12, "temp", part)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "part"), [("op", "(fusion)"), ("opcode", "fusion"), ("source", "(temp)")]
 )
@@ -130,12 +135,14 @@ def test_a_value_of_which_nothing_is_known(con, key, part):
     assert parts(con, by=key)[0][-1] == part
 
 
+@pytest.mark.slow
 def test_an_unknown_key_is_told(con):
     module(con, 1, "a", [(1, {})])
     with pytest.raises(duckdb.Error, match="key_name is op, source"):
         con.execute("FROM diff_peak('a', 'a', 'colour')").fetchall()
 
 
+@pytest.mark.slow
 def test_stacks_are_of_the_users_frames(con):
     frames = {1: ("/x/main.py", "main", None), 2: ("/x/t.py", "loss", 1),
               3: ("/lib/python3.11/f.py", "g", 2)}  # fmt: skip
@@ -155,6 +162,7 @@ def test_stacks_are_of_the_users_frames(con):
     assert parts(con, by="source")[0][-1] == "t.py:9"
 
 
+@pytest.mark.slow
 def test_rounds_of_the_same_frames_are_one_however_many_a_side_has(con):
     for module_id, run, stack in ((1, "a", "mababx"), (2, "b", "mabababx")):
         for frame, label in enumerate(stack, 1):
@@ -172,6 +180,7 @@ def test_rounds_of_the_same_frames_are_one_however_many_a_side_has(con):
     """, base="a", new="b", by="stack")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_value_without_a_name_is_named_for_its_first_use_that_has_one(con):
     for module_id, run in ((1, "a"), (2, "b")):
         values = [
@@ -205,6 +214,7 @@ def test_a_value_without_a_name_is_named_for_its_first_use_that_has_one(con):
     """, base="a", new="b", by="all")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_a_loop_carries_is_the_loops(con):
     values = [(8, {"name": "zeros"}), (1, op("while", name="w", opcode="while", program_order=4))]
     module(con, 1, "a", values).use(0, "w")
@@ -240,6 +250,7 @@ def state(con, module_id, run, donated, *, result="(f32[4], f32[4])", root="root
 DONATED = ("donated", 32, 16, -16, "donated_parameter", "params/w")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "part"),
     [("op", "params/w"), ("opcode", "parameter"), ("source", "(donated_parameter)")],
@@ -252,6 +263,7 @@ def test_a_parameter_that_becomes_donated_is_one_change(con, key, part):
     assert parts(con, "b", "a", by=key) == [back]
 
 
+@pytest.mark.slow
 def test_a_donation_is_with_its_output_only_if_that_is_known(con):
     """Pair it by the index in the result."""
     state(con, 1, "a", donated=False, root="other_root")
@@ -263,6 +275,7 @@ def test_a_donation_is_with_its_output_only_if_that_is_known(con):
     """, base="a", new="b")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_another_parameter_that_is_donated_is_no_change_of_one(con):
     state(con, 1, "a", donated=False, name="w")
     state(con, 2, "b", donated=True, name="v")
@@ -270,6 +283,7 @@ def test_another_parameter_that_is_donated_is_no_change_of_one(con):
     assert ("vanished", 16, 0, -16, "parameter", "params/w") in parts(con)
 
 
+@pytest.mark.slow
 def test_parameters_of_one_name_are_not_told_apart(con):
     for module_id, run in ((1, "a"), (2, "b")):
         made = Module(con, module_id, run, "f")
@@ -285,6 +299,7 @@ def test_parameters_of_one_name_are_not_told_apart(con):
     """, base="a", new="b")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_parameters_without_a_name_go_by_their_number(con):
     for module_id, run in ((1, "a"), (2, "b")):
         made = Module(con, module_id, run, "f")
@@ -307,6 +322,7 @@ def arguments(con, module_id, run, *named):
     made.close()
 
 
+@pytest.mark.slow
 def test_a_renamed_argument_is_one_part(con):
     """Versions of JAX name the same argument otherwise, or not at all."""
     arguments(con, 1, "a", (None, 8), (None, 4), ("u", 2), ("old", 6))
@@ -323,6 +339,7 @@ def test_a_renamed_argument_is_one_part(con):
     """, base="a", new="b", unchanged="true")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_an_argument_that_moved_keeps_its_name(con):
     arguments(con, 1, "a", ("x", 8), ("y", 8))
     arguments(con, 2, "b", ("added", 8), ("x", 8))
@@ -330,6 +347,7 @@ def test_an_argument_that_moved_keeps_its_name(con):
     assert [(row[0], row[-1]) for row in parts(con)] == [("appeared", "added"), ("vanished", "y")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "opcode", "path", "is_added"),
     [
@@ -350,6 +368,7 @@ def test_what_xla_adds(con, name, opcode, path, is_added):
     assert added(con) == [(0, 8, 0, 8 if is_added else 0, path)]
 
 
+@pytest.mark.slow
 def test_parameters_keep_their_name_when_their_bytes_are_donated(con):
     for module_id, run in ((1, "a"), (2, "b")):
         made = Module(con, module_id, run, "f")
@@ -368,6 +387,7 @@ def test_parameters_keep_their_name_when_their_bytes_are_donated(con):
     assert parts(con, by="source")[0][-1] == "(donated_parameter)"
 
 
+@pytest.mark.slow
 def test_without_live_ranges_nothing_is_attributed(con):
     Module(con, 1, "a", "f", has_live_ranges=False).allocation(0, "temp", 64)
     module(con, 2, "b", [(8, op("x"))])
@@ -386,6 +406,7 @@ def test_without_live_ranges_nothing_is_attributed(con):
     ).fetchall() == [("(not attributed)", 64, 9)]
 
 
+@pytest.mark.slow
 def test_a_memory_space_that_one_side_does_not_use(con):
     module(con, 1, "a", [])
     made = module(con, 2, "b", [])
@@ -399,6 +420,7 @@ def test_a_memory_space_that_one_side_does_not_use(con):
     """, base="a", new="b", color=1)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_bytes_that_no_value_accounts_for_are_a_part_of_their_own(con):
     module(con, 1, "a", [(8, op("x"))])
     module(con, 2, "b", [(8, op("x"))])
@@ -409,6 +431,7 @@ def test_bytes_that_no_value_accounts_for_are_a_part_of_their_own(con):
     """, base="a", new="b")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_temps_are_what_occupies_them_and_fragmentation(con):
     module(con, 1, "a", [(10, op("x")), (5, op("y"))])
     made = module(con, 2, "b", [(30, op("x")), (5, op("y"))])

@@ -110,6 +110,7 @@ def test_early_contents_of_the_output_need_bytes_elsewhere(con):
     """)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_savings_are_those_of_the_rule(con):
     """SQL, `bufdb.what_if.donation` and `bufdb.memory.donation` agree, one by one and together."""
     ingest_into(con, sorted(LOOPS.iterdir()))
@@ -184,6 +185,7 @@ def test_what_makes_the_output_may_read_the_argument_itself(con, reader, maker, 
     assert con.execute("SELECT is_copied FROM answered_donations").fetchall() == [(is_copied,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reader", "kind", "sureness"),
     [

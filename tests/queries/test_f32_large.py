@@ -26,6 +26,7 @@ def mixed(con, module_id=1, run_name="r"):
     module.close()
 
 
+@pytest.mark.slow
 def test_f32_temps_at_the_peak_of_a_module_in_bf16(con):
     mixed(con)
     holds(con, "f32-large", """
@@ -44,6 +45,7 @@ def test_f32_temps_at_the_peak_of_a_module_in_bf16(con):
     """, min_bytes=33)  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("platform", "saving"), [("cpu", 0), ("gpu", 20)])
 def test_the_cpu_makes_f32_of_what_a_loop_stacks(con, platform, saving):
     mixed(con)
@@ -52,6 +54,7 @@ def test_the_cpu_makes_f32_of_what_a_loop_stacks(con, platform, saving):
     assert [row["saving_bytes"] for row in answer(con, "f32-large")] == [saving, None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("argument", "op_name", "count"),
     [
@@ -78,6 +81,7 @@ def test_a_module_without_bf16_is_left_out_whatever_the_ratio(con):
     holds(con, "f32-large", "run_name", min_bf16_ratio=0)
 
 
+@pytest.mark.slow
 def test_ties_by_run_and_value(con):
     text, half = shape(con, "f32[1]{0}"), shape(con, "bf16[1]{0}")
     for module_id, run_name in ((1, "b"), (2, "a")):

@@ -1,5 +1,6 @@
 import datetime
 
+import pytest
 from small_db import Module, answer, insert
 from tables import holds
 
@@ -32,6 +33,7 @@ def rows(con, **given):
     ]
 
 
+@pytest.mark.slow
 def test_the_first_run_that_exceeds_the_one_before(con):
     series(con, 100, 104, 50, 60, 200, signature="aaaab")
     holds(con, "first-regression", """
@@ -55,12 +57,14 @@ def test_the_first_run_that_exceeds_the_one_before(con):
     assert answer(con, "first-regression")[0]["dumped_at"] == DAY[3]
 
 
+@pytest.mark.slow
 def test_exactly_the_factor_does_not_exceed(con):
     series(con, 100, 150)
     assert rows(con, factor=1.5) == []
     assert len(rows(con, factor=1.49)) == 1
 
 
+@pytest.mark.slow
 def test_a_run_whose_figure_is_unknown_is_no_predecessor(con):
     series(con, 100, None, 150)
     holds(con, "first-regression", """
@@ -80,6 +84,7 @@ def test_a_run_whose_figure_is_unknown_is_no_predecessor(con):
     """, figure="temps")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_series_with_an_unknown_figure_and_no_regression_says_so(con):
     series(con, 100, None, 100)
     series(con, 100, 100, function="g")
@@ -103,6 +108,7 @@ def test_growth_from_nothing_has_no_ratio(con):
     assert rows(con)[0][3:7] == (0, 5, 5, None)
 
 
+@pytest.mark.slow
 def test_largest_growth_first_and_filters(con):
     series(con, 100, 110, function="f")
     series(con, 100, 190, function="g")
@@ -113,6 +119,7 @@ def test_largest_growth_first_and_filters(con):
     assert rows(con, color=1) == rows(con, platform="tpu") == []
 
 
+@pytest.mark.slow
 def test_labels_order_the_runs_keep_them_apart_or_say_what_changed(con):
     series(con, 100, 200, 100, 210)
     for run, batch, version in (

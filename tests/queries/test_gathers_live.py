@@ -1,3 +1,4 @@
+import pytest
 from small_db import Module, answer, insert, rows, shape
 from tables import holds
 
@@ -76,6 +77,7 @@ def moved(con):
     module.close()
 
 
+@pytest.mark.slow
 def test_what_was_gathered_and_then_moved_is_a_gathered_array(con):
     moved(con)
     found = {
@@ -88,6 +90,7 @@ def test_what_was_gathered_and_then_moved_is_a_gathered_array(con):
     assert (row["written_bytes"], row["live_bytes"], row["end_time"]) == (100, 100, 9)
 
 
+@pytest.mark.slow
 def test_a_move_is_no_copy_to_avoid(con):
     moved(con)
     assert [(row["kind"], row["value_count"]) for row in rows(con, "advice", color=0)] == [

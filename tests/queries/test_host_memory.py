@@ -47,6 +47,7 @@ def offloading(con):
     return module
 
 
+@pytest.mark.slow
 def test_what_the_host_holds_and_what_moves_it(con, offloading):
     holds(con, "host-memory", """
         run_name | function_name | color | peak_bytes | held_bytes | held_ratio

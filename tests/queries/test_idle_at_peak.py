@@ -1,5 +1,6 @@
 """Choice by remedy; test_remat_candidates.py and test_offload_candidates.py have the rest."""
 
+import pytest
 from small_db import Module
 from tables import holds
 
@@ -9,6 +10,7 @@ def test_nothing_in_an_empty_database(con):
         holds(con, "idle-at-peak", "held_bytes", remedy=remedy)
 
 
+@pytest.mark.slow
 def test_what_is_costly_to_compute_can_only_be_offloaded(con):
     module = Module(con, 1, function_name="step", schedule_length=10)
     module.allocation(0, "temp", 100)

@@ -37,6 +37,7 @@ def held(con, **given):
     return [(row[10], row[3]) for row in answer(con, "peak", **given)]
 
 
+@pytest.mark.slow
 def test_what_is_held_at_the_peak_asked_for(con):
     two_peaks(con)
     assert held(con) == [("a", 30), (None, 5)] == held(con, peak=1) == held(con, step=1)

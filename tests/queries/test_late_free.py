@@ -1,3 +1,4 @@
+import pytest
 from small_db import Module, answer, insert
 from tables import holds
 
@@ -24,6 +25,7 @@ def one_module(con):
     return module
 
 
+@pytest.mark.slow
 def test_the_longest_time_between_two_touches_around_the_peak(con):
     module = one_module(con)
     module.value(1, 0, offset=0, size=10, live=(2, 19), opcode="dot", op_name="jit(step)/dot",
@@ -52,6 +54,7 @@ def found(con, **given):
     return [row["instruction_name"] for row in answer(con, "late-free", **given)]
 
 
+@pytest.mark.slow
 def test_nobody_uses_it_after_the_peak(con):
     module = one_module(con)
     module.value(1, 0, offset=0, size=10, live=(4, 18))
@@ -80,6 +83,7 @@ def test_a_use_after_the_end_counts_as_at_the_end(con):
     """)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_touch_at_the_peak_ends_an_idle_time(con):
     module = one_module(con)
     module.value(1, 0, offset=0, size=10, live=(4, 14))
@@ -95,6 +99,7 @@ def test_a_touch_at_the_peak_ends_an_idle_time(con):
     """, at_peak="false")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_use_of_unknown_opcode_leaves_the_function_unanswered(con):
     module = one_module(con)
     module.value(1, 0, offset=0, size=10, live=(4, 14))
@@ -117,6 +122,7 @@ def test_a_use_of_unknown_opcode_leaves_the_function_unanswered(con):
     """)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_ties_by_value_id_and_limits(con):
     module = one_module(con)
     for value_id in (3, 2):

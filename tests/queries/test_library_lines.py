@@ -117,6 +117,7 @@ def test_a_library_line_of_python_itself_is_short_too(con):
 # -- a program that is installed ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_program_without_a_line_of_the_users(con):
     ingest_into(con, PACKAGED)
     found = lines(con)
@@ -131,6 +132,7 @@ def test_a_program_without_a_line_of_the_users(con):
     assert {value.source for value in held} == {"saved library tiny_net/__init__.py:9"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("globs", "line"),
     [

@@ -1,3 +1,4 @@
+import pytest
 from small_db import Module, answer
 from tables import holds
 
@@ -37,6 +38,7 @@ def test_size_times_lifetime_both_ends_included(con):
     assert len(answer(con, "long-lived", top_n=1)) == 1
 
 
+@pytest.mark.slow
 def test_functions_by_peak_and_ties_by_value_id(con):
     for module_id, run_name, size in ((1, "b", 10), (2, "a", 10), (3, "c", 11)):
         module = Module(con, module_id, run_name=run_name, schedule_length=9)

@@ -34,6 +34,7 @@ def scanned(con):
     module.close()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("scanned")
 def test_what_a_loop_carries_with_the_line_that_makes_it(con):
     holds(con, "loop-residuals", """

@@ -70,6 +70,7 @@ def test_the_answer_about_few_functions_is_that_of_the_whole_file(
     assert answer(demo_db, query, given, runs)[0] == whole
 
 
+@pytest.mark.slow
 def test_other_modules_are_not_read_for_few_functions(demo_db, monkeypatch):
     monkeypatch.setattr(execute, "LEAST_MODULES", 1)
     query = next(query for query in QUERIES if query.name == "peak-by")
@@ -85,6 +86,7 @@ def test_other_modules_are_not_read_for_few_functions(demo_db, monkeypatch):
         assert con.execute(counted).fetchall() == every
 
 
+@pytest.mark.slow
 def test_what_run_narrowed_stays_narrowed_behind_few_functions(demo_db, monkeypatch):
     monkeypatch.setattr(execute, "LEAST_MODULES", 1)
     query = next(query for query in QUERIES if query.name == "peak-by")

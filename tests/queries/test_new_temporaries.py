@@ -1,3 +1,4 @@
+import pytest
 from small_db import Module, answer
 from tables import holds
 
@@ -24,6 +25,7 @@ def rows(con, **given):
     ]
 
 
+@pytest.mark.slow
 def test_temps_that_the_base_does_not_have(con):
     module(con, 1, "a", kept=10, less=9, more=1)
     module(con, 2, "b", kept=10, less=2, more=4, small=3, large=7, also=3)

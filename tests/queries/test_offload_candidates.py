@@ -18,6 +18,7 @@ def step(con, platform="gpu", color=0):
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("platform", "saving"), [("gpu", 90), ("cpu", 0)])
 def test_what_waits_across_the_peak_dear_or_not(con, platform, saving):
     module = step(con, platform)
@@ -52,6 +53,7 @@ def test_only_the_memory_of_the_device(con):
     holds(con, "offload-candidates", "run_name")
 
 
+@pytest.mark.slow
 def test_a_scan_can_offload_what_it_saves_and_inputs_of_its_layer(con):
     module = step(con)
     module.value(1, 0, 200, 60, (0, 9), "while", is_phi=True, shape_index="{1}", opcode="while")

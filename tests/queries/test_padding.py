@@ -10,6 +10,7 @@ def test_nothing_in_an_empty_database(con):
     holds(con, "padding", "run_name")
 
 
+@pytest.mark.slow
 def test_padding_at_the_peak_by_shape_and_layout(con):
     tiled = shape(con, "f32[2]{0:T(128)}")
     other = shape(con, "f32[4]{0:T(128)}")
@@ -46,6 +47,7 @@ def test_padding_at_the_peak_by_shape_and_layout(con):
     assert len(answer(con, "padding", top_n=1)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layout", "size", "kind"),
     [

@@ -1,3 +1,4 @@
+import pytest
 from small_db import Module
 from tables import holds
 
@@ -6,6 +7,7 @@ def test_nothing_in_an_empty_database(con):
     holds(con, "peak", "run_name")
 
 
+@pytest.mark.slow
 def test_values_at_the_peak_with_cumulative_share(con):
     module = Module(con, 1, function_name="step")
     module.allocation(0, "temp", 100)
@@ -40,6 +42,7 @@ def test_values_at_the_peak_with_cumulative_share(con):
     """, top_n=1)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_largest_module_of_a_function_and_the_largest_function(con):
     for module_id, function, size in ((1, "f", 10), (2, "f", 20), (3, "g", 15)):
         module = Module(con, module_id, function_name=function)

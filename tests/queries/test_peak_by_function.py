@@ -1,3 +1,4 @@
+import pytest
 from small_db import Module, answer, insert
 from tables import holds
 
@@ -61,6 +62,7 @@ def made_by_xla(con):
     module.close()
 
 
+@pytest.mark.slow
 def test_what_xla_made_is_named_for_its_first_named_use(con):
     made_by_xla(con)
     holds(con, "peak-by-function", """
@@ -79,6 +81,7 @@ def test_what_xla_made_is_named_for_its_first_named_use(con):
     """, by="jit")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_unnamed_none_counts_it_by_kind_of_allocation(con):
     made_by_xla(con)
     for by, own, of_file in (("python", "Net.__call__", None), ("jit", "step/f", "step")):

@@ -36,6 +36,7 @@ def test_scopes_without_what_jax_adds(con):
     """)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_depth_and_merged_numbers(con):
     one_module(con)
     holds(con, "peak-by-op", """
@@ -127,6 +128,7 @@ def made_by_xla(con):
     module.close()
 
 
+@pytest.mark.slow
 def test_what_xla_made_is_named_for_its_first_named_use(con):
     made_by_xla(con)
     holds(con, "peak-by-op", """

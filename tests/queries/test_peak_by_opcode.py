@@ -1,3 +1,4 @@
+import pytest
 from small_db import Module
 from tables import holds
 
@@ -6,6 +7,7 @@ def test_nothing_in_an_empty_database(con):
     holds(con, "peak-by-opcode", "run_name")
 
 
+@pytest.mark.slow
 def test_bytes_of_the_peak_by_opcode_ties_by_name_unknown_last(con):
     module = Module(con, 1, function_name="step")
     module.allocation(0, "temp", 100)
@@ -36,6 +38,7 @@ def test_bytes_of_the_peak_by_opcode_ties_by_name_unknown_last(con):
     """, top_n=1)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_function_by_its_largest_module_on_each_platform(con):
     sizes = ((1, "cpu", 10), (2, "cpu", 30), (3, "tpu", 20), (4, None, 30))
     for module_id, platform, size in sizes:

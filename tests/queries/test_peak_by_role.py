@@ -12,6 +12,7 @@ def argument(module, index, size, name, kind="parameter"):
     module.value(index, index, 0, size, op_name=name, opcode="parameter")
 
 
+@pytest.mark.slow
 def test_roles_by_name_and_by_phase_add_up_to_the_peak(con):
     module = Module(con, 1)
     argument(module, 0, 10, "params['w']")
@@ -90,6 +91,7 @@ def test_rules_for_arguments_are_not_for_operations(con):
     """)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_a_loop_carries_of_an_argument_is_what_the_argument_is(con):
     module = Module(con, 1)
     module.allocation(0, "temp", 10)
@@ -107,6 +109,7 @@ def test_what_a_loop_carries_of_an_argument_is_what_the_argument_is(con):
     """, loops="carrier")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_has_no_name_is_what_it_is_for(con):
     module = Module(con, 1)
     module.allocation(0, "temp", 20)

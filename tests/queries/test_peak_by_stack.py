@@ -1,5 +1,6 @@
 import re
 
+import pytest
 from small_db import Module, answer, insert
 from tables import holds
 
@@ -56,6 +57,7 @@ def test_the_frames_of_the_user_innermost_first(con):
     """, color="all")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_all_frames_and_a_limit_of_depth(con):
     one_module(con)
     whole = [row["call_stack"] for row in answer(con, "peak-by-stack", frames="all", color=0)]
@@ -135,6 +137,7 @@ def made_by_xla(con):
     module.close()
 
 
+@pytest.mark.slow
 def test_what_xla_made_is_named_for_its_first_named_use(con):
     made_by_xla(con)
     holds(con, "peak-by-stack", """

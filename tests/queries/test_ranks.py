@@ -1,3 +1,4 @@
+import pytest
 from small_db import Module, answer, insert
 from tables import holds
 
@@ -16,6 +17,7 @@ def compiled(con, module_id, rank, size, function="f", known=True, **labels):
         insert(con, "run_labels", run_name=run_name, label=label, label_value=value)
 
 
+@pytest.mark.slow
 def test_spread_over_ranks(con):
     for module_id, (rank, size) in enumerate([("0", 30), ("1", 40), ("2", 10), ("3", 40)]):
         compiled(con, module_id, rank, size, job="j")
@@ -44,6 +46,7 @@ def test_spread_over_ranks(con):
     assert answer(con, "ranks", label="job", fixed="none")[0][4:6] == ("", 5)
 
 
+@pytest.mark.slow
 def test_other_labels_keep_jobs_apart_unless_they_do_not_matter(con):
     compiled(con, 1, "0", 10, job="a", host="x")
     compiled(con, 2, "1", 20, job="a", host="y")

@@ -19,6 +19,7 @@ def step(con, module_id=1, run_name="r"):
     return module
 
 
+@pytest.mark.slow
 def test_a_cheap_value_live_across_the_peak(con):
     module = step(con)
     module.value(1, 1, 0, 100, (0, 10), "x", opcode="parameter")
@@ -56,6 +57,7 @@ def test_a_cheap_value_live_across_the_peak(con):
     holds(con, "remat-candidates", "run_name", min_lifetime_ratio=0.61)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("op_name", "count"),
     [
@@ -109,6 +111,7 @@ def test_what_is_no_candidate(con, cells):
     holds(con, "remat-candidates", "run_name")
 
 
+@pytest.mark.slow
 def test_one_of_the_results_of_a_fusion(con):
     module = step(con)
     loop = {"opcode": "fusion", "text": "fusion(a), kind=kLoop, calls=f", "program_order": 2}
@@ -128,6 +131,7 @@ def test_what_is_used_at_the_peak_is_none(con):
     holds(con, "remat-candidates", "run_name")
 
 
+@pytest.mark.slow
 def test_idle_time_is_between_the_uses_around_the_peak(con):
     module = step(con)
     insert(con, "instructions", module_id=1, instruction_name="use4", program_order=4)
@@ -138,6 +142,7 @@ def test_idle_time_is_between_the_uses_around_the_peak(con):
     assert [row["idle_time"] for row in rows(con, "remat-candidates")] == [2]
 
 
+@pytest.mark.slow
 def test_ties_by_run_and_value(con):
     for module_id, run_name in ((1, "b"), (2, "a")):
         module = step(con, module_id, run_name)

@@ -23,6 +23,7 @@ def test_nothing_in_an_empty_database(con):
     holds(con, "replicated", "run_name")
 
 
+@pytest.mark.slow
 def test_what_each_device_would_hold_less_most_first(con):
     for shape, dimensions in (("f32[8]{0}", "[8]"), ("f32[3]{0}", "[3]")):
         insert(con, "shapes", shape=shape, dtype="f32", dimensions=dimensions)
@@ -105,6 +106,7 @@ def test_ties_by_run_and_parameter(con):
     """)  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["cpu", "gpu", "tpu"])
 def test_its_answer_over_a_program_for_several_devices(con, target, golden):
     """data/model/sharded.py: the embedding could be divided, and so could its momentum."""

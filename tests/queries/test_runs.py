@@ -1,5 +1,6 @@
 from datetime import datetime
 
+import pytest
 from small_db import Module, answer, insert
 from tables import holds
 
@@ -13,6 +14,7 @@ def test_nothing_in_an_empty_database(con):
     holds(con, "runs", "run_name")
 
 
+@pytest.mark.slow
 def test_runs_in_order_of_their_dumps_with_labels_and_figures(con):
     insert(con, "runs", run_name="late", dumped_at=datetime(2026, 2, 1), source_path="p")
     insert(con, "runs", run_name="early", dumped_at=DAY)

@@ -25,6 +25,7 @@ def module(con, module_id, size, function="f"):
                peak_bytes_without=size + 7, peak_time_without=7)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_lines_then_ops_then_values_with_what_caps_the_saving(con):
     module(con, 1, 20)
     holds(con, "savings", """
@@ -54,6 +55,7 @@ def test_lines_then_ops_then_values_with_what_caps_the_saving(con):
     """, what="op")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_largest_saving_first_and_so_many_of_each_kind(con):
     module(con, 1, 20)
     for saving in (1, 9):
@@ -68,6 +70,7 @@ def test_largest_saving_first_and_so_many_of_each_kind(con):
     assert rows[0]["next_peak_instruction"] is None  # no instruction at that instant
 
 
+@pytest.mark.slow
 def test_what_surely_comes_goes_before_what_may(con):
     module(con, 1, 20)
     for name, low, saving in (("softmax", -2, 20), ("gelu", 8, 9), ("dot", None, 5)):
@@ -85,6 +88,7 @@ def test_what_surely_comes_goes_before_what_may(con):
     assert rows[0][13:17] == ("wrap", "a.py:3", 1, 7)
 
 
+@pytest.mark.slow
 def test_the_function_with_the_largest_peak(con):
     module(con, 1, 20)
     module(con, 2, 50, function="g")
@@ -122,6 +126,7 @@ def timed(con, name, ns, runs=2):
            run_count=runs, execution_count=runs, total_ns=ns, self_ns=ns)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_bytes_per_millisecond_rank_where_times_are_known(two_lines):
     timed(two_lines, "f.1", 4_000_000)
     timed(two_lines, "f.2", 1_000_000)

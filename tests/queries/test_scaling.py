@@ -32,6 +32,7 @@ def sizes(con, peaks, **labels):
             compiled(con, module_id, f"b{size}", peak - 1, {"batch": str(size), **labels})
 
 
+@pytest.mark.slow
 def test_points_on_a_line(con):
     sizes(con, {2: 300, 4: 500, 8: 900})
     # 100 + 100 * batch, whichever point is left out
@@ -46,6 +47,7 @@ def test_points_on_a_line(con):
     holds(con, "scaling", "function_name", label="rank")
 
 
+@pytest.mark.slow
 def test_no_range_is_empty_and_all_grow_with_the_distance(con):
     sizes(con, {2: 300, 4: 500, 8: 900})
     widths = []
@@ -56,6 +58,7 @@ def test_no_range_is_empty_and_all_grow_with_the_distance(con):
     assert widths[2:] == sorted(widths[2:]) and widths[0] < 0.02 < 0.05 < widths[3]
 
 
+@pytest.mark.slow
 def test_what_was_compiled_goes_before_what_a_curve_says(con):
     # The curve is up to a hundredth off.
     sizes(con, {1: 1_000, 2: 2_030, 3: 3_000, 4: 4_030})
@@ -69,6 +72,7 @@ def test_what_was_compiled_goes_before_what_a_curve_says(con):
     )
 
 
+@pytest.mark.slow
 def test_what_is_far_from_the_points_is_a_guess(con):
     sizes(con, {2: 300, 4: 500, 8: 900})
     near, far = (answer(con, "scaling", size=size)[0][25:27] for size in (16, 17))
@@ -86,6 +90,7 @@ def test_what_is_far_from_the_points_is_a_guess(con):
     )
 
 
+@pytest.mark.slow
 def test_the_case_that_did_not_fit(con):
     """A decoder from batches 2, 4 and 8: 8 MiB came on top between 8 and 29, and 32 of 740 MiB."""
     mib = 2**20
@@ -139,6 +144,7 @@ def test_two_points_are_on_every_line(con):
     assert row["no_fit_reason"] == "a line through fewer than three sizes says nothing"
 
 
+@pytest.mark.slow
 def test_a_quadratic_program_is_fitted_by_a_parabola(con):
     sizes(con, {n: 500 + 30 * n + 2 * n * n for n in (16, 32, 64, 128)})
     (row,) = answer(con, "scaling", size=1024, budget=500 + 30 * 1000 + 2 * 1000 * 1000)
@@ -160,6 +166,7 @@ def test_a_parabola_that_is_nearer_goes_before_a_line_that_would_do(con):
     assert answer(con, "scaling")[0]["model"] == "quadratic"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("peaks", "reason"),
     [
@@ -183,6 +190,7 @@ def test_where_no_curve_fits_there_is_no_forecast(con, peaks, reason):
     assert answer(con, "scaling", max_error=9)[0]["model"] == "linear"
 
 
+@pytest.mark.slow
 def test_other_labels_keep_fits_apart(con):
     number = 0
     for dtype in ("f32", "bf16"):
@@ -207,6 +215,7 @@ def test_other_labels_keep_fits_apart(con):
     assert len(answer(con, "scaling", top_n=3)) == 3
 
 
+@pytest.mark.slow
 def test_metrics(con):
     for module_id, batch in enumerate((1, 2, 3)):
         labels = {"batch": str(batch)}
@@ -218,6 +227,7 @@ def test_metrics(con):
     assert answer(con, "scaling") == answer(con, "scaling", metric="need")
 
 
+@pytest.mark.slow
 def test_what_does_not_grow_has_no_largest_size_and_text_is_no_size(con):
     for module_id, batch in enumerate(("1", "2", "full", "nan")):
         compiled(con, module_id, f"b{batch}", 7, {"batch": batch})
@@ -227,6 +237,7 @@ def test_what_does_not_grow_has_no_largest_size_and_text_is_no_size(con):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_an_unknown_peak_is_no_point_and_is_told(con):
     for module_id, batch in enumerate((1, 2, 4)):
         compiled(con, module_id, f"b{batch}", 100 * batch, {"batch": str(batch)})
@@ -278,6 +289,7 @@ def grid(con, peak, batches=(1, 2, 4), lengths=(10, 20), **labels):
             compiled(con, number, f"r{number}", peak(batch, length) - 1, given)
 
 
+@pytest.mark.slow
 def test_a_line_over_the_product_of_two_labels(con):
     grid(con, lambda batch, length: 500 + 7 * batch * length)
     # 6 points, products 10, 20, 40 and 80; 20 and 40 occur twice.
@@ -294,6 +306,7 @@ def test_a_line_over_the_product_of_two_labels(con):
     assert answer(con, "scaling", **PRODUCT, size="90") == [predicted]
 
 
+@pytest.mark.slow
 def test_a_product_is_fitted_as_one_label_of_that_size_is(con):
     for number, (batch, length) in enumerate(itertools.product((1, 2, 5), (10, 30, 40))):
         size = batch * length
@@ -322,6 +335,7 @@ def test_a_product_is_fitted_as_one_label_of_that_size_is(con):
     """, size="400", budget=16777216, fixed="none", label="batch,length")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_largest_first_label_at_each_value_of_the_second(con):
     grid(con, lambda batch, length: 500 + 7 * batch * length)
     holds(con, "scaling", """
@@ -337,6 +351,7 @@ def test_the_largest_first_label_at_each_value_of_the_second(con):
     """, label="length,batch", budget="1235B")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_largest_of_two_labels_is_a_range_too(con):
     grid(con, lambda batch, length: 1000 * batch * length + 10 * (batch == 2))
     rows = answer(con, "scaling", **PRODUCT, budget="1000000B")
@@ -350,6 +365,7 @@ def test_the_largest_of_two_labels_is_a_range_too(con):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("points", "reason"),
     [
@@ -370,6 +386,7 @@ def test_two_labels_that_tell_too_little_give_no_forecast(con, points, reason):
     assert row["no_fit_reason"].startswith(reason)
 
 
+@pytest.mark.slow
 def test_a_square_of_one_label_is_no_line_over_the_product(con):
     grid(con, lambda batch, length: 500 + batch * length * length)
     (row,) = answer(con, "scaling", **PRODUCT, size="8,80", budget="10000B")
@@ -377,6 +394,7 @@ def test_a_square_of_one_label_is_no_line_over_the_product(con):
     assert row["no_fit_reason"] == "no line over the product is within max_error of every figure"
 
 
+@pytest.mark.slow
 def test_what_grows_with_neither_label_is_constant(con):
     grid(con, lambda batch, length: 500)
     holds(con, "scaling", """
@@ -390,6 +408,7 @@ def test_what_grows_with_neither_label_is_constant(con):
     """, label="batch,length", size="8,80", budget="10000B")  # fmt: skip
 
 
+@pytest.mark.slow
 def test_other_labels_keep_products_apart(con):
     grid(con, lambda batch, length: 500 + batch * length, remat="none")
     compiled(con, 1, "lacking", 9, {"batch": "8"})
@@ -402,6 +421,7 @@ def test_other_labels_keep_products_apart(con):
     assert ("length=10 remat=none", 3) in [(row["other_labels"], row["point_count"]) for row in one]
 
 
+@pytest.mark.slow
 def test_three_labels_make_no_curve(con):
     grid(con, lambda batch, length: 500 + batch * length, depth="3")
     (row,) = answer(con, "scaling", label="batch,length,depth", size="8", budget="100B")
@@ -409,6 +429,7 @@ def test_three_labels_make_no_curve(con):
     assert row["no_fit_reason"] == "a curve takes one label or two"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "reason"),
     [

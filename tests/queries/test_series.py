@@ -24,6 +24,7 @@ def compiled(con, module_id, run_name, size, function="f", shape="f32[1]"):
     module.close()
 
 
+@pytest.mark.slow
 def test_figures_in_order_of_time_with_the_change(con):
     for day, run_name in ((3, "a"), (1, "b"), (2, "c")):
         insert(con, "runs", run_name=run_name, dumped_at=datetime(2026, 1, day))
@@ -60,6 +61,7 @@ def test_an_unknown_peak_comes_first_and_says_why(con):
     assert rows == [(1, "a", None, None, reason), (2, "a", 5, None), (2, "b", 5, 0)]
 
 
+@pytest.mark.slow
 def test_no_allocations_is_unknown_in_every_space(con):
     compiled(con, 1, "a", 5)
     Module(con, 2, "b", "f", platform="cpu")
@@ -69,6 +71,7 @@ def test_no_allocations_is_unknown_in_every_space(con):
         assert rows == [(0, "a", 5), (0, "b", None, reason)]
 
 
+@pytest.mark.slow
 def test_compilations_are_followed_by_signature_then_by_size(con):
     for run_name, shapes in (("a", "x"), ("b", "xyz"), ("c", "wy")):
         for place, shape in enumerate(shapes):
@@ -82,6 +85,7 @@ def test_compilations_are_followed_by_signature_then_by_size(con):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_functions_by_largest_peak_and_equal_times_by_run(con):
     compiled(con, 1, "b", 5)
     compiled(con, 2, "a", 5)
@@ -103,6 +107,7 @@ def orders(con, **given):
     return [(*row[4:8], row[10]) for row in answer(con, "series", **given)]
 
 
+@pytest.mark.slow
 def test_what_labels_change_from_run_to_run(con):
     labelled(con, a={"batch": "8", "host": "x"}, b={"batch": "16"}, c={"batch": "16"})
     holds(con, "series", """
@@ -114,6 +119,7 @@ def test_what_labels_change_from_run_to_run(con):
     assert [row[0] for row in orders(con, run="batch=16")] == ["b", "c"]
 
 
+@pytest.mark.slow
 def test_fixed_keeps_runs_of_other_labels_apart(con):
     labelled(con, a={"batch": "8"}, b={"batch": "16"}, c={"batch": "8"}, d={"batch": "16"}, e={})
     holds(con, "series", """
@@ -126,6 +132,7 @@ def test_fixed_keeps_runs_of_other_labels_apart(con):
     """, fixed="rank, batch")  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "order"),
     [

@@ -74,6 +74,7 @@ def test_an_instruction_that_the_dump_does_not_know_has_no_line_and_counts(step)
     )
 
 
+@pytest.mark.slow
 def test_without_times_estimates_rank_and_then_work(step):
     insert(step, "instruction_costs", module_id=1, instruction_name="dot.1", operation_count=7)
     rows = """

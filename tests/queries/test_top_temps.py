@@ -1,3 +1,4 @@
+import pytest
 from small_db import Module, answer, insert
 from tables import holds
 
@@ -41,6 +42,7 @@ def test_largest_arena_of_each_run_and_function_with_its_largest_values(con):
     """, top_n=2)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_module_asked_for_stands_for_its_function(con):
     for number, size in enumerate((10, 30, 20), start=1):
         module = Module(con, number, function_name="step" if number < 3 else None)
@@ -71,6 +73,7 @@ def names(con):
     return [row["instruction_name"] for row in answer(con, "top-temps")]
 
 
+@pytest.mark.slow
 def test_a_buffer_is_listed_once(con):
     module = Module(con, 1, schedule_length=20)
     module.allocation(0, "temp", 40)
@@ -116,6 +119,7 @@ def test_without_live_ranges_each_value_is_listed(con):
     """)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_ties_go_to_the_lower_value_id_and_the_first_run(con):
     for module_id, run_name in ((1, "b"), (2, "a")):
         module = Module(con, module_id, run_name=run_name)

@@ -1,3 +1,4 @@
+import pytest
 from small_db import Module, answer
 from tables import holds
 
@@ -6,6 +7,7 @@ def test_nothing_in_an_empty_database(con):
     holds(con, "top-values", "run_name")
 
 
+@pytest.mark.slow
 def test_equal_values_are_one_row(con):
     for module_id in (1, 2):
         module = Module(con, module_id, function_name="step", platform="cpu")

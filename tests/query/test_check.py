@@ -270,11 +270,13 @@ def only(*kept):
     return [f"--skip={query.name}" for query in check.checks() if query.name not in kept]
 
 
+@pytest.mark.slow
 def test_the_demo_dumps_violate_none(demo_db):
     with duckdb.connect(str(demo_db), read_only=True) as con:
         assert names(con) == []
 
 
+@pytest.mark.slow
 @needs_cases
 @pytest.mark.parametrize("case", SOUND)
 def test_sound_dumps_violate_none(tmp_path, case):
@@ -283,6 +285,7 @@ def test_sound_dumps_violate_none(tmp_path, case):
         assert names(con) == []
 
 
+@pytest.mark.slow
 def test_an_empty_database_violates_none(con):
     assert names(con) == []
 
@@ -316,6 +319,7 @@ HloLiveRange (max 2):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("element", "found_count"), [(1, 0), (0, 1)])
 def test_an_operand_may_be_an_element(tmp_path, element, found_count):
     """From jaxlib 0.11 on; `bitcast` has its row from the HLO text."""
@@ -332,6 +336,7 @@ def test_an_operand_may_be_an_element(tmp_path, element, found_count):
         assert len(con.execute(asked("operands")).fetchall()) == found_count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("operand", "found_count"),
     [("x.1", 0), ("f32[3,1]{1,0} x.1", 0), ("/*index=0*/x.1", 0), ("y.1", 1)],
@@ -526,6 +531,7 @@ def test_sums_wrap_as_in_the_dump(con):
     assert con.execute(asked("total")).fetchall() == []
 
 
+@pytest.mark.slow
 def test_examples_come_from_modules_without_diagnostics(con):
     with in_bulk(con):
         for number in range(1, 4):
@@ -547,6 +553,7 @@ def test_what_cannot_be_looked_at_is_reported_in_one_line(fresh):
         check.violations(con, [])
 
 
+@pytest.mark.slow
 def test_the_command(demo_db, tmp_path, capfd):
     some = only("lookups", "total")
     assert cli.run(["check", "--db", str(demo_db), "--format", "csv", *some]) == 0

@@ -192,6 +192,7 @@ def test_any_other_line_is_the_innermost(stack, op_names):
     assert own_frame(stack, op_names) == len(stack)
 
 
+@pytest.mark.slow
 def test_a_stack_as_deep_as_the_frames_takes_no_longer():
     stack = [(f"f{number % 7}", number % 5) for number in range(20_000)]
     assert own_frame(stack, [(20_000, MAX)]) == 20_000

@@ -360,6 +360,7 @@ def in_turn(texts, tag):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tag", "count"), [*zip(TAGS.values(), cycle((80, 2, 3)))], ids=TAGS)
 def test_lines_of_several_processes_are_distinguished(tag, count):
     texts = [LIST.replace("41.25G of", f"41.{number:02}G of") for number in range(count)]
@@ -381,12 +382,14 @@ def test_a_broken_line_belongs_to_the_process_before():
     assert [one.message for one in read(broken)] == [only(LIST)] * 2
 
 
+@pytest.mark.slow
 def test_of_an_endless_line_the_beginning_is_looked_at():
     begun = time.perf_counter()
     assert read("Total hbm usage >= 5.00G: " + "Size: " * 2_000_000 + "\n" + LIST)
     assert time.perf_counter() - begun < 20
 
 
+@pytest.mark.slow
 def test_a_message_within_an_endless_line_is_found():
     words = "some text of a line " * 20_000
     assert only(words + SHORT["used"].rstrip() + " " + words) == only(SHORT["used"])

@@ -50,6 +50,7 @@ def figures(result):
 TEXTS = st.text(st.sampled_from("ab/.漢 _[{,}]"), max_size=90)
 
 
+@pytest.mark.slow
 @given(st.data(), st.integers(24, 120))
 def test_no_figure_is_lost_whatever_the_width(data, width):
     kinds = data.draw(st.lists(st.sampled_from(["VARCHAR", "BIGINT"]), min_size=1, max_size=14))
@@ -330,6 +331,7 @@ def test_other_formats_have_no_bars(format_name):
     assert with_bars == formats.render(result, format_name, 80)
 
 
+@pytest.mark.slow
 @given(st.data(), st.integers(24, 160))
 def test_bars_cost_no_figure_and_no_line(data, width):
     """Nothing at all where all texts are whole; else texts alone, which stay in their lines."""

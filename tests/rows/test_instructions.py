@@ -95,6 +95,7 @@ ADD = ("add", 0, "add", "f32[2]{0}", None)
 BITCAST = ("bitcast", 1, "bitcast", "f32[1,2]{1,0}", "jit(f)/reshape")
 
 
+@pytest.mark.slow
 def test_the_hlo_text_says_what_a_step_is_that_defines_no_value(tmp_path):
     line = "  %odd = ((f32[2]{0}), s32[]) custom-call(%add)"
     rows, unread = ingested(tmp_path, line)
@@ -102,11 +103,13 @@ def test_the_hlo_text_says_what_a_step_is_that_defines_no_value(tmp_path):
     assert unread == []
 
 
+@pytest.mark.slow
 def test_a_step_without_a_line_in_the_hlo_text_is_a_name(tmp_path):
     rows, _ = ingested(tmp_path, "")
     assert rows == [ADD, BITCAST, ("odd", 2, None, None, None)]
 
 
+@pytest.mark.slow
 def test_a_step_whose_line_cannot_be_read_is_a_name_and_reported(tmp_path):
     rows, unread = ingested(tmp_path, "  %odd = nonsense")
     assert rows == [ADD, BITCAST, ("odd", 2, None, None, None)]
@@ -154,6 +157,7 @@ def instructions(db, folder):
         ).fetchall()
 
 
+@pytest.mark.slow
 def test_a_step_of_the_schedule_is_an_instruction_whatever_lies_next_to_it(tmp_path):
     folder = tmp_path / "dumps"
     (folder / "d").mkdir(parents=True)
@@ -164,6 +168,7 @@ def test_a_step_of_the_schedule_is_an_instruction_whatever_lies_next_to_it(tmp_p
     assert instructions(str(tmp_path / "both.duckdb"), folder) == alone
 
 
+@pytest.mark.slow
 def test_sections_are_not_read_again_for_steps_with_rows(tmp_path, monkeypatch):
     def read_again(context):
         raise AssertionError

@@ -34,6 +34,7 @@ def test_every_buffer_has_its_marked_line(loops_db):
     assert programs == {"cpu": {*MADE_IN} - {"layers"}, "gpu": {*MADE_IN}, "tpu": {*MADE_IN}}
 
 
+@pytest.mark.slow
 def test_elements_are_followed_where_the_text_names_them_at_their_use(tmp_path):
     ingest(str(tmp_path / "a.duckdb"), [ROOT / "data" / "elements"])
     found = rows(tmp_path / "a.duckdb")
@@ -41,6 +42,7 @@ def test_elements_are_followed_where_the_text_names_them_at_their_use(tmp_path):
     assert (wrong, right, len(found)) == (set(), 19, 21)
 
 
+@pytest.mark.slow
 def test_later_scans_of_a_process_have_their_own_lines(tmp_path):
     """JAX keeps what the first one inserts, with its line, for all scans of its shapes."""
     ingest(str(tmp_path / "a.duckdb"), [ROOT / "data" / "scans"])
@@ -52,6 +54,7 @@ def test_later_scans_of_a_process_have_their_own_lines(tmp_path):
     assert one(tmp_path / "a.duckdb", "SELECT code FROM diagnostics") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change", [("eval_jaxpr", "some_step"), ("dynamic_update_index_in_dim", "put_slice")]
 )
@@ -176,11 +179,13 @@ def copied(path, name, change=None, keep=lambda name: True):
     return db
 
 
+@pytest.mark.slow
 def test_without_its_text_a_module_has_no_origins(tmp_path):
     db = copied(tmp_path, "cpu", keep=lambda name: not name.endswith("optimizations.txt"))
     assert one(db, "SELECT count(*) FROM value_origins") == [(0,)]
 
 
+@pytest.mark.slow
 def test_without_metadata_stacks_are_counted_and_no_line_is_guessed(tmp_path):
     db = copied(tmp_path, "cpu", lambda text: re.sub(r", metadata=\{[^}]*\}", "", text))
     assert one(

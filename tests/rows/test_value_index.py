@@ -1,6 +1,7 @@
 """Values are found by name and number, in columns of any width."""
 
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -47,6 +48,7 @@ def test_a_name_is_found_whatever_value_is_next_to_it(values, asked):
     assert found.tolist() == [names.index(n) if n in names else -1 for n in name.tolist()]
 
 
+@pytest.mark.slow
 @given(VALUES, st.integers(1, 3))
 @example([(0, 3, 1), (0, 1, 2)], 1)
 @example([(0, 2**62, 1), (0, LARGEST_ID, 2)], 1)

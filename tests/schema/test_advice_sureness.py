@@ -102,6 +102,7 @@ RANGED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RANGED)
 def test_what_is_from_zero_is_not_likely(demo, name):
     for row in answers(demo, name, top_n=1000):

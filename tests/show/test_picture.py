@@ -124,6 +124,7 @@ def test_groups_hold_what_saved_queries_attribute_to_them(demo, by, instant):
         assert mine == dict(rows) and mine
 
 
+@pytest.mark.slow
 def test_categories_are_those_of_the_saved_query(demo):
     found = drawn(demo, by="category", run="gpu_b8", function="train_step")
     rows = picture.values(demo, CATALOGUE.find("peak-by-category"), found.subject, {}, 50).rows
@@ -144,6 +145,7 @@ def test_labels_of_a_tree_add_up_to_the_instant(demo, tree):
         assert sum(size for _, size in rows) == found.peak_bytes
 
 
+@pytest.mark.slow
 def test_without_any_line_ops_are_used_with_a_note(con, demo):
     assert not drawn(demo, run="cpu_b8", function="train_step").is_without_lines
     made = Module(con, 1)
@@ -166,6 +168,7 @@ def module(con, module_id, peak, **cells):
     made.close()
 
 
+@pytest.mark.slow
 def test_the_largest_need_is_chosen_and_the_others_are_reported(con):
     module(con, 1, 10)
     module(con, 2, 30, function_name="g", run_name="s")
@@ -221,6 +224,7 @@ def test_several_of_unknown_peaks_are_reported(con):
     assert chosen(con).others == ("2 modules fit; m2 of run r is used; all peaks are unknown")
 
 
+@pytest.mark.slow
 def test_values_between_the_columns_are_counted(con):
     made = Module(con, 1, schedule_length=99)
     made.allocation(0, "temp", 100)

@@ -128,6 +128,7 @@ def test_what_is_gone_from_the_paths_is_pruned(tmp_path, run):
     assert rows_on(tmp_path / "a") == rows_on(tmp_path / "b")
 
 
+@pytest.mark.slow
 def test_a_file_that_cannot_be_read_is_a_diagnostic(tmp_path, run):
     gone = sorted(run.glob("*-values.txt"))[0]
     summary = by_workers(tmp_path / "b", run, cluster=Here(before=gone.unlink))
@@ -244,6 +245,7 @@ def test_an_ingest_that_ends_before_its_last_word_is_mended_by_the_next(tmp_path
     assert rows_on(tmp_path / "a") == rows_on(tmp_path / "b")
 
 
+@pytest.mark.slow
 def test_the_largest_groups_come_first(tmp_path, monkeypatch):
     parts = []
 

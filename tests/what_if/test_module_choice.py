@@ -41,6 +41,7 @@ def test_the_largest_need_of_several_with_a_known_peak(con):
     assert choose(con, "m1", None, None).others == ""
 
 
+@pytest.mark.slow
 def test_of_several_runs_the_one_with_the_largest_need(con):
     for number in range(7):
         case(con, number, 5 + (number == 4), run_name=f"r{number}")

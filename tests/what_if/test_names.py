@@ -31,6 +31,7 @@ def test_the_end_of_a_path_with_what_is_saved_of_it_and_copied_for_it(names):
     assert names("line:m/model.py:53") == ["/m/model.py:53", "saved /m/model.py:53"]
 
 
+@pytest.mark.slow
 def test_a_library_is_a_word_before_the_name(con):
     case = Case(con)
     installed = "/l/site-packages/flax/linen/linear.py:271"
@@ -51,6 +52,7 @@ def test_a_library_is_a_word_before_the_name(con):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_name_in_full_is_that_alone(names):
     assert names("line:/m/model.py:53") == ["/m/model.py:53"]
     assert names("op:net/dot") == ["net/dot"]
@@ -62,11 +64,13 @@ def test_a_word_before_the_name_takes_only_names_with_it(names):
     assert names("op:for *") == ["for net_2/dot"]
 
 
+@pytest.mark.slow
 def test_an_op_is_a_glob_or_the_last_elements(names):
     assert names("op:net*/dot") == ["net/dot", "saved net/dot", "for net_2/dot", "net_2/dot"]
     assert names("op:dot") == ["net/dot", "saved net/dot", "for net_2/dot", "net_2/dot"]
 
 
+@pytest.mark.slow
 def test_an_instruction_is_everything_that_it_gives(names):
     assert names("value:while") == ["while{0}", "while{1}"]
     assert names("value:whi*") == ["while{0}", "while{1}"]
@@ -98,6 +102,7 @@ def test_what_takes_nothing_says_what_is_near(names, pattern, said):
     assert said in str(error.value)
 
 
+@pytest.mark.slow
 def test_brackets_of_a_name_match_themselves_too(con):
     case = Case(con)
     case.temp(1, 1, (0, 9), "/m/a.py:1", op_name="jit(f)/layer[0]/dot")

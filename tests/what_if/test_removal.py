@@ -18,6 +18,7 @@ def test_two_together_save_more_than_both(con):
     ]
 
 
+@pytest.mark.slow
 def test_names_are_computed_in_parts_of_any_size(con, monkeypatch):
     two_peaks(con)
     whole = figures(ask(con, "op:*"))
@@ -34,6 +35,7 @@ def test_the_instant_that_caps_the_saving(con):
     assert instant.source == "/m/model.py:54"
 
 
+@pytest.mark.slow
 def test_a_share_of_the_bytes_stays(con):
     two_peaks(con)
     assert figures(ask(con, "op:*", keep="1/2"))[-1] == ("all 3", 10, 5, 5, 1)
@@ -42,6 +44,7 @@ def test_a_share_of_the_bytes_stays(con):
     assert figures(ask(con, "op:*", keep="1"))[-1] == ("all 3", 10, 0, 10, 1)
 
 
+@pytest.mark.slow
 def test_until_it_fits_each_by_what_is_left(con):
     case = Case(con)
     case.temp(1, 5, (1, 3), "/m/a.py:1")
@@ -59,6 +62,7 @@ def test_until_it_fits_each_by_what_is_left(con):
     assert figures(ask(con, until=7)) == [("/m/a.py:1", 5, 3, 7, 6)]
 
 
+@pytest.mark.slow
 def test_until_goes_on_past_equal_peaks(con):
     two_peaks(con)
     found = ask(con, until=2)
@@ -77,6 +81,7 @@ def test_until_goes_on_past_equal_peaks(con):
     assert found.fits is True
 
 
+@pytest.mark.slow
 def test_values_that_until_has_no_name_for_are_counted(con):
     case = Case(con)
     case.temp(1, 5, (1, 3), "/m/a.py:1", op_name="jit(f)/dot")
@@ -100,6 +105,7 @@ def test_until_nothing_helps(con):
     assert found.fits is False
 
 
+@pytest.mark.slow
 def test_the_cheapest_first_by_what_it_saves(con):
     case = Case(con)
     case.temp(1, 60, (1, 3), "/m/a.py:1")
@@ -140,6 +146,7 @@ def stacks(con):
     case.close()
 
 
+@pytest.mark.slow
 def test_what_is_kept_instead_makes_a_low_end(con):
     stacks(con)
     one, two, both = ask(con, "line:saved *").rows
@@ -239,6 +246,7 @@ def step(con):
     return con
 
 
+@pytest.mark.slow
 def test_a_donated_parameter_gives_its_bytes_unless_they_are_needed_before(step):
     # 88 fixed bytes; 50 at 1, and at 4 30 with 40 of early contents.
     assert figures(ask(step, donate=["3"])) == [
@@ -249,6 +257,7 @@ def test_a_donated_parameter_gives_its_bytes_unless_they_are_needed_before(step)
         assert figures(ask(step, donate=[name])) == figures(ask(step, donate=["3"]))
 
 
+@pytest.mark.slow
 def test_donations_and_lines_together(step):
     assert figures(ask(step, "line:a.py:2", donate=["3"]))[-1] == ("all 2", 40, 40, 98, 1)
     assert figures(ask(step, "line:a.py:*", donate=["3"]))[-1] == ("all 3", 90, 50, 88, 4)
@@ -258,6 +267,7 @@ def test_donations_and_lines_together(step):
     ]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_donated_is_said(step):
     found = ask(step, donate=["*"])
     assert [row.name for row in found.rows] == ["params['w']", "all 1"]
@@ -271,6 +281,7 @@ def test_what_cannot_be_donated_is_said(step):
         ask(step, donate=["prams['w']"])
 
 
+@pytest.mark.slow
 def test_an_output_of_the_shape_comes_before_others_of_the_size(con):
     """JAX pairs them like this: without an output of the shape, XLA takes one of the size."""
     wide, tall = shape(con, "f32[2,5]{1,0}"), shape(con, "f32[5,2]{1,0}")
@@ -301,6 +312,7 @@ def with_holes(con, reserved):
     con.execute(f"UPDATE memory_sums SET temp_bytes = {reserved}")
 
 
+@pytest.mark.slow
 def test_the_need_is_that_of_the_values_placed_again(con):
     with_holes(con, 192)
     found = ask(con, "line:model.py:53")
@@ -316,6 +328,7 @@ def test_where_that_does_not_give_todays_size_it_is_a_range(con):
     assert (found.need.low_bytes, found.need.high_bytes) == (64, 64 + 808)
 
 
+@pytest.mark.slow
 def test_until_goes_by_the_high_end_of_the_need(con):
     with_holes(con, 1000)
     found = ask(con, until=900)
@@ -377,6 +390,7 @@ def lines(con):
     case.close()
 
 
+@pytest.mark.slow
 def test_times_rank_where_the_module_was_timed_and_a_kernel_counts_once(con):
     lines(con)
     timed(con, **{"fusion.1": 700, "fusion.3": 500})
@@ -405,6 +419,7 @@ def test_without_times_the_work_ranks(con):
     assert found.ranked_by == "work" and found.rows[0].recompute_ns is None
 
 
+@pytest.mark.slow
 def test_a_line_with_stacks_takes_the_time_that_these_take_and_inputs_of_the_layer_none(con):
     case = Case(con)
     for number in (1, 2):

@@ -22,6 +22,7 @@ def rows(ask, *given):
     return code, json.loads(out), err
 
 
+@pytest.mark.slow
 def test_a_change_that_was_made_is_held_to_what_was_promised(ask):
     """The demo's scan with its body checkpointed."""
     code, found, err = rows(ask, "cpu_b8", "cpu_b8_remat")
@@ -95,6 +96,7 @@ def test_nothing_that_changed_is_a_note(ask):
     assert "no peak of a function" in ask("cpu_b8", "cpu_b8")[2]
 
 
+@pytest.mark.slow
 def test_a_function_that_is_not_there_is_named(ask):
     code, out, err = ask("cpu_b8", "cpu_b8_remat", "--function", "typo")
     assert (code, out) == (0, "")
@@ -228,6 +230,7 @@ def test_less_than_was_promised_is_exit_1(asked):
     assert "less than promised" in out
 
 
+@pytest.mark.slow
 def test_a_command_that_compiles_nothing_is_no_success(asked):
     (code, out, _), _ = asked("--until", "8MiB", python="false")
     assert code != 0

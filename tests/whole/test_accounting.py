@@ -200,6 +200,7 @@ def test_line_ends_of_two_bytes_are_simply_read(dump: tuple[str, str], block_byt
     assert (found.diagnostics, found.exit_code) == (whole.diagnostics, 0)
 
 
+@pytest.mark.slow
 @BLOCKS
 def test_line_ends_of_two_bytes_in_some_lines_alone_lose_no_row_in_silence(
     block_bytes: int,

@@ -338,6 +338,7 @@ def test_odd_path(tmp_path, call, make, message):
     assert is_one_line(err, message)
 
 
+@pytest.mark.slow
 def test_directory_given_by_a_name_that_is_not_utf8(tmp_path, make_empty):
     make_empty("bufdb.duckdb")
     folder = tmp_path / os.fsdecode(b"d\xff")
@@ -861,6 +862,7 @@ def test_home_that_may_not_be_looked_into(monkeypatch, capfd):
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.slow
 def test_working_directory_that_is_gone(tmp_path, whole_db):
     (tmp_path / "gone").mkdir()
     shell = f"cd gone && rmdir ../gone && {shlex.join([*BUFDB, 'query', 'modules'])}"

@@ -6,6 +6,7 @@ What is larger says why in a comment `# long: …` on the line of its `def` or `
 import ast
 import re
 
+import pytest
 from places import ROOT
 
 from bufdb import resources
@@ -34,6 +35,7 @@ def too_long(text: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_functions_and_classes_are_short_or_say_why_not():
     found = {
         str(path.relative_to(ROOT)): names

@@ -240,6 +240,7 @@ def test_every_schema_version_is_in_the_change_log():
     assert f"schema version {SCHEMA_VERSION}" in PAGES["bufdb/CHANGELOG.md"].read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_every_section_of_the_format_that_is_cited_is_there():
     """Comments say `format section 7.1`, which is a numbered heading of data/FORMAT.md."""
     assert FORMAT.is_file(), "data/FORMAT.md is what the comments cite"

@@ -69,6 +69,7 @@ def test_explain_runs_the_file_alone(hostile, place):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_fit_runs_the_file_alone(hostile):
     done = bufdb("fit", "sub/train.py:step", *SPEC)
     # The fake JAX has nothing that could be traced.
@@ -83,6 +84,7 @@ def test_blame_runs_the_file_alone(hostile):
     assert "making an environment with" in done.stderr, done.stderr
 
 
+@pytest.mark.slow
 def test_the_version_of_a_python_is_read_without_the_folder(hostile):
     first = "from contextlib import suppress\nfrom bufdb.blame.runs import version_of\n"
     first += "from bufdb.errors import BufdbError\n"
@@ -118,6 +120,7 @@ def test_python_m_leaves_the_folder_out(hostile):
     assert done.returncode == 3
 
 
+@pytest.mark.slow
 def test_a_child_that_dies_at_its_start_says_why(hostile, tmp_path, monkeypatch):
     (tmp_path / "early").mkdir()
     text = "if '-P' in sys.orig_argv:\n    os.write(2, b'no such disk')\n    os._exit(3)\n"

@@ -395,6 +395,7 @@ def test_what_is_exact_off_a_terminal(tmp_path):
     assert output == "function_name\n\x1b[31m=1+1\n"
 
 
+@pytest.mark.slow
 def test_a_view_of_the_files_own_is_reported_and_bufdbs_is_used(tmp_path):
     path = make(tmp_path)
     with duckdb.connect(path) as con:
@@ -429,6 +430,7 @@ def test_what_is_bufdbs_own_says_nothing(tmp_path):
         assert "bufdb: " not in _call(*command, "--db", path)
 
 
+@pytest.mark.slow
 def test_views_and_tables_of_the_users_own_can_be_asked(tmp_path):
     path = make(tmp_path)
     with duckdb.connect(path) as con:
@@ -441,6 +443,7 @@ def test_views_and_tables_of_the_users_own_can_be_asked(tmp_path):
     assert "view mine" in output and "macro twice(x)" in output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("sql",), ("query", "sent", "--queries", "{folder}")])
 def test_files_are_read_if_the_user_allows_it(command, tmp_path):
     path = make(tmp_path)
@@ -452,6 +455,7 @@ def test_files_are_read_if_the_user_allows_it(command, tmp_path):
     assert SECRET in _call(*call, "--db", path, "--allow-files")
 
 
+@pytest.mark.slow
 def test_files_that_may_be_read_are_not_written(tmp_path):
     path = make(tmp_path)
     before = _files(tmp_path)
@@ -461,6 +465,7 @@ def test_files_that_may_be_read_are_not_written(tmp_path):
     assert _files(tmp_path) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "found"),
     [
