@@ -120,58 +120,59 @@ class Calls:
             and (frame.source_file, frame.source_line, frame.source_column)
             == (other.source_file, other.source_line, other.source_column)
         }
-        of_op = {name: _one(self._of(homes), same, name) for name, homes in self._bare.items()}
-        return _Finder(text, self, of_op, same).find()
-
-    def of_reducer(self, name: bytes, same: set[int]) -> CallOp | None:
-        """Return what the reducer of this name in the optimized text has of calls."""
-        return _one(self._of({_CLONE.sub(b"", name)}), same)
-
-    def _of(self, homes: Iterable[bytes]) -> set[_Call | None]:
-        """Return the calls with a frame by which computations are reached; None for another way.
-
-        Their op_names are those of all calls on the way, one after the other.
-        """
-        found: set[_Call | None] = set()
-        left = {(home, b"", 0) for home in homes}
-        seen = set(left)
-        while left:
-            home, path, depth = left.pop()
-            calls = self._calls.get(home)
-            if home == _ENTRY or not calls or depth > _DEEPEST:
-                found.add(None)
-                continue
-            for call in calls:
-                further = b"/".join(filter(None, (call.op_name, path)))
-                if call.frame_id:
-                    found.add(call._replace(op_name=further))
-                elif (step := (call.computation, further, depth + 1)) not in seen:
-                    seen.add(step)
-                    left.add(step)
-        return found
+        functions = _Functions(self._calls, same)
+        of_op = {
+            name: op
+            for name, homes in self._bare.items()
+            if (op := _agreed(_within(functions.op(home), name) for home in homes))
+        }
+        return _Finder(text, functions, of_op).find()
 
 
-def _one(calls: set[_Call | None], same: set[int], op: bytes = b"") -> CallOp | None:
-    """Return what all calls agree on, with an op within them; None if one has no known frame."""
-    known = [call for call in calls if call is not None and call.frame_id in same]
-    if len(known) < len(calls):
-        return None
-    frames, paths = {call.frame_id for call in known}, {call.op_name for call in known}
-    # What a reducer computes has mostly the name of what reduces.
-    within = {path if path.split(b"/")[-1] == op else path + b"/" + op for path in paths}
-    if len(frames) > 1 or len(within) > 1:
-        return CallOp(0 if len(frames) > 1 else frames.pop(), None)
-    return CallOp(frames.pop(), within.pop().strip(b"/") or None)
+class _Functions:
+    """What all calls of each computation agree on."""
+
+    def __init__(self, calls: Mapping[bytes, set[_Call]], frames: set[int]) -> None:
+        self._calls, self._frames = calls, frames
+        self._known: dict[bytes, CallOp | None] = {}
+
+    def op(self, name: bytes, depth: int = 0) -> CallOp | None:
+        """Return op and frame of the calls of a computation; None if one has no known frame."""
+        if name not in self._known:
+            self._known[name] = None  # of one that calls itself
+            calls = self._calls.get(name)
+            if name != _ENTRY and calls and depth < _DEEPEST:
+                self._known[name] = _agreed(self._of(call, depth) for call in calls)
+        return self._known[name]
+
+    def _of(self, call: _Call, depth: int) -> CallOp | None:
+        if call.frame_id:
+            op = CallOp(call.frame_id, call.op_name or None)
+            return op if call.frame_id in self._frames else None
+        return _within(self.op(call.computation, depth + 1), call.op_name)
+
+
+def _agreed(ops: Iterable[CallOp | None]) -> CallOp | None:
+    """Return what all have; None if one of them is not known."""
+    different = set(ops)
+    if None in different or len(different) == 1:
+        return different.pop() if len(different) == 1 else None
+    frames = {op.frame_id for op in different if op is not None}
+    return CallOp(frames.pop() if len(frames) == 1 else 0, None)
+
+
+def _within(outer: CallOp | None, name: bytes) -> CallOp | None:
+    """Return an op within another; what a reducer computes has mostly the name of what reduces."""
+    if outer is None or outer.op_name is None or not name or outer.op_name.endswith(b"/" + name):
+        return outer
+    return CallOp(outer.frame_id, outer.op_name + b"/" + name)
 
 
 class _Finder:
     """Instructions of an optimized text whose op and frame are those of a call."""
 
-    def __init__(
-        self, text: bytes, calls: Calls, of_op: Mapping[bytes, CallOp | None], same: set[int]
-    ) -> None:
-        self.calls, self.same = calls, same
-        self.of_op = {name: found for name, found in of_op.items() if found}
+    def __init__(self, text: bytes, functions: _Functions, of_op: Mapping[bytes, CallOp]) -> None:
+        self.functions, self.of_op = functions, of_op
         self.graph = HloGraph(text, loops_in(text))
 
     def find(self) -> dict[bytes, CallOp]:
@@ -180,7 +181,7 @@ class _Finder:
         fusions: dict[bytes, Instruction] = {}
         for ins in self._without_source():
             reducers = ins.called.get("to_apply", ())
-            of_reducers = [self.calls.of_reducer(name, self.same) for name in reducers]
+            of_reducers = [self.functions.op(_CLONE.sub(b"", name)) for name in reducers]
             own = next(filter(None, of_reducers), None) or self.of_op.get(ins.op_name or b"")
             if own is None:
                 continue

@@ -115,6 +115,24 @@ def test_frames_of_other_tables_say_nothing():
     assert found(before((b"jit(f)/jit(cumsum)", 1), tables=other)) == {}
 
 
+HEAD = b"\n%%f.%d (x: f32[]) -> f32[] {\n"
+WAY = b'  %%c.%d = f32[] call(%%x), to_apply=%%f.%d, metadata={op_name="%d"}\n'
+DEEP = b'  %d = f32[] add(%p), metadata={op_name="deep"}\n}\n'
+MAIN = b"\nENTRY %main (p: f32[]) -> f32[] {\n"
+OF_F = b'  %c = f32[] call(%p), to_apply=%f.0, metadata={op_name="jit(f)/g" stack_frame_id=1}\n}\n'
+
+
+def test_calls_on_many_ways_are_followed_once_each():
+    """Two calls in each of 40 functions make 2 to the power of 40 ways."""
+    layers = [
+        HEAD % at + b"".join(WAY % (way, at + 1, way) for way in range(2)) + b"}\n"
+        for at in range(40)
+    ]
+    calls = Calls()
+    calls.feed(TABLES + b"".join(layers) + HEAD % 40 + DEEP + MAIN + OF_F)
+    assert calls.found_in(MAIN + DEEP, hlo.read(TABLES)) == {b"d": CallOp(1, None)}
+
+
 def test_functions_that_call_themselves_end():
     text = before((b"jit(f)/jit(cumsum)", 1)).replace(
         b"reduce-window(", b"call(%x), to_apply=%outer.3 ("
