@@ -1,5 +1,7 @@
 """A run that is not there is one error in every command, in Python and for assistants."""
 
+import shutil
+
 import pytest
 from places import ROOT
 
@@ -34,20 +36,30 @@ COMMANDS = [
     ("budget", "budget.toml", "--run", "cpu_b8", "--base", "{}"),
     ("export", "--format", "collapsed", "--run", "{}", "-o", "out"),
     ("export", "--format", "parquet", "--run", "{}", "-o", "out"),
+]
+WRITING = [
     ("profile", str(ROOT / "data" / "profiles"), "--run", "{}"),
     ("runs", "label", "{}", "a=1"),
 ]
+
+
+WRONG = "bufdb: error: no run 'gpu_b9'; did you mean 'gpu_b8'? 'bufdb runs' lists them\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_a_run_that_is_not_there_is_wrong_usage(call, demo_db, empty_folder, command):
     (empty_folder / "budget.toml").write_text(BUDGET, encoding="utf-8")
     words = [word.format("gpu_b9") for word in command]
-    code, out, err = call(*words, "--db", demo_db)
-    assert (code, out) == (2, "")
-    wanted = "bufdb: error: no run 'gpu_b9'; did you mean 'gpu_b8'? 'bufdb runs' lists them\n"
-    assert err == wanted
+    assert call(*words, "--db", demo_db) == (2, "", WRONG)
     assert [path.name for path in empty_folder.iterdir()] == ["budget.toml"]
+
+
+@pytest.mark.parametrize("command", WRITING, ids=" ".join)
+def test_nothing_is_written_for_a_run_that_is_not_there(call, demo_db, empty_folder, command):
+    """In a copy: a writer waits for the tests of other processes, and readers for the writer."""
+    words = [word.format("gpu_b9") for word in command]
+    copy = shutil.copy(demo_db, empty_folder)
+    assert call(*words, "--db", copy) == (2, "", WRONG)
 
 
 @pytest.mark.parametrize(

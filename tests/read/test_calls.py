@@ -78,7 +78,7 @@ def before(*calls, tables=TABLES):
     return tables + FUNCTION + lines + b"}\n"
 
 
-def found(text, parts=1):
+def ops_of_calls(text, parts=1):
     calls = Calls()
     lines = text.splitlines(keepends=True)
     for at in range(parts):
@@ -91,28 +91,28 @@ ONE = CallOp(1, b"jit(f)/jit(cumsum)/sum")
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7, 50])
 def test_what_is_of_one_call_has_its_frame_and_its_op(parts):
-    has = found(before((b"jit(f)/jit(cumsum)", 1)), parts)
+    has = ops_of_calls(before((b"jit(f)/jit(cumsum)", 1)), parts)
     assert has == dict.fromkeys([b"window.1", b"fusion.1", b"a.1", b"sum.9", b"bare.1"], ONE)
 
 
 def test_calls_on_two_lines_leave_neither_line_nor_op():
-    has = found(before((b"jit(f)/jit(cumsum)", 1), (b"jit(f)/jit(cumsum)", 2)))
+    has = ops_of_calls(before((b"jit(f)/jit(cumsum)", 1), (b"jit(f)/jit(cumsum)", 2)))
     assert set(has.values()) == {CallOp(0, None)}
     assert b"fusion.1" not in has
 
 
 def test_calls_of_two_ops_on_a_line_leave_the_line():
-    has = found(before((b"jit(f)/jit(cumsum)", 1), (b"jit(f)/transpose(jit(cumsum))", 1)))
+    has = ops_of_calls(before((b"jit(f)/jit(cumsum)", 1), (b"jit(f)/transpose(jit(cumsum))", 1)))
     assert has[b"fusion.1"] == has[b"bare.1"] == CallOp(1, None)
 
 
 def test_a_call_without_a_frame_says_nothing():
-    assert found(before((b"jit(f)/jit(cumsum)", 0))) == {}
+    assert ops_of_calls(before((b"jit(f)/jit(cumsum)", 0))) == {}
 
 
 def test_frames_of_other_tables_say_nothing():
     other = TABLES.replace(b"line=4", b"line=40")
-    assert found(before((b"jit(f)/jit(cumsum)", 1), tables=other)) == {}
+    assert ops_of_calls(before((b"jit(f)/jit(cumsum)", 1), tables=other)) == {}
 
 
 HEAD = b"\n%%f.%d (x: f32[]) -> f32[] {\n"
@@ -137,4 +137,4 @@ def test_functions_that_call_themselves_end():
     text = before((b"jit(f)/jit(cumsum)", 1)).replace(
         b"reduce-window(", b"call(%x), to_apply=%outer.3 ("
     )
-    found(text)
+    ops_of_calls(text)
