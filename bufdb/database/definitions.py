@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Set
 from graphlib import TopologicalSorter
+from pathlib import Path
 
 import duckdb
 
@@ -121,18 +122,20 @@ def _named(sql: str, names: Set[str]) -> set[str]:
 
 
 def views_hash() -> str:
-    """Return a hash of the SQL of all views and macros, and of the DuckDB that prints it."""
+    """Return a hash of the SQL of all views and macros, and of what comments and prints it."""
     return _hash(*VIEWS)
 
 
 def schema_hash() -> str:
-    """Return a hash of the SQL of everything in a database, and of the DuckDB that makes it."""
+    """Return a hash of the SQL of everything in a database, and of what comments and makes it."""
     return _hash(*TABLES, *VIEWS)
 
 
 @functools.cache
 def _hash(*folders: str) -> str:
     digest = hashlib.blake2b(duckdb.__version__.encode(), digest_size=16)
+    # Comments that columns inherit are of this module.
+    digest.update(Path(__file__).read_bytes())
     for file in resources.schema_files(*folders):
         digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()
