@@ -26,7 +26,7 @@ def quote(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Escape control characters in text that may name files or quote a dump, for a terminal."""
-    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+    return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 def listed(names: Sequence[str], most: int) -> str:

@@ -43,13 +43,13 @@ def _assert_peak(function: Any, *args: Any, max: int | str, **options: Any) -> i
     __tracebackhide__ = True
     from bufdb.api.explain import explain
 
-    found = explain(function, *args, limit=max, **options)
-    found.db.close()
-    unknown, peak = found.data["unknown_peaks"], found.data["peak"]
+    explanation = explain(function, *args, limit=max, **options)
+    explanation.db.close()
+    unknown, peak = explanation.data["unknown_peaks"], explanation.data["peak"]
     if unknown or peak is None:
         reason = f": {unknown[0]['unknown_reason']}" if unknown else ""
-        pytest.fail(f"bufdb: the peak cannot be judged{reason}\n{found}", pytrace=False)
-    peak_bytes, limit = int(peak["peak_bytes"]), int(found.data["limit_bytes"])
+        pytest.fail(f"bufdb: the peak cannot be judged{reason}\n{explanation}", pytrace=False)
+    peak_bytes, limit = int(peak["peak_bytes"]), int(explanation.data["limit_bytes"])
     need = int(peak["need_bytes"])
     if need > limit:
         lines = [
@@ -60,7 +60,7 @@ def _assert_peak(function: Any, *args: Any, max: int | str, **options: Any) -> i
             f"  too much      {_exact(need - limit)}",
             "",
         ]
-        pytest.fail("\n".join(lines) + f"\n{found}", pytrace=False)
+        pytest.fail("\n".join(lines) + f"\n{explanation}", pytrace=False)
     return peak_bytes
 
 
@@ -173,8 +173,8 @@ class BufdbLimit:
         own = os.environ.get("BUFDB_OWN", "").split()
         ingest(db, [folder], run="test", own_globs=own or None)
         with store.open_readable(db) as con:
-            found = figures.of_run(con, "test")
-            verdicts = judge(budgets, found, unread=figures.unread(con, "test"))
+            figures_of_run = figures.of_run(con, "test")
+            verdicts = judge(budgets, figures_of_run, unread=figures.unread(con, "test"))
             failures = [verdict for verdict in verdicts if verdict.status != WITHIN]
             if failures:
                 texts = [_text(verdict, con) for verdict in failures]

@@ -92,10 +92,10 @@ def parse_limit(value: Any) -> Limit:
     """
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return Limit(str(value), Fraction(value))
-    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-    if found is None:
+    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
         raise ValueError(f"{_LIMIT_HELP}, found {quote(_toml_text(value))}")
-    sign, number, unit = found.groups()
+    sign, number, unit = match.groups()
     if unit == "%" and not sign:
         raise ValueError(f"expected a sign before a percentage, such as '+2%', found {value!r}")
     amount = Fraction(number) if unit == "%" else in_bytes(number, unit)
@@ -125,9 +125,9 @@ def parse(text: str, path: str) -> BudgetFile:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         # Python 3.14 reports the line separately, earlier versions only in the text.
-        found = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
-        line = (found and found[1]) or str(text.count("\n") + 1)
-        reason = str(error)[: found.start()] if found else str(error)
+        position = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
+        line = (position and position[1]) or str(text.count("\n") + 1)
+        reason = str(error)[: position.start()] if position else str(error)
         raise UsageError(f"{path}:{line}: not TOML: {reason}") from error
     lines = _Lines(text, path)
     _check_keys(document, ("base", "budget"), lines, None)
@@ -420,12 +420,12 @@ def budget(opened: Open, file: Path, run: str | None = None, base: str | None = 
         if base is None:
             return Judged(run, None, _judged(con, content.budgets, run, NONE))
         runs.require(con, [base])
-        found = _judged(con, content.budgets, run, figures.of_base(con, base, run))
+        judgements = _judged(con, content.budgets, run, figures.of_base(con, base, run))
     except duckdb.Error as error:
         # Exit code 1 would mean that a limit is exceeded.
         raise DatabaseError(f"cannot read the figures: {str(error).splitlines()[0]}") from error
     note = f"run {run} is its own base: no limit relative to it can be exceeded"
-    return Judged(run, base, found, (note,) if run == base and relative else ())
+    return Judged(run, base, judgements, (note,) if run == base and relative else ())
 
 
 def grown(opened: Open, judged: Judged) -> list[str]:
@@ -448,10 +448,10 @@ def grown(opened: Open, judged: Judged) -> list[str]:
         for one in judged.verdicts
         if one.figure is not None
     )
-    found = [sentences[place] for place in places if place in sentences]
-    rest = len(found) - MOST_MODULES
+    causes = [sentences[place] for place in places if place in sentences]
+    rest = len(causes) - MOST_MODULES
     more = [f"{rest} more peaks grew: bufdb diff {judged.base} {judged.run}"] if rest > 0 else []
-    return [*found[:MOST_MODULES], *more]
+    return [*causes[:MOST_MODULES], *more]
 
 
 def _run_of(con: duckdb.DuckDBPyConnection, run: str | None, base: str | None) -> str:

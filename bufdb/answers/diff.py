@@ -268,15 +268,15 @@ def compare(
     con: duckdb.DuckDBPyConnection, values: Mapping[str, Value], *, temps: bool
 ) -> Comparison:
     """Compare two sides in one piece; arguments as for `pieces`."""
-    found = list(pieces(con, values, temps=temps))
+    rows = list(pieces(con, values, temps=temps))
     return Comparison(
-        figures=[row for piece in found for row in piece.figures],
-        peak_parts=[row for piece in found for row in piece.peak_parts],
-        temp_parts=[row for piece in found for row in piece.temp_parts],
-        columns=found[0].columns,
-        key_name=found[0].key_name,
-        other_spaces=found[0].other_spaces,
-        times=[time for piece in found for time in piece.times],
+        figures=[row for piece in rows for row in piece.figures],
+        peak_parts=[row for piece in rows for row in piece.peak_parts],
+        temp_parts=[row for piece in rows for row in piece.temp_parts],
+        columns=rows[0].columns,
+        key_name=rows[0].key_name,
+        other_spaces=rows[0].other_spaces,
+        times=[time for piece in rows for time in piece.times],
     )
 
 
@@ -341,8 +341,8 @@ def compare_top(
         for span in spans:
             with _alone(con, span, spans):
                 room = most_places - len(places)
-                changed, found = _changed_parts(con, {**values, **span._asdict()}, room)
-            parts += found
+                changed, rest = _changed_parts(con, {**values, **span._asdict()}, room)
+            parts += rest
             places += changed[:room]
             more, last = more + len(changed), span.last_place
             if len(places) == most_places:
@@ -460,8 +460,8 @@ def diff(
         UsageError: a run, a key or a pair does not exist.
     """
     con, values = _asked(opened, base, new, **options)
-    found = compare_top(con, values, top, most_places)
-    return Diff(found, None if found.figures else _why_nothing(con, values))
+    comparison = compare_top(con, values, top, most_places)
+    return Diff(comparison, None if comparison.figures else _why_nothing(con, values))
 
 
 def peaks(opened: Open, base: str, new: str, **options: Any) -> list[tuple[Row, bool]]:
@@ -489,14 +489,14 @@ def why_nothing(opened: Open, base: str, new: str, **options: Any) -> str | None
 def in_pieces(opened: Open, base: str, new: str, **options: Any) -> Iterator[Diff]:
     """Yield all rows of `diff`, some pairs at a time."""
     con, values = _asked(opened, base, new, **options)
-    found = pieces(con, values, temps=True)
-    first = next(found)
+    rows = pieces(con, values, temps=True)
+    first = next(rows)
     if not first.figures:
-        found.close()
+        rows.close()
         yield Diff(first, _why_nothing(con, values))
         return
     yield Diff(first, None)
-    yield from (Diff(piece, None) for piece in found)
+    yield from (Diff(piece, None) for piece in rows)
 
 
 def _asked(

@@ -24,15 +24,15 @@ def rows(comparison: Comparison) -> Result:
     for time in comparison.times:
         if time.is_whole or comparison.key_name in TIMED:
             times.setdefault(time.place, []).append(time)
-    found: list[tuple[Any, ...]] = []
+    table: list[tuple[Any, ...]] = []
     for place, group in groupby(comparison.figures, key=lambda row: row.place):
         figures = list(group)
         for figure in figures:
             of = (figure, *parts.get((place, figure.figure), ()))
-            found += [(*row, *[None] * len(_COLUMNS)) for row in of]
+            table += [(*row, *[None] * len(_COLUMNS)) for row in of]
         key_name = comparison.key_name
-        found += [_timed(figures[0], time, key_name) for time in times.get(place, ())]
-    return Result([*comparison.columns, *((name, "BIGINT") for name in _COLUMNS)], found)
+        table += [_timed(figures[0], time, key_name) for time in times.get(place, ())]
+    return Result([*comparison.columns, *((name, "BIGINT") for name in _COLUMNS)], table)
 
 
 def _timed(figure: Row, time: Time, key_name: str) -> tuple[Any, ...]:

@@ -135,7 +135,7 @@ def grown(comparison: Comparison, most: int) -> dict[tuple[str, int | None], str
     saved train.py:65 and 3 more", with the `most` largest parts.
     """
     peaks = [row for row in comparison.figures if row.figure == "peak"]
-    found = {}
+    sentences = {}
     for row in peaks:
         if row.new_module_key is None or (row.delta_bytes or 0) <= 0:
             continue
@@ -148,8 +148,8 @@ def grown(comparison: Comparison, most: int) -> dict[tuple[str, int | None], str
         rest = f" and {len(causes) - most} more" if len(causes) > most else ""
         largest = f", largest: {', '.join(named)}{rest}" if named else ""
         sentence = f"{_subject(row, peaks)}: peak {_from_to(row)}{largest}"
-        found[row.new_module_key, row.color] = sentence
-    return found
+        sentences[row.new_module_key, row.color] = sentence
+    return sentences
 
 
 def _totals(peaks: list[Row]) -> str:
@@ -213,15 +213,15 @@ def moved(parts: Sequence[Row], delta_bytes: int) -> list[Row]:
     """
     sign = 1 if delta_bytes > 0 else -1
     other = Counter(map(_alike, (row for row in parts if sign * (row.delta_bytes or 0) < 0)))
-    found = []
+    changed = []
     for row in sorted(parts, key=lambda row: -sign * (row.delta_bytes or 0)):
         if sign * (row.delta_bytes or 0) <= 0:
             break
         if row.change in ("appeared", "vanished") and other[_alike(row)]:
             other[_alike(row)] -= 1
         else:
-            found.append(row)
-    return found
+            changed.append(row)
+    return changed
 
 
 def _alike(row: Row) -> tuple[object, ...]:
@@ -330,7 +330,7 @@ def labels(firsts: list[Row]) -> dict[int, str]:
     sides = [{row.base_run_name for row in firsts}, {row.new_run_name for row in firsts}]
     several = any(len(runs - {None}) > 1 for runs in sides)
     alike = Counter((_name(row), row.color, row.base_run_name, row.new_run_name) for row in firsts)
-    found = {}
+    labels_by_place = {}
     for row in firsts:
         details = []
         if several:
@@ -338,8 +338,8 @@ def labels(firsts: list[Row]) -> dict[int, str]:
         if alike[_name(row), row.color, row.base_run_name, row.new_run_name] > 1:
             details.append(f"{_short(row.base_module_key)} → {_short(row.new_module_key)}")
         text = f" [{', '.join(details)}]" if details else ""
-        found[row.place] = _name(row) + text
-    return found
+        labels_by_place[row.place] = _name(row) + text
+    return labels_by_place
 
 
 def _short(module_key: str | None) -> str:

@@ -88,12 +88,12 @@ def lines(rows: Sequence[Row], width: int = WIDTH) -> list[str]:
 
     row = rows[0]
     of = f"{row['function_name']}: " if row["function_name"] is not None else ""
-    found = wrapped(escape_control(of) + sentence(rows))
-    found += [_barred(one) for one in rows if one["part"] == "bystander" and one["held_bytes"]]
+    text_lines = wrapped(escape_control(of) + sentence(rows))
+    text_lines += [_barred(one) for one in rows if one["part"] == "bystander" and one["held_bytes"]]
     plan = [one for one in rows if one["part"] in _OF_PLAN and one["held_bytes"]]
     if plan and row["plan_bytes"] is not None:
         parts = (f"{_OF_PLAN[one['part']]} {human_bytes(one['held_bytes'])}" for one in plan)
-        found += wrapped(f"the plan: {', '.join(parts)}")
+        text_lines += wrapped(f"the plan: {', '.join(parts)}")
     if row["process_ratio"] is not None:
         size = human_bytes(row["process_bytes"])
         most = "" if row["low_bystander_bytes"] == row["bystander_bytes"] else "at the most "
@@ -104,29 +104,29 @@ def lines(rows: Sequence[Row], width: int = WIDTH) -> list[str]:
             if limit
             else ""
         )
-        found += wrapped(f"while it runs the process holds {most}{size}, {times}{of}")
-    found += wrapped(_allocator(rows)) if _allocator(rows) else []
+        text_lines += wrapped(f"while it runs the process holds {most}{size}, {times}{of}")
+    text_lines += wrapped(_allocator(rows)) if _allocator(rows) else []
     if row["arguments_unknown_reason"] is not None and row["alive_bytes"]:
         why = row["arguments_unknown_reason"]
-        found += wrapped(f"which arrays are arguments is not known: {why}")
-    return found
+        text_lines += wrapped(f"which arrays are arguments is not known: {why}")
+    return text_lines
 
 
 def _allocator(rows: Sequence[Row]) -> str:
     """Return what the allocator of the device holds beyond arrays; '' if it does not say."""
     held = {row["part"]: row["held_bytes"] for row in rows}
     is_with_code = any(row["part"] == "rest" and row["low_bytes"] == 0 for row in rows)
-    found = []
+    amounts = []
     if "code" in held:
-        found.append(f"code {human_bytes(held['code'])}")
+        amounts.append(f"code {human_bytes(held['code'])}")
     if "rest" in held:
         of = " with code, whose size is not known" if is_with_code else ""
-        found.append(f"in use beyond {human_bytes(held['rest'])}{of}")
+        amounts.append(f"in use beyond {human_bytes(held['rest'])}{of}")
     if "free" in held:
-        found.append(f"free {human_bytes(held['free'])}")
+        amounts.append(f"free {human_bytes(held['free'])}")
     if "split" in held:
-        found.append(f"{human_bytes(held['split'])} of it not in the largest free block")
-    return f"the allocator: {', '.join(found)}" if found else ""
+        amounts.append(f"{human_bytes(held['split'])} of it not in the largest free block")
+    return f"the allocator: {', '.join(amounts)}" if amounts else ""
 
 
 def _barred(row: Row) -> str:
@@ -134,10 +134,10 @@ def _barred(row: Row) -> str:
     return shorten(f"{human_bytes(row['held_bytes']):>10}  {_line(row)}{count}", WIDTH)
 
 
-def text(found: Sequence[Sequence[Row]]) -> list[str]:
+def text(rows_of_accounts: Sequence[Sequence[Row]]) -> list[str]:
     """Return accounts as lines, with the device before each if there are several."""
     shown = []
-    for rows in found:
-        shown += [f"{escape_control(str(rows[0]['device']))}:"] if len(found) > 1 else []
+    for rows in rows_of_accounts:
+        shown += [f"{escape_control(str(rows[0]['device']))}:"] if len(rows_of_accounts) > 1 else []
         shown += lines(rows)
     return shown

@@ -177,53 +177,53 @@ def overview(
     def rows(sql: str) -> list[Row]:
         return _rows(con, sql, asked)
 
-    found = Overview(rows(COUNTS)[0])
+    result = Overview(rows(COUNTS)[0])
     here = rows(_FUNCTIONS)
-    found.unknown = [row for row in here if row["unknown_reason"] is not None]
-    found.findings = rows(FINDINGS)
-    found.accounts = process.accounts(con, asked, top_n or MOST_BYSTANDERS)
-    found.peak = next((row for row in here if row["peak_bytes"] is not None), None)
-    found.out_of_memory = _of_a_message(rows(_MESSAGES), found.peak)
+    result.unknown = [row for row in here if row["unknown_reason"] is not None]
+    result.findings = rows(FINDINGS)
+    result.accounts = process.accounts(con, asked, top_n or MOST_BYSTANDERS)
+    result.peak = next((row for row in here if row["peak_bytes"] is not None), None)
+    result.out_of_memory = _of_a_message(rows(_MESSAGES), result.peak)
     limited = [row for row in here if row["color"] in LIMITED and need(row) is not None]
-    found.largest = max(limited, key=lambda row: need(row) or 0, default=None)
-    of = found.largest or found.peak
-    found.labeled = None if of is None else _labeled(con, of["run_name"])
-    if found.peak is None:
-        set_limit(found, limit_bytes, limit_name)
-        return found
-    one = {name: glob(found.peak[name]) for name in ("run_name", "function_name")}
+    result.largest = max(limited, key=lambda row: need(row) or 0, default=None)
+    of = result.largest or result.peak
+    result.labeled = None if of is None else _labeled(con, of["run_name"])
+    if result.peak is None:
+        set_limit(result, limit_bytes, limit_name)
+        return result
+    one = {name: glob(result.peak[name]) for name in ("run_name", "function_name")}
     values: dict[str, Value] = {**asked, "run": one["run_name"], "function": one["function_name"]}
-    if found.peak["platform"] is not None:
-        values["platform"] = found.peak["platform"]
+    if result.peak["platform"] is not None:
+        values["platform"] = result.peak["platform"]
     spaces = _rows(con, _FUNCTIONS, {**values, "color": ALL})
-    found.others = [
+    result.others = [
         row
         for row in spaces
-        if row["color"] != found.peak["color"] and row["platform"] == found.peak["platform"]
+        if row["color"] != result.peak["color"] and row["platform"] == result.peak["platform"]
     ]
-    set_limit(found, limit_bytes, limit_name)
-    values["color"] = str(found.peak["color"])
+    set_limit(result, limit_bytes, limit_name)
+    values["color"] = str(result.peak["color"])
     for part, query in parts.items():
-        if part == "savings" and found.parts.get("advice"):
+        if part == "savings" and result.parts.get("advice"):
             continue
         values["top_n"] = QUERIES[part][1] if top_n is None else top_n
         # A summary says what lowers the peak most, whatever that costs.
         is_ranked = top_n is None and query.param("rank_by") is not None
         given = {**values, "rank_by": "saving"} if is_ranked else values
-        found.parts[part] = [
+        result.parts[part] = [
             row for row in _as_rows(execute.execute_query(con, query, given)) if _is_known(row)
         ]
-    return found
+    return result
 
 
-def set_limit(found: Overview, limit_bytes: int | None, limit_name: str | None) -> None:
+def set_limit(one: Overview, limit_bytes: int | None, limit_name: str | None) -> None:
     """Compare a summary with a limit, or else with the device that the run is labeled with."""
     known = None if limit_name is None else device(limit_name)
-    known = known or found.labeled
+    known = known or one.labeled
     if limit_bytes is None and known is not None:
         limit_bytes, limit_name = known.memory_bytes, known.name
-    found.limit_bytes, found.limit_name = limit_bytes, limit_name
-    for row in [] if found.peak is None else [found.peak, *found.others]:
+    one.limit_bytes, one.limit_name = limit_bytes, limit_name
+    for row in [] if one.peak is None else [one.peak, *one.others]:
         row["capacity_bytes"] = _capacity(row, limit_bytes, known)
 
 
@@ -247,7 +247,7 @@ def each(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> dict[Pla
     messages: dict[int, list[Row]] = {}
     for row in _rows(con, _MESSAGES, values):
         messages.setdefault(row["module_id"], []).append(row)
-    found: dict[Place, Overview] = {}
+    overviews: dict[Place, Overview] = {}
     for sql, key in (
         (f"{COMPILATIONS}{_BY_NEED}", ("module_id",)),
         (_FUNCTIONS, ("run_name", "function_name", "platform")),
@@ -263,26 +263,26 @@ def each(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> dict[Pla
                     devices[run] = _labeled(con, run)
                 one = _alone(row, rows, messages.get(row["module_id"], []))
                 one.labeled = devices[run]
-                found[row["module_id"], row["color"]] = one
-    return found
+                overviews[row["module_id"], row["color"]] = one
+    return overviews
 
 
-def _alone(row: Row, spaces: Sequence[Row], said: list[Row]) -> Overview:
+def _alone(row: Row, spaces: Sequence[Row], messages: list[Row]) -> Overview:
     """Return the summary of one function or module, whose memory spaces are `spaces`."""
     # Each summary sets the size of the spaces in rows of its own.
     row, spaces = dict(row), [dict(other) for other in spaces if other is not row]
-    found = Overview({}, others=spaces)
-    found.peak = None if row["peak_bytes"] is None else row
-    found.largest = row if row["color"] in LIMITED and need(row) is not None else None
-    found.unknown = [row] if row["unknown_reason"] is not None else []
-    found.out_of_memory = _of_a_message(said, found.peak)
-    return found
+    result = Overview({}, others=spaces)
+    result.peak = None if row["peak_bytes"] is None else row
+    result.largest = row if row["color"] in LIMITED and need(row) is not None else None
+    result.unknown = [row] if row["unknown_reason"] is not None else []
+    result.out_of_memory = _of_a_message(messages, result.peak)
+    return result
 
 
 def add_parts(
     con: duckdb.DuckDBPyConnection,
     parts: Mapping[str, SavedQuery],
-    found: Sequence[Overview],
+    overviews: Sequence[Overview],
     *,
     are_alone: bool = False,
 ) -> None:
@@ -293,7 +293,7 @@ def add_parts(
     name = "module_key" if are_alone else "function_name"
     by_function = {
         _function({**one.peak, "function_name": one.peak[name]}): one
-        for one in found
+        for one in overviews
         if one.peak is not None
     }
     keys = ", ".join([*FUNCTION, "unknown_reason IS NULL"])
@@ -332,18 +332,20 @@ def _capacity(row: Row, limit_bytes: int | None, known: Device | None) -> int | 
     return size if row["color"] == color else None
 
 
-def _of_a_message(said: list[Row], peak: Row | None) -> dict[str, str]:
+def _of_a_message(messages: list[Row], peak: Row | None) -> dict[str, str]:
     """Return the parts, by code, of the message that gave the peak, else of the first."""
-    ids = [row["module_id"] for row in said]
+    ids = [row["module_id"] for row in messages]
     chosen = next((number for number in ids if peak and number == peak["module_id"]), None)
-    found: dict[str, str] = {}
-    mine = [row for row in said if row["module_id"] == (ids[0] if chosen is None else chosen)]
-    for code, some in groupby(mine, key=lambda row: str(row["code"])):
+    parts: dict[str, str] = {}
+    of_module = [
+        row for row in messages if row["module_id"] == (ids[0] if chosen is None else chosen)
+    ]
+    for code, some in groupby(of_module, key=lambda row: str(row["code"])):
         first, *more = (str(row["message"]) for row in some)
-        found[code] = first + (f" ({len(more)} more: 'bufdb query diagnostics')" if more else "")
+        parts[code] = first + (f" ({len(more)} more: 'bufdb query diagnostics')" if more else "")
     if chosen is None:
-        found.pop("peak_at_least", None)  # of another peak
-    return found
+        parts.pop("peak_at_least", None)  # of another peak
+    return parts
 
 
 def _rows(con: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, Value]) -> list[Row]:
@@ -398,10 +400,10 @@ def summary(
     con = opened(sql_of(parts), runs=None if run is None else [run])
     for query in list(parts.values())[:1]:
         asked = numbered(con, query, asked)
-    found = overview(con, parts, asked, *limits, top_n=top_n)
-    if found.counts["module_count"] or found.accounts:
-        return Summary(found, None)
-    return Summary(found, why_nothing(Known(con, CATALOG), catalogue.find("modules"), asked))
+    answer = overview(con, parts, asked, *limits, top_n=top_n)
+    if answer.counts["module_count"] or answer.accounts:
+        return Summary(answer, None)
+    return Summary(answer, why_nothing(Known(con, CATALOG), catalogue.find("modules"), asked))
 
 
 # -- One function compiled for several targets: one row for each -----------------------------------
@@ -481,20 +483,20 @@ def table(outcomes: Sequence[Outcome]) -> Result:
 
 
 def _row(one: Outcome) -> tuple[object, ...]:
-    found = one.found
-    peak = {} if found is None or found.peak is None else found.peak
-    lines = [] if found is None else found.parts.get("lines", [])
+    answer = one.found
+    peak = {} if answer is None or answer.peak is None else answer.peak
+    lines = [] if answer is None else answer.parts.get("lines", [])
     line = lines[0] if lines else {}
     reason = one.failure or one.refusal
-    if reason is None and found is not None and found.unknown:
-        reason = found.unknown[0]["unknown_reason"]
+    if reason is None and answer is not None and answer.unknown:
+        reason = answer.unknown[0]["unknown_reason"]
     return (
         one.target,
         one.device,
         one.word,
         one.need_bytes,
         peak.get("peak_bytes"),
-        None if found is None else found.limit_bytes,
+        None if answer is None else answer.limit_bytes,
         one.limit_ratio,
         line.get("held_bytes"),
         line.get("source"),

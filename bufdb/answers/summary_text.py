@@ -40,9 +40,9 @@ _CODE = re.compile(
 """A code block of a page, with the paragraph before it if that names the library."""
 
 
-def advice_lines(found: Overview) -> list[str]:
+def advice_lines(overview: Overview) -> list[str]:
     """Return two lines per piece of advice, a third for what is kept instead; else a sentence."""
-    return [line for one in sections(found) if one.name == "advice" for line in _rows(one)]
+    return [line for one in sections(overview) if one.name == "advice" for line in _rows(one)]
 
 
 def least(row: Row) -> str:
@@ -55,10 +55,10 @@ def least(row: Row) -> str:
     return f"at least {human_bytes(low)}" if low else "or nothing"
 
 
-def _none(found: Overview) -> str:
+def _none(overview: Overview) -> str:
     """Return a note that nothing saves 1 %, or on a line that does although no advice covers it."""
-    peak = found.peak["peak_bytes"] if found.peak is not None else 0
-    for row in found.parts.get("savings", []):
+    peak = overview.peak["peak_bytes"] if overview.peak is not None else 0
+    for row in overview.parts.get("savings", []):
         if row["what"] == "source_line" and row["saving_bytes"] * 100 >= peak > 0:
             less = human_bytes(row["saving_bytes"])
             text = f"no advice, but without {row['name']} it is {less} less ('bufdb query savings')"
@@ -76,25 +76,27 @@ def _wrapped(text: str) -> list[str]:
     )
 
 
-def advice_text(found: Overview, code: Callable[[str], str] | None = None) -> str:
+def advice_text(overview: Overview, code: Callable[[str], str] | None = None) -> str:
     """Return all advice about the highest peak; with `code` (page by kind), also code to type."""
     shown = []
-    if found.peak is not None:
-        of = f"{found.peak['function_name']} of run {found.peak['run_name']}"
-        shown.append(f"{human_bytes(found.peak['peak_bytes'])}, the peak of {escape_control(of)}")
-        if not found.parts.get("advice"):
-            shown += _wrapped(_none(found))
-        elif found.parts["advice"][0].get("ranked_by") == "time":
+    if overview.peak is not None:
+        of = f"{overview.peak['function_name']} of run {overview.peak['run_name']}"
+        shown.append(
+            f"{human_bytes(overview.peak['peak_bytes'])}, the peak of {escape_control(of)}"
+        )
+        if not overview.parts.get("advice"):
+            shown += _wrapped(_none(overview))
+        elif overview.parts["advice"][0].get("ranked_by") == "time":
             shown.append(
                 "what costs no time first, then the most bytes for each millisecond (profile)"
             )
-    for row in found.parts.get("advice", []):
+    for row in overview.parts.get("advice", []):
         shown += ["", *_advice(row)]
         if row["kind"] is not None:
             shown += [f"{' ' * _DOES}{line}" for line in _details(row)]
     if code is not None:
         of_kinds: dict[str, list[Row]] = {}
-        for row in found.parts.get("advice", []):
+        for row in overview.parts.get("advice", []):
             if row["kind"] is not None:
                 of_kinds.setdefault(row["kind"], []).append(row)
         for kind, rows in of_kinds.items():
@@ -114,29 +116,29 @@ def _details(row: Row) -> list[str]:
         "wrap": "the low end: jax.checkpoint around the expression alone",
         "policy": "the low end: one name less in the existing policy",
     }
-    found = [forms[row["saving_form"]]] if row["saving_form"] else []
+    details = [forms[row["saving_form"]]] if row["saving_form"] else []
     low, high = row.get("low_recompute_ns"), row.get("recompute_ns")
     if low is not None or high is not None:
         known = dict.fromkeys(human_time(ns) for ns in (low, high) if ns is not None)
         each = row["saving_bytes_per_ms"]
         rate = "" if each is None else f", {human_bytes(round(each))} for each ms"
-        found.append(f"computed again in {' to '.join(known)} of a run{rate}")
-    return [*found, f"more: bufdb query {row['query_name']}, {row['page']}"]
+        details.append(f"computed again in {' to '.join(known)} of a run{rate}")
+    return [*details, f"more: bufdb query {row['query_name']}, {row['page']}"]
 
 
 def _typed(page: str, rows: list[Row]) -> list[str]:
     """Return the code of a page for its pieces of advice, each part below its heading."""
     title = re.match(r"# (.*)", page)
-    found = _comment(f"{title[1] if title else 'Example'} ({rows[0]['page']})")
-    found += _comment(f"for {', '.join(dict.fromkeys(row['name'] for row in rows))}")
+    code_lines = _comment(f"{title[1] if title else 'Example'} ({rows[0]['page']})")
+    code_lines += _comment(f"for {', '.join(dict.fromkeys(row['name'] for row in rows))}")
     names = _names(rows)
     pattern = "|".join(rf"(?<![\w.]){re.escape(name)}(?!\w)" for name in names)
     for heading, code in _CODE.findall(page):
         filled = re.sub(pattern, lambda match: names[match[0]], f"{heading}```{code}")
         heading, _, code = filled.rpartition("```")
-        found += ["", *(_comment(" ".join(heading.split())) if heading else [])]
-        found += [escape_control(line) for line in code.splitlines()]
-    return found
+        code_lines += ["", *(_comment(" ".join(heading.split())) if heading else [])]
+        code_lines += [escape_control(line) for line in code.splitlines()]
+    return code_lines
 
 
 def _comment(text: str) -> list[str]:
@@ -235,27 +237,27 @@ class Section:
     has_bars: bool = True
 
 
-def text(found: Overview, *, is_coloured: bool = False, more: str | None = None) -> str:
+def text(overview: Overview, *, is_coloured: bool = False, more: str | None = None) -> str:
     """Return the screen; with `more`, a short one that ends in it (a command for the rest)."""
     paint: Paint = painted if is_coloured else (lambda text, _style: text)
-    if found.accounts and not found.counts["module_count"]:
+    if overview.accounts and not overview.counts["module_count"]:
         lines = ["no dumps of programs, memory profiles alone"]
     else:
-        said = sentences(found, is_short=more is not None)
-        lines = [_compiled(found), *(line for one in said for line in _laid_out(one, paint))]
-    account = _account(found, paint)
-    for section in sections(found):
+        shown = sentences(overview, is_short=more is not None)
+        lines = [_compiled(overview), *(line for one in shown for line in _laid_out(one, paint))]
+    account = _account(overview, paint)
+    for section in sections(overview):
         if section.name == "advice":
             lines += account
             account = []
         lines += ["", paint(section.heading, BOLD), *_rows(section)]
-    lines += [*account, *_not_understood(found, paint), *([more] if more else [])]
+    lines += [*account, *_not_understood(overview, paint), *([more] if more else [])]
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def sections(found: Overview) -> list[Section]:
+def sections(overview: Overview) -> list[Section]:
     """Return what holds the highest peak, and what would lower it, in the order of a screen."""
-    parts = found.parts
+    parts = overview.parts
     shown = []
     if parts.get("categories"):
         kinds = parts["categories"]
@@ -271,7 +273,7 @@ def sections(found: Overview) -> list[Section]:
     if "advice" in parts:
         figures = [_advised(row) for row in parts["advice"] if row["saving_bytes"] is not None]
         reasons = [row["unknown_reason"] for row in parts["advice"] if row["saving_bytes"] is None]
-        notes = reasons if parts["advice"] else [_none(found)]
+        notes = reasons if parts["advice"] else [_none(overview)]
         heading = _HEADINGS["advice"]
         shown.append(Section("advice", heading, figures, notes, has_bars=False))
     return shown
@@ -346,34 +348,34 @@ def _noted(low: str, note: str) -> list[str]:
     )  # fmt: skip
 
 
-def _account(found: Overview, paint: Paint) -> list[str]:
+def _account(overview: Overview, paint: Paint) -> list[str]:
     """Return what the process holds besides, from a memory profile."""
-    if not found.accounts:
+    if not overview.accounts:
         return []
-    heading = f"what the process holds ({_profile(found)})"
-    lines = ["", paint(heading, BOLD), *process.lines(found.accounts[-1])]
-    if found.accounts[1:]:
-        count = len(found.accounts) - 1
+    heading = f"what the process holds ({_profile(overview)})"
+    lines = ["", paint(heading, BOLD), *process.lines(overview.accounts[-1])]
+    if overview.accounts[1:]:
+        count = len(overview.accounts) - 1
         others = f"{_many(count, 'other profile')} or device{'' if count == 1 else 's'}"
         lines.append(f"{others}: 'bufdb query process'")
     return lines
 
 
-def _profile(found: Overview) -> str:
+def _profile(overview: Overview) -> str:
     """Return which account is shown; with the run, unless there is only one."""
-    row = found.accounts[-1][0]
-    runs = {rows[0]["run_name"] for rows in found.accounts}
-    if found.peak is not None:
-        runs.add(found.peak["run_name"])
-    is_one = len(runs) == 1 and found.counts["run_count"] <= 1
+    row = overview.accounts[-1][0]
+    runs = {rows[0]["run_name"] for rows in overview.accounts}
+    if overview.peak is not None:
+        runs.add(overview.peak["run_name"])
+    is_one = len(runs) == 1 and overview.counts["run_count"] <= 1
     run = None if is_one else f"run {row['run_name']}"
     parts = (run, row["profile_name"], row["device"])
     return escape_control(", ".join(part for part in parts if part is not None))
 
 
-def _compiled(found: Overview) -> str:
+def _compiled(overview: Overview) -> str:
     """Return a line such as '2 modules of 2 functions for gpu in one run'."""
-    counts = found.counts
+    counts = overview.counts
     text = f"{_many(counts['module_count'], 'module')} of "
     text += _many(counts["function_count"], "function")
     if counts["platforms"] is not None:
@@ -389,47 +391,49 @@ _WARNINGS = ("autotuned", "memory_not_reduced", "involuntary_rematerialization")
 _HINTS = ("out_of_memory", "compiled")
 
 
-def sentences(found: Overview, *, width: int = WIDTH, is_short: bool = False) -> list[Sentence]:
+def sentences(overview: Overview, *, width: int = WIDTH, is_short: bool = False) -> list[Sentence]:
     """Return lines on the highest peak, the limit, other memory spaces, and what is unknown.
 
     Args:
-        found: the summary.
+        overview: the summary.
         width: columns to shorten names to.
         is_short: whether to leave out that there is no limit.
     """
-    if found.peak is None:
+    if overview.peak is None:
         lines = [Sentence("peak", "no peak is known", style=YELLOW)]
     else:
-        size = human_bytes(found.peak["peak_bytes"])
-        if "peak_at_least" in found.out_of_memory:
+        size = human_bytes(overview.peak["peak_bytes"])
+        if "peak_at_least" in overview.out_of_memory:
             size = f"at least {size}"
-        where = _space(found.peak)
-        whose = _whose(found.peak, width - len(f"highest peak: {size} of {where} memory, "))
+        where = _space(overview.peak)
+        whose = _whose(overview.peak, width - len(f"highest peak: {size} of {where} memory, "))
         peak = f"highest peak: {size} of {where} memory, {whose}"
-        lines = [Sentence("peak", peak, strong=size), *_needs(found.peak)]
-    is_told = bool(found.out_of_memory)
-    if found.peak is not None and found.largest is None:
-        lines += _filled(found.peak)
-    elif found.limit_ratio is not None or (found.peak is not None and not (is_short or is_told)):
-        lines += [_limit(found, width), *_of_device(found)]
-    if found.peak is not None:
-        lines += _besides(found)
-    lines += [_unknown(row, width) for row in found.unknown[:MOST_REASONS]]
-    color = RED if "out_of_memory" in found.out_of_memory else None
+        lines = [Sentence("peak", peak, strong=size), *_needs(overview.peak)]
+    is_told = bool(overview.out_of_memory)
+    if overview.peak is not None and overview.largest is None:
+        lines += _filled(overview.peak)
+    elif overview.limit_ratio is not None or (
+        overview.peak is not None and not (is_short or is_told)
+    ):
+        lines += [_limit(overview, width), *_of_device(overview)]
+    if overview.peak is not None:
+        lines += _besides(overview)
+    lines += [_unknown(row, width) for row in overview.unknown[:MOST_REASONS]]
+    color = RED if "out_of_memory" in overview.out_of_memory else None
     warnings = [(code, YELLOW) for code in _WARNINGS]
     for code, style in (("memory_limit", color), *warnings, *((code, None) for code in _HINTS)):
-        if (said := found.out_of_memory.get(code)) is not None:
-            lines.append(Sentence("message", escape_control(said), style=style))
-    more = len(found.unknown) - MOST_REASONS
+        if (message := overview.out_of_memory.get(code)) is not None:
+            lines.append(Sentence("message", escape_control(message), style=style))
+    more = len(overview.unknown) - MOST_REASONS
     if more > 0:
         rest = f"{_many(more, 'more function')} with an unknown peak"
         lines.append(Sentence("unknown", rest, style=YELLOW))
     return lines
 
 
-def _besides(found: Overview) -> list[Sentence]:
+def _besides(overview: Overview) -> list[Sentence]:
     """Return a sentence on the other memory spaces, if there are any."""
-    known = [row for row in found.others if need(row) is not None]
+    known = [row for row in overview.others if need(row) is not None]
     if not known:
         return []
     full = [text for row in known if (text := _fullness(row))]
@@ -492,71 +496,71 @@ def _whose(row: Row, width: int) -> str:
     return table.give_way("name", text, max(table.SMALLEST, width))
 
 
-def _limit(found: Overview, width: int) -> Sentence:
-    ratio = found.limit_ratio
-    if ratio is None or found.limit_bytes is None:
+def _limit(overview: Overview, width: int) -> Sentence:
+    ratio = overview.limit_ratio
+    if ratio is None or overview.limit_bytes is None:
         hint = "limit: no dump names the device; --limit 16GiB or --limit 'TPU v5e' does"
         return Sentence("limit", hint)
-    of = human_bytes(found.limit_bytes)
-    if found.limit_name is not None:
+    of = human_bytes(overview.limit_bytes)
+    if overview.limit_name is not None:
         # A program that needs 15.8 GiB does not fit 15.75.
-        of = f"{found.limit_bytes / GIB:.2f} GiB ({_title(found)})"
-    if found.largest is not None and found.largest is not found.peak:
-        of += f" ({_whose(found.largest, width // 2)})"
+        of = f"{overview.limit_bytes / GIB:.2f} GiB ({_title(overview)})"
+    if overview.largest is not None and overview.largest is not overview.peak:
+        of += f" ({_whose(overview.largest, width // 2)})"
     if ratio > 1:
         return Sentence("limit", f"limit: {human_ratio(ratio)} of {of}: it does not fit", style=RED)
     share = human_ratio(ratio) if ratio >= 0.001 else "under 0.1%"
     return Sentence("limit", f"limit: {share} of {of}", ratio=ratio)
 
 
-def _title(found: Overview) -> str:
-    known = device(found.limit_name or "")
-    return str(found.limit_name) if known is None else known.title
+def _title(overview: Overview) -> str:
+    known = device(overview.limit_name or "")
+    return str(overview.limit_name) if known is None else known.title
 
 
-def _of_device(found: Overview) -> list[Sentence]:
+def _of_device(overview: Overview) -> list[Sentence]:
     """Explain a device's limit, and mention a larger device of the same name."""
-    known = device(found.limit_name or "")
+    known = device(overview.limit_name or "")
     if known is None:
         return []
     more = [] if known.larger is None else [f"the smaller of two: {known.larger} has more"]
     return [Sentence("device", f"  {text}") for text in (known.explained, *more)]
 
 
-def _not_understood(found: Overview, paint: Paint) -> list[str]:
+def _not_understood(overview: Overview, paint: Paint) -> list[str]:
     """Return what could not be read, or that everything was."""
-    if not found.findings:
+    if not overview.findings:
         return ["everything in the dumps was understood"]
     lines = []
     by_severity: dict[str, list[str]] = {}
-    for row in found.findings:
+    for row in overview.findings:
         shown = f"{row['finding_count']} {escape_control(row['code'])}"
         by_severity.setdefault(row["severity"], []).append(shown)
     for severity, codes in by_severity.items():
         line = table.give_way("reason", f"{severity}: {', '.join(codes)}", WIDTH)
         lines.append(paint(line, style_of("severity", severity)))
-    if any(row["severity"] in _UNREAD or row["code"] in _UNREAD_CODES for row in found.findings):
+    if any(row["severity"] in _UNREAD or row["code"] in _UNREAD_CODES for row in overview.findings):
         return ["not understood in full ('bufdb query diagnostics' has the lines):", *lines]
     return ["all lines understood; noted ('bufdb query diagnostics'):", *lines]
 
 
-def as_json(found: Overview) -> str:
+def as_json(overview: Overview) -> str:
     """Return the whole summary as one JSON object."""
-    return json.dumps(as_dict(found), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(as_dict(overview), indent=2, ensure_ascii=False) + "\n"
 
 
-def as_dict(found: Overview) -> dict[str, Any]:
+def as_dict(overview: Overview) -> dict[str, Any]:
     """Return the whole summary as a dict with the queries' column names and exact figures."""
     return {
-        **found.counts,
-        "process": [row for rows in found.accounts for row in rows],
-        "peak": found.peak,
-        "other_memory_spaces": found.others,
-        "unknown_peaks": found.unknown,
-        "limit_bytes": found.limit_bytes,
-        "limit_device": found.limit_name,
-        "limit_ratio": found.limit_ratio,
-        "out_of_memory": found.out_of_memory,
-        **found.parts,
-        "diagnostics": found.findings,
+        **overview.counts,
+        "process": [row for rows in overview.accounts for row in rows],
+        "peak": overview.peak,
+        "other_memory_spaces": overview.others,
+        "unknown_peaks": overview.unknown,
+        "limit_bytes": overview.limit_bytes,
+        "limit_device": overview.limit_name,
+        "limit_ratio": overview.limit_ratio,
+        "out_of_memory": overview.out_of_memory,
+        **overview.parts,
+        "diagnostics": overview.findings,
     }

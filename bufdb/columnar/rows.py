@@ -86,16 +86,16 @@ def rows_of(columns: Columns, types: Mapping[str, str]) -> tuple[Rows, Misfits]:
         TypeError: a column is of another kind than its type.
     """
     length = len(next(iter(columns.values())))
-    found: list[Buffers] = []
+    columns_of_table: list[Buffers] = []
     misfits: Misfits = []
     for name, data_type in types.items():
         column = columns.get(name)
         buffers, odd = (
             (_nulls(data_type, length), []) if column is None else _buffers_of(column, data_type)
         )
-        found.append(buffers)
+        columns_of_table.append(buffers)
         misfits += [(row, name) for row in odd]
-    return Rows(length, found), misfits
+    return Rows(length, columns_of_table), misfits
 
 
 def column_of(values: list[Any], data_type: str) -> Any:
@@ -135,11 +135,11 @@ def _buffers_of(column: Any, data_type: str) -> tuple[Buffers, list[int]]:
 def _of_objects(column: Any, data_type: str) -> tuple[Buffers, list[int]]:
     """Return the buffers of Python integers of any size and None, and the misfits' rows."""
     fits = _RANGES[data_type]
-    found = column.tolist()
-    odd = [row for row, value in enumerate(found) if value is not None and value not in fits]
-    there = np.array([value is not None for value in found], np.bool_)
+    integers = column.tolist()
+    odd = [row for row, value in enumerate(integers) if value is not None and value not in fits]
+    there = np.array([value is not None for value in integers], np.bool_)
     there[odd] = False
-    kept = [value if here else 0 for value, here in zip(found, there.tolist(), strict=True)]
+    kept = [value if here else 0 for value, here in zip(integers, there.tolist(), strict=True)]
     if data_type == "HUGEINT":
         data = b"".join(value.to_bytes(16, "little", signed=True) for value in kept)
         return (_validity(there), np.frombuffer(data, np.int64), None), odd

@@ -104,8 +104,8 @@ class Block:
 def starts_with(heads: Words, prefix: bytes) -> Bools:
     """Return which of these first words begin with a prefix of at most eight bytes."""
     some = heads if len(prefix) == 8 else heads & _LOW_BYTES[len(prefix)]
-    found: Bools = some == word(prefix)
-    return found
+    begins: Bools = some == word(prefix)
+    return begins
 
 
 @dataclass
@@ -287,29 +287,29 @@ class Cursor:
 
     def matches(self, literal: bytes) -> Bools:
         """Return in which rows this text is at the position."""
-        found: Bools
+        is_match: Bools
         if len(literal) == 1:  # in a third of the time
-            found = self.block.bytes[self.at] == ord(literal)
+            is_match = self.block.bytes[self.at] == ord(literal)
         else:
-            found = np.strings.startswith(self.block.text, literal, self.at)
-        return found
+            is_match = np.strings.startswith(self.block.text, literal, self.at)
+        return is_match
 
     def optional(self, literal: bytes) -> Bools:
         """Step over this text where it is; return where it was."""
-        found = self.matches(literal)
-        if found.any():
-            self.at = self.at + found * len(literal)
-        return found
+        is_match = self.matches(literal)
+        if is_match.any():
+            self.at = self.at + is_match * len(literal)
+        return is_match
 
     def expect(self, literal: bytes, where: Bools | None = None) -> None:
         """Step over this text, which must be in every row (in those of `where`)."""
-        found = self.matches(literal)
+        is_match = self.matches(literal)
         if where is None:
-            self.require(found, repr(literal.decode()))
+            self.require(is_match, repr(literal.decode()))
         else:
-            self.require(found | ~where, repr(literal.decode()))
-            found = found & where
-        self.at = self.at + found * len(literal)
+            self.require(is_match | ~where, repr(literal.decode()))
+            is_match = is_match & where
+        self.at = self.at + is_match * len(literal)
 
     def integer(self, signed: bool = False) -> Ints:
         """Read a decimal number of 64 bits, eight digits at a time."""
@@ -354,9 +354,9 @@ class Cursor:
             stop = np.where(place < 0, stop, place)
         if where is None:
             return stop
-        found = np.minimum(self.at, self.end)
-        found[rows] = stop
-        return found
+        nearest = np.minimum(self.at, self.end)
+        nearest[rows] = stop
+        return nearest
 
     def until(self, *chars: bytes) -> Text:
         """Read the text up to the first of these bytes or the line's end; it must not be empty."""

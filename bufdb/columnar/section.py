@@ -123,15 +123,15 @@ class Account:
         """Report something about a module or a file, in the order of the dump; once each."""
         self.add(Finding(module, severity, code, message, path, line_number))
 
-    def add(self, found: Finding) -> None:
+    def add(self, finding: Finding) -> None:
         """Report something about a module or a file."""
-        key = (found.module, found.code)
-        mine = self._others.setdefault(key, [])
-        if found in mine:
+        key = (finding.module, finding.code)
+        findings = self._others.setdefault(key, [])
+        if finding in findings:
             return
         self._counts[key] = self._counts.get(key, 0) + 1
-        if len(mine) < MAX_FINDINGS:
-            mine.append(found)
+        if len(findings) < MAX_FINDINGS:
+            findings.append(finding)
 
     def close(self) -> None:
         """Settle the tallies; lines that no reader took are reported, so that none is lost."""
@@ -336,13 +336,13 @@ class Section:
         bounds = np.minimum(first, count)
         owner = np.repeat(np.arange(len(self.pieces)), np.diff(bounds))
         counts = np.bincount(4 * owner + states, minlength=4 * len(self.pieces)).reshape(-1, 4)
-        for number, (piece, mine) in enumerate(zip(self.pieces, counts.tolist(), strict=True)):
+        for number, (piece, outcome) in enumerate(zip(self.pieces, counts.tolist(), strict=True)):
             if piece.line_numbers is not None:
                 some = states[bounds[number] : bounds[number + 1]]
                 numbers = np.array(piece.line_numbers[: len(some)], np.int64)
                 self.account.count_numbered(piece.module, piece.path, numbers, some)
-            elif any(mine):
-                self.account.count_by_state(piece.module, piece.path, mine)
+            elif any(outcome):
+                self.account.count_by_state(piece.module, piece.path, outcome)
         self._report(total)
         for line, severity, code, message in self._notes:
             if line < total:
@@ -378,28 +378,28 @@ class Section:
         first, lines = first[lines < total], lines[lines < total]
         owners = self.piece_of[lines]
         for number in distinct(owners).tolist():
-            mine = np.flatnonzero(owners == number)
+            unread_lines = np.flatnonzero(owners == number)
             lowest = [
                 (
                     self._number(int(lines[at])),
                     self._message(int(lines[at]), self._bad[group[first[at]]], int(row[first[at]])),
                 )
-                for at in mine[: MAX_FINDINGS + 1].tolist()
+                for at in unread_lines[: MAX_FINDINGS + 1].tolist()
             ]
             piece = self.pieces[number]
-            self.account.unread(piece.module, piece.path, lowest, len(mine))
+            self.account.unread(piece.module, piece.path, lowest, len(unread_lines))
         self._bad = []
 
     def _message(self, line: int, bad: tuple[Ints, Ints | None, list[str] | str], row: int) -> str:
         _, places, expected = bad
         start = int(self.block.starts[line])
         text = self.block.data[start : min(int(self.block.ends[line]), start + 400)]
-        found = quote(text.decode(errors="replace"))
+        quoted = quote(text.decode(errors="replace"))
         if places is None:
-            return f"expected {expected}, found {found}"
+            return f"expected {expected}, found {quoted}"
         place = min(int(places[row]), int(self.block.ends[line]))
         column = len(self.block.data[start:place].decode(errors="replace")) + 1
-        return f"expected {expected[row]} at column {column}, found {found}"
+        return f"expected {expected[row]} at column {column}, found {quoted}"
 
     def _number(self, line: int) -> int:
         """Return the number in its file of a line of the block."""

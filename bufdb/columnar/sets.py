@@ -33,5 +33,5 @@ def among(values: NDArray[T], some: NDArray[T]) -> NDArray[np.bool_]:
     if not len(ordered):
         return np.zeros(len(values), np.bool_)
     place = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
-    found: NDArray[np.bool_] = ordered[place] == values
-    return found
+    is_among: NDArray[np.bool_] = ordered[place] == values
+    return is_among

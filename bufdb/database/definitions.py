@@ -91,14 +91,15 @@ def _inherited(name: str, text: str, known: dict[str, dict[str, str]]) -> str:
     within = dict(known)
     for cte, body in _CTE.findall(text):
         within[cte] = _forwarded(textwrap.dedent(body), within)
-    found = {
+    comments = {
         column: comment
         for column, comment in _forwarded(text, within).items()
         if column not in known[name]
     }
-    known[name] |= found
+    known[name] |= comments
     return "".join(
-        f"\nCOMMENT ON COLUMN {name}.{column} IS '{comment}';" for column, comment in found.items()
+        f"\nCOMMENT ON COLUMN {name}.{column} IS '{comment}';"
+        for column, comment in comments.items()
     )
 
 

@@ -57,12 +57,12 @@ def is_interrupt(error: BaseException) -> bool:
     While DuckDB is at work it makes a RuntimeError or an exception of its own of Ctrl-C, after
     which a DETACH fails, and of one while it is imported an ImportError.
     """
-    found: BaseException | None = error
-    while found is not None:
-        is_plain = type(found) is RuntimeError and str(found) == "Query interrupted"
-        if is_plain or type(found).__name__ in ("InterruptException", "KeyboardInterrupt"):
+    cause: BaseException | None = error
+    while cause is not None:
+        is_plain = type(cause) is RuntimeError and str(cause) == "Query interrupted"
+        if is_plain or type(cause).__name__ in ("InterruptException", "KeyboardInterrupt"):
             return True
-        found = found.__cause__ or found.__context__
+        cause = cause.__cause__ or cause.__context__
     return False
 
 

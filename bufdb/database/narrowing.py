@@ -146,12 +146,12 @@ def computed(con: duckdb.DuckDBPyConnection, view: str, sql: str) -> Iterator[No
 
 def _in_memory(con: duckdb.DuckDBPyConnection, kind: str, names: Sequence[str]) -> list[str]:
     """Return which of these names a view or a table in memory has."""
-    found = con.execute(
+    rows = con.execute(
         f"SELECT {kind}_name FROM system.main.duckdb_{kind}s() "
         f"WHERE database_name = 'memory' AND list_contains(?, {kind}_name)",
         [list(names)],
     ).fetchall()
-    return [name for (name,) in found]
+    return [name for (name,) in rows]
 
 
 def _put_before(

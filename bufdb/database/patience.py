@@ -100,11 +100,11 @@ def is_awaited(path: str) -> bool:
 @contextlib.contextmanager
 def turn(path: str) -> Iterator[Turn]:
     """Hold a writer's turn within the block."""
-    mine = Turn(path)
+    own_turn = Turn(path)
     try:
-        yield mine
+        yield own_turn
     finally:
-        mine.leave()
+        own_turn.leave()
 
 
 def _name(path: str) -> str:

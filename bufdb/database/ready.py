@@ -93,12 +93,12 @@ def _file(version: int) -> Path:
 def _is_ours(path: Path) -> bool:
     """Return whether the file is there, made by the user or bufdb's installer, and theirs alone."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except FileNotFoundError:
         return False
     owners = {os.geteuid(), Path(__file__).stat().st_uid}
-    is_open = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return stat.S_ISREG(found.st_mode) and found.st_uid in owners and not is_open
+    is_open = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return stat.S_ISREG(status.st_mode) and status.st_uid in owners and not is_open
 
 
 def _furnish(con: duckdb.DuckDBPyConnection, version: int) -> None:

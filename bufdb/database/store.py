@@ -164,10 +164,10 @@ def _refuse_actors(con: duckdb.DuckDBPyConnection, path: str) -> None:
     """
     rows = con.execute("SELECT view_name FROM system.main.duckdb_views() WHERE NOT internal")
     _require_tables(path, (name for (name,) in rows.fetchall()))
-    found = con.execute(_OBEYED_IN_WRITING).fetchone()
-    if found is not None:
+    actor = con.execute(_OBEYED_IN_WRITING).fetchone()
+    if actor is not None:
         raise DatabaseError(
-            f"{path} has a {found[0]} {found[1]} that is not bufdb's and would run when "
+            f"{path} has a {actor[0]} {actor[1]} that is not bufdb's and would run when "
             "bufdb writes; drop it, or name another file with --db"
         )
 
@@ -306,7 +306,7 @@ def _open(path: str, attempt: Callable[[], _Opened], *, is_writer: bool) -> _Ope
     end = time.monotonic() + seconds
     pause = 0.02
     is_noted = False
-    with turn(path) as mine:
+    with turn(path) as own_turn:
         while True:
             cause: duckdb.Error | None = None
             if not is_writer and is_awaited(path):
@@ -326,7 +326,7 @@ def _open(path: str, attempt: Callable[[], _Opened], *, is_writer: bool) -> _Ope
                 patience.note(f"{path} is {why}; waiting {limit}")
                 is_noted = True
             if is_writer:
-                mine.take()
+                own_turn.take()
             time.sleep(min(pause, left))
             pause = min(1.5 * pause, 0.5)
 

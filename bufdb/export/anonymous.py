@@ -153,11 +153,11 @@ class Words:
     def text(self, text: str) -> str:
         """Return the text with all unknown words replaced."""
         parts, at = [], 0
-        for found in _WHOLE.finditer(text):
-            replaced = self._whole_of(found)
+        for match in _WHOLE.finditer(text):
+            replaced = self._whole_of(match)
             if replaced is not None:
-                parts += [_WORD.sub(self._replaced, text[at : found.start()]), replaced]
-                at = found.end()
+                parts += [_WORD.sub(self._replaced, text[at : match.start()]), replaced]
+                at = match.end()
         return "".join([*parts, _WORD.sub(self._replaced, text[at:])])
 
     def rule(self, text: str) -> str:
@@ -170,14 +170,14 @@ class Words:
             self.codes[text] = next(self.unused)
         return self.codes.get(text, text)
 
-    def _whole_of(self, found: re.Match[str]) -> str | None:
+    def _whole_of(self, match: re.Match[str]) -> str | None:
         """Return the replacement of a user's file, function or address; None for anything else."""
-        text = found[0]
-        if found["address"]:
+        text = match[0]
+        if match["address"]:
             return self.whole(text)
-        if found["path"]:
+        if match["path"]:
             return self._path(text)
-        if found["called"]:
+        if match["called"]:
             is_one = text.strip("_").lower() in self.known and text not in self.functions
             return None if is_one else self.whole(text)
         # A single word that XLA also uses is taken as XLA's here.
@@ -196,10 +196,10 @@ class Words:
         rest = _WORD.sub(self._replaced, text[len(own) :])
         return f"{parts}{dot}{suffix}{rest}"
 
-    def _replaced(self, found: re.Match[str]) -> str:
-        word = _unescaped(found[0])
+    def _replaced(self, match: re.Match[str]) -> str:
+        word = _unescaped(match[0])
         if word.lower() in self.known or _SHORT.fullmatch(word):
-            return found[0]
+            return match[0]
         if word not in self.codes:
             self.codes[word] = next(self.unused)
         return self.codes[word]
@@ -209,7 +209,7 @@ def _unescaped(word: str) -> str:
     """Return the word with octal escapes decoded, as other texts have it."""
     if "\\" not in word:
         return word
-    data = _ESCAPE.sub(lambda found: bytes([int(found[1], 8) & 0xFF]), word.encode())
+    data = _ESCAPE.sub(lambda match: bytes([int(match[1], 8) & 0xFF]), word.encode())
     return data.decode(errors="backslashreplace")
 
 

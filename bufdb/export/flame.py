@@ -67,12 +67,12 @@ def speedscope(shown: Iterable[tuple[Function, Iterable[Held]]], exporter: str) 
 
 
 def _frame(frame: Frame) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": frame.name or frame.label}
+    fields: dict[str, Any] = {"name": frame.name or frame.label}
     if frame.file:
-        found["file"] = frame.file
+        fields["file"] = frame.file
     if frame.line:
-        found["line"] = frame.line
-    return found
+        fields["line"] = frame.line
+    return fields
 
 
 def _on_a_line(text: str) -> str:

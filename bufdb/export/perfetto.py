@@ -80,12 +80,12 @@ def _counter(
 
 
 def _slices(
-    function: Function, found: Iterable[HloValue], parent: int, tracks: Iterator[int]
+    function: Function, hlo_values: Iterable[HloValue], parent: int, tracks: Iterator[int]
 ) -> Iterator[bytes]:
     """Yield slices on as many tracks as values are live at once: no overlaps within a track."""
     free: list[tuple[int, int, int]] = []
     lanes = 0
-    for start, end, value in _live(found, function.schedule_length):
+    for start, end, value in _live(hlo_values, function.schedule_length):
         if free and free[0][0] <= start:
             _, lane, track = heapq.heappop(free)
         else:
@@ -101,11 +101,11 @@ def _slices(
         yield _event(end, wire.integer(9, _END) + wire.integer(11, track))
 
 
-def _live(found: Iterable[HloValue], schedule_length: int) -> list[tuple[int, int, HloValue]]:
+def _live(hlo_values: Iterable[HloValue], schedule_length: int) -> list[tuple[int, int, HloValue]]:
     """Return (first instant, instant after the last, value) of values that take bytes."""
     live = [
         (value.start_time, min(value.end_time, schedule_length) + 1, value)
-        for value in found
+        for value in hlo_values
         if value.start_time is not None
         and value.end_time is not None
         and value.size_bytes > 0

@@ -244,7 +244,7 @@ def _types(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
     Raises:
         DatabaseError: a column is computed, by code in the file; this connection may write.
     """
-    found: dict[str, dict[str, str]] = {table: {} for table in definitions.tables()}
+    types: dict[str, dict[str, str]] = {table: {} for table in definitions.tables()}
     rows = con.execute(
         "SELECT table_name, column_name, data_type, is_generated "
         "FROM system.main.duckdb_columns() "
@@ -254,9 +254,9 @@ def _types(con: duckdb.DuckDBPyConnection) -> dict[str, dict[str, str]]:
     for table, column, data_type, is_generated in rows:
         if is_generated:
             raise DatabaseError(f"the column {table}.{column} is computed, which is not bufdb's")
-        if table in found:
-            found[table][column] = data_type
-    return found
+        if table in types:
+            types[table][column] = data_type
+    return types
 
 
 def write(selection: Selection, folder: Path, form: str) -> None:

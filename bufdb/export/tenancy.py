@@ -77,7 +77,7 @@ def tenancies(values: Iterable[HloValue], schedule_length: int) -> list[Tenancy]
         stay = Stay(value.offset_bytes, -size, value.value_id, start, end)
         by_allocation[value.allocation_index].append(stay)
         by_number[value.value_id] = value
-    found = [
+    ordered = [
         Tenancy(
             by_number[piece.number],
             piece.begin_bytes,
@@ -89,7 +89,7 @@ def tenancies(values: Iterable[HloValue], schedule_length: int) -> list[Tenancy]
         for piece in pieces(stays, schedule_length)
     ]
     key = lambda part: (part.start_time, part.value.allocation_index, part.offset_bytes)  # noqa: E731
-    return sorted(found, key=key)
+    return sorted(ordered, key=key)
 
 
 def pieces(stays: Iterable[Stay], schedule_length: int) -> list[Piece]:

@@ -43,10 +43,10 @@ def snapshot(
     """Return a pickled snapshot with a device for each function, in this order."""
     writer = _Writer()
     for device, function in enumerate(functions):
-        found = values(con, function, all_frames=all_frames)
+        hlo_values = values(con, function, all_frames=all_frames)
         asked = {"module_id": function.module_id, "color": function.color}
         allocations = con.execute(ALLOCATIONS, asked).fetchall()
-        writer.add(device, function, allocations, found)
+        writer.add(device, function, allocations, hlo_values)
     document = {"segments": writer.segments, "device_traces": writer.traces}
     return pickle.dumps(document, protocol=PICKLE_PROTOCOL)
 
@@ -64,10 +64,10 @@ class _Writer:
         device: int,
         function: Function,
         allocations: Iterable[tuple[int, str, int]],
-        found: Sequence[HloValue],
+        hlo_values: Sequence[HloValue],
     ) -> None:
         """Add a device: its allocations (index, kind, size) and values."""
-        tenants = tenancies(found, function.schedule_length)
+        tenants = tenancies(hlo_values, function.schedule_length)
         ends: dict[int, int] = defaultdict(int)  # past the allocation's end in a damaged dump
         for part in tenants:
             index = part.value.allocation_index
@@ -82,7 +82,7 @@ class _Writer:
                 blocks = [self._block(address, total, "inactive", [])]
             else:
                 total = size
-                frames = self._frames(_fixed(found, index, kind))
+                frames = self._frames(_fixed(hlo_values, index, kind))
                 trace.append(_event("alloc", address, size, 0, frames))
                 blocks = [self._block(address, size, "active_allocated", frames)]
             if total:
@@ -94,17 +94,17 @@ class _Writer:
 
     def _trace(self, tenants: Iterable[Tenancy], starts: dict[int, int]) -> list[Event]:
         """Return the events of temp values; at each instant frees come first."""
-        found: list[tuple[int, int, Event]] = []
+        events: list[tuple[int, int, Event]] = []
         for part in tenants:
             address = starts[part.value.allocation_index] + part.offset_bytes
             frames = self._frames(_value_frames(part.value))
             size, free_time = part.size_bytes, part.end_time + 1
-            found.append(
+            events.append(
                 (part.start_time, 1, _event("alloc", address, size, part.start_time, frames))
             )
             for action in ("free_requested", "free_completed"):
-                found.append((free_time, 0, _event(action, address, size, free_time, frames)))
-        return [event for _, _, event in sorted(found, key=lambda item: item[:2])]
+                events.append((free_time, 0, _event(action, address, size, free_time, frames)))
+        return [event for _, _, event in sorted(events, key=lambda item: item[:2])]
 
     def _frames(self, frames: tuple[Frame, ...]) -> list[dict[str, Any]]:
         """Return frames in PyTorch's form; equal stacks share one object, pickled once."""
@@ -152,12 +152,14 @@ def _event(action: str, address: int, size: int, time: int, frames: list[Any]) -
     }
 
 
-def _fixed(found: Iterable[HloValue], index: int, kind: str) -> tuple[Frame, ...]:
+def _fixed(hlo_values: Iterable[HloValue], index: int, kind: str) -> tuple[Frame, ...]:
     """Return the frames of a non-temp allocation: those of its largest value, else its kind."""
-    mine = [value for value in found if value.allocation_index == index and not value.offset_bytes]
-    if not mine:
+    at_start = [
+        value for value in hlo_values if value.allocation_index == index and not value.offset_bytes
+    ]
+    if not at_start:
         return (Frame(f"({kind})"),)
-    return _value_frames(max(mine, key=lambda value: (value.size_bytes, -value.value_id)))
+    return _value_frames(max(at_start, key=lambda value: (value.size_bytes, -value.value_id)))
 
 
 def _value_frames(value: HloValue) -> tuple[Frame, ...]:

@@ -166,23 +166,23 @@ def values(
     """
     stacks = _Stacks(con, function.module_id, all_frames)
     asked = {"module_id": function.module_id, "color": function.color}
-    found = []
+    hlo_values = []
     for row in con.execute(_AT_PEAK if at_peak else VALUES, asked).fetchall():
         kind, op_path, relation = row[2], row[10], row[11]
         frames = stacks.attributed(relation, row[12:15], row[15:18], row[18:21])
         if not frames:
             frames = (Frame(op_path), Frame(f"({kind})")) if op_path else (Frame(f"({kind})"),)
         facts: list[Any] = [*row[:11], frames]
-        found.append(HloValue(*facts))
-    return found
+        hlo_values.append(HloValue(*facts))
+    return hlo_values
 
 
 def held(
     con: duckdb.DuckDBPyConnection, function: Function, *, all_frames: bool = False
 ) -> list[Held]:
     """Return the holders of a function's peak, the most bytes first; arguments as for `values`."""
-    found = values(con, function, all_frames=all_frames, at_peak=True)
-    by_id = {value.value_id: value for value in found}
+    hlo_values = values(con, function, all_frames=all_frames, at_peak=True)
+    by_id = {value.value_id: value for value in hlo_values}
     rows = con.execute(HELD, {"module_id": function.module_id, "color": function.color}).fetchall()
     return [Held(by_id.get(value_id), kind, size) for value_id, kind, size in rows]
 

@@ -22,12 +22,12 @@ def varint(number: int) -> bytes:
     if not -(2**63) <= number < 2**63:
         raise BufdbError(f"{number} does not fit into 64 bits")
     number &= 2**64 - 1
-    found = bytearray()
+    encoded = bytearray()
     while number >= 0x80:
-        found.append(number & 0x7F | 0x80)
+        encoded.append(number & 0x7F | 0x80)
         number >>= 7
-    found.append(number)
-    return bytes(found)
+    encoded.append(number)
+    return bytes(encoded)
 
 
 def integer(field: int, number: int) -> bytes:

@@ -203,11 +203,11 @@ def _tell(source: Batch, jobs: Sequence[Job], dumped: float, to: Sink) -> Done:
         _add_rows(sink, table, some)
     run = jobs[0].run
     findings = account.findings()
-    rows = [diagnostic_row(run, int(ids[found.module]), found) for found in findings]
+    rows = [diagnostic_row(run, int(ids[one.module]), one) for one in findings]
     _add_rows(sink, "diagnostics", rows)
     _add_rows(to, "row_counts", sink.rows())
     size = sum(loaded.size for loaded in source.modules)
-    problems = Counter(found.severity for found in findings)
+    problems = Counter(one.severity for one in findings)
     return Done(ids.tolist(), size, dumped, assembled.shapes, problems)
 
 

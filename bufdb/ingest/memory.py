@@ -112,14 +112,14 @@ class _Frames:
 
     def number(self, stack: Stack) -> int | None:
         """Return the number of the innermost frame of a stack, whose frames are added."""
-        found: int | None = None
+        innermost: int | None = None
         for depth, frame in enumerate(stack):
-            key = (found, frame)
+            key = (innermost, frame)
             if key not in self._numbers:
                 self._numbers[key] = len(self.rows) + 1
-                self.rows.append(self._row(frame, found, depth))
-            found = self._numbers[key]
-        return found
+                self.rows.append(self._row(frame, innermost, depth))
+            innermost = self._numbers[key]
+        return innermost
 
     def _row(self, frame: Frame, parent: int | None, depth: int) -> dict[str, Any]:
         number = len(self.rows) + 1

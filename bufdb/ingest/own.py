@@ -38,8 +38,8 @@ def own_of_run(con: duckdb.DuckDBPyConnection, run: str, globs: Sequence[str] | 
     """Return what globs say; without any, what the run's modules were read with."""
     if globs is not None:
         return parse_own(globs)
-    found = con.execute("SELECT max(own_pattern) FROM modules WHERE run_name = ?", [run]).fetchone()
-    return Own(found[0] if found else None)
+    row = con.execute("SELECT max(own_pattern) FROM modules WHERE run_name = ?", [run]).fetchone()
+    return Own(row[0] if row else None)
 
 
 def own_note_globs(con: duckdb.DuckDBPyConnection, run: str, globs: Sequence[str] | None) -> None:
@@ -63,11 +63,11 @@ def own_note_globs(con: duckdb.DuckDBPyConnection, run: str, globs: Sequence[str
 
 def left_own(con: duckdb.DuckDBPyConnection, run: str, own: Own) -> list[str]:
     """Return a note if modules of a run, not among those read now, have another --own."""
-    found = con.execute(
+    row = con.execute(
         "SELECT count(*) FROM modules WHERE run_name = ? AND own_pattern IS DISTINCT FROM ?",
         [run, own.pattern],
     ).fetchone()
-    return [own_note(run, f"{found[0]} modules")] if found and found[0] else []
+    return [own_note(run, f"{row[0]} modules")] if row and row[0] else []
 
 
 def own_note(run: str, modules: str) -> str:

@@ -249,10 +249,10 @@ def stamps_of(files: ModuleFiles) -> tuple[Stamp, ...]:
     """
     stamps = []
     for file in files.files.values():
-        found = file.path.stat()
+        status = file.path.stat()
         # A captured output may grow below the frames that were found in it.
         whole = file.stop < 0
-        stamps.append((found.st_ino, *((found.st_mtime_ns, found.st_size) if whole else (0, 0))))
+        stamps.append((status.st_ino, *((status.st_mtime_ns, status.st_size) if whole else (0, 0))))
     return tuple(stamps)
 
 

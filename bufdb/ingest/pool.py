@@ -196,8 +196,8 @@ def _received(result: _Result, file: int | None) -> list[Event]:
         assert file is not None and os.preadv(file, [buffer], at) == size
         buffers.append(buffer)
         at += size
-    found: list[Event] = pickle.loads(result.events, buffers=buffers)
-    return found
+    events: list[Event] = pickle.loads(result.events, buffers=buffers)
+    return events
 
 
 # -- in the other processes --------------------------------------------------------------------

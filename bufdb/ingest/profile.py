@@ -121,11 +121,11 @@ class Timing:
                 if one.module_id not in taken and self._timed(program, one) >= _LEAST_TIMED
             ]
             best = max((known for known, _ in left), default=0)
-            mine = [one for known, one in left if known == best and best >= _LEAST_KNOWN]
-            if len(mine) == 1:
-                likely.setdefault(mine[0].module_id, []).append((program, mine[0]))
-            elif mine:
-                self._why[program] = f"{len(mine)} modules of that name have its instructions"
+            best_known = [one for known, one in left if known == best and best >= _LEAST_KNOWN]
+            if len(best_known) == 1:
+                likely.setdefault(best_known[0].module_id, []).append((program, best_known[0]))
+            elif best_known:
+                self._why[program] = f"{len(best_known)} modules of that name have its instructions"
             elif any(True for _ in self._candidates(program, modules)):
                 self._why[program] = "no module of that name has its instructions"
         for pairs in likely.values():
@@ -220,12 +220,12 @@ def _modules(
     """Return the modules of a run that have the name of a program, by that."""
     wanted = {program.module_name for program in programs}
     given = {"run": run, "ids": None if ids is None else list(ids)}
-    found = [row for row in con.execute(_MODULES, given).fetchall() if wanted & set(row[1:3])]
-    names: dict[int, dict[str, bool]] = {row[0]: {} for row in found}
+    rows = [row for row in con.execute(_MODULES, given).fetchall() if wanted & set(row[1:3])]
+    names: dict[int, dict[str, bool]] = {row[0]: {} for row in rows}
     for module_id, name, is_work in con.execute(_NAMES, [list(names)]).fetchall():
         names[module_id][name] = is_work
     modules: dict[str, list[_Module]] = {}
-    for module_id, name, hlo_name, number, platform in found:
+    for module_id, name, hlo_name, number, platform in rows:
         module = _Module(module_id, number, platform, names[module_id])
         for one in wanted & {name, hlo_name}:
             modules.setdefault(one, []).append(module)

@@ -133,8 +133,8 @@ def companion_rows(source: Batch, ids: list[int]) -> dict[str, list[Row]]:
     parameters: list[Row] = []
     sums = [
         {"module_id": ids[number], "color": color, "total_bytes": total}
-        for number, found in source.reported_sums.items()
-        for color, total in found
+        for number, entries in source.reported_sums.items()
+        for color, total in entries
     ]
     for number, header in source.headers.items():
         module = {"module_id": ids[number]}
@@ -144,8 +144,8 @@ def companion_rows(source: Batch, ids: list[int]) -> dict[str, list[Row]]:
     for number, before in source.before.items():
         rows = before.parameters.values()
         parameters += [{"module_id": ids[number], **vars(row)} for row in rows]
-    for number, found in source.options.items():
-        for ordinal, (name, value) in enumerate(found):
+    for number, entries in source.options.items():
+        for ordinal, (name, value) in enumerate(entries):
             options.append(
                 {
                     "module_id": ids[number],
@@ -186,8 +186,8 @@ def function_name(module_name: str | None) -> str | None:
     if module_name is None or _OF_NO_FUNCTION.fullmatch(module_name):
         return None
     name = _COUNTED.sub("", module_name)
-    found = _TENSORFLOW.fullmatch(name)
-    return (found[1] or found[2]) if found else _PREFIX.sub("", name)
+    match = _TENSORFLOW.fullmatch(name)
+    return (match[1] or match[2]) if match else _PREFIX.sub("", name)
 
 
 def derived_parts(derived: frozenset[str]) -> str | None:
@@ -344,8 +344,8 @@ Types = dict[str, dict[str, str]]
 def column_types() -> Types:
     """Return the types of every table that rows of modules can be put into."""
     files = resources.schema_files("tables")
-    found = {file.stem: _columns(file.read_text("utf-8")) for file in files}
-    return {name: columns for name, columns in found.items() if set(columns.values()) <= set(TYPES)}
+    types = {file.stem: _columns(file.read_text("utf-8")) for file in files}
+    return {name: columns for name, columns in types.items() if set(columns.values()) <= set(TYPES)}
 
 
 def _columns(sql: str) -> dict[str, str]:

@@ -92,9 +92,9 @@ class _Stored:
         contents: dict[int, set[tuple[str, str]]] = {}
         self._stamps: dict[int, set[tuple[str, str]]] = {}
         for module_id, path, content_hash, stamp, pattern in rows:
-            mine = made_with(pattern)
-            contents.setdefault(module_id, {mine}).add((path, content_hash))
-            self._stamps.setdefault(module_id, {mine}).add((path, stamp or ""))
+            current = made_with(pattern)
+            contents.setdefault(module_id, {current}).add((path, content_hash))
+            self._stamps.setdefault(module_id, {current}).add((path, stamp or ""))
         self._contents = {module_id: frozenset(content) for module_id, content in contents.items()}
         self.ids = self._contents.keys()
 

@@ -62,7 +62,7 @@ def lint(con: duckdb.DuckDBPyConnection, path: Path) -> list[Finding]:
         query = catalogue.load(path)
     except QueryFileError as error:
         return [Finding(path, None, str(error).removeprefix(f"{path}:").lstrip())]
-    found = [
+    findings = [
         Finding(path, number, f"longer than {LINE_LIMIT} characters")
         for number, line in enumerate(query.sql.splitlines(), start=1)
         if len(line) > LINE_LIMIT
@@ -74,10 +74,10 @@ def lint(con: duckdb.DuckDBPyConnection, path: Path) -> list[Finding]:
         message = f"does not parse: {place.get('description', error)}"
         if "Values" in message:
             message += '; sqlglot takes values for VALUES (…): write "values" for the table'
-        return [*found, Finding(path, place.get("line"), message)]
+        return [*findings, Finding(path, place.get("line"), message)]
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         kinds = ", ".join(tree.key.upper() for tree in trees)
-        return [*found, Finding(path, None, f"expected one SELECT, found {kinds or 'nothing'}")]
+        return [*findings, Finding(path, None, f"expected one SELECT, found {kinds or 'nothing'}")]
     messages = [
         *_shape(trees[0]),
         *_params(query, trees[0]),
@@ -94,7 +94,7 @@ def lint(con: duckdb.DuckDBPyConnection, path: Path) -> list[Finding]:
     ]
     if query.engines != ("duckdb",):
         messages.extend(portable.findings(portable.with_asked_views(trees[0])))
-    return [*found, *(Finding(path, None, message) for message in messages)]
+    return [*findings, *(Finding(path, None, message) for message in messages)]
 
 
 def catalog_schema(con: duckdb.DuckDBPyConnection) -> dict[str, object]:
@@ -137,10 +137,10 @@ def _params(query: SavedQuery, tree: exp.Query) -> Iterator[str]:
         if declared.keys() - read.keys():
             yield "the first CTE must be params"
     else:
-        found = {item.alias_or_name: item for item in first.this.expressions}
-        for name in sorted(declared.keys() - found.keys() - read.keys()):
+        columns = {item.alias_or_name: item for item in first.this.expressions}
+        for name in sorted(declared.keys() - columns.keys() - read.keys()):
             yield f"param {name} is declared, but not in the CTE params"
-        for name, item in found.items():
+        for name, item in columns.items():
             if name not in declared:
                 yield f"{name} is in the CTE params without a param line"
             else:
@@ -148,7 +148,7 @@ def _params(query: SavedQuery, tree: exp.Query) -> Iterator[str]:
         used = {c.name for c in tree.find_all(exp.Column) if c.table == "params"} | {
             c.name for limit in tree.find_all(exp.Limit) for c in limit.find_all(exp.Column)
         }
-        for name in sorted(declared.keys() & found.keys() - used):
+        for name in sorted(declared.keys() & columns.keys() - used):
             yield f"param {name} is not used; write params.{name}"
     for call in tree.find_all(exp.Anonymous):
         if call.name.lower() == "getvariable" and call.find_ancestor(exp.CTE) is not first:
@@ -194,14 +194,14 @@ def unit_findings(columns: Sequence[Column]) -> Iterator[str]:
                 yield f"column line {column.name}: its text must say {' or '.join(units)}"
 
 
-def _param(param: Parameter, found: exp.Expr) -> Iterator[str]:
+def _param(param: Parameter, expression: exp.Expr) -> Iterator[str]:
     """Check a column of the CTE: `getvariable('x')::T`, or that in `coalesce(…, DEFAULT)`."""
     expected = f"getvariable('{param.name}')::{param.type}"
     default: header.Value = None
-    cast = found
-    if isinstance(found, exp.Coalesce) and len(found.expressions) == 1:
-        cast = found.this
-        default = _constant(found.expressions[0])
+    cast = expression
+    if isinstance(expression, exp.Coalesce) and len(expression.expressions) == 1:
+        cast = expression.this
+        default = _constant(expression.expressions[0])
     named = (
         isinstance(cast, exp.Cast)
         and portable.is_getvariable(cast.this)
@@ -209,7 +209,7 @@ def _param(param: Parameter, found: exp.Expr) -> Iterator[str]:
         and _TYPES.get(cast.to.this) == param.type
     )
     if not named:
-        text = found.sql("duckdb")
+        text = expression.sql("duckdb")
         yield f"param {param.name}: expected {expected} in the CTE params, found {text}"
     elif (type(default), default) != (type(param.default), param.default):
         yield f"param {param.name}: default is {param.default!r} in its line, {default!r} in params"

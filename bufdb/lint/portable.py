@@ -50,15 +50,15 @@ _LISTS = (exp.DataType.Type.ARRAY, exp.DataType.Type.LIST)
 
 def findings(tree: exp.Expr) -> list[str]:
     """Return the reasons why a query is not in the portable subset, one line per finding."""
-    found: dict[str, None] = {}
+    reasons: dict[str, None] = {}
     for node in tree.walk():
         name = type(node).__name__
         if name not in ALLOWED and not is_getvariable(node) and not _is_rewritten(node):
-            found[f"{_excerpt(node)}: {name} is not in the portable subset"] = None
+            reasons[f"{_excerpt(node)}: {name} is not in the portable subset"] = None
         for rule in _RULES.get(name, ()):
             for message in rule(node):
-                found[f"{_excerpt(node)}: {message}"] = None
-    return list(found)
+                reasons[f"{_excerpt(node)}: {message}"] = None
+    return list(reasons)
 
 
 def with_asked_views(tree: exp.Expr) -> exp.Expr:

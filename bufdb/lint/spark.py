@@ -77,7 +77,7 @@ def matches_once(pattern: str) -> bool:
 
 def replacement(text: str) -> str:
     r"""Return a replacement: RE2 refers to groups by \1, Java and Rust by $1."""
-    return _REFERENCE.sub(lambda found: f"${found[1]}" if found[1] else "\\" + found[2], text)
+    return _REFERENCE.sub(lambda match: f"${match[1]}" if match[1] else "\\" + match[2], text)
 
 
 def glob_regex(pattern: exp.Expr) -> exp.Expr:
@@ -92,10 +92,10 @@ def glob_regex(pattern: exp.Expr) -> exp.Expr:
         ("*", ".*"),
         ("?", "."),
     ]
-    for found, instead in replacements:
+    for regex, instead in replacements:
         pattern = exp.Anonymous(
             this="replace",
-            expressions=[pattern, exp.Literal.string(found), exp.Literal.string(instead)],
+            expressions=[pattern, exp.Literal.string(regex), exp.Literal.string(instead)],
         )
     start = exp.DPipe(this=exp.Literal.string("(?s)^"), expression=pattern)
     return exp.DPipe(this=start, expression=exp.Literal.string(r"\z"))

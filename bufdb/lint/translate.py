@@ -264,8 +264,10 @@ def _bound(argument: exp.Expr, params: exp.Expr | None) -> exp.Expr:
     if not isinstance(argument, exp.Subquery) or params is None:
         return argument
     (wanted,) = argument.this.expressions
-    found: exp.Expr = next(item.this for item in params.expressions if item.alias == wanted.name)
-    return found
+    expression: exp.Expr = next(
+        item.this for item in params.expressions if item.alias == wanted.name
+    )
+    return expression
 
 
 # -- Translate a saved query to another dialect of SQL, over bufdb's tables only -------------------

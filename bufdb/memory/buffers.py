@@ -60,16 +60,16 @@ def buffers(
         index: hash of the position's index in a tuple.
         is_defining: whether the position is the value's first, at which it is defined.
     """
-    found = np.arange(len(slot))
+    lowest_rows = np.arange(len(slot))
     phis = np.flatnonzero(is_phi & (slot >= 0))
     if not len(phis):
-        return found
+        return lowest_rows
     for some, at in _by_slot(slot, phis, np.flatnonzero(slot[row] >= 0), row):
         one, other = _links(slot, is_phi, start, end, some, (row[at], index[at], is_defining[at]))
         linked, number = np.unique(np.append(one, other), return_inverse=True)
         lowest = _connected(len(linked), number[: len(one)], number[len(one) :])
-        found[linked] = linked[lowest]
-    return found
+        lowest_rows[linked] = linked[lowest]
+    return lowest_rows
 
 
 def _by_slot(slot: Ints, phis: Ints, at: Ints, row: Ints) -> Iterator[tuple[Ints, Ints]]:
@@ -220,9 +220,9 @@ def places(parts: list[Ints], is_carrier: Bools) -> Ints:
     number = np.empty(len(order), np.int64)
     number[order] = np.cumsum(is_new) - 1
     number[~np.isin(number, number[is_carrier[candidates]])] = -1
-    found = np.full(len(is_carrier), -1)
-    found[candidates] = number
-    return found
+    numbers = np.full(len(is_carrier), -1)
+    numbers[candidates] = number
+    return numbers
 
 
 def sharers(place: Ints, start: Ints, end: Ints, is_carrier: Bools) -> Ints:
@@ -234,11 +234,11 @@ def sharers(place: Ints, start: Ints, end: Ints, is_carrier: Bools) -> Ints:
         end: last instant, itself included; ranges that end before they begin share with no other.
         is_carrier: which rows are carriers; such a row may find itself.
     """
-    found = np.full(len(place), -1)
+    shared = np.full(len(place), -1)
     rows = np.flatnonzero((place >= 0) & (start <= end))
     carriers = rows[is_carrier[rows]]
     if not len(carriers):
-        return found
+        return shared
     carriers = carriers[np.lexsort((carriers, start[carriers], place[carriers]))]
     times = distinct(np.concatenate([start[carriers], end[rows]]))
     keys = place[carriers] * len(times) + np.searchsorted(times, start[carriers])
@@ -250,8 +250,8 @@ def sharers(place: Ints, start: Ints, end: Ints, is_carrier: Bools) -> Ints:
     wanted = place[rows] * len(times) + np.searchsorted(times, end[rows])
     at = np.searchsorted(keys, wanted, side="right") - 1
     shares = (at >= 0) & (place[carriers[at]] == place[rows]) & (highest[at] >= start[rows])
-    found[rows[shares]] = carriers[longest[at[shares]]]
-    return found
+    shared[rows[shares]] = carriers[longest[at[shares]]]
+    return shared
 
 
 # -- Who holds the bytes at one instant: every byte counts for one range ---------------------------

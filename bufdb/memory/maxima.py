@@ -82,14 +82,14 @@ class Curves:
         until = np.append(falls.time[1:], 0)
         until[np.append(falls.owner[1:] != falls.owner[:-1], True)] = 1 << SHIFT
         high = np.searchsorted(self._keys, curve + until)
-        found = self._order[_lowest(self._rank, low, high)]
-        left = self._value[found] - falls.value
+        tops = self._order[_lowest(self._rank, low, high)]
+        left = self._value[tops] - falls.value
         is_first = np.append(True, falls.owner[1:] != falls.owner[:-1])
         best = np.maximum.reduceat(left, np.flatnonzero(is_first))
         rows = np.flatnonzero(left == best[np.cumsum(is_first) - 1])
         _, first = np.unique(falls.owner[rows], return_index=True)
         rows = rows[first]
-        time = self._keys[found[rows]] & ((1 << SHIFT) - 1)
+        time = self._keys[tops[rows]] & ((1 << SHIFT) - 1)
         return best, np.maximum(time, falls.time[rows])
 
 
@@ -99,12 +99,12 @@ def _lowest(rank: Any, low: Ints, high: Ints) -> Ints:
     order = np.argsort(level.astype(np.int8), kind="stable")
     top = int(level[order[-1]])
     bounds = np.searchsorted(level[order], np.arange(top + 2)).tolist()
-    found = np.empty(len(low), rank.dtype)
+    least = np.empty(len(low), rank.dtype)
     for power in range(top + 1):
         rows = order[bounds[power] : bounds[power + 1]]
-        found[rows] = np.minimum(rank[low[rows]], rank[high[rows] - 2**power])
+        least[rows] = np.minimum(rank[low[rows]], rank[high[rows] - 2**power])
         rank = np.minimum(rank[: -(2**power)], rank[2**power :])
-    return found
+    return least
 
 
 # -- The distinct peaks of occupied bytes over time ------------------------------------------------
@@ -161,11 +161,11 @@ def hills(group: Ints, time: Ints, height: Ints, groups: int) -> Hills:
     np.maximum.at(highest, group, height)
     least = np.maximum(-(-highest // LEAST_DROP), 1)
     tops = _tops(group, height)
-    found: list[tuple[Ints, Ints]] = []
+    pairs: list[tuple[Ints, Ints]] = []
     for _ in range(_ROUNDS):
-        tops = _without_lower(tops, least[group[tops.row]], found)
-    found.append(_by_valleys(tops, least[group[tops.row]]))
-    rows, valley = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        tops = _without_lower(tops, least[group[tops.row]], pairs)
+    pairs.append(_by_valleys(tops, least[group[tops.row]]))
+    rows, valley = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     order = np.lexsort((rows, _descending(height[rows]), group[rows]))
     rows, valley = rows[order], valley[order]
     owner = group[rows]
@@ -188,7 +188,7 @@ def _tops(group: Ints, height: Ints) -> _Tops:
     return _Tops(row, height[row], before)
 
 
-def _without_lower(tops: _Tops, least: Ints, found: list[tuple[Ints, Ints]]) -> _Tops:
+def _without_lower(tops: _Tops, least: Ints, pairs: list[tuple[Ints, Ints]]) -> _Tops:
     """Return the tops without those that end at one of their valleys; note which of these count.
 
     The water sinks to the higher valley of a hill first. If the hill across that one is higher, the
@@ -203,7 +203,7 @@ def _without_lower(tops: _Tops, least: Ints, found: list[tuple[Ints, Ints]]) -> 
     ends = ends_left | ends_right
     valley = np.maximum(tops.before, after)
     counts = ends & (tops.height - valley >= least)
-    found.append((tops.row[counts], valley[counts]))
+    pairs.append((tops.row[counts], valley[counts]))
     kept = np.flatnonzero(~ends)
     # Between two that stay, the lowest of the valleys between them counts.
     before = np.minimum.reduceat(tops.before[: kept[-1] + 1], np.append(0, kept[:-1] + 1))

@@ -77,10 +77,10 @@ class Timeline:
 
     def _slices_of(self, bounds: Ints, time: Any) -> Any:
         """Return in which slice each instant lies."""
-        found = np.empty(len(time), np.uint8)
+        slices = np.empty(len(time), np.uint8)
         for part in parts(len(time)):
-            found[part] = np.searchsorted(bounds, self.keys(self.group[part], time[part]), "right")
-        return found
+            slices[part] = np.searchsorted(bounds, self.keys(self.group[part], time[part]), "right")
+        return slices
 
 
 def running_sums(slices: Iterable[tuple[int, Any, Any]]) -> Iterator[tuple[Ints, Any]]:
@@ -93,8 +93,8 @@ def running_sums(slices: Iterable[tuple[int, Any, Any]]) -> Iterator[tuple[Ints,
     for bound, some, their in slices:
         keys, changes = np.concatenate([keys, some]), np.concatenate([changes, their])
         later = keys >= bound
-        mine = np.flatnonzero(~later)
-        order = mine[np.argsort(keys[mine])]
+        of_slice = np.flatnonzero(~later)
+        order = of_slice[np.argsort(keys[of_slice])]
         if len(order):
             ordered, sums = keys[order], np.cumsum(changes[order]) + total
             last = np.append(ordered[1:] != ordered[:-1], True)
@@ -224,22 +224,22 @@ def occupancy(
     return result
 
 
-def _with(found: Occupancy, number: int, steps: list[tuple[int, int]]) -> Occupancy:
+def _with(before: Occupancy, number: int, steps: list[tuple[int, int]]) -> Occupancy:
     """Return the same with the steps of one more group, which may need more than 64 bits."""
     times = np.array([time for time, _ in steps], np.int64)
     values = np.array([value for _, value in steps], object)
-    places = np.full(len(steps), np.searchsorted(found.group, number))
+    places = np.full(len(steps), np.searchsorted(before.group, number))
     best = max((value for _, value in steps), default=0)
-    peak_time, peak = found.peak_time.copy(), found.peak.astype(object)
+    peak_time, peak = before.peak_time.copy(), before.peak.astype(object)
     peak_time[number] = next((time for time, value in steps if value == best), 0)
     peak[number] = best
     return Occupancy(
-        np.insert(found.group, places, np.full(len(steps), number)),
-        np.insert(found.time, places, times),
-        np.insert(found.occupied.astype(object), places, values),
+        np.insert(before.group, places, np.full(len(steps), number)),
+        np.insert(before.time, places, times),
+        np.insert(before.occupied.astype(object), places, values),
         peak_time,
         peak,
-        found.counted,
+        before.counted,
     )
 
 
@@ -280,8 +280,8 @@ def largest_sum(
     best = np.zeros(groups, kind)
     for keys, sums in running_sums(changes()):
         np.maximum.at(best, line.parted(keys)[0], sums)
-    found: list[int] = best.tolist()
-    return found
+    result: list[int] = best.tolist()
+    return result
 
 
 def _signed(come: Any, go: Any, kind: Any = np.int64) -> Any:
@@ -436,9 +436,9 @@ def _differ(r: Ranges, rows: list[Ints], expected: list[Ints]) -> Bools:
     live = r.where(np.concatenate(rows))
     sample = np.repeat(np.arange(len(rows)), [len(some) for some in rows])
     at, held = unions(sample * groups + live.group, live.allocation, live.offset, live.size)
-    found = np.zeros(len(rows) * groups, np.int64)
-    found[at] = held
-    wrong: Bools = (found.reshape(len(rows), groups) != np.stack(expected)).any(axis=0)
+    difference = np.zeros(len(rows) * groups, np.int64)
+    difference[at] = held
+    wrong: Bools = (difference.reshape(len(rows), groups) != np.stack(expected)).any(axis=0)
     return wrong
 
 

@@ -82,10 +82,10 @@ class Savings:
         self.alone = _Alone(self.ranges, counted, self.groups, self.is_huge, self.slice_rows)
         kind = object if self.is_huge else np.int64
         self.peak = self.occupied.peak.astype(kind)
-        found = self.occupied
-        curves = Steps(found.group, found.time, found.occupied.astype(kind, copy=False))
+        occupied = self.occupied
+        curves = Steps(occupied.group, occupied.time, occupied.occupied.astype(kind, copy=False))
         if counted.any():
-            kept, exact = ~counted[found.group], self.alone.unions()
+            kept, exact = ~counted[occupied.group], self.alone.unions()
             owner = np.concatenate([curves.owner[kept], exact.owner])
             time = np.concatenate([curves.time[kept], exact.time])
             value = np.concatenate([curves.value[kept], exact.value])
@@ -130,13 +130,13 @@ class Savings:
                 break
             self._prepare(self.counted | wrong)
         peak, instant = self.peak[group], self.occupied.peak_time[group]
-        found = []
+        columns = []
         for some, at in zip(np.split(best, len(keeps)), np.split(time, len(keeps)), strict=True):
             lower, lower_time = peak.copy(), instant.copy()
             lower[matters], lower_time[matters] = some, at
             lower = np.where(known, lower, peak)
-            found.append(Saved(peak - lower, lower, np.where(known, lower_time, instant), known))
-        return found
+            columns.append(Saved(peak - lower, lower, np.where(known, lower_time, instant), known))
+        return columns
 
     def _wrong(self, group: Ints, time: Ints) -> Bools:
         """Return groups whose curve is not the union of the ranges at one of these instants."""
@@ -163,9 +163,9 @@ class Savings:
             number = np.minimum(after_last[rows], after) - begin
             at, some = expanded(begin, number), r.where(np.repeat(rows, number))
             there, held = unions(at, some.allocation, some.offset, some.size)
-            found = np.zeros(after - low, np.int64)
-            found[there - low] = held
-            differs = found != expected[low:after]
+            difference = np.zeros(after - low, np.int64)
+            difference[there - low] = held
+            differs = difference != expected[low:after]
             wrong[owner[low:after][differs]] = True
         return wrong
 
@@ -340,15 +340,15 @@ def _shared(at: Ints, r: Ranges) -> Bools:
 
 def _instant(group: Ints, time: Ints) -> Ints:
     """Group and time in one."""
-    found: Ints = (group << SHIFT) + time
-    return found
+    instants: Ints = (group << SHIFT) + time
+    return instants
 
 
 def _are_too_many(group: Ints, counts: Ints, groups: int) -> Bools:
     """Return whether the ranges of each group have more pairs than may be compared."""
     pairs = np.bincount(group, weights=counts, minlength=groups)
-    found: Bools = pairs > _PAIRS_EACH * np.bincount(group, minlength=groups) + _PAIRS
-    return found
+    is_large: Bools = pairs > _PAIRS_EACH * np.bincount(group, minlength=groups) + _PAIRS
+    return is_large
 
 
 def _shares(falls: Steps, keeps: Sequence[Fraction], count: int) -> Steps:

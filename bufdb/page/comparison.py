@@ -227,13 +227,13 @@ def _new_side(con: duckdb.DuckDBPyConnection, run: Value, old: list[str]) -> str
 
 def _summed(rows: Iterable[diff.Row]) -> list[diff.Row]:
     """Return the first parts of each place, and one row for the rest."""
-    found = []
+    first = []
     for _, group in groupby(rows, key=lambda row: row.place):
         parts = list(group)
-        found += parts[:TOP]
+        first += parts[:TOP]
         if len(parts) > TOP:
-            found.append(_rest(parts[TOP:]))
-    return found
+            first.append(_rest(parts[TOP:]))
+    return first
 
 
 def _rest(rows: Sequence[diff.Row]) -> diff.Row:

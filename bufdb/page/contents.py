@@ -70,8 +70,8 @@ def sql(catalogue: Catalogue) -> str:
 
 
 def _processes(con: duckdb.DuckDBPyConnection, asked: Asked) -> list[list[str]]:
-    found = process.accounts(con, {"run": asked["run"]} if "run" in asked else {}, BYSTANDERS)
-    return [[_heading(rows[0]), *process.lines(rows, width=_UNWRAPPED)] for rows in found]
+    accounts = process.accounts(con, {"run": asked["run"]} if "run" in asked else {}, BYSTANDERS)
+    return [[_heading(rows[0]), *process.lines(rows, width=_UNWRAPPED)] for rows in accounts]
 
 
 def _heading(row: process.Row) -> str:
@@ -86,16 +86,16 @@ def contents(
     compared: Compared | None = None,
 ) -> Contents:
     """Return the contents for each side in turn; the page is about the last side."""
-    found: dict[tuple[int, int | None], Module] = {}
+    by_place: dict[tuple[int, int | None], Module] = {}
     asked: dict[tuple[int, int | None], Asked] = {}
     summaries: dict[tuple[int, int | None], Overview] = {}
     for side in sides:
         summaries |= summary.each(con, side)
         of_side = comparison.modules(con, side)
-        found |= {module.place: module for module in of_side}
+        by_place |= {module.place: module for module in of_side}
         asked |= {module.place: side for module in of_side}
     order = sorted(
-        found.values(),
+        by_place.values(),
         key=lambda module: (
             module.peak_bytes is None,
             not module.is_device_memory,
@@ -149,24 +149,24 @@ def pictures(
             if not batch:
                 return
             are_all = len(batch) == len(contents.modules)
-            found = answers or _answers(con, contents, batch, are_all=are_all)
+            tables_by_place = answers or _answers(con, contents, batch, are_all=are_all)
             facts = values.facts(
                 con, sorted({module.module_id for module in batch if module.peak_time is not None})
             )
             for module in batch:
                 drawn = None if module.peak_time is None else picture(facts, module)
-                yield Shown(module, drawn, found.get(module.place, []))
+                yield Shown(module, drawn, tables_by_place.get(module.place, []))
 
 
 def _answers(
     con: duckdb.DuckDBPyConnection, contents: Contents, batch: Sequence[Module], *, are_all: bool
 ) -> dict[tuple[int, int | None], list[Table]]:
     """Return tables by module and memory space, each for the side that selected it."""
-    found: dict[tuple[int, int | None], list[Table]] = {}
+    tables_by_place: dict[tuple[int, int | None], list[Table]] = {}
     sides = {id(side): side for module in batch for side in [contents.asked[module.place]]}
     for side in sides.values():
         of_side = [module for module in batch if contents.asked[module.place] is side]
-        found |= tables.tables(
+        tables_by_place |= tables.tables(
             con, contents.queries, side, of_side, contents.summaries, are_all=are_all
         )
-    return found
+    return tables_by_place

@@ -169,8 +169,8 @@ def page(
             of the device that a run is labeled with.
         budget: maximum bytes of the page, not counting those of the largest module.
     """
-    for found in contents.summaries.values():
-        set_limit(found, *limit)
+    for overview in contents.summaries.values():
+        set_limit(overview, *limit)
     slots = _Slots(contents)
     head = {
         "version": 1,
@@ -242,8 +242,8 @@ class _Slots:
         top = ("--top", str(tables.TOP))
         command = tables.command("QUERY", module, asked, *top)
         try:
-            found = sections(self.contents.summaries[module.place])
-            data = slot(self.rows[module.place], picture, answers, found, command)
+            texts = sections(self.contents.summaries[module.place])
+            data = slot(self.rows[module.place], picture, answers, texts, command)
         except TooLargeError as error:
             self.left_out[module.place] = str(error)
             return
@@ -258,8 +258,8 @@ class _Slots:
         self.room -= size
 
 
-def _row(module: Module, found: Overview, slots: _Slots) -> list[Any]:
-    bytes_, name = found.limit_bytes, found.limit_name
+def _row(module: Module, overview: Overview, slots: _Slots) -> list[Any]:
+    bytes_, name = overview.limit_bytes, overview.limit_name
     known = None if name is None else device(name)
     name = name if known is None else known.title
     if module.color != 0:  # a limit applies to the device's own memory
@@ -273,7 +273,7 @@ def _row(module: Module, found: Overview, slots: _Slots) -> list[Any]:
         slots.number.get(module.place),
         slots.left_out.get(module.place),
         shlex.join(["bufdb", "report", *one]),
-        [asdict(one) for one in sentences(found, width=_UNWRAPPED)],
+        [asdict(one) for one in sentences(overview, width=_UNWRAPPED)],
     ]
 
 
@@ -358,15 +358,15 @@ def report(
     con = opened(sql if base is None else sql + comparison.SQL, runs=runs)
     compared = None if base is None else comparison.compared(con, base, asked)
     sides = [asked] if compared is None else compared.asked(asked)
-    found = contents.contents(con, catalogue, sides, compared)
-    if not found.modules:
+    content = contents.contents(con, catalogue, sides, compared)
+    if not content.modules:
         why = why_nothing(Known(con, CATALOG), catalogue.find("modules"), asked)
         raise BufdbError(f"nothing to report: {why}")
     options = {**given, "diff": base, "limit": None if limit is None else str(limit)}
     words = [word for name, text in options.items() if text for word in (f"--{name}", text)]
     return page(
-        found,
-        partial(contents.pictures, con, found),
+        content,
+        partial(contents.pictures, con, content),
         command=shlex.join(["bufdb", "report", *words]),
         limit=limits,
     )

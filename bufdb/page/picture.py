@@ -69,16 +69,16 @@ def _chains(lives: Sequence[Life], rows: list[int], keys: list[object]) -> list[
     by_key: dict[object, list[int]] = defaultdict(list)
     for row, key in zip(rows, keys, strict=True):
         by_key[key].append(row)
-    found: list[list[int]] = []
+    chains: list[list[int]] = []
     for group in by_key.values():
         reached = None
         for row in sorted(group, key=lambda row: (lives[row].start_time, row)):
             if reached is None or lives[row].start_time > reached + 1:
-                found.append([])
+                chains.append([])
                 reached = lives[row].end_time
-            found[-1].append(row)
+            chains[-1].append(row)
             reached = max(reached, lives[row].end_time)
-    return found
+    return chains
 
 
 def _link(first: list[int], rows: Sequence[int]) -> None:
@@ -181,12 +181,12 @@ def _arenas(allocations: list[tuple[int, int]], values: list[Fact]) -> list[Aren
         if fact.start_time is not None:
             end = fact.offset_bytes + fact.size_bytes
             ends[fact.allocation_index] = max(ends[fact.allocation_index], end)
-    found, base = [], 0
+    arenas, base = [], 0
     for index, size in allocations:
         size = max(size, ends[index])
-        found.append(Arena(index, base, size))
+        arenas.append(Arena(index, base, size))
         base += size
-    return found
+    return arenas
 
 
 def _blocks(values: list[Fact], arenas: list[Arena], schedule_length: int) -> list[Block]:
@@ -205,7 +205,7 @@ def _blocks(values: list[Fact], arenas: list[Arena], schedule_length: int) -> li
             Stay(fact.offset_bytes, -fact.size_bytes, fact.value_id, *life)
         )
     base = {arena.allocation_index: arena.base_bytes for arena in arenas}
-    found = [
+    blocks = [
         Block(
             rows[piece.number],
             piece.start_time,
@@ -216,8 +216,8 @@ def _blocks(values: list[Fact], arenas: list[Arena], schedule_length: int) -> li
         for index, items in stays.items()
         for piece in pieces(items, schedule_length)
     ]
-    found.sort(key=lambda block: (block.start_time, block.offset_bytes, block.row))
-    return found + fixed
+    blocks.sort(key=lambda block: (block.start_time, block.offset_bytes, block.row))
+    return blocks + fixed
 
 
 def _buffers(values: list[Fact], positions: dict[int, list[tuple[str, bool]]]) -> list[int]:
@@ -230,7 +230,7 @@ def _buffers(values: list[Fact], positions: dict[int, list[tuple[str, bool]]]) -
             life = Life(slot, fact.is_phi, fact.start_time, fact.end_time, positions[fact.value_id])
             lives.append(life)
             rows.append(row)
-    found = list(range(len(values)))
+    first_rows = list(range(len(values)))
     for row, first in zip(rows, buffers(lives), strict=True):
-        found[row] = rows[first]
-    return found
+        first_rows[row] = rows[first]
+    return first_rows

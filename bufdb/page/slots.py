@@ -261,18 +261,18 @@ def _peaks(picture: Picture) -> Iterator[Column]:
 
 def _savings(picture: Picture, texts: Texts) -> Iterator[Column]:
     rows = {fact.value_id: row for row, fact in enumerate(picture.values)}
-    found = picture.savings
-    yield Column("saving_what", [texts(what) for what, *_ in found])
-    yield Column("saving_name", [texts(name) for _, name, *_ in found])
+    savings = picture.savings
+    yield Column("saving_what", [texts(what) for what, *_ in savings])
+    yield Column("saving_name", [texts(name) for _, name, *_ in savings])
     yield Column(
         "saving_value",
-        [-1 if number is None else rows.get(number, -1) for _, _, number, *_ in found],
+        [-1 if number is None else rows.get(number, -1) for _, _, number, *_ in savings],
     )
     for place, name in enumerate(("held", "bytes", "half", "time"), 3):
-        yield Column(f"saving_{name}", [row[place] for row in found])
-    yield Column("saving_low", [_or(low, 0) for *_, low, _, _ in found])
-    yield Column("saving_form", [texts(form) for *_, form, _ in found])
-    yield Column("saving_kept", [texts(kept) for *_, kept in found])
+        yield Column(f"saving_{name}", [row[place] for row in savings])
+    yield Column("saving_low", [_or(low, 0) for *_, low, _, _ in savings])
+    yield Column("saving_form", [texts(form) for *_, form, _ in savings])
+    yield Column("saving_kept", [texts(kept) for *_, kept in savings])
 
 
 class _Ops:

@@ -108,7 +108,7 @@ def tables(
     """
     if not con.execute("SELECT 1 FROM instruction_times LIMIT 1").fetchall():
         queries = [query for query in queries if query.name != OF_TIMES]
-    found: dict[tuple[int, int | None], list[Table]] = {
+    by_place: dict[tuple[int, int | None], list[Table]] = {
         module.place: [] for module in modules if module.is_largest
     }
     chosen = None
@@ -126,7 +126,7 @@ def tables(
             for module in modules:
                 if module.is_largest and module.function in by_function:
                     rows = by_function[module.function]
-                    found[module.place].append(_table(query, module, asked, columns, rows))
+                    by_place[module.place].append(_table(query, module, asked, columns, rows))
     others = [module for module in modules if not module.is_largest]
     if others:
         ids = ", ".join(str(module.module_id) for module in others)
@@ -137,7 +137,7 @@ def tables(
         with execute.together(con, list(parts.values()), values, chosen, alone_sql):
             alone = [summaries[module.place] for module in others]
             summary.add_parts(con, parts, alone, are_alone=True)
-    return found
+    return by_place
 
 
 def summary_parts() -> dict[str, SavedQuery]:
@@ -176,11 +176,11 @@ def _answers(
     names = [name for name, _ in result.columns]
     if names[:4] != _FUNCTION or names[-1] != "unknown_reason":
         raise ValueError(f"{query.name} does not answer by function")
-    found: dict[Function, list[tuple[Any, ...]]] = defaultdict(list)
+    by_function: dict[Function, list[tuple[Any, ...]]] = defaultdict(list)
     for row in result.rows:
         if row[:4] in functions:
-            found[row[:4]].append(row)
-    return found, result.columns
+            by_function[row[:4]].append(row)
+    return by_function, result.columns
 
 
 def command(name: str, module: Module, asked: Asked, *options: str) -> str:

@@ -332,32 +332,32 @@ def _facts(con: duckdb.DuckDBPyConnection, module_ids: Sequence[int]) -> Facts:
     def rows(sql: str) -> list[tuple[Any, ...]]:
         return execute.execute_with(con, sql, {"shown": shown}, "report").rows
 
-    found = Facts()
+    known = Facts()
     if not module_ids:
-        return found
+        return known
     for module_id, color, *columns in rows(VALUES):
-        of_module = found.values[module_id, color]
+        of_module = known.values[module_id, color]
         fact = _fact(columns)
         # In a damaged dump a name may have two instructions, and so a value two rows.
         if not of_module or of_module[-1][:3] != fact[:3]:
             of_module.append(fact)
     for module_id, color, *arena in rows(ARENAS):
-        found.arenas[module_id, color].append((arena[0], arena[1]))
+        known.arenas[module_id, color].append((arena[0], arena[1]))
     for module_id, number, *frame in rows(FRAMES):
-        found.frames[module_id][number] = tuple(frame)
+        known.frames[module_id][number] = tuple(frame)
     for module_id, value_id, users in rows(USES):
-        found.uses[module_id][value_id] = users
+        known.uses[module_id][value_id] = users
     for module_id, time, name in rows(STEPS):
-        found.steps[module_id].append((time, name))
+        known.steps[module_id].append((time, name))
     for module_id, value_id, *origin in rows(ORIGINS):
-        found.origins[module_id][value_id] = tuple(origin)
+        known.origins[module_id][value_id] = tuple(origin)
     for module_id, color, *peak in rows(PEAKS):
-        found.peaks[module_id, color].append(tuple(peak))
+        known.peaks[module_id, color].append(tuple(peak))
     for module_id, color, *saving in rows(SAVINGS):
-        found.savings[module_id, color].append(tuple(saving))
+        known.savings[module_id, color].append(tuple(saving))
     for module_id, value_id, index, is_defining in rows(POSITIONS):
-        found.positions[module_id][value_id].append((index, is_defining))
-    return found
+        known.positions[module_id][value_id].append((index, is_defining))
+    return known
 
 
 _ATTRIBUTES = len(Fact._fields) - 2

@@ -214,14 +214,14 @@ def _axis(axis: Any) -> str:
 
 def _axes(mesh: Any, axes: Any, between: str, after: Sequence[str] = ()) -> str | None:
     """Return axes of a mesh, or parts of them with their sizes; None if it has no such axes."""
-    found = []
+    parsed = []
     for a in axes:
         if not 0 <= a.mesh_axis_index < len(mesh.axes):
             return None
         part = a.sub_axis_info
         name = _axis(mesh.axes[a.mesh_axis_index])
-        found.append(f"{name}:({part.pre_size}){part.size}" if part.size else name)
-    return f"{{{between.join((*found, *after))}}}"
+        parsed.append(f"{name}:({part.pre_size}){part.size}" if part.size else name)
+    return f"{{{between.join((*parsed, *after))}}}"
 
 
 def _iota(dimensions: Sequence[int], permutation: Sequence[int]) -> str:

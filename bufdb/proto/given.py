@@ -79,7 +79,7 @@ class Messages:
 
     def numbers(self, name: str) -> Ints:
         """Return a field with a number, or with a truth value; 0 where it is absent."""
-        found = np.zeros(len(self), np.int64)
+        numbers = np.zeros(len(self), np.int64)
         fields = self._having(name, _NUMBER)
         values = self._value[fields]
         kind = self._fields[name].cpp_type
@@ -87,10 +87,10 @@ class Messages:
             values = (values != 0).astype(np.int64)
         elif kind == reader.INT32:
             values = values.astype(np.int32)
-        found[self._row[fields]] = values
+        numbers[self._row[fields]] = values
         for row, message in self._odd.items():
-            found[row] = getattr(message, name)
-        return found
+            numbers[row] = getattr(message, name)
+        return numbers
 
     def texts(self, name: str) -> list[bytes]:
         """Return a field of bytes."""
@@ -106,12 +106,12 @@ class Messages:
         is_part = np.zeros(1 << 11, np.bool_)
         is_part[[self._fields[name].number for name in names]] = True
         fields = np.flatnonzero(is_part[self._key >> 3])
-        found = [b""] * len(self)
+        parts = [b""] * len(self)
         for row, text in zip(*self._texts(fields, self._begin), strict=True):
-            found[row] += text
+            parts[row] += text
         for row, message in self._odd.items():
-            found[row] = reader.with_fields(message, names)
-        return found
+            parts[row] = reader.with_fields(message, names)
+        return parts
 
     def all_texts(self, name: str) -> tuple[list[bytes], list[int]]:
         """Return a repeated field of bytes or messages: all end to end, and each row's count."""
@@ -121,10 +121,12 @@ class Messages:
         counts = np.bincount(self._row[fields], minlength=len(self)).tolist()
         if not self._odd:
             return texts, counts
-        found = parted(texts, counts)
+        texts_and_counts = parted(texts, counts)
         for row, message in self._odd.items():
-            found[row] = list(getattr(message, name))
-        return list(itertools.chain.from_iterable(found)), list(map(len, found))
+            texts_and_counts[row] = list(getattr(message, name))
+        return list(itertools.chain.from_iterable(texts_and_counts)), list(
+            map(len, texts_and_counts)
+        )
 
     def all_numbers(self, name: str) -> tuple[list[int], list[int]]:
         """Return a repeated field of numbers, in the same way."""
@@ -138,13 +140,13 @@ class Messages:
         odd |= {*rows[is_odd].tolist(), *rows[1:][rows[1:] == rows[:-1]].tolist()}
         if not odd:
             return values.tolist(), counts.tolist()
-        found: list[Sequence[int]] = [()] * len(self)
+        by_row: list[Sequence[int]] = [()] * len(self)
         pieces = parted(values.tolist(), count.tolist())
         for row, piece in zip(rows.tolist(), pieces, strict=True):
-            found[row] = piece
+            by_row[row] = piece
         for row in odd:
-            found[row] = list(getattr(self._parsed(row), name))
-        return list(itertools.chain.from_iterable(found)), list(map(len, found))
+            by_row[row] = list(getattr(self._parsed(row), name))
+        return list(itertools.chain.from_iterable(by_row)), list(map(len, by_row))
 
     def _having(self, name: str, wire_type: int) -> Ints:
         """Return the places of a field among all fields, including some of odd messages."""
@@ -163,13 +165,13 @@ class Messages:
         rows, texts = given
         if len(rows) == len(self) and not self._odd and rows == list(range(len(rows))):
             return texts
-        found = [b""] * len(self)
+        contents = [b""] * len(self)
         for row, text in zip(rows, texts, strict=True):
-            found[row] = found[row] + text if adds_up else text
+            contents[row] = contents[row] + text if adds_up else text
         for row, message in self._odd.items():
             one = getattr(message, name)
-            found[row] = one if isinstance(one, bytes) else one.SerializeToString()
-        return found
+            contents[row] = one if isinstance(one, bytes) else one.SerializeToString()
+        return contents
 
     def _parsed(self, row: int) -> Any:
         """Return a message as the package parses it."""
@@ -231,11 +233,11 @@ class Messages:
         is_last = self._bytes[places] < 0x80
         lasts = np.flatnonzero(is_last)
         begins = np.concatenate([np.zeros(min(1, len(lasts)), np.int64), lasts[:-1] + 1])
-        values, found = _numbers(self._words[places[begins]])
+        values, is_complete = _numbers(self._words[places[begins]])
         ended = np.concatenate([np.zeros(1, np.int64), np.cumsum(is_last)])
         counts = ended[firsts + sizes] - ended[firsts]
         is_odd = (sizes > 0) & (self._bytes[stops - 1] >= 0x80)
-        is_long = found > 8
+        is_long = is_complete > 8
         if is_long.any():
             is_odd[np.searchsorted(firsts + sizes, lasts[is_long], side="right")] = True
         return values, counts, is_odd
@@ -253,11 +255,11 @@ def _numbers(words: Words) -> tuple[Ints, Ints]:
     below = (last & (~last + np.uint64(1))) - np.uint64(1)
     size = (np.bitwise_count(below) >> 3).astype(np.int64) + 1
     # Seven bits of each byte: of two bytes fourteen, of four twenty-eight.
-    found = words & below & 0x7F7F7F7F7F7F7F7F
-    found = found & 0x007F007F007F007F | (found & 0x7F007F007F007F00) >> 1
-    found = found & 0x00003FFF00003FFF | (found & 0x3FFF00003FFF0000) >> 2
-    found = found & 0x000000000FFFFFFF | (found & 0x0FFFFFFF00000000) >> 4
-    return found.view(np.int64), size
+    values = words & below & 0x7F7F7F7F7F7F7F7F
+    values = values & 0x007F007F007F007F | (values & 0x7F007F007F007F00) >> 1
+    values = values & 0x00003FFF00003FFF | (values & 0x3FFF00003FFF0000) >> 2
+    values = values & 0x000000000FFFFFFF | (values & 0x0FFFFFFF00000000) >> 4
+    return values.view(np.int64), size
 
 
 # -- Instructions of serialized computations, end to end: a list of each field ---------------------
@@ -319,48 +321,48 @@ def read_instructions(serialized: Sequence[bytes], payloads: Sequence[bytes] = (
     Raises:
         UnreadableProto: one cannot be parsed, or its name or opcode is invalid.
     """
-    found = Instructions()
+    instructions = Instructions()
     names: list[bytes] = []
     opcodes: list[bytes] = []
     for some in chunks("HloInstructionProto", serialized):
-        first = len(found.ids)
-        found.ids += some.numbers("id").tolist()
+        first = len(instructions.ids)
+        instructions.ids += some.numbers("id").tolist()
         names += some.texts("name")
         opcodes += some.texts("opcode")
-        found.shapes += some.texts("shape")
-        found.metadata += some.texts("metadata")
-        found.literals += some.joined("literal")
-        found.attributes += some.parts(_ATTRIBUTES)
-        found.configs += _configs(some, payloads)
+        instructions.shapes += some.texts("shape")
+        instructions.metadata += some.texts("metadata")
+        instructions.literals += some.joined("literal")
+        instructions.attributes += some.parts(_ATTRIBUTES)
+        instructions.configs += _configs(some, payloads)
         operands, counts = some.all_numbers("operand_ids")
-        found.operand_ids += operands
-        found.operand_counts += counts
+        instructions.operand_ids += operands
+        instructions.operand_counts += counts
         called, counts = some.all_numbers("called_computation_ids")
         spans = pairwise(accumulate(counts, initial=0))
-        found.called |= {i: called[a:b] for i, (a, b) in enumerate(spans, first) if a < b}
-        found.parameter_numbers += some.numbers("parameter_number").tolist()
-        found.tuple_indexes += some.numbers("tuple_index").tolist()
-    for data in set(found.attributes):
+        instructions.called |= {i: called[a:b] for i, (a, b) in enumerate(spans, first) if a < b}
+        instructions.parameter_numbers += some.numbers("parameter_number").tolist()
+        instructions.tuple_indexes += some.numbers("tuple_index").tolist()
+    for data in set(instructions.attributes):
         reader.instruction_of(data)
-    for data in set(found.literals):
+    for data in set(instructions.literals):
         reader.literal_of(data)
-    found.names = checked_names(names)
-    found.opcodes = _opcodes(opcodes)
-    return found
+    instructions.names = checked_names(names)
+    instructions.opcodes = _opcodes(opcodes)
+    return instructions
 
 
 def _configs(some: Messages, payloads: Sequence[bytes]) -> list[bytes]:
     """Return backend configurations, which may be payloads of the module (since 2026-03)."""
-    found = some.texts("backend_config")
+    configs = some.texts("backend_config")
     for row, data in enumerate(some.joined("backend_config_payload")):
-        if data and not found[row]:
+        if data and not configs[row]:
             given = reader.payload_of(data)
             source = given.WhichOneof("payload_source")
             if source == "value":
-                found[row] = given.value
+                configs[row] = given.value
             elif source == "id" and 0 <= given.id < len(payloads):
-                found[row] = payloads[given.id]
-    return found
+                configs[row] = payloads[given.id]
+    return configs
 
 
 def _opcodes(words: Sequence[bytes]) -> list[str]:
@@ -387,6 +389,6 @@ def checked_names(names: Sequence[bytes]) -> list[str]:
             return together.decode("ascii").split("\n")
     for name in names:
         if not _NAME.fullmatch(name):
-            found = name[:80].decode("ascii", "backslashreplace")
-            raise UnreadableProto(f"it is damaged: {found!r} is not a name")
+            shown = name[:80].decode("ascii", "backslashreplace")
+            raise UnreadableProto(f"it is damaged: {shown!r} is not a name")
     return []

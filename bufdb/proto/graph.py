@@ -121,11 +121,11 @@ class Module:
     @cached_property
     def parameters(self) -> dict[int, int]:
         """The first parameter of each computation."""
-        found: dict[int, int] = {}
+        first: dict[int, int] = {}
         for i, opcode in enumerate(self.opcode):
             if opcode == "parameter":
-                found.setdefault(self.home[i], i)
-        return found
+                first.setdefault(self.home[i], i)
+        return first
 
     def shape_of(self, data: bytes) -> Any:
         """Parse a serialized shape, once."""
@@ -158,11 +158,11 @@ class Module:
     @cached_property
     def arguments(self) -> dict[int, list[int]]:
         """The operands of asynchronous chains, by their starts: an update can take some or all."""
-        found: dict[int, list[int]] = defaultdict(list)
+        operands_by_start: dict[int, list[int]] = defaultdict(list)
         for i, opcode in enumerate(self.opcode):
             if opcode in ASYNC:
-                found[self.begin(i)] += self.operands[i][opcode in _BEHIND_START :]
-        return found
+                operands_by_start[self.begin(i)] += self.operands[i][opcode in _BEHIND_START :]
+        return operands_by_start
 
     @cached_property
     def entered(self) -> set[int]:

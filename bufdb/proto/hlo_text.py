@@ -74,13 +74,13 @@ class Printer:
 
     def _single(self, computation: int) -> int | None:
         """Return the one instruction in a computation besides its parameters; None if more."""
-        found = [
+        inner = [
             i
             for i in self.module.schedule.get(computation, ())
             if self.module.opcode[i] != "parameter"
         ]
         root = self.module.root.get(computation)
-        return root if found == [root] else None
+        return root if inner == [root] else None
 
     def hlo(self, fused: Iterable[int]) -> Iterator[str]:
         """Yield the computations of the module: these fused ones, then all others."""
@@ -117,22 +117,22 @@ class Printer:
             start = len(serialized)
             serialized += data.instructions
             bodies.append((c, data.root_id, start, len(serialized)))
-        found = read_instructions(serialized, self.module.payloads)
-        operands = parted(found.operand_ids, found.operand_counts)
+        instructions = read_instructions(serialized, self.module.payloads)
+        operands = parted(instructions.operand_ids, instructions.operand_counts)
         named: list[Sequence[str]] = []
         for _, _, start, stop in bodies:
-            ids = found.ids[start:stop]
-            known = dict(zip(ids, found.names[start:stop], strict=True))
+            ids = instructions.ids[start:stop]
+            known = dict(zip(ids, instructions.names[start:stop], strict=True))
             named += [[known.get(o, "unknown") for o in some] for some in operands[start:stop]]
-        lines = self._lines(found, named)
+        lines = self._lines(instructions, named)
         for c, root, start, stop in bodies:
             yield f"%{self.module.titles[c]} () -> () {{"
             for i in range(start, stop):
-                yield f"  {'ROOT ' if found.ids[i] == root else ''}{lines[i]}"
+                yield f"  {'ROOT ' if instructions.ids[i] == root else ''}{lines[i]}"
             yield "}"
             yield ""
-        called = found.called.items()
-        return [c for i, inside in called if found.opcodes[i] == "fusion" for c in inside]
+        called = instructions.called.items()
+        return [c for i, inside in called if instructions.opcodes[i] == "fusion" for c in inside]
 
     def _lines(self, given: Instructions, operands: Sequence[Sequence[str]]) -> list[str]:
         """Return instructions with the names of their operands."""
@@ -167,8 +167,8 @@ class Printer:
     def _metadata_of(self, every: Sequence[bytes]) -> list[str]:
         """Return the text after instructions with these metadata, each different one made once."""
         for data in set(every) - self._metadata.keys():
-            found = _metadata(reader.metadata_of(data))
-            self._metadata[data] = f", metadata={{{found}}}" if found else ""
+            text = _metadata(reader.metadata_of(data))
+            self._metadata[data] = f", metadata={{{text}}}" if text else ""
         return [self._metadata[data] for data in every]
 
     def _inside(self, given: Instructions, i: int, operands: Sequence[str]) -> str:
@@ -187,20 +187,20 @@ class Printer:
             (opcode, data): "" if opcode in _PLAIN else "".join(self._own(opcode, data))
             for opcode, data in set(zip(given.opcodes, given.attributes, strict=True))
         }
-        found = [plain[key] for key in zip(given.opcodes, given.attributes, strict=True)]
+        texts = [plain[key] for key in zip(given.opcodes, given.attributes, strict=True)]
         titles = self.module.titles
         for i, called in given.called.items():
             opcode = given.opcodes[i]
             if opcode == "fusion" and len(called) == 1:
                 kind = self._kind_of(given.attributes[i])
-                found[i] = f", kind={kind}, calls=%{titles.get(called[0], 'unknown')}"
+                texts[i] = f", kind={kind}, calls=%{titles.get(called[0], 'unknown')}"
             elif opcode not in _PLAIN:
-                found[i] = self._attributes(given, i)
+                texts[i] = self._attributes(given, i)
         if "get-tuple-element" in given.opcodes:
             for i, opcode in enumerate(given.opcodes):
                 if opcode == "get-tuple-element":
-                    found[i] = f", index={given.tuple_indexes[i]}"
-        return found
+                    texts[i] = f", index={given.tuple_indexes[i]}"
+        return texts
 
     def _attributes(self, given: Instructions, i: int) -> str:
         """Return the text after the brackets of an instruction, with the computations it calls."""
@@ -211,10 +211,10 @@ class Printer:
 
     def _own(self, opcode: str, data: bytes) -> tuple[str, str]:
         """Return the text before the computations that an instruction calls, and that after."""
-        found = self._known.get((opcode, data))
-        if found is None:
-            found = self._known[opcode, data] = own_attributes(reader.instruction_of(data), opcode)
-        return found
+        text = self._known.get((opcode, data))
+        if text is None:
+            text = self._known[opcode, data] = own_attributes(reader.instruction_of(data), opcode)
+        return text
 
     def _kind_of(self, attributes: bytes) -> str:
         """Return the kind of a fusion; there are four."""
@@ -226,8 +226,8 @@ class Printer:
 
 def _numbered(names: Sequence[str]) -> str:
     every = (", %".join(names[at : at + 5]) for at in range(0, len(names), 5))
-    found = (f"/*index={5 * n}*/%{some}" if n else f"%{some}" for n, some in enumerate(every))
-    return ", ".join(found)
+    elements = (f"/*index={5 * n}*/%{some}" if n else f"%{some}" for n, some in enumerate(every))
+    return ", ".join(elements)
 
 
 def _config(config: bytes) -> str:
@@ -244,10 +244,10 @@ def _literal(shape: Any, data: bytes) -> str:
     field = _LITERALS.get(shape.element_type)
     if field is None or shape.dimensions or not data:
         return "{...}"
-    found = getattr(reader.literal_of(data), field)
-    if len(found) != 1:
+    values = getattr(reader.literal_of(data), field)
+    if len(values) != 1:
         return "{...}"
-    number = found[0]
+    number = values[0]
     if isinstance(number, float):
         return f"{number:.{9 if field == 'f32s' else 17}g}"
     return str(number).lower()

@@ -71,47 +71,47 @@ def read_assignment(assignment: Any) -> Assignment:
     Raises:
         UnreadableProto: a part of it cannot be parsed.
     """
-    found = Assignment()
+    result = Assignment()
     parts: list[bytes] = []
     for some in chunks("LogicalBufferParts", list(assignment.logical_buffers), NO_PROTO):
-        found.numbers += some.numbers("id").tolist()
-        found.colors += some.numbers("color").tolist()
+        result.numbers += some.numbers("id").tolist()
+        result.colors += some.numbers("color").tolist()
         parts += some.joined("defined_at")
-    found.defined_at = _locations(parts)
+    result.defined_at = _locations(parts)
     parts = []
     for some in chunks("BufferAliasParts", list(assignment.buffer_aliases), NO_PROTO):
-        found.alias_sources += some.numbers("source_buffer_id").tolist()
+        result.alias_sources += some.numbers("source_buffer_id").tolist()
         parts += some.joined("location")
-    found.aliases = _locations(parts)
-    _read_allocations(found, list(assignment.buffer_allocations))
+    result.aliases = _locations(parts)
+    _read_allocations(result, list(assignment.buffer_allocations))
     for trace in assignment.heap_simulator_traces:
         events = _numbers("HeapSimulatorTrace.Event", list(trace.events), ("buffer_id", "kind"))
         if trace.whole_module_simulation:
-            found.traces.append((events["buffer_id"], events["kind"]))
-    return found
+            result.traces.append((events["buffer_id"], events["kind"]))
+    return result
 
 
-def _read_allocations(found: Assignment, every: Sequence[bytes]) -> None:
+def _read_allocations(assignment: Assignment, every: Sequence[bytes]) -> None:
     slices: list[bytes] = []
     columns: list[Columns] = []
     for some in chunks("BufferAllocationParts", every, NO_PROTO):
         columns.append({name: some.numbers(name) for name in _ALLOCATION})
-        found.parameter_indexes += _indexes(*some.all_numbers("parameter_shape_index"))
+        assignment.parameter_indexes += _indexes(*some.all_numbers("parameter_shape_index"))
         inside, counts = some.all_texts("assigned")
         slices += inside
-        found.slice_counts += counts
-    found.allocations = _joined(columns, _ALLOCATION)
+        assignment.slice_counts += counts
+    assignment.allocations = _joined(columns, _ALLOCATION)
     names = ("logical_buffer_id", "size", "offset")
-    found.slices = _numbers("BufferAllocationProto.Assigned", slices, names)
+    assignment.slices = _numbers("BufferAllocationProto.Assigned", slices, names)
 
 
 def _locations(parts: Sequence[bytes]) -> Locations:
-    found = Locations()
+    locations = Locations()
     for some in chunks("Location", parts, NO_PROTO):
-        found.instructions += some.numbers("instruction_id").tolist()
-        found.names += some.texts("instruction_name")
-        found.indexes += _indexes(*some.all_numbers("shape_index"))
-    return found
+        locations.instructions += some.numbers("instruction_id").tolist()
+        locations.names += some.texts("instruction_name")
+        locations.indexes += _indexes(*some.all_numbers("shape_index"))
+    return locations
 
 
 def _indexes(numbers: list[int], counts: list[int]) -> list[Index]:
@@ -198,17 +198,17 @@ def definitions(module: Module, assignment: Assignment) -> Values:
     Raises:
         KeyError: one is defined by an instruction that is not there.
     """
-    numbers, colors, found = assignment.numbers, assignment.colors, assignment.defined_at
+    numbers, colors, defined_at = assignment.numbers, assignment.colors, assignment.defined_at
     if not (np.diff(np.array(numbers, np.int64)) > 0).all():
         order = [row for _, row in sorted({n: row for row, n in enumerate(numbers)}.items())]
         numbers, colors = [numbers[row] for row in order], [colors[row] for row in order]
-        found = found.take(order)
+        defined_at = defined_at.take(order)
     try:
-        where = list(map(module.at.__getitem__, found.instructions))
+        where = list(map(module.at.__getitem__, defined_at.instructions))
     except KeyError:
-        names = zip(found.instructions, found.names, strict=True)
+        names = zip(defined_at.instructions, defined_at.names, strict=True)
         where = [_located(module, number, name) for number, name in names]
-    places = list(zip(where, found.indexes, strict=True))
+    places = list(zip(where, defined_at.indexes, strict=True))
     known = dict(zip(numbers, range(len(numbers)), strict=True))
     values = Values(numbers, places, np.array(where, np.int64), colors, known)
     values.defined = dict(zip(places, range(len(places)), strict=True))
@@ -242,7 +242,7 @@ def find_shown(module: Module, values: Values) -> dict[int, list[Place]]:
     instructions by theirs. Most values show nowhere else and are left out.
     """
     shown: dict[Place, tuple[int, ...]] = {}
-    found: dict[int, list[Place]] = defaultdict(list)
+    by_value: dict[int, list[Place]] = defaultdict(list)
     rank = {c: n if module.is_tiled else c for n, c in enumerate(module.order)}
     home, ids, opcode, places = module.home, module.ids, module.opcode, values.places
     called = {c for c in module.callers if c in rank}
@@ -256,8 +256,8 @@ def find_shown(module: Module, values: Values) -> dict[int, list[Place]]:
             place = i, index
             for v in _values_at(module, values, shown, place):
                 if places[v][0] != i:
-                    found[v].append(place)
-    return dict(found)
+                    by_value[v].append(place)
+    return dict(by_value)
 
 
 def _values_at(
@@ -272,11 +272,11 @@ def _values_at(
         if result is None:
             shown[place] = ()
             path.append(place)
-            found = _sources(module, place)
-            if len(found) == 1:
-                place = found[0]
+            sources = _sources(module, place)
+            if len(sources) == 1:
+                place = sources[0]
             else:
-                every = [_values_at(module, values, shown, p) for p in found]
+                every = [_values_at(module, values, shown, p) for p in sources]
                 result = tuple(sorted(set(itertools.chain.from_iterable(every))))
     for passed in path:
         shown[passed] = result
@@ -315,7 +315,7 @@ def _shown_at(m: Module, place: Place) -> list[Place]:
 
 def _arguments(m: Module, i: int, index: Index) -> list[Place]:
     """Return what callers give to a parameter."""
-    number, found = m.given.parameter_numbers[i], []
+    number, arguments = m.given.parameter_numbers[i], []
     for caller, called in m.callers.get(m.home[i], ()):
         how, operands = m.opcode[caller], m.operands[caller]
         if how == "async-start":
@@ -323,8 +323,8 @@ def _arguments(m: Module, i: int, index: Index) -> list[Place]:
         place = {"call": number, "async-start": number, "while": 0, "conditional": called + 1}
         at = place.get(how, -1)
         if 0 <= at < len(operands):
-            found.append((operands[at], index))
-    return found
+            arguments.append((operands[at], index))
+    return arguments
 
 
 def _asynchronous(m: Module, i: int, index: Index) -> list[Place]:

@@ -87,8 +87,8 @@ def begins(head: bytes) -> bool:
 
 def is_profile(data: bytes) -> bool:
     """Return whether the first level of some bytes is that of a pprof proto, whatever it is of."""
-    found = {number for number, _, _, _ in fields(data)}
-    return bool(found) and {_SAMPLE_TYPE, _STRING} <= found and max(found) <= _HIGHEST
+    numbers = {number for number, _, _, _ in fields(data)}
+    return bool(numbers) and {_SAMPLE_TYPE, _STRING} <= numbers and max(numbers) <= _HIGHEST
 
 
 def read(data: bytes) -> MemoryProfile:
@@ -159,7 +159,7 @@ class _Reader:
         self.locations = dict(map(self._location, parts.get(_LOCATION, [])))
 
     def read(self) -> MemoryProfile:
-        found = MemoryProfile()
+        profile = MemoryProfile()
         for sample in self.parts.get(_SAMPLE, []):
             values, stack, labels = self._sample(sample)
             count, size = values if len(values) == len(_SAMPLE_TYPES) else (-1, 0)
@@ -169,20 +169,20 @@ class _Reader:
             if count < 0 or (size < 0 and not is_unsized):
                 raise UnreadableProto(DAMAGED)
             if labels.get("kind") == _BUFFER:
-                held = found.arrays.setdefault(Alive(labels.get("device", ""), stack), Held())
+                held = profile.arrays.setdefault(Alive(labels.get("device", ""), stack), Held())
                 held.array_count += count
                 held.total_bytes += size
             elif labels.get("kind") == _EXECUTABLE:
-                found.program_count += count
-                found.code_bytes += max(0, size)
-                found.unsized_count += count if size < 0 else 0
+                profile.program_count += count
+                profile.code_bytes += max(0, size)
+                profile.unsized_count += count if size < 0 else 0
             else:
                 kind = labels.get("kind", "no kind")[:80]
                 raise UnreadableProto(f"{NO_PROFILE}: a sample is of {kind}")
-        size = sum(one.total_bytes + one.array_count for one in found.arrays.values())
-        if size + found.code_bytes + found.program_count > MOST:
+        size = sum(one.total_bytes + one.array_count for one in profile.arrays.values())
+        if size + profile.code_bytes + profile.program_count > MOST:
             raise UnreadableProto("it is damaged: it has more bytes than there can be")
-        return found
+        return profile
 
     def _sample(self, data: bytes) -> tuple[list[int], Stack, dict[str, str]]:
         values: list[int] = []

@@ -73,27 +73,27 @@ def why_no_assignment(data: bytes) -> str | None:
     """
     if not data:
         return "it is empty"
-    found = _parts(data)
-    if found is None:
+    parts = _parts(data)
+    if parts is None:
         return "it is not a serialized HLO module"
-    if found.stop != len(data):
+    if parts.stop != len(data):
         return "it was cut off, or is not a serialized HLO module"
-    if found.is_repeated or data[found.module[0] : found.module[0] + 1] not in _MODULE_BEGINS:
+    if parts.is_repeated or data[parts.module[0] : parts.module[0] + 1] not in _MODULE_BEGINS:
         return (
             "it is a buffer assignment without its module (bufdb.proto.reader.hlo_proto joins "
             "them), or is not a serialized HLO module"
         )
-    if _is_snapshot(data, found.module):  # its third field is what the program gave
-        return why_no_assignment(data[found.module[0] : found.module[1]])
-    return None if found.assignment else NO_ASSIGNMENT
+    if _is_snapshot(data, parts.module):  # its third field is what the program gave
+        return why_no_assignment(data[parts.module[0] : parts.module[1]])
+    return None if parts.assignment else NO_ASSIGNMENT
 
 
 def snapshot_part(data: bytes) -> bytes | None:
     """Return the HloProto inside a serialized HloSnapshot; None if the bytes are no snapshot."""
-    found = _parts(data)
-    if found is None or not _is_snapshot(data, found.module):
+    parts = _parts(data)
+    if parts is None or not _is_snapshot(data, parts.module):
         return None
-    return data[found.module[0] : found.module[1]]
+    return data[parts.module[0] : parts.module[1]]
 
 
 def found_within(data: bytes, module: bytes) -> bytes | None:
@@ -114,18 +114,23 @@ def found_within(data: bytes, module: bytes) -> bytes | None:
 
 def named_within(data: bytes) -> tuple[str, bytes] | None:
     """Return a module's name and HloProto, found as by `found_within`; None without one."""
-    for found in _NAME.finditer(data):
-        if len(found[2]) == found[1][0]:
-            head = data[found.start() : found.end() - 1]
+    for match in _NAME.finditer(data):
+        if len(match[2]) == match[1][0]:
+            head = data[match.start() : match.end() - 1]
             proto = _anywhere(data, head)
             if proto is not None:
-                return found[2].decode(), proto
+                return match[2].decode(), proto
     return None
 
 
 def _in_gpu_executable(data: bytes, head: bytes) -> bytes | None:
-    found = {n: data[start:stop] for n, kind, start, stop in fields(data) if kind == _BYTES}
-    outer, assignment = found.get(_GPU_MODULE, b""), found.get(_GPU_ASSIGNMENT, b"")
+    parts_by_number = {
+        n: data[start:stop] for n, kind, start, stop in fields(data) if kind == _BYTES
+    }
+    outer, assignment = (
+        parts_by_number.get(_GPU_MODULE, b""),
+        parts_by_number.get(_GPU_ASSIGNMENT, b""),
+    )
     first = next(fields(outer), None)
     if first is None or first[:2] != (_MODULE, _BYTES) or not _is_whole(data):
         return None
@@ -371,8 +376,8 @@ def _message(kind: str) -> Any:
 
 def fields_of(kind: str) -> Mapping[str, Any]:
     """Return what descriptors say of the fields of a message, by their names."""
-    found: Mapping[str, Any] = _message(kind).DESCRIPTOR.fields_by_name
-    return found
+    descriptors: Mapping[str, Any] = _message(kind).DESCRIPTOR.fields_by_name
+    return descriptors
 
 
 def shape_of(data: bytes) -> Any:
@@ -419,13 +424,13 @@ def with_fields(message: Any, names: Iterable[str]) -> bytes:
     for name in {*message.DESCRIPTOR.fields_by_name} - {*names}:
         kept.ClearField(name)
     kept.DiscardUnknownFields()
-    found: bytes = kept.SerializeToString()
-    return found
+    serialized: bytes = kept.SerializeToString()
+    return serialized
 
 
 def _decode_error() -> type[Exception]:
     """Return what parsers raise; imported only once they have."""
     from google.protobuf.message import DecodeError
 
-    found: type[Exception] = DecodeError
-    return found
+    error_type: type[Exception] = DecodeError
+    return error_type

@@ -105,11 +105,11 @@ def _large(ranges: Live, assignment: Assignment, slices: Slices) -> list[int]:
     kinds = ("is_entry_computation_parameter", "is_constant", "maybe_live_out")
     is_fixed = np.any([given[kind] != 0 for kind in kinds], axis=0)
     is_temp = ~is_fixed & (given["is_thread_local"] == 0)
-    mine = is_temp[slices.allocation] & (starts[slices.value] >= 0)
+    is_placed = is_temp[slices.allocation] & (starts[slices.value] >= 0)
     colors = given["color"]
-    found: list[int] = []
+    large: list[int] = []
     for color in distinct(colors[is_temp]):
-        rows = np.flatnonzero(mine & (colors[slices.allocation] == color))
+        rows = np.flatnonzero(is_placed & (colors[slices.allocation] == color))
         v, size = slices.value[rows], slices.size[rows]
         instant = instant_of_most(starts[v], ends[v] + 1, exact(size.tolist()))
         live = rows[(starts[v] <= instant) & (instant <= ends[v])]
@@ -121,8 +121,8 @@ def _large(ranges: Live, assignment: Assignment, slices: Slices) -> list[int]:
         )
         occupied = _union(sorted((a, offset, offset + bytes) for a, offset, bytes in spans))
         fixed = sum(given["size"][is_fixed & (colors == color)].tolist())
-        found += v[size >= (fixed + occupied) // _LARGE_PART].tolist()
-    return found
+        large += v[size >= (fixed + occupied) // _LARGE_PART].tolist()
+    return large
 
 
 def _union(spans: list[tuple[int, int, int]]) -> int:
@@ -267,10 +267,10 @@ class _Strings:
 
     def at(self, places: Sequence[Place]) -> Any:
         """Return the places of indexes, -1 where none is printed: the result is no tuple."""
-        found = np.full(len(places), -1)
+        indexes = np.full(len(places), -1)
         in_tuples = [row for row, (i, _) in enumerate(places) if i in self.tuples]
-        found[in_tuples] = [self.index(places[row][1]) for row in in_tuples]
-        return found
+        indexes[in_tuples] = [self.index(places[row][1]) for row in in_tuples]
+        return indexes
 
 
 class _SectionBuilder:
@@ -284,31 +284,31 @@ class _SectionBuilder:
 
     def sections(self, wanted: frozenset[str]) -> Sections:
         """Return those that are wanted, as far as they are known."""
-        m, found, given = self.module, self.found, self.given
+        m, assignment, given = self.module, self.found, self.given
         if given is None:
             if "hlo" in wanted:
-                found.hlo = self._hlo(Values(), None, Assignment())
-            return found
+                assignment.hlo = self._hlo(Values(), None, Assignment())
+            return assignment
         with reader.resolving():
             values = definitions(m, given)
         shown = find_shown(m, values)
         self.columns = self._columns(values)
         if BUFFERS in wanted:
-            found.tables[BUFFERS] = self._allocations(given, values, shown)
+            assignment.tables[BUFFERS] = self._allocations(given, values, shown)
         uses = uses_of(m, values, shown)
         if VALUES in wanted:
-            found.tables[VALUES] = self._used(given, values, shown, uses)
+            assignment.tables[VALUES] = self._used(given, values, shown, uses)
             self._describe(values, is_told="hlo" not in wanted)
         if wanted & {RANGES, "hlo"}:
             program = flatten(m)
             ranges = self._ranges(given, Ranges(m, values, program), shown, uses)
             if RANGES not in wanted:
-                found.problems.clear()
+                assignment.problems.clear()
             elif ranges is not None:
-                found.tables[RANGES] = self._live(values, program.sequence, ranges)
+                assignment.tables[RANGES] = self._live(values, program.sequence, ranges)
             if "hlo" in wanted:
-                found.hlo = self._hlo(values, ranges, given)
-        return found
+                assignment.hlo = self._hlo(values, ranges, given)
+        return assignment
 
     def _hlo(self, values: Values, ranges: Live | None, given: Assignment) -> bytes:
         fused = needed_fusions(self.module, values, ranges, given)
@@ -335,21 +335,21 @@ class _SectionBuilder:
         result = m.root[m.entry], ()
         results = {v for v, more in shown.items() if result in more}
         results.add(values.defined.get(result, -1))
-        found = given.allocations
-        holds = np.full(len(found["index"]), -1)
+        allocations = given.allocations
+        holds = np.full(len(allocations["index"]), -1)
         slices = values.assigned
         rows = slices.allocation[np.isin(slices.value, list(results))]
         if len(rows):
             holds[rows] = self.strings.code(text_of(m.shape(result[0]), with_layout=False))
         table: Table = {
-            "allocation_index": found["index"],
-            "size_bytes": found["size"],
-            "color": found["color"],
+            "allocation_index": allocations["index"],
+            "size_bytes": allocations["size"],
+            "color": allocations["color"],
             **self._parameters(given),
             "output_shape": holds,
-            "is_constant": found["is_constant"] != 0,
-            "is_thread_local": found["is_thread_local"] != 0,
-            "is_maybe_live_out": found["maybe_live_out"] != 0,
+            "is_constant": allocations["is_constant"] != 0,
+            "is_thread_local": allocations["is_thread_local"] != 0,
+            "is_maybe_live_out": allocations["maybe_live_out"] != 0,
         }
         if min(table["allocation_index"].min(initial=0), table["color"].min(initial=0)) < 0:
             raise UnreadableProto("it is damaged: an allocation has a number below 0")
@@ -373,16 +373,16 @@ class _SectionBuilder:
 
     def _parameters(self, given: Assignment) -> Table:
         """Return which parameter, and which part of it, each allocation holds."""
-        m, found = self.module, given.allocations
-        if found["parameter_number"].min(initial=0) < 0:
+        m, allocations = self.module, given.allocations
+        if allocations["parameter_number"].min(initial=0) < 0:
             raise UnreadableProto("it is damaged: a parameter has a number below 0")
         by_number = {
             m.given.parameter_numbers[i]: i
             for i in m.members[m.entry]
             if m.opcode[i] == "parameter"
         }
-        holds = found["is_entry_computation_parameter"] != 0
-        numbers = np.where(holds, found["parameter_number"], -1)
+        holds = allocations["is_entry_computation_parameter"] != 0
+        numbers = np.where(holds, allocations["parameter_number"], -1)
         shapes, indexes = np.full(len(holds), -1), np.full(len(holds), -1)
         known: dict[tuple[bytes, Index], int] = {}
         for row in np.flatnonzero(holds).tolist():

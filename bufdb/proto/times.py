@@ -62,11 +62,11 @@ def uses_of(m: Module, values: Values, shown: dict[int, list[Place]]) -> Uses:
     is_plain[list(shown)] = False
     is_inside = np.zeros(count, np.bool_)
     is_inside[[v for v, (_, index) in enumerate(values.places) if index]] = True
-    found: list[tuple[Ints, Ints, Ints, Ints]] = []
+    uses: list[tuple[Ints, Ints, Ints, Ints]] = []
     for edges, mask in ((users.top, is_plain & ~is_inside), (users.inside, is_plain & is_inside)):
         some = np.flatnonzero(mask)
         which, rows = edges.rows(at[some])
-        found.append((some[which], edges.user[rows], edges.number[rows], some[which]))
+        uses.append((some[which], edges.user[rows], edges.number[rows], some[which]))
     places = list(values.places)
     owners: list[int] = []
     others: list[User] = []
@@ -79,7 +79,7 @@ def uses_of(m: Module, values: Values, shown: dict[int, list[Place]]) -> Uses:
             places.append(place)
     pairs = np.array(others, np.int64).reshape(-1, 2)
     more = np.array(owners, np.int64), pairs[:, 0], pairs[:, 1], np.array(at_places, np.int64)
-    columns = [np.concatenate(column) for column in zip(*found, more, strict=True)]
+    columns = [np.concatenate(column) for column in zip(*uses, more, strict=True)]
     order = np.argsort(columns[0], kind="stable")
     value, user, number, place_rows = [column[order] for column in columns]
     return Uses(value, user, number, place_rows, places)
@@ -97,8 +97,8 @@ class _Edges:
     @property
     def has_some(self) -> Bools:
         """Which instructions are an operand here."""
-        found: Bools = self._first[1:] > self._first[:-1]
-        return found
+        has_edge: Bools = self._first[1:] > self._first[:-1]
+        return has_edge
 
     def rows(self, operands: Ints) -> tuple[Ints, Ints]:
         """Return the rows of these operands end to end, and which operand each is of."""
@@ -150,15 +150,15 @@ class _Users:
         """Return uses of the value that shows at these places."""
         m = self.m
         in_roots = {i for i, _ in positions if i in m.is_root}
-        found: list[tuple[Place, Sequence[User]]] = []
+        used_at: list[tuple[Place, Sequence[User]]] = []
         for i, index in positions:
             users = (self.inside if index else self.top).of(i)
             # A root that shows the value is a use of it, even if it only passes it on.
             more = [user for user in self.roots.of(i) if user[0] in in_roots]
             if more:
                 users = sorted({*users, *more}, key=lambda user: (m.ids[user[0]], user[1]))
-            found.append(((i, index), users))
-        return found
+            used_at.append(((i, index), users))
+        return used_at
 
 
 # -- When values live: program order, live ranges, XLA's own peak (format sections 6 and 10.1) -----

@@ -116,9 +116,9 @@ class Profile:
             of = (program, prefix + device)
             self.run_counts[of] = self.run_counts.get(of, 0) + count
         for device, unnamed in other.unnamed.items():
-            mine = self.unnamed.setdefault(prefix + device, Unnamed())
-            mine.count += unnamed.count
-            mine.total_ps += unnamed.total_ps
+            own_unnamed = self.unnamed.setdefault(prefix + device, Unnamed())
+            own_unnamed.count += unnamed.count
+            own_unnamed.total_ps += unnamed.total_ps
 
 
 def read(data: bytes) -> Profile:
@@ -140,17 +140,17 @@ def read(data: bytes) -> Profile:
     programs: dict[int, str] = {}
     for plane in planes:
         programs |= plane.programs()
-    found = Profile()
+    profile = Profile()
     for plane in planes:
         if plane.name.startswith(_DEVICE):
-            _Device(plane, programs, found).read()
-    on_devices = {key.program for key in found.times}
+            _Device(plane, programs, profile).read()
+    on_devices = {key.program for key in profile.times}
     for plane in planes:
         if plane.name.startswith(_HOST):
-            _Host(plane, programs, found, on_devices).read()
-    if sum(times.total_ps for times in found.times.values()) > _MOST_PS:
+            _Host(plane, programs, profile, on_devices).read()
+    if sum(times.total_ps for times in profile.times.values()) > _MOST_PS:
         raise UnreadableProto("it is damaged: its times are longer than 106 days")
-    return found
+    return profile
 
 
 def _require_few(part_count: int) -> None:
@@ -258,22 +258,22 @@ class _Plane:
 
     def programs(self) -> dict[int, str]:
         """Return the names of programs by their ids, as far as metadata say: `jit_step(12)`."""
-        found = {}
+        names = {}
         for metadata in self.metadata.values():
             match = _PROGRAM.fullmatch(metadata.name)
             if match is not None:
-                found[int(match[2])] = match[1]
-        return found
+                names[int(match[2])] = match[1]
+        return names
 
     def stats_of(self, metadata_id: int) -> dict[str, str | int]:
         """Return the stats that all events with this metadata have."""
-        found = self._of_metadata.get(metadata_id)
-        if found is None:
+        stats = self._of_metadata.get(metadata_id)
+        if stats is None:
             metadata = self.metadata.get(metadata_id)
-            found = self._of_metadata[metadata_id] = {}
+            stats = self._of_metadata[metadata_id] = {}
             for span in metadata.stats if metadata else ():
-                found |= self.stat(*span)
-        return found
+                stats |= self.stat(*span)
+        return stats
 
     def stat(self, start: int, stop: int) -> dict[str, str | int]:
         """Return a stat by its name; nothing if it is none of those asked for."""
@@ -285,23 +285,23 @@ class _Plane:
                 return {}
         else:
             name = None
-        found: str | int | None = None
+        stat_value: str | int | None = None
         for number, value in _fields(data, start, stop):
             if number == _STAT_ID:
                 name = self._known.get(_number(value))
             elif number in (_STRING, _BYTES):
-                found = self._text(value)
+                stat_value = self._text(value)
             elif number == _REFERENCE:
-                found = self._stat_names.get(_number(value), "")
+                stat_value = self._stat_names.get(_number(value), "")
             elif number == _DOUBLE:
                 at, end = _span(value)
                 if end - at != struct.calcsize("<d"):
                     raise UnreadableProto("it is damaged: a number has another size")
                 (double,) = struct.unpack("<d", data[at:end])
-                found = int(double) if double == double and abs(double) < 1 << 63 else 0
+                stat_value = int(double) if double == double and abs(double) < 1 << 63 else 0
             else:
-                found = _signed(_number(value))
-        return {} if name is None or found is None else {name: found}
+                stat_value = _signed(_number(value))
+        return {} if name is None or stat_value is None else {name: stat_value}
 
     def _text(self, value: Field) -> str:
         return self.data[slice(*_span(value))].decode(errors="replace")
@@ -389,8 +389,8 @@ class _Span(NamedTuple):
 class _Reader:
     """One plane whose events become times."""
 
-    def __init__(self, plane: _Plane, programs: dict[int, str], found: Profile) -> None:
-        self.plane, self.programs, self.found = plane, programs, found
+    def __init__(self, plane: _Plane, programs: dict[int, str], profile: Profile) -> None:
+        self.plane, self.programs, self.found = plane, programs, profile
         self._run_ids: dict[tuple[Program, str], set[int]] = {}
 
     def _program(self, stats: dict[str, str | int]) -> Program | None:
@@ -520,9 +520,9 @@ class _Device(_Reader):
         spans += pieces.values()
         self._store(spans, is_nested=False)
         if unnamed.count and self.device.startswith("GPU"):
-            mine = self.found.unnamed.setdefault(self.device, Unnamed())
-            mine.count += unnamed.count
-            mine.total_ps += unnamed.total_ps
+            of_device = self.found.unnamed.setdefault(self.device, Unnamed())
+            of_device.count += unnamed.count
+            of_device.total_ps += unnamed.total_ps
         return bool(spans)
 
     def _read_ops(self, span: tuple[int, int], *, is_overlapped: bool) -> None:
@@ -552,10 +552,10 @@ class _Host(_Reader):
         self,
         plane: _Plane,
         programs: dict[int, str],
-        found: Profile,
+        profile: Profile,
         on_devices: set[Program],
     ) -> None:
-        super().__init__(plane, programs, found)
+        super().__init__(plane, programs, profile)
         self.on_devices = on_devices
         """Programs of accelerators, whose instructions the host only begins."""
 

@@ -28,7 +28,7 @@ _SPACE_NAME = re.compile(r"[A-Za-z_]\w*")
 
 def glob(name: str) -> str:
     """Return a glob that matches only this name: brackets make each character literal."""
-    return re.sub(r"[*?[]", lambda found: f"[{found[0]}]", name)
+    return re.sub(r"[*?[]", lambda match: f"[{match[0]}]", name)
 
 
 def is_size(param: Parameter) -> bool:
@@ -53,17 +53,17 @@ def value(query: SavedQuery, param: Parameter, text: str) -> Value:
         UsageError: the text is not valid; the message says what is expected.
     """
     try:
-        found = _parsed(param, text)
+        parsed = _parsed(param, text)
     except (ValueError, KeyError) as error:
         raise UsageError(
             f"{query.name}: parameter {param.name} wants {_wanted(param)}, got {quote(text)}"
         ) from error
-    if param.choices and found not in param.choices:
+    if param.choices and parsed not in param.choices:
         choices = ", ".join(repr(choice) for choice in param.choices)
         raise UsageError(
             f"{query.name}: parameter {param.name} is one of {choices}, got {quote(text)}"
         )
-    return found
+    return parsed
 
 
 def _parsed(param: Parameter, text: str) -> Value:
@@ -234,11 +234,13 @@ def find_space(
     asked = {key: values[key] for key in ("run", "platform") if values.get(key) is not None}
     platforms = known.names("platform", asked)
     spaces = known.spaces(platforms)
-    found = [(platform, color) for platform, color, known_name in spaces if known_name == name]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        where = ", ".join(f"{color} on {platform}" for platform, color in found)
+    spaces_of_name = [
+        (platform, color) for platform, color, known_name in spaces if known_name == name
+    ]
+    if len(spaces_of_name) == 1:
+        return spaces_of_name[0]
+    if spaces_of_name:
+        where = ", ".join(f"{color} on {platform}" for platform, color in spaces_of_name)
         raise UsageError(
             f"{asker}: memory space {quote(name)} is {where}; say which with --platform or --run"
         )

@@ -89,7 +89,7 @@ def violations(
     Raises:
         BufdbError: DuckDB failed.
     """
-    found: dict[str, Violation] = {}
+    by_name: dict[str, Violation] = {}
     queries = checks() if queries is None else queries
     asked = "\n".join(query.sql for query in queries)
     done, total = 0, _module_count(con)
@@ -103,13 +103,13 @@ def violations(
             rows = [(row[0], row[1]) for row in found_rows if (row[0] is None) == part.is_rest]
             if not rows:
                 continue
-            violation = found.setdefault(query.name, Violation(query))
+            violation = by_name.setdefault(query.name, Violation(query))
             reported = set() if query.name in NEVER_EXPLAINED else part.reported
             _add(violation, rows, reported, examples)
         done += part.module_count
     if progress is not None:
         progress(total, total)
-    return [found[query.name] for query in queries if query.name in found]
+    return [by_name[query.name] for query in queries if query.name in by_name]
 
 
 def summary(con: duckdb.DuckDBPyConnection, broken: Sequence[Violation]) -> result.Result:

@@ -203,8 +203,8 @@ def require_select(con: duckdb.DuckDBPyConnection, sql: str, name: str) -> None:
         raise BufdbError(f"{name}: {_reason(error)}") from error
     kinds = [_kind(statement) for statement in statements]
     if len(kinds) != 1:
-        found = f"{len(kinds)}: {', '.join(kinds)}" if kinds else "none"
-        raise UsageError(f"{name}: expected one statement, a SELECT, found {found}")
+        quantity = f"{len(kinds)}: {', '.join(kinds)}" if kinds else "none"
+        raise UsageError(f"{name}: expected one statement, a SELECT, found {quantity}")
     if kinds[0] != "SELECT":
         raise UsageError(
             f"{name}: expected a SELECT, found {kinds[0]}; only reading is possible here"

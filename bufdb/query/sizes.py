@@ -64,5 +64,5 @@ def parse_size(text: str) -> int:
     Raises:
         ValueError: it is not a size.
     """
-    found = _SIZE.fullmatch(text.strip())
-    return int(text) if found is None else int(in_bytes(*found.groups()))
+    match = _SIZE.fullmatch(text.strip())
+    return int(text) if match is None else int(in_bytes(*match.groups()))

@@ -81,8 +81,8 @@ class ArrayRows:
             self._strings(), nowhere, nowhere, np.zeros(count, np.bool_)
         )
         allocations.add_kind(rows)
-        found = allocations.Allocations(rows, self._table(BUFFERS, "values"))
-        return self._section(BUFFERS), found
+        allocated = allocations.Allocations(rows, self._table(BUFFERS, "values"))
+        return self._section(BUFFERS), allocated
 
     def used_values(
         self,
@@ -94,15 +94,15 @@ class ArrayRows:
         """Return used values of these modules."""
         heads = self._table(VALUES, "heads", modules)
         heads["check"] = used_values.check_of(heads, seeds[heads["module"]])
-        found = used_values.UsedValues(heads)
-        found.rows = used_values.known_rows(heads, assigned)
-        found.positions = self._table(VALUES, "positions", modules)
-        found.uses = self._table(VALUES, "uses", modules)
+        used = used_values.UsedValues(heads)
+        used.rows = used_values.known_rows(heads, assigned)
+        used.positions = self._table(VALUES, "positions", modules)
+        used.uses = self._table(VALUES, "uses", modules)
         pieces: list[Piece] = []
         owners: list[int] = []
         for module, (path, arrays) in self.arrays.items():
             if module in modules:
-                found.totals.append((module, arrays.total_bytes, None, -1))
+                used.totals.append((module, arrays.total_bytes, None, -1))
                 first = int(np.searchsorted(heads["module"], module))
                 owners += [first + row for row in arrays.descriptions]
                 pieces.append(
@@ -112,27 +112,27 @@ class ArrayRows:
         lines = np.arange(len(section))
         section.mark(lines, READ)
         section.settle()
-        found.descriptions = {
+        used.descriptions = {
             "text": Text(section.block, section.block.starts, section.block.ends),
             "head": np.array(owners, np.int64),
             "line": lines,
             "module": section.module_of,
         }
-        return section, found
+        return section, used
 
     def live_ranges(self) -> tuple[Section, live_ranges.LiveRanges]:
         """Return schedules, live ranges and the peak's values."""
         section = self._section(RANGES)
-        found = live_ranges.read(section)
-        found.sequence, found.ranges = (
+        ranges = live_ranges.read(section)
+        ranges.sequence, ranges.ranges = (
             self._table(RANGES, "sequence"),
             self._table(RANGES, "ranges"),
         )
-        found.peak = self._table(RANGES, "peak")
-        found.peak["shape_index"].default = None
-        found.peak["cumulative_bytes"] = Numbers(found.peak["cumulative_bytes"])
-        found.facts = {m: self.arrays[m][1].facts for m in self.having(RANGES)}
-        return section, found
+        ranges.peak = self._table(RANGES, "peak")
+        ranges.peak["shape_index"].default = None
+        ranges.peak["cumulative_bytes"] = Numbers(ranges.peak["cumulative_bytes"])
+        ranges.facts = {m: self.arrays[m][1].facts for m in self.having(RANGES)}
+        return section, ranges
 
     def _strings(self) -> Block:
         """Return all strings as lines, module after module."""
@@ -157,12 +157,14 @@ class ArrayRows:
                 parts.append(columns)
                 numbers.append(module)
             first += len(arrays.strings)
-        found = {name: np.concatenate([columns[name] for columns in parts]) for name in parts[0]}
+        columns_of_all = {
+            name: np.concatenate([columns[name] for columns in parts]) for name in parts[0]
+        }
         lengths = [_length(columns) for columns in parts]
         block = self._strings()
         return {
             "module": np.repeat(np.array(numbers, np.int64), lengths),
-            **{n: _text(block, n, c) if n in _TEXTS else c for n, c in found.items()},
+            **{n: _text(block, n, c) if n in _TEXTS else c for n, c in columns_of_all.items()},
         }
 
     def _section(self, kind: str) -> Section:

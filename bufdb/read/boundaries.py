@@ -109,8 +109,8 @@ class Titles:
 
 def _below(text: bytes, at: int, prefix: bytes) -> int:
     """Return the next line below a position that begins with `prefix`, or -1."""
-    found = text.find(b"\n" + prefix, at)
-    return -1 if found < 0 else found + 1
+    start = text.find(b"\n" + prefix, at)
+    return -1 if start < 0 else start + 1
 
 
 def cut(titles: Titles) -> Cut:

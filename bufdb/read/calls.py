@@ -48,8 +48,8 @@ class CallOp(NamedTuple):
     @property
     def metadata(self) -> dict[str, Any]:
         """Return both as metadata of an instruction, what is not known left out."""
-        found = {"stack_frame_id": self.frame_id or None, "op_name": self.op_name}
-        return {name: value for name, value in found.items() if value is not None}
+        fields = {"stack_frame_id": self.frame_id or None, "op_name": self.op_name}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 class _Call(NamedTuple):
@@ -82,10 +82,10 @@ class Calls:
             self._above += text[before : heads[0].start() + 2 if heads else len(text)]
         names = [self._current, *(_ENTRY if head[1] else head[2] for head in heads)]
         starts = [head.start() for head in heads]
-        for found in _BARE.finditer(text):
-            home = names[bisect_right(starts, found.start())]
+        for match in _BARE.finditer(text):
+            home = names[bisect_right(starts, match.start())]
             if home is not None:
-                self._bare.setdefault(found[1], set()).add(home)
+                self._bare.setdefault(match[1], set()).add(home)
         for role in _ROLES:
             at = text.find(role)
             while at >= 0:
@@ -177,7 +177,7 @@ class _Finder:
 
     def find(self) -> dict[bytes, CallOp]:
         """Return what they have by name: they, and the fusions that execute nothing else."""
-        found: dict[bytes, CallOp] = {}
+        call_ops: dict[bytes, CallOp] = {}
         fusions: dict[bytes, Instruction] = {}
         for ins in self._without_source():
             reducers = ins.called.get("to_apply", ())
@@ -185,20 +185,21 @@ class _Finder:
             own = next(filter(None, of_reducers), None) or self.of_op.get(ins.op_name or b"")
             if own is None:
                 continue
-            found[ins.name] = own
+            call_ops[ins.name] = own
             fusion = self.graph.executed(ins)
             if fusion is not None and fusion is not ins and not _has_source(fusion):
                 fusions[fusion.name] = fusion
         for name, fusion in fusions.items():
             inside = [
-                found.get(ins.name) or CallOp(ins.metadata.get("stack_frame_id") or 0, ins.op_name)
+                call_ops.get(ins.name)
+                or CallOp(ins.metadata.get("stack_frame_id") or 0, ins.op_name)
                 for ins in self.graph.instructions(fusion.fused or b"")
-                if ins is not None and _says(ins, found)
+                if ins is not None and _says(ins, call_ops)
             ]
             frames, ops = {one.frame_id for one in inside}, {one.op_name for one in inside}
             if len(frames) == 1 and 0 not in frames:
-                found[name] = CallOp(frames.pop(), ops.pop() if len(ops) == 1 else None)
-        return found
+                call_ops[name] = CallOp(frames.pop(), ops.pop() if len(ops) == 1 else None)
+        return call_ops
 
     def _without_source(self) -> Iterator[Instruction]:
         """Yield the instructions without a source that have a reducer or a bare op_name."""
@@ -208,9 +209,9 @@ class _Finder:
                     yield ins
 
 
-def _says(ins: Instruction, found: Mapping[bytes, CallOp]) -> bool:
+def _says(ins: Instruction, call_ops: Mapping[bytes, CallOp]) -> bool:
     """Return whether an instruction in a fusion says what that is of."""
-    is_known = ins.name in found or bool(ins.op_name) or _has_source(ins)
+    is_known = ins.name in call_ops or bool(ins.op_name) or _has_source(ins)
     return is_known and ins.opcode != "parameter"
 
 

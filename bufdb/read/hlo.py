@@ -101,13 +101,13 @@ class HloHeader:
 
 def header_end(text: bytes) -> int:
     """Return where the computations begin; the length of the text if there are none."""
-    for found in _COMPUTATION.finditer(text):
-        if found[1]:
-            return found.start()
-        end = text.find(b"\n", found.end())
-        line = text[found.end() : len(text) if end < 0 else end]
+    for match in _COMPUTATION.finditer(text):
+        if match[1]:
+            return match.start()
+        end = text.find(b"\n", match.end())
+        line = text[match.end() : len(text) if end < 0 else end]
         if line == b"{" or (line[:1] == b"(" and line[-1:] == b"{" and b") -> " in line):
-            return found.start()
+            return match.start()
     return len(text)
 
 
@@ -122,8 +122,8 @@ def read(text: bytes, own: Own = NOTHING_MORE) -> HloHeader:
     first, _, tables = text.partition(b"\n")
     module = _MODULE.match(first)
     if module is None:
-        found = quote(first[:400].decode(errors="replace"))
-        header.problems.append((1, f"expected 'HloModule NAME', found {found}"))
+        quoted = quote(first[:400].decode(errors="replace"))
+        header.problems.append((1, f"expected 'HloModule NAME', found {quoted}"))
     else:
         header.read_count += 1
         _read_first(first, header, module)
@@ -148,13 +148,13 @@ def mend(header: HloHeader, text: bytes, start: int = 0) -> None:
         start: where its computations begin.
     """
     above = _elsewhere_in_function(header.frames)
-    found = Counter(_HELPERS.findall(text, start) if above else ())
-    names = {int(at): name.decode(errors="replace") for name, at in found if int(at) in above}
+    helpers = Counter(_HELPERS.findall(text, start) if above else ())
+    names = {int(at): name.decode(errors="replace") for name, at in helpers if int(at) in above}
     if not names:
         return
     every = Counter(_BEARERS.findall(text, start))
     bearers = Counter({int(number): count for number, count in every.items()})
-    for (_, number), count in found.items():
+    for (_, number), count in helpers.items():
         bearers[int(number)] -= count
     by_id = {frame.stack_frame_id: frame for frame in header.frames}
     calls: dict[int, int] = {}
@@ -172,7 +172,7 @@ def mend(header: HloHeader, text: bytes, start: int = 0) -> None:
 
 def _elsewhere_in_function(frames: Iterable[Frame]) -> dict[int, int]:
     """Return, by user frame, the nearest frame above on another line of a function inside it."""
-    found: dict[int, Frame] = {}
+    callers: dict[int, Frame] = {}
     others: dict[int, Frame | None] = {}
     path: list[tuple[Frame, Frame | None]] = []
     innermost: dict[tuple[str | None, str | None], Frame | None] = {}
@@ -188,11 +188,11 @@ def _elsewhere_in_function(frames: Iterable[Frame]) -> dict[int, int]:
         if before is not None and before.source_line == frame.source_line:
             other = others[before.stack_frame_id]
         others[number] = other
-        known = found.get(frame.parent_frame_id or 0) if frame.depth else None
+        known = callers.get(frame.parent_frame_id or 0) if frame.depth else None
         nearest = [at for at in (other, known) if at is not None]
         if nearest and frame.own_frame_id is not None:
-            found[number] = max(nearest, key=lambda at: at.depth)
-    return {number: at.stack_frame_id for number, at in found.items()}
+            callers[number] = max(nearest, key=lambda at: at.depth)
+    return {number: at.stack_frame_id for number, at in callers.items()}
 
 
 def _up_to(frames: Mapping[int, Frame], number: int, last: Frame) -> list[Frame]:
@@ -235,8 +235,8 @@ def _read_first(first: bytes, header: HloHeader, module: re.Match[bytes]) -> Non
 
 
 def _count(line: bytes, key: bytes) -> int:
-    found = re.search(rb", " + key + rb"(\d{1,18})", line)
-    return int(found[1]) if found else 1
+    match = re.search(rb", " + key + rb"(\d{1,18})", line)
+    return int(match[1]) if match else 1
 
 
 def _braced(line: bytes, key: bytes) -> bytes | None:
@@ -331,11 +331,11 @@ class _FrameTables:
                     break
         for number, (location, caller) in self.frames.rows.items():
             if location not in self.locations.rows:
-                found = f"expected a location, found file_location_id={location}"
-                self.frames.refuse(number, found)
+                problem = f"expected a location, found file_location_id={location}"
+                self.frames.refuse(number, problem)
             elif number in on_cycle or not (caller == _NO_CALLER or caller in self.frames.rows):
-                found = f"expected the frame of a caller, found parent_frame_id={caller + 1}"
-                self.frames.refuse(number, found)
+                problem = f"expected the frame of a caller, found parent_frame_id={caller + 1}"
+                self.frames.refuse(number, problem)
 
 
 def _read_tables(text: bytes, header: HloHeader, own: Own) -> None:
@@ -348,8 +348,8 @@ def _read_tables(text: bytes, header: HloHeader, own: Own) -> None:
             header.read_count += 1
         elif not tables.read(table, line, number):
             what = f"a line of {table}" if table else "a table of stack frames"
-            found = quote(line[:400].decode(errors="replace"))
-            header.problems.append((number, f"expected {what}, found {found}"))
+            quoted = quote(line[:400].decode(errors="replace"))
+            header.problems.append((number, f"expected {what}, found {quoted}"))
     own_files = {number for number, name in tables.files.rows.items() if not own.is_library(name)}
     _resolve(header, tables, own_files)
 
@@ -451,9 +451,9 @@ def frame_ids(text: bytes) -> dict[bytes, int]:
 def with_frame_ids(text: bytes, numbers: Mapping[bytes, int]) -> bytes:
     """Return an HLO text with the frame of each instruction that has metadata."""
 
-    def numbered(found: re.Match[bytes]) -> bytes:
-        number = numbers.get(found[2])
-        return found[0] if number is None else b"%b stack_frame_id=%d}" % (found[1], number)
+    def numbered(match: re.Match[bytes]) -> bytes:
+        number = numbers.get(match[2])
+        return match[0] if number is None else b"%b stack_frame_id=%d}" % (match[1], number)
 
     return _METADATA.sub(numbered, text)
 

@@ -140,8 +140,8 @@ class Instruction:
         if self.opcode == "parameter":
             digits = self._head[5]
             return int(digits) if digits else None
-        found = _ELEMENT.search(self._head.string, self.paren, self._head.endpos)
-        return int(found[1]) if found else None
+        match = _ELEMENT.search(self._head.string, self.paren, self._head.endpos)
+        return int(match[1]) if match else None
 
     @property
     def attributes(self) -> bytes:
@@ -169,9 +169,9 @@ class Instruction:
     def fused(self) -> bytes | None:
         """For a fusion, the name of what it calls, which comes before any quoted text."""
         text = self._head.string
-        found = _CALLS.search(text, self.paren, self._head.endpos)
-        if found is not None and text.find(b'"', self.paren, found.start()) < 0:
-            return found[1]
+        match = _CALLS.search(text, self.paren, self._head.endpos)
+        if match is not None and text.find(b'"', self.paren, match.start()) < 0:
+            return match[1]
         names = self.called.get("calls")
         return names[0] if names else None
 
@@ -192,8 +192,8 @@ class Instruction:
     @property
     def trip_count(self) -> int | None:
         """How often a loop runs, if XLA knows and prints it."""
-        found = _TRIPS.search(self.attributes)
-        return int(found[1]) if found else None
+        match = _TRIPS.search(self.attributes)
+        return int(match[1]) if match else None
 
 
 @lru_cache(maxsize=1 << 10)
@@ -264,8 +264,8 @@ class HloGraph:
             if within:
                 index = within + index
         named = self._named[ins.computation]
-        found = named[name] if name in named else self._look_up(ins.computation, name)
-        return None if found is None else (found, index)
+        instruction = named[name] if name in named else self._look_up(ins.computation, name)
+        return None if instruction is None else (instruction, index)
 
     def _of_update(self, start: Instruction, number: int, index: Index) -> At | None:
         """Return an operand that an asynchronous call's update takes; its first is the call."""
@@ -301,10 +301,10 @@ class HloGraph:
 
         Fusions are left out: a fused computation is only reached through its fusion.
         """
-        found = self._in_loops.get(computation)
-        if found is None and computation not in self._entries:
-            found = self._called.get(computation)
-        return found
+        caller = self._in_loops.get(computation)
+        if caller is None and computation not in self._entries:
+            caller = self._called.get(computation)
+        return caller
 
     def is_fused(self, computation: int) -> bool:
         """Return whether a computation defines no values: only a fusion calls it."""
@@ -353,8 +353,8 @@ class HloGraph:
 
     @cached_property
     def _fusions(self) -> dict[int, Instruction]:
-        found = self._callers(_places(self.text, b" fusion("), "fusion")
-        return {computation: caller[0] for computation, caller in found.items()}
+        callers = self._callers(_places(self.text, b" fusion("), "fusion")
+        return {computation: caller[0] for computation, caller in callers.items()}
 
     def homes(self, names: Iterable[bytes], only_in_loops: bool = False) -> dict[bytes, int]:
         """Return the computations of these instructions, among those that define values.
@@ -363,15 +363,15 @@ class HloGraph:
             names: of instructions.
             only_in_loops: whether those outside the bodies of loops need not be found.
         """
-        found: dict[bytes, int] = {}
+        computations: dict[bytes, int] = {}
         left = set(names)
         rest = () if only_in_loops else (lambda: self._entries, lambda: self._called)
         for numbers in (lambda: self._in_loops, *rest):
             for number in numbers() if left else ():
-                mine = left & self._lines_of(number).keys()
-                found.update(dict.fromkeys(mine, number))
-                left -= mine
-        return found
+                defined_here = left & self._lines_of(number).keys()
+                computations.update(dict.fromkeys(defined_here, number))
+                left -= defined_here
+        return computations
 
     @cached_property
     def _in_loops(self) -> dict[int, Caller]:
@@ -379,16 +379,16 @@ class HloGraph:
 
     @cached_property
     def _called(self) -> dict[int, Caller]:
-        found: dict[int, Caller] = {}
+        callers: dict[int, Caller] = {}
         for opcode in _CALLERS:
             pattern = f"{opcode}(" if opcode.startswith("-") else f" {opcode}("
             places = _places(self.text, pattern.encode())
-            found = self._callers(places, opcode) | found
-        return found
+            callers = self._callers(places, opcode) | callers
+        return callers
 
     def _callers(self, places: Iterable[int], opcode: str) -> dict[int, Caller]:
         """Return, by computation, its caller among the instructions with a text at these places."""
-        found: dict[int, Caller] = {}
+        callers: dict[int, Caller] = {}
         text, before = self.text, 0
         for at in places:
             # Nothing is read twice: two places without a line start between them are on one line.
@@ -402,16 +402,16 @@ class HloGraph:
             for role, names in ins.called.items():
                 for place, name in enumerate(names):
                     if name in self._numbers:
-                        found.setdefault(self._numbers[name], (ins, role, place))
-        return found
+                        callers.setdefault(self._numbers[name], (ins, role, place))
+        return callers
 
     def _lines_of(self, computation: int) -> dict[bytes, int]:
         """Return the positions of the names of a computation's instructions."""
         lines = self._lines.get(computation)
         if lines is None:
             begin, end = self._starts[computation], self._stops[computation]
-            found = _LINE.finditer(self.text, begin, end)
-            lines = self._lines[computation] = {line[1]: line.start(1) for line in found}
+            matches = _LINE.finditer(self.text, begin, end)
+            lines = self._lines[computation] = {line[1]: line.start(1) for line in matches}
         return lines
 
     def _look_up(self, computation: int, name: bytes) -> Instruction | None:
@@ -424,9 +424,9 @@ class HloGraph:
                 position = at + 1
         if position is None:
             position = self._lines_of(computation).get(name)
-        found = None if position is None else self._at(position, computation)
-        self._named[computation][name] = found
-        return found
+        instruction = None if position is None else self._at(position, computation)
+        self._named[computation][name] = instruction
+        return instruction
 
     def _at(self, position: int, computation: int) -> Instruction | None:
         """Return the instruction whose name is there; None if its line is not understood."""
@@ -448,15 +448,15 @@ def loops_in(text: bytes) -> list[int]:
 
 def loops_of(text: bytes, places: Iterable[int]) -> list[dict[str, Any]]:
     """Return the metadata of the loops of a text; nothing else in it is parsed."""
-    found, last = [], 0
+    loops, last = [], 0
     for at in places:
         if at < last:
             continue
         line_end = text.find(b"\n", at)
         last = _end(text, line_end, len(text)) if line_end >= 0 else len(text)
         close = _closing(text, at + len(LOOP) - 1, last)
-        found.append(metadata_of(text[close + 1 : last]))
-    return found
+        loops.append(metadata_of(text[close + 1 : last]))
+    return loops
 
 
 def _places(text: bytes, pattern: bytes) -> Iterable[int]:
@@ -478,13 +478,13 @@ def _closing(text: bytes, paren: int, end: int) -> int:
     if close >= 0 and text.find(b"(", paren + 1, close) < 0 and text.find(b'"', paren, close) < 0:
         return close
     depth = 0
-    for found in _BRACKET.finditer(text, paren, end):
-        if found["open"]:
+    for match in _BRACKET.finditer(text, paren, end):
+        if match["open"]:
             depth += 1
-        elif found["close"]:
+        elif match["close"]:
             depth -= 1
             if depth == 0:
-                return found.start()
+                return match.start()
     return end
 
 
@@ -492,16 +492,16 @@ def _operands(inside: bytes) -> list[tuple[bytes, Index]]:
     """Return the names of the operands with their index; old texts print a shape before each."""
     if b"%" in inside:
         return [(name, _index(at) if at else ()) for name, at in _OPERAND.findall(inside)]
-    found, depth, start = [], 0, 0
+    operands, depth, start = [], 0, 0
     inside = _COMMENT.sub(b"", inside) + b","
     for at, char in enumerate(inside):
         depth += (char in b"([{") - (char in b")]}")
         if char == ord(",") and depth == 0:
             operand = _BARE_OPERAND.search(inside[start:at])
             if operand:
-                found.append((operand[1], _index(operand[2])))
+                operands.append((operand[1], _index(operand[2])))
             start = at + 1
-    return found
+    return operands
 
 
 def _index(text: bytes | None) -> Index:

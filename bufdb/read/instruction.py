@@ -67,12 +67,12 @@ def _fusion_kind(c: Cursor, opcode: Text, quote: Ints) -> Text:
     place = c.find(_KIND, where=is_fusion)
     rows = np.flatnonzero(is_fusion & (place < c.end) & ((quote < 0) | (quote > place)))
     start, stop = c.at.copy(), c.at.copy()
-    found = Cursor(c.block, place[rows] + len(_KIND), c.end[rows])
-    start[rows], stop[rows] = found.at, found.find(b",", b"}", b" ")
+    cursor = Cursor(c.block, place[rows] + len(_KIND), c.end[rows])
+    start[rows], stop[rows] = cursor.at, cursor.find(b",", b"}", b" ")
     size = stop[rows] - start[rows]
     is_known = np.zeros(len(rows), np.bool_)
     for kind in _KINDS:
-        is_known |= (size == len(kind)) & found.matches(kind)
+        is_known |= (size == len(kind)) & cursor.matches(kind)
     for row in rows[~is_known].tolist():
         if not _WORD.fullmatch(c.block.data, int(start[row]), int(stop[row])):
             stop[row] = start[row]
@@ -124,10 +124,10 @@ def _marks(c: Cursor, quote: Ints) -> tuple[Ints, Bools]:
     last = c.block.bytes[np.maximum(c.end - 1, 0)] == ord("}")
     for row in np.flatnonzero(~plain & ((quote >= 0) | last)).tolist():
         start, end = int(begin[row]), int(c.end[row])
-        found = find(_MARK_TEXT, start, end)
-        if found >= 0:
-            place[row] = found
-            slow[row] = 0 <= quote[row] < found and not _is_outside(data, start, found)
+        marks = find(_MARK_TEXT, start, end)
+        if marks >= 0:
+            place[row] = marks
+            slow[row] = 0 <= quote[row] < marks and not _is_outside(data, start, marks)
     # After the start of a configuration that is printed raw, a mark may be part of it.
     ends = c.block.ends  # in a tenth of the time of searching all the text
     raw = ends[c.block.bytes[ends - 1] == ord("{")] + 1 - len(_RAW)
@@ -240,16 +240,16 @@ def metadata_of(text: bytes) -> dict[str, Any]:
 def _fields(text: bytes, at: int) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     while at < len(text) and text[at : at + 1] != b"}":
-        found = _FIELD.match(text, at)
-        if found is None:
+        match = _FIELD.match(text, at)
+        if match is None:
             at = _over(text, at)
             continue
-        name = found["name"].decode()
-        if found["quoted"] is not None:
-            fields.setdefault(name, unescape(found["quoted"]))
-        elif found["number"] is not None and abs(int(found["number"])) < 2**63:
-            fields.setdefault(name, int(found["number"]))
-        at = found.end()
+        name = match["name"].decode()
+        if match["quoted"] is not None:
+            fields.setdefault(name, unescape(match["quoted"]))
+        elif match["number"] is not None and abs(int(match["number"])) < 2**63:
+            fields.setdefault(name, int(match["number"]))
+        at = match.end()
     return {
         name: value
         for name, value in fields.items()
@@ -260,10 +260,10 @@ def _fields(text: bytes, at: int) -> dict[str, Any]:
 
 def _over(text: bytes, at: int) -> int:
     """Return the position after a field with a value in braces (profile_type), or one byte on."""
-    found = re.compile(rb" ?\w{1,64}=\{").match(text, at)
-    if found is None:
+    match = re.compile(rb" ?\w{1,64}=\{").match(text, at)
+    if match is None:
         return at + 1
-    depth, at = 1, found.end()
+    depth, at = 1, match.end()
     while depth and (token := _TOKEN.search(text, at)):
         depth += bool(token["open"] or token["mark"]) - bool(token["close"])
         at = token.end()

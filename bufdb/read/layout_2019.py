@@ -59,10 +59,10 @@ def rewrite(text: bytes) -> Rewritten:
                 buffer["color"] or b"0",
             )
             _place(result, short, buffer, number)
-        elif found := _BLOCK.fullmatch(line):
+        elif match := _BLOCK.fullmatch(line):
             _leave(result, head, body, numbers)
-            head, body, numbers = found, [], []
-            body.append(_short(found))
+            head, body, numbers = match, [], []
+            body.append(_short(match))
             numbers.append(number)
             body.append(b" positions:")
             numbers.append(number)
@@ -95,14 +95,14 @@ def _leave(
         result.allocation_lines += [numbers[0], *numbers[2:]]
 
 
-def _short(found: re.Match[bytes]) -> bytes:
-    phi = b" (phi)" if found["phi"] else b""
+def _short(match: re.Match[bytes]) -> bytes:
+    phi = b" (phi)" if match["phi"] else b""
     return b"<%s %s%s%s @%s>" % (
-        found["id"],
-        found["name"],
-        found["index"] or b"",
+        match["id"],
+        match["name"],
+        match["index"] or b"",
         phi,
-        found["color"],
+        match["color"],
     )
 
 

@@ -77,9 +77,9 @@ def read(section: Section, kind: int = START, listed: int = 0) -> LiveRanges:
         listed: lines of that part before, if it is the printed peak.
     """
     block, heads = section.block, section.block.heads()
-    found = LiveRanges()
-    lines, kinds, is_title = _titles(section, heads, found, kind)
-    found.last_kind = int(kinds[-1]) if len(kinds) else kind
+    ranges = LiveRanges()
+    lines, kinds, is_title = _titles(section, heads, ranges, kind)
+    ranges.last_kind = int(kinds[-1]) if len(kinds) else kind
     owner = runs_of(lines, len(block))
     kind_of = np.append(kinds, kind)[owner]
     kind_of[lines[is_title]] = -1
@@ -89,24 +89,24 @@ def read(section: Section, kind: int = START, listed: int = 0) -> LiveRanges:
     def rows(kind: int) -> Ints:
         return np.flatnonzero((kind_of == kind) & filled)
 
-    found.sequence = _rows(section, rows(SEQUENCE), _step)
-    found.ranges = _rows(section, rows(RANGES), _range)
+    ranges.sequence = _rows(section, rows(SEQUENCE), _step)
+    ranges.ranges = _rows(section, rows(RANGES), _range)
     at = rows(PEAK)
     # Below its title the first has the ordinal 0; a piece that goes on begins with the next one.
     first = np.where(is_title, lines + 1, lines - listed)
     ordinals = at - np.append(first, 0)[owner[at]]
-    if found.last_kind == PEAK:
-        found.listed = len(block) - int(first[-1])
-    found.peak = _rows(section, at, _contributor, contributor_ordinal=ordinals)
-    found.tree = _tree(section, np.flatnonzero(kind_of == TREE))
+    if ranges.last_kind == PEAK:
+        ranges.listed = len(block) - int(first[-1])
+    ranges.peak = _rows(section, at, _contributor, contributor_ordinal=ordinals)
+    ranges.tree = _tree(section, np.flatnonzero(kind_of == TREE))
     section.settle("'HloLiveRange (max N):' or a title below it")
     unread = (section.states == UNREAD) & (kind_of != PEAK) & (kind_of != TREE)
-    found.unread = distinct(section.module_of[unread]).tolist()
-    return found
+    ranges.unread = distinct(section.module_of[unread]).tolist()
+    return ranges
 
 
 def _titles(
-    section: Section, heads: Words, found: LiveRanges, kind: int
+    section: Section, heads: Words, ranges: LiveRanges, kind: int
 ) -> tuple[Ints, Ints, Bools]:
     """Return lines and kinds of titles and of every piece's first line, which may not be one.
 
@@ -137,9 +137,9 @@ def _titles(
             state = START if begins[line] else kind
         title = -1
         if state != TREE:
-            if module not in found.facts:
-                found.facts[module] = Facts()
-            title = _title(block.data[start:end], found.facts[module])
+            if module not in ranges.facts:
+                ranges.facts[module] = Facts()
+            title = _title(block.data[start:end], ranges.facts[module])
         if title >= 0:
             state = title
         if title >= 0 or is_first:
@@ -328,8 +328,8 @@ def _node_lines(section: Section, lines: Ints) -> tuple[Ints, Ints]:
 
 
 def _last_before(c: Cursor, literal: bytes) -> Ints:
-    found: Ints = np.strings.rfind(c.block.text, literal, c.at, c.end)
-    return found
+    last: Ints = np.strings.rfind(c.block.text, literal, c.at, c.end)
+    return last
 
 
 def _spaced(c: Cursor) -> Ints:

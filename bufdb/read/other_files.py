@@ -98,18 +98,18 @@ class BeforeOptimizations:
             line_end = stop if line_end < 0 else line_end
             expected = self._parameter(text[start:line_end].rstrip(b"\r"), at - start)
             if expected is not None:
-                found = quote(text[start : min(line_end, start + 400)].decode(errors="replace"))
+                quoted = quote(text[start : min(line_end, start + 400)].decode(errors="replace"))
                 number, counted = number + text.count(b"\n", counted, start), start
-                message = f"expected {expected}, found {found}"
+                message = f"expected {expected}, found {quoted}"
                 self.problems.append((self._line_count + number, message))
             at = text.find(_OPCODE, line_end, stop)
 
     def _parameter(self, line: bytes, at: int) -> str | None:
         """Keep a parameter whose opcode seems to be at `at`; return what was expected if not."""
-        found = _PARAMETER.fullmatch(line)
-        if found is None or found.start(3) != at + len(_OPCODE):
+        match = _PARAMETER.fullmatch(line)
+        if match is None or match.start(3) != at + len(_OPCODE):
             return None if b'"' in line[:at] else "%NAME = SHAPE parameter(N)"
-        text, shape, digits = found.groups()
+        text, shape, digits = match.groups()
         number = int(digits)
         if number in self.parameters:
             return "a parameter of another number"
@@ -148,7 +148,7 @@ def read_memory_usage(text: bytes) -> tuple[list[tuple[int | None, int]], int]:
     A total without a color above it, and a second one of the same color, are left out: the report
     was damaged there.
     """
-    found: dict[int | None, int] = {}
+    totals: dict[int | None, int] = {}
     color: int | None = None
     lines = 0
     for line in text.split(b"\n"):
@@ -156,10 +156,10 @@ def read_memory_usage(text: bytes) -> tuple[list[tuple[int | None, int]], int]:
             color = int(space[1])
             lines += 1
         elif (total := _BYTES.match(line)) and color is not None:
-            found.setdefault(color, int(total[1]))
+            totals.setdefault(color, int(total[1]))
             color = None
             lines += 1
         elif used := _USED.match(line):
-            found.setdefault(None, int(used[1]))
+            totals.setdefault(None, int(used[1]))
             lines += 1
-    return list(found.items()), lines
+    return list(totals.items()), lines

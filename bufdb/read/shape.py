@@ -58,10 +58,10 @@ def shape_of(text: str) -> Shape:
         return Shape(text, dtype, None, dimensions_text, layout, memory_space, 1, bare)
     dimensions: list[int | None] = []
     for part in dimensions_text.split(",") if dimensions_text else []:
-        found = _DIMENSION.fullmatch(part.strip())
-        if found is None:
+        dimension = _DIMENSION.fullmatch(part.strip())
+        if dimension is None:
             return Shape(text)
-        dimensions.append(int(found[2]) if found[2] else None)
+        dimensions.append(int(dimension[2]) if dimension[2] else None)
     count = _product(dimensions)
     bits = _bits(dtype, attributes)
     size: int | None = None if bits is None or count < 0 else -(-count * bits // 8)

@@ -179,8 +179,8 @@ def _incomplete(section: Section, lines: Ints, kinds: Ints) -> list[int]:
     """Return the modules of the values that lack positions or uses."""
     after = np.append(kinds[1:], START)
     short_of = (kinds == HEAD) & (after != POSITIONS) | (kinds == POSITIONS) & (after != USES)
-    found: list[int] = section.module_of[lines[short_of]].tolist()
-    return found
+    modules: list[int] = section.module_of[lines[short_of]].tolist()
+    return modules
 
 
 def short_columns(section: Section, lines: Ints, seeds: Words) -> Columns:

@@ -75,10 +75,10 @@ def give_way(column: str, text: str, width: int) -> str:
 
 def _parts(column: str, text: str) -> tuple[str, str]:
     """Return the relation before a path ("saved ", "library ") and the path; '' if not a path."""
-    found = _PATH.fullmatch(text)
-    if found is None or _PROSE.fullmatch(column) or _START.fullmatch(column):
+    match = _PATH.fullmatch(text)
+    if match is None or _PROSE.fullmatch(column) or _START.fullmatch(column):
         return "", ""
-    return found[1] or "", found[2] or found[4]
+    return match[1] or "", match[2] or match[4]
 
 
 def _start(text: str, width: int) -> str:
@@ -299,11 +299,11 @@ def _sections(
     moved = 0
     for count in range(1, len(columns) if columns[0].is_text else 1):
         heads = list(zip(*(column.body for column in columns[:count]), strict=True))
-        found = [row for row in range(row_count) if row == 0 or heads[row] != heads[row - 1]]
-        if len(found) * SECTION_ROWS > row_count:
+        first_rows = [row for row in range(row_count) if row == 0 or heads[row] != heads[row - 1]]
+        if len(first_rows) * SECTION_ROWS > row_count:
             break
-        if len(found) == len(set(heads)):
-            starts, moved = found, count
+        if len(first_rows) == len(set(heads)):
+            starts, moved = first_rows, count
     titles, cut = {}, 0
     for start, end in zip(starts, [*starts[1:], row_count][: len(starts)], strict=True):
         values = [(column, column.body[start]) for column in columns[:moved]]

@@ -34,13 +34,13 @@ class EntryShapes(Observer):
         if not self._entries:
             return
         modules = rows["module"]
-        mine = np.isin(modules, list(self._entries))
+        has_entry = np.isin(modules, list(self._entries))
         shape, index, result = (
-            _texts(rows[name], mine)
+            _texts(rows[name], has_entry)
             for name in ("parameter_shape", "parameter_shape_index", "output_shape")
         )
-        numbers = rows["parameter_number"].filled(-1)[mine].tolist()
-        for row, module in enumerate(modules[mine].tolist()):
+        numbers = rows["parameter_number"].filled(-1)[has_entry].tolist()
+        for row, module in enumerate(modules[has_entry].tolist()):
             if module in self._odd:
                 continue
             parameters, whole = self._entries[module]

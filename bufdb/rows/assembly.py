@@ -69,10 +69,10 @@ def _walk_hlo(context: Context, values: ValueIndex, origins: Origins, costs: Cos
                         piece.module,
                         instruction_costs.columns_of(graph),
                     )
-                found = origins.add_module(values, piece.module, graph)
-                costs.add_module(piece.module, graph, found)
+                origins_of_module = origins.add_module(values, piece.module, graph)
+                costs.add_module(piece.module, graph, origins_of_module)
                 places = origins.places.get(piece.module)
-                parts = residuals.add_module(graph, places, found)
+                parts = residuals.add_module(graph, places, origins_of_module)
                 _emit(context, "recompute_parts", piece.module, parts)
     return residuals
 
@@ -145,7 +145,7 @@ def assemble(source: Source, emit: Emit, known_shapes: dict[bytes, Shape]) -> As
     context.observers.clear()
     # Or a module of a gigabyte takes a quarter more.
     del table, live, temps, occupied, values, lifetimes, users, costs, origins, attribution
-    groupings = [Grouping(what, *found) for what, found in labels.items()]
+    groupings = [Grouping(what, *label) for what, label in labels.items()]
     for columns in savings.rows(groupings, residuals, is_backward):
         emit("peak_savings", columns)
     if source.messages:

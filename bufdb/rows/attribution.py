@@ -47,13 +47,13 @@ class Users(Observer):
         name = name if there is None else name[there]
         self.is_named[name[name >= 0]] = True
 
-    def see_uses(self, found: UsedValues) -> None:
+    def see_uses(self, used: UsedValues) -> None:
         """Remember the uses of values whose instruction is not known to have an op_name."""
-        rows = found.rows
+        rows = used.rows
         nameless = rows >= 0
         # In most cases an instruction is described with its value, in the same round.
         nameless[nameless] = ~self.is_named[self.values.name[rows[nameless]]]
-        uses = {name: found.uses[name] for name in ("module", "head", "instruction_name")}
+        uses = {name: used.uses[name] for name in ("module", "head", "instruction_name")}
         uses = take(uses, np.flatnonzero(nameless[uses["head"]]))
         user = places_of(self.values.names, self.context.name_keys(uses))
         self._rows.append(rows[uses["head"]][user >= 0])
@@ -91,8 +91,8 @@ class Users(Observer):
         kind: Labels = held["allocation_kind"]
         is_output = np.array([name == "output" for name in kind.labels], np.bool_)[kind.codes]
         has_value = np.ones(len(kind), np.bool_) if value_id.valid is None else value_id.valid
-        mine = np.flatnonzero(is_output & has_value)
-        return self.values.by_number(held["module"][mine], value_id.values[mine])
+        outputs = np.flatnonzero(is_output & has_value)
+        return self.values.by_number(held["module"][outputs], value_id.values[outputs])
 
     def of_values(self, rows: Ints, lifetimes: Lifetimes) -> tuple[Ints, Ints]:
         """Return what values are for: the number of an instruction and of the uses that lead to it.
@@ -146,15 +146,15 @@ class Users(Observer):
 
 def _walk(user: Ints, of_instruction: Ints, is_named: Bools) -> tuple[Ints, Ints]:
     """Return the first user with an op_name on the way from each, or -1, and the use count."""
-    user, found = user.copy(), np.full(len(user), -1)
+    user, first_user = user.copy(), np.full(len(user), -1)
     steps = np.zeros(len(user), np.int64)
     for step in range(1, STEPS + 1):
         there = np.flatnonzero(user >= 0)
         named = there[is_named[user[there]]]
-        found[named], steps[named] = user[named], step
+        first_user[named], steps[named] = user[named], step
         user[there] = of_instruction[user[there]]
         user[named] = -1
-    return found, steps
+    return first_user, steps
 
 
 # --------------------------------------------------------------------------------------------------
@@ -207,10 +207,10 @@ class Attributed:
         known, number = np.concatenate(self._rows), np.concatenate(self._numbers)
         order = np.argsort(known)
         known, number = known[order], number[order]
-        found = np.empty(len(rows), np.int64)
+        numbers = np.empty(len(rows), np.int64)
         for part in parts(len(rows)):
-            found[part] = lookup(known, number, rows[part])
-        return found
+            numbers[part] = lookup(known, number, rows[part])
+        return numbers
 
 
 class Names:
@@ -225,10 +225,10 @@ class Names:
         """Return the number of a text, a new one if it has none; -1 for None."""
         if text is None:
             return -1
-        found = self._numbers.setdefault(text, len(self.texts))
-        if found == len(self.texts):
+        number = self._numbers.setdefault(text, len(self.texts))
+        if number == len(self.texts):
             self.texts.append(text)
-        return found
+        return number
 
     def find(self, text: str) -> int:
         """Return the number of a text, or -1."""
@@ -282,13 +282,13 @@ class Attribution(Observer):
     def see_instructions(self, columns: Columns, name_keys: Words) -> None:
         """Remember lines and op_names."""
         name = columns["name"]
-        mine = np.flatnonzero(name >= 0)
-        name = name[mine]
+        defining = np.flatnonzero(name >= 0)
+        name = name[defining]
         lines, library_lines = self._lines_of(columns)
         ops = self.op_names.numbers(columns["op_name"])
-        self.lines[name] = lines[mine]
-        self.library_lines[name] = library_lines[mine]
-        self.ops[name] = ops[mine]
+        self.lines[name] = lines[defining]
+        self.library_lines[name] = library_lines[defining]
+        self.ops[name] = ops[defining]
 
     def _lines_of(self, columns: Columns) -> tuple[Ints, Ints]:
         """Return the number of each innermost line that is not library code, below 0 without one.
@@ -354,12 +354,12 @@ class Attribution(Observer):
         """By the op_name that counts: of what made the data, of the value, of what it is for."""
         of_name = np.array([*self.op_names.is_backward, 0], np.bool_)
         op = self.ops[own]
-        found: Bools = of_name[np.where((op < 0) & (used >= 0), self.ops[used], op)]
+        is_backward: Bools = of_name[np.where((op < 0) & (used >= 0), self.ops[used], op)]
         of_attributed = np.array(
             [-1, *(-1 if one is None else one for one in attributed.is_backward)], np.int8
         )
         made = of_attributed[number + 1]
-        return np.where(made >= 0, made > 0, found)
+        return np.where(made >= 0, made > 0, is_backward)
 
     def _wanted_ops(self, own: Ints, used: Ints) -> Bools:
         """Which op_names some of these instructions have."""
@@ -414,11 +414,11 @@ class _Labelled(Sequence[str]):
     def _number(self, text: str | None) -> int:
         if text is None:
             return -1
-        found = self._find(text)
-        if found < 0 and text not in self._more:
+        label = self._find(text)
+        if label < 0 and text not in self._more:
             self._more[text] = len(self)
             self._names_of_more.append(text)
-        return found if found >= 0 else self._more[text]
+        return label if label >= 0 else self._more[text]
 
     def __len__(self) -> int:
         return 2 * len(self.texts) + len(self._more)

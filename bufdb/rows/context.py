@@ -186,7 +186,7 @@ class Observer:
         `name` holds which of the value index's names each has, -1 if it defines no value.
         """
 
-    def see_uses(self, found: UsedValues) -> None:
+    def see_uses(self, used: UsedValues) -> None:
         """See positions and uses of values, after the instructions of their round."""
 
 
@@ -259,9 +259,9 @@ def allocation_rounds(
     last = -1
     for pieces in context.source.allocations():
         section = Section(pieces, account)
-        found = allocations.read(section, -1 if pieces[0].begins else last)
-        last = found.last_index
-        yield section, found
+        allocated = allocations.read(section, -1 if pieces[0].begins else last)
+        last = allocated.last_index
+        yield section, allocated
     if context.source.arrays.having(BUFFERS):
         yield context.source.arrays.allocations()
 
@@ -273,9 +273,9 @@ def live_range_rounds(
     kind, listed = live_ranges.START, 0
     for pieces in context.source.live_ranges():
         section = Section(pieces, account)
-        found = live_ranges.read(section, kind, listed)
-        kind, listed = found.last_kind, found.listed
-        yield section, found
+        ranges = live_ranges.read(section, kind, listed)
+        kind, listed = ranges.last_kind, ranges.listed
+        yield section, ranges
     if context.source.arrays.having(RANGES):
         yield context.source.arrays.live_ranges()
 
@@ -300,18 +300,18 @@ def used_value_rounds(
             pieces, waiting = [_prepend(carried, waiting)], []
         section = Section(pieces, account)
         section.first_state = left
-        found = used_values.read(section, assigned, context.seeds, is_last)
-        yield section, found
+        used = used_values.read(section, assigned, context.seeds, is_last)
+        yield section, used
         left = section.close()
-        rest = section.block.size if found.rest < 0 else found.rest
+        rest = section.block.size if used.rest < 0 else used.rest
         carried = section.block.data[rest : section.block.size]
     arrays = context.source.arrays
     having = (
         set(arrays.having(VALUES)) if only is None else only.intersection(arrays.having(VALUES))
     )
     if having:
-        section, found = arrays.used_values(having, assigned, context.seeds, account)
-        yield section, found
+        section, used = arrays.used_values(having, assigned, context.seeds, account)
+        yield section, used
         section.close()
 
 

@@ -86,9 +86,11 @@ class Operations:
         operands = [] if fusion is None else fusion.operands
         if fusion is None or max(inputs) >= len(operands):
             return None
-        found = [self.graph.find(fusion.computation, operands[number][0]) for number in inputs]
-        makers = [maker for maker in found if maker is not None]
-        return self._after_moves(makers) if len(makers) == len(found) else None
+        inputs_made_by = [
+            self.graph.find(fusion.computation, operands[number][0]) for number in inputs
+        ]
+        makers = [maker for maker in inputs_made_by if maker is not None]
+        return self._after_moves(makers) if len(makers) == len(inputs_made_by) else None
 
     def makers_of(self, ins: Instruction) -> list[bytes] | None:
         """Return the names of what is executed to make an instruction's data again.
@@ -106,8 +108,8 @@ class Operations:
             if max(inputs) >= len(fusion.operands):
                 return None
             names = [fusion.operands[number][0] for number in inputs]
-            found = [self.graph.find(fusion.computation, name) for name in names]
-            left = [maker for maker in found if maker is not None]
+            makers = [self.graph.find(fusion.computation, name) for name in names]
+            left = [maker for maker in makers if maker is not None]
         made: list[bytes] = []
         while left:
             one = left.pop()
@@ -138,10 +140,10 @@ class Operations:
                 return None
             total += count
             for name, _ in ins.operands if not count else ():
-                found = self.graph.find(ins.computation, name)
-                if found is not None and found.position not in seen:
-                    seen.add(found.position)
-                    left.append(found)
+                instruction = self.graph.find(ins.computation, name)
+                if instruction is not None and instruction.position not in seen:
+                    seen.add(instruction.position)
+                    left.append(instruction)
         return total
 
     def _closure(self, end: Instruction, inputs: list[int] | None = None) -> int | None:
@@ -159,10 +161,10 @@ class Operations:
             if inputs is not None and ins.opcode == "parameter" and ins.number is not None:
                 inputs.append(ins.number)
             for name, _ in ins.operands:
-                found = self.graph.find(ins.computation, name)
-                if found is not None and found.position not in seen:
-                    seen.add(found.position)
-                    left.append(found)
+                instruction = self.graph.find(ins.computation, name)
+                if instruction is not None and instruction.position not in seen:
+                    seen.add(instruction.position)
+                    left.append(instruction)
         return total
 
     def alone(self, ins: Instruction) -> int | None:
@@ -223,14 +225,14 @@ class Operations:
     def _product(self, ins: Instruction) -> int | None:
         """Count two for each element of the result times each element that is summed over."""
         if ins.opcode == "dot":
-            found = _CONTRACTED.search(ins.attributes)
+            match = _CONTRACTED.search(ins.attributes)
         else:
             is_known = _MATMUL.search(ins.attributes) is not None
-            found = _CONFIGURED.search(ins.attributes) if is_known else None
+            match = _CONFIGURED.search(ins.attributes) if is_known else None
         lhs, outputs = self._operand(ins, 0), _elements(ins)
-        if lhs is None or outputs is None or found is None:
+        if lhs is None or outputs is None or match is None:
             return None
-        numbers = [int(number) for number in _INTEGER.findall(found[1])]
+        numbers = [int(number) for number in _INTEGER.findall(match[1])]
         if any(number >= len(lhs) for number in numbers):
             return None
         return 2 * outputs * prod(lhs[number] for number in numbers)
@@ -282,8 +284,8 @@ def _elements(ins: Instruction) -> int | None:
 
 def _window(ins: Instruction) -> dict[bytes, list[int]]:
     """Return the window's fields: numbers by dimension, of `pad` those below and above in turn."""
-    found = _WINDOW.search(ins.attributes)
-    fields = found[1].split() if found else []
+    match = _WINDOW.search(ins.attributes)
+    fields = match[1].split() if match else []
     pairs = [field.partition(b"=") for field in fields]
     return {name: [int(x) for x in _INTEGER.findall(_split(text))] for name, _, text in pairs}
 
@@ -356,12 +358,12 @@ class Costs(Observer):
     def see_instructions(self, columns: Columns, name_keys: Words) -> None:
         """Remember the names of instructions that define large values."""
         # The last entry is for names that define no value.
-        mine = np.flatnonzero(self._is_wanted[columns["name"]])
-        names: Text = columns["instruction_name"].take(mine)
-        for key, name in zip(name_keys[mine].tolist(), names.tolist(), strict=True):
+        defining = np.flatnonzero(self._is_wanted[columns["name"]])
+        names: Text = columns["instruction_name"].take(defining)
+        for key, name in zip(name_keys[defining].tolist(), names.tolist(), strict=True):
             self._names[key] = name or b""
 
-    def add_module(self, module: int, graph: HloGraph, found: Found) -> None:
+    def add_module(self, module: int, graph: HloGraph, origins: Found) -> None:
         """Count for the values of one module; the data of stacks are made at their origins."""
         begin, end = np.searchsorted(self._module, (module, module + 1))
         if begin == end:
@@ -369,10 +371,10 @@ class Costs(Observer):
         operations = Operations(graph)
         keys = self._keys[begin:end].tolist()
         homes = graph.homes({self._names[key] for key in keys if key in self._names})
-        numbers = lookup(found.rows, found.number, self._rows[begin:end]).tolist()
+        numbers = lookup(origins.rows, origins.number, self._rows[begin:end]).tolist()
         known: dict[tuple[int, int], tuple[int | None, list[bytes] | None]] = {}
         for at, (key, number) in enumerate(zip(keys, numbers, strict=True), begin):
-            origin = found.origins[number] if number >= 0 else None
+            origin = origins.origins[number] if number >= 0 else None
             is_stack = origin is not None and origin.kind == "stacked"
             case = (number, 0) if is_stack else (-1, key)
             if case not in known:
@@ -396,8 +398,8 @@ class Costs(Observer):
 
     def columns(self, is_known: Bools) -> Columns:
         """Return the rows of the table, of modules whose peak is still known."""
-        found = {"module": self._module, "value_id": self._value_id}
-        columns = {**found, "operation_count": self._counts}
+        result = {"module": self._module, "value_id": self._value_id}
+        columns = {**result, "operation_count": self._counts}
         return take(columns, (self._counts >= 0) & is_known[self._module])
 
 

@@ -92,10 +92,10 @@ def rows_of(graph: HloGraph) -> list[Row]:
         if owner is not None:
             of(owner).add_operations(*_products(operations, ins))
     for ins in graph.having(b"estimated_cycles"):
-        found = _CYCLES.search(ins.attributes)
-        if found is None or graph.is_fused(ins.computation):
+        match = _CYCLES.search(ins.attributes)
+        if match is None or graph.is_fused(ins.computation):
             continue
-        cost, cycles = of(ins), int(found[1])
+        cost, cycles = of(ins), int(match[1])
         if cycles < _MOST_CYCLES:
             cost.cycles = cycles
         else:
@@ -105,8 +105,8 @@ def rows_of(graph: HloGraph) -> list[Row]:
 
 def _products(operations: Operations, ins: Instruction) -> tuple[int | None, str]:
     if ins.opcode == "custom-call":
-        found = _PRODUCTS.search(ins.attributes)
-        target = found[1].decode(errors="replace") if found else "a library"
+        match = _PRODUCTS.search(ins.attributes)
+        target = match[1].decode(errors="replace") if match else "a library"
         why = f"it calls {target}, whose operations its shapes do not tell"
     else:
         why = f"the shapes of its {ins.opcode} are not understood"
@@ -178,14 +178,14 @@ class Trips:
             return loop.trip_count
         condition, body = (loop.called.get(role) for role in ("condition", "body"))
         test = self.graph.root(condition[0]) if condition else None
-        found = None if test is None else _DIRECTION.search(test.attributes)
-        if test is None or not body or test.opcode != "compare" or found is None:
+        match = None if test is None else _DIRECTION.search(test.attributes)
+        if test is None or not body or test.opcode != "compare" or match is None:
             return None
         element, limit = self._element(test, 0), self._constant(test, 1)
         if element is None or limit is None:
             return None
         begin, step = self._begin(loop, element), self._step(body[0], element)
-        return None if begin is None or step is None else _count(begin, limit, step, found[1])
+        return None if begin is None or step is None else _count(begin, limit, step, match[1])
 
     def _operand(self, ins: Instruction, number: int) -> Instruction | None:
         """Return what makes an operand, before changes of its form."""
@@ -200,8 +200,8 @@ class Trips:
         made = self._operand(ins, number)
         if made is None or made.opcode != "constant":
             return None
-        found = _CONSTANT.match(self.graph.text, made.paren + 1)
-        return int(found[1]) if found else None
+        match = _CONSTANT.match(self.graph.text, made.paren + 1)
+        return int(match[1]) if match else None
 
     def _element(self, ins: Instruction, number: int) -> int | None:
         """Return which element of its computation's one parameter an operand is."""

@@ -40,9 +40,9 @@ class StackFrames:
         self._file_codes = np.array([codes[frame.source_file] for _, frame in frames], np.int64)
         self._numbers = {}
         for name in _PLACES:
-            found = [getattr(frame, name) for _, frame in frames]
-            valid = np.array([value is not None for value in found], np.bool_)
-            self._numbers[name] = np.array([v or 0 for v in found], np.int64), valid
+            fields = [getattr(frame, name) for _, frame in frames]
+            valid = np.array([value is not None for value in fields], np.bool_)
+            self._numbers[name] = np.array([v or 0 for v in fields], np.int64), valid
 
     def _keys(self, modules: Ints, frame_ids: Ints) -> Ints:
         """Return module and frame in one; -1 for a frame that no module has."""
@@ -148,14 +148,14 @@ class Instructions:
         _, first = np.unique(keys[others], return_index=True)
         others = others[np.sort(first)]
         others = others[~isin(keys[others], self._strangers)]
-        mine = names[others]
-        mine[mine >= 0] = values.first[mine[mine >= 0]]
-        is_free = mine < 0
-        is_free[~is_free] = ~self._is_described[mine[~is_free]]
-        came = self._came_with_schedule()[modules[others]] & (mine < 0)
+        free_names = names[others]
+        free_names[free_names >= 0] = values.first[free_names[free_names >= 0]]
+        is_free = free_names < 0
+        is_free[~is_free] = ~self._is_described[free_names[~is_free]]
+        came = self._came_with_schedule()[modules[others]] & (free_names < 0)
         is_free &= ~(came & self.lifetimes.is_scheduled(keys[others]))
-        others, mine = others[is_free], mine[is_free]
-        self._is_described[mine[mine >= 0]] = True
+        others, free_names = others[is_free], free_names[is_free]
+        self._is_described[free_names[free_names >= 0]] = True
         self._strangers = union(self._strangers, keys[others])
         return np.sort(np.concatenate([new, others]))
 
@@ -182,8 +182,8 @@ class Instructions:
             names = live.sequence
             steps = values.is_defined(context.name_keys(names)) | ~came[names["module"]]
             self._add_names(take(names, steps), missing, given)
-        for _, found in allocation_rounds(context):
-            self._add_names(found.values, missing, given)
+        for _, allocated in allocation_rounds(context):
+            self._add_names(allocated.values, missing, given)
         lacking = set(np.flatnonzero(~context.having("has_allocations")).tolist())
         if lacking:
             for _, used in used_value_rounds(context, used_values.NothingAssigned(), only=lacking):
@@ -250,11 +250,11 @@ class Instructions:
         values: Ints = columns["stack_frame_id"].filled(0).copy()
         lacking = np.flatnonzero(np.isin(modules, list(frame_ids)) & (values == 0))
         names = columns["instruction_name"].take(lacking).tolist()
-        found = [
+        frames = [
             frame_ids[module].get(name or b"", 0)
             for module, name in zip(modules[lacking].tolist(), names, strict=True)
         ]
-        values[lacking] = found
+        values[lacking] = frames
         columns["stack_frame_id"] = Numbers(values, values != 0)
 
     def _name_calls(self, columns: Columns) -> None:
@@ -272,10 +272,10 @@ class Instructions:
         names = columns["instruction_name"].take(lacking).tolist()
         places = zip(lacking.tolist(), modules[lacking].tolist(), names, strict=True)
         for row, module, name in places:
-            found = of_modules[module].get(name or b"")
-            if found is not None:
-                values[row] = found.frame_id
-                patches[row], valid[row] = found.op_name, found.op_name is not None
+            call_op = of_modules[module].get(name or b"")
+            if call_op is not None:
+                values[row] = call_op.frame_id
+                patches[row], valid[row] = call_op.op_name, call_op.op_name is not None
         columns["stack_frame_id"] = Numbers(values, values != 0)
         columns["op_name"] = replace(op_name, valid=valid, patches=patches)
 
@@ -318,9 +318,9 @@ class Instructions:
             modules_of = section.module_of[lines]
             keys = names.hashes(self.context.seeds[modules_of])
             rows = np.flatnonzero(isin(keys, lacking))
-            found, first = np.unique(keys[rows], return_index=True)
+            keys_once, first = np.unique(keys[rows], return_index=True)
             rows = rows[np.sort(first)]
-            lacking = lacking[~isin(lacking, found)]
+            lacking = lacking[~isin(lacking, keys_once)]
             read = self._emit(section, text.take(rows), lines[rows], modules_of[rows])
             given.add(read)
             section.settle()
@@ -348,9 +348,9 @@ class _Given:
     def has(self, keys: Words) -> Bools:
         """Return which of these have a row."""
         name = places_of(self._names, keys)
-        found = isin(keys, self.others)
-        found[name >= 0] = self.is_given[name[name >= 0]]
-        return found
+        is_other = isin(keys, self.others)
+        is_other[name >= 0] = self.is_given[name[name >= 0]]
+        return is_other
 
 
 def _together(rounds: Rounds, is_wanted: Bools) -> Rounds:

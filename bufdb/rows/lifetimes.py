@@ -47,9 +47,9 @@ class Lifetimes:
 
     def is_scheduled(self, name_keys: Words) -> Bools:
         """Return whether the instructions of these names are in the schedule."""
-        found = self.program_order(name_keys).valid
-        assert found is not None
-        return found
+        is_scheduled = self.program_order(name_keys).valid
+        assert is_scheduled is not None
+        return is_scheduled
 
     def modules_lacking(self, known: Words) -> Ints:
         """Return the modules of steps that define no value and are not among the sorted names."""
@@ -71,22 +71,22 @@ class Lifetimes:
         only_names = context.having("has_descriptions") & ~context.has_hlo()
         tree_bytes: dict[int, int] = {}
         steps = np.zeros(context.count, np.int64)
-        for section, found in live_range_rounds(context, context.account):
+        for section, ranges in live_range_rounds(context, context.account):
             section.close()
-            self._keep_facts(found.facts, found.unread)
-            names = context.name_keys(found.sequence)
-            steps += np.bincount(found.sequence["module"], minlength=context.count)
-            other = self._order(names, found.sequence["program_order"])
+            self._keep_facts(ranges.facts, ranges.unread)
+            names = context.name_keys(ranges.sequence)
+            steps += np.bincount(ranges.sequence["module"], minlength=context.count)
+            other = self._order(names, ranges.sequence["program_order"])
             names_of.append(names[other])
-            orders.append(found.sequence["program_order"][other])
-            modules.append(found.sequence["module"][other])
-            without_value = other & only_names[found.sequence["module"]]
+            orders.append(ranges.sequence["program_order"][other])
+            modules.append(ranges.sequence["module"][other])
+            without_value = other & only_names[ranges.sequence["module"]]
             if without_value.any():  # rows of the others come with their description
-                context.emit("instructions", take(found.sequence, without_value))
-            self._ranges(found.ranges)
-            if len(found.peak["module"]):  # otherwise all texts would be kept to the end
-                peaks.append(found.peak)
-            self._tree(found.tree, tree_bytes)
+                context.emit("instructions", take(ranges.sequence, without_value))
+            self._ranges(ranges.ranges)
+            if len(ranges.peak["module"]):  # otherwise all texts would be kept to the end
+                peaks.append(ranges.peak)
+            self._tree(ranges.tree, tree_bytes)
         self._peaks(peaks)
         self._check(tree_bytes, steps)
         if names_of:
@@ -99,14 +99,14 @@ class Lifetimes:
         """Keep the places of names that define values, the first of each; return which do not."""
         name = places_of(self.values.names, names)
         # The last write stays.
-        mine = np.flatnonzero(name >= 0)[::-1]
-        mine = mine[self.order[name[mine]] < 0]
-        self.order[name[mine]] = program_order[mine]
+        defining = np.flatnonzero(name >= 0)[::-1]
+        defining = defining[self.order[name[defining]] < 0]
+        self.order[name[defining]] = program_order[defining]
         other: Bools = name < 0
         return other
 
-    def _keep_facts(self, found: dict[int, Facts], unread: list[int]) -> None:
-        for module, live in found.items():
+    def _keep_facts(self, facts_of: dict[int, Facts], unread: list[int]) -> None:
+        for module, live in facts_of.items():
             facts = self.context.facts[module]
             for name, value in vars(live).items():
                 if value is not None:
@@ -205,8 +205,10 @@ class Lifetimes:
         known = self.values.logical_bytes[rows]
         del self.values.logical_bytes  # which nothing else needs
         odd = np.flatnonzero((known >= 0) & (printed != known))
-        found, first, counts = np.unique(modules[odd], return_index=True, return_counts=True)
-        for module, at, count in zip(found.tolist(), odd[first].tolist(), counts, strict=True):
+        odd_modules, first, counts = np.unique(modules[odd], return_index=True, return_counts=True)
+        for module, at, count in zip(
+            odd_modules.tolist(), odd[first].tolist(), counts, strict=True
+        ):
             message = (
                 f"the peak listing has {printed[at]} bytes for value "
                 f"{self.values.value_id[rows[at]]}, whose shape has {known[at]}"
@@ -238,8 +240,8 @@ class Lifetimes:
             owner = modules[old]
             place = np.arange(len(old)) - (np.cumsum(lines * is_old) - lines * is_old)[owner]
             old, owner, place = (column[place < living[owner]] for column in (old, owner, place))
-            found = listed[(np.cumsum(living) - living)[owner] + place]
-            rows[old] = np.where(self.values.name_keys(found) == names[old], found, -1)
+            listed_rows = listed[(np.cumsum(living) - living)[owner] + place]
+            rows[old] = np.where(self.values.name_keys(listed_rows) == names[old], listed_rows, -1)
         named = np.zeros(len(is_live), np.bool_)
         named[rows[(rows >= 0) & has_peak[modules]]] = True
         others = np.zeros(count, np.int64)
@@ -257,9 +259,9 @@ class Lifetimes:
 
     def _living(self, time: Ints, has_time: Bools) -> Bools:
         """Return which values live at their module's instant, if it has one."""
-        found = self.is_live.copy()
-        for part in parts(len(found)):
+        is_living = self.is_live.copy()
+        for part in parts(len(is_living)):
             module = self.values.module[part]
             at = time[module]
-            found[part] &= has_time[module] & (self.start[part] <= at) & (at <= self.end[part])
-        return found
+            is_living[part] &= has_time[module] & (self.start[part] <= at) & (at <= self.end[part])
+        return is_living

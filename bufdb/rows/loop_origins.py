@@ -89,16 +89,16 @@ def columns_of(origins: Sequence[Origin], places: Places) -> Columns:
     ends = [origin.instruction for origin in origins]
     loops = [origin.loop for origin in origins]
     shapes = [origin.slice_shape for origin in origins]
-    found = [(None, None, None) if end is None else places.innermost(end) for end in ends]
+    lines = [(None, None, None) if end is None else places.innermost(end) for end in ends]
     distinct = {loop.position: loop for loop in loops if loop is not None}
     trips = {position: loop.trip_count for position, loop in distinct.items()}
     return {
         "origin_kind": _texts([origin.kind for origin in origins]),
         "opcode": _texts([None if end is None else end.opcode for end in ends]),
         "op_name": _texts([None if end is None else end.op_name for end in ends]),
-        "source_file": _texts([file for file, _, _ in found]),
-        "source_line": _numbers([line for _, line, _ in found]),
-        "stack_frame_id": _numbers([frame for _, _, frame in found]),
+        "source_file": _texts([file for file, _, _ in lines]),
+        "source_line": _numbers([line for _, line, _ in lines]),
+        "stack_frame_id": _numbers([frame for _, _, frame in lines]),
         "instruction_name": _texts([None if end is None else end.name for end in ends]),
         "loop_instruction_name": _texts([None if loop is None else loop.name for loop in loops]),
         "written_by": _texts(
@@ -192,12 +192,12 @@ class _Elements:
         _, first, inverse = np.unique(
             texts.hashes(np.uint64(0)), return_index=True, return_inverse=True
         )
-        found = []
+        codes = []
         for text in texts.take(first).tolist():
-            found.append(self.codes.setdefault(text or b"{}", len(self.indexes)))
-            if found[-1] == len(self.indexes):
+            codes.append(self.codes.setdefault(text or b"{}", len(self.indexes)))
+            if codes[-1] == len(self.indexes):
                 self.indexes.append(text or b"{}")
-        return np.array(found, np.int64)[inverse]
+        return np.array(codes, np.int64)[inverse]
 
 
 @dataclass(frozen=True)
@@ -287,30 +287,30 @@ class Origins(Observer):
         self._codes[rows[there]] = _joined(elements.code)[there]
         is_phi = np.zeros(len(values), np.bool_)
         is_phi[rows[there]] = np.concatenate([np.empty(0, np.bool_), *elements.is_phi])[there]
-        mine = np.flatnonzero(self._has_loop[values.module])
+        in_loops = np.flatnonzero(self._has_loop[values.module])
         parts = [values.module, values.allocation_index, values.offset_bytes, values.size_bytes]
-        place = places([part[mine] for part in parts], is_phi[mine])
-        mine, place = mine[place >= 0], place[place >= 0]
-        start, end = lifetimes.start[mine], lifetimes.end[mine]
-        found = sharers(place, start, end, is_phi[mine])
+        place = places([part[in_loops] for part in parts], is_phi[in_loops])
+        in_loops, place = in_loops[place >= 0], place[place >= 0]
+        start, end = lifetimes.start[in_loops], lifetimes.end[in_loops]
+        sharer = sharers(place, start, end, is_phi[in_loops])
         # A loop's own elements count, live ranges or not.
-        found = np.where(is_phi[mine], np.arange(len(mine)), found)
-        shares = found >= 0
-        self._rows, self._place = mine[shares], place[shares]
-        self._carrier = mine[found[shares]]
+        sharer = np.where(is_phi[in_loops], np.arange(len(in_loops)), sharer)
+        shares = sharer >= 0
+        self._rows, self._place = in_loops[shares], place[shares]
+        self._carrier = in_loops[sharer[shares]]
         self._candidates = distinct(values.name_keys(self._rows))
         phis = np.flatnonzero(is_phi)
         order = np.argsort(values.key[phis], kind="stable")
         self._phi_keys, self._phi_rows = values.key[phis[order]], phis[order]
 
-    def see_uses(self, found: UsedValues) -> None:
+    def see_uses(self, used: UsedValues) -> None:
         """Find what is handed to a loop as an element of its operand, and stays where it is."""
-        uses = found.uses
+        uses = used.uses
         if not self.places or not len(uses["head"]):
             return
         index: Text = uses["operand_index"]
         assert index.valid is not None
-        rows = found.rows[uses["head"]]
+        rows = used.rows[uses["head"]]
         shared = self._place_of(rows) >= 0
         by = np.flatnonzero(shared)
         users: Text = uses["instruction_name"].take(by)
@@ -335,34 +335,34 @@ class Origins(Observer):
         """Remember the instructions that define values and have no line of the user's."""
         if not self.places:
             return
-        mine = np.flatnonzero(self._has_loop[columns["module"]])
-        if not len(mine):
+        in_loops = np.flatnonzero(self._has_loop[columns["module"]])
+        if not len(in_loops):
             return
-        lineless = self._is_lineless(columns, mine)
-        self._has_lines[columns["module"][mine][~lineless]] = True
+        lineless = self._is_lineless(columns, in_loops)
+        self._has_lines[columns["module"][in_loops][~lineless]] = True
         # What defines no value is not walked from: elements of tuples, instructions in fusions.
-        defines = columns["name"][mine] >= 0
-        mine, lineless = mine[defines], lineless[defines]
-        self._lineless.append(name_keys[mine][lineless])
-        mine = mine[lineless | isin(name_keys[mine], self._candidates)]
-        names: Text = columns["instruction_name"].take(mine)
-        keys = name_keys[mine].tolist()
+        defines = columns["name"][in_loops] >= 0
+        in_loops, lineless = in_loops[defines], lineless[defines]
+        self._lineless.append(name_keys[in_loops][lineless])
+        in_loops = in_loops[lineless | isin(name_keys[in_loops], self._candidates)]
+        names: Text = columns["instruction_name"].take(in_loops)
+        keys = name_keys[in_loops].tolist()
         self._names.update(
             (key, name or b"") for key, name in zip(keys, names.tolist(), strict=True)
         )
 
-    def _is_lineless(self, columns: Columns, mine: Ints) -> Bools:
+    def _is_lineless(self, columns: Columns, rows: Ints) -> Bools:
         """Return which of these rows have no line outside libraries, or one that is a loop's."""
-        modules, lineless = columns["module"][mine], np.ones(len(mine), np.bool_)
-        frames: Ints = columns["stack_frame_id"].take(mine).filled(0)
+        modules, lineless = columns["module"][rows], np.ones(len(rows), np.bool_)
+        frames: Ints = columns["stack_frame_id"].take(rows).filled(0)
         framed = np.flatnonzero(frames)
         pairs, number = distinct_pairs(modules[framed], frames[framed])
         lines = [self.places[module].of_frame(frame) for module, frame in pairs.tolist()]
         lineless[framed] = self._are_of_no_user(pairs[:, 0], lines)[number]
-        files: Text = columns["source_file"].take(mine)
+        files: Text = columns["source_file"].take(rows)
         has_file = files.there()
         inline = np.flatnonzero((frames == 0) if has_file is None else has_file & (frames == 0))
-        numbers: Ints = columns["source_line"].take(mine).filled(0)[inline]
+        numbers: Ints = columns["source_line"].take(rows).filled(0)[inline]
         keys = files.take(inline).hashes((modules[inline] << 32 ^ numbers).astype(np.uint64))
         _, first, number = np.unique(keys, return_index=True, return_inverse=True)
         names = [(name or b"").decode() for name in files.take(inline[first]).tolist()]
@@ -376,9 +376,12 @@ class Origins(Observer):
         return lineless
 
     def _are_of_no_user(self, modules: Ints, lines: list[Place | None]) -> Bools:
-        found = zip(modules.tolist(), lines, strict=True)
+        lines_of_modules = zip(modules.tolist(), lines, strict=True)
         return np.array(
-            [line is None or line in self.places[module].of_loops for module, line in found],
+            [
+                line is None or line in self.places[module].of_loops
+                for module, line in lines_of_modules
+            ],
             np.bool_,
         )
 

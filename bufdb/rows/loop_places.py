@@ -35,8 +35,8 @@ class Operands:
 
     def all(self, ins: Instruction) -> list[At]:
         """Return the operands that are there, each as a whole."""
-        found = (self.graph.operand(ins, number, ()) for number in range(len(ins.operands)))
-        return [at for at in found if at is not None]
+        operands = (self.graph.operand(ins, number, ()) for number in range(len(ins.operands)))
+        return [at for at in operands if at is not None]
 
     def caller(self, callers: Callers, computation: int) -> Caller | None:
         """Return the caller of a computation: the way that the walk came in, if it did."""
@@ -45,9 +45,9 @@ class Operands:
     def largest(self, callers: Callers, ins: Instruction) -> At | None:
         """Return the largest operand, of those not made of a constant if there are others."""
         if ins.position not in self._largest:
-            found = self.all(ins)
-            changing = [at for at in found if not self._is_constant(callers, at)]
-            self._largest[ins.position] = max(changing or found, key=_size, default=None)
+            operands = self.all(ins)
+            changing = [at for at in operands if not self._is_constant(callers, at)]
+            self._largest[ins.position] = max(changing or operands, key=_size, default=None)
         return self._largest[ins.position]
 
     def is_carried(self, callers: Callers, at: At) -> bool:
@@ -55,8 +55,8 @@ class Operands:
         end = self._after_moves(callers, at)
         if end is None or end.opcode != "parameter":
             return False
-        found = self.caller(callers, end.computation)
-        return found is not None and found[1] == "body"
+        caller = self.caller(callers, end.computation)
+        return caller is not None and caller[1] == "body"
 
     def branches(self, callers: Callers, ins: Instruction, index: Index) -> list[int]:
         """Return the branches of a conditional that make data; all, if each gives a constant.
@@ -101,9 +101,9 @@ class Operands:
             if at is None:
                 return None
             ins = at[0]
-            found = self.caller(callers, ins.computation) if ins.opcode == "parameter" else None
-            if found is not None and found[1] == "calls" and ins.number is not None:
-                at = self.graph.operand(found[0], ins.number, ())
+            caller = self.caller(callers, ins.computation) if ins.opcode == "parameter" else None
+            if caller is not None and caller[1] == "calls" and ins.number is not None:
+                at = self.graph.operand(caller[0], ins.number, ())
             elif ins.opcode in MOVES or ins.opcode == "get-tuple-element":
                 at = self.graph.operand(ins, 0, ())
             else:
@@ -156,28 +156,28 @@ def kept_steps(text: bytes) -> list[tuple[Kept, Fields]]:
     Returns:
         Each with the fields of its metadata, where the line is.
     """
-    found = dict.fromkeys(_KEPT.findall(text))
-    return [(kept, _fields_after(kept[1])) for kept in found]
+    steps = dict.fromkeys(_KEPT.findall(text))
+    return [(kept, _fields_after(kept[1])) for kept in steps]
 
 
 def bodies_of(text: bytes, wanted: Collection[Kept]) -> set[tuple[Kept, bytes]]:
     """Return what may be kept again, with the op_names of the bodies in which it occurs."""
     marks = _KEPT.finditer(text) if wanted else ()
-    found = {((mark[1], mark[2]), _body(text, mark)) for mark in marks}
-    return {(kept, body) for kept, body in found if body is not None and kept in wanted}
+    bodies = {((mark[1], mark[2]), _body(text, mark)) for mark in marks}
+    return {(kept, body) for kept, body in bodies if body is not None and kept in wanted}
 
 
 def bodies_of_scans(text: bytes, bodies: Iterable[bytes]) -> set[bytes]:
     """Return which of these bodies, by their op_name, have a step of a known name."""
-    wanted, found = set(bodies), set()
+    wanted, of_scans = set(bodies), set()
     for mark in _STEP.finditer(text) if wanted else ():
         body = _body(text, mark)
         if body in wanted:
-            found.add(body)
+            of_scans.add(body)
             wanted.remove(body)
             if not wanted:
                 break
-    return found
+    return of_scans
 
 
 def _body(text: bytes, mark: re.Match[bytes]) -> bytes | None:
@@ -189,11 +189,11 @@ def _body(text: bytes, mark: re.Match[bytes]) -> bytes | None:
 def _inside(text: bytes, body: bytes) -> tuple[set[bytes], list[Fields]]:
     """Return the words with more after them in a body, and the fields of what is directly in it."""
     of_body = re.compile(rb'"%b([^"/;]*)(/)?[^"]*"([^}\n]{0,4095})\}' % re.escape(body))
-    found = set(of_body.findall(text))
-    words = {name for name, divider, _ in found if divider and _WORD.fullmatch(name)}
+    longer = set(of_body.findall(text))
+    words = {name for name, divider, _ in longer if divider and _WORD.fullmatch(name)}
     return words - _KNOWN_WORDS, [
         _fields_after(b'"' + rest)
-        for name, divider, rest in found
+        for name, divider, rest in longer
         if not divider and MACHINERY.fullmatch(name) is None
     ]
 
@@ -302,9 +302,9 @@ class Places:
 
     def _of_other_scans(self, text: bytes) -> set[Place]:
         """Return the lines that loops have for what JAX had traced for another scan."""
-        found = {kept: self._own(fields) for kept, fields in kept_steps(text)}
-        others = {kept for kept, place in found.items() if place and place not in self.of_loops}
-        unnamed = {kept for kept, place in found.items() if place and kept[0] not in _SLICED}
+        own_lines = {kept: self._own(fields) for kept, fields in kept_steps(text)}
+        others = {kept for kept, place in own_lines.items() if place and place not in self.of_loops}
+        unnamed = {kept for kept, place in own_lines.items() if place and kept[0] not in _SLICED}
         in_bodies = bodies_of(text, others | unnamed)
         of_scans = bodies_of_scans(text, (body for _, body in in_bodies))
         steps: set[bytes] = set()
@@ -317,7 +317,7 @@ class Places:
         self.unknown_names = sorted(name.decode(errors="replace") for name in calls | steps)
         if self.unknown_names:
             self._machinery = _machinery(calls | _SLICED, steps)
-        return {place for one in kept if (place := found[one]) is not None}
+        return {place for one in kept if (place := own_lines[one]) is not None}
 
     def _steps_by_unknown_names(self, text: bytes, body: bytes) -> set[bytes]:
         """Return the names of what may be the step in a body where nothing else is the user's."""
@@ -329,10 +329,10 @@ class Places:
         if header is not None and any(f.own_frame_id is not None for f in header.frames):
             return True
         known: set[bytes] = set()
-        for found in _SOURCE_FILE.finditer(text):
-            if found[1] not in known:
-                known.add(found[1])
-                if not self._is_library(unescape(found[1]).decode(errors="replace")):
+        for match in _SOURCE_FILE.finditer(text):
+            if match[1] not in known:
+                known.add(match[1])
+                if not self._is_library(unescape(match[1]).decode(errors="replace")):
                     return True
         return False
 

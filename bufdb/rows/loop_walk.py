@@ -98,22 +98,22 @@ def part_after(graph: HloGraph, ins: Instruction, part: Part | None) -> Part | N
     """Return which part of its operand a part of a result is, where that is flat."""
     if ins.opcode != "slice":
         return part if ins.opcode in _STAYS else None
-    found, whole = _FLAT.search(ins.attributes), graph.operand_shape(ins, 0)
-    if found is None or whole is None or part is not None:
+    match, whole = _FLAT.search(ins.attributes), graph.operand_shape(ins, 0)
+    if match is None or whole is None or part is not None:
         return None
-    return int(found[1]), int(found[2]), whole.element_count or 0
+    return int(match[1]), int(match[2]), whole.element_count or 0
 
 
 def part_operand(operands: Operands, ins: Instruction, part: Part | None) -> At | None:
     """Return the operand of a concatenation in which a part of its result lies."""
     if part is None or ins.opcode != "concatenate":
         return None
-    found = operands.all(ins)
-    sizes = [at_shape(at).element_count or 0 for at in found]
+    every_operand = operands.all(ins)
+    sizes = [at_shape(at).element_count or 0 for at in every_operand]
     begin, end, whole = part
     if sum(sizes) != whole:
         return None
-    for at, size in zip(found, sizes, strict=True):
+    for at, size in zip(every_operand, sizes, strict=True):
         if begin < size:
             return at if end <= size else None
         begin, end = begin - size, end - size
@@ -258,11 +258,11 @@ class Walker:
 
     def _stand_in(self, path: _Path) -> Instruction | None:
         """Return a user's instruction on the way: the last that makes data, or the first move."""
-        found = None
+        last = None
         for ins, makes_data in path.passed:
-            if (found is None or makes_data) and self.places.is_users(ins):
-                found = ins
-        return found
+            if (last is None or makes_data) and self.places.is_users(ins):
+                last = ins
+        return last
 
     # -- steps: each says where to go on, or ends the walk with None ---------------------------
 
@@ -297,13 +297,13 @@ class Walker:
 
     def _parameter(self, path: _Path, ins: Instruction, index: Index) -> At | None:
         origin = path.origin
-        found = self._operands.caller(path.callers, ins.computation)
-        if found is None:
+        entry = self._operands.caller(path.callers, ins.computation)
+        if entry is None:
             if origin.kind in ("self", "invariant"):
                 origin.kind = "parameter"
             path.end = ins
             return None
-        caller, role, number = found
+        caller, role, number = entry
         if role in ("body", "condition"):
             if (caller.position, index) in path.rounds:
                 return self._go_in(path, caller, index)
@@ -372,10 +372,10 @@ class Walker:
         """Return the innermost loop in which an instruction is."""
         computation = ins.computation
         for _ in range(MAX_STEPS):
-            found = self._operands.caller(path.callers, computation)
-            if found is None or found[1] in ("body", "condition"):
-                return None if found is None else found[0]
-            computation = found[0].computation
+            caller = self._operands.caller(path.callers, computation)
+            if caller is None or caller[1] in ("body", "condition"):
+                return None if caller is None else caller[0]
+            computation = caller[0].computation
         return None
 
     def _move(self, path: _Path, ins: Instruction, index: Index) -> At | None:
@@ -420,8 +420,8 @@ class Walker:
         if only_moves(ins):
             return self._asynchronous(path, ins, index)
         if self.places.is_sum(ins):
-            found = self._operands.all(ins)
-            own = [at for at in found if not self._operands.is_carried(path.callers, at)]
+            every_operand = self._operands.all(ins)
+            own = [at for at in every_operand if not self._operands.is_carried(path.callers, at)]
             if own:
                 path.passed.append((ins, True))
                 return own[-1]
@@ -478,8 +478,8 @@ def _unless_larger(path: _Path, ins: Instruction, at: At | None) -> At | None:
 def _body_of(ins: Instruction) -> bytes | None:
     """Return the computation whose root gives the results of a fusion or a call."""
     role = _CALLING.get(ins.opcode.removesuffix("-start"))
-    found = ins.called.get(role) if role is not None else None
-    return found[0] if found else None
+    computation = ins.called.get(role) if role is not None else None
+    return computation[0] if computation else None
 
 
 def _is_name(ins: Instruction) -> bool:

@@ -310,8 +310,8 @@ def _function(message: Message) -> str | None:
         return re.sub(r"^p?jit_", "", message.function)
     for buffer in message.buffers:
         name: bytes = buffer.metadata.get("op_name", b"")
-        if found := _JIT.match(name.decode(errors="replace")):
-            return found[1]
+        if match := _JIT.match(name.decode(errors="replace")):
+            return match[1]
     return None
 
 

@@ -125,8 +125,8 @@ def _own_text(element: str) -> str | None:
     """Return the scope in transpose(jvp(scope)); None for words about how code is called."""
     if _WORD.fullmatch(element):
         return None
-    found = _SCOPE.fullmatch(element)
-    return element if found is None else found[1]
+    match = _SCOPE.fullmatch(element)
+    return element if match is None else match[1]
 
 
 # -- The op_names of a batch by number, and what is left of them without what JAX adds -------------
@@ -190,8 +190,8 @@ class OpNames:
         """
         if len(self._numbers) > _REMEMBERED:
             self._numbers = _Numbers(self._add)
-        found = map(self._numbers.__getitem__, op_name.tolist())
-        return np.fromiter(found, np.int64, len(op_name))
+        numbers = map(self._numbers.__getitem__, op_name.tolist())
+        return np.fromiter(numbers, np.int64, len(op_name))
 
     def _add(self, op_name: bytes) -> int:
         """Return the number of a new one."""

@@ -59,31 +59,31 @@ class Live:
         groups, table = self.groups, self.table
         lengths = [f.live.schedule_length or 0 for f in context.facts]
         last = np.array(lengths, np.int64)[groups[:, 0]]
-        found = occupancy(self.ranges, len(groups), last)
-        self._check_peaks(context, found.peak)
-        held, held_by = self._held(lifetimes, found.peak_time)
+        occupied = occupancy(self.ranges, len(groups), last)
+        self._check_peaks(context, occupied.peak)
+        held, held_by = self._held(lifetimes, occupied.peak_time)
         tables = {
             "occupied_peaks": {
                 "module": groups[:, 0],
                 "color": groups[:, 1],
-                "peak_time": found.peak_time,
-                "occupied_temp_bytes": found.peak,
+                "peak_time": occupied.peak_time,
+                "occupied_temp_bytes": occupied.peak,
                 "naive_live_bytes": np.array(self.naive, object),
             },
             "occupancy_steps": {
-                "module": groups[found.group, 0],
-                "color": groups[found.group, 1],
-                "start_time": found.time,
-                "occupied_temp_bytes": found.occupied,
+                "module": groups[occupied.group, 0],
+                "color": groups[occupied.group, 1],
+                "start_time": occupied.time,
+                "occupied_temp_bytes": occupied.occupied,
             },
-            "peaks": _peaks(groups, found),
+            "peaks": _peaks(groups, occupied),
             "peak_values": held,
         }
         totals = sums_by_kind(
             self.number, table["kind"], table["size_bytes"], len(groups), len(KINDS)
         )
         fixed = totals[:, [KINDS.index(kind) for kind in FIXED]].sum(axis=1)
-        return tables, Temps(groups, fixed, self.ranges, found, self.rows, self.is_phi, held_by)
+        return tables, Temps(groups, fixed, self.ranges, occupied, self.rows, self.is_phi, held_by)
 
     def _held(self, lifetimes: Lifetimes, peak_time: Ints) -> tuple[Columns, Ints]:
         """Rows of `peak_values`, and for each temp value its bytes in them.
@@ -126,12 +126,12 @@ class Live:
             context.find(int(groups[group, 0]), "error", "peak_exceeds_total", message)
 
 
-def _peaks(groups: Ints, found: Occupancy) -> Columns:
+def _peaks(groups: Ints, occupied: Occupancy) -> Columns:
     """Return the rows of `peaks`; where nothing is ever occupied, that is the peak."""
-    heights: Any = found.occupied
-    if heights.dtype == object and found.peak.astype(np.float64).max() < 2.0**62:
+    heights: Any = occupied.occupied
+    if heights.dtype == object and occupied.peak.astype(np.float64).max() < 2.0**62:
         heights = heights.astype(np.int64)  # which are faster by far
-    hill = hills(found.group, found.time, heights, len(groups))
+    hill = hills(occupied.group, occupied.time, heights, len(groups))
     flat = np.flatnonzero(np.bincount(hill.group, minlength=len(groups)) == 0)
     zeros = np.zeros(len(flat), np.int64)
     group = np.concatenate([hill.group, flat])
@@ -193,15 +193,17 @@ class MemoryChecks:
         """Return what is live when, where the peak is known; placements are not needed again."""
         table = self.table
         chosen = self.context.having("is_peak_known")[table["module"]]
-        mine = take(table, None if chosen.all() else chosen)
-        groups, number = distinct_pairs(mine["module"], mine["color"])
-        row = self._row if mine is table else None
+        chosen_rows = take(table, None if chosen.all() else chosen)
+        groups, number = distinct_pairs(chosen_rows["module"], chosen_rows["color"])
+        row = self._row if chosen_rows is table else None
         self._row = None
-        row = self._allocation_row(mine) if row is None else row
-        naive, ranges, rows = self._ranges(mine, number, row, len(groups))
+        row = self._allocation_row(chosen_rows) if row is None else row
+        naive, ranges, rows = self._ranges(chosen_rows, number, row, len(groups))
         is_phi, allocation = self.values.is_phi[rows], row[rows]
-        fixed, standing = self._standing(mine, row)
-        return Live(mine, groups, number, naive, ranges, rows, is_phi, allocation, fixed, standing)
+        fixed, standing = self._standing(chosen_rows, row)
+        return Live(
+            chosen_rows, groups, number, naive, ranges, rows, is_phi, allocation, fixed, standing
+        )
 
     def _ranges(
         self, table: Columns, number: Ints, row: Ints, groups: int
@@ -257,10 +259,10 @@ class MemoryChecks:
         if any(module.any() for module in modules):
             pairs = zip(modules, indexes, strict=True)
             indexes = tuple((module << 40) | index for module, index in pairs)
-        mine, theirs = indexes
-        order = np.argsort(mine, kind="stable")
-        mine = mine[order]
-        return lookup(mine, order, theirs)
+        keys, theirs = indexes
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        return lookup(keys, order, theirs)
 
     def check(self) -> None:
         """Check the sums and counts that every dump must satisfy (format section 8)."""

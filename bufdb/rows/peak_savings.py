@@ -76,7 +76,7 @@ class Lows:
         if len(gone):
             away = savings.of(rows[gone], sets[gone], count).saving
         margin = self._slices(savings, rows, sets, stack, count)
-        found: dict[str, list[Any]] = {name: [None] * count for name in _COLUMNS}
+        result: dict[str, list[Any]] = {name: [None] * count for name in _COLUMNS}
         there = stack >= 0
         # np.unique would import numpy.ma, which an ingest does without.
         most = int(stack.max(initial=0)) + 1
@@ -88,9 +88,9 @@ class Lows:
             needs = [self.residuals.stacks[number].needs for number in some[:, 1].tolist()]
             cells = _cells(needs, int(away[at]) - int(margin[at]), int(saving[at]))
             for name, cell in cells.items():
-                found[name][at] = cell
+                result[name][at] = cell
         columns: Columns = {
-            name: strings(found[name]) if kind == "VARCHAR" else objects(found[name])
+            name: strings(result[name]) if kind == "VARCHAR" else objects(result[name])
             for name, kind in _COLUMNS.items()
         }
         is_known = np.zeros(count, np.bool_)
@@ -104,22 +104,22 @@ class Lows:
     def _slices(self, savings: Savings, rows: Ints, sets: Ints, stack: Ints, count: int) -> Ints:
         """Return for each set the largest padded slice of what is no layer's input."""
         largest = np.zeros(count, np.int64)
-        mine = np.flatnonzero(self._slice_counts[stack] > 0)
-        size = savings.ranges.size[rows[mine]]
-        np.maximum.at(largest, sets[mine], -(-size // self._slice_counts[stack[mine]]))
+        sliced = np.flatnonzero(self._slice_counts[stack] > 0)
+        size = savings.ranges.size[rows[sliced]]
+        np.maximum.at(largest, sets[sliced], -(-size // self._slice_counts[stack[sliced]]))
         return largest
 
 
 def _cells(needs: Sequence[Needs], away: int, saving: int) -> dict[str, Any]:
     """Return the cells of a set of stacks; those that go save `away` bytes if nothing is kept."""
-    found = together(needs)
+    freed = together(needs)
     return {
-        "saving_form": found.form,
-        "low_saving_bytes": min(away - found.kept_bytes, saving),
-        "kept_bytes": found.kept_bytes,
-        "kept_name": found.kept_name,
-        "low_operation_count": found.low_operation_count,
-        "operation_count": found.operation_count,
+        "saving_form": freed.form,
+        "low_saving_bytes": min(away - freed.kept_bytes, saving),
+        "kept_bytes": freed.kept_bytes,
+        "kept_name": freed.kept_name,
+        "low_operation_count": freed.low_operation_count,
+        "operation_count": freed.operation_count,
     }
 
 
@@ -194,19 +194,19 @@ class PeakSavings(Observer):
         is_large = ranges.size >= np.array(least, np.int64)[ranges.group]
         return self.row[is_large]
 
-    def see_uses(self, found: UsedValues) -> None:
+    def see_uses(self, used: UsedValues) -> None:
         """Keep the places in tuples of values that may be another's buffer."""
         if not self.has_slots:
             return
-        head = found.positions["head"]
-        chosen = np.flatnonzero(self._has_slot[found.rows][head])
-        place = places_of(self.row, found.rows[head[chosen]])
-        index: Text = found.positions["shape_index"]
+        head = used.positions["head"]
+        chosen = np.flatnonzero(self._has_slot[used.rows][head])
+        place = places_of(self.row, used.rows[head[chosen]])
+        index: Text = used.positions["shape_index"]
         self._positions.append(
             (
                 place,
                 index.take(chosen).hashes(SECRET),
-                found.positions["ordinal"][chosen] == 0,
+                used.positions["ordinal"][chosen] == 0,
             )
         )
 
@@ -301,8 +301,10 @@ class PeakSavings(Observer):
         held = np.zeros(count, saved.saving.dtype)
         np.add.at(held, sets, self.held_bytes[rows].astype(held.dtype))
         backward = np.zeros(count, held.dtype)
-        mine = self.lows.is_backward[rows]
-        np.add.at(backward, sets[mine], self.held_bytes[rows[mine]].astype(held.dtype))
+        of_backward = self.lows.is_backward[rows]
+        np.add.at(
+            backward, sets[of_backward], self.held_bytes[rows[of_backward]].astype(held.dtype)
+        )
         columns = {
             "module": self.groups[group, 0],
             "color": self.groups[group, 1],
@@ -325,8 +327,8 @@ def _by_appearance(numbers: Ints) -> Ints:
     first[numbers[::-1]] = np.arange(len(numbers))[::-1]
     rank = np.empty_like(first)
     rank[np.argsort(first)] = np.arange(len(first))
-    found: Ints = rank[numbers]
-    return found
+    ranks: Ints = rank[numbers]
+    return ranks
 
 
 def _sum(one: Any, other: Any) -> Any:

@@ -72,10 +72,10 @@ def read_allocations(context: Context, values: ValueIndex, shapes: Shapes) -> Co
         module, allocation_index, size_bytes, color and kind of the allocations, sorted by module.
     """
     parts: list[Columns] = []
-    for section, found in allocation_rounds(context, context.account):
+    for section, allocated in allocation_rounds(context, context.account):
         context.set_fact(section.modules, "has_allocations")
         context.set_fact(section.module_of[section.states == UNREAD], "has_unread_allocations")
-        rows = found.allocations
+        rows = allocated.allocations
         context.set_fact(rows["module"][rows.pop("has_pointer")], "has_pointer")
         shaped = rows["parameter_shape"].valid | rows["output_shape"].valid
         context.set_fact(rows["module"][shaped], "has_shapes")
@@ -84,7 +84,7 @@ def read_allocations(context: Context, values: ValueIndex, shapes: Shapes) -> Co
             observer.see_allocations(rows)
         kinds = rows.pop("kind")
         context.emit("allocations", {**rows, "kind": Labels(kinds, allocations.KINDS)})
-        placed = found.values
+        placed = allocated.values
         placed["logical_bytes"] = shapes.logical_bytes(context, placed)
         name_key = context.name_keys(placed)
         values.add(
@@ -115,8 +115,8 @@ def add_unassigned(context: Context, values: ValueIndex) -> None:
     lacking = set(np.flatnonzero(~context.having("has_allocations")).tolist())
     if not lacking:
         return
-    for _, found in used_value_rounds(context, used_values.NothingAssigned(), only=lacking):
-        heads = found.heads
+    for _, used in used_value_rounds(context, used_values.NothingAssigned(), only=lacking):
+        heads = used.heads
         name_key = context.name_keys(heads)
         zeros = np.zeros(len(name_key), np.int64)
         values.add(
@@ -158,22 +158,22 @@ def read_used_values(context: Context, values: ValueIndex, instructions: Instruc
     needs_description = context.having("has_descriptions")
     needs_description[list(context.source.described_once)] = False
     incomplete: list[int] = []
-    for section, found in used_value_rounds(context, values, context.account):
-        heads, rows = found.heads, found.rows
+    for section, used in used_value_rounds(context, values, context.account):
+        heads, rows = used.heads, used.rows
         listed[rows[rows >= 0]] = True
-        incomplete += found.incomplete
-        for module in found.unassigned:
+        incomplete += used.incomplete
+        for module in used.unassigned:
             message = "the list of used values has some without an allocation"
             context.find(module, "error", "unassigned_values", message)
-        for module, total, human, _ in found.totals:
+        for module, total, human, _ in used.totals:
             context.facts[module].total_bytes = total
             context.facts[module].human_total = human
-        _emit_lists(context, found)
-        instructions.add_described(section, found.descriptions, rows)
+        _emit_lists(context, used)
+        instructions.add_described(section, used.descriptions, rows)
         for observer in context.observers:
-            observer.see_uses(found)
+            observer.see_uses(used)
         described = np.zeros(len(rows), np.bool_)
-        described[found.descriptions["head"]] = True
+        described[used.descriptions["head"]] = True
         expected = needs_description[heads["module"]]
         incomplete += heads["module"][~described & expected].tolist()
     context.find_in_each(
@@ -191,10 +191,10 @@ def read_used_values(context: Context, values: ValueIndex, instructions: Instruc
     )
 
 
-def _emit_lists(context: Context, found: UsedValues) -> None:
-    for table, columns in (("positions", found.positions), ("uses", found.uses)):
+def _emit_lists(context: Context, used: UsedValues) -> None:
+    for table, columns in (("positions", used.positions), ("uses", used.uses)):
         ordinal = columns["ordinal"]
-        columns["value_id"] = found.heads["value_id"][columns["head"]]
+        columns["value_id"] = used.heads["value_id"][columns["head"]]
         columns[f"{table[:-1]}_ordinal"] = ordinal
         if table == "positions":
             columns["is_defining"] = ordinal == 0

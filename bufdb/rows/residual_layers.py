@@ -235,14 +235,14 @@ class Layer:
     def _carry(self) -> dict[int, int]:
         """Return elements of the body's parameter that a step changes, with the next values."""
         root = [] if self.root is None else self.nodes[self.root].operands
-        found = {}
+        changed = {}
         for key, number in self._keys.items():
             if isinstance(key, tuple) and key[0] == "element" and number in self.given:
                 new = root[key[2]] if key[2] < len(root) else number
                 is_array = b"[]" not in self.nodes[number].shape_text
                 if self.bare(new) != number and is_array:
-                    found[number] = new
-        return found
+                    changed[number] = new
+        return changed
 
     def size_bytes(self, number: int, label: str | None) -> int:
         """Return a value's bytes as a line is given it: of the widest type before conversions."""
@@ -351,22 +351,22 @@ def _leave_out(
     layer: Layer, stack: Stack, form: str, saved: dict[int, set[str | None]]
 ) -> LeftOut | None:
     seed = layer.bare(stack.update)
-    found = LeftOut(stack, form, is_gone=False)
+    left_out = LeftOut(stack, form, is_gone=False)
     if not (stack.is_layer_input or layer.is_free(seed) or layer.is_carried(seed)):
         if form == "wrap":
-            found.is_gone = not layer.is_read(seed, stack.label, _PASSED)
+            left_out.is_gone = not layer.is_read(seed, stack.label, _PASSED)
         else:
-            found.is_gone = not _is_held(layer, seed, stack.label)
+            left_out.is_gone = not _is_held(layer, seed, stack.label)
     others = {number for number, labels in saved.items() if labels != {stack.label}} - {seed}
     closure = _walk(layer, seed, stack.label, others, None)
     if closure is None:
         return None
-    found.all_again = closure
-    if found.is_gone:
-        again = _walk(layer, seed, stack.label, others, found.kept)
+    left_out.all_again = closure
+    if left_out.is_gone:
+        again = _walk(layer, seed, stack.label, others, left_out.kept)
         assert again is not None
-        found.again = again
-    return found
+        left_out.again = again
+    return left_out
 
 
 def _walk(

@@ -50,8 +50,8 @@ def columns_of(stacks: Mapping[bytes, Needs]) -> Columns:
         known = [count for node in nodes if (count := counts.get(node)) is not None]
         total = sum(known) if len(known) == len(nodes) and sum(known) < _LIMIT else None
         for kind, name in of:
-            mine = stacks[name].kept if kind == "kept" else {}
-            size = sum(mine[node].size_bytes for node in nodes if node in mine)
+            kept_parts = stacks[name].kept if kind == "kept" else {}
+            size = sum(kept_parts[node].size_bytes for node in nodes if node in kept_parts)
             cells = (None, size, line) if kind == "kept" else (total, None, None)
             rows.append((name, kind, index, stacks[name].form, *cells))
     if not rows:
@@ -99,17 +99,19 @@ class Residuals:
         self._count = 0
         """Nodes so far."""
 
-    def add_module(self, graph: HloGraph, places: Places | None, found: Found) -> Columns:
+    def add_module(self, graph: HloGraph, places: Places | None, origins: Found) -> Columns:
         """Take the stacks of a module; return rows of `recompute_parts`, without the module."""
-        mine = [n for n, origin in enumerate(found.origins) if _is_residual(origin)]
-        if not mine or places is None:
+        residual = [n for n, origin in enumerate(origins.origins) if _is_residual(origin)]
+        if not residual or places is None:
             return {}
-        names = dict(zip(mine, names_of([found.origins[n] for n in mine], places), strict=True))
+        names = dict(
+            zip(residual, names_of([origins.origins[n] for n in residual], places), strict=True)
+        )
         labels = {n: (name[0] or name[1] or "").removeprefix(_SAVED) for n, name in names.items()}
-        number_of = np.full(len(found.origins) + 1, -1)
+        number_of = np.full(len(origins.origins) + 1, -1)
         loops: dict[bytes, list[int]] = {}
-        for n in mine:
-            loop = found.origins[n].loop
+        for n in residual:
+            loop = origins.origins[n].loop
             bodies = loop.called.get("body") if loop is not None else None
             if bodies:
                 loops.setdefault(bodies[0], []).append(n)
@@ -120,13 +122,13 @@ class Residuals:
             except TooLargeError:
                 continue
             budget -= layer.spent
-            self._add_layer(layer, found, numbers, labels, number_of)
-        number = number_of[found.number]
-        self._rows.append(found.rows[number >= 0])
+            self._add_layer(layer, origins, numbers, labels, number_of)
+        number = number_of[origins.number]
+        self._rows.append(origins.rows[number >= 0])
         self._numbers.append(number[number >= 0])
         stacks: dict[bytes, Needs] = {}
-        for n in mine:
-            writer = found.origins[n].written_by
+        for n in residual:
+            writer = origins.origins[n].written_by
             if writer is not None and number_of[n] >= 0:
                 stacks.setdefault(writer.name, self.stacks[number_of[n]].needs)
         return columns_of(stacks)
@@ -134,7 +136,7 @@ class Residuals:
     def _add_layer(
         self,
         layer: Layer,
-        found: Found,
+        origins: Found,
         numbers: Sequence[int],
         labels: dict[int, str],
         number_of: Ints,
@@ -142,7 +144,7 @@ class Residuals:
         """Leave out each stack of one loop."""
         known = []
         for n in numbers:
-            stack = _stack(layer, found.origins[n], labels[n])
+            stack = _stack(layer, origins.origins[n], labels[n])
             if stack is not None:
                 known.append((n, stack))
         operations = Operations(layer.graph)
@@ -167,10 +169,10 @@ class Residuals:
             costs[node] = 0 if is_element else operations.alone(made.makers[0])
 
         def counted(nodes: Iterable[int]) -> dict[int, int | None]:
-            found = {node: costs[node] for node in nodes}
+            costs_of_nodes = {node: costs[node] for node in nodes}
             return {
                 first + node: None if count is None else count * stack.slice_count
-                for node, count in found.items()
+                for node, count in costs_of_nodes.items()
             }
 
         kept = {

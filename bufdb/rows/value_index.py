@@ -49,9 +49,9 @@ class ValueIndex:
         """Join a column of all rounds, and remove it from them."""
         kinds = {"name_key": np.uint64, "key": np.uint64, "extra": np.uint8, "is_phi": np.bool_}
         columns = [part.pop(name) for part in self.parts]
-        found = np.concatenate([np.empty(0, kinds.get(name, np.int64)), *columns])
+        column = np.concatenate([np.empty(0, kinds.get(name, np.int64)), *columns])
         del columns
-        return found
+        return column
 
     def _number_names(self, name_key: Words) -> None:
         order = np.argsort(name_key, kind="stable")
@@ -100,8 +100,8 @@ class ValueIndex:
             self.by_key[1:][duplicate],
             1 + np.flatnonzero(self.numbers[1:] == self.numbers[:-1]),
         )
-        found: Ints = self.module[rows]
-        return found
+        modules: Ints = self.module[rows]
+        return modules
 
     def by_name(self, keys: Words) -> Ints:
         """Return the row of each key, -1 where no value has it."""
@@ -114,8 +114,8 @@ class ValueIndex:
 
     def name_keys(self, rows: Ints) -> Words:
         """Return the hashes of the names of the values in these rows."""
-        found: Words = self.names[self.name[rows]]
-        return found
+        keys: Words = self.names[self.name[rows]]
+        return keys
 
     def names_of(self, keys: Words, rows: Ints) -> Ints:
         """Return the name that each key is, -1 if it defines no value; mostly that of its row.
@@ -126,15 +126,15 @@ class ValueIndex:
         """
         if not len(self):
             return np.full(len(keys), -1)
-        found = self.name[rows]
+        names = self.name[rows]
         others = np.flatnonzero((rows < 0) | (self.name_keys(rows) != keys))
-        found[others] = places_of(self.names, keys[others])
-        return found
+        names[others] = places_of(self.names, keys[others])
+        return names
 
     def checks(self, rows: Ints) -> Words:
         """Return the hash of the whole short text of the values in these rows."""
-        found: Words = self.key[rows] ^ self.extra[rows]
-        return found
+        hashes: Words = self.key[rows] ^ self.extra[rows]
+        return hashes
 
     def modules(self) -> Ints:
         """Return the modules that have values."""
@@ -145,8 +145,8 @@ class ValueIndex:
         """Return module and number in one; XLA counts values from 0, so 40 bits suffice."""
         if value_id.max(initial=0) >= LARGEST_ID:
             value_id = np.minimum(value_id, LARGEST_ID)
-        found: Ints = (module << 40) | value_id
-        return found
+        numbers: Ints = (module << 40) | value_id
+        return numbers
 
     def is_defined(self, names: Words) -> Bools:
         """Return which instruction names define a value."""
@@ -164,14 +164,14 @@ def places_of(ordered: Any, wanted: Any) -> Ints:
         return np.full(len(wanted), -1)
     if ordered.dtype.kind != "u":
         return _places_of(ordered, wanted)
-    found = np.empty(len(wanted), np.int64)
+    places = np.empty(len(wanted), np.int64)
     for part in parts(len(wanted)):
         # Hashes are in no order; in order, each is found in the cache near the one before it: among
         # a million keys sorting them first takes a fifth of the time.
         order = np.argsort(wanted[part])
         some = wanted[part][order]
-        found[part][order] = _places_of(ordered, some)
-    return found
+        places[part][order] = _places_of(ordered, some)
+    return places
 
 
 def _places_of(ordered: Any, wanted: Any) -> Ints:
@@ -187,5 +187,5 @@ def lookup(ordered: Any, rows: Any, wanted: Any) -> Ints:
 
 def isin(values: Words, ordered: Words) -> Bools:
     """Return which values are among the sorted ones."""
-    found: Bools = places_of(ordered, values) >= 0
-    return found
+    is_in: Bools = places_of(ordered, values) >= 0
+    return is_in

@@ -250,13 +250,13 @@ def picture(
     columns = [Column(*pair) for pair in highest(steps, last, column_count)]
     rows = con.execute(ALLOCATIONS, asked).fetchall()
     times = [column.time for column in [*columns, chosen]]
-    found = con.execute(PARTS, {**asked, "times": times, "by": by or "line"}).fetchall()
-    is_without_lines = by is None and bool(found) and all(row[-1] is None for row in found)
+    parts = con.execute(PARTS, {**asked, "times": times, "by": by or "line"}).fetchall()
+    is_without_lines = by is None and bool(parts) and all(row[-1] is None for row in parts)
     if is_without_lines:
-        found = con.execute(PARTS, {**asked, "times": times, "by": "op"}).fetchall()
-    starts, arena_bytes = _arena(rows, found)
+        parts = con.execute(PARTS, {**asked, "times": times, "by": "op"}).fetchall()
+    starts, arena_bytes = _arena(rows, parts)
     by_time: dict[int, list[Part]] = {}
-    for time, index, begin, end, group in found:
+    for time, index, begin, end, group in parts:
         part = Part(starts[index] + begin, starts[index] + end, group)
         by_time.setdefault(time, []).append(part)
     for column in [*columns, chosen]:
@@ -298,10 +298,10 @@ def labels(
     instant: Mapping[str, Value],
 ) -> list[tuple[str, int]]:
     """Return all labels of a tree's saved query at the instant, with their bytes."""
-    found = values(con, query, subject, instant, ALL)
-    names = [name for name, _ in found.columns]
+    every_label = values(con, query, subject, instant, ALL)
+    names = [name for name, _ in every_label.columns]
     label, size = names.index(LABELS[query.name]), names.index("held_bytes")
-    return [(row[label], row[size]) for row in found.rows if row[size] is not None]
+    return [(row[label], row[size]) for row in every_label.rows if row[size] is not None]
 
 
 def span_of(column: int, last: int, column_count: int) -> tuple[int, int]:

@@ -49,15 +49,15 @@ class Node:
 
 def tree(root: str, rows: Iterable[tuple[str, int]], kind: str) -> Node:
     """Return a tree of labels, from the saved query of its kind, with their bytes."""
-    found = Node(root)
+    top = Node(root)
     for label, size in rows:
-        node = found
+        node = top
         node.size_bytes += size
         for name in path(label, kind):
             node = node.children.setdefault(name, Node(name))
             node.size_bytes += size
         node.own_bytes += size
-    return found
+    return top
 
 
 def path(label: str, kind: str) -> list[str]:
@@ -81,7 +81,7 @@ def path(label: str, kind: str) -> list[str]:
 
 def tree_lines(root: Node, kind: str, width: int, *, is_plain: bool = False) -> list[str]:
     """Return a line per node: bytes, share of the total, bar, name; the most bytes first."""
-    found = []
+    lines = []
     # Not recursive: a name in a damaged dump may have any number of parts.
     waiting = [(root, 0, "", "")]
     while waiting:
@@ -98,13 +98,13 @@ def tree_lines(root: Node, kind: str, width: int, *, is_plain: bool = False) -> 
         ratio = node.size_bytes / root.size_bytes if root.size_bytes else 0.0
         drawn = bar(ratio, BAR, is_plain=is_plain)
         head = f"{human_bytes(node.size_bytes):>10}  {ratio:>6.1%}  {drawn:<{BAR}}  "
-        found.append(head + before + guide + shown)
+        lines.append(head + before + guide + shown)
         inner = before + {"├ ": "│ ", "|-": "| ", "": ""}.get(guide, "  ")
         guides = ("|-", "`-") if is_plain else ("├ ", "└ ")
         for place in reversed(range(len(children))):
             is_last = place == len(children) - 1
             waiting.append((children[place], depth + 1, inner, guides[is_last]))
-    return found
+    return lines
 
 
 def _folded(node: Node, kind: str) -> tuple[Node, str]:

@@ -141,12 +141,12 @@ class Gathered:
         if outcome is None:
             groups_of_modules.read(replace(group, block_bytes=BLOCK_BYTES), sink)
             return
-        found: Outcome = pickle.loads(outcome)
-        for word, given, named in found.events:
+        result: Outcome = pickle.loads(outcome)
+        for word, given, named in result.events:
             if word in ("unreadable", "lost") and is_gone(given[1]):
                 path = given[1].filename
                 if path is not None and Path(path).exists():
-                    self.not_seen.append(f"worker {found.host} does not see {path}")
+                    self.not_seen.append(f"worker {result.host} does not see {path}")
             getattr(sink, word)(*given, **named)
 
     def end(self) -> None:

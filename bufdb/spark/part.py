@@ -264,8 +264,8 @@ class SparkScatter:
 
         numbers = self.session.range(0, len(given), 1, len(given))
         frame = numbers.mapInArrow(run, "number BIGINT, outcome BINARY")
-        found = {row.number: bytes(row.outcome) for row in self._collect(frame, watch)}
-        return [found[number] for number in range(len(given))]
+        by_part = {row.number: bytes(row.outcome) for row in self._collect(frame, watch)}
+        return [by_part[number] for number in range(len(given))]
 
     def _collect(self, frame: Any, watch: Callable[[], None] | None) -> list[Any]:
         """Return the rows of a frame; its job is ended when this process is interrupted."""
@@ -289,15 +289,15 @@ class SparkScatter:
 
 def reason(text: str) -> str:
     """Return what to say of a job that failed: the words of the worker, if any came through."""
-    if found := _OURS.search(text):
-        return found[1].strip()
-    if (found := _MISSING.search(text)) and found[1].partition(".")[0] == "bufdb":
+    if match := _OURS.search(text):
+        return match[1].strip()
+    if (match := _MISSING.search(text)) and match[1].partition(".")[0] == "bufdb":
         return (
             "bufdb is not installed where Spark's workers run; install it in their image, or "
             "in the environment that PYSPARK_PYTHON or spark.archives names"
         )
-    found = _LAST.search(text)
-    words = found[1] if found else text.strip().partition("\n")[0]
+    match = _LAST.search(text)
+    words = match[1] if match else text.strip().partition("\n")[0]
     return f"Spark: {' '.join(words.split())[:300]}"
 
 

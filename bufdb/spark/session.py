@@ -119,8 +119,8 @@ def start(master: str) -> SparkSession:
     home = os.environ.get("JAVA_HOME")
     if shutil.which("java") is None and not (home and os.path.exists(f"{home}/bin/java")):  # noqa: PTH110
         raise UsageError("--master needs Java 17 or later (JAVA_HOME); --remote needs none here")
-    if found := _STANDALONE.fullmatch(master):
-        masters = [text.rpartition(":") for text in found[1].split(",")]
+    if match := _STANDALONE.fullmatch(master):
+        masters = [text.rpartition(":") for text in match[1].split(",")]
         _require_answer([(name, int(port)) for name, _, port in masters], master, "Spark master")
     if master.startswith("local"):
         # Workers are this machine's: by default Spark starts any python3.

@@ -108,15 +108,15 @@ def _all_objects(place: Storage, types: layout.Columns) -> dict[str, list[str]]:
     Raises:
         DatabaseError: no marker is there.
     """
-    found = {
+    objects = {
         table: [f"{place.root}/{table}"] if place.names(table) else []
         for table in types.keys() - layout.CONSTANT
     }
-    if not any(found[table] for table in layout.MARKERS):
+    if not any(objects[table] for table in layout.MARKERS):
         raise DatabaseError(
             f"no dataset {place.root}; make one with 'bufdb ingest DUMPS --out {place.root}'"
         )
-    return found
+    return objects
 
 
 def _narrowed(

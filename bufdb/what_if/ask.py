@@ -69,16 +69,16 @@ class WhatIf:
     def text(self, format_name: str = "table", width: int | None = None) -> tuple[str, int]:
         """Return the text as `table` or `markdown`, and the number of cells cut to fit `width`."""
         is_markdown = format_name == "markdown"
-        found = self.found
-        table, cut = formats.render(_table(found), format_name, width) if found.rows else ("", 0)
+        answer = self.found
+        table, cut = formats.render(_table(answer), format_name, width) if answer.rows else ("", 0)
 
         def lines(texts: list[str]) -> str:
             if is_markdown:  # only an empty line starts a new paragraph
                 return "\n".join(f"{markdown_escape(text)}\n" for text in texts)
             return "".join(f"{escape_control(text)}\n" for text in texts)
 
-        head = lines([_headline(found, self.limit, self.share)])
-        blocks = [head, table, lines(_below(found, self.share, self.by))]
+        head = lines([_headline(answer, self.limit, self.share)])
+        blocks = [head, table, lines(_below(answer, self.share, self.by))]
         return "\n".join(block for block in blocks if block), cut
 
 
@@ -156,13 +156,13 @@ def _size(text: str) -> int:
     return int(limit.amount)
 
 
-def _headline(found: Answer, limit: int | None, share: Fraction) -> str:
+def _headline(answer: Answer, limit: int | None, share: Fraction) -> str:
     """Return 'train_step (gpu_b8, device): peak 8.29 MiB → 6.19 MiB, saves 2.09 MiB (25.3%)'."""
-    choice, left = found.choice, found.left.peak_bytes
+    choice, left = answer.choice, answer.left.peak_bytes
     saving = choice.peak_bytes - left
     ratio = f" ({saving / choice.peak_bytes:.1%})" if choice.peak_bytes else ""
     sizes = human_apart([choice.peak_bytes, left, *([] if limit is None else [limit])])
-    least = found.low_saving_bytes
+    least = answer.low_saving_bytes
     low = "" if least is None or least == saving else f"{human_bytes(least)} to "
     text = (
         f"{choice.function_name} ({choice.run_name}, {choice.memory_space}): "
@@ -171,19 +171,19 @@ def _headline(found: Answer, limit: int | None, share: Fraction) -> str:
     )
     if share:
         text += f", {share} of the bytes kept"
-    text += _needs(found)
+    text += _needs(answer)
     if limit is not None:
-        is_above = found.need.low_bytes > limit
-        verdict = "fits into" if found.fits else "still above" if is_above else "may be above"
+        is_above = answer.need.low_bytes > limit
+        verdict = "fits into" if answer.fits else "still above" if is_above else "may be above"
         text += f"; {verdict} {sizes[2]}"
-        if found.fits and least is not None and choice.peak_bytes - least > limit:
+        if answer.fits and least is not None and choice.peak_bytes - least > limit:
             text += ", not at the low end"
     return text
 
 
-def _needs(found: Answer) -> str:
+def _needs(answer: Answer) -> str:
     """Return e.g. '; needs 8.4 MiB → 6.2 to 6.3 MiB'; '' if it equals the peak."""
-    choice, left, need = found.choice, found.left.peak_bytes, found.need
+    choice, left, need = answer.choice, answer.left.peak_bytes, answer.need
     today, peak = human_bytes(choice.need_bytes), human_bytes(left)
     low, high = human_bytes(need.low_bytes), human_bytes(need.high_bytes)
     if today == human_bytes(choice.peak_bytes) and low == high == peak:
@@ -191,34 +191,34 @@ def _needs(found: Answer) -> str:
     return f"; needs {today} → {low if low == high else f'{low} to {high}'}"
 
 
-def _below(found: Answer, share: Fraction, by: str) -> list[str]:
+def _below(answer: Answer, share: Fraction, by: str) -> list[str]:
     """Return what limits the saving, what cannot be left out, and the meaning of the figure."""
     lines = []
-    if found.fits is False:
+    if answer.fits is False:
         # Another instant is as high, so no single name lowers the peak.
-        lines.append(f"No {by} by itself lowers the peak further{_nameless(found, by)}.")
-    if found.fits and not found.rows:
+        lines.append(f"No {by} by itself lowers the peak further{_nameless(answer, by)}.")
+    if answer.fits and not answer.rows:
         lines.append("Today's need fits already.")
-    if found.ranked_by is not None and found.rows:
-        lines.append(ORDERS[found.ranked_by])
-    left = found.left
-    instant = found.instants.get(left.peak_time)
-    if found.rows:
+    if answer.ranked_by is not None and answer.rows:
+        lines.append(ORDERS[answer.ranked_by])
+    left = answer.left
+    instant = answer.instants.get(left.peak_time)
+    if answer.rows:
         at = f"The peak then is at {left.peak_time}"
         if instant is not None:
             parts = [instant.instruction_name, instant.op_path, instant.source]
             at += ": " + ", ".join(part for part in parts if part)
-        lines.append(f"{at}; today it is at {found.choice.peak_time}.")
-    if found.rows and found.need.low_bytes < found.need.high_bytes:
+        lines.append(f"{at}; today it is at {answer.choice.peak_time}.")
+    if answer.rows and answer.need.low_bytes < answer.need.high_bytes:
         lines.append(RANGE)
-    inputs = [row.name for row in found.rows if row.is_layer_input and row.what != "together"]
+    inputs = [row.name for row in answer.rows if row.is_layer_input and row.what != "together"]
     if inputs:
         lines.append(f"{LAYER_INPUT}{listed(inputs, MOST_NAMES)}.")
-    narrow = [row.name for row in found.rows if row.dtype in NARROW and row.what != "together"]
+    narrow = [row.name for row in answer.rows if row.dtype in NARROW and row.what != "together"]
     for form, text in FORMS.items():
         named = [
             row.name.removeprefix("saved ") + _instead(row.low)
-            for row in found.rows
+            for row in answer.rows
             if row.low is not None and row.low.form == form and row.what == "source_line"
         ]
         if named:
@@ -242,16 +242,16 @@ def _instead(low: Low) -> str:
     return "" if low.kept_name is None else f" (keeps {low.kept_name})"
 
 
-def _nameless(found: Answer, by: str) -> str:
+def _nameless(answer: Answer, by: str) -> str:
     """Return a note on values that --until could not remove, for lack of a known line or op."""
-    count = found.nameless
+    count = answer.nameless
     if not count:
         return ""
     values = "1 value that is live then has" if count == 1 else f"{count} values live then have"
     return f"; {values} no {by}: --by value removes them"
 
 
-def _table(found: Answer) -> Result:
+def _table(answer: Answer) -> Result:
     """Return the rows of a table; names that hold and save nothing are summed up in one row."""
     columns = [
         ("what", "VARCHAR"),
@@ -265,15 +265,15 @@ def _table(found: Answer) -> Result:
         ("next_peak_instruction", "VARCHAR"),
         ("name", "VARCHAR"),
     ]
-    shown = found.rows
+    shown = answer.rows
     if len(shown) == 2 and shown[-1].what == "together":
         shown = shown[:1]  # the second row would repeat the first
     idle = [row for row in shown[:-1] if not row.held_bytes and not row.saving_bytes]
     rest = {id(row) for row in idle[MOST_NAMES:]}
     rows = [row for row in shown if id(row) not in rest]
-    cells = [_cells(found, row) for row in rows]
+    cells = [_cells(answer, row) for row in rows]
     if rest:
-        today = (found.choice.peak_bytes, None, None, found.choice.peak_time, None)
+        today = (answer.choice.peak_bytes, None, None, answer.choice.peak_time, None)
         name = f"{len(rest)} more hold nothing at the peak"
         cells.insert(len(cells) - 1, ("", 0, None, 0, *today, name))
     if all(row.recompute_ns is None for row in rows):  # no profile was read
@@ -286,8 +286,8 @@ def _without(cells: Any, at: int) -> Any:
     return cells[:at] + cells[at + 1 :]
 
 
-def _cells(found: Answer, row: Row) -> tuple[Any, ...]:
-    instant = found.instants.get(row.next_peak_time)
+def _cells(answer: Answer, row: Row) -> tuple[Any, ...]:
+    instant = answer.instants.get(row.next_peak_time)
     return (
         row.what,
         row.held_bytes,
@@ -308,7 +308,7 @@ def _low_cells(low: Low | None) -> tuple[Any, ...]:
     return low.saving_bytes, low.form, low.kept_name, low.operation_count
 
 
-def _rows(found: Answer) -> Result:
+def _rows(answer: Answer) -> Result:
     """Return every row, with the module and the details of the instant."""
     columns = [
         ("run_name", "VARCHAR"),
@@ -337,9 +337,9 @@ def _rows(found: Answer) -> Result:
         ("low_operation_count", "HUGEINT"),
         ("recompute_ns", "BIGINT"),
     ]
-    choice, rows = found.choice, []
-    for row in found.rows:
-        instant = found.instants.get(row.next_peak_time)
+    choice, rows = answer.choice, []
+    for row in answer.rows:
+        instant = answer.instants.get(row.next_peak_time)
         rows.append(
             (
                 choice.run_name,

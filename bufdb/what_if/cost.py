@@ -19,10 +19,10 @@ def _counted(held: Temps, rows: Ints) -> Iterator[list[int]]:
     of_line = held.labels["source_line"].of_row
     lines = {int(of_line[row]) for row in rows.tolist() if held.needs[row] is not None}
     for buffer in np.unique(held.buffer[rows]).tolist():
-        mine = rows[held.buffer[rows] == buffer]
-        is_counted = int(held.ranges.size[mine].max()) >= held.least_counted
+        buffer_rows = rows[held.buffer[rows] == buffer]
+        is_counted = int(held.ranges.size[buffer_rows].max()) >= held.least_counted
         if is_counted and (of_line[buffer] < 0 or int(of_line[buffer]) not in lines):
-            yield mine.tolist()
+            yield buffer_rows.tolist()
 
 
 def operations(held: Temps, rows: Ints) -> int | None:
@@ -30,14 +30,14 @@ def operations(held: Temps, rows: Ints) -> int | None:
     needs = [one for row in rows.tolist() if (one := held.needs[row]) is not None]
     total = operation_count(one.all_again for one in needs) if needs else 0
     alone: dict[frozenset[str | None] | int, int] = {}
-    for mine in _counted(held, rows):
-        known = [held.operation_counts[row] for row in mine]
+    for counted in _counted(held, rows):
+        known = [held.operation_counts[row] for row in counted]
         counts = [count for count in known if count is not None]
         if not counts:
             return None
-        makers = frozenset[str | None]().union(*(held.makers[row] for row in mine))
+        makers = frozenset[str | None]().union(*(held.makers[row] for row in counted))
         # Values of one kernel share its work; of several kernels shapes do not say what.
-        key = makers if len(makers) == 1 and None not in makers else mine[0]
+        key = makers if len(makers) == 1 and None not in makers else counted[0]
         alone[key] = max(alone.get(key, 0), *counts)
     return None if total is None else total + sum(alone.values())
 
@@ -54,8 +54,8 @@ def nanoseconds(held: Temps, rows: Ints) -> int | None:
     """
     names: set[str | None] = set()
     stacks = [[row] for row in rows.tolist() if (one := held.needs[row]) and _is_work(one)]
-    for mine in (*stacks, *_counted(held, rows)):
-        makers = frozenset[str | None]().union(*(held.makers[row] for row in mine))
+    for rows_of_one in (*stacks, *_counted(held, rows)):
+        makers = frozenset[str | None]().union(*(held.makers[row] for row in rows_of_one))
         if not makers:
             return None
         names |= makers

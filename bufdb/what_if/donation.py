@@ -228,7 +228,7 @@ def _paired(
         shape: number for number, shape in enumerate(dict.fromkeys(row.shape for row in every))
     }
     is_left = np.ones(len(every), np.bool_)
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     for group in ([number_of[row.shape] for row in every], [0] * len(every)):
         rows = np.flatnonzero(is_left)
         given, taken = donors(
@@ -237,9 +237,9 @@ def _paired(
             rows >= len(parameters),
             np.array([row.last_use for row in every], np.int64)[rows],
         )
-        found += zip(rows[given].tolist(), rows[taken].tolist(), strict=True)
+        pairs += zip(rows[given].tolist(), rows[taken].tolist(), strict=True)
         is_left[rows[given]] = is_left[rows[taken]] = False
-    return [(every[a], every[b]) for a, b in sorted(found, key=lambda pair: pair[1])]
+    return [(every[a], every[b]) for a, b in sorted(pairs, key=lambda pair: pair[1])]
 
 
 def before(spans: Sequence[Span], last_use: int) -> tuple[tuple[int, int], ...]:

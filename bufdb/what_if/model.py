@@ -89,10 +89,10 @@ class Model:
         return heights + self._part(part)
 
     def _part(self, sets: Sequence[Ints]) -> list[Height]:
-        found = [self.today] * len(sets)
+        peaks = [self.today] * len(sets)
         some = [number for number, rows in enumerate(sets) if len(rows)]
         if not some:
-            return found
+            return peaks
         rows = np.concatenate([sets[number] for number in some])
         owner = np.repeat(np.arange(len(some)), [len(sets[number]) for number in some])
         saved = self._savings.of(rows, owner, len(some), self.keep)
@@ -101,8 +101,8 @@ class Model:
                 "values share bytes with so many others that the peak without them is not computed"
             )
         for number, peak, time in zip(some, saved.peak, saved.peak_time, strict=True):
-            found[number] = self._height(peak, time)
-        return found
+            peaks[number] = self._height(peak, time)
+        return peaks
 
     def _height(self, occupied: int, time: int) -> Height:
         return Height(self.fixed_bytes + int(occupied), int(time))
@@ -228,17 +228,17 @@ class Arena:
         self._besides: int | None = None
         """Bytes that XLA reserves besides the values; None if the arena cannot be recomputed."""
         if len(temps.ranges.size) <= MOST_VALUES:
-            found = arena_bytes(temps.ranges)
-            if abs(reserved - found) * TOLERANCE <= reserved:
-                self._besides = reserved - found
+            arena = arena_bytes(temps.ranges)
+            if abs(reserved - arena) * TOLERANCE <= reserved:
+                self._besides = reserved - arena
 
     def without(self, away: Ints, model: Model, height: Height) -> Need:
         """Return the need without some values; `height` is the peak then."""
         peak = height.peak_bytes
         if self._besides is None or model.donated:
             return Need(peak, peak + self._holes)
-        found = model.fixed_bytes + self._besides + arena_bytes(self._left(away))
-        return Need(max(peak, found), max(peak, found))
+        need = model.fixed_bytes + self._besides + arena_bytes(self._left(away))
+        return Need(max(peak, need), max(peak, need))
 
     def _left(self, away: Ints) -> Ranges:
         size = self._ranges.size.copy()

@@ -41,11 +41,11 @@ def choose(
         BufdbError: no peak of the matching modules is known.
     """
     asked: dict[str, Value] = {"run": run, "color": color}
-    found = subject.choose(con, "what-if", module, asked)
-    if found.peak_bytes is None:
-        raise BufdbError(f"the peak of {found.module_key} is unknown: {found.unknown_reason}")
-    if found.peak_time is None:
-        raise BufdbError(f"{found.module_key} is a message in a log, which has no live ranges")
-    if None in (found.fixed_bytes, found.need_bytes, found.color):
-        raise BufdbError(f"the allocations of {found.module_key} are unknown")
-    return Choice(**vars(found))
+    chosen = subject.choose(con, "what-if", module, asked)
+    if chosen.peak_bytes is None:
+        raise BufdbError(f"the peak of {chosen.module_key} is unknown: {chosen.unknown_reason}")
+    if chosen.peak_time is None:
+        raise BufdbError(f"{chosen.module_key} is a message in a log, which has no live ranges")
+    if None in (chosen.fixed_bytes, chosen.need_bytes, chosen.color):
+        raise BufdbError(f"the allocations of {chosen.module_key} are unknown")
+    return Choice(**vars(chosen))

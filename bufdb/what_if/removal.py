@@ -166,8 +166,8 @@ class Answer:
     @property
     def need(self) -> Need:
         """The remaining need."""
-        found = self.rows[-1].need if self.rows else None
-        return found or Need(self.choice.need_bytes, self.choice.need_bytes)
+        need = self.rows[-1].need if self.rows else None
+        return need or Need(self.choice.need_bytes, self.choice.need_bytes)
 
 
 def answer(con: duckdb.DuckDBPyConnection, choice: Choice, asked: Asked) -> Answer:
@@ -196,8 +196,12 @@ def answer(con: duckdb.DuckDBPyConnection, choice: Choice, asked: Asked) -> Answ
     }
     is_ranked = asked.until is not None and asked.is_cheapest_first
     ranked_by = ("time" if held.run_ns else "work") if is_ranked else None
-    found = Answer(choice, rows, instants, given.refused, fits, ranked_by)
-    return found if fits is not False else replace(found, nameless=question.nameless(found, taken))
+    removal = Answer(choice, rows, instants, given.refused, fits, ranked_by)
+    return (
+        removal
+        if fits is not False
+        else replace(removal, nameless=question.nameless(removal, taken))
+    )
 
 
 def removed(
@@ -248,8 +252,12 @@ class _Question:
         # They end when the parameter is free.
         free = np.full(len(pairs), spans.end.max(initial=0) + 1)
         steps = Steps(occupied.group, occupied.time, occupied.occupied)
-        found = donated(steps, occupied.peak, numbers * 0, size, free, spans, numbers, len(pairs))
-        cells = zip(pairs, found.saving, found.peak, found.peak_time, strict=True)
+        donated_peaks = donated(
+            steps, occupied.peak, numbers * 0, size, free, spans, numbers, len(pairs)
+        )
+        cells = zip(
+            pairs, donated_peaks.saving, donated_peaks.peak, donated_peaks.peak_time, strict=True
+        )
         return [
             Row(
                 "donation",
@@ -315,19 +323,19 @@ class _Question:
             idle = next((n for n, row in enumerate(reversed(rows)) if row.saving_bytes), len(rows))
             if not ranked or idle >= MAX_IDLE:
                 return rows[: len(rows) - idle], False
-            found, number, mine = ranked[0]
+            best, number, number_sets = ranked[0]
             name, before = labels.names[number], (height.peak_bytes, low.peak_bytes)
-            away = np.union1d(away, mine)
-            plain = plain if self._has_stack(mine) else np.union1d(plain, mine)
+            away = np.union1d(away, number_sets)
+            plain = plain if self._has_stack(number_sets) else np.union1d(plain, number_sets)
             (low,) = self._lows(model, [away], plain)
-            row = self._row(self.asked.by, name, mine, (found, low), before)
-            height, need = found, self.arena.without(away, model, found)
+            row = self._row(self.asked.by, name, number_sets, (best, low), before)
+            height, need = best, self.arena.without(away, model, best)
             rows.append(replace(row, need=need))
         return rows, True
 
-    def nameless(self, found: Answer, taken: Sequence[Taken]) -> int:
+    def nameless(self, result: Answer, taken: Sequence[Taken]) -> int:
         """Count the values live at the remaining peak for which `until` has no name."""
-        at, ranges = found.left.peak_time, self.temps.ranges
+        at, ranges = result.left.peak_time, self.temps.ranges
         is_there = (ranges.start <= at) & (at <= ranges.end)
         is_there &= self.temps.labels[self.asked.by].of_row < 0
         is_there[_union(taken)] = False
@@ -366,14 +374,14 @@ class _Question:
         for some in stacks:
             gone = [row for row in some if (one := needs[row]) is not None and one.is_gone]
             away.append(np.union1d(np.array(gone, np.int64), plain))
-        found = []
+        peaks = []
         for some, height in zip(stacks, model.without(away), strict=True):
-            mine = [one for row in some if (one := needs[row]) is not None]
-            union = together(mine) if mine else None
+            stack_needs = [one for row in some if (one := needs[row]) is not None]
+            union = together(stack_needs) if stack_needs else None
             kept = 0 if union is None else union.kept_bytes
             slices = int(self.temps.slice_bytes[some].max()) if some else 0
-            found.append(_LowPeak(height.peak_bytes + kept + slices, union))
-        return found
+            peaks.append(_LowPeak(height.peak_bytes + kept + slices, union))
+        return peaks
 
     def _live_bytes(self, rows: Ints, at: int) -> int:
         """Return the bytes of the values that are live at an instant."""
@@ -386,7 +394,7 @@ class _Question:
         what: str,
         name: str,
         rows: Ints,
-        found: tuple[Height, _LowPeak],
+        figures: tuple[Height, _LowPeak],
         before: int | tuple[int, int],
     ) -> Row:
         """Return the figures of a name.
@@ -395,10 +403,10 @@ class _Question:
             what: the kind of name.
             name: the name.
             rows: the rows of `Temps` that it removes.
-            found: the peak then, and the peak at the low end.
+            figures: the peak then, and the peak at the low end.
             before: both peaks before the removal.
         """
-        height, low = found
+        height, low = figures
         high_before, low_before = (before, before) if isinstance(before, int) else before
         saving = high_before - height.peak_bytes
         is_input = bool(self.temps.is_layer_input[rows].any())

@@ -178,10 +178,10 @@ def load(con: duckdb.DuckDBPyConnection, choice: Choice) -> Temps:
     is_phi, held = np.array(columns[6], np.bool_), np.array(columns[7], np.int64)
     ranges = Ranges(np.zeros(len(rows), np.int64), *numbers)
     occupied = occupancy(ranges, 1, np.array([choice.schedule_length]))
-    found = int(occupied.peak[0]) + choice.fixed_bytes, int(occupied.peak_time[0])
-    if found != (choice.peak_bytes, choice.peak_time):
+    top = int(occupied.peak[0]) + choice.fixed_bytes, int(occupied.peak_time[0])
+    if top != (choice.peak_bytes, choice.peak_time):
         raise BufdbError(
-            f"the values of {choice.module_key} have a peak of {found[0]} bytes at {found[1]}, "
+            f"the values of {choice.module_key} have a peak of {top[0]} bytes at {top[1]}, "
             f"stored is {choice.peak_bytes} at {choice.peak_time}; see 'bufdb check'"
         )
     buffer = _buffers(con, choice.module_id, value_id, ranges, is_phi)
@@ -221,10 +221,10 @@ def _makers(
     con: duckdb.DuckDBPyConnection, module_id: int, value_id: Ints
 ) -> Sequence[frozenset[str | None]]:
     """Return for each value what is executed to compute it again."""
-    found: dict[int, set[str | None]] = {}
+    makers: dict[int, set[str | None]] = {}
     for number, name in con.execute(MAKERS, {"module_id": module_id}).fetchall():
-        found.setdefault(number, set()).add(name)
-    return [frozenset(found.get(number, ())) for number in value_id.tolist()]
+        makers.setdefault(number, set()).add(name)
+    return [frozenset(makers.get(number, ())) for number in value_id.tolist()]
 
 
 def _buffers(
@@ -236,8 +236,8 @@ def _buffers(
     index_of: dict[str, int] = {}
     row, index, is_defining = [], [], []
     if (slot >= 0).any():
-        found = con.execute(POSITIONS, {"module_id": module_id}).fetchall()
-        for number, text, defines in found:
+        rows = con.execute(POSITIONS, {"module_id": module_id}).fetchall()
+        for number, text, defines in rows:
             if number in row_of:
                 row.append(row_of[number])
                 index.append(index_of.setdefault(text, len(index_of)))
@@ -261,14 +261,18 @@ def _needs(con: duckdb.DuckDBPyConnection, module_id: int) -> dict[str, Needs]:
         PARTS, {"module_id": module_id}
     ).fetchall():
         forms[name] = form
-        mine = parts.setdefault(name, {"again": {}, "all_again": {}, "kept": {}})
-        mine[kind][index] = Kept(line, size) if kind == "kept" else count
+        parts_of_stack = parts.setdefault(name, {"again": {}, "all_again": {}, "kept": {}})
+        parts_of_stack[kind][index] = Kept(line, size) if kind == "kept" else count
     # A removed stack is recomputed, so "again" has at least the stack itself.
     return {
         name: Needs(
-            forms[name], bool(mine["again"]), mine["kept"], mine["again"], mine["all_again"]
+            forms[name],
+            bool(parts_of_stack["again"]),
+            parts_of_stack["kept"],
+            parts_of_stack["again"],
+            parts_of_stack["all_again"],
         )
-        for name, mine in parts.items()
+        for name, parts_of_stack in parts.items()
     }
 
 
@@ -358,7 +362,7 @@ def find(temps: Temps, patterns: Iterable[str]) -> list[Taken]:
     Raises:
         UsageError: a pattern is of unknown kind, or selects nothing.
     """
-    found: dict[tuple[str, str], Taken] = {}
+    by_name: dict[tuple[str, str], Taken] = {}
     for pattern in patterns:
         kind, colon, glob = pattern.partition(":")
         if not colon or not glob or kind not in KINDS:
@@ -372,8 +376,8 @@ def find(temps: Temps, patterns: Iterable[str]) -> list[Taken]:
                 f"no {kind} {quote(glob)} has temporary memory{_near(temps, what, glob)}"
             )
         for one in taken:
-            found.setdefault((one.what, one.name), one)
-    return list(found.values())
+            by_name.setdefault((one.what, one.name), one)
+    return list(by_name.values())
 
 
 def _labelled(temps: Temps, what: str, glob: str) -> list[Taken]:
