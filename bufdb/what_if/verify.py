@@ -171,14 +171,14 @@ def verify(
     rows.sort(key=lambda row: (-abs(row.delta_bytes or 0), -(row.base_bytes or 0)))
     all_found = [(row, _pair(opened, row, None)) for row in rows[:MOST_PAIRS]]
     # Where the peak is the same, something may have been promised all the same.
-    found = [one for row, one in all_found if row.delta_bytes or one.peak.low is not None]
+    shown = [one for row, one in all_found if row.delta_bytes or one.peak.low is not None]
     notes = []
-    if not found:
+    if not shown:
         why = diff.why_nothing(opened, base, new, function=function, color=color, pairs=pairs)
         notes.append(why or "no peak of a function that both have has changed")
     if len(rows) > MOST_PAIRS:
         notes.append(f"{len(rows) - MOST_PAIRS} more functions; --function chooses")
-    return Verification(found, notes)
+    return Verification(shown, notes)
 
 
 def verify_asked(opened: Open, asked: WhatIf, new: str) -> Verification:
@@ -191,12 +191,12 @@ def verify_asked(opened: Open, asked: WhatIf, new: str) -> Verification:
     """
     base = asked.found.choice
     peaks = diff.peaks(opened, base.run_name, new, color=base.color)
-    mine = [
+    own_rows = [
         row for row, _ in peaks if row.base_module_key == base.module_key and row.new_module_key
     ]
-    if not mine:
+    if not own_rows:
         return Verification([], [f"run {new} has no function {base.function_name}"])
-    return Verification([_pair(opened, mine[0], asked)])
+    return Verification([_pair(opened, own_rows[0], asked)])
 
 
 def _pair(opened: Open, row: diff.Row, asked: WhatIf | None) -> Verified:
@@ -282,7 +282,7 @@ class _Change:
 
 def _buffers(chosen: Choice, held: Temps) -> list[_Buffer]:
     ops, lines = held.labels["op"], held.labels["source_line"]
-    found = []
+    buffers = []
     for buffer in np.unique(held.buffer).tolist():
         rows = np.flatnonzero(held.buffer == buffer)
         op, line = int(ops.of_row[rows[0]]), int(lines.of_row[rows[0]])
@@ -290,7 +290,7 @@ def _buffers(chosen: Choice, held: Temps) -> list[_Buffer]:
             continue
         first, last = held.ranges.start[rows].min(), held.ranges.end[rows].max()
         largest = int(rows[np.argmax(held.ranges.size[rows])])
-        found.append(
+        buffers.append(
             _Buffer(
                 int(rows[0]),
                 ops.names[op],
@@ -301,13 +301,13 @@ def _buffers(chosen: Choice, held: Temps) -> list[_Buffer]:
                 bool(held.is_residual[rows].any()),
             )
         )
-    return found
+    return buffers
 
 
 def _change(before: Choice, held: Temps, after: Choice, other: Temps) -> _Change:
     """Match the buffers that wait at the peak of BASE with those of NEW."""
     every = _buffers(before, held)
-    mine = [
+    of_base = [
         one
         for one in every
         if one.held * CRUMB >= before.peak_bytes and (one.is_residual or one.life >= LEAST_LIFE)
@@ -336,11 +336,11 @@ def _change(before: Choice, held: Temps, after: Choice, other: Temps) -> _Change
         return best
 
     # Lines may shift, but where they did not they say which of several alike it is.
-    rest = sorted(mine, key=lambda one: (-one.life, one.row))
+    rest = sorted(of_base, key=lambda one: (-one.life, one.row))
     for is_line in (True, False):
-        found = [(one, take(one, is_line=is_line)) for one in rest]
-        change.stays += [one for one, same in found if same is not None]
-        rest = [one for one, same in found if same is None]
+        matches = [(one, take(one, is_line=is_line)) for one in rest]
+        change.stays += [one for one, same in matches if same is not None]
+        rest = [one for one, same in matches if same is None]
     for buffer in rest:
         other_size = take(buffer, is_size=False)
         if other_size is None:
@@ -419,9 +419,9 @@ def _widened(
     donated = sum(pair.size_bytes for pair in given)
     return replace(
         total,
-        low=min(total.low, total.high - instead),
+        low=min(total.low, total.high - total.more - instead),
         high=max(total.high, most.saving_bytes + donated),
-        more=max(most.saving_bytes + donated - total.high, 0),
+        more=total.more + max(most.saving_bytes + donated - total.high, 0),
     )
 
 
@@ -439,8 +439,8 @@ def _advice(con: duckdb.DuckDBPyConnection, query: SavedQuery, before: Choice) -
     }
     names = [column.name for column in query.columns]
     rows = execute.execute_query(con, query, execute.bind(query, asked)).rows
-    found = [dict(zip(names, row, strict=True)) for row in rows]
-    return [row for row in found if row["unknown_reason"] is None]
+    advice = [dict(zip(names, row, strict=True)) for row in rows]
+    return [row for row in advice if row["unknown_reason"] is None]
 
 
 def _part(row: Row, change: _Change, advice: Sequence[Advice] = ()) -> Promise:
@@ -452,12 +452,14 @@ def _part(row: Row, change: _Change, advice: Sequence[Advice] = ()) -> Promise:
     for one in advice:
         if one["saving_bytes"] is None:
             continue
-        if row.what == "donation" and one["kind"] == "donate" and row.name in one["name"]:
-            # Advice is about all parameters together, and says that all of it may not come.
+        if row.what == "donation" and one["kind"] == "donate":
+            # Advice is about all parameters together: all of it may come, or nothing. What the
+            # output holds before needs bytes elsewhere today, and may have them to spare then.
             least = one["low_saving_bytes"]
             return replace(
                 part,
                 low=min(low, low if least is None else least),
+                high=max(row.saving_bytes, row.held_bytes),
                 promised_by="advice",
                 kind="donate",
                 sureness=one["sureness"],
@@ -520,23 +522,27 @@ def _together(rows: Sequence[Row], parts: Sequence[Promise]) -> _Total | None:
     """Return what `what-if` says of all together; None if nothing is gone.
 
     Its low end is lower by what advice is less sure of: of what no loop stacks nothing may come.
+    Its high end is higher by what advice adds to donations.
     """
     total = next((row for row in rows if row.what == removal.TOGETHER), None)
     if total is None:
         return None
     low = total.saving_bytes if total.low is None else total.low.saving_bytes
+    more = 0
     for row, part in zip(rows, parts, strict=False):
         least = row.saving_bytes if row.low is None else row.low.saving_bytes
         if part.low is not None and part.promised_by == "advice":
             low -= max(least - part.low, 0)
-    return _Total(low, total.saving_bytes, total.need)
+            if part.what == "donation" and part.high is not None:
+                more += part.high - row.saving_bytes
+    return _Total(low, total.saving_bytes + more, total.need, more)
 
 
 def _asked_total(asked: WhatIf) -> _Total:
-    found = asked.found
-    high = found.choice.peak_bytes - found.left.peak_bytes
-    low = high if found.low_saving_bytes is None else found.low_saving_bytes
-    return _Total(low, high, found.need)
+    answer = asked.found
+    high = answer.choice.peak_bytes - answer.left.peak_bytes
+    low = high if answer.low_saving_bytes is None else answer.low_saving_bytes
+    return _Total(low, high, answer.need)
 
 
 def _totals(before: Choice, after: Choice, total: _Total | None) -> list[Promise]:
