@@ -118,7 +118,7 @@ def test_errors_are_one_line_on_stderr(call, arguments, code, message):
     assert err.count("\n") == 1
 
 
-def test_a_query_answers_as_a_table_in_full_where_stdout_is_no_terminal(call, db):
+def test_without_a_terminal_an_answer_is_a_full_table(call, db):
     code, out, err = call("query", "top-temps", "--db", db)
     assert (code, err) == (0, "")
     assert "2.00 KiB" in out
@@ -456,7 +456,7 @@ def test_an_interrupted_query_ends_at_once(db):
 
 
 @pytest.mark.slow
-def test_signals_reach_commands_where_the_tests_are_in_the_background():
+def test_signals_reach_commands_in_the_background():
     test = f"{__file__}::{test_an_interrupted_query_ends_at_once.__name__}"
     command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", test]
     ignoring = ["sh", "-c", "trap '' INT HUP; exec \"$@\"", "sh", *command]

@@ -162,7 +162,7 @@ def test_peak(bufdb_limit):
 
 
 @pytest.mark.slow
-def test_a_lowered_function_is_compiled_with_a_dump_and_without_the_cache(session):
+def test_a_lowered_function_is_compiled_past_the_cache(session):
     result = session(
         FAKE_JAX
         + """

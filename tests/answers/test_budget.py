@@ -222,7 +222,7 @@ def test_unknown_figures_do_not_pass():
     )
 
 
-def test_a_dump_that_was_not_read_in_full_passes_nothing_but_can_fail():
+def test_a_dump_read_in_part_can_fail_but_not_pass():
     broken = figure(problem_count=1)
     status, *_, reason = judged([entry(100)], [broken])[0]
     assert (status, reason.startswith("part of the dump was not")) == ("not judged", True)
@@ -277,7 +277,7 @@ def started_from(con):
     return {place: f.module_id for place, f in figures.of_base(con, "base", "new").items()}
 
 
-def test_compilations_of_one_function_are_paired_by_signature_then_by_size(con):
+def test_compilations_pair_by_signature_then_by_size(con):
     for number, size, shape in ((1, 7, "old"), (2, 5, "t"), (3, 40, "s")):
         module(con, number, "base", size, shape)
     for number, size, shape in ((4, 50, "s"), (5, 11, "new"), (6, 5, "t")):
@@ -378,7 +378,7 @@ def test_over_is_exit_code_1(budget):
 
 
 @pytest.mark.slow
-def test_holes_in_the_arena_are_needed_though_the_peak_is_within(budget):
+def test_holes_count_though_the_peak_is_within(budget):
     limit = 3000  # peak 2560, need 3584
     assert budget(budget_text(limit, 'metric = "peak"'), "--run", "new")[0] == 0
     assert budget(budget_text(limit), "--run", "new")[0] == 1
@@ -391,7 +391,7 @@ def test_a_run_that_is_its_own_base_is_said_to_be(budget):
     assert "run new is its own base: no limit relative to it can be exceeded" in err
 
 
-def test_the_memory_of_the_device_is_judged_where_color_0_is_empty(con):
+def test_device_memory_is_judged_where_color_0_is_empty(con):
     made = Module(con, 1, "r", "f", platform="tpu")
     made.allocation(0, "output", 0)
     made.allocation(1, "output", 50, color=1)
@@ -460,7 +460,7 @@ def test_not_judged_is_exit_code_4(budget):
 
 
 @pytest.mark.slow
-def test_a_file_of_the_run_that_could_not_be_read_is_exit_code_4(budget):
+def test_an_unreadable_file_of_the_run_is_exit_code_4(budget):
     with store.open_writable("bufdb.duckdb") as con:
         insert(
             con,

@@ -44,7 +44,7 @@ def test_nothing_was_there_to_compare():
     assert headline([]) == "nothing to compare"
 
 
-def test_a_change_from_nothing_has_no_ratio_and_may_have_no_part():
+def test_a_change_from_nothing_has_no_ratio():
     assert headline([row(base=0, new=2048)]) == "f: peak 0 B → 2.00 KiB"
 
 
@@ -56,7 +56,7 @@ def test_both_sides_of_a_small_change_differ():
 @pytest.mark.parametrize(
     ("width", "text"), [(80, "2 others"), (120, "padding, fragmentation"), (None, "padding, frag")]
 )
-def test_unchanged_figures_are_counted_where_their_names_have_no_room(width, text):
+def test_unchanged_figures_without_room_are_counted(width, text):
     figures = [row(base=1, new=2), row(base=1, new=1, figure="padding"),
                row(base=1, new=1, figure="fragmentation")]  # fmt: skip
     assert text in diff_text.text(compared(figures), 5, width=width).text
@@ -130,7 +130,7 @@ def test_functions_of_several_runs_or_modules_name_them():
     assert diff_text.labels(keys) == {1: "f [module_0001 → odd]", 2: "f [- → module_0002]"}
 
 
-def test_without_allocations_there_is_no_memory_space_and_no_figure():
+def test_without_allocations_there_is_no_figure():
     reason = "base: the dump has no allocations"
     alone = row(color=None, base_module_key="m", new_module_key="m", unknown_reason=reason)
     shown = diff_text.text(compared([alone]), 10)

@@ -60,7 +60,7 @@ Free  at 7f1040000000 of size 10485760 next 3
 """
 
 
-def test_the_allocator_says_what_it_holds_beyond_and_how_it_is_split(con, tmp_path):
+def test_the_allocator_holds_more_than_arrays(con, tmp_path):
     stored(con, tmp_path, [Sample(30 * MIB, FRAMES, "gpu:0")], WATCHED, LOG)
     lines = account(con)
     text = " ".join(" ".join(lines).split())
@@ -72,7 +72,7 @@ def test_the_allocator_says_what_it_holds_beyond_and_how_it_is_split(con, tmp_pa
     ]
 
 
-def test_code_of_unknown_size_is_in_what_is_in_use_beyond_arrays(con, tmp_path):
+def test_code_of_unknown_size_is_beyond_arrays(con, tmp_path):
     samples = [Sample(30 * MIB, FRAMES, "gpu:0"), Sample(-1, kind="executable")]
     stored(con, tmp_path, samples, WATCHED)
     assert account(con)[-2:] == [
@@ -101,7 +101,7 @@ def test_the_summary_has_the_account_of_the_last_one(con, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_run_of_the_account_is_named_where_there_are_several(con, tmp_path):
+def test_the_run_is_named_where_there_are_several(con, tmp_path):
     for name in ("cpu_b8", "cpu_b16"):
         ingest_into(con, DEMO / name)
     stored(con, tmp_path, [Sample(3 * MIB, FRAMES)])
@@ -116,7 +116,7 @@ def test_names_of_others_reach_no_terminal_as_control_sequences(con, tmp_path):
     assert "\x1b" not in "".join(account(con))
 
 
-def test_the_summary_of_a_profile_alone_says_that_there_are_no_dumps(con, tmp_path):
+def test_a_summary_of_a_profile_alone_mentions_no_dumps(con, tmp_path):
     stored(con, tmp_path, [Sample(3 * MIB, FRAMES)])
     lines = summary_text.text(summary.overview(con, {}, {})).splitlines()
     assert lines[0] == "no dumps of programs, memory profiles alone"

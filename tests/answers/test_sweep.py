@@ -152,7 +152,7 @@ def test_compiled_sizes_are_sure_and_far_ones_a_guess():
     assert asked == [("batch", 30, "x=1")]
 
 
-def test_what_may_have_no_largest_and_what_is_sure_of_two_functions():
+def test_a_largest_of_two_functions_may_be_unsure():
     lines = lines_of(curve("f", low_largest_size=9, measured_largest_size=4.0))
     assert lines[-1] == (
         "largest batch that fits 8.00 MiB: 9 or more, by f; 4 is sure: it was compiled"

@@ -122,7 +122,7 @@ def test_rows_and_cells_are_cut_before_they_are_fetched(tools):
 ENDLESS = {"select": "SELECT sum(a.range * b.range) FROM range(10000000) a, range(10000000) b"}
 
 
-def test_a_question_that_does_not_end_is_cancelled_and_holds_up_no_other(own_db, monkeypatch):
+def test_an_endless_question_is_cancelled(own_db, monkeypatch):
     pytest.importorskip("mcp.client.client", reason="this Python has no mcp of version 2")
     from mcp.server.mcpserver.exceptions import ToolError
 

@@ -14,7 +14,7 @@ def bars(text):
     ]
 
 
-def test_bars_are_as_wide_as_spans_last_and_as_high_as_their_bytes():
+def test_bars_are_scaled_to_spans_and_bytes():
     assert bars(svg(SPANS)) == [
         {"x": 0, "y": LINE + HEIGHT / 2, "width": WIDTH / 4, "height": HEIGHT / 2},
         {"x": WIDTH / 4, "y": LINE, "width": WIDTH / 4, "height": HEIGHT},

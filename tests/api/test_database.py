@@ -173,7 +173,7 @@ def test_a_relation_reaches_no_file(db, tmp_path):
 
 
 @pytest.mark.slow
-def test_errors_are_bufdbs_own_with_the_messages_of_the_commands(db, tmp_path):
+def test_errors_have_the_messages_of_the_commands(db, tmp_path):
     with pytest.raises(UsageError, match="no saved query 'peek'; did you mean 'peak'"):
         db.query("peek")
     with pytest.raises(UsageError, match="peak: parameter top_n wants BIGINT, got 'ten'"):
@@ -342,7 +342,7 @@ def test_queries_and_categories_of_ones_own(demo_db, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_interrupt_stops_the_question_and_leaves_the_database(tmp_path, monkeypatch):
+def test_an_interrupt_stops_the_question_alone(tmp_path, monkeypatch):
     from bufdb.query import execute
 
     db = bufdb.connect(tmp_path / "runs.duckdb")

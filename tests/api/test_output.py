@@ -47,7 +47,7 @@ def test_a_disk_that_is_full_leaves_what_was_there(demo_db, tmp_path, command, b
     assert [each.name for each in tmp_path.iterdir()] == ["answer"] * (before is not None)
 
 
-def test_a_file_has_the_permissions_of_any_other_and_keeps_its_own(tmp_path):
+def test_a_new_file_has_usual_permissions(tmp_path):
     before = os.umask(0o027)
     try:
         write_file(tmp_path / "new", b"1")

@@ -114,7 +114,7 @@ def test_passes_of_both_sides_are_named_where_each_has_its_own(said):
     ) in text
 
 
-def test_a_pass_of_one_side_that_made_no_difference_is_not_named(said):
+def test_a_pass_without_a_difference_is_not_named(said):
     start = ("p", "pipeline-start", E)
     base = [start, ("p", "early", E + COPY), ("p", "dce", E + COPY), ("p", "late", E + CALL)]
     new = [start, ("p", "dce", E + COPY), ("p", "late", E)]

@@ -124,7 +124,7 @@ def test_random_bits_are_jaxs_own_doing(blame):
     assert (jump["verdict"], jump["whose"][:13]) == ("tracing", "jax's tracing")
 
 
-def test_a_program_without_a_jump_says_so_and_environments_are_kept(blame):
+def test_without_a_jump_environments_are_kept(blame):
     code, out, err = blame("mwe.py:plain", "0.7.1,0.7.2")
     assert code == 0, err
     assert out.startswith("plain: no jump: ") and out.endswith(" from jax 0.7.1 to jax 0.7.2\n")

@@ -142,7 +142,7 @@ def test_what_takes_too_long_ends_as_timeout_does(call, tmp_path, monkeypatch):
     ("needs", "has_jump", "code"),
     [((1, 1), False, 0), ((1, None), False, 124), ((1, 2, None), True, 1), ((1, 2), True, 1)],
 )
-def test_a_jump_that_was_found_is_the_answer_whatever_was_stopped(needs, has_jump, code):
+def test_a_jump_is_the_answer_even_if_stopped(needs, has_jump, code):
     steps = tuple(Step(f"v{need}", "r", need, is_too_slow=need is None) for need in needs)
     jump = Jump("v1", "v2", "r1", "r2", 1, 2, 1, 2)
     found = Series("f", steps, (jump,) if has_jump else ())

@@ -265,7 +265,7 @@ def test_a_kernel_that_is_refused_is_stored_with_the_run():
 
 
 @pytest.mark.slow
-def test_a_command_has_a_terminal_where_there_is_one_and_is_heard():
+def test_a_command_has_the_terminal():
     text = oom_messages.KERNELS["2026"]
     size = "print(sys.stderr.isatty(), os.get_terminal_size(2).columns, file=sys.stderr)"
     command = fake(f"import os\n{size}\nsys.stderr.write({text!r}); sys.exit(1)")
@@ -333,7 +333,7 @@ def test_a_run_with_summary_and_labels(left_behind, monkeypatch):
 
 
 @pytest.mark.slow
-def test_two_dashes_may_be_left_out_and_a_label_of_the_user_wins(empty_db):
+def test_two_dashes_are_optional_and_user_labels_win(empty_db):
     shutil.copy(empty_db, "bufdb.duckdb")
     command = fake("dump()")
     given = ["capture", "--run", "r", "--label", "command=mine", *command, "--run", "x"]
@@ -380,7 +380,7 @@ def test_diff_pairs_captured_runs_by_the_labels_of_their_user(run, capfd):
 
 
 @pytest.mark.slow
-def test_a_failing_command_is_ingested_and_its_code_handed_through(run, left_behind):
+def test_a_failing_command_is_ingested_with_its_code(run, left_behind):
     code, out, err = run("--run", "r", command=fake("dump(); print(1); sys.exit(7)"))
     assert (code, out) == (7, "1\n")
     assert "ingested 3 modules" in err
@@ -435,7 +435,7 @@ def test_dumps_that_are_kept(run, left_behind):
 
 
 @pytest.mark.slow
-def test_the_table_can_go_to_a_file_and_takes_the_place_of_a_run(run):
+def test_the_table_can_go_to_a_file(run):
     with duckdb.connect("bufdb.duckdb") as con:
         Module(con, 1, "r")
     code, _, err = run("-o", "t.json", "--format", "json", "--run", "r", command=fake("dump()"))
@@ -525,7 +525,7 @@ def test_errors(arguments, code, message, capfd, left_behind):
     assert left_behind() == []
 
 
-def test_another_schema_version_is_found_before_the_command_runs(run):
+def test_another_schema_version_is_refused_early(run):
     with duckdb.connect("bufdb.duckdb") as con:
         con.execute("UPDATE schema_info SET schema_version = 0")
     code, out, err = run(command=fake("print(1)"))

@@ -134,7 +134,7 @@ def test_a_program_is_ingested_once_and_several_are_one_run():
         assert rows == [("x", "a compiled function")]
 
 
-def test_a_backend_that_dumps_nothing_is_reported_with_the_flags(tmp_path):
+def test_a_backend_without_dumps_is_reported(tmp_path):
     with pytest.raises(BufdbError, match="--xla_dump_to=DIR"):
         dump.dumped(Silent(), tmp_path)
 
@@ -205,7 +205,7 @@ def test_a_refusal_is_said_and_the_program_stored():
         {"memory_analysis": lambda self: None, "as_text": lambda self: None},
     ],
 )
-def test_a_backend_that_hands_out_nothing_is_reported_with_the_flags(tmp_path, nothing):
+def test_a_backend_without_text_is_reported(tmp_path, nothing):
     compiled = type("Nothing", (Empty,), nothing)()
     with pytest.raises(BufdbError, match="--xla_dump_to=DIR"):
         dump.dumped(compiled, tmp_path)
@@ -218,9 +218,7 @@ def test_an_empty_assignment_asks_for_the_lowered_function(tmp_path):
 
 @needs_protobuf
 @pytest.mark.parametrize("wrapped", [lambda data: b"\x0a" + data + b"\x00", in_blocks])
-def test_the_assignment_of_a_tpu_is_taken_from_its_serialized_executable(
-    tmp_path, monkeypatch, wrapped
-):
+def test_a_tpu_executable_has_the_assignment(tmp_path, monkeypatch, wrapped):
     whole = hlo_proto(MODULE, ASSIGNMENT)
     inside = b"\x32" + MODULE[:40] + bytes(60_000) + whole + hlo_proto(MODULE, b"")
     found = AheadOfTime(MODULE, wrapped(inside))
@@ -234,7 +232,7 @@ def test_the_assignment_of_a_tpu_is_taken_from_its_serialized_executable(
 
 
 @needs_protobuf
-def test_a_module_that_jax_cannot_hand_out_is_found_in_its_executable(tmp_path, monkeypatch):
+def test_an_executable_has_its_module(tmp_path, monkeypatch):
     """A libtpu newer than jaxlib makes instructions that jaxlib refuses."""
     whole = hlo_proto(MODULE, ASSIGNMENT)
 
@@ -256,9 +254,7 @@ def test_a_module_that_jax_cannot_hand_out_is_found_in_its_executable(tmp_path, 
 
 
 @needs_protobuf
-def test_the_assignment_of_a_gpu_is_taken_from_its_serialized_executable(
-    con, tmp_path, monkeypatch
-):
+def test_a_gpu_executable_has_the_assignment(con, tmp_path, monkeypatch):
     pytest.importorskip("cramjam", reason="the package cramjam is not installed")
     (proto,) = (PROTOS / "gpu").glob("*.jit_nested.*")
     found = AheadOfTime(

@@ -64,7 +64,7 @@ def explain(*arguments):
 
 
 @pytest.mark.slow
-def test_what_the_user_prints_is_shown_and_the_plugins_noise_is_not(model):
+def test_only_what_the_user_prints_is_shown(model):
     done = explain("lm.py:step", "--args", "f32[8], batch=f32[4]")
     assert (done.returncode, done.stderr) == (0, "of the user\n")
     assert "of run step" in done.stdout
@@ -216,7 +216,7 @@ def test_several_targets_are_one_table(model):
 
 
 @pytest.mark.slow
-def test_a_target_that_cannot_be_compiled_for_is_a_row_with_the_reason(model, monkeypatch):
+def test_a_failed_target_is_a_row_with_the_reason(model, monkeypatch):
     arguments = ["lm.py:step", "--args", "args(4)", "--target", "tpu:v9:2x2", "--target", "v5e"]
     done = explain(*arguments)
     assert done.returncode == 2 and done.stdout == ""  # libtpu knows no v9

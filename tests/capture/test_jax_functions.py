@@ -99,7 +99,7 @@ def test_where_it_came_from_is_no_private_directory(taken_in):
     assert results["left"] == []
 
 
-def test_a_block_that_compiles_nothing_says_so_and_leaves_jax_as_it_was(taken_in):
+def test_a_block_without_a_compilation_is_an_error(taken_in):
     _, results = taken_in
     assert "jax.clear_caches()" in results["nothing"]
     assert "bufdb capture -- COMMAND" in results["nothing"]
@@ -230,7 +230,7 @@ def step(q, k):
 """
 
 
-def test_a_program_that_is_too_large_for_its_target_is_explained(tmp_path):
+def test_a_program_too_large_for_its_target_is_explained(tmp_path):
     pytest.importorskip("libtpu", reason="this Python has no libtpu")
     (tmp_path / "attention.py").write_text(TOO_LARGE)
     spec, shape = f"{tmp_path / 'attention.py'}:step", "f32[32768,16,128]"
@@ -349,7 +349,7 @@ print(json.dumps([answer(40_000, 8), answer(400_000, None), answer(40_000, 64)])
 """
 
 
-def test_a_kernel_with_too_much_scratch_memory_is_named_with_its_line():
+def test_a_kernel_with_too_much_scratch_has_its_line():
     pytest.importorskip("libtpu", reason="this Python has no libtpu")
     limited, large, fits = json.loads(run("-c", KERNEL, TPU_SKIP_MDS_QUERY="1"))
     above = KERNEL[: KERNEL.index("return pl.pallas_call")].count("\n")

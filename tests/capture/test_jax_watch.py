@@ -113,14 +113,14 @@ print(json.dumps(None))
 FAILED = "SELECT failed_program_name, arguments_unknown_reason FROM live_profiles"
 
 
-def test_arrays_that_were_donated_do_not_make_their_call_the_failed_one(tmp_path):
+def test_donated_arrays_do_not_select_the_failed_call(tmp_path):
     printed(DONATED.replace("IS_MADE", "False"), tmp_path)
     assert rows(tmp_path / "t.duckdb", FAILED) == [("jit_fail", None)]
     sql = "SELECT sum(total_bytes), sum(argument_bytes) FROM live_arrays"
     assert rows(tmp_path / "t.duckdb", sql) == [(MIB // 2 + 4, MIB // 2)]
 
 
-def test_a_call_is_not_certain_if_what_it_was_given_is_gone_and_may_have_failed_first(tmp_path):
+def test_a_call_with_lost_arguments_is_not_certain(tmp_path):
     printed(DONATED.replace("IS_MADE", "True"), tmp_path)
     ((program, why),) = rows(tmp_path / "t.duckdb", FAILED)
     assert program is None and "an earlier call may have failed" in why
@@ -150,13 +150,13 @@ print(json.dumps([counts, restored]))
 """
 
 
-def test_large_programs_are_seen_at_each_call_and_small_ones_keep_the_fast_path(tmp_path):
+def test_small_programs_keep_the_fast_path(tmp_path):
     counts, restored = printed(PATHS, tmp_path)
     assert counts == [5, 5, 5]
     assert restored == [True, True]
 
 
-def test_nothing_is_watched_in_a_block_that_fails_for_another_reason(tmp_path):
+def test_another_failure_leaves_nothing_watched(tmp_path):
     code = """
 import json, bufdb, jax.numpy as jnp
 x = jnp.ones((5,))

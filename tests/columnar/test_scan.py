@@ -173,7 +173,7 @@ def test_an_index_keeps_its_braces_and_is_empty_where_absent():
     assert cursor(b" {2}:").braced(b" ").tolist() == [b"{2}"]
 
 
-def test_find_stops_at_the_first_of_several_bytes_or_the_line_end():
+def test_find_stops_at_the_first_byte_or_the_line_end():
     long = b"x" * 5000
     lines = [b"ab:c", b":", b"", b"abcdefgh:", b"abcdefg ", long + b" :", long]
     c = cursor(*lines)
@@ -305,7 +305,7 @@ def test_take_takes_the_rows_of_all_columns():
     assert take(columns, None) is columns
 
 
-def test_taken_rows_keep_their_patches_also_twice_and_out_of_order():
+def test_taken_rows_keep_their_patches():
     column = texts(b"a", b"b", b"c")
     column.patches = {0: b"x", 2: None}
     assert column.take(np.array([2, 0, 1, 0])).tolist() == [None, b"x", b"b", b"x"]

@@ -18,7 +18,7 @@ def test_nothing_saves_where_no_line_does():
     assert no_advice(9) == "  nothing that saves 1 % of it by itself"
 
 
-def test_a_line_that_holds_much_is_named_where_there_is_no_advice():
+def test_a_large_line_is_named_without_advice():
     assert no_advice(133).startswith("  no advice, but without m.py:17 it is 133 B less")
     assert "merges" not in no_advice(133)
     assert "CPU XLA merges" in " ".join(no_advice(133, "cpu").split())

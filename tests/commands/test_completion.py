@@ -87,9 +87,7 @@ def test_what_the_database_holds(complete):
         "query broken",
     ],
 )
-def test_where_nothing_can_be_known_nothing_is_offered_and_nothing_said(
-    complete, line, empty_folder, monkeypatch
-):
+def test_nothing_known_completes_nothing(complete, line, empty_folder, monkeypatch):
     (empty_folder / "text").write_text("no database")
     (empty_folder / "mine").mkdir()
     (empty_folder / "mine" / "broken.sql").write_text("no query")

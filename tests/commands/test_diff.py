@@ -523,7 +523,7 @@ def test_where_nothing_is_compared_it_says_what_there_is(con):
 
 
 @pytest.mark.slow
-def test_the_devices_memory_is_compared_unless_another_is_asked_for(con):
+def test_device_memory_is_compared_by_default(con):
     for module_id, run, own, scratch in ((1, "a", 100, 40), (2, "b", 90, 300)):
         module = Module(con, module_id, run, "f")
         module.allocation(0, "output", own)

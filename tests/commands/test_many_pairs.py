@@ -112,9 +112,7 @@ def reported(call, demo_db, out, names):
 @pytest.mark.parametrize(
     "names", [("peak", "top-values", "constants"), tables.NAMES], ids=["some", "all"]
 )
-def test_a_page_of_modules_some_at_a_time_is_that_of_all_at_once(
-    call, demo_db, monkeypatch, tmp_path, names
-):
+def test_a_page_in_parts_is_that_of_all_at_once(call, demo_db, monkeypatch, tmp_path, names):
     whole = reported(call, demo_db, tmp_path / "a.html", names)
     monkeypatch.setattr(contents, "MODULES_AT_ONCE", 2)
     assert reported(call, demo_db, tmp_path / "a.html", names) == whole

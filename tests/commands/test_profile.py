@@ -26,7 +26,7 @@ def test_an_ingest_with_a_profile_says_what_it_timed(call, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_profile_of_a_run_that_is_there_is_read_later_and_replaced(call, tmp_path):
+def test_a_profile_may_be_read_later_and_replaced(call, tmp_path):
     db = tmp_path / "a.duckdb"
     call("ingest", DEMO / "cpu_b8", "--db", db, "--quiet")
     for _ in range(2):
@@ -37,7 +37,7 @@ def test_a_profile_of_a_run_that_is_there_is_read_later_and_replaced(call, tmp_p
 
 
 @pytest.mark.slow
-def test_a_profile_of_other_programs_is_named_and_stores_nothing(call, tmp_path):
+def test_a_profile_of_other_programs_stores_nothing(call, tmp_path):
     db = tmp_path / "a.duckdb"
     call("ingest", DEMO / "gpu_b8", "--db", db, "--quiet")
     code, _, err = call("profile", FILE, "--run", "gpu_b8", "--db", db)
@@ -62,7 +62,7 @@ def test_wrong_usage_says_so(call, tmp_path, demo_db, arguments, code, text):
     assert found == code and text in err
 
 
-def test_a_damaged_profile_stops_an_ingest_before_anything_is_stored(call, tmp_path):
+def test_a_damaged_profile_stops_an_ingest(call, tmp_path):
     cut = tmp_path / "x.xplane.pb.gz"
     cut.write_bytes(FILE.read_bytes()[:5000])
     code, _, err = call("ingest", DEMO / "cpu_b8", "--db", tmp_path / "a.duckdb", "--profile", cut)

@@ -114,7 +114,7 @@ def test_what_takes_long_is_drawn_with_its_seconds(monkeypatch):
     assert last.endswith("xx  1:04") and len(last) < 40
 
 
-def test_what_takes_long_is_a_line_now_and_then_where_it_is_not_drawn(monkeypatch):
+def test_progress_without_a_terminal_is_a_few_lines(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     with progress.waiting() as observer:

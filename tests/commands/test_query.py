@@ -39,7 +39,7 @@ def test_a_parameter_is_given_in_any_form(ask, form):
 
 
 @pytest.mark.slow
-def test_a_value_may_hold_an_equals_sign_and_look_like_an_option(ask):
+def test_a_value_may_look_like_an_option(ask):
     assert ask("modules", "-p", "run", "batch=16") == ask("modules", "--run", "cpu_b16")
     assert ask("modules", "-p", "run=batch=16") == ask("modules", "--run", "batch=16")
     assert "no function '-p'" in ask("modules", "-p", "function", "-p")[2]
@@ -108,7 +108,7 @@ def test_a_size_has_a_unit(ask):
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("option", OPTIONS)
-def test_an_option_is_short_for_its_parameter_in_every_query_that_has_it(call, demo_db, option):
+def test_an_option_is_short_for_its_parameter(call, demo_db, option):
     for query in QUERIES:
         param = query.param(OPTIONS[option])
         assert (f"  --{option}, -p " in call("query", query.name, "--help")[1]) == bool(param)

@@ -270,7 +270,7 @@ def test_a_limit_is_of_what_a_device_must_hold_with_the_holes(con):
 
 
 @pytest.mark.slow
-def test_a_compilation_with_an_unknown_peak_may_be_what_does_not_fit(con):
+def test_an_unknown_peak_may_not_fit(con):
     _with_holes(con)
     Module(con, 2, "a", "f", platform="tpu", has_live_ranges=False).allocation(0, "temp", 5000)
     Module(con, 3, "a", "g", platform="tpu", has_live_ranges=False).allocation(0, "temp", 6000)

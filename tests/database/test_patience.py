@@ -160,7 +160,7 @@ def test_readers_that_keep_asking_let_a_writer_in(path):
 
 
 @pytest.mark.slow
-def test_a_reader_waits_for_a_writer_that_waits_and_then_says_so(path, hold):
+def test_a_reader_waits_for_a_waiting_writer(path, hold):
     hold("read", 60)
     waiting = subprocess.Popen(
         [sys.executable, "-m", "bufdb", "runs", "label", "r", "a=b", "--db", path],

@@ -63,7 +63,7 @@ def started():
 
 
 @pytest.mark.slow
-def test_each_read_is_identical_while_others_ingest_the_same_again(tmp_path, started):
+def test_reads_are_identical_during_ingests(tmp_path, started):
     root = tmp_path / "set"
     ways = [copied(tmp_path / "one"), copied(tmp_path / "other")]
     change(ways[1])

@@ -15,7 +15,7 @@ from bufdb.errors import DatabaseError
 
 
 @pytest.mark.slow
-def test_a_day_becomes_one_file_a_table_and_small_ones_go_after_their_time(tmp_path):
+def test_a_day_becomes_one_file_per_table(tmp_path):
     stored(tmp_path)
     rows, small = rows_on(tmp_path), objects(tmp_path)
     done = compact(str(tmp_path))
@@ -34,7 +34,7 @@ def test_a_day_becomes_one_file_a_table_and_small_ones_go_after_their_time(tmp_p
 
 
 @pytest.mark.slow
-def test_many_owners_are_several_parts_each_of_runs_side_by_side(tmp_path, monkeypatch):
+def test_many_owners_are_several_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(compaction, "PART_OWNERS", 4)
     for run in ("a", "b", "c"):
         stored(tmp_path, run=run)
@@ -157,7 +157,7 @@ def test_what_no_marker_commits_is_not_seen_and_not_removed(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_a_killed_writer_was_making_goes_and_what_another_makes_stays(tmp_path):
+def test_only_files_of_a_killed_writer_go(tmp_path):
     stored(tmp_path)
     rows, outside = rows_on(tmp_path), tmp_path / "outside"
     made = {name: tmp_path / storage.STAGING / name for name in ("left", "begun", "slow")}

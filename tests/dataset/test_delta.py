@@ -114,7 +114,7 @@ def test_several_writers_lose_nothing_and_see_whole_modules(tmp_path):
     assert rows == [(f"run{number}", 3) for number in range(6)]
 
 
-def test_a_reader_begins_again_where_rows_were_deleted_meanwhile(tmp_path, monkeypatch):
+def test_a_reader_restarts_after_deleted_rows(tmp_path, monkeypatch):
     run, root = copied(tmp_path / "run"), tmp_path / "set"
     delta(root, run)
     change(run)

@@ -54,7 +54,7 @@ def test_types_are_exact(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_same_dumps_are_the_same_bytes_whichever_process_reads_them(tmp_path):
+def test_any_process_writes_the_same_bytes(tmp_path):
     for seed in ("1", "2"):
         root = tmp_path / seed
         command = [sys.executable, "-m", "bufdb", "ingest", str(RUN), "--out", str(root)]
@@ -81,7 +81,7 @@ def test_what_is_unchanged_is_not_written_again(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_same_dumps_have_the_same_names_wherever_they_are_ingested(tmp_path):
+def test_names_do_not_depend_on_the_place(tmp_path):
     for name in ("one", "other"):
         stored(tmp_path / name)
     # Those of runs apart: when it was ingested is part of a run's row.
@@ -94,7 +94,7 @@ def test_the_same_dumps_have_the_same_names_wherever_they_are_ingested(tmp_path)
 
 
 @pytest.mark.slow
-def test_of_a_changed_module_the_latest_rows_count_though_they_are_fewer(tmp_path, con):
+def test_the_latest_rows_of_a_module_count(tmp_path, con):
     run = copied(tmp_path / "cpu_b8")
     stored(tmp_path / "set", run)
     before, whole = objects(tmp_path / "set", "live_ranges"), rows_on(tmp_path / "set")
@@ -179,7 +179,7 @@ def test_hosts_with_parts_of_one_run_need_not_agree(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_a_run_takes_as_its_own_holds_for_dumps_from_elsewhere(tmp_path):
+def test_own_globs_hold_for_dumps_from_elsewhere(tmp_path):
     stored(tmp_path, RUN, run="r", own_globs=["tiny_net"])
     stored(tmp_path, DEMO / "gpu_b8", run="r")
     patterns = ask(tmp_path, "SELECT own_pattern, count(*) FROM modules GROUP BY ALL")
@@ -191,7 +191,7 @@ KEPT = "modules outside these paths keep their previous --own"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("is_compacted", [True, False])
-def test_that_other_places_keep_what_they_took_as_their_own_is_said(tmp_path, is_compacted):
+def test_a_note_names_places_with_other_own_globs(tmp_path, is_compacted):
     """Without a number that counts only what was looked up."""
     stored(tmp_path, RUN, run="r")
     stored(tmp_path, DEMO / "gpu_b8", run="r")
@@ -233,7 +233,7 @@ def test_a_label_that_is_no_day_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_unreadable_module_is_reported_and_the_others_are_stored(tmp_path, monkeypatch):
+def test_an_unreadable_module_is_reported_alone(tmp_path, monkeypatch):
     from bufdb.ingest import group
 
     load = group.load
@@ -293,7 +293,7 @@ def test_however_an_ingest_is_cut_its_rows_are_the_same(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_memory_profiles_of_a_run_are_kept_by_the_place_they_came_from(tmp_path, con):
+def test_memory_profiles_are_kept_by_place(tmp_path, con):
     run = copied(tmp_path / "cpu_b8")
     (run / "mem.prof").write_bytes(packed([Sample(7, [("a.py", "f", 1)])]))
     other = tmp_path / "other.prof"

@@ -38,7 +38,7 @@ def test_what_else_lies_there_is_no_object(name):
 
 @pytest.mark.slow
 @given(contents, contents)
-def test_the_same_content_keeps_its_version_and_another_comes_after_it(one, other):
+def test_equal_content_keeps_its_version(one, other):
     first = layout.version_of(one, None)
     assert layout.version_of(one, None) == first == layout.version_of(one, first)
     second = layout.version_of(other, first)
@@ -74,7 +74,7 @@ def test_a_day_is_that_of_utc_and_a_fixed_one_if_unknown(seconds, day):
     assert layout.day_of(seconds) == day
 
 
-def test_all_tables_but_bufdbs_own_are_stored_and_markers_come_last(fresh):
+def test_markers_are_stored_last(fresh):
     con = fresh()
     columns = layout.columns(con, con.execute("SELECT current_database()").fetchall()[0][0])
     assert layout.tables()[-2:] == ["runs", "modules"]

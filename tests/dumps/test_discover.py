@@ -129,7 +129,7 @@ def test_compiler_options_have_no_time_stamp(tmp_path):
         ("module_0007.after_optimizations", "module_0007.before_optimizations"),
     ],
 )  # fmt: skip
-def test_the_text_before_optimization_has_the_stem_without_the_backend(tmp_path, stem, name):
+def test_the_text_before_optimization_has_no_backend(tmp_path, stem, name):
     put((tmp_path / stem).parent, stem.rpartition("/")[2], "-live-range.txt")
     (tmp_path / f"{name}.txt").write_text("HloModule jit_f\n")
     (tmp_path / f"{name}.hlo.pb").write_text("")
@@ -190,7 +190,7 @@ def test_a_path_that_is_not_there_is_an_error(tmp_path):
         discover(tmp_path / ("n" * 300))
 
 
-def test_a_file_can_be_read_where_its_directory_cannot_be_listed(tmp_path, monkeypatch):
+def test_a_file_in_an_unlisted_directory_is_read(tmp_path, monkeypatch):
     put(tmp_path, STEM)
 
     def closed(folder):
@@ -234,7 +234,7 @@ def test_of_two_names_that_are_one_as_text_one_is_read(tmp_path):
     assert message.endswith("rename one")
 
 
-def test_a_path_too_long_for_the_system_is_reported_with_a_remedy(tmp_path, monkeypatch):
+def test_a_path_too_long_is_reported_with_a_remedy(tmp_path, monkeypatch):
     put(tmp_path / "deep", STEM)
     put(tmp_path, "b", "-live-range.txt")
     scandir = os.scandir

@@ -272,7 +272,7 @@ DUMP_NAME = DUMP.name.encode()
 
 @needs("fsspec", "aiohttp")
 @lenient
-def test_bodies_without_end_are_cut_off_and_a_bad_link_is_one_file(fresh, monkeypatch):
+def test_endless_bodies_are_cut_off(fresh, monkeypatch):
     monkeypatch.setattr(remote, "_MOST_UNTOLD", 1 << 20)
     with serving(Hostile) as address:
         with pytest.raises(UsageError, match="sends more than 1 MiB and no length"):

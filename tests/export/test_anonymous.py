@@ -72,7 +72,7 @@ def test_functions_and_files_of_the_user_are_replaced_whole():
     )
 
 
-def test_an_instruction_keeps_its_name_where_a_function_has_it_too():
+def test_an_instruction_may_share_a_functions_name():
     """The text of the instruction has it with a percent sign."""
     words = Words(["copy", "copy_batch"])
     assert words.text("%copy = f32[8] copy(%x)") == "%copy = f32[8] copy(%x)"
@@ -107,7 +107,7 @@ def test_a_hash_in_hexadecimal_is_one_word():
 
 @pytest.mark.slow
 @given(st.lists(st.text(max_size=12), max_size=4))
-def test_texts_are_the_same_afterwards_exactly_if_they_were_before(texts):
+def test_equal_texts_stay_equal_and_others_differ(texts):
     words = Words()
     found = [words.text(text) for text in texts]
     assert len(set(found)) == len(set(texts))

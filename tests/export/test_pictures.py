@@ -35,7 +35,7 @@ def export(call, demo_db, tmp_path):
     return run
 
 
-def test_numbers_of_the_wire_format_are_those_of_its_description():
+def test_wire_numbers_are_those_of_the_description():
     """protobuf.dev/programming-guides/encoding: 150 in field 1, "testing" in field 2."""
     assert wire.integer(1, 150) == bytes.fromhex("089601")
     assert wire.text(2, "testing") == bytes.fromhex("120774657374696e67")
@@ -105,7 +105,7 @@ def test_one_function_is_in_a_sum_and_a_note_names_the_others(export):
 
 
 @pytest.mark.slow
-def test_speedscope_has_a_profile_for_each_function_and_memory_space(export, demo):
+def test_speedscope_has_a_profile_per_function_and_space(export, demo):
     document = json.loads(export("speedscope")[0])
     peaks = demo.execute("SELECT peak_bytes FROM asked_functions WHERE peak_bytes IS NOT NULL")
     assert sorted(profile["endValue"] for profile in document["profiles"]) == sorted(
@@ -224,7 +224,7 @@ def read_profile(data):
 
 
 @pytest.mark.slow
-def test_a_profile_has_the_bytes_of_the_peak_in_the_types_of_jax(export):
+def test_a_profile_has_the_peak_in_the_types_of_jax(export):
     profile = read_profile(export("pprof", "--run", "cpu_b8", "--function", "train_step")[0])
     texts = profile.string_table
     assert texts[0] == ""
@@ -277,7 +277,7 @@ def test_a_profile_has_the_innermost_frame_first_and_labels(export):
 
 
 @pytest.mark.slow
-def test_stacks_of_two_runs_are_the_same_so_that_pprof_can_subtract_them(export):
+def test_pprof_can_subtract_the_stacks_of_two_runs(export):
     stacks = []
     for run in ("cpu_b8", "cpu_b16"):
         data, _ = export("collapsed", "--run", run, "--function", "train_step")
@@ -438,7 +438,7 @@ def value(number, start, end):
     return HloValue(*facts)
 
 
-def test_a_track_of_a_trace_is_used_again_when_its_value_is_gone():
+def test_a_track_is_reused_after_its_value():
     found = [value(1, 0, 3), value(2, 2, 5), value(3, 4, 9), value(4, 6, 6)]
     packets = b"".join(perfetto._slices(function(), found, 1, itertools.count(2)))
     assert [packets.count(f"values, host {lane}".encode()) for lane in (1, 2, 3)] == [1, 1, 0]
@@ -482,7 +482,7 @@ def odd_db(empty_db, tmp_path):
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("form", ["speedscope", "collapsed", "pprof", "perfetto", "torch-snapshot"])
-def test_names_are_data_circles_end_and_an_unknown_peak_is_reported(export, odd_db, form):
+def test_odd_names_circles_and_unknown_peaks_are_safe(export, odd_db, form):
     data, err = export(form, db=odd_db)
     assert data
     assert "unknown (r): unknown peak: the dump has no live ranges" in err
@@ -543,9 +543,7 @@ def test_frames_of_libraries_are_there_where_they_are_asked_for(con):
 
 
 @pytest.mark.slow
-def test_of_many_functions_those_with_the_largest_needs_are_written(
-    call, demo_db, tmp_path, monkeypatch
-):
+def test_functions_with_the_largest_needs_are_written(call, demo_db, tmp_path, monkeypatch):
     whole = shown.first
     monkeypatch.setattr(shown, "first", lambda chosen: whole(chosen, 2))
     path = tmp_path / "stacks.json"

@@ -193,7 +193,7 @@ def test_a_bundle_takes_the_place_of_another_when_it_is_whole(call, demo_db, tmp
 
 
 @pytest.mark.slow
-def test_a_bundle_goes_where_a_link_points_and_in_place_of_files_alone(call, demo_db, tmp_path):
+def test_a_bundle_follows_a_link_and_replaces_files_alone(call, demo_db, tmp_path):
     (tmp_path / "old.duckdb").touch()
     (tmp_path / "link").symlink_to("old.duckdb")
     given = ("export", "--format", "bundle", "--run", "cpu_b8", "--db", demo_db, "-o")

@@ -53,7 +53,7 @@ def test_of_values_in_one_place_the_largest_first_has_the_bytes():
     ]
 
 
-def test_who_loses_bytes_and_has_them_back_at_once_never_lost_them():
+def test_bytes_regained_at_once_stay_one_tenancy():
     assert parts(value(1, 0, 6, 0, 3), value(2, 0, 6, 4, 9), value(3, 4, 8, 0, 9)) == [
         (1, 0, 6, 0, 3),
         (3, 6, 6, 0, 9),
@@ -83,7 +83,7 @@ VALUES = st.lists(
 
 @pytest.mark.slow
 @given(VALUES)
-def test_each_byte_is_had_once_at_each_instant_by_the_first_that_covers_it(rows):
+def test_each_byte_has_one_tenant_at_each_instant(rows):
     values = [
         value(number, offset, size, start, end, allocation=allocation)
         for number, (offset, size, start, end, allocation) in enumerate(rows)

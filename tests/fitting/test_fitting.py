@@ -103,7 +103,7 @@ def test_nothing_fits(ask):
     assert "nothing fits 10 B, the least is plan" in " ".join(text(found).split())
 
 
-def test_what_is_kept_for_other_changes_is_given_back_where_there_are_none(ask):
+def test_unused_compilations_are_given_back(ask):
     alone = ask(10, budget=5)
     found = ask(10, budget=5, also=("microbatch", "chunks"))
     assert [row.need_bytes for row in found.plans] == [row.need_bytes for row in alone.plans]
@@ -114,7 +114,7 @@ def test_what_is_kept_for_other_changes_is_given_back_where_there_are_none(ask):
     ]
 
 
-def test_a_least_that_is_compiled_is_not_the_least_that_is_estimated(ask):
+def test_a_compiled_least_is_not_an_estimate(ask):
     found = ask(10)
     other = replace(found.plans[0], is_compiled=False, need_bytes=11)
     shown = " ".join(text(replace(found, plans=(*found.plans, other))).split())

@@ -72,7 +72,7 @@ def test_with_a_plan_it_is_still_equal(kind):
 
 
 @pytest.mark.slow
-def test_microbatches_do_no_product_twice_and_chunks_the_wide_one():
+def test_only_chunks_repeat_the_wide_product():
     function, _ = prepared("step", "microbatch")
     function.changes(("chunks",))
     written = function.trace(Plan()).work
@@ -185,7 +185,7 @@ def sharded(size, devices):
     return jax.ShapeDtypeStruct((size, 2), "float32", sharding=rows)
 
 
-def test_of_a_sharded_batch_each_device_has_an_equal_share_of_each_part():
+def test_devices_share_each_part_equally():
     given = batch((sharded(16, 4),), {}, ("x",), ())
     assert (given.size, given.devices) == (16, 4)
     pair = Pair(None, None, 2, (), given.devices)

@@ -108,7 +108,7 @@ def test_within_a_jitted_function_of_the_user_values_have_names():
     assert found.trace(Plan(scans=(0,), saved=(name,))).work == N * 6 * PRODUCT
 
 
-def test_a_custom_vjp_is_atomic_and_its_products_are_saved_with_dots():
+def test_a_custom_vjp_is_atomic():
     found = function("step_custom")
     program = found.program()
     assert program.regions[0].has_atomic
@@ -127,7 +127,7 @@ def test_arguments_that_are_not_used_are_noted():
     assert note.startswith("1 of 4 arguments is not used, 1.00 KiB: ")
 
 
-def test_of_a_scan_within_a_custom_vjp_a_note_says_that_it_stays():
+def test_a_scan_within_a_custom_vjp_stays():
     program = function("step_closed").program()
     (note,) = program.notes
     place = "fit_programs.py:" + str(line_of("return jax.lax.scan(lambda x, w: (x @ w / 2"))
@@ -135,7 +135,7 @@ def test_of_a_scan_within_a_custom_vjp_a_note_says_that_it_stays():
     assert [region.function for region in program.regions] == ["stack.<locals>.<lambda>"]
 
 
-def test_a_gradient_within_a_backward_function_has_its_own_lines():
+def test_a_gradient_of_a_gradient_has_its_own_lines():
     program = function("step_again").program()
     (region,) = program.regions
     assert region.sites[0].line == line_of("return jax.lax.scan(lambda x, w: (jnp.tanh")
@@ -231,7 +231,7 @@ def test_gradients_of_a_vmap_are_there_at_the_same_time():
     )
 
 
-def test_what_goes_to_the_host_counts_where_nothing_stays_on_the_device():
+def test_offloaded_bytes_count():
     """It cost nothing, so that everything went there."""
     found = function("step_cast")
     (wide,) = [n for n, text in texts(found.program()).items() if text == "x.astype(jnp.float32)"]

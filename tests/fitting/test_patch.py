@@ -336,7 +336,7 @@ y = {CALL}
     assert found.texts[PATH] == after
 
 
-def test_a_checkpoint_inside_that_others_use_stays_and_is_a_step():
+def test_a_shared_checkpoint_is_a_step():
     text = (
         f"{HEAD}f = jax.checkpoint(g)\ndef body(x, w):\n    return f(x), None\ny = {CALL}\nf(1)\n"
     )
@@ -692,7 +692,7 @@ def test_a_plan_of_nothing_is_no_diff():
         ),
     ],
 )
-def test_a_gradient_is_taken_in_microbatches_where_its_arguments_are_parameters(body, reason):
+def test_a_gradient_of_parameters_takes_microbatches(body, reason):
     text = f"{HEAD}def loss(p, x): return p\ndef step(params, x):\n    {body}\n"
     gradient = site(text, "jax.grad(loss)(" + body.partition("(loss)(")[2].partition(")")[0] + ")")
     change = Change("microbatch=2", "", "in 2", "", "", (gradient,), 2, ("x",))

@@ -172,7 +172,7 @@ def test_without_noise_few_compilations_are_enough():
     assert sum(row[1] for row in rows) <= 4 * len(rows)
 
 
-def test_a_plan_that_is_off_by_a_quarter_is_never_called_fitting():
+def test_a_plan_off_by_a_quarter_does_not_fit():
     """The cheapest by estimate needs 24 % more than it should; another one is the answer."""
     model, limit = apart(), 1900
     first = answer(searched(model, limit), limit)
@@ -197,7 +197,7 @@ def test_the_least_need_is_not_that_of_saving_nothing():
     assert mine.plan.saved == ("fit_0",)
 
 
-def test_a_limit_below_everything_gives_the_least_and_stops_early():
+def test_an_impossible_limit_gives_the_least():
     model = made_up(1, 6)
     least = min(model.need(plan) for plan in model.plans())
     found = searched(model, least // 3)
@@ -206,7 +206,7 @@ def test_a_limit_below_everything_gives_the_least_and_stops_early():
     assert len(model.compiled) <= 4
 
 
-def test_a_limit_a_little_below_everything_stops_before_the_budget():
+def test_a_limit_just_below_the_least_stops_early():
     """The least lies above by more than estimates were off; other plans are no better."""
     model = made_up(1, 6)
     least = min(model.need(plan) for plan in model.plans())
@@ -301,7 +301,7 @@ def test_saving_nothing_is_compiled_once_if_it_is_as_written():
     assert Plan((0,)) not in model.compiled
 
 
-def test_the_frontier_has_both_ends_and_no_plan_that_another_beats():
+def test_the_frontier_has_no_dominated_plan():
     model = made_up(7, 6)
     found = searched(model, None)
     exact = [one for one in found if one.is_exact]
@@ -334,7 +334,7 @@ def test_many_values_need_few_traces_and_compilations():
     assert good >= 0.9 * count
 
 
-def test_names_go_to_the_host_where_that_is_cheaper_than_their_products():
+def test_offload_wins_where_it_is_cheaper():
     model = Model([10, 10], [0, 10 * HOST_WORK * 4], [[], [0]], [1], fixed=100)
     limit = model.need(Plan((0,), ()))
     found = searched(model, limit, model.program(has_host_memory=True))
@@ -378,7 +378,7 @@ def test_of_calls_that_nest_the_outer_one_alone_is_in_a_plan():
     assert set(seen) == {(), (0,), (1,)}
 
 
-def test_what_is_saved_may_cost_no_memory_where_the_peak_is_elsewhere():
+def test_saving_is_free_away_from_the_peak():
     """The peak is that of a floor: residuals of 600 fit, though each byte would count."""
     model = Model([100, 200, 300], [400, 500, 600], [[], [], []], [0, 1, 2], floor=1800)
     program = model.program(

@@ -69,7 +69,7 @@ def test_a_plan_is_moved_to_a_program_with_other_regions():
     assert moved(plan, program(3, 7), program(7)) == Plan(scans=(0,), saved=("fit_0",))
 
 
-def test_what_xla_gave_up_does_not_fit_though_it_is_within_the_limit():
+def test_what_xla_gave_up_does_not_fit():
     program = Program("f", None, "cpu", (), (), (), (), False, False, Traced(0, 0, 0, 0))
     written = Compiled(20, 20, True, 1.0, refusal="it has less")
     answer = Answer(program, 100, written, (), None, None, 1, 0)

@@ -58,7 +58,7 @@ def test_lines_are_read_or_known(con, dumps):
     assert row == (path.name, len(text), text.count("\n"), 1 + 9, 0)
 
 
-def test_it_counts_devices_where_the_optimized_text_is_not_there(con, dumps):
+def test_it_counts_devices_without_the_optimized_text(con, dumps):
     folder, path = dumps
     path.write_text(whole(path))
     for other in folder.glob("*.after_optimizations.txt"):

@@ -33,7 +33,7 @@ def test_the_function_is_named_as_its_author_did(module, function):
     assert function_name(module) == function
 
 
-def test_programs_that_share_one_name_are_no_compilations_of_one_function(con):
+def test_programs_may_share_a_name(con):
     for number in (1, 2):
         name = f"SyncTensorsGraph.{number}"
         module = Module(con, number, module_name=name, function_name=function_name(name))

@@ -282,7 +282,7 @@ def test_an_interrupt_leaves_whole_modules(con, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_file_that_vanishes_is_reported_and_the_others_are_stored(con, dumps):
+def test_a_vanished_file_is_reported(con, dumps):
     gone = dumps / f"{EVAL}-live-range.txt"
 
     def vanish(done, total):
@@ -370,9 +370,7 @@ GAP = "the allocations are not numbered 0, 1, 2, …; the file may be truncated"
         ("0123", None, (32, 32, "the dump has no live ranges")),
     ],
 )
-def test_a_sum_of_other_allocations_than_the_program_has_is_unknown(
-    con, tmp_path, lines, total, found
-):
+def test_a_sum_of_other_allocations_is_unknown(con, tmp_path, lines, total, found):
     text = "".join(f"allocation {index}: size 8, preallocated-temp:\n" for index in lines)
     tail = "" if total is None else f"\nTotal bytes used: {total} ({total}B)\n\nUsed values:\n"
     (tmp_path / "a.txt").write_text(f"BufferAssignment:\n{text}{tail}")
@@ -486,7 +484,7 @@ Used values:
 
 
 @pytest.mark.parametrize(("color", "lost"), [(0, 1), (1, 0)])
-def test_fast_memory_may_be_reserved_whole_for_the_scratch_of_kernels(con, tmp_path, color, lost):
+def test_fast_memory_may_be_reserved_whole(con, tmp_path, color, lost):
     path = tmp_path / "module_0001.jit_f.cl_1.after_optimizations-buffer-assignment.txt"
     path.write_text(RESERVED.replace("COLOR", str(color)).replace(", color 0", ""))
     ingest_into(con, path)

@@ -137,7 +137,7 @@ def test_the_convolution_that_autotuning_names_is_named(ingested, text):
 
 
 @pytest.mark.slow
-def test_the_program_and_the_memory_that_a_message_names_are_known(ingested):
+def test_a_message_names_program_and_memory(ingested):
     con = ingested(GPU_ARRAY.replace("bytes.", "bytes. [executable_name='jit__likelihood']"))
     assert rows(con, "SELECT function_name FROM modules") == [("_likelihood",)]
     con = ingested(GPU_ARRAY.replace("bytes.", "bytes of collective memory."))

@@ -134,7 +134,7 @@ def test_what_was_watched_is_read_from_the_file_next_to_it(con, file):
     assert counts(con)[3:] == [1, 1]
 
 
-def test_arguments_of_one_line_add_up_whether_bufdb_saw_their_calls_or_not(con, file):
+def test_arguments_of_one_line_add_up(con, file):
     call = ("/home/user/bufdb/bufdb/capture/watched.py", "Watch.start.<locals>.call", 97)
     file.write_bytes(packed([Sample(8, [JAX, LOOP]), Sample(24, [call, JAX, LOOP], count=3)]))
     (one,) = WATCHED["arguments"]
@@ -340,7 +340,7 @@ def test_an_empty_one_is_named(con, file):
 
 
 @pytest.mark.parametrize("is_given", [True, False])
-def test_a_profile_of_times_is_reported_with_the_command_that_reads_it(con, tmp_path, is_given):
+def test_a_profile_of_times_names_its_command(con, tmp_path, is_given):
     shutil.copy(DEMO.parent / "profiles" / "cpu_b8.xplane.pb.gz", tmp_path / "x.xplane.pb.gz")
     path = tmp_path / "x.xplane.pb.gz" if is_given else tmp_path
     with pytest.raises(UsageError, match=r"a profile of jax\.profiler, .* bufdb profile"):

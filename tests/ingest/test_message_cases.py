@@ -82,7 +82,7 @@ def test_ranks_in_turn_have_their_buffers(con):
     assert rows(con, sql) == [("sandpiper_step", "/srv/sandpiper/attn.py:1059", 2 * GIB)] * 2
 
 
-def test_a_list_of_scratch_memory_has_its_buffers_and_a_remainder(con):
+def test_a_scratch_list_has_buffers_and_a_remainder(con):
     ingest_into(con, CASES / "vmem-list-scoped" / "error.log", "r")
     sql = "SELECT value_id, round(held_bytes / 1048576, 2) FROM peak_values ORDER BY value_id"
     held = rows(con, sql)

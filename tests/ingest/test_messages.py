@@ -148,7 +148,7 @@ def test_a_peak_that_the_message_lacks_is_unknown(ingested, text, reason):
     assert rows(con, "SELECT count(*) FROM occupied_peaks") == [(0,)]
 
 
-def test_without_arguments_the_peak_is_a_lower_bound_and_says_so(ingested):
+def test_without_arguments_the_peak_is_a_lower_bound(ingested):
     assert "peak_at_least" in codes(
         ingested(TPU.replace("arguments         4.00G", "arguments       unknown size"))
     )
@@ -168,7 +168,7 @@ def test_buffers_that_share_bytes_hold_no_more_than_the_peak(ingested):
     ) == [(True,)]
 
 
-def test_outputs_of_one_instruction_are_values_at_places_in_its_tuple(ingested):
+def test_outputs_of_an_instruction_are_tuple_elements(ingested):
     second = TPU[TPU.index("  2. Size") :]
     third = second.replace("2. Size", "3. Size").replace("1. Size", "3. Size")
     con = ingested(TPU + third)

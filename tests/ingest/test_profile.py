@@ -54,7 +54,7 @@ def test_a_number_decides_between_modules_of_one_name(con):
     assert timed(con, profile((9, ALL), (4, ALL[:2]))) == ([(1, 2), (2, 3)], [])
 
 
-def test_without_the_number_the_one_module_that_has_the_names_is_it(con):
+def test_names_select_a_module_without_its_number(con):
     module(con, 1, module_number=4)
     assert timed(con, profile((8, ALL))) == ([(1, 3)], [])
     ((code, message),) = rows(con, "SELECT code, message FROM diagnostics")
@@ -88,7 +88,7 @@ def test_another_platform_is_not_matched(con):
     assert timed(con, profile((4, ALL))) == ([], ["the run has no module of that name"])
 
 
-def test_names_that_the_module_lacks_keep_their_time_and_are_named(con):
+def test_names_outside_the_module_keep_their_time(con):
     module(con, 1, module_number=4)
     assert timed(con, profile((4, (*ALL, "odd.1")))) == ([(1, 4)], [])
     ((code, message),) = rows(con, "SELECT code, message FROM diagnostics")

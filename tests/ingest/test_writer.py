@@ -14,7 +14,7 @@ from bufdb.ingest.writer import IDLE_INSERT_ROWS, MANY_ROWS, TableSchema, TableW
 LABEL = {"run_name": "a", "label": "b", "label_value": "c", "is_metadata": False}
 
 
-def test_no_table_waits_for_the_end_of_a_transaction_with_many_rows(con):
+def test_tables_with_many_rows_do_not_wait(con):
     types = {"module_id": "BIGINT", "at_time": "BIGINT"}
     numbers = np.arange(MANY_ROWS // 2)
     part, _ = rows_of({"module_id": numbers, "at_time": numbers}, types)
@@ -34,7 +34,7 @@ def test_no_table_waits_for_the_end_of_a_transaction_with_many_rows(con):
     writer.close()
 
 
-def test_what_waits_is_inserted_when_there_is_time_and_it_is_worth_it(con):
+def test_waiting_rows_are_inserted_when_worth_it(con):
     types = {"module_id": "BIGINT", "color": "BIGINT"}
     numbers = np.arange(IDLE_INSERT_ROWS - 1)
     writer = TableWriter(con)

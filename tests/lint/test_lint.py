@@ -184,7 +184,7 @@ def test_a_parameter_can_be_read_by_a_view(con, tmp_path):
     assert "a view reads it as VARCHAR = NULL" in findings(con, tmp_path, other)[0]
 
 
-def test_the_parameters_that_filter_come_first_and_in_one_wording(tmp_path):
+def test_filter_parameters_come_first_in_one_wording(tmp_path):
     params = list(header.parse(ASKED, tmp_path / "functions.sql").params)
     assert list(lint.filter_findings(params)) == []
     assert list(lint.filter_findings(params[::2])) == []

@@ -78,14 +78,14 @@ def test_sizes_near_the_end_of_64_bits(case):
     assert found(*case, scale) == expected
 
 
-def test_what_a_loop_writes_early_into_the_output_needs_bytes_elsewhere():
+def test_early_contents_need_bytes_elsewhere():
     """Gradients in the output from 2 on, while the parameter is read until 5; the peak is at 3."""
     curve = [4, 4, 4, 9, 4, 4, 4, 4, 4, 4, 4, 4]
     assert found([curve], [(0, 3, 5, [(2, 9)], 0)]) == [(0, 9, 3)]
     assert found([curve], [(0, 3, 2, [(2, 9)], 0)]) == [(3, 6, 3)]
 
 
-def test_the_parameter_that_is_read_for_the_shortest_time_gives_first():
+def test_the_parameter_read_shortest_gives_first():
     group = np.array([0, 0, 0, 0, 0, 1, 1])
     size = np.array([8, 8, 8, 8, 4, 8, 8])
     is_output = np.array([False, False, True, True, True, True, False])

@@ -66,7 +66,7 @@ def test_hills_that_end_one_after_the_other(turn):
     assert len(found([ladder])[0]) == 40
 
 
-def test_of_hills_that_end_one_after_the_other_the_low_ones_do_not_count():
+def test_low_hills_do_not_count():
     ladder = [height for n in range(125) for height in (1000 - 4 * n, 4 * n)]
     assert found([ladder]) == [by_sinking(ladder)]
     assert len(found([ladder])[0]) == 120

@@ -99,7 +99,7 @@ def test_occupancy_is_that_of_counting(rows, last):
 @given(rows=tables(SMALL, SMALL))
 @example([(0, 0, 0, 4, 0, 9), (0, 0, 0, 4, 0, 9)])
 @example([(0, 0, 0, 4, 0, 9), (0, 0, 2, 4, 3, 9), (0, 1, 0, 1, 5, 5)])
-def test_the_peak_is_exact_where_ranges_break_the_rule_of_sharing(rows):
+def test_the_peak_is_exact_for_odd_sharing(rows):
     """The steps may overcount between the sampled instants then; the maximum never does."""
     last = [12] * 3
     steps, peaks = found(rows, 3, last)
@@ -124,7 +124,7 @@ def test_the_size_of_a_slice_changes_nothing(rows, slice_rows):
 
 @pytest.mark.slow
 @given(rows=st.one_of(sharing(), tables(SMALL, SMALL)), together=st.integers(0, 9))
-def test_how_many_ranges_are_held_against_sums_at_once_changes_nothing(rows, together):
+def test_the_size_of_a_step_changes_nothing(rows, together):
     last = [13, 8, 13]
     with mock.patch("bufdb.memory.occupancy.PART_ROWS", together):
         some = occupancy(ranges(rows), 3, np.array(last))

@@ -10,7 +10,7 @@ NUMBERS = st.integers(-(2**63), 2**63 - 1) | st.integers(-200, 200)
 
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS, st.integers(-3, 3))))
-def test_rows_are_in_order_whether_their_cells_fit_into_one_integer_or_not(rows):
+def test_rows_are_in_order_with_any_cells(rows):
     columns = [np.array([row[place] for row in rows], np.int64) for place in range(3)]
     for some in (columns, columns[::-1], columns[1:]):
         order = in_order(*some).tolist()

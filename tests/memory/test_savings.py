@@ -145,7 +145,7 @@ def test_savings_of_each_range_are_those_of_counting(rows):
 @given(case=with_sets(tables(SMALL, SMALL)), slice_rows=SLICES)
 @example(each_alone([(0, 0, 0, 4, 0, 9), (0, 0, 0, 4, 0, 9)]), 1)
 @example(each_alone([(0, 0, 0, 4, 0, 9), (0, 0, 2, 4, 3, 9), (0, 1, 0, 1, 5, 5)]), 1)
-def test_savings_are_exact_where_ranges_break_the_rule_of_sharing(case, slice_rows):
+def test_savings_are_exact_for_odd_sharing(case, slice_rows):
     assert found(*case, slice_rows=slice_rows) == by_counting(*case)
 
 
@@ -174,13 +174,13 @@ def test_without_the_only_range_nothing_is_left():
     assert found([(0, 0, 0, 8, 3, 5)], [(0, 0)], 1) == [(8, 0, 0)]
 
 
-def test_bytes_handed_over_at_the_peak_belong_to_both_or_neither():
+def test_bytes_handed_over_belong_to_both_or_neither():
     rows = [(0, 0, 0, 8, 0, 4), (0, 0, 0, 8, 4, 9), (0, 0, 8, 2, 4, 4)]
     assert found(*each_alone(rows)) == [(0, 10, 4), (0, 10, 4), (2, 8, 0)]
     assert found(rows, [(0, 0), (1, 0)], 1) == [(8, 2, 4)]
 
 
-def test_a_violation_far_from_the_peak_is_counted_where_it_matters():
+def test_a_violation_counts_where_it_matters():
     """At 60 two values on the same bytes: the sum there is 16, the union 8."""
     rows = [(0, 0, 100 * n, 1, 3 * n, 3 * n + 1) for n in range(100)]
     rows += [(0, 0, 50_000, 20, 150, 155), (0, 0, 60_000, 8, 30, 90), (0, 0, 60_000, 8, 40, 80)]
@@ -189,7 +189,7 @@ def test_a_violation_far_from_the_peak_is_counted_where_it_matters():
 
 
 @pytest.mark.parametrize("slice_rows", [1, SLICE_ROWS])
-def test_what_would_take_too_long_is_unknown_and_disturbs_no_other(monkeypatch, slice_rows):
+def test_what_would_take_too_long_is_unknown(monkeypatch, slice_rows):
     rows = [(0, 0, 0, 4, 0, 9), (0, 0, 2, 4, 3, 9), (1, 0, 0, 8, 0, 3), (1, 0, 8, 2, 0, 9)]
     monkeypatch.setattr(savings, "_PAIRS", 0)
     monkeypatch.setattr(savings, "_PAIRS_EACH", 1)

@@ -518,7 +518,7 @@ def without_live_ranges(folder):
         path.unlink()
 
 
-def test_without_live_ranges_the_peak_is_unknown_and_nothing_is_drawn(page, report, call, tmp_path):
+def test_without_live_ranges_nothing_is_drawn(page, report, call, tmp_path):
     without_live_ranges(tmp_path / "dumps")
     db = tmp_path / "unknown.duckdb"
     call("ingest", tmp_path / "dumps", "--db", db, "--run", "no_ranges")
@@ -534,7 +534,7 @@ def test_without_live_ranges_the_peak_is_unknown_and_nothing_is_drawn(page, repo
     page.press("+")
 
 
-def test_a_program_without_temporary_values_has_a_curve_and_no_map(page, report, demo_db):
+def test_without_temporary_values_there_is_no_map(page, report, demo_db):
     page.open(report(demo_db, "--run", "cpu_b8", "--function", "init"))
     assert "All of it is fixed" in page.text("#answer")
     assert not page.run("return document.querySelector('#map').checkVisibility()")
@@ -558,7 +558,7 @@ def test_no_page_scrolls_sideways(page, report, demo_db, width, is_dark):
     assert page.run("return getComputedStyle(document.body).backgroundColor") != ground
 
 
-def test_what_is_printed_is_light_and_open_and_the_screen_is_as_before(page, report, demo_db):
+def test_a_print_is_light_and_open(page, report, demo_db):
     page.resize(1280, is_dark=True)
     page.open(report(demo_db, "--run", "cpu_b8", "--function", "train_step"))
     page.run(
@@ -576,7 +576,7 @@ def test_what_is_printed_is_light_and_open_and_the_screen_is_as_before(page, rep
     assert page.run("return document.querySelectorAll('details[open]').length") == 0
 
 
-def test_damaged_data_of_one_module_is_reported_and_the_rest_works(page, report, demo_db, tmp_path):
+def test_damaged_data_of_one_module_is_reported(page, report, demo_db, tmp_path):
     text = report(demo_db).read_text(encoding="utf-8")
     at = text.index('id="slot-1">') + len('id="slot-1">')
     path = tmp_path / "damaged.html"

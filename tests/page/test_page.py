@@ -322,7 +322,7 @@ def test_a_table_that_is_cut_says_so(con):
 
 
 @pytest.mark.slow
-def test_another_compilation_has_a_picture_and_commands_but_no_tables(con):
+def test_another_compilation_has_a_picture_but_no_tables(con):
     with in_bulk(con):
         for number, size in ((1, 8), (2, 4)):
             module = Module(con, number, function_name="f")
@@ -340,7 +340,7 @@ def test_another_compilation_has_a_picture_and_commands_but_no_tables(con):
 
 
 @pytest.mark.slow
-def test_a_module_without_live_ranges_has_its_values_and_no_picture(con):
+def test_without_live_ranges_there_is_no_picture(con):
     with in_bulk(con):
         module = Module(con, 1, has_live_ranges=False)
         module.allocation(0, "temp", 100)
@@ -370,7 +370,7 @@ def test_a_module_without_allocations_says_so(con):
 
 
 @pytest.mark.slow
-def test_what_is_held_for_the_whole_run_is_a_block_next_to_the_arena(con):
+def test_constants_and_arguments_are_blocks_next_to_the_arena(con):
     with in_bulk(con):
         module = Module(con, 1, schedule_length=5)
         module.allocation(0, "parameter", 10)

@@ -102,6 +102,6 @@ def test_an_update_without_operands_shows_what_its_start_shows() -> None:
 @pytest.mark.parametrize(
     ("given", "order"), [(0, "abswpqccud"), (1, "abswpqccud"), (2, "abpqccswud")]
 )
-def test_what_is_called_runs_before_the_part_that_has_its_operands(given: int, order: str) -> None:
+def test_a_called_computation_runs_before_its_start(given: int, order: str) -> None:
     m = module(given)
     assert "".join(m.names[i] for i in flatten(m).sequence) == order

@@ -49,7 +49,7 @@ def printed(payloads, config):
     return "\n".join(Printer(Module(proto)).hlo([2]))
 
 
-def test_of_a_body_that_is_asked_for_the_bodies_in_it_are_printed():
+def test_a_printed_body_has_the_bodies_within_it():
     text = printed([], lambda made: {})
     assert "%inner () -> () {\n  ROOT %x = f32[] cosine()\n}" in text
     assert text.index("%outer ()") < text.index("%inner ()") < text.index("ENTRY %main ()")

@@ -98,7 +98,7 @@ def test_asynchronous_instructions_of_a_tpu_are_apart():
     ] == [("copy-start.1", 2, 80)]  # fmt: skip
 
 
-def test_a_program_is_named_by_its_id_where_stats_have_that_alone():
+def test_a_program_may_be_named_by_its_id():
     fingerprint = (1 << 64) - 5
     event = Event(LONG, 0, 3, display_name="fusion.1", metadata_stats={"program_id": -5})
     planes = [
@@ -133,7 +133,7 @@ def test_kernels_without_a_name_are_counted():
     assert (found.unnamed["GPU:0"].count, found.unnamed["GPU:0"].total_ps) == (2, 10)
 
 
-def test_a_file_that_ends_anywhere_is_refused_or_has_whole_planes():
+def test_a_truncated_file_is_refused_or_has_whole_planes():
     host = Line("t", [thunk("dot.1", 0, 10, program_id=1)])
     data = space([Plane("/host:CPU", [host]), tpu()])
     whole = xplane.read(data)
@@ -172,7 +172,7 @@ def test_any_changed_byte_is_read_or_refused():
 
 
 @pytest.mark.parametrize("stat", [b"\x08", b"\x12\x03abc", b"\x15\x00\x00\x80\x3f"])
-def test_a_stat_that_is_cut_off_or_no_double_is_refused_or_left_out(stat):
+def test_a_damaged_stat_is_refused_or_left_out(stat):
     event = number(1, 1) + text(4, stat)
     data = text(1, text(2, "/host:CPU") + text(3, text(2, "thread") + text(4, event)))
     with suppress(UnreadableProto):
@@ -195,7 +195,7 @@ def test_the_profile_of_the_demo():
         text(1, text(4, number(1, 1)) * 600_000) + text(1, text(5, number(1, 1)) * 600_000),
     ],
 )
-def test_more_planes_lines_and_names_than_a_profile_has_are_refused(data):
+def test_too_many_planes_lines_or_names_are_refused(data):
     with pytest.raises(UnreadableProto, match="more than 1,000,000 parts"):
         xplane.read(data)
 

@@ -83,7 +83,7 @@ def test_what_waits_is_computed_again_or_offloaded(con, platform):
 
 
 @pytest.mark.slow
-def test_values_of_a_line_save_what_the_line_does_without_what_stays(con):
+def test_values_of_a_line_save_what_it_does(con):
     module = step(con)
     for value_id, line in ((1, 7), (2, 7), (3, 8), (4, 8)):
         wait(module, value_id, 100 * value_id, 100, source_line=line)
@@ -150,7 +150,7 @@ def test_nothing_uses_it_any_more(con):
 
 
 @pytest.mark.slow
-def test_copies_gathers_wide_types_padding_constants_and_donations(con):
+def test_advice_of_every_kind_in_one_module(con):
     wide, narrow = shape(con, "f32[8]{0}"), shape(con, "bf16[8]{0}")
     tiled = shape(con, "s32[2]{0:T(4)}")
     module = step(con)
@@ -269,7 +269,7 @@ def test_no_advice_promises_more_than_what_if(con):
 
 
 @pytest.mark.slow
-def test_a_line_that_a_scan_saves_has_the_range_of_query_savings(con):
+def test_a_saved_line_has_the_range_of_savings(con):
     module = step(con)
     stack(con, module, 3, 300)
     con.execute("UPDATE peak_savings SET low_saving_bytes = 20 WHERE value_id = 3")
@@ -311,7 +311,7 @@ def decode(con, platform="gpu", op_name="jit(step)/while/body/dynamic_update_sli
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("platform", "low"), [("gpu", 80), ("cpu", -20)])
-def test_a_cache_that_goes_through_a_scan_as_xs_and_ys_is_carried(con, platform, low):
+def test_a_cache_of_xs_and_ys_is_carried(con, platform, low):
     """One slice more or less is copied; the CPU may copy a whole array to write one slice."""
     decode(con, platform)
     (row,) = [row for row in rows(con, "advice") if row["kind"] == "carry"]
@@ -384,7 +384,7 @@ def test_what_is_no_loss_of_all_tokens(con, op_name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("platform", "count"), [("gpu", 1), ("cpu", 0)])
-def test_calls_of_a_function_that_leave_values_for_the_backward_pass(con, platform, count):
+def test_calls_that_leave_values_for_the_backward_pass(con, platform, count):
     """Two calls of 100 bytes each, from two lines; one is computed again at a time."""
     module = step(con, platform)
     for frame, parent, name, line in (
@@ -487,7 +487,7 @@ def test_the_body_of_a_scan_is_computed_again_as_a_whole(con, platform):
 
 
 @pytest.mark.slow
-def test_a_donation_that_may_be_read_by_the_product_promises_nothing(con):
+def test_a_donation_read_by_a_product_promises_nothing(con):
     module = Module(con, 1, function_name="step", platform="tpu")
     module.allocation(0, "temp", 10)
     module.allocation(1, "parameter", 100, parameter_number=0)
@@ -531,7 +531,7 @@ def waiting(con):
 
 
 @pytest.mark.slow
-def test_the_most_bytes_for_each_millisecond_are_first_where_times_are_known(con):
+def test_most_bytes_per_millisecond_are_first(con):
     waiting(con)
     timed(con, slow=15_000_000, fast=1_000_000, shared=2_000_000)
     found = rows(con, "advice")
@@ -545,7 +545,7 @@ def test_the_most_bytes_for_each_millisecond_are_first_where_times_are_known(con
 
 
 @pytest.mark.slow
-def test_a_line_whose_instruction_was_not_timed_has_no_time_and_is_last(con):
+def test_an_untimed_line_is_last(con):
     waiting(con)
     timed(con, slow=15_000_000, shared=2_000_000)
     found = {row["name"]: row["recompute_ns"] for row in rows(con, "advice")}
@@ -554,7 +554,7 @@ def test_a_line_whose_instruction_was_not_timed_has_no_time_and_is_last(con):
 
 
 @pytest.mark.slow
-def test_work_that_values_of_a_line_share_counts_once_and_ranks_on_demand(con):
+def test_shared_work_counts_once(con):
     waiting(con)
     found = rows(con, "advice", rank_by="cost")
     assert [(row["name"], row["operation_count"], row["ranked_by"]) for row in found] == [

@@ -49,7 +49,7 @@ def test_values_at_the_peak_unless_told_otherwise(con):
 
 
 @pytest.mark.slow
-def test_shared_bytes_count_once_at_any_step_and_both_ends_are_live(con):
+def test_shared_bytes_count_once_at_any_step(con):
     one_module(con)
     rows = answer(con, "at-step", step=4)
     holds(con, "at-step", """

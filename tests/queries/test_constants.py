@@ -54,7 +54,7 @@ def constant(module, index, literal, shape="f32[2]{0}", size=8):
 
 
 @pytest.mark.slow
-def test_constants_that_are_alike_in_the_program_and_in_others_of_the_run(con):
+def test_equal_constants_in_a_program_and_a_run(con):
     for module_id, run_name, function in ((1, "a", "f"), (2, "a", "g"), (3, "b", "f")):
         module = Module(con, module_id, run_name, function)
         constant(module, 0, "{1, 2}")
@@ -91,7 +91,7 @@ def test_the_line_of_the_first_use_where_it_has_none(con):
     """)  # fmt: skip
 
 
-def test_uses_and_copies_are_unknown_where_the_dump_does_not_list_uses(con):
+def test_without_listed_uses_copies_are_unknown(con):
     module = Module(con, 1, has_used_values=False)
     module.allocation(0, "constant", 8)
     module.value(1, 0, 0, 8)

@@ -210,7 +210,7 @@ def label(con, run, **labels):
         insert(con, "run_labels", run_name=run, label=name, label_value=value)
 
 
-def test_a_label_selects_several_runs_and_the_other_labels_pair_them(con):
+def test_labels_select_and_pair_runs(con):
     temps = {"a8": 10, "b8": 40, "a16": 50, "b16": 20}
     for module_id, (run, temp) in enumerate(temps.items()):
         module(con, module_id, run, temp=temp)

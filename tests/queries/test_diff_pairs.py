@@ -166,7 +166,7 @@ def test_a_name_that_is_asked_for_may_have_an_equals_sign(con):
     assert pairs(con, "'batch=8/m=g'") == [(1, 2, "asked")]
 
 
-def test_several_compilations_that_are_asked_for_pair_as_those_of_one_name(con):
+def test_chosen_compilations_pair_by_name(con):
     module(con, 1, "a", "f", BATCH)
     module(con, 2, "a", "f", WEIGHTS, size=9)
     module(con, 3, "b", "g", WEIGHTS)

@@ -163,7 +163,7 @@ def test_stacks_are_of_the_users_frames(con):
 
 
 @pytest.mark.slow
-def test_rounds_of_the_same_frames_are_one_however_many_a_side_has(con):
+def test_rounds_of_the_same_frames_are_one(con):
     for module_id, run, stack in ((1, "a", "mababx"), (2, "b", "mabababx")):
         for frame, label in enumerate(stack, 1):
             insert(con, "stack_frames", module_id=module_id, stack_frame_id=frame, source_line=1,
@@ -181,7 +181,7 @@ def test_rounds_of_the_same_frames_are_one_however_many_a_side_has(con):
 
 
 @pytest.mark.slow
-def test_a_value_without_a_name_is_named_for_its_first_use_that_has_one(con):
+def test_a_nameless_value_is_named_for_its_use(con):
     for module_id, run in ((1, "a"), (2, "b")):
         values = [
             (8 * module_id, {"name": "copy.1", "opcode": "copy"}),
@@ -369,7 +369,7 @@ def test_what_xla_adds(con, name, opcode, path, is_added):
 
 
 @pytest.mark.slow
-def test_parameters_keep_their_name_when_their_bytes_are_donated(con):
+def test_donated_parameters_keep_their_name(con):
     for module_id, run in ((1, "a"), (2, "b")):
         made = Module(con, module_id, run, "f")
         made.allocation(0, "donated_parameter", 16 * module_id)
@@ -421,7 +421,7 @@ def test_a_memory_space_that_one_side_does_not_use(con):
 
 
 @pytest.mark.slow
-def test_bytes_that_no_value_accounts_for_are_a_part_of_their_own(con):
+def test_unaccounted_bytes_are_a_part(con):
     module(con, 1, "a", [(8, op("x"))])
     module(con, 2, "b", [(8, op("x"))])
     con.execute("UPDATE occupied_peaks SET occupied_temp_bytes = 11 WHERE module_id = 2")

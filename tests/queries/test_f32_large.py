@@ -63,9 +63,7 @@ def test_the_cpu_makes_f32_of_what_a_loop_stacks(con, platform, saving):
         ("f32[8]{0}", "jit(step)/convert_element_type", 2),
     ],
 )
-def test_bf16_that_the_compiler_of_tpus_multiplies_is_not_the_program_s(
-    con, argument, op_name, count
-):
+def test_bf16_products_of_the_compiler_do_not_count(con, argument, op_name, count):
     mixed(con)
     con.execute("UPDATE modules SET platform = 'tpu'")
     con.execute('UPDATE "values" SET shape = ? WHERE value_id = 1', [argument])

@@ -85,7 +85,7 @@ def test_a_run_whose_figure_is_unknown_is_no_predecessor(con):
 
 
 @pytest.mark.slow
-def test_a_series_with_an_unknown_figure_and_no_regression_says_so(con):
+def test_an_unknown_figure_is_no_regression(con):
     series(con, 100, None, 100)
     series(con, 100, 100, function="g")
     holds(con, "first-regression", """
@@ -120,7 +120,7 @@ def test_largest_growth_first_and_filters(con):
 
 
 @pytest.mark.slow
-def test_labels_order_the_runs_keep_them_apart_or_say_what_changed(con):
+def test_labels_order_and_separate_runs(con):
     series(con, 100, 200, 100, 210)
     for run, batch, version in (
         ("r4", 8, "0.9"),

@@ -6,7 +6,7 @@ def test_nothing_in_an_empty_database(con):
     holds(con, "fragmentation", "run_name")
 
 
-def test_holes_below_between_and_above_the_values_live_at_the_peak(con):
+def test_holes_around_the_values_at_the_peak(con):
     module = Module(con, 1, function_name="step")
     module.allocation(0, "temp", 100)
     module.allocation(1, "temp", 30)

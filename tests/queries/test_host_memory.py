@@ -88,7 +88,7 @@ def test_on_a_cpu_all_memory_is_that_of_the_host(con):
     assert con.execute("FROM host_transfers").fetchall() == []
 
 
-def test_what_moves_is_unknown_where_the_dump_does_not_list_uses(con):
+def test_without_uses_moved_bytes_are_unknown(con):
     module = Module(con, 1, platform="tpu", has_used_values=False)
     module.allocation(0, "temp", 8, color=5)
     module.value(1, 0, 0, 8, shape=ARRAY)

@@ -78,7 +78,7 @@ def test_there_is_no_such_instant(con, given, reason):
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("name", OF_THE_PEAK)
-def test_the_function_with_the_highest_peak_alone_says_that_it_has_no_such_instant(demo, name):
+def test_a_missing_instant_is_an_error(demo, name):
     rows = rows_of(demo, name, peak=1000)
     assert len(rows) == 1
     assert rows[0]["unknown_reason"].startswith("it has no such peak")

@@ -60,9 +60,7 @@ def of_functions():
 
 @pytest.mark.sample(48)
 @pytest.mark.parametrize(("query", "given"), list(of_functions())[::-1])
-def test_the_answer_about_few_functions_is_that_of_the_whole_file(
-    demo_db, query, given, monkeypatch
-):
+def test_few_functions_answer_as_the_whole_file(demo_db, query, given, monkeypatch):
     whole = answer(demo_db, query, given, None)[0]
     monkeypatch.setattr(execute, "LEAST_MODULES", 1)
     assert answer(demo_db, query, given, None)[0] == whole

@@ -54,7 +54,7 @@ def test_only_the_memory_of_the_device(con):
 
 
 @pytest.mark.slow
-def test_a_scan_can_offload_what_it_saves_and_inputs_of_its_layer(con):
+def test_a_scan_can_offload_saved_values_and_inputs(con):
     module = step(con)
     module.value(1, 0, 200, 60, (0, 9), "while", is_phi=True, shape_index="{1}", opcode="while")
     insert(con, "value_origins", module_id=1, value_id=1, origin_kind="stacked", opcode="dot",

@@ -101,7 +101,7 @@ def test_it_says_what_would_fill_the_tiles(con, text, remedy):
     assert answer(con, "padding")[0]["remedy"] == remedy
 
 
-def test_without_live_ranges_the_peak_is_unknown_and_ties_go_by_shape(con):
+def test_without_live_ranges_ties_go_by_shape(con):
     module = Module(con, 1, has_live_ranges=False)
     module.allocation(0, "temp", 600)
     for value_id, dimension in ((1, 3), (2, 2)):

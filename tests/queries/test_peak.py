@@ -43,7 +43,7 @@ def test_values_at_the_peak_with_cumulative_share(con):
 
 
 @pytest.mark.slow
-def test_the_largest_module_of_a_function_and_the_largest_function(con):
+def test_the_largest_module_and_function(con):
     for module_id, function, size in ((1, "f", 10), (2, "f", 20), (3, "g", 15)):
         module = Module(con, module_id, function_name=function)
         module.allocation(0, "output", size)

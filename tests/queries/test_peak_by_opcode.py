@@ -61,7 +61,7 @@ def test_a_function_by_its_largest_module_on_each_platform(con):
     """, top_functions=1)  # fmt: skip
 
 
-def test_a_function_with_an_unknown_peak_has_a_row_that_says_why(con):
+def test_an_unknown_peak_is_a_row_with_the_reason(con):
     module = Module(con, 1, has_live_ranges=False)
     module.allocation(0, "parameter", 100)
     holds(con, "peak-by-opcode", """

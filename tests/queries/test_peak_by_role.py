@@ -92,7 +92,7 @@ def test_rules_for_arguments_are_not_for_operations(con):
 
 
 @pytest.mark.slow
-def test_what_a_loop_carries_of_an_argument_is_what_the_argument_is(con):
+def test_a_carried_argument_keeps_its_role(con):
     module = Module(con, 1)
     module.allocation(0, "temp", 10)
     module.value(0, 0, 0, 10, op_name="jit(f)/jvp()/while", opcode="copy")

@@ -174,7 +174,7 @@ def test_without_a_program_the_need_is_unknown(con):
     )
 
 
-def test_a_need_that_the_process_does_not_know_is_that_of_its_dump(step):
+def test_an_unknown_need_is_that_of_its_dump(step):
     step.execute("UPDATE modules SET module_name = 'jit_step'")
     profile(step, None, failed_program_name="jit_step")
     unknown = dict.fromkeys(["argument_bytes", "output_bytes", "alias_bytes", "temp_bytes"])
@@ -187,7 +187,7 @@ def test_a_need_that_the_process_does_not_know_is_that_of_its_dump(step):
     """)  # fmt: skip
 
 
-def test_any_function_is_the_same_as_none_chosen_also_without_programs(con):
+def test_any_function_is_the_same_as_none(con):
     insert(con, "runs", run_name="r")
     profile(con)
     line(con, 1, "f", 7)
@@ -198,7 +198,7 @@ def test_any_function_is_the_same_as_none_chosen_also_without_programs(con):
         """, **{name: "*"})  # fmt: skip
 
 
-def test_a_program_with_an_unknown_need_is_not_taken_for_a_small_one(con):
+def test_an_unknown_need_is_not_small(con):
     insert(con, "runs", run_name="r")
     profile(con)
     line(con, 1, "f", 7)

@@ -79,7 +79,7 @@ def test_checkpoint_computes_values_of_the_forward_pass_alone(con, op_name, coun
         assert [row["saving_bytes"] for row in rows(con, name)] == [60] * count
 
 
-def test_what_xla_fills_for_the_backward_pass_is_not_of_the_forward_pass(con):
+def test_backward_fills_are_not_forward(con):
     module = step(con)
     module.value(3, 0, 0, 100, (2, 8), "zeros", opcode="broadcast", program_order=2)
     module.value(4, 0, 100, 1, (8, 9), "sum", opcode="add", program_order=8,

@@ -157,7 +157,7 @@ def test_what_was_not_timed_is_last_and_has_no_figure(two_lines):
     """, what="source_line")  # fmt: skip
 
 
-def test_a_line_has_no_time_where_nothing_is_known_to_compute_a_large_value(two_lines):
+def test_a_large_value_without_a_maker_has_no_time(two_lines):
     two_lines.execute("UPDATE instructions SET source_line = 1")
     timed(two_lines, "f.1", 4_000_000)
     timed(two_lines, "f.2", 1_000_000)
@@ -181,7 +181,7 @@ def test_bytes_per_operation_rank_where_nothing_was_timed(two_lines):
     """, what="value", rank_by="cost")  # fmt: skip
 
 
-def test_an_instruction_that_makes_two_values_of_a_line_takes_its_time_once(two_lines):
+def test_an_instruction_takes_its_time_once(two_lines):
     two_lines.execute("UPDATE recompute_instructions SET instruction_name = 'f.1'")
     two_lines.execute("UPDATE instructions SET source_line = 1")
     timed(two_lines, "f.1", 4_000_000)

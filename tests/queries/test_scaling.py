@@ -117,7 +117,7 @@ def test_a_forecast_is_as_wide_as_its_points_are_apart(con):
     assert row["low_largest_size"] <= 9 and row["high_largest_size"] > 10
 
 
-def test_points_not_quite_on_a_line_may_be_the_start_of_a_parabola(con):
+def test_points_off_a_line_may_start_a_parabola(con):
     # 1,000 + n * n / 64, which bends at 512 only.
     sizes(con, {n: 10_000 + 100 * n + n * n // 64 for n in (16, 32, 64)})
     (row,) = answer(con, "scaling", size=1024)
@@ -161,7 +161,7 @@ def test_a_quadratic_program_is_fitted_by_a_parabola(con):
     assert answer(con, "scaling", size=1024, budget="400B")[0]["high_largest_size"] <= 0
 
 
-def test_a_parabola_that_is_nearer_goes_before_a_line_that_would_do(con):
+def test_a_nearer_parabola_wins(con):
     sizes(con, {n: 100_000 + 1000 * n + n * n for n in (10, 20, 30, 40)})
     assert answer(con, "scaling")[0]["model"] == "quadratic"
 
@@ -228,7 +228,7 @@ def test_metrics(con):
 
 
 @pytest.mark.slow
-def test_what_does_not_grow_has_no_largest_size_and_text_is_no_size(con):
+def test_what_does_not_grow_has_no_largest_size(con):
     for module_id, batch in enumerate(("1", "2", "full", "nan")):
         compiled(con, module_id, f"b{batch}", 7, {"batch": batch})
     assert answer(con, "scaling", size=5, budget="100B") == [

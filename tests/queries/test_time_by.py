@@ -42,7 +42,7 @@ def test_a_part_has_its_time_in_one_run_and_its_bytes(step):
     )
 
 
-def test_several_devices_give_their_mean_and_what_overlaps_is_left_out(step):
+def test_several_devices_give_their_mean(step):
     for device, ns in (("TPU:0", 2_000), ("TPU:1", 6_000)):
         timed(step, "dot.1", ns, device=device)
     timed(step, "dot.1", 50_000, device="TPU:0", is_overlapped=True)
@@ -58,7 +58,7 @@ def test_several_devices_give_their_mean_and_what_overlaps_is_left_out(step):
     )
 
 
-def test_an_instruction_that_the_dump_does_not_know_has_no_line_and_counts(step):
+def test_an_unknown_instruction_counts_without_a_line(step):
     timed(step, "dot.1", 2_000)
     timed(step, "odd.7", 6_000)
     holds(

@@ -66,7 +66,7 @@ def test_a_module_that_holds_no_temps_is_flat(con):
 
 
 @pytest.mark.slow
-def test_the_module_with_the_largest_peak_that_the_filters_leave(con):
+def test_the_largest_module_that_filters_leave(con):
     one_module(con, [(0, 20)], module_id=1, run_name="b", platform="cpu")
     one_module(con, [(0, 20)], module_id=2, run_name="a", function_name="g")
     one_module(con, [(0, 10)], module_id=3, run_name="c")

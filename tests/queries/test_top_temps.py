@@ -7,7 +7,7 @@ def test_nothing_in_an_empty_database(con):
     holds(con, "top-temps", "run_name")
 
 
-def test_largest_arena_of_each_run_and_function_with_its_largest_values(con):
+def test_the_largest_arena_has_its_largest_values(con):
     insert(con, "stack_frames", module_id=1, stack_frame_id=1, own_frame_id=1,
            source_file="model.py", source_line=7)  # fmt: skip
     module = Module(con, 1, function_name="step")

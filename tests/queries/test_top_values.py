@@ -39,7 +39,7 @@ def test_equal_values_are_one_row(con):
     holds(con, "top-values", "run_name", run="x")
 
 
-def test_a_module_without_a_function_goes_by_its_key_and_ties_by_run(con):
+def test_modules_without_functions_go_by_key(con):
     for module_id, run_name in ((1, "b"), (2, "a")):
         module = Module(con, module_id, run_name=run_name, function_name=None)
         module.allocation(0, "output", 8)

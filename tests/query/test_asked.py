@@ -130,7 +130,7 @@ def test_a_name_of_several_platforms_needs_one_of_them(con):
         ),
     ],
 )
-def test_a_name_that_is_not_there_is_refused_with_those_that_are(con, values, message):
+def test_an_unknown_name_is_refused_with_the_known_ones(con, values, message):
     compiled(con, 1, "t", "tpu")
     compiled(con, 2, "c", "cpu")
     with pytest.raises(UsageError) as error:

@@ -391,7 +391,7 @@ def test_the_short_form_hides_its_computation(con, opcode, shape, label, found_c
 
 
 @pytest.mark.parametrize(("opcode", "found_count"), [("async-start", 0), ("add", 1)])
-def test_the_origin_of_an_asynchronous_call_may_have_another_opcode(con, opcode, found_count):
+def test_an_asynchronous_origin_may_have_another_opcode(con, opcode, found_count):
     made_by = {"module_id": 1, "instruction_name": "x.1"}
     insert(con, "instructions", **made_by, opcode="custom-call-start")
     insert(con, "value_origins", **made_by, origin_kind="carry", opcode=opcode)
@@ -669,7 +669,7 @@ def test_where_a_value_in_an_asynchronous_computation_begins(con, live, is_fine)
     assert (con.execute(asked("live-ranges")).fetchall() == []) == is_fine
 
 
-def test_only_before_an_asynchronous_start_a_value_begins_elsewhere(con):
+def test_only_an_asynchronous_value_begins_elsewhere(con):
     module = Schedule(con)
     module.step(2, (2, 8), "parameter")
     module.step(4, (5, 7), "fusion")

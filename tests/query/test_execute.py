@@ -195,7 +195,7 @@ def test_every_type_of_duckdb_renders_in_every_format(con):
     assert [{name: row[name] for name in expected[0]} for row in rows] == expected
 
 
-def test_an_answer_that_is_read_as_text_keeps_its_order_and_names(con):
+def test_an_answer_as_text_keeps_order_and_names(con):
     sql = "SELECT i, i, now() AS i FROM range(5000) AS t (i) ORDER BY hash(i); -- a comment"
     result = execute_sql(con, sql)
     expected = con.execute("SELECT i FROM range(5000) AS t (i) ORDER BY hash(i)").fetchall()

@@ -237,7 +237,7 @@ def test_one_folder_named_twice_is_no_conflict(tmp_path):
     assert list(Catalogue([tmp_path, tmp_path / "." / ""]).paths) == ["same"]
 
 
-def test_folders_come_from_bufdb_the_option_the_environment_and_the_config(tmp_path):
+def test_query_folders_come_from_four_places(tmp_path):
     for name in ("option", "env1", "env2", "config/bufdb/queries"):
         (tmp_path / name).mkdir(parents=True)
     environ = {

@@ -186,7 +186,7 @@ def test_values_below_an_unreadable_allocation_are_reported_too():
     ]
 
 
-def test_a_section_can_go_on_with_the_last_allocation_of_another():
+def test_a_section_can_continue_an_allocation():
     found = allocations.read(section(f"{VALUE}\nallocation 5: size 1:\n"), last_index=4)
     assert rows(found.values, "allocation_index value_id") == [(4, 7)]
 

@@ -49,7 +49,7 @@ def test_name_shape_and_opcode(text, cells):
     assert read(text) == [dict(zip(("instruction_name", "shape", "opcode"), cells, strict=True))]
 
 
-def test_what_is_no_instruction_is_reported_and_disturbs_no_other():
+def test_what_is_no_instruction_is_reported():
     good = {"instruction_name": "a", "shape": "f32[]", "opcode": "add", "op_name": "x"}
     text = '%a = f32[] add(), metadata={op_name="x"}'
     assert read(text, "%a", "%a f32[]", "%a = f32[]", "%a = (f32[", text) == [
@@ -139,7 +139,7 @@ def test_only_the_outermost_metadata_counts(before):
     }
 
 
-def test_metadata_of_a_sharding_alone_is_none_of_the_instruction():
+def test_metadata_of_a_sharding_is_not_the_instructions():
     (found,) = read('%a = f32[] add(%x), sharding={replicated metadata={op_name="inner"}}')
     assert "op_name" not in found
 

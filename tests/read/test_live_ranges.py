@@ -166,7 +166,7 @@ def test_a_node_without_its_byte_counts_is_reported():
         ("p.1{}:0", "p.1{:0", 7, "expected '}' at column 9, found '    p.1{:0-3'"),
     ],
 )  # fmt: skip
-def test_a_line_that_cannot_be_read_is_reported_and_the_others_are_kept(old, new, line, message):
+def test_an_unreadable_line_is_reported_alone(old, new, line, message):
     found = read(RANGES.replace(old, new), [unreadable(line + 5, message)], before=5)
     assert len(rows(found.sequence, "instruction_name")) + len(found.ranges["module"]) == 3
 

@@ -424,7 +424,7 @@ def test_numbers_of_buffers_go_up():
     assert [buffer.number for buffer in message.buffers] == [1, 2, 4]
 
 
-def test_an_operator_that_is_never_closed_ends_at_the_next_field():
+def test_an_unclosed_operator_ends_at_the_next_field():
     text = GPU[: GPU.index("Traceback")]
     first = text[: text.index("\n", text.index("Operator: "))]
     message = only(text.replace(first, first.rstrip('"') + ' "open'))

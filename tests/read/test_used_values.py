@@ -175,7 +175,7 @@ def test_a_whole_instruction_has_its_quotes_and_brackets_closed(text, is_whole):
         ("  t, operand 1", " t, operand 1", "expected '  ' at column 1, found ' t, operand 1'"),
     ],
 )
-def test_a_line_that_cannot_be_read_is_reported_and_the_others_are_kept(old, new, message):
+def test_an_unreadable_line_is_reported_alone(old, new, message):
     text = value(3, "a{0}", positions="  a {0}\n", uses="  t, operand 1\n")
     found = section(text.replace(old, new) + value(4, "b"), before=10)
     result = used_values.read(found, NOTHING, SEEDS, True)

@@ -98,7 +98,7 @@ def test_equal_rows_stay_a_table_and_a_single_row_has_no_title():
     assert table({"n": "BIGINT", "m": "BIGINT"}, [(1, 2)]) == ["n  m", "-  -", "1  2"]
 
 
-def test_rows_in_groups_get_a_title_for_each_where_they_do_not_fit():
+def test_groups_of_wide_rows_get_titles():
     columns = {"run_name": "VARCHAR", "peak_bytes": "BIGINT", "n": "BIGINT", "name": "VARCHAR"}
     rows = [("r1", 1024, n, "x") for n in range(3)] + [("r2", 2048, n, "y") for n in range(3)]
     assert table(columns, rows, 24) == [

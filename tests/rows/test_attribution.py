@@ -28,7 +28,7 @@ def columns_of(*op_names, odd=ODD):
     return columns | {"module": np.zeros(len(lines), np.int64), "name": np.arange(len(lines))}
 
 
-def test_texts_of_a_line_read_by_itself_are_distinguished_and_alike():
+def test_texts_of_single_lines_are_distinguished():
     for odd in (ODD, "dimensions={}"):
         columns = columns_of("a", "b", "a", odd=odd)
         keys = columns["op_name"].hashes(np.uint64(7)).tolist()

@@ -110,7 +110,7 @@ def test_a_step_without_a_line_in_the_hlo_text_is_a_name(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_step_whose_line_cannot_be_read_is_a_name_and_reported(tmp_path):
+def test_a_step_with_an_unreadable_line_is_a_name(tmp_path):
     rows, unread = ingested(tmp_path, "  %odd = nonsense")
     assert rows == [ADD, BITCAST, ("odd", 2, None, None, None)]
     assert unread == [("unreadable_line", HLO[: HLO.index("LINE")].count("\n") + 1)]
@@ -158,7 +158,7 @@ def instructions(db, folder):
 
 
 @pytest.mark.slow
-def test_a_step_of_the_schedule_is_an_instruction_whatever_lies_next_to_it(tmp_path):
+def test_each_step_of_the_schedule_is_an_instruction(tmp_path):
     folder = tmp_path / "dumps"
     (folder / "d").mkdir(parents=True)
     (folder / "d" / NAME).write_text(TEXT)

@@ -35,7 +35,7 @@ def test_every_buffer_has_its_marked_line(loops_db):
 
 
 @pytest.mark.slow
-def test_elements_are_followed_where_the_text_names_them_at_their_use(tmp_path):
+def test_elements_are_followed_where_uses_name_them(tmp_path):
     ingest(str(tmp_path / "a.duckdb"), [ROOT / "data" / "elements"])
     found = rows(tmp_path / "a.duckdb")
     right, wrong = judge(found, marks(ROOT / "data" / "model" / "loops.py"), MADE_IN.__getitem__)
@@ -186,7 +186,7 @@ def test_without_its_text_a_module_has_no_origins(tmp_path):
 
 
 @pytest.mark.slow
-def test_without_metadata_stacks_are_counted_and_no_line_is_guessed(tmp_path):
+def test_without_metadata_no_line_is_guessed(tmp_path):
     db = copied(tmp_path, "cpu", lambda text: re.sub(r", metadata=\{[^}]*\}", "", text))
     assert one(
         db,

@@ -86,7 +86,7 @@ def test_with_a_policy_the_result_goes_too():
     ]
 
 
-def test_what_another_line_holds_in_another_layout_stays_with_a_policy():
+def test_a_policy_keeps_what_another_layout_holds():
     named = ins("%n", 7, "reduce-precision(%turned), exponent_bits=8, mantissa_bits=23")
     turned = ins("%turned", 6, "transpose(%prob), dimensions={0,1}").replace("body/x", "transpose")
     text = body(SOFTMAX, turned, named, update(2, "%exp"), update(3, "%n"))
@@ -133,7 +133,7 @@ def needs(is_gone, kept=(), again=(), more=()):
     return Needs("wrap", is_gone, kept, again, again | dict.fromkeys(more, 1000))
 
 
-def test_what_several_need_counts_once_and_what_one_computes_is_not_kept():
+def test_what_several_need_counts_once():
     one, two = needs(True, kept=[1, 2], again=[3], more=[1]), needs(True, again=[2, 3], more=[1])
     assert together([one]) == together([one, one])
     found = together([one, two])

@@ -88,7 +88,7 @@ def test_each_value_at_the_peak_has_a_row_with_the_fixed_bytes():
     ]
 
 
-def test_a_name_has_all_values_of_a_module_not_only_those_at_the_peak():
+def test_a_name_has_values_away_from_the_peak_too():
     _, lines = prepared(Known(True, True), ROWS).rows([LINES])
     assert lines["what"].labels == ["line"]
     assert savings_of(lines) == [

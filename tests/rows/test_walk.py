@@ -203,7 +203,7 @@ def test_a_saved_carry_is_an_input_of_the_layer():
     assert (origin.instruction.name, origin.is_layer_input) == (b"a", False)
 
 
-def test_an_unrolled_scan_saves_the_inputs_of_several_layers_together():
+def test_an_unrolled_scan_saves_inputs_of_several_layers():
     """XLA puts them together, on the line of the loop."""
     both = f"  %both = f32[16] concatenate(%x, %new), {own('concatenate')}\n"
     body = STACKED.replace(
@@ -505,9 +505,7 @@ def combined(lines, taken):
 @pytest.mark.parametrize(("number", "right"), [(0, ("sin", 21)), (1, ("cos", 25))])
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("opcode", ["all-reduce", "reduce-scatter", "all-gather"])
-def test_each_element_of_a_collective_of_several_has_its_operand(
-    opcode, asynchronous, number, right
-):
+def test_each_element_of_a_collective_has_its_operand(opcode, asynchronous, number, right):
     """It has the line of one of them."""
     start = "-start" if asynchronous else ""
     lines = [f"%all = (f32[8], f32[24]) {opcode}{start}(%sin, %cos), to_apply=%sum, {meta(21)}"]
@@ -539,7 +537,7 @@ def test_so_has_each_element_of_one_on_sparsecore(number, right):
     (0, "", ("all", 50, True)), (1, meta(51, "jit(f)/jvp()/ppermute"), ("taken", 51, True)),
     (1, "", ("all", 50, False)),
 ])  # fmt: skip
-def test_collectives_of_several_that_the_user_wrote_keep_their_lines(number, line, right):
+def test_collectives_of_the_user_keep_their_lines(number, line, right):
     """It is the line of the first, or of the element, which newer texts leave out."""
     lines = ["%all = ((f32[8], f32[24]), (f32[8], f32[24])) collective-permute-start(%sin, %cos), "
              + meta(50, "jit(f)/jvp()/ppermute"),
@@ -644,7 +642,7 @@ def test_what_is_read_of_an_argument_for_a_library_is_no_slice():
     assert found(text, "scaled", ()) == ("self", "scaled", None)
 
 
-def test_where_all_lines_are_a_librarys_they_say_who_made_the_data():
+def test_library_lines_count_where_there_are_no_others():
     text = module(STACKED).replace("/u/model.py", "/l/site-packages/flax/linen.py")
     graph = HloGraph(text.encode(), loops := loops_in(text.encode()))
     places = Places(None, loops_of(text.encode(), loops), text=text.encode())

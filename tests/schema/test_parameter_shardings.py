@@ -131,7 +131,7 @@ def test_a_tuple_has_a_sharding_for_each_array(con):
 
 
 @pytest.mark.slow
-def test_a_tuple_that_its_sharding_does_not_fit_is_not_understood(con):
+def test_a_sharding_of_another_tuple_is_not_understood(con):
     module = Module(con, 1, partition_count=2, replica_count=1)
     parameter(module, 0, 8, "{{replicated}, {replicated}}", name="p", number=0, at="{0}")
     module.close()
@@ -141,7 +141,7 @@ def test_a_tuple_that_its_sharding_does_not_fit_is_not_understood(con):
 
 
 @pytest.mark.slow
-def test_without_hlo_text_other_parameters_give_the_device_count(con):
+def test_other_parameters_give_the_device_count(con):
     for module_id, other in ((1, "{devices=[4]<=[4]}"), (2, "{replicated}")):
         module = Module(con, module_id)
         parameter(module, 0, 8, "{replicated}")

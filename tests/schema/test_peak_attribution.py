@@ -48,7 +48,7 @@ def test_rows_of_a_function_add_up_to_its_peak(demo, name, given):
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(("name", "given"), WAYS, ids=[f"{name}{given}" for name, given in WAYS])
-def test_what_the_compiler_made_comes_out_of_the_kinds_of_allocation_alone(demo, name, given):
+def test_compiler_made_bytes_follow_from_allocation_kinds(demo, name, given):
     query = CATALOGUE.find(name)
     names = [column.name for column in query.columns]
     # A role joins what is separated here.

@@ -15,7 +15,7 @@ def held(con, module_id=1):
     ).fetchall()
 
 
-def test_bytes_shared_by_values_go_to_the_first_by_offset_the_larger_first(con):
+def test_shared_bytes_go_to_the_first_by_offset_then_size(con):
     module = Module(con, 1)
     module.allocation(0, "temp", 100)
     module.value(1, 0, offset=0, size=30)

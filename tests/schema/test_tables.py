@@ -186,7 +186,7 @@ def test_a_file_of_the_schema_makes_one_object_of_its_name(folder):
         assert lines[0].startswith("-- "), file
 
 
-def test_a_query_gets_the_views_that_it_names_and_what_those_name():
+def test_a_query_gets_the_views_that_it_needs():
     sql = "-- Not of memory_steps.\nSELECT * FROM module_peaks -- nor of copy_details"
     assert list(definitions.views(sql)) == ["memory_figures", "module_peaks"]
     assert definitions.views("SELECT 1") == {}

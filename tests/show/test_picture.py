@@ -239,7 +239,7 @@ def test_values_between_the_columns_are_counted(con):
     assert [column.time for column in drawn(con, count=2).columns] == [3, 77]
 
 
-def test_two_arenas_without_lines_are_parted_by_a_wall_and_coloured_by_op(con):
+def test_two_arenas_are_parted_by_a_wall(con):
     made = Module(con, 1, schedule_length=9)
     for index, name in enumerate(("dot", "add")):
         made.allocation(index, "temp", 64)

@@ -92,7 +92,7 @@ def test_workers_give_the_rows_and_summary_of_one_machine(tmp_path):
 
 
 @pytest.mark.slow
-def test_what_has_not_changed_is_left_alone_and_what_has_is_replaced(tmp_path, run):
+def test_only_what_has_changed_is_replaced(tmp_path, run):
     for url in ("a", "b"):
         stored(tmp_path / url, run)
     assert by_workers(tmp_path / "b", run).line().endswith("unchanged 3, skipped 0")
@@ -168,7 +168,7 @@ def test_a_worker_that_does_not_see_a_file_is_no_quiet_loss(tmp_path, run):
     assert rows_on(tmp_path / "a") == rows_on(tmp_path / "b")
 
 
-def test_workers_of_another_version_or_without_the_folder_store_nothing(tmp_path):
+def test_workers_of_another_version_store_nothing(tmp_path):
     target = Target(str(tmp_path), str(tmp_path), "512MB")
     target.require()
     with pytest.raises(BufdbError, match=r"has bufdb .*, this is 0.0; install the same"):
@@ -178,7 +178,7 @@ def test_workers_of_another_version_or_without_the_folder_store_nothing(tmp_path
 
 
 @pytest.mark.slow
-def test_an_archive_is_read_by_this_process_and_a_url_by_workers(tmp_path):
+def test_archives_are_read_here_and_urls_by_workers(tmp_path):
     archive = tmp_path / "cpu.zip"
     with zipfile.ZipFile(archive, "w") as file:
         for dump in RUN.iterdir():
@@ -214,7 +214,7 @@ def test_a_dataset_may_be_at_a_url(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_is_there_before_its_modules_and_a_part_twice_is_there_once(tmp_path):
+def test_a_part_stored_twice_is_there_once(tmp_path):
     seen = []
 
     def look() -> None:
@@ -232,7 +232,7 @@ def test_a_run_is_there_before_its_modules_and_a_part_twice_is_there_once(tmp_pa
 
 
 @pytest.mark.slow
-def test_an_ingest_that_ends_before_its_last_word_is_mended_by_the_next(tmp_path):
+def test_an_unfinished_ingest_is_completed_by_the_next(tmp_path):
     def end() -> None:
         raise BufdbError("lost")
 
@@ -291,7 +291,7 @@ def test_progress_shows_the_bytes_of_modules_that_have_appeared(tmp_path, monkey
         ("Job aborted: all is lost\nmore", "Spark: Job aborted: all is lost"),
     ],
 )
-def test_what_a_job_failed_with_is_one_line_in_the_worker_s_words(text, said):
+def test_a_failed_job_is_one_line_of_the_worker(text, said):
     import re
 
     assert re.match(said, reason(text))

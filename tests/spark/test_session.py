@@ -72,7 +72,7 @@ def test_a_url_of_another_kind_is_refused(monkeypatch, remote):
         session.connect(remote)
 
 
-def test_the_command_line_wants_a_dataset_and_a_query_that_is_portable(call, tmp_path):
+def test_the_command_line_needs_a_portable_query(call, tmp_path):
     code, _, err = call("query", "peak", "--engine", "sail")
     assert (code, "name one with --on" in err) == (2, True)
     (tmp_path / "mine.sql").write_text(

@@ -53,7 +53,7 @@ def test_of_several_runs_the_one_with_the_largest_need(con):
         choose(con, "f", "x", None)
 
 
-def test_the_memory_of_the_device_or_the_space_that_is_asked_for(con):
+def test_device_memory_or_the_requested_space(con):
     made = Case(con, 1, platform="tpu")
     made.allocation(1, "temp", 50, color=1)
     made.temp(1, 5, (1, 3))

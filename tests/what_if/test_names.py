@@ -24,7 +24,7 @@ def names(con):
     ]
 
 
-def test_the_end_of_a_path_with_what_is_saved_of_it_and_copied_for_it(names):
+def test_the_end_of_a_path_selects_saved_and_copied(names):
     assert names("line:model.py:53") == [
         "/m/model.py:53", "saved /m/model.py:53", "for /n/model.py:53", "/n/model.py:53"
     ]  # fmt: skip

@@ -247,7 +247,7 @@ def step(con):
 
 
 @pytest.mark.slow
-def test_a_donated_parameter_gives_its_bytes_unless_they_are_needed_before(step):
+def test_a_donation_needs_bytes_for_earlier_contents(step):
     # 88 fixed bytes; 50 at 1, and at 4 30 with 40 of early contents.
     assert figures(ask(step, donate=["3"])) == [
         ("params['w']", 40, 20, 118, 4),
@@ -391,7 +391,7 @@ def lines(con):
 
 
 @pytest.mark.slow
-def test_times_rank_where_the_module_was_timed_and_a_kernel_counts_once(con):
+def test_times_rank_and_a_kernel_counts_once(con):
     lines(con)
     timed(con, **{"fusion.1": 700, "fusion.3": 500})
     found = ask(con, until=0, is_cheapest_first=True)
@@ -420,7 +420,7 @@ def test_without_times_the_work_ranks(con):
 
 
 @pytest.mark.slow
-def test_a_line_with_stacks_takes_the_time_that_these_take_and_inputs_of_the_layer_none(con):
+def test_stacks_take_time_and_layer_inputs_none(con):
     case = Case(con)
     for number in (1, 2):
         case.temp(number, 60, (1, 3))

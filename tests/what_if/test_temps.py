@@ -93,7 +93,7 @@ def test_damaged_dumps_are_as_ingest_had_them_and_raise_nothing(con, tmp_path, f
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("run", sorted(path.name for path in DEMO.iterdir() if path.is_dir()))
-def test_several_names_are_the_union_of_all_other_values_at_each_instant(demo, run):
+def test_several_names_leave_the_union_of_the_rest(demo, run):
     source = random.Random(run)
     for _, key, color in [row for row in demo.execute(SPACES).fetchall() if row[0] == run]:
         choice = choose(demo, key, run, color)
@@ -122,7 +122,7 @@ def test_several_names_are_the_union_of_all_other_values_at_each_instant(demo, r
             assert (height.peak_bytes - choice.fixed_bytes, height.peak_time) == (left, time)
 
 
-def test_what_xla_made_is_named_for_its_use_away_from_the_peak_too(con):
+def test_what_xla_made_is_named_for_its_use(con):
     case = Case(con)
     case.temp(1, 9, (1, 2), "/m/a.py:1", op_name="jit(f)/dot", program_order=1)
     case.temp(2, 5, (5, 6), name="copy", opcode="copy", program_order=5)

@@ -42,7 +42,7 @@ def test_a_change_that_was_made_is_held_to_what_was_promised(ask):
 
 
 @pytest.mark.slow
-def test_promises_of_lines_are_those_of_the_query_and_of_what_if(ask, call, demo_db):
+def test_promises_of_lines_are_those_of_what_if(ask, call, demo_db):
     _, found, _ = rows(ask, "cpu_b8", "cpu_b8_remat")
     query = json.loads(
         call("query", "advice", "-p", "run", "cpu_b8", "--db", demo_db, "--format", "json")[1]

@@ -202,7 +202,7 @@ def test_line_ends_of_two_bytes_are_simply_read(dump: tuple[str, str], block_byt
 
 @pytest.mark.slow
 @BLOCKS
-def test_line_ends_of_two_bytes_in_some_lines_alone_lose_no_row_in_silence(
+def test_mixed_line_ends_lose_no_row_in_silence(
     block_bytes: int,
 ) -> None:
     files = texts(*WHOLE)
@@ -214,7 +214,7 @@ def test_line_ends_of_two_bytes_in_some_lines_alone_lose_no_row_in_silence(
 
 
 @pytest.mark.slow
-def test_a_file_above_10_mb_with_line_ends_of_two_bytes_is_simply_read() -> None:
+def test_a_large_file_with_two_byte_line_ends_is_read() -> None:
     (name, text), *_ = texts(*WHOLE).items()
     head, _, rest = text.partition(b"\nTotal bytes used:")
     more = b"".join(
@@ -373,7 +373,7 @@ def peaks() -> list[Any]:
 @pytest.mark.sample(4)
 @BLOCKS
 @pytest.mark.parametrize("dump", [TRAIN, SPLIT_TRAIN], ids=["one file", "split"])
-def test_a_temp_allocation_without_its_values_has_an_unknown_peak(
+def test_a_temp_allocation_without_values_is_unknown(
     dump: tuple[str, str], block_bytes: int
 ) -> None:
     files = texts(*dump)
@@ -395,7 +395,7 @@ def test_an_allocation_file_alone_has_an_unknown_peak() -> None:
     assert "missing_file" in found.codes
 
 
-def test_a_folder_of_optimized_hlo_alone_says_which_file_is_missing(tmp_path: Path) -> None:
+def test_optimized_hlo_alone_lacks_a_file(tmp_path: Path) -> None:
     files = texts(*SPLIT)
     for name, text in files.items():
         if name.endswith("after_optimizations.txt"):

@@ -38,7 +38,7 @@ def test_bytes_that_are_no_utf8_are_replaced_and_reported(
     assert found == [("data_loss", "invalid_utf8", line)]
 
 
-def test_what_cannot_be_looked_into_is_reported_and_harms_no_dump(
+def test_an_unreadable_folder_is_reported(
     con: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, text in texts(*WHOLE).items():
@@ -89,9 +89,7 @@ def test_values_below_an_unreadable_allocation_go_to_no_other(
     assert 1 not in {allocation for _, allocation in found[0]}
 
 
-def test_an_empty_peak_listing_is_reported_where_values_are_live(
-    con: duckdb.DuckDBPyConnection, tmp_path: Path
-) -> None:
+def test_an_empty_peak_listing_is_reported(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     (name, text), *_ = texts(*WHOLE).items()
     start = text.index(b"\n", text.index(b"  Live ranges at ")) + 1
     (tmp_path / name).write_bytes(text[:start])

@@ -166,7 +166,7 @@ def test_what_fits_an_example(shown, answer, is_right):
     assert fits(shown, answer) is is_right
 
 
-def test_every_command_has_a_section_that_begins_with_an_example():
+def test_every_command_has_a_section_with_an_example():
     pages = [PAGES[name] for name in PAGES if name.startswith("bufdb/commands/")]
     text = "\n".join(page.read_text("utf-8") for page in pages)
     begun = re.findall(r"^##+ bufdb (\S+)\n\n(?:```|    )", text, re.MULTILINE)

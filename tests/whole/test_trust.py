@@ -409,7 +409,7 @@ def test_a_view_of_the_files_own_is_reported_and_bufdbs_is_used(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_view_of_another_version_is_reported_until_the_next_ingest(tmp_path):
+def test_a_view_of_another_version_is_reported(tmp_path):
     path = make(tmp_path)
     with duckdb.connect(path) as con:
         con.execute("CREATE OR REPLACE VIEW memory_figures AS SELECT 1 AS peak_bytes")

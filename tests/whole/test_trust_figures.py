@@ -34,7 +34,7 @@ def test_a_command_that_prints_no_count_is_no_success() -> None:
     assert has_wrong(f"{HEADER}\n{row}")
 
 
-def test_one_in_twenty_corruptions_may_be_missed_and_nothing_else_may() -> None:
+def test_at_most_one_in_twenty_corruptions_is_missed() -> None:
     def new(what: str, wrong: int) -> str:
         return f"{HEADER}\n| {what} | 200 | {wrong} | `x` |"
 

@@ -109,7 +109,7 @@ def functions_and_db(request, fresh):
 
 @pytest.mark.sample(20)
 @each_query
-def test_an_unknown_peak_is_reported_with_its_reason_and_is_no_number(functions_and_db, query):
+def test_an_unknown_peak_has_a_reason_and_no_number(functions_and_db, query):
     functions, con = functions_and_db
     # Unknown ones come first; where peaks do not rank the rows, top_n can cut any.
     is_ranked = "known" in functions and query.name != "retraces"
@@ -136,7 +136,7 @@ def test_an_unknown_peak_is_reported_with_its_reason_and_is_no_number(functions_
         ("runs", "max_peak_bytes"),
     ],
 )  # fmt: skip
-def test_of_several_compilations_one_unknown_makes_the_largest_unknown(con, name, column):
+def test_one_unknown_peak_makes_the_largest_unknown(con, name, column):
     filled(con, {"f": True})
     assert all(row[column] is not None for row in rows(con, QUERIES[name]))
     for run_name, number in (("a", 8), ("b", 9)):
@@ -155,7 +155,7 @@ def test_of_several_compilations_one_unknown_makes_the_largest_unknown(con, name
         ("scaling", "largest_bytes"), ("series -p only regressions", "figure_bytes"),
     ],
 )  # fmt: skip
-def test_of_several_compilations_each_is_known_or_unknown_by_itself(con, name, column):
+def test_each_compilation_has_its_own_peak(con, name, column):
     filled(con, {"f": True})
     for run_name, number in (("a", 8), ("b", 9)):
         compiled(con, number, run_name, "f", REASON)
@@ -182,7 +182,7 @@ def bare_db(fresh):
 
 @pytest.mark.sample(12)
 @each_query
-def test_a_module_without_allocations_is_reported_in_every_memory_space(bare_db, query):
+def test_no_allocations_are_reported_in_every_space(bare_db, query):
     answer = rows(bare_db, query, color=0)
     assert answer
     assert all("the dump has no allocations" in row["unknown_reason"] for row in answer)
