@@ -181,18 +181,18 @@ def device(name: str) -> Device | None:
     return _BY_NAME.get(folded)
 
 
-def limit_of(given: int | str | None) -> Limits:
+def limit_of(limit: int | str | None) -> Limits:
     """Return the bytes of a limit, and the name of the device if the limit is its memory.
 
     Args:
-        given: bytes, a size such as "16GiB", or a device such as "TPU v5e"; None for no limit.
+        limit: bytes, a size such as "16GiB", or a device such as "TPU v5e"; None for no limit.
 
     Raises:
         UsageError: it is neither a size above 0 nor a device, or a small number without a unit.
     """
-    if given is None:
+    if limit is None:
         return None, None
-    text = str(given).strip()
+    text = str(limit).strip()
     known = device(text)
     if known is not None:
         return known.memory_bytes, known.name

@@ -527,7 +527,7 @@ def _asked(
 def _why_nothing(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> str:
     """Return the reason why neither side has a figure."""
     filters = ("function", "module", "color")
-    given = [name for name in filters if values[name] is not None]
+    filtered = [name for name in filters if values[name] is not None]
     everything = {**values, **dict.fromkeys(filters), "color": ALL}
     whole = compare(con, everything, temps=False).figures
     if not whole:
@@ -536,5 +536,5 @@ def _why_nothing(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) ->
     spaces = ", ".join(
         dict.fromkeys(f"{row.color} ({row.memory_space_name or 'no name'})" for row in whole)
     )
-    asked = " and ".join(f"{name} {quote(str(values[name]))}" for name in given)
+    asked = " and ".join(f"{name} {quote(str(values[name]))}" for name in filtered)
     return f"no rows: neither side has {asked}; there is {functions} in memory space {spaces}"

@@ -209,9 +209,9 @@ def overview(
         values["top_n"] = QUERIES[part][1] if top_n is None else top_n
         # A summary says what lowers the peak most, whatever that costs.
         is_ranked = top_n is None and query.param("rank_by") is not None
-        given = {**values, "rank_by": "saving"} if is_ranked else values
+        settings = {**values, "rank_by": "saving"} if is_ranked else values
         result.parts[part] = [
-            row for row in _as_rows(execute.execute_query(con, query, given)) if _is_known(row)
+            row for row in _as_rows(execute.execute_query(con, query, settings)) if _is_known(row)
         ]
     return result
 
@@ -389,8 +389,8 @@ def summary(
     """
     limits = limit_of(limit)
     space = None if color is None else str(color)
-    given = {"run": run, "function": function, "module": module, "color": space}
-    asked: dict[str, Value] = {name: text for name, text in given.items() if text is not None}
+    globs = {"run": run, "function": function, "module": module, "color": space}
+    asked: dict[str, Value] = {name: text for name, text in globs.items() if text is not None}
     catalogue = Catalogue([query_folder()])
     parts = queries(catalogue, tuple(names))
     for query in parts.values():

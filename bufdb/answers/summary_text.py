@@ -406,14 +406,14 @@ def sentences(overview: Overview, *, width: int = WIDTH, is_short: bool = False)
         if "peak_at_least" in overview.out_of_memory:
             size = f"at least {size}"
         where = _space(overview.peak)
-        whose = _whose(overview.peak, width - len(f"highest peak: {size} of {where} memory, "))
-        peak = f"highest peak: {size} of {where} memory, {whose}"
+        owner = _whose(overview.peak, width - len(f"highest peak: {size} of {where} memory, "))
+        peak = f"highest peak: {size} of {where} memory, {owner}"
         lines = [Sentence("peak", peak, strong=size), *_needs(overview.peak)]
-    is_told = bool(overview.out_of_memory)
+    has_message = bool(overview.out_of_memory)
     if overview.peak is not None and overview.largest is None:
         lines += _filled(overview.peak)
     elif overview.limit_ratio is not None or (
-        overview.peak is not None and not (is_short or is_told)
+        overview.peak is not None and not (is_short or has_message)
     ):
         lines += [_limit(overview, width), *_of_device(overview)]
     if overview.peak is not None:

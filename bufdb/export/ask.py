@@ -70,8 +70,8 @@ def export(
         BufdbError: there is nothing to export, or no peak of what is selected is known.
     """
     _require(form, color, frames)
-    given = {"run": run, "function": function, "module": module}
-    asked: dict[str, Value] = {name: text for name, text in given.items() if text is not None}
+    globs = {"run": run, "function": function, "module": module}
+    asked: dict[str, Value] = {name: text for name, text in globs.items() if text is not None}
     if keep and not anonymize:
         raise UsageError("--keep is for --anonymize; without it all labels stay")
     if form in TABLES:

@@ -107,8 +107,8 @@ def choose(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> Chosen
     if not functions:
         if notes:
             raise BufdbError(f"nothing to export: {notes[0]}")
-        given = ", ".join(f"{name} {quote(str(value))}" for name, value in asked.items())
-        what = f"no module with {given}" if given else "no module is stored"
+        filters = ", ".join(f"{name} {quote(str(value))}" for name, value in asked.items())
+        what = f"no module with {filters}" if filters else "no module is stored"
         raise BufdbError(f"nothing to export: {what}; 'bufdb query modules' lists them")
     notes = list(dict.fromkeys(notes))
     if len(notes) > _MOST_NAMED:

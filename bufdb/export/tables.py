@@ -91,14 +91,14 @@ class Selection:
         self.types = _types(con)
         self.anonymous = anonymous
         self._kept_labels = ", ".join(map(sql_text, keep)) or "NULL"
-        given = {name: str(asked[name]) for name in ("function", "module") if name in asked}
-        _ask(con, asked, given)
+        globs = {name: str(asked[name]) for name in ("function", "module") if name in asked}
+        _ask(con, asked, globs)
         ((module_count,), (run_count,)) = con.execute(
             "SELECT count(*) FROM temp.main.exported_modules "
             "UNION ALL SELECT count(*) FROM temp.main.exported_runs"
         ).fetchall()
         self.module_count = module_count
-        if asked and not (module_count if given else run_count):
+        if asked and not (module_count if globs else run_count):
             what = ", ".join(f"{name} {quote(str(value))}" for name, value in asked.items())
             raise BufdbError(
                 f"nothing to export: no module with {what}; 'bufdb query modules' lists them"
@@ -210,7 +210,7 @@ def _kind(table: str, column: str) -> str:
 
 
 def _ask(
-    con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value], given: Mapping[str, str]
+    con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value], globs: Mapping[str, str]
 ) -> None:
     """Fill exported_modules and exported_runs; module filters narrow the runs to theirs."""
     values: dict[str, Value] = {"run": asked["run"]} if asked.get("run") is not None else {}
@@ -229,9 +229,9 @@ def _ask(
         "AND ($function::VARCHAR IS NULL "
         "OR coalesce(function_name, module_key) GLOB $function::VARCHAR) "
         "AND ($module::VARCHAR IS NULL OR module_key GLOB $module::VARCHAR)",
-        {"function": given.get("function"), "module": given.get("module")},
+        {"function": globs.get("function"), "module": globs.get("module")},
     )
-    if given:
+    if globs:
         con.execute(
             "DELETE FROM temp.main.exported_runs WHERE run_name NOT IN "
             "(SELECT run_name FROM temp.main.exported_modules)"

@@ -61,15 +61,15 @@ def store(con: duckdb.DuckDBPyConnection, run: str, taken: Taken, own: Own) -> N
     arrays = []
     for alive, held in taken.profile.arrays.items():
         is_known = taken.arguments is not None
-        given = (taken.arguments or {}).get(alive, Held())
+        passed = (taken.arguments or {}).get(alive, Held())
         arrays.append(
             {
                 "device": alive.device,
                 "stack_frame_id": frames.number(alive.stack),
                 "total_bytes": held.total_bytes,
                 "array_count": held.array_count,
-                "argument_bytes": min(given.total_bytes, held.total_bytes) if is_known else None,
-                "argument_count": min(given.array_count, held.array_count) if is_known else None,
+                "argument_bytes": min(passed.total_bytes, held.total_bytes) if is_known else None,
+                "argument_count": min(passed.array_count, held.array_count) if is_known else None,
             }
         )
     _insert(con, "live_profiles", run, taken.name, [taken.row()])

@@ -171,10 +171,10 @@ def plan(paths: Sequence[Source], run: str | None) -> dict[str, PlannedRun]:
     for path in paths:
         problems: list[Problem] = []
         memory_files: list[MemoryFile] = []
-        given = _memory_profile(path)
-        if given is not None:
+        profile = _memory_profile(path)
+        if profile is not None:
             modules: list[ModuleFiles] = []
-            memory_files.append(given)
+            memory_files.append(profile)
         else:
             modules = discover(path, problems, memory_files)
         is_empty = not modules and not memory_files
@@ -184,7 +184,7 @@ def plan(paths: Sequence[Source], run: str | None) -> dict[str, PlannedRun]:
         name = as_text(run or base.name or "dumps")
         planned = plan.setdefault(name, PlannedRun(path))
         planned.problems += problems
-        planned.are_given |= given is not None
+        planned.are_given |= profile is not None
         _add_memory(planned, name, memory_files)
         for files in modules:
             module_id = module_id_of(name, files.key)

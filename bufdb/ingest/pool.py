@@ -108,8 +108,8 @@ class Pool:
         if pending.file is not None:
             self.free.append(pending.file)
         self._submit()
-        for word, given, named in events:
-            getattr(sink, word)(*given, **named)
+        for word, arguments, named in events:
+            getattr(sink, word)(*arguments, **named)
 
     def end(self) -> None:
         """Let processes go when they have read what they were given."""
@@ -225,7 +225,7 @@ class _Events:
         self.kept: list[Event] = []
 
     def __getattr__(self, word: str) -> Any:
-        return lambda *given, **named: self.kept.append((word, given, named))
+        return lambda *arguments, **named: self.kept.append((word, arguments, named))
 
 
 def _read(group: Group, file: int | None) -> _Result:

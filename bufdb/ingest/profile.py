@@ -219,8 +219,8 @@ def _modules(
 ) -> dict[str, list[_Module]]:
     """Return the modules of a run that have the name of a program, by that."""
     wanted = {program.module_name for program in programs}
-    given = {"run": run, "ids": None if ids is None else list(ids)}
-    rows = [row for row in con.execute(_MODULES, given).fetchall() if wanted & set(row[1:3])]
+    parameters = {"run": run, "ids": None if ids is None else list(ids)}
+    rows = [row for row in con.execute(_MODULES, parameters).fetchall() if wanted & set(row[1:3])]
     names: dict[int, dict[str, bool]] = {row[0]: {} for row in rows}
     for module_id, name, is_work in con.execute(_NAMES, [list(names)]).fetchall():
         names[module_id][name] = is_work

@@ -98,9 +98,9 @@ def _compare(
         Ingest(other, planned, Request()).run()
         for table, columns in COMPARED.items():
             rows = f'SELECT {columns} FROM "{table}" WHERE module_id = {module_id}'
-            ours, theirs = (Counter(c.execute(rows).fetchall()) for c in (con, other))
-            if ours != theirs:
-                lost, more = ours - theirs, theirs - ours
+            own_rows, other_rows = (Counter(c.execute(rows).fetchall()) for c in (con, other))
+            if own_rows != other_rows:
+                lost, more = own_rows - other_rows, other_rows - own_rows
                 name, some = ("text", lost) if lost else ("proto", more)
                 example = f"{name}: {min(map(str, some))}"
                 yield Disagreement(key, table, lost.total() + more.total(), example)

@@ -129,8 +129,10 @@ class Ingest:
             self._look_up_shapes()
             self.of_run = self._to_read(name)
             self.run_changed, self.dumped_at = not self.of_run.stored_ids, math.inf
-            given, is_alone = request.labels_of(name), planned.is_memory_alone
-            run_rows.add_run(self.con, name, path, given, request.metadata, keeps_findings=is_alone)
+            own_labels, is_alone = request.labels_of(name), planned.is_memory_alone
+            run_rows.add_run(
+                self.con, name, path, own_labels, request.metadata, keeps_findings=is_alone
+            )
             own_note_globs(self.con, name, request.own_globs)
             for problem in planned.problems:
                 self._odd(problem)

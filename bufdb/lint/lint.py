@@ -241,16 +241,16 @@ def _columns(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> Iterator[str]
     except duckdb.Error as error:
         yield " ".join(str(error).split("LINE ")[0].split())
         return
-    given = [(row[0], row[1]) for row in rows]
+    described = [(row[0], row[1]) for row in rows]
     declared = [(column.name, column.type) for column in query.columns]
-    for name, type_name in given:
+    for name, type_name in described:
         if (name, type_name) not in declared:
             yield f"column {name} {type_name} has no column line"
     for name, type_name in declared:
-        if (name, type_name) not in given:
+        if (name, type_name) not in described:
             yield f"column line {name} {type_name}: the query gives no such column"
-    if sorted(given) == sorted(declared) and given != declared:
-        order = ", ".join(name for name, _ in given)
+    if sorted(described) == sorted(declared) and described != declared:
+        order = ", ".join(name for name, _ in described)
         yield f"the column lines are not in the query's order: {order}"
 
 

@@ -191,13 +191,13 @@ def _write_windows_out(tree: exp.Expr) -> None:
         if not named:
             continue
         for window in list(select.find_all(exp.Window)):
-            given = named.get(window.alias) if window.alias else None
-            if given is None or window.find_ancestor(exp.Select) is not select:
+            definition = named.get(window.alias) if window.alias else None
+            if definition is None or window.find_ancestor(exp.Select) is not select:
                 continue
             window.set("alias", None)
             for part in ("partition_by", "order", "spec"):
-                if not window.args.get(part) and given.args.get(part):
-                    value = given.args[part]
+                if not window.args.get(part) and definition.args.get(part):
+                    value = definition.args[part]
                     copied = (
                         [item.copy() for item in value] if isinstance(value, list) else value.copy()
                     )

@@ -128,18 +128,18 @@ class _Macro:
 
     def called(self, arguments: Iterable[exp.Expr]) -> exp.Expr:
         """Return the body with arguments in place of the parameters."""
-        given = dict(self.params)
+        by_parameter = dict(self.params)
         for place, argument in enumerate(arguments):
             if isinstance(argument, exp.PropertyEQ):
-                given[argument.this.name] = argument.expression
+                by_parameter[argument.this.name] = argument.expression
             else:
-                given[list(given)[place]] = argument
-        return self.body.copy().transform(lambda node: _argument(node, given))
+                by_parameter[list(by_parameter)[place]] = argument
+        return self.body.copy().transform(lambda node: _argument(node, by_parameter))
 
 
-def _argument(node: exp.Expr, given: Mapping[str, exp.Expr | None]) -> exp.Expr:
-    if isinstance(node, exp.Column) and not node.table and node.name in given:
-        value = given[node.name] or exp.Null()
+def _argument(node: exp.Expr, arguments: Mapping[str, exp.Expr | None]) -> exp.Expr:
+    if isinstance(node, exp.Column) and not node.table and node.name in arguments:
+        value = arguments[node.name] or exp.Null()
         is_atom = isinstance(value, exp.Column | exp.Literal | exp.Paren | exp.Subquery | exp.Func)
         return value.copy() if is_atom else exp.Paren(this=value.copy())
     return node

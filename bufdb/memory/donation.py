@@ -65,16 +65,16 @@ def donors(
     key = numbered(group[rows], size[rows])
     order = np.lexsort((rows, np.where(is_output[rows], 0, last_use[rows]), key))
     rows, key = rows[order], key[order]
-    given, taken = np.flatnonzero(~is_output[rows]), np.flatnonzero(is_output[rows])
+    parameters, taken = np.flatnonzero(~is_output[rows]), np.flatnonzero(is_output[rows])
     # The n-th parameter of a size goes to its n-th output.
     ranks = [
-        np.arange(len(some)) - np.searchsorted(key[some], key[some]) for some in (given, taken)
+        np.arange(len(some)) - np.searchsorted(key[some], key[some]) for some in (parameters, taken)
     ]
     width = len(rows) + 1
     _, one, other = np.intersect1d(
-        key[given] * width + ranks[0], key[taken] * width + ranks[1], return_indices=True
+        key[parameters] * width + ranks[0], key[taken] * width + ranks[1], return_indices=True
     )
-    parameter, output = rows[given[one]], rows[taken[other]]
+    parameter, output = rows[parameters[one]], rows[taken[other]]
     order = np.argsort(output)
     return parameter[order], output[order]
 

@@ -350,8 +350,8 @@ def report(
         BufdbError: no module matches.
     """
     limits = limit_of(limit)
-    given = {"run": run, "function": function, "module": module, "platform": platform}
-    asked: dict[str, Value] = {name: text for name, text in given.items() if text is not None}
+    globs = {"run": run, "function": function, "module": module, "platform": platform}
+    asked: dict[str, Value] = {name: text for name, text in globs.items() if text is not None}
     catalogue = Catalogue([query_folder()])
     sql = contents.sql(catalogue)
     runs = None if run is None else [run] if base is None else [run, glob(base)]
@@ -362,7 +362,7 @@ def report(
     if not content.modules:
         why = why_nothing(Known(con, CATALOG), catalogue.find("modules"), asked)
         raise BufdbError(f"nothing to report: {why}")
-    options = {**given, "diff": base, "limit": None if limit is None else str(limit)}
+    options = {**globs, "diff": base, "limit": None if limit is None else str(limit)}
     words = [word for name, text in options.items() if text for word in (f"--{name}", text)]
     return page(
         content,

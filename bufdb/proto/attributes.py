@@ -101,16 +101,16 @@ def _own(x: Any, opcode: str) -> Iterator[str]:
         yield f"kind={word(x.fusion_kind)}"
 
 
-def calls(m: Module, given: Instructions, i: int) -> str:
+def calls(m: Module, instructions: Instructions, i: int) -> str:
     """Return the computations that an instruction calls, by their roles."""
-    opcode, called = given.opcodes[i], given.called[i]
+    opcode, called = instructions.opcodes[i], instructions.called[i]
     if opcode in _NO_ROLE:
         return ""
     names = [f"%{m.titles.get(c, 'unknown')}" for c in called]
     if opcode == "while" and len(names) == 2:
         return f", condition={names[1]}, body={names[0]}"
     if opcode == "conditional":
-        selector = given.first_operand(i)
+        selector = instructions.first_operand(i)
         is_predicate = selector in m.at and m.shape(m.at[selector]).element_type == 1
         if len(names) == 2 and is_predicate:
             return f", true_computation={names[0]}, false_computation={names[1]}"

@@ -159,10 +159,10 @@ class Messages:
         return self._row[fields].tolist(), [data[start:stop] for start, stop in spans]
 
     def _by_row(
-        self, name: str, given: tuple[list[int], list[bytes]], *, adds_up: bool
+        self, name: str, spans: tuple[list[int], list[bytes]], *, adds_up: bool
     ) -> list[bytes]:
         """Return the contents of a field by message; of several the last, or all together."""
-        rows, texts = given
+        rows, texts = spans
         if len(rows) == len(self) and not self._odd and rows == list(range(len(rows))):
             return texts
         contents = [b""] * len(self)
@@ -356,12 +356,12 @@ def _configs(some: Messages, payloads: Sequence[bytes]) -> list[bytes]:
     configs = some.texts("backend_config")
     for row, data in enumerate(some.joined("backend_config_payload")):
         if data and not configs[row]:
-            given = reader.payload_of(data)
-            source = given.WhichOneof("payload_source")
+            payload = reader.payload_of(data)
+            source = payload.WhichOneof("payload_source")
             if source == "value":
-                configs[row] = given.value
-            elif source == "id" and 0 <= given.id < len(payloads):
-                configs[row] = payloads[given.id]
+                configs[row] = payload.value
+            elif source == "id" and 0 <= payload.id < len(payloads):
+                configs[row] = payloads[payload.id]
     return configs
 
 

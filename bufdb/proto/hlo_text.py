@@ -64,13 +64,13 @@ class Printer:
         inner = None if wrapped is None else self._single(wrapped)
         if inner is None:
             return self.lines[i]
-        given, short = m.given, m.opcode[inner] + opcode.removeprefix("async")
-        inside = self._inside(given, i, [m.names[o] for o in m.operands[i]])
+        instructions, short = m.given, m.opcode[inner] + opcode.removeprefix("async")
+        inside = self._inside(instructions, i, [m.names[o] for o in m.operands[i]])
         line = f"%{m.names[i]} = {self.shapes[i]} {short}({inside})"
         if opcode == "async-start":
-            line += self._attributes(given, inner)
-        config = _config(given.configs[i])
-        return f"{line}{self._metadata_of([given.metadata[i]])[0]}{config}"
+            line += self._attributes(instructions, inner)
+        config = _config(instructions.configs[i])
+        return f"{line}{self._metadata_of([instructions.metadata[i]])[0]}{config}"
 
     def _single(self, computation: int) -> int | None:
         """Return the one instruction in a computation besides its parameters; None if more."""
@@ -134,26 +134,26 @@ class Printer:
         called = instructions.called.items()
         return [c for i, inside in called if instructions.opcodes[i] == "fusion" for c in inside]
 
-    def _lines(self, given: Instructions, operands: Sequence[Sequence[str]]) -> list[str]:
+    def _lines(self, instructions: Instructions, operands: Sequence[Sequence[str]]) -> list[str]:
         """Return instructions with the names of their operands."""
         inside = self._inside
         return [
             f"%{name} = {shape} {opcode}({arguments}){attributes}{metadata}{config}"
             for name, shape, opcode, arguments, attributes, metadata, config in zip(
-                given.names,
-                self._shapes_of(given.shapes),
-                given.opcodes,
+                instructions.names,
+                self._shapes_of(instructions.shapes),
+                instructions.opcodes,
                 [
                     f"%{some[0]}"
                     if len(some) == 1
                     else f"%{some[0]}, %{some[1]}"
                     if len(some) == 2
-                    else inside(given, i, some)
+                    else inside(instructions, i, some)
                     for i, some in enumerate(operands)
                 ],
-                self._all_attributes(given),
-                self._metadata_of(given.metadata),
-                [_config(text) if text else "" for text in given.configs],
+                self._all_attributes(instructions),
+                self._metadata_of(instructions.metadata),
+                [_config(text) if text else "" for text in instructions.configs],
                 strict=True,
             )
         ]
@@ -171,43 +171,45 @@ class Printer:
             self._metadata[data] = f", metadata={{{text}}}" if text else ""
         return [self._metadata[data] for data in every]
 
-    def _inside(self, given: Instructions, i: int, operands: Sequence[str]) -> str:
+    def _inside(self, instructions: Instructions, i: int, operands: Sequence[str]) -> str:
         """Return the text in the brackets of an instruction."""
         if operands:
             return "%" + ", %".join(operands) if len(operands) <= 5 else _numbered(operands)
-        if given.opcodes[i] == "parameter":
-            return str(given.parameter_numbers[i])
-        if given.opcodes[i] == "constant":
-            return _literal(self.module.shape_of(given.shapes[i]), given.literals[i])
+        if instructions.opcodes[i] == "parameter":
+            return str(instructions.parameter_numbers[i])
+        if instructions.opcodes[i] == "constant":
+            return _literal(self.module.shape_of(instructions.shapes[i]), instructions.literals[i])
         return ""
 
-    def _all_attributes(self, given: Instructions) -> list[str]:
+    def _all_attributes(self, instructions: Instructions) -> list[str]:
         """Return the text after the brackets of each instruction; equal ones are made once."""
         plain = {
             (opcode, data): "" if opcode in _PLAIN else "".join(self._own(opcode, data))
-            for opcode, data in set(zip(given.opcodes, given.attributes, strict=True))
+            for opcode, data in set(zip(instructions.opcodes, instructions.attributes, strict=True))
         }
-        texts = [plain[key] for key in zip(given.opcodes, given.attributes, strict=True)]
+        texts = [
+            plain[key] for key in zip(instructions.opcodes, instructions.attributes, strict=True)
+        ]
         titles = self.module.titles
-        for i, called in given.called.items():
-            opcode = given.opcodes[i]
+        for i, called in instructions.called.items():
+            opcode = instructions.opcodes[i]
             if opcode == "fusion" and len(called) == 1:
-                kind = self._kind_of(given.attributes[i])
+                kind = self._kind_of(instructions.attributes[i])
                 texts[i] = f", kind={kind}, calls=%{titles.get(called[0], 'unknown')}"
             elif opcode not in _PLAIN:
-                texts[i] = self._attributes(given, i)
-        if "get-tuple-element" in given.opcodes:
-            for i, opcode in enumerate(given.opcodes):
+                texts[i] = self._attributes(instructions, i)
+        if "get-tuple-element" in instructions.opcodes:
+            for i, opcode in enumerate(instructions.opcodes):
                 if opcode == "get-tuple-element":
-                    texts[i] = f", index={given.tuple_indexes[i]}"
+                    texts[i] = f", index={instructions.tuple_indexes[i]}"
         return texts
 
-    def _attributes(self, given: Instructions, i: int) -> str:
+    def _attributes(self, instructions: Instructions, i: int) -> str:
         """Return the text after the brackets of an instruction, with the computations it calls."""
-        own, sharding = self._own(given.opcodes[i], given.attributes[i])
-        if given.opcodes[i] == "parameter" or i not in given.called:
+        own, sharding = self._own(instructions.opcodes[i], instructions.attributes[i])
+        if instructions.opcodes[i] == "parameter" or i not in instructions.called:
             return own + sharding
-        return own + calls(self.module, given, i) + sharding
+        return own + calls(self.module, instructions, i) + sharding
 
     def _own(self, opcode: str, data: bytes) -> tuple[str, str]:
         """Return the text before the computations that an instruction calls, and that after."""

@@ -222,10 +222,10 @@ def definitions(module: Module, assignment: Assignment) -> Values:
             for v, i in enumerate(where)
             if opcode[i] in _MERGING or (opcode[i] == "parameter" and home[i] in merging)
         }
-    given = assignment.slices
-    inside = np.array([known[number] for number in given["logical_buffer_id"].tolist()], np.int64)
+    slices = assignment.slices
+    inside = np.array([known[number] for number in slices["logical_buffer_id"].tolist()], np.int64)
     holders = np.repeat(np.arange(len(assignment.slice_counts)), assignment.slice_counts)
-    values.assigned = Slices(holders, inside, given["size"], given["offset"])
+    values.assigned = Slices(holders, inside, slices["size"], slices["offset"])
     return values
 
 
@@ -350,13 +350,13 @@ def _asynchronous(m: Module, i: int, index: Index) -> list[Place]:
             return [(operands[rest[0]], rest[1:])]
         return [(operands[0], rest)]
     if opcode == "async-start" or (opcode == "async-update" and i in m.entered):
-        given = m.arguments[m.begin(i)]
+        arguments = m.arguments[m.begin(i)]
         if first == (0,) and rest:
-            return [(given[rest[0]], rest[1:])]
+            return [(arguments[rest[0]], rest[1:])]
         wrapped = m.chain(i)
         if first == (1,) and i in m.entered and wrapped is not None:
             into = m.writes_in_place(wrapped)
-            return [(m.root[wrapped] if into is None else given[into], rest)]
+            return [(m.root[wrapped] if into is None else arguments[into], rest)]
         return []
     if opcode == "async-update":
         return [(operands[0], index)]

@@ -101,12 +101,12 @@ def _large(ranges: Live, assignment: Assignment, slices: Slices) -> list[int]:
     The peak is at least what is occupied at the instant at which the sizes of live values add up
     to the most.
     """
-    given, starts, ends = assignment.allocations, ranges.start, ranges.end
+    allocations, starts, ends = assignment.allocations, ranges.start, ranges.end
     kinds = ("is_entry_computation_parameter", "is_constant", "maybe_live_out")
-    is_fixed = np.any([given[kind] != 0 for kind in kinds], axis=0)
-    is_temp = ~is_fixed & (given["is_thread_local"] == 0)
+    is_fixed = np.any([allocations[kind] != 0 for kind in kinds], axis=0)
+    is_temp = ~is_fixed & (allocations["is_thread_local"] == 0)
     is_placed = is_temp[slices.allocation] & (starts[slices.value] >= 0)
-    colors = given["color"]
+    colors = allocations["color"]
     large: list[int] = []
     for color in distinct(colors[is_temp]):
         rows = np.flatnonzero(is_placed & (colors[slices.allocation] == color))
@@ -120,7 +120,7 @@ def _large(ranges: Live, assignment: Assignment, slices: Slices) -> list[int]:
             strict=True,
         )
         occupied = _union(sorted((a, offset, offset + bytes) for a, offset, bytes in spans))
-        fixed = sum(given["size"][is_fixed & (colors == color)].tolist())
+        fixed = sum(allocations["size"][is_fixed & (colors == color)].tolist())
         large += v[size >= (fixed + occupied) // _LARGE_PART].tolist()
     return large
 
@@ -188,10 +188,10 @@ def read(data: bytes, wanted: frozenset[str] = frozenset(KINDS)) -> Sections:
     with _refusing_damage():
         proto = reader.read(data, "HloProtoParts")
         has_assignment = proto.HasField("buffer_assignment")
-        given = read_assignment(proto.buffer_assignment) if has_assignment else None
+        assignment = read_assignment(proto.buffer_assignment) if has_assignment else None
         with reader.resolving():
             module = Module(proto)
-        return _SectionBuilder(module, given).sections(wanted)
+        return _SectionBuilder(module, assignment).sections(wanted)
 
 
 def instructions(data: bytes) -> bytes:
@@ -276,8 +276,8 @@ class _Strings:
 class _SectionBuilder:
     """The sections of one module."""
 
-    def __init__(self, module: Module, given: Assignment | None) -> None:
-        self.module, self.given = module, given
+    def __init__(self, module: Module, assignment: Assignment | None) -> None:
+        self.module, self.given = module, assignment
         self.printer = Printer(module)
         self.strings = _Strings(module)
         self.found = Sections(strings=self.strings.every)
@@ -310,8 +310,8 @@ class _SectionBuilder:
                 assignment.hlo = self._hlo(values, ranges, given)
         return assignment
 
-    def _hlo(self, values: Values, ranges: Live | None, given: Assignment) -> bytes:
-        fused = needed_fusions(self.module, values, ranges, given)
+    def _hlo(self, values: Values, ranges: Live | None, assignment: Assignment) -> bytes:
+        fused = needed_fusions(self.module, values, ranges, assignment)
         return _text([*header(self.module), *self.printer.hlo(fused)])
 
     def _columns(self, values: Values) -> Table:
@@ -329,13 +329,13 @@ class _SectionBuilder:
         }
 
     def _allocations(
-        self, given: Assignment, values: Values, shown: dict[int, list[Place]]
+        self, assignment: Assignment, values: Values, shown: dict[int, list[Place]]
     ) -> dict[str, Table]:
         m, places = self.module, values.places
         result = m.root[m.entry], ()
         results = {v for v, more in shown.items() if result in more}
         results.add(values.defined.get(result, -1))
-        allocations = given.allocations
+        allocations = assignment.allocations
         holds = np.full(len(allocations["index"]), -1)
         slices = values.assigned
         rows = slices.allocation[np.isin(slices.value, list(results))]
@@ -345,7 +345,7 @@ class _SectionBuilder:
             "allocation_index": allocations["index"],
             "size_bytes": allocations["size"],
             "color": allocations["color"],
-            **self._parameters(given),
+            **self._parameters(assignment),
             "output_shape": holds,
             "is_constant": allocations["is_constant"] != 0,
             "is_thread_local": allocations["is_thread_local"] != 0,
@@ -371,9 +371,9 @@ class _SectionBuilder:
         placed["allocation_index"] = table["allocation_index"][slices.allocation[order]]
         return {"allocations": table, "values": placed}
 
-    def _parameters(self, given: Assignment) -> Table:
+    def _parameters(self, assignment: Assignment) -> Table:
         """Return which parameter, and which part of it, each allocation holds."""
-        m, allocations = self.module, given.allocations
+        m, allocations = self.module, assignment.allocations
         if allocations["parameter_number"].min(initial=0) < 0:
             raise UnreadableProto("it is damaged: a parameter has a number below 0")
         by_number = {
@@ -386,7 +386,7 @@ class _SectionBuilder:
         shapes, indexes = np.full(len(holds), -1), np.full(len(holds), -1)
         known: dict[tuple[bytes, Index], int] = {}
         for row in np.flatnonzero(holds).tolist():
-            index = given.parameter_indexes[row]
+            index = assignment.parameter_indexes[row]
             shape = m.shapes[by_number[int(numbers[row])]]
             if (shape, index) not in known:
                 text = text_of(part_of(m.shape_of(shape), index), with_layout=False)
@@ -398,7 +398,7 @@ class _SectionBuilder:
 
     def _used(
         self,
-        given: Assignment,
+        assignment: Assignment,
         values: Values,
         shown: dict[int, list[Place]],
         uses: Uses,
@@ -408,7 +408,7 @@ class _SectionBuilder:
         every[values.assigned.value] = True
         listed = np.flatnonzero(every).tolist()
         # Modulo 2^64, as XLA prints it.
-        self.found.total_bytes = int(given.allocations["size"].sum())
+        self.found.total_bytes = int(assignment.allocations["size"].sum())
         heads = {name: column[every] for name, column in self.columns.items()}
         places = [
             (row, ordinal, i, index)
@@ -465,7 +465,7 @@ class _SectionBuilder:
 
     def _ranges(
         self,
-        given: Assignment,
+        assignment: Assignment,
         derived: Ranges,
         shown: dict[int, list[Place]],
         uses: Uses,
@@ -476,8 +476,8 @@ class _SectionBuilder:
             message = "live ranges are unknown: the proto has no schedule"
             problems.append(("data_loss", "missing_schedule", message))
             return None
-        ranges = derived.of(shown, uses, given)
-        wrong, events = trace_faults(given, derived.values, ranges)
+        ranges = derived.of(shown, uses, assignment)
+        wrong, events = trace_faults(assignment, derived.values, ranges)
         if wrong:
             message = (
                 f"{wrong} of {events} events of the heap simulator contradict the derived live "

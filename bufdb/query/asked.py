@@ -180,10 +180,10 @@ class Known:
         self, select: str, values: Mapping[str, Value] | None, end: str = "ORDER BY 1"
     ) -> list[Any]:
         values = values or {}
-        given = {name: values[name] for name in FILTERS if values.get(name) is not None}
-        filters = "".join(f" AND {_FILTERS[name]}" for name in given)
+        chosen = {name: values[name] for name in FILTERS if values.get(name) is not None}
+        filters = "".join(f" AND {_FILTERS[name]}" for name in chosen)
         sql = f"WITH facts AS ({_FACTS}) {select}{filters} {end}"
-        return [text for (text,) in self._rows(sql, run=values.get("run"), **given)]
+        return [text for (text,) in self._rows(sql, run=values.get("run"), **chosen)]
 
     def _rows(self, sql: str, **values: object) -> list[Any]:
         text = sql.replace("{catalog}", self.catalog)
@@ -290,16 +290,16 @@ def unknown_labels(known: Known, query: SavedQuery, values: Mapping[str, Value])
     own = query.params if query.is_own else ()
     # A run without one of `label` has no row: `why_nothing` gives the reason.
     lists = [param.name for param in own if is_list(param) and param.text.startswith("Labels")]
-    given = [name for key in lists for name in str(values.get(key) or "").split(",") if name]
-    labels = known.labels() if given else []
-    return [f"no run has a label {_near(name, labels)}" for name in given if name not in labels]
+    names = [name for key in lists for name in str(values.get(key) or "").split(",") if name]
+    labels = known.labels() if names else []
+    return [f"no run has a label {_near(name, labels)}" for name in names if name not in labels]
 
 
 def _no_module(known: Known, values: Mapping[str, Value]) -> str | None:
     """Return the filter that no module passes, alone or with the others."""
     runs = {"run": values["run"]} if values.get("run") is not None else {}
-    given = {name: values[name] for name in FILTERS if values.get(name) is not None}
-    for name, value in given.items():
+    filters = {name: values[name] for name in FILTERS if values.get(name) is not None}
+    for name, value in filters.items():
         if not known.runs_of({**runs, name: value}):
             elsewhere = known.runs_of({name: value}) if runs else []
             if elsewhere:
@@ -308,14 +308,14 @@ def _no_module(known: Known, values: Mapping[str, Value]) -> str | None:
                     f"it is in {listed(elsewhere, _SHOWN)}"
                 )
             return f"no {name} {_near(str(value), known.names(name, runs))}"
-    if runs and not given and not known.runs_of(runs):
+    if runs and not filters and not known.runs_of(runs):
         run = str(runs["run"])
         return (
             f"run {quote(run)} has no module; "
             f"'bufdb summary --run {shlex.quote(run)}' shows what it has"
         )
-    if not known.runs_of({**runs, **given}):
-        pairs = " and ".join(f"{name} {quote(str(v))}" for name, v in {**runs, **given}.items())
+    if not known.runs_of({**runs, **filters}):
+        pairs = " and ".join(f"{name} {quote(str(v))}" for name, v in {**runs, **filters}.items())
         return f"no module has {pairs}" if pairs else "no module is stored"
     return None
 

@@ -96,13 +96,13 @@ def _alias_names(path: Path) -> list[str]:
         return []
 
 
-def query_folders(given: Iterable[Path], environ: Mapping[str, str]) -> list[Path]:
+def query_folders(folders: Iterable[Path], environ: Mapping[str, str]) -> list[Path]:
     """Return bufdb's own folder, the given ones, those of BUFDB_QUERIES, the user's default.
 
     Raises:
         UsageError: a folder that the user named does not exist.
     """
-    named = [*given, *(Path(p) for p in environ.get("BUFDB_QUERIES", "").split(os.pathsep) if p)]
+    named = [*folders, *(Path(p) for p in environ.get("BUFDB_QUERIES", "").split(os.pathsep) if p)]
     for folder in named:
         if not folder.is_dir():
             raise UsageError(f"no folder {folder} to take queries from")

@@ -39,7 +39,7 @@ _TIMES = ("date", "timestamp")
 _INFINITE = (date.min, date.max, datetime.min, datetime.max)
 
 
-def bind(query: SavedQuery, given: Mapping[str, str]) -> dict[str, Value]:
+def bind(query: SavedQuery, texts: Mapping[str, str]) -> dict[str, Value]:
     """Return typed values of the parameters given; the others keep the query's defaults.
 
     The name of a memory space stays a name until `execute_query` looks it up.
@@ -48,7 +48,7 @@ def bind(query: SavedQuery, given: Mapping[str, str]) -> dict[str, Value]:
         UsageError: an unknown parameter, or text that is not a value of its type.
     """
     values = {}
-    for name, text in given.items():
+    for name, text in texts.items():
         param = query.param(name.replace("-", "_"))
         if param is None:
             known = [param.name for param in query.params]
@@ -452,8 +452,8 @@ def _views_computed(
     """
     with ExitStack() as stack:
         if is_narrowed:
-            telling = definitions.module_tables(_places(sql))
-            tables = [name for name in definitions.module_tables(sql) if name not in telling]
+            needed = definitions.module_tables(_places(sql))
+            tables = [name for name in definitions.module_tables(sql) if name not in needed]
             stack.enter_context(narrowing.to_modules(con, tables, chosen, is_asked_often=True))
         for view in (_FUNCTIONS, "asked_peak_values"):
             stack.enter_context(narrowing.computed(con, view, f"FROM {view}"))

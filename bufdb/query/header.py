@@ -160,8 +160,8 @@ class SavedQuery:
 
     def with_settings(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """Return the values with the defaults that are the alias's own."""
-        given = {name: value for name, value in values.items() if value is not None}
-        return {**values, **(self.alias.settings if self.alias else {}), **given}
+        set_values = {name: value for name, value in values.items() if value is not None}
+        return {**values, **(self.alias.settings if self.alias else {}), **set_values}
 
     def unasked_columns(self, values: Mapping[str, Value]) -> set[str]:
         """Columns that have no meaning with these values: the alias of the same choice has none."""

@@ -146,8 +146,8 @@ def _nothing(
     con: duckdb.DuckDBPyConnection, asker: str, name: str | None, values: Mapping[str, Value]
 ) -> str:
     """Return the reason why nothing matches."""
-    given = ", ".join(f"{key} {quote(str(value))}" for key, value in values.items())
-    where = f" with {given}" if given else ""
+    filters = ", ".join(f"{key} {quote(str(value))}" for key, value in values.items())
+    where = f" with {filters}" if filters else ""
     if name is None:
         return f"no module{where}; 'bufdb query modules' lists them"
     rows = execute.execute_with(con, NAMES, values, asker).rows

@@ -111,11 +111,11 @@ class Calls:
         if not self._bare or not header.frames:
             return {}
         known = {frame.stack_frame_id: frame for frame in header.frames}
-        theirs = hlo.read(self._above).frames
+        frames_before = hlo.read(self._above).frames
         # The numbers are those of the optimized text, unless its tables were made again.
         same = {
             frame.stack_frame_id
-            for frame in theirs
+            for frame in frames_before
             if (other := known.get(frame.stack_frame_id)) is not None
             and (frame.source_file, frame.source_line, frame.source_column)
             == (other.source_file, other.source_line, other.source_column)

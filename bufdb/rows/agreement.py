@@ -46,14 +46,14 @@ class EntryShapes(Observer):
             parameters, whole = self._entries[module]
             if shape[row] is not None and index[row] == "{}" and numbers[row] >= 0:
                 number = numbers[row]
-                theirs = parameters[number] if number < len(parameters) else "absent"
-                self._compare(module, f"parameter {number}", theirs, shape[row])
+                in_header = parameters[number] if number < len(parameters) else "absent"
+                self._compare(module, f"parameter {number}", in_header, shape[row])
             if result[row] is not None:
                 self._compare(module, "the result", whole, result[row])
 
-    def _compare(self, module: int, what: str, theirs: str, ours: str | None) -> None:
-        if ours is not None and _bare(theirs) != _bare(ours):
-            self._odd[module] = f"{what} is {theirs[:80]} in it, {ours[:80]}"
+    def _compare(self, module: int, what: str, in_header: str, in_allocations: str | None) -> None:
+        if in_allocations is not None and _bare(in_header) != _bare(in_allocations):
+            self._odd[module] = f"{what} is {in_header[:80]} in it, {in_allocations[:80]}"
 
     def others(self) -> list[int]:
         """Report, and return, the modules whose HLO text is of another compilation."""

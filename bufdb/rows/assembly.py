@@ -60,8 +60,8 @@ def _walk_hlo(context: Context, values: ValueIndex, origins: Origins, costs: Cos
             has_costs = instruction_costs.has_costs(piece.text)
             if piece.module in origins.places or costs.has_values[piece.module] or has_costs:
                 calls = context.source.call_ops.get(piece.module, {})
-                given = {name: one.metadata for name, one in calls.items()}
-                graph = HloGraph(piece.text, origins.loops.get(piece.module, []), given)
+                metadata = {name: one.metadata for name, one in calls.items()}
+                graph = HloGraph(piece.text, origins.loops.get(piece.module, []), metadata)
                 if has_costs:
                     _emit(
                         context,

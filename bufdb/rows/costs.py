@@ -244,11 +244,11 @@ class Operations:
         out = _dimensions(shape_of(ins.shape))
         if labels is None or lhs is None or kernel is None or out is None:
             return None
-        given = list(zip(labels.groups(), (lhs, kernel, out), strict=True))
-        if any(len(names) != len(sizes) for names, sizes in given):
+        labeled = list(zip(labels.groups(), (lhs, kernel, out), strict=True))
+        if any(len(names) != len(sizes) for names, sizes in labeled):
             return None
         sizes, weights, results = (
-            dict(zip(names.decode(), numbers, strict=True)) for names, numbers in given
+            dict(zip(names.decode(), numbers, strict=True)) for names, numbers in labeled
         )
         spatial = sorted(set(sizes) - {"b", "f", "?"})
         if not {"b", "f"} <= results.keys() or not {"i", "o"} <= weights.keys():

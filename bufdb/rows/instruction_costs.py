@@ -222,10 +222,10 @@ class Trips:
 
     def _begin(self, loop: Instruction, element: int) -> int | None:
         """Return what a loop's element is at first."""
-        given = self.graph.operand(loop, 0, ())
-        if given is None or given[0].opcode != "tuple":
+        initial = self.graph.operand(loop, 0, ())
+        if initial is None or initial[0].opcode != "tuple":
             return None
-        return self._constant(given[0], element)
+        return self._constant(initial[0], element)
 
     def _step(self, body: bytes, element: int) -> int | None:
         """Return what a trip adds to an element."""

@@ -152,8 +152,8 @@ class Instructions:
         free_names[free_names >= 0] = values.first[free_names[free_names >= 0]]
         is_free = free_names < 0
         is_free[~is_free] = ~self._is_described[free_names[~is_free]]
-        came = self._came_with_schedule()[modules[others]] & (free_names < 0)
-        is_free &= ~(came & self.lifetimes.is_scheduled(keys[others]))
+        is_scheduled = self._came_with_schedule()[modules[others]] & (free_names < 0)
+        is_free &= ~(is_scheduled & self.lifetimes.is_scheduled(keys[others]))
         others, free_names = others[is_free], free_names[is_free]
         self._is_described[free_names[free_names >= 0]] = True
         self._strangers = union(self._strangers, keys[others])
@@ -162,43 +162,43 @@ class Instructions:
     def add_undescribed(self) -> None:
         """Add instructions that no line describes: from the HLO text, or by name alone."""
         context, values = self.context, self.values
-        given = _Given(values.names)
-        given.is_given[values.name[self._is_described]] = True
-        given.add(self._strangers)
-        missing = self._modules_lacking(given)
+        described = _Given(values.names)
+        described.is_given[values.name[self._is_described]] = True
+        described.add(self._strangers)
+        missing = self._modules_lacking(described)
         has_hlo = context.has_hlo()
         if (missing & has_hlo).any():
-            self._add_from_hlo(context.source.hlo(), missing, given)
-            missing = self._modules_lacking(given)
+            self._add_from_hlo(context.source.hlo(), missing, described)
+            missing = self._modules_lacking(described)
         if (missing & has_hlo).any():
             missing &= has_hlo
             rounds = context.source.instructions_of_protos(missing)
-            self._add_from_hlo(rounds, missing, given)
-            missing = self._modules_lacking(given)
+            self._add_from_hlo(rounds, missing, described)
+            missing = self._modules_lacking(described)
         if not missing.any():
             return
-        came = self._came_with_schedule()
+        is_scheduled = self._came_with_schedule()
         for _, live in live_range_rounds(context):
             names = live.sequence
-            steps = values.is_defined(context.name_keys(names)) | ~came[names["module"]]
-            self._add_names(take(names, steps), missing, given)
+            steps = values.is_defined(context.name_keys(names)) | ~is_scheduled[names["module"]]
+            self._add_names(take(names, steps), missing, described)
         for _, allocated in allocation_rounds(context):
-            self._add_names(allocated.values, missing, given)
+            self._add_names(allocated.values, missing, described)
         lacking = set(np.flatnonzero(~context.having("has_allocations")).tolist())
         if lacking:
             for _, used in used_value_rounds(context, used_values.NothingAssigned(), only=lacking):
-                self._add_names(used.heads, missing, given)
+                self._add_names(used.heads, missing, described)
 
     def _came_with_schedule(self) -> Bools:
         """Return in which modules steps without a value have their rows from the schedule."""
         return self.context.having("has_descriptions") & ~self.context.has_hlo()
 
-    def _modules_lacking(self, given: _Given) -> Bools:
+    def _modules_lacking(self, described: _Given) -> Bools:
         """Return which modules have a value, or a schedule step, whose name has no row yet."""
         lacking = np.zeros(self.context.count, np.bool_)
-        lacking[self.lifetimes.modules_lacking(given.others)] = True
+        lacking[self.lifetimes.modules_lacking(described.others)] = True
         lacking &= ~self._came_with_schedule()
-        lacking[self.values.module[self.values.first[~given.is_given]]] = True
+        lacking[self.values.module[self.values.first[~described.is_given]]] = True
         return lacking
 
     def check_frames(self) -> None:
@@ -295,23 +295,23 @@ class Instructions:
                 text = (name or b"").decode(errors="replace")
                 self.context.facts[module].jit_name = _inside(text)
 
-    def _add_names(self, names: Columns, is_wanted: Bools, given: _Given) -> None:
+    def _add_names(self, names: Columns, is_wanted: Bools, described: _Given) -> None:
         """Emit rows for the names among these that have none."""
         names = take({n: names[n] for n in _NAMES if n in names}, is_wanted[names["module"]])
         keys = self.context.name_keys(names)
         _, first = np.unique(keys, return_index=True)
-        new = np.sort(first[~given.has(keys[first])])
+        new = np.sort(first[~described.has(keys[first])])
         if len(new):
             rows = take(names, new)
             if "program_order" not in names and self.lifetimes.has_schedule:
                 rows["program_order"] = self.lifetimes.program_order(keys[new])
             self.context.emit("instructions", rows)
-        given.add(keys[new])
+        described.add(keys[new])
 
-    def _add_from_hlo(self, rounds: Rounds, is_wanted: Bools, given: _Given) -> None:
+    def _add_from_hlo(self, rounds: Rounds, is_wanted: Bools, described: _Given) -> None:
         """Add what lines of HLO say about instructions of these modules."""
-        lacking = self.lifetimes.names_lacking(given.others)
-        lacking = union(self.values.names[~given.is_given], lacking)
+        lacking = self.lifetimes.names_lacking(described.others)
+        lacking = union(self.values.names[~described.is_given], lacking)
         for pieces in _together(rounds, is_wanted):
             section = Section(pieces, self.context.account)
             text, names, lines = _hlo_instructions(section)
@@ -322,7 +322,7 @@ class Instructions:
             rows = rows[np.sort(first)]
             lacking = lacking[~isin(lacking, keys_once)]
             read = self._emit(section, text.take(rows), lines[rows], modules_of[rows])
-            given.add(read)
+            described.add(read)
             section.settle()
             section.close()
 

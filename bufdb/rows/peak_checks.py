@@ -259,10 +259,10 @@ class MemoryChecks:
         if any(module.any() for module in modules):
             pairs = zip(modules, indexes, strict=True)
             indexes = tuple((module << 40) | index for module, index in pairs)
-        keys, theirs = indexes
+        keys, keys_of_allocations = indexes
         order = np.argsort(keys, kind="stable")
         keys = keys[order]
-        return lookup(keys, order, theirs)
+        return lookup(keys, order, keys_of_allocations)
 
     def check(self) -> None:
         """Check the sums and counts that every dump must satisfy (format section 8)."""

@@ -142,12 +142,12 @@ class Gathered:
             groups_of_modules.read(replace(group, block_bytes=BLOCK_BYTES), sink)
             return
         result: Outcome = pickle.loads(outcome)
-        for word, given, named in result.events:
-            if word in ("unreadable", "lost") and is_gone(given[1]):
-                path = given[1].filename
+        for word, arguments, named in result.events:
+            if word in ("unreadable", "lost") and is_gone(arguments[1]):
+                path = arguments[1].filename
                 if path is not None and Path(path).exists():
                     self.not_seen.append(f"worker {result.host} does not see {path}")
-            getattr(sink, word)(*given, **named)
+            getattr(sink, word)(*arguments, **named)
 
     def end(self) -> None:
         """Do nothing: the workers are gone."""

@@ -194,8 +194,8 @@ class _Storing:
             for key, content in contents(self.con, ids)
         ]
 
-    def _tell(self, word: str, *given: Any, **named: Any) -> None:
-        self.outcome.events.append((word, given, named))
+    def _tell(self, word: str, *arguments: Any, **named: Any) -> None:
+        self.outcome.events.append((word, arguments, named))
 
 
 # -- Parts of an ingest as tasks of Spark: one `mapInArrow` over their numbers ---------------------
@@ -251,21 +251,21 @@ class SparkScatter:
         Raises:
             BufdbError: one cannot be stored.
         """
-        given = list(parts)
+        numbered = list(parts)
 
         def run(batches: Iterator[Any]) -> Iterator[Any]:
             import pyarrow as pa
 
             for batch in batches:
                 numbers = batch.column(0).to_pylist()
-                outcomes = [store_pickled(given[number]) for number in numbers]
+                outcomes = [store_pickled(numbered[number]) for number in numbers]
                 columns = {"number": batch.column(0), "outcome": pa.array(outcomes, pa.binary())}
                 yield pa.RecordBatch.from_pydict(columns)
 
-        numbers = self.session.range(0, len(given), 1, len(given))
+        numbers = self.session.range(0, len(numbered), 1, len(numbered))
         frame = numbers.mapInArrow(run, "number BIGINT, outcome BINARY")
         by_part = {row.number: bytes(row.outcome) for row in self._collect(frame, watch)}
-        return [by_part[number] for number in range(len(given))]
+        return [by_part[number] for number in range(len(numbered))]
 
     def _collect(self, frame: Any, watch: Callable[[], None] | None) -> list[Any]:
         """Return the rows of a frame; its job is ended when this process is interrupted."""

@@ -111,17 +111,19 @@ def what_if(
     con = opened(_SQL, runs=None if run is None else [run])
     chosen = module_choice.choose(con, module, run, color)
     # A text is one name, not its letters.
-    without, donate = ([given] if isinstance(given, str) else given for given in (without, donate))
+    without, donate = (
+        [patterns] if isinstance(patterns, str) else patterns for patterns in (without, donate)
+    )
     asked = removal.Asked(
         without, donate, share, limit, _one_of("--by", BY, by or "line"), _is_cheapest(order)
     )
     return WhatIf(removal.answer(con, chosen, asked), limit, share, by or "line")
 
 
-def _one_of(option: str, words: dict[str, str], given: str) -> str:
-    if given not in words:
-        raise UsageError(f"{option} is one of {', '.join(words)}, got {quote(given)}")
-    return words[given]
+def _one_of(option: str, words: dict[str, str], word: str) -> str:
+    if word not in words:
+        raise UsageError(f"{option} is one of {', '.join(words)}, got {quote(word)}")
+    return words[word]
 
 
 def _is_cheapest(order: str | None) -> bool:
@@ -131,15 +133,15 @@ def _is_cheapest(order: str | None) -> bool:
 
 def _share(text: str | None) -> Fraction:
     """Return --keep as the simple ratio that is displayed and used: 0.3333333333 is 1/3."""
-    given = "0" if text is None else str(text)
+    ratio = "0" if text is None else str(text)
     try:
         # A short text can denote a number with a billion digits.
-        share = Fraction(-1 if _LARGE_EXPONENT.search(given) else given)
+        share = Fraction(-1 if _LARGE_EXPONENT.search(ratio) else ratio)
     except (ValueError, ZeroDivisionError):
         share = Fraction(-1)
     if not 0 <= share <= 1:
         raise UsageError(
-            f"--keep wants a share from 0 to 1, such as 0.5 or 1/8, got {quote(given)}"
+            f"--keep wants a share from 0 to 1, such as 0.5 or 1/8, got {quote(ratio)}"
         )
     return share.limit_denominator(FINEST)
 

@@ -183,12 +183,12 @@ def find(con: duckdb.DuckDBPyConnection, choice: Choice, wanted: Iterable[str]) 
         chosen |= {row.allocation_index: row for row in fits}
     free = [row for row in chosen.values() if row.kind == "parameter"]
     pairs = _paired(free, [row for row in rows if row.kind == "output"])
-    given = {parameter.allocation_index for parameter, _ in pairs}
+    paired = {parameter.allocation_index for parameter, _ in pairs}
     refused = [
         *_refused("donated already", [row for row in chosen.values() if row not in free]),
         *_refused(
             "no remaining output has its size",
-            [row for row in free if row.allocation_index not in given],
+            [row for row in free if row.allocation_index not in paired],
         ),
     ]
     spans: dict[int, list[Span]] = {}
@@ -231,14 +231,14 @@ def _paired(
     pairs: list[tuple[int, int]] = []
     for group in ([number_of[row.shape] for row in every], [0] * len(every)):
         rows = np.flatnonzero(is_left)
-        given, taken = donors(
+        donating, receiving = donors(
             np.array(group, np.int64)[rows],
             np.array([row.size_bytes for row in every], np.int64)[rows],
             rows >= len(parameters),
             np.array([row.last_use for row in every], np.int64)[rows],
         )
-        pairs += zip(rows[given].tolist(), rows[taken].tolist(), strict=True)
-        is_left[rows[given]] = is_left[rows[taken]] = False
+        pairs += zip(rows[donating].tolist(), rows[receiving].tolist(), strict=True)
+        is_left[rows[donating]] = is_left[rows[receiving]] = False
     return [(every[a], every[b]) for a, b in sorted(pairs, key=lambda pair: pair[1])]
 
 

@@ -179,14 +179,14 @@ def answer(con: duckdb.DuckDBPyConnection, choice: Choice, asked: Asked) -> Answ
     """
     held = temps.load(con, choice)
     taken = temps.find(held, asked.without)
-    given = donation.find(con, choice, asked.donate)
+    donations = donation.find(con, choice, asked.donate)
     question = _Question(choice, asked, held)
-    together = question.together(taken, given.pairs)
+    together = question.together(taken, donations.pairs)
     if asked.until is None:
-        rows = [*question.alone(taken), *question.donations(given.pairs), *together]
+        rows = [*question.alone(taken), *question.donations(donations.pairs), *together]
         fits = None
     else:
-        steps, fits = question.until(asked.until, taken, given.pairs)
+        steps, fits = question.until(asked.until, taken, donations.pairs)
         rows = [*together, *steps]
     times = sorted({row.next_peak_time for row in rows})
     named = con.execute(INSTANTS, {"module_id": choice.module_id, "times": times}).fetchall()
@@ -196,7 +196,7 @@ def answer(con: duckdb.DuckDBPyConnection, choice: Choice, asked: Asked) -> Answ
     }
     is_ranked = asked.until is not None and asked.is_cheapest_first
     ranked_by = ("time" if held.run_ns else "work") if is_ranked else None
-    removal = Answer(choice, rows, instants, given.refused, fits, ranked_by)
+    removal = Answer(choice, rows, instants, donations.refused, fits, ranked_by)
     return (
         removal
         if fits is not False

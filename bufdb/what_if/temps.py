@@ -171,8 +171,8 @@ def load(con: duckdb.DuckDBPyConnection, choice: Choice) -> Temps:
     Raises:
         BufdbError: their peak differs from the stored one.
     """
-    given = {"module_id": choice.module_id, "color": choice.color}
-    rows = con.execute(VALUES, given).fetchall()
+    parameters = {"module_id": choice.module_id, "color": choice.color}
+    rows = con.execute(VALUES, parameters).fetchall()
     columns: list[Any] = list(map(list, zip(*rows, strict=True))) or [[] for _ in range(21)]
     value_id, *numbers = (np.array(column, np.int64) for column in columns[:6])
     is_phi, held = np.array(columns[6], np.bool_), np.array(columns[7], np.int64)

@@ -223,12 +223,12 @@ def _pair(opened: Open, row: diff.Row, asked: WhatIf | None) -> Verified:
         return Verified(before, after, _totals(before, after, None), LARGER)
     if asked is None:
         advised = _advice(con, advice, before)
-        given = donation.find(con, before, _donated(con, before, after)).pairs
-        rows = _promised(before, held, change, given)
+        donations = donation.find(con, before, _donated(con, before, after)).pairs
+        rows = _promised(before, held, change, donations)
         parts = [_part(one, change, advised) for one in rows if one.what != removal.TOGETHER]
         total = _together(rows, parts)
         if total is not None and change.gone:
-            total = _widened(total, before, held, change, given)
+            total = _widened(total, before, held, change, donations)
         parts.sort(key=lambda part: (-(part.high or 0), part.name))
         parts += _block(advised, held, change)
     else:
@@ -312,11 +312,11 @@ def _change(before: Choice, held: Temps, after: Choice, other: Temps) -> _Change
         for one in every
         if one.held * CRUMB >= before.peak_bytes and (one.is_residual or one.life >= LEAST_LIFE)
     ]
-    theirs = _buffers(after, other)
+    of_new = _buffers(after, other)
     free: dict[str, list[_Buffer]] = {}
-    for one in theirs:
+    for one in of_new:
         free.setdefault(one.op, []).append(one)
-    sizes = {(one.op, one.size) for one in theirs}
+    sizes = {(one.op, one.size) for one in of_new}
     unmatched = [one for one in every if (one.op, one.size) not in sizes]
     change = _Change([], [], [], [], unmatched)
     used: set[int] = set()
@@ -351,7 +351,7 @@ def _change(before: Choice, held: Temps, after: Choice, other: Temps) -> _Change
             change.narrowed.append((buffer, Fraction(other_size.size, buffer.size)))
     change.appeared += [
         one
-        for one in theirs
+        for one in of_new
         if one.row not in used
         and one.held * CRUMB >= before.peak_bytes
         and (one.is_residual or one.life >= LEAST_LIFE)
@@ -372,8 +372,8 @@ def _donated(con: duckdb.DuckDBPyConnection, before: Choice, after: Choice) -> l
     """Return the numbers of the parameters that NEW donates and BASE does not."""
 
     def names(chosen: Choice, kind: str) -> dict[str, int]:
-        given = {"module_id": chosen.module_id, "color": chosen.color}
-        rows = con.execute(donation.CANDIDATES, given).fetchall()
+        parameters = {"module_id": chosen.module_id, "color": chosen.color}
+        rows = con.execute(donation.CANDIDATES, parameters).fetchall()
         return {row[4]: row[3] for row in rows if row[1] == kind}
 
     donated = names(after, "donated_parameter")
@@ -387,14 +387,16 @@ def _donated(con: duckdb.DuckDBPyConnection, before: Choice, after: Choice) -> l
 # -- What was promised -----------------------------------------------------------------------------
 
 
-def _promised(before: Choice, held: Temps, change: _Change, given: Sequence[Donation]) -> list[Row]:
+def _promised(
+    before: Choice, held: Temps, change: _Change, donations: Sequence[Donation]
+) -> list[Row]:
     """Return what `what-if` says of what is gone: each line alone, and all together."""
     groups: dict[tuple[str, str], list[int]] = {}
     for one in change.away:
         name = ("source_line", one.line) if one.line else ("op", one.op)
         groups.setdefault(name, []).append(one.row)
     taken = [_taken(held, what, name, rows) for (what, name), rows in groups.items()]
-    return removal.removed(before, held, Asked(keep=change.keep), taken, given)
+    return removal.removed(before, held, Asked(keep=change.keep), taken, donations)
 
 
 def _taken(held: Temps, what: str, name: str, rows: Sequence[int]) -> Taken:
@@ -403,7 +405,7 @@ def _taken(held: Temps, what: str, name: str, rows: Sequence[int]) -> Taken:
 
 
 def _widened(
-    total: _Total, before: Choice, held: Temps, change: _Change, given: Sequence[Donation]
+    total: _Total, before: Choice, held: Temps, change: _Change, donations: Sequence[Donation]
 ) -> _Total:
     """Return what is promised of an exchange: stacks of loops go, and NEW saves others instead.
 
@@ -416,7 +418,7 @@ def _widened(
     (*_, most) = removal.removed(before, held, Asked(), [_taken(held, "op", "", rows)], [])
     gone = sum(one.held for one in change.gone if one.is_residual)
     instead = min(gone, sum(one.held for one in change.appeared))
-    donated = sum(pair.size_bytes for pair in given)
+    donated = sum(pair.size_bytes for pair in donations)
     return replace(
         total,
         low=min(total.low, total.high - total.more - instead),
@@ -573,8 +575,8 @@ def _headline(one: Verified) -> str:
     peak = one.peak
     names = f"{one.base.function_name} ({one.base.run_name} → {one.new.run_name}"
     got = peak.got or 0
-    came = f"saved {human_bytes(got)}" if got >= 0 else f"costs {human_bytes(-got)}"
-    text = f"{names}, {one.base.memory_space}): {came}"
+    outcome = f"saved {human_bytes(got)}" if got >= 0 else f"costs {human_bytes(-got)}"
+    text = f"{names}, {one.base.memory_space}): {outcome}"
     if peak.low is None or peak.high is None:
         return f"{text}; {one.reason}, so nothing was promised"
     low = "" if peak.low == peak.high else f"{human_bytes(peak.low)} to "
