@@ -455,8 +455,7 @@ def _part(row: Row, change: _Change, advice: Sequence[Advice] = ()) -> Promise:
         if one["saving_bytes"] is None:
             continue
         if row.what == "donation" and one["kind"] == "donate":
-            # Advice is about all parameters together: all of it may come, or nothing. What the
-            # output holds before needs bytes elsewhere today, and may have them to spare then.
+            # Advice is about all parameters together: all of it may come, or nothing.
             least = one["low_saving_bytes"]
             return replace(
                 part,
@@ -523,8 +522,7 @@ class _Total:
 def _together(rows: Sequence[Row], parts: Sequence[Promise]) -> _Total | None:
     """Return what `what-if` says of all together; None if nothing is gone.
 
-    Its low end is lower by what advice is less sure of: of what no loop stacks nothing may come.
-    Its high end is higher by what advice adds to donations.
+    Its ends are those of advice, which is less sure of what no loop stacks, and of donations.
     """
     total = next((row for row in rows if row.what == removal.TOGETHER), None)
     if total is None:
@@ -553,10 +551,8 @@ def _totals(before: Choice, after: Choice, total: _Total | None) -> list[Promise
     peaks = (before.peak_bytes, after.peak_bytes)
     needs = (before.need_bytes, after.need_bytes)
     if total is None:
-        return [
-            Promise("peak", "all together", *peaks, None, None),
-            Promise("need", "all together", *needs, None, None),
-        ]
+        none = Promise("peak", "all together", *peaks, None, None)
+        return [none, Promise("need", "all together", *needs, None, None)]
     least = most = None
     if total.need is not None:
         # Its range is of holes alone; that of what is saved instead comes on top.
