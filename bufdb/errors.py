@@ -47,6 +47,8 @@ class BufdbError(Exception):
     """Base of all errors meant for the user."""
 
     exit_code = 1
+    is_worded = True
+    """Its message is for the user, also when it is raised in a child (`bufdb.capture.worker`)."""
 
 
 class UsageError(BufdbError):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bufdb.capture.apart import Observer, end_of
+from bufdb.capture.runner import Observer, end_of
 from bufdb.errors import BufdbError, UsageError, quote
 
 _READY = "bufdb-packages.txt"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import tempfile
@@ -12,20 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from bufdb.blame import script
-from bufdb.capture.apart import (
-    QUIET,
-    NotCompiledError,
-    Observer,
-    Relay,
-    end_of,
-    ending,
-    failure_lines,
-    to_stderr,
-    watch,
-)
 from bufdb.capture.dump import programs
-from bufdb.capture.target import described
-from bufdb.errors import BufdbError, TooSlowError, UsageError
+from bufdb.capture.runner import Child, Died, NotCompiledError, Observer, Relay, Watch, to_stderr
+from bufdb.capture.target import QUIET, described
+from bufdb.errors import BufdbError, TooSlowError
 
 DUMPS = "dumps"
 MODULE = "module.bin"
@@ -109,13 +98,12 @@ class Job:
         hardware = None if self.target is None else described(self.target)
         request["target"] = None if hardware is None else asdict(hardware)
         request |= {"spec": self.spec, "args": self.args, "options": dict(variant.options)}
-        found = self._asked(variant, request, folder)
+        found = self._answer(variant, {**request, "folder": str(folder)}, folder)
         wanted = variant.wants_jax
         if wanted is not None and found["versions"].get("jax") != wanted:
             raise NotCompiledError(
                 f"{variant.name}: its Python found jax {found['versions'].get('jax')}; "
-                "is PYTHONPATH set?",
-                [],
+                "is PYTHONPATH set?"
             )
         return Compilation(
             folder,
@@ -125,55 +113,31 @@ class Job:
             found.get("need_bytes"),
         )
 
-    def _asked(self, variant: Variant, request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-        """Run the script, and return what it found."""
-        (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        log = folder / "stderr"
-        what = f"{self.spec} with {variant.name}"
-        environment = dict(os.environ)
+    def _answer(self, variant: Variant, request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+        """Return the script's answer."""
+        variables = dict(os.environ)
         if self.target is not None:
             hardware = described(self.target)
-            environment |= QUIET | (dict(hardware.environment) if hardware else {})
+            variables |= QUIET | (dict(hardware.environment) if hardware else {})
         # A Python that was made for it must not find the packages of this one.
-        environment.pop("PYTHONHOME", None)
-        with log.open("wb") as errors:
-            try:
-                child = subprocess.Popen(
-                    [variant.python, str(Path(script.__file__)), str(folder)],
-                    env=environment,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=None if self.is_verbose else errors,
-                )
-            except OSError as error:
-                raise NotCompiledError(
-                    f"{variant.name}: cannot start {variant.python}: {error.strerror}", []
-                ) from error
-            assert child.stdin is not None
-            # It must have ended before its input is closed: it then removes all folders.
-            with child.stdin, ending(child):
-                try:
-                    watch(child, folder, self.timeout_s, self.observer, self.relay, what)
-                except TooSlowError as error:
-                    raise TooSlowError(f"{variant.name}: {error}") from error
+        variables.pop("PYTHONHOME", None)
+        command = [variant.python, str(Path(script.__file__)), str(self.folder)]
+        watch = Watch.from_now(
+            self.timeout_s, is_verbose=self.is_verbose, observer=self.observer, relay=self.relay
+        )
+        what = f"{self.spec} with {variant.name}"
         try:
-            found = json.loads((folder / "found.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            said = failure_lines(log.read_text(encoding="utf-8", errors="replace").splitlines())
-            started = folder / "started.json"
-            if started.exists() and programs(folder / DUMPS):
-                text = f"{end_of(child.returncode)}: {said[0] if said else 'no message'}"
-                known: dict[str, Any] = json.loads(started.read_text(encoding="utf-8"))
-                return {**known, "refusal": text}
-            last = said[-1] if said else "no message"
-            raise NotCompiledError(
-                f"{variant.name}: {end_of(child.returncode)}: {last}", said
-            ) from None
-        if found.get("is_usage"):
-            raise UsageError(found["message"])
-        if "message" in found:
-            raise NotCompiledError(f"{variant.name}: {found['message']}", [])
-        return dict(found)
+            with Child(command, self.folder, what, watch, variables) as child:
+                return child.ask(request)
+        except Died as died:
+            if child.known and programs(folder / DUMPS):
+                return {**child.known, "refusal": died.refusal}
+            last = died.lines[-1] if died.lines else "no message"
+            raise NotCompiledError(f"{variant.name}: {died.ended}: {last}", died.lines) from None
+        except NotCompiledError as error:
+            raise NotCompiledError(f"{variant.name}: {error}") from error
+        except TooSlowError as error:
+            raise TooSlowError(f"{variant.name}: {error}") from error
 
 
 def version_of(python: str) -> str:

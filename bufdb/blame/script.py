@@ -1,9 +1,9 @@
 """Compile one function and dump it: run as a file, by any Python from 3.9 on with any jax.
 
-The environments of `bufdb blame` have only jax, so nothing of bufdb is imported except the file
-`bufdb/capture/call.py`. Dump options go to XLA as compiler options, not as XLA_FLAGS: so the
-function is dumped, and not what its file compiles when it is imported. What the user asks for goes
-as XLA_FLAGS (and LIBTPU_INIT_ARGS), which refuse an unknown name and take lists.
+The environments of `bufdb blame` have only jax, so nothing of bufdb is imported except the files
+`call.py` and `worker.py` of `bufdb/capture`. Dump options go to XLA as compiler options, not as
+XLA_FLAGS: so the function is dumped, and not what its file compiles when it is imported. What the
+user asks for goes as XLA_FLAGS (and LIBTPU_INIT_ARGS), which refuse an unknown name and take lists.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ import json
 import os
 import platform
 import re
-import shutil
 import sys
-import threading
-import traceback
 from pathlib import Path
 from typing import Any, Optional
 
@@ -36,66 +33,76 @@ _BOOLS = {"true": "True", "false": "False"}
 """As compiler options have them."""
 
 
-def _load_call() -> Any:
-    """Return the module bufdb.capture.call, from its file: no folder of bufdb is on the path."""
-    path = Path(__file__).parent.parent / "capture" / "call.py"
-    spec = importlib.util.spec_from_file_location("bufdb_call", path)
+def _load(name: str) -> Any:
+    """Return a module of bufdb.capture, from its file: no folder of bufdb is on the path."""
+    path = Path(__file__).parent.parent / "capture" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"bufdb_{name}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["bufdb_call"] = module  # dataclasses look their module up
+    sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 
 
-call = _load_call()
+call, worker = _load("call"), _load("worker")
 
 
-def main(request: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Answer a request of bufdb.blame.runs; return what found.json holds."""
+def main(request: dict[str, Any]) -> dict[str, Any]:
+    """Answer a request of `bufdb.blame.runs`."""
+    folder, target = Path(request["folder"]), request["target"]
+    _set_flags(request["options"], is_tpu=target is not None and target["platform"] == "tpu")
+    with worker.step("importing jax"):
+        jax: Any = importlib.import_module("jax")
+    for name, value in request["options"].items():
+        if _is_setting(name):
+            with worker.step(f"setting {name}={value}"):
+                jax.config.update(name if name.startswith("jax_") else f"jax_{name}", _read(value))
+    devices = _devices(target)
+    kind = str(devices[0].device_kind)
+    if devices[0].platform != "tpu" and any(
+        name.startswith("xla_tpu_") for name in request["options"]
+    ):
+        raise worker.Failed(f"flags of a TPU are not for {kind}")
+    if request["module"]:
+        lowered = _of_module(request, devices)
+    else:
+        lowered = _of_source(request, devices, folder)
+    found: dict[str, Any] = {"versions": _versions(), "device": kind, "refusal": None}
+    worker.known(found)
+    with worker.step(f"compiling {request['spec']}"):
+        return {**found, **_compiled(lowered, request, folder / "dumps")}
+
+
+def _set_flags(options: dict[str, str], *, is_tpu: bool) -> None:
+    """Set what XLA reads from the environment when it is imported."""
     os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
-    given = request["options"]
-    target = request["target"]
-    is_tpu = target is not None and target["platform"] == "tpu"
-    for name, value in given.items():
+    for name, value in options.items():
         if name.startswith("xla_"):
             # A TPU's compiler reads its flags from a variable of its own.
             is_its = is_tpu or name.startswith("xla_tpu_")
             variable = "LIBTPU_INIT_ARGS" if is_its else "XLA_FLAGS"
             flags = f"{os.environ.get(variable, '')} --{name}={value}"
             os.environ[variable] = flags.strip()
-    _doing(folder, "importing jax")
-    jax: Any = importlib.import_module("jax")
-    for name, value in given.items():
-        if _is_setting(name):
-            _doing(folder, f"setting {name}={value}")
-            jax.config.update(name if name.startswith("jax_") else f"jax_{name}", _read(value))
 
+
+def _versions() -> dict[str, str]:
     versions = {"python": platform.python_version()}
     for name in ("jax", "jaxlib", "libtpu"):
         if (version := _version(name)) is not None:
             versions[name] = version
-    devices = _devices(target, folder)
-    if devices[0].platform != "tpu" and any(name.startswith("xla_tpu_") for name in given):
-        raise ValueError(f"flags of a TPU are not for {devices[0].device_kind}")
-    lowered = (
-        _of_module(request, devices) if request["module"] else _of_source(request, devices, folder)
-    )
-    kind = str(devices[0].device_kind)
-    found: dict[str, Any] = {"versions": versions, "device": kind, "refusal": None}
-    (folder / "started.json").write_text(json.dumps(found), encoding="utf-8")
-    _doing(folder, f"compiling {request['spec']}")
-    dumps = folder / "dumps"
+    return versions
+
+
+def _compiled(lowered: Any, request: dict[str, Any], dumps: Path) -> dict[str, Any]:
+    """Compile with dumps to a folder; return the need, or XLA's refusal once it had planned."""
+    target = request["target"]
     options: dict[str, Any] = {
         name: _BOOLS.get(value, value)
-        for name, value in given.items()
+        for name, value in request["options"].items()
         if not name.startswith("xla_") and not _is_setting(name)
     }
-    options |= {
-        **(target["options"] if target else {}),
-        "xla_dump_to": str(dumps),
-        "xla_dump_hlo_as_text": True,
-        "xla_dump_hlo_module_re": ".*",
-    }
+    options.update(target["options"] if target else {})
+    options.update(xla_dump_to=str(dumps), xla_dump_hlo_as_text=True, xla_dump_hlo_module_re=".*")
     if request["passes"]:
         options["xla_dump_hlo_pass_re"] = ".*"
     try:
@@ -103,31 +110,30 @@ def main(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     except Exception as error:  # JAX's class of errors moved; raised again if nothing was planned
         if not list(dumps.glob("*-buffer-assignment.txt")):
             raise
-        found["refusal"] = " ".join(str(error).split())[:400]
-    else:
-        found["need_bytes"] = _need(compiled)
-    return found
+        return {"refusal": " ".join(str(error).split())[:400]}
+    return {"need_bytes": _need(compiled)}
 
 
-def _devices(target: Optional[dict[str, Any]], folder: Path) -> Any:  # noqa: UP045 - Python 3.9
+def _devices(target: Optional[dict[str, Any]]) -> Any:  # noqa: UP045 - Python 3.9
     """Return the devices to compile for: of a target, or of this machine."""
     jax: Any = importlib.import_module("jax")
     if target is None:
-        return jax.devices()
-    _doing(folder, f"describing {target['platform']}")
-    if target["platform"] != "tpu":
-        jax.devices()  # lets JAX find its plugins
-    topologies = importlib.import_module("jax.experimental.topologies")
-    how = {"platform": target["platform"], **target["how"]}
-    try:
-        return topologies.get_topology_desc(target["name"], **how).devices
-    except Exception:  # of the plugin's own class; raised again unless fields can be left out
-        if "target_config" not in how:
-            raise
-        # jax 0.9 and before do not know these fields of a GPU, which say nothing of its memory.
-        unknown = rf"\b(?:{_NEW_FIELDS}): (?:\"[^\"]*\"|\S+)"
-        how["target_config"] = re.sub(unknown, "", how["target_config"])
-        return topologies.get_topology_desc(target["name"], **how).devices
+        with worker.step("starting jax"):
+            return jax.devices()
+    with worker.step(f"describing {target['platform']}"):
+        if target["platform"] != "tpu":
+            jax.devices()  # lets JAX find its plugins
+        topologies = importlib.import_module("jax.experimental.topologies")
+        how = {"platform": target["platform"], **target["how"]}
+        try:
+            return topologies.get_topology_desc(target["name"], **how).devices
+        except Exception:  # of the plugin's own class; raised again unless fields can be left out
+            if "target_config" not in how:
+                raise
+            # jax 0.9 and before do not know these fields of a GPU, which say nothing of its memory.
+            unknown = rf"\b(?:{_NEW_FIELDS}): (?:\"[^\"]*\"|\S+)"
+            how["target_config"] = re.sub(unknown, "", how["target_config"])
+            return topologies.get_topology_desc(target["name"], **how).devices
 
 
 def _lowered(jitted: Any, args: Any, kwargs: Any, devices: Any, request: dict[str, Any]) -> Any:
@@ -146,11 +152,6 @@ def _read(value: str) -> Any:
         return json.loads(value.lower())
     except ValueError:
         return value
-
-
-def _doing(folder: Path, what: str) -> None:
-    (folder / "doing.new").write_text(what, encoding="utf-8")
-    (folder / "doing.new").replace(folder / "doing")
 
 
 def _version(package: str) -> Optional[str]:  # noqa: UP045 - Python 3.9
@@ -181,22 +182,24 @@ def _need(compiled: Any) -> Optional[int]:  # noqa: UP045 - Python 3.9
 def _of_source(request: dict[str, Any], devices: Any, folder: Path) -> Any:
     """Lower the function of a file; also export it, if that is asked for."""
     jax: Any = importlib.import_module("jax")
-    place, _, name = request["spec"].rpartition(":")
-    _doing(folder, f"importing {place}")
-    module = call.module(place)
+    spec = request["spec"]
+    place, _, name = spec.rpartition(":")
+    with worker.step(f"importing {place}"):
+        module = call.module(place)
     function = call.function(module, place, name)
     divisors = {int(size): by for size, by in request.get("divisors", {}).items()}
-    _doing(folder, f"evaluating --args for {request['spec']}")
-    args, kwargs = call.arguments(request["args"], vars(module)).of(function, name)
-    args, kwargs = _divided((args, kwargs), divisors)
-    _doing(folder, f"tracing {request['spec']}")
-    jitted = function if hasattr(function, "lower") else jax.jit(function)
-    lowered = _lowered(jitted, args, kwargs, devices, request)
+    with worker.step(f"evaluating --args for {spec}"):
+        args, kwargs = call.arguments(request["args"], vars(module)).of(function, name)
+        args, kwargs = _divided((args, kwargs), divisors)
+    with worker.step(f"tracing {spec}"):
+        jitted = function if hasattr(function, "lower") else jax.jit(function)
+        lowered = _lowered(jitted, args, kwargs, devices, request)
     leaves = [x for x in jax.tree_util.tree_leaves((args, kwargs)) if hasattr(x, "shape")]
     sizes = sorted({size for leaf in leaves for size in leaf.shape if size > 1}, reverse=True)
     (folder / "sizes.json").write_text(json.dumps(sizes), encoding="utf-8")
     if request["export"]:
-        _export(jitted, args, kwargs, lowered, request, folder)
+        with worker.step(f"exporting {spec}"):
+            _export(jitted, args, kwargs, lowered, request, folder)
     return lowered
 
 
@@ -244,56 +247,19 @@ def _of_module(request: dict[str, Any], devices: Any) -> Any:
     jax: Any = importlib.import_module("jax")
     export = importlib.import_module("jax.export")
     place = Path(request["module"])
-    exported = export.deserialize(bytearray((place / "module.bin").read_bytes()))
-    donated = json.loads((place / "donated.json").read_text(encoding="utf-8"))
+    with worker.step(f"tracing the StableHLO of {request['spec']}"):
+        exported = export.deserialize(bytearray((place / "module.bin").read_bytes()))
+        donated = json.loads((place / "donated.json").read_text(encoding="utf-8"))
 
-    def run(*leaves: Any) -> Any:
-        args, kwargs = jax.tree_util.tree_unflatten(exported.in_tree, leaves)
-        return exported.call(*args, **kwargs)
+        def run(*leaves: Any) -> Any:
+            args, kwargs = jax.tree_util.tree_unflatten(exported.in_tree, leaves)
+            return exported.call(*args, **kwargs)
 
-    shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
-    return _lowered(jax.jit(run, donate_argnums=tuple(donated)), shapes, {}, devices, request)
-
-
-def _end_with_parent(folder: Path) -> None:
-    """End this process when the parent, which holds the other end of standard input, was killed.
-
-    The folder of all compilations is removed then. XLA may still be running on another thread,
-    which creates files while others are being removed.
-    """
-
-    def wait() -> None:
-        sys.stdin.buffer.read(1)
-        for _ in range(100):
-            shutil.rmtree(folder, ignore_errors=True)
-            if not folder.exists():
-                break
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
-
-
-def _answer(folder: Path) -> int:
-    request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
-    try:
-        found = main(request, folder)
-    except call.WrongCallError as error:
-        found = {"message": str(error), "is_usage": True}
-    except (Exception, SystemExit) as error:
-        traceback.print_exc()
-        step = folder / "doing"
-        doing = step.read_text(encoding="utf-8") if step.exists() else "starting"
-        lines = str(error).strip().splitlines()
-        reason = f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
-        found = {"message": f"{doing} failed: {reason}"}
-    (folder / "found.json").write_text(json.dumps(found), encoding="utf-8")
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(1 if "message" in found else 0)
+        shapes = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in exported.in_avals]
+        return _lowered(jax.jit(run, donate_argnums=tuple(donated)), shapes, {}, devices, request)
 
 
 if __name__ == "__main__":
     # The folder of this file, which Python puts first: its modules must not hide others.
     sys.path = [item for item in sys.path if item != str(Path(__file__).parent)]
-    _end_with_parent(Path(sys.argv[1]).parent)
-    sys.exit(_answer(Path(sys.argv[1])))
+    sys.exit(worker.serve(Path(sys.argv[1]), main))

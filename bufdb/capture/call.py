@@ -27,6 +27,10 @@ from typing import Any
 class WrongCallError(ValueError):
     """There is no such file or function, or the function takes other arguments."""
 
+    is_worded = True
+    exit_code = 2
+    """That of a usage error, see `bufdb.capture.worker`."""
+
 
 # -- The function ----------------------------------------------------------------------------------
 

@@ -285,6 +285,16 @@ _UNTIMED = {"xla_gpu_autotune_level": 0}
 """Without a GPU, autotuning has nothing to time."""
 
 
+QUIET = {
+    "JAX_PLATFORMS": "cpu",
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+}
+"""For a target: keeps JAX from searching for devices, locally and in the cloud."""
+
+
 @dataclass(frozen=True)
 class Target:
     """The hardware to compile for."""

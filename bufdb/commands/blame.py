@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bufdb.capture.apart import signals_heeded
+from bufdb.capture.runner import signals_heeded
 from bufdb.capture.target import hardware_of
 from bufdb.commands import common, completion
 from bufdb.commands.progress import hide, waiting

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from bufdb.answers.devices import limit_of
-from bufdb.capture.apart import NotCompiledError, compiled_apart, signals_heeded
+from bufdb.capture.apart import compiled_apart
+from bufdb.capture.runner import NotCompiledError, Watch, signals_heeded
 from bufdb.capture.target import hardware_of
 from bufdb.commands import common
 from bufdb.commands.progress import hide, waiting
@@ -175,16 +176,10 @@ def _compiled(job: _Job, target: str | None, folder: Path) -> Compiled:
 
     try:
         with waiting(is_quiet=job.is_quiet) as observer:
-            return compiled_apart(
-                job.spec,
-                job.args,
-                target,
-                folder,
-                timeout_s=job.timeout_s,
-                is_verbose=job.is_verbose,
-                observer=observer,
-                relay=_relay,
+            watch = Watch.from_now(
+                job.timeout_s, is_verbose=job.is_verbose, observer=observer, relay=_relay
             )
+            return compiled_apart(job.spec, job.args, target, folder, watch)
     except NotCompiledError as error:
         for line in error.lines:
             click.echo(one_line(line), err=True)

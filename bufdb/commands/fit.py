@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bufdb.answers.devices import limit_of
-from bufdb.capture.apart import NotCompiledError, signals_heeded
+from bufdb.capture.runner import NotCompiledError, Watch, signals_heeded
 from bufdb.capture.target import hardware_of
 from bufdb.commands import common
 from bufdb.commands.progress import hide, waiting
@@ -157,17 +158,9 @@ def command(
         is_over=lambda: deadline is not None and time.monotonic() > deadline,
     )
     varied = None if vary is None else _varied(vary, args, limit_bytes)
-    session = partial(
-        Apart,
-        spec,
-        target=target,
-        gradients_only=gradients_only,
-        deadline=deadline,
-        timeout_s=timeout_s,
-        is_verbose=is_verbose,
-        relay=_relay,
-    )
-    answer, sizes = _answer(session, args, question, varied, is_quiet=is_quiet)
+    session = partial(Apart, spec, target=target, gradients_only=gradients_only)
+    watch = Watch(timeout_s, is_verbose, relay=_relay, deadline=deadline)
+    answer, sizes = _answer(session, args, question, varied, watch, is_quiet=is_quiet)
     _write(answer, sizes, format_name, output, patch_path)
     is_missed = limit_bytes is not None and not answer.fits_as_written and answer.best is None
     if sizes is not None:
@@ -197,6 +190,7 @@ def _answer(
     args: str,
     question: Question,
     varied: tuple[str, int] | None,
+    watch: Watch,
     *,
     is_quiet: bool,
 ) -> tuple[Answer, answer_text.Sizes | None]:
@@ -211,7 +205,7 @@ def _answer(
         folder = Path(name)
         try:
             with waiting(is_quiet=is_quiet) as observer:
-                opened = partial(session, observer=observer)
+                opened = partial(session, watch=replace(watch, observer=observer))
                 start = 0 if varied is None else varied[1]
                 with opened(args=at(start), folder=folder) as one:
                     answer = Fitting(one, question, folder).answer()

@@ -1,35 +1,31 @@
 """The process in which `bufdb fit` runs a user's file.
 
-It answers requests, one line of JSON each, until its input ends. What is wrapped in JAX is wrapped
-here, and nowhere else.
+What is wrapped in JAX is wrapped here, and nowhere else.
 """
 
 from __future__ import annotations
 
 import importlib.machinery
-import json
 import os
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-from bufdb.capture.child import answered, asked, end_with_parent, kind_of, step
-from bufdb.errors import UsageError
+from bufdb.capture.child import asked, kind_of
+from bufdb.capture.worker import serve, step
 from bufdb.fitting.plans import Plan, as_json, from_json
 
 
 class Server:
     """Answers requests about one function."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self) -> None:
         self._function: Any = None
         self._name = ""
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the answer to a request, or what a failure says."""
+        """Return the answer to a request."""
         do = {
             "start": self._start,
             "trace": self._trace,
@@ -37,7 +33,7 @@ class Server:
             "compile": self._compile,
             "changes": self._changes,
         }
-        return answered(lambda: do[request["do"]](request))
+        return do[request["do"]](request)
 
     def _start(self, request: Mapping[str, Any]) -> dict[str, Any]:
         from bufdb.fitting.function import Function
@@ -45,8 +41,8 @@ class Server:
         replace_sources(request["sources"])
         spec, hardware = request["spec"], request["target"]
         self._name = spec if hardware is None else f"{spec} for {hardware}"
-        found = asked(spec, request["args"], hardware, self._folder)
-        with step(self._folder, f"tracing {self._name}"):
+        found = asked(spec, request["args"], hardware)
+        with step(f"tracing {self._name}"):
             self._function = Function(
                 found.function,
                 found.args,
@@ -59,19 +55,19 @@ class Server:
         return {"device": kind_of(found.target), "program": as_json(program)}
 
     def _trace(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        with step(self._folder, f"tracing a plan of {self._name}"):
+        with step(f"tracing a plan of {self._name}"):
             return {"traced": as_json(self._function.trace(from_json(Plan, request["plan"])))}
 
     def _lines(self, request: Mapping[str, Any]) -> dict[str, Any]:
         return {"sites": as_json(self._function.recomputed(from_json(Plan, request["plan"])))}
 
     def _changes(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        with step(self._folder, f"tracing {self._name} for parts of the batch"):
+        with step(f"tracing {self._name} for parts of the batch"):
             return {"changes": as_json(self._function.changes(request["kinds"]))}
 
     def _compile(self, request: Mapping[str, Any]) -> dict[str, Any]:
         began = time.monotonic()
-        with step(self._folder, f"compiling {request['what']} of {self._name}"):
+        with step(f"compiling {request['what']} of {self._name}"):
             refusal = self._function.compile(
                 from_json(Plan, request["plan"]), Path(request["dumps"]), is_full=request["is_full"]
             )
@@ -93,20 +89,6 @@ def replace_sources(texts: Mapping[str, str]) -> None:
     loader.get_code = get_code
 
 
-def main(given: list[str]) -> int:
-    """Answer the requests of standard input; return the exit code."""
-    folder, pipe, answers = Path(given[0]), int(given[1]), int(given[2])
-    end_with_parent(pipe, folder)
-    requests: IO[str] = os.fdopen(os.dup(0), encoding="utf-8")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)  # the user's code reads no requests
-    server = Server(folder)
-    with os.fdopen(answers, "w", encoding="utf-8") as out:
-        for line in requests:
-            found = server.answer(json.loads(line))
-            sys.stdout.flush()
-            out.write(json.dumps(found) + "\n")
-            out.flush()
-            if found.get("exit_code") == UsageError.exit_code:
-                return UsageError.exit_code
-    return 0
+def main(arguments: list[str]) -> int:
+    """Answer the requests of `bufdb fit`; return the exit code."""
+    return serve(Path(arguments[0]), Server().answer)

@@ -170,7 +170,7 @@ def test_a_signal_ends_the_child_and_leaves_no_folder(model, monkeypatch, name):
     number = getattr(signal, name)
     given = command("lm.py:step", "--args", "args(4)")
     with subprocess.Popen(given, stderr=subprocess.PIPE, text=True) as parent:
-        wait_for(lambda: any("compiling" in path.read_text() for path in model.glob("tmp/*/doing")))
+        wait_for((model / "compiling").exists)
         child = (model / "pid").read_text()
         parent.send_signal(number)
         assert parent.wait() == -number

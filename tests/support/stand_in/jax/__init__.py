@@ -1,9 +1,9 @@
 """JAX for tests of `bufdb explain`: no more than that calls, on the path of its process alone.
 
 A function is traced by calling it. It compiles to the dump in the folder STAND_IN_DUMP, for a time
-of STAND_IN_SECONDS, and is refused with the text STAND_IN_REFUSAL, before there is a dump if
-STAND_IN_DUMP is empty; where the text is "abort" the process ends. On standard error there is what
-plugins of XLA say.
+of STAND_IN_SECONDS, during which there is a file "compiling", and is refused with the text
+STAND_IN_REFUSAL, before there is a dump if STAND_IN_DUMP is empty; where the text is "abort" the
+process ends. On standard error there is what plugins of XLA say.
 """
 
 import os
@@ -50,7 +50,9 @@ def devices(platform="cpu"):
 
 class _Lowered:
     def compile(self, compiler_options):
-        time.sleep(float(os.environ.get("STAND_IN_SECONDS", "0")))
+        if "STAND_IN_SECONDS" in os.environ:
+            Path("compiling").touch()
+            time.sleep(float(os.environ["STAND_IN_SECONDS"]))
         if os.environ.get("STAND_IN_DUMP"):
             folder = Path(compiler_options["xla_dump_to"])
             shutil.copytree(os.environ["STAND_IN_DUMP"], folder, dirs_exist_ok=True)
