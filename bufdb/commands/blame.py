@@ -16,9 +16,9 @@ import click
 from bufdb.capture.runner import signals_heeded
 from bufdb.capture.target import hardware_of
 from bufdb.commands import common, completion
-from bufdb.commands.progress import hide, waiting
-from bufdb.commands.sources import spare
 from bufdb.errors import TooSlowError, UsageError
+from bufdb.render.progress import waiting
+from bufdb.render.sources import spare
 from bufdb.render.text import human_bytes
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def command(
         asked: dict[str, Any] = {
             "timeout_s": timeout_s,
             "is_verbose": is_verbose,
-            "relay": _relay,
+            "relay": common.relay,
             "target": target,
         }
         with _compiling(what[0], args, asked, fields, ways, is_quiet=is_quiet) as work:
@@ -349,12 +349,6 @@ def _of_flag(name: str, value: str | None) -> Variant:
 
     options = {} if value is None else {name: value}
     return Variant(name, value or "default", sys.executable, options)
-
-
-def _relay(data: bytes) -> None:
-    """Show the output of the user's code on standard error."""
-    hide()
-    click.echo(data, nl=False, err=True)
 
 
 def _clean() -> None:

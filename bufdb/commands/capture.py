@@ -21,9 +21,9 @@ from bufdb.commands.captured import (
     peaks,
     show_result,
 )
-from bufdb.commands.sources import spare
 from bufdb.errors import UsageError
 from bufdb.render import FORMATS
+from bufdb.render.sources import spare
 
 
 @click.command(

@@ -23,7 +23,6 @@ from bufdb.capture.environment import (
     why_nothing,
 )
 from bufdb.commands import common
-from bufdb.commands.progress import progress
 from bufdb.database import faults
 from bufdb.dumps.files import Problem
 from bufdb.dumps.memory_profiles import LOG, MemoryFile
@@ -33,6 +32,7 @@ from bufdb.query.figures import METRICS
 from bufdb.query.result import Result
 from bufdb.read import allocator_text
 from bufdb.render import formats
+from bufdb.render.progress import progress
 from bufdb.render.text import terminal_safe
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from bufdb.commands import common
-from bufdb.commands.progress import progress
 from bufdb.errors import UsageError
 from bufdb.proto import reader
 from bufdb.query.result import Result
+from bufdb.render.progress import progress
 
 
 @click.command(name="check", short_help="Check invariants of the stored dumps.")

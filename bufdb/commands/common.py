@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bufdb.commands import progress
-from bufdb.commands.sources import spare
 from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.database.patience import PATIENCE, Patience
 from bufdb.errors import BufdbError, UsageError, one_line
 from bufdb.query.catalogue import Catalogue, query_folders
 from bufdb.query.sizes import as_limit
-from bufdb.render import FORMATS, formats
+from bufdb.render import FORMATS, formats, progress
 from bufdb.render.output import write_file, write_pieces
+from bufdb.render.sources import spare
 from bufdb.render.text import terminal_safe, use_colour
 
 if TYPE_CHECKING:
@@ -365,6 +364,12 @@ def note(text: str) -> None:
     progress.hide()
     with contextlib.suppress(OSError):
         click.echo(f"bufdb: {lines}", err=True)
+
+
+def relay(data: bytes) -> None:
+    """Show what the user's code prints on standard error."""
+    progress.hide()
+    click.echo(data, nl=False, err=True)
 
 
 def parse_labels(texts: tuple[str, ...], what: str = "--label") -> dict[str, str]:

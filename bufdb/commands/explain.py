@@ -16,13 +16,13 @@ from bufdb.capture.apart import compiled_apart
 from bufdb.capture.runner import NotCompiledError, Watch, signals_heeded
 from bufdb.capture.target import hardware_of
 from bufdb.commands import common
-from bufdb.commands.progress import hide, waiting
-from bufdb.commands.sources import spare
 from bufdb.commands.summary import write
 from bufdb.dumps.place import Files
 from bufdb.errors import BufdbError, DatabaseError, UsageError, one_line
 from bufdb.ingest.ingest import ingest
 from bufdb.query.asked import glob
+from bufdb.render.progress import waiting
+from bufdb.render.sources import spare
 
 if TYPE_CHECKING:
     from bufdb.answers.summary import Outcome
@@ -177,19 +177,13 @@ def _compiled(job: _Job, target: str | None, folder: Path) -> Compiled:
     try:
         with waiting(is_quiet=job.is_quiet) as observer:
             watch = Watch.from_now(
-                job.timeout_s, is_verbose=job.is_verbose, observer=observer, relay=_relay
+                job.timeout_s, is_verbose=job.is_verbose, observer=observer, relay=common.relay
             )
             return compiled_apart(job.spec, job.args, target, folder, watch)
     except NotCompiledError as error:
         for line in error.lines:
             click.echo(one_line(line), err=True)
         raise
-
-
-def _relay(data: bytes) -> None:
-    """Show the output of the user's code on standard error."""
-    hide()
-    click.echo(data, nl=False, err=True)
 
 
 def _show(done: Outcome, format_name: str, output: Path | None) -> int:

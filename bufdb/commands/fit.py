@@ -16,11 +16,11 @@ from bufdb.answers.devices import limit_of
 from bufdb.capture.runner import NotCompiledError, Watch, signals_heeded
 from bufdb.capture.target import hardware_of
 from bufdb.commands import common
-from bufdb.commands.progress import hide, waiting
-from bufdb.commands.sources import spare
 from bufdb.errors import TooSlowError, UsageError, one_line
 from bufdb.fitting import answer_text
 from bufdb.fitting.session import Apart
+from bufdb.render.progress import waiting
+from bufdb.render.sources import spare
 
 if TYPE_CHECKING:
     from bufdb.fitting.fit import Question
@@ -159,7 +159,7 @@ def command(
     )
     varied = None if vary is None else _varied(vary, args, limit_bytes)
     session = partial(Apart, spec, target=target, gradients_only=gradients_only)
-    watch = Watch(timeout_s, is_verbose, relay=_relay, deadline=deadline)
+    watch = Watch(timeout_s, is_verbose, relay=common.relay, deadline=deadline)
     answer, sizes = _answer(session, args, question, varied, watch, is_quiet=is_quiet)
     _write(answer, sizes, format_name, output, patch_path)
     is_missed = limit_bytes is not None and not answer.fits_as_written and answer.best is None
@@ -256,9 +256,3 @@ def _write(
         return
     old = f"; {patch_path} is as it was" if patch_path.exists() else ""
     common.note(answer_text.no_patch(answer) + old)
-
-
-def _relay(data: bytes) -> None:
-    """Show the output of the user's code on standard error."""
-    hide()
-    click.echo(data, nl=False, err=True)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bufdb.commands import common
-from bufdb.commands.progress import progress
 from bufdb.commands.summary import show_after
 from bufdb.dumps.files import Problem
 from bufdb.dumps.modules import NO_BUFFERS
@@ -22,6 +21,7 @@ from bufdb.dumps.remote import Url, is_url
 from bufdb.errors import BufdbError, UsageError
 from bufdb.ingest import ingest as database
 from bufdb.ingest.ingest import find_run_folders, parse_pattern
+from bufdb.render.progress import progress
 
 if TYPE_CHECKING:
     from bufdb.dumps.discover import Source

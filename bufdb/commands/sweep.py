@@ -18,12 +18,12 @@ from bufdb.capture import sweep
 from bufdb.capture.sweep import Combination
 from bufdb.commands import common
 from bufdb.commands.captured import Captured, Dumps, capture, dump_folder, show_result
-from bufdb.commands.progress import duration
 from bufdb.database import faults
 from bufdb.errors import CommandError, UsageError
 from bufdb.query.asked import glob
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.result import Result
+from bufdb.render.progress import duration
 from bufdb.resources import query_folder
 
 if TYPE_CHECKING:

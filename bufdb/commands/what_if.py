@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bufdb.commands import common, completion
-from bufdb.commands.sources import spare
 from bufdb.errors import UsageError
+from bufdb.render.sources import spare
 
 if TYPE_CHECKING:
     from bufdb.what_if.ask import WhatIf

@@ -4,9 +4,6 @@ import os
 
 import pytest
 
-from bufdb.commands.sources import spare
-from bufdb.errors import UsageError
-
 SPECS = ("train.py:step", "train:step")
 
 
@@ -62,20 +59,3 @@ def test_a_source_of_a_captured_program_is_not_replaced(call, sources, how):
     code, _, err = call("capture", "-o", name, "--", "python", "train.py")
     assert code == 2 and "this file is Python source" in err
     assert not (sources / "imported").exists()
-
-
-def test_files_that_are_no_source_are_replaced(sources):
-    (sources / "old.patch").write_text("old")
-    os.link(sources / "old.patch", sources / "other.patch")
-    for name in ("old.patch", "other.patch", "new.patch", "new.py", "/dev/stdout"):
-        spare("-o", sources / name, ["train.py:step"])
-    spare("-o", None, ["train.py:step"])
-
-
-def test_a_link_is_refused_of_the_program_alone(sources, tmp_path_factory):
-    other = tmp_path_factory.mktemp("other")
-    (other / "own.py").write_text("")
-    os.link(other / "own.py", sources / "out.txt")
-    spare("-o", sources / "out.txt", ["train.py:step"])
-    with pytest.raises(UsageError, match="is Python source"):
-        spare("-o", sources / "out.txt", ["python", str(other / "own.py")])
