@@ -259,10 +259,10 @@ def _compiling(
     """Yield what compiles, with a folder for temporary files and progress, within the block."""
     from bufdb.blame.comparison import Blaming
     from bufdb.blame.runs import Job
-    from bufdb.commands.captured import check_database
+    from bufdb.database.store import require_storable
 
     variants = _variants(ways)
-    check_database(fields["db"])
+    require_storable(fields["db"])
     with (
         signals_heeded(),
         tempfile.TemporaryDirectory(prefix="bufdb-") as folder,

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import shutil
+import sys
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bufdb.answers.devices import limit_of
-from bufdb.capture.environment import (
-    run_name,
-)
-from bufdb.commands import common, summary, sweep
-from bufdb.commands.captured import (
-    Dumps,
-    capture,
-    check_database,
-    dump_folder,
-    peaks,
-    show_result,
-)
+from bufdb.capture.environment import run_name
+from bufdb.commands import common, summary
 from bufdb.errors import UsageError
-from bufdb.render import FORMATS
+from bufdb.recording import sweep
+from bufdb.recording.command import Dumps, capture, dump_folder
+from bufdb.render import FORMATS, formats
+from bufdb.render.progress import progress
 from bufdb.render.sources import spare
+from bufdb.render.text import terminal_safe
+
+if TYPE_CHECKING:
+    from bufdb.query.result import Result
 
 
 @click.command(
@@ -138,17 +138,27 @@ def command(
       A sweep ends with the code of its first run that failed; stopped by a signal, with that of the
       stopped run, or 130.
     """
+    from bufdb.answers.run_peaks import peaks
+    from bufdb.database.store import require_storable
+
     if not command_line:
         raise UsageError("which command? bufdb capture -- COMMAND...")
     spare("-o", output, command_line)
     given_labels = common.parse_labels(labels)
     limits = limit_of(limit)
     name = run or run_name(command_line, datetime.now(UTC))
+    how: dict[str, Any] = {
+        "own_globs": common.own_globs(own),
+        "is_quiet": is_quiet,
+        "is_watched": is_watched,
+        "note": common.note,
+        "observed": partial(progress, "MB", is_quiet=is_quiet),
+    }
     if sweeps:
-        planned = sweep.plan(command_line, sweeps, given_labels, name, common.own_globs(own))
-        planned = replace(planned, is_quiet=is_quiet, is_watched=is_watched, limit_bytes=limits[0])
-        check_database(db)
-        code = sweep.run(planned, db, keep_dumps, limits, format_name, output)
+        how |= {"db": db, "limits": limits, "is_timed": common.is_terminal(sys.stderr)}
+        planned = sweep.plan(command_line, sweeps, given_labels, name, **how)
+        require_storable(db)
+        code = _sweep(planned, keep_dumps, format_name, output)
         click.get_current_context().exit(code)
 
     has_summary = format_name == "table" and output is None
@@ -163,9 +173,44 @@ def command(
         else:
             show_result(*peaks(db, name), format_name, output)
 
-    check_database(db)
-    with Dumps(dump_folder(keep_dumps), keep_dumps is not None, db, name, given_labels) as dumps:
-        dumps.own_globs, dumps.is_quiet = common.own_globs(own), is_quiet
-        dumps.is_watched, dumps.limit_bytes = is_watched, limits[0]
+    require_storable(db)
+    folder = dump_folder(keep_dumps)
+    how["limit_bytes"] = limits[0]
+    with Dumps(folder, keep_dumps is not None, db, name, given_labels, **how) as dumps:
         done = capture(dumps, command_line, show)
     click.get_current_context().exit(done.code)
+
+
+def _sweep(
+    planned: sweep.Plan, keep_dumps: Path | None, format_name: str, output: Path | None
+) -> int:
+    """Run the combinations and show how they compare; return the exit code."""
+    from bufdb.database import faults
+
+    done, code = sweep.run(planned, keep_dumps)
+    try:
+        table, notes = sweep.compared(planned, done)
+        show_result(table, None, format_name, output)
+        for text in notes:
+            common.note(text)
+    except Exception as error:  # raised again unless it is known to come from outside
+        known = faults.as_known(error, planned.db)
+        if known is None or faults.is_interrupt(error):
+            raise
+        common.note(f"error: {known}")
+        return code or known.exit_code
+    return code
+
+
+def show_result(result: Result, more: str | None, format_name: str, output: Path | None) -> None:
+    """Print a table to standard error, or write it to the file of -o; then note `more`."""
+    width = None
+    if output is None and sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+    text, _ = formats.render(result, format_name, width)
+    if output is not None:
+        common.write(text, output)
+    else:
+        click.echo(terminal_safe(text) if sys.stderr.isatty() else text, nl=False, err=True)
+    if more is not None:
+        common.note(more)

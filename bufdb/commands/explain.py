@@ -103,14 +103,14 @@ def command(
       3    database in use, damaged, not writable or of another version
       124  not compiled within --timeout
     """
-    from bufdb.commands.captured import check_database
+    from bufdb.database.store import require_storable
 
     spare("-o", output, [spec])
     named: list[str | None] = list(dict.fromkeys(targets)) or [None]
     for target in targets:  # check all arguments before anything is compiled
         hardware_of(target)
     limit_of(limit)
-    check_database(db)
+    require_storable(db)
     job = _Job(spec, args, run, common.parse_labels(labels), common.own_globs(own), limit, db)
     job = replace(job, timeout_s=timeout_s, is_verbose=is_verbose, is_quiet=is_quiet)
     with signals_heeded():

@@ -137,7 +137,7 @@ def command(
       3    database in use, damaged, not writable or of another version
       124  not compiled, or no plan that fits found, within --timeout
     """
-    from bufdb.commands.captured import check_database
+    from bufdb.database.store import require_storable
     from bufdb.fitting.fit import Question, kinds_of
 
     spare("-o", output, [spec])
@@ -145,7 +145,7 @@ def command(
     if target is not None:
         hardware_of(target)
     limit_bytes, _ = limit_of(limit)
-    check_database(db)
+    require_storable(db)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     question = Question(
         limit_bytes=limit_bytes,

@@ -137,8 +137,9 @@ def command(
 
 def _verified(found: WhatIf, command_line: str, db: str, **output: Any) -> int:
     """Capture the changed program, show what was promised and what came, return the exit code."""
-    from bufdb.commands import captured
     from bufdb.commands.verify import show
+    from bufdb.database.store import require_storable
+    from bufdb.recording.command import Dumps, capture, dump_folder
     from bufdb.what_if.verify import verify_asked
 
     if common.dataset() is not None:
@@ -151,14 +152,15 @@ def _verified(found: WhatIf, command_line: str, db: str, **output: Any) -> int:
         raise UsageError("--verify wants a command")
     base = found.found.choice.run_name
     name = f"{base}:verify"
-    captured.check_database(db)
+    require_storable(db)
     # Runs of other labels are not compared.
     con = common.open_database(db, LABELS)
     labels = dict(con.execute(LABELS, [base]).fetchall())
     con.close()
-    folder = captured.dump_folder(None)
-    with captured.Dumps(folder, False, db, name, labels, is_quiet=True) as dumps:
-        done = captured.capture(dumps, words)
+    with Dumps(
+        dump_folder(None), False, db, name, labels, is_quiet=True, note=common.note
+    ) as dumps:
+        done = capture(dumps, words)
     if not done.is_stored:
         return done.code or 1
     got = verify_asked(partial(common.open_database, db), found, name)

@@ -12,6 +12,7 @@ file. Files outside the database cannot be reached.
 from __future__ import annotations
 
 import math
+import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -135,6 +136,25 @@ def open_writable(path: str, config: dict[str, str] | None = None) -> duckdb.Duc
         con.close()
         raise
     return con
+
+
+def require_storable(db: str) -> None:
+    """Check before a long command, not after it, that its results can be stored.
+
+    Raises:
+        DatabaseError: they cannot.
+    """
+    path = Path(os.path.realpath(db))
+    if os.path.lexists(path):
+        open_writable(db).close()
+        return
+    try:
+        path.touch(exist_ok=False)
+        path.unlink()
+    except OSError as error:
+        folder = Path(db).parent
+        reason = error.strerror if folder.is_dir() else f"no directory {folder}"
+        raise DatabaseError(f"cannot make {db}: {reason}; name another file with --db") from error
 
 
 def _connected(path: str, options: _Options) -> duckdb.DuckDBPyConnection:

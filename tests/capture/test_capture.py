@@ -31,7 +31,7 @@ from bufdb.capture.environment import (
     program_labels,
     run_name,
 )
-from bufdb.commands.captured import show_result
+from bufdb.commands.capture import show_result
 from bufdb.dumps.discover import discover
 from bufdb.errors import UsageError
 from bufdb.query.result import Result

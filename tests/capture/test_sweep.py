@@ -1,4 +1,4 @@
-"""bufdb capture --sweep: which commands are run, what stops them, and what the end says."""
+"""bufdb capture --sweep: what stops its runs, and what the end says."""
 
 import json
 import os
@@ -11,14 +11,9 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from places import DEMO
 
 from bufdb import cli
-from bufdb.capture import sweep
-from bufdb.commands import sweep as command
-from bufdb.errors import UsageError
 
 WAIT_SECONDS = 60
 TRAIN = f"""
@@ -58,74 +53,6 @@ def run(capfd, empty_db, tmp_path):
 def rows(sql):
     with duckdb.connect("bufdb.duckdb", read_only=True) as con:
         return con.execute(sql).fetchall()
-
-
-# -- the combinations -----------------------------------------------------------------------------
-
-
-def commands(texts, *words):
-    return [one.command for one in sweep.combinations(words, sweep.parse(texts))]
-
-
-def test_each_combination_has_its_command():
-    found = sweep.combinations(["t", "--b={b}", "{r}"], sweep.parse(["b=8,16", "r=none, full"]))
-    assert [one.command for one in found] == [
-        ("t", "--b=8", "none"),
-        ("t", "--b=8", "full"),
-        ("t", "--b=16", "none"),
-        ("t", "--b=16", "full"),
-    ]
-    assert [one.suffix for one in found] == ["8-none", "8-full", "16-none", "16-full"]
-    assert found[1].values == {"b": "8", "r": "full"}
-
-
-def test_a_value_makes_no_path():
-    (one,) = sweep.combinations(["{n}"], sweep.parse(["n=../x y"]))
-    assert command._folder_name(2, one) == "2-.._x_y"
-
-
-def test_braces_written_twice_are_literal():
-    assert commands(["b=8"], '{{"batch": {b}}}', "{b}{b}", "}}{{") == [('{"batch": 8}', "88", "}{")]
-    # A value is no template.
-    assert commands(["b={b}"], "{b}") == [("{b}",)]
-
-
-@pytest.mark.slow
-@given(st.text())
-def test_any_word_with_its_braces_doubled_is_itself(word):
-    escaped = word.replace("{", "{{").replace("}", "}}")
-    assert commands(["b=1"], escaped, "{b}") == [(word, "1")]
-
-
-@pytest.mark.parametrize(
-    ("texts", "words", "message"),
-    [
-        (["b"], "{b}", "--sweep wants K=V1,V2,…, got 'b'"),
-        (["b="], "{b}", "--sweep wants K=V1,V2,…, got 'b='"),
-        (["b=1,,2"], "{b}", "--sweep wants K=V1,V2,…, got 'b=1,,2'"),
-        (["=1"], "{b}", "--sweep wants K=V1,V2,…, got '=1'"),
-        (["b=1", "b=2"], "{b}", "--sweep b is repeated; list all its values in one"),
-        (["b=1,2,1"], "{b}", "--sweep b has '1' twice"),
-        (["batch=1"], "{btch}", "no --sweep for {btch} in '{btch}'; did you mean 'batch'?"),
-        (["b=1"], "{b} {}", "no --sweep for {} in '{}'; write a literal brace twice"),
-        (["b=1"], "{b} {x", "a single brace in '{x'; write a literal brace twice"),
-        (["b=1"], "{b} x}", "a single brace in 'x}'; write a literal brace twice"),
-        (["b=1", "c=1"], "{b}", "--sweep c: the command has no {c}, so its runs would not differ"),
-        (["b=1-2,1", "c=3,2-3"], "{b}{c}", "--sweep: two runs would be named '1-2-3'"),
-    ],
-)
-def test_a_sweep_that_is_none(texts, words, message):
-    with pytest.raises(UsageError) as error:
-        commands(texts, *words.split())
-    assert str(error.value).startswith(message)
-
-
-def test_labels_that_a_curve_can_go_over():
-    found = sweep.parse(["b=8,1e3", "one=4", "remat=none,2", "x=-1,.5", "y=nan,1"])
-    assert sweep.numeric_labels(found) == ["b", "x"]
-
-
-# -- the command ----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

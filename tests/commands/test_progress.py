@@ -12,8 +12,9 @@ import pytest
 from places import DEMO
 
 from bufdb import cli
-from bufdb.commands import captured, common, sweep
+from bufdb.commands import common
 from bufdb.ingest.ingest import ingest
+from bufdb.recording import command as recorded
 from bufdb.render import progress
 from bufdb.render.text import display_width
 
@@ -109,7 +110,7 @@ def test_capture_draws_while_it_stores(empty_folder, monkeypatch):
     def in_rounds(*given, **options):
         return ingest(*given, **options, block_bytes=1000)
 
-    monkeypatch.setattr(captured, "ingest", in_rounds)
+    monkeypatch.setattr(recorded, "ingest", in_rounds)
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
     program = (
@@ -125,14 +126,6 @@ def test_capture_draws_while_it_stores(empty_folder, monkeypatch):
     stream.truncate(stream.seek(0))
     assert cli.run([given[0], "-q", *given[1:]]) == 0
     assert stream.getvalue().splitlines()[-1] == "bufdb: replaced run r, which had 2 modules"
-
-
-def test_a_sweep_says_how_long_the_rest_will_take(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    assert sweep._left(0, 6, 12.0) == ""
-    assert sweep._left(2, 6, 12.0) == " (about 0:24 left)"
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    assert sweep._left(2, 6, 12.0) == ""
 
 
 @pytest.mark.slow

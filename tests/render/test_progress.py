@@ -79,7 +79,7 @@ def test_nobody_looks_at_a_pipe(monkeypatch):
         assert observer is None
 
 
-def test_what_takes_long_is_a_line_now_and_then_where_it_is_not_drawn(monkeypatch):
+def test_progress_without_a_terminal_is_a_few_lines(monkeypatch):
     stream = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
     with progress.waiting() as observer:

@@ -5,44 +5,28 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from bufdb.capture import ending, process, processes, watched
-from bufdb.capture.environment import (
-    cached_modules,
-    environment,
-    program_labels,
-    why_nothing,
-)
-from bufdb.commands import common
+from bufdb.capture.environment import cached_modules, environment, program_labels, why_nothing
 from bufdb.database import faults
 from bufdb.dumps.files import Problem
 from bufdb.dumps.memory_profiles import LOG, MemoryFile
-from bufdb.errors import DatabaseError, UsageError
+from bufdb.errors import UsageError
 from bufdb.ingest.ingest import ingest
-from bufdb.query.figures import METRICS
-from bufdb.query.result import Result
 from bufdb.read import allocator_text
-from bufdb.render import formats
-from bufdb.render.progress import progress
-from bufdb.render.text import terminal_safe
 
 if TYPE_CHECKING:
     from bufdb.capture.environment import Environment
-    from bufdb.query.result import Result
+    from bufdb.ingest.plan import Progress
 
 MOST_PROCESSES = 8
 """Processes that are named at the end; the run's metadata has all."""
-TABLE_ROWS = 20
-"""Modules shown at the end, those with the largest need."""
 
 
 @dataclass(frozen=True)
@@ -80,23 +64,23 @@ def capture(
     dumps: Dumps,
     command_line: Sequence[str],
     show: Callable[[], None] | None = None,
-    said: set[str] | None = None,
+    noted: set[str] | None = None,
 ) -> Captured:
     """Run a command with dumps to a directory, ingest them, and show them with `show`.
 
-    Notes about the environment that are in `said` are not repeated.
+    Notes about the environment that are in `noted` are not repeated.
 
     Raises:
         CommandError: the command cannot be started.
     """
     from bufdb.dumps.refusals import other_spaces
 
-    said = set() if said is None else said
+    noted = set() if noted is None else noted
     changed = environment(os.environ, dumps.folder)
     for text in changed.notes:
-        if text not in said:
-            common.note(text)
-        said.add(text)
+        if text not in noted:
+            dumps.note(text)
+        noted.add(text)
     dumps.metadata |= program_labels(command_line, changed)
     written = process.StandardError()
     with _own_folders(dumps, changed.variables) as variables:
@@ -108,12 +92,12 @@ def capture(
     several = processes.gather(dumps.folder)
     dumps.metadata |= several
     for name, what in list(several.items())[:MOST_PROCESSES]:
-        common.note(f"{name} is {what}")
+        dumps.note(f"{name} is {what}")
     if ended.exit_code and (text := other_spaces(written.text, dumps.folder)):
         # XLA's message about a kernel's memory is not in any dump.
         (dumps.folder / "compiler.log").write_text(text, encoding="utf-8")
     if dumps.is_watched:
-        _note_watched(dumps.folder, written.text)
+        _note_watched(dumps, written.text)
     own_code = _store(dumps, changed, ended.exit_code, show)
     return Captured(ended.exit_code, own_code, ended.is_stopped)
 
@@ -133,11 +117,11 @@ def _own_folders(dumps: Dumps, variables: Mapping[str, str]) -> Iterator[Mapping
         yield changed
 
 
-def _note_watched(folder: Path, said: str) -> None:
+def _note_watched(dumps: Dumps, said: str) -> None:
     """Keep what the command's allocator has said with its profiles; note if there are none."""
-    profiles = sorted(folder.rglob(f"{watched.NAME}{watched.PROFILE}"))
-    if not profiles and not any(folder.rglob(f"{watched.NAME}{watched.WATCHED}")):
-        common.note(
+    profiles = sorted(dumps.folder.rglob(f"{watched.NAME}{watched.PROFILE}"))
+    if not profiles and not any(dumps.folder.rglob(f"{watched.NAME}{watched.WATCHED}")):
+        dumps.note(
             "no process was watched: the command called no program of JAX, or is not a Python that "
             "imports sitecustomize (python -I, -S, another PYTHONPATH)"
         )
@@ -167,6 +151,10 @@ class Dumps:
     is_watched: bool = False
     """Whether the command's processes write what they hold."""
     limit_bytes: int | None = None
+    note: Callable[[str], None] = lambda text: None
+    """Receives what the user should know, a line or more at a time."""
+    observed: Callable[[], AbstractContextManager[Progress | None]] = nullcontext
+    """Yields what receives the progress of the ingest."""
     is_stored: bool = False
 
     def __enter__(self) -> Dumps:
@@ -181,7 +169,7 @@ class Dumps:
         pairs += [f"--metadata={label}={value}" for label, value in self.metadata.items()]
         pairs += [f"--own={glob}" for glob in self.own_globs or ()]
         again = ["bufdb", "ingest", str(self.folder), "--db", self.db, "--run", self.run, *pairs]
-        common.note(f"the dumps are kept: {shlex.join(again)}")
+        self.note(f"the dumps are kept: {shlex.join(again)}")
 
 
 def _store(
@@ -197,26 +185,9 @@ def _store(
         known = faults.as_known(error, dumps.db)
         if known is None or faults.is_interrupt(error):
             raise
-        common.note(f"error: {known}")
+        dumps.note(f"error: {known}")
         return known.exit_code
     return own_code
-
-
-def check_database(db: str) -> None:
-    """Check before a long command, not after it, that its results can be stored."""
-    from bufdb.database import store
-
-    path = Path(os.path.realpath(db))
-    if os.path.lexists(path):
-        store.open_writable(db).close()
-        return
-    try:
-        path.touch(exist_ok=False)
-        path.unlink()
-    except OSError as error:
-        folder = Path(db).parent
-        reason = error.strerror if folder.is_dir() else f"no directory {folder}"
-        raise DatabaseError(f"cannot make {db}: {reason}; name another file with --db") from error
 
 
 def dump_folder(keep_dumps: Path | None) -> Path:
@@ -254,12 +225,12 @@ def _ingest(dumps: Dumps, changed: Environment, code: int) -> int | None:
         and not profiles
         and not any(problem.severity == "error" for problem in problems)
     ):
-        common.note(why_nothing(dumps.folder, changed, code))
+        dumps.note(why_nothing(dumps.folder, changed, code))
         return None
     cached = cached_modules(dumps.folder)
     if cached:
-        common.note(f"{len(cached)} modules came from a compilation cache and are not in the run")
-    with progress("MB", is_quiet=dumps.is_quiet) as observer:
+        dumps.note(f"{len(cached)} modules came from a compilation cache and are not in the run")
+    with dumps.observed() as observer:
         done = ingest(
             dumps.db,
             [dumps.folder],
@@ -271,64 +242,10 @@ def _ingest(dumps: Dumps, changed: Environment, code: int) -> int | None:
             progress=observer,
         )
     if done.removed_count:
-        common.note(f"replaced run {dumps.run}, which had {done.removed_count} modules")
+        dumps.note(f"replaced run {dumps.run}, which had {done.removed_count} modules")
     # For cached modules, ingest's note says to turn the cache off; for the command it was off.
     for text in [] if cached else done.notes:
-        common.note(text)
+        dumps.note(text)
     if not dumps.is_quiet or done.exit_code:
-        common.note(f"run {dumps.run} in {dumps.db}: {done.line()}")
+        dumps.note(f"run {dumps.run} in {dumps.db}: {done.line()}")
     return done.exit_code
-
-
-def show_result(result: Result, more: str | None, format_name: str, output: Path | None) -> None:
-    """Print a table to standard error, or write it to the file of -o; then note `more`."""
-    width = None
-    if output is None and sys.stderr.isatty():
-        width = shutil.get_terminal_size().columns
-    text, _ = formats.render(result, format_name, width)
-    if output is not None:
-        common.write(text, output)
-    else:
-        click.echo(terminal_safe(text) if sys.stderr.isatty() else text, nl=False, err=True)
-    if more is not None:
-        common.note(more)
-
-
-def peaks(db: str, name: str) -> tuple[Result, str | None]:
-    """Return the modules with the largest needs, and a note on the rest if there are more."""
-    from bufdb.database import store
-    from bufdb.query import figures
-
-    with store.open_readable(db) as con:
-        found = [f for f in figures.of_run(con, name) if f.is_device_memory or f.color is None]
-    metrics = ("peak", "need", "arguments", "outputs", "temp", "constants", "fragmentation")
-    # An unknown peak may be the highest, so it comes first.
-    found.sort(
-        key=lambda f: [
-            f.values["peak"] is not None,
-            *(
-                (f.values[metric] is not None, -(f.values[metric] or 0))
-                for metric in ("need", "peak")
-            ),
-        ]
-    )
-    columns = [
-        ("function_name", "VARCHAR"),
-        ("memory_space", "VARCHAR"),
-        *((METRICS[metric], "HUGEINT") for metric in metrics),
-        ("module_key", "VARCHAR"),
-        ("unknown_reason", "VARCHAR"),
-    ]
-    rows = [
-        (
-            figure.function,
-            figure.memory_space or (None if figure.color is None else f"color {figure.color}"),
-            *(figure.values[metric] for metric in metrics),
-            figure.module_key,
-            figure.unknown_reason,
-        )
-        for figure in found
-    ]
-    left_out = len(rows[TABLE_ROWS:])
-    more = f"{left_out} more rows: bufdb query modules --run {name}" if left_out else None
-    return Result(columns, rows[:TABLE_ROWS]), more

@@ -1,0 +1,1 @@
+"""What a command or a function compiles, stored as a run."""
