@@ -9,7 +9,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from bufdb.render.text import terminal_safe, use_colour
 if TYPE_CHECKING:
     import duckdb
 
+    from bufdb.capture.runner import NotCompiledError
     from bufdb.query.catalogue import Catalogue
     from bufdb.query.result import Result
 
@@ -370,6 +371,24 @@ def relay(data: bytes) -> None:
     """Show what the user's code prints on standard error."""
     progress.hide()
     click.echo(data, nl=False, err=True)
+
+
+def show_lines(error: NotCompiledError) -> None:
+    """Show what the user's code or XLA printed before it gave up."""
+    for line in error.lines:
+        click.echo(one_line(line), err=True)
+
+
+@contextlib.contextmanager
+def failure_shown() -> Iterator[None]:
+    """Show the lines of a failure in the block before its message."""
+    from bufdb.capture.runner import NotCompiledError
+
+    try:
+        yield
+    except NotCompiledError as error:
+        show_lines(error)
+        raise
 
 
 def parse_labels(texts: tuple[str, ...], what: str = "--label") -> dict[str, str]:

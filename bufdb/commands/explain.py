@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from bufdb.answers.devices import limit_of
-from bufdb.capture.apart import compiled_apart
-from bufdb.capture.runner import NotCompiledError, Watch, signals_heeded
+from bufdb.answers.summary import Outcome
+from bufdb.capture.runner import NotCompiledError, signals_heeded
 from bufdb.capture.target import hardware_of
 from bufdb.commands import common
 from bufdb.commands.summary import write
-from bufdb.dumps.place import Files
-from bufdb.errors import BufdbError, DatabaseError, UsageError, one_line
-from bufdb.ingest.ingest import ingest
-from bufdb.query.asked import glob
+from bufdb.recording.function import Function, compared, explained
 from bufdb.render.progress import waiting
 from bufdb.render.sources import spare
-
-if TYPE_CHECKING:
-    from bufdb.answers.summary import Outcome
-    from bufdb.capture.apart import Compiled
 
 
 @click.command(name="explain", short_help="Compile a function, also for a TPU, and summarize it.")
@@ -111,79 +101,29 @@ def command(
         hardware_of(target)
     limit_of(limit)
     require_storable(db)
-    job = _Job(spec, args, run, common.parse_labels(labels), common.own_globs(own), limit, db)
-    job = replace(job, timeout_s=timeout_s, is_verbose=is_verbose, is_quiet=is_quiet)
+    function = Function(
+        spec,
+        args,
+        db,
+        partial(common.open_database, db),
+        run,
+        common.parse_labels(labels),
+        common.own_globs(own),
+        limit,
+        timeout_s,
+        is_verbose,
+        common.note,
+        common.relay,
+        partial(waiting, is_quiet=is_quiet),
+    )
     with signals_heeded():
         if len(named) == 1:
-            code = _show(_explained(job, named[0]), format_name, output)
+            with common.failure_shown():
+                done = explained(function, named[0])
+            code = _show(done, format_name, output)
         else:
-            code = _compare(job, [target for target in named if target], format_name, output)
+            code = _compare(function, targets, format_name, output)
     click.get_current_context().exit(code)
-
-
-@dataclass(frozen=True)
-class _Job:
-    """What to compile, and where to store it."""
-
-    spec: str
-    args: str
-    run: str | None
-    labels: Mapping[str, str]
-    own_globs: list[str] | None
-    limit: str | None
-    db: str
-    timeout_s: float | None = None
-    is_verbose: bool = False
-    is_quiet: bool = False
-
-    def run_name(self, target: str | None, *, is_one: bool) -> str:
-        """Return --run, or the function's name; one of several targets adds the target's name."""
-        name = self.run or self.spec.rpartition(":")[2]
-        is_plain = target is None or (is_one and self.run is not None)
-        return name if is_plain else f"{name}@{target}"
-
-
-def _explained(job: _Job, target: str | None, *, is_one: bool = True) -> Outcome:
-    """Compile for one target and store the result; return the outcome.
-
-    Raises:
-        BufdbError: nothing was compiled, or it cannot be stored.
-    """
-    from bufdb.answers.summary import DEVICE_LABEL, Outcome
-    from bufdb.answers.summary import summary as ask
-
-    name = job.run_name(target, is_one=is_one)
-    with tempfile.TemporaryDirectory(prefix="bufdb-") as folder:
-        compiled = _compiled(job, target, Path(folder))
-        metadata = {DEVICE_LABEL: compiled.device}
-        done = ingest(
-            job.db,
-            [Files(name, compiled.files, job.spec)],
-            run=name,
-            labels=job.labels,
-            metadata=metadata | ({} if target is None else {"target": target}),
-            own_globs=job.own_globs,
-            replace=True,
-        )
-    for text in (*done.notes, *([compiled.note] if compiled.note else [])):
-        common.note(text)
-    opened = partial(common.open_database, job.db)
-    found = ask(opened, run=glob(name), limit=job.limit).found
-    return Outcome(target or "", compiled.device, name, found, compiled.refusal)
-
-
-def _compiled(job: _Job, target: str | None, folder: Path) -> Compiled:
-
-    try:
-        with waiting(is_quiet=job.is_quiet) as observer:
-            watch = Watch.from_now(
-                job.timeout_s, is_verbose=job.is_verbose, observer=observer, relay=common.relay
-            )
-            return compiled_apart(job.spec, job.args, target, folder, watch)
-    except NotCompiledError as error:
-        for line in error.lines:
-            click.echo(one_line(line), err=True)
-        raise
 
 
 def _show(done: Outcome, format_name: str, output: Path | None) -> int:
@@ -195,26 +135,18 @@ def _show(done: Outcome, format_name: str, output: Path | None) -> int:
     return done.exit_code
 
 
-def _compare(job: _Job, targets: Sequence[str], format_name: str, output: Path | None) -> int:
-    """Write the table of several targets; return the first exit code that is not 0.
+def _compare(
+    function: Function, targets: Sequence[str], format_name: str, output: Path | None
+) -> int:
+    """Write the table of several targets; return the first exit code that is not 0."""
+    from bufdb.answers.summary import table
 
-    Raises:
-        UsageError: the request cannot be compiled for any target.
-        DatabaseError: nothing can be stored.
-    """
-    from bufdb.answers.summary import Outcome, table
-
-    done, codes = [], []
-    for target in targets:
-        try:
-            one = _explained(job, target, is_one=False)
-            codes.append(one.exit_code)
-        except (UsageError, DatabaseError):
-            raise
-        except BufdbError as error:  # another target may succeed
-            one = Outcome(target, None, failure=str(error))
-            codes.append(error.exit_code)
-        done.append(one)
+    outcomes, codes = [], []
+    for outcome, error in compared(function, list(dict.fromkeys(targets))):
+        if isinstance(error, NotCompiledError):
+            common.show_lines(error)
+        outcomes.append(outcome)
+        codes.append(outcome.exit_code if error is None else error.exit_code)
     form = "table" if format_name == "text" else format_name
-    common.emit(table(done), format_name=form, output=output, full=None)
+    common.emit(table(outcomes), format_name=form, output=output, full=None)
     return next((code for code in codes if code), 0)

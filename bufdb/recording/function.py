@@ -1,0 +1,104 @@
+"""Compile a function of a user's file for several targets, and store each as a run."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bufdb.answers.opening import Open
+from bufdb.answers.summary import DEVICE_LABEL, Outcome, summary
+from bufdb.capture.apart import Compiled, compiled_apart
+from bufdb.capture.runner import Observer, Relay, Watch, to_stderr
+from bufdb.dumps.place import Files
+from bufdb.errors import BufdbError, DatabaseError, UsageError
+from bufdb.ingest.ingest import ingest
+from bufdb.query.asked import glob
+
+
+@dataclass(frozen=True)
+class Function:
+    """What to compile, and where to store it."""
+
+    spec: str
+    """FILE.py:FUNCTION or package.module:FUNCTION."""
+    args: str
+    """Arguments as in a call, see `bufdb.capture.call`."""
+    db: str
+    opened: Open
+    """Opens the database for the answer."""
+    run: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    own_globs: list[str] | None = None
+    limit: str | int | None = None
+    timeout_s: float | None = None
+    """Time limit for each target."""
+    is_verbose: bool = False
+    note: Callable[[str], None] = lambda text: None
+    """Receives what the user should know, a line at a time."""
+    relay: Relay = to_stderr
+    """Receives what the file prints."""
+    observed: Callable[[], AbstractContextManager[Observer | None]] = nullcontext
+    """Yields what receives the steps of a compilation."""
+
+    def run_name(self, target: str | None, *, is_one: bool) -> str:
+        """Return the name of the run, by default the function's; one of several adds its target."""
+        name = self.run or self.spec.rpartition(":")[2]
+        is_plain = target is None or (is_one and self.run is not None)
+        return name if is_plain else f"{name}@{target}"
+
+
+def explained(function: Function, target: str | None, *, is_one: bool = True) -> Outcome:
+    """Compile for one target and store the result; return the outcome.
+
+    Raises:
+        BufdbError: nothing was compiled, or it cannot be stored.
+    """
+    name = function.run_name(target, is_one=is_one)
+    with tempfile.TemporaryDirectory(prefix="bufdb-") as folder:
+        compiled = _compiled(function, target, Path(folder))
+        metadata = {DEVICE_LABEL: compiled.device}
+        done = ingest(
+            function.db,
+            [Files(name, compiled.files, function.spec)],
+            run=name,
+            labels=function.labels,
+            metadata=metadata | ({} if target is None else {"target": target}),
+            own_globs=function.own_globs,
+            replace=True,
+        )
+    for text in (*done.notes, *([compiled.note] if compiled.note else [])):
+        function.note(text)
+    found = summary(function.opened, run=glob(name), limit=function.limit).found
+    return Outcome(target or "", compiled.device, name, found, compiled.refusal)
+
+
+def _compiled(function: Function, target: str | None, folder: Path) -> Compiled:
+    with function.observed() as observer:
+        watch = Watch.from_now(
+            function.timeout_s,
+            is_verbose=function.is_verbose,
+            observer=observer,
+            relay=function.relay,
+        )
+        return compiled_apart(function.spec, function.args, target, folder, watch)
+
+
+def compared(
+    function: Function, targets: Sequence[str]
+) -> Iterator[tuple[Outcome, BufdbError | None]]:
+    """Yield the outcome of each target, and the error if nothing was compiled for it.
+
+    Raises:
+        UsageError: the request cannot be compiled for any target.
+        DatabaseError: nothing can be stored.
+    """
+    for target in targets:
+        try:
+            yield explained(function, target, is_one=False), None
+        except (UsageError, DatabaseError):
+            raise
+        except BufdbError as error:  # another target may succeed
+            yield Outcome(target, None, failure=str(error)), error
