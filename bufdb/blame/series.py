@@ -16,6 +16,7 @@ from typing import Any
 from bufdb.answers.diff import Row, diff
 from bufdb.answers.diff_text import labels, moved
 from bufdb.answers.opening import Open
+from bufdb.errors import TooSlowError
 from bufdb.query.execute import execute_with
 from bufdb.render.text import escape_control, human_bytes
 
@@ -163,6 +164,17 @@ def of_runs(opened: Open, runs: Sequence[str], percent: float = THRESHOLD_PERCEN
         UsageError: there is no such run.
     """
     return series(opened, [Step(name, name) for name in runs], percent)
+
+
+def exit_code(found: Sequence[Series]) -> int:
+    """Return 0 if there is no jump in what all have, 124 if only the time ran out, else 1."""
+    shared = [one for one in found if not one.missing]
+    if shared and all(one.is_known for one in shared) and not any(one.jumps for one in found):
+        return 0
+    # A jump that was found is an answer, whatever else was stopped.
+    is_stopped = any(step.is_too_slow for one in found for step in one.steps)
+    is_jump = any(one.jumps for one in found)
+    return TooSlowError.exit_code if is_stopped and not is_jump else 1
 
 
 def _in_order(order: Sequence[Step], steps: Sequence[Step]) -> tuple[Step, ...]:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,15 +13,14 @@ import click
 from bufdb.capture.runner import signals_heeded
 from bufdb.capture.target import hardware_of
 from bufdb.commands import common, completion
-from bufdb.errors import TooSlowError, UsageError
+from bufdb.errors import UsageError
 from bufdb.render.progress import waiting
 from bufdb.render.sources import spare
 from bufdb.render.text import human_bytes
 
 if TYPE_CHECKING:
-    from bufdb.blame.comparison import Blaming
-    from bufdb.blame.runs import Variant
     from bufdb.blame.series import Series
+    from bufdb.blame.ways import Ways
 
 
 @click.command(name="blame", short_help="Find the version or flag that grew the memory.")
@@ -149,15 +145,17 @@ def command(
       124  no jump found, and something not compiled within --timeout
     """
     from bufdb.blame import series
+    from bufdb.blame.ways import Ways
 
     if is_clean:
         _clean()
         return
     spare("-o", output, what)
-    ways = _Ways(versions, packages, pythons, flags, target)
+    ways = Ways(versions, packages, pythons, flags, target)
     if target is not None:
         hardware_of(target)
-    axis = _axis(ways, what, report_folder, is_anonymous=is_anonymous)
+    axis = ways.axis()
+    _require_consistent(axis, what, report_folder, is_anonymous=is_anonymous)
     opened = partial(common.open_database, db)
     if axis is None:
         _require_none(
@@ -166,77 +164,43 @@ def command(
         )  # fmt: skip
         found = series.of_runs(opened, what, percent)
     else:
-        name = run or what[0].rpartition(":")[2]
-        fields = {"percent": percent, "is_quick": is_quick, "note": common.note}
-        fields |= {"opened": opened, "db": db, "run": name, "labels": common.parse_labels(labels)}
-        asked: dict[str, Any] = {
+        job: dict[str, Any] = {
+            "spec": what[0],
+            "args": args,
             "timeout_s": timeout_s,
             "is_verbose": is_verbose,
-            "relay": common.relay,
-            "target": target,
         }
-        with _compiling(what[0], args, asked, fields, ways, is_quiet=is_quiet) as work:
-            found = work.answer(bisect=bisect)
-            if report_folder is not None and any(one.jumps for one in found):
-                from bufdb.blame.report import report
-
-                report(work, found, report_folder, is_anonymous=is_anonymous)
+        job |= {"relay": common.relay, "target": target}
+        name = run or what[0].rpartition(":")[2]
+        fields: dict[str, Any] = {"percent": percent, "is_quick": is_quick, "note": common.note}
+        fields |= {"opened": opened, "db": db, "run": name, "labels": common.parse_labels(labels)}
+        how = {"bisect": bisect, "is_quiet": is_quiet, "is_anonymous": is_anonymous}
+        found = _compiled(ways, job, fields, report_folder, **how)
     shown = series.as_json(found) if format_name == "json" else series.text(found)
     common.write(shown, output)
-    click.get_current_context().exit(_code(found))
+    click.get_current_context().exit(series.exit_code(found))
 
 
-@dataclass(frozen=True)
-class _Ways:
-    """The options that say how to compile."""
-
-    versions: str | None
-    packages: Sequence[str]
-    pythons: Sequence[str]
-    flags: Sequence[str]
-    target: str | None = None
-
-    def of_jax(self, version: str) -> tuple[str, ...]:
-        """Return the packages of an environment with a version of jax."""
-        hardware = None if self.target is None else hardware_of(self.target)
-        # A libtpu of the user's need not be the one that jax[tpu] wants.
-        is_own = any(package.startswith("libtpu") for package in self.packages)
-        extra = "tpu" if isinstance(hardware, tuple) and not is_own else "cpu"
-        plugin = [f"jax-cuda12-plugin=={version}"] if isinstance(hardware, str) else []
-        # jax.export needs these, and jax does not require them.
-        exports = ("flatbuffers", "absl-py")
-        return (f"jax[{extra}]=={version}", *plugin, *exports, *self.packages)
-
-    def axes(self) -> list[str]:
-        """Return the options that are given."""
-        named = {"--jax": self.versions, "--python": self.pythons, "--flag": self.flags}
-        return [name for name, value in named.items() if value]
-
-
-def _axis(
-    ways: _Ways, what: Sequence[str], report_folder: Path | None, *, is_anonymous: bool
-) -> str | None:
-    """Return the option that says how to compile; None to compare runs.
+def _require_consistent(
+    axis: str | None, what: Sequence[str], report_folder: Path | None, *, is_anonymous: bool
+) -> None:
+    """Check that the command line says what to do.
 
     Raises:
-        UsageError: the command line does not say what to do.
+        UsageError: it does not.
     """
-    given = ways.axes()
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)}: one at a time")
     if is_anonymous and report_folder is None:
         raise UsageError("--anonymize is for the folder of --report")
     if report_folder is not None:
         from bufdb.blame.report import require_new
 
-        if not given:
+        if axis is None:
             raise UsageError("--report compiles: it wants --jax, --python or --flag")
         require_new(report_folder)
-    if given and (len(what) != 1 or ":" not in what[0]):
-        raise UsageError(f"{given[0]} wants one FILE.py:FUNCTION")
-    if not given and len(what) != 2:
+    if axis is not None and (len(what) != 1 or ":" not in what[0]):
+        raise UsageError(f"{axis} wants one FILE.py:FUNCTION")
+    if axis is None and len(what) != 2:
         raise UsageError("blame wants FILE.py:FUNCTION with --jax, --python or --flag, or two runs")
-    return given[0] if given else None
 
 
 def _require_none(options: Mapping[str, object]) -> None:
@@ -246,109 +210,34 @@ def _require_none(options: Mapping[str, object]) -> None:
         raise UsageError(f"{' and '.join(given)}: only to compile FILE.py:FUNCTION, not for runs")
 
 
-@contextmanager
-def _compiling(
-    spec: str,
-    args: str,
-    asked: dict[str, Any],
+def _compiled(
+    ways: Ways,
+    job: dict[str, Any],
     fields: dict[str, Any],
-    ways: _Ways,
+    report_folder: Path | None,
     *,
+    bisect: bool,
     is_quiet: bool,
-) -> Iterator[Blaming]:
-    """Yield what compiles, with a folder for temporary files and progress, within the block."""
+    is_anonymous: bool,
+) -> list[Series]:
+    """Compile in each way and write the report, with progress on standard error."""
     from bufdb.blame.comparison import Blaming
+    from bufdb.blame.report import report
     from bufdb.blame.runs import Job
     from bufdb.database.store import require_storable
 
-    variants = _variants(ways)
+    variants = ways.variants()
     require_storable(fields["db"])
     with (
         signals_heeded(),
         tempfile.TemporaryDirectory(prefix="bufdb-") as folder,
         waiting(is_quiet=is_quiet) as observer,
     ):
-        job = Job(spec, args, Path(folder), observer=observer, **asked)
-        yield Blaming(job=job, variants=variants, **fields)
-
-
-def _code(found: Sequence[Series]) -> int:
-    shared = [one for one in found if not one.missing]
-    if shared and all(one.is_known for one in shared) and not any(one.jumps for one in found):
-        return 0
-    # A jump that was found is an answer, whatever else was stopped.
-    is_stopped = any(step.is_too_slow for one in found for step in one.steps)
-    is_jump = any(one.jumps for one in found)
-    return TooSlowError.exit_code if is_stopped and not is_jump else 1
-
-
-def _variants(ways: _Ways) -> list[Variant]:
-    """Return the ways to compile, in order.
-
-    Raises:
-        UsageError: an option is malformed.
-    """
-    from bufdb.blame import environments, runs
-    from bufdb.blame.runs import Variant
-
-    this = sys.executable
-    versions = ways.versions
-    if ways.packages and versions is None:
-        raise UsageError("--with is for the environments of --jax")
-    environments.require_requirements(ways.packages)
-    if ways.flags:
-        found = [_of_flag(name, value) for name, value in _flags(ways.flags)]
-        return found if len(found) > 1 else [_of_flag(found[0].label, None), *found]
-    if versions is not None:
-        names = list(dict.fromkeys(part.strip() for part in versions.split(",")))
-        environments.require_versions(names)
-        found = [
-            Variant(
-                "jax",
-                name,
-                "",
-                packages=ways.of_jax(name),
-                wants_jax=name,
-            )
-            for name in names
-        ]
-        if len(found) > 1:
-            return found
-        version = runs.version_of(this)
-        if version == names[0]:
-            raise UsageError(f"the Python that runs bufdb has jax {version} too; name another one")
-        return [*found, Variant("jax", version, this)]
-    found = [Variant("python", path, path) for path in dict.fromkeys(ways.pythons)]
-    return found if len(found) > 1 else [*found, Variant("python", this, this)]
-
-
-def _flags(given: Sequence[str]) -> list[tuple[str, str | None]]:
-    """Return the flag with each of its values; None is the default.
-
-    A value may hold commas where the option is repeated.
-
-    Raises:
-        UsageError: a text is malformed, or there are several flags.
-    """
-    found: dict[tuple[str, str | None], None] = {}
-    for text in given:
-        name, equals, values = text.removeprefix("--").partition("=")
-        is_one = len(given) > 1
-        parts = [values] if is_one else values.split(",")
-        if not name or not (all(parts) if equals else is_one):
-            raise UsageError(f"--flag wants NAME=V,V, got {text!r}")
-        found |= {(name, part if equals else None): None for part in parts}
-    names = dict.fromkeys(name for name, _ in found)
-    if len(names) > 1:
-        raise UsageError(f"--flag: {' and '.join(names)}: one at a time")
-    return list(found)
-
-
-def _of_flag(name: str, value: str | None) -> Variant:
-    from bufdb.blame.runs import Variant
-
-    options = {} if value is None else {name: value}
-    return Variant(name, value or "default", sys.executable, options)
+        work = Blaming(Job(folder=Path(folder), observer=observer, **job), variants, **fields)
+        found = work.answer(bisect=bisect)
+        if report_folder is not None and any(one.jumps for one in found):
+            report(work, found, report_folder, is_anonymous=is_anonymous)
+    return found
 
 
 def _clean() -> None:

@@ -7,8 +7,7 @@ import shutil
 import pytest
 from places import DEMO
 
-from bufdb.blame.series import Jump, Series, Step
-from bufdb.commands import blame as command
+from bufdb.blame.series import Jump, Series, Step, exit_code
 
 
 @pytest.fixture
@@ -146,4 +145,4 @@ def test_a_jump_is_the_answer_even_if_stopped(needs, has_jump, code):
     steps = tuple(Step(f"v{need}", "r", need, is_too_slow=need is None) for need in needs)
     jump = Jump("v1", "v2", "r1", "r2", 1, 2, 1, 2)
     found = Series("f", steps, (jump,) if has_jump else ())
-    assert command._code([found]) == code
+    assert exit_code([found]) == code
