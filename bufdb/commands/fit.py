@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from bufdb.answers.devices import limit_of
-from bufdb.capture.runner import NotCompiledError, Watch, signals_heeded
+from bufdb.capture.runner import Watch, signals_heeded
 from bufdb.capture.target import hardware_of
 from bufdb.commands import common
-from bufdb.errors import TooSlowError, UsageError, one_line
-from bufdb.fitting import answer_text
-from bufdb.fitting.session import Apart
 from bufdb.render.progress import waiting
 from bufdb.render.sources import spare
 
 if TYPE_CHECKING:
-    from bufdb.fitting.fit import Question
-    from bufdb.fitting.plans import Answer, Plan, Program
+    from bufdb.fitting.answer_text import Sizes
+    from bufdb.fitting.plans import Answer
 
 
 @click.command(name="fit", short_help="Find what to change so that a function fits; patch it.")
@@ -139,6 +132,7 @@ def command(
     """
     from bufdb.database.store import require_storable
     from bufdb.fitting.fit import Question, kinds_of
+    from bufdb.fitting.user_file import UserFunction, exit_code, fitted, varied
 
     spare("-o", output, [spec])
     spare("--patch", patch_path, [spec])
@@ -157,96 +151,25 @@ def command(
         source_path=spec,
         is_over=lambda: deadline is not None and time.monotonic() > deadline,
     )
-    varied = None if vary is None else _varied(vary, args, limit_bytes)
-    session = partial(Apart, spec, target=target, gradients_only=gradients_only)
-    watch = Watch(timeout_s, is_verbose, relay=common.relay, deadline=deadline)
-    answer, sizes = _answer(session, args, question, varied, watch, is_quiet=is_quiet)
+    value = None if vary is None else varied(vary, args, limit_bytes)
+    with signals_heeded(), common.failure_shown(), waiting(is_quiet=is_quiet) as observer:
+        watch = Watch(timeout_s, is_verbose, observer, common.relay, deadline=deadline)
+        function = UserFunction(spec, args, target, gradients_only, watch, value)
+        answer, sizes = fitted(function, question)
     _write(answer, sizes, format_name, output, patch_path)
-    is_missed = limit_bytes is not None and not answer.fits_as_written and answer.best is None
-    if sizes is not None:
-        is_missed = not any(one.value for one in sizes.found)
-    late = 1 if answer.is_complete else TooSlowError.exit_code
-    click.get_current_context().exit(late if is_missed else 0)
-
-
-def _varied(vary: str, args: str, limit_bytes: int | None) -> tuple[str, int]:
-    """Return the name to vary and where to start.
-
-    Raises:
-        UsageError: there is no such name in --args, no limit, or the start is no number.
-    """
-    name, _, start = vary.partition("=")
-    if f"{{{name}}}" not in args:
-        raise UsageError(f"--vary {vary} wants {{{name}}} in --args, such as 'args({{{name}}})'")
-    if limit_bytes is None:
-        raise UsageError(f"--vary {vary} wants a --limit")
-    if start and not (start.isdecimal() and int(start)):
-        raise UsageError(f"--vary wants NAME or NAME=START, START a number from 1 on; got {vary}")
-    return name, int(start or 8)
-
-
-def _answer(
-    session: Callable[..., Apart],
-    args: str,
-    question: Question,
-    varied: tuple[str, int] | None,
-    watch: Watch,
-    *,
-    is_quiet: bool,
-) -> tuple[Answer, answer_text.Sizes | None]:
-    """Search, with progress on standard error."""
-    from bufdb.fitting.fit import Fitting, need_of, run_name, store_run
-    from bufdb.fitting.vary import of_plans
-
-    def at(value: int) -> str:
-        return args if varied is None else args.replace(f"{{{varied[0]}}}", str(value))
-
-    with signals_heeded(), tempfile.TemporaryDirectory(prefix="bufdb-") as name:
-        folder = Path(name)
-        try:
-            with waiting(is_quiet=is_quiet) as observer:
-                opened = partial(session, watch=replace(watch, observer=observer))
-                start = 0 if varied is None else varied[1]
-                with opened(args=at(start), folder=folder) as one:
-                    answer = Fitting(one, question, folder).answer()
-                if varied is None:
-                    return answer, None
-
-                def run_at(value: int, rank: int | None) -> str:
-                    return run_name(
-                        question, rank, "" if value == start else f"{varied[0]}={value}"
-                    )
-
-                def need_at(
-                    value: int, rank: int | None, plan: Callable[[Program], Plan]
-                ) -> int | None:
-                    with (
-                        tempfile.TemporaryDirectory(dir=folder) as place,
-                        opened(args=at(value), folder=Path(place)) as other,
-                    ):
-                        what = f"{varied[0]}={value}"
-                        program = other.program()
-                        dumped = other.compile(plan(program), what, is_full=True)
-                        name = run_at(value, rank)
-                        store_run(question, name, dumped, other.device, program.target)
-                        return need_of(dumped, Path(place))
-
-                sizes = of_plans(answer, start, need_at, run_at)
-                return answer, answer_text.Sizes(varied[0], sizes)
-        except NotCompiledError as error:
-            for line in error.lines:
-                click.echo(one_line(line), err=True)
-            raise
+    click.get_current_context().exit(exit_code(answer, sizes))
 
 
 def _write(
     answer: Answer,
-    sizes: answer_text.Sizes | None,
+    sizes: Sizes | None,
     format_name: str,
     output: Path | None,
     patch_path: Path | None,
 ) -> None:
     """Write the answer, and the patch where there is one."""
+    from bufdb.fitting import answer_text
+
     written = answer_text.as_json if format_name == "json" else answer_text.text
     common.write(written(answer, sizes), output)
     if patch_path is None:

@@ -1,0 +1,116 @@
+"""Fit a function of a user's file in child processes, also over a value in its arguments."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bufdb.capture.runner import Watch
+from bufdb.errors import TooSlowError, UsageError
+from bufdb.fitting.answer_text import Sizes
+from bufdb.fitting.fit import Fitting, Question, need_of, run_name, store_run
+from bufdb.fitting.plans import Answer, Plan, Program
+from bufdb.fitting.session import Apart
+from bufdb.fitting.vary import of_plans
+
+FIRST_VALUE = 8
+
+
+@dataclass(frozen=True)
+class Varied:
+    """A value in the arguments of which the largest is searched that fits."""
+
+    name: str
+    """In braces in the text of the arguments."""
+    start: int
+
+    def label(self, value: int) -> str:
+        """Return "b=24", or '' at the start: the part of a run's name."""
+        return "" if value == self.start else f"{self.name}={value}"
+
+
+def varied(vary: str, args: str, limit_bytes: int | None) -> Varied:
+    """Return what `--vary NAME` or `--vary NAME=START` names.
+
+    Raises:
+        UsageError: there is no such name in the arguments, no limit, or the start is no number.
+    """
+    name, _, start = vary.partition("=")
+    if f"{{{name}}}" not in args:
+        raise UsageError(f"--vary {vary} wants {{{name}}} in --args, such as 'args({{{name}}})'")
+    if limit_bytes is None:
+        raise UsageError(f"--vary {vary} wants a --limit")
+    if start and not (start.isdecimal() and int(start)):
+        raise UsageError(f"--vary wants NAME or NAME=START, START a number from 1 on; got {vary}")
+    return Varied(name, int(start or FIRST_VALUE))
+
+
+@dataclass(frozen=True)
+class UserFunction:
+    """A function of a user's file, and how its child processes are watched."""
+
+    spec: str
+    """FILE.py:FUNCTION or package.module:FUNCTION."""
+    args: str
+    target: str | None = None
+    gradients_only: bool = False
+    watch: Watch = field(default_factory=Watch)
+    varied: Varied | None = None
+
+    def session(self, folder: Path, value: int = 0) -> Apart:
+        """Return a session in a child, at a value of what is varied."""
+        args = self.args
+        if self.varied is not None:
+            args = args.replace(f"{{{self.varied.name}}}", str(value))
+        return Apart(self.spec, args, self.target, folder, self.gradients_only, self.watch)
+
+
+def fitted(function: UserFunction, question: Question) -> tuple[Answer, Sizes | None]:
+    """Search for plans; also for the largest value of what is varied, as written and by plans.
+
+    Raises:
+        UsageError: the request is wrong, or the function takes no gradient.
+        NotCompiledError: the user's code or XLA gave up.
+        TooSlowError: nothing was found within the time.
+    """
+    with tempfile.TemporaryDirectory(prefix="bufdb-") as name:
+        folder = Path(name)
+        start = 0 if function.varied is None else function.varied.start
+        with function.session(folder, start) as session:
+            answer = Fitting(session, question, folder).answer()
+        if function.varied is None:
+            return answer, None
+        return answer, _sizes(function, function.varied, question, answer, folder)
+
+
+def _sizes(
+    function: UserFunction, varied: Varied, question: Question, answer: Answer, folder: Path
+) -> Sizes:
+    def run_at(value: int, rank: int | None) -> str:
+        return run_name(question, rank, varied.label(value))
+
+    def need_at(value: int, rank: int | None, plan: Callable[[Program], Plan]) -> int | None:
+        with (
+            tempfile.TemporaryDirectory(dir=folder) as place,
+            function.session(Path(place), value) as session,
+        ):
+            program = session.program()
+            dumped = session.compile(plan(program), f"{varied.name}={value}", is_full=True)
+            store_run(question, run_at(value, rank), dumped, session.device, program.target)
+            return need_of(dumped, Path(place))
+
+    return Sizes(varied.name, of_plans(answer, varied.start, need_at, run_at))
+
+
+def exit_code(answer: Answer, sizes: Sizes | None) -> int:
+    """Return 0 if something fits or no limit was set, 124 if the time ran out, else 1."""
+    is_missed = (
+        answer.limit_bytes is not None and not answer.fits_as_written and answer.best is None
+    )
+    if sizes is not None:
+        is_missed = not any(one.value for one in sizes.found)
+    if not is_missed:
+        return 0
+    return 1 if answer.is_complete else TooSlowError.exit_code
