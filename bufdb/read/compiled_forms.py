@@ -6,26 +6,19 @@ libtpu's summary of a compilation, JAX's `CompiledMemoryStats(…)`, MaxText's "
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from bufdb.read.message import PATTERN, Amount, Message, amount_of
-
-_Take = Callable[[Message, re.Match[str]], None]
+from bufdb.read.message import Amount, Message, amount_of
+from bufdb.read.oom_rules import Rule
 
 # -- libtpu ----------------------------------------------------------------------------------------
 
 
-def _named(message: Message, title: re.Match[str]) -> None:
-    message.form, message.function = "summary", title["module"]
-
-
 def _use(message: Message, title: re.Match[str]) -> None:
-    """Take the program's part of a memory space and the size of the space.
+    """Take the program's part of a memory space.
 
     In HBM arguments are not in it, so that "Total hbm usage" is the total if it is there; of other
     spaces it is everything that is used, which may be more than "Program smem requirement".
     """
-    message.form, message.limit = "summary", amount_of(title["limit"])
     if message.space != "hbm" or message.total is None:
         message.total = amount_of(title["size"])
         message.is_program_alone = message.space == "hbm"
@@ -45,7 +38,6 @@ _FIGURE = re.compile(
 
 def _statistics(message: Message, found: re.Match[str]) -> None:
     """Take the figures of a line; -1 and None, which are "unknown", are left out."""
-    message.form = "statistics"
     for one in _STATISTIC.finditer(found.string, found.start()):
         where = message.host() if one["host"] else message
         name = "code" if one["name"] == "generated_code" else one["name"]
@@ -60,7 +52,6 @@ def _statistics(message: Message, found: re.Match[str]) -> None:
 
 def _sizes(message: Message, title: re.Match[str]) -> None:
     """Take MaxText's line, in which GB are 2^30 bytes; what is donated follows from the total."""
-    message.form = "statistics"
     sizes: dict[str, Amount] = {}
     for one in _FIGURE.finditer(title.string, title.start()):
         amount = amount_of(one["size"].replace(" ", ""))
@@ -90,20 +81,21 @@ SUMS = ("module", "use")
 """Titles of libtpu's summary."""
 STATISTICS = ("statistics", "sizes")
 """Titles that hold all sums of a program."""
-TITLED: list[tuple[str, re.Pattern[str], _Take]] = [
-    ("module", re.compile(r"XLA::TPU module name: (?P<module>[\w.<>-]*[\w<>-])"), _named),
-    (
-        "use",
-        re.compile(
-            rf"XLA::TPU program (?P<space>[A-Z]+) usage: (?P<size>{PATTERN}) / (?P<limit>{PATTERN})"
-        ),
-        _use,
+TITLED = [
+    Rule(
+        r"XLA::TPU module name: (?P<function>[\w.<>-]*[\w<>-])", part="module", form="summary"
     ),
-    ("statistics", re.compile(r"CompiledMemoryStats\("), _statistics),
-    ("sizes", re.compile(r"Total memory size: [\d.]+ ?[KMGTP]?B, "), _sizes),
-]
-FIELDS: list[tuple[re.Pattern[str], _Take]] = [
-    (re.compile(r"\b(?:host_)?(?:\w+_size|peak_memory)_in_bytes="), _statistics)
+    Rule(
+        r"XLA::TPU program (?P<space>[A-Z]+) usage: (?P<size>SIZE) / (?P<limit>SIZE)",
+        part="use", form="summary", then=_use,
+    ),
+    Rule(r"CompiledMemoryStats\(", part="statistics", form="statistics", then=_statistics),
+    Rule(
+        r"Total memory size: [\d.]+ ?[KMGTP]?B, ", part="sizes", form="statistics", then=_sizes
+    ),
+]  # fmt: skip
+FIELDS = [
+    Rule(r"\b(?:host_)?(?:\w+_size|peak_memory)_in_bytes=", form="statistics", then=_statistics),
 ]
 """Lines of a CompiledMemoryStats that was printed over several."""
 _PLACES = ("reserved", "program", "arguments", "global", "scoped", "HLO temp", "overlays")
@@ -116,7 +108,7 @@ def place_of(line: str) -> int | None:
     return None if found is None else (*_PLACES, "Output size").index(found["part"])
 
 
-BETWEEN = re.compile(
+BETWEEN = Rule(
     r"Note that --xla_tpu_\w+ is not specified|Program divided into \d+ overlays|stage duration: \d"
 )
 """Lines of libtpu's log between those of a summary, which have no figure of it."""

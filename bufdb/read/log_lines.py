@@ -28,12 +28,12 @@ _TEXTS = ("log", "message", "msg", "textpayload", "text", "line", "body", "error
 _WHOSE = re.compile(r"pod|host|node|rank|worker|container|task|instance")
 """In the names of fields that say whose record it is."""
 _MOST_NESTED = 3
+"""Records of the fields of a record, such as a cloud's `jsonPayload`."""
 _DOUBLED = re.compile(r'=""[^\s",)}]')
 """A quote that a table of comma-separated values writes twice."""
 _ESCAPED_MARK = re.compile(r"\\([.*_\[\]()#+!<>|~`{}=-])")
 _REPEATED = re.compile(r" \[repeated \d+x across cluster\].*$")
 _ESCAPED = re.compile(r'\\(["\'\\/])')
-_CODE = re.compile(r"\\u00([0-7][\da-fA-F])")
 _LINE_END = re.compile(r"(?<!\\)\\n")
 _JOINED = re.compile(
     r"(?:(?<=\d[BKMGTP])|(?<=\d[BKMGTP]\.)|(?<=(?:arguments|.{2}unknown)\.)|(?<=n size)|(?<=\)\)))"
@@ -92,23 +92,16 @@ def plain(line: str) -> str:
 
 def _record(line: str) -> str:
     """Return the text of a JSON record; any other line as it is."""
-    for _ in range(_MOST_NESTED):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            return line
-        if not isinstance(record, dict):
-            return line
-        fields = dict(_fields(record))
-        text = next((fields[name] for name in _TEXTS if name in fields), None)
-        if text is None:
-            return line
-        whose = [value for name, value in sorted(fields.items()) if _WHOSE.search(name)]
-        line = (" ".join(whose) + ": " if whose else "") + text.removesuffix("\n")
-        if not text.lstrip().startswith("{"):
-            break
-        line = text
-    return line
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return line
+    fields = dict(_fields(record)) if isinstance(record, dict) else {}
+    text = next((fields[name] for name in _TEXTS if name in fields), None)
+    if text is None:
+        return line
+    whose = [value for name, value in sorted(fields.items()) if _WHOSE.search(name)]
+    return (" ".join(whose) + ": " if whose else "") + text.removesuffix("\n")
 
 
 def _fields(record: dict[str, Any], depth: int = 0) -> Iterator[tuple[str, str]]:
@@ -121,13 +114,9 @@ def _fields(record: dict[str, Any], depth: int = 0) -> Iterator[tuple[str, str]]
 
 def _unescaped(line: str) -> list[str]:
     r"""Return the lines of a JSON log or of an exception's repr(), in which \n ends a line."""
-    while _LINE_END.search(line) is None and "\\\\n" in line:
-        line = _ESCAPED.sub(r"\1", line)  # JSON within JSON
     if _LINE_END.search(line) is None:
         return [line]
-    line = _CODE.sub(lambda code: chr(int(code[1], 16)), line)
-    parts = _LINE_END.split(line)
-    return [_ESCAPED.sub(r"\1", part.replace("\\t", "\t")) for part in parts]
+    return [_ESCAPED.sub(r"\1", part.replace("\\t", "\t")) for part in _LINE_END.split(line)]
 
 
 # -- what is in front of a line --------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The lines of out-of-memory messages: how each is recognized, and what it says (section 9.2).
 
-A pattern is searched for anywhere in a line; its handler writes into the message or its buffer.
+A rule is searched for anywhere in a line; what a field of a buffer says goes into the buffer.
 """
 
 from __future__ import annotations
@@ -11,62 +11,28 @@ from collections.abc import Callable
 from bufdb.read import compiled_forms
 from bufdb.read.compiled_forms import STATISTICS
 from bufdb.read.instruction import metadata_of
-from bufdb.read.message import KINDS, LIMIT, PATTERN, SCOPED, Amount, Buffer, Message, amount_of
-
-_FRONT = r"(?:^|(?<=[\s\]|:>\"'`+]))"
-_END = r"[\s|\"',]*$"
-"""Nothing more of the message on a line: a table or a quotation may end there."""
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(_FRONT + text.replace("SIZE", PATTERN))
-
+from bufdb.read.message import KINDS, SCOPED, Amount, Buffer, Message, amount_of
+from bufdb.read.oom_rules import Rule, pattern_of
 
 # -- titles, and messages of one line --------------------------------------------------------------
 
 
-def _nothing(message: Message, title: re.Match[str]) -> None:
-    """Take nothing from a title without a figure, or from a line that follows from others."""
-
-
 def _ran_out(message: Message, title: re.Match[str]) -> None:
-    if title["instruction"] is None:
-        return
-    message.form = "kernel"
-    message.buffers = [Buffer(1, message.total, kind="temp", is_scoped=True, is_whole=True)]
-    read_label(message.buffers[0], title["instruction"].strip(" |"))
-
-
-def _used(message: Message, title: re.Match[str]) -> None:
-    message.needed = message.total = amount_of(title["used"])
-    message.is_program_alone = True
-    message.limit = amount_of(title["limit"])
+    if title["instruction"] is not None:
+        message.form = "kernel"
+        message.buffers = [_scratch(None, message.total)]
+        read_label(message.buffers[0], title["instruction"].strip(" |"))
 
 
 def _scoped(message: Message, title: re.Match[str]) -> None:
-    message.form = "kernel"
-    message.needed = message.total = amount_of(title["size"])
-    message.limit, message.excess = amount_of(title["limit"]), amount_of(title["over"])
-    if message.total is not None:
-        message.amounts["scoped"] = message.total
-    if not message.buffers:
-        message.buffers = [Buffer(1, kind="temp", is_scoped=True, is_whole=True)]
+    message.buffers = message.buffers or [_scratch(None, None)]
     message.buffers[0].size = message.total
 
 
 def _operand(message: Message, title: re.Match[str]) -> None:
-    message.form = "operand"
-    message.needed = message.total = _bytes(title["size"])
-    message.limit = _bytes(title["limit"])
-    if message.total is not None:
-        message.amounts["scoped"] = message.total
     message.buffers = [_scratch(title["kernel"], message.total)]
     message.buffers[0].shape = title["shape"]
     message.buffers[0].metadata = metadata_of(title.string[title.end() :].encode())
-
-
-def _usage(message: Message, title: re.Match[str]) -> None:
-    message.total, message.is_program_alone = amount_of(title["size"]), False
 
 
 def _program(message: Message, title: re.Match[str]) -> None:
@@ -78,87 +44,40 @@ def _program(message: Message, title: re.Match[str]) -> None:
         message.is_program_alone = False
 
 
-def _temporaries(message: Message, title: re.Match[str]) -> None:
-    message.form, message.is_program_alone = "temporaries", True
-    message.needed = message.total = amount_of(title["size"])
-    message.limit = amount_of(title["limit"])
-    if message.total is not None:
-        message.amounts["temp"] = message.total
-
-
 def _cores(message: Message, title: re.Match[str]) -> None:
-    message.form, message.is_program_alone = "cores", True
-    tensor, sparse = amount_of(title["tensor"]), amount_of(title["sparse"])
+    tensor, sparse = (message.amounts.get(name) for name in ("tensor", "sparse"))
     if tensor is not None and sparse is not None:
         message.needed = message.total = tensor + sparse
-        message.amounts |= {"tensor": tensor, "sparse": sparse}
-    message.limit = amount_of(title["limit"])
 
 
 def _tile(message: Message, title: re.Match[str]) -> None:
-    message.form, message.is_program_alone = "tile", True
-    message.needed = message.total = _words(title["words"])
-    message.limit = _words(title["most"])
-    if message.total is not None:
-        message.amounts["scoped"] = message.total
-    named = _HLO_OP.search(title.string, 0, title.start())
-    if named is not None and title["asked"]:
-        message.buffers = [_scratch(named["name"], _words(title["asked"]))]
+    operation = _HLO_OP.search(title.string, 0, title.start())
+    if operation is not None and title["words"]:
+        words = Amount(int(title["words"]) * _WORD, 0)
+        message.buffers = [_scratch(operation["name"], words)]
 
 
-def _scratch(name: str, size: Amount | None) -> Buffer:
+def _kernel(message: Message, title: re.Match[str]) -> None:
+    message.buffers = [_scratch(title["kernel"], message.total)]
+
+
+def _scratch(name: str | None, size: Amount | None) -> Buffer:
     return Buffer(1, size, name=name, kind="temp", is_scoped=True, is_whole=True)
 
 
-def _words(text: str) -> Amount | None:
-    """Return the bytes of a number of SparseCore words."""
-    return _bytes(text, 4)
-
-
-def _bytes(text: str, scale: int = 1) -> Amount | None:
-    size = int(text, 0) * scale
-    return Amount(size, 0) if size < LIMIT else None
-
-
-def _block(message: Message, title: re.Match[str]) -> None:
-    message.form = "block"
-    scale = TENSOR_COLUMN if message.space == "tensor" else 1
-    message.needed = message.total = _bytes(title["size"], scale)
-    message.limit = _bytes(title["limit"], scale)
-    if message.total is not None:
-        message.amounts["scoped"] = message.total
-    if name := title.groupdict().get("kernel"):
-        message.buffers = [_scratch(name, message.total)]
-
-
-def _early(message: Message, title: re.Match[str]) -> None:
-    message.form, message.is_program_alone = "early", True
-    message.needed = message.total = amount_of(title["size"])
-    message.limit = amount_of(title["limit"])
-
-
 def _wanted(message: Message, title: re.Match[str]) -> None:
-    is_program = message.function is not None or title["bottom"]
-    message.form = "program" if is_program else "array"
-    message.is_program_alone = True
-    message.needed = message.total = amount_of(title["size"])
-
-
-def _loading(message: Message, title: re.Match[str]) -> None:
-    message.form, message.function = "program", title["program"]
+    message.form = "program" if message.function is not None or title["bottom"] else "array"
 
 
 def _allocate(message: Message, title: re.Match[str]) -> None:
-    message.form, message.is_program_alone = "array", True
-    message.needed = message.total = amount_of(title["size"].replace(" bytes", "B"))
-    if named := _EXECUTABLE.search(title.string):
-        message.function = named["name"]
+    if executable := _EXECUTABLE.search(title.string):
+        message.function = executable["name"]
     if _COLLECTIVE.search(title.string):
         message.space = "collective"
 
 
 def _stats(message: Message, title: re.Match[str]) -> None:
-    message.form, message.total, message.is_program_alone = "list", None, False
+    message.total = None
 
 
 SUMS = {*compiled_forms.SUMS, "usage", "program"}
@@ -182,236 +101,176 @@ ALONE = {*STATISTICS, "operand", "block", "tile", "early", "temporaries", "cores
 AFTER_ALONE = {"usage", "program", "largest"}
 FOLLOWING = {"wanted", "used", "scoped"}
 """Titles that may be on the line of another."""
-_Take = Callable[[Message, re.Match[str]], None]
 _EXECUTABLE = re.compile(r"\[executable_name='(?P<name>[^']+)'\]")
 _COLLECTIVE = re.compile(r"\bcollective(?:[ _]?memory)?\b", re.IGNORECASE)
 """A GPU's memory for collectives, which has an allocator of its own."""
 _HLO_OP = re.compile(r"Hlo-Op: %?(?P<name>[^\s:]+)")
-TENSOR_COLUMN = 512
+_TENSOR_COLUMN = 512
 """Bytes of a column of a GPU's tensor memory: 128 lanes of 4 bytes."""
-BLOCKS = [
-    re.compile(text.replace("NUMBER", r"(?:0x[\da-f]{1,15}|\d{1,18})"))
-    for text in (
-        r"(?P<space>Shared|Tensor) memory size limit exceeded: requested (?P<size>NUMBER), "
+_WORD = 4
+"""Bytes of a SparseCore's word."""
+
+
+TITLED = [
+    Rule(
+        r"(?:Out of memory (?:while trying to allocate|allocating)|Failed to allocate request for) "
+        r"(?P<need>\d{1,18}(?= bytes)|SIZE)",
+        part="allocate", form="array", is_program_alone=True, then=_allocate,
+    ),
+    # What a GPU's kernel needs for one of its blocks.
+    Rule(
+        r"(?P<space>Shared) memory size limit exceeded: requested (?P<need>NUMBER), "
         r"available:? (?P<limit>NUMBER)",
-        r"(?P<space>Shared) memory requested \((?P<size>NUMBER) b\) exceeds device resources "
+        part="block", form="block", need_is="scoped",
+    ),
+    Rule(
+        r"(?P<space>Tensor) memory size limit exceeded: requested (?P<need>NUMBER), "
+        r"available:? (?P<limit>NUMBER)",
+        part="block", form="block", need_is="scoped", scale=_TENSOR_COLUMN,
+    ),
+    Rule(
+        r"(?P<space>Shared) memory requested \((?P<need>NUMBER) b\) exceeds device resources "
         r"\((?P<limit>NUMBER) b\)",
-        r"exceeds available (?P<space>shared) memory: (?:smem_bytes=)?(?P<size>NUMBER) > "
+        part="block", form="block", need_is="scoped",
+    ),
+    Rule(
+        r"exceeds available (?P<space>shared) memory: (?:smem_bytes=)?(?P<need>NUMBER) > "
         r"(?:max_smem_bytes=)?(?P<limit>NUMBER)",
+        part="block", form="block", need_is="scoped",
+    ),
+    Rule(
         r"Entry function '(?P<kernel>[^']+)' uses too much (?P<space>shared) data "
-        r"\((?P<size>NUMBER) bytes, (?P<limit>NUMBER) max\)",
-    )
-]
-"""What a GPU's kernel needs for one of its blocks; in bytes, of tensor memory in columns."""
-TITLED: list[tuple[str, re.Pattern[str], _Take]] = [
-    (
-        "allocate",
-        re.compile(
-            r"(?:Out of memory (?:while trying to allocate|allocating)"
-            rf"|Failed to allocate request for) (?P<size>\d+ bytes|{PATTERN})"
-        ),
-        _allocate,
+        r"\((?P<need>NUMBER) bytes, (?P<limit>NUMBER) max\)",
+        part="block", form="block", need_is="scoped", then=_kernel,
     ),
-    *(("block", pattern, _block) for pattern in BLOCKS),
-    ("title", re.compile(r"BufferAssignment OOM Debugging"), _nothing),
-    ("stats", re.compile(r"BufferAssignment stats:"), _stats),
-    ("peak", _pattern(r"Peak buffers:" + _END), _nothing),
-    ("loading", re.compile(r"Error loading program '(?P<program>[^']+)'"), _loading),
-    (
-        "ran_out",
-        re.compile(
-            r"Ran out of memory in memory space (?P<space>\w+)(?: while allocating on stack for "
-            r"(?P<instruction>.+?)(?:\.{0,3} *(?=Scoped allocation with)|$))?"
-        ),
-        _ran_out,
+    Rule(r"BufferAssignment OOM Debugging", part="title"),
+    Rule(
+        r"BufferAssignment stats:", part="stats", form="list", is_program_alone=False, then=_stats
     ),
-    (
-        "used",
-        re.compile(
-            rf"Used (?P<used>{PATTERN}) of (?P<limit>{PATTERN}) "
-            r"(?P<space>hbm|[a-z]+mem|sflag|host)\b"
-        ),
-        _used,
+    Rule(r"FRONTPeak buffers:END", part="peak"),
+    Rule(r"Error loading program '(?P<function>[^']+)'", part="loading", form="program"),
+    Rule(
+        r"Ran out of memory in memory space (?P<space>\w+)(?: while allocating on stack for "
+        r"(?P<instruction>.+?)(?:\.{0,3} *(?=Scoped allocation with)|$))?",
+        part="ran_out", then=_ran_out,
     ),
-    (
-        "scoped",
-        re.compile(
-            rf"Scoped allocation with size (?P<size>{PATTERN}) and limit (?P<limit>{PATTERN})"
-            rf" exceeded scoped (?P<space>\w+) limit by (?P<over>{PATTERN})"
-        ),
-        _scoped,
+    Rule(
+        r"Used (?P<need>SIZE) of (?P<limit>SIZE) (?P<space>hbm|[a-z]+mem|sflag|host)\b",
+        part="used", is_program_alone=True,
     ),
-    (
-        "operand",
-        re.compile(
-            r"Allocation \(size=(?P<size>\d{1,18})\) would exceed memory "
-            r"\(size=(?P<limit>\d{1,18})\) :: #\w+ \[shape = '(?P<shape>[^']*)', "
-            r"space=(?P<space>\w+), [^\]]*\] :: (?P<kernel>[\w.-]+)"
-        ),
-        _operand,
+    Rule(
+        r"Scoped allocation with size (?P<need>SIZE) and limit (?P<limit>SIZE)"
+        r" exceeded scoped (?P<space>\w+) limit by (?P<excess>SIZE)",
+        part="scoped", form="kernel", need_is="scoped", then=_scoped,
     ),
-    ("usage", _pattern(r"Total (?P<space>\w+) usage >= (?P<size>SIZE)"), _usage),
-    ("program", _pattern(r"Program (?P<space>\w+) requirement (?P<size>SIZE)"), _program),
-    ("largest", _pattern(r"Largest program allocations in (?P<space>\w+)"), _nothing),
-    (
-        "temporaries",
-        re.compile(
-            rf"memory required for HLO temporaries \((?P<size>{PATTERN})\) exceeds available "
-            rf"(?P<space>HBM) \((?P<limit>{PATTERN})\)"
-        ),
-        _temporaries,
+    Rule(
+        r"Allocation \(size=(?P<need>\d{1,18})\) would exceed memory "
+        r"\(size=(?P<limit>\d{1,18})\) :: #\w+ \[shape = '(?P<shape>[^']*)', "
+        r"space=(?P<space>\w+), [^\]]*\] :: (?P<kernel>[\w.-]+)",
+        part="operand", form="operand", need_is="scoped", then=_operand,
     ),
-    (
-        "cores",
-        re.compile(
-            rf"TensorCore (?P<space>Hbm) usage:? (?P<tensor>{PATTERN}), SparseCore Hbm usage:? "
-            rf"(?P<sparse>{PATTERN}), exceeding available bytes:? (?P<limit>{PATTERN})"
-        ),
-        _cores,
+    Rule(
+        r"FRONTTotal (?P<space>\w+) usage >= (?P<total>SIZE)", part="usage", is_program_alone=False
     ),
-    (
-        "tile",
-        re.compile(
-            r"current allocation offset upper bound \((?P<words>\d{1,15}) words\) exceeds the "
-            r"legitimate user allocatable offset upper bound \((?P<most>\d{1,15}) words\)"
-            r" in memory space (?P<space>\d{1,9})(?: when allocating (?P<asked>\d{1,15}) words)?"
-        ),
-        _tile,
+    Rule(
+        r"FRONTProgram (?P<space>\w+) requirement (?P<size>SIZE)", part="program", then=_program
     ),
-    (
-        "early",
-        re.compile(
-            rf"have enough (?:device )?memory\. Requires (?P<size>{PATTERN}), "
-            rf"has (?P<limit>{PATTERN}) available"
-        ),
-        _early,
+    Rule(r"FRONTLargest program allocations in (?P<space>\w+)", part="largest"),
+    Rule(
+        r"memory required for HLO temporaries \((?P<need>SIZE)\) exceeds available "
+        r"(?P<space>HBM) \((?P<limit>SIZE)\)",
+        part="temporaries", form="temporaries", is_program_alone=True, need_is="temp",
     ),
-    (
-        "wanted",
-        re.compile(
-            rf"Attempting to (?:reserve|allocate) (?P<size>{PATTERN})"
-            r"(?P<bottom> at the bottom of memory)?"
-        ),
-        _wanted,
+    Rule(
+        r"TensorCore (?P<space>Hbm) usage:? (?P<tensor>SIZE), SparseCore Hbm usage:? "
+        r"(?P<sparse>SIZE), exceeding available bytes:? (?P<limit>SIZE)",
+        part="cores", form="cores", is_program_alone=True, then=_cores,
+    ),
+    Rule(
+        r"current allocation offset upper bound \((?P<need>\d{1,15}) words\) exceeds the "
+        r"legitimate user allocatable offset upper bound \((?P<limit>\d{1,15}) words\)"
+        r" in memory space (?P<space>\d{1,9})(?: when allocating (?P<words>\d{1,15}) words)?",
+        part="tile", form="tile", is_program_alone=True, need_is="scoped", scale=_WORD, then=_tile,
+    ),
+    Rule(
+        r"have enough (?:device )?memory\. Requires (?P<need>SIZE), has (?P<limit>SIZE) available",
+        part="early", form="early", is_program_alone=True,
+    ),
+    Rule(
+        r"Attempting to (?:reserve|allocate) (?P<need>SIZE)(?P<bottom> at the bottom of memory)?",
+        part="wanted", is_program_alone=True, then=_wanted,
     ),
     *compiled_forms.TITLED,
-]
+]  # fmt: skip
 
 
 # -- lines below them ------------------------------------------------------------------------------
 
 
-def _amount(*names: str) -> _Take:
-    def take(message: Message, found: re.Match[str]) -> None:
-        for name in names:
-            if text := found.groupdict().get(name):
-                amount = amount_of(text)
-                if amount is not None:
-                    message.amounts[name] = amount
-
-    return take
+def _arguments(message: Message, line: re.Match[str]) -> None:
+    message.is_program_alone = message.is_program_alone or not line["argument"]
 
 
-def _total(message: Message, found: re.Match[str]) -> None:
-    message.total = amount_of(found["total"])
-
-
-def _arguments(message: Message, found: re.Match[str]) -> None:
-    if found["argument"]:
-        _amount("argument")(message, found)
-    else:
-        message.is_program_alone = True
-
-
-def _part(message: Message, found: re.Match[str]) -> None:
+def _part(message: Message, line: re.Match[str]) -> None:
     """Take a part of the total: what the runtime reserves, or the program."""
-    if {"use", "usage"} <= message.parts and "program" not in message.parts:
-        _amount("reserved", "program")(message, found)
+    amount = amount_of(line["size"])
+    is_of_summary = {"use", "usage"} <= message.parts and "program" not in message.parts
+    if is_of_summary and amount is not None:
+        message.amounts[line["part"]] = amount
 
 
-def _free(message: Message, found: re.Match[str]) -> None:
-    message.limit = amount_of(found["reservable"] or found["free"])
-
-
-def _excess(message: Message, found: re.Match[str]) -> None:
-    message.excess = amount_of(found["over"])
-
-
-def _module(message: Message, found: re.Match[str]) -> None:
-    message.function = found["name"]
+def _free(message: Message, line: re.Match[str]) -> None:
+    message.limit = amount_of(line["reservable"] or line["free"])
 
 
 _SHARE = r"(?: \([^()]*\))?"
 """`(99.9% utilization)`, as until 2020."""
-GPU_FIELDS: list[tuple[re.Pattern[str], _Take]] = [
+GPU_FIELDS = [
     *compiled_forms.FIELDS,
-    (_pattern(r"parameter allocation: +(?P<argument>SIZE)"), _amount("argument")),
-    (_pattern(r"constant allocation: +(?P<constant>SIZE)"), _amount("constant")),
-    (_pattern(r"maybe_live_out allocation: +(?P<output>SIZE)"), _amount("output")),
-    (_pattern(r"preallocated temp allocation: +(?P<temp>SIZE)"), _amount("temp")),
-    (
-        _pattern(r"preallocated temp fragmentation: +(?P<fragmentation>SIZE)"),
-        _amount("fragmentation"),
-    ),
-    (_pattern(r"total allocation: +(?P<total>SIZE)"), _total),
-    (_pattern(r"total fragmentation: +"), _nothing),
+    Rule(r"FRONTparameter allocation: +(?P<argument>SIZE)"),
+    Rule(r"FRONTconstant allocation: +(?P<constant>SIZE)"),
+    Rule(r"FRONTmaybe_live_out allocation: +(?P<output>SIZE)"),
+    Rule(r"FRONTpreallocated temp allocation: +(?P<temp>SIZE)"),
+    Rule(r"FRONTpreallocated temp fragmentation: +(?P<fragmentation>SIZE)"),
+    Rule(r"FRONTtotal allocation: +(?P<total>SIZE)"),
+    Rule(r"FRONTtotal fragmentation: +"),
 ]
-TPU_FIELDS: list[tuple[re.Pattern[str], _Take]] = [
-    (
-        _pattern(
-            r"HLO temp +(?P<temp>SIZE)(?:\s*\(.*?fragmentation \((?P<fragmentation>SIZE)\)\))?"
-        ),
-        _amount("temp", "fragmentation"),
+TPU_FIELDS = [
+    Rule(r"FRONTHLO temp +(?P<temp>SIZE)(?:\s*\(.*?fragmentation \((?P<fragmentation>SIZE)\)\))?"),
+    Rule(rf"FRONTarguments +(?:(?P<argument>SIZE){_SHARE}|unknown size)END", then=_arguments),
+    Rule(
+        rf"FRONTOutput size (?:(?P<output>SIZE){_SHARE}"
+        r"(?:; shares (?P<alias>SIZE) with arguments)?|unknown)"
     ),
-    (_pattern(rf"arguments +(?:(?P<argument>SIZE){_SHARE}|unknown size)" + _END), _arguments),
-    (
-        _pattern(
-            rf"Output size (?:(?P<output>SIZE){_SHARE}(?:; shares (?P<alias>SIZE) with arguments)?"
-            r"|unknown)"
-        ),
-        _amount("output", "alias"),
+    Rule(r"FRONT(?:Currently allocated:|heap allocations \(.*?\)) +(?P<held>SIZE)"),
+    Rule(r"FRONTscoped +(?P<scoped>SIZE)"),
+    Rule(r"FRONT(?P<part>reserved|program) +(?P<size>SIZE)", then=_part),
+    Rule(
+        r"FRONT(?:reserved(?:\([\w/]+\))?|program|global|scoped|overlays|output|HLO \w+)"
+        r" +(?:SIZE|unknown)"
     ),
-    (_pattern(r"(?:Currently allocated:|heap allocations \(.*?\)) +(?P<held>SIZE)"),
-     _amount("held")),
-    (_pattern(r"scoped +(?P<scoped>SIZE)"), _amount("scoped")),
-    (_pattern(r"(?:reserved +(?P<reserved>SIZE)|program +(?P<program>SIZE))"), _part),
-    (
-        _pattern(
-            r"(?:reserved(?:\([\w/]+\))?|program|global|scoped|overlays|output|HLO \w+)"
-            r" +(?:SIZE|unknown)"
-        ),
-        _nothing,
+    Rule(r"FRONTUsed (?P<need>SIZE) of (?P<limit>SIZE)", is_program_alone=True),
+    Rule(r"FRONTExceeded \w+ capacity by (?P<excess>SIZE)"),
+    Rule(
+        r"FRONTThere are (?P<free>SIZE) free"
+        r"(?:, SIZE reserved, and (?P<reservable>SIZE) reservable)?",
+        then=_free,
     ),
-    (_pattern(r"Used (?P<used>SIZE) of (?P<limit>SIZE)"), _used),
-    (_pattern(r"Exceeded \w+ capacity by (?P<over>SIZE)"), _excess),
-    (
-        _pattern(
-            r"There are (?P<free>SIZE) free"
-            r"(?:, SIZE reserved, and (?P<reservable>SIZE) reservable)?"
-        ),
-        _free,
+    compiled_forms.BETWEEN,
+    Rule(r"HLO module: (?P<function>[\w.<>-]*[\w<>-])"),
+    Rule(
+        r"FRONT(?:HBM capacity|Top-of-Memory reserved:|Program requirement:|Max free chunk"
+        r"|Available after request:|No (?:program )?allocations in )[ :]*"
     ),
-    (compiled_forms.BETWEEN, _nothing),
-    (re.compile(r"HLO module: (?P<name>[\w.<>-]*[\w<>-])"), _module),
-    (
-        _pattern(
-            r"(?:HBM capacity|Top-of-Memory reserved:|Program requirement:|Max free chunk"
-            r"|Available after request:|No (?:program )?allocations in )[ :]*"
-        ),
-        _nothing,
+    Rule(
+        r"FRONT(?:Heap allocator status:|Persistent allocations include"
+        r"|attempting reservation for|That was not possible\.?$|It should not be possible"
+        r"|See https://openxla\.org/xla/errors)"
     ),
-    (
-        _pattern(
-            r"(?:Heap allocator status:|Persistent allocations include"
-            r"|attempting reservation for|That was not possible\.?$|It should not be possible"
-            r"|See https://openxla\.org/xla/errors)"
-        ),
-        _nothing,
-    ),
-]  # fmt: skip
-GPU_HEAD = _pattern(r"Buffer (?P<number>\d{1,9}):" + _END)
-TPU_HEAD = _pattern(r"(?P<number>\d{1,9})\. Size: (?P<size>SIZE)" + _END)
-OPERATOR = _pattern(r"Operator: (?P<text>.*)$")
+]
+GPU_HEAD = pattern_of(r"FRONTBuffer (?P<number>\d{1,9}):END")
+TPU_HEAD = pattern_of(r"FRONT(?P<number>\d{1,9})\. Size: (?P<size>SIZE)END")
+OPERATOR = pattern_of(r"FRONTOperator: (?P<text>.*)$")
 END_OF_OPERATOR = re.compile(
     r"Scoped allocation with|={10}"
     r"|(?:XLA [Ll]abel|Shape|Entry Parameter Subshape|Size|Tag|Allocation type): "
@@ -485,20 +344,20 @@ def _known(buffer: Buffer, found: re.Match[str]) -> None:
     """Take nothing from a line that follows from the size and shape, or that states a purpose."""
 
 
-LABEL_LINE = _pattern(r"XLA [Ll]abel: (?P<text>.+)$")
+LABEL_LINE = pattern_of(r"FRONTXLA [Ll]abel: (?P<text>.+)$")
 BUFFER_FIELDS: list[tuple[re.Pattern[str], Callable[[Buffer, re.Match[str]], None]]] = [
-    (_pattern(r"Size: (?P<size>SIZE)" + _END), _size),
-    (_pattern(r"Entry Parameter Subshape: (?P<text>.+)$"), _parameter),
-    (_pattern(r"Shape: (?P<text>.+)$"), _shape),
+    (pattern_of(r"FRONTSize: (?P<size>SIZE)END"), _size),
+    (pattern_of(r"FRONTEntry Parameter Subshape: (?P<text>.+)$"), _parameter),
+    (pattern_of(r"FRONTShape: (?P<text>.+)$"), _shape),
     (LABEL_LINE, _label),
-    (_pattern(r"Allocation type: (?P<text>.+)$"), _kind),
-    (_pattern(r"Unpadded size: SIZE"), _known),
-    (_pattern(r"Extra memory due to padding: SIZE"), _known),
-    (_pattern(r"Tag: \S"), _known),
-    (_pattern(r"={20,}" + _END), _end),
+    (pattern_of(r"FRONTAllocation type: (?P<text>.+)$"), _kind),
+    (pattern_of(r"FRONTUnpadded size: SIZE"), _known),
+    (pattern_of(r"FRONTExtra memory due to padding: SIZE"), _known),
+    (pattern_of(r"FRONTTag: \S"), _known),
+    (pattern_of(r"FRONT={20,}END"), _end),
 ]
 FIELDS = [
-    *(pattern for pattern, _ in (*GPU_FIELDS, *TPU_FIELDS)),
+    *(rule.pattern for rule in (*GPU_FIELDS, *TPU_FIELDS)),
     *(GPU_HEAD, TPU_HEAD, OPERATOR),
     *(pattern for pattern, _ in BUFFER_FIELDS),
 ]

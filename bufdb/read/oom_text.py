@@ -49,7 +49,7 @@ MAX_FOREIGN = 60
 """Lines of others in a row after which a message may still continue."""
 _LONGEST_RAW = 1 << 22
 """Bytes of a line, which may be a whole message in JSON."""
-_PARTS = {part for part, *_ in forms.TITLED}
+_PARTS = {rule.part for rule in forms.TITLED}
 _APART = 4096
 """Lines after which nothing belongs to a message: many processes may write in turn."""
 _TELLING = re.compile(rf"(?<![\w.]){PATTERN}(?!\w)|\b[a-z]+\d*\[[\d,]*\]|op_name=|source_file=")
@@ -165,9 +165,9 @@ def _regions(text: bytes) -> Iterator[Iterable[Line]]:
 
 def _content(line: str) -> tuple[str, int] | None:
     """Return the kind of message line that a line is, and where it begins; None for other lines."""
-    for part, pattern, _ in forms.TITLED:
-        if found := pattern.search(line):
-            return part, found.start()
+    for rule in forms.TITLED:
+        if found := rule.search(line):
+            return rule.part, found.start()
     for number, pattern in enumerate(forms.FIELDS):
         if found := pattern.search(line):
             return str(number), found.start()
@@ -247,15 +247,16 @@ class _Reader:
         self.before, self.fronts = "", {}
 
     def _title(self, index: int, line: str) -> bool:
-        for part, pattern, take in forms.TITLED:
-            if title := pattern.search(line):
+        for rule in forms.TITLED:
+            if title := rule.search(line):
+                part = rule.part
                 if self.quoted and part == "scoped":
                     self.quoted.append(self._bare(line[: title.start()]).rstrip(". "))
                     self._settle(self.target)
                 self.quoted = []
                 self._begin(index, part, _space(title))
                 message = self.target
-                take(message, title)
+                rule.apply(message, title)
                 if message.form == "array" and self.tuned is not None:
                     self.warnings += [self.tuned] if index - self.tuned[0] <= _NEAR else []
                     self.tuned = None
@@ -269,13 +270,13 @@ class _Reader:
     def _more(self, rest: str) -> None:
         """Take what follows a title on the same line."""
         message = self.target
-        for part, pattern, take in forms.TITLED:
-            if part in forms.FOLLOWING and (found := pattern.search(rest)):
-                message.parts.add(part)
-                take(message, found)
-        for pattern, take in forms.TPU_FIELDS if message.is_tpu else forms.GPU_FIELDS:
-            if found := pattern.search(rest):
-                take(message, found)
+        for rule in forms.TITLED:
+            if rule.part in forms.FOLLOWING and (found := rule.search(rest)):
+                message.parts.add(rule.part)
+                rule.apply(message, found)
+        for rule in forms.TPU_FIELDS if message.is_tpu else forms.GPU_FIELDS:
+            if found := rule.search(rest):
+                rule.apply(message, found)
 
     def _begin(self, index: int, part: str, space: str | None) -> None:
         is_tpu = part in forms.TPU_PARTS
@@ -326,9 +327,9 @@ class _Reader:
             return self._continue(line)
         if message.form == "summary" and not self._has_title(line):
             return False
-        for pattern, take in forms.TPU_FIELDS if message.is_tpu else forms.GPU_FIELDS:
-            if found := pattern.search(line):
-                take(message, found)
+        for rule in forms.TPU_FIELDS if message.is_tpu else forms.GPU_FIELDS:
+            if found := rule.search(line):
+                rule.apply(message, found)
                 return True
         if not message.parts & {"peak", "largest"}:
             return False

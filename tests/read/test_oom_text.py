@@ -219,6 +219,13 @@ def test_what_a_gpu_had_no_room_for():
         assert only(text).needed.size_bytes == 16 * GIB
 
 
+def test_numbers_of_any_length_are_read_or_left_out():
+    (block,) = read("Shared memory size limit exceeded: requested 0x20, available: 0016\n")
+    assert block.message.needed == Amount(32, 0)
+    assert block.message.limit == Amount(16, 0)
+    assert read(f"Out of memory allocating {'9' * 5000} bytes\n") == []
+
+
 def test_what_other_arrays_hold_is_not_the_programs():
     message = only(RUNTIME)
     assert (message.form, message.total) == ("program", amount_of("4.25G"))
