@@ -1,17 +1,16 @@
-"""Delta tables: the log that lists their files, and commits through delta-rs."""
+"""Delta tables through delta-rs (extra `bufdb[delta]`): the files in their logs, and commits."""
 
 from __future__ import annotations
 
 import importlib
-import json
 import random
 import re
+import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -24,30 +23,31 @@ from bufdb.dataset.storage import Listed, Storage
 from bufdb.dataset.writer import Owner, Writer, marker_cells, typed
 from bufdb.errors import BufdbError, DatabaseError, UsageError
 
-# -- The log of a Delta table, from which it is known which files it has: read without delta-rs ----
+# -- The files of a Delta table, which its log lists -----------------------------------------------
 #
-# Source: the Delta transaction log protocol (PROTOCOL.md of delta-io/delta), readers of version 1,
-# and of version 3 with features that change no row. What is not known to be such is refused.
+# delta-rs reads a copy of the log, so that it follows no link, needs no settings of its own for a
+# bucket, and sees what was examined: it has no limit of memory, and overflows the stack at nested
+# JSON.
 
 FOLDER = "_delta_log"
 _FEATURES = frozenset(["timestampNtz", "vacuumProtocolCheck"])
 """Features with which a file still has exactly the rows of the table that it appears to have."""
 _COMMIT = re.compile(r"(\d{20})\.json")
-_LONGEST_NAME = 5_000
-"""Characters of a name; no file system has longer ones."""
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\.parquet")
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_MOST_BRACKETS = 1_000
+"""In an action, outside of texts; an action has some twenty."""
+_CURE = "ingest the dumps again, into another folder"
 
 
 @dataclass
 class Log:
     """A Delta table as of its last commit."""
 
-    version: int
-    files: set[str] = field(default_factory=set)
+    files: set[str]
     """Names below the table."""
-    lost_version: int = -1
+    lost_version: int
     """The last commit that may have removed rows; one that only moves them does not count."""
-    has_protocol: bool = False
 
 
 def is_log(names: Mapping[str, Listed], table: str) -> bool:
@@ -61,118 +61,44 @@ def version(names: Mapping[str, Listed], table: str) -> int:
     return max([checkpoint, *commits])
 
 
-def read(con: duckdb.DuckDBPyConnection, root: str, table: str, names: Mapping[str, Listed]) -> Log:
-    """Return what the log of a table says.
+def read(
+    con: duckdb.DuckDBPyConnection, place: Storage, table: str, names: Mapping[str, Listed]
+) -> Log:
+    """Return the files of a table.
 
     Args:
-        con: reads the log.
-        root: of the dataset, as `con` reads it.
+        con: examines a checkpoint.
+        place: where the dataset lies.
         table: its name.
         names: its objects, those of the log among them.
 
     Raises:
+        UsageError: delta-rs is not installed.
         DatabaseError: the log is damaged, or asks for more than a list of files.
         BufdbError: it needs too much memory.
     """
     commits, checkpoint = _parts(names, table)
-    where = f"{root}/{table}"
-    last = max([checkpoint, *commits])
-    if any(number not in commits for number in range(checkpoint + 1, last + 1)):
-        raise DatabaseError(f"{where}: a commit of its Delta log is missing")
-    log = Log(last, lost_version=checkpoint)
+    where, last = f"{place.root}/{table}", max([checkpoint, *commits])
     # Rows that are missing elsewhere are missed: `Snapshot` knows how many there are.
-    is_compared = table in (*layout.MARKERS, "run_labels") and commits >= set(range(checkpoint + 1))
-    first = 0 if is_compared else checkpoint + 1
-    _require_small(names, f"{table}/{FOLDER}", range(first, last + 1), where)
-    try:
-        if checkpoint >= 0:
-            _apply_checkpoint(con, log, checkpoint, where)
-        if checkpoint >= 0 and is_compared:
-            replayed = Log(checkpoint)
-            _apply_commits(con, replayed, range(checkpoint + 1), where)
-            if replayed.files != log.files:
-                raise DatabaseError(f"{where}: a checkpoint of its Delta log contradicts it")
-        _apply_commits(con, log, range(checkpoint + 1, last + 1), where)
-        if not log.has_protocol:
-            raise ValueError("no protocol")
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise DatabaseError(f"{where}: its Delta log is damaged") from error
-    return log
-
-
-def _require_small(
-    names: Mapping[str, Listed], folder: str, wanted: Sequence[int], where: str
-) -> None:
-    """Check that commits fit in memory, where Python holds several times their size.
-
-    Raises:
-        BufdbError: they do not.
-    """
-    size = sum(names[f"{folder}/{number:020}.json"].size_bytes for number in wanted)
-    if size > memory_limit() // 4:
-        raise BufdbError(
-            f"{where}: {size} bytes of its Delta log need more memory than --memory-limit gives"
-        )
-
-
-def _apply_checkpoint(con: duckdb.DuckDBPyConnection, log: Log, number: int, where: str) -> None:
-    """Apply what is needed of a checkpoint: a name or statistics can be of any size."""
-    path = f"{where}/{FOLDER}/{number:020}.checkpoint.parquet"
-    schema = con.execute("SELECT name FROM parquet_schema(?)", [path]).fetchall()
-    vector = "add.deletionVector IS NOT NULL" if ("deletionVector",) in schema else "FALSE"
-    features = "protocol.readerFeatures" if ("readerFeatures",) in schema else "NULL"
-    rows = con.execute(
-        f"SELECT add IS NOT NULL, left(add.path, {_LONGEST_NAME}), {vector}, "
-        f"protocol IS NOT NULL, protocol.minReaderVersion, {features} "
-        f"FROM read_parquet({sql_text(path)}) WHERE add IS NOT NULL OR protocol IS NOT NULL"
-    )
-    for is_added, name, has_vector, is_protocol, needed, known in _fetched(rows):
-        action: dict[str, Any] = {}
-        if is_added:
-            action["add"] = {"path": name, "deletionVector": has_vector or None}
-        if is_protocol:
-            action["protocol"] = {"minReaderVersion": needed, "readerFeatures": known}
-        _apply(log, number, action, where)
-
-
-def _apply_commits(
-    con: duckdb.DuckDBPyConnection, log: Log, wanted: Sequence[int], where: str
-) -> None:
-    """Apply commits.
-
-    Raises:
-        ValueError: one is empty, or both adds and removes a file.
-        DatabaseError: one asks for more than a list of files.
-    """
-    if not wanted:
-        return
-    paths = ", ".join(sql_text(f"{where}/{FOLDER}/{number:020}.json") for number in wanted)
-    rows = con.execute(
-        f"SELECT parse_filename(filename, true), json::VARCHAR FROM read_ndjson_objects("
-        f"[{paths}], filename = true) ORDER BY ALL"
-    )
-    count = 0
-    for stem, texts in groupby(_fetched(rows), key=itemgetter(0)):
-        count += 1
-        names: dict[str, set[str]] = {"add": set(), "remove": set()}
-        for _, text in texts:
-            action = json.loads(text, object_pairs_hook=_object)
-            _apply(log, int(stem), action, where)
-            for kind, some in names.items():
-                if action.get(kind) is not None:
-                    some.add(unquote(action[kind]["path"]))
-        if names["add"] & names["remove"]:
-            raise ValueError(f"commit {stem} adds and removes a file")
-    if count < len(wanted):
-        raise ValueError("a commit is empty")
-
-
-def _object(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object of JSON; of several values of a name readers take different ones."""
-    found = dict(items)
-    if len(found) < len(items):
-        raise ValueError("a name is repeated")
-    return found
+    if table in (*layout.MARKERS, "run_labels") and commits >= set(range(checkpoint + 1)):
+        checkpoint = -1  # it repeats the commits, or contradicts them
+    if not commits >= set(range(checkpoint + 1, last + 1)):
+        raise DatabaseError(f"{where}: a commit of its Delta log is missing")
+    parts = [f"{number:020}.json" for number in range(checkpoint + 1, last + 1)]
+    if checkpoint >= 0:
+        parts.append(f"{checkpoint:020}.checkpoint.parquet")
+    sizes = [names[f"{table}/{FOLDER}/{part}"].size_bytes for part in parts]
+    if 0 in sizes:
+        raise DatabaseError(f"{where}: its Delta log is damaged: a commit is empty")
+    _require_room(sum(sizes), where)
+    delta = delta_rs()
+    with tempfile.TemporaryDirectory(prefix="bufdb-delta-") as folder:
+        copy = Path(folder) / FOLDER
+        copy.mkdir()
+        for part in parts:
+            place.fetch(f"{table}/{FOLDER}/{part}", copy / part)
+            _require_sound(con, copy / part, where)
+        return _listed_files(delta, folder, checkpoint, last, where)
 
 
 def _parts(names: Mapping[str, Listed], table: str) -> tuple[set[int], int]:
@@ -183,49 +109,69 @@ def _parts(names: Mapping[str, Listed], table: str) -> tuple[set[int], int]:
     return commits, max(checkpoints, default=-1)
 
 
-def _fetched(rows: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
-    while many := rows.fetchmany(1_000):
-        yield from many
-
-
-def _apply(log: Log, number: int, action: dict[str, Any], where: str) -> None:
-    """Apply an action; in any order, since no commit both adds and removes a file."""
-    protocol, added, removed = (action.get(name) for name in ("protocol", "add", "remove"))
-    if protocol is not None:
-        _require_plain(protocol, where)
-        log.has_protocol = True
-    if added is not None:
-        if added.get("deletionVector") is not None:
-            raise DatabaseError(f"{where} has deletion vectors, which bufdb does not read; {_CURE}")
-        path = unquote(added["path"])
-        if path.startswith(f"{FOLDER}/"):
-            raise ValueError("a file of the log is no file of the table")
-        log.files.add(path)
-    if removed is not None:
-        log.files.discard(unquote(removed["path"]))
-        if removed.get("dataChange", True):
-            log.lost_version = max(log.lost_version, number)
-
-
-_CURE = "ingest the dumps again, into another folder"
-
-
-def _require_plain(protocol: dict[str, Any], where: str) -> None:
-    """Check that a list of files is enough for a reader of this protocol.
+def _require_room(size: int, where: str) -> None:
+    """Check that a log fits in memory, where several times its size are needed.
 
     Raises:
-        DatabaseError: it is not.
+        BufdbError: it does not.
     """
-    needed, features = protocol["minReaderVersion"], set(protocol.get("readerFeatures") or ())
+    if size > memory_limit() // 4:
+        raise BufdbError(
+            f"{where}: {size} bytes of its Delta log need more memory than --memory-limit gives"
+        )
+
+
+def _require_sound(con: duckdb.DuckDBPyConnection, part: Path, where: str) -> None:
+    """Check a part of a log: a checkpoint's size unpacked, the depth of a commit's actions.
+
+    Raises:
+        DatabaseError: an action is nested without need; delta-rs would overflow the stack.
+        BufdbError: the checkpoint is too large.
+    """
+    if part.suffix == ".parquet":
+        (size,) = con.execute(
+            f"SELECT sum(strlen(to_json(entry))) FROM read_parquet({sql_text(part)}) AS entry"
+        ).fetchall()[0]
+        return _require_room(size or 0, where)
+    with part.open("rb") as lines:
+        for line in lines:
+            bare = _TEXT.sub(b"", line)
+            if bare.count(b"[") + bare.count(b"{") > _MOST_BRACKETS:
+                raise DatabaseError(f"{where}: its Delta log is damaged: an action is nested")
+    return None
+
+
+def _listed_files(delta: Any, folder: str, checkpoint: int, last: int, where: str) -> Log:
+    try:
+        table = delta.DeltaTable(folder)
+        protocol, history = table.protocol(), table.history()
+        paths = set(map(unquote, table.get_add_actions().column("path").to_pylist()))
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        words = str(error).partition("\n")[0][:200]
+        raise DatabaseError(f"{where}: its Delta log is damaged: {words}") from error
+    features = set(protocol.reader_features or ())
     if "deletionVectors" in features:
         raise DatabaseError(f"{where} has deletion vectors, which bufdb does not read; {_CURE}")
-    unknown = sorted(features - _FEATURES)
-    if unknown or needed not in (1, 3):
-        what = ", ".join(unknown)[:200] or f"readers of version {needed}"
+    if features - _FEATURES or protocol.min_reader_version not in (1, 3):
+        needed = f"readers of version {protocol.min_reader_version}"
+        what = ", ".join(sorted(features - _FEATURES))[:200] or needed
         raise DatabaseError(f"{where} is a Delta table for {what}, which bufdb does not support")
+    if any(path.startswith(f"{FOLDER}/") for path in paths):
+        raise DatabaseError(f"{where}: its Delta log is damaged: it lists files of the log")
+    whole = {commit.get("version") for commit in history if _has_all_rows(commit)}
+    lost = [number for number in range(checkpoint + 1, last + 1) if number not in whole]
+    return Log(paths, max([checkpoint, *lost]))
 
 
-# -- Rows of a database in memory as commits of Delta tables, through delta-rs (`bufdb[delta]`) ----
+def _has_all_rows(commit: Mapping[str, Any]) -> bool:
+    """Return whether a commit, by what it says of itself, removes no row."""
+    mode = (commit.get("operationParameters") or {}).get("mode")
+    return commit.get("operation") == "OPTIMIZE" or mode == "Append"
+
+
+# -- Rows of a database in memory as commits of Delta tables ---------------------------------------
 #
 # A table is committed at a time, markers last, as the files of a plain dataset are written. Rows
 # that were replaced are deleted after that, so that other readers of a table find each module once;

@@ -253,7 +253,7 @@ class Snapshot:
         if not delta.is_log(listed, table):
             return {}
         try:
-            found = delta.read(self.con, self.place.root, table, listed)
+            found = delta.read(self.con, self.place, table, listed)
         except duckdb.Error as error:
             raise unreadable(self.place, error) from error
         self._lost[table] = found.lost_version

@@ -67,6 +67,13 @@ class Storage(Protocol):
         later, must not find half of this one there.
         """
 
+    def fetch(self, name: str, target: Path) -> None:
+        """Copy an object into a file.
+
+        Raises:
+            DatabaseError: it cannot be read.
+        """
+
     def remove(self, names: Iterable[str]) -> None:
         """Remove objects, which may be gone already."""
 
@@ -144,6 +151,13 @@ class Folder:
             made.replace(target)
         except OSError:  # a file system without links
             made.replace(target)
+
+    def fetch(self, name: str, target: Path) -> None:
+        """Copy a file."""
+        try:
+            shutil.copyfile(self._inside(name), target, follow_symlinks=False)
+        except OSError as error:
+            raise DatabaseError(f"{self.root}/{name}: cannot be read: {error.strerror}") from error
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove files."""
@@ -233,6 +247,13 @@ class Bucket:
             self.system.put_file(str(made), target)
         except Exception as error:  # as above
             raise failure(error, f"{self.root}/{name}", BufdbError) from error
+
+    def fetch(self, name: str, target: Path) -> None:
+        """Download it."""
+        try:
+            self.system.get_file(f"{self.path}/{name}", str(target))
+        except Exception as error:  # as above
+            raise failure(error, f"{self.root}/{name}", DatabaseError) from error
 
     def remove(self, names: Iterable[str]) -> None:
         """Remove objects."""
