@@ -9,10 +9,11 @@ from typing import Any
 
 from bufdb.capture.target import jax_module
 from bufdb.fitting.edits import Refused
+from bufdb.fitting.gradients import Gradient
 from bufdb.fitting.jax_inside import Changed, bind, site_of
-from bufdb.fitting.losses import Gradient
 from bufdb.fitting.plans import Change, Changes, Site
 from bufdb.fitting.precise import precise
+from bufdb.fitting.reader import Reader
 from bufdb.fitting.replay import Replay
 from bufdb.fitting.rewrites import (
     CHECKED,
@@ -28,7 +29,6 @@ from bufdb.fitting.rewrites import (
     paired,
     piece,
 )
-from bufdb.fitting.survey import Reader
 
 COUNTS = (2, 4, 8)
 """Into how many microbatches the batch is split."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from bufdb.fitting.places import spans
 from bufdb.fitting.plans import Answer, PlanResult
 from bufdb.fitting.plans import as_json as as_plain
 from bufdb.fitting.vary import Largest
@@ -206,22 +206,6 @@ def _changes(answer: Answer, row: PlanResult) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def spans(lines: Sequence[str]) -> str:
-    """Return lines of files, `a.py:1 a.py:2 a.py:5 b.py:7`, as `a.py:1-2,5 b.py:7`."""
-    pairs = [line.rpartition(":")[::2] for line in lines]
-    found = []
-    for file, group in groupby(pairs, key=lambda pair: pair[0]):
-        numbers = sorted({int(line) for _, line in group})
-        found.append(f"{file}:{','.join(_ranges(numbers))}")
-    return " ".join(found)
-
-
-def _ranges(numbers: Sequence[int]) -> Iterable[str]:
-    for _, group in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
-        run = [number for _, number in group]
-        yield str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}"
 
 
 def _sizes(answer: Answer, sizes: Sizes) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from bufdb.dumps.place import Files
 from bufdb.errors import BufdbError, TooSlowError, UsageError
 from bufdb.fitting.extra import Extra, is_met
 from bufdb.fitting.patch import patch
+from bufdb.fitting.places import lines, place
 from bufdb.fitting.plans import (
     Answer,
     Ask,
@@ -462,10 +463,4 @@ def _expression(site: Site, texts: Mapping[str, str]) -> str:
     begin = row[site.column : site.end_column if is_one else None].decode().strip()
     if begin and (len(begin) > WORDS or not is_one):
         begin = begin[: WORDS - 1] + "…"
-    return f"{Path(site.file).name}:{site.line}:{column} {begin}".rstrip()
-
-
-def lines(sites: Iterable[Site]) -> tuple[str, ...]:
-    """Return the lines of some expressions, such as `train.py:14`, each once."""
-    found = sorted({(site.file, site.line) for site in sites})
-    return tuple(f"{Path(file).name}:{line}" for file, line in found)
+    return f"{place(site)}:{column} {begin}".rstrip()

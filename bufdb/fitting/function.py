@@ -20,6 +20,7 @@ from bufdb.errors import BufdbError, UsageError
 from bufdb.fitting.also import Also, Made, batch, is_placed, tried
 from bufdb.fitting.counting import aval_bytes
 from bufdb.fitting.edits import Refused
+from bufdb.fitting.gradients import Gradient
 from bufdb.fitting.jax_inside import (
     GRADIENT,
     Calls,
@@ -30,10 +31,11 @@ from bufdb.fitting.jax_inside import (
     probe,
 )
 from bufdb.fitting.jitted import donated, donating, jitted
-from bufdb.fitting.losses import Gradient, Losses, UnboundError
+from bufdb.fitting.losses import Losses, UnboundError
+from bufdb.fitting.places import place
 from bufdb.fitting.plans import Change, Changes, Plan, Program, Site, Traced
+from bufdb.fitting.reader import Reader
 from bufdb.fitting.replay import Replay
-from bufdb.fitting.survey import Reader
 
 _CHEAP: dict[str, list[dict[str, Any]]] = {
     "cpu": [{"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}],
@@ -89,7 +91,7 @@ class Function:
             self._losses = Losses(self._reader, self._gradients, stage.jaxpr.jaxpr)
         except UnboundError as error:
             site = error.site or _site(function)
-            where = "" if site is None else f" ({_place(site)})"
+            where = "" if site is None else f" ({place(site)})"
             raise UsageError(
                 f"{name} takes its gradient within a shard_map, or a vmap that names its axis"
                 f"{where}; bufdb fit takes one of the shard_map"
@@ -109,7 +111,7 @@ class Function:
         survey = self._losses.survey
         for site, around in survey.closed.items():
             notes.append(
-                f"the scan at {_place(site)} is within a {around}, whose own rule says what is "
+                f"the scan at {place(site)} is within a {around}, whose own rule says what is "
                 "saved: no plan changes it"
             )
         written = self.trace(Plan())
@@ -155,7 +157,7 @@ class Function:
             return False
         if self.platform == "cpu":
             notes.append(
-                f"calls of {region.function} ({_place(region.sites[0])}) stay as they are: the "
+                f"calls of {region.function} ({place(region.sites[0])}) stay as they are: the "
                 "compiler for CPUs merges what a checkpoint computes again"
             )
             return False
@@ -329,10 +331,6 @@ def _site(function: Any) -> Site | None:
         return None
     line = code.co_firstlineno
     return Site(code.co_filename, line, 0, line, 0, code.co_qualname)
-
-
-def _place(site: Site) -> str:
-    return f"{Path(site.file).name}:{site.line}"
 
 
 def _argument_names(function: Any, count: int) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from bufdb.capture.target import jax_module
@@ -11,7 +11,6 @@ from bufdb.fitting.counting import (
     Work,
     equation_work,
     inner_jaxprs,
-    is_inexact,
     live_peak,
     recomputed,
     repetitions,
@@ -19,61 +18,12 @@ from bufdb.fitting.counting import (
     saved_names,
     work,
 )
+from bufdb.fitting.gradients import Gradient, gradient
 from bufdb.fitting.jax_inside import GRADIENT, Changed, without_dead_code
 from bufdb.fitting.plans import Plan, Site, Traced
+from bufdb.fitting.reader import Reader
 from bufdb.fitting.replay import Replay
-from bufdb.fitting.survey import Reader, Survey
-
-
-@dataclass
-class Gradient:
-    """A loss that the function differentiates."""
-
-    closed: Any
-    """Its jaxpr; constants are kept as abstract values."""
-    outputs: int
-    """How many outputs are differentiated; the others are auxiliary."""
-    times: int = 1
-    """How often it runs in a call of the function."""
-    at_once: int = 1
-    """How many of these runs are one, in a vmap."""
-    site: Site | None = None
-    """The user's expression that takes the gradient; None if bufdb does."""
-
-
-@dataclass(frozen=True)
-class Closed:
-    """A jaxpr with values for its constants."""
-
-    jaxpr: Any
-    consts: Sequence[Any]
-
-
-def gradient(one: Gradient, run: Changed) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """Return a function of flat inputs and constants that gives a gradient, and their shapes.
-
-    The invariant of `gradients` holds here too: what is differentiated is what `run` makes of the
-    loss.
-    """
-    jax, closed = jax_module(), one.closed
-    avals = [var.aval for var in closed.jaxpr.invars]
-    wanted = [at for at, aval in enumerate(avals) if is_inexact(aval)]
-
-    def taken(inputs: Sequence[Any], consts: Sequence[Any], cotangents: Sequence[Any]) -> Any:
-        def loss(*floats: Any) -> tuple[list[Any], list[Any]]:
-            values = list(inputs)
-            for at, value in zip(wanted, floats, strict=True):
-                values[at] = value
-            outputs = run(Closed(closed.jaxpr, consts), values)
-            main = [out for out in outputs[: one.outputs] if is_inexact(out)]
-            return main, outputs[one.outputs :]
-
-        main, pull, rest = jax.vjp(loss, *(inputs[at] for at in wanted), has_aux=True)
-        return main, rest, pull(list(cotangents))
-
-    consts = [var.aval for var in closed.jaxpr.constvars]
-    outputs = [var.aval for var in closed.jaxpr.outvars[: one.outputs] if is_inexact(var.aval)]
-    return taken, (avals, consts, outputs)
+from bufdb.fitting.survey import Survey
 
 
 class UnboundError(Exception):

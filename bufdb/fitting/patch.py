@@ -20,6 +20,7 @@ from pathlib import Path
 from bufdb.fitting import checkpoints, transforms
 from bufdb.fitting.batching import in_microbatches
 from bufdb.fitting.edits import Refused, Render, unified_diff
+from bufdb.fitting.places import place
 from bufdb.fitting.plans import Change, Patch, Plan, Program, Region, Site
 from bufdb.fitting.source import Source
 
@@ -121,7 +122,7 @@ class _Work:
 
     def _try(self, site: Site, how: str, make: Callable[..., None], *given: object) -> None:
         """Make an edit, or say in words what it would have been."""
-        place = f"{Path(site.file).name}:{site.line}"
+        where = place(site)
         source = None
         count = imports = 0
         try:
@@ -133,7 +134,7 @@ class _Work:
             if source is not None:
                 del source.edits[count:], source.imports[imports:]
                 what = "" if site == self.program.function_site else _excerpt(source, site)
-            self.steps.append(f"{place}: by hand, {how}{what}: {why}")
+            self.steps.append(f"{where}: by hand, {how}{what}: {why}")
 
     def _source(self, path: str) -> Source:
         if path not in self.texts:

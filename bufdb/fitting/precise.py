@@ -18,8 +18,8 @@ from bufdb.fitting.counting import (
     open_jaxpr,
     parameters,
 )
+from bufdb.fitting.gradients import Gradient
 from bufdb.fitting.jax_inside import JITS, bind
-from bufdb.fitting.losses import Gradient
 
 _INLINED = (*JITS, *REMATS, "custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr")
 """Names of the primitives whose function is evaluated, and differentiated, as it is."""

@@ -21,7 +21,8 @@ from bufdb.fitting.counting import (
 )
 from bufdb.fitting.jax_inside import SHARD_MAPS, bind, context, evaluate, named, shard_mapped, value
 from bufdb.fitting.plans import Plan, Switch
-from bufdb.fitting.survey import SCAN, Reader, Survey
+from bufdb.fitting.reader import SCAN, Reader
+from bufdb.fitting.survey import Survey
 
 
 class _Where(Enum):

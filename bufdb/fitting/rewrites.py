@@ -31,10 +31,10 @@ from bufdb.fitting.counting import (
     work,
 )
 from bufdb.fitting.edits import Refused
+from bufdb.fitting.gradients import Closed, Gradient, gradient
 from bufdb.fitting.jax_inside import JITS, Changed, bind, evaluate, value, without_dead_code
-from bufdb.fitting.losses import Closed, Gradient, gradient
 from bufdb.fitting.precise import is_concrete
-from bufdb.fitting.survey import Reader
+from bufdb.fitting.reader import Reader
 
 CHECKED = 4
 """Examples of the batch on which a change is checked; two parts of it are compared with it."""

@@ -7,8 +7,9 @@ import pytest
 
 from bufdb.errors import BufdbError, TooSlowError
 from bufdb.fitting import fit as module
-from bufdb.fitting.answer_text import as_dict, no_patch, spans, text
+from bufdb.fitting.answer_text import as_dict, no_patch, text
 from bufdb.fitting.fit import Fitting, Question, told_apart, undominated
+from bufdb.fitting.places import spans
 from bufdb.fitting.plans import (
     Answer,
     Changes,

@@ -17,7 +17,7 @@ from bufdb.errors import UsageError  # noqa: E402
 from bufdb.fitting.also import batch  # noqa: E402
 from bufdb.fitting.edits import Refused  # noqa: E402
 from bufdb.fitting.function import Function  # noqa: E402
-from bufdb.fitting.losses import Gradient  # noqa: E402
+from bufdb.fitting.gradients import Gradient  # noqa: E402
 from bufdb.fitting.patch import patch  # noqa: E402
 from bufdb.fitting.plans import Change, Plan  # noqa: E402
 from bufdb.fitting.rewrites import Pair, _joined, _split, _worst, compared  # noqa: E402
