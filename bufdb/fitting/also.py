@@ -5,40 +5,61 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from bufdb.capture.target import jax_module
+from bufdb.fitting.editing import Editing
 from bufdb.fitting.edits import Refused
 from bufdb.fitting.gradients import Gradient
-from bufdb.fitting.jax_inside import Changed, bind, site_of
+from bufdb.fitting.jax_inside import Changed
+from bufdb.fitting.lever import Lever
 from bufdb.fitting.plans import Change, Changes, Site
 from bufdb.fitting.precise import precise
 from bufdb.fitting.reader import Reader
-from bufdb.fitting.replay import Replay
-from bufdb.fitting.rewrites import (
-    CHECKED,
-    Flat,
-    Pair,
-    Piece,
-    can_microbatch,
-    chunked,
-    compared,
-    flat,
-    has_means_only,
-    microbatched,
-    paired,
-    piece,
-)
+from bufdb.fitting.rewrites import CHECKED, Pair, compared, paired
 
-COUNTS = (2, 4, 8)
-"""Into how many microbatches the batch is split."""
-CHUNKS = (8, 4, 2)
-"""Into how many chunks: the first that is possible is tried, since all cost the same."""
-ASSUMED = {
-    "microbatch": "assumes that the loss is a mean over the batch: too large to check here",
-    "chunks": "assumes that these lines mix no examples: too large to check here",
-}
-Made = Callable[[Replay], Changed]
+
+class Replaying(Protocol):
+    """A loss under a plan, evaluated again (`bufdb.fitting.replay.Replay`)."""
+
+    def run(self, closed: Any, inputs: Sequence[Any]) -> list[Any]:
+        """Return the outputs of a closed jaxpr."""
+
+    def equation(self, eqn: Any, inputs: list[Any]) -> list[Any]:
+        """Return the outputs of an equation that is in no scan and no call of the plan."""
+
+
+Made = Callable[[Replaying], Changed]
+"""What a change makes of a loss."""
+
+
+class Rewrite(Lever):
+    """A lever that changes the program's text, on demand, for parts of the batch."""
+
+    counts: ClassVar[tuple[int, ...]]
+    """Into how many parts, in the order in which they are tried."""
+    assumed: ClassVar[str]
+    """What it assumes where nothing is run to check it, in words."""
+    is_first_enough: ClassVar[bool] = False
+    """Whether the first number of parts that is possible is the only one to try."""
+
+    def change(self, also: Also, count: int) -> Change:
+        """Return the change for a number of parts, with what it makes of each loss in `also`.
+
+        Raises:
+            Refused: it cannot be made, or would compute something else.
+        """
+        raise NotImplementedError
+
+    def edit_one(self, editing: Editing, change: Change) -> None:
+        """Make the edit of a change: by default it is a step by hand."""
+        editing.steps.append(f"{change.where}: by hand, {change.step}")
+
+    def edit(self, editing: Editing) -> None:
+        """Make the edits of the plan's changes of this lever."""
+        for change in editing.program.changes_of(editing.plan):
+            if change.key.partition("=")[0] == self.name:
+                self.edit_one(editing, change)
 
 
 @dataclass(frozen=True)
@@ -153,35 +174,39 @@ class Also:
     ) -> None:
         """Take what traces the function for other arguments, and its losses."""
         self._record = record
-        self._reader = reader
-        self._batch = given
-        self._losses = losses
+        self.reader = reader
+        self.batch = given
+        self.losses = losses
         self._known: dict[tuple[int, bool], list[Gradient]] = {}
         self._grounds: dict[tuple[str, tuple[int, ...]], str] = {}
         self.made: dict[str, Sequence[Made]] = {}
         """By the key of a change, what it makes of each loss."""
 
-    def changes(self, kind: str) -> list[Change]:
-        """Return the changes of a kind: `microbatch` or `chunks`.
+    def changes(self, kind: Rewrite) -> list[Change]:
+        """Return the changes of a kind.
 
         Raises:
             Refused: there is none, or it would compute something else.
         """
-        counts = COUNTS if kind == "microbatch" else CHUNKS
-        make = self._microbatch if kind == "microbatch" else self._chunks
         found, why = [], ""
-        for count in counts:
-            if self._batch.size % (count * self._batch.devices):
+        for count in kind.counts:
+            if self.batch.size % (count * self.batch.devices):
                 continue
             try:
-                found.append(make(count))
+                found.append(kind.change(self, count))
             except Refused as error:  # a batch of one may be another program
                 why = why or str(error)
-            if kind == "chunks" and found:
+            if kind.is_first_enough and found:
                 break
         if not found:
             raise Refused(why)
         return found
+
+    def each(self, size: int) -> str:
+        """Return in words what a part of the batch has."""
+        devices = self.batch.devices
+        more = f", {size // devices} from each of {devices} devices" if devices > 1 else ""
+        return f"of {size} each{more}"
 
     def _at(self, size: int, *, is_check: bool = False) -> list[Gradient]:
         """Return the losses for another size of the batch.
@@ -191,7 +216,7 @@ class Also:
         """
         kept = self._known.get((size, is_check))
         if kept is None:
-            args, kwargs = self._batch.at(size, is_sharded=not is_check)
+            args, kwargs = self.batch.at(size, is_sharded=not is_check)
             try:
                 kept = self._record(args, kwargs)
             except Exception as error:  # whatever the user's code raises
@@ -207,126 +232,46 @@ class Also:
             raise Refused("another size of the batch is another program")
         return [paired(one, other, count, devices) for one, other in zip(full, part, strict=True)]
 
-    def _all(self, count: int) -> list[Pair]:
-        part = self._at(self._batch.size // count)
-        return self._pairs(self._losses, part, count, self._batch.devices)
-
-    # -- Kinds -------------------------------------------------------------------------------------
-
-    def _microbatch(self, count: int) -> Change:
-        pairs = self._all(count)
-        chosen, why = _each(pairs, can_microbatch)
-        if not chosen:
-            raise Refused(why)
-        ground = self._checked("microbatch", chosen, lambda pair: microbatched(pair, _plain))
-
-        def made(at: int) -> Made:
-            if at not in chosen:
-                return lambda replay: replay.run
-            return lambda replay: microbatched(pairs[at], replay.run)
-
-        key = f"microbatch={count}"
-        self.made[key] = [made(at) for at in range(len(pairs))]
-        size, names = self._batch.size // count, self._batch.names
-        sites = [site for at in chosen if (site := self._losses[at].site) is not None]
-        where = _places(sites)
-        at = f" at {where}" if where else ""
-        return Change(
-            key,
-            f"gradient{at} in {count} microbatches of {size}",
-            f"in jax.lax.scan over {count} equal parts of {', '.join(names)} "
-            f"({self._each(size)}) take this gradient of each part, and return the mean of the "
-            "losses and of the gradients",
-            where or "the gradient",
-            ground,
-            tuple(sites),
-            count,
-            names if all(has_means_only(pairs[at]) for at in chosen) else (),
-            self._batch.devices,
-        )
-
-    def _chunks(self, count: int) -> Change:
-        pairs = self._all(count)
-        found: dict[int, tuple[Flat, Piece]] = {}
-
-        def look(pair: Pair) -> None:
-            both = flat(pair, self._reader)
-            found[pairs.index(pair)] = both, piece(both)
-
-        chosen, why = _each(pairs, look)
-        if not chosen:
-            raise Refused(why)
-
-        def at_check(pair: Pair) -> Changed:
-            both = flat(pair, self._reader)
-            return chunked(pair, both, piece(both), bind)
-
-        ground = self._checked("chunks", chosen, at_check)
-
-        def made(at: int) -> Made:
-            if at not in found:
-                return lambda replay: replay.run
-            return lambda replay: chunked(pairs[at], *found[at], replay.equation)
-
-        key = f"chunks={count}"
-        self.made[key] = [made(at) for at in range(len(pairs))]
-        sites = sorted(
-            {
-                site
-                for both, one in found.values()
-                for at in one.members
-                if (site := site_of(both.full.eqns[at], self._reader.files)) is not None
-            }
-        )
-        shapes = [list(one.product.outvars[0].aval.shape) for _, one in found.values()]
-        where, size = _places(sites) or "the loss", self._batch.size // count
-        return Change(
-            key,
-            f"{shapes[0]} at {where} in {count} chunks of {size}",
-            f"put these lines into a function f of one of {count} equal parts of the batch "
-            f"({self._each(size)}), and call jax.lax.map(jax.checkpoint(f), parts)",
-            where,
-            ground,
-            tuple(sites),
-        )
-
-    def _each(self, size: int) -> str:
-        """Return in words what a part of the batch has."""
-        devices = self._batch.devices
-        more = f", {size // devices} from each of {devices} devices" if devices > 1 else ""
-        return f"of {size} each{more}"
+    def pairs(self, count: int) -> list[Pair]:
+        """Return each loss with that of one of `count` parts of the batch."""
+        part = self._at(self.batch.size // count)
+        return self._pairs(self.losses, part, count, self.batch.devices)
 
     # -- The check ---------------------------------------------------------------------------------
 
-    def _checked(self, kind: str, chosen: Sequence[int], change: Callable[[Pair], Changed]) -> str:
+    def checked(
+        self, kind: Rewrite, chosen: Sequence[int], change: Callable[[Pair], Changed]
+    ) -> str:
         """Return on which ground the changes of a kind compute the same, in two parts or more.
 
         Raises:
             Refused: they do not.
         """
-        key = kind, tuple(chosen)
+        key = kind.name, tuple(chosen)
         if key not in self._grounds:
             self._grounds[key] = self._ground(kind, chosen, change)
         return self._grounds[key]
 
-    def _ground(self, kind: str, chosen: Sequence[int], change: Callable[[Pair], Changed]) -> str:
-        why = ASSUMED[kind].partition(":")[0]
+    def _ground(
+        self, kind: Rewrite, chosen: Sequence[int], change: Callable[[Pair], Changed]
+    ) -> str:
+        why = kind.assumed
         try:
             full, part = (
                 [precise(one) for one in self._at(size, is_check=True)]
                 for size in (CHECKED, CHECKED // 2)
             )
-            pairs = self._pairs(full, part, 2, min(2, self._batch.devices))
+            pairs = self._pairs(full, part, 2, min(2, self.batch.devices))
             changed = {at: change(pairs[at]) for at in chosen}
         except Exception as error:  # whatever the user's code and JAX raise
             return f"{why}: not checked, since {_said(error)}"
         try:
-            grounds = [compared(full[at], _plain, run) for at, run in changed.items()]
+            grounds = [compared(full[at], as_written, run) for at, run in changed.items()]
         except Refused:
             raise
         except Exception as error:  # such as a kernel that a CPU does not have
             return f"{why}: not checked, since it does not run here: {_said(error)}"
-        return grounds[0] if all(grounds) else ASSUMED[kind]
+        return grounds[0] if all(grounds) else f"{why}: too large to check here"
 
 
 def _said(error: Exception) -> str:
@@ -335,12 +280,12 @@ def _said(error: Exception) -> str:
     return lines[0] if isinstance(error, Refused) else f"{type(error).__name__}: {lines[0]}"
 
 
-def _plain(closed: Any, inputs: Sequence[Any]) -> list[Any]:
+def as_written(closed: Any, inputs: Sequence[Any]) -> list[Any]:
     """Return what a loss gives as it is written."""
     return list(jax_module().core.eval_jaxpr(closed.jaxpr, closed.consts, *inputs))
 
 
-def _each(pairs: Sequence[Pair], look: Callable[[Pair], None]) -> tuple[list[int], str]:
+def applicable(pairs: Sequence[Pair], look: Callable[[Pair], None]) -> tuple[list[int], str]:
     """Return the numbers of the losses that a change takes, and why it takes the last other one."""
     chosen, why = [], ""
     for at, pair in enumerate(pairs):
@@ -353,7 +298,7 @@ def _each(pairs: Sequence[Pair], look: Callable[[Pair], None]) -> tuple[list[int
     return chosen, why
 
 
-def _places(sites: Sequence[Site]) -> str:
+def places(sites: Sequence[Site]) -> str:
     """Return lines of files in words, such as `train.py:14,16`."""
     lines: dict[str, dict[int, None]] = {}
     for site in sorted(sites):
@@ -362,14 +307,14 @@ def _places(sites: Sequence[Site]) -> str:
 
 
 def tried(
-    kinds: Sequence[str],
+    kinds: Sequence[Rewrite],
     make: Callable[[], Also],
     trace: Callable[[Mapping[str, Sequence[Made]], Change], object],
 ) -> Changes:
     """Return the changes of some kinds; notes say why others are not tried.
 
     Args:
-        kinds: of `microbatch` and `chunks`.
+        kinds: in the order of the answer.
         make: finds the batch.
         trace: traces the function with a change, by what the changes make of each loss.
     """
@@ -383,7 +328,7 @@ def tried(
             for change in some:
                 trace(also.made, change)
         except Exception as error:  # Refused, and what JAX raises for a loss of another kind
-            notes.append(f"--also {kind}: {_said(error)}")
+            notes.append(f"--also {kind.name}: {_said(error)}")
         else:
             found += some
     return Changes(tuple(found), tuple(notes))

@@ -182,16 +182,9 @@ def _bytes(count: int | None) -> str:
 
 def _changes(answer: Answer, row: PlanResult) -> list[str]:
     """Return what a plan changes: lines computed again, offloaded, donated, and where to edit."""
-    parts = list(row.changes)
-    if row.recomputed_lines:
-        parts.append(f"again {spans(row.recomputed_lines)}")
-    if row.saves:
-        parts.append(f"saves {', '.join(row.saves)}")
-    if row.offloaded_lines:
-        moved = human_bytes(row.offloaded_bytes)
-        parts.append(f"to host memory and back {moved}: {spans(row.offloaded_lines)}")
-    if row.donated:
-        parts.append(f"donates {', '.join(row.donated)}")
+    from bufdb.fitting.levers import LEVERS  # NumPy, which --help does without
+
+    parts = [*row.changes, *(words for lever in LEVERS for words in lever.words(row))]
     regions = answer.program.regions
     touched = [site for at in (*row.plan.scans, *row.plan.calls) for site in regions[at].sites]
     if touched:

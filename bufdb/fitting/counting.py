@@ -73,6 +73,11 @@ def aval_bytes(aval: Any) -> int:
         return 0
 
 
+def is_sized(leaf: Any) -> bool:
+    """Return whether a value is an array, or what describes one."""
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+
+
 def on_host(aval: Any) -> bool:
     """Return whether a value is in host memory."""
     return "host" in str(getattr(aval, "memory_space", "")).lower()

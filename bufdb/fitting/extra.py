@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from bufdb.fitting.plans import Ask, Candidate, Compiled, Plan, Program
-from bufdb.fitting.space import Space
+from bufdb.fitting.plans import Ask, Candidate, Compiled, Program
+from bufdb.fitting.space import Space, free
 from bufdb.render.text import human_apart
 
 LESS = 0.03
@@ -30,7 +30,7 @@ class Extra:
         Each kind is tried alone; then, with a limit that no plan fits, with that of the least need.
         """
         program, ask = self.program, self.ask
-        plan = Plan(donated=program.donatable)
+        plan = free(program)
         alone = Candidate(plan, program.as_written, 0, ask.as_written)
         more = [one for kind in kinds for one in self._plans(kind, alone)]
         proved = [one for one in found if one.is_exact]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from bufdb.answers.summary import DEVICE_LABEL
 from bufdb.database import store
@@ -14,8 +15,9 @@ from bufdb.database.runs import names, remove_runs
 from bufdb.dumps.place import Files
 from bufdb.errors import BufdbError, TooSlowError, UsageError
 from bufdb.fitting.extra import Extra, is_met
+from bufdb.fitting.levers import EVERY, ON_DEMAND
 from bufdb.fitting.patch import patch
-from bufdb.fitting.places import lines, place
+from bufdb.fitting.places import lines
 from bufdb.fitting.plans import (
     Answer,
     Ask,
@@ -38,11 +40,9 @@ _FIGURES = (
     "SELECT need_bytes, peak_bytes FROM memory_figures WHERE is_device_memory "
     "ORDER BY need_bytes DESC NULLS LAST LIMIT 1"
 )
-WORDS = 30
-"""Characters of an expression that are shown."""
 VERIFIED = 1
 """Compilations of the budget that are kept for the patched files."""
-KINDS = ("microbatch", "chunks")
+KINDS = tuple(lever.name for lever in ON_DEMAND)
 """Changes of the program's text that are tried on demand."""
 ALSO = 2
 """Compilations of the budget that are kept for each kind of these."""
@@ -147,7 +147,7 @@ class Fitting:
 
     def _ask(self, program: Program, written: Compiled) -> Ask:
         def trace(plan: Plan) -> Traced:
-            plan = replace(plan, donated=())
+            plan = plan.as_traced
             if plan not in self._traced:
                 self._traced[plan] = self.session.trace(plan)
             return self._traced[plan]
@@ -172,7 +172,7 @@ class Fitting:
         return sorted(found, key=lambda one: Space.cost(one.traced))
 
     def _known(self, plan: Plan, program: Program) -> Traced:
-        plain = replace(plan, donated=())
+        plain = plan.as_traced
         return program.as_written if plain.is_as_written else self._traced[plain]
 
     def _recomputed(self, plan: Plan) -> tuple[Site, ...]:
@@ -232,24 +232,20 @@ class Fitting:
                     peak_bytes=one.compiled.peak_bytes if one.compiled is not None else None,
                     extra_work_ratio=_ratio(one.traced.work, program.as_written.work),
                     recomputed_lines=lines(self._recomputed(one.plan)),
-                    offloaded_lines=lines(
-                        switch.site
-                        for switch in program.switches
-                        if switch.name in one.plan.offloaded
-                    ),
-                    donated=tuple(program.argument_names[at] for at in one.plan.donated),
                     fits=_fits(need, self.question.limit_bytes),
                     error_ratio=None if one.is_exact else one.error_ratio,
                     patch=made.diff or None,
                     steps=made.steps,
                     changes=tuple(change.said for change in program.changes_of(one.plan)),
-                    offloaded_bytes=one.traced.host_bytes,
                     plan=one.plan,
+                    **_of_levers(program, one),
                 )
             )
         rows = undominated(rows, written)
         rows = [replace(row, rank=rank) for rank, row in enumerate(rows, start=1)]
-        return told_apart(rows, program, texts)
+        for lever in EVERY:
+            rows = [*lever.compared(rows, program, texts)]
+        return rows
 
     # -- The proof ---------------------------------------------------------------------------------
 
@@ -288,7 +284,7 @@ class Fitting:
         """Return a plan with what a compilation of its patched files says."""
         made = patch(program, row.plan, _texts(program))
         # Where the source has no jit that could donate, the compilation does as the words say.
-        alone = replace(row.plan, donated=()) if not program.is_jitted else row.plan
+        alone = row.plan if program.is_jitted else row.plan.as_traced
         if not made.diff or not patch(program, alone, _texts(program)).is_whole:
             return row
         self.question.observer(f"compiling the patched files of plan {row.rank}")
@@ -396,6 +392,14 @@ def _texts(program: Program) -> dict[str, str]:
     return found
 
 
+def _of_levers(program: Program, one: Candidate) -> dict[str, Any]:
+    """Return the fields of a row that levers know."""
+    found: dict[str, Any] = {}
+    for lever in EVERY:
+        found |= lever.results(program, one.plan, one.traced)
+    return found
+
+
 def _ratio(work: int, written: int) -> float:
     return work / written - 1 if written else 0.0
 
@@ -436,31 +440,3 @@ def undominated(rows: Sequence[PlanResult], written: Compiled) -> list[PlanResul
         if not is_beaten and own not in [one for one, _ in known[:at]]:
             kept.append(row)
     return kept
-
-
-def told_apart(
-    rows: Sequence[PlanResult], program: Program, texts: Mapping[str, str]
-) -> list[PlanResult]:
-    """Return the rows; those that have the same lines with what they save in `saves`."""
-    alike: dict[tuple[str, ...], list[PlanResult]] = {}
-    for row in rows:
-        alike.setdefault(row.recomputed_lines, []).append(row)
-    found = []
-    for row in rows:
-        others = alike[row.recomputed_lines] if row.recomputed_lines else []
-        own = [name for name in row.plan.saved if any(name not in one.plan.saved for one in others)]
-        saved = [_expression(one.site, texts) for one in program.switches if one.name in own]
-        found.append(replace(row, saves=tuple(saved)))
-    return found
-
-
-def _expression(site: Site, texts: Mapping[str, str]) -> str:
-    """Return the place of an expression and how it begins."""
-    rows = texts.get(site.file, "").splitlines()[site.line - 1 : site.line]
-    row = rows[0].encode() if rows else b" " * site.column
-    column = len(row[: site.column].decode()) + 1
-    is_one = site.line == site.end_line
-    begin = row[site.column : site.end_column if is_one else None].decode().strip()
-    if begin and (len(begin) > WORDS or not is_one):
-        begin = begin[: WORDS - 1] + "…"
-    return f"{place(site)}:{column} {begin}".rstrip()

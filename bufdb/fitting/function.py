@@ -6,7 +6,6 @@ import inspect
 import itertools
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
@@ -18,7 +17,7 @@ from bufdb.capture.dump import compile_into
 from bufdb.capture.target import Target, jax_module
 from bufdb.errors import BufdbError, UsageError
 from bufdb.fitting.also import Also, Made, batch, is_placed, tried
-from bufdb.fitting.counting import aval_bytes
+from bufdb.fitting.counting import is_sized
 from bufdb.fitting.edits import Refused
 from bufdb.fitting.gradients import Gradient
 from bufdb.fitting.jax_inside import (
@@ -27,10 +26,11 @@ from bufdb.fitting.jax_inside import (
     Files,
     being_evaluated,
     gradients,
-    obeyed,
     probe,
 )
-from bufdb.fitting.jitted import donated, donating, jitted
+from bufdb.fitting.jitted import jitted
+from bufdb.fitting.lever import Trial
+from bufdb.fitting.levers import LEVERS, ON_DEMAND
 from bufdb.fitting.losses import Losses, UnboundError
 from bufdb.fitting.places import place
 from bufdb.fitting.plans import Change, Changes, Plan, Program, Site, Traced
@@ -43,8 +43,6 @@ _CHEAP: dict[str, list[dict[str, Any]]] = {
     "tpu": [{"optimization_level": "O0"}, {"optimization_level": 9}],
 }
 """Options with which plans are in the same order of need, in less time, in JAX's forms of them."""
-_LEAST_RATIO = 0.01
-"""What checkpointing calls must take off the live values to be a region."""
 
 
 class Function:
@@ -114,76 +112,40 @@ class Function:
                 f"the scan at {place(site)} is within a {around}, whose own rule says what is "
                 "saved: no plan changes it"
             )
-        written = self.trace(Plan())
-        kept = {at for at in range(len(survey.regions)) if self._matters(at, written, notes)}
-        self._losses.narrow(sorted(kept))
-        donatable, names = self._donatable(notes)
-        regions, has_host = survey.regions, self.platform in ("gpu", "tpu")
-        offloads, saves_products = obeyed()
-        if has_host and not offloads:
-            notes.append("under JAX_REMAT3 this JAX saves no value in host memory")
-            has_host = False
-        if not saves_products and any(region.has_atomic for region in regions):
-            notes.append(
-                "under JAX_REMAT3 this JAX does not obey dots_saveable, so the products of a "
-                "custom_vjp or a cond in a checkpoint are computed again"
-            )
-            regions = tuple(replace(region, has_atomic=False) for region in regions)
-        return Program(
+        names = _argument_names(self._given, len(self._args))
+        trial = Trial(
+            name=self._name,
+            function=self._given,
+            args=self._args,
+            outputs=self._outputs,
+            is_alone=self._is_alone,
+            platform=self.platform,
+            regions=survey.regions,
+            switches=survey.switches,
+            trace=self.trace,
+            written=self.trace(Plan()),
+            notes=notes,
+        )
+        known = range(len(survey.regions))
+        kept = [at for at in known if any(lever.matters(trial, at) for lever in LEVERS)]
+        self._losses.narrow(kept)
+        program = Program(
             function=self._name,
             target=None if self._target is None else self._target.name,
             platform=self.platform,
-            regions=regions,
+            regions=survey.regions,
             switches=survey.switches,
-            donatable=donatable,
+            donatable=(),
             argument_names=names,
-            has_host_memory=has_host,
+            has_host_memory=False,
             has_cheap_effort=self.platform in _CHEAP,
-            as_written=written,
+            as_written=trial.written,
             function_site=_site(self._given),
             is_jitted=hasattr(self._given, "lower"),
-            notes=tuple(notes),
         )
-
-    def _matters(self, at: int, written: Traced, notes: list[str]) -> bool:
-        """Return whether a plan can change something at a region."""
-        region = self._losses.survey.regions[at]
-        if region.kind == "scan":
-            names = tuple(one.name for one in self._losses.survey.switches if at in one.regions)
-            tried = [Plan(scans=(at,)), Plan(scans=(at,), saved=names)]
-            return any(replace(self.trace(plan), saved=written.saved) != written for plan in tried)
-        saved = written.live_bytes - self.trace(Plan(calls=(at,))).live_bytes
-        if saved < _LEAST_RATIO * written.live_bytes:
-            return False
-        if self.platform == "cpu":
-            notes.append(
-                f"calls of {region.function} ({place(region.sites[0])}) stay as they are: the "
-                "compiler for CPUs merges what a checkpoint computes again"
-            )
-            return False
-        return True
-
-    def _donatable(self, notes: list[str]) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """Return the arguments whose buffers outputs could take, and the names of all."""
-        names = _argument_names(self._given, len(self._args))
-        if self._is_alone:
-            return (), names
-        taken = donated(self._given)
-        if taken is None:
-            notes.append(f"{self._name} is jitted in a way that hides which arguments it donates")
-            return (), names
-        free = Counter(_signature(leaf) for leaf in self._outputs)
-        found = []
-        for number in (*taken, *(n for n in range(len(self._args)) if n not in taken)):
-            leaves = [leaf for leaf in self._jax.tree.leaves(self._args[number]) if _is_sized(leaf)]
-            wanted = Counter(_signature(leaf) for leaf in leaves)
-            matched = wanted & free
-            free -= matched
-            all_bytes = sum(_bytes_of(one) * count for one, count in wanted.items())
-            taken_bytes = sum(_bytes_of(one) * count for one, count in matched.items())
-            if number not in taken and taken_bytes and 2 * taken_bytes >= all_bytes:
-                found.append(number)
-        return tuple(found), names
+        for lever in LEVERS:
+            program = lever.offered(trial, program)
+        return replace(program, notes=tuple(notes))
 
     # -- Traces ------------------------------------------------------------------------------------
 
@@ -218,7 +180,7 @@ class Function:
             self._losses.changes.update(made)
             return self.trace(Plan(extra=(change.key,)))
 
-        return tried(kinds, make, trace)
+        return tried([lever for lever in ON_DEMAND if lever.name in kinds], make, trace)
 
     def _recorded(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -241,7 +203,7 @@ class Function:
 
         jax.clear_caches()
         with gradients(change, self._calls):
-            stage = self._jitted(()).trace(*args, **kwargs)
+            stage = self._jitted(Plan()).trace(*args, **kwargs)
         jax.clear_caches()
         return found, stage
 
@@ -276,24 +238,24 @@ class Function:
         def change(_closed: Any, _outputs: int) -> Callable[..., Any]:
             return self._losses.changed(next(numbers), plan, replay)
 
-        is_changed = replace(plan, donated=()) != Plan()
+        is_changed = plan.as_traced != Plan()
         self._jax.clear_caches()
         with (
             gradients(change, self._calls if plan.calls else None) if is_changed else nullcontext()
         ):
-            found = lowered(self._jitted(plan.donated), self._args, self._kwargs, self._target)
+            found = lowered(self._jitted(plan), self._args, self._kwargs, self._target)
         if is_changed:
             self._jax.clear_caches()
             if missing := replay.applied.missing(plan):
                 raise BufdbError(f"{self._name}, traced again, has no {missing}")
         return found
 
-    def _jitted(self, numbers: tuple[int, ...]) -> Any:
-        """Return the function, jitted, donating some more arguments."""
-        if not numbers:
-            given = self._given
-            return given if hasattr(given, "lower") else self._jax.jit(given)
-        return donating(self._given, numbers, self._name)
+    def _jitted(self, plan: Plan) -> Any:
+        """Return the function, jitted as a plan has it."""
+        found = self._given
+        for lever in LEVERS:
+            found = lever.jitted(found, plan, self._name)
+        return found if hasattr(found, "lower") else self._jax.jit(found)
 
 
 # -- Functions and their arguments -----------------------------------------------------------------
@@ -365,7 +327,7 @@ def _require_arrays(
     names = _argument_names(function, len(args))
     for argument, given in [*zip(names, args, strict=True), *kwargs.items()]:
         for leaf in jax_module().tree.leaves(given):
-            if not isinstance(leaf, bool | int | float | complex) and not _is_sized(leaf):
+            if not isinstance(leaf, bool | int | float | complex) and not is_sized(leaf):
                 how = "jit the function with static_argnames"
                 if "equinox" in sys.modules:
                     how = "jit the function with eqx.filter_jit"
@@ -373,18 +335,6 @@ def _require_arrays(
                     f"argument {argument} of {name} is not an array: it has a "
                     f"{type(leaf).__name__}; bind it with functools.partial, or {how}"
                 )
-
-
-def _is_sized(leaf: Any) -> bool:
-    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
-
-
-def _signature(leaf: Any) -> tuple[tuple[int, ...], str, int]:
-    return tuple(leaf.shape), str(leaf.dtype), aval_bytes(leaf)
-
-
-def _bytes_of(signature: tuple[tuple[int, ...], str, int]) -> int:
-    return signature[2]
 
 
 def _struct(jax: Any) -> Callable[[Any], Any]:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from bufdb.capture.target import jax_module
 from bufdb.errors import BufdbError
@@ -188,14 +188,22 @@ def evaluate(
                 env[var] = output
 
 
-def obeyed() -> tuple[bool, bool]:
+class Obeyed(NamedTuple):
+    """What a JAX does of a policy."""
+
+    offloads: bool
+    """Whether it saves names in host memory."""
+    saves_products: bool
+
+
+def obeyed() -> Obeyed:
     """Return whether policies save names in host memory, and whether they save products.
 
     Under JAX_REMAT3 a JAX may pass over either, so both are tried there, on a small gradient.
     """
     jax = jax_module()
     if not getattr(jax.config, "jax_remat3", False):
-        return True, True
+        return Obeyed(True, True)
     policies = jax.checkpoint_policies
 
     square = jax.custom_vjp(lambda x: x @ x)
@@ -217,7 +225,8 @@ def obeyed() -> tuple[bool, bool]:
         offload_src="device", offload_dst="pinned_host",
     )  # fmt: skip
     nothing, products = traced(policies.nothing_saveable), traced(policies.dots_saveable)
-    return residuals(traced(offloading)).host_bytes > 0, work(products) != work(nothing)
+    is_moved = residuals(traced(offloading)).host_bytes > 0
+    return Obeyed(is_moved, work(products) != work(nothing))
 
 
 def shard_mapped(run: Callable[..., Any], params: Mapping[str, Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Functions that a library jits, as functions that JAX jits: traced, lowered, donating more.
+"""Functions that a library jits, as functions that JAX jits: traced, and lowered.
 
     jax.jit             itself
     flax.nnx.jit        arguments are modules, by position as in JAX's jit within
@@ -16,8 +16,6 @@ from typing import Any
 
 from bufdb.capture.target import jax_module
 from bufdb.errors import UsageError
-
-_OPTIONS = ("static_argnums", "static_argnames", "keep_unused", "inline")
 
 
 class Lifted:
@@ -109,33 +107,3 @@ def _stage_of_equinox(function: Any) -> Callable[..., Any]:
         return function._cached.trace(taken[True], taken[False], static)
 
     return stage
-
-
-def donated(function: Any) -> tuple[int, ...] | None:
-    """Return the numbers of the arguments that a function donates; None if that is unknown."""
-    if not hasattr(function, "lower"):
-        return ()
-    info = getattr(function, "_jit_info", None)
-    found = getattr(info, "donate_argnums", None)
-    is_known = hasattr(function, "__wrapped__") and not any(
-        getattr(info, name, False)
-        for name in ("user_specified_in_shardings", "device", "backend", "compiler_options_kvs")
-    )
-    return tuple(found) if found is not None and is_known else None
-
-
-def donating(function: Any, numbers: tuple[int, ...], name: str) -> Any:
-    """Return a function jitted as it is, that donates some more arguments."""
-    jax = jax_module()
-    if not hasattr(function, "lower"):
-        return jax.jit(function, donate_argnums=numbers)
-    info = function._jit_info
-    options = {name: getattr(info, name) for name in _OPTIONS if getattr(info, name, None)}
-    options["donate_argnums"] = tuple(sorted({*info.donate_argnums, *numbers}))
-    lifted = getattr(function, "lifted", None)
-    if lifted is None:
-        return jax.jit(function.__wrapped__, **options)
-    if hasattr(lifted, "graph"):  # of nnx without updates of the graph
-        options |= {"graph": lifted.graph, "graph_updates": False}
-    nnx = importlib.import_module("flax.nnx")
-    return jitted(nnx.jit(function.__wrapped__, **options), name)

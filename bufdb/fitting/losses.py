@@ -60,7 +60,7 @@ class Losses:
 
     def trace(self, plan: Plan) -> Traced:
         """Return what a trace says of the gradients under a plan."""
-        plan = replace(plan, donated=())
+        plan = plan.as_traced
         kept = self._traces.get(plan)
         if kept is None:
             kept = self._traced(plan)
@@ -97,7 +97,7 @@ class Losses:
         found = {
             self._reader.site(eqn)
             for number in range(len(self._gradients))
-            for eqn in recomputed(self._gradient_jaxpr(number, replace(plan, donated=())))
+            for eqn in recomputed(self._gradient_jaxpr(number, plan.as_traced))
         }
         return tuple(sorted(site for site in found if site is not None))
 

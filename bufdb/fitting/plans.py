@@ -52,6 +52,8 @@ class Switch:
     """Bytes that saving it takes over all iterations, if nothing else is saved in its place."""
     is_named: bool = False
     """Whether the source has the name already: the patch leaves the expression alone."""
+    lever: str = "saved"
+    """Name of the lever that it belongs to."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,16 @@ class Plan:
     def is_as_written(self) -> bool:
         """Return whether nothing changes."""
         return self == Plan()
+
+    @property
+    def free(self) -> Plan:
+        """Return the part of it that costs no work, which no trace shows."""
+        return Plan(donated=self.donated)
+
+    @property
+    def as_traced(self) -> Plan:
+        """Return the plan without that part."""
+        return dataclasses.replace(self, donated=())
 
 
 @dataclass(frozen=True)
@@ -229,6 +241,12 @@ class Program:
     def calls(self) -> tuple[int, ...]:
         """Return the indices of the call regions."""
         return tuple(i for i, region in enumerate(self.regions) if region.kind == "call")
+
+    @property
+    def switched(self) -> tuple[int, ...]:
+        """Return the indices of the scan regions that have a switch."""
+        used = {index for switch in self.switches for index in switch.regions}
+        return tuple(index for index in self.scans if index in used)
 
     def changes_of(self, plan: Plan) -> list[Change]:
         """Return the changes of the program's text in a plan."""

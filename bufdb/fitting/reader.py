@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
 
-from bufdb.fitting.counting import (
-    NAMES,
-    REMATS,
-    is_dropped,
-    is_inexact,
-    is_literal,
-    kind,
-    open_jaxpr,
-    parameters,
-)
+from bufdb.fitting.counting import open_jaxpr
 from bufdb.fitting.jax_inside import JITS, Calls, Files, site_of, source_of
 from bufdb.fitting.plans import Site
 
@@ -23,6 +14,7 @@ Key = tuple[str, Any]
 """A region: its kind, and the site of the scan or the function that is called."""
 ScanKey = tuple[Literal["scan"], Site]
 CallKey = tuple[Literal["call"], tuple[str, str, int]]
+Record = TypeVar("Record")
 
 
 class Reader:
@@ -31,7 +23,7 @@ class Reader:
     def __init__(self, files: Files, calls: Calls) -> None:
         self.files = files
         self.calls = calls
-        self._names: dict[int, tuple[Any, dict[Any, tuple[Site, str | None]]]] = {}
+        self._known: dict[tuple[int, Callable[[Reader, Any], Any]], tuple[Any, Any]] = {}
 
     def site(self, eqn: Any) -> Site | None:
         """Return the user's expression that made an equation."""
@@ -74,71 +66,10 @@ class Reader:
                 found.append((("call", (name[1], name[0], name[2])), ("jit", id(eqn)), site))
         return found
 
-    def crossing(self, jaxpr: Any) -> Mapping[Any, tuple[Site, str | None]]:
-        """Return the values of a body that cross expressions: where, and the name in the source.
-
-        The value of an expression that is evaluated several times may go to the next evaluation
-        alone, so all of its evaluations count if one does.
-        """
-        kept = self._names.get(id(jaxpr))
-        if kept is not None:
-            return kept[1]
-        found: dict[Any, tuple[Site, str | None]] = {}
-        for site, names, eqns in self._by_site(jaxpr).values():
-            period = _period([_signature(eqn) for eqn in eqns])
-            positions = {
-                (at % period, output)
-                for at, eqn in enumerate(eqns)
-                for output, var in enumerate(eqn.outvars)
-                if var in names
-            }
-            for at, eqn in enumerate(eqns):
-                if self.nested(eqn) is not None or kind(eqn) in REMATS:
-                    continue
-                for output, var in enumerate(eqn.outvars):
-                    is_wanted = (at % period, output) in positions and not is_dropped(var)
-                    if is_wanted and is_inexact(var.aval):
-                        found[var] = (site, names.get(var))
-        self._names[id(jaxpr)] = (jaxpr, found)  # keeps the jaxpr, so that its id stays its own
+    def once(self, jaxpr: Any, read: Callable[[Reader, Any], Record]) -> Record:
+        """Return what a function reads of a jaxpr, read once."""
+        key = id(jaxpr), read
+        if key not in self._known:  # keeps the jaxpr, so that its id stays its own
+            self._known[key] = jaxpr, read(self, jaxpr)
+        found: Record = self._known[key][1]
         return found
-
-    def _by_site(self, jaxpr: Any) -> dict[Site, tuple[Site, dict[Any, str | None], list[Any]]]:
-        """Return for each expression the values that leave it, with names, and its equations."""
-        sites = [self.site(eqn) for eqn in jaxpr.eqns]
-        made: dict[Any, Site | None] = {}
-        crossing: dict[Any, str | None] = {
-            var: None for var in jaxpr.outvars if not is_literal(var)
-        }
-        aliases: set[Any] = set()
-        for eqn, site in zip(jaxpr.eqns, sites, strict=True):
-            if kind(eqn) in NAMES:  # the named value counts, not the same without a name
-                aliases.update(var for var in eqn.invars if not is_literal(var))
-                crossing.update((var, parameters(eqn)["name"]) for var in eqn.outvars)
-            else:
-                for var in eqn.invars:
-                    if not is_literal(var) and var in made and made[var] != site:
-                        crossing.setdefault(var, None)
-            made.update((var, site) for var in eqn.outvars)
-        for var in aliases:
-            crossing.pop(var, None)
-        by_site: dict[Site, tuple[Site, dict[Any, str | None], list[Any]]] = {}
-        for eqn, site in zip(jaxpr.eqns, sites, strict=True):
-            if site is None:
-                continue
-            entry = by_site.setdefault(site, (site, {}, []))
-            entry[2].append(eqn)
-            entry[1].update((var, crossing[var]) for var in eqn.outvars if var in crossing)
-        return by_site
-
-
-def _signature(eqn: Any) -> tuple[str, tuple[str, ...]]:
-    return kind(eqn), tuple(str(var.aval) for var in eqn.outvars)
-
-
-def _period(signatures: list[Any]) -> int:
-    """Return the length of the sequence that the whole repeats; its own length if none does."""
-    count = len(signatures)
-    for length in range(1, count):
-        if count % length == 0 and signatures == signatures[:length] * (count // length):
-            return length
-    return max(count, 1)

@@ -20,7 +20,10 @@ from bufdb.fitting.counting import (
     parameters,
 )
 from bufdb.fitting.jax_inside import SHARD_MAPS, bind, context, evaluate, named, shard_mapped, value
-from bufdb.fitting.plans import Plan, Switch
+from bufdb.fitting.lever import Lever
+from bufdb.fitting.levers import LEVERS
+from bufdb.fitting.levers.policy import policy
+from bufdb.fitting.plans import Plan
 from bufdb.fitting.reader import SCAN, Reader
 from bufdb.fitting.survey import Survey
 
@@ -57,7 +60,6 @@ class Replay:
         self._reader = reader
         self._survey = survey
         self._plan = plan
-        self._named: dict[str, Switch] = {one.name: one for one in survey.switches}
         self._kept = {*plan.saved, *plan.offloaded}
         self._touched: dict[tuple[int, _Where], tuple[Any, bool]] = {}
         self.applied = Applied()
@@ -76,7 +78,7 @@ class Replay:
         env = dict(zip(jaxpr.constvars, consts, strict=True))
         env.update(zip(jaxpr.invars, inputs, strict=True))
         if where is _Where.OUTSIDE and self._plan.calls:
-            self._with_calls(jaxpr, env)
+            self._in_parts(jaxpr, env)
         else:
             names = self._names_in(jaxpr) if where is _Where.IN_REGION else {}
             self._equations(jaxpr.eqns, env, names, where)
@@ -84,12 +86,9 @@ class Replay:
 
     def _names_in(self, jaxpr: Any) -> Mapping[Any, str]:
         """Return the names to put on values of a body: those that the plan saves."""
-        found = {}
-        for var, (site, own) in self._reader.crossing(jaxpr).items():
-            name = self._survey.names.get(site) if own is None else own
-            if own is None and name is not None and name in self._kept:
-                found[var] = name
-        return found
+        values = (item for lever in LEVERS for item in lever.values(self._reader, jaxpr).items())
+        named = ((var, self._survey.name_of(value)) for var, value in values)
+        return {var: name for var, name in named if name in self._kept and name is not None}
 
     # -- Equations ---------------------------------------------------------------------------------
 
@@ -155,7 +154,7 @@ class Replay:
         if kept is None:
             found = any(
                 self._touches(eqn, where)
-                or (where is _Where.OUTSIDE and self._call_of(eqn) is not None)
+                or (where is _Where.OUTSIDE and self._part_of(eqn) is not None)
                 for eqn in jaxpr.eqns
             )
             kept = self._touched[id(jaxpr), where] = (jaxpr, found)
@@ -171,7 +170,8 @@ class Replay:
         assert region is not None
         self.applied.regions.add(region)
         run = self._bound(closed.jaxpr, closed.consts, _Where.IN_REGION)
-        body = jax.checkpoint(run, policy=self._policy(region), prevent_cse=False)
+        saved = policy(self._survey.switches, self._plan, region)
+        body = jax.checkpoint(run, policy=saved.for_jax(), prevent_cse=False)
         return self._traced(body, closed)
 
     def _changed(self, closed: Any, where: _Where) -> Any:
@@ -192,49 +192,25 @@ class Replay:
     def _traced(self, run: Callable[..., Any], closed: Any) -> Any:
         return jax_module().make_jaxpr(run)(*(var.aval for var in closed.jaxpr.invars))
 
-    def _policy(self, region: int) -> Any:
-        """Return the policy of a scan's body."""
-        policies = jax_module().checkpoint_policies
-        saved = self._of_region(self._plan.saved, region)
-        offloaded = self._of_region(self._plan.offloaded, region)
-        if offloaded:
-            policy = policies.save_and_offload_only_these_names(
-                names_which_can_be_saved=saved,
-                names_which_can_be_offloaded=offloaded,
-                offload_src="device",
-                offload_dst="pinned_host",
-            )
-        else:
-            policy = policies.save_only_these_names(*saved)
-        if region in self._plan.with_dots:
-            policy = policies.save_from_both_policies(policy, policies.dots_saveable)
-        return policy
+    # -- Parts that a lever wraps ------------------------------------------------------------------
 
-    def _of_region(self, names: Sequence[str], region: int) -> list[str]:
-        return [name for name in names if region in self._named[name].regions]
-
-    # -- Calls -------------------------------------------------------------------------------------
-
-    def _call_of(self, eqn: Any) -> tuple[int, Any] | None:
-        """Return the outermost call region of the plan that an equation is in, and which call."""
-        for key, instance, _ in self._reader.chain(eqn):
-            region = self._survey.region_of(key)
-            if region in self._plan.calls:
-                assert region is not None
-                return region, instance
+    def _part_of(self, eqn: Any) -> tuple[Lever, int, Any] | None:
+        """Return the lever that wraps what an equation is part of, the region, and which run."""
+        for lever in LEVERS:
+            part = lever.part(self._reader, self._survey.region_of, self._plan, eqn)
+            if part is not None:
+                return lever, *part
         return None
 
-    def _with_calls(self, jaxpr: Any, env: dict[Any, Any]) -> None:
+    def _in_parts(self, jaxpr: Any, env: dict[Any, Any]) -> None:
         """Evaluate a jaxpr with the plan's calls as checkpoints."""
-        jax = jax_module()
-        for call, eqns, outputs in self._parts(jaxpr):
-            if call is None:
+        for part, eqns, outputs in self._parts(jaxpr):
+            if part is None:
                 self._equations(eqns, env, {}, _Where.OUTSIDE)
                 continue
-            self.applied.regions.add(call[0])
+            lever, region, _ = part
+            self.applied.regions.add(region)
             inputs = _inputs(eqns)
-            policies = jax.checkpoint_policies
-            policy = policies.dots_saveable if call[0] in self._plan.with_dots else None
 
             def run(
                 *given: Any,
@@ -246,18 +222,20 @@ class Replay:
                 self._equations(eqns, own, {}, _Where.IN_REGION)
                 return [own[var] for var in outputs]
 
-            found = jax.checkpoint(run, policy=policy)(*(env[var] for var in inputs))
+            found = lever.checkpoint(self._plan, region, run)(*(env[var] for var in inputs))
             env.update(zip(outputs, found, strict=True))
 
-    def _parts(self, jaxpr: Any) -> Iterator[tuple[tuple[int, Any] | None, list[Any], list[Any]]]:
-        """Yield runs of equations of one call, with what is read of them later on."""
+    def _parts(
+        self, jaxpr: Any
+    ) -> Iterator[tuple[tuple[Lever, int, Any] | None, list[Any], list[Any]]]:
+        """Yield runs of equations of one part, with what is read of them later on."""
         last: dict[Any, int] = {}
         for at, eqn in enumerate(jaxpr.eqns):
             last.update((var, at) for var in eqn.invars if not is_literal(var))
         last.update((var, len(jaxpr.eqns)) for var in jaxpr.outvars if not is_literal(var))
-        calls = [self._call_of(eqn) for eqn in jaxpr.eqns]
+        parts = [self._part_of(eqn) for eqn in jaxpr.eqns]
         start = 0
-        for call, group in itertools.groupby(calls):
+        for part, group in itertools.groupby(parts):
             stop = start + len(list(group))
             eqns = jaxpr.eqns[start:stop]
             outputs = [
@@ -266,7 +244,7 @@ class Replay:
                 for var in eqn.outvars
                 if not is_dropped(var) and last.get(var, -1) >= stop
             ]
-            yield call, eqns, outputs
+            yield part, eqns, outputs
             start = stop
 
 

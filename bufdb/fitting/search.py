@@ -15,8 +15,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from bufdb.fitting.lever import Atom
+from bufdb.fitting.levers import LEVERS
 from bufdb.fitting.plans import Ask, Candidate, Compiled, Plan, Program
-from bufdb.fitting.space import NONE, Atom, Atoms, Space
+from bufdb.fitting.space import NONE, Atoms, Space
 
 EXACT = 6
 """Atoms up to which all sets of them are traced."""
@@ -52,7 +54,7 @@ STEP = 0.03
 def _explore(space: Space) -> None:
     """Trace the plans among which to choose: all sets of atoms, or chains of them."""
     space.ask.observer(f"tracing plans of {len(space.atoms)} values and calls")
-    space.look(Plan(donated=space.donated), NONE)
+    space.look(space.base, NONE)
     space.look(space.plan(NONE, is_policy=True), NONE)
     everything = frozenset(space.atoms)
     ends = space.point(NONE), space.point(everything)
@@ -148,18 +150,19 @@ def _refine(space: Space, proof: _Proof, limit: int) -> None:
             return
 
 
-def _offload(space: Space, plans: Iterable[Plan]) -> None:
-    """Trace plans again, with names in host memory whose values cost more to compute again."""
+def _move(space: Space, plans: Iterable[Plan]) -> None:
+    """Trace plans again, with values in host memory that cost more to compute again."""
     for plan in list(plans):
-        host: list[str] = []
+        moved: list[str] = []
         away = space.of_plan[plan]
         at = plan
         for atom in sorted(away):
-            if atom.kind != "save" or space.is_over:
+            is_movable = any(lever.moves(space.program, atom) for lever in LEVERS)
+            if not is_movable or space.is_over:
                 continue
-            other = space.look(space.plan(away, [*host, atom.name]), away)
+            other = space.look(space.plan(away, [*moved, atom.name]), away)
             if space.cost(space.traced[other]) < space.cost(space.traced[at]):
-                host, at = [*host, atom.name], other
+                moved, at = [*moved, atom.name], other
 
 
 # -- what is proved --------------------------------------------------------------------------------
@@ -214,7 +217,7 @@ class _Proof:
         The function as written is one only until another is known: a policy saves other values.
         """
         known = [plan for plan in self.full if self.need(plan) is not None]
-        known = [plan for plan in known if plan.donated == self.space.donated] or known
+        known = [plan for plan in known if plan.free == self.space.base] or known
         changed = [plan for plan in known if plan.scans or plan.calls]
         return changed or known
 
@@ -348,13 +351,12 @@ def search(program: Program, ask: Ask) -> list[Candidate]:
     if _fits(proof, Plan(), limit) and not any(region.remats for region in program.regions):
         return []
     _extreme(space, proof)
-    if program.donatable and not _fits(proof, Plan(), limit) and not proof.is_over:
-        _donate(space, proof)
-        if limit is not None and _fits(proof, Plan(donated=space.donated), limit):
-            return [proof.candidate(Plan(donated=space.donated))]
+    if space.base != Plan() and not _fits(proof, Plan(), limit) and not proof.is_over:
+        _try_free(space, proof)
+        if _fits(proof, space.base, limit):
+            return [proof.candidate(space.base)]
     _explore(space)
-    if program.has_host_memory:
-        _offload(space, _pareto(proof, space.traced))
+    _move(space, _pareto(proof, space.traced))
     if limit is None:
         _frontier(proof)
     else:
@@ -382,14 +384,14 @@ def _extreme(space: Space, proof: _Proof) -> None:
         proof.compile_early(plan)
 
 
-def _donate(space: Space, proof: _Proof) -> None:
-    """Compile the function with every possible donation; drop it if it saves nothing."""
-    plan = Plan(donated=space.donated)
+def _try_free(space: Space, proof: _Proof) -> None:
+    """Compile the function with all that costs no work; drop it if it saves nothing."""
+    plan = space.base
     space.traced[plan] = replace(space.program.as_written)
     space.of_plan[plan] = NONE
     need, written = proof.compile(plan), proof.need(Plan())
     if need is None or (written is not None and need >= written):
-        space.donated = ()
+        space.base = Plan()
 
 
 def _descend(space: Space, proof: _Proof, limit: int) -> None:

@@ -25,6 +25,8 @@ from bufdb.fitting.jax_inside import (
     frames,
     source_of,
 )
+from bufdb.fitting.lever import Lever, Value
+from bufdb.fitting.levers import LEVERS
 from bufdb.fitting.plans import Region, Site, Switch
 from bufdb.fitting.reader import SCAN, CallKey, Key, Reader, ScanKey
 
@@ -56,7 +58,7 @@ class Survey:
     def __init__(self, reader: Reader, losses: Sequence[Any]) -> None:
         self._reader = reader
         self._found: dict[Key, _Found] = {}
-        self._values: dict[Site | str, _Value] = {}
+        self._values: dict[Site | str, _Switch] = {}
         for number, closed in enumerate(losses):
             self._walk(closed.jaxpr, 1, (), (number,))
         calls = {
@@ -70,7 +72,7 @@ class Survey:
         self.index: dict[Key, int] = {key: at for at, key in enumerate(keys)}
         self.regions = tuple(self._region(self._found[key]) for key in keys)
         self.switches = tuple(self._switches())
-        self.names: dict[Site, str] = {one.site: one.name for one in self.switches}
+        self._names = {one.site: one.name for one in self.switches}
         closed = (one for loss in losses for one in self._closed(loss.jaxpr, ""))
         self.closed = {site: name for site, name in closed if ("scan", site) not in self.index}
         """The scans that are no regions, since a `custom_vjp` or `custom_jvp` is around them."""
@@ -78,6 +80,10 @@ class Survey:
     def region_of(self, key: Key | None) -> int | None:
         """Return the index of a region by its key."""
         return None if key is None else self.index.get(key)
+
+    def name_of(self, value: Value) -> str | None:
+        """Return the name of a switch whose value gets its name from a plan; None if it has one."""
+        return None if value.name is not None else self._names.get(value.site)
 
     def narrow(self, kept: Sequence[int]) -> None:
         """Keep some regions, which get new numbers, and the switches that occur in them."""
@@ -196,10 +202,11 @@ class Survey:
 
     def _read_values(self, jaxpr: Any, times: int, around: tuple[Key, ...]) -> None:
         scans = [key for key in around if key[0] == SCAN]
-        for var, (site, name) in self._reader.crossing(jaxpr).items():
-            entry = self._values.setdefault(name or site, _Value(site, name))
-            entry.scans.update(dict.fromkeys(scans))
-            entry.saved_bytes += times * aval_bytes(var.aval)
+        for lever in LEVERS:
+            for var, value in lever.values(self._reader, jaxpr).items():
+                found = self._values.setdefault(value.name or value.site, _Switch(lever, value))
+                found.scans.update(dict.fromkeys(scans))
+                found.saved_bytes += times * aval_bytes(var.aval)
 
     # -- Records of it -----------------------------------------------------------------------------
 
@@ -227,24 +234,30 @@ class Survey:
         )
 
     def _switches(self) -> Iterator[Switch]:
-        taken = {value.name for value in self._values.values() if value.name is not None}
+        taken = {one.value.name for one in self._values.values() if one.value.name is not None}
         number = 0
-        for value in sorted(self._values.values(), key=lambda value: value.site):
-            name = value.name
+        for one in sorted(self._values.values(), key=lambda one: one.value.site):
+            name = one.value.name
             while name is None:
                 if f"fit_{number}" not in taken:
                     name = f"fit_{number}"
                 number += 1
-            regions = tuple(sorted(self.index[key] for key in value.scans))
-            yield Switch(name, value.site, regions, value.saved_bytes, value.name is not None)
+            yield Switch(
+                name=name,
+                site=one.value.site,
+                regions=tuple(sorted(self.index[key] for key in one.scans)),
+                saved_bytes=one.saved_bytes,
+                is_named=one.value.name is not None,
+                lever=one.lever.name,
+            )
 
 
 @dataclass
-class _Value:
+class _Switch:
     """A switch while it is being found."""
 
-    site: Site
-    name: str | None
+    lever: Lever
+    value: Value
     scans: dict[Key, None] = field(default_factory=dict)
     saved_bytes: int = 0
 

@@ -2,7 +2,6 @@
 
 put_policy  at the scan: around its body, or in the checkpoint that is there
 unwrap      a checkpoint inside a scan's body goes: the policy at the scan decides
-donate      `donate_argnums` of the jit
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from bufdb.fitting.edits import Refused, Render
-from bufdb.fitting.plans import Region, Site
+from bufdb.fitting.plans import Region
 from bufdb.fitting.source import Source
 
 BODY = {
@@ -52,7 +51,7 @@ class Checkpoint:
 # -- what is there ---------------------------------------------------------------------------------
 
 
-def _transform(source: Source, node: ast.expr, names: Iterable[str]) -> ast.Call | None:
+def transform(source: Source, node: ast.expr, names: Iterable[str]) -> ast.Call | None:
     """Return a call of one of some transforms; a partial of one counts."""
     if not isinstance(node, ast.Call):
         return None
@@ -64,7 +63,7 @@ def _transform(source: Source, node: ast.expr, names: Iterable[str]) -> ast.Call
 
 def _checkpoint(source: Source, node: ast.expr, name: str = "") -> Checkpoint | None:
     """Return the checkpoint that an expression is, or the name of one; None if it is none."""
-    call = _transform(source, node, REMATS)
+    call = transform(source, node, REMATS)
     if call is not None:
         if not call.args or source.dotted(call.func) in PARTIALS:
             return None
@@ -77,7 +76,7 @@ def _checkpoint(source: Source, node: ast.expr, name: str = "") -> Checkpoint | 
     if isinstance(bound, Function | ast.ClassDef):
         for decorator in bound.decorator_list:
             is_bare = source.dotted(decorator) in REMATS
-            if is_bare or _transform(source, decorator, REMATS) is not None:
+            if is_bare or transform(source, decorator, REMATS) is not None:
                 return Checkpoint(decorator, None, node.id)
     return None
 
@@ -132,7 +131,7 @@ def put_policy(
         _renew(source, found, target, policy)
     elif has_checkpoint:
         raise Refused("the checkpoint of its body is not found in the file")
-    elif _transform(source, scan, NNX_SCANS) is not None:
+    elif transform(source, scan, NNX_SCANS) is not None:
         _wrap(source, target, "flax.nnx.remat", policy)
     else:
         _linen(source, scan, target, policy)
@@ -143,7 +142,7 @@ def _lifted(source: Source, node: ast.Call, region: Region) -> ast.Call | Functi
     names = (*LINEN_SCANS, *NNX_SCANS)
     function = node.func
     for _ in range(4):
-        found = _transform(source, function, names)
+        found = transform(source, function, names)
         if found is not None and found.args:
             return found
         if isinstance(function, ast.Call):
@@ -151,7 +150,7 @@ def _lifted(source: Source, node: ast.Call, region: Region) -> ast.Call | Functi
             continue
         bound = _bound(source, function)
         if isinstance(bound, Function) and any(
-            source.dotted(one) in names or _transform(source, one, names)
+            source.dotted(one) in names or transform(source, one, names)
             for one in bound.decorator_list
         ):
             return bound
@@ -160,7 +159,7 @@ def _lifted(source: Source, node: ast.Call, region: Region) -> ast.Call | Functi
         function = bound.value
     # By the name of what is scanned, if one scan of the file has it.
     calls = [one for one in ast.walk(source.tree) if isinstance(one, ast.Call) and one.args]
-    scans = [one for one in calls if _transform(source, one, names) is not None]
+    scans = [one for one in calls if transform(source, one, names) is not None]
     mine = [one for one in scans if region.module and region.module in _words(source, one.args[0])]
     return mine[0] if len(mine) == 1 else None
 
@@ -233,7 +232,7 @@ def _renew(source: Source, found: Checkpoint, used: ast.expr, policy: Policy) ->
     kept += [one for one in call.keywords if one.arg not in ("policy", "prevent_cse")]
     if any(one.arg is None for one in call.keywords):
         raise Refused("the options of its checkpoint come from two stars")
-    spans = [_whole(source, one) for one in kept]
+    spans = [whole(source, one) for one in kept]
     head = source.span(call.func)[1]
 
     def make(render: Render) -> str:
@@ -254,7 +253,8 @@ def _around(source: Source, found: Checkpoint, used: ast.expr, policy: Policy) -
     source.replace(source.span(used), lambda render: text)
 
 
-def _whole(source: Source, node: ast.expr | ast.keyword) -> tuple[int, int]:
+def whole(source: Source, node: ast.expr | ast.keyword) -> tuple[int, int]:
+    """Return the offsets in bytes of an argument, with its name if it has one."""
     if isinstance(node, ast.keyword):
         start = source.offset(node.lineno, node.col_offset)
         return start, source.span(node.value)[1]
@@ -267,13 +267,13 @@ def _decorate(
     """Insert a checkpoint of flax after the decorator that scans a function."""
     names = tuple(after)
     for decorator in function.decorator_list:
-        if source.dotted(decorator) in names or _transform(source, decorator, names) is not None:
+        if source.dotted(decorator) in names or transform(source, decorator, names) is not None:
             options = _options(source, decorator, policy) + NO_UPDATES
             name = _name_of(source, "flax.nnx.remat", decorator)
             indent = _indent(source, function)
             line = (decorator.end_lineno or decorator.lineno) + 1
             for other in function.decorator_list:
-                if source.dotted(other) in REMATS or _transform(source, other, REMATS) is not None:
+                if source.dotted(other) in REMATS or transform(source, other, REMATS) is not None:
                     raise Refused("the function has a checkpoint as a decorator already")
             source.insert_line(line, f"{indent}@{name}({options})")
             return
@@ -356,7 +356,7 @@ def unwrap(source: Source, node: ast.Call, count: int) -> None:
     """
     function = node.func
     module = function.func if isinstance(function, ast.Call) else None
-    if module is not None and _transform(source, module, LINEN_REMATS) is not None:
+    if module is not None and transform(source, module, LINEN_REMATS) is not None:
         raise Refused("without nn.remat the names of the parameters would change")
     found = _checkpoint(source, function)
     if found is None:
@@ -377,68 +377,3 @@ def unwrap(source: Source, node: ast.Call, count: int) -> None:
         return render(*span) if is_simple else f"({render(*span)})"
 
     source.replace(source.span(found.node), make, rank=1)
-
-
-# -- donations -------------------------------------------------------------------------------------
-
-
-def donate(source: Source, site: Site, numbers: Iterable[int]) -> None:
-    """Add arguments to those that the jit of a function donates."""
-    function = next(
-        (
-            one
-            for one in ast.walk(source.tree)
-            if isinstance(one, Function)
-            and site.line in (one.lineno, *(item.lineno for item in one.decorator_list))
-        ),
-        None,
-    )
-    if function is None:
-        raise Refused("no function is at this line")
-    for decorator in function.decorator_list:
-        if source.dotted(decorator) in JITS:
-            partial = source.imported("functools", "partial", [decorator])
-            options = f", donate_argnums={tuple_text(numbers)})"
-            source.wrap(decorator, f"{partial}(", options)
-            return
-        call = _transform(source, decorator, JITS)
-        if call is not None:
-            _add_numbers(source, call, numbers)
-            return
-    calls = [
-        one
-        for one in ast.walk(source.tree)
-        if isinstance(one, ast.Call)
-        and source.dotted(one.func) in JITS
-        and one.args
-        and isinstance(one.args[0], ast.Name)
-        and source.binding(one.args[0].id, one) is function
-    ]
-    if len(calls) != 1:
-        raise Refused("the file has no jax.jit of it" if not calls else "it has several jax.jit")
-    _add_numbers(source, calls[0], numbers)
-
-
-def _add_numbers(source: Source, call: ast.Call, numbers: Iterable[int]) -> None:
-    if any(keyword.arg in (None, "donate_argnames") for keyword in call.keywords):
-        raise Refused("it donates by names, or its options come from two stars")
-    given = next((one.value for one in call.keywords if one.arg == "donate_argnums"), None)
-    if given is not None:
-        try:
-            there = ast.literal_eval(given)
-        except ValueError as error:
-            raise Refused("its donate_argnums is not a constant") from error
-        there = there if isinstance(there, tuple | list) else (there,)
-        text = tuple_text({*there, *numbers})
-        source.replace(source.span(given), lambda render: text)
-        return
-    options = f", donate_argnums={tuple_text(numbers)}"
-    parts: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
-    last = max(_whole(source, one)[1] for one in parts)
-    source.replace((last, last), lambda render: options)
-
-
-def tuple_text(numbers: Iterable[int]) -> str:
-    """Return `(0, 1)`; `0` of one."""
-    found = sorted(numbers)
-    return str(found[0]) if len(found) == 1 else f"({', '.join(map(str, found))})"

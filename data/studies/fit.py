@@ -96,11 +96,11 @@ def every_plan(bench, program):
     space = Space(program, ask(bench, None))
     if program.donatable:
         # As the search does: a donation that brings nothing is left out.
-        donated = bench.compile(Plan(donated=space.donated)).need_bytes
+        donated = bench.compile(space.base).need_bytes
         written = bench.compile(Plan()).need_bytes
         if donated is None or donated >= written:
-            space.donated = ()
-    plans = {Plan(), Plan(donated=space.donated), space.plan(frozenset(), is_policy=True)}
+            space.base = Plan()
+    plans = {Plan(), space.base, space.plan(frozenset(), is_policy=True)}
     for mask in range(1 << len(space.atoms)):
         away = frozenset(atom for n, atom in enumerate(space.atoms) if mask >> n & 1)
         plans.add(space.look(space.plan(away), away))

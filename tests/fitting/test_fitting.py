@@ -8,7 +8,8 @@ import pytest
 from bufdb.errors import BufdbError, TooSlowError
 from bufdb.fitting import fit as module
 from bufdb.fitting.answer_text import as_dict, no_patch, text
-from bufdb.fitting.fit import Fitting, Question, told_apart, undominated
+from bufdb.fitting.fit import Fitting, Question, undominated
+from bufdb.fitting.levers.saved import Saved
 from bufdb.fitting.places import spans
 from bufdb.fitting.plans import (
     Answer,
@@ -159,11 +160,11 @@ def test_plans_of_the_same_lines_show_what_each_saves():
     )
     row = PlanResult(1, True, False, 9, 9, 0.0, ("train.py:3",), (), (), None)
     rows = [replace(row, plan=Plan((0,), tuple(saved))) for saved in ("a", "b", "ab")]
-    first, second, both = told_apart(rows, program, {PLACE.file: source})
+    first, second, both = Saved().compared(rows, program, {PLACE.file: source})
     assert first.saves == ("train.py:3:9 x",)
     assert second.saves == ("train.py:3:13 jnp.tanh(x + a_value_that_has…",)
     assert both.saves == first.saves + second.saves
-    assert told_apart(rows[:1], program, {})[0].saves == ()
+    assert Saved().compared(rows[:1], program, {})[0].saves == ()
     written = Compiled(120, 120, True, 1.0)
     answer = Answer(program, None, written, (first, second), None, None, 2, 2)
     assert "again train.py:3; saves train.py:3:9 x;" in text(answer)

@@ -20,7 +20,7 @@ from bufdb.fitting.function import Function  # noqa: E402
 from bufdb.fitting.gradients import Gradient  # noqa: E402
 from bufdb.fitting.patch import patch  # noqa: E402
 from bufdb.fitting.plans import Change, Plan  # noqa: E402
-from bufdb.fitting.rewrites import Pair, _joined, _split, _worst, compared  # noqa: E402
+from bufdb.fitting.rewrites import Pair, _worst, compared, joined, split  # noqa: E402
 
 MEANS = ["step", "step_closure", "step_jitted", "step_one_hot", "step_flat", "step_shifted"]
 B, S, D, V, N = programs.B, programs.S, programs.D, programs.V, programs.N
@@ -190,9 +190,9 @@ def test_devices_share_each_part_equally():
     assert (given.size, given.devices) == (16, 4)
     pair = Pair(None, None, 2, (), given.devices)
     array = np.arange(3 * 16).reshape(3, 16)
-    parts = _split(array, 1, pair)
+    parts = split(array, 1, pair)
     assert parts[0, 0].tolist() == [0, 1, 4, 5, 8, 9, 12, 13]
-    assert np.array_equal(_joined(parts, 1, pair), array)
+    assert np.array_equal(joined(parts, 1, pair), array)
     with pytest.raises(Refused, match="batch of 4 has no equal parts on each of 4 devices"):
         batch((sharded(4, 4),), {}, ("x",), ())
 

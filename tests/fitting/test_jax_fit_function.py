@@ -12,7 +12,7 @@ from fit_programs import PRODUCT, D, N  # noqa: E402
 
 from bufdb.errors import UsageError  # noqa: E402
 from bufdb.fitting.function import Function  # noqa: E402
-from bufdb.fitting.jax_inside import obeyed  # noqa: E402
+from bufdb.fitting.jax_inside import Obeyed, obeyed  # noqa: E402
 from bufdb.fitting.plans import Plan  # noqa: E402
 
 STACK = 4 * N * D * D
@@ -169,7 +169,8 @@ def test_remat3_changes_no_trace(name):
 
 @pytest.mark.parametrize("works", [(False, False), (True, False), (True, True)])
 def test_what_policies_do_under_remat3_decides(monkeypatch, works):
-    monkeypatch.setattr("bufdb.fitting.function.obeyed", lambda: works)
+    for lever in ("host", "products"):
+        monkeypatch.setattr(f"bufdb.fitting.levers.{lever}.obeyed", lambda: Obeyed(*works))
     monkeypatch.setattr(Function, "platform", "gpu")
     program = function("step_custom").program()
     assert (program.has_host_memory, program.regions[0].has_atomic) == works

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from bufdb.fitting import search
+from bufdb.fitting.levers.host import WORK as HOST_WORK
 from bufdb.fitting.plans import Ask, Compiled, Plan, Program, Region, Site, Switch, Traced
-from bufdb.fitting.space import HOST_WORK
 
 HERE = Site("/a/train.py", 1, 0, 1, 9)
 

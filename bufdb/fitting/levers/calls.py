@@ -1,9 +1,13 @@
-"""Calls in a file as checkpoints: those of JAX, or of the library whose state the calls change.
+"""Calls of one function, run several times without a scan: checkpointed, or not.
 
-    jax.checkpoint(lambda: CALL)()          arrays alone
-    nnx.remat(lambda block: CALL)(block)    modules of flax.nnx, whose changes come out again
-    nn.remat(lambda block: CALL)(block)     a module of flax.linen, the same
-    hk.remat(lambda: CALL)()                within haiku's transform
+    find     functions of the user that are called at least twice and whose values matter
+    trace    the equations of a call run as one checkpoint, which saves nothing
+    edit     the call becomes that of a checkpoint, of JAX or of the library whose state it changes:
+
+        jax.checkpoint(lambda: CALL)()          arrays alone
+        nnx.remat(lambda block: CALL)(block)    modules of flax.nnx, whose changes come out again
+        nn.remat(lambda block: CALL)(block)     a module of flax.linen, the same
+        hk.remat(lambda: CALL)()                within haiku's transform
 
 What a closure has is at another level of traces than what a checkpoint computes, so the modules are
 arguments; arrays and other values stay in the closure.
@@ -12,12 +16,21 @@ arguments; arrays and other values stay in the closure.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
+from bufdb.capture.target import jax_module
+from bufdb.fitting.editing import Editing
 from bufdb.fitting.edits import Refused, Render
-from bufdb.fitting.plans import Region
+from bufdb.fitting.lever import Atom, Lever, Trial
+from bufdb.fitting.places import place
+from bufdb.fitting.plans import Plan, Program, Region, Site
+from bufdb.fitting.reader import Key, Reader
 from bufdb.fitting.source import Source
 
+LEAST_RATIO = 0.01
+"""What checkpointing calls must take off the live values to be a region."""
 FORMS = {
     "": "jax.checkpoint(lambda: CALL)()",
     "nnx": "nnx.remat(lambda module: CALL of it)(module)",
@@ -29,7 +42,77 @@ _REMATS = {"nnx": ("flax", "nnx"), "linen": ("flax", "linen"), "haiku": ("haiku"
 """Where the `remat` of a library is imported from."""
 
 
-def checkpoint_call(source: Source, node: ast.Call, region: Region, has_dots: bool) -> None:
+class Calls(Lever):
+    """Calls of a function as checkpoints."""
+
+    name = "calls"
+
+    def matters(self, trial: Trial, at: int) -> bool:
+        """Return whether checkpoints of calls save something that the compiler keeps."""
+        region = trial.regions[at]
+        if region.kind != "call":
+            return False
+        live = trial.written.live_bytes
+        if live - trial.trace(Plan(calls=(at,))).live_bytes < LEAST_RATIO * live:
+            return False
+        if trial.platform == "cpu":
+            trial.notes.append(
+                f"calls of {region.function} ({place(region.sites[0])}) stay as they are: the "
+                "compiler for CPUs merges what a checkpoint computes again"
+            )
+            return False
+        return True
+
+    def part(
+        self, reader: Reader, region_of: Callable[[Key], int | None], plan: Plan, eqn: Any
+    ) -> tuple[int, Any] | None:
+        """Return the outermost call region of a plan that an equation is in, and which call."""
+        for key, instance, _ in reader.chain(eqn):
+            region = region_of(key)
+            if region is not None and region in plan.calls:
+                return region, instance
+        return None
+
+    def checkpoint(self, plan: Plan, region: int, run: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a call as a checkpoint."""
+        jax = jax_module()
+        policy = jax.checkpoint_policies.dots_saveable if region in plan.with_dots else None
+        found: Callable[..., Any] = jax.checkpoint(run, policy=policy)
+        return found
+
+    def atoms(self, program: Program) -> Sequence[Atom]:
+        """Return the calls whose values need not be saved."""
+        return [Atom(self.name, regions=(index,)) for index in program.calls]
+
+    def planned(
+        self, program: Program, plan: Plan, given_up: Sequence[Atom], kept: Sequence[Atom]
+    ) -> Plan:
+        """Checkpoint calls; of two that nest the outer one counts."""
+        called = {region for atom in given_up for region in atom.regions}
+        outer = (one for one in called if not called & set(program.regions[one].within))
+        return replace(plan, calls=tuple(sorted(outer)))
+
+    def edit(self, editing: Editing) -> None:
+        """Change the calls that are in no other ones of the plan."""
+        regions, chosen = editing.program.regions, editing.plan.calls
+        for index in chosen:
+            region = regions[index]
+            if set(chosen) & set(region.within):
+                continue
+            how = f"checkpoint, as {FORMS[region.lift]}"
+            has_dots = index in editing.plan.with_dots
+            for site in region.sites:
+                editing.attempt(site, how, _edit, region, site, has_dots)
+
+
+def _edit(source: Source, region: Region, site: Site, has_dots: bool) -> None:
+    node = source.find(site)
+    if not isinstance(node, ast.Call):
+        raise Refused("it is not a call")
+    _checkpoint_call(source, node, region, has_dots)
+
+
+def _checkpoint_call(source: Source, node: ast.Call, region: Region, has_dots: bool) -> None:
     """Change a call of a region into a checkpoint.
 
     Arguments that hold calls are evaluated outside: inside, their values would be computed again.
