@@ -1,6 +1,6 @@
 """A lever: a kind of change that `bufdb fit` tries, in one record.
 
-    find     values, matters, offered     what of it a function has
+    find     values, inputs, matters, offered   what of it a function has
     trace    part, checkpoint, jitted     the function with it
     price    atoms, planned, free, moves, cost   plans with it, and its cost besides products
     edit     edit                         the change of the user's files
@@ -28,6 +28,8 @@ class Value(NamedTuple):
     site: Site
     name: str | None = None
     """The name that the source gives it; None if none."""
+    argument: str = ""
+    """The parameter that it is of, if it is given to the body; `site` is the `def` line then."""
 
 
 class Atom(NamedTuple):
@@ -64,11 +66,18 @@ class Lever:
     """A kind of change; a method that it does not have changes nothing."""
 
     name: ClassVar[str] = ""
+    is_lean: ClassVar[bool] = True
+    """Whether a plan has less to edit if it gives up an atom; one without effect is given up then,
+    and else kept."""
 
     # -- Find --------------------------------------------------------------------------------------
 
     def values(self, reader: Reader, jaxpr: Any) -> Mapping[Any, Value]:
         """Return the values of a jaxpr in a scan's body that are switches, or get names."""
+        return {}
+
+    def inputs(self, reader: Reader, eqn: Any) -> Mapping[Any, Value]:
+        """Return what is given to the body of a scan and is a switch, by the body's variables."""
         return {}
 
     def matters(self, trial: Trial, at: int) -> bool:

@@ -40,12 +40,12 @@ class Site(NamedTuple):
 
 @dataclass(frozen=True)
 class Switch:
-    """A value that can be saved or computed again: what an expression computes for another one."""
+    """A value that can be saved, moved or computed again."""
 
     name: str
     """The name in `checkpoint_name(…, name)`, such as `fit_0`; unique in a program."""
     site: Site
-    """The expression around which the patch puts the name."""
+    """The expression around which the patch puts the name, that computes it for others."""
     regions: tuple[int, ...]
     """Indices of the scan regions in which it occurs."""
     saved_bytes: int
@@ -54,6 +54,8 @@ class Switch:
     """Whether the source has the name already: the patch leaves the expression alone."""
     lever: str = "saved"
     """Name of the lever that it belongs to."""
+    argument: str = ""
+    """Name of the parameter, if it is what a body is given; `site` is the `def` line then."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,11 @@ class Plan:
     def is_as_written(self) -> bool:
         """Return whether nothing changes."""
         return self == Plan()
+
+    @property
+    def names(self) -> set[str]:
+        """Return the names that it keeps, on the device or in host memory."""
+        return {*self.saved, *self.offloaded}
 
     @property
     def free(self) -> Plan:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -20,7 +20,7 @@ from bufdb.fitting.counting import (
     parameters,
 )
 from bufdb.fitting.jax_inside import SHARD_MAPS, bind, context, evaluate, named, shard_mapped, value
-from bufdb.fitting.lever import Lever
+from bufdb.fitting.lever import Lever, Value
 from bufdb.fitting.levers import LEVERS
 from bufdb.fitting.levers.policy import policy
 from bufdb.fitting.plans import Plan
@@ -49,7 +49,7 @@ class Applied:
     def missing(self, plan: Plan) -> str:
         """Return what of a plan was not met, in words; '' if all was."""
         lacking = [f"region {at}" for at in sorted({*plan.scans, *plan.calls} - self.regions)]
-        lacking += sorted({*plan.saved, *plan.offloaded} - self.names)
+        lacking += sorted(plan.names - self.names)
         return ", ".join(lacking)
 
 
@@ -60,7 +60,7 @@ class Replay:
         self._reader = reader
         self._survey = survey
         self._plan = plan
-        self._kept = {*plan.saved, *plan.offloaded}
+        self._kept = plan.names
         self._touched: dict[tuple[int, _Where], tuple[Any, bool]] = {}
         self.applied = Applied()
 
@@ -86,9 +86,11 @@ class Replay:
 
     def _names_in(self, jaxpr: Any) -> Mapping[Any, str]:
         """Return the names to put on values of a body: those that the plan saves."""
-        values = (item for lever in LEVERS for item in lever.values(self._reader, jaxpr).items())
-        named = ((var, self._survey.name_of(value)) for var, value in values)
-        return {var: name for var, name in named if name in self._kept and name is not None}
+        return self._kept_names(lever.values(self._reader, jaxpr) for lever in LEVERS)
+
+    def _kept_names(self, values: Iterable[Mapping[Any, Value]]) -> dict[Any, str]:
+        found = ((var, self._survey.name_of(one)) for each in values for var, one in each.items())
+        return {var: name for var, name in found if name is not None and name in self._kept}
 
     # -- Equations ---------------------------------------------------------------------------------
 
@@ -169,10 +171,18 @@ class Replay:
             return self._changed(closed, max(where, _Where.IN_SCAN, key=lambda one: one.value))
         assert region is not None
         self.applied.regions.add(region)
-        run = self._bound(closed.jaxpr, closed.consts, _Where.IN_REGION)
+        body = self._bound(closed.jaxpr, closed.consts, _Where.IN_REGION)
+        names = self._kept_names(lever.inputs(self._reader, eqn) for lever in LEVERS)
+        self.applied.names.update(names.values())
+
+        def run(*inputs: Any) -> list[Any]:
+            pairs = zip(closed.jaxpr.invars, inputs, strict=True)
+            return body(*(named(x, names[var]) if var in names else x for var, x in pairs))
+
+        run.__name__ = body.__name__
         saved = policy(self._survey.switches, self._plan, region)
-        body = jax.checkpoint(run, policy=saved.for_jax(), prevent_cse=False)
-        return self._traced(body, closed)
+        checkpointed = jax.checkpoint(run, policy=saved.for_jax(), prevent_cse=False)
+        return self._traced(checkpointed, closed)
 
     def _changed(self, closed: Any, where: _Where) -> Any:
         """Return a nested closed jaxpr under the plan."""
@@ -180,7 +190,7 @@ class Replay:
             return closed
         return self._traced(self._bound(closed.jaxpr, closed.consts, where), closed)
 
-    def _bound(self, jaxpr: Any, consts: Any, where: _Where) -> Callable[..., Any]:
+    def _bound(self, jaxpr: Any, consts: Any, where: _Where) -> Callable[..., list[Any]]:
         def run(*inputs: Any) -> list[Any]:
             return self._evaluate(jaxpr, consts, inputs, where)
 

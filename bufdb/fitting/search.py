@@ -65,8 +65,9 @@ def _explore(space: Space) -> None:
         single = space.point(frozenset([atom])), space.point(everything - {atom})
         if single != ends:
             active.append(atom)
-    # What changes nothing from either end is given up: the patch has less to name.
-    idle = everything - set(active)
+    # What changes nothing from either end is given up where the patch has less to name then.
+    lean = {lever.name for lever in LEVERS if lever.is_lean}
+    idle = frozenset(one for one in everything - set(active) if one.lever in lean)
     if len(active) <= EXACT:
         for size in range(len(active) + 1):
             for some in itertools.combinations(active, size):
@@ -385,7 +386,7 @@ def _extreme(space: Space, proof: _Proof) -> None:
 
 
 def _try_free(space: Space, proof: _Proof) -> None:
-    """Compile the function with all that costs no work; drop it if it saves nothing."""
+    """Compile the function with what costs no work; drop it if it saves nothing."""
     plan = space.base
     space.traced[plan] = replace(space.program.as_written)
     space.of_plan[plan] = NONE

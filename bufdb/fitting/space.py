@@ -14,7 +14,7 @@ NONE: Atoms = frozenset()
 
 
 def free(program: Program) -> Plan:
-    """Return the plan of all that costs no work."""
+    """Return the plan of everything that costs no work."""
     plan = Plan()
     for lever in LEVERS:
         plan = lever.free(program, plan)

@@ -7,7 +7,7 @@ to a later trace of the same program, whose jaxprs are other objects.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -58,7 +58,7 @@ class Survey:
     def __init__(self, reader: Reader, losses: Sequence[Any]) -> None:
         self._reader = reader
         self._found: dict[Key, _Found] = {}
-        self._values: dict[Site | str, _Switch] = {}
+        self._values: dict[Value | str, _Switch] = {}
         for number, closed in enumerate(losses):
             self._walk(closed.jaxpr, 1, (), (number,))
         calls = {
@@ -72,7 +72,7 @@ class Survey:
         self.index: dict[Key, int] = {key: at for at, key in enumerate(keys)}
         self.regions = tuple(self._region(self._found[key]) for key in keys)
         self.switches = tuple(self._switches())
-        self._names = {one.site: one.name for one in self.switches}
+        self._names = {(one.site, one.argument): one.name for one in self.switches}
         closed = (one for loss in losses for one in self._closed(loss.jaxpr, ""))
         self.closed = {site: name for site, name in closed if ("scan", site) not in self.index}
         """The scans that are no regions, since a `custom_vjp` or `custom_jvp` is around them."""
@@ -83,7 +83,7 @@ class Survey:
 
     def name_of(self, value: Value) -> str | None:
         """Return the name of a switch whose value gets its name from a plan; None if it has one."""
-        return None if value.name is not None else self._names.get(value.site)
+        return None if value.name is not None else self._names.get((value.site, value.argument))
 
     def narrow(self, kept: Sequence[int]) -> None:
         """Keep some regions, which get new numbers, and the switches that occur in them."""
@@ -183,6 +183,10 @@ class Survey:
         found.count += times * repetitions(eqn)
         if not found.function:
             found.function, found.defined = self._body(next(inner_jaxprs(eqn)))
+        for lever in LEVERS:
+            self._note_values(
+                lever, lever.inputs(self._reader, eqn), times * repetitions(eqn), [key]
+            )
         self._nest(found, around)
 
     def _nest(self, found: _Found, around: Sequence[Key]) -> None:
@@ -203,10 +207,15 @@ class Survey:
     def _read_values(self, jaxpr: Any, times: int, around: tuple[Key, ...]) -> None:
         scans = [key for key in around if key[0] == SCAN]
         for lever in LEVERS:
-            for var, value in lever.values(self._reader, jaxpr).items():
-                found = self._values.setdefault(value.name or value.site, _Switch(lever, value))
-                found.scans.update(dict.fromkeys(scans))
-                found.saved_bytes += times * aval_bytes(var.aval)
+            self._note_values(lever, lever.values(self._reader, jaxpr), times, scans)
+
+    def _note_values(
+        self, lever: Lever, values: Mapping[Any, Value], times: int, scans: Sequence[Key]
+    ) -> None:
+        for var, value in values.items():
+            found = self._values.setdefault(value.name or value, _Switch(lever, value))
+            found.scans.update(dict.fromkeys(scans))
+            found.saved_bytes += times * aval_bytes(var.aval)
 
     # -- Records of it -----------------------------------------------------------------------------
 
@@ -238,6 +247,11 @@ class Survey:
         number = 0
         for one in sorted(self._values.values(), key=lambda one: one.value.site):
             name = one.value.name
+            if name is None and one.value.argument:
+                name = f"{one.value.argument}_in"
+                while name in taken:
+                    name += "_"
+                taken.add(name)
             while name is None:
                 if f"fit_{number}" not in taken:
                     name = f"fit_{number}"
@@ -249,6 +263,7 @@ class Survey:
                 saved_bytes=one.saved_bytes,
                 is_named=one.value.name is not None,
                 lever=one.lever.name,
+                argument=one.value.argument,
             )
 
 

@@ -270,7 +270,7 @@ def _decorate(
         if source.dotted(decorator) in names or transform(source, decorator, names) is not None:
             options = _options(source, decorator, policy) + NO_UPDATES
             name = _name_of(source, "flax.nnx.remat", decorator)
-            indent = _indent(source, function)
+            indent = source.indent_of(function)
             line = (decorator.end_lineno or decorator.lineno) + 1
             for other in function.decorator_list:
                 if source.dotted(other) in REMATS or transform(source, other, REMATS) is not None:
@@ -278,11 +278,6 @@ def _decorate(
             source.insert_line(line, f"{indent}@{name}({options})")
             return
     raise Refused("no decorator scans the function")
-
-
-def _indent(source: Source, node: ast.stmt) -> str:
-    line = source.raw[source.offset(node.lineno, 0) : source.offset(node.lineno, node.col_offset)]
-    return line.decode()
 
 
 def _linen(source: Source, scan: ast.Call, target: ast.expr, policy: Policy) -> None:
@@ -308,7 +303,7 @@ def _linen(source: Source, scan: ast.Call, target: ast.expr, policy: Policy) -> 
     first = method.decorator_list[0].lineno if method.decorator_list else method.lineno
     remat, options = _name_of(source, "flax.linen.remat", method), _options(source, method, policy)
     partial = source.imported("functools", "partial", [method])
-    source.insert_line(first, f"{_indent(source, method)}@{partial}({remat}, {options})")
+    source.insert_line(first, f"{source.indent_of(method)}@{partial}({remat}, {options})")
 
 
 def _is_class(source: Source, target: ast.expr) -> bool:

@@ -17,7 +17,7 @@ from bufdb.fitting.jitted import jitted
 from bufdb.fitting.lever import Lever, Trial
 from bufdb.fitting.plans import Plan, PlanResult, Program, Site, Traced
 from bufdb.fitting.source import Source
-from bufdb.fitting.transforms import JITS, Function, transform, whole
+from bufdb.fitting.transforms import JITS, transform, whole
 
 _OPTIONS = ("static_argnums", "static_argnames", "keep_unused", "inline")
 
@@ -28,7 +28,7 @@ class Donation(Lever):
     name = "donation"
 
     def offered(self, trial: Trial, program: Program) -> Program:
-        """Find the arguments of which at least half of the bytes fit outputs that are free."""
+        """Find the arguments whose buffers, or half of their bytes, free outputs can take."""
         if trial.is_alone:
             return program
         taken = _donated(trial.function)
@@ -54,7 +54,7 @@ class Donation(Lever):
         return _donating(function, plan.donated, name) if plan.donated else function
 
     def free(self, program: Program, plan: Plan) -> Plan:
-        """Return a plan that donates all that can be."""
+        """Return a plan that donates every argument that can be."""
         return replace(plan, donated=program.donatable)
 
     def edit(self, editing: Editing) -> None:
@@ -126,17 +126,7 @@ def _donating(function: Any, numbers: tuple[int, ...], name: str) -> Any:
 
 def _donate(source: Source, site: Site, numbers: Iterable[int]) -> None:
     """Add arguments to those that the jit of a function donates."""
-    function = next(
-        (
-            one
-            for one in ast.walk(source.tree)
-            if isinstance(one, Function)
-            and site.line in (one.lineno, *(item.lineno for item in one.decorator_list))
-        ),
-        None,
-    )
-    if function is None:
-        raise Refused("no function is at this line")
+    function = source.function_at(site)
     for decorator in function.decorator_list:
         if source.dotted(decorator) in JITS:
             partial = source.imported("functools", "partial", [decorator])

@@ -78,10 +78,9 @@ class Saved(Lever):
     def edit(self, editing: Editing) -> None:
         """Name what is saved, give scans their policies, remove the checkpoints within."""
         program, plan = editing.program, editing.plan
-        wanted = {*plan.saved, *plan.offloaded}
         named = set()
         for switch in program.switches:
-            is_own = switch.lever == self.name and switch.name in wanted and not switch.is_named
+            is_own = switch.lever == self.name and switch.name in plan.names and not switch.is_named
             is_there = any(index in plan.scans for index in switch.regions)
             if is_own and is_there and switch.site not in named:
                 how = f'put checkpoint_name(…, "{switch.name}") around'
