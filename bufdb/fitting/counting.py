@@ -320,8 +320,17 @@ def carried(eqn: Any) -> int:
     """Return how many outputs of a scan are its carry."""
     if "num_carry" in eqn.params:
         return int(eqn.params["num_carry"])
-    length = eqn.params["length"]
-    return sum(1 for var in eqn.outvars if not (var.aval.shape and var.aval.shape[0] == length))
+    body = eqn.params["jaxpr"].jaxpr
+    pairs = zip(eqn.outvars, body.outvars, strict=True)
+    return sum(1 for var, inner in pairs if var.aval.shape == inner.aval.shape)
+
+
+def carried_inputs(eqn: Any) -> list[Any]:
+    """Return the variables of a scan's body that are its carry."""
+    inner = eqn.params["jaxpr"].jaxpr.invars
+    pairs = zip(eqn.invars, inner, strict=True)
+    stop = sum(1 for var, own in pairs if var.aval.shape == own.aval.shape)  # then the stacked
+    return list(inner[stop - carried(eqn) : stop])
 
 
 def live_peak(jaxpr: Any) -> int:

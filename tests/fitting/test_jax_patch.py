@@ -1,9 +1,7 @@
 """Patched programs traced: what they save and compute is what the plan says, form by form."""
 
 import ast
-import importlib.util
 import random
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,7 @@ import pytest
 jax = pytest.importorskip("jax", reason="this Python has no jax")
 
 import fit_forms as forms  # noqa: E402
-from patched import git_apply  # noqa: E402
+from patched import git_apply, loaded  # noqa: E402
 
 from bufdb.fitting.function import Function  # noqa: E402
 from bufdb.fitting.patch import patch  # noqa: E402
@@ -25,17 +23,6 @@ PATH = str(Path(forms.__file__))
 def accelerator(monkeypatch):
     """Checkpoints of calls are offered, as on a GPU: the compiler for CPUs would merge them."""
     monkeypatch.setattr(Function, "platform", "gpu")
-
-
-def loaded(text: str, folder: Path):
-    """The module of a text."""
-    file = folder / f"patched_{len(list(folder.iterdir()))}.py"
-    file.write_bytes(text.encode())
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def plans(program):

@@ -8,7 +8,7 @@ import pytest
 from patched import PATH, calls, git_apply, named, program, scan, site, switch
 
 from bufdb.fitting.patch import patch
-from bufdb.fitting.plans import Change, Plan
+from bufdb.fitting.plans import Change, Plan, Site
 
 HEAD = "import jax\nimport jax.numpy as jnp\n"
 IMPORT = "from jax.ad_checkpoint import checkpoint_name\n"
@@ -160,6 +160,66 @@ def test_names_that_are_there_stay_as_they_are():
     text = f"{HEAD}from jax.ad_checkpoint import checkpoint_name as name\nh = name(f(x), 'mine')\n"
     made = program([scan()], [switch("mine", site(text, "f(x)"), is_named=True)])
     assert patch(made, Plan((0,), ("mine",)), {PATH: text}, "/src").texts == {}
+
+
+# -- what a body is given --------------------------------------------------------------------------
+
+NAMING = 'x = checkpoint_name(x, "x_in")'
+
+
+def carried(text: str):
+    """The patch that moves the parameter x of the function body."""
+    line = next(at for at, row in enumerate(text.splitlines(), 1) if "body" in row)
+    place = Site(PATH, line, 0, line, 0, "body")
+    one = switch("x_in", place, lever="carried", argument="x")
+    made = program([scan()], [one])
+    return patch(made, Plan((0,), offloaded=("x_in",)), {PATH: text}, "/src")
+
+
+@pytest.mark.parametrize(
+    ("body", "before"),
+    [
+        ("def body(x, w):\n    return f(x @ w), None\n", "    return f(x @ w)"),
+        ('def body(x, w):\n    """Doc."""\n    y = x\n    return y, None\n', "    y = x"),
+        ("def body(x, /, w):\n    # a comment\n    return x, None\n", "    return x"),
+        ("@jax.checkpoint\ndef body(x, w):\n\treturn x, None\n", "\treturn x"),
+        ("def body(x, w):\n    @f\n    def g(y):\n        return y\n    return g(x)\n", "    @f"),
+        ("def body(\n    x,\n    w,\n):\n    return x, None\n", "    return x"),
+    ],
+)
+def test_a_carried_parameter_is_named_where_the_body_begins(body, before):
+    made = carried(HEAD + IMPORT + body)
+    assert made.steps == ()
+    text = made.texts[PATH]
+    indent = before[: len(before) - len(before.lstrip())]
+    assert f"{indent}{NAMING}\n{before}" in text
+    ast.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("def body(x, w): return x, None\n", "its first statement does not begin its line"),
+        ("def body(x,\n         w): return x, None\n", "its first statement does not begin"),
+        ("def body(*args):\n    return args\n", "it has no parameter x"),
+        ("body = 1\n", "no function is at this line"),
+    ],
+)
+def test_a_parameter_that_cannot_be_named_is_a_step(body, why):
+    made = carried(HEAD + body)
+    assert made.diff == ""
+    step = made.steps[-1]
+    assert step.startswith(f"train.py:3: by hand, put {NAMING} at the beginning of")
+    assert why in step
+
+
+def test_products_with_names_on_the_host_are_a_step():
+    text = f"{HEAD}y = {CALL}\n"
+    region = scan(site(text, CALL), has_atomic=True)
+    one = switch("h", site(text, CALL), is_named=True)
+    plan = Plan((0,), offloaded=("h",), with_dots=(0,))
+    made = patch(program([region], [one]), plan, {PATH: text}, "/src")
+    assert "no policy saves products and moves names to the host" in made.steps[0]
 
 
 # -- imports ---------------------------------------------------------------------------------------

@@ -343,6 +343,38 @@ def test_offload_wins_where_it_is_cheaper():
     assert answer(found, limit).plan.offloaded == ()
 
 
+@dataclass
+class Carrying(Model):
+    """The same with a carried parameter, saved for each layer wherever it is."""
+
+    carried: int = 300
+
+    def trace(self, plan: Plan) -> Traced:
+        found = super().trace(plan)
+        if "x_in" in plan.offloaded:
+            return replace(found, host_bytes=found.host_bytes + self.carried)
+        held = found.residual_bytes + self.carried
+        return replace(found, residual_bytes=held, live_bytes=held)
+
+    def program(self, **given) -> Program:
+        found = super().program(has_host_memory=True, **given)
+        carried = Switch("x_in", HERE, (0,), self.carried, lever="carried", argument="x")
+        return replace(found, switches=(*found.switches, carried))
+
+
+def test_a_carried_parameter_goes_to_the_host_where_nothing_else_fits():
+    model = Carrying([100, 200], [50, 50], [[], []], [0, 1], fixed=100)
+    least = model.need(Plan((0,)))
+    assert answer(searched(model, least), least).plan.offloaded == ()
+    assert answer(searched(model, least - 300), least - 300).plan.offloaded == ("x_in",)
+
+
+def test_a_carried_parameter_that_nothing_saves_is_left_alone():
+    model = Carrying([100, 200], [50, 50], [[], []], [0, 1], fixed=100, carried=0)
+    limit = model.need(Plan((0,), ("fit_0",)))
+    assert answer(searched(model, limit), limit).plan.offloaded == ()
+
+
 def test_calls_are_ordered_by_live_bytes_whatever_their_scale():
     """The live bytes predicted for a call are three times those of the compiler."""
     calls = tuple(Region("call", (HERE,), f"f{n}", HERE, 4) for n in range(3))

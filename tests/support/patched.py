@@ -1,7 +1,9 @@
 """Plans of a file by the text of its expressions, for tests of patches."""
 
 import ast
+import importlib.util
 import subprocess
+import sys
 from pathlib import Path
 
 from bufdb.fitting.patch import patch
@@ -72,3 +74,14 @@ def git_apply(folder: Path, texts: dict[str, str], diff: str) -> dict[str, str]:
         input=diff.encode(), cwd=folder, check=True,
     )  # fmt: skip
     return {name: (folder / name).read_bytes().decode() for name in texts}
+
+
+def loaded(text: str, folder: Path):
+    """Import a text as a module of its own."""
+    file = folder / f"patched_{len(list(folder.iterdir()))}.py"
+    file.write_bytes(text.encode())
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = module
+    spec.loader.exec_module(module)
+    return module

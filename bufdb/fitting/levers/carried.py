@@ -1,0 +1,108 @@
+"""What a scan hands its body from one iteration to the next, in host memory.
+
+A checkpoint of the body saves it on the device whatever its policy is, unless it has a name in the
+body: then it is a value of the body that a policy moves, and it can be the only one that is saved.
+
+    find     the arrays of a parameter that are carried
+    trace    all of the parameter gets a name where the body begins
+    price    bytes to the host and back; no product is computed again
+    edit     `x = checkpoint_name(x, "x_in")` as the body's first statement
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bufdb.fitting.counting import carried_inputs, is_inexact
+from bufdb.fitting.editing import Editing
+from bufdb.fitting.edits import Refused
+from bufdb.fitting.jax_inside import source_of
+from bufdb.fitting.lever import Atom, Lever, Trial, Value
+from bufdb.fitting.levers.saved import NAME
+from bufdb.fitting.plans import Plan, Program, Site, Switch
+from bufdb.fitting.reader import Reader
+from bufdb.fitting.source import Source
+
+
+class Carried(Lever):
+    """Carried parameters of a scan's body."""
+
+    name = "carried"
+    is_lean = False
+
+    def inputs(self, reader: Reader, eqn: Any) -> Mapping[Any, Value]:
+        """Return the carried inputs of a body that is the user's, by the parameters they are of.
+
+        The patch names a parameter with everything in it, so a plan does. One that has no floats
+        is left alone.
+        """
+        jaxpr = eqn.params["jaxpr"].jaxpr
+        source = source_of(jaxpr)
+        names = getattr(getattr(jaxpr, "debug_info", None), "arg_names", None) or ()
+        if source is None or not reader.files.has(source[1]) or len(names) != len(jaxpr.invars):
+            return {}
+        function, file, line = source
+        site = Site(file, line, 0, line, 0, function)
+        roots = {
+            var: root[0]
+            for var, name in zip(jaxpr.invars, names, strict=True)
+            if (root := re.match(r"[^\W\d]\w*", name or "")) is not None
+        }
+        carry = [var for var in carried_inputs(eqn) if var in roots]
+        large = {roots[var] for var in carry if is_inexact(var.aval) and var.aval.ndim}
+        return {var: Value(site, None, roots[var]) for var in carry if roots[var] in large}
+
+    def offered(self, trial: Trial, program: Program) -> Program:
+        """Drop the parameters where there is no host memory."""
+        if program.has_host_memory:
+            return program
+        others = tuple(one for one in program.switches if one.lever != self.name)
+        return replace(program, switches=others)
+
+    def atoms(self, program: Program) -> Sequence[Atom]:
+        """Return the parameters that can go to host memory."""
+        own = [one for one in program.switches if one.lever == self.name]
+        return [Atom(self.name, one.name, one.regions) for one in own]
+
+    def planned(
+        self, program: Program, plan: Plan, given_up: Sequence[Atom], kept: Sequence[Atom]
+    ) -> Plan:
+        """Move parameters to host memory, besides other values."""
+        moved = {*plan.offloaded, *(atom.name for atom in given_up)}
+        return replace(plan, offloaded=tuple(sorted(moved)))
+
+    def edit(self, editing: Editing) -> None:
+        """Name the parameters of a plan where their bodies begin."""
+        for switch in editing.program.switches:
+            if switch.lever == self.name and switch.name in editing.plan.offloaded:
+                name = switch.argument
+                line = f'{name} = checkpoint_name({name}, "{switch.name}")'
+                how = f"put {line} at the beginning of"
+                editing.attempt(switch.site, how, _edit, switch)
+
+
+def _edit(source: Source, switch: Switch) -> None:
+    """Name a parameter, with all arrays in it, in the first statement of its function.
+
+    Raises:
+        Refused: the function has no such statement, or no such parameter.
+    """
+    function = source.function_at(switch.site)
+    given = function.args
+    if switch.argument not in [one.arg for one in (*given.posonlyargs, *given.args)]:
+        raise Refused(f"it has no parameter {switch.argument}")
+    first = function.body[0]
+    is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    if is_text and len(function.body) > 1:
+        first = function.body[1]
+    indent = source.indent_of(first)
+    if indent.strip():
+        raise Refused("its first statement does not begin its line")
+    line = min([first.lineno, *(one.lineno for one in getattr(first, "decorator_list", ()))])
+    name = source.imported(*NAME, [first])
+    text = f'{switch.argument} = {name}({switch.argument}, "{switch.name}")'
+    source.insert_line(line, f"{indent}{text}")

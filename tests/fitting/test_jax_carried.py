@@ -1,0 +1,99 @@
+"""What a scan hands from one iteration to the next, in host memory: traced, patched, found."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+jax = pytest.importorskip("jax", reason="this Python has no jax")
+
+import fit_carries as carries  # noqa: E402
+import fit_forms as forms  # noqa: E402
+import fit_programs as programs  # noqa: E402
+from fit_programs import D, N  # noqa: E402
+from patched import loaded  # noqa: E402
+
+from bufdb.fitting.counting import carried, carried_inputs  # noqa: E402
+from bufdb.fitting.function import Function  # noqa: E402
+from bufdb.fitting.patch import patch  # noqa: E402
+from bufdb.fitting.plans import Plan  # noqa: E402
+
+STACK = 4 * N * D * D
+"""Bytes of one f32[8, 8] of each layer."""
+
+
+@pytest.fixture(autouse=True)
+def accelerator(monkeypatch):
+    """The target has host memory."""
+    monkeypatch.setattr(Function, "platform", "gpu")
+
+
+def parameters(program):
+    return [one for one in program.switches if one.lever == "carried"]
+
+
+def moved(module, name):
+    """A function, its plan that moves every carry, and the patch of that."""
+    path = Path(module.__file__)
+    found = Function(getattr(module, name), module.args(), {}, name)
+    program = found.program()
+    names = tuple(one.name for one in parameters(program))
+    assert names
+    plan = Plan(program.scans, offloaded=names)
+    made = patch(program, plan, {str(path): path.read_text("utf-8")}, str(path.parent))
+    return found, plan, made
+
+
+def test_the_carry_of_a_scan_goes_to_the_host_in_place_of_the_device():
+    found = Function(programs.step, programs.args(), {}, "step")
+    (switch,) = parameters(found.program())
+    assert (switch.name, switch.saved_bytes, switch.regions) == ("x_in", STACK, (0,))
+    text = Path(switch.site.file).read_text().splitlines()
+    assert text[switch.site.line - 1] == "def layer(x, p):"
+    nothing, away = found.trace(Plan((0,))), found.trace(Plan((0,), offloaded=("x_in",)))
+    assert (nothing.residual_bytes, nothing.host_bytes) == (STACK, 0)
+    assert (away.residual_bytes, away.host_bytes) == (0, STACK)
+    assert away.work == nothing.work
+
+
+def test_without_host_memory_nothing_is_carried_to_it(monkeypatch):
+    monkeypatch.setattr(Function, "platform", "cpu")
+    found = Function(programs.step, programs.args(), {}, "step").program()
+    assert parameters(found) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (forms, "step_several_lines"), (forms, "step_fori"), (forms, "step_two_scans"),
+        (forms, "step_checkpoint_inside"), (forms, "step_checkpoint_outside"),
+        (forms, "step_scan_in_shard_map"), (carries, "step_counted"), (carries, "step_drawn"),
+        (carries, "step_checkpointed"), (carries, "step_reversed"),
+    ],
+)  # fmt: skip
+def test_a_patch_moves_the_carry_as_the_plan_does(module, name, tmp_path):
+    found, plan, made = moved(module, name)
+    assert made.steps == ()
+    other = loaded(next(iter(made.texts.values())), tmp_path)
+    got = Function(getattr(other, name), module.args(), {}, name).trace(Plan())
+    wanted = found.trace(plan)
+    assert wanted.host_bytes >= STACK
+    for figure in ("host_bytes", "residual_bytes", "work"):
+        assert getattr(got, figure) == getattr(wanted, figure), made.diff
+
+
+@pytest.mark.parametrize("name", ["step_lambda", "step_one_line"])
+def test_a_body_without_a_place_for_a_name_is_a_step_in_words(name):
+    _, _, made = moved(carries, name)
+    (step,) = made.steps
+    assert 'put x = checkpoint_name(x, "x_in") at the beginning of' in step
+
+
+def test_a_carry_of_as_many_rows_as_layers_is_no_stack():
+    traced = jax.make_jaxpr(carries.as_many_rows_as_layers)(*carries.args())
+    eqn = next(one for one in traced.jaxpr.eqns if one.primitive.name == "scan")
+    params = {key: value for key, value in eqn.params.items() if key != "num_carry"}
+    without = SimpleNamespace(invars=eqn.invars, outvars=eqn.outvars, params=params)
+    for one in (eqn, without):  # JAX 0.12 does not have the number
+        assert carried(one) == 1
+        assert [tuple(var.aval.shape) for var in carried_inputs(one)] == [(N, D)]
