@@ -406,7 +406,7 @@ def sentences(overview: Overview, *, width: int = WIDTH, is_short: bool = False)
         if "peak_at_least" in overview.out_of_memory:
             size = f"at least {size}"
         where = _space(overview.peak)
-        owner = _whose(overview.peak, width - len(f"highest peak: {size} of {where} memory, "))
+        owner = _owner(overview.peak, width - len(f"highest peak: {size} of {where} memory, "))
         peak = f"highest peak: {size} of {where} memory, {owner}"
         lines = [Sentence("peak", peak, strong=size), *_needs(overview.peak)]
     has_message = bool(overview.out_of_memory)
@@ -447,7 +447,7 @@ def _unknown(row: Row, width: int) -> Sentence:
     count = ""
     if row["module_count"] > 1:
         count = f" ({row['unknown_count']} of {row['module_count']} compilations)"
-    reason = f"unknown peak, {_whose(row, width // 2)}{count}: {escape_control(why)}"
+    reason = f"unknown peak, {_owner(row, width // 2)}{count}: {escape_control(why)}"
     return Sentence("unknown", table.give_way("reason", reason, width), style=YELLOW)
 
 
@@ -489,7 +489,7 @@ def _space(row: Row) -> str:
     return f"color {row['color']}"
 
 
-def _whose(row: Row, width: int) -> str:
+def _owner(row: Row, width: int) -> str:
     """Return the function and its run: train_step of run base."""
     function, run = escape_control(row["function_name"]), escape_control(row["run_name"])
     text = f"{function} of run {run}"
@@ -506,7 +506,7 @@ def _limit(overview: Overview, width: int) -> Sentence:
         # A program that needs 15.8 GiB does not fit 15.75.
         of = f"{overview.limit_bytes / GIB:.2f} GiB ({_title(overview)})"
     if overview.largest is not None and overview.largest is not overview.peak:
-        of += f" ({_whose(overview.largest, width // 2)})"
+        of += f" ({_owner(overview.largest, width // 2)})"
     if ratio > 1:
         return Sentence("limit", f"limit: {human_ratio(ratio)} of {of}: it does not fit", style=RED)
     share = human_ratio(ratio) if ratio >= 0.001 else "under 0.1%"

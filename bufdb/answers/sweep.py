@@ -44,8 +44,8 @@ class Curve:
     def others(self) -> str:
         """What the curve applies to: the value of a second label, and the other labels."""
         second = self.row["second_size"]
-        given = [] if second is None else [f"{self.labels[1]}={second:g}"]
-        return " ".join([*given, *filter(None, [self.row["other_labels"]])])
+        second_label = [] if second is None else [f"{self.labels[1]}={second:g}"]
+        return " ".join([*second_label, *filter(None, [self.row["other_labels"]])])
 
     def no_curve_reason(self) -> str | None:
         """Return the reason why there is no curve; None if there is one."""
@@ -110,7 +110,7 @@ def curves(
 
     Products that make no curve are left out: the labels by themselves are more useful.
     """
-    found = {}
+    by_function = {}
     for asked in [*((label,) for label in labels), *itertools.combinations(labels, 2)]:
         values: dict[str, Value] = {"top_n": ALL_ROWS}
         values |= {"label": ",".join(asked), "budget": limit_bytes}
@@ -118,17 +118,17 @@ def curves(
         names = [name for name, _ in result.columns]
         rows = [Curve(asked, dict(zip(names, row, strict=True))) for row in result.rows]
         if len(asked) == 1 or any(curve.row["model"] == "product" for curve in rows):
-            found[asked] = rows
-    return found
+            by_function[asked] = rows
+    return by_function
 
 
-def largest(found: Sequence[Curve], limit_bytes: int) -> dict[str, Largest]:
+def largest(of_function: Sequence[Curve], limit_bytes: int) -> dict[str, Largest]:
     """Return the largest that fits of the first label, by the other labels it applies to.
 
     All functions have to fit, so the minimum of each end counts; those without a range do not.
     """
     fitting: dict[str, Largest] = {}
-    for curve in found:
+    for curve in of_function:
         ends = curve.largest(limit_bytes)
         if ends is None:
             continue
@@ -166,7 +166,7 @@ MOST_NAMES = 4
 
 
 def lines(
-    found: Mapping[tuple[str, ...], Sequence[Curve]],
+    curves_by_labels: Mapping[tuple[str, ...], Sequence[Curve]],
     functions: Collection[str],
     limit_bytes: int | None,
     proof: Proof | None = None,
@@ -175,21 +175,21 @@ def lines(
 
     With `proof`, the first guess of each label is followed by the command to verify it.
     """
-    said = []
-    for labels, curves in found.items():
+    texts = []
+    for labels, curves in curves_by_labels.items():
         fitting = {} if limit_bytes is None else largest(curves, limit_bytes)
         named = [item.binding for item in fitting.values()]
         kept = [c for c in curves if c.row["function_name"] in functions or c in named]
         # With two labels a curve occurs once for each value of the second.
         fits = dict.fromkeys(_fit(curve) for curve in kept if curve.row["model"] is not None)
-        said += _cut(list(fits))
-        said += _cut(_without(labels, curves, limit_bytes))
+        texts += _cut(list(fits))
+        texts += _cut(_without(labels, curves, limit_bytes))
         head = f"largest {labels[0]} that fits {human_bytes(limit_bytes or 0)}: "
-        said += _cut([head + _largest(item, others) for others, item in fitting.items()])
+        texts += _cut([head + _largest(item, others) for others, item in fitting.items()])
         guess = next(((others, i) for others, i in fitting.items() if i.is_guess), None)
         if proof is not None and guess is not None and len(labels) == 1:
-            said.append(f"to verify: {proof(labels[0], _tried(guess[1]), guess[0])}")
-    return said
+            texts.append(f"to verify: {proof(labels[0], _tried(guess[1]), guess[0])}")
+    return texts
 
 
 def _largest(item: Largest, others: str) -> str:

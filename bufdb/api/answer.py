@@ -76,12 +76,12 @@ class Rows:
         """Return an attribute of the relation; relations that it returns are wrapped as well."""
         if name == "relation":  # of a copy under construction
             raise AttributeError(name)
-        found = getattr(self.relation, name)
-        if not callable(found):
-            return found
+        attribute = getattr(self.relation, name)
+        if not callable(attribute):
+            return attribute
 
         def call(*args: Any, **options: Any) -> Any:
-            made = found(*args, **options)
+            made = attribute(*args, **options)
             return Rows(made) if isinstance(made, type(self.relation)) else made
 
         return call

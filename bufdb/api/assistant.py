@@ -67,28 +67,28 @@ async def answered(tools: Tools, tool: str, options: dict[str, Any], most_s: flo
             with contextlib.suppress(ProcessLookupError):
                 child.kill()
     try:
-        said = json.loads(b"".join(parts))
+        reply = json.loads(b"".join(parts))
     except ValueError as error:
         raise BufdbError(f"{tool} took too much memory and was ended; ask for less") from error
-    if "error" in said:
-        raise BufdbError(said["error"])
-    return "\n".join([said["answer"], *(f"note: {text}" for text in said["notes"])])
+    if "error" in reply:
+        raise BufdbError(reply["error"])
+    return "\n".join([reply["answer"], *(f"note: {text}" for text in reply["notes"])])
 
 
 def main() -> None:
     """Answer the question given on standard input, on standard output."""
-    given = sys.stdin.buffer
-    tools, tool, options = pickle.loads(given.read(int.from_bytes(given.read(8), "big")))
+    stdin = sys.stdin.buffer
+    tools, tool, options = pickle.loads(stdin.read(int.from_bytes(stdin.read(8), "big")))
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _bound_memory()
     with noted() as notes:
         try:
-            said = {"answer": getattr(tools, tool)(**options), "notes": notes}
+            reply = {"answer": getattr(tools, tool)(**options), "notes": notes}
         except BufdbError as error:
-            said = {"error": str(error)}
+            reply = {"error": str(error)}
         except MemoryError:
             _end(1)
-    sys.stdout.write(json.dumps(said))
+    sys.stdout.write(json.dumps(reply))
     sys.stdout.flush()
     _end(0)  # without waiting for a busy connection
 
@@ -165,17 +165,17 @@ class Tools:
         number, its name or all, by default the device's own; limit is the memory of the device: a
         size such as 16GiB, or a name such as TPU v5e.
         """
-        found = self._db.summary(
+        answer = self._db.summary(
             run=run, function=function, module=module, color=color, limit=limit
         )
-        return json.dumps(found.data, ensure_ascii=False)
+        return json.dumps(answer.data, ensure_ascii=False)
 
     def queries(self) -> str:
         """Return the saved queries: name, question, and the parameters that each takes."""
-        found = Catalogue([query_folder()]).load_all()
+        saved = Catalogue([query_folder()]).load_all()
         lines = [
             f"{query.name}: {query.title} ({', '.join(param.name for param in query.params)})"
-            for query in found
+            for query in saved
         ]
         return "\n".join(lines)
 
@@ -210,8 +210,8 @@ class Tools:
         memory space, its number or its name, by default all.
         """
         most = _at_most(max_rows)  # each pair has a row at least
-        found = self._db.diff(base, new, by=by, color=color, top=max(most, 1))
-        return _with_rows(found, max_rows, is_counted=False)
+        answer = self._db.diff(base, new, by=by, color=color, top=max(most, 1))
+        return _with_rows(answer, max_rows, is_counted=False)
 
     def what_if(
         self,
@@ -233,8 +233,8 @@ class Tools:
         a recompilation.
         """
         taken = {"without": without or [], "donate": donate or [], "keep": keep, "until": until}
-        found = self._db.what_if(module, **taken, run=run, color=color)
-        return _with_rows(found, max_rows)
+        answer = self._db.what_if(module, **taken, run=run, color=color)
+        return _with_rows(answer, max_rows)
 
     def verify(
         self,
@@ -249,8 +249,8 @@ class Tools:
         base and new are runs, function a glob; color is a memory space, its number, its name or
         all. is_in_range of the peak and of the need says whether the saving was the promised one.
         """
-        found = self._db.verify(base, new, function=function, color=color)
-        return _with_rows(found, max_rows)
+        answer = self._db.verify(base, new, function=function, color=color)
+        return _with_rows(answer, max_rows)
 
     def advice(
         self,
@@ -314,13 +314,13 @@ def _at_most(max_rows: int) -> int:
     return min(max(max_rows, 0), MOST_ROWS)
 
 
-def _csv(found: Rows, max_rows: int, *, is_first: bool = False) -> str:
+def _csv(rows: Rows, max_rows: int, *, is_first: bool = False) -> str:
     """Return the first rows as CSV; DuckDB cuts rows and cells before they are fetched.
 
     `is_first`: `found` has at most one row too many, so that the rest cannot be counted.
     """
-    columns = [(name, str(type_)) for name, type_ in zip(found.columns, found.types, strict=True)]
-    first = found.relation.limit(_at_most(max_rows))
+    columns = [(name, str(type_)) for name, type_ in zip(rows.columns, rows.types, strict=True)]
+    first = rows.relation.limit(_at_most(max_rows))
     most = max(_CELL[0], min(_TEXT // (_at_most(max_rows) * len(columns) or 1), _CELL[1]))
     names = [sql_name(name) for name, _ in columns]
     longest = ", ".join(f"coalesce(max(length({name}::VARCHAR)), 0)" for name in names)
@@ -330,7 +330,7 @@ def _csv(found: Rows, max_rows: int, *, is_first: bool = False) -> str:
         for name, length in zip(names, lengths, strict=True)
     ]
     result = Result(columns, first.project(", ".join(shown)).fetchall())
-    more = len(found) - len(result.rows)
+    more = len(rows) - len(result.rows)
     return _with_rest(render(result, "csv")[0], more, is_counted=not is_first)
 
 
@@ -340,14 +340,14 @@ def _cut_cell(name: str, most: int) -> str:
     return f"if(length({text}) > {most}, {cut}, {text}) AS {name}"
 
 
-def _with_rows(found: Answer, max_rows: int, *, is_counted: bool = True) -> str:
+def _with_rows(answer: Answer, max_rows: int, *, is_counted: bool = True) -> str:
     """Return the first line of a text, which says it all, the rows, and the notes."""
-    parts = [found.text.split("\n")[0]]
-    if found.data:
-        columns = [(name, "VARCHAR") for name in found.data[0]]
-        rows = [tuple(row.values()) for row in found.data]
+    parts = [answer.text.split("\n")[0]]
+    if answer.data:
+        columns = [(name, "VARCHAR") for name in answer.data[0]]
+        rows = [tuple(row.values()) for row in answer.data]
         parts += ["", _cut(Result(columns, rows), max_rows, is_counted=is_counted)]
-    return "\n".join([*parts, *(f"note: {text}" for text in found.notes)])
+    return "\n".join([*parts, *(f"note: {text}" for text in answer.notes)])
 
 
 def _cut(result: Result, max_rows: int, *, is_counted: bool) -> str:

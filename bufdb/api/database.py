@@ -73,8 +73,8 @@ class Readable:
             BufdbError: DuckDB refused a query of your own, or failed.
         """
         query = Catalogue(query_folders(self._folders, os.environ)).find(name)
-        given = {key: as_text(value) for key, value in params.items() if value is not None}
-        bound = execute.bind(query, given)
+        texts = {key: as_text(value) for key, value in params.items() if value is not None}
+        bound = execute.bind(query, texts)
         sql = query.sql if query.is_own else None
         # A parameter of another query may mean anything.
         runs = execute.runs_asked(bound) if query.is_own else None
@@ -120,12 +120,12 @@ class Readable:
         from bufdb.answers.summary_text import as_dict, text
 
         with self._opener.several() as opened:
-            found = summary(
+            answer = summary(
                 opened, run=run, function=function, module=module, color=color, limit=limit
             )
-        if found.note is not None:
-            return Answer("", as_dict(found.found), (found.note,))
-        return Answer(text(found.found), as_dict(found.found))
+        if answer.note is not None:
+            return Answer("", as_dict(answer.found), (answer.note,))
+        return Answer(text(answer.found), as_dict(answer.found))
 
     def diff(self, base: str, new: str, *, top: int = 10, **options: Any) -> Answer:
         """Return what changed between two runs, and why.
@@ -146,10 +146,10 @@ class Readable:
 
         with self._opener.several() as opened:
             most = max(top, MOST_PLACES)
-            found = diff(opened, base, new, top=top, most_places=most, **options)
-        shown = text(found.comparison, top)
-        notes = [found.note] if found.note is not None else shown.notes
-        return Answer(shown.text, dicts(rows(found.comparison)), tuple(notes))
+            answer = diff(opened, base, new, top=top, most_places=most, **options)
+        shown = text(answer.comparison, top)
+        notes = [answer.note] if answer.note is not None else shown.notes
+        return Answer(shown.text, dicts(rows(answer.comparison)), tuple(notes))
 
     def blame(self, base: str, new: str, *, over: float = 1.0) -> Answer:
         """Return the functions whose need jumped between two runs, and what grew most.
@@ -164,8 +164,8 @@ class Readable:
         from bufdb.blame.series import as_data, of_runs, text
 
         with self._opener.several() as opened:
-            found = of_runs(opened, (base, new), over)
-        return Answer(text(found), as_data(found))
+            jumps = of_runs(opened, (base, new), over)
+        return Answer(text(jumps), as_data(jumps))
 
     def what_if(self, module: str, **options: Any) -> Answer:
         """Return the peak of a module without some lines, ops or values [bytes].
@@ -178,8 +178,8 @@ class Readable:
         from bufdb.what_if.ask import what_if
 
         with self._opener.several() as opened:
-            found = what_if(opened, module, **options)
-        return Answer(found.text()[0], dicts(found.result()), tuple(found.notes))
+            answer = what_if(opened, module, **options)
+        return Answer(answer.text()[0], dicts(answer.result()), tuple(answer.notes))
 
     def verify(self, base: str, new: str, **options: Any) -> Answer:
         """Return what was promised for a change of `base`, and what `new`, which has it, saves.
@@ -196,8 +196,8 @@ class Readable:
         from bufdb.what_if.verify import verify
 
         with self._opener.several() as opened:
-            found = verify(opened, base, new, **options)
-        return Answer(found.text()[0], dicts(found.result()), tuple(found.notes))
+            answer = verify(opened, base, new, **options)
+        return Answer(answer.text()[0], dicts(answer.result()), tuple(answer.notes))
 
     def report(self, output: str | os.PathLike[str] = "report.html", **options: Any) -> Path:
         """Write one offline HTML page about the compiled modules, and return its path.
@@ -357,8 +357,8 @@ class Database(Readable):
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="bufdb-"))
                 files: Dumped = {}
                 for one in _several(source):
-                    found, refusal = dumped(one, Path(folder), compiler_options)
-                    files |= found
+                    dump_folder, refusal = dumped(one, Path(folder), compiler_options)
+                    files |= dump_folder
                     refusals += [] if refusal is None else [refusal]
                 places = [Files("compiled", files, "a compiled function")]
             elif compiler_options is not None:

@@ -141,11 +141,11 @@ def explain(
 
     db = connect()
     done = db.ingest(stage, run=RUN, metadata=metadata, compiler_options=options)
-    found = db.summary(limit=limit)
+    answer = db.summary(limit=limit)
     refusals = [f"XLA gave up: {text}" for text in done.refusals]
     unused = unused_note(stage)
-    notes = (*found.notes, *refusals, *([unused] if unused else []))
-    return Explanation(found.text, found.data, notes, db=db)
+    notes = (*answer.notes, *refusals, *([unused] if unused else []))
+    return Explanation(answer.text, answer.data, notes, db=db)
 
 
 def _lowered(
@@ -196,8 +196,8 @@ def _compared(
         done = db.ingest(stage, run=run, metadata=metadata, compiler_options=options)
         refusal = done.refusals[0] if done.refusals else None
         with db._opener.several() as opened:
-            found = ask(opened, run=glob(run), limit=limit).found
-        outcomes.append(Outcome(name, metadata[DEVICE_LABEL], run, found, refusal))
+            overviews = ask(opened, run=glob(run), limit=limit).found
+        outcomes.append(Outcome(name, metadata[DEVICE_LABEL], run, overviews, refusal))
     rows = table(outcomes)
     text, _ = formats.render(rows, "table")
     unused = unused_note(stages[0][0])  # the same for each

@@ -140,23 +140,23 @@ class Here:
 
     def program(self) -> Program:
         """Return what can be switched."""
-        found: Program = self._function.program()
-        return found
+        program: Program = self._function.program()
+        return program
 
     def trace(self, plan: Plan) -> Traced:
         """Return what a trace says of a plan."""
-        found: Traced = self._function.trace(plan)
-        return found
+        traced: Traced = self._function.trace(plan)
+        return traced
 
     def recomputed(self, plan: Plan) -> tuple[Site, ...]:
         """Return the expressions that are computed again under a plan."""
-        found: tuple[Site, ...] = self._function.recomputed(plan)
-        return found
+        sites: tuple[Site, ...] = self._function.recomputed(plan)
+        return sites
 
     def changes(self, kinds: Sequence[str]) -> Changes:
         """Return the changes of some kinds that plans may have from now on in `extra`."""
-        found: Changes = self._function.changes(kinds)
-        return found
+        changes: Changes = self._function.changes(kinds)
+        return changes
 
     def compile(self, plan: Plan, what: str, *, is_full: bool) -> Dumped:
         """Compile a plan."""

@@ -17,9 +17,9 @@ _MOST = 0.9
 
 
 class Verdict(NamedTuple):
-    """Whose doing."""
+    """Which component caused a jump."""
 
-    whose: str
+    culprit: str
     """compiler, tracing or unknown."""
     sentence: str
 
@@ -35,15 +35,15 @@ def caused(job: Job, jump: Jump, base: Variant, new: Variant) -> tuple[Jump, lis
         sides = [job.compile(side, passes=True, export=True) for side in (base, new)]
     except BufdbError as error:
         sentence = f"cannot tell whose doing: {error}"
-        return replace(jump, whose=sentence, verdict="unknown"), []
+        return replace(jump, culprit=sentence, verdict="unknown"), []
     before, after = (states(side.folder / DUMPS) for side in sides)
     names = jump.base, jump.new
-    said = sentences(before, after, jump.parts, jump.delta_bytes, names)
-    jump = replace(jump, passes=tuple(said))
+    causes = sentences(before, after, jump.parts, jump.delta_bytes, names)
+    jump = replace(jump, passes=tuple(causes))
     if is_flag:
         return jump, sides
     verdict = _verdict(job, sides, base, new, names)
-    return replace(jump, whose=verdict.sentence, verdict=verdict.whose), sides
+    return replace(jump, culprit=verdict.sentence, verdict=verdict.culprit), sides
 
 
 def _verdict(

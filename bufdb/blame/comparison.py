@@ -56,8 +56,8 @@ class Blaming:
             reasons = "; ".join(step.reason for step in steps if step.reason is not None)
             error = TooSlowError if any(step.is_too_slow for step in steps) else BufdbError
             raise error(f"{len(known)} of {len(steps)} could be compiled: {reasons}")
-        found = series(self.opened, steps, self.percent)
-        return [replace(one, jumps=tuple(map(self._caused, one.jumps))) for one in found]
+        compared = series(self.opened, steps, self.percent)
+        return [replace(one, jumps=tuple(map(self._caused, one.jumps))) for one in compared]
 
     def _caused(self, jump: Jump) -> Jump:
         """Return the jump with whose doing it is, as far as that can be found out."""

@@ -45,8 +45,8 @@ def require_requirements(packages: Sequence[str]) -> None:
         UsageError: one is not.
     """
     for text in packages:
-        found = _REQUIREMENT.fullmatch(text)
-        if found is None or found[1].lower().endswith(_ARCHIVES):
+        match = _REQUIREMENT.fullmatch(text)
+        if match is None or match[1].lower().endswith(_ARCHIVES):
             raise UsageError(f"--with wants PACKAGE or PACKAGE==VERSION, got {quote(text)}")
 
 
@@ -114,11 +114,11 @@ def _require_own(place: Path) -> None:
     Raises:
         BufdbError: another user owns it, or may write there.
     """
-    found = place.lstat() if place.parent == folder() else place.stat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        is_folder = stat.S_ISDIR(found.st_mode)
-        reason = f"it belongs to user {found.st_uid}" if is_folder else "it is no folder"
-    elif found.st_mode & _OTHERS_WRITE:
+    status = place.lstat() if place.parent == folder() else place.stat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        is_folder = stat.S_ISDIR(status.st_mode)
+        reason = f"it belongs to user {status.st_uid}" if is_folder else "it is no folder"
+    elif status.st_mode & _OTHERS_WRITE:
         reason = "others may write there; if no one has, chmod go-w makes it yours"
     else:
         return
@@ -233,14 +233,14 @@ def _run(
             shutil.rmtree(place, ignore_errors=True)
     if child.returncode:
         os.lseek(log, 0, os.SEEK_SET)
-        said = os.read(log, 1 << 20).decode(errors="replace").splitlines()
+        output = os.read(log, 1 << 20).decode(errors="replace").splitlines()
         ended = f"{end_of(child.returncode)}: " if child.returncode < 0 else ""
-        raise BufdbError(f"{what} failed: {ended}{_reason(said)}")
+        raise BufdbError(f"{what} failed: {ended}{_reason(output)}")
 
 
-def _reason(said: Sequence[str]) -> str:
+def _reason(output: Sequence[str]) -> str:
     """Return the line in which pip or uv says why it gives up."""
-    lines = [line.strip() for line in said if line.strip()]
+    lines = [line.strip() for line in output if line.strip()]
     why = [
         line.partition(" ")[2].partition(", we can conclude")[0].rstrip(".")
         for line in lines

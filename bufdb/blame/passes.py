@@ -74,10 +74,10 @@ def states(dumps: Path) -> list[State]:
     """Return the states of the largest program of a folder, in order."""
     modules: dict[str, _Files] = {}
     for path in dumps.iterdir():
-        found = _FILE.fullmatch(path.name)
-        if found is not None:
-            entry = (int(found["number"]), found, path)
-            modules.setdefault(found["module"], []).append(entry)
+        match = _FILE.fullmatch(path.name)
+        if match is not None:
+            entry = (int(match["number"]), match, path)
+            modules.setdefault(match["module"], []).append(entry)
     if not modules:
         return []
     largest = max(modules.values(), key=_size)
@@ -86,11 +86,11 @@ def states(dumps: Path) -> list[State]:
     once: dict[Result, Result] = {}
     return [
         State(
-            found["done"],
-            found["pipeline"],
+            match["done"],
+            match["pipeline"],
             tuple(once.setdefault(result, result) for result in _results(path)),
         )
-        for _, found, path in files
+        for _, match, path in files
     ]
 
 
@@ -106,16 +106,16 @@ def _results(path: Path) -> Iterator[Result]:
     for line in text.splitlines():
         if head := _HEAD.match(line):
             is_fused = head[1] in fused
-        found = None if is_fused else _LINE.match(line)
-        if found is None or found["opcode"] in ("parameter", "tuple", "get-tuple-element"):
+        match = None if is_fused else _LINE.match(line)
+        if match is None or match["opcode"] in ("parameter", "tuple", "get-tuple-element"):
             continue
-        shape = _SHAPE.match(found["shape"])
+        shape = _SHAPE.match(match["shape"])
         name = _OP_NAME.search(line)
         op = "" if name is None else name[1].rpartition("/")[2]
         if shape is None:  # a tuple
-            yield Result(found["opcode"], "", op, 0)
+            yield Result(match["opcode"], "", op, 0)
             continue
-        yield Result(found["opcode"], shape[0], op, _bytes(shape[1], shape[2]))
+        yield Result(match["opcode"], shape[0], op, _bytes(shape[1], shape[2]))
 
 
 def _bytes(dtype: str, dimensions: str) -> int:
@@ -144,15 +144,15 @@ def sentences(
     """
     if not base or not new:
         return ["passes: unknown, the compiler dumped none"]
-    said = []
+    texts = []
     for part in parts:
         name = f"{part.name} {part.shape}"
         text = _begun(new if delta_bytes > 0 else base, name, _is_of(part))
         if text is not None:
-            said.append(text)
+            texts.append(text)
         text = _parted(base, new, _is_of(part), names)
         if text is not None:
-            said.append(f"{name} {text}")
+            texts.append(f"{name} {text}")
     # Many results that are smaller may make the growth.
     largest = max(
         (result.size_bytes for state in (*base, *new) for result in state.results), default=0
@@ -161,7 +161,7 @@ def sentences(
     text = _parted(base, new, lambda result: result.size_bytes >= least, names)
     if text is None:
         text = "are the same after every pass that both have"
-    return [*said, f"all results of {human_bytes(least)} or more {text}"]
+    return [*texts, f"all results of {human_bytes(least)} or more {text}"]
 
 
 def _is_of(part: Part) -> Callable[[Result], bool]:
@@ -169,9 +169,9 @@ def _is_of(part: Part) -> Callable[[Result], bool]:
     return lambda result: (result.op, result.shape) == (op, part.shape)
 
 
-def _begun(found: Sequence[State], name: str, wanted: Callable[[Result], bool]) -> str | None:
+def _begun(passes: Sequence[State], name: str, wanted: Callable[[Result], bool]) -> str | None:
     """Return where results first exist; None if they are never seen."""
-    for at, state in enumerate(found):
+    for at, state in enumerate(passes):
         if state.counted(wanted):
             if at == 0:
                 return f"{name} exists before the first pass"

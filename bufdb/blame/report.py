@@ -42,13 +42,13 @@ def require_new(folder: Path) -> None:
         raise UsageError(f"--report wants a new or empty directory, {folder} is none")
 
 
-def report(work: Blaming, found: Sequence[Series], folder: Path, *, is_anonymous: bool) -> None:
+def report(work: Blaming, compared: Sequence[Series], folder: Path, *, is_anonymous: bool) -> None:
     """Write the report of the largest jump into a folder.
 
     Raises:
         BufdbError: there is no jump, or it cannot be shown again.
     """
-    jumps = [jump for one in found for jump in one.jumps]
+    jumps = [jump for one in compared for jump in one.jumps]
     if not jumps:
         raise BufdbError("--report: there is no jump to report")
     jump = max(jumps, key=lambda jump: abs(jump.delta_bytes))
@@ -146,7 +146,7 @@ def _words(job: Job, sides: Sequence[Compilation]) -> Words:
 
 def _write(
     folder: Path,
-    found: Sequence[Series],
+    compared: Sequence[Series],
     sides: Sequence[Compilation],
     job: Job,
     pythons: Sequence[str],
@@ -154,7 +154,7 @@ def _write(
 ) -> None:
     for name, side in zip(SIDES, sides, strict=True):
         _write_side(folder / name, side, words)
-    answer = text(_without_names(found, words))
+    answer = text(_without_names(compared, words))
     call = f"`{job.spec.rpartition(':')[2]}({job.args})` of `{Path(job.spec).name}`, "
     if words is not None:
         call = ""
@@ -194,17 +194,17 @@ def _write_side(folder: Path, side: Compilation, words: Words | None) -> None:
         (folder / name).write_bytes(data)
 
 
-def _without_names(found: Sequence[Series], words: Words | None) -> Sequence[Series]:
+def _without_names(compared: Sequence[Series], words: Words | None) -> Sequence[Series]:
     """Return the series with the user's names replaced."""
     if words is None:
-        return found
+        return compared
     return [
         replace(
             one,
             function=words.whole(one.function),
             jumps=tuple(_jump_without_names(jump, words) for jump in one.jumps),
         )
-        for one in found
+        for one in compared
     ]
 
 
@@ -216,7 +216,7 @@ def _jump_without_names(jump: Jump, words: Words) -> Jump:
     passes = list(jump.passes)
     for part, shown in zip(jump.parts, parts, strict=True):
         passes = [sentence.replace(part.name, shown.name) for sentence in passes]
-    whose = jump.whose
-    if jump.verdict == "unknown" and whose is not None:  # it may quote an error
-        whose = words.text(whose)
-    return replace(jump, parts=parts, passes=tuple(passes), whose=whose)
+    culprit = jump.culprit
+    if jump.verdict == "unknown" and culprit is not None:  # it may quote an error
+        culprit = words.text(culprit)
+    return replace(jump, parts=parts, passes=tuple(passes), culprit=culprit)

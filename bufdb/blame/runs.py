@@ -98,19 +98,19 @@ class Job:
         hardware = None if self.target is None else described(self.target)
         request["target"] = None if hardware is None else asdict(hardware)
         request |= {"spec": self.spec, "args": self.args, "options": dict(variant.options)}
-        found = self._answer(variant, {**request, "folder": str(folder)}, folder)
+        outcome = self._answer(variant, {**request, "folder": str(folder)}, folder)
         wanted = variant.wants_jax
-        if wanted is not None and found["versions"].get("jax") != wanted:
+        if wanted is not None and outcome["versions"].get("jax") != wanted:
             raise NotCompiledError(
-                f"{variant.name}: its Python found jax {found['versions'].get('jax')}; "
+                f"{variant.name}: its Python found jax {outcome['versions'].get('jax')}; "
                 "is PYTHONPATH set?"
             )
         return Compilation(
             folder,
-            found["versions"],
-            found["device"],
-            found["refusal"],
-            found.get("need_bytes"),
+            outcome["versions"],
+            outcome["device"],
+            outcome["refusal"],
+            outcome.get("need_bytes"),
         )
 
     def _answer(self, variant: Variant, request: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -67,10 +67,10 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
         lowered = _of_module(request, devices)
     else:
         lowered = _of_source(request, devices, folder)
-    found: dict[str, Any] = {"versions": _versions(), "device": kind, "refusal": None}
-    worker.known(found)
+    reply: dict[str, Any] = {"versions": _versions(), "device": kind, "refusal": None}
+    worker.known(reply)
     with worker.step(f"compiling {request['spec']}"):
-        return {**found, **_compiled(lowered, request, folder / "dumps")}
+        return {**reply, **_compiled(lowered, request, folder / "dumps")}
 
 
 def _set_flags(options: dict[str, str], *, is_tpu: bool) -> None:

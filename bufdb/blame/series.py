@@ -99,8 +99,8 @@ class Jump:
     new_peak_bytes: int | None
     parts: tuple[Part, ...] = ()
     """What changed most at the peak, the largest first; empty if no part moved as the need did."""
-    whose: str | None = None
-    """Whose doing, in a sentence."""
+    culprit: str | None = None
+    """Which component caused it, in a sentence."""
     verdict: str | None = None
     """compiler, tracing or unknown; None if it was not asked."""
     passes: tuple[str, ...] = ()
@@ -140,11 +140,11 @@ def series(opened: Open, steps: Sequence[Step], percent: float = THRESHOLD_PERCE
         percent: the smallest jump.
     """
     known = [step for step in steps if step.run is not None]
-    found: dict[tuple[str, int], tuple[list[Step], list[Jump]]] = {}
+    by_function: dict[tuple[str, int], tuple[list[Step], list[Jump]]] = {}
     for base, new in itertools.pairwise(known):
         alike: Counter[str] = Counter()
         for function, sides, jump in _compared(opened, base, new, percent):
-            taken, jumps = found.setdefault((function, alike[function]), ([], []))
+            taken, jumps = by_function.setdefault((function, alike[function]), ([], []))
             alike[function] += 1
             for side in sides:
                 if side.name not in {step.name for step in taken}:
@@ -153,7 +153,7 @@ def series(opened: Open, steps: Sequence[Step], percent: float = THRESHOLD_PERCE
     failed = [step for step in steps if step.run is None]
     return [
         Series(function, _in_order(steps, [*taken, *failed]), tuple(jumps))
-        for (function, _), (taken, jumps) in found.items()
+        for (function, _), (taken, jumps) in by_function.items()
     ]
 
 
@@ -166,14 +166,14 @@ def of_runs(opened: Open, runs: Sequence[str], percent: float = THRESHOLD_PERCEN
     return series(opened, [Step(name, name) for name in runs], percent)
 
 
-def exit_code(found: Sequence[Series]) -> int:
+def exit_code(compared: Sequence[Series]) -> int:
     """Return 0 if there is no jump in what all have, 124 if only the time ran out, else 1."""
-    shared = [one for one in found if not one.missing]
-    if shared and all(one.is_known for one in shared) and not any(one.jumps for one in found):
+    shared = [one for one in compared if not one.missing]
+    if shared and all(one.is_known for one in shared) and not any(one.jumps for one in compared):
         return 0
     # A jump that was found is an answer, whatever else was stopped.
-    is_stopped = any(step.is_too_slow for one in found for step in one.steps)
-    is_jump = any(one.jumps for one in found)
+    is_stopped = any(step.is_too_slow for one in compared for step in one.steps)
+    is_jump = any(one.jumps for one in compared)
     return TooSlowError.exit_code if is_stopped and not is_jump else 1
 
 
@@ -190,9 +190,9 @@ def _compared(
     A program that one side alone has gives the other a step with the reason.
     """
     assert base.run is not None and new.run is not None
-    found = diff(opened, base.run, new.run, top=_EVERY, most_places=_EVERY).comparison
+    comparison = diff(opened, base.run, new.run, top=_EVERY, most_places=_EVERY).comparison
     answers = []
-    peaks = [row for row in found.figures if row.figure == "peak"]
+    peaks = [row for row in comparison.figures if row.figure == "peak"]
     label = labels(peaks)
     for row in peaks:
         con = opened(f"{_FIGURES};{_PLACES}")
@@ -211,7 +211,7 @@ def _compared(
         ]
         jump = _jump(sides[0], sides[1], percent)
         if jump is not None:
-            parts = [part for part in found.peak_parts if part.place == row.place]
+            parts = [part for part in comparison.peak_parts if part.place == row.place]
             jump = replace(jump, parts=_largest(con, row, parts, jump.delta_bytes))
         answers.append((label[row.place], sides, jump))
     return answers
@@ -247,9 +247,9 @@ def _jump(base: Step, new: Step, percent: float) -> Jump | None:
 
 def _largest(con: Any, row: Row, parts: Sequence[Row], delta: int) -> tuple[Part, ...]:
     """Return the parts that changed most in the direction of the jump."""
-    found = moved(parts, delta)
+    largest = moved(parts, delta)
     least = _PART_SHARE * abs(delta)
-    chosen = [part for part in found if abs(part.delta_bytes or 0) >= least] or found[:1]
+    chosen = [part for part in largest if abs(part.delta_bytes or 0) >= least] or largest[:1]
     return tuple(
         Part(
             name=str(part.part),
@@ -287,7 +287,7 @@ def _before(con: Any, row: Row, part: Row) -> str | None:
 # -- The answer as text and as JSON ----------------------------------------------------------------
 
 
-def as_data(found: Sequence[Series]) -> list[dict[str, Any]]:
+def as_data(compared: Sequence[Series]) -> list[dict[str, Any]]:
     """Return everything, in exact numbers: a dict for each function."""
     return [
         {
@@ -295,21 +295,21 @@ def as_data(found: Sequence[Series]) -> list[dict[str, Any]]:
             "steps": [asdict(step) for step in one.steps],
             "jumps": [{**asdict(jump), "delta_bytes": jump.delta_bytes} for jump in one.jumps],
         }
-        for one in found
+        for one in compared
     ]
 
 
-def as_json(found: Sequence[Series]) -> str:
+def as_json(compared: Sequence[Series]) -> str:
     """Return the same as JSON."""
-    return json.dumps({"series": as_data(found)}, indent=2) + "\n"
+    return json.dumps({"series": as_data(compared)}, indent=2) + "\n"
 
 
-def text(found: Sequence[Series]) -> str:
+def text(compared: Sequence[Series]) -> str:
     """Format the answer, the largest jump first."""
-    if not found:
+    if not compared:
         return "nothing to compare: the runs have no function\n"
     ordered = sorted(
-        found, key=lambda one: -max((abs(j.delta_bytes) for j in one.jumps), default=0)
+        compared, key=lambda one: -max((abs(j.delta_bytes) for j in one.jumps), default=0)
     )
     partial = [one for one in ordered if not one.jumps and one.missing]
     jumping = [one for one in ordered if one.jumps or not (one.is_known or one.missing)]
@@ -327,10 +327,10 @@ def text(found: Sequence[Series]) -> str:
     return "".join(f"{escape_control(line)}\n" for line in lines)
 
 
-def _only(found: Sequence[Series]) -> list[str]:
+def _only(compared: Sequence[Series]) -> list[str]:
     """Return a line for each set of runs that alone have some of these functions."""
     functions: dict[str, list[str]] = {}
-    for one in found:
+    for one in compared:
         having = [step.name for step in one.steps if step.name not in one.missing]
         functions.setdefault(", ".join(having), []).append(one.function)
     return [
@@ -383,7 +383,7 @@ def _jump_lines(jump: Jump) -> list[str]:
     lines += [f"  {_part(part)}" for part in jump.parts]
     if not jump.parts:
         lines.append(f"  {_without_part(jump)}")
-    lines += [f"  {sentence}" for sentence in (jump.whose, *jump.passes) if sentence]
+    lines += [f"  {sentence}" for sentence in (jump.culprit, *jump.passes) if sentence]
     command = shlex.join(["bufdb", "diff", jump.base_run, jump.new_run])
     lines.append(f"  all parts: {command}")
     return lines

@@ -50,8 +50,8 @@ class Ways:
             raise UsageError("--with is for the environments of --jax")
         environments.require_requirements(self.packages)
         if self.flags:
-            found = [_of_flag(name, value) for name, value in _flags(self.flags)]
-            return found if len(found) > 1 else [_of_flag(found[0].label, None), *found]
+            variants = [_of_flag(name, value) for name, value in _flags(self.flags)]
+            return variants if len(variants) > 1 else [_of_flag(variants[0].label, None), *variants]
         if self.versions is not None:
             return self._of_versions(self.versions)
         paths = list(dict.fromkeys(self.pythons))
@@ -61,16 +61,16 @@ class Ways:
     def _of_versions(self, versions: str) -> list[Variant]:
         names = list(dict.fromkeys(part.strip() for part in versions.split(",")))
         environments.require_versions(names)
-        found = [
+        variants = [
             Variant("jax", name, "", packages=self._packages(name), wants_jax=name)
             for name in names
         ]
-        if len(found) > 1:
-            return found
+        if len(variants) > 1:
+            return variants
         version = runs.version_of(sys.executable)
         if version == names[0]:
             raise UsageError(f"the Python that runs bufdb has jax {version} too; name another one")
-        return [*found, Variant("jax", version, sys.executable)]
+        return [*variants, Variant("jax", version, sys.executable)]
 
     def _packages(self, version: str) -> tuple[str, ...]:
         """Return the packages of an environment with a version of jax."""
@@ -92,18 +92,18 @@ def _flags(texts: Sequence[str]) -> list[tuple[str, str | None]]:
     Raises:
         UsageError: a text is malformed, or there are several flags.
     """
-    found: dict[tuple[str, str | None], None] = {}
+    named: dict[tuple[str, str | None], None] = {}
     for text in texts:
         name, equals, values = text.removeprefix("--").partition("=")
         is_one = len(texts) > 1
         parts = [values] if is_one else values.split(",")
         if not name or not (all(parts) if equals else is_one):
             raise UsageError(f"--flag wants NAME=V,V, got {text!r}")
-        found |= {(name, part if equals else None): None for part in parts}
-    names = dict.fromkeys(name for name, _ in found)
+        named |= {(name, part if equals else None): None for part in parts}
+    names = dict.fromkeys(name for name, _ in named)
     if len(names) > 1:
         raise UsageError(f"--flag: {' and '.join(names)}: one at a time")
-    return list(found)
+    return list(named)
 
 
 def _of_flag(name: str, value: str | None) -> Variant:

@@ -89,8 +89,10 @@ def records(data: bytes) -> Iterator[bytes]:
     while at + _CHUNK_HEADER.size <= len(whole):
         _, size, _, kind, _ = _CHUNK_HEADER.unpack_from(whole, at)
         begin, stop = at + _CHUNK_HEADER.size, at + _CHUNK_HEADER.size + size
-        found = _simple(whole[begin:stop]) if kind & 255 == _SIMPLE and stop <= len(whole) else None
-        for record in [whole[at:stop]] if found is None else found:
+        simple = (
+            _simple(whole[begin:stop]) if kind & 255 == _SIMPLE and stop <= len(whole) else None
+        )
+        for record in [whole[at:stop]] if simple is None else simple:
             yield from records(record) if _BEGIN in record else [record]
         at = stop
 
@@ -104,14 +106,14 @@ def _simple(chunk: bytes) -> list[bytes] | None:
     values = _plain(chunk[:1], chunk[at + size :])
     if sizes is None or values is None:
         return None
-    found, place, stop = [], 0, 0
+    parts, place, stop = [], 0, 0
     while place < len(sizes):
         size, place = varint(sizes, place)
         if place < 0:
             return None
-        found.append(values[stop : stop + size])
+        parts.append(values[stop : stop + size])
         stop += size
-    return found if stop == len(values) else None
+    return parts if stop == len(values) else None
 
 
 def _plain(how: bytes, data: bytes) -> bytes | None:
@@ -291,9 +293,9 @@ def _proto(compiled: Any, executable: Any, module: bytes) -> bytes | None:
     # If compiled ahead of time, the executable has it, with the module.
     serialize = getattr(executable, "serialize", None)
     for record in records(serialize()) if serialize is not None else ():
-        found = found_within(record, module)
-        if found is not None and _is_of(module, found):
-            return found
+        named = found_within(record, module)
+        if named is not None and _is_of(module, named):
+            return named
     return None
 
 
@@ -301,15 +303,15 @@ def _of_serialized(executable: Any) -> tuple[str, bytes | None]:
     """Return name and HloProto of a program that JAX cannot return as a module."""
     serialize = getattr(executable, "serialize", None)
     for record in records(serialize()) if serialize is not None else ():
-        found = named_within(record)
-        if found is not None:
-            return found
+        named = named_within(record)
+        if named is not None:
+            return named
     return "", None
 
 
-def _is_of(module: bytes, found: bytes) -> bool:
+def _is_of(module: bytes, data: bytes) -> bool:
     try:
-        return names_of(found) == names_of(hlo_proto(module, b""))
+        return names_of(data) == names_of(hlo_proto(module, b""))
     except UnreadableProto:
         return False
 
@@ -332,7 +334,7 @@ def programs(dump: Path) -> Dumped:
     """
     if not dump.is_dir():  # its process ended before that
         return {}
-    found: Dumped = {path.name: path for path in dump.glob(f"*{LOG}")}
+    by_name: Dumped = {path.name: path for path in dump.glob(f"*{LOG}")}
     modules: dict[str, list[Path]] = {}
     for path in sorted(dump.iterdir()):
         number = _NUMBER.match(path.name)
@@ -346,8 +348,8 @@ def programs(dump: Path) -> Dumped:
         for path in files:
             name = _NUMBER.sub("module_0000", path.name, count=1)
             is_options = path.name.endswith(".debug_options")
-            found[f"{place}/{name}"] = _options_but_for(dump, path) if is_options else path
-    return found
+            by_name[f"{place}/{name}"] = _options_but_for(dump, path) if is_options else path
+    return by_name
 
 
 def _options_but_for(dump: Path, path: Path) -> Bytes:
@@ -386,10 +388,10 @@ def watched(folder: Path) -> Iterator[None]:
         ) from error
 
     def with_dumps(*arguments: Any, **options: Any) -> Any:
-        given = original(*arguments, **options)
-        overrides = [*given.env_option_overrides, *dump_options(folder).items()]
-        given.env_option_overrides = overrides
-        return given
+        returned = original(*arguments, **options)
+        overrides = [*returned.env_option_overrides, *dump_options(folder).items()]
+        returned.env_option_overrides = overrides
+        return returned
 
     setattr(compiler, _FUNCTION, with_dumps)
     try:

@@ -203,11 +203,11 @@ def _note_ends(process: _Process, root: Path) -> None:
     wait = os.waitpid
 
     def waitpid(pid: int, options: int) -> tuple[int, int]:
-        found, status = wait(pid, options)
-        if found > 0 and os.WIFSIGNALED(status):
+        ended, status = wait(pid, options)
+        if ended > 0 and os.WIFSIGNALED(status):
             with suppress(OSError):
-                (root / f"{ENDED}{found}").write_text(str(os.WTERMSIG(status)))
-        return found, status
+                (root / f"{ENDED}{ended}").write_text(str(os.WTERMSIG(status)))
+        return ended, status
 
     os.waitpid = waitpid
 
@@ -228,17 +228,17 @@ def note_ended(folder: Path, signals: Mapping[int, int]) -> None:
             known[int(path.name[len(ENDED) :])] = int(path.read_text())
         path.unlink()
     for path in folder.glob(f"*/{WRITTEN}"):
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if path.with_name(PROFILE).exists() or "ended" not in found:
+        note = json.loads(path.read_text(encoding="utf-8"))
+        if path.with_name(PROFILE).exists() or "ended" not in note:
             continue
-        number = known.get(found["pid"])
+        number = known.get(note["pid"])
         if number is not None:
             how = f"ended by signal {number}"
-        elif found["ended"] is not None:
-            how = f"ended by {found['ended']}"
-        elif Path(f"/proc/{found['pid']}").exists():
+        elif note["ended"] is not None:
+            how = f"ended by {note['ended']}"
+        elif Path(f"/proc/{note['pid']}").exists():
             how = "still running when the command ended"
         else:
             how = "ended by a signal or a crash"
-        text = json.dumps({"ended": how, "pid": found["pid"]})
+        text = json.dumps({"ended": how, "pid": note["pid"]})
         path.write_text(text, encoding="utf-8")

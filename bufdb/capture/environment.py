@@ -36,7 +36,7 @@ class Environment:
     """User's flags that keep XLA from dumping some or all modules."""
 
 
-def environment(given: Mapping[str, str], folder: Path) -> Environment:
+def environment(environ: Mapping[str, str], folder: Path) -> Environment:
     """Return the given environment plus flags that make XLA dump every module to `folder`.
 
     The user's flags are kept, except a dump directory, which is overridden: its files may belong to
@@ -45,8 +45,8 @@ def environment(given: Mapping[str, str], folder: Path) -> Environment:
     Raises:
         UsageError: XLA_FLAGS names a file of flags that cannot be read.
     """
-    variables = dict(given)
-    text = given.get("XLA_FLAGS", "").strip()
+    variables = dict(environ)
+    text = environ.get("XLA_FLAGS", "").strip()
     if text and not text.startswith("-"):
         # XLA's rule: a value that does not begin like a flag is the name of a file with flags.
         try:
@@ -91,19 +91,19 @@ for name in ("jax", "jaxlib"):
 """
 
 
-def program_labels(command: Sequence[str], given: Environment) -> dict[str, str]:
+def program_labels(command: Sequence[str], environ: Environment) -> dict[str, str]:
     """Return labels that describe the command: versions, flags, commit, command line."""
-    found = {"command": shlex.join(command)}
-    if given.flags:
-        found["xla_flags"] = given.flags
-    found.update(_versions(command, given.variables))
+    labels = {"command": shlex.join(command)}
+    if environ.flags:
+        labels["xla_flags"] = environ.flags
+    labels.update(_versions(command, environ.variables))
     commit = _output(
         ["git", "describe", "--always", "--dirty=+dirty", "--abbrev=40", "--exclude=*"],
-        {**given.variables, "GIT_OPTIONAL_LOCKS": "0"},
+        {**environ.variables, "GIT_OPTIONAL_LOCKS": "0"},
     )
     if commit:
-        found["git_commit"] = commit
-    return found
+        labels["git_commit"] = commit
+    return labels
 
 
 def run_name(command: Sequence[str], now: datetime) -> str:
@@ -127,10 +127,10 @@ def _versions(command: Sequence[str], variables: Mapping[str, str]) -> dict[str,
 
 def _python_of(program: str, variables: Mapping[str, str]) -> str | None:
     path = variables.get("PATH")
-    found = shutil.which(program, path=path)
-    if found is not None and not _PYTHON.fullmatch(Path(found).name):
-        found = _script_python(found, path)
-    return found or shutil.which("python3", path=path) or shutil.which("python", path=path)
+    executable = shutil.which(program, path=path)
+    if executable is not None and not _PYTHON.fullmatch(Path(executable).name):
+        executable = _script_python(executable, path)
+    return executable or shutil.which("python3", path=path) or shutil.which("python", path=path)
 
 
 def _script_python(script: str, path: str | None) -> str | None:
@@ -182,7 +182,7 @@ def cached_modules(folder: Path) -> list[str]:
     )
 
 
-def why_nothing(folder: Path, given: Environment, exit_code: int) -> str:
+def why_nothing(folder: Path, environ: Environment, exit_code: int) -> str:
     """Explain why a command left no buffer assignment in the directory, and what to do."""
     cached = cached_modules(folder)
     if cached:
@@ -194,8 +194,8 @@ def why_nothing(folder: Path, given: Environment, exit_code: int) -> str:
     reasons = []
     if exit_code:
         reasons.append(f"the command failed (exit code {exit_code}) before it compiled anything")
-    if given.hiding_flags:
-        reasons.append(f"XLA_FLAGS have {' '.join(given.hiding_flags)}: try without")
+    if environ.hiding_flags:
+        reasons.append(f"XLA_FLAGS have {' '.join(environ.hiding_flags)}: try without")
     if any(folder.iterdir()):
         reasons.append("XLA dumped other files only: a compilation did not get far enough")
     else:
@@ -210,5 +210,5 @@ def why_nothing(folder: Path, given: Environment, exit_code: int) -> str:
 
 def _id(name: str) -> str:
     """Return `module_0007` of a dump file's name, which identifies the files of a module."""
-    found = re.search(r"module_\d+", name)
-    return found[0] if found else name
+    match = re.search(r"module_\d+", name)
+    return match[0] if match else name

@@ -39,7 +39,7 @@ class Ended:
 
 
 def run(
-    command: Sequence[str], variables: Mapping[str, str], said: StandardError | None = None
+    command: Sequence[str], variables: Mapping[str, str], errors: StandardError | None = None
 ) -> Ended:
     """Run the command to its end.
 
@@ -50,7 +50,7 @@ def run(
         CommandError: it cannot be started.
     """
     seen: list[int] = []
-    with _signals_passed_on(seen) as started, _passed_on(said) as stream:
+    with _signals_passed_on(seen) as started, _passed_on(errors) as stream:
         try:
             child = subprocess.Popen(command, env=variables, stderr=stream)
         except FileNotFoundError as error:
@@ -85,17 +85,17 @@ class StandardError:
 
 
 @contextmanager
-def _passed_on(said: StandardError | None) -> Iterator[int | None]:
+def _passed_on(errors: StandardError | None) -> Iterator[int | None]:
     """Yield the command's standard error, which is relayed to ours; None for ours itself.
 
     A pipe, or a terminal if ours is one, because commands write differently to a terminal.
     """
-    ends = None if said is None else _ends()
-    if said is None or ends is None:
+    ends = None if errors is None else _ends()
+    if errors is None or ends is None:
         yield None
         return
     source, sink = ends
-    thread = threading.Thread(target=_pass_on, args=(source, said), daemon=True)
+    thread = threading.Thread(target=_pass_on, args=(source, errors), daemon=True)
     thread.start()
     try:
         yield sink
@@ -127,12 +127,12 @@ def _resize(terminal: int) -> None:
         termios.tcsetwinsize(terminal, termios.tcgetwinsize(_STANDARD_ERROR))
 
 
-def _pass_on(source: int, said: StandardError) -> None:
+def _pass_on(source: int, errors: StandardError) -> None:
     is_terminal = os.isatty(source)
     with os.fdopen(source, "rb", buffering=0) as stream, suppress(OSError):
         # A terminal whose other end is closed raises an error once everything has been read.
         while data := stream.read(1 << 16):
-            said.add(data)
+            errors.add(data)
             if is_terminal:
                 _resize(source)
             rest = memoryview(data)

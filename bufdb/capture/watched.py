@@ -103,15 +103,15 @@ class Watch:
             outer = getattr(watch._current, "call", None)
             watch._current.call = executed, args
             try:
-                found = original(executed, *args)
+                outputs = original(executed, *args)
             finally:
                 watch._current.call = outer
             if watch.on_first_call is not None:
                 watch.on_first_call()
                 watch.on_first_call = None
             if watch._is_large(executed.xla_executable):
-                watch._calls.append(Call(executed, _references(executed, args), _weak(found)))
-            return found
+                watch._calls.append(Call(executed, _references(executed, args), _weak(outputs)))
+            return outputs
 
         def fast_path(executable: Any, *args: Any, **kwargs: Any) -> Any:
             return None if watch._is_large(executable) else fast(executable, *args, **kwargs)
@@ -156,11 +156,11 @@ class Watch:
 
     def _is_large(self, executable: Any) -> bool:
         """Return whether a program needs so much memory that its calls are to be seen."""
-        found = self._large.get(id(executable))
-        if found is None:
+        is_large = self._large.get(id(executable))
+        if is_large is None:
             sizes = [size for size in _needs(executable).values() if size is not None]
-            found = self._large[id(executable)] = not sizes or sum(sizes) >= self.small_bytes
-        return found
+            is_large = self._large[id(executable)] = not sizes or sum(sizes) >= self.small_bytes
+        return is_large
 
     # -- what is written -------------------------------------------------------------------
 
@@ -211,7 +211,7 @@ class Watch:
         error = error or next(iter(late), None)
         message = str(error).strip().splitlines()[0][:400] if error is not None else None
         asked = _REQUESTED.search(str(error)) if error is not None else None
-        found = {
+        account = {
             "moment": moment,
             "failed_program": None if call is None else _module_name(call.program.xla_executable),
             "message": message,
@@ -224,7 +224,7 @@ class Watch:
             "statistics": _statistics(jax),
         }
         # The profile is last: without it the other is not read.
-        put(self.folder / f"{NAME}{WATCHED}", json.dumps(found).encode())
+        put(self.folder / f"{NAME}{WATCHED}", json.dumps(account).encode())
         put(self.folder / f"{NAME}{PROFILE}", profile)
 
     def _why_unknown(self, error: BaseException | None, call: Call | None) -> str | None:
@@ -260,12 +260,13 @@ class Watch:
                 gone.append(call)
                 doubtful += made
             elif not all(map(_is_sound, outputs)):
-                given = _there(call.arguments)
-                if any(not one.is_deleted() and not _is_sound(one) for one in given):
+                present = _there(call.arguments)
+                if any(not one.is_deleted() and not _is_sound(one) for one in present):
                     continue
                 ids = {id(one) for one in doubtful}
                 is_certain = (
-                    len(given) == len(call.arguments) and not any(id(one) in ids for one in given)
+                    len(present) == len(call.arguments)
+                    and not any(id(one) in ids for one in present)
                 ) or all(one.program is call.program for one in gone)
                 self._is_doubtful = not is_certain
                 return call if is_certain else None
@@ -283,11 +284,11 @@ def _references(executed: Any, args: Iterable[Any]) -> list[weakref.ref[Any]]:
 
 
 def _weak(values: Any) -> list[weakref.ref[Any]]:
-    found = []
+    references = []
     for value in values if isinstance(values, Iterable) else ():
         with suppress(TypeError):
-            found.append(weakref.ref(value))
-    return found
+            references.append(weakref.ref(value))
+    return references
 
 
 def _is_sound(array: Any) -> bool:
@@ -351,13 +352,13 @@ def _arguments(sound: Iterable[tuple[Any, bool]], call: Call | None) -> list[dic
     taken = {(device, address) for device, _, address, _ in _parts(there, are_sound=True)}
     # As in JAX's profile a buffer counts with the array that was made last, which comes first.
     seen: set[tuple[str, int]] = set()
-    found = []
+    parts = []
     for part in _parts((array for array, is_sound in sound if is_sound), are_sound=True):
         place = (part[0], part[2])
         if place not in seen:
             seen.add(place)
-            found += [part] if place in taken else []
-    return _gathered(found)
+            parts += [part] if place in taken else []
+    return _gathered(parts)
 
 
 def _gathered(parts: Iterable[Part]) -> list[dict[str, Any]]:
@@ -376,8 +377,8 @@ def _needs(executable: Any) -> dict[str, int | None]:
     names = ("argument", "output", "alias", "temp")
     try:
         stats = executable.get_compiled_memory_stats()
-        found = {f"{name}_bytes": getattr(stats, f"{name}_size_in_bytes", None) for name in names}
-        return found | {"code_bytes": getattr(stats, "generated_code_size_in_bytes", None)}
+        needs = {f"{name}_bytes": getattr(stats, f"{name}_size_in_bytes", None) for name in names}
+        return needs | {"code_bytes": getattr(stats, "generated_code_size_in_bytes", None)}
     except Exception:  # a device whose runtime does not say
         return dict.fromkeys([*(f"{name}_bytes" for name in names), "code_bytes"])
 
@@ -402,12 +403,12 @@ def _programs(jax: Any, call: Call | None) -> Iterator[dict[str, Any]]:
 
 
 def _statistics(jax: Any) -> dict[str, Mapping[str, int]]:
-    found: dict[str, Mapping[str, int]] = {}
+    statistics: dict[str, Mapping[str, int]] = {}
     for device in jax.local_devices():
         with suppress(Exception):  # a device without statistics has no rows
             figures = device.memory_stats() or {}
-            found[str(device)] = {n: int(v) for n, v in figures.items() if isinstance(v, int)}
-    return found
+            statistics[str(device)] = {n: int(v) for n, v in figures.items() if isinstance(v, int)}
+    return statistics
 
 
 def put(path: Path, data: bytes) -> None:
@@ -425,5 +426,5 @@ def _error_kind() -> Any:
         AttributeError: this version of JAX has another.
     """
     lib: Any = importlib.import_module("jax._src.lib")
-    found = getattr(getattr(lib, "_jax", None), "JaxRuntimeError", None)
-    return found or lib.xla_client.XlaRuntimeError
+    error_type = getattr(getattr(lib, "_jax", None), "JaxRuntimeError", None)
+    return error_type or lib.xla_client.XlaRuntimeError

@@ -104,8 +104,8 @@ def read(
 def _parts(names: Mapping[str, Listed], table: str) -> tuple[set[int], int]:
     """Return the numbers of the commits, and of the last checkpoint; -1 if there is none."""
     texts = [name.rpartition("/")[2] for name in names if name.startswith(f"{table}/{FOLDER}/")]
-    commits = {int(found[1]) for text in texts if (found := _COMMIT.fullmatch(text))}
-    checkpoints = [int(found[1]) for text in texts if (found := _CHECKPOINT.fullmatch(text))]
+    commits = {int(match[1]) for text in texts if (match := _COMMIT.fullmatch(text))}
+    checkpoints = [int(match[1]) for text in texts if (match := _CHECKPOINT.fullmatch(text))]
     return commits, max(checkpoints, default=-1)
 
 

@@ -109,23 +109,23 @@ def store_planned(
         con.execute(f"SET temp_directory = {sql_text(spill.spill_folder())}")
         place.attach(con)
         jobs = (job.module_id for one in planned.values() for job in one.jobs)
-        found = _Dataset(con, place, None if request.prune else set(jobs))
-        if request.own_globs is None and found.keep_own(planned):
-            found.look_up(None)  # modules of another place say which
-        objects = _writer(con, found, file_format)
+        dataset = _Dataset(con, place, None if request.prune else set(jobs))
+        if request.own_globs is None and dataset.keep_own(planned):
+            dataset.look_up(None)  # modules of another place say which
+        objects = _writer(con, dataset, file_format)
 
         def begun(name: str) -> _Ingest:
-            found.load(name, planned[name], {**request.metadata, **request.labels_of(name)})
+            dataset.load(name, planned[name], {**request.metadata, **request.labels_of(name)})
             if request.profile is not None:
                 # Times are stored with the rows of their module: read each again.
                 con.execute("UPDATE files SET content_hash = '', source_stamp = NULL")
             one = {name: planned[name]}
-            return _Ingest(con, one, request, found, elsewhere or reading, objects)
+            return _Ingest(con, one, request, dataset, elsewhere or reading, objects)
 
         if elsewhere is not None:
             for name in planned:
                 work = begun(name)
-                elsewhere.take(work.groups(name), found.day, found.versions)
+                elsewhere.take(work.groups(name), dataset.day, dataset.versions)
                 work.announce(name)
                 work.end_run(name)
             elsewhere.finish()
@@ -140,19 +140,19 @@ def store_planned(
     return total
 
 
-def _writer(con: duckdb.DuckDBPyConnection, found: _Dataset, file_format: str | None) -> Writer:
+def _writer(con: duckdb.DuckDBPyConnection, dataset: _Dataset, file_format: str | None) -> Writer:
     """Return a writer for the format that is asked for, or else that the dataset has.
 
     Raises:
         UsageError: the two differ, or delta-rs is not installed.
     """
-    snapshot = found.snapshot
+    snapshot = dataset.snapshot
     has = ("delta" if snapshot.is_delta else "parquet") if snapshot.has_markers else None
     if has is not None and file_format not in (None, has):
-        raise UsageError(f"{found.place.root} has format {has}, not {file_format}; take another")
+        raise UsageError(f"{dataset.place.root} has format {has}, not {file_format}; take another")
     if (file_format or has) == "delta":
-        return DeltaWriter(con, found.place, found.columns)
-    return Writer(con, found.place, found.columns)
+        return DeltaWriter(con, dataset.place, dataset.columns)
+    return Writer(con, dataset.place, dataset.columns)
 
 
 class _Dataset:
@@ -237,11 +237,11 @@ class _Dataset:
         Raises:
             UsageError: a label says something other than a day.
         """
-        given = labels.get(DAY_LABEL)
-        if given is not None:
-            if not layout.is_day(given):
-                raise UsageError(f"{DAY_LABEL} of run {run} is a day as 2026-01-31, got {given!r}")
-            return given
+        day = labels.get(DAY_LABEL)
+        if day is not None:
+            if not layout.is_day(day):
+                raise UsageError(f"{DAY_LABEL} of run {run} is a day as 2026-01-31, got {day!r}")
+            return day
         days = [self.days[key] for key in (self.key, *sorted(self.module_ids)) if key in self.days]
         if days:
             return days[0]
@@ -262,12 +262,12 @@ class _Ingest(Ingest):
         con: duckdb.DuckDBPyConnection,
         planned: dict[str, PlannedRun],
         request: Request,
-        found: _Dataset,
+        dataset: _Dataset,
         reader: Reader | None,
         objects: Writer,
     ) -> None:
         super().__init__(con, planned, request, reader)
-        self.found, self.objects = found, objects
+        self.found, self.objects = dataset, objects
         self.transaction_bytes = TRANSACTION_BYTES
         self.elsewhere: set[int] = set()
         """Modules, by module_id, that others have stored."""

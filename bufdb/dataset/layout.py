@@ -81,11 +81,11 @@ def columns(con: duckdb.DuckDBPyConnection, catalog: str) -> Columns:
         "WHERE database_name = ? AND schema_name = 'main' ORDER BY table_name, column_index",
         [catalog],
     ).fetchall()
-    found: Columns = {table: {} for table in definitions.tables()}
+    columns_of: Columns = {table: {} for table in definitions.tables()}
     for table, column, data_type in rows:
-        if table in found:
-            found[table][column] = data_type
-    return found
+        if table in columns_of:
+            columns_of[table][column] = data_type
+    return columns_of
 
 
 def stored_type(data_type: str) -> str:
@@ -110,13 +110,13 @@ def part_name(table: str, day: str, part_id: int, number: int) -> str:
 
 def parse(name: str) -> Name | None:
     """Return what an object's name below the root says; None for anything else there."""
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         return None
-    if found["part"] is not None:
-        return Name(found["table"], found["day"], None, None, int(found["part"], 16))
-    key, version = int(found["key"], 16), int(found["version"], 16)
-    return Name(found["table"], found["day"], key, version, LOOSE)
+    if match["part"] is not None:
+        return Name(match["table"], match["day"], None, None, int(match["part"], 16))
+    key, version = int(match["key"], 16), int(match["version"], 16)
+    return Name(match["table"], match["day"], key, version, LOOSE)
 
 
 def run_key(run: str, source: str) -> int:

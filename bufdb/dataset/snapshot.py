@@ -214,7 +214,7 @@ class Snapshot:
     def _commit(self, module_ids: set[int] | None) -> None:
         """Read the markers into the table of owners."""
         # Modules before runs: a run's row is there before its first module.
-        found: dict[str, str] = {}
+        owners: dict[str, str] = {}
         for table in reversed(MARKERS):
             ids = module_ids if table == "modules" else None
             names = [
@@ -224,10 +224,10 @@ class Snapshot:
             ]
             if names:
                 self.require_sound(table)
-                found[table] = self._rows(names)
-        self.has_markers = bool(found)
+                owners[table] = self._rows(names)
+        self.has_markers = bool(owners)
         try:
-            self.con.execute(f"CREATE OR REPLACE TABLE {self.owners} AS {committed(found)}")
+            self.con.execute(f"CREATE OR REPLACE TABLE {self.owners} AS {committed(owners)}")
         except duckdb.Error as error:
             raise unreadable(self.place, error) from error
 
@@ -253,11 +253,11 @@ class Snapshot:
         if not delta.is_log(listed, table):
             return {}
         try:
-            found = delta.read(self.con, self.place, table, listed)
+            log = delta.read(self.con, self.place, table, listed)
         except duckdb.Error as error:
             raise unreadable(self.place, error) from error
-        self._lost[table] = found.lost_version
-        names = sorted(f"{table}/{name}" for name in found.files)
+        self._lost[table] = log.lost_version
+        names = sorted(f"{table}/{name}" for name in log.files)
         for name in names:
             if name not in listed:
                 raise DatabaseError(f"{self.place.root}/{name[:200]}: in its Delta log, but gone")
@@ -488,7 +488,7 @@ def _require_whole(snapshot: Snapshot, tables: Mapping[str, str], counts: str) -
     """
     if not tables:
         return
-    found = " UNION ALL ".join(
+    counted = " UNION ALL ".join(
         f"SELECT {sql_text(table)} AS table_name, module_id, count(*) AS row_count FROM {name} "
         "WHERE module_id IS NOT NULL GROUP BY module_id"
         for table, name in tables.items()
@@ -496,8 +496,9 @@ def _require_whole(snapshot: Snapshot, tables: Mapping[str, str], counts: str) -
     names = ", ".join(sql_text(table) for table in tables)
     odd = snapshot.con.execute(
         f"WITH counts AS MATERIALIZED ({counts}) "
-        "SELECT table_name, module_id, coalesce(stored.row_count, 0), coalesce(found.row_count, 0) "
-        f"FROM (FROM counts WHERE table_name IN ({names})) AS stored FULL JOIN ({found}) AS found "
+        "SELECT table_name, module_id, coalesce(stored.row_count, 0), coalesce(found.row_count, 0)"
+        f" FROM (FROM counts WHERE table_name IN ({names})) AS stored"
+        f" FULL JOIN ({counted}) AS found "
         "USING (table_name, module_id) "
         "WHERE stored.row_count IS DISTINCT FROM found.row_count ORDER BY ALL LIMIT 1"
     ).fetchone()

@@ -107,7 +107,7 @@ class Folder:
 
     def names(self, table: str) -> dict[str, Listed]:
         """Return the objects of a table; links do not count."""
-        found: dict[str, Listed] = {}
+        listed: dict[str, Listed] = {}
         for day in _entries(self._inside(table)):
             if day.is_dir(follow_symlinks=False):
                 for file in _entries(Path(day.path)):
@@ -115,8 +115,8 @@ class Folder:
                         if file.is_file(follow_symlinks=False):
                             stat = file.stat(follow_symlinks=False)
                             name = f"{table}/{day.name}/{file.name}"
-                            found[name] = Listed(stat.st_mtime, stat.st_size)
-        return found
+                            listed[name] = Listed(stat.st_mtime, stat.st_size)
+        return listed
 
     @contextlib.contextmanager
     def staging(self) -> Iterator[Path]:
@@ -212,14 +212,16 @@ class Bucket:
         """Return the objects of a table, as the store lists them now."""
         try:
             self.system.invalidate_cache()
-            found: dict[str, dict[str, Any]] = self.system.find(f"{self.path}/{table}", detail=True)
+            objects: dict[str, dict[str, Any]] = self.system.find(
+                f"{self.path}/{table}", detail=True
+            )
         except FileNotFoundError:
             return {}
         except Exception as error:  # each file system has classes of its own
             raise failure(error, self.root, DatabaseError) from error
         return {
             place[len(self.path) :].lstrip("/"): Listed(_time(info), info.get("size") or 0)
-            for place, info in found.items()
+            for place, info in objects.items()
             if info.get("type", "file") == "file"
         }
 
@@ -318,8 +320,8 @@ def _changed_s(folder: Path) -> float:
 
 def _time(info: dict[str, Any]) -> float:
     """Return when an object was written; one that does not say is not removed for its age."""
-    found = written_s(info)
-    return math.inf if found is None else found
+    written = written_s(info)
+    return math.inf if written is None else written
 
 
 def _is_recent(written_s: float) -> bool:

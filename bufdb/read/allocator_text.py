@@ -44,20 +44,20 @@ def read(lines: Iterable[str], kept: list[str] | None = None) -> list[Report]:
 
     Lines of reports are added to `kept`.
     """
-    found: dict[str, Report] = {}
+    reports: dict[str, Report] = {}
     report: Report | None = None
     for line in lines:
         begin = _BEGIN.search(line)
         if begin is not None:
-            report = found[begin[1]] = Report(begin[1])
+            report = reports[begin[1]] = Report(begin[1])
         is_read = begin is not None or (report is not None and _add(report.statistics, line))
         if kept is not None and is_read:
             kept.append(line)
-    for one in found.values():
+    for one in reports.values():
         # The allocator does not always keep it up to date: 0 says nothing.
         if one.statistics.get(_LARGEST) == 0 and _FREE not in one.statistics:
             del one.statistics[_LARGEST]
-    return list(found.values())
+    return list(reports.values())
 
 
 def _add(statistics: dict[str, int], line: str) -> bool:
@@ -71,10 +71,10 @@ def _add(statistics: dict[str, int], line: str) -> bool:
             statistics[_LARGEST] = max(statistics.get(_LARGEST, 0), int(chunk[2]))
     elif (pool := _POOL.search(line)) is not None:
         statistics[_POOL_BYTES] = int(pool[1])
-    elif (found := _STATISTIC.match(line)) is not None and found[1] in _NAMES:
-        name = _NAMES[found[1]]
+    elif (match := _STATISTIC.match(line)) is not None and match[1] in _NAMES:
+        name = _NAMES[match[1]]
         if name != _LARGEST or _FREE not in statistics:
-            statistics[name] = int(found[2])
+            statistics[name] = int(match[2])
     else:
         return False
     return True

@@ -36,9 +36,9 @@ _FIGURE = re.compile(
 )
 
 
-def _statistics(message: Message, found: re.Match[str]) -> None:
+def _statistics(message: Message, match: re.Match[str]) -> None:
     """Take the figures of a line; -1 and None, which are "unknown", are left out."""
-    for one in _STATISTIC.finditer(found.string, found.start()):
+    for one in _STATISTIC.finditer(match.string, match.start()):
         where = message.host() if one["host"] else message
         name = "code" if one["name"] == "generated_code" else one["name"]
         where.amounts[name] = Amount(int(one["size"]), 0)
@@ -104,8 +104,8 @@ _PART = re.compile(rf"(?P<part>{'|'.join(_PLACES)}|Output size) +(?:\d|unknown)"
 
 def place_of(line: str) -> int | None:
     """Return the place of a sum below its title, in which sums ascend; None for other lines."""
-    found = _PART.search(line)
-    return None if found is None else (*_PLACES, "Output size").index(found["part"])
+    match = _PART.search(line)
+    return None if match is None else (*_PLACES, "Output size").index(match["part"])
 
 
 BETWEEN = Rule(

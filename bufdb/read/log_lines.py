@@ -25,7 +25,7 @@ _TAG = re.compile(r"</?(?:pre|code|span|div|p|b|i|em|strong|li|td|tr|font)(?:\s[
 _BREAK = re.compile(r"<br ?/?>")
 _TEXTS = ("log", "message", "msg", "textpayload", "text", "line", "body", "error", "exception")
 """Names of the text in a record of JSON, as loggers have them, in small letters."""
-_WHOSE = re.compile(r"pod|host|node|rank|worker|container|task|instance")
+_OWNER = re.compile(r"pod|host|node|rank|worker|container|task|instance")
 """In the names of fields that say whose record it is."""
 _MOST_NESTED = 3
 """Records of the fields of a record, such as a cloud's `jsonPayload`."""
@@ -100,8 +100,8 @@ def _record(line: str) -> str:
     text = next((fields[name] for name in _TEXTS if name in fields), None)
     if text is None:
         return line
-    whose = [value for name, value in sorted(fields.items()) if _WHOSE.search(name)]
-    return (" ".join(whose) + ": " if whose else "") + text.removesuffix("\n")
+    owners = [value for name, value in sorted(fields.items()) if _OWNER.search(name)]
+    return (" ".join(owners) + ": " if owners else "") + text.removesuffix("\n")
 
 
 def _fields(record: dict[str, Any], depth: int = 0) -> Iterator[tuple[str, str]]:
@@ -154,8 +154,8 @@ class Front:
 
     def without(self, line: str) -> str:
         """Return a line without the front, if it begins with it."""
-        found = None if self.form is None else self.form.match(line)
-        return line if found is None else line[found.end() :]
+        match = None if self.form is None else self.form.match(line)
+        return line if match is None else line[match.end() :]
 
 
 def is_foreign(line: str) -> bool:
@@ -175,8 +175,8 @@ def front_of(line: str, start: int) -> Front:
 
 def _own(front: str) -> str:
     """Return a front without the beginning of an exception."""
-    found = _ERROR.search(front)
-    return (front if found is None else front[: found.start()]).rstrip()
+    match = _ERROR.search(front)
+    return (front if match is None else front[: match.start()]).rstrip()
 
 
 def _process(front: str) -> str:
@@ -200,9 +200,9 @@ def by_process(
     kinds: dict[str, set[str]] = {}
     order: list[str] = []
     for _, line in lines:
-        if (found := content(line)) is not None:
-            order.append(_process(line[: found[1]]))
-            kinds.setdefault(order[-1], set()).add(found[0])
+        if (rest := content(line)) is not None:
+            order.append(_process(line[: rest[1]]))
+            kinds.setdefault(order[-1], set()).add(rest[0])
     known = {
         process
         for process, seen in kinds.items()
@@ -215,14 +215,14 @@ def by_process(
     if sum(one != other for one, other in pairwise(order)) < max(2, len(known)):
         return [lines]  # one after the other, or one alone
     streams: dict[str, list[Line]] = {process: [] for process in known}
-    mine = order[0]
+    own = order[0]
     for index, line in lines:
-        mine = _whose(" ".join(_CHANGING.sub(" ", line).split()), known, mine)
-        streams[mine].append((index, line))
+        own = _process_of(" ".join(_CHANGING.sub(" ", line).split()), known, own)
+        streams[own].append((index, line))
     return list(streams.values())
 
 
-def _whose(text: str, known: set[str], before: str) -> str:
+def _process_of(text: str, known: set[str], before: str) -> str:
     """Return the process of a line: the longest front it begins with, else the previous line's.
 
     A line that a terminal or a log broke has no front.
@@ -248,14 +248,14 @@ _OF_TRACEBACK = re.compile(
 
 def of_tracebacks(lines: Iterable[Line]) -> set[int]:
     """Return the numbers of lines that are Python's tracebacks, with the code they quote."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     front: Front | None = None
     for index, line in lines:
         if begins := _TRACEBACK.search(line):
             front = front_of(line, begins.start())
-            found.add(index)
+            numbers.add(index)
         elif front is not None:
             own = front.without(line)
             front = front if not own or _OF_TRACEBACK.match(own) else None
-            found |= set() if front is None else {index}
-    return found
+            numbers |= set() if front is None else {index}
+    return numbers

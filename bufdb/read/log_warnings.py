@@ -47,10 +47,10 @@ class Warned:
 
 def warning_of(line: str) -> tuple[Warned, int] | None:
     """Return the warning of a line, and where it begins; None for other lines."""
-    if "t reduce memory use below" in line and (found := _REDUCED.search(line)):
-        return Warned(REDUCED, _not_reduced(found)), found.start()
-    if "ematerialization" in line and (found := _REPLICATED.search(line)):
-        return Warned(REPLICATED, _replicated(line[found.start() :])), found.start()
+    if "t reduce memory use below" in line and (match := _REDUCED.search(line)):
+        return Warned(REDUCED, _not_reduced(match)), match.start()
+    if "ematerialization" in line and (match := _REPLICATED.search(line)):
+        return Warned(REPLICATED, _replicated(line[match.start() :])), match.start()
     return None
 
 
@@ -58,23 +58,23 @@ def tuned_of(line: str) -> Warned | None:
     """Return the operation that autotuning names in a line; None for other lines."""
     if " = " not in line:
         return None
-    found = _TUNED.search(line)
-    named = None if found is None else _named(line[found.start() :])
+    match = _TUNED.search(line)
+    named = None if match is None else _named(line[match.start() :])
     return None if named is None else Warned(TUNED, f"it failed while XLA tuned {named}")
 
 
-def _not_reduced(found: re.Match[str]) -> str:
-    least, first = (_exact(found, name) for name in ("least", "first"))
+def _not_reduced(match: re.Match[str]) -> str:
+    least, first = (_exact(match, name) for name in ("least", "first"))
     text = f"XLA's estimate of the program is {least} after rematerialization, {first} before"
-    if found["limit"].startswith("-"):
-        limit = _spaced(found["limit"].removeprefix("-"))
+    if match["limit"].startswith("-"):
+        limit = _spaced(match["limit"].removeprefix("-"))
         return f"{text}: arguments and outputs alone are {limit} more than it may use"
-    return f"{text}; it may use {_spaced(found['limit'])}: rematerialization does not make it fit"
+    return f"{text}; it may use {_spaced(match['limit'])}: rematerialization does not make it fit"
 
 
-def _exact(found: re.Match[str], name: str) -> str:
-    size = found[f"{name}_bytes"]
-    return _spaced(found[name]) + (f" ({size} bytes)" if size is not None else "")
+def _exact(match: re.Match[str], name: str) -> str:
+    size = match[f"{name}_bytes"]
+    return _spaced(match[name]) + (f" ({size} bytes)" if size is not None else "")
 
 
 def _spaced(size: str) -> str:
@@ -84,22 +84,22 @@ def _spaced(size: str) -> str:
 
 def _replicated(text: str) -> str:
     named = _named(text)
-    found = "each device gets the whole of a tensor to change its sharding"
+    sentence = "each device gets the whole of a tensor to change its sharding"
     if named is not None:
-        found = f"each device gets the whole of {named} to change its sharding"
+        sentence = f"each device gets the whole of {named} to change its sharding"
     if shardings := _SHARDINGS.search(text):
-        found += f" from {shardings['old']} to {shardings['new']}"
-    return found
+        sentence += f" from {shardings['old']} to {shardings['new']}"
+    return sentence
 
 
 def _named(text: str) -> str | None:
     """Return an instruction with its shape, its op and its line; None without one."""
-    found = _INSTRUCTION.search(text)
-    if found is None:
+    match = _INSTRUCTION.search(text)
+    if match is None:
         return None
-    parsed = metadata_of(text[found.end("opcode") :].encode())
+    parsed = metadata_of(text[match.end("opcode") :].encode())
     op_name, file, line = (parsed.get(key) for key in ("op_name", "source_file", "source_line"))
-    parts = [found["opcode"], found["shape"]]
+    parts = [match["opcode"], match["shape"]]
     parts += [op_name.decode(errors="replace")] if op_name else []
     parts += [file.decode(errors="replace") + (f":{line}" if line else "")] if file else []
-    return f"%{found['name']} ({', '.join(parts)})"
+    return f"%{match['name']} ({', '.join(parts)})"

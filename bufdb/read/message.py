@@ -47,10 +47,10 @@ class Amount:
 
 def amount_of(text: str) -> Amount | None:
     """Return the amount that a text gives; None if it gives none, or past 63 bits."""
-    found = _SIZE.fullmatch(text)
-    if found is None:
+    match = _SIZE.fullmatch(text)
+    if match is None:
         return None
-    whole, fraction, unit = found[1], found[2] or "", found[3]
+    whole, fraction, unit = match[1], match[2] or "", match[3]
     scale = 1024 ** ("KMGTPE".index(unit) + 1) if unit else 1
     digits = 10 ** len(fraction)
     size = (int(whole + fraction) * scale + digits // 2) // digits
@@ -229,14 +229,17 @@ class Message:
 
     def is_within(self, other: Message) -> bool:
         """Return whether another message says everything that this one does, identically."""
-        mine, theirs = self.buffers, other.buffers
+        own_buffers, other_buffers = self.buffers, other.buffers
         names = ("total", "needed", "limit", "excess", "function")
         return (
             (self.is_tpu, self.space) == (other.is_tpu, other.space)
             and (self.form == other.form or self.form == "array")
             and all(getattr(self, name) in (None, getattr(other, name)) for name in names)
             and self.amounts.items() <= other.amounts.items()
-            and (mine == theirs[: len(mine)] or _are_alike(mine, theirs))
+            and (
+                own_buffers == other_buffers[: len(own_buffers)]
+                or _are_alike(own_buffers, other_buffers)
+            )
             and all(any(one.is_within(two) for two in other.more) for one in self.more)
             and set(self.warnings) <= set(other.warnings)
         )

@@ -298,9 +298,9 @@ def read_label(buffer: Buffer, text: str) -> None:
             buffer.label = text if text.startswith("%") else f"%{text}"
 
 
-def _bare(found: re.Match[str]) -> str:
+def _bare(match: re.Match[str]) -> str:
     """Return the value of a field, without the end of a table's cell or of a quotation."""
-    return found["text"].rstrip(" \t|\"',").strip()
+    return match["text"].rstrip(" \t|\"',").strip()
 
 
 def unquoted(text: str) -> str:
@@ -310,37 +310,37 @@ def unquoted(text: str) -> str:
     return bare[:-1] if is_odd and bare.endswith('"') and bare[-2:-1] != "=" else text
 
 
-def _size(buffer: Buffer, found: re.Match[str]) -> None:
-    buffer.size = amount_of(found["size"])
+def _size(buffer: Buffer, match: re.Match[str]) -> None:
+    buffer.size = amount_of(match["size"])
 
 
-def _shape(buffer: Buffer, found: re.Match[str]) -> None:
-    buffer.shape = _bare(found)
+def _shape(buffer: Buffer, match: re.Match[str]) -> None:
+    buffer.shape = _bare(match)
 
 
-def _parameter(buffer: Buffer, found: re.Match[str]) -> None:
-    buffer.shape, buffer.kind, buffer.opcode = _bare(found), "parameter", "parameter"
+def _parameter(buffer: Buffer, match: re.Match[str]) -> None:
+    buffer.shape, buffer.kind, buffer.opcode = _bare(match), "parameter", "parameter"
 
 
-def _label(buffer: Buffer, found: re.Match[str]) -> None:
-    text = unquoted(found["text"]).rstrip(" |").strip()
+def _label(buffer: Buffer, match: re.Match[str]) -> None:
+    text = unquoted(match["text"]).rstrip(" |").strip()
     if re.fullmatch(r"[a-z][a-z0-9-]*", text):
         buffer.opcode = text
     else:
         read_label(buffer, text)
 
 
-def _kind(buffer: Buffer, found: re.Match[str]) -> None:
-    text = _bare(found).lower()
+def _kind(buffer: Buffer, match: re.Match[str]) -> None:
+    text = _bare(match).lower()
     buffer.kind, buffer.is_scoped = KINDS.get(text), text == SCOPED
     buffer.is_whole = buffer.size is None
 
 
-def _end(buffer: Buffer, found: re.Match[str]) -> None:
+def _end(buffer: Buffer, match: re.Match[str]) -> None:
     buffer.is_whole = True
 
 
-def _known(buffer: Buffer, found: re.Match[str]) -> None:
+def _known(buffer: Buffer, match: re.Match[str]) -> None:
     """Take nothing from a line that follows from the size and shape, or that states a purpose."""
 
 

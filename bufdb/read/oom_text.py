@@ -94,43 +94,43 @@ class Found:
 
 def read(text: str | bytes) -> list[Found]:
     """Return the messages of a log, in order; of bytes only the text around titles is decoded."""
-    found: list[Found] = []
+    messages: list[Found] = []
     pending: list[Warning] = []
     for region in _regions(text.encode(errors="replace") if isinstance(text, str) else text):
         streams = by_process(lines_of(region, _TITLES), _content, _PARTS)
         before, pending = pending, []
         for stream in streams:
             reader = _Reader()
-            mine = reader.run(stream)
+            of_stream = reader.run(stream)
             if len(streams) > 1:
                 numbers = sorted({index for index, _ in stream})
-                for one in mine:
+                for one in of_stream:
                     one.lines = [n for n in numbers if one.first <= n <= one.last]
-            pending += _with_warnings(mine, before + reader.warnings)
+            pending += _with_warnings(of_stream, before + reader.warnings)
             before = []
-            found += mine
+            messages += of_stream
     if pending:
         # XLA warned, and nothing failed after it.
         numbers = sorted({number for number, _ in pending})
         alone = Found(Message(is_tpu=False, form="warning"), numbers[0], numbers[-1])
         alone.warn(pending)
-        found.append(replace(alone, lines=numbers))
+        messages.append(replace(alone, lines=numbers))
     # Prose that quotes a title is no message.
-    found = [one for one in found if not one.message.is_empty]
-    return sorted(found, key=lambda one: (one.first, one.last))
+    messages = [one for one in messages if not one.message.is_empty]
+    return sorted(messages, key=lambda one: (one.first, one.last))
 
 
-def _with_warnings(found: list[Found], warnings: list[Warning]) -> list[Warning]:
+def _with_warnings(messages: list[Found], warnings: list[Warning]) -> list[Warning]:
     """Give warnings to the message after them and to its copies; return those after the last."""
-    given: list[Warning] = []
+    pending: list[Warning] = []
     of: Message | None = None
-    for one in found:
-        mine = [warning for warning in warnings if warning[0] <= one.last]
-        warnings = warnings[len(mine) :]
+    for one in messages:
+        before = [warning for warning in warnings if warning[0] <= one.last]
+        warnings = warnings[len(before) :]
         bare = replace(one.message)
-        if mine or (of is not None and (of.is_within(bare) or bare.is_within(of))):
-            given, of = mine or given, bare
-            one.warn(given)
+        if before or (of is not None and (of.is_within(bare) or bare.is_within(of))):
+            pending, of = before or pending, bare
+            one.warn(pending)
         else:
             of = None
     return warnings
@@ -166,11 +166,11 @@ def _regions(text: bytes) -> Iterator[Iterable[Line]]:
 def _content(line: str) -> tuple[str, int] | None:
     """Return the kind of message line that a line is, and where it begins; None for other lines."""
     for rule in forms.TITLED:
-        if found := rule.search(line):
-            return rule.part, found.start()
+        if match := rule.search(line):
+            return rule.part, match.start()
     for number, pattern in enumerate(forms.FIELDS):
-        if found := pattern.search(line):
-            return str(number), found.start()
+        if match := pattern.search(line):
+            return str(number), match.start()
     warned = warning_of(line)
     return None if warned is None else ("warning", warned[1])
 
@@ -203,15 +203,15 @@ class _Reader:
         for index, line in lines:
             if tuned := tuned_of(line):
                 self.tuned = index, tuned
-            found = _content(line)
-            if found is not None and found[0] == "warning":
+            content = _content(line)
+            if content is not None and content[0] == "warning":
                 self.warnings += [(index, warned[0])] if (warned := warning_of(line)) else []
-            elif self._again(line, found):
+            elif self._again(line, content):
                 self._took(index)
             elif self._title(index, line) or (self.is_open and self._field(line)):
-                if found is not None:
-                    self.fronts[front_of(line, found[1])] = None
-                    self.before = line[found[1] :]
+                if content is not None:
+                    self.fronts[front_of(line, content[1])] = None
+                    self.before = line[content[1] :]
                 self._took(index)
             elif self.is_open:
                 self.foreign += 1
@@ -221,21 +221,21 @@ class _Reader:
         self._close()
         return self.found
 
-    def _again(self, line: str, found: tuple[str, int] | None) -> bool:
+    def _again(self, line: str, content: tuple[str, int] | None) -> bool:
         """Return whether two loggers wrote the same line: no message repeats a line."""
-        return self.is_open and found is not None and line[found[1] :] == self.before
+        return self.is_open and content is not None and line[content[1] :] == self.before
 
     def _took(self, index: int) -> None:
-        found = self.found[-1]
+        last = self.found[-1]
         known = of_tracebacks(self.between)
         for number, line in self.between:
             if number not in known and not self._is_foreign(line):
-                found.unread.append(number)
+                last.unread.append(number)
                 if _TELLING.search(line):
-                    found.telling.add(number)
+                    last.telling.add(number)
         self.between, self.foreign = [], 0
-        found.read.add(index)
-        found.last = index
+        last.read.add(index)
+        last.last = index
 
     def _is_foreign(self, line: str) -> bool:
         """Return whether a line is empty or the log's, apart from the message's own front."""
@@ -271,12 +271,12 @@ class _Reader:
         """Take what follows a title on the same line."""
         message = self.target
         for rule in forms.TITLED:
-            if rule.part in forms.FOLLOWING and (found := rule.search(rest)):
+            if rule.part in forms.FOLLOWING and (match := rule.search(rest)):
                 message.parts.add(rule.part)
-                rule.apply(message, found)
+                rule.apply(message, match)
         for rule in forms.TPU_FIELDS if message.is_tpu else forms.GPU_FIELDS:
-            if found := rule.search(rest):
-                rule.apply(message, found)
+            if match := rule.search(rest):
+                rule.apply(message, match)
 
     def _begin(self, index: int, part: str, space: str | None) -> None:
         is_tpu = part in forms.TPU_PARTS
@@ -328,8 +328,8 @@ class _Reader:
         if message.form == "summary" and not self._has_title(line):
             return False
         for rule in forms.TPU_FIELDS if message.is_tpu else forms.GPU_FIELDS:
-            if found := rule.search(line):
-                rule.apply(message, found)
+            if match := rule.search(line):
+                rule.apply(message, match)
                 return True
         if not message.parts & {"peak", "largest"}:
             return False
@@ -352,8 +352,8 @@ class _Reader:
             self._settle(message)
             return True
         for pattern, put in forms.BUFFER_FIELDS:
-            if found := pattern.search(line):
-                put(buffer, found)
+            if match := pattern.search(line):
+                put(buffer, match)
                 return True
         return False
 

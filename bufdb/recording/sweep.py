@@ -68,15 +68,15 @@ def parse(texts: Sequence[str]) -> dict[str, list[str]]:
     sweep: dict[str, list[str]] = {}
     for text in texts:
         label, equals, values = text.partition("=")
-        found = [value.strip() for value in values.split(",")]
-        if not label or not equals or not all(found):
+        listed = [value.strip() for value in values.split(",")]
+        if not label or not equals or not all(listed):
             raise UsageError(f"--sweep wants K=V1,V2,…, got {quote(text)}")
         if label in sweep:
             raise UsageError(f"--sweep {label} is repeated; list all its values in one")
-        twice = next((value for value in found if found.count(value) > 1), None)
+        twice = next((value for value in listed if listed.count(value) > 1), None)
         if twice is not None:
             raise UsageError(f"--sweep {label} has {quote(twice)} twice")
-        sweep[label] = found
+        sweep[label] = listed
     return sweep
 
 
@@ -93,16 +93,16 @@ def combinations(command: Sequence[str], sweep: Mapping[str, Sequence[str]]) -> 
             raise UsageError(
                 f"--sweep {label}: the command has no {{{label}}}, so its runs would not differ"
             )
-    found = []
+    commands = []
     for values in itertools.product(*sweep.values()):
-        given = dict(zip(sweep, values, strict=True))
-        words = tuple(_filled(word, given) for word in command)
-        found.append(Combination(given, words, "-".join(values)))
-    suffixes = [combination.suffix for combination in found]
+        labels = dict(zip(sweep, values, strict=True))
+        words = tuple(_filled(word, labels) for word in command)
+        commands.append(Combination(labels, words, "-".join(values)))
+    suffixes = [combination.suffix for combination in commands]
     twice = next((suffix for suffix in suffixes if suffixes.count(suffix) > 1), None)
     if twice is not None:
         raise UsageError(f"--sweep: two runs would be named {quote(twice)}; change a value")
-    return found
+    return commands
 
 
 def numeric_labels(sweep: Mapping[str, Sequence[str]]) -> list[str]:
@@ -122,9 +122,9 @@ def _is_number(text: str) -> bool:
 def _placeholders(word: str, known: Iterable[str]) -> list[str]:
     """Return the names in braces; raise an error if one is unknown."""
     names = []
-    for found in _BRACES.finditer(word):
-        name = found[1]
-        if name is None and len(found[0]) == 1:
+    for match in _BRACES.finditer(word):
+        name = match[1]
+        if name is None and len(match[0]) == 1:
             raise UsageError(f"a single brace in {quote(word)}; write a literal brace twice")
         if name is not None and name not in known:
             hint = did_you_mean(name, known) or "; write a literal brace twice: {{ }}"
@@ -136,7 +136,7 @@ def _placeholders(word: str, known: Iterable[str]) -> list[str]:
 
 def _filled(word: str, values: Mapping[str, str]) -> str:
     """Return the word with names replaced by their values, and double braces by single ones."""
-    return _BRACES.sub(lambda found: found[0][0] if found[1] is None else values[found[1]], word)
+    return _BRACES.sub(lambda match: match[0][0] if match[1] is None else values[match[1]], word)
 
 
 # -- The runs --------------------------------------------------------------------------------------
@@ -273,7 +273,9 @@ def compared(planned: Plan, done: Sequence[Captured]) -> tuple[Result, list[str]
     globs = [glob(name) for name in stored]
     with store.open_readable(planned.db, answer.sql_of(query), runs=globs) as con:
         peaks = answer.peaks(con, stored, *planned.limits)
-        known = [found.limit_bytes for found in peaks.values() if found.limit_bytes is not None]
+        known = [
+            overview.limit_bytes for overview in peaks.values() if overview.limit_bytes is not None
+        ]
         limit_bytes = known[0] if known else None
         labels = numeric_labels(planned.values)
         curves = answer.curves(con, query, labels, limit_bytes)
@@ -282,7 +284,9 @@ def compared(planned: Plan, done: Sequence[Captured]) -> tuple[Result, list[str]
     if planned.is_watched:
         again = ["bufdb", "query", "process", *runs]
         notes.append(f"{shlex.join(again)} has what each process held")
-    functions = {found.peak["function_name"] for found in peaks.values() if found.peak is not None}
+    functions = {
+        overview.peak["function_name"] for overview in peaks.values() if overview.peak is not None
+    }
     notes += answer.lines(curves, functions, limit_bytes, functools.partial(_proof, planned))
     for labels_of_curve in list(curves)[:1]:
         again = ["bufdb", "query", query.name, *runs, "-p", "label", ",".join(labels_of_curve)]
@@ -311,18 +315,20 @@ def _table(planned: Plan, done: Sequence[Captured], peaks: Mapping[str, Overview
     rows = []
     for combination, one in itertools.zip_longest(planned.combinations, done):
         name = planned.run_name(combination)
-        found = peaks.get(name)
-        peak = None if found is None else found.peak
+        overview = peaks.get(name)
+        peak = None if overview is None else overview.peak
         cells = (
             None if one is None else one.exit_code,
             "not run" if one is None else one.outcome,
             None if peak is None else peak["function_name"],
             None if peak is None else peak["peak_bytes"],
-            None if found is None else found.limit_ratio,
-            found.unknown[0]["unknown_reason"] if found is not None and found.unknown else None,
+            None if overview is None else overview.limit_ratio,
+            overview.unknown[0]["unknown_reason"]
+            if overview is not None and overview.unknown
+            else None,
         )
         rows.append((name, *combination.values.values(), *cells))
-    if all(found.limit_bytes is None for found in peaks.values()):
+    if all(overview.limit_bytes is None for overview in peaks.values()):
         place = [name for name, _ in columns].index("limit_ratio")
         columns.pop(place)
         rows = [(*row[:place], *row[place + 1 :]) for row in rows]

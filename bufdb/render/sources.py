@@ -37,21 +37,21 @@ def spare(option: str, path: Path | None, program: Sequence[str] = ()) -> None:
 
 def _identity(path: Path) -> tuple[int, int]:
     """Return what hard links and symbolic links to a file have in common."""
-    found = path.stat()
-    return found.st_dev, found.st_ino
+    status = path.stat()
+    return status.st_dev, status.st_ino
 
 
 def _folders(program: Iterable[str]) -> set[Path]:
     """Return the folders of the sources that words name."""
-    found = set()
+    folders = set()
     for word in program:
         place, colon, _ = word.rpartition(":")
         file = Path(place if colon else word)
         if file.name.endswith(".py") and file.is_file():
-            found |= {file.absolute().parent, file.resolve().parent}
+            folders |= {file.absolute().parent, file.resolve().parent}
         elif colon and all(part.isidentifier() for part in place.split(".")):
-            found.add(Path.cwd())  # package.module:FUNCTION
-    return found
+            folders.add(Path.cwd())  # package.module:FUNCTION
+    return folders
 
 
 def _identities(folders: Iterable[Path]) -> Iterator[tuple[int, int]]:

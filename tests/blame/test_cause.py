@@ -12,7 +12,7 @@ MADE = Part("copy", None, "f32[1024]", "temp", "appeared", 4096, None)
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "control", "moved", "whose", "said"),
+    ("before", "after", "control", "moved", "culprit", "sentence"),
     [
         (100, 200, 100, 200, "compiler", "the compiler: jax 2 needs 200 B for the StableHLO of"),
         (100, 200, 104, 197, "compiler", "the compiler"),
@@ -27,10 +27,12 @@ MADE = Part("copy", None, "f32[1024]", "temp", "appeared", 4096, None)
         (100, 100, 100, 100, "unknown", "does not say"),
     ],
 )
-def test_a_verdict_rests_on_the_old_program_in_both(before, after, control, moved, whose, said):
+def test_a_verdict_rests_on_the_old_program_in_both(
+    before, after, control, moved, culprit, sentence
+):
     found = judged(before, after, control, moved, NAMES)
-    assert found.whose == whose
-    assert said in found.sentence
+    assert found.culprit == culprit
+    assert sentence in found.sentence
 
 
 def line(name, opcode, operand="x", op="", shape="f32[1024]"):
@@ -91,16 +93,16 @@ TWO = E + line("a", "add") + line("b", "add")
 ONE = E + line("a", "add")
 
 
-@pytest.mark.parametrize(("base", "new", "whose"), [(ONE, TWO, "old"), (TWO, ONE, "new")])
-def test_a_pass_of_one_side_alone_is_named(said, base, new, whose):
+@pytest.mark.parametrize(("base", "new", "side"), [(ONE, TWO, "old"), (TWO, ONE, "new")])
+def test_a_pass_of_one_side_alone_is_named(said, base, new, side):
     """The pass is not in the other dump, since it was disabled, is newer, or changed nothing."""
     start = ("p", "pipeline-start", TWO)
     one, other = [start, ("p", "dce", TWO)], [start, ("p", "dce", TWO)]
-    (one if whose == "old" else other).append(("p", "cse", ONE))
+    (one if side == "old" else other).append(("p", "cse", ONE))
     text = said([*one, ("p", "flatten", base)], [*other, ("p", "flatten", new)])[-1]
     assert text == (
         "all results of 1.00 KiB or more first differ after cse (p), which changed the "
-        f"{whose} program alone: add 2 → 1; alike after dce (p); {NOT_YET}"
+        f"{side} program alone: add 2 → 1; alike after dce (p); {NOT_YET}"
     )
 
 

@@ -168,7 +168,7 @@ def test_a_quick_answer_compiles_nothing_for_the_cause(blame):
     given = ("train.py:sorts", "--args", "args(64)", "--flag", FLAG)
     code, out, _ = blame(*given, "--quick", "--format", "json")
     (jump,) = json.loads(out)["series"][0]["jumps"]
-    assert code == 1 and (jump["passes"], jump["whose"]) == ([], None)
+    assert code == 1 and (jump["passes"], jump["culprit"]) == ([], None)
 
 
 @pytest.mark.slow

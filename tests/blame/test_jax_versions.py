@@ -121,7 +121,7 @@ def test_random_bits_are_jaxs_own_doing(blame):
     (jump,) = json.loads(out)["series"][0]["jumps"]
     line = 1 + next(at for at, text in enumerate(PROGRAM.splitlines()) if "random.normal" in text)
     assert {part["source"] for part in jump["parts"]} == {f"mwe.py:{line}"}
-    assert (jump["verdict"], jump["whose"][:13]) == ("tracing", "jax's tracing")
+    assert (jump["verdict"], jump["culprit"][:13]) == ("tracing", "jax's tracing")
 
 
 def test_without_a_jump_environments_are_kept(blame):
