@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,13 +14,10 @@ import click
 
 from bufdb.commands import common
 from bufdb.commands.summary import show_after
-from bufdb.dumps.files import Problem
-from bufdb.dumps.modules import NO_BUFFERS
 from bufdb.dumps.place import Bytes
 from bufdb.dumps.remote import Url, is_url
 from bufdb.errors import BufdbError, UsageError
 from bufdb.ingest import ingest as database
-from bufdb.ingest.ingest import find_run_folders, parse_pattern
 from bufdb.render.progress import progress
 
 if TYPE_CHECKING:
@@ -251,45 +248,14 @@ def _without_threads() -> Iterator[None]:
 
 def _run_per_folder(
     ingest: Callable[..., Summary],
-    paths: tuple[Path, ...],
-    pattern_text: str | None,
+    paths: Sequence[Path],
+    pattern: str | None,
     labels: dict[str, str],
     **options: Any,
 ) -> Summary:
     """Ingest each sub-directory of each path as a separate run."""
-    from bufdb.dumps.discover import discover
-    from bufdb.dumps.memory_profiles import MemoryFile
+    from bufdb.ingest.folders import labels_by_folder
 
-    pattern = None if pattern_text is None else parse_pattern(pattern_text)
-    both = sorted(set(labels) & set(pattern.labels if pattern else ()))
-    if both:
-        raise UsageError(f"label {both[0]} is in --label and in --labels-from")
-    folders: dict[str, Path] = {}
-    for path in paths:
-        for folder in find_run_folders(path, common.note):
-            if folder.name in folders:
-                raise UsageError(
-                    f"{folders[folder.name]} and {folder} would both be run {folder.name}"
-                )
-            folders[folder.name] = folder
-        # Each directory becomes a run; files next to them belong to none.
-        loose = [file for file in path.iterdir() if file.name.endswith("-buffer-assignment.txt")]
-        if loose:
-            common.note(f"skipped: {len(loose)} dumps in {path} outside its sub-directories")
-    labels_by_run: dict[str, dict[str, str]] = {}
-    for name, folder in folders.items():
-        problems: list[Problem] = []
-        profiles: list[MemoryFile] = []
-        modules = discover(folder, problems, profiles)
-        if not (modules or profiles or any(o.severity == "error" for o in problems)):
-            why = "".join(f": {o.message}" for o in problems if o.code == NO_BUFFERS)
-            common.note(f"skipped: {folder} has no buffer assignment{why}")
-            continue
-        found = pattern.labels_of(name) if pattern else {}
-        if found is None:
-            common.note(f"no labels for run {name}: {pattern_text} does not match its name")
-        labels_by_run[name] = found or {}
-    if not labels_by_run:
-        raise UsageError(f"no buffer assignment in a sub-directory of {paths[0]}")
-    chosen = [folders[name] for name in labels_by_run]
-    return ingest(chosen, labels=labels, labels_by_run=labels_by_run, **options)
+    found = labels_by_folder(paths, pattern, labels, common.note)
+    by_run = {folder.name: own for folder, own in found.items()}
+    return ingest(list(found), labels=labels, labels_by_run=by_run, **options)

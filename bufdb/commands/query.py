@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from bufdb.errors import UsageError, quote
 from bufdb.query import asked, header
 from bufdb.query.asked import Known
 from bufdb.query.header import SavedQuery
+from bufdb.render.queries import help_text
 
 OPTIONS = {
     "run": "run",
@@ -159,7 +159,7 @@ def command(
             common.note(str(clash))
     short = {name: others.pop(f"option_{name}") for name in OPTIONS.values()}
     if show_help:
-        common.write(help_text(query))
+        common.write(help_text(query, OPTIONS))
         return
     if show_sql or dialect:
         common.write(_sql(query, dialect), others["output"])
@@ -172,56 +172,6 @@ def command(
     else:
         opening = {"allow_files": allow_files, "categories": categories}
         _answer(query, values, db, explain=explain, opening=opening, output=others)
-
-
-def help_text(query: SavedQuery) -> str:
-    """Return a query's help, made from its header."""
-    parts = [f"{query.name}: {query.title}\n"]
-    if query.alias:
-        parts.append(f"  Short for: bufdb query {query.alias.text}\n")
-    if query.description:
-        parts.append(textwrap.indent(query.description, "  ") + "\n")
-    if query.wrong_when:
-        parts.append("Can be wrong:\n" + _wrapped(query.wrong_when, "  "))
-    if query.params:
-        lines = (
-            f"  {_option(param)} {param.type}\n" + _wrapped(_param_text(param), "      ")
-            for param in query.params
-        )
-        parts.append("Parameters:\n" + "".join(lines))
-    lines = (
-        f"  {column.name} {column.type}\n" + _wrapped(column.text, "      ")
-        for column in query.columns
-    )
-    parts.append("Columns:\n" + "".join(lines))
-    if query.aliases:
-        lines = (f"  {alias.name} is {alias.text}\n" for alias in query.aliases)
-        parts.append("Aliases:\n" + "".join(lines))
-    reason = f" ({query.engines_reason})" if query.engines_reason else ""
-    parts.append(f"Runs on {', '.join(query.engines)}{reason}. File: {query.path}\n")
-    return "\n".join(parts)
-
-
-def _option(param: header.Parameter) -> str:
-    """Return how to set a parameter, with the option that abbreviates it."""
-    short = next((f"--{name}, " for name, of in OPTIONS.items() if of == param.name), "")
-    return f"{short}-p {param.name}"
-
-
-def _wrapped(text: str, indent: str) -> str:
-    lines = textwrap.wrap(text, 96, initial_indent=indent, subsequent_indent=indent)
-    return "\n".join(lines) + "\n"
-
-
-def _param_text(param: header.Parameter) -> str:
-    text = param.text
-    if param.choices:
-        text += f" One of {', '.join(str(choice) for choice in param.choices)}."
-    if asked.is_size(param):
-        text += " A unit may follow, as in 32MiB."
-    if asked.is_space(param):
-        text += " A name, such as hbm, works where only one platform has it."
-    return text if param.default is None else f"{text} [default: {param.default}]"
 
 
 def _parameters(

@@ -1,4 +1,4 @@
-"""`ingest`: from paths to tables; runs made of the sub-directories of a path."""
+"""`ingest`: from paths to tables."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import contextlib
 import gc
 import itertools
 import os
-import re
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bufdb.database import memory
-from bufdb.errors import UsageError, quote
+from bufdb.errors import UsageError
 from bufdb.ingest.plan import Summary
 from bufdb.ingest.processes import readers
 from bufdb.ingest.reader import Here, Reader
@@ -110,79 +108,3 @@ def _begun(
     # Kept apart, since what is stored is taken out of the dictionary.
     reading.begin(itertools.chain.from_iterable([one.groups for one in to_read.values()]))
     return to_read
-
-
-# -- A directory whose sub-directories are runs: which runs, and labels from their names -----------
-
-_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
-
-
-@dataclass(frozen=True)
-class LabelPattern:
-    """A pattern such as `transformer_b{batch}_{dtype}_{remat}` for names of directories."""
-
-    text: str
-    labels: tuple[str, ...]
-    _regex: re.Pattern[str]
-
-    def labels_of(self, name: str) -> dict[str, str] | None:
-        """Return labels from a name that matches the whole pattern; None if it does not.
-
-        Each placeholder takes at least one character and as few as it can.
-        """
-        match = self._regex.fullmatch(name)
-        return None if match is None else dict(zip(self.labels, match.groups(), strict=True))
-
-
-def parse_pattern(text: str) -> LabelPattern:
-    """Parse a pattern.
-
-    Raises:
-        UsageError: no placeholder, a bad or repeated name in one, or two with nothing between.
-    """
-    parts = _PLACEHOLDER.split(text)
-    literals, labels = parts[::2], parts[1::2]
-    where = f"--labels-from {quote(text)}"
-    if not labels:
-        raise UsageError(f"{where}: expected a placeholder such as {{batch}}, found none")
-    for label in labels:
-        if not re.fullmatch(r"[A-Za-z_][\w.-]*", label):
-            raise UsageError(f"{where}: expected a label's name in braces, found {quote(label)}")
-        if labels.count(label) > 1:
-            raise UsageError(f"{where}: placeholder {label} appears twice")
-    if any("{" in literal or "}" in literal for literal in literals):
-        raise UsageError(f"{where}: expected braces in pairs")
-    if "" in literals[1:-1]:
-        raise UsageError(f"{where}: expected some text between two placeholders")
-    regex = "(.+?)".join(re.escape(literal) for literal in literals)
-    return LabelPattern(text, tuple(labels), re.compile(regex, re.DOTALL))
-
-
-def find_run_folders(folder: Path, note: Callable[[str], None]) -> list[Path]:
-    """Return the sub-directories of a directory, in order of their names, each once.
-
-    A link to one of the others, such as `latest`, or to a directory above is left out and reported
-    to `note`.
-
-    Raises:
-        UsageError: it is no directory, cannot be read, or has no sub-directory.
-    """
-    if not folder.is_dir():
-        raise UsageError(f"--run-from-dir wants a directory of directories, {folder} is a file")
-    try:
-        folders = [path for path in folder.iterdir() if path.is_dir()]
-    except OSError as error:
-        raise UsageError(f"--run-from-dir: cannot read {folder}: {error.strerror}") from error
-    real = folder.resolve()
-    first = {above: str(above) for above in (real, *real.parents)}
-    run_folders = []
-    for path in sorted(folders, key=lambda path: (path.is_symlink(), path.name)):
-        target = path.resolve()
-        if target in first:
-            note(f"skipped: {path} is a link to {first[target]}")
-            continue
-        first[target] = str(path)
-        run_folders.append(path)
-    if not run_folders:
-        raise UsageError(f"--run-from-dir: no directory in {folder}; without it, it is one run")
-    return sorted(run_folders, key=lambda path: path.name)

@@ -250,17 +250,17 @@ with Child(command, Path({str(folder)!r}), "f", Watch(), dict(os.environ)) as ch
 def test_a_signal_to_the_parent_ends_the_child(start, name):
     pids = []
     child, _ = start(observer=lambda *_: pids and os.kill(os.getpid(), getattr(signal, name)))
-    before = (
-        signal.signal(signal.SIGTERM, lambda *_: None),
-        signal.signal(signal.SIGHUP, lambda *_: None),
-    )
+    # Of a test in the background SIGINT is ignored.
+    handlers = {signal.SIGTERM: lambda *_: None, signal.SIGHUP: lambda *_: None}
+    handlers[signal.SIGINT] = signal.default_int_handler
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         with pytest.raises((KeyboardInterrupt, Terminated)), signals_heeded(), child:
             pids.append(child._process.pid)
             child.ask({"do": "time.sleep(60)"})
     finally:
-        signal.signal(signal.SIGTERM, before[0])
-        signal.signal(signal.SIGHUP, before[1])
+        for number, handler in before.items():
+            signal.signal(number, handler)
     assert not is_running(pids[0])
 
 

@@ -10,8 +10,7 @@ from places import DEMO
 from small_db import insert
 
 from bufdb.database import runs, store
-from bufdb.errors import UsageError
-from bufdb.ingest.ingest import find_run_folders, ingest, parse_pattern
+from bufdb.ingest.ingest import ingest
 from bufdb.ingest.rows import MODULE_TABLES
 
 pytestmark = pytest.mark.usefixtures("empty_folder")
@@ -69,49 +68,6 @@ def test_labels_that_are_not_stored_to_the_end_are_as_before(con, monkeypatch, e
 
 
 # -- one run per sub-directory ----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("pattern", "name", "labels"),
-    [
-        ("t_b{batch}_{dtype}_{remat}", "t_b8_f32_noremat", ("8", "f32", "noremat")),
-        ("t_b{batch}_{dtype}_{remat}", "t_b8_f32_no_remat", ("8", "f32", "no_remat")),
-        ("{model}.b{batch}", "a.b.b8", ("a", ".b8")),
-        ("t_b{batch}", "t_b", None),
-        ("t_b{batch}", "xt_b8", None),
-        ("t.b{batch}", "txb8", None),
-    ],
-)
-def test_labels_from_a_name(pattern, name, labels):
-    parsed = parse_pattern(pattern)
-    found = parsed.labels_of(name)
-    assert (found and tuple(found.values())) == labels
-
-
-@pytest.mark.parametrize(
-    ("pattern", "message"),
-    [
-        ("plain", "expected a placeholder"),
-        ("b{}", "expected a label's name in braces, found ''"),
-        ("b{1 2}", "found '1 2'"),
-        ("{a}_{a}", "placeholder a appears twice"),
-        ("{a}{b}", "some text between"),
-        ("{a}_}", "braces in pairs"),
-    ],
-)
-def test_bad_patterns(pattern, message):
-    with pytest.raises(UsageError, match="--labels-from") as error:
-        parse_pattern(pattern)
-    assert message in str(error.value)
-
-
-def test_a_directory_of_runs_that_cannot_be_listed_is_reported(monkeypatch, tmp_path):
-    def closed(folder):
-        raise PermissionError(13, "Permission denied", str(folder))
-
-    monkeypatch.setattr(Path, "iterdir", closed)
-    with pytest.raises(UsageError, match=r"--run-from-dir: cannot read .*: Permission denied$"):
-        find_run_folders(tmp_path, print)
 
 
 @pytest.mark.slow
