@@ -1,7 +1,7 @@
 """Start a child that imports the user's code, send it requests, relay its output, end it.
 
 Invariant: whatever the user's code prints, closes, forks or raises, a request has an answer or an
-error, and the child ends with all that it started. `bufdb.capture.worker` is its inner side.
+error, and the child ends with everything that it started. `bufdb.capture.worker` is its inner side.
 """
 
 from __future__ import annotations

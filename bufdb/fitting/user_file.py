@@ -20,7 +20,7 @@ FIRST_VALUE = 8
 
 @dataclass(frozen=True)
 class Varied:
-    """A value in the arguments of which the largest is searched that fits."""
+    """A value in the arguments, whose largest that fits is searched."""
 
     name: str
     """In braces in the text of the arguments."""

@@ -117,8 +117,8 @@ def _own_folders(dumps: Dumps, variables: Mapping[str, str]) -> Iterator[Mapping
         yield changed
 
 
-def _note_watched(dumps: Dumps, said: str) -> None:
-    """Keep what the command's allocator has said with its profiles; note if there are none."""
+def _note_watched(dumps: Dumps, printed: str) -> None:
+    """Keep the report of the command's allocator with its profiles; note if there are none."""
     profiles = sorted(dumps.folder.rglob(f"{watched.NAME}{watched.PROFILE}"))
     if not profiles and not any(dumps.folder.rglob(f"{watched.NAME}{watched.WATCHED}")):
         dumps.note(
@@ -129,7 +129,7 @@ def _note_watched(dumps: Dumps, said: str) -> None:
     lines: list[str] = []
     if len(profiles) != 1:
         return  # the report does not name its process
-    if allocator_text.read(said.splitlines(), lines):
+    if allocator_text.read(printed.splitlines(), lines):
         log = profiles[0].with_name(profiles[0].name.removesuffix(watched.PROFILE) + LOG)
         log.write_text("\n".join(lines), encoding="utf-8")
 
