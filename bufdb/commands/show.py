@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -12,17 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from bufdb.commands import common, completion
-from bufdb.errors import UsageError, one_line
+from bufdb.errors import UsageError
 from bufdb.query.catalogue import Catalogue
 from bufdb.resources import query_folder
 
 if TYPE_CHECKING:
-    import duckdb
-
-    from bufdb.query.header import SavedQuery, Value
-    from bufdb.query.subject import Subject
-    from bufdb.show.picture import Picture
-    from bufdb.show.screen import Screen
+    from bufdb.query.header import Value
 
 BY = ("line", "op", "category", "dtype", "value")
 TREES = ("op", "line", "stack")
@@ -85,7 +79,7 @@ def command(
     letters mark buffers; --ascii is for terminals that show no block characters.
     """
     from bufdb.query import subject
-    from bufdb.show import drawing, picture
+    from bufdb.show import drawing, module_screen, picture
     from bufdb.show.screen import Screen
 
     if step is not None and peak is not None:
@@ -103,61 +97,7 @@ def command(
         shutil.get_terminal_size().columns,
         drawing.look_of(stream, os.environ, is_plain=is_plain),
     )
-    if chosen.peak_time is None:
-        _sizes(con, queries, chosen, screen)
-    else:
-        instants = {"step": step, "peak": peak}
-        instant: dict[str, Value] = {k: v for k, v in instants.items() if v is not None}
-        count = screen.column_count
-        drawn = picture.picture(con, chosen, count, instant, by)
-        screen.draw(drawn)
-        _held(con, queries, drawn, instant, tree, screen)
+    instants = {"step": step, "peak": peak}
+    instant: dict[str, Value] = {k: v for k, v in instants.items() if v is not None}
+    module_screen.draw(con, queries, chosen, screen, instant, by, tree)
     common.write(screen.text(), output, is_safe=screen.look.is_coloured)
-
-
-def _held(
-    con: duckdb.DuckDBPyConnection,
-    queries: dict[str, SavedQuery],
-    drawn: Picture,
-    instant: dict[str, Value],
-    tree: str | None,
-    screen: Screen,
-) -> None:
-    """Show what holds the instant: a tree or the largest values."""
-    from bufdb.show import picture
-    from bufdb.show.screen import TOP
-
-    if tree is not None:
-        query = queries[picture.TREES[tree]]
-        screen.tree(drawn, tree, picture.labels(con, query, drawn.subject, instant))
-        return
-    query = queries[picture.VALUES]
-    found = picture.values(con, query, drawn.subject, instant, TOP)
-    screen.values(drawn, found, _more(query, drawn.subject, instant))
-
-
-def _sizes(
-    con: duckdb.DuckDBPyConnection,
-    queries: dict[str, SavedQuery],
-    chosen: Subject,
-    screen: Screen,
-) -> None:
-    """Show what is known without a peak, or without its instant."""
-    from bufdb.show import picture
-    from bufdb.show.screen import TOP
-
-    screen.sizes(chosen)
-    query = queries[picture.SIZES if chosen.peak_bytes is None else picture.VALUES]
-    found = picture.values(con, query, chosen, {}, TOP)
-    if found.rows:
-        screen.sized(chosen, found, _more(query, chosen, {}))
-
-
-def _more(query: SavedQuery, chosen: Subject, instant: dict[str, Value]) -> str:
-    """Return the command that shows the rest."""
-    words = ["bufdb", "query", query.name]
-    for key, value in chosen.asked.items():
-        words += [f"--{key}", str(value)]
-    for key, value in instant.items():
-        words += ["-p", key, str(value)]
-    return one_line(shlex.join(words))

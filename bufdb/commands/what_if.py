@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 BY = ("line", "op", "value")
 """The kinds of names that --until may take."""
-LABELS = "SELECT label, label_value FROM run_labels WHERE run_name = ? AND NOT is_metadata"
 
 
 @click.command(name="what-if", short_help="Predict the peak without some lines or ops.")
@@ -138,9 +137,7 @@ def command(
 def _verified(found: WhatIf, command_line: str, db: str, **output: Any) -> int:
     """Capture the changed program, show what was promised and what came, return the exit code."""
     from bufdb.commands.verify import show
-    from bufdb.database.store import require_storable
-    from bufdb.recording.command import Dumps, capture, dump_folder
-    from bufdb.what_if.verify import verify_asked
+    from bufdb.what_if.verify_command import verify_command
 
     if common.dataset() is not None:
         raise UsageError("--verify stores a run, which wants a database file: --db")
@@ -150,20 +147,10 @@ def _verified(found: WhatIf, command_line: str, db: str, **output: Any) -> int:
         raise UsageError(f"--verify: {error}") from error
     if not words:
         raise UsageError("--verify wants a command")
-    base = found.found.choice.run_name
-    name = f"{base}:verify"
-    require_storable(db)
-    # Runs of other labels are not compared.
-    con = common.open_database(db, LABELS)
-    labels = dict(con.execute(LABELS, [base]).fetchall())
-    con.close()
-    with Dumps(
-        dump_folder(None), False, db, name, labels, is_quiet=True, note=common.note
-    ) as dumps:
-        done = capture(dumps, words)
-    if not done.is_stored:
+    opened = partial(common.open_database, db)
+    done, got = verify_command(opened, found, words, db, common.note)
+    if got is None:
         return done.code or 1
-    got = verify_asked(partial(common.open_database, db), found, name)
     show(got, **output)
     return 0 if got.found and got.is_kept else 1
 
