@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("jax", reason="this Python has no jax")
 
 from bufdb.blame import script
+from bufdb.capture import call, worker
 
 PROGRAM = """from functools import partial
 
@@ -106,8 +107,9 @@ def test_an_exception_of_the_user_is_in_one_line(blame):
     assert "tracing train.py:fails failed: ValueError: no such layer" in err
 
 
-def test_the_script_needs_nothing_of_bufdb():
-    tree = ast.parse(Path(script.__file__).read_text(), feature_version=(3, 9))
+@pytest.mark.parametrize("file", [script.__file__, call.__file__, worker.__file__])
+def test_what_an_environment_runs_needs_nothing_of_bufdb(file):
+    tree = ast.parse(Path(file).read_text(), feature_version=(3, 9))
     names = [item.module for item in ast.walk(tree) if isinstance(item, ast.ImportFrom)]
     names += [
         name.name for item in ast.walk(tree) if isinstance(item, ast.Import) for name in item.names
