@@ -29,8 +29,8 @@ class LabelPattern:
 
         Each placeholder takes at least one character and as few as it can.
         """
-        found = self._regex.fullmatch(name)
-        return None if found is None else dict(zip(self.labels, found.groups(), strict=True))
+        match = self._regex.fullmatch(name)
+        return None if match is None else dict(zip(self.labels, match.groups(), strict=True))
 
 
 def parse_pattern(text: str) -> LabelPattern:
@@ -74,17 +74,17 @@ def find_run_folders(folder: Path, note: Callable[[str], None]) -> list[Path]:
         raise UsageError(f"--run-from-dir: cannot read {folder}: {error.strerror}") from error
     real = folder.resolve()
     first = {above: str(above) for above in (real, *real.parents)}
-    found = []
+    run_folders = []
     for path in sorted(folders, key=lambda path: (path.is_symlink(), path.name)):
         target = path.resolve()
         if target in first:
             note(f"skipped: {path} is a link to {first[target]}")
             continue
         first[target] = str(path)
-        found.append(path)
-    if not found:
+        run_folders.append(path)
+    if not run_folders:
         raise UsageError(f"--run-from-dir: no directory in {folder}; without it, it is one run")
-    return sorted(found, key=lambda path: path.name)
+    return sorted(run_folders, key=lambda path: path.name)
 
 
 def labels_by_folder(
