@@ -86,25 +86,6 @@ class Source(Edits):
         assert function.end_col_offset is not None
         return function.end_lineno, function.end_col_offset - len(function.attr.encode())
 
-    def function_at(self, site: Site) -> ast.FunctionDef | ast.AsyncFunctionDef:
-        """Return the function whose `def`, or first decorator, is on a line.
-
-        Raises:
-            Refused: there is none.
-        """
-        for node in ast.walk(self.tree):
-            if isinstance(node, FUNCTIONS) and site.line in (
-                node.lineno,
-                *(one.lineno for one in node.decorator_list),
-            ):
-                return node
-        raise Refused("no function is at this line")
-
-    def indent_of(self, node: ast.stmt) -> str:
-        """Return the text before a statement on its line: white space if it begins the line."""
-        start = self.offset(node.lineno, 0)
-        return self.raw[start : self.offset(node.lineno, node.col_offset)].decode()
-
     def above(self, node: ast.AST) -> Iterator[ast.AST]:
         """Return the nodes around a node, inside out."""
         while node in self.parents:

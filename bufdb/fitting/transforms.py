@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from bufdb.fitting.edits import Refused, Render
-from bufdb.fitting.plans import Region
+from bufdb.fitting.plans import Region, Site
 from bufdb.fitting.source import Source
 
 BODY = {
@@ -49,6 +49,25 @@ class Checkpoint:
 
 
 # -- what is there ---------------------------------------------------------------------------------
+
+
+def function_at(source: Source, site: Site) -> Function:
+    """Return the function whose `def`, or a decorator of it, is on a line.
+
+    Raises:
+        Refused: there is none.
+    """
+    functions = (one for one in ast.walk(source.tree) if isinstance(one, Function))
+    for function in functions:
+        if site.line in (function.lineno, *(one.lineno for one in function.decorator_list)):
+            return function
+    raise Refused("no function is at this line")
+
+
+def indent(source: Source, node: ast.stmt) -> str:
+    """Return the text before a statement on its line: white space if it begins the line."""
+    start = source.offset(node.lineno, 0)
+    return source.raw[start : source.offset(node.lineno, node.col_offset)].decode()
 
 
 def transform(source: Source, node: ast.expr, names: Iterable[str]) -> ast.Call | None:
@@ -270,12 +289,12 @@ def _decorate(
         if source.dotted(decorator) in names or transform(source, decorator, names) is not None:
             options = _options(source, decorator, policy) + NO_UPDATES
             name = _name_of(source, "flax.nnx.remat", decorator)
-            indent = source.indent_of(function)
+            space = indent(source, function)
             line = (decorator.end_lineno or decorator.lineno) + 1
             for other in function.decorator_list:
                 if source.dotted(other) in REMATS or transform(source, other, REMATS) is not None:
                     raise Refused("the function has a checkpoint as a decorator already")
-            source.insert_line(line, f"{indent}@{name}({options})")
+            source.insert_line(line, f"{space}@{name}({options})")
             return
     raise Refused("no decorator scans the function")
 
@@ -303,7 +322,7 @@ def _linen(source: Source, scan: ast.Call, target: ast.expr, policy: Policy) -> 
     first = method.decorator_list[0].lineno if method.decorator_list else method.lineno
     remat, options = _name_of(source, "flax.linen.remat", method), _options(source, method, policy)
     partial = source.imported("functools", "partial", [method])
-    source.insert_line(first, f"{source.indent_of(method)}@{partial}({remat}, {options})")
+    source.insert_line(first, f"{indent(source, method)}@{partial}({remat}, {options})")
 
 
 def _is_class(source: Source, target: ast.expr) -> bool:

@@ -26,6 +26,7 @@ from bufdb.fitting.levers.saved import NAME
 from bufdb.fitting.plans import Plan, Program, Site, Switch
 from bufdb.fitting.reader import Reader
 from bufdb.fitting.source import Source
+from bufdb.fitting.transforms import function_at, indent
 
 
 class Carried(Lever):
@@ -91,7 +92,7 @@ def _edit(source: Source, switch: Switch) -> None:
     Raises:
         Refused: the function has no such statement, or no such parameter.
     """
-    function = source.function_at(switch.site)
+    function = function_at(source, switch.site)
     given = function.args
     if switch.argument not in [one.arg for one in (*given.posonlyargs, *given.args)]:
         raise Refused(f"it has no parameter {switch.argument}")
@@ -99,10 +100,10 @@ def _edit(source: Source, switch: Switch) -> None:
     is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
     if is_text and len(function.body) > 1:
         first = function.body[1]
-    indent = source.indent_of(first)
-    if indent.strip():
+    before = indent(source, first)
+    if before.strip():
         raise Refused("its first statement does not begin its line")
     line = min([first.lineno, *(one.lineno for one in getattr(first, "decorator_list", ()))])
     name = source.imported(*NAME, [first])
     text = f'{switch.argument} = {name}({switch.argument}, "{switch.name}")'
-    source.insert_line(line, f"{indent}{text}")
+    source.insert_line(line, f"{before}{text}")

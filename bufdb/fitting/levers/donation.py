@@ -17,7 +17,7 @@ from bufdb.fitting.jitted import jitted
 from bufdb.fitting.lever import Lever, Trial
 from bufdb.fitting.plans import Plan, PlanResult, Program, Site, Traced
 from bufdb.fitting.source import Source
-from bufdb.fitting.transforms import JITS, transform, whole
+from bufdb.fitting.transforms import JITS, function_at, transform, whole
 
 _OPTIONS = ("static_argnums", "static_argnames", "keep_unused", "inline")
 
@@ -126,7 +126,7 @@ def _donating(function: Any, numbers: tuple[int, ...], name: str) -> Any:
 
 def _donate(source: Source, site: Site, numbers: Iterable[int]) -> None:
     """Add arguments to those that the jit of a function donates."""
-    function = source.function_at(site)
+    function = function_at(source, site)
     for decorator in function.decorator_list:
         if source.dotted(decorator) in JITS:
             partial = source.imported("functools", "partial", [decorator])
