@@ -1,10 +1,10 @@
 """A lever: a kind of change that `bufdb fit` tries, in one record.
 
-    find     values, inputs, matters, offered   what of it a function has
-    trace    part, checkpoint, jitted     the function with it
-    price    atoms, planned, free, moves, cost   plans with it, and its cost besides products
-    edit     edit                         the change of the user's files
-    words    results, compared, words     what an answer says of it
+    find     values, inputs, matters, offered        what of it a function has
+    trace    part, checkpoint, jitted                the function with it
+    price    atoms, planned, free, moves, cost       plans with it, and its cost besides products
+    edit     edit                                    the change of the user's files
+    words    results, compared, words                what an answer says of it
 
 Survey, replay, search, patch and answer know no kind of change: each runs these methods of all of
 them. `bufdb.fitting.levers` lists them, one module each; the first two groups of methods run in
