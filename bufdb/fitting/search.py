@@ -66,8 +66,7 @@ def _explore(space: Space) -> None:
         if single != ends:
             active.append(atom)
     # What changes nothing from either end is given up where the patch has less to name then.
-    lean = {lever.name for lever in LEVERS if lever.is_lean}
-    idle = frozenset(one for one in everything - set(active) if one.lever in lean)
+    idle = space.lean - set(active)
     if len(active) <= EXACT:
         for size in range(len(active) + 1):
             for some in itertools.combinations(active, size):
@@ -377,10 +376,9 @@ def _extreme(space: Space, proof: _Proof) -> None:
 
     Where one checkpoint is enough, there is an answer however early the time is up.
     """
-    everything = frozenset(space.atoms)
-    if not everything or proof.is_over:
+    if not space.lean or proof.is_over:
         return
-    plan = space.look(space.plan(everything), everything)
+    plan = space.look(space.plan(space.lean), space.lean)
     if space.figure(space.traced[plan]) < space.figure(space.program.as_written):
         proof.compile_early(plan)
 

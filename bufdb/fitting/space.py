@@ -34,6 +34,9 @@ class Space:
         """Plans with the one of the same trace that saves the fewest names."""
         self.count = 0
         self.atoms: list[Atom] = [atom for lever in LEVERS for atom in lever.atoms(program)]
+        lean = {lever.name for lever in LEVERS if lever.is_lean}
+        self.lean: Atoms = frozenset(atom for atom in self.atoms if atom.lever in lean)
+        """Those whose giving up leaves less to edit."""
 
     @property
     def is_over(self) -> bool:

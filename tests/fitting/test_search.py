@@ -366,6 +366,7 @@ def test_a_carried_parameter_goes_to_the_host_where_nothing_else_fits():
     model = Carrying([100, 200], [50, 50], [[], []], [0, 1], fixed=100)
     least = model.need(Plan((0,)))
     assert answer(searched(model, least), least).plan.offloaded == ()
+    assert model.compiled[0].offloaded == ()  # a checkpoint alone goes first
     assert answer(searched(model, least - 300), least - 300).plan.offloaded == ("x_in",)
 
 
