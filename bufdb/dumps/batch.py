@@ -45,7 +45,7 @@ _BEHIND_END = re.compile(rb'(?: // [^\s"]+)?\s*\Z')
 """What may follow the last brace of an HLO text: a name (format section 7.4)."""
 
 
-# long: a section of each kind, from the bytes of a block to the rows of its modules.
+# A section of each kind, from the bytes of a block to the rows of its modules.
 class Batch:
     """Small modules, whole; or the one large module of `LargeModule`."""
 

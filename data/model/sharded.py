@@ -55,8 +55,8 @@ def main():
     parser.add_argument("--target", choices=("cpu", "gpu", "tpu"), default="cpu")
     parser.add_argument("--offload", action="store_true", help="save to the memory of the host")
     args = parser.parse_args()
-    found = jax.devices() if args.target == "cpu" else devices(args.target)
-    mesh = Mesh(np.array(found).reshape(-1, 2), ("data", "model"))
+    hardware = jax.devices() if args.target == "cpu" else devices(args.target)
+    mesh = Mesh(np.array(hardware).reshape(-1, 2), ("data", "model"))
 
     def shaped(shape, axes, dtype=jnp.float32):
         sharding = NamedSharding(mesh, PartitionSpec(*axes))

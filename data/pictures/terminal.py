@@ -173,11 +173,11 @@ def _rect(colour: str, left: float, top: float, width: float, height: float) -> 
 
 def _cells(line: str) -> list[tuple[str, Style]]:
     """Characters with their styles."""
-    found, style, place = [], Style(), 0
+    cells, style, place = [], Style(), 0
     for escape_ in _SGR.finditer(line):
-        found += [(character, style) for character in line[place : escape_.start()]]
+        cells += [(character, style) for character in line[place : escape_.start()]]
         place, style = escape_.end(), _style(escape_[1].split(";"))
-    return found + [(character, style) for character in line[place:]]
+    return cells + [(character, style) for character in line[place:]]
 
 
 def _style(codes: list[str]) -> Style:

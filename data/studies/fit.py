@@ -126,17 +126,17 @@ def searched(bench, program, plans, limit):
         return bench.compile(plan)
 
     begin = time.monotonic()
-    found = search.search(program, replace(ask(bench, limit), compile=compile_plan))
-    fits = [one for one in found if one.is_exact and one.compiled.need_bytes <= limit]
+    searched_plans = search.search(program, replace(ask(bench, limit), compile=compile_plan))
+    fits = [one for one in searched_plans if one.is_exact and one.compiled.need_bytes <= limit]
     written = bench.trace(Plan()).work
-    mine = fits[0].traced.work if fits else None
-    if bench.compile(Plan()).need_bytes <= limit and (mine is None or mine > written):
-        mine = written
+    least_work = fits[0].traced.work if fits else None
+    if bench.compile(Plan()).need_bytes <= limit and (least_work is None or least_work > written):
+        least_work = written
     best = min(bench.trace(plan).work for plan in plans if need_of(bench, plan) <= limit)
     return {
         "limit": limit,
         "best": best / written - 1,
-        "found": None if mine is None else mine / written - 1,
+        "found": None if least_work is None else least_work / written - 1,
         "compiles": len(counted),
         "seconds": time.monotonic() - begin,
     }
@@ -195,8 +195,8 @@ def difference(before, after):
             return jnp.asarray(draw.integers(0, 8, shape.shape), jnp.int32)
         return jnp.asarray(draw.standard_normal(shape.shape, np.float32) * 0.1)
 
-    given = jax.tree.map(value, old.args())
-    results = [jax.tree.leaves(jax.jit(one.step)(*given)) for one in (old, new)]
+    arguments = jax.tree.map(value, old.args())
+    results = [jax.tree.leaves(jax.jit(one.step)(*arguments)) for one in (old, new)]
     worst = 0.0
     for first, second in zip(*results, strict=True):
         largest = float(jnp.abs(first).max()) or 1.0
@@ -381,12 +381,12 @@ def main():
         if place.exists():
             continue
         try:
-            found = measured(name, target, args.values, note)
+            measures = measured(name, target, args.values, note)
         except BufdbError as error:
             note(f"{target} {name}: {error}")
             continue
-        place.write_text(json.dumps(found, indent=1), encoding="utf-8")
-        note(f"{target} {name}: {found['seconds']:.0f} s")
+        place.write_text(json.dumps(measures, indent=1), encoding="utf-8")
+        note(f"{target} {name}: {measures['seconds']:.0f} s")
     results = [
         json.loads((keep / f"{target}-{name}.json").read_text("utf-8"))
         for name, target in wanted(TARGETS, None)

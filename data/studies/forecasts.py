@@ -103,22 +103,22 @@ Needs = dict[tuple[str, str], dict[int, int]]
 
 def measured(backend: str) -> list[str]:
     """Return the output of `growing.py`."""
-    given = os.environ | {
+    environ = os.environ | {
         "JAX_PLATFORMS": "cpu",
         "JAX_ENABLE_COMPILATION_CACHE": "false",
         "XLA_FLAGS": FLAGS,
     }
     command = [sys.executable, HERE / "growing.py", backend]
-    done = subprocess.run(command, env=given, check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, env=environ, check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout.splitlines()
 
 
 def needs_of(lines: Iterable[str]) -> Needs:
     by_size: Needs = {}
     for line in lines:
-        found = json.loads(line)
-        program = by_size.setdefault((found["program"], found["backend"]), {})
-        program[found["size"]] = found["need"]
+        needs = json.loads(line)
+        program = by_size.setdefault((needs["program"], needs["backend"]), {})
+        program[needs["size"]] = needs["need"]
     return {
         key: {size // min(sizes): need for size, need in sizes.items()}
         for key, sizes in by_size.items()
@@ -150,8 +150,8 @@ def rows_of(con: duckdb.DuckDBPyConnection, needs: Needs) -> list[Row]:
     rows = []
     for size in sorted({points[-1] * distance for points in POINTS for distance in DISTANCES}):
         values = {"label": "size", "size": str(size), "top_n": 10**6}
-        for found in execute.execute_query(con, query, values).rows:
-            cells = dict(zip(names, found, strict=True))
+        for row in execute.execute_query(con, query, values).rows:
+            cells = dict(zip(names, row, strict=True))
             distance, rest = divmod(size, int(cells["max_size"]))
             if cells["model"] is None or rest or distance not in DISTANCES:
                 continue
@@ -168,10 +168,10 @@ def share(rows: Sequence[Row]) -> float:
 
 
 def by_program(rows: Sequence[Row]) -> list[list[Row]]:
-    found: dict[tuple[str, str], list[Row]] = {}
+    by_name: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        found.setdefault((row.program, row.backend), []).append(row)
-    return list(found.values())
+        by_name.setdefault((row.program, row.backend), []).append(row)
+    return list(by_name.values())
 
 
 def cells(rows: Sequence[Row]) -> str:

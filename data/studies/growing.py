@@ -171,8 +171,8 @@ def decode(batch, length, *, is_carried=False):
         return x + mixed.reshape(-1, heads * size) @ w["o"], keys, values
 
     def stacked(w, cache, token, place):
-        def body(x, given):
-            x, *kept = layer(x, *given, place)
+        def body(x, inputs):
+            x, *kept = layer(x, *inputs, place)
             return x, tuple(kept)
 
         x, cache = lax.scan(body, w["embed"][token], (w["layers"], *cache))
@@ -418,12 +418,12 @@ def need(program, arguments, placement):
     placed = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=placement), arguments
     )
-    found = jax.jit(program).lower(*placed).compile().memory_analysis()
+    memory = jax.jit(program).lower(*placed).compile().memory_analysis()
     return (
-        found.argument_size_in_bytes
-        + found.output_size_in_bytes
-        - found.alias_size_in_bytes
-        + found.temp_size_in_bytes
+        memory.argument_size_in_bytes
+        + memory.output_size_in_bytes
+        - memory.alias_size_in_bytes
+        + memory.temp_size_in_bytes
     )
 
 
@@ -449,8 +449,8 @@ def main(backend, names):
             print(f"{backend} {name} is left out: {str(error)[:200]}", file=sys.stderr)
             continue
         for size, need_bytes in needs.items():
-            found = {"program": name, "backend": backend, "size": size, "need": need_bytes}
-            print(json.dumps(found), flush=True)
+            row = {"program": name, "backend": backend, "size": size, "need": need_bytes}
+            print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

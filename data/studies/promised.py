@@ -97,16 +97,18 @@ class First:
 Answer = dict[str, Any]
 
 
-def answers(con: DuckDBPyConnection, query: SavedQuery, **given: object) -> dict[str, list[Answer]]:
+def answers(
+    con: DuckDBPyConnection, query: SavedQuery, **settings: object
+) -> dict[str, list[Answer]]:
     """Return the rows of a saved query by function, with all columns."""
-    bound = execute.bind(query, {key: str(value) for key, value in given.items()})
+    bound = execute.bind(query, {key: str(value) for key, value in settings.items()})
     names = [column.name for column in query.columns]
-    found: dict[str, list[Answer]] = {}
+    by_function: dict[str, list[Answer]] = {}
     for row in execute.execute_query(con, query, bound).rows:
         answer = dict(zip(names, row, strict=True))
         if answer["unknown_reason"] is None:
-            found.setdefault(answer["function_name"], []).append(answer)
-    return found
+            by_function.setdefault(answer["function_name"], []).append(answer)
+    return by_function
 
 
 def is_at(answer: Answer, line: str) -> bool:
@@ -357,11 +359,11 @@ def of_any(sureness: Sequence[str]) -> str:
 
 def write_sureness(rows: Iterable[Row]) -> None:
     """Write the table's sureness into the view advice_sureness."""
-    found = by_kind(rows)
+    shares = by_kind(rows)
     lines = []
     for kind in (*KINDS, *LEFT_OUT):
         each = [
-            "unlikely" if kind in LEFT_OUT else sureness_of(found.get((kind, target), []))
+            "unlikely" if kind in LEFT_OUT else sureness_of(shares.get((kind, target), []))
             for target in TARGETS
         ]
         cells = ", ".join(f"'{cell}'" for cell in (kind, *each, of_any(each)))

@@ -60,16 +60,16 @@ def run(paths: list[Path], repeats: int, xprof: str | None) -> None:
     for path in paths:
         size = path.stat().st_size / 1e6
         data = path.read_bytes()
-        found = {"derive": min(_cpu(partial(sections.read, data)) for _ in range(repeats))}
+        seconds = {"derive": min(_cpu(partial(sections.read, data)) for _ in range(repeats))}
         pythons = {"": sys.executable, **({"xprof ": xprof} if xprof else {})}
         for _ in range(repeats):
             for whose, python in pythons.items():
                 kind = "xprof" if whose else "bufdb"
                 whole = _children(partial(_convert, python, kind, path, 1))
                 again = float(_convert(python, kind, path, 2).split()[-1])
-                found[f"{whose}process"] = min(whole, found.get(f"{whose}process", whole))
-                found[f"{whose}again"] = min(again, found.get(f"{whose}again", again))
-        cells = " ".join(f"{size / found[name]:13.1f}" for name in names)
+                seconds[f"{whose}process"] = min(whole, seconds.get(f"{whose}process", whole))
+                seconds[f"{whose}again"] = min(again, seconds.get(f"{whose}again", again))
+        cells = " ".join(f"{size / seconds[name]:13.1f}" for name in names)
         print(f"{path.name[:40]:40} {size:6.1f} {cells}")
 
 
@@ -97,8 +97,8 @@ def _with_xprof(path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "h.xplane.pb").write_bytes(b"")
         (Path(folder) / "m.hlo_proto.pb").symlink_to(path.resolve())
-        given = [f"{folder}/h.xplane.pb"], "memory_viewer", {"module_name": "m"}
-        text, is_done = xprof.xspace_to_tools_data(*given)
+        arguments = [f"{folder}/h.xplane.pb"], "memory_viewer", {"module_name": "m"}
+        text, is_done = xprof.xspace_to_tools_data(*arguments)
         assert is_done and b"heapSizes" in text[:100]
 
 

@@ -58,7 +58,7 @@ def compile_cases(target: str, some: Iterable[Case], folder: Path) -> None:
     dumps = folder.glob("*buffer-assignment.txt")
     there = {path.name.partition(".jit_")[2].partition(".")[0] for path in dumps}
     missing = [case.function for case in some if case.function not in there]
-    given = os.environ | {
+    environ = os.environ | {
         "JAX_PLATFORMS": "cpu",
         "JAX_ENABLE_COMPILATION_CACHE": "false",
         "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",  # a description needs no device
@@ -68,7 +68,7 @@ def compile_cases(target: str, some: Iterable[Case], folder: Path) -> None:
     }
     if missing:
         command = [sys.executable, "-m", "programs.registry", target, *missing]
-        subprocess.run(command, cwd=HERE, env=given, check=True)
+        subprocess.run(command, cwd=HERE, env=environ, check=True)
 
 
 def peaks_of(database: Path, target: str) -> Peaks:
@@ -85,16 +85,16 @@ def measured(target: str, folder: Path, is_again: bool, known: Peaks) -> Peaks:
     ]
     compile_cases(target, wanted, folder / target)
     ingest(str(folder / "t.duckdb"), [folder / target])
-    found = peaks_of(folder / "t.duckdb", target)
+    peaks = peaks_of(folder / "t.duckdb", target)
     for case in cases(target):
         if (
             case.made is None
             and not is_again
-            and found[case.function] != known.get(case.function, found[case.function])
+            and peaks[case.function] != known.get(case.function, peaks[case.function])
         ):
             sys.exit(f"{target} {case.function} is not what it was: use --again")
     there = {case.function for case in cases(target)}
-    return {name: figures for name, figures in sorted((known | found).items()) if name in there}
+    return {name: figures for name, figures in sorted((known | peaks).items()) if name in there}
 
 
 def read_got(is_again: bool) -> dict[str, Peaks]:
@@ -144,9 +144,9 @@ def main() -> None:
             write_got(got)
             peaks = {name: peak for name, (peak, _) in got[target].items()}
             what_if += what_if_errors.rows_of(folder / "t.duckdb", target, cases(target), peaks)
-            found = promised.rows_of(folder / "t.duckdb", target, cases(target), peaks)
-            promises += found[0]
-            firsts += found[1]
+            rows = promised.rows_of(folder / "t.duckdb", target, cases(target), peaks)
+            promises += rows[0]
+            firsts += rows[1]
     text = promised.page(promises, firsts, version("jax"))
     if targets != list(NEEDS):
         print(text)

@@ -157,21 +157,21 @@ def answer_to(con: DuckDBPyConnection, base: Choice, asked: Asked) -> Answer:
     return removal.answer(con, base, replace(asked, without=there))
 
 
-def saving(found: Answer) -> int:
-    return found.choice.peak_bytes - found.left.peak_bytes
+def saving(answer: Answer) -> int:
+    return answer.choice.peak_bytes - answer.left.peak_bytes
 
 
 def row_of(con: DuckDBPyConnection, case: Case, base: Choice, left: int) -> Row:
     kind = case.change.partition(" ")[0]
     if kind == "donate":
-        found = forward = answer_to(con, base, Asked(donate=["w*"]))
+        forecast = forward = answer_to(con, base, Asked(donate=["w*"]))
     else:
         keep = {"drop": Fraction(0), "half": Fraction(1, 2), "chunk": Fraction(1, steps.CHUNKS)}
         # What a scanned layer computes is there one layer at a time.
         stacked = "_scan" in case.program and kind != "chunk"
         lines = [int(line.rpartition(":")[2]) for line in case.lines]
         patterns = [f"line:{'saved ' if stacked else ''}*/steps.py:{line}" for line in lines]
-        found = answer_to(con, base, Asked(patterns, keep=keep[kind]))
+        forecast = answer_to(con, base, Asked(patterns, keep=keep[kind]))
         values = con.execute(FORWARD, [base.module_id, lines, stacked]).fetchall()
         patterns = patterns if kind == "chunk" else [f"value:{name}" for (name,) in values]
         forward = answer_to(con, base, Asked(patterns, keep=keep[kind]))
@@ -180,11 +180,11 @@ def row_of(con: DuckDBPyConnection, case: Case, base: Choice, left: int) -> Row:
         case.program,
         case.change,
         base.peak_bytes,
-        saving(found),
+        saving(forecast),
         saving(forward),
         base.peak_bytes - left,
-        any(row.is_layer_input for row in found.rows),
-        any(row.dtype == "bf16" for row in found.rows),
+        any(row.is_layer_input for row in forecast.rows),
+        any(row.dtype == "bf16" for row in forecast.rows),
     )
 
 

@@ -44,7 +44,7 @@ def moved(module, name):
     return found, plan, made
 
 
-def test_the_carry_of_a_scan_goes_to_the_host_in_place_of_the_device():
+def test_the_carry_of_a_scan_goes_to_the_host():
     found = Function(programs.step, programs.args(), {}, "step")
     (switch,) = parameters(found.program())
     assert (switch.name, switch.saved_bytes, switch.regions) == ("x_in", STACK, (0,))

@@ -362,7 +362,7 @@ class Carrying(Model):
         return replace(found, switches=(*found.switches, carried))
 
 
-def test_a_carried_parameter_goes_to_the_host_where_nothing_else_fits():
+def test_a_carried_parameter_goes_to_the_host_as_a_last_resort():
     model = Carrying([100, 200], [50, 50], [[], []], [0, 1], fixed=100)
     least = model.need(Plan((0,)))
     assert answer(searched(model, least), least).plan.offloaded == ()

@@ -43,24 +43,24 @@ class Case:
         if ":" in at or at.endswith("()"):
             return at
         lines = self.file.read_text(encoding="utf-8").splitlines()
-        (found,) = (n for n, line in enumerate(lines, 1) if line.endswith(f"# line: {at}"))
-        return f"{self.file.name}:{found}"
+        (number,) = (n for n, line in enumerate(lines, 1) if line.endswith(f"# line: {at}"))
+        return f"{self.file.name}:{number}"
 
 
 def cases(target: str) -> list[Case]:
     """All of a target, each program followed by its changes."""
-    found = []
+    every_case = []
     for module in MODULES:
         file = Path(module.__file__)
         for name, program in module.PROGRAMS.items():
             if target in program.targets:
-                found.append(Case(name, "base", program, None, file))
-                found += [
+                every_case.append(Case(name, "base", program, None, file))
+                every_case += [
                     Case(name, what, program, change, file)
                     for what, change in program.changes.items()
                     if target in change.targets
                 ]
-    return found
+    return every_case
 
 
 def devices_of(target):
@@ -79,8 +79,8 @@ def compile_case(case, devices):
         arguments = halved(arguments)
 
     @wraps(function)  # parameters keep their names
-    def program(*given):
-        return function(*given)
+    def program(*leaves):
+        return function(*leaves)
 
     program.__name__ = case.function
     jax.jit(program, donate_argnums=donated).lower(*arguments).compile()

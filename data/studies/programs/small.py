@@ -14,14 +14,14 @@ FILE = Path(jax_changes.__file__)
 def line(text):
     """The one line with a text, as FILE:LINE."""
     lines = FILE.read_text(encoding="utf-8").splitlines()
-    (found,) = (number for number, one in enumerate(lines, 1) if text in one)
-    return f"{FILE.name}:{found}"
+    (line_number,) = (number for number, one in enumerate(lines, 1) if text in one)
+    return f"{FILE.name}:{line_number}"
 
 
 def make(devices, name, is_changed=False):
     title = f"{name}_changed" if is_changed else name
-    found = jax_changes.programs() | jax_changes.tpu_programs()
-    function, arguments, donated = found[title]
+    programs = jax_changes.programs() | jax_changes.tpu_programs()
+    function, arguments, donated = programs[title]
     return function, on(devices[0], arguments), donated
 
 

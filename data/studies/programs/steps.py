@@ -76,13 +76,13 @@ VOCABULARIES = (200, 400, 800, 1600, 3200)
 
 def families():
     """Return by program: how layers are combined, the layer, and the number of logits or 0."""
-    found = {}
+    by_program = {}
     for layer in LAYERS:
-        found[f"{layer.__name__}_scan"] = (scanned, layer, 0)
-        found[f"{layer.__name__}_unrolled"] = (unrolled, layer, 0)
+        by_program[f"{layer.__name__}_scan"] = (scanned, layer, 0)
+        by_program[f"{layer.__name__}_unrolled"] = (unrolled, layer, 0)
         for size in VOCABULARIES:
-            found[f"{layer.__name__}_scan_{size}"] = (scanned, layer, size)
-    return found
+            by_program[f"{layer.__name__}_scan_{size}"] = (scanned, layer, size)
+    return by_program
 
 
 def changes(layer, vocabulary):
@@ -112,11 +112,11 @@ def step_of(layers, layer, vocabulary, change=""):
     types = dict.fromkeys(names, F32) | ({given_up: jnp.bfloat16} if kind == "half" else {})
     policy = jax.checkpoint_policies.save_only_these_names(*sorted(saved))
     # A function of its own for each change: jax keeps what it has traced by function.
-    mine = partial(layer, types)
+    own_layer = partial(layer, types)
 
     def loss(w, x):
         stacked = {key: leaf for key, leaf in w.items() if key != "head"}
-        y = layers(jax.checkpoint(mine, policy=policy), stacked, x)
+        y = layers(jax.checkpoint(own_layer, policy=policy), stacked, x)
         if not vocabulary:
             return jnp.mean(jnp.square(y))
         y = y.reshape(-1, y.shape[-1])
