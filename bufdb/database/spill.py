@@ -1,4 +1,4 @@
-"""Folders in which questions that outgrow memory spill, removed whatever ends the process.
+"""Temporary folders: what outgrows memory, what is unpacked; removed whatever ends the process.
 
 DuckDB removes its folder when a database is closed. bufdb ends without that (`bufdb.cli.main`), and
 a process that is killed has no time to: what it left is removed by the next one, which knows by the
@@ -7,12 +7,19 @@ name that the process is gone.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import signal
+import threading
 from pathlib import Path
+from types import FrameType
 
-_MADE: set[str] = set()
-"""Folders of this process; DuckDB makes one on need."""
+_MADE: dict[str, int] = {}
+"""Folders, by the process that they are of; DuckDB makes one on need."""
+_UNPACKED: set[str] = set()
+"""Those of them that `make_folder` made."""
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 def spill_folder() -> str:
@@ -27,16 +34,57 @@ def spill_folder() -> str:
             prefix = f"bufdb-{_machine()}-"
             _remove_left(above, prefix)
             name = str(above / f"{prefix}{os.getpid()}-{os.urandom(8).hex()}")
-            _MADE.add(name)
+            _MADE[name] = os.getpid()
             return name
     return ""
 
 
 def remove_spilled() -> None:
     """Remove the folders of this process, which is about to end without closing its databases."""
-    for name in _MADE:
-        if Path(name).is_dir():
+    for name, pid in _MADE.items():
+        if pid == os.getpid() and Path(name).is_dir():  # a copy of a process has its list, too
             _remove(name)
+
+
+def make_folder() -> Path:
+    """Make a folder that `remove_folder` removes, or the end of the process, also by a signal.
+
+    Raises:
+        OSError: nothing can be written.
+    """
+    name = spill_folder()
+    if not name:
+        raise OSError(errno.EACCES, "no temporary folder can be written: set TMPDIR")
+    folder = Path(name)
+    folder.mkdir(0o700)
+    _UNPACKED.add(name)
+    if threading.current_thread() is threading.main_thread():
+        for number in _ENDING:
+            if signal.getsignal(number) is signal.SIG_DFL:
+                signal.signal(number, _ended)
+    return folder
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder, unless this process is a copy of the one that made it."""
+    name = str(folder)
+    if _MADE.get(name) != os.getpid():
+        return
+    _remove(name)
+    del _MADE[name]
+    _UNPACKED.discard(name)
+    if not _UNPACKED and threading.current_thread() is threading.main_thread():
+        # The handler would wait for DuckDB, where the system's own ends it at once.
+        for number in _ENDING:
+            if signal.getsignal(number) is _ended:
+                signal.signal(number, signal.SIG_DFL)
+
+
+def _ended(number: int, _frame: FrameType | None) -> None:
+    """Remove folders and end as the signal would have done."""
+    remove_spilled()
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
 
 
 def _machine() -> str:

@@ -1,29 +1,32 @@
-"""Archives and compressed files, read in place and bounded."""
+"""Archives and compressed files, unpacked into a bounded temporary directory."""
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import io
 import lzma
+import os
 import re
 import stat
 import struct
 import sys
 import tarfile
+import weakref
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 import xxhash
 
+from bufdb.database.spill import make_folder, remove_folder
+from bufdb.dumps import streams
 from bufdb.dumps.files import Problem, as_text, base_name, bears_dump_name, open_file
 from bufdb.dumps.place import Place, Reader, Stat, damaged, suffix_of
-from bufdb.dumps.streams import Compressed, Kept, check_bounds, gzip, zstandard
 
 # -- Headers of tar archives, each bounded before Python's `tarfile` looks at what is in it --------
 #
@@ -117,14 +120,14 @@ def _require_sound(data: bytes) -> None:
         raise damaged(f"a header has a number of more than {MOST_DIGITS} digits")
 
 
-# -- Files in archives, and compressed files, read where they lie ----------------------------------
+# -- Files in archives, and compressed files, unpacked ---------------------------------------------
 #
-# Nothing is unpacked to disk, so a member's name is a name and leads nowhere; one that means to
+# They have no names of their own there, so that a member's name leads nowhere; one that means to
 # leave its directory, or an archive within an archive, is refused all the same and said so.
 
 TAR = (".tar", ".tar.gz", ".tgz", ".tar.zst")
 ARCHIVES = (".zip", *TAR)
-SINGLE = {".gz": gzip, ".zst": zstandard}
+SINGLE = {".gz": streams.gzip, ".tgz": streams.gzip, ".zst": streams.zstandard}
 _TEXTS = (".txt", ".log", ".out", ".debug_options")
 """Compressed files whose inner name ends like this are dumps or logs; others are other things."""
 _LINK = "is a link or not a regular file; it was not read"
@@ -139,8 +142,6 @@ MOST_NAME = 4096
 """Characters of a name; those of a file system have no more."""
 _MOST_DIRECTORY = 32 << 20
 """Bytes of the directory of a zip, which takes up to fifteen times as many in memory."""
-_LOCAL = struct.Struct("<4s22xHH")
-"""Header of a member of a zip: its mark, and the lengths of its name and extra field."""
 _BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """Methods of a zip that Python decompresses piece by piece, as much as is asked for."""
 _DAMAGE = (
@@ -160,16 +161,58 @@ _LATEST_S = 1 << 33
 """A time beyond this [s since 1970] is invalid."""
 
 
+class Unpacked:
+    """A file in a temporary folder with everything unpacked, one after the other.
+
+    It is removed once no member of it is left, or with the process. A file for each member would
+    take most of the time.
+    """
+
+    def __init__(self) -> None:
+        """Make it.
+
+        Raises:
+            OSError: nothing can be written.
+        """
+        folder = make_folder()
+        weakref.finalize(self, remove_folder, folder)
+        self.path = folder / "unpacked"
+        self.size = 0
+
+    def add(self, parts: Iterable[bytes]) -> None:
+        """Write what is unpacked to the end.
+
+        Raises:
+            OSError: there is no room, or everything together is beyond the bounds.
+        """
+        with self.path.open("ab") as file:
+            for part in parts:
+                self.size += len(part)
+                streams.check_total(self.size)
+                file.write(part)
+
+    def cut(self, size: int) -> None:
+        """Remove what is beyond a size."""
+        if self.path.exists():
+            os.truncate(self.path, size)
+        self.size = size
+
+
 @dataclass(frozen=True)
 class Member:
     """A file in an archive, or what a compressed file holds."""
 
     name: str
     outer: Path | Place
-    size: int
     mtime_ns: int
-    read_from: Callable[[int], Iterator[bytes]] = field(repr=False, compare=False)
-    archive_stamp: str | None = None
+    stamp: str | None
+    """That of the archive: its contents change only with it."""
+    unpacked: Unpacked = field(repr=False, compare=False)
+    start: int
+    """Where its bytes begin there."""
+    size: int
+    fault: OSError | None = None
+    """Why it could not be unpacked to its end."""
 
     def __str__(self) -> str:
         return f"{self.outer}:{self.name}"
@@ -179,20 +222,31 @@ class Member:
         """The end of the name from its last dot on."""
         return suffix_of(self.name)
 
-    @property
-    def stamp(self) -> str | None:
-        """That of the archive: its contents change only with it."""
-        return self.archive_stamp
-
     def stat(self) -> Stat:
-        """Return its own size, and which file the archive is now."""
-        outer = self.outer.stat()
-        changed = (outer.st_ino, outer.st_mtime_ns, outer.st_size)
-        return Stat(self.size, self.mtime_ns or outer.st_mtime_ns, hash(changed))
+        """Return its size, and when it was written."""
+        return Stat(self.size, self.mtime_ns)
 
     def open(self) -> IO[bytes]:
-        """Return its bytes."""
-        return io.BufferedReader(Reader(self.read_from, self.size))
+        """Return its bytes.
+
+        Raises:
+            OSError: it is damaged.
+        """
+        if self.fault is not None:
+            raise self.fault
+        return io.BufferedReader(Reader(self._read_from, self.size))
+
+    def _read_from(self, position: int) -> Iterator[bytes]:
+        with self.unpacked.path.open("rb", buffering=0) as file:
+            file.seek(self.start + position)
+            left = self.size - position
+            while part := file.read(min(_READ, left)):
+                yield part
+                left -= len(part)
+
+
+_Content = tuple[str, int, Iterator[bytes]]
+"""A regular file in an archive: its name, when it was written [ns since 1970], its bytes."""
 
 
 def is_archive(name: str) -> bool:
@@ -202,11 +256,9 @@ def is_archive(name: str) -> bool:
 
 def inner_name(name: str) -> str | None:
     """Return the name of what a compressed file holds; None if it is no compressed dump or log."""
-    for suffix in SINGLE:
-        inner = name[: -len(suffix)]
-        if name.endswith(suffix) and inner.endswith(_TEXTS):
-            return inner
-    return None
+    suffix = suffix_of(name)
+    inner = name.removesuffix(suffix)
+    return inner if suffix in (".gz", ".zst") and inner.endswith(_TEXTS) else None
 
 
 def expand(
@@ -222,9 +274,9 @@ def expand(
         dump.
     """
     found: dict[str, Path | Place] = {}
-    kept = Kept()
+    unpacked: Unpacked | None = None
     for name, path in files.items():
-        inner, size = inner_name(name), kept.size
+        inner = inner_name(name)
         if inner is None and not is_archive(name):
             found[name] = path
             continue
@@ -232,19 +284,20 @@ def expand(
             text = f"was skipped: {inner} next to it is read"
             problems.append(Problem(name, "info", "read_once", text))
             continue
+        size = 0 if unpacked is None else unpacked.size
         try:
             if not is_given and inner is None and path.stat().st_size > LARGE_BYTES:
                 text = f"is an archive of more than {LARGE_BYTES >> 20} MiB; to read it, name it"
                 problems.append(Problem(name, "info", "not_unpacked", text))
-            elif inner is not None:
-                found[inner] = _decompressed(name, inner, path, kept)
-            else:
-                odd: list[Problem] = []
-                members = list(_members(name, path, odd, kept))
-                problems += odd if is_given else map(_among_others, odd)
-                found.update({f"{name}:{member.name}": member for member in members})
+                continue
+            unpacked = unpacked or Unpacked()
+            odd: list[Problem] = []
+            members = list(_members(name, path, odd, unpacked))
+            problems += odd if is_given else map(_among_others, odd)
+            found.update({inner or f"{name}:{member.name}": member for member in members})
         except (OSError, *_DAMAGE) as error:
-            kept.drop(size)
+            if unpacked is not None:
+                unpacked.cut(size)
             text = getattr(error, "strerror", None) or f"it is damaged: {error}"
             problems.append(Problem(name, "error", "unreadable_archive", f"cannot be read: {text}"))
     return found
@@ -257,32 +310,38 @@ def _among_others(problem: Problem) -> Problem:
     return replace(problem, severity="info")
 
 
-def _decompressed(name: str, inner: str, path: Path | Place, kept: Kept) -> Member:
-    stream = SINGLE[suffix_of(name)](lambda: _open(path), kept)
-    # The order matters: its size is known once it was read.
-    stamp, size = stamp_of(path), stream.size()
-    return Member(inner, path, size, path.stat().st_mtime_ns, stream.read_from, stamp)
-
-
 def _members(
-    name: str, path: Path | Place, problems: list[Problem], kept: Kept
+    name: str, path: Path | Place, problems: list[Problem], unpacked: Unpacked
 ) -> Iterator[Member]:
-    """Yield the regular files of an archive that may hold dumps.
+    """Unpack the regular files of an archive that may hold dumps, or what a compressed file holds.
 
     Raises:
         OSError: it is damaged, or beyond the bounds; so are the errors of _DAMAGE.
     """
-    stamp = stamp_of(path)
+    stamp, written_ns = stamp_of(path), path.stat().st_mtime_ns
+    held = inner_name(name)
+    if held is not None:
+        start = unpacked.size
+        unpacked.add(SINGLE[suffix_of(name)](lambda: _open(path)))
+        yield Member(held, path, written_ns, stamp, unpacked, start, unpacked.size - start)
+        return
     names: set[str] = set()
-    is_tar = name.lower().endswith(TAR)
-    found = _tar(name, path, stamp, problems, kept) if is_tar else _zip(name, path, stamp, problems)
-    for member in found:
-        why = _why_refused(member.name, names)
-        if why is None:
-            names.add(member.name)
-            yield member
-        else:
-            problems.append(_odd(name, member.name, "error", "refused_member", why))
+    is_zip = not name.lower().endswith(TAR)
+    for inner, mtime_ns, parts in (_zip if is_zip else _tar)(name, path, problems):
+        why = _why_refused(inner, names)
+        if why is not None:
+            problems.append(_odd(name, inner, "error", "refused_member", why))
+            continue
+        names.add(inner)
+        start, fault = unpacked.size, None
+        try:
+            unpacked.add(parts)
+        except _DAMAGE as error:
+            if not is_zip:  # what follows it cannot be found
+                raise
+            fault = damaged(error)
+        size, when = unpacked.size - start, mtime_ns or written_ns
+        yield Member(inner, path, when, stamp, unpacked, start, size, fault)
 
 
 def _odd(archive: str, name: str, severity: str, code: str, text: str) -> Problem:
@@ -306,29 +365,27 @@ def _why_refused(name: str, taken: set[str]) -> str | None:
     return "another member has this name; it was not read" if name in taken else None
 
 
-def _zip(
-    name: str, path: Path | Place, stamp: str | None, problems: list[Problem]
-) -> Iterator[Member]:
+def _zip(name: str, path: Path | Place, problems: list[Problem]) -> Iterator[_Content]:
     with _open(path) as file:
         _require_small_directory(file)
         with zipfile.ZipFile(file) as archive:
             infos = [info for info in archive.infolist() if not info.is_dir()]
-    _require_few(len(infos))
-    packed = sum(info.compress_size for info in infos)
-    if packed > path.stat().st_size:
-        raise damaged("its members overlap")
-    check_bounds(packed, sum(info.file_size for info in infos))
-    for info in infos:
-        inner = as_text(info.filename)
-        if info.flag_bits & 1 or info.compress_type not in _BOUNDED:
-            how = "encrypted" if info.flag_bits & 1 else "compressed by another method than deflate"
-            text = f"is {how}; unpack the archive first"
-            problems.append(_odd(name, inner, "error", "refused_member", text))
-            continue
-        if _is_link(info):
-            problems.append(_odd(name, inner, "info", "no_file", _LINK))
-            continue
-        yield Member(inner, path, info.file_size, _written(info), _zip_reader(path, info), stamp)
+            _require_few(len(infos))
+            packed = sum(info.compress_size for info in infos)
+            if packed > path.stat().st_size:
+                raise damaged("its members overlap")
+            streams.check_bounds(packed, sum(info.file_size for info in infos))
+            for info in infos:
+                inner = as_text(info.filename)
+                if info.flag_bits & 1 or info.compress_type not in _BOUNDED:
+                    how = "compressed by another method than deflate"
+                    how = "encrypted" if info.flag_bits & 1 else how
+                    text = f"is {how}; unpack the archive first"
+                    problems.append(_odd(name, inner, "error", "refused_member", text))
+                elif _is_link(info):
+                    problems.append(_odd(name, inner, "info", "no_file", _LINK))
+                else:
+                    yield inner, _written(info), _parts(partial(archive.open, info))
 
 
 def _is_link(info: zipfile.ZipInfo) -> bool:
@@ -353,54 +410,34 @@ def _written(info: zipfile.ZipInfo) -> int:
         return 0
 
 
-def _zip_reader(path: Path | Place, info: zipfile.ZipInfo) -> Callable[[int], Iterator[bytes]]:
-    """Return what reads a member, without the directory, which is as long as there are members."""
-
-    def read_from(position: int) -> Iterator[bytes]:
-        try:
-            with _open(path) as file:
-                _go_to_content(file, info)
-                with zipfile.ZipExtFile(file, "r", info) as inner:
-                    inner.seek(position)
-                    while part := inner.read(_READ):
-                        yield part
-        except _DAMAGE as error:
-            raise damaged(error) from error
-
-    return read_from
+def _parts(opener: Callable[[], IO[bytes] | None]) -> Iterator[bytes]:
+    content = opener()
+    assert content is not None, "it is a regular file"
+    with content:
+        while part := content.read(_READ):
+            yield part
 
 
-def _go_to_content(file: IO[bytes], info: zipfile.ZipInfo) -> None:
-    """Go past the header of a member, whose name and extra field have lengths of their own."""
-    file.seek(info.header_offset)
-    head = _LOCAL.unpack(file.read(_LOCAL.size))
-    if head[0] != b"PK\3\4":
-        raise damaged("a member's header cannot be read")
-    file.seek(head[-2] + head[-1], io.SEEK_CUR)
-
-
-def _tar(
-    name: str, path: Path | Place, stamp: str | None, problems: list[Problem], kept: Kept
-) -> Iterator[Member]:
-    lower = name.lower()
-    stream: Compressed | None = None
-    if lower.endswith((".gz", ".tgz")):
-        stream = gzip(lambda: _open(path), kept)
-    elif lower.endswith(".zst"):
-        stream = zstandard(lambda: _open(path), kept)
+def _tar(name: str, path: Path | Place, problems: list[Problem]) -> Iterator[_Content]:
     with (
-        contextlib.closing(stream) if stream is not None else contextlib.nullcontext(),
-        _opened_tar(path, stream) as file,
-        tarfile.open(fileobj=file, mode="r:", tarinfo=Header) as archive,
+        _opened(path, SINGLE.get(suffix_of(name.lower()))) as file,
+        tarfile.open(fileobj=file, mode="r|", bufsize=_READ, tarinfo=Header) as archive,
     ):
         for info in _each(archive):
             inner = as_text(info.name.removeprefix("./"))
             written = int(info.mtime) if 0 < info.mtime < _LATEST_S else 0
             if info.isreg() and not info.issparse():
-                reader = _tar_reader(path, stream, info.offset_data, info.size)
-                yield Member(inner, path, info.size, written * 10**9, reader, stamp)
+                yield inner, written * 10**9, _parts(partial(archive.extractfile, info))
             elif not info.isdir():
                 problems.append(_odd(name, inner, "info", "no_file", _LINK))
+
+
+def _opened(path: Path | Place, decompressed: streams.Decompressor | None) -> IO[bytes]:
+    """Open what a tar is compressed as, to be read once."""
+    if decompressed is None:
+        return _open(path)
+    parts = decompressed(lambda: _open(path))
+    return io.BufferedReader(Reader(lambda _: parts, None))
 
 
 def _each(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
@@ -415,29 +452,6 @@ def _each(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         if size > MOST_NAMES:
             raise OSError(errno.EFBIG, f"its names take more than {MOST_NAMES >> 20} MiB")
         yield info
-
-
-def _opened_tar(path: Path | Place, stream: Compressed | None) -> IO[bytes]:
-    if stream is None:
-        return _open(path)
-    return io.BufferedReader(Reader(stream.read_from, None))
-
-
-def _tar_reader(
-    path: Path | Place, stream: Compressed | None, begin: int, size: int
-) -> Callable[[int], Iterator[bytes]]:
-    def read_from(position: int) -> Iterator[bytes]:
-        if stream is not None:
-            yield from stream.read_from(begin + position)
-            return
-        with _open(path) as file:
-            file.seek(begin + position)
-            left = size - position
-            while part := file.read(min(_READ, left)):
-                yield part
-                left -= len(part)
-
-    return read_from
 
 
 def stamp_of(path: Path | Place) -> str | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bufdb.dumps.archives import Member
 from bufdb.dumps.files import BLOCK_BYTES
 from bufdb.ingest.plan import Job
 from bufdb.read.hlo import NOTHING_MORE, Own
@@ -95,12 +96,12 @@ def made_with(own_pattern: str | None) -> tuple[str, str]:
 def is_for_others(group: Group) -> bool:
     """Return whether another process can read a group, and give it back as a whole.
 
-    Archives and URLs are open in this process. A large module is read in rounds; each is stored
+    URLs are open in this process. A large module is read in rounds; each is stored
     before the next is read.
     """
     return all(
         size_of(job) <= group.block_bytes
-        and all(isinstance(file.path, Path) for file in job.files.files.values())
+        and all(isinstance(file.path, Path | Member) for file in job.files.files.values())
         for job in group.jobs
     )
 

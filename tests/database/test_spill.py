@@ -39,3 +39,14 @@ def test_what_a_killed_process_left_is_removed(tmp_path, monkeypatch):
     assert not name.exists()
     spill.spill_folder()
     assert mine.is_dir() and other.is_dir() and link.is_symlink() and number
+
+
+def test_a_copy_of_a_process_removes_nothing(tmp_path):
+    text = (
+        "import os; from bufdb.database import spill; folder = spill.make_folder(); pid = os.fork()"
+        "\nif not pid: spill.remove_folder(folder); spill.remove_spilled(); os._exit(0)"
+        "\nos.waitpid(pid, 0); assert folder.is_dir(); spill.remove_folder(folder)"
+        "\nassert not folder.exists()"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", text], env=environment, check=True)

@@ -6,6 +6,9 @@ import io
 import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
 import tarfile
 import time
 import zipfile
@@ -188,9 +191,7 @@ def many(path: Path, count: int) -> tuple[Path, dict[str, bytes]]:
 @pytest.mark.parametrize("form", ["zip", "tar.gz", pytest.param("tar.zst", marks=zst)])
 def test_however_many_members_an_archive_is_read_once(tmp_path, monkeypatch, form):
     path, members = many(tmp_path / f"x.{form}", 300)
-    kept = []
     monkeypatch.setattr(archives, "open_file", Counted)
-    monkeypatch.setattr(archives, "Kept", lambda: kept.append(streams.Kept()) or kept[0])
     monkeypatch.setattr(Counted, "count", 0)
     for module in discover(path):
         (file,) = module.files.values()
@@ -198,8 +199,6 @@ def test_however_many_members_an_archive_is_read_once(tmp_path, monkeypatch, for
     # Its hash takes one reading more; of a zip a buffer is read for each header.
     most = 2 * path.stat().st_size + (300 * io.DEFAULT_BUFFER_SIZE if form == "zip" else 0)
     assert Counted.count <= 1.1 * most
-    # A block has some members; one is in two blocks at the most.
-    assert kept[0].read_count <= 2 * 300 + 2 * 300 * 3000 // streams.BLOCK_BYTES
 
 
 @zst
@@ -211,6 +210,86 @@ def test_members_are_read_in_turn(tmp_path):
     parts = [[file.read(1000) for file in opened] for _ in range(4)]
     for file, *content in zip(files, *parts, strict=True):
         assert b"".join(content) == members[file.name.partition(":")[2]]
+
+
+# -- where it is unpacked --------------------------------------------------------------------------
+
+WAITS = """
+import sys, time
+from pathlib import Path
+from bufdb.dumps.discover import discover
+modules = discover(Path(sys.argv[1]))
+print("unpacked", flush=True)
+time.sleep(60)
+"""
+
+
+def unpacked_in(folder: Path) -> list[Path]:
+    return list(folder.glob("bufdb-*"))
+
+
+def test_what_is_unpacked_goes_with_its_modules(tmp_path, monkeypatch):
+    path = archive(tmp_path, "zip")
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    modules = discover(path)
+    (folder,) = unpacked_in(tmp_path / "tmp")
+    assert folder.stat().st_mode & 0o077 == 0
+    del modules
+    assert unpacked_in(tmp_path / "tmp") == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_is_unpacked_goes_with_its_process(tmp_path, number):
+    path = archive(tmp_path, "gztar")
+    process = subprocess.Popen(
+        [sys.executable, "-c", WAITS, str(path)],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    with process:
+        process.stdout.readline()
+        assert len(unpacked_in(tmp_path)) == 1
+        process.send_signal(number)
+        assert process.wait() == -number
+    assert unpacked_in(tmp_path) == []
+
+
+def test_what_is_refused_leaves_nothing_unpacked(tmp_path, monkeypatch):
+    path = archive(tmp_path, "gztar")
+    path.write_bytes(path.read_bytes()[:-50])
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    assert list(odd(tmp_path)) == [path.name]
+    assert unpacked_in(tmp_path / "tmp") == []
+
+
+def test_all_archives_together_are_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(streams, "MOST_BYTES", 3 * len(ALLOCATIONS) // 2)
+    for name in ("a", "b"):
+        (tmp_path / f"{name}-live-range.txt.gz").write_bytes(gzip.compress(ALLOCATIONS))
+    assert len(found(tmp_path)) == 1
+    ((_, message),) = odd(tmp_path).values()
+    assert "unpack it first" in message
+
+
+def test_without_room_an_archive_is_an_error(tmp_path, monkeypatch):
+    path = archive(tmp_path, "zip")
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert "no temporary folder can be written" in odd(path)["demo.zip"][1]
+
+
+def test_a_damaged_member_of_a_zip_is_none_of_the_others(tmp_path):
+    path = zipped(tmp_path / "x.zip", {f"a/{DUMP}": ALLOCATIONS, f"b/{DUMP}": ALLOCATIONS})
+    content = bytearray(path.read_bytes())
+    content[200:240] = b"\xff" * 40
+    path.write_bytes(content)
+    one, other = (module.files["buffer_assignment"].path for module in discover(path))
+    with pytest.raises(OSError, match="it is damaged"):
+        one.open()
+    assert other.open().read() == ALLOCATIONS
 
 
 # -- refused ---------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Compressed streams: each read once, bounded, and read from any position on."""
+"""Compressed streams: each read once, and bounded."""
 
 import gzip
 import importlib.util
@@ -6,7 +6,6 @@ import io
 import os
 import subprocess
 import sys
-import weakref
 import zlib
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from places import DEMO
 
 from bufdb.dumps import streams
 from bufdb.dumps.discover import discover
-from bufdb.dumps.place import Reader
 
 DUMP = "module_0000.jit_init.cpu_after_optimizations-buffer-assignment.txt"
 ALLOCATIONS = (DEMO / "cpu_b8" / DUMP).read_bytes()
@@ -24,19 +22,10 @@ zst = pytest.mark.skipif(
 )
 
 
-def test_a_stream_is_read_from_any_position(monkeypatch):
-    monkeypatch.setattr(streams, "BLOCK_BYTES", 10_000)
+def test_members_of_a_stream_follow_each_other():
     text = os.urandom(50_000) + b"x" * 100_000 + os.urandom(50_001)
     packed = gzip.compress(text[:70_000]) + gzip.compress(text[70_000:]) + b"\0" * 512
-    stream = streams.gzip(lambda: io.BytesIO(packed), streams.Kept())
-    assert stream.size() == len(text)
-    for at in (0, 1, 9_999, 60_000, 70_000, 70_001, 199_999, 200_000, 200_001, 300_000):
-        assert b"".join(stream.read_from(at)) == text[at:]
-    reader = io.BufferedReader(Reader(stream.read_from, len(text)))
-    reader.seek(150_000)
-    assert reader.read(5) == text[150_000:150_005]
-    reader.seek(3)
-    assert reader.read() == text[3:]
+    assert b"".join(streams.gzip(lambda: io.BytesIO(packed))) == text
 
 
 # Ids of their own: gzip writes the time, and processes that run tests must find the same ones.
@@ -47,7 +36,7 @@ def test_a_stream_is_read_from_any_position(monkeypatch):
 )
 def test_what_is_no_gzip_stream_is_damaged(content):
     with pytest.raises(OSError, match="damaged"):
-        streams.gzip(lambda: io.BytesIO(content), streams.Kept()).size()
+        list(streams.gzip(lambda: io.BytesIO(content)))
 
 
 # -- frames of Zstandard ---------------------------------------------------------------------------
@@ -92,21 +81,6 @@ def test_frames_of_zstandard_are_bounded(tmp_path, monkeypatch, kind, is_given):
     assert message in problems[0].message
 
 
-def test_a_decompressor_ends_with_its_stream():
-    class New:
-        def __call__(self):
-            return zlib.decompressobj(31)
-
-    new = New()
-    left = weakref.ref(new)
-    packed = gzip.compress(ALLOCATIONS)
-    stream = streams.Compressed(lambda: io.BytesIO(packed), new, zlib.error, 99, streams.Kept())
-    del new
-    assert stream.size() == len(ALLOCATIONS)
-    assert left() is None
-    assert b"".join(stream.read_from(0)) == ALLOCATIONS
-
-
 PEAK = """
 import sys
 from pathlib import Path
@@ -137,17 +111,3 @@ def test_frames_that_are_skipped_carry_nothing(tmp_path):
     (tmp_path / f"{DUMP}.zst").write_bytes(SKIPPABLE + SKIPPABLE.join(parts) + SKIPPABLE)
     (module,) = discover(tmp_path)
     assert module.files["buffer_assignment"].path.open().read() == ALLOCATIONS
-
-
-def test_what_is_kept_of_streams_is_bounded(tmp_path, monkeypatch):
-    """For text that only a large window compresses, blocks take many times the archive's size."""
-    monkeypatch.setattr(streams, "FREE_KEPT_BYTES", 1 << 20)
-    kept = streams.Kept()
-    parts = [os.urandom(streams.BLOCK_BYTES) for _ in range(20)]
-    kept.given = 1 << 17
-    with pytest.raises(OSError, match="8 times its size"):
-        for part in parts:
-            kept.add(part)
-    assert 15 << 16 <= kept.size <= 1 << 20
-    kept.drop(0)
-    assert kept.read(0, kept.add(b"text")) == b"text"

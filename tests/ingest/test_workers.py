@@ -147,7 +147,9 @@ def test_the_next_ingest_finds_nothing_changed(pools, tmp_path):
 
 
 @pytest.mark.slow
-def test_archives_and_large_modules_are_read_here(con, fresh, pools, tmp_path, monkeypatch):
+def test_large_modules_are_read_here_and_archives_by_others(
+    con, fresh, pools, tmp_path, monkeypatch
+):
     """Among others that are not."""
     folder = tmp_path / "run"
     shutil.copytree(DEMO / "cpu_b8", folder)
@@ -159,8 +161,8 @@ def test_archives_and_large_modules_are_read_here(con, fresh, pools, tmp_path, m
         lambda self, group, sink: (here.append(group), real(self, group, sink)),
     )
     ingest_into(con, folder, None, 150_000, jobs=2)
-    names = {job.files.key[:11] for group in here for job in group.jobs}
-    assert {"more.zip:mo", "module_0002"} <= names and "module_0000" not in names
+    keys = " ".join(job.files.key for group in here for job in group.jobs)
+    assert "module_0002" in keys and "module_0000" not in keys
     with fresh() as other:
         ingest_into(other, folder)
         for table in MODULE_TABLES:
