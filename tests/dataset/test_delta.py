@@ -266,3 +266,11 @@ def test_a_log_is_not_read_through_links(tmp_path):
     commit.symlink_to(tmp_path / "outside")
     with pytest.raises(DatabaseError, match=r"^[^\n]*$"):
         rows_on(tmp_path / "set")
+
+
+def test_a_log_in_a_bucket_is_read_through_its_file_system(tmp_path):
+    system = pytest.importorskip("fsspec").filesystem("memory")
+    delta(tmp_path / "set")
+    system.put(f"{tmp_path}/set/", "/delta-set", recursive=True)
+    assert ask("memory://delta-set", "SELECT count(*) FROM modules") == [(3,)]
+    system.rm("/delta-set", recursive=True)
