@@ -97,3 +97,25 @@ def test_a_carry_of_as_many_rows_as_layers_is_no_stack():
     for one in (eqn, without):  # JAX 0.12 does not have the number
         assert carried(one) == 1
         assert [tuple(var.aval.shape) for var in carried_inputs(one)] == [(N, D)]
+
+
+CASES = Path(__file__).parents[2].parent / "shared" / "cases"
+
+
+@pytest.mark.skipif(not CASES.is_dir(), reason="the cases are in another repository")
+def test_the_plan_of_a_case_moves_as_much_as_the_one_by_hand(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(CASES / "fit-anchors")
+    import carry
+
+    args = carry.args(64)
+    found = Function(carry.step, args, {}, "step")
+    plan = Plan(found.program().scans, offloaded=("x_in",))
+    by_hand = Function(carry.step_off, args, {}, "step_off").trace(Plan())
+    wanted = found.trace(plan)
+    path = Path(carry.__file__)
+    made = patch(found.program(), plan, {str(path): path.read_text("utf-8")})
+    patched = loaded(made.texts[str(path)], tmp_path)
+    got = Function(patched.step, args, {}, "step").trace(Plan())
+    for figure in ("host_bytes", "residual_bytes", "work"):
+        figures = {getattr(one, figure) for one in (by_hand, wanted, got)}
+        assert len(figures) == 1, figure
