@@ -8,6 +8,7 @@ import pytest
 from bufdb.fitting import search
 from bufdb.fitting.levers.host import WORK as HOST_WORK
 from bufdb.fitting.plans import Ask, Compiled, Plan, Program, Region, Site, Switch, Traced
+from bufdb.fitting.space import Space
 
 HERE = Site("/a/train.py", 1, 0, 1, 9)
 
@@ -374,6 +375,18 @@ def test_a_carried_parameter_that_nothing_saves_is_left_alone():
     model = Carrying([100, 200], [50, 50], [[], []], [0, 1], fixed=100, carried=0)
     limit = model.need(Plan((0,), ("fit_0",)))
     assert answer(searched(model, limit), limit).plan.offloaded == ()
+
+
+def test_a_scan_that_moves_values_saves_no_products_of_its_atomic_parts():
+    model = Carrying([100], [50], [[]], [0])
+    region = Region("scan", (HERE,), "body", HERE, 4, has_atomic=True)
+    space = Space(model.program(regions=(region,)), model.ask(None))
+    saved, carried = (
+        next(atom for atom in space.atoms if atom.lever == lever) for lever in ("saved", "carried")
+    )
+    assert space.plan(frozenset([saved])).with_dots == (0,)
+    assert space.plan(frozenset([saved]), [saved.name]).with_dots == ()
+    assert space.plan(frozenset([carried])).with_dots == ()
 
 
 def test_calls_are_ordered_by_live_bytes_whatever_their_scale():

@@ -39,7 +39,11 @@ class Products(Lever):
     def planned(
         self, program: Program, plan: Plan, given_up: Sequence[Atom], kept: Sequence[Atom]
     ) -> Plan:
-        """Save the products of the other regions that are checkpointed."""
+        """Save the products of the other regions that are checkpointed.
+
+        JAX has no policy that saves products and moves names to the host.
+        """
+        moves = [one for one in program.switches if one.name in plan.offloaded]
         regions = [region for atom in kept for region in atom.regions]
-        there = (*plan.scans, *plan.calls)
+        there = {*plan.scans, *plan.calls} - {index for one in moves for index in one.regions}
         return replace(plan, with_dots=tuple(one for one in regions if one in there))
