@@ -14,10 +14,10 @@ TABLE_ROWS = 20
 def peaks(db: str, name: str) -> tuple[Result, str | None]:
     """Return the modules with the largest needs, and a note on the rest if there are more."""
     with store.open_readable(db) as con:
-        found = [f for f in figures.of_run(con, name) if f.is_device_memory or f.color is None]
+        modules = [f for f in figures.of_run(con, name) if f.is_device_memory or f.color is None]
     metrics = ("peak", "need", "arguments", "outputs", "temp", "constants", "fragmentation")
     # An unknown peak may be the highest, so it comes first.
-    found.sort(
+    modules.sort(
         key=lambda f: [
             f.values["peak"] is not None,
             *(
@@ -41,7 +41,7 @@ def peaks(db: str, name: str) -> tuple[Result, str | None]:
             figure.module_key,
             figure.unknown_reason,
         )
-        for figure in found
+        for figure in modules
     ]
     left_out = len(rows[TABLE_ROWS:])
     more = f"{left_out} more rows: bufdb query modules --run {name}" if left_out else None

@@ -364,7 +364,7 @@ def _as_rows(result: Result) -> list[Row]:
 class Summary:
     """The content of one screen."""
 
-    found: Overview
+    overview: Overview
     note: str | None
     """Why there is nothing to show; None if there is something."""
 
@@ -436,7 +436,7 @@ class Outcome:
     device: str | None
     """As JAX calls it; None if nothing was compiled."""
     run_name: str | None = None
-    found: Overview | None = None
+    overview: Overview | None = None
     refusal: str | None = None
     """XLA's message if it planned the memory and then gave up."""
     failure: str | None = None
@@ -445,15 +445,15 @@ class Outcome:
     @property
     def need_bytes(self) -> int | None:
         """What XLA reserves for the function with the highest peak; None if unknown."""
-        if self.found is None or self.found.peak is None:
+        if self.overview is None or self.overview.peak is None:
             return None
-        need_bytes: int | None = self.found.peak["need_bytes"]
+        need_bytes: int | None = self.overview.peak["need_bytes"]
         return need_bytes
 
     @property
     def limit_ratio(self) -> float | None:
         """The need as a share of the limit; None if either is unknown."""
-        limit = None if self.found is None else self.found.limit_bytes
+        limit = None if self.overview is None else self.overview.limit_bytes
         if self.need_bytes is None or not limit:
             return None
         return self.need_bytes / limit
@@ -474,7 +474,7 @@ class Outcome:
         """The outcome column."""
         if self.is_too_large:
             return "too large"
-        return "not compiled" if self.found is None or self.refusal is not None else "compiled"
+        return "not compiled" if self.overview is None or self.refusal is not None else "compiled"
 
 
 def table(outcomes: Sequence[Outcome]) -> Result:
@@ -483,7 +483,7 @@ def table(outcomes: Sequence[Outcome]) -> Result:
 
 
 def _row(one: Outcome) -> tuple[object, ...]:
-    answer = one.found
+    answer = one.overview
     peak = {} if answer is None or answer.peak is None else answer.peak
     lines = [] if answer is None else answer.parts.get("lines", [])
     line = lines[0] if lines else {}

@@ -317,7 +317,7 @@ def _at_most(max_rows: int) -> int:
 def _csv(rows: Rows, max_rows: int, *, is_first: bool = False) -> str:
     """Return the first rows as CSV; DuckDB cuts rows and cells before they are fetched.
 
-    `is_first`: `found` has at most one row too many, so that the rest cannot be counted.
+    `is_first`: `rows` has at most one row too many, so that the rest cannot be counted.
     """
     columns = [(name, str(type_)) for name, type_ in zip(rows.columns, rows.types, strict=True)]
     first = rows.relation.limit(_at_most(max_rows))

@@ -124,8 +124,8 @@ class Readable:
                 opened, run=run, function=function, module=module, color=color, limit=limit
             )
         if answer.note is not None:
-            return Answer("", as_dict(answer.found), (answer.note,))
-        return Answer(text(answer.found), as_dict(answer.found))
+            return Answer("", as_dict(answer.overview), (answer.note,))
+        return Answer(text(answer.overview), as_dict(answer.overview))
 
     def diff(self, base: str, new: str, *, top: int = 10, **options: Any) -> Answer:
         """Return what changed between two runs, and why.

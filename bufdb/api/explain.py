@@ -196,7 +196,7 @@ def _compared(
         done = db.ingest(stage, run=run, metadata=metadata, compiler_options=options)
         refusal = done.refusals[0] if done.refusals else None
         with db._opener.several() as opened:
-            overviews = ask(opened, run=glob(run), limit=limit).found
+            overviews = ask(opened, run=glob(run), limit=limit).overview
         outcomes.append(Outcome(name, metadata[DEVICE_LABEL], run, overviews, refusal))
     rows = table(outcomes)
     text, _ = formats.render(rows, "table")

@@ -47,10 +47,10 @@ def compiled_apart(
     request = {"spec": spec, "args": args, "target": target, "dumps": str(dumps)}
     with Child(command, folder, what, watch, variables) as child:
         try:
-            found = child.ask(request)
+            reply = child.ask(request)
         except Died as died:
             if "device" in child.known and (files := programs(dumps)):
                 return Compiled(files, child.known["device"], died.refusal)
             message = f"{what} could not be compiled: {died.ended}"
             raise NotCompiledError(message, died.lines) from None
-    return Compiled(programs(dumps), found["device"], found["refusal"], found["note"])
+    return Compiled(programs(dumps), reply["device"], reply["refusal"], reply["note"])

@@ -149,14 +149,14 @@ def explained(request: Mapping[str, Any]) -> dict[str, Any]:
         Failed: the user's code raised an exception, or XLA did before it planned the memory.
     """
     spec, hardware = request["spec"], request["target"]
-    found = asked(spec, request["args"], hardware)
+    question = asked(spec, request["args"], hardware)
     where = "" if hardware is None else f" for {hardware}"
     with worker.step(f"tracing {spec}{where}"):
-        stage = lowered(found.function, found.args, found.kwargs, found.target)
-    kind = kind_of(found.target)
+        stage = lowered(question.function, question.args, question.kwargs, question.target)
+    kind = kind_of(question.target)
     with worker.step(f"compiling {spec}{where}"):
         worker.known({"device": kind})
-        options = None if found.target is None else found.target.options
+        options = None if question.target is None else question.target.options
         refusal = compile_into(stage, Path(request["dumps"]), options)
     return {"device": kind, "refusal": refusal, "note": unused_note(stage)}
 

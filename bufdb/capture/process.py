@@ -44,7 +44,7 @@ def run(
     """Run the command to its end.
 
     It stays in our process group, so that it can use the terminal, and ends with the group. Its
-    standard error is kept in `said`; if ours is a terminal, the command gets one, too.
+    standard error is kept in `errors`; if ours is a terminal, the command gets one, too.
 
     Raises:
         CommandError: it cannot be started.

@@ -96,18 +96,18 @@ def tpu(text: str) -> tuple[str, Mapping[str, str]] | None:
     Raises:
         UsageError: it is a TPU, but not of an existing size.
     """
-    found = _TPU.fullmatch(text.strip().casefold())
-    if found is None:
+    match = _TPU.fullmatch(text.strip().casefold())
+    if match is None:
         return None
-    name = _SLICE.sub("", re.sub(r"[\s_-]", "", found["name"]))
+    name = _SLICE.sub("", re.sub(r"[\s_-]", "", match["name"]))
     known = next((one for one in TPUS if name in one.names), None)
     if known is None:
         # A libtpu that is newer than this table may know it.
-        is_plain = found["prefix"] and found["topology"]
-        return (f"{name}:{found['topology']}", {}) if is_plain else None
-    topology = found["topology"]
+        is_plain = match["prefix"] and match["topology"]
+        return (f"{name}:{match['topology']}", {}) if is_plain else None
+    topology = match["topology"]
     if topology is None:
-        count = int(found["count"] or HOST_CHIPS * known.counted)
+        count = int(match["count"] or HOST_CHIPS * known.counted)
         chips, rest = divmod(count, known.counted)
         topology = None if rest or not chips else known.topology(chips)
         if topology is None:
@@ -364,10 +364,10 @@ def hardware_of(text: str) -> str | tuple[str, Mapping[str, str]] | None:
         return rest
     if gpu(text) is not None:
         return text
-    found = tpu(text)
-    if found is None:
+    topology = tpu(text)
+    if topology is None:
         raise UsageError(f"--target wants {FORM}, got {quote(text)}; {known_names()}")
-    return found
+    return topology
 
 
 @dataclass(frozen=True)
@@ -410,15 +410,15 @@ def _tpu(text: str, topology: str, options: Mapping[str, str]) -> Sequence[Any]:
 @contextmanager
 def _switched_on(name: str) -> Iterator[None]:
     """Set an environment variable to 1 within the block."""
-    given = os.environ.get(name)
+    before = os.environ.get(name)
     os.environ[name] = "1"
     try:
         yield
     finally:
-        if given is None:
+        if before is None:
             del os.environ[name]
         else:
-            os.environ[name] = given
+            os.environ[name] = before
 
 
 def _gpu(text: str, name: str) -> Sequence[Any]:

@@ -58,4 +58,6 @@ def command(
     if answer.note is not None:
         common.note(answer.note)
         return
-    common.write(summary_text.advice_text(answer.found, advice_page if has_code else None), output)
+    common.write(
+        summary_text.advice_text(answer.overview, advice_page if has_code else None), output
+    )

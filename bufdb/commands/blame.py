@@ -162,7 +162,7 @@ def command(
             {"--args": args, "--with": packages, "--target": target, "--bisect": bisect,
              "--quick": is_quick, "--timeout": timeout_s, "--run": run, "--label": labels}
         )  # fmt: skip
-        found = series.of_runs(opened, what, percent)
+        compared = series.of_runs(opened, what, percent)
     else:
         job: dict[str, Any] = {
             "spec": what[0],
@@ -175,10 +175,10 @@ def command(
         fields: dict[str, Any] = {"percent": percent, "is_quick": is_quick, "note": common.note}
         fields |= {"opened": opened, "db": db, "run": name, "labels": common.parse_labels(labels)}
         how = {"bisect": bisect, "is_quiet": is_quiet, "is_anonymous": is_anonymous}
-        found = _compiled(ways, job, fields, report_folder, **how)
-    shown = series.as_json(found) if format_name == "json" else series.text(found)
+        compared = _compiled(ways, job, fields, report_folder, **how)
+    shown = series.as_json(compared) if format_name == "json" else series.text(compared)
     common.write(shown, output)
-    click.get_current_context().exit(series.exit_code(found))
+    click.get_current_context().exit(series.exit_code(compared))
 
 
 def _require_consistent(
@@ -205,9 +205,9 @@ def _require_consistent(
 
 def _require_none(options: Mapping[str, object]) -> None:
     """Raise a UsageError if one of the options that say how to compile is given for two runs."""
-    given = [name for name, value in options.items() if value]
-    if given:
-        raise UsageError(f"{' and '.join(given)}: only to compile FILE.py:FUNCTION, not for runs")
+    named = [name for name, value in options.items() if value]
+    if named:
+        raise UsageError(f"{' and '.join(named)}: only to compile FILE.py:FUNCTION, not for runs")
 
 
 def _compiled(
@@ -234,10 +234,10 @@ def _compiled(
         waiting(is_quiet=is_quiet) as observer,
     ):
         work = Blaming(Job(folder=Path(folder), observer=observer, **job), variants, **fields)
-        found = work.answer(bisect=bisect)
-        if report_folder is not None and any(one.jumps for one in found):
-            report(work, found, report_folder, is_anonymous=is_anonymous)
-    return found
+        answer = work.answer(bisect=bisect)
+        if report_folder is not None and any(one.jumps for one in answer):
+            report(work, answer, report_folder, is_anonymous=is_anonymous)
+    return answer
 
 
 def _clean() -> None:

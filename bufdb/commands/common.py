@@ -159,9 +159,9 @@ own_option: Decorator = click.option(
 )
 
 
-def own_globs(given: tuple[str, ...]) -> list[str] | None:
+def own_globs(globs: tuple[str, ...]) -> list[str] | None:
     """Return the value of --own or BUFDB_OWN, None if neither is set; an empty one resets it."""
-    return list(given) if given else None
+    return list(globs) if globs else None
 
 
 quiet_option: Decorator = click.option(
@@ -235,9 +235,9 @@ def not_dash(_ctx: click.Context, _option: click.Parameter, path: Path | None) -
     Raises:
         UsageError: it is Python source.
     """
-    found = None if path == Path("-") else path
-    spare("-o", found)
-    return found
+    file = None if path == Path("-") else path
+    spare("-o", file)
+    return file
 
 
 output_option: Decorator = click.option(

@@ -35,13 +35,13 @@ def query_name(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[
     """Names of saved queries with their titles; aliases too once something is typed."""
     items = []
     try:
-        found = common.catalogue(ctx.params.get("folders") or ())
+        saved = common.catalogue(ctx.params.get("folders") or ())
     except BufdbError:
         return []
-    for name in [*found.paths, *(found.aliases if incomplete else ())]:
+    for name in [*saved.paths, *(saved.aliases if incomplete else ())]:
         if name.startswith(incomplete.replace("_", "-")) and _PLAIN.fullmatch(name):
             try:
-                query = found.find(name)
+                query = saved.find(name)
             except QueryFileError:
                 continue
             text = query.alias.text if query.alias else query.title
@@ -119,8 +119,8 @@ def _values(ctx: click.Context, query: SavedQuery, name: str) -> list[str]:
 
 def _query(ctx: click.Context) -> SavedQuery | None:
     try:
-        found = common.catalogue(ctx.params.get("folders") or ())
-        return found.find(ctx.params.get("name") or "")
+        saved = common.catalogue(ctx.params.get("folders") or ())
+        return saved.find(ctx.params.get("name") or "")
     except BufdbError:
         return None
 

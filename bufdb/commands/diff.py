@@ -103,10 +103,10 @@ def command(
     asked |= {"color": color, "pairs": pairs}
     if output["format_name"] in _TEXT_FORMATS:
         shown = top or DEFAULT_TOP
-        found = diff.diff(opened, base, new, top=shown, **asked)
-        if found.note is not None:
-            common.note(found.note)
-        _write_text(found.comparison, shown, **output)
+        comparison = diff.diff(opened, base, new, top=shown, **asked)
+        if comparison.note is not None:
+            common.note(comparison.note)
+        _write_text(comparison.comparison, shown, **output)
         return
     if top is not None:
         common.note("--top cuts tables and Markdown only; all rows are written")

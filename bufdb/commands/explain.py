@@ -128,8 +128,8 @@ def command(
 
 def _show(done: Outcome, format_name: str, output: Path | None) -> int:
     """Write the summary of one target; return the exit code."""
-    assert done.found is not None
-    write(done.found, format_name, output)
+    assert done.overview is not None
+    write(done.overview, format_name, output)
     if done.refusal is not None:
         common.note(f"XLA gave up: {done.refusal}")
     return done.exit_code

@@ -29,17 +29,17 @@ def _sources(
     context: click.Context, option: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[Source, ...]:
     """Paths that exist, URLs, and - as what comes on standard input."""
-    found: list[Source] = []
+    sources: list[Source] = []
     for text in texts:
         if text == "-":
-            found.append(Bytes("stdin", sys.stdin.buffer.read()))
+            sources.append(Bytes("stdin", sys.stdin.buffer.read()))
         elif is_url(text):
-            found.append(Url(text))
+            sources.append(Url(text))
         else:
             if not Path(text).exists():
                 raise click.BadParameter(f"Path {text!r} does not exist.", context, option)
-            found.append(Path(text))
-    return tuple(found)
+            sources.append(Path(text))
+    return tuple(sources)
 
 
 @click.command(name="ingest", short_help="Read dumps into the database.")
@@ -256,6 +256,6 @@ def _run_per_folder(
     """Ingest each sub-directory of each path as a separate run."""
     from bufdb.ingest.folders import labels_by_folder
 
-    found = labels_by_folder(paths, pattern, labels, common.note)
-    by_run = {folder.name: own for folder, own in found.items()}
-    return ingest(list(found), labels=labels, labels_by_run=by_run, **options)
+    matched = labels_by_folder(paths, pattern, labels, common.note)
+    by_run = {folder.name: own for folder, own in matched.items()}
+    return ingest(list(matched), labels=labels, labels_by_run=by_run, **options)

@@ -25,9 +25,9 @@ def command(format_name: str, folders: tuple[Path, ...]) -> None:
 
     Files that are not queries, or repeat a name, are skipped with a note on standard error.
     """
-    found = common.catalogue(folders)
-    queries = found.load_all()
-    for problem in found.problems():
+    saved = common.catalogue(folders)
+    queries = saved.load_all()
+    for problem in saved.problems():
         common.note(str(problem))
     writers = {
         "text": written.as_text, "markdown": written.as_markdown, "json": written.as_json

@@ -128,7 +128,7 @@ def _short(name: str, text: str) -> common.Decorator:
 @click.option("-h", "--help", "show_help", is_flag=True, help="Show this, or the help of NAME.")
 def command(
     name: str | None,
-    given: tuple[tuple[str, str], ...],
+    parameters: tuple[tuple[str, str], ...],
     show_sql: bool,
     dialect: str | None,
     engine: str,
@@ -152,9 +152,9 @@ def command(
             raise UsageError("which query? 'bufdb queries' lists them")
         common.write(click.get_current_context().get_help() + "\n")
         return
-    found = common.catalogue(folders)
-    query = found.find(name)
-    for clash in found.clashes:
+    saved = common.catalogue(folders)
+    query = saved.find(name)
+    for clash in saved.clashes:
         if header.query_name(clash.path.stem) == query.name:
             common.note(str(clash))
     short = {name: others.pop(f"option_{name}") for name in OPTIONS.values()}
@@ -164,7 +164,7 @@ def command(
     if show_sql or dialect:
         common.write(_sql(query, dialect), others["output"])
         return
-    values = _parameters(query, given, short)
+    values = _parameters(query, parameters, short)
     if engine != "duckdb" or remote or master:
         if explain or categories:
             raise UsageError("--explain and --categories work only with DuckDB")
@@ -175,9 +175,9 @@ def command(
 
 
 def _parameters(
-    query: SavedQuery, given: tuple[tuple[str, str], ...], short: dict[str, str | None]
+    query: SavedQuery, parameters: tuple[tuple[str, str], ...], short: dict[str, str | None]
 ) -> dict[str, str]:
-    pairs = [(name.replace("-", "_"), text) for name, text in given]
+    pairs = [(name.replace("-", "_"), text) for name, text in parameters]
     pairs += [(name, text) for name, text in short.items() if text is not None]
     values = dict(pairs)
     if len(values) < len(pairs):

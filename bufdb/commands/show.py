@@ -84,8 +84,8 @@ def command(
 
     if step is not None and peak is not None:
         raise UsageError("--step and --peak both say which instant to show; give one of them")
-    given = {"run": run, "function": function, "module": module, "color": color}
-    asked: dict[str, Value] = {key: text for key, text in given.items() if text is not None}
+    globs = {"run": run, "function": function, "module": module, "color": color}
+    asked: dict[str, Value] = {key: text for key, text in globs.items() if text is not None}
     queries = picture.queries(Catalogue([query_folder()]), tree)
     sql = "\n".join([subject.SQL, subject.NAMES, picture.sql_of(queries)])
     con = common.open_database(db, sql, runs=None if run is None else [run])

@@ -55,18 +55,18 @@ def command(
         common.note(answer.note)
         if format_name == "text":
             return
-    write(answer.found, format_name, output)
+    write(answer.overview, format_name, output)
 
 
-def write(found: Overview, format_name: str, output: Path | None) -> None:
+def write(overview: Overview, format_name: str, output: Path | None) -> None:
     """Write a summary as text or json."""
     from bufdb.answers import summary_text
 
     is_coloured = output is None and format_name == "text" and use_colour(sys.stdout, os.environ)
     text = (
-        summary_text.as_json(found)
+        summary_text.as_json(overview)
         if format_name == "json"
-        else summary_text.text(found, is_coloured=is_coloured)
+        else summary_text.text(overview, is_coloured=is_coloured)
     )
     common.write(text, output, is_safe=is_coloured)
 
@@ -88,7 +88,7 @@ def show_after(
         return
     command = shlex.join(["bufdb", "summary", *([] if run is None else ["--run", run])])
     text = summary_text.text(
-        answer.found,
+        answer.overview,
         is_coloured=use_colour(sys.stderr, os.environ),
         more=f"{one_line(command)} shows what holds it",
     )

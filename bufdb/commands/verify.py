@@ -65,20 +65,22 @@ def command(
     from bufdb.what_if.verify import verify
 
     opened = partial(common.open_database, db)
-    found = verify(opened, base, new, function=function, color=color, pairs=pairs)
-    show(found, **output)
-    if not found.is_kept:
+    verification = verify(opened, base, new, function=function, color=color, pairs=pairs)
+    show(verification, **output)
+    if not verification.is_kept:
         click.get_current_context().exit(1)
 
 
-def show(found: Verification, *, format_name: str, output: Path | None, full: str | None) -> None:
+def show(
+    verification: Verification, *, format_name: str, output: Path | None, full: str | None
+) -> None:
     """Write what came, as text or as rows."""
-    for text in found.notes:
+    for text in verification.notes:
         common.note(text)
     if format_name not in ("table", "markdown"):
-        common.emit(found.result(), format_name=format_name, output=output, full=full)
+        common.emit(verification.result(), format_name=format_name, output=output, full=full)
         return
-    text, cut = found.text(format_name, common.width_for(output, full))
+    text, cut = verification.text(format_name, common.width_for(output, full))
     common.write(text, output)
     if cut:
         common.note(f"{cut} cells shortened to fit the terminal; --full shows all of them")

@@ -121,20 +121,20 @@ def command(
     opened = partial(common.open_database, db)
     asked: dict[str, Any] = {"without": without, "donate": donate, "keep": keep, "until": until}
     asked |= {"by": by, "order": order, "run": run, "color": color}
-    found = what_if(opened, module, **asked)
-    for text in found.notes:
+    answer = what_if(opened, module, **asked)
+    for text in answer.notes:
         common.note(text)
     if verify is not None:
-        click.get_current_context().exit(_verified(found, verify, db, **output))
+        click.get_current_context().exit(_verified(answer, verify, db, **output))
     if output["format_name"] in ("table", "markdown"):
-        _write_text(found, **output)
+        _write_text(answer, **output)
     else:
-        common.emit(found.result(), **output)
-    if found.found.fits is False:
+        common.emit(answer.result(), **output)
+    if answer.answer.fits is False:
         click.get_current_context().exit(1)
 
 
-def _verified(found: WhatIf, command_line: str, db: str, **output: Any) -> int:
+def _verified(answer: WhatIf, command_line: str, db: str, **output: Any) -> int:
     """Capture the changed program, show what was promised and what came, return the exit code."""
     from bufdb.commands.verify import show
     from bufdb.what_if.verify_command import verify_command
@@ -148,16 +148,16 @@ def _verified(found: WhatIf, command_line: str, db: str, **output: Any) -> int:
     if not words:
         raise UsageError("--verify wants a command")
     opened = partial(common.open_database, db)
-    done, got = verify_command(opened, found, words, db, common.note)
+    done, got = verify_command(opened, answer, words, db, common.note)
     if got is None:
         return done.code or 1
     show(got, **output)
-    return 0 if got.found and got.is_kept else 1
+    return 0 if got.functions and got.is_kept else 1
 
 
-def _write_text(found: WhatIf, *, format_name: str, output: Path | None, full: str | None) -> None:
+def _write_text(answer: WhatIf, *, format_name: str, output: Path | None, full: str | None) -> None:
     width = common.width_for(output, full)
-    text, cut = found.text(format_name, width)
+    text, cut = answer.text(format_name, width)
     common.write(text, output)
     if cut:
         common.note(f"{cut} cells shortened to fit the terminal; --full shows all of them")

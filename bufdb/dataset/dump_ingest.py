@@ -267,7 +267,7 @@ class _Ingest(Ingest):
         objects: Writer,
     ) -> None:
         super().__init__(con, planned, request, reader)
-        self.found, self.objects = dataset, objects
+        self.dataset, self.objects = dataset, objects
         self.transaction_bytes = TRANSACTION_BYTES
         self.elsewhere: set[int] = set()
         """Modules, by module_id, that others have stored."""
@@ -294,7 +294,7 @@ class _Ingest(Ingest):
         modules = self._modules()
         self.objects.store_modules(modules)
         for owner in modules:
-            self.found.versions[owner.owner_id] = owner.version
+            self.dataset.versions[owner.owner_id] = owner.version
         for table in (*MODULE_TABLES, "shapes"):
             if table not in _PRELOADED:
                 kept = " WHERE module_id IS NULL" if table == "diagnostics" else ""
@@ -307,7 +307,7 @@ class _Ingest(Ingest):
 
     def announce(self, run: str) -> None:
         """Store the rows of a run itself if there are none, so that no module lacks its run."""
-        if self.found.key not in self.found.versions:
+        if self.dataset.key not in self.dataset.versions:
             self.run_name = run
             self.writer.begin()
             path, labels = self.plan[run].path, self.request.labels_of(run)
@@ -335,16 +335,16 @@ class _Ingest(Ingest):
 
         They are counted if they were looked up, which takes long where there are many.
         """
-        if self.found.has_all:
+        if self.dataset.has_all:
             return super()._left()
-        before = self.found.own_elsewhere.get(self.run_name, self.of_run.own)
+        before = self.dataset.own_elsewhere.get(self.run_name, self.of_run.own)
         differs = before.pattern != self.of_run.own.pattern
         return [own.own_note(self.run_name, "modules")] if differs else []
 
     def end_run(self, run: str) -> None:
         """Remove what was pruned, and forget the run."""
         rows = self.con.execute("SELECT module_id FROM modules").fetchall()
-        gone = sorted(self.found.module_ids - self.elsewhere - {key for (key,) in rows})
+        gone = sorted(self.dataset.module_ids - self.elsewhere - {key for (key,) in rows})
         self.objects.remove_modules(
             [self._owner(key, ["removed"], is_removed=True) for key in gone], run
         )
@@ -366,17 +366,17 @@ class _Ingest(Ingest):
             ).fetchone()
             for table, condition in sorted(OF_RUNS.items())
         ]
-        owner = self._owner(self.found.key, [row for row in rows if row and row[1]])
+        owner = self._owner(self.dataset.key, [row for row in rows if row and row[1]])
         if self._is_new(owner):
             self.objects.store_run(run, owner)
-            self.found.versions[owner.owner_id] = owner.version
+            self.dataset.versions[owner.owner_id] = owner.version
 
     def _owner(self, key: int, content: Sequence[object], *, is_removed: bool = False) -> Owner:
-        day, before = self.found.day, self.found.versions.get(key)
+        day, before = self.dataset.day, self.dataset.versions.get(key)
         return Owner(key, layout.version_of([day, *content], before), day, is_removed)
 
     def _is_new(self, owner: Owner) -> bool:
-        return self.found.versions.get(owner.owner_id) != owner.version
+        return self.dataset.versions.get(owner.owner_id) != owner.version
 
 
 def contents(con: duckdb.DuckDBPyConnection, ids: Sequence[int]) -> list[tuple[int, list[str]]]:

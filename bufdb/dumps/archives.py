@@ -107,13 +107,13 @@ def _require_sound(data: bytes) -> None:
     """Check that records have the lengths that they claim, and that no number is endless."""
     at = 0
     while at < len(data):
-        found = _RECORD.match(data, at)
-        if found is None:
+        match = _RECORD.match(data, at)
+        if match is None:
             if data[at:].strip(b"\0"):
                 raise damaged("a header cannot be read")
             return
-        end = at + int(found[1])
-        if end < found.end() or data[end - 1 : end] != b"\n":
+        end = at + int(match[1])
+        if end < match.end() or data[end - 1 : end] != b"\n":
             raise damaged("a header cannot be read")
         at = end
     if any(len(digits) > MOST_DIGITS for digits in re.findall(rb"\d+", data)):
@@ -273,12 +273,12 @@ def expand(
         large one is left alone, and what is refused in it is no error unless it has the name of a
         dump.
     """
-    found: dict[str, Path | Place] = {}
+    by_name: dict[str, Path | Place] = {}
     unpacked: Unpacked | None = None
     for name, path in files.items():
         inner = inner_name(name)
         if inner is None and not is_archive(name):
-            found[name] = path
+            by_name[name] = path
             continue
         if inner in files:
             text = f"was skipped: {inner} next to it is read"
@@ -294,13 +294,13 @@ def expand(
             odd: list[Problem] = []
             members = list(_members(name, path, odd, unpacked))
             problems += odd if is_given else map(_among_others, odd)
-            found.update({inner or f"{name}:{member.name}": member for member in members})
+            by_name.update({inner or f"{name}:{member.name}": member for member in members})
         except (OSError, *_DAMAGE) as error:
             if unpacked is not None:
                 unpacked.cut(size)
             text = getattr(error, "strerror", None) or f"it is damaged: {error}"
             problems.append(Problem(name, "error", "unreadable_archive", f"cannot be read: {text}"))
-    return found
+    return by_name
 
 
 def _among_others(problem: Problem) -> Problem:

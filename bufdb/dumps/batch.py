@@ -138,26 +138,26 @@ class Batch:
         from bufdb.proto import sections  # 30 ms that texts need not spend
 
         try:
-            found = sections.read(loaded.texts[PROTO], loaded.derived)
+            derived = sections.read(loaded.texts[PROTO], loaded.derived)
         except UnreadableProto as error:
             self.account.find(number, "error", "unreadable_proto", str(error), path)
             loaded.derived = frozenset()
             del loaded.texts[PROTO]  # it is not needed again
             return
-        for severity, code, message in found.problems:
+        for severity, code, message in derived.problems:
             self.account.find(number, severity, code, message, path)
             if severity == "error":
                 self.doubts[number] = message
-        loaded.derived &= found.kinds
+        loaded.derived &= derived.kinds
         if "values" in loaded.derived:
             self.described_once.add(number)
-        if found.hlo is not None:
+        if derived.hlo is not None:
             titles = loaded.titles["hlo"] = Titles("hlo")
-            titles.feed(found.hlo)
-            loaded.texts["hlo"] = found.hlo
-        facts = Facts(found.schedule_length, found.peak_time, "printed")
+            titles.feed(derived.hlo)
+            loaded.texts["hlo"] = derived.hlo
+        facts = Facts(derived.schedule_length, derived.peak_time, "printed")
         arrays = SectionArrays(
-            found.strings, found.tables, found.descriptions, found.total_bytes, facts
+            derived.strings, derived.tables, derived.descriptions, derived.total_bytes, facts
         )
         self.arrays.add(number, path, arrays, self.account)
 
@@ -177,20 +177,20 @@ class Batch:
             self._report(text, read_count, [])
         if "debug_options" in loaded.texts:
             text = DumpText(number, loaded, "debug_options", self.account)
-            found, problems = other_files.read_debug_options(text.piece(0, text.size).text)
-            self.options[number] = found
-            self._report(text, len(found), problems)
+            options, problems = other_files.read_debug_options(text.piece(0, text.size).text)
+            self.options[number] = options
+            self._report(text, len(options), problems)
 
     def _message(self, number: int, text: DumpText) -> None:
         """Read an out-of-memory message; its other lines are known to be the log's."""
         from bufdb.read import oom_text  # its expressions take 30 ms
 
         plain = text.piece(0, text.size).text
-        found = [one for one in oom_text.read(plain) if not one.first]
-        if not found:
+        messages = [one for one in oom_text.read(plain) if not one.first]
+        if not messages:
             self._nothing(number, text)
             return
-        one = max(found, key=lambda one: len(one.message.buffers))
+        one = max(messages, key=lambda one: len(one.message.buffers))
         self.messages[number] = one.message
         unread = sorted(set(one.unread))
         states = [READ] * len(one.read - set(unread)) + [UNREAD] * len(unread)
@@ -199,11 +199,11 @@ class Batch:
             lines = plain.split(b"\n")
             quoted = [(at, lines[at].decode("utf-8", "replace")) for at in unread[:51]]
             problems = [
-                (at + 1, f"expected a line of an out-of-memory message, found {quote(said)}")
-                for at, said in quoted
+                (at + 1, f"expected a line of an out-of-memory message, found {quote(quotation)}")
+                for at, quotation in quoted
             ]
             # A line that says nothing about memory is the program's, such as a warning.
-            severity = "data_loss" if one.telling else "info"
+            severity = "data_loss" if one.on_memory else "info"
             self.account.unread(text.module, text.path, problems, len(unread), severity=severity)
 
     def _header(self, number: int, text: DumpText) -> None:
@@ -227,29 +227,32 @@ class Batch:
         line_count = plain.count(b"\n", 0, begin)
         self._hlo.append(Piece(number, text.path, plain[begin:], lambda: line_count))
 
-    def _before(self, number: int, loaded: Loaded, found: BeforeOptimizations) -> None:
+    def _before(self, number: int, loaded: Loaded, before: BeforeOptimizations) -> None:
         """Keep the text before optimization, unless it is of another compilation."""
         path = loaded.files.files[BEFORE].name
-        self.account.open(number, path, found.line_count, rest_is_known=True)
-        self._count(number, path, found.read_count, found.problems)
-        if not found.line_count:
+        self.account.open(number, path, before.line_count, rest_is_known=True)
+        self._count(number, path, before.read_count, before.problems)
+        if not before.line_count:
             self.account.find(number, "data_loss", "empty_file", "it is empty", path)
             return
-        if not found.has_end:
+        if not before.has_end:
             message = "the HLO text does not end with the end of its entry; it was cut off"
             self.account.find(number, "data_loss", "truncated_hlo_text", message, path)
         header = self.headers.get(number)
-        if header is not None and header.module_name and found.header.module_name:
+        if header is not None and header.module_name and before.header.module_name:
             for what in ("module_name", "partition_count", "replica_count"):
-                theirs, ours = getattr(found.header, what), getattr(header, what)
-                if theirs != ours:
-                    message = f"its {what} is {theirs}, the optimized text's {ours}; it is skipped"
+                of_before, of_module = getattr(before.header, what), getattr(header, what)
+                if of_before != of_module:
+                    message = (
+                        f"its {what} is {of_before}, the optimized text's {of_module}; "
+                        "it is skipped"
+                    )
                     self.account.find(number, "notice", "other_hlo_text", message, path)
                     return
-        self.before[number] = found
+        self.before[number] = before
         if header is not None and header.frames:
             text = next((piece.text for piece in self._hlo if piece.module == number), b"")
-            self.call_ops[number] = found.calls.found_in(text, header)
+            self.call_ops[number] = before.calls.found_in(text, header)
 
     def _report(self, text: DumpText, read_count: int, problems: list[tuple[int, str]]) -> None:
         self._count(text.module, text.path, read_count, problems)
@@ -263,13 +266,13 @@ class Batch:
             self.account.unread(number, path, problems[:51], len(problems))
 
     def _sections(self, number: int, text: DumpText) -> None:
-        found = cut(text.titles)
-        if found.is_empty:
+        texts = cut(text.titles)
+        if texts.is_empty:
             self._nothing(number, text)
             return
-        if found.allocations[1] and (found.used_values[1] or found.live_ranges[1]):
+        if texts.allocations[1] and (texts.used_values[1] or texts.live_ranges[1]):
             self.one_file.add(number)
-        self._read(number, text, found.allocations, found.used_values, found.live_ranges)
+        self._read(number, text, texts.allocations, texts.used_values, texts.live_ranges)
 
     def _read(self, number: int, text: DumpText, *spans: Span) -> None:
         """Keep the sections, given in the order of their sources."""
@@ -326,15 +329,15 @@ def _with_frames_of_proto(
         from bufdb.proto import sections
 
         try:
-            theirs = sections.hlo_text(loaded.texts[PROTO])
+            proto_text = sections.hlo_text(loaded.texts[PROTO])
         except UnreadableProto as error:
             path = loaded.files.files[PROTO].name
             batch.account.find(number, "data_loss", "unreadable_proto", str(error), path)
             return plain, {}
-        header.frames = hlo.read(theirs[: hlo.header_end(theirs)], batch.own).frames
+        header.frames = hlo.read(proto_text[: hlo.header_end(proto_text)], batch.own).frames
         if not header.frames:
             return plain, {}
-        plain = hlo.with_frame_ids(plain, hlo.frame_ids(theirs))
+        plain = hlo.with_frame_ids(plain, hlo.frame_ids(proto_text))
     elif "hlo" not in loaded.derived:
         return plain, {}
     return plain, hlo.frame_ids(plain)

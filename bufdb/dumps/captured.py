@@ -49,7 +49,7 @@ def parts_of(path: Path | Place, name: str) -> Iterator[DumpFile]:
         text = decoded(text)
         path = Bytes(path.name, text)
     if is_whole:
-        found = list(_frames(name, path, _marks([(0, text)]), len(text)))
+        parts = list(_frames(name, path, _marks([(0, text)]), len(text)))
         windows: Iterable[tuple[int, bytes]] = [(0, text)]
     else:
         del text
@@ -57,9 +57,9 @@ def parts_of(path: Path | Place, name: str) -> Iterator[DumpFile]:
         with open_file(path) as file:
             marks = list(_marks(_overlapping(file), titles))
         whole = DumpFile(path, name, MESSAGE_KIND)
-        found = list(_frames(name, path, marks, whole.size()))
+        parts = list(_frames(name, path, marks, whole.size()))
         windows = _windows(whole, titles)
-    yield from found or _messages(path, name, windows)
+    yield from parts or _messages(path, name, windows)
 
 
 def _read(file: RawIOBase, size: int) -> bytes:
@@ -92,11 +92,11 @@ def _marks(
     for start, piece in pieces:
         # A piece that begins within a line begins no line; what ends it is seen with the next.
         marks = MARK.finditer(piece, 1 if start else 0) if b"*** " in piece else ()
-        for found in marks:
-            if start + found.start() >= done:
-                done = start + found.end()
-                what, name = found["what"] or found["end"], found["name"] or found["ended"]
-                yield what, name, start + found.start(), done
+        for match in marks:
+            if start + match.start() >= done:
+                done = start + match.end()
+                what, name = match["what"] or match["end"], match["name"] or match["ended"]
+                yield what, name, start + match.start(), done
         if titles is None:
             continue
         for title in oom_text.TITLES.finditer(piece):
@@ -162,34 +162,36 @@ def _placed(
     for base, text in windows:
         if not oom_text.TITLES.search(text):
             continue
-        found = oom_text.read(text.decode("utf-8", "replace"))
-        wanted = {number for one in found for number in (one.first, one.last, *(one.lines or ()))}
+        messages = oom_text.read(text.decode("utf-8", "replace"))
+        wanted = {
+            number for one in messages for number in (one.first, one.last, *(one.lines or ()))
+        }
         starts = _starts(text, wanted | {number + 1 for number in wanted})
-        for one in found:
+        for one in messages:
             if one.lines is None:
                 yield one, (base + starts[one.first], base + starts[one.last + 1])
             else:
                 # Another process wrote between its lines.
-                mine = b"".join(text[starts[n] : starts[n + 1]] for n in one.lines)
-                yield one, Bytes(path.name, mine)
+                own_lines = b"".join(text[starts[n] : starts[n + 1]] for n in one.lines)
+                yield one, Bytes(path.name, own_lines)
 
 
 def _starts(text: bytes, wanted: set[int]) -> dict[int, int]:
     """Return where lines begin, by their number; the end of the text for the one after the last."""
-    found = {0: 0}
+    starts = {0: 0}
     count = 0
     for count, end in enumerate(re.finditer(b"\n", text), 1):
         if count in wanted:
-            found[count] = end.end()
-    return {**found, count + 1: len(text)}
+            starts[count] = end.end()
+    return {**starts, count + 1: len(text)}
 
 
 def _different(
-    found: Iterable[tuple[oom_text.Found, Place | tuple[int, int]]],
+    placed: Iterable[tuple[oom_text.Found, Place | tuple[int, int]]],
 ) -> list[tuple[oom_text.Found, Place | tuple[int, int]]]:
     """Return messages, each with its place, without those that say no more than another."""
     kept: list[tuple[oom_text.Found, Place | tuple[int, int]]] = []
-    for one, where in found:
+    for one, where in placed:
         if any(one.message.is_within(other.message) for other, _ in kept):
             continue
         kept = [pair for pair in kept if not pair[0].message.is_within(one.message)]

@@ -94,10 +94,10 @@ def _without_memory(
     files: dict[str, Path | Place], odd: list[Problem], memory_files: list[MemoryFile] | None
 ) -> dict[str, Path | Place]:
     """Return files without memory profiles, which are added to `memory_files`."""
-    found = list(below(files, odd))
+    every_file = list(below(files, odd))
     if memory_files is not None:
-        memory_files += found
-    taken = {file.name for file in found}
+        memory_files += every_file
+    taken = {file.name for file in every_file}
     # What bufdb.watch writes quotes the error, and is no log.
     return {n: file for n, file in files.items() if n not in taken and not n.endswith(WATCHED)}
 
@@ -127,9 +127,9 @@ def _of_one_module(path: Path) -> dict[str, Path | Place]:
         return inner_name(file.name) or file.name
 
     stem = stem_of(name(path))
-    theirs = [f for f in siblings if stem_of(name(f)) == stem or name(f) == before_of(stem)]
-    mine = [path, *(file for file in theirs if file.is_file())]
-    return {as_text(file.name): file for file in mine}
+    relatives = [f for f in siblings if stem_of(name(f)) == stem or name(f) == before_of(stem)]
+    files = [path, *(file for file in relatives if file.is_file())]
+    return {as_text(file.name): file for file in files}
 
 
 def _is_of(place: Path | Place, path: Path) -> bool:

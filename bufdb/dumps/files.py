@@ -120,16 +120,16 @@ class ModuleName:
 
 def parse_stem(stem: str) -> ModuleName:
     """Take a stem such as `module_0007.jit_f.sm_9.0a_gpu_after_optimizations` apart."""
-    found = STEM.fullmatch(stem)
-    if found is None:
+    match = STEM.fullmatch(stem)
+    if match is None:
         return ModuleName()
-    time, cl = found["time"], found["cl"]
+    time, cl = match["time"], match["cl"]
     return ModuleName(
-        found["name"],
-        int(found["number"]),
+        match["name"],
+        int(match["number"]),
         None if time is None else int(time),
         None if cl is None else int(cl),
-        found["backend"],
+        match["backend"],
     )
 
 
@@ -150,10 +150,10 @@ def stem_of(name: str) -> str:
 
 def before_of(stem: str) -> str | None:
     """Return the name of a stem's HLO text before optimization; None if XLA has none."""
-    found = STEM.fullmatch(stem)
-    if found is None or "after_optimizations" not in (found["stage"] or ""):
+    match = STEM.fullmatch(stem)
+    if match is None or "after_optimizations" not in (match["stage"] or ""):
         return None
-    return f"{stem[: found.start('stage')]}{BEFORE}.txt"
+    return f"{stem[: match.start('stage')]}{BEFORE}.txt"
 
 
 def as_text(name: str) -> str:
@@ -227,8 +227,8 @@ class Walk:
                     self._seen_before(name, self.seen[identity])
                     continue
                 self.seen[identity] = name
-                with os.scandir(path) as found:
-                    entries = sorted(found, key=lambda entry: entry.name, reverse=True)
+                with os.scandir(path) as listing:
+                    entries = sorted(listing, key=lambda entry: entry.name, reverse=True)
             except OSError as error:
                 self._odd(name, "error", "unreadable_file", why_unreadable(error))
                 continue
@@ -318,8 +318,8 @@ class Walk:
 _Identity = tuple[int, int]
 
 
-def _identity(found: os.stat_result) -> _Identity:
-    return found.st_dev, found.st_ino
+def _identity(status: os.stat_result) -> _Identity:
+    return status.st_dev, status.st_ino
 
 
 def kind_of_entry(mode: int) -> str:

@@ -129,8 +129,8 @@ def _not_in_text(loaded: Loaded) -> frozenset[str]:
     """Return kinds of text that a dump's files lack: one file may hold the sections of three."""
     kinds = {kind for kind in ("hlo", *BUFFER_KINDS) if kind in loaded.files.files}
     for kind in kinds & set(BUFFER_KINDS):
-        found = cut(loaded.titles[kind])
-        spans = (found.allocations, found.used_values, found.live_ranges)
+        texts = cut(loaded.titles[kind])
+        spans = (texts.allocations, texts.used_values, texts.live_ranges)
         kinds |= {k for k, span in zip(BUFFER_KINDS, spans, strict=True) if span[1]}
     return frozenset({"hlo", *BUFFER_KINDS} - kinds)
 
@@ -366,8 +366,8 @@ class DumpText:
         lines = enumerate(text.split(b"\n"), self.lines_before(at) + 1)
         numbers = [number for number, line in lines if not _is_utf8(line)]
         message = "bytes that are not UTF-8 were replaced by '?'"
-        found = [(number, message) for number in numbers[:51]]
-        self.account.unread(self.module, self.path, found, len(numbers), "invalid_utf8")
+        messages = [(number, message) for number in numbers[:51]]
+        self.account.unread(self.module, self.path, messages, len(numbers), "invalid_utf8")
 
 
 def _is_utf8(line: bytes) -> bool:

@@ -215,35 +215,35 @@ def _typed(value: Any, kind: type[Value]) -> Value | None:
         raise TypeError(type(value))
     if isinstance(value, int) and abs(value) >= 1 << 63:
         raise ValueError(value)
-    found: Value | None = as_text(value) if isinstance(value, str) else value
-    return found
+    typed: Value | None = as_text(value) if isinstance(value, str) else value
+    return typed
 
 
 def _figure(value: Any) -> int | None:
     """Return a number of bytes of JSON; None for null and for PJRT's "unknown", -1."""
-    found = None if value == -1 else _typed(value, int)
-    if found is not None and not 0 <= found < pprof.MOST:
+    figure = None if value == -1 else _typed(value, int)
+    if figure is not None and not 0 <= figure < pprof.MOST:
         raise ValueError(value)
-    return found
+    return figure
 
 
-def _add_watched(taken: Taken, found: Mapping[str, Any]) -> None:
-    moment = found["moment"]
+def _add_watched(taken: Taken, account: Mapping[str, Any]) -> None:
+    moment = account["moment"]
     if moment not in ("failure", "end"):
         raise ValueError(moment)
     taken.moment = moment
-    taken.failed_program = _typed(found["failed_program"], str)
-    taken.message = _typed(found["message"], str)
-    taken.requested_bytes = _typed(found["requested_bytes"], int)
-    taken.limit_bytes = _typed(found["limit_bytes"], int)
-    taken.why_unknown = _typed(found["arguments_unknown_reason"], str)
-    if found["arguments"] is not None:
-        taken.arguments = _added(map(_alive, found["arguments"]))
+    taken.failed_program = _typed(account["failed_program"], str)
+    taken.message = _typed(account["message"], str)
+    taken.requested_bytes = _typed(account["requested_bytes"], int)
+    taken.limit_bytes = _typed(account["limit_bytes"], int)
+    taken.why_unknown = _typed(account["arguments_unknown_reason"], str)
+    if account["arguments"] is not None:
+        taken.arguments = _added(map(_alive, account["arguments"]))
         if not taken.arguments.keys() <= taken.profile.arrays.keys():
             # Alive under another stack, so it would count as a bystander.
             taken.arguments = None
             taken.why_unknown = "an argument's stack is not in the profile"
-    for alive, lost in map(_alive, found["lost"]):
+    for alive, lost in map(_alive, account["lost"]):
         # What a failed program was to make counts in the profile, and has no memory.
         held = taken.profile.arrays.get(alive)
         if held is None or held.total_bytes < lost.total_bytes:
@@ -253,11 +253,11 @@ def _add_watched(taken: Taken, found: Mapping[str, Any]) -> None:
         held.array_count = max(held.array_count - lost.array_count, min(held.total_bytes, 1))
         if held.array_count == 0:
             del taken.profile.arrays[alive]
-    for ordinal, one in enumerate(found["programs"]):
+    for ordinal, one in enumerate(account["programs"]):
         row = {"program_ordinal": ordinal, "program_name": as_text(str(one["name"]))}
         row["is_failed"] = one["is_failed"] is True
         taken.programs.append(row | {name: _figure(one[name]) for name in _FIGURES})
-    for device, statistics in found["statistics"].items():
+    for device, statistics in account["statistics"].items():
         taken.statistics += _rows(device, statistics)
 
 
@@ -270,30 +270,30 @@ def _without_bufdb(profile: MemoryProfile) -> MemoryProfile:
 
 def _added(arrays: Iterable[tuple[Alive, Held]]) -> dict[Alive, Held]:
     """Return the sums of each device and stack: several may be the same without bufdb's frame."""
-    found: dict[Alive, Held] = {}
+    sums: dict[Alive, Held] = {}
     for alive, held in arrays:
-        of = found.setdefault(alive, Held())
+        of = sums.setdefault(alive, Held())
         of.array_count += held.array_count
         of.total_bytes += held.total_bytes
-    return found
+    return sums
 
 
 def _outside(stack: Stack) -> Stack:
     return tuple(frame for frame in stack if not frame.source_file.endswith(_OWN_FILE))
 
 
-def _alive(found: Mapping[str, Any]) -> tuple[Alive, Held]:
+def _alive(fields: Mapping[str, Any]) -> tuple[Alive, Held]:
     stack = _outside(
         tuple(
             # The profile has names without the functions and classes around them.
             Frame(str(file), str(function).rpartition(".")[2], line if line else None)
-            for file, function, line in found["stack"]
+            for file, function, line in fields["stack"]
         )
     )
-    held = Held(int(found["count"]), int(found["bytes"]))
+    held = Held(int(fields["count"]), int(fields["bytes"]))
     if held.array_count < 0 or held.total_bytes < 0:
         raise ValueError(held)
-    return Alive(str(found["device"]), stack), held
+    return Alive(str(fields["device"]), stack), held
 
 
 def _rows(device: str, statistics: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -323,5 +323,5 @@ def _add_log(taken: Taken, log: Iterable[str]) -> None:
 def _device_of(allocator: str, devices: Sequence[str]) -> str:
     """Return JAX's name of the device of an allocator such as GPU_0_bfc; else the allocator's."""
     number = "".join(filter(str.isdigit, allocator))
-    mine = [name for name in devices if name.rpartition(":")[2] == number]
-    return mine[0] if len(mine) == 1 else allocator
+    matching = [name for name in devices if name.rpartition(":")[2] == number]
+    return matching[0] if len(matching) == 1 else allocator

@@ -74,7 +74,7 @@ NOT_COPIED = (
 
 def modules_of(paths: dict[str, Path | Place], problems: list[Problem]) -> list[ModuleFiles]:
     """Return the modules that files below a directory belong to, in order of their keys."""
-    found: dict[str, ModuleFiles] = {}
+    modules: dict[str, ModuleFiles] = {}
     before: dict[str, DumpFile] = {}
     for name in sorted(paths, key=_depth_first):
         try:
@@ -87,17 +87,17 @@ def modules_of(paths: dict[str, Path | Place], problems: list[Problem]) -> list[
                 before.setdefault(file.name, file)
                 continue
             stem = stem_of(file.name)
-            module = found.setdefault(stem, ModuleFiles(stem))
+            module = modules.setdefault(stem, ModuleFiles(stem))
             if file.kind in module.files:
-                module = found.setdefault(file.name, ModuleFiles(file.name))
+                module = modules.setdefault(file.name, ModuleFiles(file.name))
             module.files[file.kind] = file
-    unread = _add_protos(found, paths, problems)
-    taken = {file.name for module in found.values() for file in module.files.values()}
+    unread = _add_protos(modules, paths, problems)
+    taken = {file.name for module in modules.values() for file in module.files.values()}
     others = {name: path for name, path in paths.items() if name not in taken}
-    for module in found.values():
+    for module in modules.values():
         _add_companions(module, others, before)
     kinds = (*BUFFER_KINDS, PROTO, MESSAGE_KIND)
-    whole = {key: m for key, m in found.items() if any(k in m.files for k in kinds)}
+    whole = {key: m for key, m in modules.items() if any(k in m.files for k in kinds)}
     without = _without_buffers(paths, whole, unread)
     if without is not None:
         problems.append(Problem(None, "notice", NO_BUFFERS, without))
@@ -106,7 +106,7 @@ def modules_of(paths: dict[str, Path | Place], problems: list[Problem]) -> list[
 
 
 def _add_protos(
-    found: dict[str, ModuleFiles], paths: dict[str, Path | Place], problems: list[Problem]
+    modules: dict[str, ModuleFiles], paths: dict[str, Path | Place], problems: list[Problem]
 ) -> dict[str, str | None]:
     """Give modules their protos, and a module of its own to a proto without text.
 
@@ -119,7 +119,7 @@ def _add_protos(
     for name in sorted(filter(_may_be_proto, paths), key=_depth_first):
         folder, slash, file_name = name.rpartition("/")
         stem = f"{folder}{slash}{stem_of(file_name)}"
-        has_text = stem in found
+        has_text = stem in modules
         if name.endswith(TIMES_SUFFIXES):
             problems.append(Problem(name, "info", NOT_A_DUMP, TIMES))
             continue
@@ -140,9 +140,9 @@ def _add_protos(
             else:
                 unread[name] = PACKAGE_MISSING
         else:
-            module = found.setdefault(stem, ModuleFiles(stem))
+            module = modules.setdefault(stem, ModuleFiles(stem))
             if PROTO in module.files:
-                module = found.setdefault(name, ModuleFiles(name))
+                module = modules.setdefault(name, ModuleFiles(name))
             module.files[PROTO] = DumpFile(paths[name], name, PROTO)
     if skipped:
         message = f"{len(skipped)} protos next to text were not read: {reader.PACKAGE_MISSING}"
@@ -190,8 +190,8 @@ def _without_buffers(
         if name in unread:
             reason = unread[name]
         else:
-            found = _OPTIMIZED.fullmatch(base_name(name))
-            reason = None if found is None else _why_no_buffers(found["stem"], found["extension"])
+            match = _OPTIMIZED.fullmatch(base_name(name))
+            reason = None if match is None else _why_no_buffers(match["stem"], match["extension"])
         if reason is None:
             continue
         # Text next to the protobuf says more: it was asked for, and so were the buffers.
@@ -222,8 +222,8 @@ def _module_id(name: str) -> tuple[str, str]:
     """Return directory and `module_0007`, which identify the files of a compilation."""
     file = base_name(name)
     folder = name.removesuffix(file)
-    found = _MODULE.search(file)
-    return folder, found[0] if found else file
+    match = _MODULE.search(file)
+    return folder, match[0] if match else file
 
 
 def _dump_files(path: Path | Place, name: str) -> Iterator[DumpFile]:
@@ -262,15 +262,15 @@ def _add_companions(
         module.files["memory_report"] = DumpFile(names[report], report, "memory_report")
     stem = base_name(module.key)
     folder = module.key.removesuffix(stem)
-    given = before_of(stem)
-    if given is not None and f"{folder}{given}" in before:
-        module.files[BEFORE] = before[f"{folder}{given}"]
-    found = STEM.fullmatch(stem)
-    if found is None:
+    stem_before = before_of(stem)
+    if stem_before is not None and f"{folder}{stem_before}" in before:
+        module.files[BEFORE] = before[f"{folder}{stem_before}"]
+    match = STEM.fullmatch(stem)
+    if match is None:
         return
     whole = re.sub(r"^\d+\.(?=module_)", "", stem)
-    if found["stage"]:
-        whole = whole[: -len(found["stage"]) - 1]
+    if match["stage"]:
+        whole = whole[: -len(match["stage"]) - 1]
     options = f"{folder}{whole}.debug_options"
     if options in names:
         module.files["debug_options"] = DumpFile(names[options], options, "debug_options")

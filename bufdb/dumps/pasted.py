@@ -72,16 +72,16 @@ def is_plain(head: bytes) -> bool:
         return True
     if encoding_of(head) is not None:
         return False
-    found = _WRAPPED.search(head)
-    if found is None:
+    match = _WRAPPED.search(head)
+    if match is None:
         return True
-    front = found["front"]
-    if not front.strip(_QUOTES) and not head[: found.start()].strip():
+    front = match["front"]
+    if not front.strip(_QUOTES) and not head[: match.start()].strip():
         return False  # a quote that opens the text; further lines have none
     if _PLAIN.search(head.removeprefix(BOM)) is not None:
         return True
     # In prose that names a title the next line begins with something else.
-    below = head.find(b"\n", found.end()) + 1
+    below = head.find(b"\n", match.end()) + 1
     return below == 0 or _front(front).match(head, below) is None
 
 
@@ -91,11 +91,11 @@ def plain(text: bytes) -> bytes:
     head = text[:LOOK_BYTES]
     if is_plain(head):
         return text
-    found = _WRAPPED.search(head)
-    assert found is not None, "else it is plain"
-    front = found["front"]
+    match = _WRAPPED.search(head)
+    assert match is not None, "else it is plain"
+    front = match["front"]
     if not front.strip(_QUOTES):
-        return _unquoted(text, found.start(), front)
+        return _unquoted(text, match.start(), front)
     return _without_front(_FENCE.sub(b"", text), front)
 
 

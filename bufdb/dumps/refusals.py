@@ -28,9 +28,9 @@ def other_spaces(text: str, dump: Path) -> str:
     """
     lines = text.split("\n")
     chosen: dict[int, None] = {}
-    for found in oom_text.read(text):
-        if found.message.space != "hbm" and found.message.form != "summary":
-            chosen |= dict.fromkeys(found.lines or range(found.first, found.last + 1))
+    for placed in oom_text.read(text):
+        if placed.message.space != "hbm" and placed.message.form != "summary":
+            chosen |= dict.fromkeys(placed.lines or range(placed.first, placed.last + 1))
     numbers = sorted(chosen)
     operator: tuple[int, re.Match[str]] | None = None
     for number in numbers:
@@ -63,9 +63,9 @@ def _source(dump: Path, instruction: str, *, with_op_name: bool = False) -> str:
     )
     for path in sorted(dump.rglob(_HLO)):
         text = path.read_bytes()
-        if (found := defined.search(text)) is not None:
-            source = _of_frame(text, int(found[2]))
-            return f" {found[1].decode()}{source}" if with_op_name else source
+        if (match := defined.search(text)) is not None:
+            source = _of_frame(text, int(match[2]))
+            return f" {match[1].decode()}{source}" if with_op_name else source
     return ""
 
 

@@ -84,14 +84,14 @@ def listed(url: Url) -> dict[str, Object]:
     system, path = file_system(url.text)
     try:
         system.invalidate_cache()
-        found: dict[str, dict[str, Any]] = {}
+        objects: dict[str, dict[str, Any]] = {}
         if not url.text.startswith(_PAGES):
-            found = system.find(path, detail=True)
+            objects = system.find(path, detail=True)
         elif url.text.endswith("/"):
-            found = {link: {} for link in _linked(system, url.text)}
-        if not found and system.isfile(path):
-            found = {path: {}}
-        infos = _infos(system, found)
+            objects = {link: {} for link in _linked(system, url.text)}
+        if not objects and system.isfile(path):
+            objects = {path: {}}
+        infos = _infos(system, objects)
     except Exception as error:  # each file system has classes of its own; reported with its words
         raise failure(error, f"{url}: cannot be listed", UsageError) from error
     if not infos:
@@ -104,14 +104,14 @@ def listed(url: Url) -> dict[str, Object]:
     }
 
 
-def _infos(system: Any, found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _infos(system: Any, objects: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return what is known of each object; one of several that fails is reported when read."""
     infos: dict[str, dict[str, Any]] = {}
-    for place, known in found.items():
+    for place, known in objects.items():
         try:
             infos[place] = _info(system, place, known)
         except Exception as error:  # as in `listed`
-            if len(found) == 1:
+            if len(objects) == 1:
                 raise
             infos[place] = {"size": 1, "fault": f"its server does not return it: {words(error)}"}
     return infos
@@ -141,8 +141,8 @@ def _linked(system: Any, page: str) -> list[str]:
     if sum(map(len, parts)) == _MOST_PAGE:
         raise OSError(errno.EFBIG, f"its page has more than {_MOST_PAGE >> 20} MiB")
     links = _LINK.findall(b"".join(parts).decode("utf-8", "replace"))
-    found = dict.fromkeys(urljoin(page, html.unescape(link)) for link in links)
-    return [link for link in found if link.startswith(page) and link[-1] not in "/?"]
+    linked = dict.fromkeys(urljoin(page, html.unescape(link)) for link in links)
+    return [link for link in linked if link.startswith(page) and link[-1] not in "/?"]
 
 
 def _streamed(

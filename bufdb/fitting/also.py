@@ -85,11 +85,11 @@ class Batch:
             sharding = one.sharding if is_sharded and is_placed(one) else None
             return jax.ShapeDtypeStruct((size, *one.shape[1:]), one.dtype, sharding=sharding)
 
-        def given(at: int | str, one: Any) -> Any:
+        def resized(at: int | str, one: Any) -> Any:
             return jax.tree.map(leaf, one) if at in self.chosen else one
 
-        args = tuple(given(at, one) for at, one in enumerate(self.args))
-        return args, {name: given(name, one) for name, one in self.kwargs.items()}
+        args = tuple(resized(at, one) for at, one in enumerate(self.args))
+        return args, {name: resized(name, one) for name, one in self.kwargs.items()}
 
 
 def batch(
@@ -104,8 +104,8 @@ def batch(
     """
     taken = {_signature(var.aval) for one in losses for var in one.closed.jaxpr.invars}
     sizes: dict[int | str, int] = {}
-    given: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
-    for at, one in given.items():
+    arguments: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
+    for at, one in arguments.items():
         leaves = [leaf for leaf in jax_module().tree.leaves(one) if getattr(leaf, "shape", ())]
         leaves = [leaf for leaf in leaves if not _is_key(leaf)]
         if any(_signature(leaf) in taken for leaf in leaves):
@@ -122,7 +122,7 @@ def batch(
         each = ", ".join(f"{_name(at, names)} {size}" for at, size in sizes.items())
         raise Refused(f"the leading axes of the arguments are not one batch ({each})")
     size = next(iter(sizes.values()))
-    devices = max(_shards(leaf) for at in sizes for leaf in jax_module().tree.leaves(given[at]))
+    devices = max(_shards(leaf) for at in sizes for leaf in jax_module().tree.leaves(arguments[at]))
     if size % (2 * devices):
         where = f" on each of {devices} devices" if devices > 1 else ""
         raise Refused(f"the batch of {size} has no equal parts{where}")
@@ -169,13 +169,13 @@ class Also:
         self,
         record: Callable[[tuple[Any, ...], dict[str, Any]], list[Gradient]],
         reader: Reader,
-        given: Batch,
+        in_batch: Batch,
         losses: Sequence[Gradient],
     ) -> None:
         """Take what traces the function for other arguments, and its losses."""
         self._record = record
         self.reader = reader
-        self.batch = given
+        self.batch = in_batch
         self.losses = losses
         self._known: dict[tuple[int, bool], list[Gradient]] = {}
         self._grounds: dict[tuple[str, tuple[int, ...]], str] = {}
@@ -188,19 +188,19 @@ class Also:
         Raises:
             Refused: there is none, or it would compute something else.
         """
-        found, why = [], ""
+        changes, why = [], ""
         for count in kind.counts:
             if self.batch.size % (count * self.batch.devices):
                 continue
             try:
-                found.append(kind.change(self, count))
+                changes.append(kind.change(self, count))
             except Refused as error:  # a batch of one may be another program
                 why = why or str(error)
-            if kind.is_first_enough and found:
+            if kind.is_first_enough and changes:
                 break
-        if not found:
+        if not changes:
             raise Refused(why)
-        return found
+        return changes
 
     def each(self, size: int) -> str:
         """Return in words what a part of the batch has."""
@@ -318,7 +318,7 @@ def tried(
         make: finds the batch.
         trace: traces the function with a change, by what the changes make of each loss.
     """
-    found: list[Change] = []
+    changes: list[Change] = []
     notes = []
     also = None
     for kind in kinds:
@@ -330,5 +330,5 @@ def tried(
         except Exception as error:  # Refused, and what JAX raises for a loss of another kind
             notes.append(f"--also {kind.name}: {_said(error)}")
         else:
-            found += some
-    return Changes(tuple(found), tuple(notes))
+            changes += some
+    return Changes(tuple(changes), tuple(notes))

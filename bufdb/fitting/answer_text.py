@@ -29,12 +29,12 @@ class Sizes:
 
     name: str
     """What is varied."""
-    found: Sequence[Largest]
+    largest: Sequence[Largest]
 
 
 def as_dict(answer: Answer, sizes: Sizes | None = None) -> dict[str, Any]:
     """Return the object of `--format json`."""
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "function": answer.program.function,
         "target": answer.program.target,
         "limit_bytes": answer.limit_bytes,
@@ -53,14 +53,14 @@ def as_dict(answer: Answer, sizes: Sizes | None = None) -> dict[str, Any]:
         "is_complete": answer.is_complete,
     }
     if sizes is not None:
-        largest = [{**as_plain(one), "is_proved": one.is_proved} for one in sizes.found]
-        found["vary"] = {"name": sizes.name, "largest": largest}
-    return found
+        largest = [{**as_plain(one), "is_proved": one.is_proved} for one in sizes.largest]
+        fields["vary"] = {"name": sizes.name, "largest": largest}
+    return fields
 
 
 def _plan(row: PlanResult) -> dict[str, Any]:
-    found = {name: getattr(row, name) for name in _RESULT}
-    return {name: list(item) if isinstance(item, tuple) else item for name, item in found.items()}
+    fields = {name: getattr(row, name) for name in _RESULT}
+    return {name: list(item) if isinstance(item, tuple) else item for name, item in fields.items()}
 
 
 def as_json(answer: Answer, sizes: Sizes | None = None) -> str:
@@ -205,7 +205,7 @@ def _sizes(answer: Answer, sizes: Sizes) -> str:
     """Return a line for each plan with the largest value that fits, and what the next one needs."""
     name, limit = sizes.name, human_bytes(answer.limit_bytes or 0)
     cells = [["plan", name, "need", f"next {name}", "need"]]
-    for one in sizes.found:
+    for one in sizes.largest:
         who = "as written" if one.rank is None else f"plan {one.rank}"
         needs = [count for count in (one.need_bytes, one.next_need_bytes) if count is not None]
         shown = dict(zip(needs, human_apart(needs), strict=True))
@@ -223,18 +223,20 @@ def _sizes(answer: Answer, sizes: Sizes) -> str:
 
 
 def _footer(answer: Answer) -> list[str]:
-    said = [f"{answer.compile_count} compiled, {answer.trace_count} traced."]
+    sentences = [f"{answer.compile_count} compiled, {answer.trace_count} traced."]
     if not all(row.is_compiled for row in answer.plans):
-        said.append("A need with ~ is an estimate of a trace; without it, it is compiled.")
+        sentences.append("A need with ~ is an estimate of a trace; without it, it is compiled.")
     if answer.plans:
-        said.append("Extra is of products: elementwise work is not in them.")
+        sentences.append("Extra is of products: elementwise work is not in them.")
     runs = [row.run for row in answer.plans if row.run is not None]
     if answer.as_written.run is not None and runs:
-        said.append(f"Stored as runs: 'bufdb diff {answer.as_written.run} {runs[0]}' compares.")
+        sentences.append(
+            f"Stored as runs: 'bufdb diff {answer.as_written.run} {runs[0]}' compares."
+        )
     unknown = answer.program.as_written.unknown
     if unknown:
-        said.append(f"Not in products: {', '.join(unknown)}.")
-    parts = [_filled(" ".join(said))]
+        sentences.append(f"Not in products: {', '.join(unknown)}.")
+    parts = [_filled(" ".join(sentences))]
     if answer.notes:
         parts.append("\n".join(_filled(note) for note in answer.notes))
     return parts

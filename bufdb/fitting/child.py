@@ -41,18 +41,18 @@ class Server:
         replace_sources(request["sources"])
         spec, hardware = request["spec"], request["target"]
         self._name = spec if hardware is None else f"{spec} for {hardware}"
-        found = asked(spec, request["args"], hardware)
+        question = asked(spec, request["args"], hardware)
         with step(f"tracing {self._name}"):
             self._function = Function(
-                found.function,
-                found.args,
-                found.kwargs,
+                question.function,
+                question.args,
+                question.kwargs,
                 spec,
-                found.target,
+                question.target,
                 gradients_only=request["gradients_only"],
             )
             program = self._function.program() if request["has_program"] else None
-        return {"device": kind_of(found.target), "program": as_json(program)}
+        return {"device": kind_of(question.target), "program": as_json(program)}
 
     def _trace(self, request: Mapping[str, Any]) -> dict[str, Any]:
         with step(f"tracing a plan of {self._name}"):

@@ -31,8 +31,8 @@ def kind(eqn: Any) -> str:
 def parameters(eqn: Any) -> Mapping[str, Any]:
     """Return the parameters of an equation; of a primitive that is a class, those of the class."""
     inner = eqn.params.get("_prim")
-    found: Mapping[str, Any] = eqn.params if inner is None else inner.params
-    return found
+    params: Mapping[str, Any] = eqn.params if inner is None else inner.params
+    return params
 
 
 def open_jaxpr(value: Any) -> Any | None:
@@ -47,8 +47,8 @@ def inner_jaxprs(eqn: Any) -> Iterator[Any]:
     """Yield the jaxprs in an equation's parameters."""
     for value in parameters(eqn).values():
         for item in value if isinstance(value, tuple | list) else (value,):
-            if (found := open_jaxpr(item)) is not None:
-                yield found
+            if (jaxpr := open_jaxpr(item)) is not None:
+                yield jaxpr
 
 
 def is_literal(var: Any) -> bool:
@@ -241,8 +241,8 @@ def residuals(jaxpr: Any) -> Residuals:
                         device += aval_bytes(var.aval)
             else:
                 for inner in inner_jaxprs(eqn):
-                    found = of(inner)
-                    device, host = device + found.device_bytes, host + found.host_bytes
+                    stacked = of(inner)
+                    device, host = device + stacked.device_bytes, host + stacked.host_bytes
         return Residuals(device, host)
 
     return of(jaxpr)
@@ -253,17 +253,17 @@ def _directions(jaxpr: Any) -> dict[Any, bool]:
 
     The backward pass of a scan runs the other way, after it, and is of the same place.
     """
-    found: dict[Any, bool] = {}
+    directions: dict[Any, bool] = {}
 
     def walk(jaxpr: Any) -> None:
         for eqn in jaxpr.eqns:
             if eqn.primitive.name == "scan":
-                found.setdefault(eqn.source_info.traceback, _is_reverse(eqn))
+                directions.setdefault(eqn.source_info.traceback, _is_reverse(eqn))
             for inner in inner_jaxprs(eqn):
                 walk(inner)
 
     walk(jaxpr)
-    return found
+    return directions
 
 
 def _is_forward(eqn: Any, ahead: Mapping[Any, bool]) -> bool:
@@ -279,7 +279,7 @@ def _is_reverse(eqn: Any) -> bool:
 def saved_names(jaxpr: Any) -> set[str]:
     """Return the names of the values that forward scans stack."""
     ahead = _directions(jaxpr)
-    found: set[str] = set()
+    names: set[str] = set()
 
     def walk(jaxpr: Any) -> None:
         for eqn in jaxpr.eqns:
@@ -287,33 +287,33 @@ def saved_names(jaxpr: Any) -> set[str]:
             if _is_forward(eqn, ahead):
                 labels = _labels(inner[0])
                 stacked = inner[0].outvars[carried(eqn) :]
-                found.update(labels[v] for v in stacked if not is_literal(v) and v in labels)
+                names.update(labels[v] for v in stacked if not is_literal(v) and v in labels)
             for one in inner:
                 walk(one)
 
     walk(jaxpr)
-    return found
+    return names
 
 
 def _labels(jaxpr: Any) -> dict[Any, str]:
     """Return the names of values, also of those that a nested function gives."""
-    found: dict[Any, str] = {}
+    by_value: dict[Any, str] = {}
     for eqn in jaxpr.eqns:
         name = kind(eqn)
         if name in NAMES:
-            found[eqn.outvars[0]] = parameters(eqn)["name"]
+            by_value[eqn.outvars[0]] = parameters(eqn)["name"]
         elif name == "reduce_precision":  # what JAX puts on a value that is saved
             var = eqn.invars[0]
-            if not is_literal(var) and var in found:
-                found[eqn.outvars[0]] = found[var]
+            if not is_literal(var) and var in by_value:
+                by_value[eqn.outvars[0]] = by_value[var]
         else:
             for inner in inner_jaxprs(eqn):
                 if len(inner.outvars) == len(eqn.outvars):
                     labels = _labels(inner)
                     for var, out in zip(inner.outvars, eqn.outvars, strict=True):
                         if not is_literal(var) and var in labels:
-                            found[out] = labels[var]
-    return found
+                            by_value[out] = labels[var]
+    return by_value
 
 
 def carried(eqn: Any) -> int:

@@ -26,14 +26,14 @@ class Editing:
     """In words, with file and line, what is to be done by hand."""
     sources: dict[str, Source] = field(default_factory=dict)
 
-    def attempt(self, site: Site, how: str, make: Callable[..., None], *given: object) -> None:
+    def attempt(self, site: Site, how: str, make: Callable[..., None], *arguments: object) -> None:
         """Make an edit, or say in words what it would have been.
 
         Args:
             site: what is edited.
             how: what to do there by hand.
-            make: makes the edit in a source, which it gets before `given`; it may refuse.
-            given: other arguments of it.
+            make: makes the edit in a source, which it gets before `arguments`; it may refuse.
+            arguments: other arguments of it.
         """
         where = place(site)
         source = None
@@ -41,7 +41,7 @@ class Editing:
         try:
             source = self._source(site.file)
             count, imports = len(source.edits), len(source.imports)
-            make(source, *given)
+            make(source, *arguments)
         except Refused as why:
             what = ""
             if source is not None:
@@ -51,13 +51,13 @@ class Editing:
 
     def results(self) -> dict[str, str]:
         """Return the new text of each file; one that cannot be edited is a step."""
-        found = {}
+        texts = {}
         for path, source in self.sources.items():
             try:
-                found[path] = source.result()
+                texts[path] = source.result()
             except Refused as why:
                 self.steps.append(f"{Path(path).name}: nothing is changed: {why}")
-        return found
+        return texts
 
     def _source(self, path: str) -> Source:
         if path not in self.texts:

@@ -24,7 +24,7 @@ class Extra:
     notes: list[str]
     """Receives in words why a kind has no plan."""
 
-    def with_found(self, kinds: Sequence[str], found: Sequence[Candidate]) -> list[Candidate]:
+    def with_found(self, kinds: Sequence[str], candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return the plans of a search with those of some kinds of changes, cheapest first.
 
         Each kind is tried alone; then, with a limit that no plan fits, with that of the least need.
@@ -33,22 +33,22 @@ class Extra:
         plan = free(program)
         alone = Candidate(plan, program.as_written, 0, ask.as_written)
         more = [one for kind in kinds for one in self._plans(kind, alone)]
-        proved = [one for one in found if one.is_exact]
+        proved = [one for one in candidates if one.is_exact]
         fits = any(is_met(one.compiled, ask.limit_bytes) for one in [*proved, *more])
         if proved and ask.limit_bytes is not None and not fits:
             least = min(proved, key=lambda one: one.estimate_bytes)
             more += [one for kind in kinds for one in self._plans(kind, least)]
-        return sorted([*found, *more], key=lambda one: Space.cost(one.traced))
+        return sorted([*candidates, *more], key=lambda one: Space.cost(one.traced))
 
     def _plans(self, kind: str, base: Candidate) -> list[Candidate]:
         """Return a plan in growing numbers of parts, until one fits or saves little more."""
-        found: list[Candidate] = []
+        candidates: list[Candidate] = []
         need = None if base.compiled is None else base.compiled.need_bytes
         for change in self.program.changes:
             if not change.key.startswith(kind):
                 continue
             if not self.is_left():
-                if not found:
+                if not candidates:
                     self.notes.append(f"--also {kind}: no compilation is left for {change.what}")
                 break
             plan = replace(base.plan, extra=(change.key,))
@@ -58,15 +58,15 @@ class Extra:
             if least is None:
                 continue
             if need is not None and least > need * (1 - LESS):
-                if not found:
+                if not candidates:
                     shown, other = human_apart([least, need])
                     self.notes.append(f"--also {kind}: {change.what} needs {shown}, after {other}")
                 break
-            found.append(Candidate(plan, traced, least, compiled))
+            candidates.append(Candidate(plan, traced, least, compiled))
             need = least
             if is_met(compiled, self.ask.limit_bytes):
                 break
-        return found
+        return candidates
 
 
 def is_met(compiled: Compiled | None, limit: int | None) -> bool:

@@ -77,11 +77,11 @@ def kinds_of(words: Sequence[str]) -> tuple[str, ...]:
     Raises:
         UsageError: a word is none of `KINDS`.
     """
-    given = words.split(",") if isinstance(words, str) else words
-    for word in given:
+    kinds = words.split(",") if isinstance(words, str) else words
+    for word in kinds:
         if word not in KINDS:
             raise UsageError(f"expected {' or '.join(KINDS)} as what to try also, found {word!r}")
-    return tuple(kind for kind in KINDS if kind in given)
+    return tuple(kind for kind in KINDS if kind in kinds)
 
 
 @dataclass
@@ -108,26 +108,26 @@ class Fitting:
         """
         program = self.session.program()
         written = self._compile(Plan(), True)
-        found: list[Candidate] = []
+        candidates: list[Candidate] = []
         ask = self._ask(program, written)
         try:
-            found = search(program, ask)
+            candidates = search(program, ask)
             if self.question.also and not is_met(written, self.question.limit_bytes):
                 changes = self.session.changes(self.question.also)
-                program = replace(program, changes=changes.found)
+                program = replace(program, changes=changes.tried)
                 self._notes += changes.notes
-                kinds = {change.key.partition("=")[0] for change in changes.found}
+                kinds = {change.key.partition("=")[0] for change in changes.tried}
                 budget = self.question.search_budget(len(kinds))
                 if budget > ask.compile_budget:  # what was kept for the other kinds is free
                     kept = self.question.compile_budget - budget
                     again = replace(ask, is_over=lambda: not self._is_left(kept))
-                    found = search(program, replace(again, compile_budget=budget))
+                    candidates = search(program, replace(again, compile_budget=budget))
                 more = Extra(program, ask, lambda: self._is_left(VERIFIED), self._notes)
-                found = more.with_found(self.question.also, found)
+                candidates = more.with_found(self.question.also, candidates)
         except TooSlowError as error:
             self._notes.append(str(error))
-            found = self._so_far(program)
-        plans = self._results(program, written, found)
+            candidates = self._so_far(program)
+        plans = self._results(program, written, candidates)
         best, plans = self._proved(program, written, plans)
         answer = Answer(
             program=program,
@@ -164,12 +164,12 @@ class Fitting:
 
     def _so_far(self, program: Program) -> list[Candidate]:
         """Return what was compiled when the time was up, cheapest first."""
-        found = [
+        candidates = [
             Candidate(plan, self._known(plan, program), compiled.need_bytes, compiled)
             for (plan, is_full), compiled in self._compiled.items()
             if is_full and not plan.is_as_written and compiled.need_bytes is not None
         ]
-        return sorted(found, key=lambda one: Space.cost(one.traced))
+        return sorted(candidates, key=lambda one: Space.cost(one.traced))
 
     def _known(self, plan: Plan, program: Program) -> Traced:
         plain = plan.as_traced
@@ -215,12 +215,12 @@ class Fitting:
         return kept
 
     def _results(
-        self, program: Program, written: Compiled, found: Sequence[Candidate]
+        self, program: Program, written: Compiled, candidates: Sequence[Candidate]
     ) -> list[PlanResult]:
         """Return the rows of the answer, with the patch of each, not yet compiled."""
         texts = _texts(program)
         rows = []
-        for one in found:
+        for one in candidates:
             need = one.estimate_bytes if one.compiled is None else one.compiled.need_bytes
             made = patch(program, one.plan, texts)
             rows.append(
@@ -236,7 +236,7 @@ class Fitting:
                     error_ratio=None if one.is_exact else one.error_ratio,
                     patch=made.diff or None,
                     steps=made.steps,
-                    changes=tuple(change.said for change in program.changes_of(one.plan)),
+                    changes=tuple(change.sentence for change in program.changes_of(one.plan)),
                     plan=one.plan,
                     **_of_levers(program, one),
                 )
@@ -257,7 +257,7 @@ class Fitting:
         With a limit the first that fits is proved, and the next one if its patch is not its plan;
         without one as many as the budget has.
         """
-        found: list[PlanResult] = []
+        proved: list[PlanResult] = []
         best: PlanResult | None = None
         has_limit = self.question.limit_bytes is not None
         is_planned = written.refusal is None
@@ -269,11 +269,11 @@ class Fitting:
                 is_right = row.is_verified or not (row.patch or row.is_broken)
                 if has_limit and is_wanted and is_right:
                     best = row
-            found.append(row)
+            proved.append(row)
         if best is None and is_wanted and has_limit:
-            whole = (row for row in found if row.fits and row.is_compiled and not row.is_broken)
+            whole = (row for row in proved if row.fits and row.is_compiled and not row.is_broken)
             best = next(whole, None)
-        return best, found
+        return best, proved
 
     def _is_left(self, kept: int = 0) -> bool:
         """Return whether the budget has a compilation more, besides some that are kept."""
@@ -338,8 +338,8 @@ def drop_plans(question: Question, db: str) -> None:
     if not Path(db).exists():
         return
     with closing(store.open_writable(db)) as con:
-        ours = f"{question.run}:plan-", f"{run_name(question, None)}:"
-        remove_runs(con, [name for name in names(con) if name.startswith(ours)])
+        own_runs = f"{question.run}:plan-", f"{run_name(question, None)}:"
+        remove_runs(con, [name for name in names(con) if name.startswith(own_runs)])
 
 
 def _figures(dumped: Dumped, folder: Path) -> tuple[int | None, int | None]:
@@ -385,19 +385,19 @@ def _texts(program: Program) -> dict[str, str]:
         sites += [*region.sites, *region.remats, region.defined]
     sites += [switch.site for switch in program.switches]
     sites += [site for change in program.changes for site in change.sites]
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name in {site.file for site in sites if site is not None}:
         with suppress(OSError, UnicodeDecodeError):
-            found[name] = Path(name).read_bytes().decode()
-    return found
+            texts[name] = Path(name).read_bytes().decode()
+    return texts
 
 
 def _of_levers(program: Program, one: Candidate) -> dict[str, Any]:
     """Return the fields of a row that levers know."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for lever in EVERY:
-        found |= lever.results(program, one.plan, one.traced)
-    return found
+        fields |= lever.results(program, one.plan, one.traced)
+    return fields
 
 
 def _ratio(work: int, written: int) -> float:

@@ -100,8 +100,10 @@ class Function:
     @property
     def platform(self) -> Literal["cpu", "gpu", "tpu"]:
         """Return the platform that is compiled for."""
-        found = self._jax.default_backend() if self._target is None else self._target.platform
-        return "gpu" if found in ("cuda", "rocm", "gpu") else "tpu" if found == "tpu" else "cpu"
+        platform = self._jax.default_backend() if self._target is None else self._target.platform
+        return (
+            "gpu" if platform in ("cuda", "rocm", "gpu") else "tpu" if platform == "tpu" else "cpu"
+        )
 
     def program(self) -> Program:
         """Return what can be switched; what makes no difference is left out."""
@@ -169,12 +171,12 @@ class Function:
                     "in_shardings hide how the batch is sharded; shard the arguments, too"
                 )
             names = _argument_names(self._given, len(self._args))
-            found = batch(self._args, self._kwargs, names, self._gradients)
+            arguments = batch(self._args, self._kwargs, names, self._gradients)
 
             def record(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Gradient]:
                 return self._recorded(args, kwargs)[0]
 
-            return Also(record, self._reader, found, self._gradients)
+            return Also(record, self._reader, arguments, self._gradients)
 
         def trace(made: Mapping[str, Sequence[Made]], change: Change) -> Traced:
             self._losses.changes.update(made)
@@ -187,17 +189,17 @@ class Function:
     ) -> tuple[list[Gradient], Any]:
         """Trace the function; return its losses, and what was traced."""
         jax = self._jax
-        found: list[Gradient] = []
+        recorded: list[Gradient] = []
         outermost = sys._getframe().f_code
 
         def change(closed: Any, outputs: int) -> Callable[..., Any]:
-            number = len(found)
+            number = len(recorded)
             site = being_evaluated(self._reader.files, outermost)
-            found.append(Gradient(closed, outputs, site=site))
+            recorded.append(Gradient(closed, outputs, site=site))
 
-            def run(closed: Any, given: Sequence[Any]) -> list[Any]:
+            def run(closed: Any, inputs: Sequence[Any]) -> list[Any]:
                 with jax.named_scope(f"{GRADIENT}{number}"):
-                    return list(jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *given))
+                    return list(jax.core.eval_jaxpr(closed.jaxpr, closed.consts, *inputs))
 
             return run
 
@@ -205,7 +207,7 @@ class Function:
         with gradients(change, self._calls):
             stage = self._jitted(Plan()).trace(*args, **kwargs)
         jax.clear_caches()
-        return found, stage
+        return recorded, stage
 
     # -- Compilations ------------------------------------------------------------------------------
 
@@ -229,8 +231,8 @@ class Function:
         """Return the function, lowered under a plan."""
         replay = Replay(self._reader, self._losses.survey, plan)
         if self._is_alone and len(self._gradients) == 1:
-            run, given = self._losses.gradient(0, plan)
-            structs = self._jax.tree.map(_struct(self._jax), given)
+            run, inputs = self._losses.gradient(0, plan)
+            structs = self._jax.tree.map(_struct(self._jax), inputs)
             return lowered(run, structs, {}, self._target)
 
         numbers = itertools.count()
@@ -243,19 +245,19 @@ class Function:
         with (
             gradients(change, self._calls if plan.calls else None) if is_changed else nullcontext()
         ):
-            found = lowered(self._jitted(plan), self._args, self._kwargs, self._target)
+            stage = lowered(self._jitted(plan), self._args, self._kwargs, self._target)
         if is_changed:
             self._jax.clear_caches()
             if missing := replay.applied.missing(plan):
                 raise BufdbError(f"{self._name}, traced again, has no {missing}")
-        return found
+        return stage
 
     def _jitted(self, plan: Plan) -> Any:
         """Return the function, jitted as a plan has it."""
-        found = self._given
+        function = self._given
         for lever in LEVERS:
-            found = lever.jitted(found, plan, self._name)
-        return found if hasattr(found, "lower") else self._jax.jit(found)
+            function = lever.jitted(function, plan, self._name)
+        return function if hasattr(function, "lower") else self._jax.jit(function)
 
 
 # -- Functions and their arguments -----------------------------------------------------------------
@@ -325,8 +327,8 @@ def _require_arrays(
         UsageError: one is none.
     """
     names = _argument_names(function, len(args))
-    for argument, given in [*zip(names, args, strict=True), *kwargs.items()]:
-        for leaf in jax_module().tree.leaves(given):
+    for argument, argument_value in [*zip(names, args, strict=True), *kwargs.items()]:
+        for leaf in jax_module().tree.leaves(argument_value):
             if not isinstance(leaf, bool | int | float | complex) and not is_sized(leaf):
                 how = "jit the function with static_argnames"
                 if "equinox" in sys.modules:

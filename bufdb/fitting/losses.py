@@ -76,10 +76,10 @@ class Losses:
         names: set[str] = set()
         for number, one in enumerate(self._gradients):
             jaxpr = self._gradient_jaxpr(number, plan)
-            found = residuals(jaxpr)
+            saved = residuals(jaxpr)
             total += work(jaxpr).times(one.times)
-            stacked = max(stacked, one.at_once * found.device_bytes)
-            moved += one.times * found.host_bytes
+            stacked = max(stacked, one.at_once * saved.device_bytes)
+            moved += one.times * saved.host_bytes
             live = max(live, one.at_once * live_peak(jaxpr))
             names |= saved_names(jaxpr)
         return Traced(
@@ -94,17 +94,17 @@ class Losses:
 
     def recomputed(self, plan: Plan) -> tuple[Site, ...]:
         """Return the expressions that are computed again under a plan."""
-        found = {
+        sites = {
             self._reader.site(eqn)
             for number in range(len(self._gradients))
             for eqn in recomputed(self._gradient_jaxpr(number, plan.as_traced))
         }
-        return tuple(sorted(site for site in found if site is not None))
+        return tuple(sorted(site for site in sites if site is not None))
 
     def _gradient_jaxpr(self, number: int, plan: Plan) -> Any:
         """Return the jaxpr of a gradient under a plan."""
-        run, given = self.gradient(number, plan)
-        return without_dead_code(self._jax.make_jaxpr(run)(*given).jaxpr)
+        run, inputs = self.gradient(number, plan)
+        return without_dead_code(self._jax.make_jaxpr(run)(*inputs).jaxpr)
 
     def gradient(self, number: int, plan: Plan) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         """Return what `gradient` does of a loss under a plan."""

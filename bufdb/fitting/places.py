@@ -16,18 +16,18 @@ def place(site: Site) -> str:
 
 def lines(sites: Iterable[Site]) -> tuple[str, ...]:
     """Return the lines of some expressions, such as `train.py:14`, each once."""
-    found = sorted({(site.file, site.line) for site in sites})
-    return tuple(f"{Path(file).name}:{line}" for file, line in found)
+    places = sorted({(site.file, site.line) for site in sites})
+    return tuple(f"{Path(file).name}:{line}" for file, line in places)
 
 
 def spans(lines: Sequence[str]) -> str:
     """Return lines of files, `a.py:1 a.py:2 a.py:5 b.py:7`, as `a.py:1-2,5 b.py:7`."""
     pairs = [line.rpartition(":")[::2] for line in lines]
-    found = []
+    texts = []
     for file, group in groupby(pairs, key=lambda pair: pair[0]):
         numbers = sorted({int(line) for _, line in group})
-        found.append(f"{file}:{','.join(_ranges(numbers))}")
-    return " ".join(found)
+        texts.append(f"{file}:{','.join(_ranges(numbers))}")
+    return " ".join(texts)
 
 
 def _ranges(numbers: Sequence[int]) -> Iterable[str]:

@@ -198,7 +198,7 @@ class Change:
     """Over how many devices the batch is sharded."""
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         """Return the change and its ground in one line."""
         return f"{self.what}; {self.ground}"
 
@@ -207,7 +207,7 @@ class Change:
 class Changes:
     """The changes that `--also` tries, and in words why others are not tried."""
 
-    found: tuple[Change, ...]
+    tried: tuple[Change, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -421,8 +421,8 @@ def as_json(record: Any) -> Any:
 
 def from_json(kind: type[Record], value: Any) -> Record:
     """Return the record that `as_json` made `value` of."""
-    found: Record = _read(kind, value)
-    return found
+    record: Record = _read(kind, value)
+    return record
 
 
 def _read(kind: Any, value: Any) -> Any:

@@ -31,7 +31,7 @@ def precise(one: Gradient) -> Gradient:
     jax, closed = jax_module(), one.closed
     if not any(_is_low(aval) for aval in _avals(closed.jaxpr)):
         return one
-    found = []
+    outputs = []
 
     def outside(*consts: Any) -> None:
         both = zip(closed.consts, consts, strict=True)
@@ -40,10 +40,10 @@ def precise(one: Gradient) -> Gradient:
         def run(*inputs: Any) -> list[Any]:
             return _evaluated(closed.jaxpr, [_high(const) for const in own], inputs)
 
-        found.append(jax.make_jaxpr(run)(*(_raised(var.aval) for var in closed.jaxpr.invars)))
+        outputs.append(jax.make_jaxpr(run)(*(_raised(var.aval) for var in closed.jaxpr.invars)))
 
     jax.eval_shape(outside, *(_raised(var.aval) for var in closed.jaxpr.constvars))
-    return replace(one, closed=found[0])
+    return replace(one, closed=outputs[0])
 
 
 def is_concrete(const: Any) -> bool:
@@ -96,8 +96,8 @@ def _outputs(eqn: Any, inputs: list[Any]) -> list[Any]:
     if name == "reduce_precision":
         return inputs
     if name in _INLINED:
-        given = parameters(eqn)
-        nested = given.get("jaxpr", given.get("call_jaxpr"))
+        params = parameters(eqn)
+        nested = params.get("jaxpr", params.get("call_jaxpr"))
         return _evaluated(open_jaxpr(nested), getattr(nested, "consts", ()), inputs)
     return bind(eqn, inputs, {key: _changed(value) for key, value in eqn.params.items()})
 

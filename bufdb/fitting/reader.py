@@ -56,20 +56,20 @@ class Reader:
 
     def chain(self, eqn: Any) -> list[tuple[CallKey, Any, Site]]:
         """Return the calls around an equation within its jaxpr: function, which call, where."""
-        found: list[tuple[CallKey, Any, Site]] = [
+        calls: list[tuple[CallKey, Any, Site]] = [
             (("call", (call.file, call.name, call.first_line)), number, call.site)
             for number, call in self.calls.of(eqn)
         ]
         if self.nested(eqn) is not None and (site := self.site(eqn)) is not None:
             name = source_of(open_jaxpr(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))))
             if name is not None and self.files.has(name[1]):
-                found.append((("call", (name[1], name[0], name[2])), ("jit", id(eqn)), site))
-        return found
+                calls.append((("call", (name[1], name[0], name[2])), ("jit", id(eqn)), site))
+        return calls
 
     def once(self, jaxpr: Any, read: Callable[[Reader, Any], Record]) -> Record:
         """Return what a function reads of a jaxpr, read once."""
         key = id(jaxpr), read
         if key not in self._known:  # keeps the jaxpr, so that its id stays its own
             self._known[key] = jaxpr, read(self, jaxpr)
-        found: Record = self._known[key][1]
-        return found
+        record: Record = self._known[key][1]
+        return record

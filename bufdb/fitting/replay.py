@@ -89,8 +89,8 @@ class Replay:
         return self._kept_names(lever.values(self._reader, jaxpr) for lever in LEVERS)
 
     def _kept_names(self, values: Iterable[Mapping[Any, Value]]) -> dict[Any, str]:
-        found = ((var, self._survey.name_of(one)) for each in values for var, one in each.items())
-        return {var: name for var, name in found if name is not None and name in self._kept}
+        names = ((var, self._survey.name_of(one)) for each in values for var, one in each.items())
+        return {var: name for var, name in names if name is not None and name in self._kept}
 
     # -- Equations ---------------------------------------------------------------------------------
 
@@ -154,12 +154,12 @@ class Replay:
     def _touches_jaxpr(self, jaxpr: Any, where: _Where) -> bool:
         kept = self._touched.get((id(jaxpr), where))
         if kept is None:
-            found = any(
+            touches = any(
                 self._touches(eqn, where)
                 or (where is _Where.OUTSIDE and self._part_of(eqn) is not None)
                 for eqn in jaxpr.eqns
             )
-            kept = self._touched[id(jaxpr), where] = (jaxpr, found)
+            kept = self._touched[id(jaxpr), where] = (jaxpr, touches)
         return kept[1]
 
     def _scanned(self, eqn: Any, where: _Where) -> Any:
@@ -223,17 +223,17 @@ class Replay:
             inputs = _inputs(eqns)
 
             def run(
-                *given: Any,
+                *arguments: Any,
                 eqns: Sequence[Any] = eqns,
                 inputs: Sequence[Any] = inputs,
                 outputs: Sequence[Any] = outputs,
             ) -> list[Any]:
-                own = dict(zip(inputs, given, strict=True))
+                own = dict(zip(inputs, arguments, strict=True))
                 self._equations(eqns, own, {}, _Where.IN_REGION)
                 return [own[var] for var in outputs]
 
-            found = lever.checkpoint(self._plan, region, run)(*(env[var] for var in inputs))
-            env.update(zip(outputs, found, strict=True))
+            results = lever.checkpoint(self._plan, region, run)(*(env[var] for var in inputs))
+            env.update(zip(outputs, results, strict=True))
 
     def _parts(
         self, jaxpr: Any

@@ -118,11 +118,11 @@ def bound(pair: Pair, consts: Sequence[Any]) -> tuple[list[Any], list[int]]:
     A constant that the trace of the part made itself, such as `np.arange(batch)`, is taken from it.
     """
     own = list(pair.part.closed.consts)
-    found = [one if is_concrete(one) else full for one, full in zip(own, consts, strict=True)]
+    constants = [one if is_concrete(one) else full for one, full in zip(own, consts, strict=True)]
     parted = [
         at for at, axis in enumerate(pair.axes) if axis is not None and not is_concrete(own[at])
     ]
-    return found, parted
+    return constants, parted
 
 
 # -- The check -------------------------------------------------------------------------------------
@@ -136,10 +136,10 @@ def compared(one: Gradient, written: Changed, changed: Changed) -> str:
     Raises:
         Refused: they do not agree to rounding.
     """
-    run, given = gradient(one, written)
+    run, inputs = gradient(one, written)
     other, _ = gradient(one, changed)
-    jaxpr = jax_module().make_jaxpr(run)(*given).jaxpr
-    held = sum(aval_bytes(aval) for aval in (*given[0], *given[1]))
+    jaxpr = jax_module().make_jaxpr(run)(*inputs).jaxpr
+    held = sum(aval_bytes(aval) for aval in (*inputs[0], *inputs[1]))
     if work(jaxpr).operations > CHECKED_WORK or held + live_peak(jaxpr) > CHECKED_BYTES:
         return ""
     jax = jax_module()
@@ -147,7 +147,7 @@ def compared(one: Gradient, written: Changed, changed: Changed) -> str:
     worst = None
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
         for low, high, whole in DRAWS:
-            values = _random(one, given, low, high, whole)
+            values = _random(one, inputs, low, high, whole)
             wanted, got = (_floats(each(*values)) for each in both)
             if all(np.isfinite(array).all() for arrays in wanted for array in arrays):
                 apart = [_worst(*pair) for pair in zip(wanted, got, strict=True)]
@@ -162,7 +162,7 @@ def compared(one: Gradient, written: Changed, changed: Changed) -> str:
     return f"checked on {CHECKED} random examples: equal to {ROUNDING:.0e}"
 
 
-def _floats(found: tuple[Any, Any, Any]) -> list[list[Any]]:
+def _floats(outputs: tuple[Any, Any, Any]) -> list[list[Any]]:
     """Return the arrays of values, auxiliary outputs and gradients."""
     return [
         [
@@ -170,7 +170,7 @@ def _floats(found: tuple[Any, Any, Any]) -> list[list[Any]]:
             for leaf in jax_module().tree.leaves(part)
             if is_inexact(leaf)
         ]
-        for part in found
+        for part in outputs
     ]
 
 
@@ -189,7 +189,7 @@ def _worst(wanted: Sequence[Any], got: Sequence[Any]) -> float:
 
 
 def _random(
-    one: Gradient, given: tuple[Any, ...], low: float, high: float, whole: Sequence[int]
+    one: Gradient, shapes: tuple[Any, ...], low: float, high: float, whole: Sequence[int]
 ) -> list[list[Any]]:
     """Return random inputs and constants of a loss, and a cotangent of one."""
     jax = jax_module()
@@ -207,7 +207,7 @@ def _random(
 
     consts = [
         const if is_concrete(const) else array(aval)
-        for const, aval in zip(one.closed.consts, given[1], strict=True)
+        for const, aval in zip(one.closed.consts, shapes[1], strict=True)
     ]
-    ones = [jax.numpy.ones(aval.shape, aval.dtype) for aval in given[2]]
-    return [[array(aval) for aval in given[0]], consts, ones]
+    ones = [jax.numpy.ones(aval.shape, aval.dtype) for aval in shapes[2]]
+    return [[array(aval) for aval in shapes[0]], consts, ones]

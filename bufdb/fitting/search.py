@@ -198,8 +198,8 @@ class _Proof:
         return self.count >= self.space.ask.compile_budget or self.space.ask.is_over()
 
     def need(self, plan: Plan) -> int | None:
-        found = self.full.get(plan)
-        return None if found is None else found.need_bytes
+        compiled = self.full.get(plan)
+        return None if compiled is None else compiled.need_bytes
 
     def open(self) -> list[Plan]:
         """Return the plans that are traced and not compiled."""
@@ -301,25 +301,25 @@ class _Proof:
 
     def finish(self) -> None:
         """Know what was compiled early, too."""
-        for plan, found in self.early.items():
-            if found.need_bytes is not None:
-                self.full.setdefault(plan, found)
+        for plan, compiled in self.early.items():
+            if compiled.need_bytes is not None:
+                self.full.setdefault(plan, compiled)
 
     def compile(self, plan: Plan, *, is_full: bool = True) -> int | None:
         """Return the need of a plan, compiled; None if XLA gave up."""
         before = self.estimate(plan)
-        found = self.early.get(plan) if is_full else None
-        if found is None:
+        compiled = self.early.get(plan) if is_full else None
+        if compiled is None:
             self.count += 1
             self.space.ask.observer(f"compiling plan {self.count}, estimated at {before} bytes")
-            found = self.space.ask.compile(plan, is_full)
-        need = found.need_bytes
+            compiled = self.space.ask.compile(plan, is_full)
+        need = compiled.need_bytes
         if not is_full:
             self.quick[plan] = need or 0
         elif need is None:
             self.refused.add(plan)
         else:
-            self.full[plan] = found
+            self.full[plan] = compiled
             wrong = abs(before - need) / max(need, 1)
             if self.error is not None:
                 self.late_error = max(self.late_error, wrong)
@@ -366,8 +366,8 @@ def search(program: Program, ask: Ask) -> list[Candidate]:
 
 
 def _fits(proof: _Proof, plan: Plan, limit: int | None) -> bool:
-    found = proof.full.get(plan)
-    need = None if found is None or found.refusal is not None else found.need_bytes
+    compiled = proof.full.get(plan)
+    need = None if compiled is None or compiled.refusal is not None else compiled.need_bytes
     return limit is not None and need is not None and need <= limit
 
 
@@ -480,7 +480,7 @@ def _hopeful(proof: _Proof, plans: Iterable[Plan], limit: int, cost: int) -> Pla
     The middle one of these: if it fits, the larger ones remain, else the smallest is next.
     """
     space = proof.space
-    found = [
+    hopeful = [
         plan
         for plan in plans
         if space.cost(space.traced[plan]) <= cost and proof.hope(plan) <= limit
@@ -489,21 +489,21 @@ def _hopeful(proof: _Proof, plans: Iterable[Plan], limit: int, cost: int) -> Pla
         (need := proof.need(plan)) is None or need > estimate * (1 - MARGIN)
         for plan, estimate in proof.hoped.items()
     )
-    if not found or vain >= VAIN or len(proof.hoped) >= HOPES:
+    if not hopeful or vain >= VAIN or len(proof.hoped) >= HOPES:
         return None
-    found.sort(key=lambda plan: space.figure(space.traced[plan]))
-    chosen = found[0 if vain else len(found) // 2]
+    hopeful.sort(key=lambda plan: space.figure(space.traced[plan]))
+    chosen = hopeful[0 if vain else len(hopeful) // 2]
     proof.hoped[chosen] = proof.estimate(chosen)
     return chosen
 
 
 def _pareto(proof: _Proof, plans: Iterable[Plan]) -> list[Plan]:
     """Return the plans that no other beats in both cost and size, cheapest first."""
-    found: list[Plan] = []
+    frontier: list[Plan] = []
     for plan in sorted(plans, key=lambda plan: (proof.order(plan)[0], proof.estimate(plan))):
-        if not found or proof.estimate(plan) < proof.estimate(found[-1]):
-            found.append(plan)
-    return found
+        if not frontier or proof.estimate(plan) < proof.estimate(frontier[-1]):
+            frontier.append(plan)
+    return frontier
 
 
 def _frontier(proof: _Proof) -> None:

@@ -100,8 +100,8 @@ class Apart:
 
     def recomputed(self, plan: Plan) -> tuple[Site, ...]:
         """Return the expressions that are computed again under a plan."""
-        found = self._ask({"do": "lines", "plan": as_json(plan)})
-        return tuple(Site(*site) for site in found["sites"])
+        sites = self._ask({"do": "lines", "plan": as_json(plan)})
+        return tuple(Site(*site) for site in sites["sites"])
 
     def changes(self, kinds: Sequence[str]) -> Changes:
         """Return the changes of some kinds that plans may have from now on in `extra`."""
@@ -149,9 +149,9 @@ class Apart:
             "sources": dict(texts),
             "has_program": has_program,
         }
-        found = self._ask(request)
-        self.device = str(found["device"])
-        return found
+        reply = self._ask(request)
+        self.device = str(reply["device"])
+        return reply
 
     def _dumped(self, request: dict[str, Any]) -> Dumped:
         from bufdb.capture.dump import programs
@@ -161,7 +161,7 @@ class Apart:
         dumps.mkdir()
         began = time.monotonic()
         try:
-            found = self._ask({**request, "dumps": str(dumps)})
+            reply = self._ask({**request, "dumps": str(dumps)})
         except Died as died:
             if not (files := programs(dumps)):
                 raise
@@ -170,7 +170,7 @@ class Apart:
             if self._kinds:
                 self.changes(self._kinds)
             return Dumped(files, died.refusal, time.monotonic() - began)
-        return Dumped(programs(dumps), found["refusal"], float(found["seconds"]))
+        return Dumped(programs(dumps), reply["refusal"], float(reply["seconds"]))
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the child's answer.

@@ -50,11 +50,11 @@ class Source(Edits):
 
     @cached_property
     def _by_end(self) -> dict[tuple[int | None, int | None], list[ast.expr | ast.AugAssign]]:
-        found: dict[tuple[int | None, int | None], list[ast.expr | ast.AugAssign]] = {}
+        by_end: dict[tuple[int | None, int | None], list[ast.expr | ast.AugAssign]] = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.expr | ast.AugAssign):
-                found.setdefault((node.end_lineno, node.end_col_offset), []).append(node)
-        return found
+                by_end.setdefault((node.end_lineno, node.end_col_offset), []).append(node)
+        return by_end
 
     def find(self, site: Site) -> ast.expr | ast.AugAssign:
         """Return the expression at a site, or the augmented assignment.
@@ -66,10 +66,10 @@ class Source(Edits):
         exact = [node for node in nodes if (node.lineno, node.col_offset) == site[1:3]]
         # A method call over several lines starts at the method's name (CPython 3.11 and later).
         called = [node for node in nodes if self._method_start(node) == site[1:3]]
-        found = exact or called
-        if not found:
+        expression = exact or called
+        if not expression:
             raise Refused("no expression of the file is at this position")
-        node = found[0]
+        node = expression[0]
         if sys.version_info < (3, 12) and any(
             isinstance(parent, ast.JoinedStr) for parent in self.above(node)
         ):
@@ -98,7 +98,7 @@ class Source(Edits):
 
     def scopes(self, node: ast.AST) -> list[Scope]:
         """Return the scopes in which a name of a node is looked up, inside out."""
-        found: list[Scope] = []
+        scopes: list[Scope] = []
         inner = node
         for parent in self.above(node):
             is_body = not (
@@ -108,21 +108,21 @@ class Source(Edits):
             inner = parent
             if isinstance(parent, _SCOPES) and is_body:
                 # Functions do not see the names of the class around them.
-                if isinstance(parent, ast.ClassDef) and found:
+                if isinstance(parent, ast.ClassDef) and scopes:
                     continue
-                found.append(parent)
-        return found
+                scopes.append(parent)
+        return scopes
 
     # -- names -------------------------------------------------------------------------------------
 
     @cached_property
     def bindings(self) -> dict[Scope, dict[str, list[ast.AST]]]:
         """By scope and name, what binds the name."""
-        found: dict[Scope, dict[str, list[ast.AST]]] = {}
+        bindings: dict[Scope, dict[str, list[ast.AST]]] = {}
 
         def bind(node: ast.AST, name: str, value: ast.AST) -> None:
             scope = next(iter(self.scopes(node)), self.tree)
-            found.setdefault(scope, {}).setdefault(name, []).append(value)
+            bindings.setdefault(scope, {}).setdefault(name, []).append(value)
 
         for node in ast.walk(self.tree):
             if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
@@ -138,17 +138,17 @@ class Source(Edits):
                 bind(node, node.arg, node)
                 function = self.parents[self.parents[node]]
                 if isinstance(function, (*FUNCTIONS, ast.Lambda)):
-                    found.setdefault(function, {}).setdefault(node.arg, []).append(node)
+                    bindings.setdefault(function, {}).setdefault(node.arg, []).append(node)
             elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
                 bind(node, node.name, node)
-        return found
+        return bindings
 
     def binding(self, name: str, at: ast.AST) -> ast.AST | None:
         """Return what binds a name as it is seen at a node; None if unknown, or one of several."""
         for scope in self.scopes(at):
-            found = self.bindings.get(scope, {}).get(name)
-            if found:
-                return found[0] if len(found) == 1 else None
+            nodes = self.bindings.get(scope, {}).get(name)
+            if nodes:
+                return nodes[0] if len(nodes) == 1 else None
         return None
 
     def dotted(self, node: ast.AST, depth: int = 0) -> str:
@@ -158,11 +158,11 @@ class Source(Edits):
             return f"{base}.{node.attr}" if base else ""
         if not isinstance(node, ast.Name):
             return ""
-        found = self.binding(node.id, node)
-        if isinstance(found, ast.Import | ast.ImportFrom):
-            return _imported(found, node.id)
-        if isinstance(found, ast.Assign) and depth < 5:
-            return self.dotted(found.value, depth + 1)
+        bound = self.binding(node.id, node)
+        if isinstance(bound, ast.Import | ast.ImportFrom):
+            return _imported(bound, node.id)
+        if isinstance(bound, ast.Assign) and depth < 5:
+            return self.dotted(bound.value, depth + 1)
         return ""
 
     def loads(self, name: str) -> int:
@@ -205,12 +205,12 @@ class Source(Edits):
     def _is_same(self, name: str, place: ast.AST, wanted: str) -> bool:
         """Whether a name that several statements bind means the same in all of them."""
         for scope in self.scopes(place):
-            found = self.bindings.get(scope, {}).get(name)
-            if found:
+            nodes = self.bindings.get(scope, {}).get(name)
+            if nodes:
                 return all(
                     isinstance(node, ast.Import | ast.ImportFrom)
                     and _imported(node, name) == wanted
-                    for node in found
+                    for node in nodes
                 )
         return False
 

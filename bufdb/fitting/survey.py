@@ -63,8 +63,8 @@ class Survey:
             self._walk(closed.jaxpr, 1, (), (number,))
         calls = {
             key
-            for key, found in self._found.items()
-            if key[0] == "call" and len(found.instances) < 2
+            for key, region in self._found.items()
+            if key[0] == "call" and len(region.instances) < 2
         }
         for key in calls:
             del self._found[key]
@@ -89,8 +89,8 @@ class Survey:
         """Keep some regions, which get new numbers, and the switches that occur in them."""
         order = {at: new for new, at in enumerate(kept)}
 
-        def among(given: Iterable[int]) -> tuple[int, ...]:
-            return tuple(order[at] for at in given if at in order)
+        def among(numbers: Iterable[int]) -> tuple[int, ...]:
+            return tuple(order[at] for at in numbers if at in order)
 
         self.index = {key: order[at] for key, at in self.index.items() if at in order}
         regions = [self.regions[at] for at in kept]
@@ -144,11 +144,11 @@ class Survey:
         if site is None and around and around[-1][0] == SCAN:
             site = around[-1][1]  # the body itself is a checkpoint
         for key in around:
-            found = self._found[key]
+            noted = self._found[key]
             if name in REMATS and site is not None:
-                found.remats[site] = None
-            elif name in ATOMIC and not found.has_atomic:
-                found.has_atomic = equation_work(eqn).count > 0
+                noted.remats[site] = None
+            elif name in ATOMIC and not noted.has_atomic:
+                noted.has_atomic = equation_work(eqn).count > 0
 
     def _walk_scans(self, jaxpr: Any, times: int, around: tuple[Key, ...]) -> None:
         """Read the scans within a cond of a scan: its own values cannot be named."""
@@ -167,30 +167,30 @@ class Survey:
         for key, instance, site in self._reader.chain(eqn):
             if key in keys or key in around:  # of a recursion the outermost
                 continue
-            found = self._found.setdefault(key, _Found(key))
-            found.sites[site] = None
-            found.instances.add((place, instance))
-            found.count = len(found.instances)
+            noted = self._found.setdefault(key, _Found(key))
+            noted.sites[site] = None
+            noted.instances.add((place, instance))
+            noted.count = len(noted.instances)
             file, name, line = key[1]
-            found.function, found.defined = name, Site(file, line, 0, line, 0, name)
-            self._nest(found, (*around, *keys))
+            noted.function, noted.defined = name, Site(file, line, 0, line, 0, name)
+            self._nest(noted, (*around, *keys))
             keys.append(key)
         return keys
 
     def _read_scan(self, eqn: Any, key: ScanKey, times: int, around: tuple[Key, ...]) -> None:
-        found = self._found.setdefault(key, _Found(key))
-        found.sites[key[1]] = None
-        found.count += times * repetitions(eqn)
-        if not found.function:
-            found.function, found.defined = self._body(next(inner_jaxprs(eqn)))
+        noted = self._found.setdefault(key, _Found(key))
+        noted.sites[key[1]] = None
+        noted.count += times * repetitions(eqn)
+        if not noted.function:
+            noted.function, noted.defined = self._body(next(inner_jaxprs(eqn)))
         for lever in LEVERS:
             self._note_values(
                 lever, lever.inputs(self._reader, eqn), times * repetitions(eqn), [key]
             )
-        self._nest(found, around)
+        self._nest(noted, around)
 
-    def _nest(self, found: _Found, around: Sequence[Key]) -> None:
-        found.around = set(around) if found.around is None else found.around & set(around)
+    def _nest(self, noted: _Found, around: Sequence[Key]) -> None:
+        noted.around = set(around) if noted.around is None else noted.around & set(around)
 
     def _body(self, jaxpr: Any) -> tuple[str, Site | None]:
         """Return name and place of the function that a scan repeats: its frames begin with it."""
@@ -213,32 +213,32 @@ class Survey:
         self, lever: Lever, values: Mapping[Any, Value], times: int, scans: Sequence[Key]
     ) -> None:
         for var, value in values.items():
-            found = self._values.setdefault(value.name or value, _Switch(lever, value))
-            found.scans.update(dict.fromkeys(scans))
-            found.saved_bytes += times * aval_bytes(var.aval)
+            switch = self._values.setdefault(value.name or value, _Switch(lever, value))
+            switch.scans.update(dict.fromkeys(scans))
+            switch.saved_bytes += times * aval_bytes(var.aval)
 
     # -- Records of it -----------------------------------------------------------------------------
 
-    def _region(self, found: _Found) -> Region:
-        owner, module = _owner(found)
+    def _region(self, noted: _Found) -> Region:
+        owner, module = _owner(noted)
         state = State()
-        if found.key[0] == "call":
-            state = self._reader.calls.state(found.key[1][0], found.key[1][2])
+        if noted.key[0] == "call":
+            state = self._reader.calls.state(noted.key[1][0], noted.key[1][2])
         return Region(
-            kind="scan" if found.key[0] == SCAN else "call",
-            sites=tuple(sorted(found.sites)),
-            function=found.function,
-            defined=found.defined,
-            count=found.count,
+            kind="scan" if noted.key[0] == SCAN else "call",
+            sites=tuple(sorted(noted.sites)),
+            function=noted.function,
+            defined=noted.defined,
+            count=noted.count,
             owner=owner,
             module=module,
-            remats=tuple(sorted(found.remats)),
-            has_atomic=found.has_atomic,
+            remats=tuple(sorted(noted.remats)),
+            has_atomic=noted.has_atomic,
             lift=state.library,
             parameters=state.parameters if state.library else (),
             held=tuple(sorted(state.held)),
             within=tuple(
-                sorted(self.index[key] for key in found.around or () if key in self.index)
+                sorted(self.index[key] for key in noted.around or () if key in self.index)
             ),
         )
 
@@ -277,15 +277,15 @@ class _Switch:
     saved_bytes: int = 0
 
 
-def _owner(found: _Found) -> tuple[Literal["", "linen", "nnx", "equinox"], str]:
+def _owner(noted: _Found) -> tuple[Literal["", "linen", "nnx", "equinox"], str]:
     """Return library and class of the module whose method a function is; '' if it is none."""
-    if found.defined is None:
+    if noted.defined is None:
         return "", ""
-    parts = found.function.split(".")
+    parts = noted.function.split(".")
     if len(parts) < 2 or "<locals>" in parts:
         return "", ""
     for module in list(sys.modules.values()):
-        if getattr(module, "__file__", None) == found.defined.file:
+        if getattr(module, "__file__", None) == noted.defined.file:
             kind: Any = module
             for part in parts[:-1]:
                 kind = getattr(kind, part, None)

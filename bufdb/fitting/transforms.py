@@ -130,13 +130,13 @@ def put_policy(
     dotted = source.dotted(node.func)
     if dotted in BODY:
         body = _argument(node, *BODY[dotted])
-        found = _checkpoint(source, body)
-        if found is None and has_checkpoint:
+        checkpoint = _checkpoint(source, body)
+        if checkpoint is None and has_checkpoint:
             raise Refused("the checkpoint of its body is not found in the file")
-        if found is None:
+        if checkpoint is None:
             _wrap(source, body, "jax.checkpoint", policy)
         else:
-            _renew(source, found, body, policy)
+            _renew(source, checkpoint, body, policy)
         return
     scan = _lifted(source, node, region)
     if scan is None:
@@ -145,9 +145,9 @@ def put_policy(
         _decorate(source, scan, NNX_SCANS, policy)
         return
     target = _argument(scan, 0, "f")
-    found = _checkpoint(source, target)
-    if found is not None:
-        _renew(source, found, target, policy)
+    checkpoint = _checkpoint(source, target)
+    if checkpoint is not None:
+        _renew(source, checkpoint, target, policy)
     elif has_checkpoint:
         raise Refused("the checkpoint of its body is not found in the file")
     elif transform(source, scan, NNX_SCANS) is not None:
@@ -161,9 +161,9 @@ def _lifted(source: Source, node: ast.Call, region: Region) -> ast.Call | Functi
     names = (*LINEN_SCANS, *NNX_SCANS)
     function = node.func
     for _ in range(4):
-        found = transform(source, function, names)
-        if found is not None and found.args:
-            return found
+        lifted = transform(source, function, names)
+        if lifted is not None and lifted.args:
+            return lifted
         if isinstance(function, ast.Call):
             function = function.func
             continue
@@ -179,8 +179,10 @@ def _lifted(source: Source, node: ast.Call, region: Region) -> ast.Call | Functi
     # By the name of what is scanned, if one scan of the file has it.
     calls = [one for one in ast.walk(source.tree) if isinstance(one, ast.Call) and one.args]
     scans = [one for one in calls if transform(source, one, names) is not None]
-    mine = [one for one in scans if region.module and region.module in _words(source, one.args[0])]
-    return mine[0] if len(mine) == 1 else None
+    of_region = [
+        one for one in scans if region.module and region.module in _words(source, one.args[0])
+    ]
+    return of_region[0] if len(of_region) == 1 else None
 
 
 def _bound(source: Source, node: ast.expr) -> ast.AST | None:
@@ -188,7 +190,7 @@ def _bound(source: Source, node: ast.expr) -> ast.AST | None:
     if isinstance(node, ast.Name):
         return source.binding(node.id, node)
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        found = [
+        bound = [
             one
             for one in ast.walk(source.tree)
             if isinstance(one, ast.Assign)
@@ -198,20 +200,20 @@ def _bound(source: Source, node: ast.expr) -> ast.AST | None:
             and ast.dump(one.targets[0].value) == ast.dump(node.value)
             and one.targets[0].attr == node.attr
         ]
-        return found[0] if len(found) == 1 else None
+        return bound[0] if len(bound) == 1 else None
     return None
 
 
 def _words(source: Source, node: ast.expr) -> set[str]:
     """Return the names in an expression, and in what these are bound to."""
-    found = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    words = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
     for one in list(ast.walk(node)):
         if isinstance(one, ast.Name):
             bound = source.binding(one.id, one)
             if isinstance(bound, ast.Assign):
                 inner = ast.walk(bound.value)
-                found |= {two.id for two in inner if isinstance(two, ast.Name)}
-    return found
+                words |= {two.id for two in inner if isinstance(two, ast.Name)}
+    return words
 
 
 def _name_of(source: Source, transform: str, at: ast.AST) -> str:
@@ -235,17 +237,17 @@ def _wrap(source: Source, body: ast.expr, transform: str, policy: Policy) -> Non
     source.wrap(body, f"{name}(", f", {options})", rank=1)
 
 
-def _renew(source: Source, found: Checkpoint, used: ast.expr, policy: Policy) -> None:
+def _renew(source: Source, checkpoint: Checkpoint, used: ast.expr, policy: Policy) -> None:
     """Replace the policy of a checkpoint that is there."""
-    if found.name and source.loads(found.name) > 1:
-        _around(source, found, used, policy)
+    if checkpoint.name and source.loads(checkpoint.name) > 1:
+        _around(source, checkpoint, used, policy)
         return
-    options = _options(source, found.node, policy)
-    if not isinstance(found.node, ast.Call):
-        partial = source.imported("functools", "partial", [found.node])
-        source.wrap(found.node, f"{partial}(", f", {options})")
+    options = _options(source, checkpoint.node, policy)
+    if not isinstance(checkpoint.node, ast.Call):
+        partial = source.imported("functools", "partial", [checkpoint.node])
+        source.wrap(checkpoint.node, f"{partial}(", f", {options})")
         return
-    call = found.node
+    call = checkpoint.node
     start, end = source.span(call)
     kept: list[ast.expr | ast.keyword] = [*call.args]
     kept += [one for one in call.keywords if one.arg not in ("policy", "prevent_cse")]
@@ -261,12 +263,12 @@ def _renew(source: Source, found: Checkpoint, used: ast.expr, policy: Policy) ->
     source.replace((start, end), make, rank=1)
 
 
-def _around(source: Source, found: Checkpoint, used: ast.expr, policy: Policy) -> None:
+def _around(source: Source, checkpoint: Checkpoint, used: ast.expr, policy: Policy) -> None:
     """Checkpoint again what a checkpoint is of, which is used elsewhere, too."""
-    inner = found.inner
+    inner = checkpoint.inner
     is_seen = isinstance(inner, ast.Name) and source.binding(inner.id, used) is not None
-    if not is_seen or inner is None or source.dotted(found.node.func) not in CHECKPOINTS:  # type: ignore[attr-defined]
-        raise Refused(f"its checkpoint {found.name} is used elsewhere in the file, too")
+    if not is_seen or inner is None or source.dotted(checkpoint.node.func) not in CHECKPOINTS:  # type: ignore[attr-defined]
+        raise Refused(f"its checkpoint {checkpoint.name} is used elsewhere in the file, too")
     options, name = _options(source, used, policy), _name_of(source, "jax.checkpoint", used)
     text = f"{name}({source.of(inner)}, {options})"
     source.replace(source.span(used), lambda render: text)
@@ -372,22 +374,22 @@ def unwrap(source: Source, node: ast.Call, count: int) -> None:
     module = function.func if isinstance(function, ast.Call) else None
     if module is not None and transform(source, module, LINEN_REMATS) is not None:
         raise Refused("without nn.remat the names of the parameters would change")
-    found = _checkpoint(source, function)
-    if found is None:
+    checkpoint = _checkpoint(source, function)
+    if checkpoint is None:
         raise Refused("the checkpoint is not found in the file")
-    if any(edit.start == source.span(found.node)[0] for edit in source.edits):
+    if any(edit.start == source.span(checkpoint.node)[0] for edit in source.edits):
         return  # another call of it has removed it
-    if found.name and source.loads(found.name) > count:
-        raise Refused(f"its checkpoint {found.name} is used elsewhere in the file, too")
-    if found.inner is None:
-        last = found.node.end_lineno or found.node.lineno
-        source.drop_lines(found.node.lineno, last)
+    if checkpoint.name and source.loads(checkpoint.name) > count:
+        raise Refused(f"its checkpoint {checkpoint.name} is used elsewhere in the file, too")
+    if checkpoint.inner is None:
+        last = checkpoint.node.end_lineno or checkpoint.node.lineno
+        source.drop_lines(checkpoint.node.lineno, last)
         return
-    inner = found.inner
+    inner = checkpoint.inner
     span = source.span(inner)
-    is_simple = isinstance(inner, ast.Name | ast.Attribute | ast.Call) or bool(found.name)
+    is_simple = isinstance(inner, ast.Name | ast.Attribute | ast.Call) or bool(checkpoint.name)
 
     def make(render: Render) -> str:
         return render(*span) if is_simple else f"({render(*span)})"
 
-    source.replace(source.span(found.node), make, rank=1)
+    source.replace(source.span(checkpoint.node), make, rank=1)

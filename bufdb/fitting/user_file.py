@@ -110,7 +110,7 @@ def exit_code(answer: Answer, sizes: Sizes | None) -> int:
         answer.limit_bytes is not None and not answer.fits_as_written and answer.best is None
     )
     if sizes is not None:
-        is_missed = not any(one.value for one in sizes.found)
+        is_missed = not any(one.value for one in sizes.largest)
     if not is_missed:
         return 0
     return 1 if answer.is_complete else TooSlowError.exit_code

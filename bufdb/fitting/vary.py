@@ -125,7 +125,7 @@ def of_plans(
     # Whatever it needs, what XLA gave up does not fit.
     plans = [(None, Plan(), None if written.refusal is not None else written.need_bytes)]
     plans += [(row.rank, row.plan, row.need_bytes) for row in kept]  # type: ignore[misc]
-    found = []
+    rows = []
     for rank, plan, first in plans:
 
         def need(
@@ -141,16 +141,16 @@ def of_plans(
                 return None
 
         one = largest(need, limit, start, rank)
-        found.append(replace(one, run=run_at(one.value, rank) if one.value else None))
-    return found
+        rows.append(replace(one, run=run_at(one.value, rank) if one.value else None))
+    return rows
 
 
 def moved(plan: Plan, program: Program, other: Program) -> Plan:
     """Return a plan of a program as one of the same function with other sizes."""
     places = {_key(region): at for at, region in enumerate(other.regions)}
 
-    def regions(given: Sequence[int]) -> tuple[int, ...]:
-        keys = [_key(program.regions[at]) for at in given]
+    def regions(numbers: Sequence[int]) -> tuple[int, ...]:
+        keys = [_key(program.regions[at]) for at in numbers]
         return tuple(sorted(places[key] for key in keys if key in places))
 
     return replace(

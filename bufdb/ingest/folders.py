@@ -120,7 +120,7 @@ def labels_by_folder(
         loose = [file for file in path.iterdir() if file.name.endswith("-buffer-assignment.txt")]
         if loose:
             note(f"skipped: {len(loose)} dumps in {path} outside its sub-directories")
-    found: dict[Path, dict[str, str]] = {}
+    labels_by_folder: dict[Path, dict[str, str]] = {}
     for name, folder in folders.items():
         problems: list[Problem] = []
         profiles: list[MemoryFile] = []
@@ -132,7 +132,7 @@ def labels_by_folder(
         own = pattern.labels_of(name) if pattern else {}
         if own is None:
             note(f"no labels for run {name}: {pattern_text} does not match its name")
-        found[folder] = own or {}
-    if not found:
+        labels_by_folder[folder] = own or {}
+    if not labels_by_folder:
         raise UsageError(f"no buffer assignment in a sub-directory of {paths[0]}")
-    return found
+    return labels_by_folder

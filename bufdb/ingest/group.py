@@ -71,37 +71,37 @@ def collect(group: Group) -> Collected:
     """Read the modules of a group; the value can be pickled."""
     sink = _Collecting()
     read(group, sink)
-    return sink.found
+    return sink.collected
 
 
 class _Collecting:
     """A sink that keeps what it is given."""
 
     def __init__(self) -> None:
-        self.found = Collected()
+        self.collected = Collected()
         self._kept = 0
 
     def unchanged(self, module_id: int, dumped: float) -> None:
-        self.found.unchanged.append(module_id)
+        self.collected.unchanged.append(module_id)
 
     def unreadable(self, module_id: int, error: OSError) -> None:
-        self.found.errors[module_id] = error
+        self.collected.errors[module_id] = error
 
     def begin(self, ids: list[int], *, is_large: bool) -> None:
-        self._kept = len(self.found.rows)
+        self._kept = len(self.collected.rows)
 
     def add(self, table: str, rows: Rows) -> None:
-        self.found.rows.append((table, rows))
+        self.collected.rows.append((table, rows))
 
     def part(self, size: int) -> None:
         pass
 
     def end(self, done: Done) -> None:
-        self.found.done.append(done)
+        self.collected.done.append(done)
 
     def lost(self, module_id: int, error: OSError) -> None:
-        del self.found.rows[self._kept :]
-        self.found.errors[module_id] = error
+        del self.collected.rows[self._kept :]
+        self.collected.errors[module_id] = error
 
 
 def content_of(job: Job, loaded: Loaded, own: Own) -> Content:

@@ -287,8 +287,8 @@ def largest_rows(allocation: Ints, size: Ints, allocations: int) -> Ints:
     is_largest = np.empty(len(size), np.bool_)
     for part in parts(len(size)):
         is_largest[part] = size[part] == largest[allocation[part]]
-    found = np.full(allocations, -1)
+    largest_of = np.full(allocations, -1)
     rows = np.flatnonzero(is_largest)[::-1]
     # The last write stays.
-    found[allocation[rows]] = rows
-    return found
+    largest_of[allocation[rows]] = rows
+    return largest_of

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-from bufdb.proto.given import Instructions
 from bufdb.proto.graph import Module
+from bufdb.proto.messages import Instructions
 from bufdb.proto.shapes import Index
 
 # -- Words of an HLO text: text between quotes and in braces ---------------------------------------

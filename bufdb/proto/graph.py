@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from bufdb.proto import given, reader
-from bufdb.proto.given import checked_names, parted
+from bufdb.proto import messages, reader
+from bufdb.proto.messages import checked_names, parted
 from bufdb.proto.reader import NotUnderstood
 from bufdb.proto.shapes import TUPLE, Index, bytes_of, part_of, subindices
 
@@ -49,17 +49,21 @@ class Module:
         serialized: list[bytes] = []
         roots = self._read_computations(serialized)
         self.payloads: Sequence[bytes] = self.proto.payloads
-        self.given = given.read_instructions(serialized, self.payloads)
+        self.instructions = messages.read_instructions(serialized, self.payloads)
         del serialized
-        self.names, self.opcode, self.ids = self.given.names, self.given.opcodes, self.given.ids
+        self.names, self.opcode, self.ids = (
+            self.instructions.names,
+            self.instructions.opcodes,
+            self.instructions.ids,
+        )
         at = self.at = dict(zip(self.ids, range(len(self.ids)), strict=True))
         """Instructions by their ids."""
-        self.flat_operands = list(map(at.__getitem__, self.given.operand_ids))
+        self.flat_operands = list(map(at.__getitem__, self.instructions.operand_ids))
         """Operands of all instructions, end to end."""
-        self.operands = parted(self.flat_operands, self.given.operand_counts)
+        self.operands = parted(self.flat_operands, self.instructions.operand_counts)
         self.calls = {
             i: tuple(called)
-            for i, called in self.given.called.items()
+            for i, called in self.instructions.called.items()
             if self.opcode[i] in _CALLING
         }
         """Computations of those that pass control on."""
@@ -102,7 +106,7 @@ class Module:
         return roots
 
     def _read_shapes(self) -> None:
-        self.shapes = self.given.shapes
+        self.shapes = self.instructions.shapes
         """Serialized, of each instruction."""
         parsed = {data: reader.shape_of(data) for data in set(self.shapes)}
         self._shapes: dict[bytes, Any] = parsed
@@ -183,7 +187,7 @@ class Module:
             return None
         into = self.operands[root][0]
         is_parameter = self.opcode[into] == "parameter"
-        return self.given.parameter_numbers[into] if is_parameter else None
+        return self.instructions.parameter_numbers[into] if is_parameter else None
 
     def part(self, i: int, index: Index) -> Any:
         """Return the shape at a place.

@@ -8,8 +8,8 @@ from typing import Any
 
 from bufdb.proto import reader
 from bufdb.proto.attributes import calls, escaped, own_attributes, quoted, word
-from bufdb.proto.given import Instructions, parted, read_instructions
 from bufdb.proto.graph import ASYNC, Module
+from bufdb.proto.messages import Instructions, parted, read_instructions
 from bufdb.proto.shapes import Index, text_of
 
 # --------------------------------------------------------------------------------------------------
@@ -53,8 +53,8 @@ class Printer:
     def lines(self) -> list[str]:
         """Each instruction from its "%" on, as HLO texts print it."""
         m, names = self.module, self.module.names
-        operands = parted([names[o] for o in m.flat_operands], m.given.operand_counts)
-        return self._lines(m.given, operands)
+        operands = parted([names[o] for o in m.flat_operands], m.instructions.operand_counts)
+        return self._lines(m.instructions, operands)
 
     def description(self, i: int) -> str:
         """Return an instruction as used values print it: asynchronous ones in their short form."""
@@ -64,7 +64,7 @@ class Printer:
         inner = None if wrapped is None else self._single(wrapped)
         if inner is None:
             return self.lines[i]
-        instructions, short = m.given, m.opcode[inner] + opcode.removeprefix("async")
+        instructions, short = m.instructions, m.opcode[inner] + opcode.removeprefix("async")
         inside = self._inside(instructions, i, [m.names[o] for o in m.operands[i]])
         line = f"%{m.names[i]} = {self.shapes[i]} {short}({inside})"
         if opcode == "async-start":

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from bufdb.columnar.scan import Columns, Ints
-from bufdb.proto.given import chunks, parted
 from bufdb.proto.graph import ASYNC, WAITING, Module
+from bufdb.proto.messages import chunks, parted
 from bufdb.proto.reader import NO_PROTO
 from bufdb.proto.shapes import Index
 
@@ -299,7 +299,7 @@ def _shown_at(m: Module, place: Place) -> list[Place]:
     i, index = place
     opcode, operands = m.opcode[i], m.operands[i]
     if opcode == "get-tuple-element":
-        return [(operands[0], (m.given.tuple_indexes[i], *index))]
+        return [(operands[0], (m.instructions.tuple_indexes[i], *index))]
     if opcode in _WHOLE or opcode == "while":
         return [(operands[0], index)]
     if opcode == "tuple":
@@ -315,7 +315,7 @@ def _shown_at(m: Module, place: Place) -> list[Place]:
 
 def _arguments(m: Module, i: int, index: Index) -> list[Place]:
     """Return what callers give to a parameter."""
-    number, arguments = m.given.parameter_numbers[i], []
+    number, arguments = m.instructions.parameter_numbers[i], []
     for caller, called in m.callers.get(m.home[i], ()):
         how, operands = m.opcode[caller], m.operands[caller]
         if how == "async-start":

@@ -88,7 +88,7 @@ def _after(m: Module, level: list[int], seen: set[int], wanted: set[int]) -> lis
             continue
         seen.add(i)
         if m.opcode[i] == "fusion":
-            wanted.update(m.given.called.get(i, ()))
+            wanted.update(m.instructions.called.get(i, ()))
             operands += m.operands[i]
         elif m.opcode[i] in _PASSING:
             level += m.operands[i]
@@ -277,38 +277,38 @@ class _SectionBuilder:
     """The sections of one module."""
 
     def __init__(self, module: Module, assignment: Assignment | None) -> None:
-        self.module, self.given = module, assignment
+        self.module, self.assignment = module, assignment
         self.printer = Printer(module)
         self.strings = _Strings(module)
-        self.found = Sections(strings=self.strings.every)
+        self.result = Sections(strings=self.strings.every)
 
     def sections(self, wanted: frozenset[str]) -> Sections:
         """Return those that are wanted, as far as they are known."""
-        m, assignment, given = self.module, self.found, self.given
-        if given is None:
+        m, result, assignment = self.module, self.result, self.assignment
+        if assignment is None:
             if "hlo" in wanted:
-                assignment.hlo = self._hlo(Values(), None, Assignment())
-            return assignment
+                result.hlo = self._hlo(Values(), None, Assignment())
+            return result
         with reader.resolving():
-            values = definitions(m, given)
+            values = definitions(m, assignment)
         shown = find_shown(m, values)
         self.columns = self._columns(values)
         if BUFFERS in wanted:
-            assignment.tables[BUFFERS] = self._allocations(given, values, shown)
+            result.tables[BUFFERS] = self._allocations(assignment, values, shown)
         uses = uses_of(m, values, shown)
         if VALUES in wanted:
-            assignment.tables[VALUES] = self._used(given, values, shown, uses)
+            result.tables[VALUES] = self._used(assignment, values, shown, uses)
             self._describe(values, is_told="hlo" not in wanted)
         if wanted & {RANGES, "hlo"}:
             program = flatten(m)
-            ranges = self._ranges(given, Ranges(m, values, program), shown, uses)
+            ranges = self._ranges(assignment, Ranges(m, values, program), shown, uses)
             if RANGES not in wanted:
-                assignment.problems.clear()
+                result.problems.clear()
             elif ranges is not None:
-                assignment.tables[RANGES] = self._live(values, program.sequence, ranges)
+                result.tables[RANGES] = self._live(values, program.sequence, ranges)
             if "hlo" in wanted:
-                assignment.hlo = self._hlo(values, ranges, given)
-        return assignment
+                result.hlo = self._hlo(values, ranges, assignment)
+        return result
 
     def _hlo(self, values: Values, ranges: Live | None, assignment: Assignment) -> bytes:
         fused = needed_fusions(self.module, values, ranges, assignment)
@@ -377,7 +377,7 @@ class _SectionBuilder:
         if allocations["parameter_number"].min(initial=0) < 0:
             raise UnreadableProto("it is damaged: a parameter has a number below 0")
         by_number = {
-            m.given.parameter_numbers[i]: i
+            m.instructions.parameter_numbers[i]: i
             for i in m.members[m.entry]
             if m.opcode[i] == "parameter"
         }
@@ -408,7 +408,7 @@ class _SectionBuilder:
         every[values.assigned.value] = True
         listed = np.flatnonzero(every).tolist()
         # Modulo 2^64, as XLA prints it.
-        self.found.total_bytes = int(assignment.allocations["size"].sum())
+        self.result.total_bytes = int(assignment.allocations["size"].sum())
         heads = {name: column[every] for name, column in self.columns.items()}
         places = [
             (row, ordinal, i, index)
@@ -456,12 +456,12 @@ class _SectionBuilder:
         m = self.module
         if not is_told and not any(word in ASYNC for word in set(m.opcode)):
             return
-        names = self.found.tables[VALUES]["heads"]["instruction_name"]
+        names = self.result.tables[VALUES]["heads"]["instruction_name"]
         described: set[int] = set()
         for row, i in enumerate(names.tolist()):
             if i not in described and (is_told or m.opcode[i] in ASYNC):
                 described.add(i)
-                self.found.descriptions[row] = self.printer.description(i)
+                self.result.descriptions[row] = self.printer.description(i)
 
     def _ranges(
         self,
@@ -471,7 +471,7 @@ class _SectionBuilder:
         uses: Uses,
     ) -> Live | None:
         """Return live ranges, checked against the heap simulator's record; None if unscheduled."""
-        problems = self.found.problems
+        problems = self.result.problems
         if self.module.entry not in self.module.schedule:
             message = "live ranges are unknown: the proto has no schedule"
             problems.append(("data_loss", "missing_schedule", message))
@@ -495,8 +495,8 @@ class _SectionBuilder:
     def _live(self, values: Values, sequence: list[int], ranges: Live) -> dict[str, Table]:
         """Return the schedule, live ranges, and what lives at the peak."""
         columns, live = self.columns, ranges.values
-        self.found.schedule_length = len(sequence)
-        self.found.peak_time, listed = printed_peak(self.module, values, ranges)
+        self.result.schedule_length = len(sequence)
+        self.result.peak_time, listed = printed_peak(self.module, values, ranges)
         peak = _ints([v for _, v in listed])
         sizes = [size for size, _ in listed]
         return {

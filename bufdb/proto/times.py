@@ -127,7 +127,7 @@ class _Users:
 
     def __init__(self, m: Module) -> None:
         self.m, count = m, len(m.ids)
-        counts = np.array(m.given.operand_counts, np.int64)
+        counts = np.array(m.instructions.operand_counts, np.int64)
         operand = np.array(m.flat_operands, np.int64)
         user = np.repeat(np.arange(count), counts)
         number = np.arange(len(user)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -304,7 +304,7 @@ class Ranges:
             end[used] = np.maximum(end[used], np.maximum.reduceat(until, rows))
         for v in np.flatnonzero(is_parameter & (homes[home] == m.entry)).tolist():
             i, index = self.values.places[v]
-            if (m.given.parameter_numbers[i], index) not in m.kept_inputs:
+            if (m.instructions.parameter_numbers[i], index) not in m.kept_inputs:
                 start[v], end[v] = first[v], len(program.sequence)
         return Live(np.where(has_range, start, -1), np.where(has_range, end, -1))
 

@@ -390,7 +390,7 @@ class _Reader:
     """One plane whose events become times."""
 
     def __init__(self, plane: _Plane, programs: dict[int, str], profile: Profile) -> None:
-        self.plane, self.programs, self.found = plane, programs, profile
+        self.plane, self.programs, self.profile = plane, programs, profile
         self._run_ids: dict[tuple[Program, str], set[int]] = {}
 
     def _program(self, stats: dict[str, str | int]) -> Program | None:
@@ -416,7 +416,7 @@ class _Reader:
 
     def _count_runs(self) -> None:
         for of, run_ids in self._run_ids.items():
-            self.found.run_counts[of] = self.found.run_counts.get(of, 0) + len(run_ids)
+            self.profile.run_counts[of] = self.profile.run_counts.get(of, 0) + len(run_ids)
 
     def _store(self, spans: list[_Span], *, is_nested: bool) -> None:
         """Add executions of one line, each less what ran within it."""
@@ -424,7 +424,7 @@ class _Reader:
         for (start, end, key), inner in zip(spans, within, strict=True):
             duration = end - start
             times = Times(1, duration, max(0, duration - inner), duration, duration)
-            self.found.times.setdefault(key, Times()).add(times)
+            self.profile.times.setdefault(key, Times()).add(times)
 
 
 def _nested(spans: list[_Span]) -> list[int]:
@@ -482,7 +482,7 @@ class _Device(_Reader):
         runs.sort()
         self._runs, self._starts = runs, [start for start, _, _ in runs]
         for program, count in Counter(program for _, _, program in runs).items():
-            self.found.run_counts[program, self.device] = count
+            self.profile.run_counts[program, self.device] = count
 
     def _running(self, start: int) -> Program | None:
         at = bisect_right(self._starts, start) - 1
@@ -520,7 +520,7 @@ class _Device(_Reader):
         spans += pieces.values()
         self._store(spans, is_nested=False)
         if unnamed.count and self.device.startswith("GPU"):
-            of_device = self.found.unnamed.setdefault(self.device, Unnamed())
+            of_device = self.profile.unnamed.setdefault(self.device, Unnamed())
             of_device.count += unnamed.count
             of_device.total_ps += unnamed.total_ps
         return bool(spans)
@@ -536,7 +536,7 @@ class _Device(_Reader):
             match = _INSTRUCTION.match(str(name or ""))
             program = self._of_event(event)
             if match is None or program is None:
-                unnamed = self.found.unnamed.setdefault(self.device, Unnamed())
+                unnamed = self.profile.unnamed.setdefault(self.device, Unnamed())
                 unnamed.count += 1
                 unnamed.total_ps += event.duration
                 continue

@@ -77,7 +77,7 @@ class Found:
     read: set[int] = field(default_factory=set)
     unread: list[int] = field(default_factory=list)
     """Lines between them that belong neither to it nor, by their look, to the log."""
-    telling: set[int] = field(default_factory=set)
+    on_memory: set[int] = field(default_factory=set)
     """Those of the unread lines that say something about memory."""
     lines: list[int] | None = None
     """The lines of its process from the first to the last; None if all lines are."""
@@ -179,7 +179,7 @@ class _Reader:
     """Goes through the lines; `found[-1]` is the message that they may belong to."""
 
     def __init__(self) -> None:
-        self.found: list[Found] = []
+        self.messages: list[Found] = []
         self.target = Message(is_tpu=False)
         """The message's part that the last title names: one memory space."""
         self.place = -1
@@ -219,20 +219,20 @@ class _Reader:
                 if self.foreign > MAX_FOREIGN:
                     self._close()
         self._close()
-        return self.found
+        return self.messages
 
     def _again(self, line: str, content: tuple[str, int] | None) -> bool:
         """Return whether two loggers wrote the same line: no message repeats a line."""
         return self.is_open and content is not None and line[content[1] :] == self.before
 
     def _took(self, index: int) -> None:
-        last = self.found[-1]
+        last = self.messages[-1]
         known = of_tracebacks(self.between)
         for number, line in self.between:
             if number not in known and not self._is_foreign(line):
                 last.unread.append(number)
                 if _TELLING.search(line):
-                    last.telling.add(number)
+                    last.on_memory.add(number)
         self.between, self.foreign = [], 0
         last.read.add(index)
         last.last = index
@@ -280,8 +280,8 @@ class _Reader:
 
     def _begin(self, index: int, part: str, space: str | None) -> None:
         is_tpu = part in forms.TPU_PARTS
-        if self.is_open and self.found[-1].message.form == "summary":
-            if self._add_space(self.found[-1].message, part, space or "hbm"):
+        if self.is_open and self.messages[-1].message.form == "summary":
+            if self._add_space(self.messages[-1].message, part, space or "hbm"):
                 return
         elif self.is_open:
             message = self.target
@@ -301,7 +301,7 @@ class _Reader:
         form = "summary" if part in forms.SUMS else "list"
         self.target = Message(is_tpu, space or "hbm", form, parts={part})
         self.place = _NO_SUMS if part in ("module", "use") else -1
-        self.found.append(Found(self.target, index, index))
+        self.messages.append(Found(self.target, index, index))
 
     def _add_space(self, message: Message, part: str, space: str) -> bool:
         """Go to another memory space of a summary; return whether a title belongs to it."""

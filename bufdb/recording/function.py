@@ -71,8 +71,8 @@ def explained(function: Function, target: str | None, *, is_one: bool = True) ->
         )
     for text in (*done.notes, *([compiled.note] if compiled.note else [])):
         function.note(text)
-    found = summary(function.opened, run=glob(name), limit=function.limit).found
-    return Outcome(target or "", compiled.device, name, found, compiled.refusal)
+    answer = summary(function.opened, run=glob(name), limit=function.limit).overview
+    return Outcome(target or "", compiled.device, name, answer, compiled.refusal)
 
 
 def _compiled(function: Function, target: str | None, folder: Path) -> Compiled:

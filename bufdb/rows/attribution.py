@@ -312,15 +312,15 @@ class Attribution(Observer):
         hashes = source_file.take(inline).hashes(numbers.astype(np.uint64) ^ SECRET)
         _, first, place = np.unique(hashes, return_index=True, return_inverse=True)
         files = source_file.take(inline[first]).tolist()
-        found = np.full((2, len(files)), -1)
+        line_numbers = np.full((2, len(files)), -1)
         for number, (name, line) in enumerate(zip(files, numbers[first].tolist(), strict=True)):
             file = (name or b"").decode(errors="replace")
             library = self._library_source(file, line)
             text = library or f"{file}:{line}"
-            found[0 if library is None else 1, number] = self.line_names.number(text)
+            line_numbers[0 if library is None else 1, number] = self.line_names.number(text)
         frameless = lines[inline] == -1
-        lines[inline[frameless]] = found[0, place[frameless]]
-        library_lines[inline] = found[1, place]
+        lines[inline[frameless]] = line_numbers[0, place[frameless]]
+        library_lines[inline] = line_numbers[1, place]
         return lines, library_lines
 
     def of_values(

@@ -87,7 +87,7 @@ class Layer:
         self._labels: dict[int, str | None] = {}
         self.root = self._inline(body, None, 0)
         self.reached = self._add_users()
-        self.given = {
+        self.elements = {
             number
             for number, node in enumerate(self.nodes)
             if node.opcode == "get-tuple-element"
@@ -226,7 +226,7 @@ class Layer:
     def is_free(self, number: int) -> bool:
         """Return whether every step has it anyway: a slice of what is scanned, constants."""
         number = self._source[number]
-        return self.nodes[number].opcode in _FREE or number in self.given - self.carried.keys()
+        return self.nodes[number].opcode in _FREE or number in self.elements - self.carried.keys()
 
     def is_carried(self, number: int) -> bool:
         """Return whether the step before made it, all of it or a part."""
@@ -237,7 +237,7 @@ class Layer:
         root = [] if self.root is None else self.nodes[self.root].operands
         changed = {}
         for key, number in self._keys.items():
-            if isinstance(key, tuple) and key[0] == "element" and number in self.given:
+            if isinstance(key, tuple) and key[0] == "element" and number in self.elements:
                 new = root[key[2]] if key[2] < len(root) else number
                 is_array = b"[]" not in self.nodes[number].shape_text
                 if self.bare(new) != number and is_array:

@@ -57,8 +57,8 @@ def _held(
         screen.tree(drawn, tree, picture.labels(con, query, drawn.subject, instant))
         return
     query = queries[picture.VALUES]
-    found = picture.values(con, query, drawn.subject, instant, TOP)
-    screen.values(drawn, found, _more(query, drawn.subject, instant))
+    rows = picture.values(con, query, drawn.subject, instant, TOP)
+    screen.values(drawn, rows, _more(query, drawn.subject, instant))
 
 
 def _sizes(
@@ -70,9 +70,9 @@ def _sizes(
     """Show what is known without a peak, or without its instant."""
     screen.sizes(chosen)
     query = queries[picture.SIZES if chosen.peak_bytes is None else picture.VALUES]
-    found = picture.values(con, query, chosen, {}, TOP)
-    if found.rows:
-        screen.sized(chosen, found, _more(query, chosen, {}))
+    rows = picture.values(con, query, chosen, {}, TOP)
+    if rows.rows:
+        screen.sized(chosen, rows, _more(query, chosen, {}))
 
 
 def _more(query: SavedQuery, chosen: Subject, instant: dict[str, Value]) -> str:

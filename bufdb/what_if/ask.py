@@ -49,7 +49,7 @@ _SQL = "\n".join([module_choice.SQL, donation.CANDIDATES, donation.SPANS, remova
 class WhatIf:
     """An answer, and the parts of the question that its text repeats."""
 
-    found: Answer
+    answer: Answer
     limit: int | None
     """Target of --until in bytes; None without it."""
     share: Fraction
@@ -60,16 +60,16 @@ class WhatIf:
     @property
     def notes(self) -> list[str]:
         """Notes on other modules that match, and on parameters that cannot be donated."""
-        return [text for text in (self.found.choice.others, *self.found.refused) if text]
+        return [text for text in (self.answer.choice.others, *self.answer.refused) if text]
 
     def result(self) -> Result:
         """Return every row, with the module and the details of the instant."""
-        return _rows(self.found)
+        return _rows(self.answer)
 
     def text(self, format_name: str = "table", width: int | None = None) -> tuple[str, int]:
         """Return the text as `table` or `markdown`, and the number of cells cut to fit `width`."""
         is_markdown = format_name == "markdown"
-        answer = self.found
+        answer = self.answer
         table, cut = formats.render(_table(answer), format_name, width) if answer.rows else ("", 0)
 
         def lines(texts: list[str]) -> str:

@@ -126,24 +126,24 @@ class Verified:
 class Verification:
     """The answer of `bufdb verify`."""
 
-    found: list[Verified]
+    functions: list[Verified]
     notes: list[str] = field(default_factory=list)
 
     @property
     def is_kept(self) -> bool:
         """Return whether every promise came true at its low end."""
-        return all(one.is_kept for one in self.found)
+        return all(one.is_kept for one in self.functions)
 
     def result(self) -> Result:
         """Return every row."""
         return Result(
-            list(COLUMNS.items()), [_cells(one, row) for one in self.found for row in one.rows]
+            list(COLUMNS.items()), [_cells(one, row) for one in self.functions for row in one.rows]
         )
 
     def text(self, format_name: str = "table", width: int | None = None) -> tuple[str, int]:
         """Return the text as `table` or `markdown`, and the number of cells cut to fit `width`."""
         blocks, cut = [], 0
-        for one in self.found:
+        for one in self.functions:
             table, count = formats.render(_table(one), format_name, width)
             cut += count
             escape = markdown_escape if format_name == "markdown" else escape_control
@@ -189,7 +189,7 @@ def verify_asked(opened: Open, asked: WhatIf, new: str) -> Verification:
         asked: the promise.
         new: the run with the change.
     """
-    base = asked.found.choice
+    base = asked.answer.choice
     peaks = diff.peaks(opened, base.run_name, new, color=base.color)
     own_rows = [
         row for row, _ in peaks if row.base_module_key == base.module_key and row.new_module_key
@@ -232,7 +232,7 @@ def _pair(opened: Open, row: diff.Row, asked: WhatIf | None) -> Verified:
         parts.sort(key=lambda part: (-(part.high or 0), part.name))
         parts += _block(advised, held, change)
     else:
-        rows = asked.found.rows
+        rows = asked.answer.rows
         parts = [_part(one, change) for one in rows if one.what != removal.TOGETHER]
         total = _asked_total(asked)
     return Verified(before, after, [*parts, *_instead(change), *_totals(before, after, total)])
@@ -539,7 +539,7 @@ def _together(rows: Sequence[Row], parts: Sequence[Promise]) -> _Total | None:
 
 
 def _asked_total(asked: WhatIf) -> _Total:
-    answer = asked.found
+    answer = asked.answer
     high = answer.choice.peak_bytes - answer.left.peak_bytes
     low = high if answer.low_saving_bytes is None else answer.low_saving_bytes
     return _Total(low, high, answer.need)

@@ -33,7 +33,7 @@ def verify_command(
         CommandError: the command cannot be started.
         DatabaseError: the run cannot be stored.
     """
-    base = promised.found.choice.run_name
+    base = promised.answer.choice.run_name
     name = f"{base}:verify"
     require_storable(db)
     # Runs of other labels are not compared.

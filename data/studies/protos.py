@@ -63,12 +63,12 @@ def run(paths: list[Path], repeats: int, xprof: str | None) -> None:
         seconds = {"derive": min(_cpu(partial(sections.read, data)) for _ in range(repeats))}
         pythons = {"": sys.executable, **({"xprof ": xprof} if xprof else {})}
         for _ in range(repeats):
-            for whose, python in pythons.items():
-                kind = "xprof" if whose else "bufdb"
+            for prefix, python in pythons.items():
+                kind = "xprof" if prefix else "bufdb"
                 whole = _children(partial(_convert, python, kind, path, 1))
                 again = float(_convert(python, kind, path, 2).split()[-1])
-                seconds[f"{whose}process"] = min(whole, seconds.get(f"{whose}process", whole))
-                seconds[f"{whose}again"] = min(again, seconds.get(f"{whose}again", again))
+                seconds[f"{prefix}process"] = min(whole, seconds.get(f"{prefix}process", whole))
+                seconds[f"{prefix}again"] = min(again, seconds.get(f"{prefix}again", again))
         cells = " ".join(f"{size / seconds[name]:13.1f}" for name in names)
         print(f"{path.name[:40]:40} {size:6.1f} {cells}")
 

@@ -30,7 +30,7 @@ def found(need_bytes=90, limit_bytes=100):
 )
 def test_what_came_of_a_target(outcome, word, code, ratio):
     assert (outcome.word, outcome.limit_ratio) == (word, ratio)
-    assert outcome.exit_code == code or outcome.found is None
+    assert outcome.exit_code == code or outcome.overview is None
 
 
 def test_a_row_has_the_line_that_holds_most_or_the_reason():

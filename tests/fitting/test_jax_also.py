@@ -56,8 +56,8 @@ def test_what_is_computed_is_equal_to_rounding(name, kind):
     function, changes = prepared(name, kind)
     given = arrays(programs.args())
     wanted = jax.jit(getattr(programs, name))(*given)
-    assert changes.found and not changes.notes
-    for change in changes.found[-1:]:
+    assert changes.tried and not changes.notes
+    for change in changes.tried[-1:]:
         assert change.ground == "checked on 4 random examples: equal to 1e-04"
         assert_same(function.stage(Plan(extra=(change.key,))).compile()(*given), wanted)
 
@@ -67,7 +67,7 @@ def test_what_is_computed_is_equal_to_rounding(name, kind):
 def test_with_a_plan_it_is_still_equal(kind):
     function, changes = prepared("step", kind)
     given = arrays(programs.args())
-    plan = Plan(scans=(0,), extra=(changes.found[-1].key,))
+    plan = Plan(scans=(0,), extra=(changes.tried[-1].key,))
     assert_same(function.stage(plan).compile()(*given), jax.jit(programs.step)(*given))
 
 
@@ -84,7 +84,7 @@ def test_only_chunks_repeat_the_wide_product():
 @pytest.mark.slow
 def test_the_lines_of_the_wide_piece_are_named():
     _, changes = prepared("step", "chunks")
-    (change,) = changes.found
+    (change,) = changes.tried
     texts = Path(programs.__file__).read_text("utf-8").splitlines()
     lines = [texts[site.line - 1] for site in change.sites]
     assert 'params["head"]' in lines[0] and "log_softmax" in lines[1]
@@ -101,7 +101,7 @@ def items(args):
 def test_a_patch_takes_the_gradient_in_microbatches(name, form):
     args = form(programs.args())
     function, changes = prepared(name, "microbatch", args)
-    program = replace(function.program(), changes=changes.found)
+    program = replace(function.program(), changes=changes.tried)
     path = programs.__file__
     plan = Plan(scans=(0,), extra=("microbatch=4",), donated=program.donatable)
     made = patch(program, replace(plan, donated=()), {path: Path(path).read_text("utf-8")})
@@ -140,7 +140,7 @@ def test_where_the_loss_may_see_the_batch_the_patch_is_words(name):
 )
 def test_what_would_compute_something_else_is_refused(name, kind, reason):
     _, changes = prepared(name, kind)
-    assert changes.found == ()
+    assert changes.tried == ()
     assert reason in changes.notes[0] and changes.notes[0].startswith(f"--also {kind}: ")
 
 
@@ -213,14 +213,14 @@ def test_floats_of_two_bytes_are_compared_as_float32(kind):
         programs.args(length=64),
     )
     _, changes = prepared("step_shifted", kind, args)
-    assert changes.found[0].ground.endswith("equal to 1e-04")
+    assert changes.tried[0].ground.endswith("equal to 1e-04")
 
 
 @pytest.mark.slow
 def test_what_is_too_large_to_run_says_what_it_assumes(monkeypatch):
     monkeypatch.setattr("bufdb.fitting.rewrites.CHECKED_WORK", 1)
     _, changes = prepared("step_sum", "microbatch")
-    assert changes.found[0].ground.startswith("assumes that the loss is a mean over the batch")
+    assert changes.tried[0].ground.startswith("assumes that the loss is a mean over the batch")
 
 
 @pytest.mark.slow

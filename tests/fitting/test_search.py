@@ -377,7 +377,7 @@ def test_a_carried_parameter_that_nothing_saves_is_left_alone():
     assert answer(searched(model, limit), limit).plan.offloaded == ()
 
 
-def test_a_scan_that_moves_values_saves_no_products_of_its_atomic_parts():
+def test_a_scan_that_moves_values_saves_no_products():
     model = Carrying([100], [50], [[]], [0])
     region = Region("scan", (HERE,), "body", HERE, 4, has_atomic=True)
     space = Space(model.program(regions=(region,)), model.ask(None))

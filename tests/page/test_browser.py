@@ -146,7 +146,7 @@ def test_the_first_screen_is_the_summary(page, report, demo_db, run, function, l
     limits = [] if limit is None else ["--limit", str(limit)]
     page.open(report(demo_db, "--run", run, "--function", function, *limits))
     opened = partial(store.open_readable, str(demo_db))
-    found = summary.summary(opened, run=run, function=function, limit=limit).found
+    found = summary.summary(opened, run=run, function=function, limit=limit).overview
     check_first_screen(page, found)
 
 
@@ -158,7 +158,7 @@ def test_the_first_screen_names_what_holds_most(page, report, tmp_path):
     for kind in KINDS:
         page.open(report(path, "--run", kind))
         opened = partial(store.open_readable, str(path))
-        check_first_screen(page, summary.summary(opened, run=kind).found)
+        check_first_screen(page, summary.summary(opened, run=kind).overview)
 
 
 @pytest.mark.parametrize(("run", "function"), MODULES)

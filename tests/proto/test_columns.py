@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from proto_rows import PROTOS, needs_protobuf
 
-from bufdb.proto import given, places, reader
-from bufdb.proto.given import Messages
+from bufdb.proto import messages, places, reader
+from bufdb.proto.messages import Messages
 from bufdb.proto.reader import UnreadableProto
 
 pytestmark = needs_protobuf
@@ -34,11 +34,11 @@ def field(number: int, kind: int, content: bytes) -> bytes:
 def read_columns(messages: Sequence[bytes]) -> dict[str, Any]:
     """Return the columns read from serialized instructions."""
     some = Messages("HloInstructionProto", messages)
-    parts = [reader.instruction_of(data) for data in some.parts(given._ATTRIBUTES)]
+    parts = [reader.instruction_of(data) for data in some.parts(messages._ATTRIBUTES)]
     return {
         **{name: some.numbers(name).tolist() for name in NUMBERS},
         **{name: some.texts(name) for name in TEXTS},
-        **{name: given.parted(*some.all_numbers(name)) for name in LISTS},
+        **{name: messages.parted(*some.all_numbers(name)) for name in LISTS},
         "literal": [reader.literal_of(data) for data in some.joined("literal")],
         "parts": [(list(x.dimensions), x.sharding) for x in parts],
     }
@@ -75,7 +75,7 @@ def agree(messages: Sequence[bytes]) -> bool:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(given, "FEW", 1)
+    monkeypatch.setattr(messages, "FEW", 1)
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.parent.name + path.name[:12])
@@ -85,9 +85,9 @@ def test_samples_are_read_the_same_in_both_ways(path, monkeypatch: pytest.Monkey
     for computation in reader.computations_of(proto.hlo_module.computations):
         members += computation.instructions
     at_once = repr(places.read_assignment(proto.buffer_assignment))
-    monkeypatch.setattr(given, "FEW", 1 << 20)
+    monkeypatch.setattr(messages, "FEW", 1 << 20)
     assert repr(places.read_assignment(proto.buffer_assignment)) == at_once
-    monkeypatch.setattr(given, "FEW", 1)
+    monkeypatch.setattr(messages, "FEW", 1)
     assert agree(members)
 
 
@@ -167,5 +167,5 @@ def test_damaged_instructions_are_read_or_refused_alike(chunk: int) -> None:
 def test_columns_are_the_same_in_chunks_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
     proto = reader.read(SAMPLES[0].read_bytes(), "HloProtoParts")
     whole = places.read_assignment(proto.buffer_assignment)
-    monkeypatch.setattr(given, "CHUNK", 7)
+    monkeypatch.setattr(messages, "CHUNK", 7)
     assert repr(places.read_assignment(proto.buffer_assignment)) == repr(whole)

@@ -67,14 +67,14 @@ def test_a_function_is_stored_and_its_need_known(function):
         "TPU v5 lite",
         "compiled",
     )
-    assert outcome.need_bytes > 0 and outcome.found.limit_bytes == 1 << 40
+    assert outcome.need_bytes > 0 and outcome.overview.limit_bytes == 1 << 40
     assert b"".join(printed) == b"of the user\n"
 
 
 def test_what_cannot_be_compiled_is_an_outcome_with_its_error(function):
     made, _ = function("fails")
     ((outcome, error),) = compared(made, ["v5e"])
-    assert isinstance(error, NotCompiledError) and outcome.found is None
+    assert isinstance(error, NotCompiledError) and outcome.overview is None
     assert outcome.failure == str(error)
     assert "tracing lm.py:fails for v5e failed: ValueError: no such layer" in str(error)
     with pytest.raises(UsageError, match="has no 'stop'"):

@@ -35,6 +35,19 @@ WORDS = {
     r"title: What|^#+ What(?=[^?\n]*$)": "an imperative, a noun or a question",
 }
 """What to write instead, by pattern."""
+NAMES = {
+    "found": "what it is: match, rows, answer, is_…",
+    "given": "what it is: filters, arguments, texts",
+    "mine": "own_…, or what it is",
+    "ours": "own_…, or what it is",
+    "theirs": "other_…, or what it is",
+    "said": "what it is: output, message, text",
+    "told": "reported, read",
+    "telling": "a noun",
+    "came": "a noun",
+    "whose": "owner, process, culprit",
+}
+"""What to call something instead, by identifier."""
 _WORDS = [
     (re.compile(r"(?<!\w)(?:" + word.replace(" ", r"\s+") + r")(?!\w)", re.I | re.M), better)
     for word, better in WORDS.items()
@@ -53,6 +66,18 @@ def odd_words(path: Path) -> list[tuple[int, str, str]]:
         (prose.count("\n", 0, match.start()) + 1, " ".join(match[0].split()), better)
         for match, better in sorted(found, key=lambda item: item[0].start())
     ]
+
+
+def odd_names(path: Path) -> list[tuple[int, str, str]]:
+    """Return line, identifier and what to write instead, of names that a Python file binds."""
+    names = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                names.append((node.lineno, name))
+            case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                names.append((node.lineno, name))
+    return [(line, name, NAMES[name]) for line, name in sorted(names) if name in NAMES]
 
 
 def _python(text: str) -> str:

@@ -150,7 +150,7 @@ def database(tmp_path_factory):
 
 def verified(database, new, base="base"):
     with Opener(database, None, Patience()).several() as opened:
-        (found,) = verify(opened, base, new, function="step").found
+        (found,) = verify(opened, base, new, function="step").functions
     return found
 
 

@@ -27,7 +27,7 @@ def test_each_name_saves_what_the_query_shows(demo_db, run):
             name = f"{KINDS[row['what']]}:{row['name']}"
             found = what_if(
                 lambda *_, **__: con, "train_step", run=run, without=name, color=row["color"]
-            ).found
+            ).answer
             saved = [(one.held_bytes, one.saving_bytes) for one in found.rows[:-1]]
             assert saved == [(row["held_bytes"], row["saving_bytes"])], name
 

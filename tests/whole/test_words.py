@@ -1,4 +1,4 @@
-"""Words that an engineer would not write, wherever the project has prose."""
+"""Words that an engineer would not write, in prose and as names."""
 
 import pytest
 import words
@@ -22,6 +22,19 @@ def test_prose_uses_plain_words(patterns):
         if (odd := words.odd_words(path))
     }
     assert found == {}
+
+
+@pytest.mark.parametrize("pattern", ["bufdb/**/*.py", "data/**/*.py"])
+def test_names_say_what_they_name(pattern):
+    odd = {str(path.relative_to(ROOT)): words.odd_names(path) for path in ROOT.glob(pattern)}
+    assert {path: names for path, names in odd.items() if names} == {}
+
+
+def test_odd_names_are_those_that_are_bound(tmp_path):
+    path = tmp_path / "a.py"
+    path.write_text("def given(mine):\n    self.said = found = theirs(ours=1).whose\n")
+    names = [(1, "given"), (1, "mine"), (2, "found"), (2, "said")]
+    assert [(line, name) for line, name, better in words.odd_names(path)] == names
 
 
 @pytest.mark.parametrize(

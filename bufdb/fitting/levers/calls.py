@@ -77,8 +77,8 @@ class Calls(Lever):
         """Return a call as a checkpoint."""
         jax = jax_module()
         policy = jax.checkpoint_policies.dots_saveable if region in plan.with_dots else None
-        found: Callable[..., Any] = jax.checkpoint(run, policy=policy)
-        return found
+        checkpointed: Callable[..., Any] = jax.checkpoint(run, policy=policy)
+        return checkpointed
 
     def atoms(self, program: Program) -> Sequence[Atom]:
         """Return the calls whose values need not be saved."""
@@ -140,7 +140,7 @@ def _checkpoint_call(source: Source, node: ast.Call, region: Region, has_dots: b
     inner_names = _names(source, modules)
     outer = {value: source.free(f"fit_{at}") for at, value in enumerate(hoisted, len(modules))}
     renamed = sorted((source.span(value), name) for value, name in (inner_names | outer).items())
-    given = dict(zip(inner_names.values(), map(source.span, modules), strict=True))
+    spans = dict(zip(inner_names.values(), map(source.span, modules), strict=True))
     start, end = source.span(node)
 
     def make(render: Render) -> str:
@@ -149,8 +149,8 @@ def _checkpoint_call(source: Source, node: ast.Call, region: Region, has_dots: b
             body += [render(at, first), name]
             at = last
         body.append(render(at, end))
-        head = f"lambda {', '.join(given)}" if given else "lambda"
-        arguments = ", ".join(render(*span) for span in given.values())
+        head = f"lambda {', '.join(spans)}" if spans else "lambda"
+        arguments = ", ".join(render(*span) for span in spans.values())
         core = f"{function}({head}: {''.join(body)}{policy})({arguments})"
         if not outer:
             return core
@@ -185,23 +185,25 @@ def _modules(source: Source, node: ast.Call, region: Region) -> list[ast.expr]:
         return []
     if "" in region.held:
         raise Refused(f"{region.function} has modules in its closure, which cannot be arguments")
-    names, found = list(region.parameters), []
+    names, expressions = list(region.parameters), []
     *_, owner, name = ["", *region.function.split(".")]
     if owner and owner != "<locals>":
         receiver = _receiver(source, node, name)
         if receiver is not None:
-            found += [receiver] if names[0] in region.held else []
+            expressions += [receiver] if names[0] in region.held else []
             names = names[1:]
     for held in region.held:
         if held in region.parameters and held not in names:
             continue
-        found.append(_argument(node, names, held))
-    if region.lift == "linen" and len(found) > 1:
+        expressions.append(_argument(node, names, held))
+    if region.lift == "linen" and len(expressions) > 1:
         raise Refused("nn.remat accepts one module, and the call has several")
     alike: dict[str, ast.expr] = {}
-    for value in found:
+    for value in expressions:
         alike.setdefault(ast.dump(value), value)
-    if len(alike) < len(found) and not all(isinstance(value, ast.Name) for value in found):
+    if len(alike) < len(expressions) and not all(
+        isinstance(value, ast.Name) for value in expressions
+    ):
         raise Refused("a module occurs twice in the call")
     return list(alike.values())
 

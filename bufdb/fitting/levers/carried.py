@@ -93,8 +93,8 @@ def _edit(source: Source, switch: Switch) -> None:
         Refused: the function has no such statement, or no such parameter.
     """
     function = function_at(source, switch.site)
-    given = function.args
-    if switch.argument not in [one.arg for one in (*given.posonlyargs, *given.args)]:
+    parameters = function.args
+    if switch.argument not in [one.arg for one in (*parameters.posonlyargs, *parameters.args)]:
         raise Refused(f"it has no parameter {switch.argument}")
     first = function.body[0]
     is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)

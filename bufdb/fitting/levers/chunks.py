@@ -44,11 +44,11 @@ class Chunks(Rewrite):
     def change(self, also: Also, count: int) -> Change:
         """Return the change that computes the widest product for one part at a time."""
         pairs = also.pairs(count)
-        found: dict[int, tuple[_Flat, _Piece]] = {}
+        pieces: dict[int, tuple[_Flat, _Piece]] = {}
 
         def look(pair: Pair) -> None:
             both = _flat(pair, also.reader)
-            found[pairs.index(pair)] = both, _piece(both)
+            pieces[pairs.index(pair)] = both, _piece(both)
 
         chosen, why = applicable(pairs, look)
         if not chosen:
@@ -61,21 +61,21 @@ class Chunks(Rewrite):
         ground = also.checked(self, chosen, at_check)
 
         def made(at: int) -> Made:
-            if at not in found:
+            if at not in pieces:
                 return lambda replay: replay.run
-            return lambda replay: _changed(pairs[at], *found[at], replay.equation)
+            return lambda replay: _changed(pairs[at], *pieces[at], replay.equation)
 
         key = f"{self.name}={count}"
         also.made[key] = [made(at) for at in range(len(pairs))]
         sites = sorted(
             {
                 site
-                for both, one in found.values()
+                for both, one in pieces.values()
                 for at in one.members
                 if (site := site_of(both.full.eqns[at], also.reader.files)) is not None
             }
         )
-        shapes = [list(one.product.outvars[0].aval.shape) for _, one in found.values()]
+        shapes = [list(one.product.outvars[0].aval.shape) for _, one in pieces.values()]
         where, size = places(sites) or "the loss", also.batch.size // count
         return Change(
             key,
@@ -156,39 +156,39 @@ def _inlined(closed: Any, inputs: Sequence[Any], reader: Reader, source: Any) ->
     env = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     env.update(zip(closed.jaxpr.invars, inputs, strict=True))
 
-    def rule(eqn: Any, given: list[Any]) -> list[Any]:
+    def rule(eqn: Any, values: list[Any]) -> list[Any]:
         here = eqn if source is None else eqn.replace(source_info=source)
         nested = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))
         if eqn.primitive.name in JITS and hasattr(nested, "consts"):
             within = None if source is None and reader.nested(eqn) else here.source_info
-            return _inlined(nested, given, reader, within)
-        return bind(here, given)
+            return _inlined(nested, values, reader, within)
+        return bind(here, values)
 
     evaluate(closed.jaxpr.eqns, env, rule)
     return [value(var, env) for var in closed.jaxpr.outvars]
 
 
-def _piece(found: _Flat) -> _Piece:
+def _piece(flat: _Flat) -> _Piece:
     """Return the largest wide product of the batch that is reduced, with all up to its reductions.
 
     Raises:
         Refused: there is none, or it cannot be computed for parts of the batch.
     """
     reason = "no product outside of scans is much wider than its input and then reduced"
-    products = [eqn for eqn in found.full.eqns if _is_wide(eqn, found)]
+    products = [eqn for eqn in flat.full.eqns if _is_wide(eqn, flat)]
     for eqn in sorted(products, key=lambda eqn: -aval_bytes(eqn.outvars[0].aval)):
         try:
-            return _piece_of(found, eqn)
+            return _piece_of(flat, eqn)
         except Refused as why:
             reason = str(why)
     raise Refused(reason)
 
 
-def _is_wide(eqn: Any, found: _Flat) -> bool:
+def _is_wide(eqn: Any, flat: _Flat) -> bool:
     if eqn.primitive.name != "dot_general":
         return False
-    taken = [var for var in eqn.invars if not is_literal(var) and found.axes.get(var) is not None]
-    is_batched = found.axes.get(eqn.outvars[0]) is not None and len(taken) == 1
+    taken = [var for var in eqn.invars if not is_literal(var) and flat.axes.get(var) is not None]
+    is_batched = flat.axes.get(eqn.outvars[0]) is not None and len(taken) == 1
     return is_batched and _size(eqn.outvars[0]) >= WIDER * _size(taken[0])
 
 
@@ -196,8 +196,8 @@ def _size(var: Any) -> int:
     return math.prod(getattr(var.aval, "shape", ()))
 
 
-def _piece_of(found: _Flat, product: Any) -> _Piece:
-    eqns, axes = found.full.eqns, found.axes
+def _piece_of(flat: _Flat, product: Any) -> _Piece:
+    eqns, axes = flat.full.eqns, flat.axes
     least = _size(product.outvars[0])
     maker = {var: at for at, eqn in enumerate(eqns) for var in eqn.outvars}
 
@@ -232,7 +232,7 @@ def _piece_of(found: _Flat, product: Any) -> _Piece:
     read = {
         var for at, eqn in enumerate(eqns) if at not in members for var in eqn.invars
         if not is_literal(var)
-    } | {var for var in found.full.outvars if not is_literal(var)}  # fmt: skip
+    } | {var for var in flat.full.outvars if not is_literal(var)}  # fmt: skip
     outputs = [
         var for at in sorted(members) for var in eqns[at].outvars if var in read and var in inside
     ]
@@ -257,12 +257,12 @@ def _piece_of(found: _Flat, product: Any) -> _Piece:
 
 def _numbered(eqns: Sequence[Any], axes: Mapping[Any, int | None]) -> set[Any]:
     """Return the values that know the places of examples, such as `arange`: a part has its own."""
-    found: set[Any] = set()
+    numbered: set[Any] = set()
     for eqn in eqns:
         taken = [var for var in eqn.invars if not is_literal(var)]
-        if not taken or any(var in found for var in taken):
-            found.update(var for var in eqn.outvars if axes.get(var) is not None)
-    return found
+        if not taken or any(var in numbered for var in taken):
+            numbered.update(var for var in eqn.outvars if axes.get(var) is not None)
+    return numbered
 
 
 def _is_heavy(eqn: Any) -> bool:
@@ -281,28 +281,28 @@ def _between(eqns: Sequence[Any], members: set[int]) -> set[int]:
             down.add(at)
             after.update(eqn.outvars)
     before: set[Any] = set()
-    found = set()
+    between = set()
     for at in range(len(eqns) - 1, -1, -1):
         if at in members or any(var in before for var in eqns[at].outvars):
             before.update(var for var in eqns[at].invars if not is_literal(var))
             if at in down:
-                found.add(at)
-    return found
+                between.add(at)
+    return between
 
 
 def _changed(
-    pair: Pair, found: _Flat, piece: _Piece, rule: Callable[[Any, list[Any]], list[Any]]
+    pair: Pair, flat: _Flat, piece: _Piece, rule: Callable[[Any, list[Any]], list[Any]]
 ) -> Changed:
     """Return a loss that computes a piece for one part of the batch at a time, checkpointed.
 
     Args:
         pair: the loss at two sizes.
-        found: the same, flat.
+        flat: the same, flat.
         piece: what of it is computed in parts.
         rule: evaluates the other equations.
     """
     jax = jax_module()
-    full, part, axes = found.full, found.part, found.axes
+    full, part, axes = flat.full, flat.part, flat.axes
     chosen = set(piece.members)
     small = {
         var: other

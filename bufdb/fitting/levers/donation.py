@@ -37,7 +37,7 @@ class Donation(Lever):
             trial.notes.append(f"{trial.name} {hidden}")
             return program
         free = Counter(_signature(leaf) for leaf in trial.outputs)
-        found = []
+        switches = []
         for number in (*taken, *(n for n in range(len(trial.args)) if n not in taken)):
             leaves = jax_module().tree.leaves(trial.args[number])
             wanted = Counter(_signature(leaf) for leaf in leaves if is_sized(leaf))
@@ -46,8 +46,8 @@ class Donation(Lever):
             all_bytes = sum(_bytes_of(one) * count for one, count in wanted.items())
             taken_bytes = sum(_bytes_of(one) * count for one, count in matched.items())
             if number not in taken and taken_bytes and 2 * taken_bytes >= all_bytes:
-                found.append(number)
-        return replace(program, donatable=tuple(found))
+                switches.append(number)
+        return replace(program, donatable=tuple(switches))
 
     def jitted(self, function: Any, plan: Plan, name: str) -> Any:
         """Return the function, jitted as it is, that donates the arguments of a plan, too."""
@@ -96,12 +96,12 @@ def _donated(function: Any) -> tuple[int, ...] | None:
     if not hasattr(function, "lower"):
         return ()
     info = getattr(function, "_jit_info", None)
-    found = getattr(info, "donate_argnums", None)
+    numbers = getattr(info, "donate_argnums", None)
     is_known = hasattr(function, "__wrapped__") and not any(
         getattr(info, name, False)
         for name in ("user_specified_in_shardings", "device", "backend", "compiler_options_kvs")
     )
-    return tuple(found) if found is not None and is_known else None
+    return tuple(numbers) if numbers is not None and is_known else None
 
 
 def _donating(function: Any, numbers: tuple[int, ...], name: str) -> Any:
@@ -154,15 +154,15 @@ def _donate(source: Source, site: Site, numbers: Iterable[int]) -> None:
 def _add_numbers(source: Source, call: ast.Call, numbers: Iterable[int]) -> None:
     if any(keyword.arg in (None, "donate_argnames") for keyword in call.keywords):
         raise Refused("it donates by names, or its options come from two stars")
-    given = next((one.value for one in call.keywords if one.arg == "donate_argnums"), None)
-    if given is not None:
+    present = next((one.value for one in call.keywords if one.arg == "donate_argnums"), None)
+    if present is not None:
         try:
-            there = ast.literal_eval(given)
+            there = ast.literal_eval(present)
         except ValueError as error:
             raise Refused("its donate_argnums is not a constant") from error
         there = there if isinstance(there, tuple | list) else (there,)
         text = _tuple({*there, *numbers})
-        source.replace(source.span(given), lambda render: text)
+        source.replace(source.span(present), lambda render: text)
         return
     options = f", donate_argnums={_tuple(numbers)}"
     parts: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
@@ -172,5 +172,5 @@ def _add_numbers(source: Source, call: ast.Call, numbers: Iterable[int]) -> None
 
 def _tuple(numbers: Iterable[int]) -> str:
     """Return `(0, 1)`; `0` of one."""
-    found = sorted(numbers)
-    return str(found[0]) if len(found) == 1 else f"({', '.join(map(str, found))})"
+    ordered = sorted(numbers)
+    return str(ordered[0]) if len(ordered) == 1 else f"({', '.join(map(str, ordered))})"

@@ -145,44 +145,44 @@ def _changed(pair: Pair, run: Changed) -> Changed:
     def changed(closed: Any, inputs: Sequence[Any]) -> list[Any]:
         consts, parted = bound(pair, closed.consts)
 
-        def one(given: Sequence[Any], parts: Sequence[Any]) -> Any:
+        def one(operands: Sequence[Any], parts: Sequence[Any]) -> Any:
             own = list(consts)
             for at, array in zip(parted, parts, strict=True):
                 own[at] = array
 
             def loss(*floats: Any) -> Any:
-                values = list(given)
+                values = list(operands)
                 for at, array in zip(wanted, floats, strict=True):
                     values[at] = array
                 outputs = run(Closed(part.closed.jaxpr, own), values)
                 return outputs[0], outputs
 
-            main, pull, outputs = jax.vjp(loss, *(given[at] for at in wanted), has_aux=True)
+            main, pull, outputs = jax.vjp(loss, *(operands[at] for at in wanted), has_aux=True)
             total = [outputs[at] for at in means], pull(jax.numpy.ones_like(main))
             return total, [outputs[at] for at in stacked]
 
-        def forward(*given: Any) -> Any:
+        def forward(*operands: Any) -> Any:
             parts = [split(closed.consts[at], pair.axes[at] or 0, pair) for at in parted]
 
             def body(total: Any, some: Any) -> Any:
-                found, rest = one(given, some)
-                return jax.tree.map(jax.numpy.add, total, found), rest
+                sums, rest = one(operands, some)
+                return jax.tree.map(jax.numpy.add, total, sums), rest
 
-            shapes = jax.eval_shape(one, given, [array[0] for array in parts])[0]
+            shapes = jax.eval_shape(one, operands, [array[0] for array in parts])[0]
             zeros = jax.tree.map(lambda aval: jax.numpy.zeros(aval.shape, aval.dtype), shapes)
             (outputs, grads), rest = jax.lax.scan(body, zeros, parts)
-            found: list[Any] = [None] * len(axes)
+            sums: list[Any] = [None] * len(axes)
             for at, array in zip(means, outputs, strict=True):
-                found[at] = array / count
+                sums[at] = array / count
             for at, array in zip(stacked, rest, strict=True):
-                found[at] = joined(array, axes[at] or 0, pair)
-            return found, [array / count for array in grads]
+                sums[at] = joined(array, axes[at] or 0, pair)
+            return sums, [array / count for array in grads]
 
         def backward(grads: Any, cotangents: Any) -> Any:
             scaled = iter([cotangents[0].astype(one.dtype) * one for one in grads])
             return tuple(next(scaled) if at in wanted else None for at in range(len(invars)))
 
-        loss = jax.custom_vjp(lambda *given: forward(*given)[0])
+        loss = jax.custom_vjp(lambda *operands: forward(*operands)[0])
         loss.defvjp(forward, backward)
         return list(loss(*inputs))
 
@@ -237,14 +237,14 @@ def _check_gradient(source: Source, node: ast.expr) -> None:
     Raises:
         Refused: it is none.
     """
-    found = node
+    bound_value = node
     if isinstance(node, ast.Name):
         bound = source.binding(node.id, node)
         if isinstance(bound, ast.Assign):
-            found = bound.value
-    if not isinstance(found, ast.Call) or source.dotted(found.func) not in _GRADIENTS:
+            bound_value = bound.value
+    if not isinstance(bound_value, ast.Call) or source.dotted(bound_value.func) not in _GRADIENTS:
         raise Refused("what is called is not jax.grad(…) or jax.value_and_grad(…)")
-    loss = found.args[0] if found.args else None
+    loss = bound_value.args[0] if bound_value.args else None
     bound = source.binding(loss.id, loss) if isinstance(loss, ast.Name) else None
     if not isinstance(bound, ast.FunctionDef) or bound not in source.tree.body:
         raise Refused("the loss is not a function of the module, so it may see the batch")

@@ -24,17 +24,17 @@ class Policy:
         """Return the policy that JAX's checkpoint accepts."""
         policies = jax_module().checkpoint_policies
         if self.host:
-            found = policies.save_and_offload_only_these_names(
+            named = policies.save_and_offload_only_these_names(
                 names_which_can_be_saved=list(self.saved),
                 names_which_can_be_offloaded=list(self.host),
                 offload_src="device",
                 offload_dst="pinned_host",
             )
         else:
-            found = policies.save_only_these_names(*self.saved)
+            named = policies.save_only_these_names(*self.saved)
         if self.has_products:
-            found = policies.save_from_both_policies(found, policies.dots_saveable)
-        return found
+            named = policies.save_from_both_policies(named, policies.dots_saveable)
+        return named
 
     @property
     def words(self) -> str:

@@ -102,20 +102,20 @@ class Saved(Lever):
         alike: dict[tuple[str, ...], list[PlanResult]] = {}
         for row in rows:
             alike.setdefault(row.recomputed_lines, []).append(row)
-        found = []
+        rows_shown = []
         for row in rows:
             others = alike[row.recomputed_lines] if row.recomputed_lines else []
             own = [
                 name for name in row.plan.saved if any(name not in one.plan.saved for one in others)
             ]
             saved = [_expression(one.site, texts) for one in program.switches if one.name in own]
-            found.append(replace(row, saves=tuple(saved)))
-        return found
+            rows_shown.append(replace(row, saves=tuple(saved)))
+        return rows_shown
 
     def words(self, row: PlanResult) -> Sequence[str]:
         """Return what is computed again, and what is saved."""
-        found = [f"again {spans(row.recomputed_lines)}"] if row.recomputed_lines else []
-        return [*found, f"saves {', '.join(row.saves)}"] if row.saves else found
+        words = [f"again {spans(row.recomputed_lines)}"] if row.recomputed_lines else []
+        return [*words, f"saves {', '.join(row.saves)}"] if row.saves else words
 
 
 # -- What crosses expressions ----------------------------------------------------------------------
@@ -127,7 +127,7 @@ def _crossing(reader: Reader, jaxpr: Any) -> Mapping[Any, Value]:
     The value of an expression that is evaluated several times may go to the next evaluation
     alone, so all of its evaluations count if one does.
     """
-    found: dict[Any, Value] = {}
+    crossing: dict[Any, Value] = {}
     for site, names, eqns in _by_site(reader, jaxpr).values():
         period = _period([_signature(eqn) for eqn in eqns])
         positions = {
@@ -142,8 +142,8 @@ def _crossing(reader: Reader, jaxpr: Any) -> Mapping[Any, Value]:
             for output, var in enumerate(eqn.outvars):
                 is_wanted = (at % period, output) in positions and not is_dropped(var)
                 if is_wanted and is_inexact(var.aval):
-                    found[var] = Value(site, names.get(var))
-    return found
+                    crossing[var] = Value(site, names.get(var))
+    return crossing
 
 
 def _by_site(
