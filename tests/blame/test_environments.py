@@ -14,10 +14,8 @@ import pytest
 from bufdb.answers.opening import open_readable
 from bufdb.blame import comparison, environments
 from bufdb.blame.series import Jump, Series, Step
-from bufdb.commands import blame
 from bufdb.errors import BufdbError, UsageError
 
-EXPORTS = ("flatbuffers", "absl-py")
 UV = """#!/bin/sh
 echo "$@" >> {calls}
 case "$1 $*" in
@@ -234,37 +232,6 @@ def test_clean_leaves_what_a_link_names(call, tmp_path):
         place.unlink()
     assert code == 1 and f"cannot remove {place}: Cannot call rmtree on a symbolic link" in err
     assert (tmp_path / "other" / "kept").is_dir()
-
-
-@pytest.mark.parametrize(
-    ("target", "packages"),
-    [
-        (None, ("jax[cpu]==0.9.0", *EXPORTS, "flax")),
-        ("v5e-4", ("jax[tpu]==0.9.0", *EXPORTS, "flax")),
-        ("v5e-4", ("jax[cpu]==0.9.0", *EXPORTS, "libtpu==0.0.30")),
-        ("gpu:h100", ("jax[cpu]==0.9.0", "jax-cuda12-plugin==0.9.0", *EXPORTS, "flax")),
-    ],
-)
-def test_an_environment_has_the_compiler_of_the_target(target, packages):
-    ways = blame._Ways("0.9.0,0.9.1", packages[-1:], (), (), target)
-    assert blame._variants(ways)[0].packages == packages
-
-
-@pytest.mark.parametrize(
-    ("flags", "values"),
-    [
-        (["xla_f=1,2,1"], ["1", "2"]),
-        (["--xla_f=1"], ["default", "1"]),
-        (["xla_f=cse,dce", "xla_f=cse"], ["cse,dce", "cse"]),
-        (["xla_f=cse,dce", "xla_f"], ["cse,dce", "default"]),
-    ],
-)
-def test_values_with_commas_are_options_of_their_own(flags, values):
-    variants = blame._variants(blame._Ways(None, (), (), flags))
-    assert [one.value for one in variants] == values
-    assert [one.options for one in variants] == [
-        {} if value == "default" else {"xla_f": value} for value in values
-    ]
 
 
 @pytest.mark.parametrize(

@@ -13,16 +13,20 @@ def names(**options):
     return [(variant.name, dict(variant.options)) for variant in Ways(**options).variants()]
 
 
-def test_a_flag_is_compared_with_its_default_or_value_by_value():
-    assert names(flags=["--xla_a=true"]) == [
-        ("xla_a=default", {}),
-        ("xla_a=true", {"xla_a": "true"}),
-    ]
-    assert names(flags=["xla_a=1,2"]) == [("xla_a=1", {"xla_a": "1"}), ("xla_a=2", {"xla_a": "2"})]
-    # Repeated, a value may hold commas, and without one it is the default.
-    assert names(flags=["xla_a=x,y", "xla_a"]) == [
-        ("xla_a=x,y", {"xla_a": "x,y"}),
-        ("xla_a=default", {}),
+@pytest.mark.parametrize(
+    ("flags", "values"),
+    [
+        (["xla_f=1,2,1"], ["1", "2"]),
+        (["--xla_f=1"], ["default", "1"]),
+        (["xla_f=cse,dce", "xla_f=cse"], ["cse,dce", "cse"]),
+        (["xla_f=cse,dce", "xla_f"], ["cse,dce", "default"]),
+    ],
+)
+def test_values_with_commas_are_options_of_their_own(flags, values):
+    variants = Ways(flags=flags).variants()
+    assert [one.value for one in variants] == values
+    assert [one.options for one in variants] == [
+        {} if value == "default" else {"xla_f": value} for value in values
     ]
 
 
