@@ -36,9 +36,14 @@ EXAMPLES = {
         "bufdb profile data/profiles/cpu_b8.xplane.pb.gz --run cpu_b8",
         "bufdb profile data/profiles --run cpu_b8 --quiet",
     ),
+    "calls": (
+        "bufdb calls -- python train.py --batch 16",
+        "bufdb calls --all --timeout 600 --format json -- python -m my.train",
+    ),
     "explain": (
         "bufdb explain train.py:step --args 'f32[1024,1024], f32[32,1024]'",
         "bufdb explain train.py:step --args 'state(), batch(8)' --target tpu:v5e:2x2",
+        "bufdb explain --call '*train_step*' -- python train.py --batch 16",
     ),
     "fit": (
         "bufdb fit train.py:step --args 'args(16)' --limit 14GiB",
@@ -135,7 +140,7 @@ def with_examples(command: click.Command, name: str) -> click.Command:
 
 GROUPS = {
     "Read dumps and keep them": ("ingest", "profile", "runs", "check", "compact"),
-    "Compile and ingest in one step": ("capture", "explain"),
+    "Compile and ingest in one step": ("capture", "calls", "explain"),
     "Make it fit": ("fit",),
     "See a module at a glance": ("summary", "advice", "show", "report"),
     "Ask a question": ("query", "queries", "sql", "schema", "lint"),

@@ -1,17 +1,20 @@
-"""Compile a function of a user's file in a separate process."""
+"""Compile a function of a user's file, or a call of a user's command, in a separate process."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bufdb.capture.runner import Child, Died, NotCompiledError, Watch, own_command
 from bufdb.capture.target import QUIET
 
 if TYPE_CHECKING:
     from bufdb.capture.dump import Dumped
+    from bufdb.capture.script import Script
 
 
 @dataclass(frozen=True)
@@ -23,8 +26,10 @@ class Compiled:
     """JAX's name for the kind of device."""
     refusal: str | None
     """XLA's message if it planned the memory and then gave up."""
-    note: str | None = None
-    """On what the dump does not have."""
+    notes: tuple[str, ...] = ()
+    """On what the dump does not have, and which call of a command it is of."""
+    name: str = ""
+    """Of the function of a command's call."""
 
 
 def compiled_apart(
@@ -37,20 +42,52 @@ def compiled_apart(
         TooSlowError: the deadline has passed.
         NotCompiledError: the file or XLA failed, or nothing was dumped.
     """
+    what = spec if target is None else f"{spec} for {target}"
+    command = own_command("bufdb.capture.child", str(folder))
+    with Child(command, folder, what, watch, _variables(target)) as child:
+        return _compiled(child, child.ask, {"spec": spec, "args": args, "target": target}, folder)
+
+
+def compiled_call(script: Script, target: str | None, folder: Path, watch: Watch) -> Compiled:
+    """Compile a call of a user's command where it is made, instead of it.
+
+    Raises:
+        NoCallError: the command ended without the call.
+        UsageError: there is no such target.
+        TooSlowError: the deadline has passed.
+        NotCompiledError: the command or XLA failed, or nothing was dumped.
+    """
+    from bufdb.capture.script import calls_of, stopped_note
+
+    what = script.line if target is None else f"{script.line} for {target}"
+    with script.child(folder, "bufdb.capture.child", what, watch, _variables(target)) as child:
+        request = {"spec": "the call", "args": "", "target": target}
+        found = _compiled(child, partial(script.first, child), request, folder)
+        calls = calls_of(child)
+        note = stopped_note(script, child)
+    return replace(found, notes=(note, *found.notes), name=calls[-1].short_name)
+
+
+def _variables(target: str | None) -> dict[str, str]:
+    return dict(os.environ) if target is None else {**os.environ, **QUIET}
+
+
+def _compiled(
+    child: Child,
+    ask: Callable[[Mapping[str, Any]], dict[str, Any]],
+    request: Mapping[str, Any],
+    folder: Path,
+) -> Compiled:
     from bufdb.capture.dump import programs
 
-    what = spec if target is None else f"{spec} for {target}"
-    variables = dict(os.environ) if target is None else {**os.environ, **QUIET}
-    command = own_command("bufdb.capture.child", str(folder))
     dumps = folder / "dumps"
-    dumps.mkdir()
-    request = {"spec": spec, "args": args, "target": target, "dumps": str(dumps)}
-    with Child(command, folder, what, watch, variables) as child:
-        try:
-            reply = child.ask(request)
-        except Died as died:
-            if "device" in child.known and (files := programs(dumps)):
-                return Compiled(files, child.known["device"], died.refusal)
-            message = f"{what} could not be compiled: {died.ended}"
-            raise NotCompiledError(message, died.lines) from None
-    return Compiled(programs(dumps), reply["device"], reply["refusal"], reply["note"])
+    dumps.mkdir(exist_ok=True)
+    try:
+        reply = ask({**request, "dumps": str(dumps)})
+    except Died as died:
+        if "device" in child.known and (files := programs(dumps)):
+            return Compiled(files, child.known["device"], died.refusal)
+        message = f"{child.what} could not be compiled: {died.ended}"
+        raise NotCompiledError(message, died.lines) from None
+    notes = (reply["note"],) if reply["note"] else ()
+    return Compiled(programs(dumps), reply["device"], reply["refusal"], notes)

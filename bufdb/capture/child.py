@@ -6,17 +6,20 @@ What the file does at import, to JAX or to this process, stays here.
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bufdb.capture import call, worker
 from bufdb.capture.dump import compile_into
 from bufdb.capture.target import Target, jax_module, target
 from bufdb.errors import UsageError, quote
 from bufdb.render.text import human_bytes
+
+if TYPE_CHECKING:
+    from bufdb.capture.catching import Caught
 
 # -- Lower a Python function: for the devices of this process, or for a target ---------------------
 
@@ -133,11 +136,12 @@ def asked(spec: str, args: str, hardware: str | None) -> Asked:
     return Asked(function, values, kwargs, described)
 
 
-def explained(request: Mapping[str, Any]) -> dict[str, Any]:
+def explained(request: Mapping[str, Any], caught: Caught | None = None) -> dict[str, Any]:
     """Dump the compilation of a function of a user's file.
 
     Args:
         request: {"spec", "args", "target": those of `asked`, "dumps": the folder to dump to}.
+        caught: a call of a user's command, in place of that of the request.
 
     Returns:
         {"device": kind, "refusal": XLA's line or None, "note": text or None}; the device is also
@@ -149,7 +153,7 @@ def explained(request: Mapping[str, Any]) -> dict[str, Any]:
         Failed: the user's code raised an exception, or XLA did before it planned the memory.
     """
     spec, hardware = request["spec"], request["target"]
-    question = asked(spec, request["args"], hardware)
+    question = asked(spec, request["args"], hardware) if caught is None else taken(caught, hardware)
     where = "" if hardware is None else f" for {hardware}"
     with worker.step(f"tracing {spec}{where}"):
         stage = lowered(question.function, question.args, question.kwargs, question.target)
@@ -159,6 +163,22 @@ def explained(request: Mapping[str, Any]) -> dict[str, Any]:
         options = None if question.target is None else question.target.options
         refusal = compile_into(stage, Path(request["dumps"]), options)
     return {"device": kind, "refusal": refusal, "note": unused_note(stage)}
+
+
+def taken(caught: Caught, hardware: str | None) -> Asked:
+    """Return a call of a user's command, for a target.
+
+    Raises:
+        UsageError: there is no such target.
+        BufdbError: a package is missing.
+    """
+    described = None if hardware is None else target(hardware)
+    return Asked(caught.function, caught.args, dict(caught.kwargs), described)
+
+
+def answers(caught: Caught) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Return what answers the request of `bufdb explain` about a call of a user's command."""
+    return lambda request: explained(request, caught)
 
 
 def kind_of(described: Target | None) -> str:

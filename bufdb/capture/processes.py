@@ -120,9 +120,8 @@ def install() -> OwnFolder:
 
 # -- In bufdb: before the command, and after it ----------------------------------------------------
 
-SITE = """\
-# Written by bufdb capture: gives this process a folder of its own for what XLA dumps, watches it
-# with --watch, and imports the module that this one hides.
+CHAINED = """\
+# Written by bufdb, see bufdb.capture.processes; first it imports the module that this one hides.
 import importlib.util, os, sys
 _here = os.path.dirname(os.path.abspath(__file__))
 _path = sys.path[:]
@@ -140,7 +139,13 @@ def _loaded(name, file):
     sys.modules[name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules[name])
     return sys.modules[name]
+"""
+"""Beginning of a sitecustomize.py: a format without fields."""
 
+SITE = (
+    CHAINED
+    + """
+# Gives this process a folder of its own for what XLA dumps, and watches it with --watch.
 if "_bufdb_processes" not in sys.modules:
     try:
         _own = _loaded("_bufdb_processes", {processes!r}).install()
@@ -150,6 +155,7 @@ if "_bufdb_processes" not in sys.modules:
     except Exception as error:  # the user's program runs all the same
         print(f"bufdb: this process is not captured by itself: {{error}}", file=sys.stderr)
 """
+)
 
 
 def environment(

@@ -150,6 +150,17 @@ def own_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-c", _START, root, module, *arguments]
 
 
+def _pipe(path: Path, flags: int = 0) -> int:
+    """Make a named pipe and open both ends.
+
+    Without a writer it would be at its end until the child opens it; without a reader it could not
+    be opened.
+    """
+    path.unlink(missing_ok=True)
+    os.mkfifo(path, 0o600)
+    return os.open(path, os.O_RDWR | flags)
+
+
 @dataclass(frozen=True)
 class Watch:
     """How long a child may take, and who sees what it does and prints."""
@@ -185,6 +196,7 @@ class Child:
         what: str,
         watch: Watch,
         variables: Mapping[str, str],
+        requests: str | None = None,
     ) -> None:
         """Start it.
 
@@ -194,6 +206,8 @@ class Child:
             what: names the work in messages.
             watch: how it is watched.
             variables: its environment.
+            requests: name of a pipe in `folder` that it reads requests from, by default its
+                standard input.
 
         Raises:
             NotCompiledError: it cannot be started.
@@ -205,23 +219,20 @@ class Child:
         self._data, self._is_printing, self._has_partial_line = b"", True, False
         self._is_idle, self._is_closed = True, False
         self._log = folder / "stderr"
-        pipe = folder / ANSWERS
-        pipe.unlink(missing_ok=True)
-        os.mkfifo(pipe, 0o600)
-        # Both ends: without a writer it would be at its end until the child opens it.
-        self._answers = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+        self._answers = _pipe(folder / ANSWERS, os.O_NONBLOCK)
+        self._requests = None if requests is None else _pipe(folder / requests)
         try:
             with self._log.open("wb") as log:
                 self._process = subprocess.Popen(
                     command,
                     env=variables,
-                    stdin=subprocess.PIPE,
+                    stdin=subprocess.PIPE if requests is None else subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=None if watch.is_verbose else log,
                     start_new_session=True,
                 )
         except OSError as error:
-            os.close(self._answers)
+            self._close_pipes()
             raise NotCompiledError(f"cannot start {command[0]}: {error.strerror}") from error
 
     def __enter__(self) -> Child:
@@ -273,6 +284,9 @@ class Child:
         raise NotCompiledError(failure["message"], lines)
 
     def _send(self, request: Mapping[str, Any] | None) -> None:
+        if self._requests is not None:
+            os.write(self._requests, json.dumps(request).encode() + b"\n")
+            return
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended, as is seen by its answer
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
@@ -317,12 +331,17 @@ class Child:
     # -- Its end -----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End it: by itself if it has nothing to do, else by signals."""
+        """End it: by itself if it has nothing to do, else by signals.
+
+        With a pipe for requests it is a user's command, and nothing of it runs any more.
+        """
         if self._is_closed:
             return
         self._is_closed = True
         try:
-            if self._is_idle:  # so that what the user's code registered for the exit runs
+            if self._requests is not None and self._is_idle:
+                self._end_group()
+            elif self._is_idle:  # so that what the user's code registered for the exit runs
                 self._send(None)
                 self._wait(_GRACE_S)
             if self._process.poll() is None:
@@ -334,11 +353,17 @@ class Child:
             self._read_rest()
             if self._has_partial_line:
                 self.watch.relay(b"\n")
-            assert self._process.stdin is not None and self._process.stdout is not None
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.close()
+            assert self._process.stdout is not None
+            if self._process.stdin is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    self._process.stdin.close()
             self._process.stdout.close()
-            os.close(self._answers)
+            self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        os.close(self._answers)
+        if self._requests is not None:
+            os.close(self._requests)
 
     def _wait(self, seconds: float) -> None:
         """Wait for the end of the process, and relay what it prints until then."""

@@ -15,6 +15,7 @@ import importlib
 import json
 import os
 import queue
+import select
 import shutil
 import signal
 import sys
@@ -64,19 +65,45 @@ _outer: Optional[_Outer] = None  # noqa: UP045 - Python 3.9
 """None in a process that answers no requests."""
 
 
-def serve(folder: Path, answer: Callable[[dict[str, Any]], dict[str, Any]]) -> int:
+def connect(folder: Path) -> None:
+    """Open the pipe to the parent, whose end without a word ends this process, too.
+
+    Args:
+        folder: has ANSWERS.
+    """
+    global _outer
+    _outer = _Outer((folder / ANSWERS).open("w", encoding="utf-8"))
+    threading.Thread(target=_end_with_reader, args=(_outer.stream.fileno(),), daemon=True).start()
+
+
+def _end_with_reader(pipe: int) -> None:
+    """Wait until a pipe has no reader; then end this process and what is in its group."""
+    poll = select.poll()
+    poll.register(pipe, select.POLLERR)
+    poll.poll()
+    os.killpg(0, signal.SIGKILL)
+
+
+def serve(
+    folder: Path,
+    answer: Callable[[dict[str, Any]], dict[str, Any]],
+    requests: Optional[TextIO] = None,  # noqa: UP045 - Python 3.9
+) -> int:
     """Answer the requests of the parent until it wants no more; return the exit code.
 
     Args:
         folder: has ANSWERS; removed if the parent is killed.
         answer: takes a request. Exceptions with `is_worded` have a message for the user, others
             within a `step` are of the user's code, and all others end the process.
+        requests: where they come from, by default standard input.
     """
     global _outer
-    requests = os.fdopen(os.dup(0), encoding="utf-8")
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)  # the user's code reads no requests
-    _outer = _Outer((folder / ANSWERS).open("w", encoding="utf-8"))
+    if requests is None:
+        requests = os.fdopen(os.dup(0), encoding="utf-8")
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)  # the user's code reads no requests
+    if _outer is None:
+        _outer = _Outer((folder / ANSWERS).open("w", encoding="utf-8"))
     waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(requests, waiting, folder), daemon=True).start()
     while (request := waiting.get()) is not None:

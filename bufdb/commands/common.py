@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from bufdb.capture.runner import NotCompiledError
+    from bufdb.capture.script import Script
     from bufdb.query.catalogue import Catalogue
     from bufdb.query.result import Result
 
@@ -224,6 +225,15 @@ args_option: Decorator = click.option(
     default="",
     help="Arguments as in a call: shapes as f32[8,128], f32[], trees of them, and names of FILE.",
 )
+program_argument: Decorator = click.argument(
+    "program", nargs=-1, metavar="FILE.py:FUNCTION | -- COMMAND...", type=click.UNPROCESSED
+)
+call_option: Decorator = click.option(
+    "--call",
+    metavar="NAME|N",
+    help="Which call of COMMAND: a glob of the function's name, or its number of 'bufdb calls'.  "
+    "[default: the first that takes a gradient]",
+)
 verbose_option: Decorator = click.option(
     "-v", "--verbose", "is_verbose", is_flag=True, help="Show the output of JAX and XLA."
 )
@@ -377,6 +387,32 @@ def show_lines(error: NotCompiledError) -> None:
     """Show what the user's code or XLA printed before it gave up."""
     for line in error.lines:
         click.echo(one_line(line), err=True)
+
+
+def function_or_command(
+    program: tuple[str, ...], args: str, call: str | None
+) -> tuple[str, Script | None]:
+    """Return FILE:FUNCTION; or the text of a command, and the command with its call.
+
+    Raises:
+        UsageError: it is neither, or an option is for the other.
+    """
+    from bufdb.capture.script import Script
+
+    if not program:
+        raise UsageError("expected FILE.py:FUNCTION, or -- and a command")
+    is_function = len(program) == 1 and ":" in program[0]
+    if len(program) == 1 and not is_function and program[0].endswith(".py"):
+        file = program[0]
+        raise UsageError(f"expected {file}:FUNCTION, or a command: -- python {file}")
+    if is_function:
+        if call is not None:
+            raise UsageError("--call is about a command: -- python FILE.py")
+        return program[0], None
+    if args:
+        raise UsageError("--args is about FILE.py:FUNCTION; a command makes the call by itself")
+    script = Script.chosen(program, call)
+    return script.line, script
 
 
 @contextlib.contextmanager

@@ -20,8 +20,9 @@ from bufdb.render.sources import spare
 
 
 @click.command(name="explain", short_help="Compile a function, also for a TPU, and summarize it.")
-@click.argument("spec", metavar="FILE.py:FUNCTION")
+@common.program_argument
 @common.args_option
+@common.call_option
 @click.option(
     "--target",
     "targets",
@@ -47,8 +48,9 @@ from bufdb.render.sources import spare
 @common.output_option
 @common.db_option
 def command(
-    spec: str,
+    program: tuple[str, ...],
     args: str,
+    call: str | None,
     targets: tuple[str, ...],
     timeout_s: float | None,
     is_verbose: bool,
@@ -63,10 +65,14 @@ def command(
 ) -> None:
     r"""Compile FUNCTION of FILE for its arguments, without running it, and show the highest peak.
 
+    After -- is a command that makes the call by itself, which is not changed: it runs up to the
+    call, which is compiled instead, and nothing after it runs ('bufdb calls' lists the calls).
+
     \b
       bufdb explain train.py:step --args '{"w": f32[1024,1024]}, f32[32,1024]'
       bufdb explain train.py:step --args '*state(), batch=batch(8)' --target v5e-8
       bufdb explain train.py:step --args 'args(8)' --target gpu:h100 --target v6e-8
+      bufdb explain --call '*train_step*' -- python -m my.train --config base
 
     FILE is imported in its own process, by the Python that runs bufdb; FUNCTION may be plain or
     jitted. The result is stored in the database as a run, which replaces one of the same name, for
@@ -95,7 +101,8 @@ def command(
     """
     from bufdb.database.store import require_storable
 
-    spare("-o", output, [spec])
+    spec, script = common.function_or_command(program, args, call)
+    spare("-o", output, program)
     named: list[str | None] = list(dict.fromkeys(targets)) or [None]
     for target in targets:  # check all arguments before anything is compiled
         hardware_of(target)
@@ -115,6 +122,7 @@ def command(
         common.note,
         common.relay,
         partial(waiting, is_quiet=is_quiet),
+        script,
     )
     with signals_heeded():
         if len(named) == 1:

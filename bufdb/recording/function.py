@@ -10,8 +10,9 @@ from pathlib import Path
 
 from bufdb.answers.opening import Open
 from bufdb.answers.summary import DEVICE_LABEL, Outcome, summary
-from bufdb.capture.apart import Compiled, compiled_apart
+from bufdb.capture.apart import Compiled, compiled_apart, compiled_call
 from bufdb.capture.runner import Observer, Relay, Watch, to_stderr
+from bufdb.capture.script import NoCallError, Script, at_call, largest
 from bufdb.dumps.place import Files
 from bufdb.errors import BufdbError, DatabaseError, UsageError
 from bufdb.ingest.ingest import ingest
@@ -23,7 +24,7 @@ class Function:
     """What to compile, and where to store it."""
 
     spec: str
-    """FILE.py:FUNCTION or package.module:FUNCTION."""
+    """FILE.py:FUNCTION or package.module:FUNCTION; the text of a command."""
     args: str
     """Arguments as in a call, see `bufdb.capture.call`."""
     db: str
@@ -42,10 +43,12 @@ class Function:
     """Receives what the file prints."""
     observed: Callable[[], AbstractContextManager[Observer | None]] = nullcontext
     """Yields what receives the steps of a compilation."""
+    script: Script | None = None
+    """The command of whose calls one is compiled, in place of `spec` and `args`."""
 
-    def run_name(self, target: str | None, *, is_one: bool) -> str:
+    def run_name(self, target: str | None, function_name: str = "", *, is_one: bool) -> str:
         """Return the name of the run, by default the function's; one of several adds its target."""
-        name = self.run or self.spec.rpartition(":")[2]
+        name = self.run or function_name or self.spec.rpartition(":")[2]
         is_plain = target is None or (is_one and self.run is not None)
         return name if is_plain else f"{name}@{target}"
 
@@ -56,9 +59,9 @@ def explained(function: Function, target: str | None, *, is_one: bool = True) ->
     Raises:
         BufdbError: nothing was compiled, or it cannot be stored.
     """
-    name = function.run_name(target, is_one=is_one)
     with tempfile.TemporaryDirectory(prefix="bufdb-") as folder:
         compiled = _compiled(function, target, Path(folder))
+        name = function.run_name(target, compiled.name, is_one=is_one)
         metadata = {DEVICE_LABEL: compiled.device}
         done = ingest(
             function.db,
@@ -69,7 +72,7 @@ def explained(function: Function, target: str | None, *, is_one: bool = True) ->
             own_globs=function.own_globs,
             replace=True,
         )
-    for text in (*done.notes, *([compiled.note] if compiled.note else [])):
+    for text in (*compiled.notes, *done.notes):
         function.note(text)
     answer = summary(function.opened, run=glob(name), limit=function.limit).overview
     return Outcome(target or "", compiled.device, name, answer, compiled.refusal)
@@ -83,7 +86,19 @@ def _compiled(function: Function, target: str | None, folder: Path) -> Compiled:
             observer=observer,
             relay=function.relay,
         )
-        return compiled_apart(function.spec, function.args, target, folder, watch)
+        if function.script is None:
+            return compiled_apart(function.spec, function.args, target, folder, watch)
+        try:
+            return compiled_call(function.script, target, folder, watch)
+        except NoCallError as error:
+            if function.script.is_chosen or not error.calls:
+                raise
+            call = largest(error.calls)
+        function.note(
+            f"no call takes a gradient, and {function.spec} ran to its end; it runs again up to "
+            f"the largest call (--call {call.number} does so at once)"
+        )
+        return compiled_call(at_call(function.script, call), target, folder, watch)
 
 
 def compared(

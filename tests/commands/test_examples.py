@@ -10,7 +10,7 @@ from bufdb import cli
 from bufdb.cli import EXAMPLES
 
 ROOT = Path(__file__).resolve().parents[2]
-PARSED = ("blame", "capture", "explain", "fit", "mcp")
+PARSED = ("blame", "calls", "capture", "explain", "fit", "mcp")
 """Commands that need a program of JAX, or serve until their input ends."""
 
 

@@ -1,0 +1,365 @@
+"""In a process of a user's command: which jitted calls it makes, and the end of it at one of them.
+
+Every call of every `jax.jit` object that JAX has not seen goes through one function of
+`jax._src.pjit` that traces it, and executes nothing: `_infer_params`. So do those of `nnx.jit`,
+`eqx.filter_jit`, keras, `jax.pmap` and `.lower()`. It is wrapped, and an outermost call is examined
+there: with the function, shapes, shardings, static values, closures and mesh of the program.
+
+Invariant: once a call is chosen, nothing of the program runs in its thread any more: requests are
+answered inside the call, and the process ends there.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import json
+import math
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from bufdb.capture import worker
+
+REQUESTS = "requests"
+"""Name of the pipe of requests, next to the plan."""
+CALL, WAITING = "call-", "waiting"
+"""Beginning of the keys under which calls are reported; that of functions without a call."""
+_PASSED_THROUGH = 8
+"""Most functions around a user's that are looked into."""
+_ENDING = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGUSR1", "SIGUSR2")
+
+
+@dataclass(frozen=True)
+class Call:
+    """An outermost call of a jitted function with arguments of new shapes."""
+
+    number: int
+    """From 1, in the order of first calls; eager operations of JAX are not counted."""
+    name: str
+    """The function's qualified name, such as main.<locals>.train_step."""
+    function_place: str
+    """FILE:LINE of the function; '' if unknown."""
+    call_place: str
+    """FILE:LINE of the innermost line of the user's that made the call; '' if unknown."""
+    has_gradient: bool
+    argument_bytes: int
+    result_bytes: int
+    constant_bytes: int
+    """Of arrays that the function has from around it."""
+    donated_bytes: int
+    donated: tuple[str, ...]
+    static: tuple[str, ...]
+    shardings: tuple[str, ...]
+    """The PartitionSpecs of its arguments that are sharded."""
+    mesh: str
+    """Axes and sizes, such as data=4,model=2; '' for none."""
+
+    @property
+    def short_name(self) -> str:
+        """Return the function's name without that of what it is in."""
+        return self.name.rpartition(".")[2]
+
+
+@dataclass(frozen=True)
+class Caught:
+    """The chosen call."""
+
+    call: Call
+    function: Any
+    """As JAX's jit has it."""
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+class Catching:
+    """The calls of this process so far, and which of them it is stopped at."""
+
+    def __init__(self, jitting: Any, plan: Path) -> None:
+        self._jitting, self._folder = jitting, plan.parent
+        self._plan = json.loads(plan.read_text(encoding="utf-8"))
+        self._core = importlib.import_module("jax._src.core")
+        self._pid = os.getpid()
+        self._lock = threading.RLock()
+        self._known: dict[int, Any] = {}
+        """Programs by their address, which they keep as they are here."""
+        self._count = 0
+        self._made: dict[str, str] = {}
+        """Places of the user's functions that are jitted, by name."""
+        self._called: set[str] = set()
+        self._is_stopped = False
+
+    def see(self, function: Any, info: Any, args: Any, kwargs: Any, params: Any) -> None:
+        """Report a call that is outermost and new; stop at it if it is the chosen one."""
+        if self._is_stopped and self._lock.acquire(blocking=False):
+            self._lock.release()
+            return  # bufdb's own
+        if os.getpid() != self._pid or not self._core.trace_state_clean():
+            return
+        with self._lock:  # for ever, if another thread has stopped
+            closed = params.params["jaxpr"]
+            if id(closed) in self._known:
+                return
+            self._known[id(closed)] = closed
+            call = described(self._count + 1, function, info, (args, kwargs), params)
+            if call is None:
+                return
+            self._count += 1
+            self._called.add(call.name)
+            worker.known({f"{CALL}{call.number}": asdict(call)})
+            if is_chosen(self._plan, call):
+                self._is_stopped = True
+                worker.known({WAITING: self._waiting()})
+                jitted = self._jitting._cpp_pjit(function, info)
+                self._stop(Caught(call, jitted, tuple(args), dict(kwargs)))
+
+    def made(self, function: Any) -> None:
+        """Take note of a function that is jitted; it may never be called."""
+        user = _users(function, ())
+        code = getattr(user, "__code__", None)
+        if code is not None and not _is_library(code.co_filename):
+            self._made[user.__qualname__] = f"{code.co_filename}:{code.co_firstlineno}"
+
+    def _waiting(self) -> list[tuple[str, str]]:
+        """Return name and place of the functions that are jitted and were not called."""
+        return [one for one in self._made.items() if one[0] not in self._called]
+
+    def _stop(self, caught: Caught) -> None:
+        """Answer requests about a call; end this process."""
+        code = 1
+        try:
+            for name in _ENDING:
+                with suppress(ValueError):  # not the main thread
+                    signal.signal(getattr(signal, name), signal.SIG_DFL)
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(Exception):  # closed or replaced by the user's code
+                    stream.flush()
+            answer: Callable[[dict[str, Any]], dict[str, Any]]
+            answer = importlib.import_module(self._plan["server"]).answers(caught)
+            requests = (self._folder / REQUESTS).open(encoding="utf-8")
+            code = worker.serve(self._folder, answer, requests)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            with suppress(Exception):
+                sys.stderr.flush()
+            os._exit(code)
+
+
+def is_chosen(plan: Mapping[str, Any], call: Call) -> bool:
+    """Return whether a command is stopped at a call.
+
+    Args:
+        plan: {"number": of the call or None, "name": a glob or None, "is_to_end": whether calls
+            that take a gradient are executed}; without number and name the first of these is
+            chosen.
+        call: the call.
+    """
+    if plan["number"] is not None:
+        return bool(call.number == plan["number"])
+    if plan["name"] is not None:
+        names = call.name, call.short_name
+        return any(fnmatchcase(one, plan["name"]) for one in names)
+    return call.has_gradient and not plan["is_to_end"]
+
+
+def install(jitting: Any, plan: str) -> None:
+    """Look at each call from now on.
+
+    Args:
+        jitting: the module `jax._src.pjit`.
+        plan: the file with what to do.
+    """
+    worker.connect(Path(plan).parent)
+    worker.known({"python": sys.executable})
+    for name in ("_infer_params", "_cpp_pjit"):
+        if not hasattr(jitting, name):
+            jax = importlib.import_module("jax.version").__version__
+            print(f"bufdb: error: the jit of JAX {jax} is unknown", file=sys.stderr, flush=True)
+            os._exit(1)
+    catching = Catching(jitting, Path(plan))
+    infer, jit = jitting._infer_params, jitting._cpp_pjit
+
+    def infer_params(function: Any, info: Any, args: Any, kwargs: Any) -> Any:
+        inferred = infer(function, info, args, kwargs)
+        catching.see(function, info, args, kwargs, inferred[0])
+        return inferred
+
+    def cpp_pjit(function: Any, info: Any) -> Any:
+        catching.made(function)
+        return jit(function, info)
+
+    jitting._infer_params, jitting._cpp_pjit = infer_params, cpp_pjit
+
+
+def answers(caught: Caught) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Return what answers the request of `bufdb calls`: everything that it wants was reported."""
+    return lambda request: {}
+
+
+# -- One call --------------------------------------------------------------------------------------
+
+
+def described(number: int, function: Any, info: Any, given: Any, params: Any) -> Call | None:
+    """Return a call in words and bytes; None for an eager operation of JAX."""
+    closed, options = params.params["jaxpr"], params.params
+    gradient = has_gradient(closed.jaxpr)
+    user = _users(function, given[0])
+    code = getattr(user, "__code__", None)
+    file = str(info.fun_sourceinfo) if code is None else code.co_filename
+    if _jax_folder() in file and not gradient:
+        return None
+    name = getattr(user, "__qualname__", None) or str(info.fun_sourceinfo).partition(" at ")[0]
+    place = "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+    donated = options["donated_invars"]
+    sizes = [_bytes(aval) for aval in closed.in_avals]
+    return Call(
+        number=number,
+        name=name,
+        function_place=place,
+        call_place=_caller(),
+        has_gradient=gradient,
+        argument_bytes=sum(sizes),
+        result_bytes=sum(map(_bytes, closed.out_avals)),
+        constant_bytes=sum(int(getattr(one, "nbytes", 0)) for one in params.consts),
+        donated_bytes=sum(size for size, is_so in zip(sizes, donated, strict=False) if is_so),
+        donated=_names(function, user, info.donate_argnums, info.donate_argnames),
+        static=_names(function, user, info.static_argnums, info.static_argnames),
+        **_sharded(given, options),
+    )
+
+
+def has_gradient(jaxpr: Any) -> bool:
+    """Return whether a part of a program is the backward pass of a gradient."""
+    stack, known = [jaxpr], set()
+    while stack:
+        inner = stack.pop()
+        if id(inner) in known:
+            continue
+        known.add(id(inner))
+        for equation in inner.eqns:
+            if "transpose(" in str(equation.source_info.name_stack):
+                return True
+            stack.extend(_inner(equation.params.values()))
+    return False
+
+
+def _inner(values: Any) -> Iterator[Any]:
+    """Return the jaxprs in the parameters of an equation."""
+    for value in values:
+        if hasattr(value, "eqns"):
+            yield value
+        elif hasattr(value, "jaxpr"):
+            yield value.jaxpr
+        elif isinstance(value, tuple | list):
+            yield from _inner(value)
+
+
+def _bytes(aval: Any) -> int:
+    size = getattr(getattr(aval, "dtype", None), "itemsize", 0)
+    return math.prod(getattr(aval, "shape", ())) * int(size)
+
+
+@functools.cache
+def _jax_folder() -> str:
+    return str(Path(sys.modules["jax._src.pjit"].__file__ or "").parents[1]) + os.sep
+
+
+@functools.cache
+def _is_library(file: str) -> bool:
+    """Return whether a file is of JAX, of bufdb, installed, or of Python itself."""
+    own, standard = Path(__file__).parents[1], Path(os.__file__).parent
+    folders = _jax_folder(), f"{own}{os.sep}", f"{standard}{os.sep}"
+    is_installed = any(part in ("site-packages", "dist-packages") for part in Path(file).parts)
+    return is_installed or file.startswith((*folders, "<frozen"))
+
+
+def _users(function: Any, args: Any) -> Any:
+    """Return the user's function within those that jit, libraries and decorators put around it."""
+    found = function
+    for _ in range(_PASSED_THROUGH):
+        found = inspect.unwrap(found) if callable(found) else found
+        if isinstance(found, functools.partial):
+            found = found.func
+            continue
+        code = getattr(found, "__code__", None)
+        if code is None or not _is_library(code.co_filename):
+            break
+        inner = _of_name(args, getattr(found, "__qualname__", "")) or _enclosed(found)
+        if inner is None:
+            break
+        found = inner
+    return found
+
+
+def _of_name(values: Any, name: str) -> Any:
+    """Return a function of a name in tuples: equinox hands the user's function on as static."""
+    for value in values:
+        if isinstance(value, tuple) and (inner := _of_name(value, name)) is not None:
+            return inner
+        if inspect.isfunction(value) and value.__qualname__ == name:
+            return value
+    return None
+
+
+def _enclosed(function: Any) -> Any:
+    """Return a function that a library's function has from around it; None if there is none."""
+    for cell in getattr(function, "__closure__", None) or ():
+        with suppress(ValueError):  # empty
+            inner = cell.cell_contents
+            inner = getattr(inner, "f", inner)  # JAX's WrappedFun, as in pmap
+            if callable(inner) and (inspect.isfunction(inner) or hasattr(inner, "__wrapped__")):
+                return inner
+    return None
+
+
+def _caller() -> str:
+    """Return the innermost line of the user's in the running calls."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if not _is_library(frame.f_code.co_filename):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""
+
+
+def _names(function: Any, user: Any, numbers: Any, names: Any) -> tuple[str, ...]:
+    """Return parameters by name; none of a library's own function around the user's."""
+    inner = inspect.unwrap(function)
+    while isinstance(inner, functools.partial):
+        inner = inspect.unwrap(inner.func)
+    if inner is not user:
+        return ()
+    known: list[str] = []
+    with suppress(TypeError, ValueError):
+        known = list(inspect.signature(function).parameters)
+    listed = [known[at] if 0 <= at < len(known) else str(at) for at in numbers]
+    return tuple(dict.fromkeys([*listed, *names]))
+
+
+def _sharded(given: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the shardings of a call, and its mesh."""
+    tree = importlib.import_module("jax.tree_util")
+    own = [getattr(leaf, "sharding", None) for leaf in tree.tree_leaves(given)]
+    named = [
+        one for one in (*own, *options["in_shardings"]) if hasattr(one, "spec") and one.mesh.shape
+    ]
+    meshes = [one.mesh for one in named]
+    context = options.get("ctx_mesh")
+    if getattr(context, "shape", None):
+        meshes.append(context)
+    specs = dict.fromkeys(str(one.spec).removeprefix("Partition") for one in named)
+    mesh = meshes[0].shape if meshes else {}
+    return {
+        "shardings": tuple(specs),
+        "mesh": ",".join(f"{name}={size}" for name, size in mesh.items()),
+    }

@@ -1,0 +1,161 @@
+"""Jitted calls of unmodified programs, with JAX: each way to jit, and what is compiled there."""
+
+import csv
+import io
+import sys
+
+import pytest
+
+pytest.importorskip("jax", reason="this Python has no jax")
+
+TRAIN = """import argparse
+import jax, jax.numpy as jnp
+from .layers import layer
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batch", type=int, required=True)
+    batch = parser.parse_args().batch
+
+    @jax.jit
+    def train_step(w, x):
+        return jax.grad(lambda w: jax.lax.scan(layer, x, w)[0].sum())(w)
+
+    @jax.jit
+    def init(key):
+        return jax.random.normal(key, (8, 64, 64))
+
+    w = init(jax.random.key(0))
+    print("initialized")
+    for _ in range(2):
+        w = w - 0.1 * train_step(w, jnp.ones((batch, 64)))
+        open("after", "w").close()
+
+if __name__ == "__main__":
+    main()
+"""
+LAYERS = """import jax.numpy as jnp
+def layer(x, w):
+    return x + jnp.tanh(x @ w), None
+"""
+FORMS = """import functools
+import jax, jax.numpy as jnp
+
+def total(a, b):
+    return (a + b).sum()
+
+mesh = jax.make_mesh((1,), ("data",))
+over = jax.NamedSharding(mesh, jax.P("data"))
+jax.random.normal(jax.random.key(0), (3,))
+jax.jit(functools.partial(total, 2.0)).lower(jnp.ones(4)).compile()
+jax.jit(total, static_argnames="b", donate_argnums=0)(jnp.ones(5), b=3.0)
+jax.jit(jax.grad(total), in_shardings=(over, None))(jnp.ones(8), 2.0)
+jax.pmap(lambda x: x * 2)(jnp.ones((1, 3)))
+jax.vmap(jax.jit(total))(jnp.ones((2, 3)), jnp.ones((2, 3)))
+with jax.set_mesh(mesh):
+    jax.jit(lambda x: x @ x)(jnp.ones((4, 4)))
+"""
+LIBRARIES = """import equinox as eqx
+import jax, jax.numpy as jnp
+from flax import nnx
+
+@nnx.jit
+def of_nnx(model, x):
+    return nnx.grad(lambda model: model(x).sum())(model)
+
+@eqx.filter_jit(donate="all")
+def of_equinox(model, x, what):
+    return eqx.filter_grad(lambda model: jax.vmap(model)(x).sum())(model)
+
+of_nnx(nnx.Linear(3, 3, rngs=nnx.Rngs(0)), jnp.ones((2, 3)))
+of_equinox(eqx.nn.Linear(3, 3, key=jax.random.key(0)), jnp.ones((2, 3)), "text")
+"""
+
+
+@pytest.fixture
+def package(empty_folder, monkeypatch):
+    """The working directory, with the package my."""
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    (empty_folder / "my").mkdir()
+    (empty_folder / "my" / "train.py").write_text(TRAIN)
+    (empty_folder / "my" / "layers.py").write_text(LAYERS)
+    return empty_folder
+
+
+def rows(text):
+    return [*csv.DictReader(io.StringIO(text))]
+
+
+def test_a_closure_of_main_is_compiled_instead_of_called(package, call):
+    command = ["--", sys.executable, "-m", "my.train", "--batch", "128"]
+    code, out, err = call("explain", *command)
+    assert code == 0, err
+    assert "train_step of run train_step" in out and "my/layers.py:3" in out
+    assert "initialized" in err
+    assert "call 2 of 2 so far, the first that takes a gradient" in err
+    assert not (package / "after").exists()
+    code, _, err = call("capture", "--run", "whole", *command)
+    assert code == 0 and (package / "after").exists(), err
+    needs = (
+        "SELECT count(DISTINCT need_bytes) AS needs, count(*) AS runs FROM memory_figures "
+        "WHERE function_name = 'train_step'"
+    )
+    assert rows(call("sql", needs, "--format", "csv")[1]) == [{"needs": "1", "runs": "2"}]
+
+
+def test_each_way_to_jit_is_listed(package, call):
+    (package / "forms.py").write_text(FORMS)
+    code, out, err = call("calls", "--all", "--format", "csv", "--", sys.executable, "forms.py")
+    assert code == 0, err
+    found = rows(out)
+    names = ["total", "total", "total", "<lambda>", "<lambda>"]
+    assert [row["function"] for row in found] == names
+    lowered, donating, sharded, mapped, last = found
+    assert (lowered["argument_bytes"], lowered["called_at"]) == ("16", "forms.py:10")
+    assert (donating["donated"], donating["static"], donating["donated_bytes"]) == ("a", "b", "20")
+    assert (sharded["has_gradient"], sharded["mesh"]) == ("true", "data=1")
+    assert "data" in sharded["shardings"]
+    assert mapped["defined_at"] == "forms.py:13"
+    assert last["mesh"] == "data=1"
+
+
+@pytest.mark.slow
+def test_functions_of_libraries_have_their_names(package, call):
+    pytest.importorskip("equinox")
+    pytest.importorskip("flax")
+    (package / "libraries.py").write_text(LIBRARIES)
+    command = ["--", sys.executable, "libraries.py"]
+    code, out, err = call("calls", "--all", "--format", "csv", *command)
+    assert code == 0, err
+    found = [(row["function"], row["has_gradient"], row["defined_at"]) for row in rows(out)]
+    assert found == [
+        ("of_nnx", "true", "libraries.py:5"),
+        ("of_equinox", "true", "libraries.py:9"),
+    ]
+    code, out, err = call("explain", "--call", "of_*nox", *command)
+    assert code == 0, err
+    assert "of_equinox of run of_equinox" in out
+
+
+@pytest.mark.slow
+def test_without_a_gradient_the_largest_call_is_explained(package, call):
+    text = "import jax, jax.numpy as jnp\nf = jax.jit(lambda x: jnp.tanh(x @ x))\n"
+    (package / "run.py").write_text(f"{text}f(jnp.ones((8, 8)))\nf(jnp.ones((64, 64)))\n")
+    code, _, err = call("explain", "--run", "r", "--", sys.executable, "run.py")
+    assert code == 0, err
+    assert "no call takes a gradient" in err and "--call 2" in err
+    assert "f32[64,64]" in call("query", "peak", "--run", "r")[1]
+
+
+def test_options_of_a_function_and_of_a_command(package, call):
+    command = ["--", sys.executable, "-c", "1"]
+    for words, expected in (
+        (["explain", "train.py"], "-- python train.py"),
+        (["explain", "a.py:f", "--call", "f"], "--call is about a command"),
+        (["explain", "--args", "1", *command], "--args is about FILE.py:FUNCTION"),
+        (["explain"], "expected FILE.py:FUNCTION, or -- and a command"),
+        (["calls"], "expected -- and a command"),
+    ):
+        code, out, err = call(*words)
+        assert (code, out) == (2, ""), err
+        assert expected in err and err.count("\n") == 1
