@@ -48,6 +48,7 @@ EXAMPLES = {
     "fit": (
         "bufdb fit train.py:step --args 'args(16)' --limit 14GiB",
         "bufdb fit train.py:step --args 'args(16)' --target tpu:v5e:2x2 --budget-compiles 6",
+        "bufdb fit --limit 14GiB --vary batch=16 -- python train.py --batch {batch}",
     ),
     "summary": (
         "bufdb summary",

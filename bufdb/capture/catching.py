@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import itertools
 import json
 import math
 import os
@@ -26,6 +27,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from bufdb.capture import worker
@@ -79,6 +81,9 @@ class Caught:
     """As JAX's jit has it."""
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
+    site: tuple[str, int, int, int, int] | None
+    """The user's expression that makes it: file, first line and column, last line and column; None
+    where a library makes it."""
 
 
 class Catching:
@@ -120,7 +125,7 @@ class Catching:
                 self._is_stopped = True
                 worker.known({WAITING: self._waiting()})
                 jitted = self._jitting._cpp_pjit(function, info)
-                self._stop(Caught(call, jitted, tuple(args), dict(kwargs)))
+                self._stop(Caught(call, jitted, tuple(args), dict(kwargs), _site()))
 
     def made(self, function: Any) -> None:
         """Take note of a function that is jitted; it may never be called."""
@@ -226,7 +231,7 @@ def described(number: int, function: Any, info: Any, given: Any, params: Any) ->
         number=number,
         name=name,
         function_place=place,
-        call_place=_caller(),
+        call_place=_place(),
         has_gradient=gradient,
         argument_bytes=sum(sizes),
         result_bytes=sum(map(_bytes, closed.out_avals)),
@@ -322,14 +327,29 @@ def _enclosed(function: Any) -> Any:
     return None
 
 
-def _caller() -> str:
-    """Return the innermost line of the user's in the running calls."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if not _is_library(frame.f_code.co_filename):
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return ""
+def _caller() -> tuple[FrameType | None, bool]:
+    """Return the innermost frame of the user's, and whether only JAX is between it and here."""
+    frame: FrameType | None = sys._getframe(1)
+    is_direct = True
+    while frame is not None and _is_library(file := frame.f_code.co_filename):
+        is_direct &= file == __file__ or file.startswith((_jax_folder(), "<"))
+        frame = frame.f_back
+    return frame, is_direct
+
+
+def _place() -> str:
+    frame, _ = _caller()
+    return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _site() -> tuple[str, int, int, int, int] | None:
+    """Return the expression of the user's that calls the jitted function itself."""
+    frame, is_direct = _caller()
+    if frame is None or not is_direct:
+        return None
+    at = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
+    line, end_line, column, end_column = (-1 if one is None else one for one in at)
+    return frame.f_code.co_filename, line, column, end_line, end_column
 
 
 def _names(function: Any, user: Any, numbers: Any, names: Any) -> tuple[str, ...]:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 
 @click.command(name="fit", short_help="Find what to change so that a function fits; patch it.")
-@click.argument("spec", metavar="FILE.py:FUNCTION")
+@common.program_argument
 @common.args_option
+@common.call_option
 @click.option(
     "--target",
     metavar="TARGET",
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 @click.option(
     "--vary",
     metavar="NAME[=START]",
-    help="Find the largest NAME that fits, {NAME} in --args, from START on.  [default: 8]",
+    help="Find the largest NAME that fits, {NAME} in --args or COMMAND, from START.  [default: 8]",
 )
 @click.option(
     "--timeout",
@@ -75,8 +76,9 @@ if TYPE_CHECKING:
 @common.output_option
 @common.db_option
 def command(
-    spec: str,
+    program: tuple[str, ...],
     args: str,
+    call: str | None,
     target: str | None,
     limit: str | None,
     gradients_only: bool,
@@ -99,6 +101,11 @@ def command(
       bufdb fit train.py:step --args 'args(16)' --limit 14GiB
       bufdb fit train.py:step --args 'args(16)' --limit 14GiB --target tpu:v5e:2x2
       bufdb fit train.py:loss --args 'args(16)' --gradients-only --format json
+      bufdb fit --limit 14GiB -- python train.py --config base
+
+    After -- is a command that makes the call by itself, which is not changed: it runs up to the
+    call, and nothing after it runs ('bufdb calls' lists the calls). A patch is proved by running
+    the command again up to the same call, with the patched text in place of its files.
 
     What a gradient saves for its backward pass is a choice: each expression of a scan's body whose
     value another one reads is a switch, and so is each function that is called several times. A
@@ -134,8 +141,9 @@ def command(
     from bufdb.fitting.fit import Question, kinds_of
     from bufdb.fitting.user_file import UserFunction, exit_code, fitted, varied
 
-    spare("-o", output, [spec])
-    spare("--patch", patch_path, [spec])
+    spec, script = common.function_or_command(program, args, call)
+    spare("-o", output, program)
+    spare("--patch", patch_path, program)
     if target is not None:
         hardware_of(target)
     limit_bytes, _ = limit_of(limit)
@@ -151,10 +159,10 @@ def command(
         source_path=spec,
         is_over=lambda: deadline is not None and time.monotonic() > deadline,
     )
-    value = None if vary is None else varied(vary, args, limit_bytes)
+    value = None if vary is None else varied(vary, args, limit_bytes, script)
     with signals_heeded(), common.failure_shown(), waiting(is_quiet=is_quiet) as observer:
         watch = Watch(timeout_s, is_verbose, observer, common.relay, deadline=deadline)
-        function = UserFunction(spec, args, target, gradients_only, watch, value)
+        function = UserFunction(spec, args, target, gradients_only, watch, value, script)
         answer, sizes = fitted(function, question)
     _write(answer, sizes, format_name, output, patch_path)
     click.get_current_context().exit(exit_code(answer, sizes))

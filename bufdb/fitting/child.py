@@ -5,22 +5,30 @@ What is wrapped in JAX is wrapped here, and nowhere else.
 
 from __future__ import annotations
 
-import importlib.machinery
-import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bufdb.capture.child import asked, kind_of
+from bufdb.capture.child import asked, kind_of, taken
+from bufdb.capture.hooked import replace_sources
 from bufdb.capture.worker import serve, step
-from bufdb.fitting.plans import Plan, as_json, from_json
+from bufdb.fitting.places import place
+from bufdb.fitting.plans import Plan, Program, Site, as_json, from_json
+from bufdb.fitting.rebound import rebound
+
+if TYPE_CHECKING:
+    from bufdb.capture.catching import Caught
 
 
 class Server:
     """Answers requests about one function."""
 
-    def __init__(self) -> None:
+    def __init__(self, caught: Caught | None = None) -> None:
+        """Take a call of a user's command, if it is not a function of a file."""
+        self._caught = caught
         self._function: Any = None
         self._name = ""
 
@@ -38,10 +46,16 @@ class Server:
     def _start(self, request: Mapping[str, Any]) -> dict[str, Any]:
         from bufdb.fitting.function import Function
 
-        replace_sources(request["sources"])
         spec, hardware = request["spec"], request["target"]
+        if self._caught is None:
+            replace_sources(request["sources"])
+        else:  # the texts are replaced already
+            spec = self._caught.call.short_name
         self._name = spec if hardware is None else f"{spec} for {hardware}"
-        question = asked(spec, request["args"], hardware)
+        if self._caught is None:
+            question = asked(spec, request["args"], hardware)
+        else:
+            question = taken(self._caught, hardware)
         with step(f"tracing {self._name}"):
             self._function = Function(
                 question.function,
@@ -50,8 +64,11 @@ class Server:
                 spec,
                 question.target,
                 gradients_only=request["gradients_only"],
+                own=None if self._caught is None else "",
             )
             program = self._function.program() if request["has_program"] else None
+            if self._caught is not None and program is not None:
+                program = _without_later_reads(program, self._caught)
         return {"device": kind_of(question.target), "program": as_json(program)}
 
     def _trace(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,19 +91,26 @@ class Server:
         return {"refusal": refusal, "seconds": time.monotonic() - began}
 
 
-def replace_sources(texts: Mapping[str, str]) -> None:
-    """Make Python import these texts in place of the files of these names."""
-    if not texts:
-        return
-    loader: Any = importlib.machinery.SourceFileLoader
-    original = loader.get_code
+def _without_later_reads(program: Program, caught: Caught) -> Program:
+    """Return the program without the donations of arguments that a command may read later."""
+    safe: frozenset[int] = frozenset()
+    where = "the code that makes the call"
+    if caught.site is not None:
+        site = Site(*caught.site, "")
+        where = place(site)
+        with suppress(OSError, UnicodeDecodeError):
+            safe = rebound(site.file, Path(site.file).read_bytes().decode(), site)
+    held = [program.argument_names[at] for at in program.donatable if at not in safe]
+    if not held:
+        return program
+    note = f"not donated: {', '.join(held)}, as {where} does not assign the result to it"
+    donatable = tuple(at for at in program.donatable if at in safe)
+    return replace(program, donatable=donatable, notes=(*program.notes, note))
 
-    def get_code(self: Any, name: str) -> Any:
-        path = self.get_filename(name)
-        text = texts.get(os.path.abspath(path))  # noqa: PTH100 - links are not followed
-        return original(self, name) if text is None else compile(text, path, "exec")
 
-    loader.get_code = get_code
+def answers(caught: Caught) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Return what answers the requests about a call of a user's command."""
+    return Server(caught).answer
 
 
 def main(arguments: list[str]) -> int:

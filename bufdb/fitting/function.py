@@ -57,8 +57,19 @@ class Function:
         target: Target | None = None,
         *,
         gradients_only: bool = False,
+        own: str | None = None,
     ) -> None:
         """Trace the function once.
+
+        Args:
+            function: plain, or jitted.
+            args: its arguments.
+            kwargs: the same by name.
+            name: names it in messages.
+            target: hardware to compile for.
+            gradients_only: whether only the gradient is taken.
+            own: an installed folder that counts as the user's, '' for none; by default that of the
+                package that the function is in.
 
         Raises:
             UsageError: it takes no gradient, or an argument is not an array.
@@ -71,8 +82,9 @@ class Function:
         self._name, self._target = name, target
         if not hasattr(function, "lower"):
             _require_arrays(function, name, args, kwargs)
-        self._calls = Calls(Files(_own_folder(function)))
-        self._reader = Reader(Files(_own_folder(function)), self._calls)
+        files = Files(_own_folder(function) if own is None else own)
+        self._calls = Calls(files)
+        self._reader = Reader(files, self._calls)
         self._gradients, stage = self._recorded(self._args, self._kwargs)
         if not self._gradients and gradients_only:
             self._given = function = _gradient_of(self._jax, function, self._args, self._kwargs)

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bufdb.capture.runner import Child, Died, Watch, own_command
 from bufdb.capture.target import QUIET
 from bufdb.dumps.place import Place
-from bufdb.errors import TooSlowError
+from bufdb.errors import BufdbError, TooSlowError
 from bufdb.fitting.plans import Changes, Plan, Program, Site, Traced, as_json, from_json
+
+if TYPE_CHECKING:
+    from bufdb.capture.catching import Call
+    from bufdb.capture.script import Script
+
+_SERVER = "bufdb.fitting.child"
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,10 @@ class Session(Protocol):
 
 @dataclass
 class Apart:
-    """A function of a user's file, in a child process that does not outlive this one."""
+    """A function of a user's file, in a child process that does not outlive this one.
+
+    Or a call of a user's command, in the process that makes it.
+    """
 
     spec: str
     args: str
@@ -70,7 +80,12 @@ class Apart:
     folder: Path
     gradients_only: bool = False
     watch: Watch = field(default_factory=Watch)
+    script: Script | None = None
+    """The command, in place of `spec` and `args`."""
     device: str = ""
+    stopped: str = ""
+    """At which of its calls a command was stopped."""
+    _call: Call | None = None
     _child: Child | None = field(default=None, repr=False)
     _count: int = 0
     _kinds: tuple[str, ...] = ()
@@ -126,7 +141,7 @@ class Apart:
         self._count += 1
         folder = self.folder / f"patched-{self._count}"
         folder.mkdir()
-        other = Apart(self.spec, self.args, self.target, folder, self.gradients_only, self.watch)
+        other = replace(self, folder=folder, _child=None, _count=0)
         with other:
             other._started(texts, has_program=False)
             plan = as_json(Plan(donated=donated))
@@ -137,9 +152,7 @@ class Apart:
 
     def _started(self, texts: Mapping[str, str], *, has_program: bool) -> dict[str, Any]:
         self.close()
-        command = own_command("bufdb.fitting.child", str(self.folder))
         variables = dict(os.environ) if self.target is None else {**os.environ, **QUIET}
-        self._child = Child(command, self.folder, self.spec, self.watch, variables)
         request = {
             "do": "start",
             "spec": self.spec,
@@ -149,9 +162,39 @@ class Apart:
             "sources": dict(texts),
             "has_program": has_program,
         }
-        reply = self._ask(request)
+        if self.script is None:
+            command = own_command(_SERVER, str(self.folder))
+            self._child = Child(command, self.folder, self.spec, self.watch, variables)
+            reply = self._ask(request)
+        else:
+            reply = self._run_to_call(replace(self.script, texts=texts), request, variables)
         self.device = str(reply["device"])
         return reply
+
+    def _run_to_call(
+        self, script: Script, request: Mapping[str, Any], variables: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """Run the command up to its call; later times up to the same one, without its output.
+
+        Raises:
+            BufdbError: it makes another call there.
+        """
+        from bufdb.capture.script import at_call, calls_of, stopped_note
+
+        watch = self.watch
+        if self._call is not None:
+            script = at_call(script, self._call)
+            watch = replace(watch, relay=lambda data: None)
+        self._child = child = script.child(self.folder, _SERVER, self.spec, watch, variables)
+        found = self._ask(request, partial(script.first, child))
+        call = calls_of(child)[-1]
+        if self._call is None:
+            self._call, self.stopped = call, stopped_note(script, child)
+        elif call.name != self._call.name:
+            raise BufdbError(
+                f"call {call.number} of {self.spec} is {call.name}, and was {self._call.name}"
+            )
+        return found
 
     def _dumped(self, request: dict[str, Any]) -> Dumped:
         from bufdb.capture.dump import programs
@@ -172,7 +215,11 @@ class Apart:
             return Dumped(files, died.refusal, time.monotonic() - began)
         return Dumped(programs(dumps), reply["refusal"], float(reply["seconds"]))
 
-    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _ask(
+        self,
+        request: Mapping[str, Any],
+        ask: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None,
+    ) -> dict[str, Any]:
         """Return the child's answer.
 
         Raises:
@@ -184,7 +231,7 @@ class Apart:
             self._started({}, has_program=True)
         assert self._child is not None
         try:
-            return self._child.ask(request)
+            return (ask or self._child.ask)(request)
         except (Died, TooSlowError):
             self.close()
             raise

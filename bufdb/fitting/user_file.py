@@ -1,13 +1,17 @@
-"""Fit a function of a user's file in child processes, also over a value in its arguments."""
+"""Fit a function of a user's file in child processes, also over a value in its arguments.
+
+Or a call of a user's command, also over a value in its words.
+"""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bufdb.capture.runner import Watch
+from bufdb.capture.script import Script
 from bufdb.errors import TooSlowError, UsageError
 from bufdb.fitting.answer_text import Sizes
 from bufdb.fitting.fit import Fitting, Question, need_of, run_name, store_run
@@ -31,14 +35,16 @@ class Varied:
         return "" if value == self.start else f"{self.name}={value}"
 
 
-def varied(vary: str, args: str, limit_bytes: int | None) -> Varied:
+def varied(vary: str, args: str, limit_bytes: int | None, script: Script | None = None) -> Varied:
     """Return what `--vary NAME` or `--vary NAME=START` names.
 
     Raises:
         UsageError: there is no such name in the arguments, no limit, or the start is no number.
     """
     name, _, start = vary.partition("=")
-    if f"{{{name}}}" not in args:
+    if script is not None and not any(f"{{{name}}}" in word for word in script.words):
+        raise UsageError(f"--vary {vary} wants {{{name}}} in the command, as in --batch {{{name}}}")
+    if script is None and f"{{{name}}}" not in args:
         raise UsageError(f"--vary {vary} wants {{{name}}} in --args, such as 'args({{{name}}})'")
     if limit_bytes is None:
         raise UsageError(f"--vary {vary} wants a --limit")
@@ -49,22 +55,28 @@ def varied(vary: str, args: str, limit_bytes: int | None) -> Varied:
 
 @dataclass(frozen=True)
 class UserFunction:
-    """A function of a user's file, and how its child processes are watched."""
+    """A function of a user's file or a call of a command, and how its processes are watched."""
 
     spec: str
-    """FILE.py:FUNCTION or package.module:FUNCTION."""
+    """FILE.py:FUNCTION or package.module:FUNCTION; the text of a command."""
     args: str
     target: str | None = None
     gradients_only: bool = False
     watch: Watch = field(default_factory=Watch)
     varied: Varied | None = None
+    script: Script | None = None
 
     def session(self, folder: Path, value: int = 0) -> Apart:
         """Return a session in a child, at a value of what is varied."""
-        args = self.args
+        spec, args, script = self.spec, self.args, self.script
         if self.varied is not None:
-            args = args.replace(f"{{{self.varied.name}}}", str(value))
-        return Apart(self.spec, args, self.target, folder, self.gradients_only, self.watch)
+            name, text = f"{{{self.varied.name}}}", str(value)
+            args = args.replace(name, text)
+            if script is not None:
+                words = tuple(word.replace(name, text) for word in script.words)
+                script = replace(script, words=words)
+                spec = script.line
+        return Apart(spec, args, self.target, folder, self.gradients_only, self.watch, script)
 
 
 def fitted(function: UserFunction, question: Question) -> tuple[Answer, Sizes | None]:
@@ -80,6 +92,8 @@ def fitted(function: UserFunction, question: Question) -> tuple[Answer, Sizes | 
         start = 0 if function.varied is None else function.varied.start
         with function.session(folder, start) as session:
             answer = Fitting(session, question, folder).answer()
+            if session.stopped:
+                answer = replace(answer, notes=(session.stopped, *answer.notes))
         if function.varied is None:
             return answer, None
         return answer, _sizes(function, function.varied, question, answer, folder)

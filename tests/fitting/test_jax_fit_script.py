@@ -1,0 +1,112 @@
+"""`bufdb fit -- COMMAND`: the step is a closure in main(), the patch is proved by the command."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("jax", reason="this Python has no jax")
+
+TRAIN = """import argparse
+import atexit
+import jax
+import jax.numpy as jnp
+from part import layer
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rows", type=int, default=512)
+    rows = parser.parse_args().rows
+    print("rows", rows)
+    atexit.register(lambda: open("after", "w").close())
+
+    def loss(params, x):
+        out, _ = jax.lax.scan(layer, x, params)
+        return (out**2).sum()
+
+    @jax.jit
+    def step(params, x):
+        grads = jax.grad(loss)(params, x)
+        return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads)
+
+    params = {name: jnp.ones((6, 32, 32)) for name in "wv"}
+    try:
+        for _ in range(2):
+            params = step(params, jnp.ones((rows, 32)))
+    finally:
+        open("after", "w").close()
+
+
+if __name__ == "__main__":
+    main()
+"""
+PART = """import jax.numpy as jnp
+
+
+def layer(x, p):
+    h = x @ p["w"]
+    g = jnp.tanh(h) * jnp.sin(h)
+    return x + g @ p["v"], None
+"""
+
+
+@pytest.fixture
+def fit(empty_folder, call, monkeypatch):
+    (empty_folder / "train.py").write_text(TRAIN)
+    (empty_folder / "part.py").write_text(PART)
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    return lambda *given: call("fit", "--db", "d.duckdb", "--format", "json", *given)
+
+
+def test_a_closure_of_main_gets_a_patch_that_the_command_proves(fit, empty_folder):
+    command = [sys.executable, "train.py", "--rows", "768"]
+    code, out, err = fit("--limit", "1600KiB", "--budget-compiles", "4", "--", *command)
+    assert code == 0, err
+    assert err.count("rows 768") == 1
+    found = json.loads(out)
+    best = found["plans"][found["best"] - 1]
+    assert found["function"] == "step"
+    assert found["as_written"]["need_bytes"] > 1600 * 1024 >= best["need_bytes"]
+    assert best["is_verified"] and best["donated"] == ["params"]
+    assert "the first that takes a gradient: main.<locals>.step at train.py:27" in found["notes"][0]
+    assert not (empty_folder / "after").exists()
+    assert (empty_folder / "train.py").read_text() == TRAIN
+    (empty_folder / "p.diff").write_text(found["patch"])
+    subprocess.run(["git", "apply", "p.diff"], check=True)
+    subprocess.run([*command], check=True)  # what is donated is not read later
+    assert "checkpoint" in (empty_folder / "train.py").read_text()
+
+
+@pytest.mark.slow
+def test_what_a_command_may_read_later_is_not_donated(fit, empty_folder):
+    text = TRAIN.replace("params = step(params,", "new = step(params,")
+    (empty_folder / "train.py").write_text(text)
+    code, out, err = fit("--budget-compiles", "2", "--", sys.executable, "train.py")
+    assert code == 0, err
+    found = json.loads(out)
+    assert all(not plan["donated"] for plan in found["plans"])
+    note = "not donated: params, as train.py:27 does not assign the result to it"
+    assert note in found["notes"]
+
+
+@pytest.mark.slow
+def test_a_value_in_the_words_of_a_command_is_varied(fit):
+    given = ["--limit", "1600KiB", "--budget-compiles", "2", "--vary", "n=512", "--"]
+    code, out, err = fit(*given, sys.executable, "train.py", "--rows", "{n}")
+    assert code == 0, err
+    largest = json.loads(out)["vary"]["largest"]
+    assert largest[0]["value"] < largest[-1]["value"]
+    code, _, err = fit(*given, sys.executable, "train.py")
+    assert code == 2 and "wants {n} in the command" in err
+
+
+def test_a_command_without_a_gradient_is_refused(fit, empty_folder):
+    text = "import jax\njax.jit(lambda x: x + 1)(1.0)\n"
+    (empty_folder / "train.py").write_text(text)
+    code, out, err = fit("--", sys.executable, "train.py")
+    assert (code, out) == (2, "")
+    assert "without a call that takes a gradient; jitted functions that it called: <lambda>" in err
+    code, _, err = fit("--call", "1", "--", sys.executable, "train.py")
+    assert code == 2 and "takes no gradient" in err
