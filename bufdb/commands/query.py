@@ -93,7 +93,7 @@ def _short(name: str, text: str) -> common.Decorator:
 @click.option(
     "-p",
     "--param",
-    "given",
+    "parameters",
     metavar="NAME VALUE",
     nargs=2,
     multiple=True,

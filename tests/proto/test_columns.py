@@ -31,9 +31,9 @@ def field(number: int, kind: int, content: bytes) -> bytes:
     return varint(number << 3 | kind) + size + content
 
 
-def read_columns(messages: Sequence[bytes]) -> dict[str, Any]:
+def read_columns(serialized: Sequence[bytes]) -> dict[str, Any]:
     """Return the columns read from serialized instructions."""
-    some = Messages("HloInstructionProto", messages)
+    some = Messages("HloInstructionProto", serialized)
     parts = [reader.instruction_of(data) for data in some.parts(messages._ATTRIBUTES)]
     return {
         **{name: some.numbers(name).tolist() for name in NUMBERS},
