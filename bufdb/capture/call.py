@@ -344,6 +344,11 @@ def lowered(
         raise WrongCallError(
             "for a target a function needs an array or a ShapeDtypeStruct as argument"
         )
+    if hasattr(jitted, "_jit_info"):
+        traced = jitted.trace(*args, **kwargs)
+        if hasattr(traced, "_params") and hasattr(traced, "_meta_tys_flat"):
+            Moved(devices, name).move(traced)
+            return traced.lower(lowering_platforms=(platform,))
     placed, named = _placed((tuple(args), dict(kwargs)), leaves, devices, name)
     return jitted.trace(*placed, **named).lower(lowering_platforms=(platform,))
 
@@ -384,4 +389,101 @@ def _mesh(like: Any, devices: Sequence[Any], name: str) -> Any:
             f"{len(devices)}; name a larger one with --target"
         )
     own = np.array(devices[:count], dtype=object).reshape(shape)
-    return jax.sharding.Mesh(own, like.axis_names)
+    types = {"axis_types": like.axis_types} if hasattr(like, "axis_types") else {}
+    return jax.sharding.Mesh(own, like.axis_names, **types)
+
+
+_pairs = zip
+"""Of equal numbers, which Python 3.9 cannot demand."""
+
+
+class Moved:
+    """A traced program, moved from the devices of this process to those of a target.
+
+    What a program has of devices is in the parameters of its trace: shardings of arguments and
+    results, the mesh around it, and the shardings and meshes in its equations, such as those of
+    `with_sharding_constraint` and `shard_map`. Meshes keep their axes, sizes and types.
+    """
+
+    def __init__(self, devices: Sequence[Any], name: str) -> None:
+        """Take the devices of the target, and its name for messages."""
+        self._jax: Any = importlib.import_module("jax")
+        self._devices, self._name = devices, name
+        self._meshes: dict[Any, Any] = {}
+        self._inner: dict[int, tuple[Any, Any]] = {}
+        """What was moved by its address, with itself, so that it keeps the address."""
+
+    def move(self, traced: Any) -> None:
+        """Move the result of `jitted.trace(…)`.
+
+        Raises:
+            WrongCallError: the target has fewer devices than the mesh.
+        """
+        traced._params = self._value(traced._params)
+        given = [getattr(one, "sharding", None) for one in traced._meta_tys_flat]
+        for sharding in given:
+            self._value(sharding)
+        mesh = next(iter(self._meshes.values()), None)
+        alone: Any = self._jax.sharding.SingleDeviceSharding(self._devices[0])
+        if mesh is not None:
+            alone = self._jax.sharding.NamedSharding(mesh, self._jax.sharding.PartitionSpec())
+        traced._meta_tys_flat = [
+            self._argument(one, planned, alone)
+            for one, planned in _pairs(traced._meta_tys_flat, traced._params["in_shardings"])
+        ]
+
+    def _argument(self, kind: Any, planned: Any, alone: Any) -> Any:
+        """Return the type of an argument on the target: sharded as here, else in full."""
+        if not hasattr(kind.aval, "shape"):
+            return kind
+        own = kind.sharding
+        if isinstance(own, self._jax.sharding.NamedSharding) and own.mesh.shape:
+            return kind.replace(sharding=self._value(own), committed=True)
+        if hasattr(planned, "device_set"):  # as the jit has it
+            return kind.replace(sharding=None, committed=False)
+        return kind.replace(sharding=alone, committed=True)
+
+    def _value(self, value: Any) -> Any:
+        """Return a parameter with the devices of the target; itself if it has none."""
+        sharding = self._jax.sharding
+        if isinstance(value, sharding.Mesh):
+            return self._mesh(value)
+        if isinstance(value, sharding.NamedSharding):
+            if not isinstance(value.mesh, sharding.Mesh):
+                return value  # without devices
+            usual = self._jax.devices()[0].default_memory().kind
+            kind = None if value.memory_kind == usual else value.memory_kind
+            return sharding.NamedSharding(self._mesh(value.mesh), value.spec, memory_kind=kind)
+        if isinstance(value, sharding.SingleDeviceSharding):
+            return sharding.SingleDeviceSharding(self._devices[0])
+        if isinstance(value, dict):
+            return {key: self._value(one) for key, one in value.items()}
+        if type(value) in (tuple, list):
+            moved = type(value)(map(self._value, value))
+            return moved if any(a is not b for a, b in _pairs(moved, value)) else value
+        if hasattr(value, "eqns") or hasattr(getattr(value, "jaxpr", None), "eqns"):
+            if id(value) not in self._inner:
+                self._inner[id(value)] = value, self._program(value)
+            return self._inner[id(value)][1]
+        return value
+
+    def _program(self, value: Any) -> Any:
+        """Return a jaxpr, closed or not, whose equations have the devices of the target."""
+        if not hasattr(value, "eqns") or hasattr(value, "consts"):
+            inner = self._value(value.jaxpr)
+            return value if inner is value.jaxpr else value.replace(jaxpr=inner)
+        equations = []
+        for equation in value.eqns:
+            params = {key: self._value(one) for key, one in equation.params.items()}
+            is_same = all(params[key] is one for key, one in equation.params.items())
+            equations.append(equation if is_same else equation.replace(params=params))
+        if all(new is old for new, old in _pairs(equations, value.eqns)):
+            return value
+        return value.replace(eqns=equations)
+
+    def _mesh(self, like: Any) -> Any:
+        if like.empty:
+            return like
+        if like not in self._meshes:
+            self._meshes[like] = _mesh(like, self._devices, self._name)
+        return self._meshes[like]

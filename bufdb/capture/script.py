@@ -149,10 +149,13 @@ class Script:
             )
         names = [call.short_name for call in calls]
         shown = ", ".join([*dict.fromkeys(names)][:_SHOWN]) or "none"
+        outside = (
+            "" if self.is_chosen else "; a gradient that is taken outside of jit is not a call"
+        )
         close = "" if self.name is None else did_you_mean(self.name.strip("*"), names)
         return NoCallError(
             f"{self.line}: it ended without {wanted}; jitted functions that it called: "
-            f"{shown}{close}",
+            f"{shown}{close}{outside}",
             calls,
         )
 

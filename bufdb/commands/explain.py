@@ -79,13 +79,13 @@ def command(
     'bufdb what-if', 'bufdb query' and 'bufdb diff'. --args is what goes between the parentheses of
     a call; a single tuple, such as args(8) may return, is taken as all arguments.
 
-    With --target JAX compiles ahead of time for hardware that need not exist here. Arguments that
-    are sharded over a mesh are sharded over devices of the target, others are on one of them; the
-    limit is that device's memory. tpu:v5e:2x2 is a generation and a topology of TPUs, v5e-4 and
-    v5litepod-4 the same by number (of cores for v2 to v4, v5p and v7x); both need the package
-    libtpu (pip install 'bufdb[tpu]'). gpu:h100 is a host of eight and needs the packages
-    jax-cuda12-pjrt and jax-cuda12-plugin; gpu:FILE is any GPU that FILE describes
-    (a GpuTargetConfigProto as text). XLA's autotuning, which times operations on a GPU, is off.
+    With --target JAX compiles ahead of time for hardware that need not exist here. The program's
+    mesh is one of the target's devices, with its axes and sizes; without a mesh everything is on
+    one of them; the limit is that device's memory. tpu:v5e:2x2 is a generation and a topology of
+    TPUs, v5e-4 and v5litepod-4 the same by number (of cores for v2 to v4, v5p and v7x); both need
+    the package libtpu (pip install 'bufdb[tpu]'). gpu:h100 is a host of eight and needs the
+    packages jax-cuda12-pjrt and jax-cuda12-plugin; gpu:FILE is any GPU that FILE describes (a
+    GpuTargetConfigProto as text). XLA's autotuning, which times operations on a GPU, is off.
 
     A program that is too large for XLA is explained anyway, from its plan so far. Several targets
     give a table with a row for each: its need and the line that holds most; each is stored as a run

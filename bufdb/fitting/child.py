@@ -93,17 +93,19 @@ class Server:
 
 def _without_later_reads(program: Program, caught: Caught) -> Program:
     """Return the program without the donations of arguments that a command may read later."""
+    if not program.donatable:
+        return program
+    if caught.site is None:
+        note = "no argument is donated: a library makes the call, and may read any of them later"
+        return replace(program, donatable=(), notes=(*program.notes, note))
+    site = Site(*caught.site, "")
     safe: frozenset[int] = frozenset()
-    where = "the code that makes the call"
-    if caught.site is not None:
-        site = Site(*caught.site, "")
-        where = place(site)
-        with suppress(OSError, UnicodeDecodeError):
-            safe = rebound(site.file, Path(site.file).read_bytes().decode(), site)
+    with suppress(OSError, UnicodeDecodeError):
+        safe = rebound(site.file, Path(site.file).read_bytes().decode(), site)
     held = [program.argument_names[at] for at in program.donatable if at not in safe]
     if not held:
         return program
-    note = f"not donated: {', '.join(held)}, as {where} does not assign the result to it"
+    note = f"not donated: {', '.join(held)}, as {place(site)} does not assign the result to it"
     donatable = tuple(at for at in program.donatable if at in safe)
     return replace(program, donatable=donatable, notes=(*program.notes, note))
 

@@ -159,3 +159,46 @@ def test_options_of_a_function_and_of_a_command(package, call):
         code, out, err = call(*words)
         assert (code, out) == (2, ""), err
         assert expected in err and err.count("\n") == 1
+
+
+SHARDED = """import jax, jax.numpy as jnp
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+
+def over(*spec):
+    return NamedSharding(mesh, P(*spec))
+
+table = jax.device_put(jnp.ones((256, 64)), over("data"))
+
+def loss(w, x):
+    h = jax.lax.with_sharding_constraint(jnp.tanh(x @ w), over("data", "model"))
+    return (h @ table.T).sum()
+
+def step(state, x):
+    return {"w": state["w"] - jax.grad(loss)(state["w"], x), "step": state["step"] + 1}
+
+shardings = {"w": over(None, "model"), "step": over()}
+state = jax.device_put({"w": jnp.ones((64, 64)), "step": jnp.int32(0)}, shardings)
+with mesh:
+    jitted = jax.jit(step, in_shardings=(shardings, over("data")), out_shardings=shardings)
+    jitted(state, jnp.ones((128, 64)))
+"""
+
+
+@pytest.mark.slow
+def test_a_mesh_is_that_of_the_target(package, call, monkeypatch):
+    pytest.importorskip("libtpu", reason="no libtpu to compile with")
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+    (package / "sharded.py").write_text(SHARDED)
+    given = ["explain", "--run", "r", "--call", "step"]
+    command = ["--", sys.executable, "sharded.py"]
+    code, _, err = call(*given, "--target", "v5e-8", *command)
+    assert code == 0, err
+    sql = "SELECT shape FROM value_details WHERE allocation_kind = 'parameter' ORDER BY size_bytes"
+    shapes = [
+        row["shape"].partition("{")[0] for row in rows(call("sql", sql, "--format", "csv")[1])
+    ]
+    assert sorted(set(shapes)) == ["f32[32,64]", "f32[64,32]", "s32[]"]
+    code, _, err = call(*given, "--target", "v5e-4", *command)
+    assert code == 2 and "sharded over 8 devices, v5e-4 has 4" in err
