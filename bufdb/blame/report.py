@@ -15,6 +15,7 @@ from bufdb.answers.opening import open_readable
 from bufdb.blame.comparison import Blaming
 from bufdb.blame.runs import DUMPS, STABLEHLO, Compilation, Job, Variant
 from bufdb.blame.series import Jump, Series, text
+from bufdb.capture.call import short_name
 from bufdb.capture.dump import programs
 from bufdb.errors import BufdbError, UsageError
 from bufdb.export.anonymous import Words
@@ -131,7 +132,7 @@ def _ratio(base: Compilation, new: Compilation) -> float | None:
 
 def _words(job: Job, sides: Sequence[Compilation]) -> Words:
     """Return what replaces the user's names; names of passes are XLA's."""
-    function = job.spec.rpartition(":")[2]
+    function = short_name(job.spec)
     words = Words([function, *function.split(".")])
     names = {
         part

@@ -183,10 +183,11 @@ def _of_source(request: dict[str, Any], devices: Any, folder: Path) -> Any:
     """Lower the function of a file; also export it, if that is asked for."""
     jax: Any = importlib.import_module("jax")
     spec = request["spec"]
-    place, _, name = spec.rpartition(":")
+    place, name = call.split(spec)
     with worker.step(f"importing {place}"):
         module = call.module(place)
-    function = call.function(module, place, name)
+    with worker.step(f"evaluating {name} of {place}"):
+        function = call.function(module, place, name)
     divisors = {int(size): by for size, by in request.get("divisors", {}).items()}
     with worker.step(f"evaluating --args for {spec}"):
         args, kwargs = call.arguments(request["args"], vars(module)).of(function, name)

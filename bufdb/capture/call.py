@@ -35,6 +35,21 @@ class WrongCallError(ValueError):
 # -- The function ----------------------------------------------------------------------------------
 
 
+def split(spec: str) -> tuple[str, str]:
+    """Return the file or module, and the function, of FILE:FUNCTION; '' for a missing file.
+
+    FUNCTION may be a call that makes one, such as make_step(Config()).
+    """
+    head, parenthesis, rest = spec.partition("(")
+    place, _, name = head.rpartition(":")
+    return place, name + parenthesis + rest
+
+
+def short_name(spec: str) -> str:
+    """Return the name of the function, or of what makes it."""
+    return split(spec)[1].partition("(")[0]
+
+
 def module(place: str) -> ModuleType:
     """Import and return the module of a file or of a dotted name.
 
@@ -124,9 +139,18 @@ def _of_file(path: Path) -> ModuleType:
 def function(where: ModuleType, place: str, name: str) -> Any:
     """Return what a module has under a name, such as step or Trainer.step.
 
+    Or what a call returns there, such as make_step(Config()).
+
     Raises:
-        WrongCallError: it has no such name.
+        WrongCallError: it has no such name, or the call is not Python.
     """
+    if "(" in name:
+        try:
+            return eval(compile(name, name, "eval"), dict(vars(where)))
+        except SyntaxError as error:
+            raise WrongCallError(f"{name!r} is not Python: {error.msg}") from error
+        except NameError as error:
+            raise WrongCallError(f"{place} cannot evaluate {name!r}: {error}") from error
     owner: Any = where
     for part in name.split("."):
         if not hasattr(owner, part):
@@ -420,9 +444,9 @@ class Moved:
             WrongCallError: the target has fewer devices than the mesh.
         """
         traced._params = self._value(traced._params)
-        given = [getattr(one, "sharding", None) for one in traced._meta_tys_flat]
-        for sharding in given:
-            self._value(sharding)
+        for kind in traced._meta_tys_flat:
+            if isinstance(kind.sharding, self._jax.sharding.NamedSharding):
+                self._named(kind.sharding)
         mesh = next(iter(self._meshes.values()), None)
         alone: Any = self._jax.sharding.SingleDeviceSharding(self._devices[0])
         if mesh is not None:
@@ -438,7 +462,7 @@ class Moved:
             return kind
         own = kind.sharding
         if isinstance(own, self._jax.sharding.NamedSharding) and own.mesh.shape:
-            return kind.replace(sharding=self._value(own), committed=True)
+            return kind.replace(sharding=self._named(own), committed=True)
         if hasattr(planned, "device_set"):  # as the jit has it
             return kind.replace(sharding=None, committed=False)
         return kind.replace(sharding=alone, committed=True)
@@ -449,11 +473,8 @@ class Moved:
         if isinstance(value, sharding.Mesh):
             return self._mesh(value)
         if isinstance(value, sharding.NamedSharding):
-            if not isinstance(value.mesh, sharding.Mesh):
-                return value  # without devices
-            usual = self._jax.devices()[0].default_memory().kind
-            kind = None if value.memory_kind == usual else value.memory_kind
-            return sharding.NamedSharding(self._mesh(value.mesh), value.spec, memory_kind=kind)
+            is_concrete = isinstance(value.mesh, sharding.Mesh)
+            return self._named(value) if is_concrete else value
         if isinstance(value, sharding.SingleDeviceSharding):
             return sharding.SingleDeviceSharding(self._devices[0])
         if isinstance(value, dict):
@@ -480,6 +501,12 @@ class Moved:
         if all(new is old for new, old in _pairs(equations, value.eqns)):
             return value
         return value.replace(eqns=equations)
+
+    def _named(self, sharding: Any) -> Any:
+        """Return a sharding over a mesh, whether of devices or abstract, over the target's."""
+        usual = self._jax.devices()[0].default_memory().kind
+        kind = None if sharding.memory_kind == usual else sharding.memory_kind
+        return type(sharding)(self._mesh(sharding.mesh), sharding.spec, memory_kind=kind)
 
     def _mesh(self, like: Any) -> Any:
         if like.empty:

@@ -122,15 +122,16 @@ def asked(spec: str, args: str, hardware: str | None) -> Asked:
         BufdbError: a package is missing.
         Failed: the user's code raised an exception.
     """
-    place, colon, name = spec.rpartition(":")
-    if not colon:
+    place, name = call.split(spec)
+    if not place:
         raise UsageError(f"expected FILE.py:FUNCTION, got {quote(spec)}")
     jax_module()
     described = None if hardware is None else target(hardware)
     with wrong_calls():
         with worker.step(f"importing {place}"):
             module = call.module(place)
-        function = call.function(module, place, name)
+        with worker.step(f"evaluating {name} of {place}"):
+            function = call.function(module, place, name)
         with worker.step(f"evaluating --args for {spec}"):
             values, kwargs = call.arguments(args, vars(module)).of(function, name)
     return Asked(function, values, kwargs, described)

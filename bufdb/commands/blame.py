@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bufdb.capture.call import short_name
 from bufdb.capture.runner import signals_heeded
 from bufdb.capture.target import hardware_of
 from bufdb.commands import common, completion
@@ -171,7 +172,7 @@ def command(
             "is_verbose": is_verbose,
         }
         job |= {"relay": common.relay, "target": target}
-        name = run or what[0].rpartition(":")[2]
+        name = run or short_name(what[0])
         fields: dict[str, Any] = {"percent": percent, "is_quick": is_quick, "note": common.note}
         fields |= {"opened": opened, "db": db, "run": name, "labels": common.parse_labels(labels)}
         how = {"bisect": bisect, "is_quiet": is_quiet, "is_anonymous": is_anonymous}

@@ -404,7 +404,9 @@ def function_or_command(
     is_function = len(program) == 1 and ":" in program[0]
     if len(program) == 1 and not is_function and program[0].endswith(".py"):
         file = program[0]
-        raise UsageError(f"expected {file}:FUNCTION, or a command: -- python {file}")
+        raise UsageError(
+            f"expected FILE.py:FUNCTION, got {file}; for what it calls: -- python {file}"
+        )
     if is_function:
         if call is not None:
             raise UsageError("--call is about a command: -- python FILE.py")

@@ -11,6 +11,7 @@ from pathlib import Path
 from bufdb.answers.opening import Open
 from bufdb.answers.summary import DEVICE_LABEL, Outcome, summary
 from bufdb.capture.apart import Compiled, compiled_apart, compiled_call
+from bufdb.capture.call import short_name
 from bufdb.capture.runner import Observer, Relay, Watch, to_stderr
 from bufdb.capture.script import NoCallError, Script, at_call, largest
 from bufdb.dumps.place import Files
@@ -48,7 +49,7 @@ class Function:
 
     def run_name(self, target: str | None, function_name: str = "", *, is_one: bool) -> str:
         """Return the name of the run, by default the function's; one of several adds its target."""
-        name = self.run or function_name or self.spec.rpartition(":")[2]
+        name = self.run or function_name or short_name(self.spec)
         is_plain = target is None or (is_one and self.run is not None)
         return name if is_plain else f"{name}@{target}"
 

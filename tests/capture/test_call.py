@@ -5,6 +5,7 @@ import inspect
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -214,3 +215,31 @@ def test_a_function_that_is_not_there_is_named(name, message):
     where.step = one
     with pytest.raises(WrongCallError, match=message):
         call.function(where, "m.py", name)
+
+
+@pytest.mark.parametrize(
+    ("spec", "parts", "short"),
+    [
+        ("a/lm.py:step", ("a/lm.py", "step"), "step"),
+        ("my.lm:Trainer.step", ("my.lm", "Trainer.step"), "Trainer.step"),
+        ("a:b/lm.py:make({1: 2})", ("a:b/lm.py", "make({1: 2})"), "make"),
+        ("lm.py", ("", "lm.py"), "lm.py"),
+    ],
+)
+def test_the_parts_of_file_and_function(spec, parts, short):
+    assert call.split(spec) == parts and call.short_name(spec) == short
+
+
+def test_a_function_that_a_call_makes():
+    where = ModuleType("lm")
+    exec(
+        "def make(size):\n    def step(x): return size * x\n    return step\nSIZE = 3", vars(where)
+    )
+    assert call.function(where, "lm.py", "make(SIZE + 1)")(2) == 8
+    for name, message in (
+        ("make(WIDTH)", "lm.py cannot evaluate 'make(WIDTH)': name 'WIDTH' is not defined"),
+        ("make(1", "'make(1' is not Python: '(' was never closed"),
+    ):
+        with pytest.raises(WrongCallError) as caught:
+            call.function(where, "lm.py", name)
+        assert str(caught.value) == message
