@@ -62,10 +62,10 @@ def compiled_call(script: Script, target: str | None, folder: Path, watch: Watch
     what = script.line if target is None else f"{script.line} for {target}"
     with script.child(folder, "bufdb.capture.child", what, watch, _variables(target)) as child:
         request = {"spec": "the call", "args": "", "target": target}
-        found = _compiled(child, partial(script.first, child), request, folder)
+        compiled = _compiled(child, partial(script.first, child), request, folder)
         calls = calls_of(child)
         note = stopped_note(script, child)
-    return replace(found, notes=(note, *found.notes), name=calls[-1].short_name)
+    return replace(compiled, notes=(note, *compiled.notes), name=calls[-1].short_name)
 
 
 def _variables(target: str | None) -> dict[str, str]:

@@ -214,11 +214,11 @@ def answers(caught: Caught) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
 # -- One call --------------------------------------------------------------------------------------
 
 
-def described(number: int, function: Any, info: Any, given: Any, params: Any) -> Call | None:
+def described(number: int, function: Any, info: Any, arguments: Any, params: Any) -> Call | None:
     """Return a call in words and bytes; None for an eager operation of JAX."""
     closed, options = params.params["jaxpr"], params.params
     gradient = has_gradient(closed.jaxpr)
-    user = _users(function, given[0])
+    user = _users(function, arguments[0])
     code = getattr(user, "__code__", None)
     file = str(info.fun_sourceinfo) if code is None else code.co_filename
     if _jax_folder() in file and not gradient:
@@ -239,7 +239,7 @@ def described(number: int, function: Any, info: Any, given: Any, params: Any) ->
         donated_bytes=sum(size for size, is_so in zip(sizes, donated, strict=False) if is_so),
         donated=_names(function, user, info.donate_argnums, info.donate_argnames),
         static=_names(function, user, info.static_argnums, info.static_argnames),
-        **_sharded(given, options),
+        **_sharded(arguments, options),
     )
 
 
@@ -290,20 +290,20 @@ def _is_library(file: str) -> bool:
 
 def _users(function: Any, args: Any) -> Any:
     """Return the user's function within those that jit, libraries and decorators put around it."""
-    found = function
+    candidate = function
     for _ in range(_PASSED_THROUGH):
-        found = inspect.unwrap(found) if callable(found) else found
-        if isinstance(found, functools.partial):
-            found = found.func
+        candidate = inspect.unwrap(candidate) if callable(candidate) else candidate
+        if isinstance(candidate, functools.partial):
+            candidate = candidate.func
             continue
-        code = getattr(found, "__code__", None)
+        code = getattr(candidate, "__code__", None)
         if code is None or not _is_library(code.co_filename):
             break
-        inner = _of_name(args, getattr(found, "__qualname__", "")) or _enclosed(found)
+        inner = _of_name(args, getattr(candidate, "__qualname__", "")) or _enclosed(candidate)
         if inner is None:
             break
-        found = inner
-    return found
+        candidate = inner
+    return candidate
 
 
 def _of_name(values: Any, name: str) -> Any:
@@ -366,10 +366,10 @@ def _names(function: Any, user: Any, numbers: Any, names: Any) -> tuple[str, ...
     return tuple(dict.fromkeys([*listed, *names]))
 
 
-def _sharded(given: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+def _sharded(arguments: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the shardings of a call, and its mesh."""
     tree = importlib.import_module("jax.tree_util")
-    own = [getattr(leaf, "sharding", None) for leaf in tree.tree_leaves(given)]
+    own = [getattr(leaf, "sharding", None) for leaf in tree.tree_leaves(arguments)]
     named = [
         one for one in (*own, *options["in_shardings"]) if hasattr(one, "spec") and one.mesh.shape
     ]

@@ -163,13 +163,13 @@ class Script:
 def calls_of(child: Child) -> list[Call]:
     """Return the calls that a command has reported, in their order."""
     rows: list[dict[str, Any]] = [row for key, row in child.known.items() if key.startswith(CALL)]
-    found = []
+    calls = []
     for row in rows:
         fields: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
         }
-        found.append(Call(**fields))
-    return sorted(found, key=lambda call: call.number)
+        calls.append(Call(**fields))
+    return sorted(calls, key=lambda call: call.number)
 
 
 def stopped_note(script: Script, child: Child) -> str:

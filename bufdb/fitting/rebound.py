@@ -34,14 +34,14 @@ def rebound(path: str, text: str, site: Site) -> frozenset[int]:
         return frozenset()
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
     assigned = {name for target in targets for name in _assigned(target)}
-    found = set()
+    numbers = set()
     for number, argument in enumerate(call.args):
         if isinstance(argument, ast.Starred):
             break
         name = ast.unparse(argument)
         if name in assigned and _reads(statement.value, name) == 1:
-            found.add(number)
-    return frozenset(found)
+            numbers.add(number)
+    return frozenset(numbers)
 
 
 def _assigned(target: ast.expr) -> list[str]:

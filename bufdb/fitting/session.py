@@ -186,7 +186,7 @@ class Apart:
             script = at_call(script, self._call)
             watch = replace(watch, relay=lambda data: None)
         self._child = child = script.child(self.folder, _SERVER, self.spec, watch, variables)
-        found = self._ask(request, partial(script.first, child))
+        reply = self._ask(request, partial(script.first, child))
         call = calls_of(child)[-1]
         if self._call is None:
             self._call, self.stopped = call, stopped_note(script, child)
@@ -194,7 +194,7 @@ class Apart:
             raise BufdbError(
                 f"call {call.number} of {self.spec} is {call.name}, and was {self._call.name}"
             )
-        return found
+        return reply
 
     def _dumped(self, request: dict[str, Any]) -> Dumped:
         from bufdb.capture.dump import programs
