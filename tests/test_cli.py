@@ -458,7 +458,8 @@ def test_an_interrupted_query_ends_at_once(db):
 @pytest.mark.slow
 def test_signals_reach_commands_in_the_background():
     test = f"{__file__}::{test_an_interrupted_query_ends_at_once.__name__}"
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", test]
+    options = ["-q", "-n", "0", "-m", "", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *options, test]
     ignoring = ["sh", "-c", "trap '' INT HUP; exec \"$@\"", "sh", *command]
     done = subprocess.run(ignoring, cwd=ROOT, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from bufdb.answers.devices import limit_of
-from bufdb.answers.summary import Outcome
 from bufdb.capture.runner import NotCompiledError, signals_heeded
 from bufdb.capture.target import hardware_of
 from bufdb.commands import common
 from bufdb.commands.summary import write
-from bufdb.recording.function import Function, compared, explained
 from bufdb.render.progress import waiting
 from bufdb.render.sources import spare
+
+if TYPE_CHECKING:
+    from bufdb.answers.summary import Outcome
+    from bufdb.recording.function import Function
 
 
 @click.command(name="explain", short_help="Compile a function, also for a TPU, and summarize it.")
@@ -100,6 +103,7 @@ def command(
       124  not compiled within --timeout
     """
     from bufdb.database.store import require_storable
+    from bufdb.recording.function import Function, explained
 
     spec, script = common.function_or_command(program, args, call)
     spare("-o", output, program)
@@ -148,6 +152,7 @@ def _compare(
 ) -> int:
     """Write the table of several targets; return the first exit code that is not 0."""
     from bufdb.answers.summary import table
+    from bufdb.recording.function import compared
 
     outcomes, codes = [], []
     for outcome, error in compared(function, list(dict.fromkeys(targets))):
