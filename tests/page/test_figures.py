@@ -89,7 +89,7 @@ def test_figures_of_the_sample_dumps(demo_db, run):
     assert compared.count > 300
 
 
-@pytest.mark.slow
+@pytest.mark.by_hand
 def test_figures_of_all_tables_of_the_sample_dumps(demo_db):
     with store.open_readable(str(demo_db)) as con:
         compared = page_figures.compare(con, report(con, names=None))
@@ -98,8 +98,8 @@ def test_figures_of_all_tables_of_the_sample_dumps(demo_db):
 
 
 @needs_dumps
-@pytest.mark.slow
-@pytest.mark.parametrize("folder", ["seeds", "tf-2.4", "cpu-0.4.13", "gpu-0.10.2"])
+@pytest.mark.sample(0, 4)
+@pytest.mark.parametrize("folder", ["gpu-0.10.2", "seeds", "tf-2.4", "cpu-0.4.13"])
 def test_figures_of_other_dumps(folder, tmp_path):
     path = str(tmp_path / "dumps.duckdb")
     ingest(path, [DUMPS / folder], run=folder)
