@@ -109,7 +109,7 @@ class Asked:
     target: Target | None
 
 
-def asked(spec: str, args: str, hardware: str | None) -> Asked:
+def question_of(spec: str, args: str, hardware: str | None) -> Asked:
     """Import a user's file, and evaluate arguments for a function of it.
 
     Args:
@@ -154,7 +154,9 @@ def explained(request: Mapping[str, Any], caught: Caught | None = None) -> dict[
         Failed: the user's code raised an exception, or XLA did before it planned the memory.
     """
     spec, hardware = request["spec"], request["target"]
-    question = asked(spec, request["args"], hardware) if caught is None else taken(caught, hardware)
+    question = (
+        question_of(spec, request["args"], hardware) if caught is None else taken(caught, hardware)
+    )
     where = "" if hardware is None else f" for {hardware}"
     with worker.step(f"tracing {spec}{where}"):
         stage = lowered(question.function, question.args, question.kwargs, question.target)

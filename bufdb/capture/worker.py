@@ -118,7 +118,7 @@ def serve(
 def _reply(answer: Callable[[dict[str, Any]], dict[str, Any]], request: Any) -> dict[str, Any]:
     try:
         return {ANSWER: answer(request)}
-    except Exception as error:
+    except Exception as error:  # raised again unless it has words for the user
         if not _is_worded(error):
             raise
         code, trace = getattr(error, "exit_code", 1), getattr(error, "trace", ())

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bufdb.capture.child import asked, kind_of, taken
+from bufdb.capture.child import kind_of, question_of, taken
 from bufdb.capture.hooked import replace_sources
 from bufdb.capture.worker import serve, step
 from bufdb.fitting.places import place
@@ -53,7 +53,7 @@ class Server:
             spec = self._caught.call.short_name
         self._name = spec if hardware is None else f"{spec} for {hardware}"
         if self._caught is None:
-            question = asked(spec, request["args"], hardware)
+            question = question_of(spec, request["args"], hardware)
         else:
             question = taken(self._caught, hardware)
         with step(f"tracing {self._name}"):

@@ -107,8 +107,9 @@ class Lever:
     # -- Price -------------------------------------------------------------------------------------
 
     def atoms(self, program: Program) -> Sequence[Atom]:
-        """Return what plans of a program can give up."""
-        return ()
+        """Return the parts of a plan that can be given up: without more, this lever's switches."""
+        own = [one for one in program.switches if one.lever == self.name]
+        return [Atom(self.name, one.name, one.regions) for one in own]
 
     def planned(
         self, program: Program, plan: Plan, given_up: Sequence[Atom], kept: Sequence[Atom]

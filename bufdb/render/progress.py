@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from bufdb.errors import one_line
 from bufdb.render.table import bar
@@ -24,6 +24,7 @@ _ERASE = "\r\x1b[K"
 _DEFAULT_COLUMNS = 80
 PLAIN_INTERVAL_S = 30.0
 """Time between two lines of a long step, where lines cannot be redrawn."""
+_Shown = TypeVar("_Shown", bound="Line")
 _shown: list[Line] = []
 """The line on the terminal, if any."""
 
@@ -84,7 +85,7 @@ class Waiting(Line):
     def __init__(self, stream: Any, *, is_drawn: bool) -> None:
         super().__init__(stream)
         self.is_drawn = is_drawn
-        self.said_s = 0.0
+        self.written_s = 0.0
 
     def __call__(self, what: str, seconds: float) -> None:
         """Draw, or write, unless that was done a moment ago."""
@@ -92,10 +93,10 @@ class Waiting(Line):
         if self.is_drawn:
             room = max(0, columns(self.stream) - 1)
             self.draw(f"{shown[: max(0, room - 8)]}  {elapsed(seconds)}"[:room])
-        elif seconds < self.said_s:  # another step began
-            self.said_s = 0.0
-        elif seconds - self.said_s >= PLAIN_INTERVAL_S:
-            self.said_s = seconds
+        elif seconds < self.written_s:  # another step began
+            self.written_s = 0.0
+        elif seconds - self.written_s >= PLAIN_INTERVAL_S:
+            self.written_s = seconds
             self._write(f"bufdb: {shown}, {seconds:.0f} s\n")
 
 
@@ -110,13 +111,8 @@ def progress(unit: str, *, is_quiet: bool = False) -> Iterator[Observer | None]:
     if is_quiet or sys.stderr is None or sys.stderr.closed or not sys.stderr.isatty():
         yield None
         return
-    shown = Progress(sys.stderr, unit)
-    _shown.append(shown)
-    try:
+    with _showing(Progress(sys.stderr, unit)) as shown:
         yield shown
-    finally:
-        _shown.remove(shown)
-        shown.hide()
 
 
 @contextlib.contextmanager
@@ -128,7 +124,13 @@ def waiting(*, is_quiet: bool = False) -> Iterator[Callable[[str, float], None] 
     if is_quiet or sys.stderr is None or sys.stderr.closed:
         yield None
         return
-    shown = Waiting(sys.stderr, is_drawn=sys.stderr.isatty())
+    with _showing(Waiting(sys.stderr, is_drawn=sys.stderr.isatty())) as shown:
+        yield shown
+
+
+@contextlib.contextmanager
+def _showing(shown: _Shown) -> Iterator[_Shown]:
+    """Yield a line, which `hide` removes within the block, and its end."""
     _shown.append(shown)
     try:
         yield shown

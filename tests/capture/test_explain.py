@@ -11,6 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from places import DEMO, ROOT
+from running import is_running
 
 STAND_IN = ROOT / "tests" / "support" / "stand_in"
 E1000 = (
@@ -187,14 +188,6 @@ def wait_for(condition):
             return found
         time.sleep(0.1)
     raise AssertionError("it did not come about")
-
-
-def is_running(pid):
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ WRONG = [
 
 
 def explain(spec, args, folder):
-    found = child.asked(spec, args, None)
+    found = child.question_of(spec, args, None)
     child.lowered(found.function, found.args, found.kwargs)
     return found.function
 

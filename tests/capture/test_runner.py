@@ -5,10 +5,10 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from places import ROOT
+from running import is_running
 
 from bufdb.capture import worker
 from bufdb.capture.runner import (
@@ -54,14 +54,6 @@ def start(tmp_path):
         return Child(command, tmp_path, "lm.py:step", watch, dict(os.environ)), printed
 
     return started
-
-
-def is_running(pid):
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
 
 
 def wait_for(condition):

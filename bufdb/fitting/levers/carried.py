@@ -64,11 +64,6 @@ class Carried(Lever):
         others = tuple(one for one in program.switches if one.lever != self.name)
         return replace(program, switches=others)
 
-    def atoms(self, program: Program) -> Sequence[Atom]:
-        """Return the parameters that can go to host memory."""
-        own = [one for one in program.switches if one.lever == self.name]
-        return [Atom(self.name, one.name, one.regions) for one in own]
-
     def planned(
         self, program: Program, plan: Plan, given_up: Sequence[Atom], kept: Sequence[Atom]
     ) -> Plan:

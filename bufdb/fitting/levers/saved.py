@@ -63,11 +63,6 @@ class Saved(Lever):
         written = trial.written
         return any(replace(trial.trace(plan), saved=written.saved) != written for plan in tried)
 
-    def atoms(self, program: Program) -> Sequence[Atom]:
-        """Return the names that need not be saved."""
-        own = [one for one in program.switches if one.lever == self.name]
-        return [Atom(self.name, one.name, one.regions) for one in own]
-
     def planned(
         self, program: Program, plan: Plan, given_up: Sequence[Atom], kept: Sequence[Atom]
     ) -> Plan:
