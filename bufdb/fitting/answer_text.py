@@ -19,7 +19,7 @@ WIDTH = 80
 _RESULT = (
     "rank", "is_compiled", "is_verified", "need_bytes", "peak_bytes", "extra_work_ratio",
     "recomputed_lines", "offloaded_lines", "donated", "fits", "error_ratio", "run", "patch",
-    "steps", "saves", "changes", "offloaded_bytes", "is_broken",
+    "steps", "saves", "changes", "offloaded_bytes", "depths", "is_broken",
 )  # fmt: skip
 
 

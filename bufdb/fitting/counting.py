@@ -328,9 +328,14 @@ def carried(eqn: Any) -> int:
 def carried_inputs(eqn: Any) -> list[Any]:
     """Return the variables of a scan's body that are its carry."""
     inner = eqn.params["jaxpr"].jaxpr.invars
-    pairs = zip(eqn.invars, inner, strict=True)
-    stop = sum(1 for var, own in pairs if var.aval.shape == own.aval.shape)  # then the stacked
+    stop = len(inner) - len(stacked_inputs(eqn))
     return list(inner[stop - carried(eqn) : stop])
+
+
+def stacked_inputs(eqn: Any) -> list[Any]:
+    """Return the variables of a scan's body with a part of an array for each iteration."""
+    pairs = zip(eqn.invars, eqn.params["jaxpr"].jaxpr.invars, strict=True)
+    return [own for var, own in pairs if var.aval.shape != own.aval.shape]
 
 
 def live_peak(jaxpr: Any) -> int:

@@ -14,6 +14,7 @@ import itertools
 import os
 import sys
 import sysconfig
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -281,6 +282,8 @@ class Call:
     """Qualified name of the function."""
     file: str
     first_line: int
+    rank: int
+    """How many calls of the function were before it in the same trace."""
 
 
 @dataclass
@@ -321,12 +324,14 @@ class Calls:
     def __init__(self, files: Files) -> None:
         self._files = files
         self._known: list[Call] = []
+        self._ranks: Counter[tuple[str, int]] = Counter()
         self._states: dict[tuple[str, int], State] = {}
 
     def numbered(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that numbers the calls that it makes, of any depth."""
         jax = jax_module()
         open_calls: list[tuple[FrameType, Any]] = []
+        self._ranks.clear()
 
         def observe(frame: FrameType, event: str, _argument: Any) -> None:
             if event == "call":
@@ -361,7 +366,9 @@ class Calls:
             return None
         self._read_state(frame)
         site = _frame(caller.f_code, caller.f_lasti).site
-        return Call(site, code.co_qualname, code.co_filename, code.co_firstlineno)
+        key = code.co_filename, code.co_firstlineno
+        self._ranks[key] += 1
+        return Call(site, code.co_qualname, *key, rank=self._ranks[key] - 1)
 
     def _read_state(self, frame: FrameType) -> None:
         """Note which parameters of a function hold state; a checkpoint must have them as its own.
@@ -386,6 +393,10 @@ class Calls:
     def state(self, file: str, first_line: int) -> State:
         """Return the state that calls of a function change."""
         return self._states.get((file, first_line), State())
+
+    def rank(self, number: int) -> int:
+        """Return how many calls of its function were before a call in the same trace."""
+        return self._known[number].rank
 
     def of(self, eqn: Any) -> list[tuple[int, Call]]:
         """Return the calls in which an equation was made with their numbers, outermost first."""

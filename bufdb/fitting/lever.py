@@ -125,6 +125,20 @@ class Lever:
         """Return whether a value that is given up can go to host memory instead."""
         return False
 
+    def between(self, program: Program, cheap: Plan, dear: Plan, share: float) -> Plan | None:
+        """Return a plan between two that differ in one region of equal layers.
+
+        Args:
+            program: what they are plans of.
+            cheap: does less work again, and needs more.
+            dear: does more, and needs less.
+            share: of the layers that are at least to be as in `dear`.
+
+        Returns:
+            The plan; None if there is no layer between the two, or they differ elsewhere.
+        """
+        return None
+
     def cost(self, traced: Traced) -> int:
         """Return what a plan costs besides its products, in operations."""
         return 0

@@ -88,12 +88,34 @@ class Region:
     """Names of the function's positional parameters, in order."""
     held: tuple[str, ...] = ()
     """Parameters that hold modules with such state; '' is one of them if the closure does."""
+    order: tuple[Site, ...] = ()
+    """`call`: where each call is made, in their order; () if two of them are one trace."""
+    length: int = 0
+    """`scan`: iterations, if the scan runs once and forward; else 0."""
     within: tuple[int, ...] = ()
     """Indices of the regions around it. A plan has no call region within another one of its own: of
     two that nest the outer counts, and a patch takes that alone."""
 
+    @property
+    def layers(self) -> int:
+        """Return how many calls or iterations may be in part as a plan has them; 0 if none."""
+        return self.length if self.kind == "scan" else len(self.order)
+
 
 # -- What: plans and the program they are plans of -------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Depth:
+    """How far a plan goes into a region of equal layers: the others need more, and less work."""
+
+    region: int
+    count: int
+    """Of the first calls or iterations that are as the plan has the region."""
+    saved: tuple[str, ...] = ()
+    """`scan`: names that the other iterations save; the other calls stay as written."""
+    offloaded: tuple[str, ...] = ()
+    """`scan`: names that the other iterations save in host memory."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +132,8 @@ class Plan:
     """Indices of regions, scans or calls, where `dots_saveable` is saved, too."""
     calls: tuple[int, ...] = ()
     """Indices of the call regions that are checkpointed, saving nothing (but see `with_dots`)."""
+    depths: tuple[Depth, ...] = ()
+    """Of regions that are only in part as the plan has them."""
     donated: tuple[int, ...] = ()
     """Numbers of the arguments to donate, besides those that are donated as written."""
     extra: tuple[str, ...] = ()
@@ -122,8 +146,13 @@ class Plan:
 
     @property
     def names(self) -> set[str]:
-        """Return the names that it keeps, on the device or in host memory."""
-        return {*self.saved, *self.offloaded}
+        """Return the names that it keeps somewhere, on the device or in host memory."""
+        others = (name for one in self.depths for name in (*one.saved, *one.offloaded))
+        return {*self.saved, *self.offloaded, *others}
+
+    def depth(self, region: int) -> Depth | None:
+        """Return how far it goes into a region; None: to its end."""
+        return next((one for one in self.depths if one.region == region), None)
 
     @property
     def free(self) -> Plan:
@@ -369,6 +398,8 @@ class PlanResult:
     """What `--also` changes in the program's text, and why it computes the same."""
     offloaded_bytes: int = 0
     """What goes to host memory, and back, while the function runs once."""
+    depths: tuple[str, ...] = ()
+    """Which calls or iterations alone are changed, such as `the first 4 of 8 calls at a.py:9`."""
     plan: Plan = Plan()
 
 

@@ -12,18 +12,20 @@ from bufdb.capture.target import jax_module
 from bufdb.fitting.counting import (
     NAMES,
     REMATS,
+    carried,
     inner_jaxprs,
     is_dropped,
     is_literal,
     kind,
     open_jaxpr,
     parameters,
+    stacked_inputs,
 )
 from bufdb.fitting.jax_inside import SHARD_MAPS, bind, context, evaluate, named, shard_mapped, value
 from bufdb.fitting.lever import Lever, Value
 from bufdb.fitting.levers import LEVERS
-from bufdb.fitting.levers.policy import policy
-from bufdb.fitting.plans import Plan
+from bufdb.fitting.levers.policy import policy, rest_of
+from bufdb.fitting.plans import Depth, Plan
 from bufdb.fitting.reader import SCAN, Reader
 from bufdb.fitting.survey import Survey
 
@@ -122,6 +124,9 @@ class Replay:
         if where is not _Where.IN_REGION and not self._touches(eqn, where):
             return bind(eqn, inputs)
         if name == SCAN:
+            depth = self._depth(eqn)
+            if depth is not None:
+                return self._in_two(eqn, inputs, depth)
             return bind(eqn, inputs, {**params, "jaxpr": self._scanned(eqn, where)})
         closed = self._reader.nested(eqn)
         if closed is not None:
@@ -162,14 +167,49 @@ class Replay:
             kept = self._touched[id(jaxpr), where] = (jaxpr, touches)
         return kept[1]
 
+    def _depth(self, eqn: Any) -> Depth | None:
+        """Return how far the plan goes into a scan; None: to its end."""
+        region = self._survey.region_of(self._reader.scan_key(eqn))
+        return None if region is None else self._plan.depth(region)
+
+    def _in_two(self, eqn: Any, inputs: list[Any], depth: Depth) -> list[Any]:
+        """Run a scan as two, the first iterations by the plan, the others by its depth."""
+        jax = jax_module()
+        carry = carried(eqn)
+        start = len(stacked_inputs(eqn))
+        at = len(inputs) - start
+        consts, init, xs = inputs[: at - carry], inputs[at - carry : at], inputs[at:]
+        rest = rest_of(self._plan, depth)
+
+        def scan(plan: Plan, init: list[Any], xs: list[Any], length: int) -> Any:
+            body = self._checkpointed(eqn, depth.region, plan)
+
+            def run(values: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
+                outputs = body(*consts, *values, *x)
+                return outputs[:carry], outputs[carry:]
+
+            return jax.lax.scan(run, init, xs, length=length)
+
+        count, length = depth.count, eqn.params["length"]
+        with context(eqn):
+            init, ys = scan(self._plan, init, [x[:count] for x in xs], count)
+            init, more = scan(rest, init, [x[count:] for x in xs], length - count)
+            joined = map(jax.numpy.concatenate, zip(ys, more, strict=True))
+            return [*init, *joined]
+
     def _scanned(self, eqn: Any, where: _Where) -> Any:
         """Return the body of a scan under the plan, closed."""
-        jax = jax_module()
         closed = eqn.params["jaxpr"]
         region = self._survey.region_of(self._reader.scan_key(eqn))
         if region not in self._plan.scans:
             return self._changed(closed, max(where, _Where.IN_SCAN, key=lambda one: one.value))
         assert region is not None
+        return self._traced(self._checkpointed(eqn, region, self._plan), closed)
+
+    def _checkpointed(self, eqn: Any, region: int, plan: Plan) -> Callable[..., list[Any]]:
+        """Return the body of a scan with names, checkpointed as a plan has it."""
+        jax = jax_module()
+        closed = eqn.params["jaxpr"]
         self.applied.regions.add(region)
         body = self._bound(closed.jaxpr, closed.consts, _Where.IN_REGION)
         names = self._kept_names(lever.inputs(self._reader, eqn) for lever in LEVERS)
@@ -180,9 +220,10 @@ class Replay:
             return body(*(named(x, names[var]) if var in names else x for var, x in pairs))
 
         run.__name__ = body.__name__
-        saved = policy(self._survey.switches, self._plan, region)
-        checkpointed = jax.checkpoint(run, policy=saved.for_jax(), prevent_cse=False)
-        return self._traced(checkpointed, closed)
+        saved = policy(self._survey.switches, plan, region).for_jax()
+        checkpointed: Callable[..., list[Any]]
+        checkpointed = jax.checkpoint(run, policy=saved, prevent_cse=False)
+        return checkpointed
 
     def _changed(self, closed: Any, where: _Where) -> Any:
         """Return a nested closed jaxpr under the plan."""

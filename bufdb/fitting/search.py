@@ -44,6 +44,8 @@ FEWEST = 3
 """Compilations before the search gives up."""
 ROWS = 5
 """Plans that are shown though they are traced only."""
+NEAREST = 3
+"""Plans on each side of the limit between which others are sought."""
 STEP = 0.03
 """Difference of need, as a share of that as written, from which the frontier has another plan."""
 
@@ -163,6 +165,51 @@ def _move(space: Space, plans: Iterable[Plan]) -> None:
             other = space.look(space.plan(away, [*moved, atom.name]), away)
             if space.cost(space.traced[other]) < space.cost(space.traced[at]):
                 moved, at = [*moved, atom.name], other
+
+
+def _divide(space: Space, proof: _Proof, limit: int) -> None:
+    """Trace a plan of both kinds of layers, between one that fits and one that does not."""
+    if space.is_over:
+        return
+    frontier = _pareto(proof, [plan for plan in space.traced if plan not in proof.refused])
+    for points in (_hull(proof, frontier), frontier):
+        fitting = [plan for plan in points if proof.estimate(plan) <= limit]
+        others = [plan for plan in points if proof.estimate(plan) > limit]
+        for dear, cheap in itertools.product(fitting[:NEAREST], others[: -NEAREST - 1 : -1]):
+            plan = _between(space, proof, cheap, dear, limit)
+            if plan is not None:
+                space.look(plan, space.of_plan[dear])
+                return
+
+
+def _between(space: Space, proof: _Proof, cheap: Plan, dear: Plan, limit: int) -> Plan | None:
+    """Return a plan that is expected to need the limit; None if there is none, or it is known."""
+    most, least = proof.estimate(cheap), proof.estimate(dear)
+    share = (most - limit) / (most - least)
+    for lever in LEVERS:
+        plan = lever.between(space.program, cheap, dear, share)
+        if plan is not None:
+            return None if plan in space.same else plan
+    return None
+
+
+def _hull(proof: _Proof, frontier: Sequence[Plan]) -> list[Plan]:
+    """Return the plans of the frontier that no mixture of two others beats, cheapest first."""
+    hull: list[Plan] = []
+    for plan in frontier:
+        while len(hull) > 1 and not _is_convex(*(_point(proof, one) for one in (*hull[-2:], plan))):
+            hull.pop()
+        hull.append(plan)
+    return hull
+
+
+def _point(proof: _Proof, plan: Plan) -> tuple[int, int]:
+    return proof.estimate(plan), proof.order(plan)[0]
+
+
+def _is_convex(a: tuple[int, int], b: tuple[int, int], c: tuple[int, int]) -> bool:
+    """Return whether the second of three points is below the line between the others."""
+    return (b[1] - a[1]) * (a[0] - c[0]) < (c[1] - a[1]) * (a[0] - b[0])
 
 
 # -- what is proved --------------------------------------------------------------------------------
@@ -398,6 +445,7 @@ def _descend(space: Space, proof: _Proof, limit: int) -> None:
     while not proof.is_over:
         if len(space.atoms) > EXACT:
             _refine(space, proof, limit)
+        _divide(space, proof, limit)
         plan = _next(proof, limit)
         if plan is None:
             return

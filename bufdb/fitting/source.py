@@ -23,6 +23,8 @@ class Source(Edits):
         super().__init__(text.removeprefix(BOM))
         self._head = BOM if text.startswith(BOM) else ""
         self.imports: list[str] = []
+        self._helpers: dict[str, str] = {}
+        """Names of functions that are put into it, by their text."""
         try:
             # As text: what a file says of its encoding has been obeyed already.
             self.tree = ast.parse(text.removeprefix(BOM))
@@ -223,6 +225,26 @@ class Source(Edits):
         while stem in known or self._is_bound(stem):
             stem += "_"
         return stem
+
+    def helper(self, stem: str, text: str, node: ast.AST) -> str:
+        """Put a function before the outermost statement around a node; return its name.
+
+        Args:
+            stem: its name, unless the file has it.
+            text: its lines, with places for {name} and {jax}, the module's name there.
+            node: where it is called.
+        """
+        if text not in self._helpers:
+            outer = next(one for one in [*self.above(node)][::-1] if one in self.tree.body)
+            assert isinstance(outer, ast.stmt)
+            first = min(
+                [outer.lineno, *(one.lineno for one in getattr(outer, "decorator_list", []))]
+            )
+            name = self._helpers[text] = self.free(stem)
+            jax = self.imported("jax", "", [node, self.tree.body[0]])
+            lines = text.format(name=name, jax=jax).rstrip("\n").split("\n")
+            self.insert_line(first, self.line_end.join([*lines, "", ""]))
+        return self._helpers[text]
 
     # -- the new text ------------------------------------------------------------------------------
 

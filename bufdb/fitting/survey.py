@@ -50,6 +50,10 @@ class _Found:
     has_atomic: bool = False
     around: set[Key] | None = None
     """Keys of the regions around everything seen of it."""
+    order: dict[Any, tuple[int, Site]] = field(default_factory=dict)
+    """By call, its rank among those of the function, and where it is made."""
+    length: int = 0
+    """Iterations of a scan that runs forward and was seen once, else 0."""
 
 
 class Survey:
@@ -171,6 +175,8 @@ class Survey:
             noted.sites[site] = None
             noted.instances.add((place, instance))
             noted.count = len(noted.instances)
+            if isinstance(instance, int):
+                noted.order[instance] = self._reader.calls.rank(instance), site
             file, name, line = key[1]
             noted.function, noted.defined = name, Site(file, line, 0, line, 0, name)
             self._nest(noted, (*around, *keys))
@@ -180,7 +186,9 @@ class Survey:
     def _read_scan(self, eqn: Any, key: ScanKey, times: int, around: tuple[Key, ...]) -> None:
         noted = self._found.setdefault(key, _Found(key))
         noted.sites[key[1]] = None
+        is_simple = not noted.count and times == 1 and not eqn.params.get("reverse", False)
         noted.count += times * repetitions(eqn)
+        noted.length = noted.count if is_simple else 0
         if not noted.function:
             noted.function, noted.defined = self._body(next(inner_jaxprs(eqn)))
         for lever in LEVERS:
@@ -237,6 +245,8 @@ class Survey:
             lift=state.library,
             parameters=state.parameters if state.library else (),
             held=tuple(sorted(state.held)),
+            order=_in_order(noted),
+            length=noted.length,
             within=tuple(
                 sorted(self.index[key] for key in noted.around or () if key in self.index)
             ),
@@ -275,6 +285,16 @@ class _Switch:
     value: Value
     scans: dict[Key, None] = field(default_factory=dict)
     saved_bytes: int = 0
+
+
+def _in_order(noted: _Found) -> tuple[Site, ...]:
+    """Return where the calls of a function are made, in order; () if some are the same one.
+
+    The calls of a function that is jitted are traced once, and so are those within it.
+    """
+    ranked = sorted(noted.order.values())
+    is_known = [rank for rank, _ in ranked] == list(range(noted.count))
+    return tuple(site for _, site in ranked) if is_known else ()
 
 
 def _owner(noted: _Found) -> tuple[Literal["", "linen", "nnx", "equinox"], str]:

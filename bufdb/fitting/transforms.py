@@ -156,6 +156,54 @@ def put_policy(
         _linen(source, scan, target, policy)
 
 
+def in_two(source: Source, node: ast.Call, count: int, policies: tuple[Policy, Policy]) -> None:
+    """Run a scan as two, by a function that is put into the file.
+
+    Args:
+        source: the file.
+        node: the call that runs the scan.
+        count: iterations of the first one.
+        policies: of the first one, and of the other.
+
+    Raises:
+        Refused: it is not a plain call of `jax.lax.scan` over arrays.
+    """
+    is_plain = len(node.args) == 3 and not any(isinstance(one, ast.Starred) for one in node.args)
+    if source.dotted(node.func) != "jax.lax.scan" or not is_plain or node.keywords:
+        raise Refused("it is not jax.lax.scan(body, init, xs)")
+    if isinstance(node.args[2], ast.Constant):
+        raise Refused("it scans no arrays")
+    body = node.args[0]
+    checkpoint = _checkpoint(source, body)
+    if checkpoint is not None:
+        inner = checkpoint.inner
+        is_seen = inner is not None and source.dotted(checkpoint.node.func) in CHECKPOINTS  # type: ignore[attr-defined]
+        is_here = checkpoint.node is body or (
+            isinstance(inner, ast.Name) and source.binding(inner.id, body) is not None
+        )
+        if inner is None or not is_seen or not is_here:
+            raise Refused("the checkpoint of its body is not around it")
+        text = source.of(inner)
+        source.replace(source.span(body), lambda render: text)
+    jax = source.imported("jax", "", [node])
+    texts = ", ".join(policy(jax) for policy in policies)
+    name = source.helper("scan_in_two", _IN_TWO, node)
+    function = source.span(node.func)
+    source.replace(function, lambda render: name)
+    end = source.span(node)[1] - 1
+    source.replace((end, end), lambda render: f", {count}, ({texts})")
+
+
+_IN_TWO = '''\
+def {name}(body, init, xs, count, policies):
+    """Scan the first iterations with one policy of checkpoints, the others with another."""
+    first, rest = ({jax}.checkpoint(body, policy=one, prevent_cse=False) for one in policies)
+    carry, ys = {jax}.lax.scan(first, init, {jax}.tree.map(lambda x: x[:count], xs))
+    carry, more = {jax}.lax.scan(rest, carry, {jax}.tree.map(lambda x: x[count:], xs))
+    return carry, {jax}.tree.map(lambda a, b: {jax}.numpy.concatenate([a, b]), ys, more)
+'''
+
+
 def _lifted(source: Source, node: ast.Call, region: Region) -> ast.Call | Function | None:
     """Return the `nn.scan` or `nnx.scan` whose result a call runs, or the function it decorates."""
     names = (*LINEN_SCANS, *NNX_SCANS)

@@ -158,6 +158,12 @@ def moved(plan: Plan, program: Program, other: Program) -> Plan:
         scans=regions(plan.scans),
         calls=regions(plan.calls),
         with_dots=regions(plan.with_dots),
+        depths=tuple(
+            replace(depth, region=at)
+            for depth in plan.depths
+            for at in regions([depth.region])
+            if other.regions[at].layers == program.regions[depth.region].layers
+        ),
     )
 
 

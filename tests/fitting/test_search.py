@@ -7,10 +7,11 @@ import pytest
 
 from bufdb.fitting import search
 from bufdb.fitting.levers.host import WORK as HOST_WORK
-from bufdb.fitting.plans import Ask, Compiled, Plan, Program, Region, Site, Switch, Traced
+from bufdb.fitting.plans import Ask, Compiled, Depth, Plan, Program, Region, Site, Switch, Traced
 from bufdb.fitting.space import Space
 
 HERE = Site("/a/train.py", 1, 0, 1, 9)
+LAYERS = 10
 
 
 @dataclass
@@ -32,6 +33,8 @@ class Model:
 
     def trace(self, plan: Plan) -> Traced:
         self.traces += 1
+        if plan.depths:
+            return self._divided(plan)
         base = 3 * sum(self.work)
         if not plan.scans:
             held = sum(self.sizes[v] for v in self.wanted)
@@ -51,6 +54,20 @@ class Model:
                 again += self.work[value]
                 todo += self.operands[value]
         return Traced(held, held, base + again, 1, host_bytes=host)
+
+    def _divided(self, plan: Plan) -> Traced:
+        """The first iterations by the plan, the others by its depth."""
+        (depth,) = plan.depths
+        self.traces -= 2
+        first = self.trace(replace(plan, depths=()))
+        rest = self.trace(replace(plan, depths=(), saved=depth.saved, offloaded=depth.offloaded))
+
+        def mixed(one: int, other: int) -> int:
+            return (depth.count * one + (LAYERS - depth.count) * other) // LAYERS
+
+        held = mixed(first.residual_bytes, rest.residual_bytes)
+        work = mixed(first.work, rest.work)
+        return Traced(held, held, work, 1, host_bytes=mixed(first.host_bytes, rest.host_bytes))
 
     def need(self, plan: Plan) -> int:
         traced = self.trace(plan)
@@ -122,6 +139,11 @@ def searched(model: Model, limit, program=None, **given):
     """Return the result of a search; the model counts from zero."""
     model.compiled, model.traces = [], 0
     return search.search(program or model.program(), model.ask(limit, **given))
+
+
+def layered(model: Model) -> Program:
+    """A program whose scan may be run as two."""
+    return model.program(regions=(Region("scan", (HERE,), "body", HERE, LAYERS, length=LAYERS),))
 
 
 def answer(found, limit):
@@ -436,3 +458,34 @@ def test_saving_is_free_away_from_the_peak():
     mine = answer(search.search(program, ask), 1850)
     assert mine.traced.work == again.work - 1500
     assert len(model.compiled) <= 6
+
+
+def test_a_part_of_the_layers_is_changed_where_that_is_enough():
+    """One value of 1,000 bytes and 900 operations: each of ten layers is a tenth of both."""
+    model = Model([1000], [900], [[]], [0], fixed=500)
+    for layers in range(1, LAYERS):
+        limit = model.need(Plan((0,), ("fit_0",))) - 100 * layers
+        best = answer(searched(model, limit, layered(model)), limit)
+        assert best.plan == Plan((0,), depths=(Depth(0, layers, ("fit_0",)),))
+        assert best.traced.work == 3 * 900 + 90 * layers
+        assert len(model.compiled) <= 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_dividing_the_layers_is_never_worse(seed):
+    """At no limit is more computed again than without it, nor more than between the neighbors."""
+    model = made_up(seed, 5)
+    model.floor = 0
+    points = [(model.need(plan), model.trace(plan).work) for plan in model.plans()]
+    low, high = min(points)[0], min(max(points)[0], model.need(Plan()))
+    for limit in range(low, high, (high - low) // 7 + 1):
+        best = answer(searched(model, limit, layered(model)), limit)
+        within = [work for need, work in points if need <= limit]
+        assert best.traced.work <= min(within)
+        between = min(
+            b + (a - b) * (other - limit) / (other - need)
+            for need, a in points if need <= limit
+            for other, b in points if other > limit
+        )  # fmt: skip
+        layer = (max(work for _, work in points) - min(work for _, work in points)) / LAYERS
+        assert best.traced.work <= between + max(layer, 0.1 * (between - 3 * sum(model.work)))

@@ -8,13 +8,16 @@ from bufdb.fitting.lever import Lever
 from bufdb.fitting.levers.calls import Calls
 from bufdb.fitting.levers.carried import Carried
 from bufdb.fitting.levers.chunks import Chunks
+from bufdb.fitting.levers.depth import Depths
 from bufdb.fitting.levers.donation import Donation
 from bufdb.fitting.levers.host import Host
 from bufdb.fitting.levers.microbatch import Microbatch
 from bufdb.fitting.levers.products import Products
 from bufdb.fitting.levers.saved import Saved
 
-LEVERS: tuple[Lever, ...] = (Saved(), Host(), Carried(), Calls(), Products(), Donation())
+LEVERS: tuple[Lever, ...] = (
+    Saved(), Host(), Carried(), Calls(), Products(), Depths(), Donation(),
+)  # fmt: skip
 """Those that every search tries."""
 ON_DEMAND: tuple[Rewrite, ...] = (Microbatch(), Chunks())
 """Those that `--also` names: they change the program's text."""

@@ -24,6 +24,7 @@ from bufdb.capture.target import jax_module
 from bufdb.fitting.editing import Editing
 from bufdb.fitting.edits import Refused, Render
 from bufdb.fitting.lever import Atom, Lever, Trial
+from bufdb.fitting.loops import counter, first_calls
 from bufdb.fitting.places import place
 from bufdb.fitting.plans import Plan, Program, Region, Site
 from bufdb.fitting.reader import Key, Reader
@@ -69,7 +70,10 @@ class Calls(Lever):
         """Return the outermost call region of a plan that an equation is in, and which call."""
         for key, instance, _ in reader.chain(eqn):
             region = region_of(key)
-            if region is not None and region in plan.calls:
+            if region is None or region not in plan.calls:
+                continue
+            depth = plan.depth(region)
+            if depth is None or reader.calls.rank(instance) < depth.count:
                 return region, instance
         return None
 
@@ -101,19 +105,30 @@ class Calls(Lever):
                 continue
             how = f"checkpoint, as {FORMS[region.lift]}"
             has_dots = index in editing.plan.with_dots
-            for site in region.sites:
-                editing.attempt(site, how, _edit, region, site, has_dots)
+            depth = editing.plan.depth(index)
+            if depth is None:
+                for site in region.sites:
+                    editing.attempt(site, how, _edit, region, site, has_dots)
+                continue
+            for site, count in first_calls(region.order, depth.count).items():
+                words = how if count is None else f"in the first {count} iterations {how}"
+                editing.attempt(site, words, _edit, region, site, has_dots, count)
 
 
-def _edit(source: Source, region: Region, site: Site, has_dots: bool) -> None:
+def _edit(
+    source: Source, region: Region, site: Site, has_dots: bool, count: int | None = None
+) -> None:
     node = source.find(site)
     if not isinstance(node, ast.Call):
         raise Refused("it is not a call")
-    _checkpoint_call(source, node, region, has_dots)
+    test = "" if count is None else f"{counter(source, node)} < {count}"
+    _checkpoint_call(source, node, region, has_dots, test)
 
 
-def _checkpoint_call(source: Source, node: ast.Call, region: Region, has_dots: bool) -> None:
-    """Change a call of a region into a checkpoint.
+def _checkpoint_call(
+    source: Source, node: ast.Call, region: Region, has_dots: bool, test: str
+) -> None:
+    """Change a call of a region into a checkpoint, if a test is true.
 
     Arguments that hold calls are evaluated outside: inside, their values would be computed again.
 
@@ -152,10 +167,10 @@ def _checkpoint_call(source: Source, node: ast.Call, region: Region, has_dots: b
         head = f"lambda {', '.join(spans)}" if spans else "lambda"
         arguments = ", ".join(render(*span) for span in spans.values())
         core = f"{function}({head}: {''.join(body)}{policy})({arguments})"
-        if not outer:
-            return core
-        arguments = ", ".join(render(*source.span(value)) for value in outer)
-        return f"(lambda {', '.join(outer.values())}: {core})({arguments})"
+        if outer:
+            arguments = ", ".join(render(*source.span(value)) for value in outer)
+            core = f"(lambda {', '.join(outer.values())}: {core})({arguments})"
+        return f"({core} if {test} else {render(start, end)})" if test else core
 
     source.replace((start, end), make, rank=1)
 

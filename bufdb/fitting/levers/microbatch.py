@@ -219,14 +219,8 @@ def _edit(source: Source, change: Change) -> None:
             positions.append(str(at))
     if not positions:
         raise Refused("no argument of the call has the batch")
-    outer = next(one for one in [*source.above(node)][::-1] if one in source.tree.body)
-    assert isinstance(outer, ast.stmt)
-    jax = source.imported("jax", "", [node, source.tree.body[0]])
-    name = source.free("microbatched")
-    first = min([outer.lineno, *(one.lineno for one in getattr(outer, "decorator_list", []))])
-    split = _SPLIT if devices == 1 else _SPLIT_SHARDED.format(devices=devices)
-    helper = _HELPER.format(name=name, jax=jax, split=split).rstrip("\n").split("\n")
-    source.insert_line(first, source.line_end.join([*helper, "", ""]))
+    split = _SPLIT if devices == 1 else _SPLIT_SHARDED.replace("{devices}", str(devices))
+    name = source.helper("microbatched", _HELPER.replace("{split}", split), node)
     comma = "," if len(positions) == 1 else ""
     source.wrap(node.func, f"{name}(", f", {count}, ({', '.join(positions)}{comma}))")
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bufdb.capture.target import jax_module
 from bufdb.fitting.edits import Refused
-from bufdb.fitting.plans import Plan, Switch
+from bufdb.fitting.plans import Depth, Plan, Switch
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,11 @@ def policy(switches: tuple[Switch, ...], plan: Plan, region: int) -> Policy:
         tuple(name for name in names if name in plan.offloaded),
         region in plan.with_dots,
     )
+
+
+def rest_of(plan: Plan, depth: Depth) -> Plan:
+    """Return the plan whose policy the other iterations of a scan have."""
+    return replace(plan, saved=depth.saved, offloaded=depth.offloaded)
 
 
 def _quoted(name: str) -> str:

@@ -26,7 +26,7 @@ from bufdb.fitting.counting import (
 from bufdb.fitting.editing import Editing
 from bufdb.fitting.edits import Refused, Render
 from bufdb.fitting.lever import Atom, Lever, Trial, Value
-from bufdb.fitting.levers.policy import policy
+from bufdb.fitting.levers.policy import policy, rest_of
 from bufdb.fitting.places import place, spans
 from bufdb.fitting.plans import Plan, PlanResult, Program, Region, Site
 from bufdb.fitting.reader import SCAN, Reader
@@ -84,9 +84,19 @@ class Saved(Lever):
         for index in plan.scans:
             region = program.regions[index]
             made = policy(program.switches, plan, index)
+            depth = plan.depth(index)
             for site in region.sites:
-                how = f"give the scan's body {made.words}"
-                editing.attempt(site, how, _scan, region, site, made.text)
+                if depth is None:
+                    how = f"give the scan's body {made.words}"
+                    editing.attempt(site, how, _scan, region, site, made.text)
+                    continue
+                rest = policy(program.switches, rest_of(plan, depth), index)
+                how = (
+                    f"run the scan as two: the body of the first {depth.count} iterations with "
+                    f"{made.words}, that of the others with {rest.words}"
+                )
+                texts = made.text, rest.text
+                editing.attempt(site, how, _scan_in_two, site, depth.count, texts)
             for site in set(region.remats) - set(region.sites):
                 editing.attempt(site, "remove the checkpoint of", _unwrap, region, site)
 
@@ -204,6 +214,15 @@ def _scan(source: Source, region: Region, site: Site, policy: Callable[[str], st
     if not isinstance(node, ast.Call):
         raise Refused("it is not a call")
     transforms.put_policy(source, node, region, policy, site in region.remats)
+
+
+def _scan_in_two(
+    source: Source, site: Site, count: int, policies: tuple[transforms.Policy, transforms.Policy]
+) -> None:
+    node = source.find(site)
+    if not isinstance(node, ast.Call):
+        raise Refused("it is not a call")
+    transforms.in_two(source, node, count, policies)
 
 
 def _unwrap(source: Source, region: Region, site: Site) -> None:

@@ -1,0 +1,121 @@
+"""Depth: of equal layers the first ones as one plan has them, the others as another.
+
+find     calls with places in an order, and scans that run once
+trace    `calls` checkpoints the first calls alone; the replay runs a scan as two
+price    a plan between two that differ in one region: bytes and work are linear in the layers
+edit     `calls` and `saved`, where the calls and the scan are
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil
+from typing import NamedTuple
+
+from bufdb.fitting.lever import Lever
+from bufdb.fitting.places import place
+from bufdb.fitting.plans import Depth, Plan, PlanResult, Program
+
+
+class _Parts(NamedTuple):
+    """A plan as that of its first layers, how many, and that of the others."""
+
+    first: Plan
+    layers: int
+    rest: Plan | None
+    """None if the first ones are all."""
+
+
+class Depths(Lever):
+    """Parts of regions."""
+
+    name = "depth"
+
+    def between(self, program: Program, cheap: Plan, dear: Plan, share: float) -> Plan | None:
+        """Change the first layers; of calls the last ones would be live with all the others."""
+        region = _apart(program, cheap, dear)
+        layers = 0 if region is None else program.regions[region].layers
+        if region is None or layers < 2:
+            return None
+        low, high = _parts(program, cheap, region), _parts(program, dear, region)
+        rest = high.rest or low.rest or low.first
+        if low.rest is None:
+            start = 0
+            if low.first != rest:
+                return None
+        else:
+            start = low.layers
+            if low.first != high.first or low.rest != rest:
+                return None
+        count = start + ceil(share * (high.layers - start))
+        if not start < count < high.layers:
+            return None
+        names = [one.name for one in program.switches if region in one.regions]
+        depth = Depth(
+            region,
+            count,
+            tuple(name for name in names if name in rest.saved),
+            tuple(name for name in names if name in rest.offloaded),
+        )
+        return replace(high.first, depths=(*high.first.depths, depth))
+
+    def results(self, program: Program, plan: Plan, traced: object) -> dict[str, tuple[str, ...]]:
+        """Return which layers are changed, in words."""
+        parts = []
+        for depth in plan.depths:
+            region = program.regions[depth.region]
+            what = "calls" if region.kind == "call" else "iterations"
+            at = place(region.sites[0])
+            number = "" if depth.count == 1 else f" {depth.count}"
+            parts.append(f"the first{number} of {region.layers} {what} at {at}")
+        return {"depths": tuple(parts)}
+
+    def words(self, row: PlanResult) -> Sequence[str]:
+        """Return which layers are changed."""
+        return row.depths
+
+
+def _apart(program: Program, cheap: Plan, dear: Plan) -> int | None:
+    """Return the only region in which two plans differ; None if they differ elsewhere."""
+    alike = (
+        replace(one, saved=(), offloaded=(), calls=(), with_dots=(), depths=())
+        for one in (cheap, dear)
+    )
+    if next(alike) != next(alike):
+        return None
+    regions = set(cheap.calls) ^ set(dear.calls) | set(cheap.with_dots) ^ set(dear.with_dots)
+    regions |= {one.region for one in set(cheap.depths) ^ set(dear.depths)}
+    for switch in program.switches:
+        kept = [(switch.name in one.saved, switch.name in one.offloaded) for one in (cheap, dear)]
+        if kept[0] != kept[1]:
+            regions |= set(switch.regions)
+    return regions.pop() if len(regions) == 1 else None
+
+
+def _parts(program: Program, plan: Plan, region: int) -> _Parts:
+    depth = plan.depth(region)
+    if depth is None:
+        return _Parts(plan, program.regions[region].layers, None)
+    first = replace(plan, depths=tuple(one for one in plan.depths if one != depth))
+    return _Parts(first, depth.count, _rest(program, first, depth))
+
+
+def _rest(program: Program, first: Plan, depth: Depth) -> Plan:
+    """Return the plan whose region is as that of the last layers is."""
+    region = depth.region
+    if program.regions[region].kind == "call":
+        calls, with_dots = (
+            tuple(at for at in regions if at != region)
+            for regions in (first.calls, first.with_dots)
+        )
+        return replace(first, calls=calls, with_dots=with_dots)
+    own = {one.name for one in program.switches if region in one.regions}
+    saved = {*set(first.saved) - own, *depth.saved}
+    offloaded = {*set(first.offloaded) - own, *depth.offloaded}
+    order = [one.name for one in program.switches]
+    return replace(
+        first,
+        saved=tuple(sorted(saved, key=order.index)),
+        offloaded=tuple(sorted(offloaded)),
+    )

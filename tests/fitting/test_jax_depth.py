@@ -1,0 +1,97 @@
+"""The first of equal layers under one plan, the others under another: traced, patched, found."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+jax = pytest.importorskip("jax", reason="this Python has no jax")
+
+import fit_forms as forms  # noqa: E402
+import fit_programs as programs  # noqa: E402
+from fit_programs import D, N  # noqa: E402
+from patched import loaded  # noqa: E402
+
+from bufdb.fitting.function import Function  # noqa: E402
+from bufdb.fitting.patch import patch  # noqa: E402
+from bufdb.fitting.plans import Depth, Plan  # noqa: E402
+
+EDITED = [
+    "step_blocks", "step_methods", "step_blocks_in_shard_map", "step_softmax", "step_two_scans",
+    "step_checkpoint_outside", "step_scan_in_shard_map",
+]  # fmt: skip
+BY_HAND = ["step_fori", "step_map"]
+"""Loops that are no `jax.lax.scan` in the text."""
+VALUE = 4 * D * D
+"""Bytes of one f32[8, 8]."""
+
+
+@pytest.fixture(autouse=True)
+def accelerator(monkeypatch):
+    """Checkpoints of calls are offered, as on a GPU."""
+    monkeypatch.setattr(Function, "platform", "gpu")
+
+
+def depths(program):
+    """For each region of layers the first one, and all but the last."""
+    names = tuple(one.name for one in program.switches if one.lever == "saved")
+    for at, region in enumerate(program.regions):
+        if region.layers < 2:
+            continue
+        for count in sorted({1, region.layers - 1}):
+            if region.kind == "call":
+                yield Plan(calls=(at,), depths=(Depth(at, count),))
+            else:
+                own = tuple(one.name for one in program.switches if at in one.regions)
+                rest = tuple(name for name in names if name in own)
+                yield Plan((at,), rest[1:], depths=(Depth(at, count, rest),))
+
+
+def test_bytes_and_products_are_linear_in_the_layers():
+    function = Function(programs.step, programs.args(), {}, "step")
+    program = function.program()
+    assert program.regions[0].layers == N
+    up = next(one.name for one in program.switches if one.site.line == text_of("h = x @ p"))
+    traces = [function.trace(Plan((0,), (up,)))]
+    for count in range(1, N):
+        traces.append(function.trace(Plan((0,), depths=(Depth(0, count, (up,)),))))
+    traces.append(function.trace(Plan((0,))))
+    kept = [one.residual_bytes for one in traces]
+    assert [a - b for a, b in itertools.pairwise(kept)] == N * [VALUE]
+    work = [one.work for one in traces]
+    assert [b - a for a, b in itertools.pairwise(work)] == N * [programs.PRODUCT]
+
+
+def text_of(line):
+    lines = Path(programs.__file__).read_text().splitlines()
+    return next(at for at, one in enumerate(lines, 1) if one.strip().startswith(line))
+
+
+def _figures(traced):
+    return traced.residual_bytes, traced.work, traced.product_count, traced.live_bytes
+
+
+@pytest.mark.parametrize("name", [*EDITED, *BY_HAND])
+def test_a_patch_goes_as_deep_as_the_plan(name, tmp_path):
+    path = str(Path(forms.__file__))
+    text = Path(path).read_bytes().decode()
+    function = Function(getattr(forms, name), forms.args(), {}, name)
+    program = function.program()
+    plans = list(depths(program))
+    assert plans
+    for plan in plans:
+        made = patch(program, plan, {path: text}, str(Path(path).parent))
+        assert bool(made.steps) == (name in BY_HAND)
+        if made.steps:
+            assert "run the scan as two: the body of the first" in made.steps[0]
+            continue
+        other = loaded(made.texts[path], tmp_path)
+        patched = Function(getattr(other, name), forms.args(), {}, name).trace(Plan())
+        assert _figures(patched) == _figures(function.trace(plan))
+
+
+def test_what_a_loop_hands_on_goes_to_the_host_in_a_part_of_it():
+    function = Function(programs.step, programs.args(), {}, "step")
+    function.program()
+    traced = function.trace(Plan((0,), offloaded=("x_in",), depths=(Depth(0, 1),)))
+    assert (traced.residual_bytes, traced.host_bytes) == ((N - 1) * VALUE, VALUE)
