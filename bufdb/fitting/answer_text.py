@@ -16,10 +16,12 @@ from bufdb.fitting.vary import Largest
 from bufdb.render.text import align, human_apart, human_bytes
 
 WIDTH = 80
+SAME = 0.0005
+"""Share of the work up to which a plan is at its bound."""
 _RESULT = (
     "rank", "is_compiled", "is_verified", "need_bytes", "peak_bytes", "extra_work_ratio",
     "recomputed_lines", "offloaded_lines", "donated", "fits", "error_ratio", "run", "patch",
-    "steps", "saves", "changes", "offloaded_bytes", "depths", "is_broken",
+    "steps", "saves", "changes", "offloaded_bytes", "depths", "gap_ratio", "is_broken",
 )  # fmt: skip
 
 
@@ -228,6 +230,7 @@ def _footer(answer: Answer) -> list[str]:
         sentences.append("A need with ~ is an estimate of a trace; without it, it is compiled.")
     if answer.plans:
         sentences.append("Extra is of products: elementwise work is not in them.")
+    sentences += _bound(answer)
     runs = [row.run for row in answer.plans if row.run is not None]
     if answer.as_written.run is not None and runs:
         sentences.append(
@@ -240,6 +243,18 @@ def _footer(answer: Answer) -> list[str]:
     if answer.notes:
         parts.append("\n".join(_filled(note) for note in answer.notes))
     return parts
+
+
+def _bound(answer: Answer) -> list[str]:
+    """Return how much less work a plan could do than the best one."""
+    best = next((row for row in answer.plans if row.rank == answer.best), None)
+    if best is None or best.gap_ratio is None:
+        return []
+    size = f"plan {best.rank} at its size of residuals"
+    choice = "choice of these values and layers costs"
+    if best.gap_ratio < SAME:
+        return [f"By traces, no {choice} less than {size}."]
+    return [f"By traces, the best {choice} {best.gap_ratio:.1%} of all products less than {size}."]
 
 
 def _filled(words: str) -> str:

@@ -234,6 +234,7 @@ class Fitting:
                     recomputed_lines=lines(self._recomputed(one.plan)),
                     fits=_fits(need, self.question.limit_bytes),
                     error_ratio=None if one.is_exact else one.error_ratio,
+                    gap_ratio=one.gap_ratio,
                     patch=made.diff or None,
                     steps=made.steps,
                     changes=tuple(change.sentence for change in program.changes_of(one.plan)),

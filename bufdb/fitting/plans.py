@@ -328,6 +328,8 @@ class Candidate:
     compiled: Compiled | None = None
     error_ratio: float | None = None
     """Largest error so far of such estimates, of those compiled; None if none was."""
+    gap_ratio: float | None = None
+    """Cost beyond the bound, as in `PlanResult`."""
 
     @property
     def is_exact(self) -> bool:
@@ -398,6 +400,10 @@ class PlanResult:
     """What `--also` changes in the program's text, and why it computes the same."""
     offloaded_bytes: int = 0
     """What goes to host memory, and back, while the function runs once."""
+    gap_ratio: float | None = None
+    """Cost beyond the least of any choice of these values and layers that saves as many bytes, by
+    traces, by the work as written; bytes to the host count as work. None where calls are regions:
+    no trace has their residuals; or if not all choices were traced."""
     depths: tuple[str, ...] = ()
     """Which calls or iterations alone are changed, such as `the first 4 of 8 calls at a.py:9`."""
     plan: Plan = Plan()

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from bufdb.fitting.bound import hull, least
 from bufdb.fitting.lever import Atom
 from bufdb.fitting.levers import LEVERS
 from bufdb.fitting.plans import Ask, Candidate, Compiled, Plan, Program
@@ -195,21 +196,9 @@ def _between(space: Space, proof: _Proof, cheap: Plan, dear: Plan, limit: int) -
 
 def _hull(proof: _Proof, frontier: Sequence[Plan]) -> list[Plan]:
     """Return the plans of the frontier that no mixture of two others beats, cheapest first."""
-    hull: list[Plan] = []
-    for plan in frontier:
-        while len(hull) > 1 and not _is_convex(*(_point(proof, one) for one in (*hull[-2:], plan))):
-            hull.pop()
-        hull.append(plan)
-    return hull
-
-
-def _point(proof: _Proof, plan: Plan) -> tuple[int, int]:
-    return proof.estimate(plan), proof.order(plan)[0]
-
-
-def _is_convex(a: tuple[int, int], b: tuple[int, int], c: tuple[int, int]) -> bool:
-    """Return whether the second of three points is below the line between the others."""
-    return (b[1] - a[1]) * (a[0] - c[0]) < (c[1] - a[1]) * (a[0] - b[0])
+    points = {plan: (proof.estimate(plan), proof.order(plan)[0]) for plan in frontier}
+    below = hull(points.values())
+    return [plan for plan in frontier if points[plan] in below]
 
 
 # -- what is proved --------------------------------------------------------------------------------
@@ -380,7 +369,17 @@ class _Proof:
             self.estimate(plan),
             self.full.get(plan),
             self.error,
+            self._gap(plan),
         )
+
+    def _gap(self, plan: Plan) -> float | None:
+        """Return the cost of a plan beyond the least at its size of residuals, by traces."""
+        space = self.space
+        if space.program.calls or not space.is_explored:
+            return None
+        points = [(space.figure(one), space.cost(one)) for one in space.traced.values()]
+        figure, cost = space.figure(space.traced[plan]), space.cost(space.traced[plan])
+        return (cost - least(points, figure)) / max(space.program.as_written.work, 1)
 
 
 # -- the search ------------------------------------------------------------------------------------
@@ -403,6 +402,7 @@ def search(program: Program, ask: Ask) -> list[Candidate]:
         if _fits(proof, space.base, limit):
             return [proof.candidate(space.base)]
     _explore(space)
+    space.is_explored = not space.is_over
     _move(space, _pareto(proof, space.traced))
     if limit is None:
         _frontier(proof)

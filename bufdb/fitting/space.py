@@ -33,6 +33,8 @@ class Space:
         self.same: dict[Plan, Plan] = {}
         """Plans with the one of the same trace that saves the fewest names."""
         self.count = 0
+        self.is_explored = False
+        """Whether the plans among which to choose were traced to the end."""
         self.atoms: list[Atom] = [atom for lever in LEVERS for atom in lever.atoms(program)]
         lean = {lever.name for lever in LEVERS if lever.is_lean}
         self.lean: Atoms = frozenset(atom for atom in self.atoms if atom.lever in lean)
