@@ -162,7 +162,7 @@ class Here:
         """Compile a plan."""
         return self._compiled(self._function, plan, is_full=is_full)
 
-    def patched(self, texts: Mapping[str, str], donated: tuple[int, ...]) -> Dumped:
+    def patched(self, texts: Mapping[str, str], rest: Plan) -> Dumped:
         """Compile the function of the patched text of its module, executed as another module.
 
         Raises:
@@ -181,7 +181,7 @@ class Here:
         function: Any = twin
         for part in self._call.function.__qualname__.split("."):
             function = getattr(function, part)
-        return self._compiled(self._made(function), Plan(donated=donated), is_full=True)
+        return self._compiled(self._made(function), rest, is_full=True)
 
     def _compiled(self, function: Any, plan: Plan, *, is_full: bool) -> Dumped:
         self._count += 1

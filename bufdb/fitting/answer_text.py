@@ -21,7 +21,8 @@ SAME = 0.0005
 _RESULT = (
     "rank", "is_compiled", "is_verified", "need_bytes", "peak_bytes", "extra_work_ratio",
     "recomputed_lines", "offloaded_lines", "donated", "fits", "error_ratio", "run", "patch",
-    "steps", "saves", "changes", "offloaded_bytes", "depths", "gap_ratio", "is_broken",
+    "steps", "saves", "changes", "offloaded_bytes", "depths", "options", "extra_cycles_ratio",
+    "gap_ratio", "is_broken",
 )  # fmt: skip
 
 
@@ -167,7 +168,7 @@ def _row(answer: Answer, row: PlanResult) -> list[str]:
     if row.rank == answer.best:
         words.append("fits")
     mark = ">" if row.rank == answer.best else ""
-    extra = f"{row.extra_work_ratio:+.1%}"
+    extra = "unknown" if row.extra_work_ratio is None else f"{row.extra_work_ratio:+.1%}"
     return [
         mark,
         str(row.rank),
@@ -187,6 +188,8 @@ def _changes(answer: Answer, row: PlanResult) -> list[str]:
     from bufdb.fitting.levers import LEVERS  # NumPy, which --help does without
 
     parts = [*row.changes, *(words for lever in LEVERS for words in lever.words(row))]
+    if row.extra_cycles_ratio is not None:
+        parts.append(f"estimated cycles {row.extra_cycles_ratio:+.1%}")
     regions = answer.program.regions
     touched = [site for at in (*row.plan.scans, *row.plan.calls) for site in regions[at].sites]
     if touched:

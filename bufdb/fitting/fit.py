@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from bufdb.answers.summary import DEVICE_LABEL
 from bufdb.database import store
@@ -15,6 +15,7 @@ from bufdb.database.runs import names, remove_runs
 from bufdb.dumps.place import Files
 from bufdb.errors import BufdbError, TooSlowError, UsageError
 from bufdb.fitting.extra import Extra, is_met
+from bufdb.fitting.last_resort import FLAGS, LastResort
 from bufdb.fitting.levers import EVERY, ON_DEMAND
 from bufdb.fitting.patch import patch
 from bufdb.fitting.places import lines
@@ -36,14 +37,27 @@ from bufdb.fitting.space import Space
 from bufdb.ingest.ingest import ingest
 
 AS_WRITTEN = "as-written"
-_FIGURES = (
-    "SELECT need_bytes, peak_bytes FROM memory_figures WHERE is_device_memory "
-    "ORDER BY need_bytes DESC NULLS LAST LIMIT 1"
-)
+_FIGURES = """
+SELECT need_bytes, peak_bytes, operation_count, estimated_cycles
+FROM memory_figures
+LEFT JOIN (
+  SELECT
+    module_id,
+    CASE WHEN count(operation_unknown_reason) = 0 THEN sum(operation_count)::BIGINT END
+      AS operation_count,
+    CASE WHEN count(estimate_unknown_reason) = 0 THEN sum(estimated_cycles)::BIGINT END
+      AS estimated_cycles
+  FROM instruction_costs
+  GROUP BY module_id
+) USING (module_id)
+WHERE is_device_memory
+ORDER BY need_bytes DESC NULLS LAST
+LIMIT 1
+"""
 VERIFIED = 1
 """Compilations of the budget that are kept for the patched files."""
-KINDS = tuple(lever.name for lever in ON_DEMAND)
-"""Changes of the program's text that are tried on demand."""
+KINDS = (*(lever.name for lever in ON_DEMAND), FLAGS)
+"""What is tried on demand: changes of the program's text, and options of the compiler."""
 ALSO = 2
 """Compilations of the budget that are kept for each kind of these."""
 
@@ -124,6 +138,9 @@ class Fitting:
                     candidates = search(program, replace(again, compile_budget=budget))
                 more = Extra(program, ask, lambda: self._is_left(VERIFIED), self._notes)
                 candidates = more.with_found(self.question.also, candidates)
+            resort = LastResort(program, ask, lambda: self._is_left(VERIFIED), self._notes)
+            is_wanted = FLAGS in self.question.also
+            candidates = resort.with_found(candidates, is_wanted=is_wanted)
         except TooSlowError as error:
             self._notes.append(str(error))
             candidates = self._so_far(program)
@@ -201,8 +218,13 @@ class Fitting:
                 kept = Compiled(None, None, is_full, 0.0, refusal=str(error))
                 self._notes.append(f"a plan could not be compiled: {error}")
             else:
-                need, peak = _figures(dumped, self.folder)
-                kept = Compiled(need, peak, is_full, dumped.seconds, None, dumped.refusal)
+                figures = _figures(dumped, self.folder)
+                kept = Compiled(
+                    **figures._asdict(),
+                    is_full=is_full,
+                    seconds=dumped.seconds,
+                    refusal=dumped.refusal,
+                )
                 if is_full:
                     self._dumps[plan] = dumped
                 if dumped.refusal is not None:
@@ -230,7 +252,9 @@ class Fitting:
                     is_verified=False,
                     need_bytes=need,
                     peak_bytes=one.compiled.peak_bytes if one.compiled is not None else None,
-                    extra_work_ratio=_ratio(one.traced.work, program.as_written.work),
+                    extra_work_ratio=_extra(one, program, written),
+                    extra_cycles_ratio=_extra_cycles(one, written),
+                    options=one.plan.options,
                     recomputed_lines=lines(self._recomputed(one.plan)),
                     fits=_fits(need, self.question.limit_bytes),
                     error_ratio=None if one.is_exact else one.error_ratio,
@@ -286,6 +310,7 @@ class Fitting:
         made = patch(program, row.plan, _texts(program))
         # Where the source has no jit that could donate, the compilation does as the words say.
         alone = row.plan if program.is_jitted else row.plan.as_traced
+        alone = replace(alone, options=())
         if not made.diff or not patch(program, alone, _texts(program)).is_whole:
             return row
         self.question.observer(f"compiling the patched files of plan {row.rank}")
@@ -308,10 +333,10 @@ class Fitting:
     def _patched_need(self, program: Program, plan: Plan, made: Patch) -> int | None:
         self._patched_count += 1
         donated = () if program.is_jitted else plan.donated
-        dumped = self.session.patched(made.texts, donated)
+        dumped = self.session.patched(made.texts, Plan(donated=donated, options=plan.options))
         if dumped.refusal is not None:
             raise BufdbError(dumped.refusal)
-        return _figures(dumped, self.folder)[0]
+        return _figures(dumped, self.folder).need_bytes
 
     # -- Runs --------------------------------------------------------------------------------------
 
@@ -343,19 +368,27 @@ def drop_plans(question: Question, db: str) -> None:
         remove_runs(con, [name for name in names(con) if name.startswith(own_runs)])
 
 
-def _figures(dumped: Dumped, folder: Path) -> tuple[int | None, int | None]:
-    """Return need and peak of the module in a dump that needs most; None if unknown."""
+class _Figures(NamedTuple):
+    """Of the module in a dump that needs most; each is None if unknown."""
+
+    need_bytes: int | None = None
+    peak_bytes: int | None = None
+    operation_count: int | None = None
+    estimated_cycles: int | None = None
+
+
+def _figures(dumped: Dumped, folder: Path) -> _Figures:
     with tempfile.TemporaryDirectory(dir=folder) as place:
         db = str(Path(place) / "one.duckdb")
         ingest(db, [Files("one", dumped.files, "")])
         with closing(store.open_readable(db, _FIGURES)) as con:
             row = con.execute(_FIGURES).fetchone()
-    return (None, None) if row is None else (row[0], row[1])
+    return _Figures() if row is None else _Figures(*row)
 
 
 def need_of(dumped: Dumped, folder: Path) -> int | None:
     """Return what a compilation needs; None if unknown, or if XLA gave up."""
-    return None if dumped.refusal is not None else _figures(dumped, folder)[0]
+    return None if dumped.refusal is not None else _figures(dumped, folder).need_bytes
 
 
 def run_name(question: Question, rank: int | None, at: str = "") -> str:
@@ -401,6 +434,21 @@ def _of_levers(program: Program, one: Candidate) -> dict[str, Any]:
     return fields
 
 
+def _extra(one: Candidate, program: Program, written: Compiled) -> float | None:
+    """Return the extra work of a plan: by traces, which know of no option of the compiler."""
+    if not one.plan.options:
+        return _ratio(one.traced.work, program.as_written.work)
+    count = None if one.compiled is None else one.compiled.operation_count
+    if count is None or written.operation_count is None:
+        return None
+    return _ratio(count, written.operation_count)
+
+
+def _extra_cycles(one: Candidate, written: Compiled) -> float | None:
+    cycles = None if one.compiled is None else one.compiled.estimated_cycles
+    return cycles / written.estimated_cycles - 1 if cycles and written.estimated_cycles else None
+
+
 def _ratio(work: int, written: int) -> float:
     return work / written - 1 if written else 0.0
 
@@ -424,7 +472,8 @@ def undominated(rows: Sequence[PlanResult], written: Compiled) -> list[PlanResul
     def respects(row: PlanResult) -> tuple[float, ...]:
         need = float("inf") if row.need_bytes is None else row.need_bytes
         parts = sum(int(key.partition("=")[2]) for key in row.plan.extra)
-        return need, row.extra_work_ratio, row.offloaded_bytes, edits(row), parts
+        work = float("inf") if row.extra_work_ratio is None else row.extra_work_ratio
+        return need, work, row.offloaded_bytes, edits(row), parts
 
     known = [(respects(row), row.is_compiled) for row in rows]
     as_written = (written.need_bytes, 0.0, 0, 0, 0)

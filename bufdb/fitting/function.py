@@ -233,6 +233,7 @@ class Function:
             BufdbError: a part of the plan was not met when the function was traced.
         """
         options = {} if self._target is None else dict(self._target.options)
+        options |= dict(one.split("=", 1) for one in plan.options)
         stage = self.stage(plan)
         for cheap in [] if is_full else _CHEAP.get(self.platform, []):
             with suppress(TypeError):

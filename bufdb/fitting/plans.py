@@ -138,6 +138,8 @@ class Plan:
     """Numbers of the arguments to donate, besides those that are donated as written."""
     extra: tuple[str, ...] = ()
     """Changes of the program's text that only `--also` tries, such as `microbatch=2`."""
+    options: tuple[str, ...] = ()
+    """Options of the compiler, such as `xla_gpu_memory_limit_slop_factor=10`."""
 
     @property
     def is_as_written(self) -> bool:
@@ -161,8 +163,8 @@ class Plan:
 
     @property
     def as_traced(self) -> Plan:
-        """Return the plan without that part."""
-        return dataclasses.replace(self, donated=())
+        """Return the plan without what no trace shows: that part, and options of the compiler."""
+        return dataclasses.replace(self, donated=(), options=())
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,10 @@ class Compiled:
     is_full: bool
     """Whether at full effort: only then these are figures to show."""
     seconds: float
+    operation_count: int | None = None
+    """Operations of products in the optimized program, through loops; None if unknown."""
+    estimated_cycles: int | None = None
+    """The compiler's own estimate, through loops, which TPU has; None if unknown."""
     run: str | None = None
     """Name of the stored run."""
     refusal: str | None = None
@@ -376,8 +382,10 @@ class PlanResult:
     need_bytes: int | None
     """As compiled where `is_compiled`, else the estimate of the trace."""
     peak_bytes: int | None
-    extra_work_ratio: float
-    """Work of products beyond that of the function as written, by the latter."""
+    extra_work_ratio: float | None
+    """Work of products beyond that of the function as written, by the latter; None if unknown.
+
+    By traces; with options of the compiler by the optimized programs."""
     recomputed_lines: tuple[str, ...]
     """Such as `train.py:14`."""
     offloaded_lines: tuple[str, ...]
@@ -404,6 +412,11 @@ class PlanResult:
     """Cost beyond the least of any choice of these values and layers that saves as many bytes, by
     traces, by the work as written; bytes to the host count as work. None where calls are regions:
     no trace has their residuals; or if not all choices were traced."""
+    extra_cycles_ratio: float | None = None
+    """Estimated cycles beyond those of the function as written, by the latter: the compiler's own
+    estimate, which TPU has. None if unknown."""
+    options: tuple[str, ...] = ()
+    """Options of the compiler."""
     depths: tuple[str, ...] = ()
     """Which calls or iterations alone are changed, such as `the first 4 of 8 calls at a.py:9`."""
     plan: Plan = Plan()

@@ -431,12 +431,19 @@ def _extreme(space: Space, proof: _Proof) -> None:
 
 
 def _try_free(space: Space, proof: _Proof) -> None:
-    """Compile the function with what costs no work; drop it if it saves nothing."""
+    """Compile the function with what costs no work; drop it if it saves nothing.
+
+    If XLA gives up, as it does without, that is unknown: other plans may be smaller by it.
+    """
     plan = space.base
     space.traced[plan] = replace(space.program.as_written)
     space.of_plan[plan] = NONE
     need, written = proof.compile(plan), proof.need(Plan())
-    if need is None or (written is not None and need >= written):
+    if need is None:
+        saves = space.ask.as_written.refusal is not None
+    else:
+        saves = written is None or need < written
+    if not saves:
         space.base = Plan()
 
 

@@ -59,8 +59,8 @@ class Session(Protocol):
             BufdbError: it cannot be compiled.
         """
 
-    def patched(self, texts: Mapping[str, str], donated: tuple[int, ...]) -> Dumped:
-        """Compile the function as files with these texts have it.
+    def patched(self, texts: Mapping[str, str], rest: Plan) -> Dumped:
+        """Compile the function as files with these texts have it, with the rest of a plan.
 
         Raises:
             BufdbError: it cannot be compiled.
@@ -132,8 +132,12 @@ class Apart:
         request = {"do": "compile", "plan": as_json(plan), "what": what, "is_full": is_full}
         return self._dumped(request)
 
-    def patched(self, texts: Mapping[str, str], donated: tuple[int, ...]) -> Dumped:
+    def patched(self, texts: Mapping[str, str], rest: Plan) -> Dumped:
         """Compile the function as files with these texts have it, in a process of its own.
+
+        Args:
+            texts: by path.
+            rest: what of the plan no text has: donations, options of the compiler.
 
         Raises:
             NotCompiledError: the user's code or XLA gave up.
@@ -144,9 +148,7 @@ class Apart:
         other = replace(self, folder=folder, _child=None, _count=0)
         with other:
             other._started(texts, has_program=False)
-            plan = as_json(Plan(donated=donated))
-            what = "the patched files"
-            return other._dumped({"do": "compile", "plan": plan, "what": what, "is_full": True})
+            return other.compile(rest, "the patched files", is_full=True)
 
     # -- Requests ----------------------------------------------------------------------------------
 

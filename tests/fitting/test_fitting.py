@@ -65,13 +65,17 @@ class Made:
             (), tuple(f"--also {kind}: the batch of 7 has no equal parts" for kind in kinds)
         )
 
-    def patched(self, texts, donated):
+    def patched(self, texts, rest):
         raise BufdbError("no files")
+
+
+def _figures(dumped, folder):
+    return module._Figures(_need(dumped), _need(dumped))
 
 
 @pytest.fixture
 def ask(monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "_figures", lambda dumped, folder: (_need(dumped),) * 2)
+    monkeypatch.setattr(module, "_figures", _figures)
 
     def asked(limit, over=lambda: False, budget=12, also=(), **how):
         question = Question(limit, budget, also, is_over=over)
@@ -171,7 +175,7 @@ def test_plans_of_the_same_lines_show_what_each_saves():
 
 
 def test_places_of_an_edit_are_named_once(monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "_figures", lambda dumped, folder: (_need(dumped),) * 2)
+    monkeypatch.setattr(module, "_figures", _figures)
     session = Made(NEEDS)
     program = session.program()
     sites = (PLACE, PLACE._replace(column=20, end_column=25), PLACE._replace(line=4, end_line=4))

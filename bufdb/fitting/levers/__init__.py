@@ -10,13 +10,14 @@ from bufdb.fitting.levers.carried import Carried
 from bufdb.fitting.levers.chunks import Chunks
 from bufdb.fitting.levers.depth import Depths
 from bufdb.fitting.levers.donation import Donation
+from bufdb.fitting.levers.flags import Flags
 from bufdb.fitting.levers.host import Host
 from bufdb.fitting.levers.microbatch import Microbatch
 from bufdb.fitting.levers.products import Products
 from bufdb.fitting.levers.saved import Saved
 
 LEVERS: tuple[Lever, ...] = (
-    Saved(), Host(), Carried(), Calls(), Products(), Depths(), Donation(),
+    Saved(), Host(), Carried(), Calls(), Products(), Depths(), Donation(), Flags(),
 )  # fmt: skip
 """Those that every search tries."""
 ON_DEMAND: tuple[Rewrite, ...] = (Microbatch(), Chunks())

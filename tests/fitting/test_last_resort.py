@@ -1,0 +1,108 @@
+"""Options of the compiler: when they are tried, and which value is the answer."""
+
+from dataclasses import replace
+
+import pytest
+from patched import program
+
+from bufdb.fitting.answer_text import text
+from bufdb.fitting.last_resort import LastResort
+from bufdb.fitting.levers.flags import variables
+from bufdb.fitting.patch import patch
+from bufdb.fitting.plans import Answer, Ask, Candidate, Compiled, Plan, PlanResult, Traced
+
+SLOP = "xla_gpu_memory_limit_slop_factor"
+FUSION = "xla_disable_hlo_passes=priority-fusion"
+
+
+def tried(limit, need_of_share, found=(), is_wanted=False, platform="gpu", budget=9, fusion=1000):
+    """Return the options that are compiled, candidates with options, and notes.
+
+    As written 1,000 bytes are needed.
+    """
+    compiled, notes = [], []
+
+    def compiling(plan, is_full):
+        (option,) = plan.options
+        compiled.append(option)
+        need = fusion if option == FUSION else need_of_share(int(option.rpartition("=")[2]))
+        return Compiled(need, need, is_full, 1.0)
+
+    ask = Ask(limit, Compiled(1000, 1000, True, 1.0), lambda plan: Traced(0, 0, 0, 0), compiling)
+    resort = LastResort(
+        replace(program(), platform=platform), ask, lambda: len(compiled) < budget, notes
+    )
+    candidates = resort.with_found(found, is_wanted=is_wanted)
+    return compiled, [one for one in candidates if one.plan.options], notes
+
+
+def plan_of(need):
+    compiled = Compiled(need, need, True, 1.0)
+    return Candidate(Plan((0,)), Traced(0, 0, 0, 0), need, compiled)
+
+
+@pytest.mark.parametrize("found", [(), (plan_of(900),)])
+def test_the_largest_share_that_fits_is_found(found):
+    compiled, candidates, _ = tried(700, lambda share: 500 + 5 * share, found)
+    assert compiled == [FUSION, *(f"{SLOP}={share}" for share in (1, 48, 24, 36, 42))]
+    fitting = [one.plan.options for one in candidates if one.estimate_bytes <= 700]
+    assert fitting == [(f"{SLOP}=1",), (f"{SLOP}=24",), (f"{SLOP}=36",)]
+
+
+def test_a_pass_whose_absence_is_enough_comes_first():
+    compiled, candidates, _ = tried(400, lambda share: 1000, fusion=246)
+    assert compiled == [FUSION]
+    assert [one.estimate_bytes for one in candidates] == [246]
+
+
+def test_what_saves_nothing_is_a_note():
+    compiled, candidates, notes = tried(700, lambda share: 990)
+    assert (compiled, candidates) == ([FUSION, f"{SLOP}=1"], [])
+    assert notes[-1] == f"--{SLOP}=1 needs 990 B, and 1000 B without it"
+
+
+def test_the_least_plan_has_options_if_nothing_else_fits():
+    compiled, candidates, _ = tried(300, lambda share: 600 + share, (plan_of(400),))
+    assert compiled == [FUSION, f"{SLOP}=1", FUSION, f"{SLOP}=1"]
+    assert [one.plan.scans for one in candidates] == [()]
+
+
+@pytest.mark.parametrize(
+    ("limit", "found", "is_wanted", "platform"),
+    [
+        (700, (plan_of(600),), False, "gpu"),
+        (1000, (), False, "gpu"),
+        (None, (), False, "gpu"),
+        (700, (), True, "cpu"),
+    ],
+)
+def test_options_are_tried_on_demand_or_if_nothing_fits(limit, found, is_wanted, platform):
+    compiled, candidates, _ = tried(limit, lambda share: 500, found, is_wanted, platform)
+    assert (compiled, candidates) == ([], [])
+    if platform == "gpu":
+        compiled, _, _ = tried(limit, lambda share: 500, found, True)
+        assert compiled
+
+
+def test_the_budget_bounds_the_compilations():
+    compiled, _, _ = tried(700, lambda share: 500 + 5 * share, budget=3)
+    assert len(compiled) == 3
+
+
+def test_the_answer_has_the_line_of_environment():
+    options = (f"{SLOP}=24",)
+    made = patch(program(), Plan(options=options), {})
+    assert made.diff == ""
+    (step,) = made.steps
+    assert f"XLA_FLAGS=--{SLOP}=24" in step
+    assert f'compiler_options={{"{SLOP}": "24"}}' in step
+    assert variables(("a=1", "b=2")) == 'XLA_FLAGS="--a=1 --b=2"'
+    row = PlanResult(
+        rank=1, is_compiled=True, is_verified=False, need_bytes=500, peak_bytes=500,
+        extra_work_ratio=None, recomputed_lines=(), offloaded_lines=(), donated=(), fits=True,
+        steps=made.steps, options=options, plan=Plan(options=options), extra_cycles_ratio=0.172,
+    )  # fmt: skip
+    written = Compiled(1000, 1000, True, 1.0)
+    shown = text(Answer(program(), 700, written, (row,), 1, None, 2, 0))
+    assert "unknown  compiled; fits" in shown
+    assert f"with XLA_FLAGS=--{SLOP}=24; estimated cycles +17.2%" in " ".join(shown.split())
