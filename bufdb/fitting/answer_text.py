@@ -21,7 +21,7 @@ SAME = 0.0005
 _RESULT = (
     "rank", "is_compiled", "is_verified", "need_bytes", "peak_bytes", "extra_work_ratio",
     "recomputed_lines", "offloaded_lines", "donated", "fits", "error_ratio", "run", "patch",
-    "steps", "saves", "changes", "offloaded_bytes", "depths", "options", "extra_cycles_ratio",
+    "steps", "saves", "changes", "offloaded_bytes", "depths", "options", "estimated_cycles",
     "gap_ratio", "is_broken",
 )  # fmt: skip
 
@@ -44,6 +44,7 @@ def as_dict(answer: Answer, sizes: Sizes | None = None) -> dict[str, Any]:
         "as_written": {
             "need_bytes": answer.as_written.need_bytes,
             "peak_bytes": answer.as_written.peak_bytes,
+            "estimated_cycles": answer.as_written.estimated_cycles,
             "fits": answer.fits_as_written if answer.limit_bytes is not None else None,
             "run": answer.as_written.run,
         },
@@ -188,8 +189,8 @@ def _changes(answer: Answer, row: PlanResult) -> list[str]:
     from bufdb.fitting.levers import LEVERS  # NumPy, which --help does without
 
     parts = [*row.changes, *(words for lever in LEVERS for words in lever.words(row))]
-    if row.extra_cycles_ratio is not None:
-        parts.append(f"estimated cycles {row.extra_cycles_ratio:+.1%}")
+    if row.estimated_cycles is not None:
+        parts.append(_cycles(row.estimated_cycles, answer.as_written.estimated_cycles))
     regions = answer.program.regions
     touched = [site for at in (*row.plan.scans, *row.plan.calls) for site in regions[at].sites]
     if touched:
@@ -204,6 +205,13 @@ def _changes(answer: Answer, row: PlanResult) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def _cycles(count: int, written: int | None) -> str:
+    """Return estimated cycles beyond those as written; all of them if these are unknown."""
+    if written:
+        return f"estimated cycles {count / written - 1:+.1%}"
+    return f"{count / 1e6:.3g} million estimated cycles"
 
 
 def _sizes(answer: Answer, sizes: Sizes) -> str:

@@ -253,7 +253,9 @@ class Fitting:
                     need_bytes=need,
                     peak_bytes=one.compiled.peak_bytes if one.compiled is not None else None,
                     extra_work_ratio=_extra(one, program, written),
-                    extra_cycles_ratio=_extra_cycles(one, written),
+                    estimated_cycles=None
+                    if one.compiled is None
+                    else one.compiled.estimated_cycles,
                     options=one.plan.options,
                     recomputed_lines=lines(self._recomputed(one.plan)),
                     fits=_fits(need, self.question.limit_bytes),
@@ -442,11 +444,6 @@ def _extra(one: Candidate, program: Program, written: Compiled) -> float | None:
     if count is None or written.operation_count is None:
         return None
     return _ratio(count, written.operation_count)
-
-
-def _extra_cycles(one: Candidate, written: Compiled) -> float | None:
-    cycles = None if one.compiled is None else one.compiled.estimated_cycles
-    return cycles / written.estimated_cycles - 1 if cycles and written.estimated_cycles else None
 
 
 def _ratio(work: int, written: int) -> float:

@@ -412,9 +412,8 @@ class PlanResult:
     """Cost beyond the least of any choice of these values and layers that saves as many bytes, by
     traces, by the work as written; bytes to the host count as work. None where calls are regions:
     no trace has their residuals; or if not all choices were traced."""
-    extra_cycles_ratio: float | None = None
-    """Estimated cycles beyond those of the function as written, by the latter: the compiler's own
-    estimate, which TPU has. None if unknown."""
+    estimated_cycles: int | None = None
+    """The compiler's own estimate of one run, through loops, which TPU has; None if unknown."""
     options: tuple[str, ...] = ()
     """Options of the compiler."""
     depths: tuple[str, ...] = ()
