@@ -171,12 +171,14 @@ class Also:
         reader: Reader,
         in_batch: Batch,
         losses: Sequence[Gradient],
+        step: Any,
     ) -> None:
-        """Take what traces the function for other arguments, and its losses."""
+        """Take what traces the function for other arguments, its losses, and its own jaxpr."""
         self._record = record
         self.reader = reader
         self.batch = in_batch
         self.losses = losses
+        self.step = step
         self._known: dict[tuple[int, bool], list[Gradient]] = {}
         self._grounds: dict[tuple[str, tuple[int, ...]], str] = {}
         self.made: dict[str, Sequence[Made]] = {}
@@ -188,18 +190,19 @@ class Also:
         Raises:
             Refused: there is none, or it would compute something else.
         """
-        changes, why = [], ""
+        changes = []
+        refusals: dict[int, str] = {}
         for count in kind.counts:
             if self.batch.size % (count * self.batch.devices):
                 continue
             try:
                 changes.append(kind.change(self, count))
             except Refused as error:  # a batch of one may be another program
-                why = why or str(error)
+                refusals[count] = str(error)
             if kind.is_first_enough and changes:
                 break
         if not changes:
-            raise Refused(why)
+            raise Refused(refusals[min(refusals)])
         return changes
 
     def each(self, size: int) -> str:

@@ -97,8 +97,9 @@ class Function:
         self._is_alone = gradients_only
         self._outputs = self._jax.tree.leaves(stage.out_info)
         self._unused = unused_note(stage)
+        self._step = stage.jaxpr.jaxpr
         try:
-            self._losses = Losses(self._reader, self._gradients, stage.jaxpr.jaxpr)
+            self._losses = Losses(self._reader, self._gradients, self._step)
         except UnboundError as error:
             site = error.site or _site(function)
             where = "" if site is None else f" ({place(site)})"
@@ -188,7 +189,7 @@ class Function:
             def record(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Gradient]:
                 return self._recorded(args, kwargs)[0]
 
-            return Also(record, self._reader, arguments, self._gradients)
+            return Also(record, self._reader, arguments, self._gradients, self._step)
 
         def trace(made: Mapping[str, Sequence[Made]], change: Change) -> Traced:
             self._losses.changes.update(made)
@@ -204,10 +205,10 @@ class Function:
         recorded: list[Gradient] = []
         outermost = sys._getframe().f_code
 
-        def change(closed: Any, outputs: int) -> Callable[..., Any]:
+        def change(closed: Any, outputs: int, paths: Sequence[str]) -> Callable[..., Any]:
             number = len(recorded)
             site = being_evaluated(self._reader.files, outermost)
-            recorded.append(Gradient(closed, outputs, site=site))
+            recorded.append(Gradient(closed, outputs, site=site, paths=tuple(paths)))
 
             def run(closed: Any, inputs: Sequence[Any]) -> list[Any]:
                 with jax.named_scope(f"{GRADIENT}{number}"):
@@ -250,7 +251,7 @@ class Function:
 
         numbers = itertools.count()
 
-        def change(_closed: Any, _outputs: int) -> Callable[..., Any]:
+        def change(_closed: Any, _outputs: int, _paths: Sequence[str]) -> Callable[..., Any]:
             return self._losses.changed(next(numbers), plan, replay)
 
         is_changed = plan.as_traced != Plan()

@@ -26,6 +26,13 @@ class Gradient:
     """How many of these runs are one, in a vmap."""
     site: Site | None = None
     """The user's expression that takes the gradient; None if bufdb does."""
+    paths: tuple[str, ...] = ()
+    """Of each output, where it is in what the loss returns, such as `[1]['accuracy']`."""
+
+    def output(self, at: int) -> str:
+        """Return an auxiliary output in words."""
+        path = self.paths[at] if at < len(self.paths) else ""
+        return f"auxiliary output {path.removeprefix('[1]') or 'of the loss'}"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import contextlib
 import importlib
 import itertools
 import os
+import re
 import sys
 import sysconfig
 from collections import Counter
@@ -134,6 +135,12 @@ _CALL = "bufdb-call-"
 """Beginning of the names that number calls."""
 GRADIENT = "bufdb-gradient-"
 """Beginning of the names that number gradients."""
+
+
+def gradient_number(eqn: Any) -> int | None:
+    """Return the number of the gradient that an equation is of; None if it is of none."""
+    number = re.search(f"{GRADIENT}([0-9]+)", str(eqn.source_info.name_stack))
+    return None if number is None else int(number[1])
 
 
 def bind(eqn: Any, inputs: Sequence[Any], params: dict[str, Any] | None = None) -> list[Any]:
@@ -414,14 +421,16 @@ class Calls:
 Loss = Callable[..., Any]
 Changed = Callable[[Any, Sequence[Any]], list[Any]]
 """Receives a loss as a closed jaxpr, and flat inputs; returns its flat outputs."""
+Change = Callable[[Any, int, Sequence[str]], Changed]
 
 
 @contextlib.contextmanager
-def gradients(change: Callable[[Any, int], Changed], calls: Calls | None) -> Iterator[None]:
+def gradients(change: Change, calls: Calls | None) -> Iterator[None]:
     """Within the block, differentiate what `change` makes of each loss in its place.
 
-    `change` receives the loss as a closed jaxpr, and how many of its outputs
-    are differentiated. The user's loss runs once; a gradient within a loss is part of it.
+    `change` receives the loss as a closed jaxpr, how many of its outputs are differentiated, and
+    where each output is in what the loss returns, such as `[1]['accuracy']`. The user's loss runs
+    once; a gradient within a loss is part of it.
 
     Invariant: what is replaced in JAX is put back at the end of the block.
     """
@@ -454,12 +463,13 @@ def _flat(
     fun: Loss,
     primals: Sequence[Any],
     has_aux: bool,
-    change: Callable[[Any, int], Changed],
+    change: Change,
     calls: Calls | None,
 ) -> Loss:
     """Return a loss in whose place `change` puts another, traced for its arguments."""
     flat, tree = jax.tree.flatten(primals)
     outside: dict[int, Any] = {}
+    paths: list[str] = []
     out_tree = None
     main = 0
 
@@ -468,13 +478,14 @@ def _flat(
         out = (fun if calls is None else calls.numbered(fun))(*jax.tree.unflatten(tree, leaves))
         main = len(jax.tree.leaves(out[0] if has_aux else out))
         values, out_tree = jax.tree.flatten(out)
+        paths[:] = [jax.tree_util.keystr(path) for path, _ in jax.tree.leaves_with_path(out)]
         # What is auxiliary need not be an array.
         outside.update((at, leaf) for at, leaf in enumerate(values) if not _is_array(jax, leaf))
         return [leaf for at, leaf in enumerate(values) if at not in outside]
 
     with _own_places():
         closed = jax.make_jaxpr(flat_fun)(*flat)
-    run = change(closed, main)
+    run = change(closed, main, [one for at, one in enumerate(paths) if at not in outside])
 
     def changed(*leaves_in: Any) -> Any:
         outputs = iter(run(closed, jax.tree.leaves(leaves_in)))
@@ -537,7 +548,7 @@ def _try(jax: Any) -> None:
 
         return jax.lax.scan(jax.checkpoint(body), block(x), None, length=2)[0]
 
-    def change(closed: Any, main: int) -> Changed:
+    def change(closed: Any, main: int, _paths: Sequence[str]) -> Changed:
         seen.append((closed, main))
 
         def run(closed: Any, inputs: Sequence[Any]) -> list[Any]:

@@ -19,7 +19,7 @@ from bufdb.fitting.counting import (
     work,
 )
 from bufdb.fitting.gradients import Gradient, gradient
-from bufdb.fitting.jax_inside import GRADIENT, Changed, without_dead_code
+from bufdb.fitting.jax_inside import Changed, gradient_number, without_dead_code
 from bufdb.fitting.plans import Plan, Site, Traced
 from bufdb.fitting.reader import Reader
 from bufdb.fitting.replay import Replay
@@ -140,11 +140,8 @@ def _work_by_gradient(jaxpr: Any, tagged: dict[int, Work], times: int = 1) -> Wo
     """Return the products of a jaxpr outside of gradients; those within go to `tagged`."""
     total = Work()
     for eqn in jaxpr.eqns:
-        names = str(eqn.source_info.name_stack)
-        at = names.find(GRADIENT)
-        if at >= 0:
-            digits = names[at + len(GRADIENT) :]
-            number = int(digits[: next((i for i, c in enumerate(digits) if not c.isdigit()), None)])
+        number = gradient_number(eqn)
+        if number is not None:
             tagged[number] = tagged.get(number, Work()) + equation_work(eqn).times(times)
             continue
         inner = list(inner_jaxprs(eqn))

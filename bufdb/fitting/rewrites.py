@@ -144,48 +144,73 @@ def compared(one: Gradient, written: Changed, changed: Changed) -> str:
         return ""
     jax = jax_module()
     both = jax.jit(run), jax.jit(other)
-    worst = None
+    worst: list[Any] = []
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
         for low, high, whole in DRAWS:
             values = _random(one, inputs, low, high, whole)
-            wanted, got = (_floats(each(*values)) for each in both)
+            wanted, got = (_numbers(each(*values)) for each in both)
             if all(np.isfinite(array).all() for arrays in wanted for array in arrays):
-                apart = [_worst(*pair) for pair in zip(wanted, got, strict=True)]
-                worst = float(np.max([worst or 0.0, *apart]))  # NaN, if one is
-    if worst is None:
+                limits = math.inf, 1.0, math.inf  # what is auxiliary has scales of its own
+                worst.append([_apart(*pair) for pair in zip(wanted, got, limits, strict=True)])
+    if not worst:
         raise Refused("the loss of random numbers is not finite, so it cannot be checked")
-    if not worst <= ROUNDING:
-        what = f"value or gradients differ by {worst:.1%}"
-        if not math.isfinite(worst):
-            what = "it is not finite"
-        raise Refused(f"it computes something else: on {CHECKED} random examples, {what}")
+    _require_equal(one, [np.max([*shares], axis=0) for shares in zip(*worst, strict=True)])
     return f"checked on {CHECKED} random examples: equal to {ROUNDING:.0e}"
 
 
-def _floats(outputs: tuple[Any, Any, Any]) -> list[list[Any]]:
-    """Return the arrays of values, auxiliary outputs and gradients."""
+def _require_equal(one: Gradient, apart: Sequence[Any]) -> None:
+    """Refuse what differs by more than rounding.
+
+    Args:
+        one: the loss as written.
+        apart: largest differences of its values, auxiliary outputs and gradients, an array each;
+            NaN where a number is not finite.
+    """
+    worst = [float(np.max(shares, initial=0.0)) for shares in apart]
+    if all(share <= ROUNDING for share in worst):
+        return
+    what, share = "value or gradients", max(worst[0], worst[2])
+    if worst[0] <= ROUNDING and worst[2] <= ROUNDING:
+        at = int(np.argmax(~(apart[1] <= ROUNDING)))
+        what, share = one.output(one.outputs + at), float(apart[1][at])
+    differ = f"{what} differ{'' if what.endswith('s') else 's'} by {share:.1%}"
+    if not math.isfinite(share):
+        differ = "it is not finite"
+    raise Refused(f"it computes something else: on {CHECKED} random examples, {differ}")
+
+
+def _numbers(outputs: tuple[Any, Any, Any]) -> list[list[Any]]:
+    """Return the arrays of values, auxiliary outputs and gradients; keys of no number are empty."""
     return [
         [
-            np.asarray(leaf, np.float64)
+            np.asarray(leaf if _is_number(leaf) else [], np.float64)
             for leaf in jax_module().tree.leaves(part)
-            if is_inexact(leaf)
         ]
         for part in outputs
     ]
 
 
-def _worst(wanted: Sequence[Any], got: Sequence[Any]) -> float:
-    """Return the largest difference as a share of the largest number of its array; NaN, if one is.
+def _is_number(leaf: Any) -> bool:
+    numpy = jax_module().numpy
+    return is_inexact(leaf) or any(
+        numpy.issubdtype(leaf.dtype, kind) for kind in (numpy.integer, numpy.bool_)
+    )
 
-    In an array that is zero except for rounding, it is a share of the largest number of all.
+
+def _apart(wanted: Sequence[Any], got: Sequence[Any], most: float = math.inf) -> Any:
+    """Return the largest difference of each array as a share of its largest number; NaN, if any is.
+
+    In an array that is zero except for rounding, it is a share of the largest number of all, of
+    `most` at the most.
     """
     largest = [float(np.abs(array).max(initial=0.0)) for array in wanted]
-    least = max(largest, default=0.0) * math.sqrt(ROUNDING)
-    shares = [
-        float(np.abs(one - other).max(initial=0.0)) / max(most, least, 1e-30)
-        for one, other, most in zip(wanted, got, largest, strict=True)
-    ]
-    return float(np.max(shares, initial=0.0))
+    least = min(max(largest, default=0.0), most) * math.sqrt(ROUNDING)
+    return np.asarray(
+        [
+            float(np.abs(one - other).max(initial=0.0)) / max(own, least, 1e-30)
+            for one, other, own in zip(wanted, got, largest, strict=True)
+        ]
+    )
 
 
 def _random(

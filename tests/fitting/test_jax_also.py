@@ -1,6 +1,7 @@
 """Changes for parts of the batch: equal to rounding, or refused with the reason."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +21,7 @@ from bufdb.fitting.function import Function  # noqa: E402
 from bufdb.fitting.gradients import Gradient  # noqa: E402
 from bufdb.fitting.patch import patch  # noqa: E402
 from bufdb.fitting.plans import Change, Plan  # noqa: E402
-from bufdb.fitting.rewrites import Pair, _worst, compared, joined, split  # noqa: E402
+from bufdb.fitting.rewrites import Pair, _apart, compared, joined, split  # noqa: E402
 
 MEANS = ["step", "step_closure", "step_jitted", "step_one_hot", "step_flat", "step_shifted"]
 B, S, D, V, N = programs.B, programs.S, programs.D, programs.V, programs.N
@@ -144,6 +145,44 @@ def test_what_would_compute_something_else_is_refused(name, kind, reason):
     assert reason in changes.notes[0] and changes.notes[0].startswith(f"--also {kind}: ")
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("step_measured", "chunks"), ("step_measured", "microbatch"), ("step_scaled", "chunks")],
+)
+def test_metrics_that_are_means_or_sums(name, kind):
+    function, changes = prepared(name, kind)
+    given = arrays(programs.args())
+    wanted = jax.jit(getattr(programs, name))(*given)
+    assert not changes.notes and changes.tried[-1].ground.startswith("checked on 4")
+    found = function.stage(Plan(extra=(changes.tried[-1].key,))).compile()(*given)
+    assert_same(found, wanted)
+    types = [one.dtype for one in jax.tree.leaves(wanted)]
+    assert [one.dtype for one in jax.tree.leaves(found)] == types
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("step_rooted", r"auxiliary output \['perplexity'\] differs by [0-9.]+%"),
+        ("step_ranked", r"auxiliary output \['largest'\] is an integer that is no sum"),
+    ],
+)
+def test_a_metric_that_is_neither_is_named(name, reason):
+    _, changes = prepared(name, "microbatch")
+    assert changes.tried == () and re.search(reason, changes.notes[0])
+
+
+def test_what_lets_the_logits_out_and_what_reads_them():
+    texts = Path(programs.__file__).read_text("utf-8").splitlines()
+    leaves, reads = (
+        next(at for at, line in enumerate(texts, 1) if line.endswith(f"# {word}"))
+        for word in ("leaves", "reads")
+    )
+    _, changes = prepared("step_leaking", "chunks")
+    assert f"fit_parts.py:{leaves} returns it for fit_parts.py:{reads};" in changes.notes[0]
+    assert "return metrics in its place, means or sums over the batch" in changes.notes[0]
+
+
 def test_what_is_no_number_is_not_equal():
     x = jax.ShapeDtypeStruct((4,), np.float32)
     one = Gradient(jax.make_jaxpr(lambda w: (w * w).sum())(x), 1)
@@ -158,8 +197,8 @@ def test_what_is_no_number_is_not_equal():
     with pytest.raises(Refused, match="on 4 random examples, it is not finite"):
         compared(one, written, changed)
     first, second = np.ones(1), np.full(1, np.nan)
-    assert np.isnan(_worst([first, first], [first, second]))
-    assert np.isnan(_worst([first, first], [second, first]))
+    for got in ([first, second], [second, first]):
+        assert np.isnan(_apart([first, first], got)).tolist() == [np.isnan(one[0]) for one in got]
 
 
 @pytest.mark.parametrize(

@@ -153,3 +153,65 @@ def step_logits(params, tokens, labels):
         return jax.nn.logsumexp(logits, axis=-1).mean(), logits
 
     return jax.grad(own, has_aux=True)(params)
+
+
+# -- metrics of the logits -------------------------------------------------------------------------
+
+
+def measured(params, tokens, labels):
+    """Return a mean, and metrics that are means, sums, counts and more, as a dict."""
+    logits = hidden(params, tokens) @ params["head"]
+    found = -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[..., None], axis=-1)[..., 0]
+    hits = logits.argmax(-1) == labels
+    return found.mean(), {
+        "loss": found.sum(), "accuracy": hits.mean(), "hits": hits.sum(), "count": labels.size,
+        "tokens": jnp.float32(labels.size), "z": (jax.nn.logsumexp(logits, -1) ** 2).mean(),
+        "size": jnp.abs(logits).mean(), "classes": logits.shape[-1],
+    }  # fmt: skip
+
+
+def step_measured(params, tokens, labels):
+    (value, metrics), grads = jax.value_and_grad(measured, has_aux=True)(params, tokens, labels)
+    return value, metrics, updated(params, grads)
+
+
+def scaled(params, tokens, labels):
+    """Divide each token by their number before the sum; return metrics as a tuple."""
+    logits = hidden(params, tokens) @ params["head"]
+    wide = jax.nn.one_hot(labels, logits.shape[-1]) * jax.nn.log_softmax(logits) / labels.size
+    return -wide.sum(), ((logits.argmax(-1) == labels).sum() / labels.size, logits.max())
+
+
+def step_scaled(params, tokens, labels):
+    return jax.grad(scaled, has_aux=True)(params, tokens, labels)
+
+
+def rooted(params, tokens, labels):
+    found = each(params, tokens, labels).mean()
+    return found, {"perplexity": jnp.exp(found)}
+
+
+def step_rooted(params, tokens, labels):
+    return jax.grad(rooted, has_aux=True)(params, tokens, labels)
+
+
+def ranked(params, tokens, labels):
+    return each(params, tokens, labels).mean(), {"largest": tokens.max()}
+
+
+def step_ranked(params, tokens, labels):
+    return jax.grad(ranked, has_aux=True)(params, tokens, labels)
+
+
+def leaking(params, tokens, labels):
+    logits = (hidden(params, tokens) @ params["head"]).astype(jnp.float32)
+    picked = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
+    return (jax.nn.logsumexp(logits, axis=-1) - picked).mean(), {"logits": logits}  # leaves
+
+
+@jax.jit
+def step_leaking(params, tokens, labels):
+    take = jax.value_and_grad(leaking, has_aux=True)
+    (value, aux), grads = take(params, tokens, labels)
+    hits = jnp.argmax(aux["logits"], axis=-1) == labels  # reads
+    return value, hits.mean(), updated(params, grads)

@@ -13,22 +13,29 @@ from typing import Any
 
 from bufdb.capture.target import jax_module
 from bufdb.fitting.also import Also, Made, Rewrite, applicable, places
-from bufdb.fitting.counting import aval_bytes, inner_jaxprs, is_dropped, is_literal, work
+from bufdb.fitting.counting import (
+    aval_bytes,
+    inner_jaxprs,
+    is_dropped,
+    is_inexact,
+    is_literal,
+    work,
+)
 from bufdb.fitting.edits import Refused
-from bufdb.fitting.gradients import Closed
+from bufdb.fitting.flat import Flat, flattened
 from bufdb.fitting.jax_inside import (
-    JITS,
     Changed,
     bind,
     evaluate,
     site_of,
     value,
-    without_dead_code,
 )
+from bufdb.fitting.leaving import leaving
 from bufdb.fitting.plans import Change
-from bufdb.fitting.reader import Reader
-from bufdb.fitting.rewrites import Pair, axis_of, joined, split
+from bufdb.fitting.rewrites import Pair, joined, split
 
+_REDUCED = {"reduce_sum": "add", "reduce_max": "maximum", "reduce_min": "minimum"}
+"""By what reduces the batch, the operation of NumPy that joins what it gives for two parts."""
 WIDER = 2
 """How many times as large as its input a product must be to be wide."""
 
@@ -44,18 +51,25 @@ class Chunks(Rewrite):
     def change(self, also: Also, count: int) -> Change:
         """Return the change that computes the widest product for one part at a time."""
         pairs = also.pairs(count)
-        pieces: dict[int, tuple[_Flat, _Piece]] = {}
+        pieces: dict[int, tuple[Flat, _Piece]] = {}
 
         def look(pair: Pair) -> None:
-            both = _flat(pair, also.reader)
-            pieces[pairs.index(pair)] = both, _piece(both)
+            both, at = flattened(pair, also.reader), pairs.index(pair)
+            try:
+                pieces[at] = both, _piece(both)
+            except _RefusedAt as why:
+                files = also.reader.files
+                where = places([site] if (site := site_of(why.eqn, files)) is not None else [])
+                if why.leaving is not None:
+                    where = leaving(why.eqn, why.leaving, also.losses[at], at, also.step, files)
+                raise Refused(f"{why}: {where}" if where else str(why)) from why
 
         chosen, why = applicable(pairs, look)
         if not chosen:
             raise Refused(why)
 
         def at_check(pair: Pair) -> Changed:
-            both = _flat(pair, also.reader)
+            both = flattened(pair, also.reader)
             return _changed(pair, both, _piece(both), bind)
 
         ground = also.checked(self, chosen, at_check)
@@ -91,15 +105,13 @@ class Chunks(Rewrite):
 # -- The piece -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Flat:
-    """A loss at two sizes without nested functions: equations of the same number are the same."""
+class _RefusedAt(Refused):
+    """Why a wide value cannot be computed in parts, with the equation."""
 
-    full: Any
-    """Jaxpr; its inputs are the constants of the loss, then its inputs."""
-    part: Any
-    axes: dict[Any, int | None]
-    """The batch's axis of each value of `full`."""
+    def __init__(self, why: str, eqn: Any, leaving: Any = None) -> None:
+        """Take the abstract value of what is an output of the loss, if that is why."""
+        super().__init__(why)
+        self.eqn, self.leaving = eqn, leaving
 
 
 @dataclass(frozen=True)
@@ -111,80 +123,27 @@ class _Piece:
     members: tuple[int, ...]
     inputs: tuple[Any, ...]
     outputs: tuple[Any, ...]
-    """Values that are read outside; without an axis of the batch they are sums over it."""
+    """Values that are read outside; without an axis of the batch they are reduced over it."""
 
 
-def _flat(pair: Pair, reader: Reader) -> _Flat:
-    """Return a loss at two sizes with its nested functions inlined.
-
-    Raises:
-        Refused: they differ in more than sizes.
-    """
-    full, part = _inlined_jaxpr(pair.full.closed, reader), _inlined_jaxpr(pair.part.closed, reader)
-    names = [[eqn.primitive.name for eqn in jaxpr.eqns] for jaxpr in (full, part)]
-    if names[0] != names[1]:
-        raise Refused("another size of the batch is another program")
-    axes: dict[Any, int | None] = {}
-    made = [*zip(full.invars, part.invars, strict=True)]
-    for one, other in zip(full.eqns, part.eqns, strict=True):
-        made += zip(one.outvars, other.outvars, strict=True)
-    for var, small in made:
-        if not is_dropped(var) and hasattr(var.aval, "shape"):
-            axes[var] = axis_of(var.aval, small.aval, pair.count)
-    return _Flat(full, part, axes)
-
-
-def _inlined_jaxpr(closed: Any, reader: Reader) -> Any:
-    jaxpr = closed.jaxpr
-
-    def run(consts: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
-        return _inlined(Closed(jaxpr, consts), inputs, reader, None)
-
-    avals = [var.aval for var in jaxpr.constvars], [var.aval for var in jaxpr.invars]
-    return without_dead_code(jax_module().make_jaxpr(run)(*avals).jaxpr)
-
-
-def _inlined(closed: Any, inputs: Sequence[Any], reader: Reader, source: Any) -> list[Any]:
-    """Return the outputs of a closed jaxpr, bound without nested functions.
-
-    Args:
-        closed: of a loss, or nested in it.
-        inputs: its inputs.
-        reader: knows which nested functions are the user's.
-        source: where the call of a library's function was written, which counts for what is in it.
-    """
-    env = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
-    env.update(zip(closed.jaxpr.invars, inputs, strict=True))
-
-    def rule(eqn: Any, values: list[Any]) -> list[Any]:
-        here = eqn if source is None else eqn.replace(source_info=source)
-        nested = eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))
-        if eqn.primitive.name in JITS and hasattr(nested, "consts"):
-            within = None if source is None and reader.nested(eqn) else here.source_info
-            return _inlined(nested, values, reader, within)
-        return bind(here, values)
-
-    evaluate(closed.jaxpr.eqns, env, rule)
-    return [value(var, env) for var in closed.jaxpr.outvars]
-
-
-def _piece(flat: _Flat) -> _Piece:
+def _piece(flat: Flat) -> _Piece:
     """Return the largest wide product of the batch that is reduced, with all up to its reductions.
 
     Raises:
         Refused: there is none, or it cannot be computed for parts of the batch.
     """
-    reason = "no product outside of scans is much wider than its input and then reduced"
     products = [eqn for eqn in flat.full.eqns if _is_wide(eqn, flat)]
+    largest: Refused | None = None
     for eqn in sorted(products, key=lambda eqn: -aval_bytes(eqn.outvars[0].aval)):
         try:
             return _piece_of(flat, eqn)
         except Refused as why:
-            reason = str(why)
-    raise Refused(reason)
+            largest = largest or why
+    none = "no product outside of scans is much wider than its input and then reduced"
+    raise largest or Refused(none)
 
 
-def _is_wide(eqn: Any, flat: _Flat) -> bool:
+def _is_wide(eqn: Any, flat: Flat) -> bool:
     if eqn.primitive.name != "dot_general":
         return False
     taken = [var for var in eqn.invars if not is_literal(var) and flat.axes.get(var) is not None]
@@ -196,7 +155,7 @@ def _size(var: Any) -> int:
     return math.prod(getattr(var.aval, "shape", ()))
 
 
-def _piece_of(flat: _Flat, product: Any) -> _Piece:
+def _piece_of(flat: Flat, product: Any) -> _Piece:
     eqns, axes = flat.full.eqns, flat.axes
     least = _size(product.outvars[0])
     maker = {var: at for at, eqn in enumerate(eqns) for var in eqn.outvars}
@@ -227,7 +186,8 @@ def _piece_of(flat: _Flat, product: Any) -> _Piece:
             break
     for at in members:
         if eqns[at] is not product and _is_heavy(eqns[at]):
-            raise Refused(f"the wide value goes into {eqns[at].primitive.name}, not a reduction")
+            why = f"the wide value goes into {eqns[at].primitive.name}, not a reduction"
+            raise _RefusedAt(why, eqns[at])
     inside = {var for at in members for var in eqns[at].outvars}
     read = {
         var for at, eqn in enumerate(eqns) if at not in members for var in eqn.invars
@@ -236,20 +196,22 @@ def _piece_of(flat: _Flat, product: Any) -> _Piece:
     outputs = [
         var for at in sorted(members) for var in eqns[at].outvars if var in read and var in inside
     ]
-    if any(is_wide(var) for var in outputs):
-        raise Refused("the wide value is an output of the loss, too")
+    if leaving := [var for var in outputs if is_wide(var)]:
+        why = "the wide value is an output of the loss, too"
+        raise _RefusedAt(why, eqns[maker[leaving[0]]], leaving[0].aval)
     for at in members:
         for var in eqns[at].outvars:
             is_mixed = axes.get(var) is None and any(
                 axes.get(taken) is not None for taken in eqns[at].invars if not is_literal(taken)
             )
-            is_sum = eqns[at].primitive.name == "reduce_sum" and not any(
+            is_last = eqns[at].primitive.name in _REDUCED and not any(
                 var in eqns[other].invars for other in members
             )
-            if is_mixed and not is_dropped(var) and not is_sum:
-                raise Refused("the wide value is reduced over the batch before it is narrow")
+            if is_mixed and not is_dropped(var) and not is_last:
+                why = "the wide value is reduced over the batch before it is narrow"
+                raise _RefusedAt(why, eqns[at])
     if not any(eqns[at].primitive.name.startswith(("reduce_", "arg")) for at in members):
-        raise Refused("the wide value is not reduced")
+        raise _RefusedAt("the wide value is not reduced", product)
     taken = (var for at in sorted(members) for var in eqns[at].invars if not is_literal(var))
     inputs = dict.fromkeys(var for var in taken if var not in inside)
     return _Piece(product, tuple(sorted(members)), tuple(inputs), tuple(outputs))
@@ -291,7 +253,7 @@ def _between(eqns: Sequence[Any], members: set[int]) -> set[int]:
 
 
 def _changed(
-    pair: Pair, flat: _Flat, piece: _Piece, rule: Callable[[Any, list[Any]], list[Any]]
+    pair: Pair, flat: Flat, piece: _Piece, rule: Callable[[Any, list[Any]], list[Any]]
 ) -> Changed:
     """Return a loss that computes a piece for one part of the batch at a time, checkpointed.
 
@@ -317,7 +279,11 @@ def _changed(
     parted = [var for var in piece.inputs if axes.get(var) is not None]
     kept = [var for var in piece.inputs if axes.get(var) is None]
     stacked = [var for var in piece.outputs if axes.get(var) is not None]
-    sums = [var for var in piece.outputs if axes.get(var) is None]
+    reduced = [var for var in piece.outputs if axes.get(var) is None]
+    maker = {
+        var: full.eqns[at].primitive.name for at in piece.members for var in full.eqns[at].outvars
+    }
+    eqns = [_with_numbers(part.eqns[at], full.eqns[at]) for at in piece.members]
     after: set[Any] = {var for at in piece.members for var in full.eqns[at].outvars}
     first: list[Any] = []
     second: list[Any] = []
@@ -333,8 +299,8 @@ def _changed(
         def one(fixed: Sequence[Any], parts: Sequence[Any]) -> Any:
             own = dict(zip((small[var] for var in kept), fixed, strict=True))
             own.update(zip((small[var] for var in parted), parts, strict=True))
-            evaluate([part.eqns[at] for at in piece.members], own, bind)
-            return [own[small[var]] for var in sums], [own[small[var]] for var in stacked]
+            evaluate(eqns, own, bind)
+            return [own[small[var]] for var in reduced], [own[small[var]] for var in stacked]
 
         fixed = [env[var] for var in kept]
         parts = [split(env[var], axes[var] or 0, pair) for var in parted]
@@ -342,11 +308,12 @@ def _changed(
 
         def body(total: Any, some: Any) -> Any:
             more, rest = checkpointed(fixed, some)
-            return [a + b for a, b in zip(total, more, strict=True)], rest
+            return [join(a, b) for join, a, b in zip(joins, total, more, strict=True)], rest
 
-        zeros = [jax.numpy.zeros(var.aval.shape, var.aval.dtype) for var in sums]
-        totals, rest = jax.lax.scan(body, zeros, parts)
-        env.update(zip(sums, totals, strict=True))
+        joins = [getattr(jax.numpy, _REDUCED[maker[var]]) for var in reduced]
+        begin = [_nothing(maker[var], var.aval) for var in reduced]
+        totals, rest = jax.lax.scan(body, begin, parts)
+        env.update(zip(reduced, totals, strict=True))
         for var, array in zip(stacked, rest, strict=True):
             env[var] = joined(array, axes[var] or 0, pair)
 
@@ -358,3 +325,21 @@ def _changed(
         return [value(var, env) for var in full.outvars]
 
     return changed
+
+
+def _with_numbers(eqn: Any, full: Any) -> Any:
+    """Return an equation of a part with the numbers of the whole, such as its count of tokens."""
+    pairs = zip(eqn.invars, full.invars, strict=True)
+    return eqn.replace(invars=[whole if is_literal(whole) else var for var, whole in pairs])
+
+
+def _nothing(name: str, aval: Any) -> Any:
+    """Return what a reduction gives for no examples."""
+    numpy, dtype = jax_module().numpy, aval.dtype
+    if name == "reduce_sum":
+        return numpy.zeros(aval.shape, dtype)
+    if is_inexact(aval):
+        least, most = -numpy.inf, numpy.inf
+    else:
+        least, most = numpy.iinfo(dtype).min, numpy.iinfo(dtype).max
+    return numpy.full(aval.shape, least if name == "reduce_max" else most, dtype)

@@ -18,6 +18,7 @@ from bufdb.fitting.editing import Editing
 from bufdb.fitting.edits import Refused
 from bufdb.fitting.gradients import Closed
 from bufdb.fitting.jax_inside import Changed
+from bufdb.fitting.metrics import Metric, metrics
 from bufdb.fitting.plans import Change
 from bufdb.fitting.rewrites import Pair, axis_of, bound, joined, split
 from bufdb.fitting.source import FUNCTIONS, Source
@@ -64,15 +65,24 @@ class Microbatch(Rewrite):
     def change(self, also: Also, count: int) -> Change:
         """Return the change that takes the gradient of the batch in parts."""
         pairs = also.pairs(count)
-        chosen, why = applicable(pairs, _require)
+        known: dict[int, list[Metric | None]] = {}
+
+        def look(pair: Pair) -> None:
+            kinds = metrics(pair, also.reader)
+            _require(pair, kinds)
+            known[pairs.index(pair)] = kinds
+
+        chosen, why = applicable(pairs, look)
         if not chosen:
             raise Refused(why)
-        ground = also.checked(self, chosen, lambda pair: _changed(pair, as_written))
+        ground = also.checked(
+            self, chosen, lambda pair: _changed(pair, metrics(pair, also.reader), as_written)
+        )
 
         def made(at: int) -> Made:
             if at not in chosen:
                 return lambda replay: replay.run
-            return lambda replay: _changed(pairs[at], replay.run)
+            return lambda replay: _changed(pairs[at], known[at], replay.run)
 
         key = f"{self.name}={count}"
         also.made[key] = [made(at) for at in range(len(pairs))]
@@ -90,7 +100,7 @@ class Microbatch(Rewrite):
             ground,
             tuple(sites),
             count,
-            names if all(_has_means_only(pairs[at]) for at in chosen) else (),
+            names if all(_has_means_only(pairs[at], known[at]) for at in chosen) else (),
             also.batch.devices,
         )
 
@@ -105,8 +115,10 @@ class Microbatch(Rewrite):
 # -- The loss --------------------------------------------------------------------------------------
 
 
-def _require(pair: Pair) -> None:
+def _require(pair: Pair, kinds: Sequence[Metric | None]) -> None:
     """Refuse a loss that is no mean over the batch by its shapes.
+
+    An auxiliary output that is an integer is a sum, or the same for each part of the batch.
 
     Raises:
         Refused: it is none, or nothing of the batch is in it.
@@ -116,20 +128,26 @@ def _require(pair: Pair) -> None:
         raise Refused("no value that the loss takes from outside has the batch as an axis")
     if pair.full.outputs != 1 or one.outvars[0].aval.shape or not is_inexact(one.outvars[0].aval):
         raise Refused("the loss is not a number, so it is not a mean over the batch")
-    for var, small in zip(one.outvars[1:], other.outvars[1:], strict=True):
-        if axis_of(var.aval, small.aval, pair.count) is None and not is_inexact(var.aval):
-            raise Refused("an auxiliary output is an integer, so it is not a mean over the batch")
+    for at, var in enumerate(one.outvars):
+        is_number = axis_of(var.aval, other.outvars[at].aval, pair.count) is None
+        if at and is_number and not is_inexact(var.aval) and kinds[at] not in ("sum", "same"):
+            what = pair.full.output(at)
+            raise Refused(f"{what} is an integer that is no sum over the batch, and so no mean")
 
 
-def _has_means_only(pair: Pair) -> bool:
-    """Return whether no output of a loss has the batch as an axis."""
+def _has_means_only(pair: Pair, kinds: Sequence[Metric | None]) -> bool:
+    """Return whether no output of a loss has the batch as an axis, or is a sum over it."""
     outputs = zip(pair.full.closed.jaxpr.outvars, pair.part.closed.jaxpr.outvars, strict=True)
-    return all(axis_of(var.aval, small.aval, pair.count) is None for var, small in outputs)
+    return "sum" not in kinds[1:] and all(
+        axis_of(var.aval, small.aval, pair.count) is None and is_inexact(var.aval)
+        for var, small in outputs
+    )
 
 
-def _changed(pair: Pair, run: Changed) -> Changed:
+def _changed(pair: Pair, kinds: Sequence[Metric | None], run: Changed) -> Changed:
     """Return a loss whose gradient is the mean of those of the parts of the batch.
 
+    Its auxiliary outputs are means, too, except those that are known to be sums.
     The gradient of each part is taken where the loss is computed, since the cotangent of a number
     only scales it; so nothing is computed twice.
     """
@@ -173,7 +191,7 @@ def _changed(pair: Pair, run: Changed) -> Changed:
             (outputs, grads), rest = jax.lax.scan(body, zeros, parts)
             sums: list[Any] = [None] * len(axes)
             for at, array in zip(means, outputs, strict=True):
-                sums[at] = array / count
+                sums[at] = _whole(array, kinds[at] if at else "mean", count)
             for at, array in zip(stacked, rest, strict=True):
                 sums[at] = joined(array, axes[at] or 0, pair)
             return sums, [array / count for array in grads]
@@ -187,6 +205,13 @@ def _changed(pair: Pair, run: Changed) -> Changed:
         return list(loss(*inputs))
 
     return changed
+
+
+def _whole(total: Any, kind: Metric | None, count: int) -> Any:
+    """Return an output for the batch, of the sum of those for its parts."""
+    if kind == "sum" or total.dtype == bool:
+        return total
+    return total / count if is_inexact(total) else total // count
 
 
 # -- The edit --------------------------------------------------------------------------------------
