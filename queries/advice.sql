@@ -656,7 +656,7 @@ findings AS (
   SELECT
     module_id, color, kind, kind AS sureness_kind, name, value_count, saving_form, kept_name,
     low_operation_count, operation_count, low_recompute_ns, recompute_ns, low_saving_bytes,
-    saving_bytes
+    saving_bytes, NULL AS reader
   FROM of_values
   UNION ALL
   SELECT
@@ -668,24 +668,25 @@ findings AS (
       ELSE parameter_name
     END AS name,
     value_count, NULL, NULL, NULL, NULL, NULL, NULL,
-    together_low_saving_bytes AS low_saving_bytes, together_saving_bytes AS saving_bytes
+    together_low_saving_bytes AS low_saving_bytes, together_saving_bytes AS saving_bytes,
+    NULL AS reader
   FROM donations
   WHERE place = 1
   UNION ALL
   SELECT
     module_id, color, 'padding', 'padding', shape, value_count, NULL, NULL, NULL, NULL, NULL, NULL,
-    low_saving_bytes, saving_bytes
+    low_saving_bytes, saving_bytes, NULL AS reader
   FROM answered_padding
   WHERE low_saving_bytes > 0
   UNION ALL
   SELECT
     module_id, color, 'dtype', 'dtype', 'f32', value_count, NULL, NULL, NULL, NULL, NULL, NULL,
-    low_saving_bytes, saving_bytes
+    low_saving_bytes, saving_bytes, NULL AS reader
   FROM wide_programs
   UNION ALL
   SELECT
     module_id, color, 'carry', 'carry', name, value_count, NULL, NULL, NULL, NULL, NULL, NULL,
-    low_saving_bytes, saving_bytes
+    low_saving_bytes, saving_bytes, NULL AS reader
   FROM advised_carries
   UNION ALL
   SELECT
@@ -693,7 +694,7 @@ findings AS (
     CASE advised_groups.kind WHEN 'scan' THEN 'block' ELSE advised_groups.kind END,
     CASE advised_groups.kind WHEN 'scan' THEN 'block_of_scan' ELSE advised_groups.kind END,
     advised_groups.name, advised_groups.value_count, NULL, NULL, NULL, NULL, NULL, NULL,
-    advised_groups.low_saving_bytes, advised_groups.saving_bytes
+    advised_groups.low_saving_bytes, advised_groups.saving_bytes, advised_groups.reader
   FROM functions
   JOIN advised_groups
     ON advised_groups.module_id = functions.module_id
@@ -710,7 +711,7 @@ findings AS (
     END,
     shards.value_count, NULL, NULL, NULL, NULL, NULL, NULL,
     greatest(shards.saving_bytes - shards.gathered_bytes, 0),
-    shards.saving_bytes + coalesce(divided_alike.saving_bytes, 0)
+    shards.saving_bytes + coalesce(divided_alike.saving_bytes, 0), NULL AS reader
   FROM shards
   LEFT JOIN divided_alike
     ON divided_alike.module_id = shards.module_id
@@ -728,7 +729,7 @@ findings AS (
     ) AS name,
     1 AS value_count, NULL, NULL, NULL, NULL, NULL, NULL,
     -- It may be needed whole where it is computed.
-    0 AS low_saving_bytes, allocations.size_bytes AS saving_bytes
+    0 AS low_saving_bytes, allocations.size_bytes AS saving_bytes, NULL AS reader
   FROM functions
   JOIN peak_values
     ON peak_values.module_id = functions.module_id
@@ -746,7 +747,7 @@ found AS (
     functions.place AS function_place,
     functions.name_place, functions.run_name, functions.function_name, functions.platform,
     functions.color, functions.peak_bytes, functions.unknown_reason, findings.low_saving_bytes,
-    findings.saving_bytes,
+    findings.saving_bytes, findings.reader,
     CAST(findings.saving_bytes AS DOUBLE) / nullif(functions.peak_bytes, 0) AS saving_ratio,
     findings.kind, findings.sureness_kind, findings.name, findings.value_count,
     findings.saving_form, findings.kept_name, findings.low_operation_count,
@@ -778,7 +779,7 @@ keyed AS (
     function_place, name_place, run_name, function_name, platform, color, peak_bytes,
     unknown_reason, low_saving_bytes, saving_bytes, saving_ratio, kind, sureness_kind, name,
     value_count, saving_form, kept_name, low_operation_count, operation_count, low_recompute_ns,
-    recompute_ns, saving_bytes_per_ms, ranked_by,
+    recompute_ns, saving_bytes_per_ms, ranked_by, reader,
     CASE
       WHEN ranked_by = 'saving' THEN 0
       WHEN coalesce(low_saving_bytes, saving_bytes) <= 0 AND kind <> 'recompute' THEN 3
@@ -800,7 +801,7 @@ ranked AS (
     function_place, name_place, run_name, function_name, platform, color, peak_bytes,
     unknown_reason, low_saving_bytes, saving_bytes, saving_ratio, kind, sureness_kind, name,
     value_count, saving_form, kept_name, low_operation_count, operation_count, low_recompute_ns,
-    recompute_ns, saving_bytes_per_ms, ranked_by,
+    recompute_ns, saving_bytes_per_ms, ranked_by, reader,
     row_number() OVER (
       PARTITION BY function_place
       ORDER BY
@@ -838,6 +839,9 @@ SELECT
     WHEN 'copy' THEN 'avoid the copy: donate, or keep one layout'
     WHEN 'carry' THEN 'make it the carry of the loop and donate it'
     WHEN 'chunk' THEN 'compute the loss in chunks under jax.checkpoint'
+      || coalesce(
+        ', and return metrics from it, not the logits that ' || ranked.reader || ' reads', ''
+      )
     WHEN 'batch' THEN 'in batches, by lax.map(f, xs, batch_size=k), it holds about k/'
       || regexp_extract(ranked.name, '([0-9]+)$', 1) || ' of this'
     WHEN 'early' THEN

@@ -43,6 +43,7 @@ logits AS (
   SELECT
     vocabularies.module_id, temp_values.color,
     vocabularies.vocabulary_size > 4 * vocabularies.width AS is_long,
+    vocabularies.vocabulary_size * vocabularies.width AS weight_count,
     temp_values.value_id, sources.op_name, sources.source_line
   FROM vocabularies
   JOIN temp_values
@@ -87,13 +88,57 @@ losses AS (
         ELSE 0
       END
     ) = 1
+),
+-- What is no part of the gradient reads them: they leave the loss as an output of it. An update of
+-- the weights may be one with the product of their gradient.
+readers AS (
+  SELECT
+    logits.module_id, logits.color,
+    min(
+      CASE
+        WHEN stack_frames.stack_frame_id IS NOT NULL
+          THEN own_frames.source_file || ':' || own_frames.source_line
+        WHEN NOT is_library_path(instructions.source_file, modules.own_pattern)
+          THEN instructions.source_file || ':' || instructions.source_line
+      END
+    ) AS reader
+  FROM logits
+  JOIN modules ON modules.module_id = logits.module_id
+  JOIN uses
+    ON uses.module_id = logits.module_id
+    AND uses.value_id = logits.value_id
+  JOIN instructions
+    ON instructions.module_id = uses.module_id
+    AND instructions.instruction_name = uses.instruction_name
+    AND NOT regexp_matches(instructions.op_name, jax_names('gradient'))
+  LEFT JOIN stack_frames
+    ON stack_frames.module_id = instructions.module_id
+    AND stack_frames.stack_frame_id = instructions.stack_frame_id
+  LEFT JOIN stack_frames AS own_frames
+    ON own_frames.module_id = stack_frames.module_id
+    AND own_frames.stack_frame_id = stack_frames.own_frame_id
+  WHERE is_forward(logits.op_name)
+    AND NOT EXISTS (
+      SELECT 1
+      FROM "values" AS results
+      JOIN shapes ON shapes.shape = results.shape
+      WHERE results.module_id = instructions.module_id
+        AND results.instruction_name = instructions.instruction_name
+        AND shapes.element_count = logits.weight_count
+    )
+  GROUP BY logits.module_id, logits.color
 )
-SELECT DISTINCT logits.module_id, logits.color, logits.value_id, logits.source_line
+SELECT DISTINCT
+  logits.module_id, logits.color, logits.value_id, logits.source_line, readers.reader
 FROM losses
-JOIN logits ON logits.module_id = losses.module_id;
+JOIN logits ON logits.module_id = losses.module_id
+LEFT JOIN readers
+  ON readers.module_id = logits.module_id
+  AND readers.color = logits.color;
 COMMENT ON VIEW advised_chunk_values IS
   'One row per value of a temp allocation that a loss over a vocabulary makes in one piece, logits and their gradients: it has the largest dimension of all two-dimensional arguments (the vocabulary of an embedding) and others, is in no loop body, and the op_name of one like it indicates a loss (log_softmax, take_along_axis, …; also exp or log if the vocabulary is more than four widths). No rows if no gradient is computed. Key: module_id, color, value_id.';
 COMMENT ON COLUMN advised_chunk_values.module_id IS 'answered_functions.module_id.';
 COMMENT ON COLUMN advised_chunk_values.color IS 'allocations.color.';
 COMMENT ON COLUMN advised_chunk_values.value_id IS 'values.value_id.';
 COMMENT ON COLUMN advised_chunk_values.source_line IS 'value_sources.source_line; NULL if unknown.';
+COMMENT ON COLUMN advised_chunk_values.reader IS 'FILE:LINE of an operation outside of the gradient that reads one of these values of the forward pass, the same for all of a module and memory space: the loss returns it (has_aux), so it exists in one piece until metrics are returned in its place. NULL if there is none, or its line is not known.';

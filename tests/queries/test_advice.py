@@ -338,7 +338,7 @@ def test_what_is_no_carry(con, platform, op_name):
     assert [row for row in rows(con, "advice") if row["kind"] == "carry"] == []
 
 
-def loss(con, op_name="jit(step)/transpose(jvp(jit(take_along_axis)))/scatter-add"):
+def loss(con, op_name="jit(step)/transpose(jvp(jit(take_along_axis)))/scatter-add", reads=None):
     """Logits and their gradients of 4 tokens, 400 bytes each, one after the other."""
     module = Module(con, 1, function_name="step", platform="cpu")
     module.allocation(0, "temp", 1000)
@@ -349,6 +349,13 @@ def loss(con, op_name="jit(step)/transpose(jvp(jit(take_along_axis)))/scatter-ad
         module.value(value_id, 0, 400 * (value_id - 2), 400, live, shape=text, op_name=op_name,
                      source_file="loss.py", source_line=88)  # fmt: skip
     module.value(4, 0, 800, 100, (6, 7), "other")
+    if reads is not None:
+        instruction, reader_shape = reads
+        insert(con, "instructions", module_id=1, instruction_name="reader", program_order=7,
+               source_file="train.py", source_line=12, op_name=instruction)  # fmt: skip
+        module.value(5, 1, 0, 1, (7, 8), "reader", reader_shape)
+        module.value(6, 0, 0, 1, (2, 4), "logits", text, op_name="jit(step)/jvp()/dot_general")
+        module.use(6, "reader")
     for time, height in ((0, 0), (2, 400), (4, 800), (5, 400), (6, 500), (7, 100), (8, 0)):
         insert(con, "occupancy_steps", module_id=1, color=0, start_time=time,
                occupied_temp_bytes=height)  # fmt: skip
@@ -366,6 +373,22 @@ def test_a_loss_of_all_tokens_is_computed_in_chunks(con):
         350,
         800,
     )
+
+
+@pytest.mark.parametrize(
+    ("op_name", "shape_text", "is_reader"),
+    [
+        ("jit(step)/jit(argmax)/argmax", "s32[4]{0}", True),
+        ("jit(step)/jvp()/reduce_max", "bf16[4]{0}", False),
+        ("jit(step)/sub", "f32[100,2]{1,0}", False),  # an update of the weights
+    ],
+)
+def test_what_reads_the_logits_outside_is_named(con, op_name, shape_text, is_reader):
+    count = 200 if "100,2" in shape_text else 4
+    loss(con, reads=(op_name, shape(con, shape_text, count=count)))
+    (row,) = rows(con, "advice")
+    instead = ", and return metrics from it, not the logits that train.py:12 reads"
+    assert row["advice"] == "compute the loss in chunks under jax.checkpoint" + instead * is_reader
 
 
 @pytest.mark.slow
