@@ -20,6 +20,7 @@ from bufdb.fitting import answer_text
 from bufdb.fitting.fit import Fitting, Question, kinds_of
 from bufdb.fitting.plans import Changes, Plan, PlanResult, Program, Site, Traced
 from bufdb.fitting.session import Dumped
+from bufdb.read.own import Own, parse_own
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,6 +49,7 @@ def fit(
     budget_compiles: int = 12,
     also: Sequence[str] = (),
     timeout: float | None = None,
+    own: Sequence[str] | None = None,
     **kwargs: Any,
 ) -> Fit:
     """Return what to change in a function so that its gradient needs less memory.
@@ -67,6 +69,8 @@ def fit(
         also: changes of the program's text to try, too: "microbatch", "chunks" or both. They are
             checked by running the gradient for 4 random examples on the CPU, if it is small.
         timeout: seconds after which no other compilation begins.
+        own: packages, folders and paths that count as your own code although they are a library's;
+            no other line of a library is changed.
         kwargs: arguments of the function by name.
 
     Raises:
@@ -83,9 +87,10 @@ def fit(
             also=kinds_of(also),
             db=db.path,
             source_path=name,
+            own_globs=own,
             is_over=lambda: deadline is not None and time.monotonic() > deadline,
         )
-        call = _Call(function, args, kwargs, name, target, gradients_only)
+        call = _Call(function, args, kwargs, name, target, gradients_only, parse_own(own or ()))
         answer = Fitting(Here(call, Path(folder)), question, Path(folder)).answer()
     shown = answer_text.text(answer)
     best = next((row for row in answer.plans if row.rank == answer.best), None)
@@ -111,6 +116,7 @@ class _Call:
     name: str
     target: str | None
     gradients_only: bool
+    own: Own
 
 
 class Here:
@@ -136,6 +142,7 @@ class Here:
             call.name,
             self._target,
             gradients_only=call.gradients_only,
+            own=call.own,
         )
 
     def program(self) -> Program:

@@ -29,6 +29,8 @@ class Blaming:
     run: str
     """Beginning of the names of the runs."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    own_globs: Sequence[str] | None = None
+    """What of libraries counts as the user's."""
     percent: float = THRESHOLD_PERCENT
     note: Callable[[str], None] = lambda text: None
     is_quick: bool = False
@@ -107,6 +109,7 @@ class Blaming:
             run=name,
             labels={**self.labels, variant.label: variant.value},
             metadata={DEVICE_LABEL: done.device, **versions},
+            own_globs=self.own_globs,
             replace=True,
         )
         for text in ingested.notes:

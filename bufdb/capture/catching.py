@@ -31,6 +31,7 @@ from types import FrameType
 from typing import Any
 
 from bufdb.capture import worker
+from bufdb.read.own import Own
 
 REQUESTS = "requests"
 """Name of the pipe of requests, next to the plan."""
@@ -92,6 +93,7 @@ class Catching:
     def __init__(self, jitting: Any, plan: Path) -> None:
         self._jitting, self._folder = jitting, plan.parent
         self._plan = json.loads(plan.read_text(encoding="utf-8"))
+        self._own = Own(self._plan["own"])
         self._core = importlib.import_module("jax._src.core")
         self._pid = os.getpid()
         self._lock = threading.RLock()
@@ -115,7 +117,8 @@ class Catching:
             if id(closed) in self._known:
                 return
             self._known[id(closed)] = closed
-            call = described(self._count + 1, function, info, (args, kwargs), params)
+            number = self._count + 1
+            call = described(number, function, info, (args, kwargs), params, self._own)
             if call is None:
                 return
             self._count += 1
@@ -125,13 +128,13 @@ class Catching:
                 self._is_stopped = True
                 worker.known({WAITING: self._waiting()})
                 jitted = self._jitting._cpp_pjit(function, info)
-                self._stop(Caught(call, jitted, tuple(args), dict(kwargs), _site()))
+                self._stop(Caught(call, jitted, tuple(args), dict(kwargs), _site(self._own)))
 
     def made(self, function: Any) -> None:
         """Take note of a function that is jitted; it may never be called."""
-        user = _users(function, ())
+        user = _users(function, (), self._own)
         code = getattr(user, "__code__", None)
-        if code is not None and not _is_library(code.co_filename):
+        if code is not None and not self._own.is_library(code.co_filename):
             self._made[user.__qualname__] = f"{code.co_filename}:{code.co_firstlineno}"
 
     def _waiting(self) -> list[tuple[str, str]]:
@@ -214,11 +217,13 @@ def answers(caught: Caught) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
 # -- One call --------------------------------------------------------------------------------------
 
 
-def described(number: int, function: Any, info: Any, arguments: Any, params: Any) -> Call | None:
+def described(
+    number: int, function: Any, info: Any, arguments: Any, params: Any, own: Own
+) -> Call | None:
     """Return a call in words and bytes; None for an eager operation of JAX."""
     closed, options = params.params["jaxpr"], params.params
     gradient = has_gradient(closed.jaxpr)
-    user = _users(function, arguments[0])
+    user = _users(function, arguments[0], own)
     code = getattr(user, "__code__", None)
     file = str(info.fun_sourceinfo) if code is None else code.co_filename
     if _jax_folder() in file and not gradient:
@@ -231,7 +236,7 @@ def described(number: int, function: Any, info: Any, arguments: Any, params: Any
         number=number,
         name=name,
         function_place=place,
-        call_place=_place(),
+        call_place=_place(own),
         has_gradient=gradient,
         argument_bytes=sum(sizes),
         result_bytes=sum(map(_bytes, closed.out_avals)),
@@ -279,16 +284,7 @@ def _jax_folder() -> str:
     return str(Path(sys.modules["jax._src.pjit"].__file__ or "").parents[1]) + os.sep
 
 
-@functools.cache
-def _is_library(file: str) -> bool:
-    """Return whether a file is of JAX, of bufdb, installed, or of Python itself."""
-    own, standard = Path(__file__).parents[1], Path(os.__file__).parent
-    folders = _jax_folder(), f"{own}{os.sep}", f"{standard}{os.sep}"
-    is_installed = any(part in ("site-packages", "dist-packages") for part in Path(file).parts)
-    return is_installed or file.startswith((*folders, "<frozen"))
-
-
-def _users(function: Any, args: Any) -> Any:
+def _users(function: Any, args: Any, own: Own) -> Any:
     """Return the user's function within those that jit, libraries and decorators put around it."""
     candidate = function
     for _ in range(_PASSED_THROUGH):
@@ -297,7 +293,7 @@ def _users(function: Any, args: Any) -> Any:
             candidate = candidate.func
             continue
         code = getattr(candidate, "__code__", None)
-        if code is None or not _is_library(code.co_filename):
+        if code is None or not own.is_library(code.co_filename):
             break
         inner = _of_name(args, getattr(candidate, "__qualname__", "")) or _enclosed(candidate)
         if inner is None:
@@ -327,24 +323,24 @@ def _enclosed(function: Any) -> Any:
     return None
 
 
-def _caller() -> tuple[FrameType | None, bool]:
+def _caller(own: Own) -> tuple[FrameType | None, bool]:
     """Return the innermost frame of the user's, and whether only JAX is between it and here."""
     frame: FrameType | None = sys._getframe(1)
     is_direct = True
-    while frame is not None and _is_library(file := frame.f_code.co_filename):
+    while frame is not None and own.is_library(file := frame.f_code.co_filename):
         is_direct &= file == __file__ or file.startswith((_jax_folder(), "<"))
         frame = frame.f_back
     return frame, is_direct
 
 
-def _place() -> str:
-    frame, _ = _caller()
+def _place(own: Own) -> str:
+    frame, _ = _caller(own)
     return "" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def _site() -> tuple[str, int, int, int, int] | None:
+def _site(own: Own) -> tuple[str, int, int, int, int] | None:
     """Return the expression of the user's that calls the jitted function itself."""
-    frame, is_direct = _caller()
+    frame, is_direct = _caller(own)
     if frame is None or not is_direct:
         return None
     at = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))

@@ -115,6 +115,20 @@ def run_name(command: Sequence[str], now: datetime) -> str:
     return f"{program.name.removesuffix('.py')}-{now:%Y%m%d-%H%M%S}"
 
 
+def script_folder(program: Sequence[str]) -> Path | None:
+    """Return the folder of the script in a command, or of FILE:FUNCTION; None if there is none.
+
+    That of a module is the folder of its package, where that is in the working directory.
+    """
+    words = [word.rpartition(":")[0] if ":" in word else word for word in program]
+    for word in words:
+        if word.endswith(".py") and Path(word).is_file():
+            return Path(word).absolute().parent
+    names = [program[program.index("-m") + 1]] if "-m" in program[:-1] else words[:1]
+    packages = (Path(name.partition(".")[0]).absolute() for name in names)
+    return next((package for package in packages if package.is_dir()), None)
+
+
 def _versions(command: Sequence[str], variables: Mapping[str, str]) -> dict[str, str]:
     """Return the versions of jax and jaxlib for the command's Python, or else that on PATH."""
     python = _python_of(command[0], variables)

@@ -17,6 +17,7 @@ from bufdb.capture.hooked import PLAN, ROOT, TEXTS
 from bufdb.capture.processes import CHAINED
 from bufdb.capture.runner import Child, Died, NotCompiledError, Watch
 from bufdb.errors import UsageError, did_you_mean, quote
+from bufdb.read.own import NOTHING_MORE, Own
 
 _PLAN = "call.json"
 _SITE = (
@@ -54,6 +55,8 @@ class Script:
     """Whether a call that takes a gradient is executed like the others."""
     texts: Mapping[str, str] = field(default_factory=dict)
     """Texts in place of those of the files of these absolute names."""
+    own: Own = NOTHING_MORE
+    """What of libraries counts as the user's."""
 
     @classmethod
     def chosen(cls, words: Sequence[str], call: str | None, **fields: Any) -> Script:
@@ -126,7 +129,12 @@ class Script:
 
     @property
     def _plan(self) -> dict[str, Any]:
-        return {"name": self.name, "number": self.number, "is_to_end": self.is_to_end}
+        return {
+            "name": self.name,
+            "number": self.number,
+            "is_to_end": self.is_to_end,
+            "own": self.own.pattern,
+        }
 
     def _missed(self, child: Child, died: Died, calls: Sequence[Call]) -> Exception:
         """Return why a command was not stopped at a call."""

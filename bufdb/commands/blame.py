@@ -91,6 +91,7 @@ if TYPE_CHECKING:
 @common.quiet_option
 @click.option("--run", metavar="NAME", help="Beginning of the names of the runs.  [function]")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Label of the runs.")
+@common.own_option
 @common.text_or_json_option
 @common.output_option
 @common.db_option
@@ -113,6 +114,7 @@ def command(
     is_quiet: bool,
     run: str | None,
     labels: tuple[str, ...],
+    own: tuple[str, ...],
     format_name: str,
     output: Path | None,
     db: str,
@@ -175,6 +177,7 @@ def command(
         name = run or short_name(what[0])
         fields: dict[str, Any] = {"percent": percent, "is_quick": is_quick, "note": common.note}
         fields |= {"opened": opened, "db": db, "run": name, "labels": common.parse_labels(labels)}
+        fields["own_globs"] = common.own_globs(own, what)
         how = {"bisect": bisect, "is_quiet": is_quiet, "is_anonymous": is_anonymous}
         compared = _compiled(ways, job, fields, report_folder, **how)
     shown = series.as_json(compared) if format_name == "json" else series.text(compared)

@@ -33,6 +33,7 @@ from bufdb.render.sources import spare
     type=click.FloatRange(min=0, min_open=True),
     help="Time limit; the calls until then are listed.",
 )
+@common.own_option
 @common.verbose_option
 @common.quiet_option
 @common.output_options
@@ -40,6 +41,7 @@ def command(
     words: tuple[str, ...],
     is_to_end: bool,
     timeout_s: float | None,
+    own: tuple[str, ...],
     is_verbose: bool,
     is_quiet: bool,
     format_name: str,
@@ -69,11 +71,13 @@ def command(
     """
     from bufdb.capture.call_list import listed, table
     from bufdb.capture.script import Script
+    from bufdb.read.own import parse_own
 
     if not words:
         raise UsageError("expected -- and a command, such as: -- python train.py")
     spare("-o", output, words)
-    script = Script(words, is_to_end=is_to_end)
+    globs = common.own_globs(own, words)
+    script = Script(words, is_to_end=is_to_end, own=parse_own(globs or ()))
     with (
         signals_heeded(),
         common.failure_shown(),

@@ -148,7 +148,7 @@ def command(
     limits = limit_of(limit)
     name = run or run_name(command_line, datetime.now(UTC))
     how: dict[str, Any] = {
-        "own_globs": common.own_globs(own),
+        "own_globs": common.own_globs(own, command_line),
         "is_quiet": is_quiet,
         "is_watched": is_watched,
         "note": common.note,

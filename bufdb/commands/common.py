@@ -9,7 +9,7 @@ import contextlib
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -156,13 +156,25 @@ own_option: Decorator = click.option(
     multiple=True,
     envvar="BUFDB_OWN",
     show_envvar=True,
-    help="Installed code to count as your own: a package, or a path with a /.",
+    help="Code of a library to count as your own: a package, or a path or folder with a /.",
 )
 
 
-def own_globs(globs: tuple[str, ...]) -> list[str] | None:
-    """Return the value of --own or BUFDB_OWN, None if neither is set; an empty one resets it."""
-    return list(globs) if globs else None
+def own_globs(globs: tuple[str, ...], program: Sequence[str] = ()) -> list[str] | None:
+    """Return what --own or BUFDB_OWN names, None if neither is set; an empty one resets it.
+
+    Folders of the working directory are absolute then. The folder of a program's script is the
+    user's, too, where it is in a checkout of a library.
+    """
+    from bufdb.capture.environment import script_folder
+    from bufdb.read.own import script_globs
+
+    named = [
+        str(Path(glob).absolute()) if "/" in glob and Path(glob).is_dir() else glob
+        for glob in globs
+    ]
+    folder = script_folder(program) if program else None
+    return [*named, *(() if folder is None else script_globs(str(folder)))] or None
 
 
 quiet_option: Decorator = click.option(
@@ -390,14 +402,17 @@ def show_lines(error: NotCompiledError) -> None:
 
 
 def function_or_command(
-    program: tuple[str, ...], args: str, call: str | None
+    program: tuple[str, ...], args: str, call: str | None, own: Sequence[str] | None = None
 ) -> tuple[str, Script | None]:
     """Return FILE:FUNCTION; or the text of a command, and the command with its call.
+
+    `own` is what counts as the user's in the command.
 
     Raises:
         UsageError: it is neither, or an option is for the other.
     """
     from bufdb.capture.script import Script
+    from bufdb.read.own import parse_own
 
     if not program:
         raise UsageError("expected FILE.py:FUNCTION, or -- and a command")
@@ -413,7 +428,7 @@ def function_or_command(
         return program[0], None
     if args:
         raise UsageError("--args is about FILE.py:FUNCTION; a command makes the call by itself")
-    script = Script.chosen(program, call)
+    script = Script.chosen(program, call, own=parse_own(own or ()))
     return script.line, script
 
 

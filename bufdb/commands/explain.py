@@ -105,7 +105,8 @@ def command(
     from bufdb.database.store import require_storable
     from bufdb.recording.function import Function, explained
 
-    spec, script = common.function_or_command(program, args, call)
+    globs = common.own_globs(own, program)
+    spec, script = common.function_or_command(program, args, call, globs)
     spare("-o", output, program)
     named: list[str | None] = list(dict.fromkeys(targets)) or [None]
     for target in targets:  # check all arguments before anything is compiled
@@ -119,7 +120,7 @@ def command(
         partial(common.open_database, db),
         run,
         common.parse_labels(labels),
-        common.own_globs(own),
+        globs,
         limit,
         timeout_s,
         is_verbose,

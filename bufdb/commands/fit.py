@@ -72,6 +72,7 @@ if TYPE_CHECKING:
 @common.quiet_option
 @click.option("--run", metavar="NAME", default="fit", help="Prefix of the names of the runs.")
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Label of the runs.")
+@common.own_option
 @common.text_or_json_option
 @common.output_option
 @common.db_option
@@ -91,6 +92,7 @@ def command(
     is_quiet: bool,
     run: str,
     labels: tuple[str, ...],
+    own: tuple[str, ...],
     format_name: str,
     output: Path | None,
     db: str,
@@ -126,6 +128,9 @@ def command(
     patched files are compiled, too. Without it, the answer is the frontier of cost and saving.
     Extra work is counted in products, loops included. Axes of a mesh are not changed.
 
+    Lines of installed packages, of Python and of checkouts of known libraries are not changed,
+    except those that --own names (--own keras).
+
     FILE is imported in its own process; arguments and targets are those of 'bufdb explain'. The
     compilations are stored as the runs fit:as-written, fit:plan-1 and so on, replacing those of an
     earlier answer.
@@ -141,8 +146,10 @@ def command(
     from bufdb.database.store import require_storable
     from bufdb.fitting.fit import Question, kinds_of
     from bufdb.fitting.user_file import UserFunction, exit_code, fitted, varied
+    from bufdb.read.own import parse_own
 
-    spec, script = common.function_or_command(program, args, call)
+    globs = common.own_globs(own, program)
+    spec, script = common.function_or_command(program, args, call, globs)
     spare("-o", output, program)
     spare("--patch", patch_path, program)
     if target is not None:
@@ -158,12 +165,14 @@ def command(
         run=run,
         labels=common.parse_labels(labels),
         source_path=spec,
+        own_globs=globs,
         is_over=lambda: deadline is not None and time.monotonic() > deadline,
     )
     value = None if vary is None else varied(vary, args, limit_bytes, script)
     with signals_heeded(), common.failure_shown(), waiting(is_quiet=is_quiet) as observer:
         watch = Watch(timeout_s, is_verbose, observer, common.relay, deadline=deadline)
-        function = UserFunction(spec, args, target, gradients_only, watch, value, script)
+        how = gradients_only, watch, value, script, parse_own(globs or ())
+        function = UserFunction(spec, args, target, *how)
         answer, sizes = fitted(function, question)
     _write(answer, sizes, format_name, output, patch_path)
     click.get_current_context().exit(exit_code(answer, sizes))

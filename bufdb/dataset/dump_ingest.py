@@ -33,7 +33,7 @@ from bufdb.ingest.reader import Reader
 from bufdb.ingest.rows import MODULE_TABLES
 from bufdb.ingest.storing import Ingest
 from bufdb.ingest.work import Done, Group
-from bufdb.read.hlo import Own
+from bufdb.read.own import Own, parse_own
 
 FORMATS = ("parquet", "delta")
 """Plain files, or Delta tables through delta-rs."""
@@ -229,7 +229,7 @@ class _Dataset:
                 "SELECT label_value FROM run_labels WHERE run_name = ? AND label = ?",
                 [run, own.OWN_LABEL],
             ).fetchall()
-            self.own_elsewhere.setdefault(run, own.parse_own(rows[0][0].split() if rows else []))
+            self.own_elsewhere.setdefault(run, parse_own(rows[0][0].split() if rows else []))
 
     def _day(self, run: str, planned: PlannedRun, labels: Mapping[str, str]) -> str:
         """Return the day under which a run is stored: by a label, its place, or its dump time.

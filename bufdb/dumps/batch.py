@@ -27,9 +27,10 @@ from bufdb.read import hlo, layout_2019, other_files
 from bufdb.read.arrays import ArrayRows, SectionArrays
 from bufdb.read.boundaries import Span, Titles, cut
 from bufdb.read.calls import CallOp
-from bufdb.read.hlo import NOTHING_MORE, HloHeader, Own
+from bufdb.read.hlo import HloHeader
 from bufdb.read.live_ranges import Facts
 from bufdb.read.other_files import BeforeOptimizations
+from bufdb.read.own import NOTHING_MORE, Own
 
 if TYPE_CHECKING:
     from bufdb.read.message import Message
@@ -49,7 +50,7 @@ _BEHIND_END = re.compile(rb'(?: // [^\s"]+)?\s*\Z')
 class Batch:
     """Small modules, whole; or the one large module of `LargeModule`."""
 
-    def __init__(self, modules: list[Loaded], own: hlo.Own = hlo.NOTHING_MORE) -> None:
+    def __init__(self, modules: list[Loaded], own: Own = NOTHING_MORE) -> None:
         self.modules = modules
         self.own = own
         self.count = len(modules)

@@ -8,6 +8,7 @@ from itertools import count
 from string import ascii_lowercase
 
 from bufdb import resources
+from bufdb.read.own import CHECKED_OUT, INSTALLED, TYPED
 
 # --------------------------------------------------------------------------------------------------
 # Words that stay in an anonymous export: of XLA, of JAX, of the format and of bufdb's own rules.
@@ -91,7 +92,7 @@ def known_words() -> frozenset[str]:
     )
     return frozenset(
         word
-        for text in (_HLO, _TEXT, _JAX, _LABELS, rules)
+        for text in (_HLO, _TEXT, _JAX, _LABELS, INSTALLED, TYPED, CHECKED_OUT, rules)
         for word in _words(re.sub("--.*", "", text))
     )
 
@@ -130,8 +131,11 @@ _WHOLE = re.compile(
 _NAME = re.compile(r"[^\W\d]\w*")
 _NO_FUNCTIONS = ("main", "locals", "lambda", "module")
 """JAX's name for a program, and Python's names for unnamed code."""
-_LIBRARY = re.compile(r"(?:^|/)(?:site-packages|dist-packages|lib/python[\d.]+)(?:/|$)")
-"""The part of a path after it belongs to an installed package, or to Python."""
+_LIBRARY = re.compile(
+    r"(?:^|/)(?:(?:(?:site|dist)-packages|lib(?:64)?/(?:python|pypy)[\d.]+t?)(?:/|$)"
+    f"|{CHECKED_OUT})"
+)
+"""The part of a path from it on belongs to a package that is no user's, or to Python."""
 
 
 class Words:

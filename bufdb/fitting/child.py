@@ -18,6 +18,7 @@ from bufdb.capture.worker import serve, step
 from bufdb.fitting.places import place
 from bufdb.fitting.plans import Plan, Program, Site, as_json, from_json
 from bufdb.fitting.rebound import rebound
+from bufdb.read.own import Own
 
 if TYPE_CHECKING:
     from bufdb.capture.catching import Caught
@@ -64,7 +65,7 @@ class Server:
                 spec,
                 question.target,
                 gradients_only=request["gradients_only"],
-                own=None if self._caught is None else "",
+                own=Own(request["own"]),
             )
             program = self._function.program() if request["has_program"] else None
             if self._caught is not None and program is not None:

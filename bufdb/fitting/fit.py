@@ -77,6 +77,8 @@ class Question:
     """Beginning of the names of its runs."""
     labels: Mapping[str, str] = field(default_factory=dict)
     source_path: str | None = None
+    own_globs: Sequence[str] | None = None
+    """What of libraries counts as the user's."""
     observer: Callable[[str], None] = lambda text: None
     is_over: Callable[[], bool] = lambda: False
 
@@ -410,6 +412,7 @@ def store_run(
         run=name,
         labels=question.labels,
         metadata={DEVICE_LABEL: device} | ({"target": target} if target else {}),
+        own_globs=question.own_globs,
         replace=True,
     )
 

@@ -36,6 +36,7 @@ from bufdb.fitting.places import place
 from bufdb.fitting.plans import Change, Changes, Plan, Program, Site, Traced
 from bufdb.fitting.reader import Reader
 from bufdb.fitting.replay import Replay
+from bufdb.read.own import NOTHING_MORE, Own
 
 _CHEAP: dict[str, list[dict[str, Any]]] = {
     "cpu": [{"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}],
@@ -57,7 +58,7 @@ class Function:
         target: Target | None = None,
         *,
         gradients_only: bool = False,
-        own: str | None = None,
+        own: Own = NOTHING_MORE,
     ) -> None:
         """Trace the function once.
 
@@ -68,8 +69,7 @@ class Function:
             name: names it in messages.
             target: hardware to compile for.
             gradients_only: whether only the gradient is taken.
-            own: an installed folder that counts as the user's, '' for none; by default that of the
-                package that the function is in.
+            own: what counts as the user's, so that it can be changed, although it is a library's.
 
         Raises:
             UsageError: it takes no gradient, or an argument is not an array.
@@ -82,7 +82,7 @@ class Function:
         self._name, self._target = name, target
         if not hasattr(function, "lower"):
             _require_arrays(function, name, args, kwargs)
-        files = Files(_own_folder(function) if own is None else own)
+        self._files = files = Files(own)
         self._calls = Calls(files)
         self._reader = Reader(files, self._calls)
         self._gradients, stage = self._recorded(self._args, self._kwargs)
@@ -101,7 +101,7 @@ class Function:
         try:
             self._losses = Losses(self._reader, self._gradients, self._step)
         except UnboundError as error:
-            site = error.site or _site(function)
+            site = error.site or _site(function, files)
             where = "" if site is None else f" ({place(site)})"
             raise UsageError(
                 f"{name} takes its gradient within a shard_map, or a vmap that names its axis"
@@ -120,7 +120,8 @@ class Function:
 
     def program(self) -> Program:
         """Return what can be switched; what makes no difference is left out."""
-        notes = [] if self._unused is None else [self._unused]
+        of_library = _library_note(self._given, self._files.own)
+        notes = [note for note in (self._unused, of_library) if note is not None]
         survey = self._losses.survey
         for site, around in survey.closed.items():
             notes.append(
@@ -155,7 +156,7 @@ class Function:
             has_host_memory=False,
             has_cheap_effort=self.platform in _CHEAP,
             as_written=trial.written,
-            function_site=_site(self._given),
+            function_site=_site(self._given, self._files),
             is_jitted=hasattr(self._given, "lower"),
         )
         for lever in LEVERS:
@@ -288,27 +289,30 @@ def _plain(function: Any) -> Any:
             return function
 
 
-def _own_folder(function: Any) -> str:
-    """Return the folder of the package that a function is in."""
-    module = inspect.getmodule(_plain(function))
-    file = getattr(module, "__file__", None)
-    if module is None or file is None:
-        return ""
-    depth = module.__name__.count(".") + (Path(file).name == "__init__.py")
-    folder = Path(file).absolute().parent
-    for _ in range(max(0, depth - 1)):
-        folder = folder.parent
-    is_installed = any(part in ("site-packages", "dist-packages") for part in folder.parts)
-    return str(folder) if is_installed and module.__name__.count(".") else ""
-
-
-def _site(function: Any) -> Site | None:
-    """Return where a function is defined."""
+def _site(function: Any, files: Files) -> Site | None:
+    """Return where a function is defined; None if that is no file of the user's."""
     code = getattr(_plain(function), "__code__", None)
-    if code is None or not os.path.exists(code.co_filename):  # noqa: PTH110 - it is text
+    if code is None or not files.has(code.co_filename):
+        return None
+    if not os.path.exists(code.co_filename):  # noqa: PTH110 - it is text
         return None
     line = code.co_firstlineno
     return Site(code.co_filename, line, 0, line, 0, code.co_qualname)
+
+
+def _library_note(function: Any, own: Own) -> str | None:
+    """Return why no line of a library's function is changed; None for a function of the user's."""
+    code = getattr(_plain(function), "__code__", None)
+    if code is None:
+        return None
+    shown = own.library_source(code.co_filename, code.co_firstlineno)
+    if shown is None:
+        return None
+    package = shown.removeprefix("library ").partition("/")[0].partition(".py")[0]
+    return (
+        f"{code.co_name} is of a {shown}, of which no line is changed; "
+        f"--own {package} counts it as yours"
+    )
 
 
 def _argument_names(function: Any, count: int) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from bufdb.capture.target import QUIET
 from bufdb.dumps.place import Place
 from bufdb.errors import BufdbError, TooSlowError
 from bufdb.fitting.plans import Changes, Plan, Program, Site, Traced, as_json, from_json
+from bufdb.read.own import NOTHING_MORE, Own
 
 if TYPE_CHECKING:
     from bufdb.capture.catching import Call
@@ -82,6 +83,8 @@ class Apart:
     watch: Watch = field(default_factory=Watch)
     script: Script | None = None
     """The command, in place of `spec` and `args`."""
+    own: Own = NOTHING_MORE
+    """What of libraries counts as the user's."""
     device: str = ""
     stopped: str = ""
     """At which of its calls a command was stopped."""
@@ -161,6 +164,7 @@ class Apart:
             "args": self.args,
             "target": self.target,
             "gradients_only": self.gradients_only,
+            "own": self.own.pattern,
             "sources": dict(texts),
             "has_program": has_program,
         }

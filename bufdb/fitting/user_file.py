@@ -18,6 +18,7 @@ from bufdb.fitting.fit import Fitting, Question, need_of, run_name, store_run
 from bufdb.fitting.plans import Answer, Plan, Program
 from bufdb.fitting.session import Apart
 from bufdb.fitting.vary import of_plans
+from bufdb.read.own import NOTHING_MORE, Own
 
 FIRST_VALUE = 8
 
@@ -65,6 +66,7 @@ class UserFunction:
     watch: Watch = field(default_factory=Watch)
     varied: Varied | None = None
     script: Script | None = None
+    own: Own = NOTHING_MORE
 
     def session(self, folder: Path, value: int = 0) -> Apart:
         """Return a session in a child, at a value of what is varied."""
@@ -76,7 +78,8 @@ class UserFunction:
                 words = tuple(word.replace(name, text) for word in script.words)
                 script = replace(script, words=words)
                 spec = script.line
-        return Apart(spec, args, self.target, folder, self.gradients_only, self.watch, script)
+        only, watch = self.gradients_only, self.watch
+        return Apart(spec, args, self.target, folder, only, watch, script, self.own)
 
 
 def fitted(function: UserFunction, question: Question) -> tuple[Answer, Sizes | None]:

@@ -30,7 +30,7 @@ from bufdb.ingest.rows import (
     module_row,
 )
 from bufdb.ingest.work import Content, Done, Group, Sink, made_with
-from bufdb.read.hlo import Own
+from bufdb.read.own import Own
 from bufdb.rows.assembly import assemble
 
 

@@ -13,7 +13,7 @@ from bufdb.dumps.memory_profiles import Taken, load
 from bufdb.errors import BufdbError
 from bufdb.ingest.plan import PlannedRun, Summary
 from bufdb.proto.pprof import Frame, Held, Stack
-from bufdb.read.hlo import Own
+from bufdb.read.own import Own
 
 UNSIZED = "unknown_code_size"
 """Code of the notice about a profile with programs of unknown size."""

@@ -7,12 +7,11 @@ whole paths.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bufdb.dumps.files import as_text
-from bufdb.read.hlo import Own
+from bufdb.read.own import Own, parse_own
 
 if TYPE_CHECKING:
     import duckdb
@@ -20,18 +19,6 @@ if TYPE_CHECKING:
 
 OWN_LABEL = "own"
 """Metadata of a run that has the globs, for people to read."""
-
-
-def parse_own(globs: Sequence[str]) -> Own:
-    """Return what globs count as the user's own, in any order and number.
-
-    With a slash in it a glob is for the whole path of a file. Without one it is for the name of an
-    installed package or module, in upper or lower case, with - or _. In both * is any text and ?
-    any character. Empty globs say nothing.
-    """
-    texts = {as_text(glob) for glob in globs if glob}
-    parts = sorted(_path(glob) if "/" in glob else _package(glob) for glob in texts)
-    return Own("|".join(parts) if parts else None)
 
 
 def own_of_run(con: duckdb.DuckDBPyConnection, run: str, globs: Sequence[str] | None) -> Own:
@@ -76,21 +63,3 @@ def own_note(run: str, modules: str) -> str:
         f"run {run}: {modules} outside these paths keep their previous --own; ingest their "
         "dumps again to change it"
     )
-
-
-def _path(glob: str) -> str:
-    return _translated(glob, "")
-
-
-def _package(glob: str) -> str:
-    name = f"(?i:{_translated(glob, '/')})"
-    return rf"(?:[\s\S]*/)?(?:site-packages|dist-packages)/{name}(?:/[\s\S]*|[.]py)"
-
-
-def _translated(glob: str, but: str) -> str:
-    """Return a glob as a regular expression; `but` is what * and ? do not match."""
-    any_character = f"[^{but}]" if but else r"[\s\S]"
-    wild = {"*": f"{any_character}*", "?": any_character}
-    if but:
-        wild |= dict.fromkeys("-_", "[-_]")
-    return "".join(wild.get(character) or re.escape(character) for character in glob)

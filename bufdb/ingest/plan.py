@@ -40,7 +40,7 @@ class Request:
     """Labels that say how the runs were made and keep none apart; `labels` take precedence."""
     own_globs: Sequence[str] | None = None
     """Paths and packages that count as the user's own although they are installed
-    (`bufdb.ingest.own.parse_own`); by default what the run was read with before."""
+    (`bufdb.read.own.parse_own`); by default what the run was read with before."""
     replace: bool = False
     """Whether the earlier contents of the runs are removed, when the new are stored."""
     prune: bool = False

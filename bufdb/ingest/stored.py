@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from bufdb.dumps.files import BEFORE
-from bufdb.ingest.own import own_of_run, parse_own
+from bufdb.ingest.own import own_of_run
 from bufdb.ingest.plan import Job, Request
 from bufdb.ingest.work import Content, Group, made_with
+from bufdb.read.own import parse_own
 
 if TYPE_CHECKING:
     import duckdb

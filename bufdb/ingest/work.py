@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from bufdb.dumps.archives import Member
 from bufdb.dumps.files import BLOCK_BYTES
 from bufdb.ingest.plan import Job
-from bufdb.read.hlo import NOTHING_MORE, Own
+from bufdb.read.own import NOTHING_MORE, Own
 
 if TYPE_CHECKING:
     from bufdb.columnar.rows import Rows

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from bufdb.errors import quote
+from bufdb.read.own import NOTHING_MORE, Own
 
 _MODULE = re.compile(rb"HloModule ([^\s,]+)")
 _ALIAS = re.compile(rb"(\{[\d, ]*\}): \((\d{1,18}), (\{[\d, ]*\})(?:, (may-alias|must-alias))?\)")
@@ -22,8 +23,6 @@ _LOCATION = re.compile(
     rb"(?: end_line=(\d{1,18}))?(?: column=(\d{1,18}))?(?: end_column=(\d{1,18}))?\}"
 )
 _FRAME = re.compile(rb"(\d{1,18}) \{file_location_id=(\d{1,18})(?: parent_frame_id=(\d{1,18}))?\}")
-_LIBRARY = re.compile(r"(^|/)(site-packages|dist-packages)/|/lib/python[0-9.]+/|^<frozen")
-_PACKAGES = re.compile(r"(?s)^(?:.*/)?(?:site-packages|dist-packages)/|^.*/lib/python[0-9.]+/")
 _COMPUTATION = re.compile(rb"^(?:(ENTRY |%)|[\w.-]++ )", re.MULTILINE)
 _HELPERS = re.compile(
     rb'jit\((?<!"jit\()([^()/";\n]+)\)+/[^/";\n]*"[^}\n]{0,999} stack_frame_id=(\d{1,18})'
@@ -35,33 +34,6 @@ _FARTHEST = 100
 _NO_CALLER = -1
 T = TypeVar("T")
 TABLES = (b"FileNames", b"FunctionNames", b"FileLocations", b"StackFrames")
-
-
-class Own:
-    """Which source files are the user's own."""
-
-    def __init__(self, pattern: str | None = None) -> None:
-        """Take what counts as the user's own among installed packages, modules.own_pattern."""
-        self.pattern = pattern
-        self._own = None if pattern is None else re.compile(pattern)
-
-    def is_library(self, path: str) -> bool:
-        """Return whether a file is of an installed package or of Python, and not the user's own.
-
-        As the macro is_library_path in `schema/`.
-        """
-        is_installed = _LIBRARY.search(path) is not None
-        return is_installed and (self._own is None or self._own.fullmatch(path) is None)
-
-    def library_source(self, path: str | None, line: int | None) -> str | None:
-        """Return the name of a line of library code, None for others; as macro library_source."""
-        if path is None or line is None or not self.is_library(path):
-            return None
-        return f"library {_PACKAGES.sub('', path)}:{line}"
-
-
-NOTHING_MORE = Own()
-"""No installed file counts as the user's."""
 
 
 @dataclass(frozen=True)

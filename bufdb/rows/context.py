@@ -14,7 +14,8 @@ from bufdb.columnar.section import Account, Piece, Rounds, Section
 from bufdb.read import allocations, live_ranges, used_values
 from bufdb.read.arrays import BUFFERS, RANGES, VALUES, ArrayRows
 from bufdb.read.calls import CallOp
-from bufdb.read.hlo import HloHeader, Own
+from bufdb.read.hlo import HloHeader
+from bufdb.read.own import Own
 from bufdb.read.used_values import UsedValues
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from bufdb.read import jax_names
-from bufdb.read.hlo import NOTHING_MORE, Frame, HloHeader, Own, unescape
+from bufdb.read.hlo import Frame, HloHeader, unescape
 from bufdb.read.hlo_graph import At, Caller, HloGraph, Index, Instruction, at_shape
 from bufdb.read.instruction import metadata_of
+from bufdb.read.own import NOTHING_MORE, Own
 
 # -- Operands of instructions, and the sources of moves of data ------------------------------------
 

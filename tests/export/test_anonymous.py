@@ -120,13 +120,14 @@ def test_equal_texts_stay_equal_and_others_differ(texts):
 def test_words_that_macros_look_for_stay():
     """Else a scope of JAX, or an installed package, would not be known for one any more."""
     known = known_words()
-    for name in ("is_library_path", "jax_names", "jit_path", "op_path", "strip_op_path"):
+    files = ("checkout_pattern", "is_library_path", "jax_names", "jit_path", "op_path")
+    for name in (*files, "strip_op_path"):
         (path,) = [file for file in resources.schema_files("macros") if file.stem == name]
         code = re.sub("--.*", "", path.read_text(encoding="utf-8").partition("COMMENT")[0])
         code = re.sub("jax_names[(]'[^']*'[)]|WHEN '[^']*'", "", code)  # kinds of names
         for text in re.findall("'([^']*)'", code):
-            found = re.findall("[a-z]{2,}", text)
-            assert [word for word in found if word not in known] == [], name
+            found = re.findall("[A-Za-z]{2,}", re.sub(r"\[[^]]*\]", " ", text))
+            assert [word for word in found if word.lower() not in known] == [], name
 
 
 def test_columns_that_are_kept_are_there():

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 
+import duckdb
 import pytest
 
 pytest.importorskip("jax", reason="this Python has no jax")
@@ -110,3 +111,64 @@ def test_a_command_without_a_gradient_is_refused(fit, empty_folder):
     assert "without a call that takes a gradient; jitted functions that it called: <lambda>" in err
     code, _, err = fit("--call", "1", "--", sys.executable, "train.py")
     assert code == 2 and "takes no gradient" in err
+
+
+TRAINER = """import jax
+from trainer.part import layer
+
+
+def loss(params, x):
+    out, _ = jax.lax.scan(layer, x, params)
+    return (out**2).sum()
+
+
+@jax.jit
+def step(params, x):
+    grads = jax.grad(loss)(params, x)
+    return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads)
+"""
+CALLER = """import jax.numpy as jnp
+import trainer
+
+
+def fit():
+    params = {name: jnp.ones((6, 32, 32)) for name in "wv"}
+    for _ in range(2):
+        params = trainer.step(params, jnp.ones((768, 32)))
+
+
+fit()
+"""
+
+
+@pytest.mark.parametrize("program", ["command", pytest.param("function", marks=pytest.mark.slow)])
+def test_an_installed_file_is_changed_only_with_own(fit, empty_folder, monkeypatch, program):
+    package = empty_folder / "lib" / "site-packages" / "trainer"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(TRAINER)
+    (package / "part.py").write_text(PART)
+    (empty_folder / "caller.py").write_text(CALLER)
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    words = ["--", sys.executable, "caller.py"]
+    if program == "function":
+        shapes = '{"w": f32[6,32,32], "v": f32[6,32,32]}, f32[768,32]'
+        words = ["trainer:step", "--args", shapes]
+    options = ["--limit", "1600KiB", "--budget-compiles", "4"]
+    code, out, err = fit(*options, *words)
+    answer = json.loads(out)
+    assert code == 1, err
+    assert all(not row["patch"] for row in answer["plans"])
+    assert any("--own trainer counts it as yours" in note for note in answer["notes"])
+    code, out, err = fit(*options, "--own", "trainer", *words)
+    answer = json.loads(out)
+    assert code == 0, err
+    assert "site-packages/trainer/" in answer["patch"]
+    assert not any("--own" in note for note in answer["notes"])
+    assert own_of_runs(empty_folder) == {"trainer"}
+
+
+def own_of_runs(folder):
+    """What the stored runs count as the user's, by their metadata."""
+    with duckdb.connect(str(folder / "d.duckdb"), read_only=True) as con:
+        select = "SELECT DISTINCT label_value FROM run_labels WHERE label = 'own'"
+        return {value for (value,) in con.execute(select).fetchall()}

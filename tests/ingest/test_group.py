@@ -14,7 +14,7 @@ from bufdb.ingest.group import Group, collect, content_of
 from bufdb.ingest.plan import plan
 from bufdb.ingest.rows import column_types
 from bufdb.ingest.writer import Batches, TableSchema
-from bufdb.read.hlo import NOTHING_MORE, Own
+from bufdb.read.own import NOTHING_MORE, Own
 
 
 def jobs_of(run):

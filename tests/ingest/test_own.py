@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from ingesting import ingest_into, rows
 from places import DEMO, PACKAGED, ROOT
 
-from bufdb.ingest import own
-from bufdb.read.hlo import NOTHING_MORE
+from bufdb.read import own
+from bufdb.read.own import CHECKED_OUT, NOTHING_MORE
 
 PATHS = [
     "/venv/lib/python3.11/site-packages/MaxText/layers/x.py",
@@ -24,7 +24,49 @@ PATHS = [
     "",
 ]
 
-PARTS = ["site-packages/", "/", "ab", "lib/python3.1/", "-_", "\n", "é", "+("]
+PARTS = ["site-packages/", "/", "ab", "lib/python3.1/", "-_", "\n", "é", "+(", "flax/", "linen/",
+         "<string>", "<", "__init__.py", "keras/src/"]  # fmt: skip
+
+LIBRARIES = {
+    "/venv/lib/python3.11/site-packages/keras/src/layers/layer.py": "keras/src/layers/layer.py",
+    "/usr/lib/python3/dist-packages/numpy/ma/core.py": "numpy/ma/core.py",
+    "/home/me/.pyenv/versions/3.13.1t/lib/python3.13t/contextlib.py": "contextlib.py",
+    "/opt/conda/envs/a/lib/python3.12/functools.py": "functools.py",
+    "/usr/lib64/python3.12/functools.py": "functools.py",
+    "/home/me/src/flax/flax/linen/linear.py": "flax/linen/linear.py",
+    "/home/me/libs/flax/nnx/transforms/autodiff.py": "flax/nnx/transforms/autodiff.py",
+    "/src/jax-main/jax/_src/nn/functions.py": "jax/_src/nn/functions.py",
+    "/src/keras/keras/src/trainers/trainer.py": "keras/src/trainers/trainer.py",
+    "third_party/py/optax/_src/alias.py": "optax/_src/alias.py",
+    "optax/losses/_classification.py": "optax/losses/_classification.py",
+    "/src/equinox/equinox/nn/_mlp.py": "equinox/nn/_mlp.py",
+    "/src/equinox/_jit.py": "equinox/_jit.py",
+    "/src/diffrax/diffrax/_solver/tsit5.py": "diffrax/_solver/tsit5.py",
+    "/src/dm-haiku/haiku/_src/basic.py": "haiku/_src/basic.py",
+    "/home/me/maxtext/src/maxtext/layers/attentions.py": "maxtext/layers/attentions.py",
+    "/home/me/maxtext/MaxText/train.py": "MaxText/train.py",
+    "/src/bufdb/bufdb/capture/worker.py": "bufdb/capture/worker.py",
+    "<frozen runpy>": "<frozen runpy>",
+    "<@beartype(model.f) at 0x7f>": "<@beartype(model.f) at 0x7f>",
+}
+"""Files of libraries, and what is shown of them."""
+USERS = [
+    "/home/me/train.py",
+    "/home/me/flax/examples/lm1b/train.py",
+    "/home/me/flax/train.py",
+    "/home/me/jax/experiments/model.py",
+    "/home/me/keras/model.py",
+    "/home/me/maxtext/my_config.py",
+    "/home/me/diffrax/run.py",
+    "/home/me/myflax/linen/x.py",
+    "/home/me/site-packages.py",
+    "/home/me/lib/python/model.py",
+    "/tmp/ipykernel_12/3456.py",
+    "<stdin>-1",
+    "<string>",
+    "<ipython-input-3-0123456789ab>",
+    "",
+]
 
 
 @pytest.mark.parametrize(
@@ -50,6 +92,53 @@ def test_a_glob_takes_packages_by_name_and_files_by_path(glob, places):
     assert [place for place in taken if PATHS[place] in installed] == places
 
 
+def test_one_table_of_files_for_python_and_sql(con_of_macros):
+    for path in (*LIBRARIES, *USERS):
+        shown = None if path in USERS else f"library {LIBRARIES[path]}:7"
+        assert NOTHING_MORE.library_source(path, 7) == shown, path
+        assert NOTHING_MORE.is_library(path) == (shown is not None), path
+        select = "SELECT is_library_path($path), library_source($path, 7)"
+        assert con_of_macros.execute(select, {"path": path}).fetchone() == (bool(shown), shown)
+    assert con_of_macros.execute("SELECT checkout_pattern()").fetchone() == (CHECKED_OUT,)
+
+
+@pytest.mark.parametrize(
+    ("glob", "names"),
+    [
+        ("keras", ["keras/src/layers/layer.py", "keras/src/trainers/trainer.py"]),
+        ("MaxText", ["maxtext/layers/attentions.py", "MaxText/train.py"]),
+        ("/home/me/src/flax", ["flax/linen/linear.py"]),
+        ("/home/me/src/", ["flax/linen/linear.py"]),
+        ("/src/d*", ["diffrax/_solver/tsit5.py", "haiku/_src/basic.py"]),
+        ("/home/me/src/fla", []),
+        ("jax", ["jax/_src/nn/functions.py"]),
+    ],
+)
+def test_a_folder_or_a_checkout_by_its_name(con_of_macros, glob, names):
+    of_user = own.parse_own([glob])
+    assert [LIBRARIES[path] for path in LIBRARIES if not of_user.is_library(path)] == names
+    select = "SELECT list(path) FROM unnest($paths) AS t(path) WHERE NOT is_library_path(path, $o)"
+    given = {"paths": list(LIBRARIES), "o": of_user.pattern}
+    (paths,) = con_of_macros.execute(select, given).fetchone()
+    assert [LIBRARIES[path] for path in paths or ()] == names
+
+
+def test_a_name_of_a_folder_around_packages_is_none():
+    of_user = own.parse_own(["keras"])
+    for folder in ("keras/.venv", "keras/venv", "keras"):
+        assert of_user.is_library(f"/me/{folder}/lib/python3.12/site-packages/jax/_src/x.py")
+        assert of_user.is_library(f"/me/{folder}/lib/python3.12/contextlib.py")
+
+
+def test_a_script_in_a_checkout_is_the_users():
+    path = "/src/maxtext/MaxText/trainers/x/train.py"
+    of_user = own.parse_own(own.script_globs(path.rpartition("/")[0]))
+    assert not of_user.is_library(path)
+    assert of_user.is_library("/src/maxtext/MaxText/layers/a.py")
+    assert own.script_globs("/home/me") == []
+    assert own.script_globs("/v/lib/python3.12/site-packages/keras/src") == []
+
+
 def test_globs_add_up_in_any_order():
     assert own.parse_own(["b", "a/*", "b", ""]).pattern == own.parse_own(["a/*", "b"]).pattern
     assert own.parse_own([""]).pattern is own.parse_own([]).pattern is None
@@ -73,7 +162,7 @@ def test_the_macros_say_what_ingest_says(con_of_macros, globs, path, line):
 def con_of_macros():
 
     with duckdb.connect() as con:
-        for name in ("is_library_path", "library_source"):
+        for name in ("checkout_pattern", "is_library_path", "library_source"):
             con.execute((ROOT / "schema" / "macros" / f"{name}.sql").read_text("utf-8"))
         yield con
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from bufdb.columnar.scan import Block, Text
 from bufdb.read import instruction
-from bufdb.read.hlo import NOTHING_MORE
+from bufdb.read.own import NOTHING_MORE
 from bufdb.rows.attribution import Attributed, Attribution, Users
 from bufdb.rows.op_names import OpNames, Stripped
 
