@@ -65,7 +65,7 @@ class Server:
                 spec,
                 question.target,
                 gradients_only=request["gradients_only"],
-                own=Own(request["own"]),
+                own=Own(request.get("own")),
             )
             program = self._function.program() if request["has_program"] else None
             if self._caught is not None and program is not None:
