@@ -164,26 +164,29 @@ def function(where: ModuleType, place: str, name: str) -> Any:
 
 # -- Its arguments ---------------------------------------------------------------------------------
 
+_FLOATS = (
+    *("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz"),
+    *("float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn"),
+)
 DTYPES = {
-    "f64": "float64",
-    "f32": "float32",
-    "f16": "float16",
+    **{f"f{size}": f"float{size}" for size in (64, 32, 16)},
     "bf16": "bfloat16",
-    "f8e4m3fn": "float8_e4m3fn",
-    "f8e5m2": "float8_e5m2",
-    "s64": "int64",
-    "s32": "int32",
-    "s16": "int16",
-    "s8": "int8",
-    "u64": "uint64",
-    "u32": "uint32",
-    "u16": "uint16",
-    "u8": "uint8",
+    **{f"s{size}": f"int{size}" for size in (64, 32, 16, 8, 4, 2)},
+    **{f"i{size}": f"int{size}" for size in (64, 32, 16, 8, 4, 2)},
+    **{f"u{size}": f"uint{size}" for size in (64, 32, 16, 8, 4, 2)},
+    **{f"c{size}": f"complex{size}" for size in (64, 128)},
     "pred": "bool",
-    "c64": "complex64",
-    "c128": "complex128",
+    **{name.replace("float", "f").replace("_", ""): name for name in _FLOATS},
+    **{name.replace("float", "f"): name for name in _FLOATS},
 }
-"""JAX's names of element types by XLA's."""
+"""NumPy's names of element types by XLA's, and by those of jaxprs."""
+_NAMES = {**DTYPES, **{name: name for name in DTYPES.values()}}
+_KEYS = {"fry": "threefry2x32", "rbg": "rbg", "urbg": "unsafe_rbg"}
+"""Implementations of random keys by the name that a jaxpr has in key<fry>[]."""
+_TYPES = (
+    "f64 f32 f16 bf16 f8_e4m3fn f8_e5m2 …, i64 … i8 (or s64, int64), u64 … u8, bool (or pred), "
+    "c128 c64, key<fry>"
+)
 _CALL = "_"
 _LAYOUT = re.compile(r"\]\s*\{")
 _SPACE = (tokenize.NL, tokenize.NEWLINE, tokenize.COMMENT)
@@ -198,7 +201,11 @@ class Shapes:
     def __getitem__(self, shape: Any) -> Any:
         """Return the array; `f32[()]` is a scalar."""
         sizes = shape if isinstance(shape, tuple) else (shape,)
-        return importlib.import_module("jax").ShapeDtypeStruct(sizes, self.dtype)
+        jax: Any = importlib.import_module("jax")
+        dtype: Any = self.dtype
+        if dtype in _KEYS.values():
+            dtype = jax.eval_shape(lambda: jax.random.key(0, impl=self.dtype)).dtype
+        return jax.ShapeDtypeStruct(sizes, dtype)
 
 
 @dataclass(frozen=True)
@@ -283,12 +290,15 @@ def arguments(text: str, names: Mapping[str, Any]) -> Arguments:
     except SyntaxError as error:
         hint = "; write a shape without its layout, as f32[8,4]" if _LAYOUT.search(text) else ""
         raise WrongCallError(f"--args {_quote(text)} is not Python: {error.msg}{hint}") from error
-    shapes = {short: Shapes(dtype) for short, dtype in DTYPES.items()}
+    shapes = {_marked(name): Shapes(dtype) for name, dtype in {**_NAMES, **_KEYS}.items()}
     space = {**names, **shapes, _CALL: lambda *args, **kwargs: (args, kwargs)}
     try:
         args, kwargs = eval(compile(tree, "--args", "eval"), space)
-    except NameError as error:
-        raise WrongCallError(f"--args {_quote(text)}: {error}") from error
+    except (NameError, TypeError) as error:
+        reason = _unknown_name(text, error)
+        if reason is None:
+            raise
+        raise WrongCallError(f"--args {_quote(text)}: {reason}") from error
     call = tree.body
     assert isinstance(call, ast.Call)
     is_one = len(call.args) == 1 and not kwargs and not isinstance(call.args[0], ast.Starred)
@@ -296,33 +306,73 @@ def arguments(text: str, names: Mapping[str, Any]) -> Arguments:
     return Arguments(args, kwargs, is_one and not text.strip().endswith(","))
 
 
+def _unknown_name(text: str, error: Exception) -> str | None:
+    """Return what is wrong with a name in --args; None for an error of the user's own code."""
+    match = re.search(r"^name '(\w+)'|^type '(\w+)' is not subscriptable", str(error))
+    name = "" if match is None else match[1] or match[2]
+    if name and re.search(rf"\b{name}\s*(\[|<\w+>\s*\[)", text):
+        return f"{name} is no element type; those are {_TYPES}"
+    if not isinstance(error, NameError):
+        return None
+    if name in _NAMES:
+        return f"{name} needs a shape, such as {name}[8,128] or {name}[]"
+    return str(error)
+
+
 def _parsed(text: str) -> ast.Expression:
     """Parse a call with the text between its parentheses.
+
+    The name before a shape is one that no name of the user's is equal to.
 
     Raises:
         SyntaxError: the text does not form such a call.
     """
-    tree = ast.parse(_with_scalars(f"{_CALL}(\n{text}\n)"), mode="eval")
+    tree = ast.parse(_as_python(f"{_CALL}(\n{text}\n)"), mode="eval")
     call = tree.body
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise SyntaxError("unmatched ')'")  # as in `1) + (2`
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+            if node.value.id in _NAMES:
+                node.value.id = _marked(node.value.id)
+            elif node.value.id.startswith(_KEY):
+                node.value.id = _marked(node.value.id[len(_KEY) :])
     return tree
 
 
-def _with_scalars(text: str) -> str:
-    """Return the text with `f32[()]` for `f32[]`, as HLO and jaxprs have a scalar."""
+_KEY = "key_of_"
+
+
+def _marked(name: str) -> str:
+    return f"{name}[]"
+
+
+def _as_python(text: str) -> str:
+    """Return the text with `f32[()]` for `f32[]` and a name for `key<fry>`, as jaxprs have them."""
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     except (tokenize.TokenError, SyntaxError):
         return text  # ast.parse says what is wrong
     tokens = [token for token in tokens if token.type not in _SPACE]
+    words = [token.string for token in tokens]
     lines = text.splitlines(keepends=True)
+
+    def put(new: str, first: int, last: int) -> None:
+        """Replace the text from a token up to another one, on one line."""
+        (row, start), (end_row, end) = tokens[first].start, tokens[last].start
+        if row == end_row:
+            lines[row - 1] = f"{lines[row - 1][:start]}{new}{lines[row - 1][end:]}"
+
     for at in reversed(range(len(tokens) - 2)):
-        name, opening, closing = tokens[at : at + 3]
-        if name.string in DTYPES and (opening.string, closing.string) == ("[", "]"):
-            row, column = closing.start
-            line = lines[row - 1]
-            lines[row - 1] = f"{line[:column]}(){line[column:]}"
+        is_key = words[at] == "key" and words[at + 1 : at + 4 : 2] == ["<", ">"]
+        is_key = is_key and words[at + 2] in _KEYS
+        opening = at + 4 if is_key else at + 1
+        if not is_key and words[at] not in _NAMES:
+            continue
+        if words[opening : opening + 2] == ["[", "]"]:
+            put("()", opening + 1, opening + 1)
+        if is_key and words[opening : opening + 1] == ["["]:
+            put(f"{_KEY}{words[at + 2]}", at, opening)
     return "".join(lines)
 
 

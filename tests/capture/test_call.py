@@ -5,7 +5,7 @@ import inspect
 import os
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -102,16 +102,47 @@ class Shape:
         ("u8 [\n], # a scalar\n f32[8,4]", [("uint8", ()), ("float32", (8, 4))]),
         ("*[f32[]] * 2", [("float32", ())] * 2),
         ("(f32[], c64[2]),", [(("float32", ()), ("complex64", (2,)))]),
+        (
+            "i32[], i64[2], i8[3], i4[]",
+            [("int32", ()), ("int64", (2,)), ("int8", (3,)), ("int4", ())],
+        ),
+        ("bool[], int32[4], float16[8,2]", [("bool", ()), ("int32", (4,)), ("float16", (8, 2))]),
+        ("f8_e4m3fn[2], f8e5m2[]", [("float8_e4m3fn", (2,)), ("float8_e5m2", ())]),
+        ("key<fry>[], key < rbg > [4]", [("key of threefry2x32", ()), ("key of rbg", (4,))]),
+        ("{'a': key<fry>[]}['a']", [("key of threefry2x32", ())]),
     ],
 )
 def test_a_scalar_has_an_empty_shape(monkeypatch, text, shapes):
     fake = type(sys)("jax")
     fake.ShapeDtypeStruct = Shape
+    fake.random = SimpleNamespace(key=lambda seed, impl: SimpleNamespace(dtype=f"key of {impl}"))
+    fake.eval_shape = lambda function: function()
     monkeypatch.setitem(sys.modules, "jax", fake)
     args, _ = arguments(text, {}).of(max, "max")
     assert [
         tuple(x.value for x in one) if isinstance(one, tuple) else one.value for one in args
     ] == shapes
+
+
+def test_names_of_the_file_stay_its_own():
+    names = {"f32": "theirs", "key": 3, "fry": 2, "int32": {"a": 1}}
+    text = "f32, key < fry, bool(1), [i32 for i32 in 'ab'], 'key<fry>[]'"
+    expected = ("theirs", False, True, ["a", "b"], "key<fry>[]")
+    assert arguments(text, names).args == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("f31[8]", "f31 is no element type; those are f64 f32 f16 bf16 f8_e4m3fn"),
+        ("float[8], x", "float is no element type; those are f64 f32"),
+        ("key<md5>[]", "key is no element type; .*, key<fry>$"),
+        ("f32", r"f32 needs a shape, such as f32\[8,128\] or f32\[\]$"),
+    ],
+)
+def test_a_wrong_element_type_is_refused_with_the_list(text, message):
+    with pytest.raises(WrongCallError, match=message):
+        arguments(text, {"x": 1})
 
 
 def test_a_text_with_brackets_is_unchanged():
