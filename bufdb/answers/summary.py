@@ -32,16 +32,20 @@ Row = dict[str, Any]
 QUERIES = {
     "categories": ("peak-by-category", 50),
     "lines": ("peak-by-source-line", 5),
+    "library_lines": ("library-lines", 5),
     "advice": ("advice", 2),
     "savings": ("savings", 1),
 }
-"""By part of the summary: its query and top_n; savings only where there is no advice."""
+"""By part of the summary: its query and top_n; savings only where there is no advice, library_lines
+only where one line holds more than half of the peak."""
 MOST_BYSTANDERS = 3
 """Lines of each account of a process."""
 LIMITED = (0, None)
 """Colors of memory spaces that a limit applies to: the device's main memory."""
 FUNCTION = ("run_name", "function_name", "platform", "color")
 """Columns of all parts that name the function and memory space."""
+_RELATION = re.compile("^(?:saved|slice of|copy of|for) ")
+"""What comes before a line that data is only attributed to."""
 DEVICE_LABEL = "device"
 """Label or metadata of a run that names the device its programs run on."""
 
@@ -206,6 +210,8 @@ def overview(
     for part, query in parts.items():
         if part == "savings" and result.parts.get("advice"):
             continue
+        if part == "library_lines" and not is_of_one_line(result):
+            continue
         values["top_n"] = QUERIES[part][1] if top_n is None else top_n
         # A summary says what lowers the peak most, whatever that costs.
         is_ranked = top_n is None and query.param("rank_by") is not None
@@ -213,7 +219,29 @@ def overview(
         result.parts[part] = [
             row for row in _as_rows(execute.execute_query(con, query, settings)) if _is_known(row)
         ]
+    _keep_of_one_line(result)
     return result
+
+
+def is_of_one_line(one: Overview) -> bool:
+    """Return whether more than half of the highest peak is attributed to one line of the user's."""
+    held: dict[str, int] = {}
+    for row in one.parts.get("lines", []):
+        place = _RELATION.sub("", row["source"])
+        if not place.startswith(("library ", "(")):
+            held[place] = held.get(place, 0) + row["held_bytes"]
+    peak = 0 if one.peak is None else one.peak["peak_bytes"]
+    return max(held.values(), default=0) * 2 > peak
+
+
+def _keep_of_one_line(one: Overview) -> None:
+    """Remove library lines, except several of a line that holds more than half of the peak."""
+    rows = one.parts.get("library_lines", [])
+    rows = [row for row in rows if row["source_bytes"] * 2 > row["peak_bytes"]]
+    if len(rows) > 1:
+        one.parts["library_lines"] = rows
+    else:
+        one.parts.pop("library_lines", None)
 
 
 def set_limit(one: Overview, limit_bytes: int | None, limit_name: str | None) -> None:
@@ -298,6 +326,8 @@ def add_parts(
     }
     keys = ", ".join([*FUNCTION, "unknown_reason IS NULL"])
     for part, query in parts.items():
+        if part == "library_lines" and not any(map(is_of_one_line, by_function.values())):
+            continue
         values: dict[str, Value] = {"top_n": QUERIES[part][1]}
         if query.param("rank_by") is not None:
             values["rank_by"] = "saving"
@@ -311,6 +341,7 @@ def add_parts(
     for one in by_function.values():
         if one.parts.get("advice"):
             one.parts.pop("savings", None)
+        _keep_of_one_line(one)
 
 
 def _function(row: Row) -> tuple[Any, ...]:

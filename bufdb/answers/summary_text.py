@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 from typing import Any
 
 from bufdb.answers import process
@@ -270,6 +271,8 @@ def sections(overview: Overview) -> list[Section]:
     if parts.get("lines"):
         figures = [_held(row["source"], row) for row in parts["lines"]]
         shown.append(Section("lines", _HEADINGS["lines"], figures, []))
+    if parts.get("library_lines"):
+        shown.append(_of_library(parts["library_lines"]))
     if "advice" in parts:
         figures = [_advised(row) for row in parts["advice"] if row["saving_bytes"] is not None]
         reasons = [row["unknown_reason"] for row in parts["advice"] if row["saving_bytes"] is None]
@@ -277,6 +280,17 @@ def sections(overview: Overview) -> list[Section]:
         heading = _HEADINGS["advice"]
         shown.append(Section("advice", heading, figures, notes, has_bars=False))
     return shown
+
+
+def _of_library(rows: list[Row]) -> Section:
+    """Return the lines of a library under a line of the user's that holds most of the peak."""
+    first, library = rows[0], rows[0]["package"]
+    line = PurePosixPath(first["source"]).name
+    share = f"{first['source_bytes'] / first['peak_bytes']:.1%}"
+    heading = f"lines of {library} under {line}, which holds {share}"
+    figures = [_held(row["library_source"].replace("library ", "", 1), row) for row in rows]
+    note = f"--own {library} at ingest, capture or explain attributes bytes to them"
+    return Section("library_lines", heading, figures, [note])
 
 
 def _held(name: str, row: Row) -> Figure:
@@ -327,7 +341,7 @@ def _laid_out(one: Sentence, paint: Paint) -> list[str]:
 def _rows(section: Section) -> list[str]:
     """Return a section in lines of a screen."""
     lines = []
-    kind = "source" if section.name == "lines" else "name"
+    kind = "source" if section.name.endswith("lines") else "name"
     for one in section.figures:
         bars = f"{bar(one.ratio):<{table.BAR_WIDTH}}  " if section.has_bars else ""
         head = f"{one.size:>10}  {one.share:>6}  {bars}"

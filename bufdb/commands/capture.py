@@ -169,7 +169,7 @@ def command(
         if has_summary and is_quiet:
             return
         if has_summary:
-            summary.show_after(db, [name], ("lines",), limit)
+            summary.show_after(db, [name], ("lines", "library_lines"), limit)
         else:
             show_result(*peaks(db, name), format_name, output)
 

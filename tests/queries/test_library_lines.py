@@ -4,9 +4,11 @@ import pytest
 from ingesting import ingest_into
 from places import PACKAGED
 from small_db import Module, answer, insert
+from tables import holds
 
 from bufdb import resources
-from bufdb.query import figures
+from bufdb.answers import summary, summary_text
+from bufdb.query import catalogue, figures
 
 INSTALLED = "/venv/lib/python3.11/site-packages/flax/linen/linear.py"
 LIBRARY = {"source_file": INSTALLED, "source_line": 271}
@@ -148,3 +150,90 @@ def test_own_globs_decide(con, globs, line):
     ingest_into(con, PACKAGED, own_globs=globs)
     assert lines(con)[f"saved {line}"] == 849920
     assert broken(con) == {}
+
+
+# -- the query: lines of a library under a line of the user's --------------------------------------
+
+SITE = "/venv/lib/python3.11/site-packages"
+STACK = [
+    (1, None, "/me/run.py", 13),
+    (2, 1, f"{SITE}/equinox/_jit.py", 55),
+    (3, 2, f"{SITE}/diffrax/_integrate.py", 685),
+    (4, 3, f"{SITE}/diffrax/_solver/tsit5.py", 30),
+    (5, 4, f"{SITE}/equinox/internal/_loop.py", 7),
+    (6, 4, "/me/run.py", 5),
+    (7, 3, f"{SITE}/lineax/_solve.py", 9),
+]
+
+
+def solved(con, **cells):
+    """A solver's program: most bytes are of lines below run.py:13, where that calls diffrax."""
+    for number, parent, file, line in STACK:
+        insert(con, "stack_frames", module_id=1, stack_frame_id=number, parent_frame_id=parent,
+               own_frame_id=number if file.startswith("/me") else 1, source_file=file,
+               source_line=line)  # fmt: skip
+    module = Module(con, 1, function_name="step", has_hlo_text=True, **cells)
+    module.allocation(0, "temp", 100)
+    offset = 0
+    for value_id, (frame, size) in enumerate(((5, 40), (4, 10), (7, 20), (6, 15), (1, 15))):
+        cells = dict(zip(("source_file", "source_line"), STACK[frame - 1][2:], strict=True))
+        module.value(value_id, 0, offset, size, op_name="dot", stack_frame_id=frame, **cells)
+        offset += size
+    insert(con, "value_origins", module_id=1, value_id=1, origin_kind="stacked",
+           instruction_name="x", is_exact=True, opcode="dot", stack_frame_id=4,
+           source_file=STACK[3][2], source_line=30)  # fmt: skip
+    module.close()
+
+
+def test_nothing_in_an_empty_database(con):
+    holds(con, "library-lines", "run_name")
+
+
+def test_lines_of_one_library_below_a_line(con):
+    solved(con)
+    holds(con, "library-lines", """
+        source        | source_bytes | package | held_bytes | held_ratio | library_source
+        /me/run.py:13 | 85           | diffrax | 40         | 0.4        | library diffrax/_solver/tsit5.py:30
+        /me/run.py:13 | 85           | diffrax | 20         | 0.2        | library diffrax/_integrate.py:685
+        /me/run.py:13 | 85           | diffrax | 10         | 0.1        | saved library diffrax/_solver/tsit5.py:30
+    """)  # fmt: skip  # noqa: E501
+    holds(con, "library-lines", "source\n/me/run.py:13", top_n=1)
+
+
+def test_a_module_with_an_unknown_peak(con):
+    Module(con, 1, function_name="step", peak_unknown_reason="why not").close()
+    (row,) = answer(con, "library-lines")
+    assert row["unknown_reason"].endswith("why not") and row["source"] is None
+
+
+def shown_sections(con):
+    found = catalogue.Catalogue([resources.query_folder()])
+    parts = summary.queries(found, tuple(summary.QUERIES))
+    one = summary.overview(con, parts, {})
+    return one, {section.name: section for section in summary_text.sections(one)}
+
+
+def test_the_summary_shows_them_below_more_than_half(con):
+    solved(con)
+    one, sections = shown_sections(con)
+    section = sections["library_lines"]
+    assert section.heading == "lines of diffrax under run.py:13, which holds 85.0%"
+    assert [figure.name for figure in section.figures] == [
+        "diffrax/_solver/tsit5.py:30", "diffrax/_integrate.py:685",
+        "saved diffrax/_solver/tsit5.py:30",
+    ]  # fmt: skip
+    assert "--own diffrax" in section.notes[0]
+    assert summary_text.as_dict(one)["library_lines"][0]["package"] == "diffrax"
+    (alone,) = summary.each(con, {}).values()
+    found = catalogue.Catalogue([resources.query_folder()])
+    parts = summary.queries(found, ("lines", "library_lines"))
+    summary.add_parts(con, parts, [alone])
+    assert alone.parts["library_lines"] == one.parts["library_lines"]
+
+
+def test_the_summary_shows_none_below_half_or_of_one_line(con):
+    solved(con)
+    con.execute("UPDATE stack_frames SET own_frame_id = 6 WHERE stack_frame_id = 7")
+    assert "library_lines" in shown_sections(con)[1]
+    con.execute("UPDATE stack_frames SET own_frame_id = NULL WHERE stack_frame_id = 5")
+    assert "library_lines" not in shown_sections(con)[1]
