@@ -311,7 +311,7 @@ def _unknown_name(text: str, error: Exception) -> str | None:
     match = re.search(r"^name '(\w+)'|^type '(\w+)' is not subscriptable", str(error))
     name = "" if match is None else match[1] or match[2]
     if name and re.search(rf"\b{name}\s*(\[|<\w+>\s*\[)", text):
-        return f"{name} is no element type; those are {_TYPES}"
+        return f"{error}; element types are {_TYPES}"
     if not isinstance(error, NameError):
         return None
     if name in _NAMES:

@@ -134,9 +134,9 @@ def test_names_of_the_file_stay_its_own():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("f31[8]", "f31 is no element type; those are f64 f32 f16 bf16 f8_e4m3fn"),
-        ("float[8], x", "float is no element type; those are f64 f32"),
-        ("key<md5>[]", "key is no element type; .*, key<fry>$"),
+        ("f31[8]", "name 'f31' is not defined; element types are f64 f32 f16 bf16 f8_e4m3fn"),
+        ("float[8], x", "type 'float' is not subscriptable; element types are f64 f32"),
+        ("key<md5>[]", "name 'key' is not defined; element types are .*, key<fry>$"),
         ("f32", r"f32 needs a shape, such as f32\[8,128\] or f32\[\]$"),
     ],
 )
