@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bufdb.capture.runner import Child, Died, NotCompiledError, Watch, own_command
-from bufdb.capture.target import QUIET
+from bufdb.capture.simulated import NOTES, Devices
 
 if TYPE_CHECKING:
     from bufdb.capture.dump import Dumped
@@ -33,7 +32,12 @@ class Compiled:
 
 
 def compiled_apart(
-    spec: str, args: str, target: str | None, folder: Path, watch: Watch
+    spec: str,
+    args: str,
+    target: str | None,
+    folder: Path,
+    watch: Watch,
+    devices: Devices | None = None,
 ) -> Compiled:
     """Compile FILE:FUNCTION in a child process of this Python, which does not outlive this one.
 
@@ -44,11 +48,18 @@ def compiled_apart(
     """
     what = spec if target is None else f"{spec} for {target}"
     command = own_command("bufdb.capture.child", str(folder))
-    with Child(command, folder, what, watch, _variables(target)) as child:
+    variables = (devices or Devices()).variables(target)
+    with Child(command, folder, what, watch, variables) as child:
         return _compiled(child, child.ask, {"spec": spec, "args": args, "target": target}, folder)
 
 
-def compiled_call(script: Script, target: str | None, folder: Path, watch: Watch) -> Compiled:
+def compiled_call(
+    script: Script,
+    target: str | None,
+    folder: Path,
+    watch: Watch,
+    devices: Devices | None = None,
+) -> Compiled:
     """Compile a call of a user's command where it is made, instead of it.
 
     Raises:
@@ -60,16 +71,13 @@ def compiled_call(script: Script, target: str | None, folder: Path, watch: Watch
     from bufdb.capture.script import calls_of, stopped_note
 
     what = script.line if target is None else f"{script.line} for {target}"
-    with script.child(folder, "bufdb.capture.child", what, watch, _variables(target)) as child:
+    variables = (devices or Devices()).variables(target)
+    with script.child(folder, "bufdb.capture.child", what, watch, variables) as child:
         request = {"spec": "the call", "args": "", "target": target}
         compiled = _compiled(child, partial(script.first, child), request, folder)
         calls = calls_of(child)
         note = stopped_note(script, child)
     return replace(compiled, notes=(note, *compiled.notes), name=calls[-1].short_name)
-
-
-def _variables(target: str | None) -> dict[str, str]:
-    return dict(os.environ) if target is None else {**os.environ, **QUIET}
 
 
 def _compiled(
@@ -86,8 +94,9 @@ def _compiled(
         reply = ask({**request, "dumps": str(dumps)})
     except Died as died:
         if "device" in child.known and (files := programs(dumps)):
-            return Compiled(files, child.known["device"], died.refusal)
+            own = child.known.get(NOTES, ())
+            return Compiled(files, child.known["device"], died.refusal, tuple(own))
         message = f"{child.what} could not be compiled: {died.ended}"
         raise NotCompiledError(message, died.lines) from None
-    notes = (reply["note"],) if reply["note"] else ()
-    return Compiled(programs(dumps), reply["device"], reply["refusal"], notes)
+    notes = [*child.known.get(NOTES, ()), *filter(None, [reply["note"]])]
+    return Compiled(programs(dumps), reply["device"], reply["refusal"], tuple(notes))

@@ -400,8 +400,8 @@ def lowered(
         kwargs: the same by name.
         platform: that of a target; None for the devices of this process.
         devices: those of the target. Arguments that are sharded over a mesh are sharded over a
-            mesh of these with the same axes, the others are replicated on that mesh; without a mesh
-            everything is for one device.
+            mesh of these with the same axes, the others as JAX does where it calls the function;
+            without a mesh everything is for one device.
         name: of the target, for messages.
 
     Raises:
@@ -507,13 +507,18 @@ class Moved:
         ]
 
     def _argument(self, kind: Any, planned: Any, alone: Any) -> Any:
-        """Return the type of an argument on the target: sharded as here, else in full."""
+        """Return the type of an argument on the target: sharded as here, else in full.
+
+        How an argument that is on no device of its own is sharded, is the compiler's choice where a
+        program has a mesh.
+        """
         if not hasattr(kind.aval, "shape"):
             return kind
         own = kind.sharding
         if isinstance(own, self._jax.sharding.NamedSharding) and own.mesh.shape:
             return kind.replace(sharding=self._named(own), committed=True)
-        if hasattr(planned, "device_set"):  # as the jit has it
+        is_free = own is None or not kind.committed
+        if hasattr(planned, "device_set") or (self._meshes and is_free):  # as the jit has it
             return kind.replace(sharding=None, committed=False)
         return kind.replace(sharding=alone, committed=True)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bufdb.capture.catching import Call
-from bufdb.capture.runner import Died, NotCompiledError, Watch
+from bufdb.capture.runner import Child, Died, NotCompiledError, Watch
 from bufdb.capture.script import NoCallError, Script, calls_of, short, stopped_note
+from bufdb.capture.simulated import NOTES, Devices
 from bufdb.errors import BufdbError, TooSlowError
 from bufdb.query.result import Result
 
@@ -40,9 +40,11 @@ class Listing:
     """How far the command has run."""
     error: BufdbError | None = None
     """Why it went no further, if it failed or took too long."""
+    devices: Sequence[str] = ()
+    """On devices that it did not have as its job has them."""
 
 
-def listed(script: Script, folder: Path, watch: Watch) -> Listing:
+def listed(script: Script, folder: Path, watch: Watch, devices: Devices | None = None) -> Listing:
     """Run a command up to a call, and return the calls that it makes until then.
 
     Raises:
@@ -51,20 +53,26 @@ def listed(script: Script, folder: Path, watch: Watch) -> Listing:
         TooSlowError: the deadline has passed before its first call.
     """
     server = "bufdb.capture.catching"
-    with script.child(folder, server, script.line, watch, dict(os.environ)) as child:
-        try:
-            script.first(child, {})
-        except NoCallError as error:
-            if script.is_chosen or not error.calls:
-                raise
-            return Listing(error.calls, f"{script.line} ran to its end, and executed its calls")
-        except Died as died:
-            raise NotCompiledError(f"{script.line}: {died.ended}", died.lines) from None
-        except (NotCompiledError, TooSlowError) as error:
-            if not (calls := calls_of(child)):
-                raise
-            return Listing(calls, "the calls until then are listed", error)
-        return Listing(calls_of(child), f"{stopped_note(script, child)}; --all goes on")
+    variables = (devices or Devices()).variables(None)
+    with script.child(folder, server, script.line, watch, variables) as child:
+        listing = _listed(script, child)
+        return replace(listing, devices=tuple(child.known.get(NOTES, ())))
+
+
+def _listed(script: Script, child: Child) -> Listing:
+    try:
+        script.first(child, {})
+    except NoCallError as error:
+        if script.is_chosen or not error.calls:
+            raise
+        return Listing(error.calls, f"{script.line} ran to its end, and executed its calls")
+    except Died as died:
+        raise NotCompiledError(f"{script.line}: {died.ended}", died.lines) from None
+    except (NotCompiledError, TooSlowError) as error:
+        if not (calls := calls_of(child)):
+            raise
+        return Listing(calls, "the calls until then are listed", error)
+    return Listing(calls_of(child), f"{stopped_note(script, child)}; --all goes on")
 
 
 def table(calls: Sequence[Call]) -> Result:

@@ -30,7 +30,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from bufdb.capture import worker
+from bufdb.capture import simulated, worker
 from bufdb.read.own import Own
 
 REQUESTS = "requests"
@@ -104,6 +104,7 @@ class Catching:
         """Places of the user's functions that are jitted, by name."""
         self._called: set[str] = set()
         self._is_stopped = False
+        self._simulation = simulated.install(is_noted=True)
 
     def see(self, function: Any, info: Any, args: Any, kwargs: Any, params: Any) -> None:
         """Report a call that is outermost and new; stop at it if it is the chosen one."""
@@ -126,6 +127,8 @@ class Catching:
             worker.known({f"{CALL}{call.number}": asdict(call)})
             if is_chosen(self._plan, call):
                 self._is_stopped = True
+                if self._simulation is not None:
+                    self._simulation.require()
                 worker.known({WAITING: self._waiting()})
                 jitted = self._jitting._cpp_pjit(function, info)
                 self._stop(Caught(call, jitted, tuple(args), dict(kwargs), _site(self._own)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bufdb.capture import call, worker
+from bufdb.capture import call, simulated, worker
 from bufdb.capture.dump import compile_into
 from bufdb.capture.target import Target, jax_module, target
 from bufdb.errors import UsageError, quote
@@ -34,8 +34,8 @@ def lowered(
         args: arrays or `jax.ShapeDtypeStruct`, in trees.
         kwargs: the same by name.
         target: hardware to compile for. Arguments that are sharded over a mesh are sharded over a
-            mesh of its devices with the same axes, the others are replicated on that mesh; without
-            a mesh everything is for one device.
+            mesh of its devices with the same axes, the others as JAX does where it calls the
+            function; without a mesh everything is for one device.
 
     Raises:
         UsageError: it is not a function; or for a target it has no array, or too large a mesh.
@@ -107,6 +107,13 @@ class Asked:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     target: Target | None
+    simulation: simulated.Simulation | None = None
+    """Of devices, until the function is traced."""
+
+    def traced(self) -> None:
+        """Check that the function has a mesh with the axes of --mesh."""
+        if self.simulation is not None:
+            self.simulation.require()
 
 
 def question_of(spec: str, args: str, hardware: str | None) -> Asked:
@@ -127,6 +134,7 @@ def question_of(spec: str, args: str, hardware: str | None) -> Asked:
         raise UsageError(f"expected FILE.py:FUNCTION, got {quote(spec)}")
     jax_module()
     described = None if hardware is None else target(hardware)
+    simulation = simulated.install(is_noted=False)
     with wrong_calls():
         with worker.step(f"importing {place}"):
             module = call.module(place)
@@ -134,7 +142,7 @@ def question_of(spec: str, args: str, hardware: str | None) -> Asked:
             function = call.function(module, place, name)
         with worker.step(f"evaluating --args for {spec}"):
             values, kwargs = call.arguments(args, vars(module)).of(function, name)
-    return Asked(function, values, kwargs, described)
+    return Asked(function, values, kwargs, described, simulation)
 
 
 def explained(request: Mapping[str, Any], caught: Caught | None = None) -> dict[str, Any]:
@@ -160,6 +168,7 @@ def explained(request: Mapping[str, Any], caught: Caught | None = None) -> dict[
     where = "" if hardware is None else f" for {hardware}"
     with worker.step(f"tracing {spec}{where}"):
         stage = lowered(question.function, question.args, question.kwargs, question.target)
+    question.traced()
     kind = kind_of(question.target)
     with worker.step(f"compiling {spec}{where}"):
         worker.known({"device": kind})

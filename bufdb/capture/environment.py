@@ -36,6 +36,24 @@ class Environment:
     """User's flags that keep XLA from dumping some or all modules."""
 
 
+def flags_of(environ: Mapping[str, str]) -> list[str]:
+    """Return the flags of XLA in an environment.
+
+    Raises:
+        UsageError: XLA_FLAGS names a file of flags that cannot be read.
+    """
+    text = environ.get("XLA_FLAGS", "").strip()
+    if text and not text.startswith("-"):
+        # XLA's rule: a value that does not begin like a flag is the name of a file with flags.
+        try:
+            text = Path(text).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise UsageError(
+                f"XLA_FLAGS names a file of flags, {text}, that cannot be read: {error.strerror}"
+            ) from error
+    return FLAG.findall(text)
+
+
 def environment(environ: Mapping[str, str], folder: Path) -> Environment:
     """Return the given environment plus flags that make XLA dump every module to `folder`.
 
@@ -46,16 +64,7 @@ def environment(environ: Mapping[str, str], folder: Path) -> Environment:
         UsageError: XLA_FLAGS names a file of flags that cannot be read.
     """
     variables = dict(environ)
-    text = environ.get("XLA_FLAGS", "").strip()
-    if text and not text.startswith("-"):
-        # XLA's rule: a value that does not begin like a flag is the name of a file with flags.
-        try:
-            text = Path(text).read_text(encoding="utf-8").strip()
-        except OSError as error:
-            raise UsageError(
-                f"XLA_FLAGS names a file of flags, {text}, that cannot be read: {error.strerror}"
-            ) from error
-    flags = FLAG.findall(text)
+    flags = flags_of(environ)
     kept = [flag for flag in flags if not DUMP_TO.match(flag)]
     notes = []
     for flag in flags:

@@ -172,6 +172,8 @@ class Watch:
     observer: Observer | None = None
     relay: Relay = to_stderr
     """Receives its standard output, because ours is for the answer."""
+    hint: Callable[[str], str] = lambda text: ""
+    """Takes what a failed child printed, and returns what to do, after a semicolon."""
     began: float = field(default_factory=time.monotonic)
     deadline: float | None = None
     """On `time.monotonic`'s clock."""
@@ -280,8 +282,9 @@ class Child:
         failure = message[FAILURE]
         if failure["exit_code"] == UsageError.exit_code:
             raise UsageError(failure["message"])
+        hint = self.watch.hint("\n".join([*failure["trace"], failure["message"]]))
         lines = [] if self.watch.is_verbose else failure["trace"]
-        raise NotCompiledError(failure["message"], lines)
+        raise NotCompiledError(failure["message"] + hint, lines)
 
     def _send(self, request: Mapping[str, Any] | None) -> None:
         if self._requests is not None:

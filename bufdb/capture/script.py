@@ -16,6 +16,7 @@ from bufdb.capture.catching import CALL, REQUESTS, WAITING, Call, is_chosen
 from bufdb.capture.hooked import PLAN, ROOT, TEXTS
 from bufdb.capture.processes import CHAINED
 from bufdb.capture.runner import Child, Died, NotCompiledError, Watch
+from bufdb.capture.simulated import require_one_process
 from bufdb.errors import UsageError, did_you_mean, quote
 from bufdb.read.own import NOTHING_MORE, Own
 
@@ -88,8 +89,10 @@ class Script:
             variables: its environment.
 
         Raises:
+            UsageError: it starts several processes.
             NotCompiledError: it cannot be started.
         """
+        require_one_process(self.words)
         if shutil.which(self.words[0]) is None:
             hint = f"; this Python is {sys.executable}" if "python" in self.words[0] else ""
             raise NotCompiledError(f"no command {self.words[0]}{hint}")
@@ -144,7 +147,7 @@ class Script:
         elif self.name is not None:
             wanted = f"a call of {quote(self.name)}"
         if died.ended != "its process ended with code 0":
-            hint = ""
+            hint = child.watch.hint("\n".join(died.lines))
             if "No module named 'jax'" in "".join(died.lines[-1:]):
                 hint = f"; bufdb itself runs in {sys.executable}"
             message = f"{self.line}: {died.ended} before {wanted}{hint}"

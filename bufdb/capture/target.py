@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -63,8 +64,16 @@ class Tpu:
     """Number of dimensions of a topology."""
     counted: int
     """How many of N in NAME-N each chip counts for: its cores, or 1."""
+    devices: int = 1
+    """Devices that JAX finds on each chip."""
     options: Mapping[str, str] = field(default_factory=dict)
     """Options with which libtpu describes devices as JAX finds them on that hardware."""
+
+    def nearest(self, count: int) -> str:
+        """Return the names of slices next to one of `count` that does not exist."""
+        power = (max(count, 1) // self.counted).bit_length()
+        counts = [self.counted << at for at in (power - 1, power) if at >= 0]
+        return " and ".join(f"{self.names[0]}-{one}" for one in counts)
 
     def topology(self, chips: int) -> str | None:
         """Return the usual topology of `chips` (2x2, 2x4, 2x2x4); None unless a power of two."""
@@ -78,13 +87,13 @@ class Tpu:
 
 
 TPUS = (
-    Tpu("v2", ("v2",), 2, 2),
-    Tpu("v3", ("v3",), 2, 2),
-    Tpu("v4", ("v4",), 3, 2, {"chip_config_name": "megacore"}),
+    Tpu("v2", ("v2",), 2, 2, 2),
+    Tpu("v3", ("v3",), 2, 2, 2),
+    Tpu("v4", ("v4",), 3, 2, options={"chip_config_name": "megacore"}),
     Tpu("v5e", ("v5e", "v5lite"), 2, 1),
     Tpu("v5p", ("v5p", "v5"), 3, 2),
     Tpu("v6e", ("v6e", "v6", "v6lite", "trillium"), 2, 1),
-    Tpu("tpu7x", ("v7x", "v7", "7x", "tpu7x", "ironwood"), 3, 2),
+    Tpu("tpu7x", ("v7x", "v7", "7x", "tpu7x", "ironwood"), 3, 2, 2),
 )
 HOST_CHIPS = 4
 """Chips of a TPU that is named without a number."""
@@ -115,7 +124,8 @@ def tpu(text: str) -> tuple[str, Mapping[str, str]] | None:
             example = known.topology(HOST_CHIPS)
             raise UsageError(
                 f"--target {quote(text)}: {known.names[0]}-N counts {what}, and chips must be "
-                f"a power of two; name the topology, such as tpu:{known.name}:{example}"
+                f"a power of two, the nearest {known.nearest(count)}; or name the topology, such "
+                f"as tpu:{known.name}:{example}"
             )
     return f"{known.name}:{topology}", known.options
 
@@ -368,6 +378,20 @@ def hardware_of(text: str) -> str | tuple[str, Mapping[str, str]] | None:
     if topology is None:
         raise UsageError(f"--target wants {FORM}, got {quote(text)}; {known_names()}")
     return topology
+
+
+def device_count(text: str) -> int | None:
+    """Return how many devices a target has; None for the CPU, and for TPUs that are unknown here.
+
+    Raises:
+        UsageError: it cannot be compiled for.
+    """
+    named = hardware_of(text)
+    if not isinstance(named, tuple):
+        return None if named is None else HOST_GPUS
+    name, _, topology = named[0].partition(":")
+    known = next((one for one in TPUS if one.name == name), None)
+    return None if known is None else known.devices * math.prod(map(int, topology.split("x")))
 
 
 @dataclass(frozen=True)

@@ -152,6 +152,13 @@ def known(values: dict[str, Any]) -> None:
         _outer.send({KNOWN: values})
 
 
+def give_up(message: str) -> None:
+    """Report a usage error, and end this process: code of the user's cannot catch it."""
+    if _outer is not None:
+        _outer.send({FAILURE: {"message": message, "exit_code": 2, "trace": []}})
+    os._exit(2)
+
+
 @contextlib.contextmanager
 def step(what: str) -> Iterator[None]:
     """Report the current step, and name it in errors.

@@ -34,6 +34,7 @@ from bufdb.render.sources import spare
     help="Time limit; the calls until then are listed.",
 )
 @common.own_option
+@common.devices_options
 @common.verbose_option
 @common.quiet_option
 @common.output_options
@@ -42,6 +43,8 @@ def command(
     is_to_end: bool,
     timeout_s: float | None,
     own: tuple[str, ...],
+    device_count: int | None,
+    mesh: str | None,
     is_verbose: bool,
     is_quiet: bool,
     format_name: str,
@@ -71,6 +74,7 @@ def command(
     """
     from bufdb.capture.call_list import listed, table
     from bufdb.capture.script import Script
+    from bufdb.capture.simulated import Devices
     from bufdb.read.own import parse_own
 
     if not words:
@@ -78,6 +82,8 @@ def command(
     spare("-o", output, words)
     globs = common.own_globs(own, words)
     script = Script(words, is_to_end=is_to_end, own=parse_own(globs or ()))
+    devices = Devices.of(device_count, mesh)
+    devices.require(None)
     with (
         signals_heeded(),
         common.failure_shown(),
@@ -85,11 +91,16 @@ def command(
         tempfile.TemporaryDirectory(prefix="bufdb-") as folder,
     ):
         watch = Watch.from_now(
-            timeout_s, is_verbose=is_verbose, observer=observer, relay=common.relay
+            timeout_s,
+            is_verbose=is_verbose,
+            observer=observer,
+            relay=common.relay,
+            hint=devices.hint,
         )
-        listing = listed(script, Path(folder), watch)
+        listing = listed(script, Path(folder), watch, devices)
     common.emit(table(listing.calls), format_name=format_name, output=output, full=full)
-    common.note(listing.note)
+    for note in (listing.note, *listing.devices):
+        common.note(note)
     if listing.error is not None:
         with common.failure_shown():
             raise listing.error

@@ -246,6 +246,25 @@ call_option: Decorator = click.option(
     help="Which call of COMMAND: a glob of the function's name, or its number of 'bufdb calls'.  "
     "[default: the first that takes a gradient]",
 )
+_devices_option: Decorator = click.option(
+    "--devices",
+    "device_count",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Simulate N devices for the program.  [default: as many as the target has]",
+)
+_mesh_option: Decorator = click.option(
+    "--mesh",
+    metavar="AXIS=SIZE,...",
+    help="Other sizes of the program's mesh, such as data=4,model=2, for all devices.",
+)
+
+
+def devices_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --devices and --mesh, which `capture.simulated.Devices.of` takes."""
+    return _devices_option(_mesh_option(function))
+
+
 verbose_option: Decorator = click.option(
     "-v", "--verbose", "is_verbose", is_flag=True, help="Show the output of JAX and XLA."
 )

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     help="Hardware to compile for, which need not exist here: v5e-8, tpu:v5e:2x2, gpu:h100, "
     "gpu:FILE or cpu; if repeated, gives a table.",
 )
+@common.devices_options
 @click.option(
     "--timeout",
     "timeout_s",
@@ -55,6 +56,8 @@ def command(
     args: str,
     call: str | None,
     targets: tuple[str, ...],
+    device_count: int | None,
+    mesh: str | None,
     timeout_s: float | None,
     is_verbose: bool,
     is_quiet: bool,
@@ -82,13 +85,16 @@ def command(
     'bufdb what-if', 'bufdb query' and 'bufdb diff'. --args is what goes between the parentheses of
     a call; a single tuple, such as args(8) may return, is taken as all arguments.
 
-    With --target JAX compiles ahead of time for hardware that need not exist here. The program's
-    mesh is one of the target's devices, with its axes and sizes; without a mesh everything is on
-    one of them; the limit is that device's memory. tpu:v5e:2x2 is a generation and a topology of
-    TPUs, v5e-4 and v5litepod-4 the same by number (of cores for v2 to v4, v5p and v7x); both need
-    the package libtpu (pip install 'bufdb[tpu]'). gpu:h100 is a host of eight and needs the
-    packages jax-cuda12-pjrt and jax-cuda12-plugin; gpu:FILE is any GPU that FILE describes (a
-    GpuTargetConfigProto as text). XLA's autotuning, which times operations on a GPU, is off.
+    With --target JAX compiles ahead of time for hardware that need not exist here. The program has
+    as many devices as the target, simulated by the CPU, and its mesh is one of the target's, with
+    its axes and sizes or those of --mesh; without a mesh everything is on one of them; the limit is
+    that device's memory. --devices N simulates another number, also without a target.
+
+    tpu:v5e:2x2 is a generation and a topology of TPUs, v5e-4 and v5litepod-4 the same by number (of
+    cores for v2 to v4, v5p and v7x); both need the package libtpu (pip install 'bufdb[tpu]').
+    gpu:h100 is a host of eight and needs the packages jax-cuda12-pjrt and jax-cuda12-plugin;
+    gpu:FILE is any GPU that FILE describes (a GpuTargetConfigProto as text). XLA's autotuning,
+    which times operations on a GPU, is off.
 
     A program that is too large for XLA is explained anyway, from its plan so far. Several targets
     give a table with a row for each: its need and the line that holds most; each is stored as a run
@@ -102,6 +108,7 @@ def command(
       3    database in use, damaged, not writable or of another version
       124  not compiled within --timeout
     """
+    from bufdb.capture.simulated import Devices
     from bufdb.database.store import require_storable
     from bufdb.recording.function import Function, explained
 
@@ -111,6 +118,9 @@ def command(
     named: list[str | None] = list(dict.fromkeys(targets)) or [None]
     for target in targets:  # check all arguments before anything is compiled
         hardware_of(target)
+    devices = Devices.of(device_count, mesh)
+    for one in named:
+        devices.require(one)
     limit_of(limit)
     require_storable(db)
     function = Function(
@@ -128,6 +138,7 @@ def command(
         common.relay,
         partial(waiting, is_quiet=is_quiet),
         script,
+        devices,
     )
     with signals_heeded():
         if len(named) == 1:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     metavar="TARGET",
     help="Hardware to compile for, not needed here: v5e-8, tpu:v5e:2x2, gpu:h100, gpu:FILE or cpu.",
 )
+@common.devices_options
 @common.limit_option
 @click.option(
     "--gradients-only",
@@ -81,6 +82,8 @@ def command(
     args: str,
     call: str | None,
     target: str | None,
+    device_count: int | None,
+    mesh: str | None,
     limit: str | None,
     gradients_only: bool,
     compile_budget: int,
@@ -143,6 +146,7 @@ def command(
       3    database in use, damaged, not writable or of another version
       124  not compiled, or no plan that fits found, within --timeout
     """
+    from bufdb.capture.simulated import Devices
     from bufdb.database.store import require_storable
     from bufdb.fitting.fit import Question, kinds_of
     from bufdb.fitting.user_file import UserFunction, exit_code, fitted, varied
@@ -154,6 +158,8 @@ def command(
     spare("--patch", patch_path, program)
     if target is not None:
         hardware_of(target)
+    devices = Devices.of(device_count, mesh)
+    devices.require(target)
     limit_bytes, _ = limit_of(limit)
     require_storable(db)
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
@@ -170,8 +176,10 @@ def command(
     )
     value = None if vary is None else varied(vary, args, limit_bytes, script)
     with signals_heeded(), common.failure_shown(), waiting(is_quiet=is_quiet) as observer:
-        watch = Watch(timeout_s, is_verbose, observer, common.relay, deadline=deadline)
-        how = gradients_only, watch, value, script, parse_own(globs or ())
+        watch = Watch(
+            timeout_s, is_verbose, observer, common.relay, devices.hint, deadline=deadline
+        )
+        how = gradients_only, watch, value, script, parse_own(globs or ()), devices
         function = UserFunction(spec, args, target, *how)
         answer, sizes = fitted(function, question)
     _write(answer, sizes, format_name, output, patch_path)

@@ -67,6 +67,7 @@ class Server:
                 gradients_only=request["gradients_only"],
                 own=Own(request.get("own")),
             )
+            question.traced()
             program = self._function.program() if request["has_program"] else None
             if self._caught is not None and program is not None:
                 program = _without_later_reads(program, self._caught)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bufdb.capture.runner import Child, Died, Watch, own_command
-from bufdb.capture.target import QUIET
+from bufdb.capture.simulated import NOTES, Devices
 from bufdb.dumps.place import Place
 from bufdb.errors import BufdbError, TooSlowError
 from bufdb.fitting.plans import Changes, Plan, Program, Site, Traced, as_json, from_json
@@ -85,9 +84,12 @@ class Apart:
     """The command, in place of `spec` and `args`."""
     own: Own = NOTHING_MORE
     """What of libraries counts as the user's."""
+    devices: Devices = field(default_factory=Devices)
     device: str = ""
     stopped: str = ""
     """At which of its calls a command was stopped."""
+    notes: tuple[str, ...] = ()
+    """On devices that the program did not have as its job has them."""
     _call: Call | None = None
     _child: Child | None = field(default=None, repr=False)
     _count: int = 0
@@ -157,7 +159,7 @@ class Apart:
 
     def _started(self, texts: Mapping[str, str], *, has_program: bool) -> dict[str, Any]:
         self.close()
-        variables = dict(os.environ) if self.target is None else {**os.environ, **QUIET}
+        variables = self.devices.variables(self.target)
         request = {
             "do": "start",
             "spec": self.spec,
@@ -175,6 +177,8 @@ class Apart:
         else:
             reply = self._run_to_call(replace(self.script, texts=texts), request, variables)
         self.device = str(reply["device"])
+        assert self._child is not None
+        self.notes = tuple(self._child.known.get(NOTES, ()))
         return reply
 
     def _run_to_call(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bufdb.capture.runner import Watch
 from bufdb.capture.script import Script
+from bufdb.capture.simulated import Devices
 from bufdb.errors import TooSlowError, UsageError
 from bufdb.fitting.answer_text import Sizes
 from bufdb.fitting.fit import Fitting, Question, need_of, run_name, store_run
@@ -67,6 +68,7 @@ class UserFunction:
     varied: Varied | None = None
     script: Script | None = None
     own: Own = NOTHING_MORE
+    devices: Devices = field(default_factory=Devices)
 
     def session(self, folder: Path, value: int = 0) -> Apart:
         """Return a session in a child, at a value of what is varied."""
@@ -78,8 +80,8 @@ class UserFunction:
                 words = tuple(word.replace(name, text) for word in script.words)
                 script = replace(script, words=words)
                 spec = script.line
-        only, watch = self.gradients_only, self.watch
-        return Apart(spec, args, self.target, folder, only, watch, script, self.own)
+        how = self.gradients_only, self.watch, script, self.own, self.devices
+        return Apart(spec, args, self.target, folder, *how)
 
 
 def fitted(function: UserFunction, question: Question) -> tuple[Answer, Sizes | None]:
@@ -95,8 +97,8 @@ def fitted(function: UserFunction, question: Question) -> tuple[Answer, Sizes | 
         start = 0 if function.varied is None else function.varied.start
         with function.session(folder, start) as session:
             answer = Fitting(session, question, folder).answer()
-            if session.stopped:
-                answer = replace(answer, notes=(session.stopped, *answer.notes))
+            own = *filter(None, [session.stopped]), *session.notes
+            answer = replace(answer, notes=(*own, *answer.notes))
         if function.varied is None:
             return answer, None
         return answer, _sizes(function, function.varied, question, answer, folder)

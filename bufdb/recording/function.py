@@ -14,6 +14,7 @@ from bufdb.capture.apart import Compiled, compiled_apart, compiled_call
 from bufdb.capture.call import short_name
 from bufdb.capture.runner import Observer, Relay, Watch, to_stderr
 from bufdb.capture.script import NoCallError, Script, at_call, largest
+from bufdb.capture.simulated import Devices
 from bufdb.dumps.place import Files
 from bufdb.errors import BufdbError, DatabaseError, UsageError
 from bufdb.ingest.ingest import ingest
@@ -46,6 +47,8 @@ class Function:
     """Yields what receives the steps of a compilation."""
     script: Script | None = None
     """The command of whose calls one is compiled, in place of `spec` and `args`."""
+    devices: Devices = field(default_factory=Devices)
+    """What the program has of devices."""
 
     def run_name(self, target: str | None, function_name: str = "", *, is_one: bool) -> str:
         """Return the name of the run, by default the function's; one of several adds its target."""
@@ -86,11 +89,14 @@ def _compiled(function: Function, target: str | None, folder: Path) -> Compiled:
             is_verbose=function.is_verbose,
             observer=observer,
             relay=function.relay,
+            hint=function.devices.hint,
         )
         if function.script is None:
-            return compiled_apart(function.spec, function.args, target, folder, watch)
+            return compiled_apart(
+                function.spec, function.args, target, folder, watch, function.devices
+            )
         try:
-            return compiled_call(function.script, target, folder, watch)
+            return compiled_call(function.script, target, folder, watch, function.devices)
         except NoCallError as error:
             if function.script.is_chosen or not error.calls:
                 raise
@@ -99,7 +105,8 @@ def _compiled(function: Function, target: str | None, folder: Path) -> Compiled:
             f"no call takes a gradient, and {function.spec} ran to its end; it runs again up to "
             f"the largest call (--call {call.number} does so at once)"
         )
-        return compiled_call(at_call(function.script, call), target, folder, watch)
+        script = at_call(function.script, call)
+        return compiled_call(script, target, folder, watch, function.devices)
 
 
 def compared(

@@ -85,8 +85,10 @@ def test_what_is_no_hardware_is_refused_with_what_is(text):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("v5p-3", "v5p-N counts cores, two of each chip, and chips must be a power of two"),
-        ("v5e-6", "v5e-N counts chips, and chips must be a power of two; .* tpu:v5e:2x2"),
+        ("v5p-3", "v5p-N counts cores, two of each chip, .* the nearest v5p-2 and v5p-4; or"),
+        ("v5p-1", "a power of two, the nearest v5p-2; or"),
+        ("v5p-24", "a power of two, the nearest v5p-16 and v5p-32; or"),
+        ("v5e-6", "chips must be a power of two, the nearest v5e-4 and v5e-8; .* tpu:v5e:2x2"),
         ("v6e-0", "v6e-N counts chips"),
         ("gpu:h300", "no GPU and no file of that name; known: .* h100, "),
         ("mi300x", "ahead of time bufdb compiles only for NVIDIA's GPUs; known"),
