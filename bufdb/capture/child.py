@@ -133,7 +133,7 @@ def question_of(spec: str, args: str, hardware: str | None) -> Asked:
     if not place:
         raise UsageError(f"expected FILE.py:FUNCTION, got {quote(spec)}")
     jax_module()
-    described = None if hardware is None else target(hardware)
+    described = None if hardware is None else target(hardware, simulated.gpus())
     simulation = simulated.install(is_noted=False)
     with wrong_calls():
         with worker.step(f"importing {place}"):
@@ -184,7 +184,7 @@ def taken(caught: Caught, hardware: str | None) -> Asked:
         UsageError: there is no such target.
         BufdbError: a package is missing.
     """
-    described = None if hardware is None else target(hardware)
+    described = None if hardware is None else target(hardware, simulated.gpus())
     return Asked(caught.function, caught.args, dict(caught.kwargs), described)
 
 

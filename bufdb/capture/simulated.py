@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bufdb.capture import worker
-from bufdb.capture.target import QUIET, device_count
+from bufdb.capture.target import HOST_GPUS, QUIET, device_count, hardware_of
 from bufdb.errors import UsageError, quote
 
 NOTES = "simulated"
@@ -101,11 +101,14 @@ class Devices:
         flags = flags_of(variables)
         is_set = _COUNT in variables or any(flag.startswith(_FLAG) for flag in flags)
         is_simulated = self.count is not None or (count > 1 and not is_set)
+        # A mesh may have more devices than the program is to know of.
+        most = max(count, there or 1, math.prod(self.mesh.values())) if self.mesh else count
         if is_simulated:
             kept = [flag for flag in flags if not flag.startswith(_FLAG)]
-            variables["XLA_FLAGS"] = " ".join([*kept, f"{_FLAG}={count}"])
+            variables["XLA_FLAGS"] = " ".join([*kept, f"{_FLAG}={most}"])
             variables.pop(_COUNT, None)
         fields = {"there": there, "where": where, "mesh": dict(self.mesh)}
+        fields["known"] = count if count < most else None
         note = ""
         if is_simulated and count > 1:
             why = "" if self.count or target is None else f", as many as {target}"
@@ -127,7 +130,10 @@ class Devices:
     def _there(self, target: str | None) -> tuple[int | None, str]:
         """Return how many devices a mesh is of, None for any number, and what has them."""
         count = None if target is None else device_count(target)
-        return (self.count, "--devices is") if count is None else (count, f"{target} has")
+        is_gpu = target is not None and isinstance(hardware_of(target), str)
+        if count is None or (is_gpu and self.count is not None):
+            return self.count, "--devices is"
+        return count, f"{target} has"
 
 
 def require_one_process(words: Sequence[str]) -> None:
@@ -168,7 +174,8 @@ class Simulation:
 
         Args:
             plan: {"mesh": sizes by axis, "there": the number of devices it is of or None, "where":
-                what has them, "note": on simulated devices or ''}.
+                what has them, "known": the number that the program knows of if it is less, "note":
+                on simulated devices or ''}.
             is_noted: whether there is a note without a mesh of several devices, too.
         """
         self._plan = plan
@@ -201,13 +208,15 @@ class Simulation:
 
         kind = importlib.import_module("jax._src.mesh").Mesh
         bridge = importlib.import_module("jax._src.xla_bridge")
-        made = kind.__new__
+        made, devices_of = kind.__new__, bridge.devices
+        if self._plan["known"] is not None:
+            _limit(bridge, self._plan["known"])
 
         @functools.wraps(made)
         def new(cls: Any, devices: Any, axis_names: Any, *args: Any, **kwargs: Any) -> Any:
             own = np.asarray(devices, dtype=object)
             names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
-            if own.size and len(names) == own.ndim and own.flat[0] in (there := bridge.devices()):
+            if own.size and len(names) == own.ndim and own.flat[0] in (there := devices_of()):
                 devices = self._devices(own, names, there)
             return made(cls, devices, axis_names, *args, **kwargs)
 
@@ -253,6 +262,30 @@ class Simulation:
 
         if state is not None:
             state.initialize = initialize
+
+
+def _limit(bridge: Any, count: int) -> None:
+    """Make a program know of no more devices than these."""
+
+    def limited(function: Any) -> Any:
+        @functools.wraps(function)
+        def first(*args: Any, **kwargs: Any) -> Any:
+            known = function(*args, **kwargs)
+            return min(known, count) if isinstance(known, int) else known[:count]
+
+        return first
+
+    for name in ("devices", "local_devices", "device_count", "local_device_count"):
+        wrapped = limited(getattr(bridge, name))
+        for module in (bridge, sys.modules["jax"]):
+            if hasattr(module, name):  # not yet, while jax is imported
+                setattr(module, name, wrapped)
+
+
+def gpus() -> int:
+    """Return how many devices a target has that is a GPU."""
+    plan = json.loads(os.environ.get(_DEVICES, "{}"))
+    return int(plan.get("there") or HOST_GPUS)
 
 
 def install(*, is_noted: bool) -> Simulation | None:

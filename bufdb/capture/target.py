@@ -286,7 +286,7 @@ FORM = (
     "XLA's) or cpu"
 )
 HOST_GPUS = 8
-"""Devices in the description of a GPU: one host."""
+"""Devices in the description of a GPU, unless another number is wanted: one host."""
 _NO_LOCK = "ALLOW_MULTIPLE_LIBTPU_LOAD"
 """libtpu's variable that lets more than one process load it."""
 _NO_DRIVER = "JAX_SKIP_CUDA_CONSTRAINTS_CHECK"
@@ -338,12 +338,13 @@ def jax_module() -> Any:
     return importlib.import_module("jax")
 
 
-def target(text: str) -> Target:
+def target(text: str, gpus: int = HOST_GPUS) -> Target:
     """Return the hardware with a name.
 
     Args:
         text: such as "tpu:v5e:2x2", TPUs of a generation in a topology in Google's notation; the
             same as "v5e-4" or "v5litepod-4"; "gpu:h100"; or "cpu".
+        gpus: how many of a GPU, in hosts of eight.
 
     Raises:
         UsageError: it is not a target, or one that the compiler does not know.
@@ -351,7 +352,7 @@ def target(text: str) -> Target:
     """
     named = hardware_of(text)
     if isinstance(named, str):
-        return Target(text, "cuda", _gpu(text, named), _UNTIMED)
+        return Target(text, "cuda", _gpu(text, named, gpus), _UNTIMED)
     if named is None:
         return Target(text, "cpu", jax_module().devices("cpu"), {})
     return Target(text, "tpu", _tpu(text, *named), {})
@@ -445,7 +446,7 @@ def _switched_on(name: str) -> Iterator[None]:
             os.environ[name] = before
 
 
-def _gpu(text: str, name: str) -> Sequence[Any]:
+def _gpu(text: str, name: str, count: int) -> Sequence[Any]:
     config = _config(text, name)
     if not any(importlib.util.find_spec(f"jax_cuda{version}_plugin") for version in (12, 13)):
         raise BufdbError(
@@ -454,9 +455,9 @@ def _gpu(text: str, name: str) -> Sequence[Any]:
         )
     with _switched_on(_NO_DRIVER):
         jax_module().devices()  # lets JAX find its plugins
-    return _described(
-        text, "described", platform="cuda", target_config=config, topology=f"1x1x{HOST_GPUS}"
-    )
+    hosts = max(1, count // HOST_GPUS) if count % HOST_GPUS == 0 else 1
+    topology = f"1x{hosts}x{count // hosts}"
+    return _described(text, "described", platform="cuda", target_config=config, topology=topology)
 
 
 def _config(text: str, name: str) -> str:

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from bufdb.capture import target
+
 pytest.importorskip("jax", reason="this Python has no jax")
 
 FSDP = """import sys
@@ -184,6 +186,19 @@ def test_a_function_of_a_file_has_devices(folder, call):
 
 
 @pytest.mark.slow
+def test_a_script_of_eight_devices_has_any_mesh(folder, call):
+    pytest.importorskip("libtpu", reason="no libtpu to compile with")
+    for name, mesh, sizes in (
+        ("v5e-4", "data=2,model=2", ["f32[8,32,32]", "f32[2048,64]"]),
+        ("v5e-16", "data=8,model=2", ["f32[8,8,32]", "f32[512,64]"]),
+    ):
+        words = ["explain", "--run", "r", "--devices", "8", "--target", name, "--mesh", mesh]
+        code, _, err = call(*words, *command("fsdp.py"))
+        assert code == 0, err
+        assert shapes(call) == sizes
+
+
+@pytest.mark.slow
 def test_a_patch_of_a_sharded_program_is_proved(folder, call):
     words = ["--limit", "4MiB", "--devices", "8", "--patch", "fit.patch", *command("fsdp.py")]
     code, out, err = call("fit", *words)
@@ -210,3 +225,19 @@ def test_each_way_to_shard_has_the_devices_of_the_target(folder, call, kind, siz
     assert code == 0, err
     assert sorted(shapes(call)) == sorted(sizes)
     assert "8 simulated devices, as many as v5e-8" in err
+
+
+def test_the_number_of_devices_is_the_compilers(monkeypatch):
+    pytest.importorskip("libtpu", reason="no libtpu to compile with")
+    for name, value in target.QUIET.items():
+        monkeypatch.setenv(name, value)
+    names = [f"{one.names[0]}-{one.counted * chips}" for one in target.TPUS for chips in (1, 4, 16)]
+    for name in (*names, "v5litepod-8", "tpu:v5p:2x2x4", "tpu7x-8"):
+        assert len(target.target(name).devices) == target.device_count(name), name
+
+
+def test_gpus_are_in_hosts_of_eight(monkeypatch):
+    pytest.importorskip("jax_cuda12_plugin", reason="no plugin for CUDA to compile with")
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    for count in (1, 4, 8, 16, 12):
+        assert len(target.target("gpu:h100", count).devices) == count

@@ -63,6 +63,15 @@ def test_a_number_of_devices_that_the_user_has_set_is_kept(monkeypatch):
     assert variables["XLA_FLAGS"] == f"{FLAG}=4" and "JAX_NUM_CPU_DEVICES" not in variables
 
 
+def test_a_mesh_may_have_more_devices_than_the_program_knows():
+    devices = Devices.of(8, "data=16")
+    assert flags(devices, "v5e-16") == f"{FLAG}=16"
+    assert json.loads(devices.variables("v5e-16")["BUFDB_DEVICES"])["known"] == 8
+    fewer = Devices.of(8, "data=4").variables("v5e-4")
+    assert fewer["XLA_FLAGS"] == f"{FLAG}=8"
+    assert json.loads(fewer["BUFDB_DEVICES"])["known"] is None
+
+
 def test_simulated_devices_are_those_of_the_cpu():
     assert Devices(2).variables(None)["JAX_PLATFORMS"] == "cpu"
     assert Devices().variables("v5e-8")["JAX_PLATFORMS"] == "cpu"
@@ -93,6 +102,14 @@ def test_a_mesh_is_of_all_devices():
         devices.require("v5e-4")
     with pytest.raises(UsageError, match="data=3 is 3 devices, --devices is 8"):
         Devices.of(8, "data=3").require(None)
+
+
+def test_a_target_that_is_a_gpu_has_any_number():
+    Devices.of(16, "data=16").require("gpu:h100")
+    with pytest.raises(UsageError, match="data=16 is 16 devices, gpu:h100 has 8"):
+        Devices.of(None, "data=16").require("gpu:h100")
+    with pytest.raises(UsageError, match="data=16 is 16 devices, v5e-8 has 8"):
+        Devices.of(16, "data=16").require("v5e-8")
 
 
 @pytest.mark.parametrize(
