@@ -16,7 +16,7 @@ from bufdb.capture.catching import CALL, REQUESTS, WAITING, Call, is_chosen
 from bufdb.capture.hooked import PLAN, ROOT, TEXTS
 from bufdb.capture.processes import CHAINED
 from bufdb.capture.runner import Child, Died, NotCompiledError, Watch
-from bufdb.capture.simulated import require_one_process
+from bufdb.capture.simulated import NOTES, require_one_process
 from bufdb.errors import UsageError, did_you_mean, quote
 from bufdb.read.own import NOTHING_MORE, Own
 
@@ -150,7 +150,8 @@ class Script:
             hint = child.watch.hint("\n".join(died.lines))
             if "No module named 'jax'" in "".join(died.lines[-1:]):
                 hint = f"; bufdb itself runs in {sys.executable}"
-            message = f"{self.line}: {died.ended} before {wanted}{hint}"
+            notes = "".join(f"; {note}" for note in child.known.get(NOTES, ()))
+            message = f"{self.line}: {died.ended} before {wanted}{hint}{notes}"
             return NotCompiledError(message, died.lines)
         if "python" not in child.known:
             return NoCallError(

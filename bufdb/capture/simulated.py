@@ -42,6 +42,7 @@ _TOO_FEW = re.compile(
 """What make_mesh, mesh_utils, NumPy and pmap raise where there are too few devices."""
 _COUNTED = re.compile(r"(?:device_count|devices)\(.*\)(?:.*\n){1,3}\s*(?:Assertion|Index)Error")
 _UNEVEN = re.compile(r"should be divisible|evenly divi|IndivisibleError")
+_PLATFORM = re.compile(r"Unknown backend:? |Unable to initialize backend")
 _LAUNCHERS = ("mpirun", "mpiexec", "srun", "jsrun", "aprun", "flux", "torchrun", "horovodrun")
 """Programs that start several processes of a program."""
 
@@ -123,6 +124,11 @@ class Devices:
             return f"; a --target of {number} devices, or --devices {number}, simulates as many"
         if _COUNTED.search(text) is not None:
             return "; a --target of several devices, or --devices N, simulates as many"
+        if _PLATFORM.search(text) is not None:
+            return (
+                "; up to the call the program runs on the CPU, also for a target: let it name no "
+                "platform"
+            )
         if self.mesh and _UNEVEN.search(text) is not None:
             return f"; name sizes in --mesh {_text(self.mesh)} that divide the arrays"
         return ""
@@ -259,9 +265,26 @@ class Simulation:
                 f"devices{where}, and jax.process_count() is 1{of}; what it makes for each "
                 "process, such as a batch, is made once"
             )
+            _make_whole_arrays(sys.modules["jax"])
 
         if state is not None:
             state.initialize = initialize
+
+
+def _make_whole_arrays(jax: Any) -> None:
+    """Repeat the data of one process where a program names the shape of that of all."""
+    make = jax.make_array_from_process_local_data
+
+    @functools.wraps(make)
+    def whole(sharding: Any, local_data: Any, global_shape: Any = None, **kwargs: Any) -> Any:
+        if global_shape is not None:
+            import numpy as np
+
+            parts = zip(global_shape, np.shape(local_data), strict=False)
+            local_data = np.tile(local_data, [size // part for size, part in parts])
+        return make(sharding, local_data, global_shape, **kwargs)
+
+    jax.make_array_from_process_local_data = whole
 
 
 def _limit(bridge: Any, count: int) -> None:

@@ -50,6 +50,9 @@ jax.distributed.initialize("10.0.0.1:1234", num_processes=4, process_id=2)
 mesh = jax.make_mesh((jax.device_count(),), ("data",), axis_types=(AxisType.Auto,))
 rows = np.ones((64 // jax.process_count(), 32), np.float32)
 x = jax.make_array_from_process_local_data(NamedSharding(mesh, P("data")), rows)
+rows = np.ones((16, 32), np.float32)
+y = jax.make_array_from_process_local_data(NamedSharding(mesh, P("data")), rows, (64, 32))
+assert x.shape == y.shape
 print("process", jax.process_index(), "of", jax.process_count(), "has", x.shape)
 jax.jit(jax.grad(lambda w, x: jnp.tanh(x @ w).sum()))(jnp.ones((32, 32)), x)
 """

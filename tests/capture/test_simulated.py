@@ -128,8 +128,10 @@ def test_too_few_devices_have_a_hint(text, expected):
     assert f"--devices {expected}, simulates as many" in Devices().hint(f"Traceback\n{text}")
 
 
-def test_other_failures_have_no_hint():
+def test_failures_that_are_not_of_devices():
     assert Devices().hint("ValueError: wrong") == ""
+    platform = "RuntimeError: Unknown backend: 'gpu' requested, but no platforms"
+    assert "name no platform" in Devices().hint(platform)
     uneven = "IndivisibleError: … should evenly divide the shape"
     assert Devices().hint(uneven) == ""
     assert "name sizes in --mesh data=3 that divide" in Devices.of(None, "data=3").hint(uneven)
