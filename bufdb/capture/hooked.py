@@ -24,7 +24,7 @@ TEXTS = "texts"
 """Key of the plan with the texts that replace those of files, by path."""
 _JITTED = "jax._src.pjit"
 _OLDEST = (3, 11)
-_WITH_VALUE = ("-W", "-X")
+_WITH_VALUE = "WX"
 
 
 class Finder:
@@ -67,13 +67,32 @@ def replace_sources(texts: dict[str, str]) -> None:
     loader.get_code = get_code
 
 
+def options(words: list[str]) -> tuple[str, int]:
+    """Return the letters of Python's options in its command, and the place of what follows them.
+
+    The last letter is c or m where Python runs a text or a module.
+    """
+    letters, at = "", 1
+    while at < len(words) and words[at].startswith("-") and words[at] != "-":
+        word = words[at]
+        at += 1
+        if word.startswith("--"):
+            continue
+        for number, letter in enumerate(word[1:], 2):
+            letters += letter
+            if letter in "cm":
+                return letters, at
+            if letter in _WITH_VALUE:
+                at += number == len(word)
+                break
+    return letters, at
+
+
 def script(words: list[str]) -> int | None:
     """Return the place in the words of a command of Python that names its script; None if none."""
-    at = 1
-    while at < len(words) and words[at].startswith("-") and words[at] != "-":
-        if words[at][1] != "-" and ("c" in words[at] or "m" in words[at]):
-            return None
-        at += 2 if words[at] in _WITH_VALUE else 1
+    letters, at = options(words)
+    if letters[-1:] in ("c", "m"):
+        return None
     return at if at < len(words) and words[at] != "-" else None
 
 

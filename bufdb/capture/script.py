@@ -17,6 +17,7 @@ from bufdb.capture.hooked import PLAN, ROOT, TEXTS
 from bufdb.capture.processes import CHAINED
 from bufdb.capture.runner import Child, Died, NotCompiledError, Watch
 from bufdb.capture.simulated import NOTES, require_one_process
+from bufdb.capture.words import require_seen
 from bufdb.errors import UsageError, did_you_mean, quote
 from bufdb.read.own import NOTHING_MORE, Own
 
@@ -89,12 +90,15 @@ class Script:
             variables: its environment.
 
         Raises:
-            UsageError: it starts several processes.
+            UsageError: it starts several processes, or its calls would not be seen.
             NotCompiledError: it cannot be started.
         """
         require_one_process(self.words)
+        require_seen(self.words)
         if shutil.which(self.words[0]) is None:
             hint = f"; this Python is {sys.executable}" if "python" in self.words[0] else ""
+            if self.words[0].endswith(".py"):
+                hint = f"; a file wants its Python: -- python {self.line}"
             raise NotCompiledError(f"no command {self.words[0]}{hint}")
         hooked = Path(__file__).absolute().with_name("hooked.py")
         site = folder / "site"
@@ -155,8 +159,8 @@ class Script:
             return NotCompiledError(message, died.lines)
         if "python" not in child.known:
             return NoCallError(
-                f"{self.line}: it ended without a Python that imports JAX and sitecustomize "
-                "(python -I and -S do not)",
+                f"{self.line}: it ended without a Python that imports JAX; one is not seen with "
+                "-I, -S, -E or another PYTHONPATH",
                 calls,
             )
         names = [call.short_name for call in calls]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bufdb.capture.words import is_python
 from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.database.patience import PATIENCE, Patience
-from bufdb.errors import BufdbError, UsageError, one_line
+from bufdb.errors import BufdbError, UsageError, one_line, quote
 from bufdb.query.catalogue import Catalogue, query_folders
 from bufdb.query.sizes import as_limit
 from bufdb.render import FORMATS, formats, progress
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 DEFAULT_DATABASE = "bufdb.duckdb"
 _DATASET = "bufdb.dataset"
 """Key of a context for the value of --on."""
+
+_WORDS = "bufdb.words"
+"""Key of a context for the command after --."""
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -237,6 +242,41 @@ args_option: Decorator = click.option(
     default="",
     help="Arguments as in a call: shapes as f32[8,128], f32[], trees of them, and names of FILE.",
 )
+
+
+class WithCommand(click.Command):
+    """A command whose arguments may end with -- and a command of the user's."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Keep what is after -- for `words_after`, and parse the rest.
+
+        Raises:
+            UsageError: -- is missing.
+        """
+        before = args
+        if "--" in args:
+            at = args.index("--")
+            before, ctx.meta[_WORDS] = args[:at], tuple(args[at + 1 :])
+        try:
+            return super().parse_args(ctx, list(before))  # which click empties
+        except click.UsageError as error:
+            at = next((at for at, word in enumerate(before) if is_python(word)), len(before))
+            if "--" in args or at == len(before):
+                raise
+            raise UsageError(f"a command goes after --: -- {shlex.join(before[at:])}") from error
+
+
+def words_after() -> tuple[str, ...] | None:
+    """Return the command after --; None without a --."""
+    words: tuple[str, ...] | None = click.get_current_context().meta.get(_WORDS)
+    return words
+
+
+def words_of(program: Sequence[str]) -> Sequence[str]:
+    """Return the command after --; the program before it if there is none."""
+    return words_after() or program
+
+
 program_argument: Decorator = click.argument(
     "program", nargs=-1, metavar="FILE.py:FUNCTION | -- COMMAND...", type=click.UNPROCESSED
 )
@@ -433,22 +473,38 @@ def function_or_command(
     from bufdb.capture.script import Script
     from bufdb.read.own import parse_own
 
-    if not program:
-        raise UsageError("expected FILE.py:FUNCTION, or -- and a command")
-    is_function = len(program) == 1 and ":" in program[0]
-    if len(program) == 1 and not is_function and program[0].endswith(".py"):
-        file = program[0]
+    words = words_after()
+    if words is None:
+        return _function(program, call), None
+    if not words:
+        raise UsageError("expected a command after --, such as: -- python train.py")
+    if program:
         raise UsageError(
-            f"expected FILE.py:FUNCTION, got {file}; for what it calls: -- python {file}"
+            f"expected FILE.py:FUNCTION, or -- and a command; got {quote(shlex.join(program))} and "
+            "a command"
         )
-    if is_function:
-        if call is not None:
-            raise UsageError("--call is about a command: -- python FILE.py")
-        return program[0], None
     if args:
         raise UsageError("--args is about FILE.py:FUNCTION; a command makes the call by itself")
-    script = Script.chosen(program, call, own=parse_own(own or ()))
+    script = Script.chosen(words, call, own=parse_own(own or ()))
     return script.line, script
+
+
+def _function(program: tuple[str, ...], call: str | None) -> str:
+    """Return FILE:FUNCTION.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if not program:
+        raise UsageError("expected FILE.py:FUNCTION, or -- and a command")
+    if len(program) > 1 or ":" not in program[0]:
+        words = program if is_python(program[0]) else ("python", *program)
+        is_command = is_python(program[0]) or program[0].endswith(".py")
+        hint = f"; a command goes after --: -- {shlex.join(words)}" if is_command else ""
+        raise UsageError(f"expected FILE.py:FUNCTION, got {quote(shlex.join(program))}{hint}")
+    if call is not None:
+        raise UsageError("--call is about a command: -- python FILE.py")
+    return program[0]
 
 
 @contextlib.contextmanager

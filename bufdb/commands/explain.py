@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from bufdb.recording.function import Function
 
 
-@click.command(name="explain", short_help="Compile a function, also for a TPU, and summarize it.")
+@click.command(
+    name="explain",
+    cls=common.WithCommand,
+    short_help="Compile a function, also for a TPU, and summarize it.",
+)
 @common.program_argument
 @common.args_option
 @common.call_option
@@ -112,9 +116,10 @@ def command(
     from bufdb.database.store import require_storable
     from bufdb.recording.function import Function, explained
 
-    globs = common.own_globs(own, program)
+    words = common.words_of(program)
+    globs = common.own_globs(own, words)
     spec, script = common.function_or_command(program, args, call, globs)
-    spare("-o", output, program)
+    spare("-o", output, words)
     named: list[str | None] = list(dict.fromkeys(targets)) or [None]
     for target in targets:  # check all arguments before anything is compiled
         hardware_of(target)

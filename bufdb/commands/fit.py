@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from bufdb.fitting.plans import Answer
 
 
-@click.command(name="fit", short_help="Find what to change so that a function fits; patch it.")
+@click.command(
+    name="fit",
+    cls=common.WithCommand,
+    short_help="Find what to change so that a function fits; patch it.",
+)
 @common.program_argument
 @common.args_option
 @common.call_option
@@ -152,10 +156,11 @@ def command(
     from bufdb.fitting.user_file import UserFunction, exit_code, fitted, varied
     from bufdb.read.own import parse_own
 
-    globs = common.own_globs(own, program)
+    words = common.words_of(program)
+    globs = common.own_globs(own, words)
     spec, script = common.function_or_command(program, args, call, globs)
-    spare("-o", output, program)
-    spare("--patch", patch_path, program)
+    spare("-o", output, words)
+    spare("--patch", patch_path, words)
     if target is not None:
         hardware_of(target)
     devices = Devices.of(device_count, mesh)

@@ -155,6 +155,11 @@ def test_options_of_a_function_and_of_a_command(package, call):
         (["explain", "--args", "1", *command], "--args is about FILE.py:FUNCTION"),
         (["explain"], "expected FILE.py:FUNCTION, or -- and a command"),
         (["calls"], "expected -- and a command"),
+        (["explain", "--"], "expected a command after --"),
+        (["fit", "a.py:f", *command], "got 'a.py:f' and a command"),
+        (["fit", "python", "a.py"], "a command goes after --: -- python a.py"),
+        (["explain", "python3", "-m", "a", "--x"], "a command goes after --: -- python3 -m a --x"),
+        (["explain", "--", "python", "-I", "a.py"], "leave -I out"),
     ):
         code, out, err = call(*words)
         assert (code, out) == (2, ""), err

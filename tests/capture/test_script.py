@@ -15,8 +15,10 @@ from bufdb.capture.call_list import listed
 from bufdb.capture.catching import Call
 from bufdb.capture.runner import NotCompiledError, Watch
 from bufdb.capture.script import NoCallError, Script, largest
-from bufdb.errors import TooSlowError
+from bufdb.capture.words import python_at, with_python
+from bufdb.errors import TooSlowError, UsageError
 
+VERSION = r"[\d.]*"
 FAKE = {
     "jax/__init__.py": """
 from jax._src import pjit
@@ -179,8 +181,35 @@ def test_a_command_without_the_call_names_those_it_made(folder):
 def test_a_command_without_jax_is_refused(folder):
     with pytest.raises(NoCallError, match="without a Python that imports JAX"):
         calls(folder, "-c", "print(1)")
-    with pytest.raises(NoCallError, match="-I and -S do not"):
-        calls(folder, "-I", "-c", "print(1)")
+
+
+@pytest.mark.parametrize("before", [["-I"], ["-uS"], ["-W", "error", "-E"], ["-Im"]])
+def test_a_python_whose_calls_are_not_seen_does_not_run(folder, before):
+    words = [*before, "train" if "m" in before[0] else "train.py"]
+    with pytest.raises(UsageError, match=f"python{VERSION} -[ISE] does not import sitecustomize"):
+        calls(folder, *words)
+    assert not (folder / "after").exists()
+    around = Script(("env", "PYTHONPATH=.", sys.executable, "train.py"))
+    with pytest.raises(UsageError, match=r"PYTHONPATH=\. is for bufdb's own environment"):
+        listed(around, folder / "work", Watch())
+
+
+@pytest.mark.parametrize(
+    ("words", "at"),
+    [
+        (["python", "a.py", "python"], 0),
+        (["/opt/x/bin/python3.12", "-m", "a"], 0),
+        (["env", "A=1", "python3", "a.py"], 2),
+        (["uv", "run", "python", "a.py"], 2),
+        (["sh", "run.sh", "python"], None),
+        (["pythonic", "a.py"], None),
+        ([], None),
+    ],
+)
+def test_the_python_in_the_words_of_a_command(words, at):
+    assert python_at(words) == at
+    other = None if at is None else (*words[:at], "other", *words[at + 1 :])
+    assert with_python(words, "other") == other
 
 
 def test_a_failure_before_a_call_shows_its_lines(folder):
@@ -237,6 +266,8 @@ def test_a_command_ends_with_bufdb(folder):
         (["python", "a.py", "-m"], 1),
         (["python", "-u", "-X", "dev", "-W", "error", "a.py"], 6),
         (["python", "-Xdev", "--check-hash-based-pycs", "a.py"], 3),
+        (["python", "-Xfrozen_modules=off", "-Wdefault::DeprecationWarning", "a.py"], 3),
+        (["python", "-uX", "dev", "a.py", "-c"], 3),
         (["python", "-um", "a"], None),
         (["python", "-c", "1"], None),
         (["python", "-"], None),
