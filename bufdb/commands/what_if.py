@@ -9,19 +9,34 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bufdb.capture.runner import signals_heeded
 from bufdb.commands import common, completion
-from bufdb.errors import UsageError
+from bufdb.errors import UsageError, quote
+from bufdb.render.progress import waiting
 from bufdb.render.sources import spare
 
 if TYPE_CHECKING:
+    from bufdb.capture.script import Script
+    from bufdb.recording.function import Function
     from bufdb.what_if.ask import WhatIf
 
+_AFTER = "--"
+"""Value of --verify where the command is after --."""
 BY = ("line", "op", "value")
 """The kinds of names that --until may take."""
 
 
-@click.command(name="what-if", short_help="Predict the peak without some lines or ops.")
-@click.argument("module", shell_complete=completion.known("function", "module"))
+@click.command(
+    name="what-if",
+    cls=common.WithCommand,
+    short_help="Predict the peak without some lines or ops.",
+)
+@click.argument(
+    "module",
+    required=False,
+    metavar="MODULE | -- COMMAND...",
+    shell_complete=completion.known("function", "module"),
+)
 @click.option(
     "--without",
     metavar="WHAT:GLOB",
@@ -59,15 +74,18 @@ BY = ("line", "op", "value")
 @click.option("--run", metavar="RUN", help="Only modules of this run: a name or a glob.")
 @click.option(
     "--verify",
-    metavar="COMMAND",
-    help="Run COMMAND, which compiles the changed program, as 'bufdb capture' does, into the run "
-    "RUN:verify, and compare what came with what was promised.",
+    metavar="[COMMAND]",
+    is_flag=False,
+    flag_value=_AFTER,
+    help="Compile the changed program into the run RUN:verify, and compare what came with what was "
+    "promised: the call of the command after --, or all that COMMAND, in quotes, runs.",
 )
+@common.call_option
 @completion.color_option
 @common.output_options
 @common.read_db_option
 def command(
-    module: str,
+    module: str | None,
     without: tuple[str, ...],
     donate: tuple[str, ...],
     keep: str | None,
@@ -76,6 +94,7 @@ def command(
     order: str | None,
     run: str | None,
     verify: str | None,
+    call: str | None,
     color: str | None,
     db: str,
     **output: Any,
@@ -104,8 +123,11 @@ def command(
     computed by placing the remaining values again, where that reproduces today's size; else it is a
     range, and --until goes by its high end.
 
-    --verify 'python train.py' runs the changed program and shows, instead of the figures, the
-    promised and the measured peak and need, as 'bufdb verify' does for two runs.
+    With --verify -- python train.py the changed program runs up to the call of the function, which
+    is compiled instead ('bufdb calls' lists the calls, --call chooses one): the answer is the
+    promised and the measured peak and need, as 'bufdb verify' has them for two runs. --verify
+    'python train.py' runs all of the program, as 'bufdb capture' does. Without MODULE and --verify
+    the question is about the call of the command as it is.
 
     \b
     Exit codes:
@@ -115,15 +137,26 @@ def command(
       2  wrong usage, or a name that matches nothing
       3  database missing, in use or of another version
     """
-    from bufdb.what_if.ask import what_if
+    from bufdb.what_if.ask import require_question, what_if
 
-    spare("-o", output["output"], (verify or "").split())
+    words = common.words_after()
+    if words is not None and module is None and verify not in (None, _AFTER):
+        module, verify = verify, _AFTER  # --verify takes the word after it
+    script = _script(module, words, verify, call)
+    spare("-o", output["output"], (verify or "").split() if script is None else script.words)
     opened = partial(common.open_database, db)
+    if module is None:
+        assert script is not None
+        require_question(without, donate, until)
+        module, run = _compiled(script, db, run)
+        script = None
     asked: dict[str, Any] = {"without": without, "donate": donate, "keep": keep, "until": until}
     asked |= {"by": by, "order": order, "run": run, "color": color}
     answer = what_if(opened, module, **asked)
     for text in answer.notes:
         common.note(text)
+    if script is not None:
+        click.get_current_context().exit(_verified_call(answer, script, db, **output))
     if verify is not None:
         click.get_current_context().exit(_verified(answer, verify, db, **output))
     if output["format_name"] in ("table", "markdown"):
@@ -134,6 +167,89 @@ def command(
         click.get_current_context().exit(1)
 
 
+def _script(
+    module: str | None, words: tuple[str, ...] | None, verify: str | None, call: str | None
+) -> Script | None:
+    """Return the command whose call is asked about; None if there is none.
+
+    Raises:
+        UsageError: MODULE, --verify and the command do not go together.
+    """
+    from bufdb.capture.script import Script
+
+    if words is None and module is None:
+        raise UsageError("expected MODULE, or -- and a command")
+    if words is None and verify == _AFTER:
+        raise UsageError("--verify wants a command: --verify -- python train.py")
+    if words is None and call is not None and verify is None:
+        raise UsageError("--call is about a command: --verify -- python train.py")
+    if words is None:
+        return None if call is None else Script.chosen(_split(verify or ""), call)
+    if not words:
+        raise UsageError("expected a command after --, such as: -- python train.py")
+    if verify not in (None, _AFTER):
+        raise UsageError("--verify has a command, and there is one after --; give one of them")
+    if module is None and verify is not None:
+        raise UsageError("--verify compares with what is promised of a module: name MODULE")
+    if module is not None and verify is None:
+        raise UsageError(f"{quote(module)} and a command: --verify compares them")
+    return Script.chosen(words, call)
+
+
+def _split(command_line: str) -> list[str]:
+    """Return the words of the value of --verify.
+
+    Raises:
+        UsageError: it has none.
+    """
+    try:
+        words = shlex.split(command_line)
+    except ValueError as error:
+        raise UsageError(f"--verify: {error}") from error
+    if not words:
+        raise UsageError("--verify wants a command")
+    return words
+
+
+def _compiled(script: Script, db: str, run: str | None) -> tuple[str, str]:
+    """Store the compilation of a command's call; return its function and the run."""
+    from bufdb.what_if.verify_command import compiled_call
+
+    with signals_heeded(), common.failure_shown():
+        return compiled_call(_function(script, db, run))
+
+
+def _verified_call(answer: WhatIf, script: Script, db: str, **output: Any) -> int:
+    """Compile the call of the changed program, show what was promised and what came."""
+    from bufdb.commands.verify import show
+    from bufdb.what_if.verify_command import verify_call
+
+    with signals_heeded(), common.failure_shown():
+        got = verify_call(answer, _function(script, db, None))
+    show(got, **output)
+    return 0 if got.functions and got.is_kept else 1
+
+
+def _function(script: Script, db: str, run: str | None) -> Function:
+    from bufdb.database.store import require_storable
+    from bufdb.recording.function import Function
+
+    if common.dataset() is not None:
+        raise UsageError("the call of a command is stored as a run: name a database file by --db")
+    require_storable(db)
+    return Function(
+        script.line,
+        "",
+        db,
+        partial(common.open_database, db),
+        run,
+        note=common.note,
+        relay=common.relay,
+        observed=partial(waiting, is_quiet=False),
+        script=script,
+    )
+
+
 def _verified(answer: WhatIf, command_line: str, db: str, **output: Any) -> int:
     """Capture the changed program, show what was promised and what came, return the exit code."""
     from bufdb.commands.verify import show
@@ -141,14 +257,8 @@ def _verified(answer: WhatIf, command_line: str, db: str, **output: Any) -> int:
 
     if common.dataset() is not None:
         raise UsageError("--verify stores a run, which wants a database file: --db")
-    try:
-        words = shlex.split(command_line)
-    except ValueError as error:
-        raise UsageError(f"--verify: {error}") from error
-    if not words:
-        raise UsageError("--verify wants a command")
     opened = partial(common.open_database, db)
-    done, got = verify_command(opened, answer, words, db, common.note)
+    done, got = verify_command(opened, answer, _split(command_line), db, common.note)
     if got is None:
         return done.code or 1
     show(got, **output)

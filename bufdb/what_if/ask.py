@@ -101,8 +101,7 @@ def what_if(
         UsageError: nothing is requested, or a name does not exist.
         BufdbError: it cannot be computed.
     """
-    if not (without or donate) and until is None:
-        raise UsageError("what should be removed? name it with --without, --donate or --until")
+    require_question(without, donate, until)
     if by is not None and until is None:
         raise UsageError("--by needs --until with a size")
     if order is not None and until is None:
@@ -118,6 +117,14 @@ def what_if(
         without, donate, share, limit, _one_of("--by", BY, by or "line"), _is_cheapest(order)
     )
     return WhatIf(removal.answer(con, chosen, asked), limit, share, by or "line")
+
+
+def require_question(
+    without: str | Sequence[str], donate: str | Sequence[str], until: str | None
+) -> None:
+    """Raise a UsageError if nothing is to be removed."""
+    if not (without or donate) and until is None:
+        raise UsageError("what should be removed? name it with --without, --donate or --until")
 
 
 def _one_of(option: str, words: dict[str, str], word: str) -> str:
