@@ -27,7 +27,7 @@ class Blaming:
     opened: Open
     db: str
     run: str
-    """Beginning of the names of the runs."""
+    """Beginning of the names of the runs; '' for the function of a command's call."""
     labels: Mapping[str, str] = field(default_factory=dict)
     own_globs: Sequence[str] | None = None
     """What of libraries counts as the user's."""
@@ -91,6 +91,9 @@ class Blaming:
                 python = environments.made(variant.packages, self.job.observer, self.note)
                 variant = replace(variant, python=python)
             done = self.job.compile(variant)
+            if done.call is not None:
+                variant = replace(variant, python=done.python)
+                self._keep_call(done)
             step = self._stored(variant, done)
             self._steps[at], self.ready[step.name] = step, variant
         except (DatabaseError, UsageError):
@@ -99,6 +102,14 @@ class Blaming:
             self.note(str(error))
             is_too_slow = isinstance(error, TooSlowError)
             self._steps[at] = Step(variant.name, None, reason=str(error), is_too_slow=is_too_slow)
+
+    def _keep_call(self, done: Compilation) -> None:
+        """Take the call of a command of the first way for that of the others."""
+        if self.job.call is not None:
+            return
+        self.job = replace(self.job, call=done.call)
+        self.run = self.run or self.job.function_name
+        self.note(done.note)
 
     def _stored(self, variant: Variant, done: Compilation) -> Step:
         name = f"{self.run}@{variant.assigned}"

@@ -15,7 +15,6 @@ from bufdb.answers.opening import open_readable
 from bufdb.blame.comparison import Blaming
 from bufdb.blame.runs import DUMPS, STABLEHLO, Compilation, Job, Variant
 from bufdb.blame.series import Jump, Series, text
-from bufdb.capture.call import short_name
 from bufdb.capture.dump import programs
 from bufdb.errors import BufdbError, UsageError
 from bufdb.export.anonymous import Words
@@ -80,6 +79,8 @@ def smallest(job: Job, base: Variant, new: Variant, percent: float) -> dict[int,
     Each size is halved as often as the jump stays, the largest size first; a dimension is known by
     its size, because equal ones often must stay equal.
     """
+    if job.script is not None:
+        return {}  # the command makes its arguments
     first = job.compile(base)
     sizes: list[int] = json.loads((first.folder / "sizes.json").read_text(encoding="utf-8"))
     whole = _ratio(first, job.compile(new))
@@ -132,7 +133,7 @@ def _ratio(base: Compilation, new: Compilation) -> float | None:
 
 def _words(job: Job, sides: Sequence[Compilation]) -> Words:
     """Return what replaces the user's names; names of passes are XLA's."""
-    function = short_name(job.spec)
+    function = job.function_name
     words = Words([function, *function.split(".")])
     names = {
         part
@@ -157,6 +158,8 @@ def _write(
         _write_side(folder / name, side, words)
     answer = text(_without_names(compared, words))
     call = f"`{job.spec.rpartition(':')[2]}({job.args})` of `{Path(job.spec).name}`, "
+    if job.script is not None:
+        call = f"of the call of `{job.function_name}` in `{job.spec}`, "
     if words is not None:
         call = ""
         for name, path in zip(SIDES, pythons, strict=False):

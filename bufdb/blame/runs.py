@@ -1,25 +1,32 @@
-"""Compile one function in several ways, each in a child process of its own."""
+"""Compile one function, or one call of a command, in several ways: a child process for each."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from bufdb.blame import script
+from bufdb.capture.call import short_name
+from bufdb.capture.catching import Call
 from bufdb.capture.dump import programs
 from bufdb.capture.runner import Child, Died, NotCompiledError, Observer, Relay, Watch, to_stderr
+from bufdb.capture.script import NoCallError, Script, at_same, calls_of, stopped_note
 from bufdb.capture.target import QUIET, described
+from bufdb.capture.words import with_python
 from bufdb.errors import BufdbError, TooSlowError
 
 DUMPS = "dumps"
 MODULE = "module.bin"
 """The exported function, see `bufdb.blame.script`."""
 STABLEHLO = "stablehlo.mlir"
+_MISSING = re.compile(r"No module named '(\w+)")
 
 
 @dataclass(frozen=True)
@@ -39,9 +46,14 @@ class Variant:
     """The version of jax that must be found."""
 
     @property
+    def is_python(self) -> bool:
+        """Return whether its Python is what is compared, and no flag."""
+        return self.label in ("jax", "python")
+
+    @property
     def name(self) -> str:
         """Return "jax 0.7.2" or "xla_flag=true"."""
-        return f"{self.label} {self.value}" if self.label in ("jax", "python") else self.assigned
+        return f"{self.label} {self.value}" if self.is_python else self.assigned
 
     @property
     def assigned(self) -> str:
@@ -59,13 +71,20 @@ class Compilation:
     refusal: str | None
     need_bytes: int | None
     """Arguments, results and temps as JAX has them; None if it does not say."""
+    call: Call | None = None
+    """That of a command."""
+    python: str = ""
+    """The Python of a command."""
+    note: str = ""
+    """At which of its calls a command was stopped."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """The function, and how its compilations are watched."""
+    """The function or the call of a command, and how its compilations are watched."""
 
     spec: str
+    """FILE.py:FUNCTION or package.module:FUNCTION; the text of a command."""
     args: str
     folder: Path
     """For temporary files."""
@@ -77,6 +96,17 @@ class Job:
     """Hardware to compile for; None for that of this machine."""
     divisors: Mapping[int, int] = field(default_factory=dict)
     """By which the sizes of the arguments are divided."""
+    script: Script | None = None
+    """The command, in place of `spec` and `args`."""
+    call: Call | None = None
+    """Its call, once it is known: that of the first way."""
+
+    @property
+    def function_name(self) -> str:
+        """Return the name of the function, '' if it is not known yet."""
+        if self.script is not None:
+            return "" if self.call is None else self.call.short_name
+        return short_name(self.spec)
 
     def compile(self, variant: Variant, **how: Any) -> Compilation:
         """Compile in a child process, which does not outlive this one.
@@ -111,33 +141,102 @@ class Job:
             outcome["device"],
             outcome["refusal"],
             outcome.get("need_bytes"),
+            outcome.get("call"),
+            outcome.get("python", ""),
+            outcome.get("note", ""),
         )
 
     def _answer(self, variant: Variant, request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-        """Return the script's answer."""
+        """Return the script's answer.
+
+        Raises:
+            TooSlowError: it took longer than allowed.
+            NotCompiledError: it failed.
+            UsageError: there is no such file or function, or it takes other arguments.
+        """
         variables = dict(os.environ)
         if self.target is not None:
             hardware = described(self.target)
             variables |= QUIET | (dict(hardware.environment) if hardware else {})
         # A Python that was made for it must not find the packages of this one.
         variables.pop("PYTHONHOME", None)
-        command = [variant.python, str(Path(script.__file__)), str(self.folder)]
         watch = Watch.from_now(
             self.timeout_s, is_verbose=self.is_verbose, observer=self.observer, relay=self.relay
         )
         what = f"{self.spec} with {variant.name}"
         try:
+            if self.script is not None and request["module"] is None:
+                return self._of_command(self.script, variant, request, what, watch, variables)
+            command = [variant.python, str(Path(script.__file__)), str(self.folder)]
             with Child(command, self.folder, what, watch, variables) as child:
-                return child.ask(request)
+                return _answer(child, child.ask, request)
         except Died as died:
-            if child.known and programs(folder / DUMPS):
-                return {**child.known, "refusal": died.refusal}
             last = died.lines[-1] if died.lines else "no message"
-            raise NotCompiledError(f"{variant.name}: {died.ended}: {last}", died.lines) from None
+            raise _failed(variant, f"{died.ended}: {last}", died.lines) from None
+        except NoCallError as error:
+            if self.call is None:  # a name that is wrong: no other way has to run to its end
+                raise NoCallError(f"{variant.name}: {error}", error.calls) from error
+            raise _failed(variant, str(error)) from error
         except NotCompiledError as error:
-            raise NotCompiledError(f"{variant.name}: {error}") from error
+            last = f": {error.lines[-1]}" if error.lines and self.script is not None else ""
+            raise _failed(variant, f"{error}{last}") from error
         except TooSlowError as error:
             raise TooSlowError(f"{variant.name}: {error}") from error
+
+    def _of_command(
+        self,
+        command: Script,
+        variant: Variant,
+        request: Mapping[str, Any],
+        what: str,
+        watch: Watch,
+        variables: dict[str, str],
+    ) -> dict[str, Any]:
+        """Return the answer about the call of a command, which is that of the first way.
+
+        Raises:
+            BufdbError: it was not reached, or failed.
+        """
+        if self.call is not None:
+            command = at_same(command, self.call)
+            watch = replace(watch, relay=lambda data: None)
+        if variant.is_python:
+            words = with_python(command.words, variant.python)
+            assert words is not None  # see `bufdb.blame.ways`
+            command = replace(command, words=words)
+        options = variant.options
+        is_tpu = request["target"] is not None and request["target"]["platform"] == "tpu"
+        variables |= script.flags(options, variables, is_tpu=is_tpu)
+        settings = {name: value for name, value in options.items() if script.is_setting(name)}
+        variables |= {script.setting(name).upper(): value for name, value in settings.items()}
+        with command.child(self.folder, script.__name__, what, watch, variables) as child:
+            answer = _answer(child, partial(command.first, child), request)
+            note, python = stopped_note(command, child), child.known["python"]
+            return {**answer, "call": calls_of(child)[-1], "note": note, "python": python}
+
+
+def _answer(
+    child: Child,
+    ask: Callable[[Mapping[str, Any]], dict[str, Any]],
+    request: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the answer; also of a compiler that ended the process once it had planned."""
+    try:
+        return ask(request)
+    except Died as died:
+        if "versions" in child.known and programs(Path(request["folder"]) / DUMPS):
+            return {**child.known, "refusal": died.refusal}
+        raise
+
+
+def _failed(variant: Variant, message: str, lines: Sequence[str] = ()) -> NotCompiledError:
+    """Return the error of a way to compile; where a package is missing, with what adds it."""
+    hint = ""
+    if (missing := _MISSING.search(message)) is not None:
+        hint = f"; install what has {missing[1]} for {variant.python}"
+        if variant.packages:
+            hint = f"; --with PACKAGE adds what has {missing[1]} to the environments of --jax"
+    return NotCompiledError(f"{variant.name}: {message}{hint}", lines)
 
 
 def version_of(python: str) -> str:

@@ -1,9 +1,10 @@
 """Compile one function and dump it: run as a file, by any Python from 3.9 on with any jax.
 
 The environments of `bufdb blame` have only jax, so nothing of bufdb is imported except the files
-`call.py` and `worker.py` of `bufdb/capture`. Dump options go to XLA as compiler options, not as
-XLA_FLAGS: so the function is dumped, and not what its file compiles when it is imported. What the
-user asks for goes as XLA_FLAGS (and LIBTPU_INIT_ARGS), which refuse an unknown name and take lists.
+`call.py` and `worker.py` of `bufdb/capture`; the process of a user's command imports this file as
+a module. Dump options go to XLA as compiler options, not as XLA_FLAGS: so the function is dumped,
+and not what its file compiles when it is imported. What the user asks for goes as XLA_FLAGS (and
+LIBTPU_INIT_ARGS), which refuse an unknown name and take lists.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
@@ -34,7 +36,12 @@ _BOOLS = {"true": "True", "false": "False"}
 
 
 def _load(name: str) -> Any:
-    """Return a module of bufdb.capture, from its file: no folder of bufdb is on the path."""
+    """Return a module of bufdb.capture, from its file: no folder of bufdb is on the path.
+
+    In a process of a user's command it is that of bufdb.
+    """
+    if (loaded := sys.modules.get(f"bufdb.capture.{name}")) is not None:
+        return loaded
     path = Path(__file__).parent.parent / "capture" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"bufdb_{name}", path)
     assert spec is not None and spec.loader is not None
@@ -48,15 +55,33 @@ call, worker = _load("call"), _load("worker")
 
 
 def main(request: dict[str, Any]) -> dict[str, Any]:
-    """Answer a request of `bufdb.blame.runs`."""
-    folder, target = Path(request["folder"]), request["target"]
-    _set_flags(request["options"], is_tpu=target is not None and target["platform"] == "tpu")
+    """Answer a request of `bufdb.blame.runs` about a function of a file."""
+    target = request["target"]
+    is_tpu = target is not None and target["platform"] == "tpu"
+    os.environ.update(flags(request["options"], os.environ, is_tpu=is_tpu))
     with worker.step("importing jax"):
         jax: Any = importlib.import_module("jax")
     for name, value in request["options"].items():
-        if _is_setting(name):
+        if is_setting(name):
             with worker.step(f"setting {name}={value}"):
-                jax.config.update(name if name.startswith("jax_") else f"jax_{name}", _read(value))
+                jax.config.update(setting(name), _read(value))
+    return _answered(request, None)
+
+
+def answers(caught: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Return what answers a request about a call of a user's command, whose flags are set."""
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        for name, value in request["options"].items():
+            if is_setting(name):
+                _require_set(name, value)
+        return _answered(request, caught)
+
+    return answer
+
+
+def _answered(request: dict[str, Any], caught: Any) -> dict[str, Any]:
+    folder, target = Path(request["folder"]), request["target"]
     devices = _devices(target)
     kind = str(devices[0].device_kind)
     if devices[0].platform != "tpu" and any(
@@ -65,6 +90,8 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
         raise worker.Failed(f"flags of a TPU are not for {kind}")
     if request["module"]:
         lowered = _of_module(request, devices)
+    elif caught is not None:
+        lowered = _of_call(caught, request, devices, folder)
     else:
         lowered = _of_source(request, devices, folder)
     reply: dict[str, Any] = {"versions": _versions(), "device": kind, "refusal": None}
@@ -73,16 +100,38 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
         return {**reply, **_compiled(lowered, request, folder / "dumps")}
 
 
-def _set_flags(options: dict[str, str], *, is_tpu: bool) -> None:
-    """Set what XLA reads from the environment when it is imported."""
-    os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+def flags(
+    options: Mapping[str, str], variables: Mapping[str, str], *, is_tpu: bool
+) -> dict[str, str]:
+    """Return what XLA reads from the environment when it is imported."""
+    changed = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
     for name, value in options.items():
         if name.startswith("xla_"):
             # A TPU's compiler reads its flags from a variable of its own.
             is_its = is_tpu or name.startswith("xla_tpu_")
             variable = "LIBTPU_INIT_ARGS" if is_its else "XLA_FLAGS"
-            flags = f"{os.environ.get(variable, '')} --{name}={value}"
-            os.environ[variable] = flags.strip()
+            before = changed.get(variable, variables.get(variable, ""))
+            changed[variable] = f"{before} --{name}={value}".strip()
+    return changed
+
+
+def is_setting(name: str) -> bool:
+    """Return whether an option is a setting of JAX."""
+    return name.startswith("jax_") or name in _SETTINGS
+
+
+def setting(name: str) -> str:
+    """Return JAX's name of a setting."""
+    return name if name.startswith("jax_") else f"jax_{name}"
+
+
+def _require_set(name: str, value: str) -> None:
+    """Require that a setting of the environment is known to JAX, and holds at the call."""
+    jax: Any = importlib.import_module("jax")
+    with worker.step(f"setting {name}={value}"):
+        holding = getattr(jax.config, setting(name))
+    if type(holding) in (bool, int, str) and holding != _read(value):
+        raise worker.Failed(f"the command sets {name} itself, to {holding}")
 
 
 def _versions() -> dict[str, str]:
@@ -99,7 +148,7 @@ def _compiled(lowered: Any, request: dict[str, Any], dumps: Path) -> dict[str, A
     options: dict[str, Any] = {
         name: _BOOLS.get(value, value)
         for name, value in request["options"].items()
-        if not name.startswith("xla_") and not _is_setting(name)
+        if not name.startswith("xla_") and not is_setting(name)
     }
     options.update(target["options"] if target else {})
     options.update(xla_dump_to=str(dumps), xla_dump_hlo_as_text=True, xla_dump_hlo_module_re=".*")
@@ -142,10 +191,6 @@ def _lowered(jitted: Any, args: Any, kwargs: Any, devices: Any, request: dict[st
     return call.lowered(jitted, args, kwargs, platform, devices, "the target")
 
 
-def _is_setting(name: str) -> bool:
-    return name.startswith("jax_") or name in _SETTINGS
-
-
 def _read(value: str) -> Any:
     """Return a number or a truth value; other text as it is."""
     try:
@@ -177,6 +222,17 @@ def _need(compiled: Any) -> Optional[int]:  # noqa: UP045 - Python 3.9
         return None
     is_known = all(part >= 0 for part in (*parts[:2], -parts[2], parts[3]))  # -1 is "unknown"
     return int(sum(parts)) if is_known else None
+
+
+def _of_call(caught: Any, request: dict[str, Any], devices: Any, folder: Path) -> Any:
+    """Lower the call of a command; also export it, if that is asked for."""
+    args, kwargs = caught.args, dict(caught.kwargs)
+    with worker.step(f"tracing {caught.call.name}"):
+        lowered = _lowered(caught.function, args, kwargs, devices, request)
+    if request["export"]:
+        with worker.step(f"exporting {caught.call.name}"):
+            _export(caught.function, args, kwargs, lowered, request, folder)
+    return lowered
 
 
 def _of_source(request: dict[str, Any], devices: Any, folder: Path) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +11,7 @@ from dataclasses import dataclass
 from bufdb.blame import environments, runs
 from bufdb.blame.runs import Variant
 from bufdb.capture.target import hardware_of
+from bufdb.capture.words import python_at
 from bufdb.errors import UsageError
 
 
@@ -25,6 +28,8 @@ class Ways:
     flags: Sequence[str] = ()
     """NAME=V,V or, repeated, NAME=V."""
     target: str | None = None
+    command: Sequence[str] = ()
+    """Words of a command, whose Python is replaced; empty for a function of a file."""
 
     def axis(self) -> str | None:
         """Return the option that is set; None if none is.
@@ -41,24 +46,38 @@ class Ways:
     def variants(self) -> list[Variant]:
         """Return the ways to compile, in order.
 
-        A single one is compared with the Python that runs bufdb, or with the flag's default.
+        A single one is compared with the Python that runs bufdb, or that of the command, or with
+        the flag's default.
 
         Raises:
-            UsageError: an option is malformed.
+            UsageError: an option is malformed, or the command names no Python that is replaced.
         """
+        axis, own = self.axis(), self._own_python()
+        if self.command and axis != "--flag" and python_at(self.command) is None:
+            raise UsageError(
+                f"{axis} puts another Python into the command, and {shlex.join(self.command)} "
+                "names none: -- python …"
+            )
         if self.packages and self.versions is None:
             raise UsageError("--with is for the environments of --jax")
         environments.require_requirements(self.packages)
         if self.flags:
-            variants = [_of_flag(name, value) for name, value in _flags(self.flags)]
-            return variants if len(variants) > 1 else [_of_flag(variants[0].label, None), *variants]
+            variants = [_of_flag(name, value, own) for name, value in _flags(self.flags)]
+            default = _of_flag(variants[0].label, None, own)
+            return variants if len(variants) > 1 else [default, *variants]
         if self.versions is not None:
-            return self._of_versions(self.versions)
+            return self._of_versions(self.versions, own)
         paths = list(dict.fromkeys(self.pythons))
-        paths += [sys.executable] if len(paths) == 1 else []
+        paths += [own] if len(paths) == 1 else []
         return [Variant("python", path, path) for path in paths]
 
-    def _of_versions(self, versions: str) -> list[Variant]:
+    def _own_python(self) -> str:
+        """Return the Python of the command, or that of bufdb."""
+        at = python_at(self.command)
+        word = sys.executable if at is None else self.command[at]
+        return shutil.which(word) or word
+
+    def _of_versions(self, versions: str, own: str) -> list[Variant]:
         names = list(dict.fromkeys(part.strip() for part in versions.split(",")))
         environments.require_versions(names)
         variants = [
@@ -67,10 +86,11 @@ class Ways:
         ]
         if len(variants) > 1:
             return variants
-        version = runs.version_of(sys.executable)
+        version = runs.version_of(own)
         if version == names[0]:
-            raise UsageError(f"the Python that runs bufdb has jax {version} too; name another one")
-        return [*variants, Variant("jax", version, sys.executable)]
+            what = "the command" if self.command else "bufdb"
+            raise UsageError(f"the Python that runs {what} has jax {version} too; name another one")
+        return [*variants, Variant("jax", version, own)]
 
     def _packages(self, version: str) -> tuple[str, ...]:
         """Return the packages of an environment with a version of jax."""
@@ -106,6 +126,6 @@ def _flags(texts: Sequence[str]) -> list[tuple[str, str | None]]:
     return list(named)
 
 
-def _of_flag(name: str, value: str | None) -> Variant:
+def _of_flag(name: str, value: str | None, python: str) -> Variant:
     options = {} if value is None else {name: value}
-    return Variant(name, value or "default", sys.executable, options)
+    return Variant(name, value or "default", python, options)

@@ -22,9 +22,10 @@ import signal
 import sys
 import threading
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import FrameType
@@ -66,6 +67,8 @@ class Call:
     """The PartitionSpecs of its arguments that are sharded."""
     mesh: str
     """Axes and sizes, such as data=4,model=2; '' for none."""
+    occurrence: int = 1
+    """Which of the calls of this name it is, from 1."""
 
     @property
     def short_name(self) -> str:
@@ -102,7 +105,7 @@ class Catching:
         self._count = 0
         self._made: dict[str, str] = {}
         """Places of the user's functions that are jitted, by name."""
-        self._called: set[str] = set()
+        self._called: Counter[str] = Counter()
         self._is_stopped = False
         self._simulation = simulated.install(is_noted=True)
 
@@ -123,7 +126,8 @@ class Catching:
             if call is None:
                 return
             self._count += 1
-            self._called.add(call.name)
+            self._called[call.name] += 1
+            call = replace(call, occurrence=self._called[call.name])
             worker.known({f"{CALL}{call.number}": asdict(call)})
             if is_chosen(self._plan, call):
                 self._is_stopped = True
@@ -170,16 +174,17 @@ def is_chosen(plan: Mapping[str, Any], call: Call) -> bool:
     """Return whether a command is stopped at a call.
 
     Args:
-        plan: {"number": of the call or None, "name": a glob or None, "is_to_end": whether calls
-            that take a gradient are executed}; without number and name the first of these is
-            chosen.
+        plan: {"number": of the call or None, "name": a glob or None, "occurrence": which call of
+            that name or None, "is_to_end": whether calls that take a gradient are executed};
+            without number and name the first of these is chosen.
         call: the call.
     """
     if plan["number"] is not None:
         return bool(call.number == plan["number"])
     if plan["name"] is not None:
         names = call.name, call.short_name
-        return any(fnmatchcase(one, plan["name"]) for one in names)
+        is_meant = plan["occurrence"] in (None, call.occurrence)
+        return is_meant and any(fnmatchcase(one, plan["name"]) for one in names)
     return call.has_gradient and not plan["is_to_end"]
 
 

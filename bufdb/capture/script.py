@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import shlex
@@ -53,6 +54,8 @@ class Script:
     """Glob of the function's name; its first call is meant."""
     number: int | None = None
     """Number of the call, in the order of `bufdb calls`."""
+    occurrence: int | None = None
+    """Which call of that name; None for the first that the glob matches."""
     is_to_end: bool = False
     """Whether a call that takes a gradient is executed like the others."""
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -139,6 +142,7 @@ class Script:
         return {
             "name": self.name,
             "number": self.number,
+            "occurrence": self.occurrence,
             "is_to_end": self.is_to_end,
             "own": self.own.pattern,
         }
@@ -149,7 +153,8 @@ class Script:
         if self.number is not None:
             wanted = f"call {self.number}"
         elif self.name is not None:
-            wanted = f"a call of {quote(self.name)}"
+            which = f"call {self.occurrence}" if (self.occurrence or 1) > 1 else "a call"
+            wanted = f"{which} of {quote(self.name)}"
         if died.ended != "its process ended with code 0":
             hint = child.watch.hint("\n".join(died.lines))
             if "No module named 'jax'" in "".join(died.lines[-1:]):
@@ -215,4 +220,13 @@ def largest(calls: Sequence[Call]) -> Call:
 
 def at_call(script: Script, call: Call) -> Script:
     """Return a command that is stopped at a call that is known."""
-    return replace(script, number=call.number, name=None, is_to_end=False)
+    return replace(script, number=call.number, name=None, occurrence=None, is_to_end=False)
+
+
+def at_same(script: Script, call: Call) -> Script:
+    """Return a command that is stopped at the same call of another environment.
+
+    The number may be another one there, as libraries make calls, too.
+    """
+    name = glob.escape(call.name)
+    return replace(script, number=None, name=name, occurrence=call.occurrence, is_to_end=False)

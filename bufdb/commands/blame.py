@@ -24,11 +24,19 @@ if TYPE_CHECKING:
     from bufdb.blame.ways import Ways
 
 
-@click.command(name="blame", short_help="Find the version or flag that grew the memory.")
+@click.command(
+    name="blame",
+    cls=common.WithCommand,
+    short_help="Find the version or flag that grew the memory.",
+)
 @click.argument(
-    "what", nargs=-1, metavar="FILE.py:FUNCTION | BASE NEW", shell_complete=completion.known("run")
+    "what",
+    nargs=-1,
+    metavar="FILE.py:FUNCTION | BASE NEW | -- COMMAND...",
+    shell_complete=completion.known("run"),
 )
 @common.args_option
+@common.call_option
 @click.option("--jax", "versions", metavar="V,V", help="Versions of jax, in order.")
 @click.option(
     "--with",
@@ -98,6 +106,7 @@ if TYPE_CHECKING:
 def command(
     what: tuple[str, ...],
     args: str,
+    call: str | None,
     versions: str | None,
     packages: tuple[str, ...],
     pythons: tuple[str, ...],
@@ -125,10 +134,15 @@ def command(
       bufdb blame train.py:step --args 'args(8)' --jax 0.7.1,0.7.2,0.10.2 --with flax==0.12.8
       bufdb blame train.py:step --args 'args(8)' --python old/bin/python --python new/bin/python
       bufdb blame train.py:step --args 'args(8)' --flag xla_cpu_enable_fast_math=false,true
+      bufdb blame --jax 0.7.2,0.10.2 --with flax==0.12.8 -- python train.py --config base
       bufdb blame BASE NEW
 
     FUNCTION is compiled, not run, once for each version, Python or value, in a process of its own.
     With a single one, that is compared with the Python that runs bufdb, or with the flag's default.
+    After -- is a command that makes the call by itself: its Python is replaced by that of each way,
+    and it runs up to the call, which is compiled instead ('bufdb calls' lists the calls). The call
+    of the first way is that of the others.
+
     --jax makes an environment for each version, with uv or else with pip, and keeps it in
     the user's cache; bufdb is not installed there. What fails is a line; the others go on.
 
@@ -153,28 +167,32 @@ def command(
     if is_clean:
         _clean()
         return
-    spare("-o", output, what)
-    ways = Ways(versions, packages, pythons, flags, target)
+    words = common.words_after()
+    spare("-o", output, words or what)
+    ways = Ways(versions, packages, pythons, flags, target, words or ())
     if target is not None:
         hardware_of(target)
     axis = ways.axis()
-    _require_consistent(axis, what, report_folder, is_anonymous=is_anonymous)
+    _require_consistent(axis, what, words, report_folder, is_anonymous=is_anonymous)
     opened = partial(common.open_database, db)
     if axis is None:
         _require_none(
-            {"--args": args, "--with": packages, "--target": target, "--bisect": bisect,
-             "--quick": is_quick, "--timeout": timeout_s, "--run": run, "--label": labels}
+            {"--args": args, "--call": call, "--with": packages, "--target": target,
+             "--bisect": bisect, "--quick": is_quick, "--timeout": timeout_s, "--run": run,
+             "--label": labels}
         )  # fmt: skip
         compared = series.of_runs(opened, what, percent)
     else:
+        spec, script = common.function_or_command(what, args, call)
         job: dict[str, Any] = {
-            "spec": what[0],
+            "spec": spec,
             "args": args,
+            "script": script,
             "timeout_s": timeout_s,
             "is_verbose": is_verbose,
         }
         job |= {"relay": common.relay, "target": target}
-        name = run or short_name(what[0])
+        name = run or (short_name(spec) if script is None else "")
         fields: dict[str, Any] = {"percent": percent, "is_quick": is_quick, "note": common.note}
         fields |= {"opened": opened, "db": db, "run": name, "labels": common.parse_labels(labels)}
         fields["own_globs"] = common.own_globs(own, what)
@@ -186,7 +204,12 @@ def command(
 
 
 def _require_consistent(
-    axis: str | None, what: Sequence[str], report_folder: Path | None, *, is_anonymous: bool
+    axis: str | None,
+    what: Sequence[str],
+    words: Sequence[str] | None,
+    report_folder: Path | None,
+    *,
+    is_anonymous: bool,
 ) -> None:
     """Check that the command line says what to do.
 
@@ -201,10 +224,12 @@ def _require_consistent(
         if axis is None:
             raise UsageError("--report compiles: it wants --jax, --python or --flag")
         require_new(report_folder)
-    if axis is not None and (len(what) != 1 or ":" not in what[0]):
-        raise UsageError(f"{axis} wants one FILE.py:FUNCTION")
-    if axis is None and len(what) != 2:
-        raise UsageError("blame wants FILE.py:FUNCTION with --jax, --python or --flag, or two runs")
+    if axis is not None and words is None and (len(what) != 1 or ":" not in what[0]):
+        raise UsageError(f"{axis} wants one FILE.py:FUNCTION, or -- and a command")
+    if axis is None and (words is not None or len(what) != 2):
+        raise UsageError(
+            "blame wants FILE.py:FUNCTION or -- COMMAND with --jax, --python or --flag, or two runs"
+        )
 
 
 def _require_none(options: Mapping[str, object]) -> None:

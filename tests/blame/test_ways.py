@@ -35,6 +35,18 @@ def test_a_single_python_is_compared_with_this_one():
     assert names(pythons=["old", "new"]) == [("python old", {}), ("python new", {})]
 
 
+def test_a_single_way_is_compared_with_that_of_a_command(monkeypatch):
+    command = ["env", "A=1", sys.executable, "train.py"]
+    own = f"python {sys.executable}"
+    assert names(pythons=["old"], command=command) == [("python old", {}), (own, {})]
+    monkeypatch.setattr(runs, "version_of", lambda python: f"of {python}")
+    old = names(versions="0.7.2", command=["other/python3", "train.py"])
+    assert old == [("jax 0.7.2", {}), ("jax of other/python3", {})]
+    assert names(flags=["xla_f=1,2"], command=["sh", "run.sh"])[0][0] == "xla_f=1"
+    with pytest.raises(UsageError, match=r"into the command, and sh run\.sh names none"):
+        names(pythons=["old"], command=["sh", "run.sh"])
+
+
 def test_a_single_version_is_compared_with_that_of_this_python(monkeypatch):
     monkeypatch.setattr(runs, "version_of", lambda python: "0.10.2")
     assert names(versions="0.7.2") == [("jax 0.7.2", {}), ("jax 0.10.2", {})]

@@ -14,7 +14,7 @@ from bufdb.capture import hooked
 from bufdb.capture.call_list import listed
 from bufdb.capture.catching import Call
 from bufdb.capture.runner import NotCompiledError, Watch
-from bufdb.capture.script import NoCallError, Script, largest
+from bufdb.capture.script import NoCallError, Script, at_same, largest
 from bufdb.capture.words import python_at, with_python
 from bufdb.errors import TooSlowError, UsageError
 
@@ -143,6 +143,20 @@ def test_a_call_is_chosen_by_name_or_number(folder, fields):
     listing, printed = calls(folder, "train.py", **fields)
     assert [call.short_name for call in listing.calls] == ["init"]
     assert "trained" not in printed and "gradient" not in listing.note
+
+
+def test_the_same_call_is_known_by_name_and_occurrence(folder):
+    text = TRAIN.replace("state = init(0, 1)", "init(0, 1); init(0, 2); state = init(0, 3)")
+    pjit = folder / "fake" / "jax" / "_src" / "pjit.py"
+    pjit.write_text(pjit.read_text().replace("traced(function)", "traced(function, *args)"))
+    (folder / "train.py").write_text(text)
+    listing, _ = calls(folder, "train.py", name="init", occurrence=2)
+    (*_, second) = listing.calls
+    assert (second.number, second.occurrence) == (2, 2)
+    same = at_same(Script(("x",), number=7), second)
+    assert (same.name, same.number, same.occurrence) == ("main.<locals>.init", None, 2)
+    with pytest.raises(NoCallError, match="without call 9 of 'init'"):
+        calls(folder, "train.py", name="init", occurrence=9)
 
 
 def test_to_its_end_a_command_runs_as_without_bufdb(folder):
