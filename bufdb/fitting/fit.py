@@ -16,7 +16,7 @@ from bufdb.dumps.place import Files
 from bufdb.errors import BufdbError, TooSlowError, UsageError
 from bufdb.fitting.extra import Extra, is_met
 from bufdb.fitting.last_resort import FLAGS, LastResort
-from bufdb.fitting.levers import EVERY, ON_DEMAND
+from bufdb.fitting.levers import EVERY, OF_TEXT, ON_DEMAND
 from bufdb.fitting.patch import patch
 from bufdb.fitting.places import lines
 from bufdb.fitting.plans import (
@@ -56,7 +56,7 @@ LIMIT 1
 """
 VERIFIED = 1
 """Compilations of the budget that are kept for the patched files."""
-KINDS = (*(lever.name for lever in ON_DEMAND), FLAGS)
+KINDS = (*(lever.name for lever in (*ON_DEMAND, *OF_TEXT)), FLAGS)
 """What is tried on demand: changes of the program's text, and options of the compiler."""
 ALSO = 2
 """Compilations of the budget that are kept for each kind of these."""
@@ -114,6 +114,7 @@ class Fitting:
     _again: dict[Plan, tuple[Site, ...]] = field(default_factory=dict)
     """What is computed again under plans."""
     _patched_count: int = 0
+    _program: Program | None = None
     _notes: list[str] = field(default_factory=list)
 
     def answer(self) -> Answer:
@@ -122,7 +123,7 @@ class Fitting:
         Raises:
             BufdbError: the function as written cannot be compiled, or has no plans.
         """
-        program = self.session.program()
+        program = self._program = self.session.program()
         written = self._compile(Plan(), True)
         candidates: list[Candidate] = []
         ask = self._ask(program, written)
@@ -130,7 +131,7 @@ class Fitting:
             candidates = search(program, ask)
             if self.question.also and not is_met(written, self.question.limit_bytes):
                 changes = self.session.changes(self.question.also)
-                program = replace(program, changes=changes.tried)
+                program = self._program = replace(program, changes=changes.tried)
                 self._notes += changes.notes
                 kinds = {change.key.partition("=")[0] for change in changes.tried}
                 budget = self.question.search_budget(len(kinds))
@@ -204,6 +205,16 @@ class Fitting:
                 self._again[plan] = self.session.recomputed(plan)
         return self._again.get(plan, ())
 
+    def _dumped(self, plan: Plan, what: str, is_full: bool) -> Dumped:
+        """Compile a plan, or the patched files if it is one of their text."""
+        program = self._program
+        if program is None or not _is_of_text(plan):
+            return self.session.compile(plan, what, is_full=is_full)
+        made = patch(program, _alone(program, plan), _texts(program))
+        if not made.is_whole:
+            raise BufdbError("; ".join(made.steps))
+        return self.session.patched(made.texts, _beside(program, plan))
+
     def _compile(self, plan: Plan, is_full: bool) -> Compiled:
         """Compile a plan; its need is bufdb's of the module."""
         kept = self._compiled.get((plan, is_full))
@@ -211,7 +222,7 @@ class Fitting:
             number = sum(full for _, full in self._compiled)
             what = "the function as written" if plan.is_as_written else f"plan {number}"
             try:
-                dumped = self.session.compile(plan, what, is_full=is_full)
+                dumped = self._dumped(plan, what, is_full)
             except (TooSlowError, UsageError):
                 raise
             except BufdbError as error:
@@ -312,11 +323,10 @@ class Fitting:
     def _checked(self, program: Program, row: PlanResult) -> PlanResult:
         """Return a plan with what a compilation of its patched files says."""
         made = patch(program, row.plan, _texts(program))
-        # Where the source has no jit that could donate, the compilation does as the words say.
-        alone = row.plan if program.is_jitted else row.plan.as_traced
-        alone = replace(alone, options=())
-        if not made.diff or not patch(program, alone, _texts(program)).is_whole:
+        if not made.diff or not patch(program, _alone(program, row.plan), _texts(program)).is_whole:
             return row
+        if _is_of_text(row.plan):  # compiled so already
+            return replace(row, is_verified=True)
         self.question.observer(f"compiling the patched files of plan {row.rank}")
         try:
             need = self._patched_need(program, row.plan, made)
@@ -336,8 +346,7 @@ class Fitting:
 
     def _patched_need(self, program: Program, plan: Plan, made: Patch) -> int | None:
         self._patched_count += 1
-        donated = () if program.is_jitted else plan.donated
-        dumped = self.session.patched(made.texts, Plan(donated=donated, options=plan.options))
+        dumped = self.session.patched(made.texts, _beside(program, plan))
         if dumped.refusal is not None:
             raise BufdbError(dumped.refusal)
         return _figures(dumped, self.folder).need_bytes
@@ -361,6 +370,25 @@ class Fitting:
             for row in answer.plans
         ]
         return replace(answer, as_written=as_written, plans=tuple(plans))
+
+
+def _alone(program: Program, plan: Plan) -> Plan:
+    """Return what of a plan an edit makes.
+
+    Where the source has no jit that could donate, the compilation does as the words say.
+    """
+    return replace(plan if program.is_jitted else plan.as_traced, options=())
+
+
+def _beside(program: Program, plan: Plan) -> Plan:
+    """Return the rest, which the patched files are compiled with."""
+    return Plan(donated=() if program.is_jitted else plan.donated, options=plan.options)
+
+
+def _is_of_text(plan: Plan) -> bool:
+    """Return whether no trace has a plan, but the patched files do."""
+    names = {lever.name for lever in OF_TEXT}
+    return any(key.partition("=")[0] in names for key in plan.extra)
 
 
 def drop_plans(question: Question, db: str) -> None:

@@ -24,13 +24,16 @@ from bufdb.fitting.jax_inside import (
     GRADIENT,
     Calls,
     Files,
+    Mapped,
     being_evaluated,
     gradients,
+    mapped_calls,
     probe,
 )
 from bufdb.fitting.jitted import jitted
 from bufdb.fitting.lever import Trial
 from bufdb.fitting.levers import LEVERS, ON_DEMAND
+from bufdb.fitting.levers.vmap import Vmap, changes_of
 from bufdb.fitting.losses import Losses, UnboundError
 from bufdb.fitting.places import place
 from bufdb.fitting.plans import Change, Changes, Plan, Program, Site, Traced
@@ -196,7 +199,20 @@ class Function:
             self._losses.changes.update(made)
             return self.trace(Plan(extra=(change.key,)))
 
-        return tried([lever for lever in ON_DEMAND if lever.name in kinds], make, trace)
+        mapped = self._mapped  # of the arguments as they are
+        changes = tried([lever for lever in ON_DEMAND if lever.name in kinds], make, trace)
+        return self._with_vmap(changes, mapped) if Vmap.name in kinds else changes
+
+    def _with_vmap(self, changes: Changes, mapped: Sequence[Mapped]) -> Changes:
+        """Return changes with those of a vmap, under which the losses stay as they are."""
+        try:
+            more = changes_of(mapped)
+        except Refused as why:
+            return replace(changes, notes=(*changes.notes, f"--also {Vmap.name}: {why}"))
+        for change in more:
+            count = len(self._gradients)
+            self._losses.changes[change.key] = [lambda replay: replay.run] * count
+        return replace(changes, tried=(*changes.tried, *more))
 
     def _recorded(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -218,7 +234,7 @@ class Function:
             return run
 
         jax.clear_caches()
-        with gradients(change, self._calls):
+        with gradients(change, self._calls), mapped_calls(self._files) as self._mapped:
             stage = self._jitted(Plan()).trace(*args, **kwargs)
         jax.clear_caches()
         return recorded, stage

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 from bufdb.capture.target import jax_module
 from bufdb.errors import BufdbError
-from bufdb.fitting.counting import REMATS, is_dropped, is_literal, kind, residuals, work
+from bufdb.fitting.counting import REMATS, aval_bytes, is_dropped, is_literal, kind, residuals, work
 from bufdb.fitting.plans import Site
 from bufdb.read.jax_names import SCAN_STEPS
 from bufdb.read.own import NOTHING_MORE, Own, parse_own
@@ -248,6 +248,62 @@ def source_of(jaxpr: Any) -> tuple[str, str, int] | None:
     name, at, place = info.rpartition(" at ")
     file, colon, line = place.rpartition(":")
     return (name, file, int(line)) if at and colon and line.isdigit() else None
+
+
+# -- Calls of what vmap makes ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """A call of what `jax.vmap` makes, in no other one."""
+
+    site: Site
+    """The user's expression that calls."""
+    size: int
+    """Of the mapped axis."""
+    mapped_bytes: int
+    """Of the arguments that are mapped."""
+
+
+@contextlib.contextmanager
+def mapped_calls(files: Files) -> Iterator[list[Mapped]]:
+    """Within the block, note the user's calls of what vmap makes; none in an unknown JAX."""
+    api: Any = importlib.import_module("jax._src.api")
+    size_of: Callable[..., Any] | None = getattr(api, "_mapped_axis_size", None)
+    calls: list[Mapped] = []
+    if size_of is None:
+        yield calls
+        return
+
+    def noted(fn: Any, tree: Any, values: Any, axes: Any, name: str, **more: Any) -> Any:
+        size = size_of(fn, tree, values, axes, name, **more)
+        vmap = sys._getframe(1)
+        caller = _beyond(vmap.f_back)
+        if name == "vmap" and caller is not None and files.has(caller.f_code.co_filename):
+            above: FrameType | None = caller
+            while above is not None and above.f_code is not vmap.f_code:
+                above = above.f_back
+            if above is None:
+                pairs = zip(values, axes, strict=True)
+                held = (
+                    aval_bytes(getattr(one, "aval", one)) for one, at in pairs if at is not None
+                )
+                site = _frame(caller.f_code, caller.f_lasti).site
+                calls.append(Mapped(site, int(size), sum(held)))
+        return size
+
+    api._mapped_axis_size = noted
+    try:
+        yield calls
+    finally:
+        api._mapped_axis_size = size_of
+
+
+def _beyond(frame: FrameType | None) -> FrameType | None:
+    """Return the first frame that is none of those with which JAX shortens tracebacks."""
+    while frame is not None and frame.f_code.co_filename.endswith("traceback_util.py"):
+        frame = frame.f_back
+    return frame
 
 
 # -- Calls of the user's functions, numbered -------------------------------------------------------

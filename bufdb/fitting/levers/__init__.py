@@ -15,6 +15,7 @@ from bufdb.fitting.levers.host import Host
 from bufdb.fitting.levers.microbatch import Microbatch
 from bufdb.fitting.levers.products import Products
 from bufdb.fitting.levers.saved import Saved
+from bufdb.fitting.levers.vmap import Vmap
 
 LEVERS: tuple[Lever, ...] = (
     Saved(), Host(), Carried(), Calls(), Products(), Depths(), Donation(), Flags(),
@@ -22,4 +23,6 @@ LEVERS: tuple[Lever, ...] = (
 """Those that every search tries."""
 ON_DEMAND: tuple[Rewrite, ...] = (Microbatch(), Chunks())
 """Those that `--also` names: they change the program's text."""
-EVERY: tuple[Lever, ...] = (*LEVERS, *ON_DEMAND)
+OF_TEXT: tuple[Lever, ...] = (Vmap(),)
+"""Those that `--also` names, and whose plans are compiled from the patched files."""
+EVERY: tuple[Lever, ...] = (*LEVERS, *ON_DEMAND, *OF_TEXT)
