@@ -93,6 +93,10 @@ def _headline(answer: Answer) -> str:
             line += f", which fits {limit}"
         elif answer.best is not None:
             line += f"; plan {answer.best} fits {limit}"
+            count = next(len(row.steps) for row in answer.plans if row.rank == answer.best)
+            if count:
+                steps = "a step" if count == 1 else f"{count} steps"
+                line += f" with {steps} by hand; none that was proved does without"
         elif not answer.is_complete:
             line += f"; no plan that fits {limit} was found in time{_least(answer)}"
         elif any(row.fits and row.is_broken for row in answer.plans):
@@ -167,7 +171,7 @@ def _row(answer: Answer, row: PlanResult) -> list[str]:
         patched = ", patch too" if row.is_verified else ", its patch fails" if row.is_broken else ""
         words.append(f"compiled{patched}")
     if row.rank == answer.best:
-        words.append("fits")
+        words.append("fits, by hand" if row.steps else "fits")
     mark = ">" if row.rank == answer.best else ""
     extra = "unknown" if row.extra_work_ratio is None else f"{row.extra_work_ratio:+.1%}"
     return [

@@ -33,7 +33,7 @@ from bufdb.fitting.plans import (
 )
 from bufdb.fitting.search import search
 from bufdb.fitting.session import Dumped, Session
-from bufdb.fitting.space import Space
+from bufdb.fitting.space import Space, figure
 from bufdb.ingest.ingest import ingest
 
 AS_WRITTEN = "as-written"
@@ -58,6 +58,8 @@ VERIFIED = 1
 """Compilations of the budget that are kept for the patched files."""
 KINDS = (*(lever.name for lever in (*ON_DEMAND, *OF_TEXT)), FLAGS)
 """What is tried on demand: changes of the program's text, and options of the compiler."""
+WHOLE = 3
+"""Compilations to find a plan without a step by hand, if what fits has one."""
 ALSO = 2
 """Compilations of the budget that are kept for each kind of these."""
 
@@ -141,6 +143,7 @@ class Fitting:
                     candidates = search(program, replace(again, compile_budget=budget))
                 more = Extra(program, ask, lambda: self._is_left(VERIFIED), self._notes)
                 candidates = more.with_found(self.question.also, candidates)
+            candidates = self._with_whole(program, written, candidates)
             resort = LastResort(program, ask, lambda: self._is_left(VERIFIED), self._notes)
             is_wanted = FLAGS in self.question.also
             candidates = resort.with_found(candidates, is_wanted=is_wanted)
@@ -190,6 +193,42 @@ class Fitting:
             if is_full and not plan.is_as_written and compiled.need_bytes is not None
         ]
         return sorted(candidates, key=lambda one: Space.cost(one.traced))
+
+    def _with_whole(
+        self, program: Program, written: Compiled, candidates: list[Candidate]
+    ) -> list[Candidate]:
+        """Return the plans of a search; where all that fit have a step by hand, with one without.
+
+        That is the cheapest of those that were traced and need no more than one that fits, as far
+        as traces know; it may do without donated arguments.
+        """
+        limit, texts = self.question.limit_bytes, _texts(program)
+        fitting = [one for one in candidates if one.is_exact and is_met(one.compiled, limit)]
+        is_wanted = bool(fitting) and not is_met(written, limit)
+        if not is_wanted or any(patch(program, one.plan, texts).is_whole for one in fitting):
+            return candidates
+        most = max(figure(program, one.traced) for one in fitting)
+        count = 0
+        for plain in sorted(self._traced, key=lambda plan: Space.cost(self._traced[plan])):
+            traced = self._traced[plain]
+            for plan in dict.fromkeys((replace(plain, donated=program.donatable), plain)):
+                known = self._compiled.get((plan, True))
+                is_hopeful = (
+                    figure(program, traced) <= most if known is None else is_met(known, limit)
+                )
+                if not is_hopeful or not patch(program, plan, texts).is_whole:
+                    continue
+                if known is None:
+                    if count == WHOLE or not self._is_left(VERIFIED):
+                        return candidates
+                    count += 1
+                    self.question.observer("compiling a plan without a step by hand")
+                    known = self._compile(plan, True)
+                if is_met(known, limit):
+                    whole = Candidate(plan, traced, known.need_bytes or 0, known)
+                    others = [one for one in candidates if one.plan != plan]
+                    return sorted([*others, whole], key=lambda one: Space.cost(one.traced))
+        return candidates
 
     def _known(self, plan: Plan, program: Program) -> Traced:
         plain = plan.as_traced
@@ -294,25 +333,27 @@ class Fitting:
     ) -> tuple[PlanResult | None, list[PlanResult]]:
         """Compile the patched files of the plans that are shown; return the best, and all.
 
-        With a limit the first that fits is proved, and the next one if its patch is not its plan;
-        without one as many as the budget has.
+        With a limit the first that fits is proved, those without a step by hand before the others,
+        and the next one if its patch is not its plan; without one as many as the budget has.
         """
-        proved: list[PlanResult] = []
+        proved = [*plans]
         best: PlanResult | None = None
         has_limit = self.question.limit_bytes is not None
         is_planned = written.refusal is None
         is_wanted = not (is_planned and _fits(written.need_bytes, self.question.limit_bytes))
-        for row in plans:
+        order = sorted(range(len(plans)), key=lambda at: has_limit and not plans[at].is_whole)
+        for at in order:
+            row = plans[at]
             is_asked = row.fits if has_limit else self._is_left()
             if row.is_compiled and best is None and is_asked:
-                row = self._checked(program, row)
+                row = proved[at] = self._checked(program, row)
                 is_right = row.is_verified or not (row.patch or row.is_broken)
                 if has_limit and is_wanted and is_right:
                     best = row
-            proved.append(row)
         if best is None and is_wanted and has_limit:
-            whole = (row for row in proved if row.fits and row.is_compiled and not row.is_broken)
-            best = next(whole, None)
+            rows = (proved[at] for at in order)
+            right = (row for row in rows if row.fits and row.is_compiled and not row.is_broken)
+            best = next(right, None)
         return best, proved
 
     def _is_left(self, kept: int = 0) -> bool:

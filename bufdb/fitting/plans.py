@@ -420,6 +420,11 @@ class PlanResult:
     """Which calls or iterations alone are changed, such as `the first 4 of 8 calls at a.py:9`."""
     plan: Plan = Plan()
 
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the patch is all of the plan."""
+        return bool(self.patch) and not self.steps
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -430,7 +435,8 @@ class Answer:
     as_written: Compiled
     plans: tuple[PlanResult, ...]
     best: int | None
-    """Rank of the first plan that fits; None if none, or if the function fits as it is written."""
+    """Rank of the first plan that fits, one without a step by hand before one with; None if none,
+    or if the function fits as it is written."""
     patch: str | None
     """Of the best plan."""
     compile_count: int

@@ -21,6 +21,11 @@ def free(program: Program) -> Plan:
     return plan
 
 
+def figure(program: Program, traced: Traced) -> int:
+    """Return the figure that estimates start from: a ranking where calls are checkpointed."""
+    return traced.live_bytes if program.calls else traced.residual_bytes
+
+
 class Space:
     """Sets of given-up atoms as plans, and what their traces say."""
 
@@ -84,8 +89,8 @@ class Space:
         return self.traced[self.look(self.plan(away), away)]
 
     def figure(self, traced: Traced) -> int:
-        """Return the figure that estimates start from: a ranking where calls are checkpointed."""
-        return traced.live_bytes if self.program.calls else traced.residual_bytes
+        """Return the figure of a trace, see `figure`."""
+        return figure(self.program, traced)
 
     @staticmethod
     def cost(traced: Traced) -> int:

@@ -285,3 +285,37 @@ def test_what_is_compiled_when_the_time_is_up_has_its_lines(ask, monkeypatch):
     assert [row.need_bytes for row in found.plans] == [100]
     assert found.best == 1 and found.plans[0].recomputed_lines == ("train.py:3",)
     assert not found.is_complete and "plan 1 fits 110 B" in text(found)
+
+
+@pytest.fixture
+def by_hand(monkeypatch):
+    """Patches of plans that save "b" have a step by hand; those of others are whole."""
+
+    def patched(program, plan, texts):
+        steps = ("train.py:3: by hand, do it",) if "b" in plan.saved else ()
+        return Patch(f"--- a\n+{len(plan.saved)}\n", {"train.py": " ".join(plan.saved)}, steps)
+
+    def compiled(self, texts, donated):
+        return Dumped({str(NEEDS[tuple(texts["train.py"].split())]): Path()}, None, 1.0)
+
+    monkeypatch.setattr(module, "patch", patched)
+    monkeypatch.setattr(Made, "patched", compiled)
+
+
+@pytest.mark.parametrize("needs", [{}, {("a",): 65, ("b",): 50}, {("a",): 50, ("b",): 65}])
+def test_a_plan_without_a_step_by_hand_comes_first(ask, by_hand, monkeypatch, needs):
+    for saved, need in needs.items():
+        monkeypatch.setitem(NEEDS, saved, need)
+    found = ask(70)
+    best = found.plans[found.best - 1]
+    assert best.plan.saved == ("a",) and best.is_verified and not best.steps
+    assert "fits 70 B" in text(found) and "by hand" not in text(found)
+
+
+def test_a_step_by_hand_is_an_answer_where_nothing_else_fits(ask, by_hand, monkeypatch):
+    monkeypatch.setitem(NEEDS, ("a",), 75)
+    found = ask(70)
+    assert found.plans[found.best - 1].plan.saved == ("b",)
+    shown = " ".join(text(found).split())
+    assert "fits 70 B with a step by hand; none that was proved does without" in shown
+    assert "compiled; fits, by hand" in shown and "by hand, do it" in shown
