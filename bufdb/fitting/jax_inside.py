@@ -20,6 +20,8 @@ from functools import cache
 from types import CodeType, FrameType
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from bufdb.capture.target import jax_module
 from bufdb.errors import BufdbError
 from bufdb.fitting.counting import REMATS, aval_bytes, is_dropped, is_literal, kind, residuals, work
@@ -323,6 +325,10 @@ class Call:
     """How many calls of the function were before it in the same trace."""
 
 
+Kind = Literal["arrays", "static", ""]
+"""Of an argument: arrays alone, a value that can be hashed, or neither."""
+
+
 @dataclass
 class State:
     """What calls of a function change that is not among their results."""
@@ -333,6 +339,12 @@ class State:
     """Names of the function's parameters, in order."""
     held: set[str] = field(default_factory=set)
     """Those that hold modules with state; '' if the closure does."""
+    kinds: dict[str, set[Kind]] = field(default_factory=dict)
+    """Of each parameter what it was in the calls."""
+
+    def only(self, kind: Kind) -> tuple[str, ...]:
+        """Return the parameters that were of one kind in every call, in order."""
+        return tuple(name for name, kinds in self.kinds.items() if kinds == {kind})
 
 
 _STATEFUL = {"flax.nnx": ("Pytree", "Object", "Variable"), "flax.linen": ("Module",)}
@@ -353,6 +365,21 @@ def _library(value: Any, depth: int = 2) -> Literal["", "nnx", "linen"]:
                     return "nnx"
                 return "" if getattr(value, "scope", None) is None else "linen"
     return ""
+
+
+def _kind(value: Any) -> Kind:
+    jax = jax_module()
+    try:
+        leaves = jax.tree.leaves(value)
+    except Exception:  # such as a dict whose keys have no order
+        return ""
+    if all(isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves):
+        return "arrays"
+    try:
+        hash(value)
+    except Exception:  # whatever a class of the user's raises
+        return ""
+    return "static"
 
 
 class Calls:
@@ -419,6 +446,9 @@ class Calls:
         count += sum(bool(code.co_flags & flag) for flag in _PARAMETERS_BY_STARS)
         names = code.co_varnames[:count]
         state = self._states.setdefault(key, State(parameters=code.co_varnames[: code.co_argcount]))
+        for name in names:
+            if name in values:
+                state.kinds.setdefault(name, set()).add(_kind(values[name]))
         for name in (*names, *code.co_freevars):
             if library := _library(values.get(name)):
                 state.library = library

@@ -86,6 +86,10 @@ class Region:
     """`call`: library whose own checkpoint the calls need, since they change its state."""
     parameters: tuple[str, ...] = ()
     """Names of the function's positional parameters, in order."""
+    arrays: tuple[str, ...] = ()
+    """`call`: parameters that were arrays, or trees of arrays, in every call."""
+    statics: tuple[str, ...] = ()
+    """`call`: parameters that were something else in every call, which can be hashed."""
     held: tuple[str, ...] = ()
     """Parameters that hold modules with such state; '' is one of them if the closure does."""
     order: tuple[Site, ...] = ()

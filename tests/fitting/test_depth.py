@@ -10,11 +10,11 @@ from bufdb.fitting.plans import Depth, Plan, Site
 HEAD = "import jax\n"
 
 
-def first_two_of_four(loop: str):
+def first_two_of_four(loop: str, **known):
     """The patch of a loop with block(p, x) in it, called four times."""
     text = f"{HEAD}def loss(ps, x):\n    {loop}"
     place = site(text, "block(p, x)")
-    region = calls(place, order=(place,) * 4)
+    region = calls(place, order=(place,) * 4, **known)
     plan = Plan(calls=(0,), depths=(Depth(0, 2),))
     return patch(program([region]), plan, {PATH: text}, "/src")
 
@@ -39,6 +39,9 @@ def test_a_loop_counts_its_iterations(head, after, counter):
     _, _, first, second = made.texts[PATH].splitlines()
     assert first.strip() == after
     assert f" if {counter} < 2 else block(p, x)" in second
+    arrays = {"parameters": ("p", "x"), "arrays": ("p", "x")}
+    made = first_two_of_four(f"{head}\n        x = block(p, x)\n", **arrays)
+    assert f"x = (jax.checkpoint(block) if {counter} < 2 else block)(p, x)" in made.texts[PATH]
 
 
 @pytest.mark.parametrize(

@@ -112,3 +112,28 @@ def test_a_patch_of_flax_saves_and_computes_what_the_plan_says(name, tmp_path):
         assert figures(got) == figures(wanted), (plan, made.diff)
         count += 1
     assert count
+
+
+def test_calls_read_as_people_write_them(tmp_path):
+    diffs = [
+        next(made.diff for plan, *_, made in compared(name, tmp_path) if plan.calls)
+        for name in ("step_blocks", "step_static_arguments", "step_methods")
+    ]
+    assert (
+        '+            x = jax.checkpoint(block)(x, params["w"][at], v=params["v"][at])' in diffs[0]
+    )
+    form = "jax.checkpoint({partial}(chosen_block, kind={kind}), static_argnums=(2,))(x, ("
+    assert form.format(partial="partial", kind='"tanh"') in diffs[1]
+    assert "jax.checkpoint(self.layer)(x * 2.0, w, v)" in diffs[2]
+
+
+def test_calls_of_equinox_are_filtered(tmp_path):
+    eqx = pytest.importorskip("equinox", reason="this Python has no equinox")
+    import fit_equinox_forms as equinox_forms
+
+    count = 0
+    for plan, wanted, got, made in compared("step", tmp_path, equinox_forms):
+        assert figures(got) == figures(wanted), (plan, made.diff)
+        assert "+            x = eqx.filter_checkpoint(block)(x)" in made.diff
+        count += 1
+    assert count and eqx

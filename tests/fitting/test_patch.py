@@ -543,6 +543,51 @@ def test_calls_are_checkpointed(call, after):
     assert found.texts[PATH] == text.replace(call, after)
 
 
+KINDS = {"parameters": ("x", "w", "k"), "arrays": ("x", "w"), "statics": ("k",)}
+OF_CLASS = {
+    "function": "Block.__call__", "parameters": ("self", "x"), "arrays": ("x",),
+    "statics": ("self",),
+}  # fmt: skip
+MODULE = {**OF_CLASS, "arrays": ("self", "x"), "statics": (), "owner": "equinox"}
+
+
+@pytest.mark.parametrize(
+    ("region", "call", "after"),
+    [
+        (KINDS, "block(x, w, 8)", "jax.checkpoint(block, static_argnums=(2,))(x, w, 8)"),
+        (KINDS, "block(x, w, k=8)", "jax.checkpoint(partial(block, k=8))(x, w)"),
+        (KINDS, "block(f(x), w=w, k=8)", "jax.checkpoint(partial(block, k=8))(f(x), w=w)"),
+        ({**KINDS, "arrays": ("x", "w", "k")}, "block(\n    x,  # one\n    w, k)",
+         "jax.checkpoint(block)(\n    x,  # one\n    w, k)"),
+        (OF_CLASS, "layers[0](x)", "jax.checkpoint(layers[0])(x)"),
+        (OF_CLASS, "Block(8)(x)", "jax.checkpoint(Block(8))(x)"),
+        ({**OF_CLASS, "function": "Block.run"}, "self.up.run(x)",
+         "jax.checkpoint(self.up.run)(x)"),
+        (MODULE, "self.block(x)", "equinox.filter_checkpoint(self.block)(x)"),
+        # Unknown, an object without a hash, stars, less than the function has: whole in a lambda.
+        ({**KINDS, "statics": ()}, "block(x, w, 8)", "jax.checkpoint(lambda: block(x, w, 8))()"),
+        ({**MODULE, "owner": ""}, "block(x)", "jax.checkpoint(lambda: block(x))()"),
+        (KINDS, "block(x, *w)", "jax.checkpoint(lambda: block(x, *w))()"),
+        (KINDS, "block(x)", "jax.checkpoint(lambda: block(x))()"),
+        ({**OF_CLASS, "function": "Block.run"}, "run(x)", "jax.checkpoint(lambda: run(x))()"),
+    ],
+)  # fmt: skip
+def test_a_checkpoint_of_the_function_that_is_called(region, call, after):
+    head = f"from functools import partial\nimport equinox\n{HEAD}"
+    text = f"{head}def loss(x, w):\n    return {call}\n"
+    found = patch(program([calls(site(text, call), **region)]), Plan(calls=(0,)), {PATH: text})
+    assert found.steps == ()
+    assert found.texts[PATH] == text.replace(call, after)
+
+
+def test_defaults_of_the_function_need_not_be_passed():
+    text = f"{HEAD}def block(x, w, k=2):\n    return x @ w\n\n\ny = block(x, w)\n"
+    defined = site(text, "2")._replace(line=text[: text.index("def block")].count("\n") + 1)
+    region = calls(site(text, "block(x, w)"), defined=defined, **KINDS)
+    found = patch(program([region]), Plan(calls=(0,)), {PATH: text})
+    assert "y = jax.checkpoint(block)(x, w)" in found.texts[PATH]
+
+
 NNX = ("nnx", "from flax import nnx\n")
 NN = ("linen", "import flax.linen as nn\n")
 METHOD = {"function": "Block.__call__", "parameters": ("self", "x", "m"), "held": ("self",)}

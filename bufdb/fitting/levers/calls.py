@@ -4,7 +4,9 @@
     trace    the equations of a call run as one checkpoint, which saves nothing
     edit     the call becomes that of a checkpoint, of JAX or of the library whose state it changes:
 
-        jax.checkpoint(lambda: CALL)()          arrays alone
+        jax.checkpoint(block)(p, x)             arrays, and values of Python as `static_argnums`
+        eqx.filter_checkpoint(block)(x)         a module of equinox
+        jax.checkpoint(lambda: CALL)()          where an argument is neither, or not known
         nnx.remat(lambda block: CALL)(block)    modules of flax.nnx, whose changes come out again
         nn.remat(lambda block: CALL)(block)     a module of flax.linen, the same
         hk.remat(lambda: CALL)()                within haiku's transform
@@ -21,6 +23,7 @@ from dataclasses import replace
 from typing import Any
 
 from bufdb.capture.target import jax_module
+from bufdb.fitting.direct import direct
 from bufdb.fitting.editing import Editing
 from bufdb.fitting.edits import Refused, Render
 from bufdb.fitting.lever import Atom, Lever, Trial
@@ -33,7 +36,7 @@ from bufdb.fitting.source import Source
 LEAST_RATIO = 0.01
 """What checkpointing calls must take off the live values to be a region."""
 FORMS = {
-    "": "jax.checkpoint(lambda: CALL)()",
+    "": "jax.checkpoint(FUNCTION)(ARGUMENTS)",
     "nnx": "nnx.remat(lambda module: CALL of it)(module)",
     "linen": "nn.remat(lambda module: CALL of it)(module)",
     "haiku": "hk.remat(lambda: CALL)()",
@@ -122,11 +125,11 @@ def _edit(
     if not isinstance(node, ast.Call):
         raise Refused("it is not a call")
     test = "" if count is None else f"{counter(source, node)} < {count}"
-    _checkpoint_call(source, node, region, has_dots, test)
+    _checkpoint_call(source, node, region, site, has_dots, test)
 
 
 def _checkpoint_call(
-    source: Source, node: ast.Call, region: Region, has_dots: bool, test: str
+    source: Source, node: ast.Call, region: Region, site: Site, has_dots: bool, test: str
 ) -> None:
     """Change a call of a region into a checkpoint, if a test is true.
 
@@ -143,11 +146,20 @@ def _checkpoint_call(
     if isinstance(next(iter(source.scopes(node)), None), ast.ClassDef):
         raise Refused("a function does not see the names of a class's body")
     modules = _modules(source, node, region)
-    function = _function(source, node, region)
+    plain = direct(source, node, region, site)
+    is_filtered = plain is not None and region.owner == "equinox"
+    function = _function(source, node, region, is_filtered)
     policy = ""
     if has_dots:
         jax = source.imported("jax", "", [node])
         policy = f", policy={jax}.checkpoint_policies.dots_saveable"
+    if plain is not None:
+
+        def of_function(render: Render) -> str:
+            return plain.render(source, function, policy, test, render)
+
+        source.replace(source.span(node), of_function, rank=1)
+        return
     values = [*node.args, *(keyword.value for keyword in node.keywords)]
     hoisted = [value for value in values if _has_call(value) and value not in modules]
     if any(isinstance(value, ast.Starred) for value in hoisted):
@@ -175,8 +187,10 @@ def _checkpoint_call(
     source.replace((start, end), make, rank=1)
 
 
-def _function(source: Source, node: ast.Call, region: Region) -> str:
+def _function(source: Source, node: ast.Call, region: Region, is_filtered: bool) -> str:
     """Return how the file names the checkpoint that a call needs."""
+    if is_filtered:
+        return f"{source.imported('equinox', '', [node])}.filter_checkpoint"
     if not region.lift:
         return f"{source.imported('jax', '', [node])}.checkpoint"
     return f"{source.imported(*_REMATS[region.lift], [node])}.remat"
