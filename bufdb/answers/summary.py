@@ -38,6 +38,8 @@ QUERIES = {
 }
 """By part of the summary: its query and top_n; savings only where there is no advice, library_lines
 only where one line holds more than half of the peak."""
+MOST_OF_STEP = 3
+"""Lines of the training step, where it is not the highest program."""
 MOST_BYSTANDERS = 3
 """Lines of each account of a process."""
 LIMITED = (0, None)
@@ -83,6 +85,15 @@ ORDER BY
 _DEVICES = """
 SELECT min(label_value) AS device_name FROM run_labels WHERE label = ? AND run_name = ?
 """
+_GRADIENTS = """
+SELECT DISTINCT module_id FROM instructions
+WHERE module_id IN (SELECT unnest($modules)) AND is_backward(op_name)
+"""
+_RUNS = """
+SELECT module_id, max(run_count) FROM instruction_times
+WHERE module_id IN (SELECT unnest($modules))
+GROUP BY module_id
+"""
 _MESSAGES = """
 SELECT diagnostics.module_id, diagnostics.code, diagnostics.message
 FROM diagnostics
@@ -107,6 +118,9 @@ class Overview:
     others: list[Row] = field(default_factory=list)
     """The same function in other memory spaces; capacity_bytes, also in `peak`, is the size of the
     space, None where not known."""
+    steps: list[Row] = field(default_factory=list)
+    """Functions of the run that take a gradient, with run_count (None without a profile), largest
+    first; empty if the highest one takes one, or without parts."""
     unknown: list[Row] = field(default_factory=list)
     """Functions with an unknown peak, which may be higher than the known ones."""
     labeled: Device | None = None
@@ -156,6 +170,7 @@ def sql_of(parts: Mapping[str, SavedQuery]) -> str:
             FINDINGS,
             _DEVICES,
             _MESSAGES,
+            *([_GRADIENTS, _RUNS] if parts else []),
             process.HAS_PROFILES,
             process.query().sql,
             *(q.sql for q in parts.values()),
@@ -220,7 +235,30 @@ def overview(
             row for row in _as_rows(execute.execute_query(con, query, settings)) if _is_known(row)
         ]
     _keep_of_one_line(result)
+    if parts:
+        result.steps = _steps(con, result.peak, here)
+    if result.steps and "lines" in parts:
+        step = result.steps[0]
+        settings = {**values, "top_n": MOST_OF_STEP, "function": glob(step["function_name"])}
+        rows_of_step = _as_rows(execute.execute_query(con, parts["lines"], settings))
+        result.parts["step_lines"] = [row for row in rows_of_step if _is_known(row)]
     return result
+
+
+def _steps(con: duckdb.DuckDBPyConnection, peak: Row, here: Sequence[Row]) -> list[Row]:
+    """Return the functions of a run that take a gradient, unless the highest one does."""
+    space = ("run_name", "platform", "color")
+    known = [row for row in here if row["peak_bytes"] and all(row[k] == peak[k] for k in space)]
+    modules = [row["module_id"] for row in known]
+    if len(known) < 2 or con.execute(_GRADIENTS, {"modules": [peak["module_id"]]}).fetchall():
+        return []
+    taking = {number for (number,) in con.execute(_GRADIENTS, {"modules": modules}).fetchall()}
+    counts = dict(con.execute(_RUNS, {"modules": modules}).fetchall())
+    return [
+        {**row, "run_count": counts.get(row["module_id"])}
+        for row in known
+        if row["module_id"] in taking
+    ]
 
 
 def is_of_one_line(one: Overview) -> bool:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bufdb.answers import process
 from bufdb.answers.devices import GIB, device
 from bufdb.answers.summary import LIMITED, Overview, Row, need
+from bufdb.answers.summary_parts import Figure, Section, held, of_library, of_step
 from bufdb.render import table
+from bufdb.render.notes import listed
 from bufdb.render.table import bar
 from bufdb.render.text import (
     BOLD,
@@ -209,35 +210,6 @@ class Sentence:
     """A share to draw as a bar after it."""
 
 
-@dataclass(frozen=True)
-class Figure:
-    """A part of the peak, or a change that lowers it."""
-
-    name: str
-    size_bytes: int
-    size: str
-    ratio: float
-    """Of the peak."""
-    share: str
-    notes: list[tuple[str, str]] = field(default_factory=list)
-    """The low end of a saving, and what to do."""
-    saving_bytes: int | None = None
-    """How far the peak would fall without it."""
-    saving: str = ""
-
-
-@dataclass(frozen=True)
-class Section:
-    """What one query answers about the peak."""
-
-    name: str
-    heading: str
-    figures: list[Figure]
-    notes: list[str]
-    """In place of figures, or what the rest of them holds."""
-    has_bars: bool = True
-
-
 def text(overview: Overview, *, is_coloured: bool = False, more: str | None = None) -> str:
     """Return the screen; with `more`, a short one that ends in it (a command for the rest)."""
     paint: Paint = painted if is_coloured else (lambda text, _style: text)
@@ -262,17 +234,19 @@ def sections(overview: Overview) -> list[Section]:
     shown = []
     if parts.get("categories"):
         kinds = parts["categories"]
-        figures = [_held(_category(row), row) for row in kinds[:MOST_CATEGORIES]]
+        figures = [held(_category(row), row) for row in kinds[:MOST_CATEGORIES]]
         rest = len(kinds) - len(figures)
         if rest > 0:
             ratio = max(0.0, 1 - sum(one.ratio for one in figures))
             figures.append(Figure(f"{rest} more", 0, "", ratio, f"{ratio:.1%}"))
         shown.append(Section("categories", _HEADINGS["categories"], figures, []))
     if parts.get("lines"):
-        figures = [_held(row["source"], row) for row in parts["lines"]]
+        figures = [held(row["source"], row) for row in parts["lines"]]
         shown.append(Section("lines", _HEADINGS["lines"], figures, []))
     if parts.get("library_lines"):
-        shown.append(_of_library(parts["library_lines"]))
+        shown.append(of_library(parts["library_lines"]))
+    if parts.get("step_lines"):
+        shown.append(of_step(parts["step_lines"]))
     if "advice" in parts:
         figures = [_advised(row) for row in parts["advice"] if row["saving_bytes"] is not None]
         reasons = [row["unknown_reason"] for row in parts["advice"] if row["saving_bytes"] is None]
@@ -280,38 +254,6 @@ def sections(overview: Overview) -> list[Section]:
         heading = _HEADINGS["advice"]
         shown.append(Section("advice", heading, figures, notes, has_bars=False))
     return shown
-
-
-def _of_library(rows: list[Row]) -> Section:
-    """Return the lines of a library under a line of the user's that holds most of the peak."""
-    first, library = rows[0], rows[0]["package"]
-    line = PurePosixPath(first["source"]).name
-    share = f"{first['source_bytes'] / first['peak_bytes']:.1%}"
-    heading = f"lines of {library} under {line}, which holds {share}"
-    figures = [_held(row["library_source"].replace("library ", "", 1), row) for row in rows]
-    note = f"--own {library} at ingest, capture or explain attributes bytes to them"
-    return Section("library_lines", heading, figures, [note])
-
-
-def _held(name: str, row: Row) -> Figure:
-    ratio = row["held_ratio"] or 0.0
-    size = human_bytes(row["held_bytes"])
-    saving = row.get("saving_bytes")
-    return Figure(
-        name, row["held_bytes"], size, ratio, f"{ratio:.1%}",
-        saving_bytes=saving, saving=_saves(row.get("low_saving_bytes"), saving),
-    )  # fmt: skip
-
-
-def _saves(low: int | None, high: int | None) -> str:
-    """Return e.g. `saves 1.34 MiB to 1.53 MiB`; '' if that is not known."""
-    if high is None:
-        return ""
-    if high <= 0:
-        return "saves nothing"
-    if low is None or low == high:
-        return f"saves {human_bytes(high)}"
-    return f"saves {human_bytes(low) if low > 0 else 'nothing'} to {human_bytes(high)}"
 
 
 def _category(row: Row) -> str:
@@ -423,6 +365,7 @@ def sentences(overview: Overview, *, width: int = WIDTH, is_short: bool = False)
         owner = _owner(overview.peak, width - len(f"highest peak: {size} of {where} memory, "))
         peak = f"highest peak: {size} of {where} memory, {owner}"
         lines = [Sentence("peak", peak, strong=size), *_needs(overview.peak)]
+        lines += _step(overview, width)
     has_message = bool(overview.out_of_memory)
     if overview.peak is not None and overview.largest is None:
         lines += _filled(overview.peak)
@@ -432,17 +375,30 @@ def sentences(overview: Overview, *, width: int = WIDTH, is_short: bool = False)
         lines += [_limit(overview, width), *_of_device(overview)]
     if overview.peak is not None:
         lines += _besides(overview)
-    lines += [_unknown(row, width) for row in overview.unknown[:MOST_REASONS]]
+    by_reason = _by_reason(overview.unknown)
+    lines += [_unknown(rows, width) for rows in by_reason[:MOST_REASONS]]
     color = RED if "out_of_memory" in overview.out_of_memory else None
     warnings = [(code, YELLOW) for code in _WARNINGS]
     for code, style in (("memory_limit", color), *warnings, *((code, None) for code in _HINTS)):
         if (message := overview.out_of_memory.get(code)) is not None:
             lines.append(Sentence("message", escape_control(message), style=style))
-    more = len(overview.unknown) - MOST_REASONS
+    more = sum(map(len, by_reason[MOST_REASONS:]))
     if more > 0:
         rest = f"{_many(more, 'more function')} with an unknown peak"
         lines.append(Sentence("unknown", rest, style=YELLOW))
     return lines
+
+
+def _step(overview: Overview, width: int) -> list[Sentence]:
+    """Return a sentence on the training step, where another program is higher."""
+    if not overview.steps:
+        return []
+    step = overview.steps[0]
+    size, count = human_bytes(step["peak_bytes"]), step["run_count"]
+    ran = "" if count is None else f", run {_many(count, 'time')}"
+    head = f"highest with a gradient: {size}, "
+    owner = _owner(step, width - len(head) - len(ran))
+    return [Sentence("step", f"{head}{owner}{ran}", strong=size)]
 
 
 def _besides(overview: Overview) -> list[Sentence]:
@@ -456,12 +412,29 @@ def _besides(overview: Overview) -> list[Sentence]:
     return [Sentence("besides", f"besides: {spaces}")]
 
 
-def _unknown(row: Row, width: int) -> Sentence:
-    _, _, why = row["unknown_reason"].rpartition(" compilations is unknown: ")
-    count = ""
+def _why(row: Row) -> str:
+    reason: str = row["unknown_reason"]
+    return reason.rpartition(" compilations is unknown: ")[2]
+
+
+def _by_reason(unknown: Sequence[Row]) -> list[list[Row]]:
+    """Return functions with an unknown peak by the reason, in the order of the first of each."""
+    groups: dict[str, list[Row]] = {}
+    for row in unknown:
+        groups.setdefault(_why(row), []).append(row)
+    return list(groups.values())
+
+
+def _unknown(rows: Sequence[Row], width: int) -> Sentence:
+    """Return why the peaks of functions are unknown, with the names of the functions."""
+    row, count = rows[0], ""
+    if len(rows) > 1:
+        names = listed([escape_control(one["function_name"]) for one in rows])
+        text = f"unknown peak of {len(rows)} functions: {escape_control(_why(row))} ({names})"
+        return Sentence("message", text, style=YELLOW)
     if row["module_count"] > 1:
         count = f" ({row['unknown_count']} of {row['module_count']} compilations)"
-    reason = f"unknown peak, {_owner(row, width // 2)}{count}: {escape_control(why)}"
+    reason = f"unknown peak, {_owner(row, width // 2)}{count}: {escape_control(_why(row))}"
     return Sentence("unknown", table.give_way("reason", reason, width), style=YELLOW)
 
 
@@ -570,6 +543,7 @@ def as_dict(overview: Overview) -> dict[str, Any]:
         "process": [row for rows in overview.accounts for row in rows],
         "peak": overview.peak,
         "other_memory_spaces": overview.others,
+        "steps": overview.steps,
         "unknown_peaks": overview.unknown,
         "limit_bytes": overview.limit_bytes,
         "limit_device": overview.limit_name,

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bufdb.answers.summary_text import Section
+from bufdb.answers.summary_parts import Section
 from bufdb.page.picture import Picture
 from bufdb.page.tables import Table
 from bufdb.page.values import Fact, Place

@@ -466,3 +466,60 @@ def test_a_limit_of_the_device_is_none_of_scratch_memory(fresh, tmp_path):
     con = fresh()
     ingest_into(con, tmp_path, "run")
     assert overview.overview(con, PARTS, {}, 1 << 34).limit_ratio is None
+
+
+# -- programs that take a gradient -----------------------------------------------------------------
+
+
+def program(con, module_id, name, size, op_name, **cells):
+    module = Module(con, module_id, function_name=name, module_key=name, platform="cpu", **cells)
+    module.allocation(0, "temp", size)
+    module.value(1, 0, 0, size, op_name=op_name, source_file=f"/me/{name}.py", source_line=7)
+    module.close()
+
+
+def of_programs(con):
+    one = overview.overview(con, PARTS, {})
+    return one, screen.text(one)
+
+
+def test_a_step_is_named_where_another_program_is_higher(con):
+    program(con, 1, "init", 100, "jit(init)/dot_general")
+    program(con, 2, "train_step", 40, "jit(train_step)/transpose(jvp(loss))/dot_general")
+    program(con, 3, "small_step", 30, "jit(small_step)/transpose(jvp())/mul")
+    program(con, 4, "eval_step", 50, "jit(eval_step)/transpose")
+    insert(con, "instruction_times", module_id=2, instruction_name="x", device="CPU:0",
+           run_count=12)  # fmt: skip
+    one, text = of_programs(con)
+    lines = text.splitlines()
+    (at,) = [at for at, line in enumerate(lines) if line.startswith("highest peak: 100 B of ")]
+    shown = "highest with a gradient: 40 B, train_step of run r, run 12 times"
+    assert lines[at + 1].replace(" run ''", " run r") == shown
+    at = lines.index("lines that hold most of train_step")
+    assert lines[at + 1].endswith("/me/train_step.py:7") and "100.0%" in lines[at + 1]
+    assert lines[at + 2] == "  --function train_step for more"
+    found = screen.as_dict(one)
+    assert [row["function_name"] for row in found["steps"]] == ["train_step", "small_step"]
+    assert [row["run_count"] for row in found["steps"]] == [12, None]
+    assert found["peak"]["function_name"] == "init"
+
+
+def test_a_step_that_is_the_highest_is_no_second_one(con):
+    program(con, 1, "init", 10, "jit(init)/dot_general")
+    program(con, 2, "train_step", 40, "jit(train_step)/transpose(jvp(loss))/dot_general")
+    one, text = of_programs(con)
+    assert one.steps == [] and "gradient" not in text and "step_lines" not in one.parts
+
+
+def test_functions_of_one_unknown_reason_are_one_sentence(con):
+    for number, reason in enumerate(
+        ["no live ranges", "no live ranges", "another", "no live ranges"]
+    ):
+        name = f"f{number}"
+        Module(con, number, function_name=name, module_key=name, peak_unknown_reason=reason).close()
+    one, _ = of_programs(con)
+    shown = [line.text for line in screen.sentences(one) if "unknown peak" in line.text]
+    assert shown == [
+        "unknown peak of 3 functions: no live ranges (f0, f1, f3)",
+        "unknown peak, f2 of run r: another",
+    ]
