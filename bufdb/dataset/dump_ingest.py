@@ -34,6 +34,7 @@ from bufdb.ingest.rows import MODULE_TABLES
 from bufdb.ingest.storing import Ingest
 from bufdb.ingest.work import Done, Group
 from bufdb.read.own import Own, parse_own
+from bufdb.render.notes import merged
 
 FORMATS = ("parquet", "delta")
 """Plain files, or Delta tables through delta-rs."""
@@ -84,6 +85,7 @@ def ingest(
         reading = reader([job for one in planned.values() for job in one.jobs])
         summary = store_planned(url, planned, request, reading, file_format=file_format)
     summary.seconds = time.perf_counter() - began
+    summary.notes = merged(summary.notes)
     return summary
 
 

@@ -35,6 +35,7 @@ from bufdb.fitting.search import search
 from bufdb.fitting.session import Dumped, Session
 from bufdb.fitting.space import Space, figure
 from bufdb.ingest.ingest import ingest
+from bufdb.render.notes import merged
 
 AS_WRITTEN = "as-written"
 _FIGURES = """
@@ -161,7 +162,7 @@ class Fitting:
             patch=None if best is None else best.patch,
             compile_count=len(self._compiled) + self._patched_count,
             trace_count=len(self._traced),
-            notes=(*program.notes, *self._notes),
+            notes=tuple(merged([*program.notes, *self._notes])),
             is_complete=not self.question.is_over(),
         )
         return self._stored(answer)

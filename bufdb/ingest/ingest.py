@@ -16,6 +16,7 @@ from bufdb.errors import UsageError
 from bufdb.ingest.plan import Summary
 from bufdb.ingest.processes import readers
 from bufdb.ingest.reader import Here, Reader
+from bufdb.render.notes import merged
 
 if TYPE_CHECKING:
     from bufdb.dumps.discover import Source
@@ -77,6 +78,7 @@ def ingest(db: str, paths: Sequence[Source], **options: Any) -> Summary:
             f"part of the database is in {db}.wal, which belongs to {db}; the next command that "
             "writes merges them if the disk has space"
         )
+    summary.notes = merged(summary.notes)
     summary.seconds = time.perf_counter() - began
     return summary
 

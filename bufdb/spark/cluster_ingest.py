@@ -28,6 +28,7 @@ from bufdb.errors import BufdbError
 from bufdb.ingest import group as groups_of_modules
 from bufdb.ingest.plan import Job, PlannedRun, Progress, Request, Summary, plan
 from bufdb.ingest.work import Group, Sink
+from bufdb.render.notes import merged
 from bufdb.spark.part import Outcome, Part, Target, is_gone
 
 GROUP_BYTES = 4 << 20
@@ -90,6 +91,7 @@ def ingest(scatter: Scatter, url: str, paths: Sequence[Source], **options: Any) 
         )
         gathered.require_seen()
     summary.seconds = time.perf_counter() - began
+    summary.notes = merged(summary.notes)
     return summary
 
 
