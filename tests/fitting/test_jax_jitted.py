@@ -147,3 +147,47 @@ def test_a_plain_function_of_modules_says_how_to_jit_it():
     _, step, args = of_equinox()
     with pytest.raises(UsageError, match=r"argument net of step is not an array.* eqx.filter_jit"):
         Function(step, args, {}, "step")
+
+
+# -- the note about what a jit donates -------------------------------------------------------------
+
+
+HERE = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+
+
+def updated(w, x):
+    return w - jax.grad(lambda w: jax.numpy.tanh(x @ w).sum())(w)
+
+
+def gradient_norm(w, x):
+    return (jax.grad(lambda w: jax.numpy.tanh(x @ w).sum())(w) ** 2).sum()
+
+
+@pytest.mark.parametrize(
+    ("function", "options", "note"),
+    [
+        (updated, {}, ""),
+        (updated, {"in_shardings": None}, ""),
+        (updated, {"in_shardings": HERE}, "donates, as it has in_shardings"),
+        (updated, {"in_shardings": HERE, "donate_argnums": 0}, ""),
+        (gradient_norm, {"in_shardings": HERE}, ""),
+    ],
+)
+def test_a_note_on_donation_only_where_an_argument_could_be(function, options, note):
+    w, x = jax.numpy.ones((8, 8)), jax.numpy.ones((4, 8))
+    notes = Function(jax.jit(function, **options), (w, x), {}, "step").program().notes
+    assert all(note in one for one in notes)
+    assert bool(notes) == bool(note)
+
+
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
+@pytest.mark.parametrize("donate", ["none", "all"])
+def test_a_note_on_filter_jit_only_if_it_does_not_donate(donate):
+    eqx = pytest.importorskip("equinox")
+    step = eqx.filter_jit(updated, donate=donate)
+    notes = (
+        Function(step, (jax.numpy.ones((8, 8)), jax.numpy.ones((4, 8))), {}, "step").program().notes
+    )
+    assert [one.endswith('eqx.filter_jit has donate="all"') for one in notes] == (
+        [True] if donate == "none" else []
+    )

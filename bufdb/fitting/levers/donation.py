@@ -32,22 +32,16 @@ class Donation(Lever):
         if trial.is_alone:
             return program
         taken = _donated(trial.function)
-        if taken is None:
-            hidden = "is jitted in a way that hides which arguments it donates"
-            trial.notes.append(f"{trial.name} {hidden}")
-            return program
-        free = Counter(_signature(leaf) for leaf in trial.outputs)
-        switches = []
-        for number in (*taken, *(n for n in range(len(trial.args)) if n not in taken)):
-            leaves = jax_module().tree.leaves(trial.args[number])
-            wanted = Counter(_signature(leaf) for leaf in leaves if is_sized(leaf))
-            matched = wanted & free
-            free -= matched
-            all_bytes = sum(_bytes_of(one) * count for one, count in wanted.items())
-            taken_bytes = sum(_bytes_of(one) * count for one, count in matched.items())
-            if number not in taken and taken_bytes and 2 * taken_bytes >= all_bytes:
-                switches.append(number)
-        return replace(program, donatable=tuple(switches))
+        switches = _takeable(trial, _known(trial.function) if taken is None else taken)
+        if taken is not None:
+            return replace(program, donatable=switches)
+        if switches and not _donates_by_itself(trial.function):
+            names = ", ".join(program.argument_names[at] for at in switches)
+            trial.notes.append(
+                f"donating {names} is not tried, which may save more: the jit of {trial.name} "
+                f"hides which arguments it donates{_why_hidden(trial.function)}"
+            )
+        return program
 
     def jitted(self, function: Any, plan: Plan, name: str) -> Any:
         """Return the function, jitted as it is, that donates the arguments of a plan, too."""
@@ -88,7 +82,31 @@ def _bytes_of(signature: tuple[tuple[int, ...], str, int]) -> int:
     return signature[2]
 
 
+def _takeable(trial: Trial, taken: Sequence[int]) -> tuple[int, ...]:
+    """Return the arguments besides donated ones of which outputs can take half of the bytes."""
+    free = Counter(_signature(leaf) for leaf in trial.outputs)
+    switches = []
+    for number in (*taken, *(n for n in range(len(trial.args)) if n not in taken)):
+        leaves = jax_module().tree.leaves(trial.args[number])
+        wanted = Counter(_signature(leaf) for leaf in leaves if is_sized(leaf))
+        matched = wanted & free
+        free -= matched
+        all_bytes = sum(_bytes_of(one) * count for one, count in wanted.items())
+        taken_bytes = sum(_bytes_of(one) * count for one, count in matched.items())
+        if number not in taken and taken_bytes and 2 * taken_bytes >= all_bytes:
+            switches.append(number)
+    return tuple(switches)
+
+
 # -- The jit ---------------------------------------------------------------------------------------
+
+_HIDING = {
+    "user_specified_in_shardings": "in_shardings",
+    "device": "device",
+    "backend": "backend",
+    "compiler_options_kvs": "compiler_options",
+}
+"""Options of a jit, by JAX's names of them, with which it cannot be jitted again as it is."""
 
 
 def _donated(function: Any) -> tuple[int, ...] | None:
@@ -97,11 +115,30 @@ def _donated(function: Any) -> tuple[int, ...] | None:
         return ()
     info = getattr(function, "_jit_info", None)
     numbers = getattr(info, "donate_argnums", None)
-    is_known = hasattr(function, "__wrapped__") and not any(
-        getattr(info, name, False)
-        for name in ("user_specified_in_shardings", "device", "backend", "compiler_options_kvs")
-    )
+    is_known = hasattr(function, "__wrapped__") and not _hiding(info)
     return tuple(numbers) if numbers is not None and is_known else None
+
+
+def _hiding(info: Any) -> list[str]:
+    return [shown for name, shown in _HIDING.items() if getattr(info, name, False)]
+
+
+def _known(function: Any) -> tuple[int, ...]:
+    """Return the arguments that a function is known to donate, which may donate others, too."""
+    return tuple(getattr(getattr(function, "_jit_info", None), "donate_argnums", None) or ())
+
+
+def _donates_by_itself(function: Any) -> bool:
+    """Return whether a function of equinox donates, as it says for all arguments alike."""
+    lifted = getattr(function, "lifted", None)
+    return any(getattr(lifted, name, False) for name in ("donate_first", "donate_rest"))
+
+
+def _why_hidden(function: Any) -> str:
+    if hasattr(getattr(function, "lifted", None), "donate_rest"):
+        return '; eqx.filter_jit has donate="all"'
+    options = _hiding(getattr(function, "_jit_info", None))
+    return f", as it has {' and '.join(options)}" if options else ""
 
 
 def _donating(function: Any, numbers: tuple[int, ...], name: str) -> Any:
