@@ -55,6 +55,7 @@ def as_dict(answer: Answer, sizes: Sizes | None = None) -> dict[str, Any]:
         "trace_count": answer.trace_count,
         "notes": list(answer.notes),
         "is_complete": answer.is_complete,
+        "untried": list(answer.untried),
     }
     if sizes is not None:
         largest = [{**as_plain(one), "is_proved": one.is_proved} for one in sizes.largest]
@@ -105,6 +106,8 @@ def _headline(answer: Answer) -> str:
             line += f"; no plan that was compiled fits {limit}{_least(answer)}"
         else:
             line += f"; nothing fits {limit}{_least(answer)}"
+        if answer.untried:
+            line += f"; not tried: --also {','.join(answer.untried)}"
     return textwrap.fill(line, WIDTH, break_long_words=False, break_on_hyphens=False)
 
 

@@ -165,6 +165,9 @@ class Fitting:
             notes=tuple(merged([*program.notes, *self._notes])),
             is_complete=not self.question.is_over(),
         )
+        if answer.limit_bytes is not None and best is None and not answer.fits_as_written:
+            others = [kind for kind in KINDS if kind not in self.question.also]
+            answer = replace(answer, untried=tuple(others) if program.has_batch else ())
         return self._stored(answer)
 
     # -- Plans -------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from bufdb.capture.child import lowered, unused_note
 from bufdb.capture.dump import compile_into
 from bufdb.capture.target import Target, jax_module
 from bufdb.errors import BufdbError, UsageError
-from bufdb.fitting.also import Also, Made, batch, is_placed, tried
+from bufdb.fitting.also import Also, Batch, Made, batch, is_placed, tried
 from bufdb.fitting.counting import is_sized
 from bufdb.fitting.edits import Refused
 from bufdb.fitting.gradients import Gradient
@@ -161,6 +161,7 @@ class Function:
             as_written=trial.written,
             function_site=_site(self._given, self._files),
             is_jitted=hasattr(self._given, "lower"),
+            has_batch=self._has_batch(),
         )
         for lever in LEVERS:
             program = lever.offered(trial, program)
@@ -180,15 +181,7 @@ class Function:
         """Return what `--also` tries, prepared for plans, and checked on random numbers."""
 
         def make() -> Also:
-            info = getattr(self._given, "_jit_info", None)
-            leaves = self._jax.tree.leaves((self._args, self._kwargs))
-            is_known = any(is_placed(leaf) for leaf in leaves)
-            if getattr(info, "user_specified_in_shardings", False) and not is_known:
-                raise Refused(
-                    "in_shardings hide how the batch is sharded; shard the arguments, too"
-                )
-            names = _argument_names(self._given, len(self._args))
-            arguments = batch(self._args, self._kwargs, names, self._gradients)
+            arguments = self._batch()
 
             def record(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Gradient]:
                 return self._recorded(args, kwargs)[0]
@@ -213,6 +206,27 @@ class Function:
             count = len(self._gradients)
             self._losses.changes[change.key] = [lambda replay: replay.run] * count
         return replace(changes, tried=(*changes.tried, *more))
+
+    def _batch(self) -> Batch:
+        """Return the arguments that have the batch.
+
+        Raises:
+            Refused: there are none, or it is unknown how they are sharded.
+        """
+        info = getattr(self._given, "_jit_info", None)
+        leaves = self._jax.tree.leaves((self._args, self._kwargs))
+        is_known = any(is_placed(leaf) for leaf in leaves)
+        if getattr(info, "user_specified_in_shardings", False) and not is_known:
+            raise Refused("in_shardings hide how the batch is sharded; shard the arguments, too")
+        names = _argument_names(self._given, len(self._args))
+        return batch(self._args, self._kwargs, names, self._gradients)
+
+    def _has_batch(self) -> bool:
+        try:
+            self._batch()
+        except Refused:
+            return False
+        return True
 
     def _recorded(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]

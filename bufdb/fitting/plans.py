@@ -277,6 +277,8 @@ class Program:
     """What could not be taken, in words."""
     changes: tuple[Change, ...] = ()
     """Those that `--also` tries."""
+    has_batch: bool = False
+    """Whether arguments have a batch of equal parts, which `--also` takes one by one."""
 
     @property
     def scans(self) -> tuple[int, ...]:
@@ -448,6 +450,8 @@ class Answer:
     notes: tuple[str, ...] = ()
     is_complete: bool = True
     """Whether the search came to its end; False if the time was up before."""
+    untried: tuple[str, ...] = ()
+    """Kinds of changes of `--also` that may apply and were not asked for, if nothing fits."""
 
     @property
     def fits_as_written(self) -> bool:

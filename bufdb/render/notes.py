@@ -7,19 +7,21 @@ from collections.abc import Iterator, Sequence
 
 _LEAST = 4
 """Least words of a note that is merged: fewer may differ in what they mean."""
+_FEW = 2
+"""Notes of a kind that stay as they are."""
 _SHOWN = 20
 """Most names in a note."""
 _MARKS = "()[]'\"`,;:"
 
 
 def merged(notes: Sequence[str]) -> list[str]:
-    """Return notes in their order, those that differ in one word as one that lists the words."""
+    """Return notes in their order, three or more that differ in one word as one that lists it."""
     unique = list(dict.fromkeys(notes))
     counts = Counter(key for note in unique for key in _keys(note))
     groups: dict[tuple[object, ...], list[str]] = {}
     for note in unique:
         best = max(_keys(note), key=lambda key: counts[key], default=None)
-        is_one = best is None or counts[best] == 1
+        is_one = best is None or counts[best] <= _FEW
         groups.setdefault((note,) if best is None or is_one else best, []).append(note)
     return [
         some[0] if len(some) == 1 else _listing([note.split(" ") for note in some])

@@ -35,15 +35,16 @@ class Made:
 
     device = "made up"
 
-    def __init__(self, needs, refuse=(), late=False):
+    def __init__(self, needs, refuse=(), late=False, has_batch=False):
         self.needs, self.refuse, self.late = needs, refuse, late
+        self.has_batch = has_batch
 
     def program(self):
         region = Region("scan", (PLACE,), "body", None, 4)
         switches = tuple(Switch(name, PLACE, (0,), 20) for name in ("a", "b"))
         return Program(
             "train.py:f", None, "cpu", (region,), switches, (), ("x",), False, False,
-            self.trace(Plan()),
+            self.trace(Plan()), has_batch=self.has_batch,
         )  # fmt: skip
 
     def trace(self, plan):
@@ -107,6 +108,25 @@ def test_nothing_fits(ask):
     found = ask(10)
     assert found.best is None and found.is_complete
     assert "nothing fits 10 B, the least is plan" in " ".join(text(found).split())
+
+
+@pytest.mark.parametrize(
+    ("limit", "has_batch", "also", "untried"),
+    [
+        (10, True, (), ["microbatch", "chunks"]),
+        (10, True, ("chunks",), ["microbatch"]),
+        (10, True, ("microbatch", "chunks"), []),
+        (10, False, (), []),
+        (70, True, (), []),
+        (1000, True, (), []),
+        (None, True, (), []),
+    ],
+)
+def test_changes_that_were_not_tried_are_named(ask, limit, has_batch, also, untried):
+    found = ask(limit, has_batch=has_batch, also=also)
+    shown = f"; not tried: --also {','.join(untried)}"
+    assert (shown in " ".join(text(found).split())) == bool(untried)
+    assert as_dict(found)["untried"] == untried
 
 
 def test_unused_compilations_are_given_back(ask):

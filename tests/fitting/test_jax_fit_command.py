@@ -99,6 +99,7 @@ def test_nothing_fits_and_the_least_is_shown(fit, tmp_path):
     code, out, err = fit("--limit", "1KiB", "--budget-compiles", "3", "--patch", "p.diff")
     assert code == 1
     assert "nothing fits 1.00 KiB, the least is plan " in " ".join(out.split())
+    assert "; not tried: --also microbatch,chunks" in " ".join(out.split())
     assert "plan" in out.split("\n\n")[1] and "as written" in out.split("\n\n")[1]
     assert err.endswith("there is no patch to write: no plan fits; p.diff is as it was\n")
     assert (tmp_path / "p.diff").read_text() == "of yesterday"

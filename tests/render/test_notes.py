@@ -14,14 +14,15 @@ SCANS = [f"the scan at model.py:{line} is within a shard_map" for line in (3, 5,
         (["one note of some words"], ["one note of some words"]),
         (SCANS, ["the scan at model.py:3, model.py:5, model.py:8 is within a shard_map"]),
         (
-            ["run r: a.txt: cannot be read", "run r: b.txt: cannot be read"],
-            ["run r: a.txt, b.txt: cannot be read"],
+            [f"run r: {name}.txt: cannot be read" for name in "abc"],
+            ["run r: a.txt, b.txt, c.txt: cannot be read"],
         ),
         (
-            ["it needs (f32) to be bf16", "other words", "it needs (f16) to be bf16"],
-            ["it needs (f32, f16) to be bf16", "other words"],
+            ["it needs (f32) to be s8", "other words", *(f"it needs ({n}) to be s8" for n in "ab")],
+            ["it needs (f32, a, b) to be s8", "other words"],
         ),
-        (["a b", "a c"], ["a b", "a c"]),
+        (["a b", "a c", "a d"], ["a b", "a c", "a d"]),
+        (SCANS[:2], SCANS[:2]),
         (["same words twice here", "same words twice here"], ["same words twice here"]),
         (
             ["plan 1 needs 5 bytes", "plan 2 needs 6 bytes"],
@@ -41,4 +42,4 @@ def test_a_note_has_at_most_twenty_names():
 
 def test_a_note_that_may_go_with_two_goes_with_more():
     notes = ["x of a is b", "x of c is b", "x of c is d", "x of e is d", "x of g is d"]
-    assert merged(notes) == ["x of a, c is b", "x of c, e, g is d"]
+    assert merged(notes) == ["x of a is b", "x of c is b", "x of c, e, g is d"]
