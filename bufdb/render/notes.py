@@ -6,49 +6,62 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 _LEAST = 4
-"""Least words of a note that is merged: fewer may differ in what they mean."""
+"""Least words that notes have in common if they are merged; they are half of each, too."""
+_LONGEST = 8
+"""Most words of a name, such as `step (a.py:3, b.py:5)`."""
 _FEW = 2
 """Notes of a kind that stay as they are."""
 _SHOWN = 20
 """Most names in a note."""
 _MARKS = "()[]'\"`,;:"
 
+_Frame = tuple[tuple[str, ...], tuple[str, ...]]
+"""The words before a name, and those after it."""
+
 
 def merged(notes: Sequence[str]) -> list[str]:
-    """Return notes in their order, three or more that differ in one word as one that lists it."""
+    """Return notes in their order, three or more that differ in a name as one that lists it."""
     unique = list(dict.fromkeys(notes))
-    counts = Counter(key for note in unique for key in _keys(note))
-    groups: dict[tuple[object, ...], list[str]] = {}
+    counts = Counter(frame for note in unique for frame in _frames(note))
+
+    def rank(frame: _Frame) -> tuple[int, int]:
+        return counts[frame], sum(map(len, frame))
+
+    groups: dict[_Frame, list[str]] = {}
     for note in unique:
-        best = max(_keys(note), key=lambda key: counts[key], default=None)
-        is_one = best is None or counts[best] <= _FEW
-        groups.setdefault((note,) if best is None or is_one else best, []).append(note)
-    return [
-        some[0] if len(some) == 1 else _listing([note.split(" ") for note in some])
-        for some in groups.values()
-    ]
+        best = max(_frames(note), key=rank, default=None)
+        if best is None or counts[best] <= _FEW:
+            best = (note,), ()
+        groups.setdefault(best, []).append(note)
+    shown: list[str] = []
+    for best, some in groups.items():
+        shown += [_listing(best, some)] if len(some) > _FEW else some
+    return shown
 
 
 def listed(names: Sequence[str]) -> str:
     """Return names with commas, at most 20, and how many more there are."""
     more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    mark = "; " if any("," in name for name in names) else ", "
+    return mark.join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
-def _keys(note: str) -> Iterator[tuple[object, ...]]:
-    """Return the note without each of its words, with the place of the word."""
-    words = note.split(" ")
-    if len(words) >= _LEAST:
-        for at in range(len(words)):
-            yield at, *words[:at], *words[at + 1 :]
+def _frames(note: str) -> Iterator[_Frame]:
+    """Return what is around each part of a note that may be a name."""
+    words = tuple(note.split(" "))
+    longest = min(_LONGEST, len(words) - _LEAST, len(words) // 2)
+    for size in range(1, longest + 1):
+        for at in range(len(words) - size + 1):
+            yield words[:at], words[at + size :]
 
 
-def _listing(notes: Sequence[list[str]]) -> str:
-    at = next(at for at, words in enumerate(zip(*notes, strict=True)) if len({*words}) > 1)
-    names = [words[at] for words in notes]
+def _listing(frame: _Frame, notes: Sequence[str]) -> str:
+    """Return one note in place of several, with the name of each."""
+    first, last = frame
+    names = [" ".join(note.split(" ")[len(first) : -len(last) or None]) for note in notes]
     before, after = _marks(names), _marks([name[::-1] for name in names])[::-1]
     bare = [name[len(before) : len(name) - len(after)] for name in names]
-    return " ".join([*notes[0][:at], f"{before}{listed(bare)}{after}", *notes[0][at + 1 :]])
+    return " ".join([*first, f"{before}{listed(bare)}{after}", *last])
 
 
 def _marks(names: Sequence[str]) -> str:

@@ -23,6 +23,13 @@ SCANS = [f"the scan at model.py:{line} is within a shard_map" for line in (3, 5,
         ),
         (["a b", "a c", "a d"], ["a b", "a c", "a d"]),
         (SCANS[:2], SCANS[:2]),
+        (
+            [
+                f"calls of {name} stay as they are here"
+                for name in ("f (a.py:3, 5)", "g", "h (b:1)")
+            ],
+            ["calls of f (a.py:3, 5); g; h (b:1) stay as they are here"],
+        ),
         (["same words twice here", "same words twice here"], ["same words twice here"]),
         (
             ["plan 1 needs 5 bytes", "plan 2 needs 6 bytes"],
