@@ -13,7 +13,7 @@ _FEW = 2
 """Notes of a kind that stay as they are."""
 _SHOWN = 20
 """Most names in a note."""
-_MARKS = "()[]'\"`,;:"
+_MARKS = ":,;"
 
 _Frame = tuple[tuple[str, ...], tuple[str, ...]]
 """The words before a name, and those after it."""
@@ -59,16 +59,6 @@ def _listing(frame: _Frame, notes: Sequence[str]) -> str:
     """Return one note in place of several, with the name of each."""
     first, last = frame
     names = [" ".join(note.split(" ")[len(first) : -len(last) or None]) for note in notes]
-    before, after = _marks(names), _marks([name[::-1] for name in names])[::-1]
-    bare = [name[len(before) : len(name) - len(after)] for name in names]
-    return " ".join([*first, f"{before}{listed(bare)}{after}", *last])
-
-
-def _marks(names: Sequence[str]) -> str:
-    """Return the punctuation with which all names begin."""
-    count = 0
-    for letters in zip(*names, strict=False):
-        if len({*letters}) > 1 or letters[0] not in _MARKS:
-            break
-        count += 1
-    return names[0][:count]
+    mark = next((one for one in _MARKS if all(name.endswith(one) for name in names)), "")
+    bare = [name.removesuffix(mark) for name in names]
+    return " ".join([*first, f"{listed(bare)}{mark}", *last])

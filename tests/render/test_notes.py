@@ -19,7 +19,7 @@ SCANS = [f"the scan at model.py:{line} is within a shard_map" for line in (3, 5,
         ),
         (
             ["it needs (f32) to be s8", "other words", *(f"it needs ({n}) to be s8" for n in "ab")],
-            ["it needs (f32, a, b) to be s8", "other words"],
+            ["it needs (f32), (a), (b) to be s8", "other words"],
         ),
         (["a b", "a c", "a d"], ["a b", "a c", "a d"]),
         (SCANS[:2], SCANS[:2]),
