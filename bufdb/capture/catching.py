@@ -107,7 +107,7 @@ class Catching:
         """Places of the user's functions that are jitted, by name."""
         self._called: Counter[str] = Counter()
         self._is_stopped = False
-        self._simulation = simulated.install(is_noted=True)
+        self._simulation = simulated.install()
 
     def see(self, function: Any, info: Any, args: Any, kwargs: Any, params: Any) -> None:
         """Report a call that is outermost and new; stop at it if it is the chosen one."""

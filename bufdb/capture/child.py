@@ -134,7 +134,7 @@ def question_of(spec: str, args: str, hardware: str | None) -> Asked:
         raise UsageError(f"expected FILE.py:FUNCTION, got {quote(spec)}")
     jax_module()
     described = None if hardware is None else target(hardware, simulated.gpus())
-    simulation = simulated.install(is_noted=False)
+    simulation = simulated.install()
     with wrong_calls():
         with worker.step(f"importing {place}"):
             module = call.module(place)

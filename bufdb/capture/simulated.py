@@ -15,7 +15,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -175,24 +175,23 @@ def _other_size(mesh: str, size: int, there: int, where: str) -> str:
 class Simulation:
     """What this process has instead of what its program's job has."""
 
-    def __init__(self, plan: Mapping[str, Any], *, is_noted: bool) -> None:
-        """Wrap meshes, and `jax.distributed.initialize`.
+    def __init__(self, plan: Mapping[str, Any]) -> None:
+        """Wrap meshes, numbers of devices, and `jax.distributed.initialize`.
 
         Args:
             plan: {"mesh": sizes by axis, "there": the number of devices it is of or None, "where":
                 what has them, "known": the number that the program knows of if it is less, "note":
                 on simulated devices or ''}.
-            is_noted: whether there is a note without a mesh of several devices, too.
         """
         self._plan = plan
         self._notes: list[str] = []
         self._meshes: list[str] = []
         """Those that the program makes, as text."""
         self._is_met = not plan["mesh"]
-        if is_noted:
-            self._note(plan["note"])
         if plan["mesh"] or plan["note"]:
-            self._wrap_meshes()
+            bridge = importlib.import_module("jax._src.xla_bridge")
+            self._wrap_meshes(bridge.devices)
+            self._wrap_counts(bridge)
         self._wrap_initialize()
 
     def require(self) -> None:
@@ -209,14 +208,34 @@ class Simulation:
             self._notes.append(text)
             worker.known({NOTES: self._notes})
 
-    def _wrap_meshes(self) -> None:
+    def _wrap_counts(self, bridge: Any) -> None:
+        """Take note of a program that counts devices; let it know of some of them."""
+        folders = Path(bridge.__file__).parents[1], Path(__file__).parents[1]
+        own, most = tuple(f"{folder}{os.sep}" for folder in folders), self._plan["known"]
+
+        def counted(function: Any) -> Any:
+            @functools.wraps(function)
+            def count(*args: Any, **kwargs: Any) -> Any:
+                if not sys._getframe(1).f_code.co_filename.startswith(own):
+                    self._note(self._plan["note"])
+                known = function(*args, **kwargs)
+                if most is None:
+                    return known
+                return min(known, most) if isinstance(known, int) else known[:most]
+
+            return count
+
+        for name in ("devices", "local_devices", "device_count", "local_device_count"):
+            wrapped = counted(getattr(bridge, name))
+            for module in (bridge, sys.modules["jax"]):
+                if hasattr(module, name):  # not yet, while jax is imported
+                    setattr(module, name, wrapped)
+
+    def _wrap_meshes(self, devices_of: Callable[[], Sequence[Any]]) -> None:
         import numpy as np
 
         kind = importlib.import_module("jax._src.mesh").Mesh
-        bridge = importlib.import_module("jax._src.xla_bridge")
-        made, devices_of = kind.__new__, bridge.devices
-        if self._plan["known"] is not None:
-            _limit(bridge, self._plan["known"])
+        made = kind.__new__
 
         @functools.wraps(made)
         def new(cls: Any, devices: Any, axis_names: Any, *args: Any, **kwargs: Any) -> Any:
@@ -287,31 +306,13 @@ def _make_whole_arrays(jax: Any) -> None:
     jax.make_array_from_process_local_data = whole
 
 
-def _limit(bridge: Any, count: int) -> None:
-    """Make a program know of no more devices than these."""
-
-    def limited(function: Any) -> Any:
-        @functools.wraps(function)
-        def first(*args: Any, **kwargs: Any) -> Any:
-            known = function(*args, **kwargs)
-            return min(known, count) if isinstance(known, int) else known[:count]
-
-        return first
-
-    for name in ("devices", "local_devices", "device_count", "local_device_count"):
-        wrapped = limited(getattr(bridge, name))
-        for module in (bridge, sys.modules["jax"]):
-            if hasattr(module, name):  # not yet, while jax is imported
-                setattr(module, name, wrapped)
-
-
 def gpus() -> int:
     """Return how many devices a target has that is a GPU."""
     plan = json.loads(os.environ.get(_DEVICES, "{}"))
     return int(plan.get("there") or HOST_GPUS)
 
 
-def install(*, is_noted: bool) -> Simulation | None:
+def install() -> Simulation | None:
     """Make a program have the devices that `Devices.variables` of its parent says."""
     plan = os.environ.get(_DEVICES)
-    return None if plan is None else Simulation(json.loads(plan), is_noted=is_noted)
+    return None if plan is None else Simulation(json.loads(plan))

@@ -244,3 +244,16 @@ def test_gpus_are_in_hosts_of_eight(monkeypatch):
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     for count in (1, 4, 8, 16, 12):
         assert len(target.target("gpu:h100", count).devices) == count
+
+
+@pytest.mark.slow
+def test_a_program_that_counts_no_devices_has_no_note(folder, call):
+    head = "import jax, jax.numpy as jnp\nf = jax.jit(jax.grad(lambda x: (x @ x).sum()))\n"
+    (folder / "alone.py").write_text(f"{head}f(jnp.ones((8, 8)))\n")
+    (folder / "counts.py").write_text(f"{head}f(jnp.ones((8 * len(jax.devices()), 64)))\n")
+    asked = ["explain", "--target", "cpu", "--devices", "8"]
+    code, _, err = call(*asked, *command("alone.py"))
+    assert code == 0 and "simulated" not in err, err
+    code, _, err = call(*asked, *command("counts.py"))
+    assert code == 0 and "the program has 8 simulated devices" in err, err
+    assert "f32[64,64]" in call("query", "peak", "--run", "<lambda>@cpu")[1]
