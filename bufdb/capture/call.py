@@ -545,9 +545,10 @@ class Moved:
 
     def _program(self, value: Any) -> Any:
         """Return a jaxpr, closed or not, whose equations have the devices of the target."""
-        if not hasattr(value, "eqns") or hasattr(value, "consts"):
-            inner = self._value(value.jaxpr)
-            return value if inner is value.jaxpr else value.replace(jaxpr=inner)
+        plain = getattr(value, "jaxpr", value)
+        if plain is not value:  # closed, before JAX 0.12
+            inner = self._value(plain)
+            return value if inner is plain else value.replace(jaxpr=inner)
         equations = []
         for equation in value.eqns:
             params = {key: self._value(one) for key, one in equation.params.items()}

@@ -138,7 +138,7 @@ class Devices:
         count = None if target is None else device_count(target)
         is_gpu = target is not None and isinstance(hardware_of(target), str)
         if count is None or (is_gpu and self.count is not None):
-            return self.count, "--devices is"
+            return self.count, "the program has" if self.count is None else "--devices is"
         return count, f"{target} has"
 
 

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from bufdb.capture import target
+from bufdb.capture.call import Moved
 
 pytest.importorskip("jax", reason="this Python has no jax")
 
@@ -257,3 +258,17 @@ def test_a_program_that_counts_no_devices_has_no_note(folder, call):
     code, _, err = call(*asked, *command("counts.py"))
     assert code == 0 and "the program has 8 simulated devices" in err, err
     assert "f32[64,64]" in call("query", "peak", "--run", "<lambda>@cpu")[1]
+
+
+def test_a_jaxpr_may_be_its_own_closed_one():
+    """As from JAX 0.12 on."""
+
+    class Program:
+        eqns, consts = (), ()
+
+        @property
+        def jaxpr(self):
+            return self
+
+    program = Program()
+    assert Moved([], "v5e")._value({"jaxpr": program})["jaxpr"] is program
