@@ -209,6 +209,7 @@ class Job:
         variables |= script.flags(options, variables, is_tpu=is_tpu)
         settings = {name: value for name, value in options.items() if script.is_setting(name)}
         variables |= {script.setting(name).upper(): value for name, value in settings.items()}
+        command = command.settled(self.folder, watch, variables)
         with command.child(self.folder, script.__name__, what, watch, variables) as child:
             answer = _answer(child, partial(command.first, child), request)
             note, python = stopped_note(command, child), child.known["python"]

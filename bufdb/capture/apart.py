@@ -70,8 +70,9 @@ def compiled_call(
     """
     from bufdb.capture.script import calls_of, stopped_note
 
-    what = script.line if target is None else f"{script.line} for {target}"
     variables = (devices or Devices()).variables(target)
+    script = script.settled(folder, watch, variables)
+    what = script.line if target is None else f"{script.line} for {target}"
     with script.child(folder, "bufdb.capture.child", what, watch, variables) as child:
         request = {"spec": "the call", "args": "", "target": target}
         compiled = _compiled(child, partial(script.first, child), request, folder)

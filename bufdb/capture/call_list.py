@@ -72,7 +72,9 @@ def _listed(script: Script, child: Child) -> Listing:
         if not (calls := calls_of(child)):
             raise
         return Listing(calls, "the calls until then are listed", error)
-    return Listing(calls_of(child), f"{stopped_note(script, child)}; --all goes on")
+    return Listing(
+        calls_of(child), f"{stopped_note(script, child, is_choice=False)}; --all goes on"
+    )
 
 
 def table(calls: Sequence[Call]) -> Result:

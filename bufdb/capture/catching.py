@@ -28,7 +28,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MethodType
 from typing import Any
 
 from bufdb.capture import simulated, worker
@@ -90,6 +90,10 @@ class Caught:
     where a library makes it."""
 
 
+current: Catching | None = None
+"""That of this process; None in one whose calls are not traced."""
+
+
 class Catching:
     """The calls of this process so far, and which of them it is stopped at."""
 
@@ -100,14 +104,22 @@ class Catching:
         self._core = importlib.import_module("jax._src.core")
         self._pid = os.getpid()
         self._lock = threading.RLock()
-        self._known: dict[int, Any] = {}
-        """Programs by their address, which they keep as they are here."""
+        self._known: dict[int, tuple[Any, bool]] = {}
+        """Programs by their address, which they keep as they are here; whether it is of a call that
+        takes a gradient."""
         self._count = 0
         self._made: dict[str, str] = {}
         """Places of the user's functions that are jitted, by name."""
         self._called: Counter[str] = Counter()
+        self._programs: set[str] = set()
+        """Names of those that take a gradient, as JAX's compiler has them."""
         self._is_stopped = False
         self._simulation = simulated.install()
+
+    @property
+    def is_round(self) -> bool:
+        """Return whether the command runs until a call that takes a gradient is made again."""
+        return bool(self._plan["is_round"])
 
     def see(self, function: Any, info: Any, args: Any, kwargs: Any, params: Any) -> None:
         """Report a call that is outermost and new; stop at it if it is the chosen one."""
@@ -119,8 +131,9 @@ class Catching:
         with self._lock:  # for ever, if another thread has stopped
             closed = params.params["jaxpr"]
             if id(closed) in self._known:
+                self._repeat(closed)
                 return
-            self._known[id(closed)] = closed
+            self._known[id(closed)] = closed, False
             number = self._count + 1
             call = described(number, function, info, (args, kwargs), params, self._own)
             if call is None:
@@ -130,12 +143,35 @@ class Catching:
             call = replace(call, occurrence=self._called[call.name])
             worker.known({f"{CALL}{call.number}": asdict(call)})
             if is_chosen(self._plan, call):
-                self._is_stopped = True
                 if self._simulation is not None:
                     self._simulation.require()
-                worker.known({WAITING: self._waiting()})
                 jitted = self._jitting._cpp_pjit(function, info)
                 self._stop(Caught(call, jitted, tuple(args), dict(kwargs), _site(self._own)))
+            if call.has_gradient:
+                name = params.params["name"]
+                self._known[id(closed)] = closed, True
+                self._programs |= {f"jit({name})", f"jit_{name}"}
+
+    def _repeat(self, program: Any) -> None:
+        """Stop where a call that takes a gradient is made again, if one round of them is meant."""
+        if self.is_round and self._known[id(program)][1]:
+            self._stop(None)
+
+    def called(self, compiled: Any) -> None:
+        """Take note of the call of a program that was compiled ahead of time."""
+        if self._is_stopped or os.getpid() != self._pid:
+            return
+        with self._lock, suppress(AttributeError):
+            if id(compiled) in self._known:
+                self._repeat(compiled)
+            name = compiled._executable.unsafe_call.name
+            self._known[id(compiled)] = compiled, name in self._programs
+
+    def fitted(self, number: int, name: str, function: Any, args: Any, kwargs: Any) -> None:
+        """Stop at a call of `bufdb.fit` if it is the chosen one."""
+        if number == self._plan["fit"] and os.getpid() == self._pid:
+            call = Call(0, name, "", "", True, 0, 0, 0, 0, (), (), (), "")
+            self._stop(Caught(call, function, tuple(args), dict(kwargs), None))
 
     def made(self, function: Any) -> None:
         """Take note of a function that is jitted; it may never be called."""
@@ -148,10 +184,12 @@ class Catching:
         """Return name and place of the functions that are jitted and were not called."""
         return [one for one in self._made.items() if one[0] not in self._called]
 
-    def _stop(self, caught: Caught) -> None:
-        """Answer requests about a call; end this process."""
+    def _stop(self, caught: Caught | None) -> None:
+        """Answer requests, about a call if one is chosen; end this process."""
         code = 1
+        self._is_stopped = True
         try:
+            worker.known({WAITING: self._waiting()})
             for name in _ENDING:
                 with suppress(ValueError):  # not the main thread
                     signal.signal(getattr(signal, name), signal.SIG_DFL)
@@ -175,10 +213,14 @@ def is_chosen(plan: Mapping[str, Any], call: Call) -> bool:
 
     Args:
         plan: {"number": of the call or None, "name": a glob or None, "occurrence": which call of
-            that name or None, "is_to_end": whether calls that take a gradient are executed};
-            without number and name the first of these is chosen.
+            that name or None, "is_to_end": whether calls that take a gradient are executed,
+            "is_round": the same until one of them is made again, "fit": number of a call of
+            `bufdb.fit`, which is chosen there}; without number and name the first that takes a
+            gradient is chosen.
         call: the call.
     """
+    if plan["is_round"] or plan["fit"] is not None:
+        return False
     if plan["number"] is not None:
         return bool(call.number == plan["number"])
     if plan["name"] is not None:
@@ -197,12 +239,13 @@ def install(jitting: Any, plan: str) -> None:
     """
     worker.connect(Path(plan).parent)
     worker.known({"python": sys.executable})
-    for name in ("_infer_params", "_cpp_pjit"):
+    for name in ("_infer_params", "_cpp_pjit", "_get_fastpath_data"):
         if not hasattr(jitting, name):
             jax = importlib.import_module("jax.version").__version__
             print(f"bufdb: error: the jit of JAX {jax} is unknown", file=sys.stderr, flush=True)
             os._exit(1)
-    catching = Catching(jitting, Path(plan))
+    global current
+    current = catching = Catching(jitting, Path(plan))
     infer, jit = jitting._infer_params, jitting._cpp_pjit
 
     def infer_params(function: Any, info: Any, args: Any, kwargs: Any) -> Any:
@@ -215,9 +258,20 @@ def install(jitting: Any, plan: str) -> None:
         return jit(function, info)
 
     jitting._infer_params, jitting._cpp_pjit = infer_params, cpp_pjit
+    if catching.is_round:
+        # Calls that are made again are seen: no program gets onto the path that passes Python by.
+        jitting._get_fastpath_data = lambda *args, **kwargs: None
+        compiled = importlib.import_module("jax._src.stages").Compiled
+        execute = compiled.__call__
+
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            catching.called(self)
+            return execute(self, *args, **kwargs)
+
+        compiled.__call__ = call
 
 
-def answers(caught: Caught) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+def answers(caught: Caught | None) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
     """Return what answers the request of `bufdb calls`: everything that it wants was reported."""
     return lambda request: {}
 
@@ -300,6 +354,9 @@ def _users(function: Any, args: Any, own: Own) -> Any:
         if isinstance(candidate, functools.partial):
             candidate = candidate.func
             continue
+        if callable(candidate) and not isinstance(candidate, type | MethodType):
+            method = getattr(type(candidate), "__call__", None)  # noqa: B004 - of an object
+            candidate = method if inspect.isfunction(method) else candidate
         code = getattr(candidate, "__code__", None)
         if code is None or not own.is_library(code.co_filename):
             break

@@ -22,6 +22,8 @@ from bufdb.capture.words import require_seen
 from bufdb.errors import UsageError, did_you_mean, quote
 from bufdb.read.own import NOTHING_MORE, Own
 
+LARGEST = "largest"
+"""Value of --call: of one round of steps the largest call that takes a gradient."""
 _PLAN = "call.json"
 _SITE = (
     CHAINED
@@ -58,6 +60,14 @@ class Script:
     """Which call of that name; None for the first that the glob matches."""
     is_to_end: bool = False
     """Whether a call that takes a gradient is executed like the others."""
+    is_largest: bool = False
+    """Whether the largest that takes a gradient is meant; see `settled`."""
+    is_round: bool = False
+    """Whether it runs until a call that takes a gradient is made again."""
+    fit: int | None = None
+    """Number of the call of `bufdb.fit` at which it is stopped, in place of a jitted call."""
+    round_end: str = ""
+    """How far it ran so."""
     texts: Mapping[str, str] = field(default_factory=dict)
     """Texts in place of those of the files of these absolute names."""
     own: Own = NOTHING_MORE
@@ -65,7 +75,9 @@ class Script:
 
     @classmethod
     def chosen(cls, words: Sequence[str], call: str | None, **fields: Any) -> Script:
-        """Return a command with the value of --call: a number or a glob of names."""
+        """Return a command with the value of --call: a number, a glob of names, or a word."""
+        if call == LARGEST:
+            return cls(tuple(words), is_largest=True, **fields)
         if call is not None and call.isdecimal():
             return cls(tuple(words), number=int(call), **fields)
         return cls(tuple(words), name=call, **fields)
@@ -73,7 +85,7 @@ class Script:
     @property
     def is_chosen(self) -> bool:
         """Return whether the call was named, and not only described."""
-        return self.name is not None or self.number is not None
+        return self.name is not None or self.number is not None or self.is_largest
 
     @property
     def line(self) -> str:
@@ -119,6 +131,33 @@ class Script:
         }
         return Child(self.words, folder, what, watch, environment, REQUESTS)
 
+    def settled(self, folder: Path, watch: Watch, variables: Mapping[str, str]) -> Script:
+        """Return the command with a call that is known by its name.
+
+        For the largest that takes a gradient, each of them is executed, until one is made again or
+        the command ends; also by a failure, such as for lack of memory.
+
+        Raises:
+            NoCallError: none takes a gradient.
+            NotCompiledError: it cannot be started, or failed before the first of them.
+            TooSlowError: the deadline has passed.
+        """
+        if not self.is_largest or self.name is not None:
+            return self
+        trial = replace(self, is_round=True)
+        server = "bufdb.capture.catching"
+        with trial.child(folder, server, f"a round of {self.line}", watch, variables) as child:
+            until = "until one was made again"
+            try:
+                trial.first(child, {})
+            except (NoCallError, NotCompiledError) as error:
+                if not any(call.has_gradient for call in calls_of(child)):
+                    raise
+                is_end = isinstance(error, NoCallError)
+                until = "to the command's end" if is_end else "until the command failed"
+            calls = [call for call in calls_of(child) if call.has_gradient]
+        return replace(at_same(self, largest(calls)), round_end=until)
+
     def first(self, child: Child, request: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer to the first request, which the command is stopped for.
 
@@ -144,6 +183,8 @@ class Script:
             "number": self.number,
             "occurrence": self.occurrence,
             "is_to_end": self.is_to_end,
+            "is_round": self.is_round,
+            "fit": self.fit,
             "own": self.own.pattern,
         }
 
@@ -152,6 +193,8 @@ class Script:
         wanted = "a call that takes a gradient"
         if self.number is not None:
             wanted = f"call {self.number}"
+        elif self.fit is not None:
+            wanted = f"call {self.fit} of bufdb.fit"
         elif self.name is not None:
             which = f"call {self.occurrence}" if (self.occurrence or 1) > 1 else "a call"
             wanted = f"{which} of {quote(self.name)}"
@@ -193,16 +236,24 @@ def calls_of(child: Child) -> list[Call]:
     return sorted(calls, key=lambda call: call.number)
 
 
-def stopped_note(script: Script, child: Child) -> str:
-    """Return at which call of how many a command was stopped."""
+def stopped_note(script: Script, child: Child, *, is_choice: bool = True) -> str:
+    """Return at which call of how many a command was stopped, and how to take another."""
     call = calls_of(child)[-1]
     why = "" if script.is_chosen else ", the first that takes a gradient"
+    if script.is_largest:
+        until = script.round_end
+        why = f", the largest that takes a gradient in one round of steps, executed {until}"
     place = call.call_place or call.function_place
     at = f" at {short(place)}" if place else ""
     waiting = [f"{name} ({short(place)})" for name, place in child.known.get(WAITING, ())]
     more = f"; jitted, but not called by then: {', '.join(waiting[:_SHOWN])}" if waiting else ""
+    if waiting and is_choice and not script.is_chosen:
+        more += (
+            f"; --call {LARGEST} runs one round of steps and takes the largest, --call NAME another"
+        )
+    again = "in a second run " if script.is_largest else ""
     return (
-        f"call {call.number} of {call.number} so far{why}: {call.name}{at}; the command was "
+        f"call {call.number} of {call.number} so far{why}: {call.name}{at}; {again}the command was "
         f"stopped there, and nothing after it has run{more}"
     )
 

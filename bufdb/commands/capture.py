@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -13,6 +15,7 @@ import click
 
 from bufdb.answers.devices import limit_of
 from bufdb.capture.environment import run_name
+from bufdb.capture.runner import signals_heeded
 from bufdb.commands import common, summary
 from bufdb.errors import UsageError
 from bufdb.recording import sweep
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     multiple=True,
     help="Run COMMAND once with each value for {K} in it; if repeated, with every combination.",
 )
+@common.call_option
 @common.limit_option
 @click.option(
     "--watch",
@@ -80,6 +84,7 @@ def command(
     labels: tuple[str, ...],
     own: tuple[str, ...],
     sweeps: tuple[str, ...],
+    call: str | None,
     limit: str | None,
     is_watched: bool,
     keep_dumps: Path | None,
@@ -124,7 +129,8 @@ def command(
     with its values and named after them (NAME-8-none); all have the metadata sweep=NAME. A run that
     fails does not stop the others: XLA's plan is in its dumps. Ctrl-C stops and keeps what is
     stored. At the end are the table of peaks, the curves of 'bufdb query scaling', and the largest
-    value that fits --limit, as a range.
+    value that fits --limit, as a range. With --call each run is stopped at that call, which is
+    compiled instead, and nothing is trained.
 
     \b
     Exit codes:
@@ -154,8 +160,15 @@ def command(
         "note": common.note,
         "observed": partial(progress, "MB", is_quiet=is_quiet),
     }
+    _require_stopped(call, sweeps, command_line, is_watched=is_watched, keep_dumps=keep_dumps)
     if sweeps:
-        how |= {"db": db, "limits": limits, "is_timed": common.is_terminal(sys.stderr)}
+        how |= {
+            "call": call,
+            "relay": common.relay,
+            "db": db,
+            "limits": limits,
+            "is_timed": common.is_terminal(sys.stderr),
+        }
         planned = sweep.plan(command_line, sweeps, given_labels, name, **how)
         require_storable(db)
         code = _sweep(planned, keep_dumps, format_name, output)
@@ -181,13 +194,37 @@ def command(
     click.get_current_context().exit(done.code)
 
 
+def _require_stopped(
+    call: str | None,
+    sweeps: tuple[str, ...],
+    command_line: tuple[str, ...],
+    *,
+    is_watched: bool,
+    keep_dumps: Path | None,
+) -> None:
+    """Check that --call goes with the other options.
+
+    Raises:
+        UsageError: it does not.
+    """
+    if call is None:
+        return
+    if not sweeps:
+        line = shlex.join(["bufdb", "explain", "--call", call, "--", *command_line])
+        raise UsageError(f"--call is for a --sweep; for one run: {line}")
+    options = {"--watch": is_watched, "--keep-dumps": keep_dumps is not None}
+    if named := [name for name, is_set in options.items() if is_set]:
+        raise UsageError(f"{' and '.join(named)}: nothing is run after the call of --call")
+
+
 def _sweep(
     planned: sweep.Plan, keep_dumps: Path | None, format_name: str, output: Path | None
 ) -> int:
     """Run the combinations and show how they compare; return the exit code."""
     from bufdb.database import faults
 
-    done, code = sweep.run(planned, keep_dumps)
+    with nullcontext() if planned.call is None else signals_heeded(), common.failure_shown():
+        done, code = sweep.run(planned, keep_dumps)
     try:
         table, notes = sweep.compared(planned, done)
         show_result(table, None, format_name, output)

@@ -282,9 +282,10 @@ program_argument: Decorator = click.argument(
 )
 call_option: Decorator = click.option(
     "--call",
-    metavar="NAME|N",
-    help="Which call of COMMAND: a glob of the function's name, or its number of 'bufdb calls'.  "
-    "[default: the first that takes a gradient]",
+    metavar="NAME|N|largest",
+    help="Which call of COMMAND: a glob of the function's name, its number of 'bufdb calls', or "
+    "the largest that takes a gradient of one round of steps, which is executed.  [default: the "
+    "first that takes a gradient]",
 )
 _devices_option: Decorator = click.option(
     "--devices",

@@ -32,7 +32,7 @@ from bufdb.fitting.plans import (
     Traced,
 )
 from bufdb.fitting.search import search
-from bufdb.fitting.session import Dumped, Session
+from bufdb.fitting.session import Dumped, Session, UncheckedError
 from bufdb.fitting.space import Space, figure
 from bufdb.ingest.ingest import ingest
 from bufdb.render.notes import merged
@@ -377,6 +377,10 @@ class Fitting:
             need = self._patched_need(program, row.plan, made)
         except TooSlowError as error:
             self._notes.append(str(error))
+            return row
+        except UncheckedError as error:
+            if (text := f"no patch is verified: {error}") not in self._notes:
+                self._notes.append(text)
             return row
         except BufdbError as error:
             self._notes.append(f"plan {row.rank}: its patched files cannot be compiled: {error}")

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 _SERVER = "bufdb.fitting.child"
 
 
+class UncheckedError(BufdbError):
+    """The patched files cannot be compiled here; they may be right."""
+
+
 @dataclass(frozen=True)
 class Dumped:
     """The dump of a compilation."""
@@ -63,6 +67,7 @@ class Session(Protocol):
         """Compile the function as files with these texts have it, with the rest of a plan.
 
         Raises:
+            UncheckedError: there is no way to do that here.
             BufdbError: it cannot be compiled.
         """
 
@@ -195,6 +200,8 @@ class Apart:
         if self._call is not None:
             script = at_call(script, self._call)
             watch = replace(watch, relay=lambda data: None)
+        else:
+            script = script.settled(self.folder, watch, variables)
         self._child = child = script.child(self.folder, _SERVER, self.spec, watch, variables)
         reply = self._ask(request, partial(script.first, child))
         call = calls_of(child)[-1]

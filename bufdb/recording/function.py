@@ -49,6 +49,8 @@ class Function:
     """The command of whose calls one is compiled, in place of `spec` and `args`."""
     devices: Devices = field(default_factory=Devices)
     """What the program has of devices."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """Further metadata of the run."""
 
     def run_name(self, target: str | None, function_name: str = "", *, is_one: bool) -> str:
         """Return the name of the run, by default the function's; one of several adds its target."""
@@ -66,7 +68,7 @@ def explained(function: Function, target: str | None, *, is_one: bool = True) ->
     with tempfile.TemporaryDirectory(prefix="bufdb-") as folder:
         compiled = _compiled(function, target, Path(folder))
         name = function.run_name(target, compiled.name, is_one=is_one)
-        metadata = {DEVICE_LABEL: compiled.device}
+        metadata = {**function.metadata, DEVICE_LABEL: compiled.device}
         done = ingest(
             function.db,
             [Files(name, compiled.files, function.spec)],

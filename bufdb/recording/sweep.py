@@ -21,7 +21,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bufdb.answers.devices import Limits
-from bufdb.errors import CommandError, UsageError, did_you_mean, quote
+from bufdb.answers.opening import open_readable
+from bufdb.capture.runner import Relay, to_stderr
+from bufdb.errors import (
+    BufdbError,
+    CommandError,
+    DatabaseError,
+    UsageError,
+    did_you_mean,
+    quote,
+)
 from bufdb.query.asked import glob
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.result import Result
@@ -160,6 +169,10 @@ class Plan:
     is_watched: bool = False
     """Whether each run writes down what its process holds."""
     limits: Limits = (None, None)
+    call: str | None = None
+    """Which call of the command is compiled instead of running it; None runs it."""
+    relay: Relay = to_stderr
+    """Receives what such a command prints."""
     is_quiet: bool = False
     is_timed: bool = False
     """Whether the time that is left is noted before each run."""
@@ -200,6 +213,9 @@ def run(planned: Plan, keep_dumps: Path | None) -> tuple[list[Captured], int]:
     """Run all combinations; return what came of each, and the first exit code that is not 0.
 
     If a signal stopped the sweep, the code is that of the run that was stopped.
+
+    Raises:
+        UsageError: the first run ended without the call.
     """
     kept = None if keep_dumps is None else dump_folder(keep_dumps)
     noted: set[str] = set()
@@ -212,7 +228,10 @@ def run(planned: Plan, keep_dumps: Path | None) -> tuple[list[Captured], int]:
             left = time_left(number - 1, count, seconds) if planned.is_timed else ""
             planned.note(f"run {number} of {count}: {pairs}{left}")
         place = None if kept is None else kept / _folder_name(number, combination)
-        done.append(_capture(planned, combination, place, noted))
+        if planned.call is None:
+            done.append(_capture(planned, combination, place, noted))
+        else:
+            done.append(_of_call(planned, planned.call, combination, is_first=not done))
         if done[-1].is_stopped:
             planned.note(f"stopped after {number} of {count} runs")
             return done, done[-1].code or INTERRUPTED
@@ -227,6 +246,43 @@ def time_left(done: int, count: int, seconds: float) -> str:
 def _folder_name(number: int, combination: Combination) -> str:
     """Return a name for a run's dumps in which no value can escape the folder."""
     return f"{number}-" + re.sub(r"[^\w.=+-]", "_", combination.suffix)
+
+
+def _of_call(planned: Plan, call: str, combination: Combination, *, is_first: bool) -> Captured:
+    """Store the compilation of a call that a command makes, where it is stopped."""
+    from bufdb.capture.script import Script
+    from bufdb.read.own import parse_own
+    from bufdb.recording.function import Function, explained
+
+    script = Script.chosen(combination.command, call, own=parse_own(planned.own_globs or ()))
+    function = Function(
+        script.line,
+        "",
+        planned.db,
+        functools.partial(open_readable, planned.db),
+        planned.run_name(combination),
+        {**planned.labels, **combination.values},
+        own_globs=planned.own_globs,
+        note=planned.note,
+        relay=planned.relay,
+        script=script,
+        metadata={LABEL: planned.name, "command": script.line},
+    )
+    try:
+        done = explained(function, None)
+    except KeyboardInterrupt:
+        return Captured(INTERRUPTED, None, is_stopped=True)
+    except (DatabaseError, UsageError) as error:
+        if is_first or isinstance(error, DatabaseError):
+            raise
+        planned.note(f"error: {error}")
+        return Captured(error.exit_code, None)
+    except BufdbError as error:  # another value may do
+        planned.note("\n".join([*getattr(error, "lines", ()), f"error: {error}"]))
+        return Captured(error.exit_code, None)
+    if done.refusal is not None:
+        planned.note(f"XLA gave up: {done.refusal}")
+    return Captured(done.exit_code, 0)
 
 
 def _capture(
@@ -302,6 +358,7 @@ def _proof(planned: Plan, label: str, size: int, others: str) -> str:
         words += ["--sweep", f"{name}={size if name == label else next(held, values[0])}"]
     for name, value in planned.labels.items():
         words += ["--label", f"{name}={value}"]
+    words += [] if planned.call is None else ["--call", planned.call]
     return shlex.join([*words, "--", *planned.command_line])
 
 

@@ -54,6 +54,17 @@ jax.pmap(lambda x: x * 2)(jnp.ones((1, 3)))
 jax.vmap(jax.jit(total))(jnp.ones((2, 3)), jnp.ones((2, 3)))
 with jax.set_mesh(mesh):
     jax.jit(lambda x: x @ x)(jnp.ones((4, 4)))
+
+class Trainer:
+    def __call__(self, x):
+        return x * 3
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def step(self, x):
+        return x * 4
+
+jax.jit(Trainer())(jnp.ones(6))
+Trainer().step(jnp.ones(7))
 """
 LIBRARIES = """import equinox as eqx
 import jax, jax.numpy as jnp
@@ -108,9 +119,10 @@ def test_each_way_to_jit_is_listed(package, call):
     code, out, err = call("calls", "--all", "--format", "csv", "--", sys.executable, "forms.py")
     assert code == 0, err
     found = rows(out)
-    names = ["total", "total", "total", "<lambda>", "<lambda>"]
+    names = ["total", "total", "total", "<lambda>", "<lambda>", "Trainer.__call__", "Trainer.step"]
     assert [row["function"] for row in found] == names
-    lowered, donating, sharded, mapped, last = found
+    lowered, donating, sharded, mapped, last, made, method = found
+    assert (made["defined_at"], method["static"]) == ("forms.py:19", "self")
     assert (lowered["argument_bytes"], lowered["called_at"]) == ("16", "forms.py:10")
     assert (donating["donated"], donating["static"], donating["donated_bytes"]) == ("a", "b", "20")
     assert (sharded["has_gradient"], sharded["mesh"]) == ("true", "data=1")

@@ -27,6 +27,7 @@ def jit(function):
 """,
     "jax/tree_util.py": "def tree_leaves(tree): return list(tree[0])\n",
     "jax/_src/__init__.py": "",
+    "jax/_src/stages.py": "class Compiled:\n    def __call__(self): pass\n",
     "jax/_src/core.py": "def trace_state_clean(): return True\n",
     "jax/_src/pjit.py": """
 from types import SimpleNamespace as Space
@@ -43,7 +44,8 @@ def traced(function):
     source = [Space(source_info=Space(name_stack=name), params={}) for name in names]
     aval = Space(shape=(4, 2), dtype=Space(itemsize=4))
     closed = Space(jaxpr=Space(eqns=source), in_avals=[aval, aval], out_avals=[aval])
-    return {"jaxpr": closed, "donated_invars": (True, False), "in_shardings": ()}
+    return {"jaxpr": closed, "donated_invars": (True, False), "in_shardings": (), "name": "f"}
+def _get_fastpath_data(): pass
 def _cpp_pjit(function, info):
     def call(*args, **kwargs):
         _infer_params(function, info, args, kwargs)
@@ -178,6 +180,23 @@ def test_texts_replace_those_of_files_and_of_the_script(folder):
     _, printed = calls(folder, "-m", "train", texts=texts)
     assert printed.startswith("new replaced")
     assert not (folder / "after").exists()
+
+
+def test_one_round_of_steps_is_executed_for_the_largest(folder):
+    printed = []
+    watch = Watch(relay=printed.append)
+    script = Script.chosen((sys.executable, "train.py", "--steps", "9"), "largest")
+    same = script.settled(folder / "work", watch, os.environ)
+    assert (same.name, same.occurrence) == ("main.<locals>.train_grad", 1)
+    assert same.round_end == "until one was made again"
+    assert b"".join(printed).splitlines()[1:] == [b"trained"]
+    assert same.settled(folder / "work", watch, os.environ) is same
+    once = Script.chosen((sys.executable, "train.py", "--steps", "1"), "largest")
+    same = once.settled(folder / "work", watch, os.environ)
+    assert same.round_end == "to the command's end"
+    (folder / "train.py").write_text("import jax\njax.jit(lambda x: x)(1)\n")
+    with pytest.raises(NoCallError, match="without a call that takes a gradient"):
+        script.settled(folder / "work", watch, os.environ)
 
 
 def test_a_command_without_the_call_names_those_it_made(folder):
