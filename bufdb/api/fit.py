@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -15,12 +18,20 @@ from bufdb.answers.devices import limit_of
 from bufdb.api.answer import Answer
 from bufdb.api.database import Database, connect
 from bufdb.capture.dump import programs
-from bufdb.errors import BufdbError
+from bufdb.capture.hooked import options
+from bufdb.capture.hooked import script as script_at
+from bufdb.capture.runner import Watch
+from bufdb.capture.script import NoCallError, Script
 from bufdb.fitting import answer_text
 from bufdb.fitting.fit import Fitting, Question, kinds_of
-from bufdb.fitting.plans import Changes, Plan, PlanResult, Program, Site, Traced
-from bufdb.fitting.session import Dumped
+from bufdb.fitting.plans import Changes, Plan, PlanResult, Program, Site, Traced, as_json
+from bufdb.fitting.session import Dumped, UncheckedError
 from bufdb.read.own import Own, parse_own
+
+_INSTALLED = ("scripts", "purelib", "platlib", "stdlib")
+"""Folders of Python whose files are no program of the user's."""
+_numbers = itertools.count(1)
+"""Of the calls of `fit` in this process."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,8 +89,11 @@ def fit(
         BufdbError: this JAX is unknown, or XLA wrote no dump.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
-    db = connect()
+    number = next(_numbers)
     name = getattr(function, "__qualname__", None) or type(function).__name__
+    if (catching := _catching()) is not None:
+        catching.fitted(number, name, function, args, kwargs)
+    db = connect()
     with tempfile.TemporaryDirectory(prefix="bufdb-") as folder:
         question = Question(
             limit_bytes=limit_of(limit)[0],
@@ -90,7 +104,8 @@ def fit(
             own_globs=own,
             is_over=lambda: deadline is not None and time.monotonic() > deadline,
         )
-        call = _Call(function, args, kwargs, name, target, gradients_only, parse_own(own or ()))
+        globs = parse_own(own or ())
+        call = _Call(number, function, args, kwargs, name, target, gradients_only, globs)
         answer = Fitting(Here(call, Path(folder)), question, Path(folder)).answer()
     shown = answer_text.text(answer)
     best = next((row for row in answer.plans if row.rank == answer.best), None)
@@ -110,6 +125,8 @@ def fit(
 class _Call:
     """A function of this process, and what it is called with."""
 
+    number: int
+    """Of the call of `fit` in this process, from 1."""
     function: Any
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
@@ -172,23 +189,59 @@ class Here:
     def patched(self, texts: Mapping[str, str], rest: Plan) -> Dumped:
         """Compile the function of the patched text of its module, executed as another module.
 
+        One of the script, within another function, or of several files is that of the command of
+        this process, which runs again with the patched texts up to the same call of `fit`.
+
         Raises:
-            BufdbError: the function is of a script or a notebook, or of several files.
+            UncheckedError: this process has no command that could run again.
+            BufdbError: it cannot be compiled.
         """
         module = sys.modules.get(getattr(self._call.function, "__module__", ""))
         file = getattr(module, "__file__", None)
-        if module is None or file is None or module.__name__ == "__main__" or {*texts} != {file}:
-            raise BufdbError(
-                "it is checked only for a function of an imported module of one file; "
-                "'bufdb fit FILE:FUNCTION' checks any"
-            )
+        name = getattr(self._call.function, "__qualname__", "<locals>")
+        if (
+            module is None
+            or file is None
+            or module.__name__ == "__main__"
+            or {*texts} != {file}
+            or "<locals>" in name
+        ):
+            return self._again(texts, rest)
         twin = ModuleType(module.__name__)
         twin.__file__, twin.__package__ = file, module.__package__
         exec(compile(texts[file], file, "exec"), twin.__dict__)
         function: Any = twin
-        for part in self._call.function.__qualname__.split("."):
+        for part in name.split("."):
             function = getattr(function, part)
         return self._compiled(self._made(function), rest, is_full=True)
+
+    def _again(self, texts: Mapping[str, str], rest: Plan) -> Dumped:
+        """Run the command of this process again, and compile at the same call of `fit`."""
+        call = self._call
+        self._count += 1
+        folder = self._folder / f"again-{self._count}"
+        dumps = folder / "dumps"
+        dumps.mkdir(parents=True)
+        script = Script(_command(), fit=call.number, texts=texts, own=call.own)
+        start: dict[str, Any] = {
+            "do": "start", "spec": call.name, "args": "", "target": call.target,
+            "gradients_only": call.gradients_only, "sources": {}, "has_program": False,
+            "own": call.own.pattern,
+        }  # fmt: skip
+        compiling = {
+            "do": "compile", "plan": as_json(rest), "dumps": str(dumps),
+            "what": "the patched files", "is_full": True,
+        }  # fmt: skip
+        began = time.monotonic()
+        watch = Watch(relay=lambda data: None)
+        variables = dict(os.environ)
+        with script.child(folder, "bufdb.fitting.child", call.name, watch, variables) as child:
+            try:
+                script.first(child, start)
+            except NoCallError as error:
+                raise UncheckedError(str(error)) from error
+            reply = child.ask(compiling)
+        return Dumped(programs(dumps), reply["refusal"], time.monotonic() - began)
 
     def _compiled(self, function: Any, plan: Plan, *, is_full: bool) -> Dumped:
         self._count += 1
@@ -197,3 +250,36 @@ class Here:
         began = time.monotonic()
         refusal = function.compile(plan, dumps, is_full=is_full)
         return Dumped(programs(dumps), refusal, time.monotonic() - began)
+
+
+def _catching() -> Any:
+    """Return what traces the calls of this process, if a command of bufdb runs it."""
+    return getattr(sys.modules.get("bufdb.capture.catching"), "current", None)
+
+
+def _command() -> tuple[str, ...]:
+    """Return the command of this process.
+
+    Raises:
+        UncheckedError: it is none that could run again: an interactive one, one that a test or
+            another tool runs, or one that bufdb runs.
+    """
+    main = sys.modules["__main__"]
+    file = str(getattr(main, "__file__", None) or "")
+    is_tool = any(file.startswith(f"{sysconfig.get_path(name)}{os.sep}") for name in _INSTALLED)
+    if _catching() is not None:
+        reason = "bufdb runs this process itself"
+    elif not file or sys.flags.interactive or hasattr(sys, "ps1"):
+        reason = "this process is interactive"
+    elif is_tool:
+        reason = f"{file} runs this process"
+    elif (at := script_at(sys.orig_argv)) is None and options(sys.orig_argv)[0][-1:] != "m":
+        reason = "this process runs no file"
+    elif at is not None and not os.path.isfile(sys.orig_argv[at]):  # noqa: PTH113 - a word
+        reason = f"{sys.orig_argv[at]} is not in the folder that the program has changed to"
+    else:
+        return tuple(sys.orig_argv)
+    raise UncheckedError(
+        f"{reason}, so that its command cannot run again with the patched text; 'bufdb fit "
+        "FILE:FUNCTION' and 'bufdb fit -- COMMAND' check any"
+    )
