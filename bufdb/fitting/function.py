@@ -340,7 +340,7 @@ def _library_note(function: Any, own: Own) -> str | None:
         return None
     package = shown.removeprefix("library ").partition("/")[0].partition(".py")[0]
     return (
-        f"{code.co_name} is of a {shown}, of which no line is changed; "
+        f"{code.co_name} is at {shown}, where no line is changed; "
         f"--own {package} counts it as yours"
     )
 

@@ -83,7 +83,7 @@ def _bytes_of(signature: tuple[tuple[int, ...], str, int]) -> int:
 
 
 def _takeable(trial: Trial, taken: Sequence[int]) -> tuple[int, ...]:
-    """Return the arguments besides donated ones of which outputs can take half of the bytes."""
+    """Return the arguments besides donated ones half of whose bytes outputs can take."""
     free = Counter(_signature(leaf) for leaf in trial.outputs)
     switches = []
     for number in (*taken, *(n for n in range(len(trial.args)) if n not in taken)):
