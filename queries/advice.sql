@@ -742,12 +742,57 @@ findings AS (
     AND value_details.value_id = peak_values.value_id
   WHERE peak_values.allocation_kind = 'constant'
 ),
+file_frameworks AS (
+  SELECT files.module_id, files.source_file, min(framework_words.place) AS place
+  FROM (
+    SELECT DISTINCT stack_frames.module_id, stack_frames.source_file
+    FROM stack_frames
+    JOIN functions ON functions.module_id = stack_frames.module_id
+  ) AS files
+  JOIN framework_words ON regexp_matches(lower(files.source_file), framework_words.pattern)
+  GROUP BY files.module_id, files.source_file
+),
+-- A line is of the framework that has called the function it is in.
+called_frames AS (
+  SELECT
+    stack_frames.module_id, stack_frames.source_file, stack_frames.source_line,
+    stack_frames.function_name, file_frameworks.place
+  FROM file_frameworks
+  JOIN framework_words
+    ON framework_words.place = file_frameworks.place
+    AND framework_words.framework <> 'jax'
+  JOIN stack_frames AS callers
+    ON callers.module_id = file_frameworks.module_id
+    AND callers.source_file = file_frameworks.source_file
+  JOIN stack_frames
+    ON stack_frames.module_id = callers.module_id
+    AND stack_frames.tree_ordinal BETWEEN callers.tree_ordinal AND callers.last_tree_ordinal
+),
+name_frameworks AS (
+  SELECT module_id, source_file || ':' || source_line AS name, min(place) AS place
+  FROM called_frames
+  GROUP BY module_id, source_file, source_line
+  UNION ALL
+  SELECT module_id, function_name || ' (' || source_file || ')' AS name, min(place) AS place
+  FROM called_frames
+  GROUP BY module_id, function_name, source_file
+),
+program_frameworks AS (
+  SELECT module_id, min(place) AS place
+  FROM file_frameworks
+  GROUP BY module_id
+),
 found AS (
   SELECT
     functions.place AS function_place,
     functions.name_place, functions.run_name, functions.function_name, functions.platform,
     functions.color, functions.peak_bytes, functions.unknown_reason, findings.low_saving_bytes,
     findings.saving_bytes, findings.reader,
+    -- Settings are of the whole program, and so is the jit; code is changed line by line.
+    CASE
+      WHEN findings.kind = 'donate' OR program_words.has_settings THEN program_frameworks.place
+      ELSE name_frameworks.place
+    END AS framework_place,
     CAST(findings.saving_bytes AS DOUBLE) / nullif(functions.peak_bytes, 0) AS saving_ratio,
     findings.kind, findings.sureness_kind, findings.name, findings.value_count,
     findings.saving_form, findings.kept_name, findings.low_operation_count,
@@ -772,6 +817,11 @@ found AS (
     AND functions.unknown_reason IS NULL
     AND findings.saving_bytes > 0
     AND findings.saving_bytes >= params.min_ratio * functions.peak_bytes
+  LEFT JOIN program_frameworks ON program_frameworks.module_id = functions.module_id
+  LEFT JOIN framework_words AS program_words ON program_words.place = program_frameworks.place
+  LEFT JOIN name_frameworks
+    ON name_frameworks.module_id = functions.module_id
+    AND name_frameworks.name = regexp_replace(findings.name, '^(saved|for|scan of) ', '')
   WHERE findings.kind IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ),
 keyed AS (
@@ -779,7 +829,7 @@ keyed AS (
     function_place, name_place, run_name, function_name, platform, color, peak_bytes,
     unknown_reason, low_saving_bytes, saving_bytes, saving_ratio, kind, sureness_kind, name,
     value_count, saving_form, kept_name, low_operation_count, operation_count, low_recompute_ns,
-    recompute_ns, saving_bytes_per_ms, ranked_by, reader,
+    recompute_ns, saving_bytes_per_ms, ranked_by, reader, framework_place,
     CASE
       WHEN ranked_by = 'saving' THEN 0
       WHEN coalesce(low_saving_bytes, saving_bytes) <= 0 AND kind <> 'recompute' THEN 3
@@ -801,7 +851,7 @@ ranked AS (
     function_place, name_place, run_name, function_name, platform, color, peak_bytes,
     unknown_reason, low_saving_bytes, saving_bytes, saving_ratio, kind, sureness_kind, name,
     value_count, saving_form, kept_name, low_operation_count, operation_count, low_recompute_ns,
-    recompute_ns, saving_bytes_per_ms, ranked_by, reader,
+    recompute_ns, saving_bytes_per_ms, ranked_by, reader, framework_place,
     row_number() OVER (
       PARTITION BY function_place
       ORDER BY
@@ -818,19 +868,25 @@ SELECT
   ranked.low_recompute_ns, ranked.recompute_ns, ranked.saving_bytes_per_ms, ranked.ranked_by,
   ranked.value_count, ranked.name,
   CASE ranked.kind
-    WHEN 'donate' THEN 'donate them (donate_argnums), if the caller may'
+    WHEN 'donate' THEN 'donate them (' || coalesce(nullif(words.donation, ''), 'donate_argnums')
+      || '), if the caller may'
     WHEN 'residual' THEN
-      CASE ranked.saving_form
-        WHEN 'wrap' THEN 'recompute: jax.checkpoint around it, or a policy'
+      CASE
+        WHEN words.has_settings THEN 'recompute: ' || words.checkpoint
+        WHEN ranked.saving_form = 'wrap'
+          THEN 'recompute: ' || words.checkpoint || ' around it, or a policy'
         ELSE 'leave its name out of the checkpoint policy'
       END
-    WHEN 'recompute' THEN 'compute it again: jax.checkpoint around the line'
+    WHEN 'recompute' THEN 'compute it again: ' || words.checkpoint
+      || CASE WHEN words.has_settings THEN '' ELSE ' around the line' END
     WHEN 'block' THEN
       CASE ranked.sureness_kind
-        WHEN 'block_of_scan' THEN 'recompute rounds: jax.checkpoint of the body'
-        ELSE 'compute each call of it again: jax.checkpoint'
+        WHEN 'block_of_scan' THEN 'recompute rounds: ' || words.checkpoint
+          || CASE WHEN words.has_settings THEN '' ELSE ' of the body' END
+        ELSE 'compute each call of it again: ' || words.checkpoint
       END
-    WHEN 'offload' THEN 'offload it by a policy, or use it earlier'
+    WHEN 'offload' THEN 'offload it by ' || coalesce(nullif(words.offload, ''), 'a policy')
+      || CASE WHEN words.has_settings THEN '' ELSE ', or use it earlier' END
     WHEN 'dtype' THEN
       CASE ranked.name
         WHEN 'f32' THEN 'all of it is f32: bf16 would halve it'
@@ -838,10 +894,13 @@ SELECT
       END
     WHEN 'copy' THEN 'avoid the copy: donate, or keep one layout'
     WHEN 'carry' THEN 'make it the carry of the loop and donate it'
-    WHEN 'chunk' THEN 'compute the loss in chunks under jax.checkpoint'
-      || coalesce(
-        ', and return metrics from it, not the logits that ' || ranked.reader || ' reads', ''
-      )
+    WHEN 'chunk' THEN
+      CASE
+        WHEN words.chunks <> '' THEN 'compute the loss in chunks: ' || words.chunks
+        ELSE 'compute the loss in chunks under jax.checkpoint' || coalesce(
+          ', and return metrics from it, not the logits that ' || ranked.reader || ' reads', ''
+        )
+      END
     WHEN 'batch' THEN 'in batches, by lax.map(f, xs, batch_size=k), it holds about k/'
       || regexp_extract(ranked.name, '([0-9]+)$', 1) || ' of this'
     WHEN 'early' THEN
@@ -882,6 +941,9 @@ SELECT
   ranked.unknown_reason
 FROM ranked
 CROSS JOIN params
+LEFT JOIN framework_words AS words
+  ON words.place = ranked.framework_place
+  OR (ranked.framework_place IS NULL AND words.framework = 'jax')
 LEFT JOIN advice_sureness
   ON advice_sureness.kind = ranked.sureness_kind
   AND advice_sureness.platform = coalesce(ranked.platform, '')

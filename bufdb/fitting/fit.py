@@ -201,7 +201,7 @@ class Fitting:
     def _with_whole(
         self, program: Program, written: Compiled, candidates: list[Candidate]
     ) -> list[Candidate]:
-        """Return the plans of a search; where all that fit have a step by hand, with one without.
+        """Return the plans of a search; where each that fits has a step by hand, with one without.
 
         That is the cheapest of those that were traced and need no more than one that fits, as far
         as traces know; it may do without donated arguments.

@@ -19,7 +19,8 @@ from bufdb.errors import BufdbError, UsageError
 from bufdb.fitting.also import Also, Batch, Made, batch, is_placed, tried
 from bufdb.fitting.counting import is_sized
 from bufdb.fitting.edits import Refused
-from bufdb.fitting.gradients import Gradient
+from bufdb.fitting.frameworks import of_file, setting_words
+from bufdb.fitting.gradients import Gradient, file_names
 from bufdb.fitting.jax_inside import (
     GRADIENT,
     Calls,
@@ -165,6 +166,9 @@ class Function:
         )
         for lever in LEVERS:
             program = lever.offered(trial, program)
+        files = sorted({name for one in self._gradients for name in file_names(one.closed.jaxpr)})
+        if library := next((of_file(one) for one in files if of_file(one).has_settings), None):
+            notes.append(setting_words(library, has_host_memory=program.has_host_memory))
         return replace(program, notes=tuple(notes))
 
     # -- Traces ------------------------------------------------------------------------------------

@@ -68,3 +68,14 @@ def gradient(one: Gradient, run: Changed) -> tuple[Callable[..., Any], tuple[Any
     consts = [var.aval for var in closed.jaxpr.constvars]
     outputs = [var.aval for var in closed.jaxpr.outvars[: one.outputs] if is_inexact(var.aval)]
     return taken, (avals, consts, outputs)
+
+
+def file_names(jaxpr: Any) -> set[str]:
+    """Return the files in whose functions the equations of a jaxpr were made, nested ones not."""
+    tracebacks = (eqn.source_info.traceback for eqn in jaxpr.eqns)
+    return {
+        code.co_filename
+        for traceback in tracebacks
+        if traceback is not None
+        for code in traceback.raw_frames()[0]
+    }

@@ -20,10 +20,9 @@ from functools import cache
 from types import CodeType, FrameType
 from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
 from bufdb.capture.target import jax_module
 from bufdb.errors import BufdbError
+from bufdb.fitting.arguments import Kind, kind_of
 from bufdb.fitting.counting import REMATS, aval_bytes, is_dropped, is_literal, kind, residuals, work
 from bufdb.fitting.plans import Site
 from bufdb.read.jax_names import SCAN_STEPS
@@ -325,10 +324,6 @@ class Call:
     """How many calls of the function were before it in the same trace."""
 
 
-Kind = Literal["arrays", "static", ""]
-"""Of an argument: arrays alone, a value that can be hashed, or neither."""
-
-
 @dataclass
 class State:
     """What calls of a function change that is not among their results."""
@@ -365,21 +360,6 @@ def _library(value: Any, depth: int = 2) -> Literal["", "nnx", "linen"]:
                     return "nnx"
                 return "" if getattr(value, "scope", None) is None else "linen"
     return ""
-
-
-def _kind(value: Any) -> Kind:
-    jax = jax_module()
-    try:
-        leaves = jax.tree.leaves(value)
-    except Exception:  # such as a dict whose keys have no order
-        return ""
-    if all(isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves):
-        return "arrays"
-    try:
-        hash(value)
-    except Exception:  # whatever a class of the user's raises
-        return ""
-    return "static"
 
 
 class Calls:
@@ -448,7 +428,7 @@ class Calls:
         state = self._states.setdefault(key, State(parameters=code.co_varnames[: code.co_argcount]))
         for name in names:
             if name in values:
-                state.kinds.setdefault(name, set()).add(_kind(values[name]))
+                state.kinds.setdefault(name, set()).add(kind_of(values[name]))
         for name in (*names, *code.co_freevars):
             if library := _library(values.get(name)):
                 state.library = library

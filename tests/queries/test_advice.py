@@ -338,6 +338,35 @@ def test_what_is_no_carry(con, platform, op_name):
     assert [row for row in rows(con, "advice") if row["kind"] == "carry"] == []
 
 
+FLAX = "/x/flax/linen/module.py"
+
+
+@pytest.mark.parametrize(
+    ("caller", "words"),
+    [
+        (FLAX, "compute it again: nn.remat around the line"),
+        ("/x/equinox/_jit.py", "compute it again: eqx.filter_checkpoint around the line"),
+        ("/x/maxtext/train.py", "compute it again: remat_policy=full"),
+        ("/x/train.py", "compute it again: jax.checkpoint around the line"),
+        (None, "compute it again: jax.checkpoint around the line"),  # flax calls another line
+    ],
+)
+def test_advice_is_in_the_words_of_the_framework(con, caller, words):
+    module = step(con)
+    frames = [(1, None, caller or "/x/main.py"), (2, 1, "model.py"), (3, None, FLAX)]
+    for frame, parent, file in frames if caller is None else frames[:2]:
+        last = 2 if frame == 1 else frame
+        insert(con, "stack_frames", module_id=1, stack_frame_id=frame, parent_frame_id=parent,
+               own_frame_id=frame, source_file=file, source_line=1, function_name="f",
+               tree_ordinal=frame, last_tree_ordinal=last)  # fmt: skip
+    wait(module, 1, 0, 200, opcode="add", op_name="jit(step)/jvp()/add")
+    module.use(1, "use8")
+    module.saves(1, 200)
+    module.close()
+    found = [row["advice"] for row in rows(con, "advice") if row["kind"] == "recompute"]
+    assert found == [words]
+
+
 def loss(con, op_name="jit(step)/transpose(jvp(jit(take_along_axis)))/scatter-add", reads=None):
     """Logits and their gradients of 4 tokens, 400 bytes each, one after the other."""
     module = Module(con, 1, function_name="step", platform="cpu")

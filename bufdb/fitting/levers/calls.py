@@ -26,6 +26,7 @@ from bufdb.capture.target import jax_module
 from bufdb.fitting.direct import direct
 from bufdb.fitting.editing import Editing
 from bufdb.fitting.edits import Refused, Render
+from bufdb.fitting.frameworks import JAX, named
 from bufdb.fitting.lever import Atom, Lever, Trial
 from bufdb.fitting.loops import counter, first_calls
 from bufdb.fitting.places import place
@@ -36,10 +37,10 @@ from bufdb.fitting.source import Source
 LEAST_RATIO = 0.01
 """What checkpointing calls must take off the live values to be a region."""
 FORMS = {
-    "": "jax.checkpoint(FUNCTION)(ARGUMENTS)",
-    "nnx": "nnx.remat(lambda module: CALL of it)(module)",
-    "linen": "nn.remat(lambda module: CALL of it)(module)",
-    "haiku": "hk.remat(lambda: CALL)()",
+    "": f"{JAX.checkpoint}(FUNCTION)(ARGUMENTS)",
+    "nnx": f"{named('nnx').checkpoint}(lambda module: CALL of it)(module)",
+    "linen": f"{named('linen').checkpoint}(lambda module: CALL of it)(module)",
+    "haiku": f"{named('haiku').checkpoint}(lambda: CALL)()",
 }
 """What a call becomes, by the library whose state it changes."""
 _REMATS = {"nnx": ("flax", "nnx"), "linen": ("flax", "linen"), "haiku": ("haiku", "")}

@@ -13,6 +13,7 @@ from bufdb.capture.target import jax_module
 from bufdb.fitting.counting import aval_bytes, is_sized
 from bufdb.fitting.editing import Editing
 from bufdb.fitting.edits import Refused
+from bufdb.fitting.frameworks import named
 from bufdb.fitting.jitted import jitted
 from bufdb.fitting.lever import Lever, Trial
 from bufdb.fitting.plans import Plan, PlanResult, Program, Site, Traced
@@ -136,7 +137,7 @@ def _donates_by_itself(function: Any) -> bool:
 
 def _why_hidden(function: Any) -> str:
     if hasattr(getattr(function, "lifted", None), "donate_rest"):
-        return '; eqx.filter_jit has donate="all"'
+        return f"; {named('equinox').donation} does"
     options = _hiding(getattr(function, "_jit_info", None))
     return f", as it has {' and '.join(options)}" if options else ""
 
