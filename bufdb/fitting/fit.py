@@ -166,8 +166,8 @@ class Fitting:
             is_complete=not self.question.is_over(),
         )
         if answer.limit_bytes is not None and best is None and not answer.fits_as_written:
-            others = [kind for kind in KINDS if kind not in self.question.also]
-            answer = replace(answer, untried=tuple(others) if program.has_batch else ())
+            others = [kind for kind in program.on_demand if kind not in self.question.also]
+            answer = replace(answer, untried=tuple(others))
         return self._stored(answer)
 
     # -- Plans -------------------------------------------------------------------------------------

@@ -162,7 +162,7 @@ class Function:
             as_written=trial.written,
             function_site=_site(self._given, self._files),
             is_jitted=hasattr(self._given, "lower"),
-            has_batch=self._has_batch(),
+            on_demand=self._on_demand(),
         )
         for lever in LEVERS:
             program = lever.offered(trial, program)
@@ -225,12 +225,15 @@ class Function:
         names = _argument_names(self._given, len(self._args))
         return batch(self._args, self._kwargs, names, self._gradients)
 
-    def _has_batch(self) -> bool:
-        try:
+    def _on_demand(self) -> tuple[str, ...]:
+        kinds = []
+        with suppress(Refused):
             self._batch()
-        except Refused:
-            return False
-        return True
+            kinds += [lever.name for lever in ON_DEMAND]
+        with suppress(Refused):
+            changes_of(self._mapped)
+            kinds.append(Vmap.name)
+        return tuple(kinds)
 
     def _recorded(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]

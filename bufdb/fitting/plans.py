@@ -277,8 +277,8 @@ class Program:
     """What could not be taken, in words."""
     changes: tuple[Change, ...] = ()
     """Those that `--also` tries."""
-    has_batch: bool = False
-    """Whether arguments have a batch of equal parts, which `--also` takes one by one."""
+    on_demand: tuple[str, ...] = ()
+    """Kinds of changes of the text that `--also` could try."""
 
     @property
     def scans(self) -> tuple[int, ...]:

@@ -35,16 +35,16 @@ class Made:
 
     device = "made up"
 
-    def __init__(self, needs, refuse=(), late=False, has_batch=False):
+    def __init__(self, needs, refuse=(), late=False, on_demand=()):
         self.needs, self.refuse, self.late = needs, refuse, late
-        self.has_batch = has_batch
+        self.on_demand = on_demand
 
     def program(self):
         region = Region("scan", (PLACE,), "body", None, 4)
         switches = tuple(Switch(name, PLACE, (0,), 20) for name in ("a", "b"))
         return Program(
             "train.py:f", None, "cpu", (region,), switches, (), ("x",), False, False,
-            self.trace(Plan()), has_batch=self.has_batch,
+            self.trace(Plan()), on_demand=self.on_demand,
         )  # fmt: skip
 
     def trace(self, plan):
@@ -111,19 +111,19 @@ def test_nothing_fits(ask):
 
 
 @pytest.mark.parametrize(
-    ("limit", "has_batch", "also", "untried"),
+    ("limit", "on_demand", "also", "untried"),
     [
-        (10, True, (), ["microbatch", "chunks"]),
-        (10, True, ("chunks",), ["microbatch"]),
-        (10, True, ("microbatch", "chunks"), []),
-        (10, False, (), []),
-        (70, True, (), []),
-        (1000, True, (), []),
-        (None, True, (), []),
+        (10, ("microbatch", "vmap"), (), ["microbatch", "vmap"]),
+        (10, ("microbatch", "chunks"), ("chunks",), ["microbatch"]),
+        (10, ("microbatch", "chunks"), ("microbatch", "chunks"), []),
+        (10, (), (), []),
+        (70, ("vmap",), (), []),
+        (1000, ("vmap",), (), []),
+        (None, ("vmap",), (), []),
     ],
 )
-def test_changes_that_were_not_tried_are_named(ask, limit, has_batch, also, untried):
-    found = ask(limit, has_batch=has_batch, also=also)
+def test_changes_that_were_not_tried_are_named(ask, limit, on_demand, also, untried):
+    found = ask(limit, on_demand=on_demand, also=also)
     shown = f"; not tried: --also {','.join(untried)}"
     assert (shown in " ".join(text(found).split())) == bool(untried)
     assert as_dict(found)["untried"] == untried
