@@ -7,6 +7,8 @@
   ends with code 0, or with the N of a comment `# exit code N` after it. All commands of a page
   use one database, which holds data/demo as README.md ingests it.
 - A block with `file=NAME` after its language is that file.
+- The commands of a block with `jax` after `console` run where this Python has JAX; `python` is
+  that Python.
 
 `pytest -k readme --update-golden` writes the generated parts, and what commands print where it is
 not what is shown; that is then to be shortened by hand.
@@ -14,10 +16,13 @@ not what is shown; that is then to be shortened by hand.
 
 import contextlib
 import importlib
+import importlib.util
 import io
+import os
 import re
 import shlex
 import shutil
+import sys
 import tomllib
 from pathlib import Path
 
@@ -118,10 +123,14 @@ def test_the_examples_show_what_the_commands_print(name, folder, request, monkey
             path = Path(options["file"])
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(body, encoding="utf-8")
-        if language != "console":
+        if language != "console" or ("jax" in options and importlib.util.find_spec("jax") is None):
             continue
         columns = int(options.get("columns", 100))
         monkeypatch.setenv("COLUMNS", str(columns))
+        if "jax" in options:
+            monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+            place = Path(sys.executable).parent
+            monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
         found = body
         for command, shown in examples(body):
             prompt, text, code = command[:2], command[2:], 0
