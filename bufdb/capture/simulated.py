@@ -42,7 +42,11 @@ _TOO_FEW = re.compile(
 """What make_mesh, mesh_utils, NumPy and pmap raise where there are too few devices."""
 _COUNTED = re.compile(r"(?:device_count|devices)\(.*\)(?:.*\n){1,3}\s*(?:Assertion|Index)Error")
 _UNEVEN = re.compile(r"should be divisible|evenly divi|IndivisibleError")
-_PLATFORM = re.compile(r"Unknown backend:? |Unable to initialize backend")
+_PLATFORM = re.compile(
+    r"^(?:(?:importing|evaluating) .* failed: )?RuntimeError: "
+    r"(?:Unknown backend|Unable to initialize backend)",
+    re.MULTILINE,
+)
 _LAUNCHERS = ("mpirun", "mpiexec", "srun", "jsrun", "aprun", "flux", "torchrun", "horovodrun")
 """Programs that start several processes of a program."""
 

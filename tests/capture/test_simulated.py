@@ -132,6 +132,7 @@ def test_failures_that_are_not_of_devices():
     assert Devices().hint("ValueError: wrong") == ""
     platform = "RuntimeError: Unknown backend: 'gpu' requested, but no platforms"
     assert "name no platform" in Devices().hint(platform)
+    assert Devices().hint(f"compiling step for gpu:h100 failed: {platform}") == ""
     uneven = "IndivisibleError: … should evenly divide the shape"
     assert Devices().hint(uneven) == ""
     assert "name sizes in --mesh data=3 that divide" in Devices.of(None, "data=3").hint(uneven)
