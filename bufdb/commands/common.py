@@ -178,8 +178,10 @@ def own_globs(globs: tuple[str, ...], program: Sequence[str] = ()) -> list[str] 
         str(Path(glob).absolute()) if "/" in glob and Path(glob).is_dir() else glob
         for glob in globs
     ]
-    folder = script_folder(program) if program else None
-    return [*named, *(() if folder is None else script_globs(str(folder)))] or None
+    folder = script_folder(program)
+    if folder is not None:
+        named += script_globs(str(folder), is_package=(folder / "__init__.py").exists())
+    return named or None
 
 
 quiet_option: Decorator = click.option(

@@ -105,9 +105,9 @@ def parse_own(globs: Sequence[str]) -> Own:
     return Own("|".join(parts) if parts else None)
 
 
-def script_globs(folder: str) -> list[str]:
+def script_globs(folder: str, *, is_package: bool = False) -> list[str]:
     """Return the globs with which the folder of a script is the user's in a checkout, too."""
-    within = f"{folder}/"
+    within = f"{folder}/__init__.py" if is_package else f"{folder}/"
     is_checkout = _CHECKED_OUT.search(within) and not _INSTALLED.search(within)
     return [folder] if is_checkout else []
 

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from ingesting import ingest_into, rows
 from places import DEMO, PACKAGED, ROOT
 
+from bufdb.capture.environment import script_folder
+from bufdb.commands import common
 from bufdb.read import own
 from bufdb.read.own import CHECKED_OUT, NOTHING_MORE
 
@@ -135,8 +137,33 @@ def test_a_script_in_a_checkout_is_the_users():
     of_user = own.parse_own(own.script_globs(path.rpartition("/")[0]))
     assert not of_user.is_library(path)
     assert of_user.is_library("/src/maxtext/MaxText/layers/a.py")
-    assert own.script_globs("/home/me") == []
+    assert own.script_globs("/home/me") == own.script_globs("/home/me/flax") == []
+    assert own.script_globs("/me/maxtext", is_package=True) == ["/me/maxtext"]
     assert own.script_globs("/v/lib/python3.12/site-packages/keras/src") == []
+
+
+@pytest.mark.parametrize(
+    ("program", "folder"),
+    [
+        (["python", "MaxText/trainers/train.py", "--steps", "1"], "MaxText/trainers"),
+        (["MaxText/trainers/train.py:step"], "MaxText/trainers"),
+        (["python", "-m", "MaxText.trainers.train"], "MaxText"),
+        (["MaxText.trainers.train:step"], "MaxText"),
+        (["python", "-m", "elsewhere.train"], None),
+        (["python", "-c", "pass"], None),
+        ([], None),
+    ],
+)
+def test_the_folder_of_a_script(empty_folder, program, folder):
+    (empty_folder / "MaxText" / "trainers").mkdir(parents=True)
+    (empty_folder / "MaxText" / "trainers" / "train.py").touch()
+    (empty_folder / "MaxText" / "__init__.py").touch()
+    expected = None if folder is None else empty_folder / folder
+    assert script_folder(program) == expected
+    globs = common.own_globs(("flax", "./MaxText"), program)
+    more = [] if folder is None else [str(expected)]
+    assert globs == ["flax", str(empty_folder / "MaxText"), *more]
+    assert common.own_globs((), ()) is None and common.own_globs(("",), ()) == [""]
 
 
 def test_globs_add_up_in_any_order():
