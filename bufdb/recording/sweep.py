@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bufdb.answers.devices import Limits
-from bufdb.answers.opening import open_readable
 from bufdb.capture.runner import Relay, to_stderr
 from bufdb.errors import (
     BufdbError,
@@ -250,6 +249,7 @@ def _folder_name(number: int, combination: Combination) -> str:
 
 def _of_call(planned: Plan, call: str, combination: Combination, *, is_first: bool) -> Captured:
     """Store the compilation of a call that a command makes, where it is stopped."""
+    from bufdb.answers.opening import open_readable
     from bufdb.capture.script import Script
     from bufdb.read.own import parse_own
     from bufdb.recording.function import Function, explained
