@@ -130,9 +130,10 @@ class Bench:
     def explain(self, target):
         """Find the call and its need, on the CPU also in the run; return whether there is one."""
         row, options = self.row, [*self.script.options, *(["--target", target] if target else [])]
-        _, lines = self.ask("explain", "--run", "asked", *options)
-        if not (asked := self.needs("asked")):
-            row.why = lines[-1] if lines else "no answer"
+        run = f"asked-{target or 'cpu'}"
+        _, lines = self.ask("explain", "--run", run, *options)
+        if not (asked := self.needs(run)):
+            row.why += lines[-1].removeprefix("bufdb: error: ") if lines else "no answer"
             return False
         function, need = asked[0]
         row.limit = int(SHARE * need)
@@ -147,11 +148,11 @@ class Bench:
     def fit(self, target):
         row, options = self.row, [*self.script.options, *(["--target", target] if target else [])]
         row.limit = row.limit or int(SHARE * row.need)
-        words = "fit", "--limit", str(row.limit), "--format", "json"
+        words = "fit", "--limit", f"{row.limit}B", "--format", "json"
         out, lines = self.ask(*words, *options)
         where = "H100" if target else "CPU"
         if not out:
-            row.why += f"{where}: {lines[-1]}. "
+            row.why += f"{where}: {lines[-1].removeprefix('bufdb: error: ')}. "
             return
         answer = json.loads(out)
         best = next((one for one in answer["plans"] if one["rank"] == answer["best"]), None)
