@@ -790,7 +790,8 @@ found AS (
     findings.saving_bytes, findings.reader,
     -- Settings are of the whole program, and so is the jit; code is changed line by line.
     CASE
-      WHEN findings.kind = 'donate' OR program_words.has_settings THEN program_frameworks.place
+      WHEN findings.kind IN ('donate', 'dtype') OR program_words.has_settings
+        THEN program_frameworks.place
       ELSE name_frameworks.place
     END AS framework_place,
     CAST(findings.saving_bytes AS DOUBLE) / nullif(functions.peak_bytes, 0) AS saving_ratio,
@@ -890,6 +891,7 @@ SELECT
     WHEN 'dtype' THEN
       CASE ranked.name
         WHEN 'f32' THEN 'all of it is f32: bf16 would halve it'
+          || coalesce(' (' || nullif(words.dtype, '') || ')', '')
         ELSE 'keep it in bf16: find what promotes it to f32'
       END
     WHEN 'copy' THEN 'avoid the copy: donate, or keep one layout'

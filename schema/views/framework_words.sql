@@ -3,45 +3,48 @@
 CREATE OR REPLACE VIEW framework_words AS
 SELECT
   words.place, words.framework, words.pattern, words.checkpoint, words.donation, words.offload,
-  words.chunks, words.has_settings
+  words.chunks, words.dtype, words.has_settings
 FROM (
   VALUES
     (
       1, 'maxtext', '/max_?text/', 'remat_policy=full', '',
-      'remat_policy=custom decoder_layer_input=offload', 'num_vocab_tiling=8', TRUE
+      'remat_policy=custom decoder_layer_input=offload', 'num_vocab_tiling=8', 'dtype=bfloat16',
+      TRUE
     ),
     (
       2, 'axlearn', '/axlearn/',
       'remat_spec=RematSpec(policy=nothing_saveable) of the layer, by a RematSpecModifier in mesh_rules',
-      '', 'RematSpec(policy=offload_dots_saveable_policy)', '', TRUE
+      '', 'RematSpec(policy=offload_dots_saveable_policy)', '', '', TRUE
     ),
     (
       3, 'levanter', '/(levanter|haliax)/', 'gradient_checkpointing: recompute', '',
-      'gradient_checkpointing: offload', 'cross_entropy_block_size: 4096', TRUE
+      'gradient_checkpointing: offload', 'cross_entropy_block_size: 4096', '', TRUE
     ),
     (
-      4, 'keras', '/keras/src/', 'keras.RematScope(mode="full")', 'donate_argnums', '', '', FALSE
+      4, 'keras', '/keras/src/', 'keras.RematScope(mode="full")', 'donate_argnums', '', '',
+      'keras.config.set_dtype_policy("mixed_bfloat16")', FALSE
     ),
     (
-      5, 'haiku', '/haiku/', 'hk.remat', 'donate_argnums', 'hk.remat(policy=…)', '', FALSE
+      5, 'haiku', '/haiku/', 'hk.remat', 'donate_argnums', 'hk.remat(policy=…)', '', '', FALSE
     ),
     (
       6, 'nnx', '/flax/nnx/', 'nnx.remat', 'nnx.jit(donate_argnums=…)', 'nnx.remat(policy=…)',
-      '', FALSE
+      '', '', FALSE
     ),
     (
-      7, 'linen', '/flax/linen/', 'nn.remat', 'donate_argnums', 'nn.remat(policy=…)', '', FALSE
+      7, 'linen', '/flax/linen/', 'nn.remat', 'donate_argnums', 'nn.remat(policy=…)', '', '',
+      FALSE
     ),
     (
       8, 'equinox', '/equinox/', 'eqx.filter_checkpoint',
       'eqx.filter_jit(donate="all-except-first" or "all")', 'eqx.filter_checkpoint(policy=…)',
-      '', FALSE
+      '', '', FALSE
     ),
     (
-      9, 'jax', '', 'jax.checkpoint', 'donate_argnums', 'a policy', '', FALSE
+      9, 'jax', '', 'jax.checkpoint', 'donate_argnums', 'a policy', '', '', FALSE
     )
 ) AS words (
-  place, framework, pattern, checkpoint, donation, offload, chunks, has_settings
+  place, framework, pattern, checkpoint, donation, offload, chunks, dtype, has_settings
 );
 COMMENT ON VIEW framework_words IS
   'One row per framework of JAX: its words for a checkpoint, a donation, host memory and a loss in chunks. Key: framework.';
@@ -52,4 +55,5 @@ COMMENT ON COLUMN framework_words.checkpoint IS 'What computes a layer again.';
 COMMENT ON COLUMN framework_words.donation IS 'What donates arguments; empty if the framework does by itself.';
 COMMENT ON COLUMN framework_words.offload IS 'What keeps values in host memory; empty if there is none.';
 COMMENT ON COLUMN framework_words.chunks IS 'Setting that computes the loss in chunks; empty if there is none.';
+COMMENT ON COLUMN framework_words.dtype IS 'Setting that makes the values of layers bf16; empty if there is none.';
 COMMENT ON COLUMN framework_words.has_settings IS 'Whether the layers are in its own files: the user changes a setting, not code.';

@@ -5,14 +5,14 @@ import pytest
 from bufdb.database import store
 from bufdb.fitting.frameworks import FRAMEWORKS, JAX, of_file, setting_words
 
-FIELDS = "framework, pattern, checkpoint, donation, offload, chunks, has_settings"
+FIELDS = "framework, pattern, checkpoint, donation, offload, chunks, dtype, has_settings"
 
 
 def test_advice_has_the_same_words(tmp_path):
     with store.open_writable(str(tmp_path / "d.duckdb")) as con:
         rows = con.execute(f"SELECT {FIELDS} FROM framework_words ORDER BY place").fetchall()
     assert rows == [
-        (one.name, one.pattern, one.checkpoint, one.donation, one.offload, one.chunks,
+        (one.name, one.pattern, one.checkpoint, one.donation, one.offload, one.chunks, one.dtype,
          one.has_settings)
         for one in FRAMEWORKS
     ]  # fmt: skip
