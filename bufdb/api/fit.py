@@ -85,7 +85,7 @@ def fit(
         kwargs: arguments of the function by name.
 
     Raises:
-        UsageError: it takes no gradient, an argument is not an array, or `also` has another word.
+        UsageError: an argument is not an array, or `also` has another word.
         BufdbError: this JAX is unknown, or XLA wrote no dump.
     """
     deadline = None if timeout is None else time.monotonic() + timeout

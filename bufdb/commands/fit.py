@@ -119,8 +119,9 @@ def command(
     What a gradient saves for its backward pass is a choice: each expression of a scan's body whose
     value another one reads is a switch, and so is each function that is called several times. A
     plan saves some and recomputes the others. Plans are traced, and the best of them compiled: a
-    need without ~ is measured. FUNCTION must take a gradient (jax.grad, value_and_grad, vjp);
-    --gradients-only takes that of a loss. Nothing is executed without --also.
+    need without ~ is measured. Of a FUNCTION without a gradient (jax.grad,
+    value_and_grad, vjp) arguments are donated; --gradients-only takes the gradient of a loss.
+    Nothing is executed without --also.
 
     --also microbatch takes the gradient of 2, 4 or 8 equal parts of the batch, one after another;
     --also chunks computes the widest product and its reductions, such as the loss over a
@@ -147,7 +148,7 @@ def command(
     Exit codes:
       0    it fits as written or by a plan; without --limit, there is an answer
       1    nothing fits, it cannot be compiled, or a package is missing
-      2    wrong usage, or a function without a gradient
+      2    wrong usage
       3    database in use, damaged, not writable or of another version
       124  not compiled, or no plan that fits found, within --timeout
     """

@@ -76,7 +76,7 @@ class Function:
             own: what counts as the user's, so that it can be changed, although it is a library's.
 
         Raises:
-            UsageError: it takes no gradient, or an argument is not an array.
+            UsageError: an argument is not an array.
             BufdbError: this JAX is unknown.
         """
         probe()
@@ -93,11 +93,6 @@ class Function:
         if not self._gradients and gradients_only:
             self._given = function = _gradient_of(self._jax, function, self._args, self._kwargs)
             self._gradients, stage = self._recorded(self._args, self._kwargs)
-        if not self._gradients:
-            raise UsageError(
-                f"{name} takes no gradient (jax.grad, value_and_grad or vjp), so there is nothing "
-                "that is saved for one; --gradients-only takes that of a loss"
-            )
         self._is_alone = gradients_only
         self._outputs = self._jax.tree.leaves(stage.out_info)
         self._unused = unused_note(stage)
@@ -126,6 +121,12 @@ class Function:
         """Return what can be switched; what makes no difference is left out."""
         of_library = _library_note(self._given, self._files.own)
         notes = [note for note in (self._unused, of_library) if note is not None]
+        if not self._gradients:
+            notes.append(
+                f"{self._name} takes no gradient (jax.grad, value_and_grad or vjp), so nothing is "
+                "saved for one: plans donate arguments, and set options of the compiler; "
+                "--gradients-only takes the gradient of a loss"
+            )
         survey = self._losses.survey
         for site, around in survey.closed.items():
             notes.append(
@@ -185,6 +186,8 @@ class Function:
         """Return what `--also` tries, prepared for plans, and checked on random numbers."""
 
         def make() -> Also:
+            if not self._gradients:
+                raise Refused("it takes no gradient, which could be that of parts of a batch")
             arguments = self._batch()
 
             def record(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Gradient]:
@@ -228,8 +231,9 @@ class Function:
     def _on_demand(self) -> tuple[str, ...]:
         kinds = []
         with suppress(Refused):
-            self._batch()
-            kinds += [lever.name for lever in ON_DEMAND]
+            if self._gradients:
+                self._batch()
+                kinds += [lever.name for lever in ON_DEMAND]
         with suppress(Refused):
             changes_of(self._mapped)
             kinds.append(Vmap.name)

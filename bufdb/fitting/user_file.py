@@ -88,7 +88,7 @@ def fitted(function: UserFunction, question: Question) -> tuple[Answer, Sizes | 
     """Search for plans; also for the largest value of what is varied, as written and by plans.
 
     Raises:
-        UsageError: the request is wrong, or the function takes no gradient.
+        UsageError: the request is wrong.
         NotCompiledError: the user's code or XLA gave up.
         TooSlowError: nothing was found within the time.
     """

@@ -68,12 +68,7 @@ def explain(spec, args, folder):
 def fit(spec, args, folder):
     server = Server()
     request = {"spec": spec, "args": args, "target": None, "sources": {}, "has_program": False}
-    try:
-        server.answer({"do": "start", "gradients_only": False, **request})
-    except UsageError as error:
-        # It is traced before its gradients are looked for.
-        if "takes no gradient" not in str(error):
-            raise
+    server.answer({"do": "start", "gradients_only": False, **request})
 
 
 def blame(spec, args, folder):

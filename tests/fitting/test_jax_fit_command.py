@@ -155,10 +155,26 @@ def test_the_largest_size_is_proved_on_both_sides(fit, call):
     assert (code, "wants {batch} in --args" in err) == (2, True)
 
 
-def test_a_function_without_a_gradient_is_refused_in_one_line(call, fit):
-    code, _, err = call("fit", "train.py:loss", "--args", "args()", "--db", "d.duckdb")
-    assert (code, len(err.splitlines())) == (2, 1)
-    assert "takes no gradient" in err and "--gradients-only takes that of a loss" in err
+DECODING = """import jax, jax.numpy as jnp
+
+@jax.jit
+def step(cache, x):
+    return jax.lax.dynamic_update_slice(cache, x, (3, 0)), x.sum()
+"""
+
+
+def test_a_function_without_a_gradient_donates_its_cache(call, fit, tmp_path):
+    (tmp_path / "decode.py").write_text(DECODING)
+    code, out, err = call(
+        "fit", "decode.py:step", "--args", "f32[512, 512], f32[1, 512]", "--limit", "1.5MiB",
+        "--db", "d.duckdb", "--format", "json",
+    )  # fmt: skip
+    assert code == 0, err
+    answer = json.loads(out)
+    (plan,) = answer["plans"]
+    assert (plan["donated"], plan["is_verified"]) == (["cache"], True)
+    assert answer["as_written"]["need_bytes"] - plan["need_bytes"] == 512 * 512 * 4
+    assert "takes no gradient" in answer["notes"][0]
 
 
 CASES = Path(__file__).parents[2].parent / "shared" / "cases"

@@ -277,11 +277,16 @@ def test_every_plan_of_every_form_is_traced(name):
     assert nothing.residual_bytes <= least.residual_bytes
 
 
-def test_what_has_no_gradient_is_refused_in_one_line():
-    with pytest.raises(UsageError, match="forward_only takes no gradient"):
-        function("forward_only")
-    with pytest.raises(UsageError, match="walked takes no gradient"):
-        function("walked", (programs.shape(D, D),))
+@pytest.mark.parametrize(
+    ("name", "args"), [("forward_only", ()), ("walked", (programs.shape(D, D),))]
+)
+def test_what_has_no_gradient_has_a_note(name, args):
+    found = function(name, args) if args else function(name)
+    program = found.program()
+    assert not program.regions and not program.on_demand
+    assert f"{name} takes no gradient" in program.notes[0]
+    refused = found.changes(["microbatch"])
+    assert refused.notes[0].startswith("--also microbatch: it takes no gradient")
 
 
 def test_an_argument_that_is_no_array_is_refused_in_one_line():
