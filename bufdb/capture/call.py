@@ -441,13 +441,28 @@ def _placed(tree: Any, leaves: Sequence[Any], devices: Sequence[Any], name: str)
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
             return leaf
         sharding = single
+        own = getattr(leaf, "sharding", None)
         if mesh is not None:
-            own = getattr(leaf, "sharding", None)
             spec = own.spec if isinstance(own, named) else jax.sharding.PartitionSpec()
             sharding = named(mesh, spec)
+        kind = own_memory(own)
+        if kind is not None and has_memory(devices[0], kind):
+            sharding = sharding.with_memory_kind(kind)
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
     return jax.tree_util.tree_map(place, tree)
+
+
+def own_memory(sharding: Any) -> str | None:
+    """Return the memory of an array that is not the usual one of this process's devices."""
+    jax: Any = importlib.import_module("jax")
+    kind = getattr(sharding, "memory_kind", None)
+    return None if kind == jax.devices()[0].default_memory().kind else kind
+
+
+def has_memory(device: Any, kind: str) -> bool:
+    """Return whether JAX knows a memory of a described device; those of a GPU are unknown."""
+    return any(one.kind == kind for one in device.addressable_memories())
 
 
 def _mesh(like: Any, devices: Sequence[Any], name: str) -> Any:
@@ -520,7 +535,9 @@ class Moved:
         is_free = own is None or not kind.committed
         if hasattr(planned, "device_set") or (self._meshes and is_free):  # as the jit has it
             return kind.replace(sharding=None, committed=False)
-        return kind.replace(sharding=alone, committed=True)
+        memory = self._kind(own)
+        there = alone if memory is None else alone.with_memory_kind(memory)
+        return kind.replace(sharding=there, committed=True)
 
     def _value(self, value: Any) -> Any:
         """Return a parameter with the devices of the target; itself if it has none."""
@@ -531,7 +548,7 @@ class Moved:
             is_concrete = isinstance(value.mesh, sharding.Mesh)
             return self._named(value) if is_concrete else value
         if isinstance(value, sharding.SingleDeviceSharding):
-            return sharding.SingleDeviceSharding(self._devices[0])
+            return sharding.SingleDeviceSharding(self._devices[0], memory_kind=self._kind(value))
         if isinstance(value, dict):
             return {key: self._value(one) for key, one in value.items()}
         if type(value) in (tuple, list):
@@ -560,9 +577,13 @@ class Moved:
 
     def _named(self, sharding: Any) -> Any:
         """Return a sharding over a mesh, whether of devices or abstract, over the target's."""
-        usual = self._jax.devices()[0].default_memory().kind
-        kind = None if sharding.memory_kind == usual else sharding.memory_kind
-        return type(sharding)(self._mesh(sharding.mesh), sharding.spec, memory_kind=kind)
+        mesh = self._mesh(sharding.mesh)
+        return type(sharding)(mesh, sharding.spec, memory_kind=self._kind(sharding))
+
+    def _kind(self, sharding: Any) -> str | None:
+        """Return the memory of a sharding that is not the usual one, if the target has it."""
+        kind = own_memory(sharding)
+        return kind if kind is not None and has_memory(self._devices[0], kind) else None
 
     def _mesh(self, like: Any) -> Any:
         if like.empty:

@@ -74,6 +74,31 @@ def unused_note(stage: Any) -> str | None:
     )
 
 
+def memory_note(args: Any, kwargs: Any, described: Target | None) -> str | None:
+    """Return a note on arguments whose memory JAX does not know on a target; None if none.
+
+    Of a described GPU it knows no memory, and takes pinned_host as the device's without a word.
+    """
+    if described is None:
+        return None
+    sizes: dict[str, int] = {}
+    for leaf in jax_module().tree.leaves((args, kwargs)):
+        kind = call.own_memory(getattr(leaf, "sharding", None))
+        if kind is not None and not call.has_memory(described.devices[0], kind):
+            sizes[kind] = sizes.get(kind, 0) + math.prod(leaf.shape) * leaf.dtype.itemsize
+    if not sizes:
+        return None
+    what = " and ".join(f"{human_bytes(size)} in {kind}" for kind, size in sizes.items())
+    return (
+        f"arguments of {what} are in device memory here: JAX knows no other memory of "
+        f"{described.name} without the device, so the figures are higher than there"
+    )
+
+
+def _notes(*notes: str | None) -> str | None:
+    return "; ".join(filter(None, notes)) or None
+
+
 def _kept(stage: Any) -> Container[int]:
     """Return the numbers of the arguments that JAX passes on: as `jax._src.pjit` prunes them."""
     if hasattr(stage, "_lowering"):
@@ -174,7 +199,8 @@ def explained(request: Mapping[str, Any], caught: Caught | None = None) -> dict[
         worker.known({"device": kind})
         options = None if question.target is None else question.target.options
         refusal = compile_into(stage, Path(request["dumps"]), options)
-    return {"device": kind, "refusal": refusal, "note": unused_note(stage)}
+    memory = memory_note(question.args, question.kwargs, question.target)
+    return {"device": kind, "refusal": refusal, "note": _notes(unused_note(stage), memory)}
 
 
 def taken(caught: Caught, hardware: str | None) -> Asked:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from bufdb.capture.child import lowered, unused_note
+from bufdb.capture.child import lowered, memory_note, unused_note
 from bufdb.capture.dump import compile_into
 from bufdb.capture.target import Target, jax_module
 from bufdb.errors import BufdbError, UsageError
@@ -120,7 +120,8 @@ class Function:
     def program(self) -> Program:
         """Return what can be switched; what makes no difference is left out."""
         of_library = _library_note(self._given, self._files.own)
-        notes = [note for note in (self._unused, of_library) if note is not None]
+        memory = memory_note(self._args, self._kwargs, self._target)
+        notes = [note for note in (self._unused, memory, of_library) if note is not None]
         if not self._gradients:
             notes.append(
                 f"{self._name} takes no gradient (jax.grad, value_and_grad or vjp), so nothing is "
