@@ -1,7 +1,6 @@
 """Files that a user names for an answer: whole, or as they were."""
 
 import os
-import resource
 import shutil
 import stat
 import subprocess
@@ -33,10 +32,14 @@ def test_a_disk_that_is_full_leaves_what_was_there(demo_db, tmp_path, command, b
     if before is not None:
         path.write_text(before)
     arguments = [*command.split(), "--db", str(demo_db), "-o", str(path)]
+    # In the child itself: JAX, which another test may have imported here, warns of a fork.
+    limited = (
+        f"import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, ({LIMIT}, {LIMIT})); "
+        "runpy.run_module('bufdb', run_name='__main__', alter_sys=True)"
+    )
     done = subprocess.run(
-        [sys.executable, "-m", "bufdb", *arguments],
+        [sys.executable, "-c", limited, *arguments],
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},  # Python would keep what is cut off
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT, LIMIT)),
         capture_output=True,
         text=True,
         check=False,
