@@ -421,8 +421,14 @@ def _by_reason(unknown: Sequence[Row]) -> list[list[Row]]:
     """Return functions with an unknown peak by the reason, in the order of the first of each."""
     groups: dict[str, list[Row]] = {}
     for row in unknown:
-        groups.setdefault(_why(row), []).append(row)
+        group = groups.setdefault(_why(row), [])
+        if _same(row) not in map(_same, group):
+            group.append(row)
     return list(groups.values())
+
+
+def _same(row: Row) -> tuple[object, object]:
+    return row["run_name"], row["function_name"]
 
 
 def _unknown(rows: Sequence[Row], width: int) -> Sentence:

@@ -455,8 +455,10 @@ def _placed(tree: Any, leaves: Sequence[Any], devices: Sequence[Any], name: str)
 
 def own_memory(sharding: Any) -> str | None:
     """Return the memory of an array that is not the usual one of this process's devices."""
+    kind: str | None = getattr(sharding, "memory_kind", None)
+    if kind is None:
+        return None
     jax: Any = importlib.import_module("jax")
-    kind = getattr(sharding, "memory_kind", None)
     return None if kind == jax.devices()[0].default_memory().kind else kind
 
 

@@ -37,7 +37,7 @@ def test_a_library_is_a_word_before_the_name(con):
     installed = "/l/site-packages/flax/linen/linear.py:271"
     case.temp(1, 1, (0, 9), installed, op_name="jit(f)/dot", name="dot", program_order=1)
     case.temp(2, 1, (0, 9), name="copy", program_order=0)
-    case.temp(3, 1, (0, 9), "/m/flax/linen/linear.py:271", op_name="jit(f)/exp", name="exp")
+    case.temp(3, 1, (0, 9), "/m/model/linear.py:271", op_name="jit(f)/exp", name="exp")
     case.use(2, "dot")
     case.close()
 
@@ -48,7 +48,7 @@ def test_a_library_is_a_word_before_the_name(con):
     assert taken("line:library flax/*") == taken(f"line:{library}") == [library]
     assert taken("line:for library flax/*") == [f"for {library}"]
     assert taken("line:linear.py:271") == [
-        library, f"for {library}", "/m/flax/linen/linear.py:271"
+        library, f"for {library}", "/m/model/linear.py:271"
     ]  # fmt: skip
 
 
