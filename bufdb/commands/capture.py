@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     callback=common.not_dash,
     help="Write the table of peaks to FILE instead of a summary to standard error.",
 )
-def command(
+def command(  # long: a parameter for each option
     command_line: tuple[str, ...],
     db: str,
     run: str | None,

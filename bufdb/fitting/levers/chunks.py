@@ -252,6 +252,21 @@ def _between(eqns: Sequence[Any], members: set[int]) -> set[int]:
     return between
 
 
+def _before_and_after(eqns: Sequence[Any], members: Sequence[int]) -> tuple[list[Any], list[Any]]:
+    """Return the other equations: those that take nothing of some, and those that do."""
+    after: set[Any] = {var for at in members for var in eqns[at].outvars}
+    first: list[Any] = []
+    second: list[Any] = []
+    for at, eqn in enumerate(eqns):
+        if at in members:
+            continue
+        is_after = any(var in after for var in eqn.invars if not is_literal(var))
+        (second if is_after else first).append(eqn)
+        if is_after:
+            after.update(eqn.outvars)
+    return first, second
+
+
 def _changed(
     pair: Pair, flat: Flat, piece: _Piece, rule: Callable[[Any, list[Any]], list[Any]]
 ) -> Changed:
@@ -265,7 +280,6 @@ def _changed(
     """
     jax = jax_module()
     full, part, axes = flat.full, flat.part, flat.axes
-    chosen = set(piece.members)
     small = {
         var: other
         for at in piece.members
@@ -284,16 +298,7 @@ def _changed(
         var: full.eqns[at].primitive.name for at in piece.members for var in full.eqns[at].outvars
     }
     eqns = [_with_numbers(part.eqns[at], full.eqns[at]) for at in piece.members]
-    after: set[Any] = {var for at in piece.members for var in full.eqns[at].outvars}
-    first: list[Any] = []
-    second: list[Any] = []
-    for at, eqn in enumerate(full.eqns):
-        if at in chosen:
-            continue
-        is_after = any(var in after for var in eqn.invars if not is_literal(var))
-        (second if is_after else first).append(eqn)
-        if is_after:
-            after.update(eqn.outvars)
+    first, second = _before_and_after(full.eqns, piece.members)
 
     def in_parts(env: dict[Any, Any]) -> None:
         def one(fixed: Sequence[Any], parts: Sequence[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""A mesh, which no function of the stand-in makes."""
+"""A mesh, which no test makes."""
 
 
 class Mesh:
