@@ -749,7 +749,7 @@ file_frameworks AS (
     FROM stack_frames
     JOIN functions ON functions.module_id = stack_frames.module_id
   ) AS files
-  JOIN framework_words ON regexp_matches(lower(files.source_file), framework_words.pattern)
+  JOIN framework_words ON contains(lower(files.source_file), framework_words.folder)
   GROUP BY files.module_id, files.source_file
 ),
 -- A line is of the framework that has called the function it is in.

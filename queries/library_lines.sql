@@ -1,5 +1,6 @@
 -- title: Library lines that hold the bytes of a line of yours at the peak
 -- group: peak
+-- engines: duckdb, spark, sail
 --
 -- A call such as diffrax.diffeqsolve(...), or of a trainer, is one line of yours, to which peak-by
 -- attributes everything that the library computes below it. This shows the lines below: of one

@@ -11,7 +11,6 @@ Settings are read of public files, not run:
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 
@@ -20,8 +19,8 @@ class Framework:
     """The words of a framework for a change of what its programs hold."""
 
     name: str
-    pattern: str
-    """Regular expression for the path of a file of it."""
+    folder: str
+    """What the lower-case path of a file of it has."""
     checkpoint: str
     donation: str
     offload: str
@@ -33,32 +32,36 @@ class Framework:
 
 FRAMEWORKS = (
     Framework(
-        "maxtext", r"/max_?text/", "remat_policy=full", "", "remat_policy=custom "
+        "maxtext", "/maxtext/", "remat_policy=full", "", "remat_policy=custom "
         "decoder_layer_input=offload", "num_vocab_tiling=8", "dtype=bfloat16", True,
     ),
     Framework(
-        "axlearn", r"/axlearn/", "remat_spec=RematSpec(policy=nothing_saveable) of the layer, by a "
+        "axlearn", "/axlearn/", "remat_spec=RematSpec(policy=nothing_saveable) of the layer, by a "
         "RematSpecModifier in mesh_rules", "", "RematSpec(policy=offload_dots_saveable_policy)",
         "", "", True,
     ),
     Framework(
-        "levanter", r"/(levanter|haliax)/", "gradient_checkpointing: recompute", "",
+        "levanter", "/levanter/", "gradient_checkpointing: recompute", "",
         "gradient_checkpointing: offload", "cross_entropy_block_size: 4096", "", True,
     ),
     Framework(
-        "keras", r"/keras/src/", 'keras.RematScope(mode="full")', "donate_argnums", "", "",
+        "haliax", "/haliax/", "gradient_checkpointing: recompute", "",
+        "gradient_checkpointing: offload", "", "", True,
+    ),
+    Framework(
+        "keras", "/keras/src/", 'keras.RematScope(mode="full")', "donate_argnums", "", "",
         'keras.config.set_dtype_policy("mixed_bfloat16")',
     ),
-    Framework("haiku", r"/haiku/", "hk.remat", "donate_argnums", "hk.remat(policy=…)", "", ""),
+    Framework("haiku", "/haiku/", "hk.remat", "donate_argnums", "hk.remat(policy=…)", "", ""),
     Framework(
-        "nnx", r"/flax/nnx/", "nnx.remat", "nnx.jit(donate_argnums=…)", "nnx.remat(policy=…)", "",
+        "nnx", "/flax/nnx/", "nnx.remat", "nnx.jit(donate_argnums=…)", "nnx.remat(policy=…)", "",
         "",
     ),
     Framework(
-        "linen", r"/flax/linen/", "nn.remat", "donate_argnums", "nn.remat(policy=…)", "", "",
+        "linen", "/flax/linen/", "nn.remat", "donate_argnums", "nn.remat(policy=…)", "", "",
     ),
     Framework(
-        "equinox", r"/equinox/", "eqx.filter_checkpoint",
+        "equinox", "/equinox/", "eqx.filter_checkpoint",
         'eqx.filter_jit(donate="all-except-first" or "all")', "eqx.filter_checkpoint(policy=…)",
         "", "",
     ),
@@ -70,7 +73,7 @@ JAX = FRAMEWORKS[-1]
 
 def of_file(path: str) -> Framework:
     """Return the framework that a file is of; that of JAX itself if none."""
-    return next(one for one in FRAMEWORKS if re.search(one.pattern, path.lower()))
+    return next(one for one in FRAMEWORKS if one.folder in path.lower())
 
 
 def named(name: str) -> Framework:

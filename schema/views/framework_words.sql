@@ -2,12 +2,12 @@
 -- Values: bufdb/fitting/frameworks.py, which patches and notes of bufdb fit use; a test compares.
 CREATE OR REPLACE VIEW framework_words AS
 SELECT
-  words.place, words.framework, words.pattern, words.checkpoint, words.donation, words.offload,
+  words.place, words.framework, words.folder, words.checkpoint, words.donation, words.offload,
   words.chunks, words.dtype, words.has_settings
 FROM (
   VALUES
     (
-      1, 'maxtext', '/max_?text/', 'remat_policy=full', '',
+      1, 'maxtext', '/maxtext/', 'remat_policy=full', '',
       'remat_policy=custom decoder_layer_input=offload', 'num_vocab_tiling=8', 'dtype=bfloat16',
       TRUE
     ),
@@ -17,40 +17,44 @@ FROM (
       '', 'RematSpec(policy=offload_dots_saveable_policy)', '', '', TRUE
     ),
     (
-      3, 'levanter', '/(levanter|haliax)/', 'gradient_checkpointing: recompute', '',
+      3, 'levanter', '/levanter/', 'gradient_checkpointing: recompute', '',
       'gradient_checkpointing: offload', 'cross_entropy_block_size: 4096', '', TRUE
     ),
     (
-      4, 'keras', '/keras/src/', 'keras.RematScope(mode="full")', 'donate_argnums', '', '',
+      4, 'haliax', '/haliax/', 'gradient_checkpointing: recompute', '',
+      'gradient_checkpointing: offload', '', '', TRUE
+    ),
+    (
+      5, 'keras', '/keras/src/', 'keras.RematScope(mode="full")', 'donate_argnums', '', '',
       'keras.config.set_dtype_policy("mixed_bfloat16")', FALSE
     ),
     (
-      5, 'haiku', '/haiku/', 'hk.remat', 'donate_argnums', 'hk.remat(policy=…)', '', '', FALSE
+      6, 'haiku', '/haiku/', 'hk.remat', 'donate_argnums', 'hk.remat(policy=…)', '', '', FALSE
     ),
     (
-      6, 'nnx', '/flax/nnx/', 'nnx.remat', 'nnx.jit(donate_argnums=…)', 'nnx.remat(policy=…)',
+      7, 'nnx', '/flax/nnx/', 'nnx.remat', 'nnx.jit(donate_argnums=…)', 'nnx.remat(policy=…)',
       '', '', FALSE
     ),
     (
-      7, 'linen', '/flax/linen/', 'nn.remat', 'donate_argnums', 'nn.remat(policy=…)', '', '',
+      8, 'linen', '/flax/linen/', 'nn.remat', 'donate_argnums', 'nn.remat(policy=…)', '', '',
       FALSE
     ),
     (
-      8, 'equinox', '/equinox/', 'eqx.filter_checkpoint',
+      9, 'equinox', '/equinox/', 'eqx.filter_checkpoint',
       'eqx.filter_jit(donate="all-except-first" or "all")', 'eqx.filter_checkpoint(policy=…)',
       '', '', FALSE
     ),
     (
-      9, 'jax', '', 'jax.checkpoint', 'donate_argnums', 'a policy', '', '', FALSE
+      10, 'jax', '', 'jax.checkpoint', 'donate_argnums', 'a policy', '', '', FALSE
     )
 ) AS words (
-  place, framework, pattern, checkpoint, donation, offload, chunks, dtype, has_settings
+  place, framework, folder, checkpoint, donation, offload, chunks, dtype, has_settings
 );
 COMMENT ON VIEW framework_words IS
   'One row per framework of JAX: its words for a checkpoint, a donation, host memory and a loss in chunks. Key: framework.';
 COMMENT ON COLUMN framework_words.place IS 'Order of detection, from 1: what has another framework within comes before it; jax, the last, matches all.';
 COMMENT ON COLUMN framework_words.framework IS 'Name of the framework.';
-COMMENT ON COLUMN framework_words.pattern IS 'Regular expression for the lower-case path of a file of it, in a call stack of the program.';
+COMMENT ON COLUMN framework_words.folder IS 'Folder that the lower-case path of a file of it has, in a call stack of the program; empty for jax.';
 COMMENT ON COLUMN framework_words.checkpoint IS 'What computes a layer again.';
 COMMENT ON COLUMN framework_words.donation IS 'What donates arguments; empty if the framework does by itself.';
 COMMENT ON COLUMN framework_words.offload IS 'What keeps values in host memory; empty if there is none.';

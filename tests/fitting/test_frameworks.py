@@ -5,14 +5,14 @@ import pytest
 from bufdb.database import store
 from bufdb.fitting.frameworks import FRAMEWORKS, JAX, of_file, setting_words
 
-FIELDS = "framework, pattern, checkpoint, donation, offload, chunks, dtype, has_settings"
+FIELDS = "framework, folder, checkpoint, donation, offload, chunks, dtype, has_settings"
 
 
 def test_advice_has_the_same_words(tmp_path):
     with store.open_writable(str(tmp_path / "d.duckdb")) as con:
         rows = con.execute(f"SELECT {FIELDS} FROM framework_words ORDER BY place").fetchall()
     assert rows == [
-        (one.name, one.pattern, one.checkpoint, one.donation, one.offload, one.chunks, one.dtype,
+        (one.name, one.folder, one.checkpoint, one.donation, one.offload, one.chunks, one.dtype,
          one.has_settings)
         for one in FRAMEWORKS
     ]  # fmt: skip
@@ -26,7 +26,7 @@ def test_advice_has_the_same_words(tmp_path):
         ("/x/site-packages/equinox/_jit.py", "equinox"),
         ("/x/site-packages/keras/src/layers/layer.py", "keras"),
         ("/src/MaxText/layers/models.py", "maxtext"),
-        ("/x/haliax/nn/scan.py", "levanter"),
+        ("/x/haliax/nn/scan.py", "haliax"),
         ("/home/user/train.py", "jax"),
     ],
 )
