@@ -107,8 +107,8 @@ def ingested(cluster: Standalone, runs: Path, folder: Path) -> list[str]:
                 faults.append(f"bufdb ingest ended with {process.returncode}")
         finally:
             process.kill()
-    expected, found = rows_on(alone), rows_on(dataset)
-    different = [table for table in expected if expected[table] != found[table]]
+    expected, actual = rows_on(alone), rows_on(dataset)
+    different = [table for table in expected if expected[table] != actual[table]]
     faults += [f"table {table} differs" for table in different]
     rows = sum(map(len, expected.values()))
     verdict = f"different: {', '.join(different)}" if different else "all equal"
@@ -152,8 +152,8 @@ def asked(master: str, dataset: Path, runs: Path, only: list[str] | None) -> lis
             expected = execute.execute_query(con, query, bound).rows
             middle = time.perf_counter()
             try:
-                found = tables.answer(opened, query, bound).rows
-                is_equal = comparable(found) == comparable(expected)
+                rows = tables.answer(opened, query, bound).rows
+                is_equal = comparable(rows) == comparable(expected)
                 word = "equal" if is_equal else "DIFFERENT"
             except BufdbError as error:
                 is_equal, word = False, f"FAILED {error}"

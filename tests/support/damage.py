@@ -72,26 +72,26 @@ def _renamed(name: str, number: int) -> str:
 @cache
 def samples() -> list[Sample]:
     """Every sample; those of data/demo and the made-up ones come first, and on every machine."""
-    found: list[tuple[str, str, dict[str, bytes]]] = []
+    entries: list[tuple[str, str, dict[str, bytes]]] = []
     for run in sorted(path for path in DEMO.iterdir() if path.is_dir()):
-        found += _real(f"demo {run.name}", run)
+        entries += _real(f"demo {run.name}", run)
     for era, made in _made().items():
         for n, kinds in enumerate(made):
             files = {STEM + _SUFFIXES[kind]: text.encode() for kind, text in kinds.items()}
-            found.append((f"made up {era}/{n}", f"made up {era}", files))
+            entries.append((f"made up {era}/{n}", f"made up {era}", files))
     for root in (shared_dumps.DUMPS, LOOPS):
         sets = sorted(path for path in root.iterdir() if path.is_dir()) if root.is_dir() else []
         for folder in sets[:: LOOP_STEP if root == LOOPS else 1]:
-            found += _real(folder.name, folder)
-    return [Sample(n, name, kind, files) for n, (name, kind, files) in enumerate(found)]
+            entries += _real(folder.name, folder)
+    return [Sample(n, name, kind, files) for n, (name, kind, files) in enumerate(entries)]
 
 
 def _real(generation: str, folder: Path) -> list[tuple[str, str, dict[str, bytes]]]:
     """Modules of a folder that are small, evenly taken from all of them; or the smallest one."""
-    found = sorted(shared_dumps.group(folder).items())
-    size = {key: sum(path.stat().st_size for path in files.values()) for key, files in found}
+    modules = sorted(shared_dumps.group(folder).items())
+    size = {key: sum(path.stat().st_size for path in files.values()) for key, files in modules}
     least = min(size.values(), default=0)
-    small = [(key, files) for key, files in found if size[key] <= max(SMALL_BYTES, least)]
+    small = [(key, files) for key, files in modules if size[key] <= max(SMALL_BYTES, least)]
     chosen = small[:: max(1, len(small) // PER_SET)][:PER_SET]
     return [
         (f"{generation}/{key}", generation, {p.name: p.read_bytes() for p in files.values()})
@@ -113,9 +113,9 @@ def _made() -> dict[str, list[dict[str, str]]]:
 def _make() -> None:
     made = {}
     for era in ("2019-04", "2019-07", "A", "B", "C"):
-        found = _drawn(era)
-        step = len(found) / PER_SET
-        made[era] = [found[int(n * step)] for n in range(PER_SET)]
+        drawn = _drawn(era)
+        step = len(drawn) / PER_SET
+        made[era] = [drawn[int(n * step)] for n in range(PER_SET)]
     MADE_UP.write_text(json.dumps(made, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
 
 
@@ -226,8 +226,8 @@ def _put(text: bytes, start: int, stop: int, new: bytes) -> bytes:
 
 
 def _place(rng: random.Random, pattern: re.Pattern[bytes], text: bytes) -> re.Match[bytes] | None:
-    found = list(pattern.finditer(text))
-    return rng.choice(found) if found else None
+    matches = list(pattern.finditer(text))
+    return rng.choice(matches) if matches else None
 
 
 def flip_bytes(rng: random.Random, text: bytes, other: bytes) -> bytes:
@@ -308,18 +308,18 @@ def truncate_at_a_line(rng: random.Random, text: bytes, other: bytes) -> bytes:
 
 
 def truncate_at_a_section(rng: random.Random, text: bytes, other: bytes) -> bytes:
-    found = _place(rng, _SECTION, text)
-    if found is None:
+    match = _place(rng, _SECTION, text)
+    if match is None:
         return truncate(rng, text, other)
-    return text[: rng.choice((found.start(), found.end(), text.find(b"\n", found.end()) + 1))]
+    return text[: rng.choice((match.start(), match.end(), text.find(b"\n", match.end()) + 1))]
 
 
 def behead(rng: random.Random, text: bytes, other: bytes) -> bytes:
     """Lose the beginning: at any byte, line or section."""
-    found = _place(rng, _SECTION, text)
+    match = _place(rng, _SECTION, text)
     start = rng.randrange(len(text) + 1)
     line = text.find(b"\n", start) + 1
-    return text[rng.choice((start, line, found.start() if found else line)) :]
+    return text[rng.choice((start, line, match.start() if match else line)) :]
 
 
 def no_last_line_end(rng: random.Random, text: bytes, other: bytes) -> bytes:
@@ -375,10 +375,10 @@ def damage_first_line(rng: random.Random, text: bytes, other: bytes) -> bytes:
 
 
 def damage_title(rng: random.Random, text: bytes, other: bytes) -> bytes:
-    found = _place(rng, _TITLE, text)
-    if found is None:
+    match = _place(rng, _TITLE, text)
+    if match is None:
         return damage_first_line(rng, text, other)
-    title, (start, stop) = found[0], found.span()
+    title, (start, stop) = match[0], match.span()
     at = rng.randrange(len(title))
     line_stop = text.find(b"\n", stop) + 1 or len(text)
     new = rng.choice(
@@ -402,22 +402,22 @@ def damage_title(rng: random.Random, text: bytes, other: bytes) -> bytes:
 
 
 def remove_section(rng: random.Random, text: bytes, other: bytes) -> bytes:
-    found = [m.start() for m in _SECTION.finditer(text)]
-    if not found:
+    starts = [m.start() for m in _SECTION.finditer(text)]
+    if not starts:
         return hole(rng, text, other)
-    chosen = rng.randrange(len(found))
-    stop = found[chosen + 1] if chosen + 1 < len(found) else len(text)
-    return _put(text, found[chosen], stop, b"")
+    chosen = rng.randrange(len(starts))
+    stop = starts[chosen + 1] if chosen + 1 < len(starts) else len(text)
+    return _put(text, starts[chosen], stop, b"")
 
 
 def double_section(rng: random.Random, text: bytes, other: bytes) -> bytes:
-    found = [m.start() for m in _SECTION.finditer(text)]
-    if not found:
+    starts = [m.start() for m in _SECTION.finditer(text)]
+    if not starts:
         return double_lines(rng, text, other)
-    chosen = rng.randrange(len(found))
-    stop = found[chosen + 1] if chosen + 1 < len(found) else len(text)
-    place = rng.choice([*found, len(text)])
-    return _put(text, place, place, text[found[chosen] : stop])
+    chosen = rng.randrange(len(starts))
+    stop = starts[chosen + 1] if chosen + 1 < len(starts) else len(text)
+    place = rng.choice([*starts, len(text)])
+    return _put(text, place, place, text[starts[chosen] : stop])
 
 
 def remove_total(rng: random.Random, text: bytes, other: bytes) -> bytes:
@@ -457,18 +457,18 @@ def broken_utf8(rng: random.Random, text: bytes, other: bytes) -> bytes:
 
 def change_number(rng: random.Random, text: bytes, other: bytes) -> bytes:
     for _ in range(rng.choice((1, 1, 2, 5))):
-        found = _place(rng, _DIGITS, text)
-        if found is not None:
-            text = _put(text, *found.span(), rng.choice(NUMBERS))
+        match = _place(rng, _DIGITS, text)
+        if match is not None:
+            text = _put(text, *match.span(), rng.choice(NUMBERS))
     return text
 
 
 def change_size(rng: random.Random, text: bytes, other: bytes) -> bytes:
     """Numbers that mean something: sizes, offsets, times, colors."""
     for _ in range(rng.choice((1, 1, 2, 5))):
-        found = _place(rng, _SIZES, text)
-        if found is not None:
-            text = _put(text, *found.span(1), rng.choice(NUMBERS))
+        match = _place(rng, _SIZES, text)
+        if match is not None:
+            text = _put(text, *match.span(1), rng.choice(NUMBERS))
     return text
 
 
@@ -480,17 +480,17 @@ def huge_sizes(rng: random.Random, text: bytes, other: bytes) -> bytes:
 
 def shift_numbers(rng: random.Random, text: bytes, other: bytes) -> bytes:
     """Replace every occurrence of one number with another."""
-    found = _place(rng, _DIGITS, text)
-    if found is None:
+    match = _place(rng, _DIGITS, text)
+    if match is None:
         return text
-    return re.sub(rb"(?<!\d)" + found[0] + rb"(?!\d)", lambda m: b"%d" % rng.randrange(9), text)
+    return re.sub(rb"(?<!\d)" + match[0] + rb"(?!\d)", lambda m: b"%d" % rng.randrange(9), text)
 
 
 def nest(rng: random.Random, text: bytes, other: bytes) -> bytes:
     opener, closer = rng.choice(NESTS)
     depth = rng.choice((3, 100, 1100, 10_000))
-    found = _place(rng, re.compile(rb"[(){}\[\]]"), text)
-    start = found.start() if found else rng.randrange(len(text) + 1)
+    match = _place(rng, re.compile(rb"[(){}\[\]]"), text)
+    start = match.start() if match else rng.randrange(len(text) + 1)
     return _put(text, start, start, opener * depth + closer * depth)
 
 
@@ -516,21 +516,21 @@ def split_line(rng: random.Random, text: bytes, other: bytes) -> bytes:
 
 
 def ids_out_of_order(rng: random.Random, text: bytes, other: bytes) -> bytes:
-    found = list(
+    matches = list(
         re.finditer(rb"(?<=<)\d+(?= )|(?<=^allocation )\d+(?=:)|^    \d+(?=:)", text, re.MULTILINE)
     )
-    if len(found) < 2:
+    if len(matches) < 2:
         return swap_lines(rng, text, other)
-    one, two = sorted(rng.sample(found, 2), key=lambda m: m.start())
+    one, two = sorted(rng.sample(matches, 2), key=lambda m: m.start())
     text = _put(text, *two.span(), one[0])
     return _put(text, *one.span(), two[0])
 
 
 def change_name(rng: random.Random, text: bytes, other: bytes) -> bytes:
-    found = [m for m in _NAME.finditer(text)]
-    if not found:
+    matches = [m for m in _NAME.finditer(text)]
+    if not matches:
         return insert(rng, text, other)
-    one, two = rng.choice(found), rng.choice(found)
+    one, two = rng.choice(matches), rng.choice(matches)
     new = rng.choice((two[0], b"", b"a" * 3000, one[0] + b" x", b"\xe2\x82\xac", b"=1+1", b"x{0}"))
     if rng.random() < 0.3:
         return text.replace(one[0], new)
@@ -539,17 +539,17 @@ def change_name(rng: random.Random, text: bytes, other: bytes) -> bytes:
 
 def change_mark(rng: random.Random, text: bytes, other: bytes) -> bytes:
     """One sign of the grammar dropped, doubled or taken for another."""
-    found = _place(rng, re.compile(rb"[<>(){}\[\]|,:;@%=\"'\\ ]"), text)
-    if found is None:
+    match = _place(rng, re.compile(rb"[<>(){}\[\]|,:;@%=\"'\\ ]"), text)
+    if match is None:
         return insert(rng, text, other)
-    return _put(text, *found.span(), rng.choice((b"", found[0] * 2, b" ", b",", b'"', b">")))
+    return _put(text, *match.span(), rng.choice((b"", match[0] * 2, b" ", b",", b'"', b">")))
 
 
 def change_indent(rng: random.Random, text: bytes, other: bytes) -> bytes:
-    found = _place(rng, re.compile(rb"^ *", re.MULTILINE), text)
-    if found is None:
+    match = _place(rng, re.compile(rb"^ *", re.MULTILINE), text)
+    if match is None:
         return b" " + text
-    return _put(text, *found.span(), rng.choice((b"", b" ", b"  ", b"\t", b"    ", b"  " * 500)))
+    return _put(text, *match.span(), rng.choice((b"", b" ", b"  ", b"\t", b"    ", b"  " * 500)))
 
 
 def be_empty(rng: random.Random, text: bytes, other: bytes) -> bytes:

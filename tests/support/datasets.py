@@ -40,12 +40,12 @@ def change(run: Path, more: str = " ") -> None:
 
 def all_rows(con: duckdb.DuckDBPyConnection, catalog: str = "bufdb") -> Rows:
     """Rows of all tables; when they were written is left out."""
-    found: Rows = {}
+    tables: Rows = {}
     for table in definitions.tables():
         columns = "* REPLACE (NULL AS ingested_at)" if table == "runs" else "*"
         sql = f'SELECT {columns} FROM {catalog}.main."{table}" ORDER BY ALL'
-        found[table] = con.execute(sql).fetchall()
-    return found
+        tables[table] = con.execute(sql).fetchall()
+    return tables
 
 
 def rows_on(url: object) -> Rows:

@@ -327,10 +327,10 @@ shapes = st.one_of(
 
 def subshapes(shape: Shape, index: tuple[int, ...] = ()) -> list[tuple[str, Shape]]:
     """The shape and all within it, with their indices."""
-    found = [("{" + ",".join(map(str, index)) + "}", shape)]
+    indexed_shapes = [("{" + ",".join(map(str, index)) + "}", shape)]
     for place, element in enumerate(shape.elements or ()):
-        found += subshapes(element, (*index, place))
-    return found
+        indexed_shapes += subshapes(element, (*index, place))
+    return indexed_shapes
 
 
 ATTRIBUTES = [
@@ -1058,12 +1058,12 @@ def value_row(value: Value, dialect: Dialect) -> Row:
 
 def ranges(module: Module) -> list[tuple[int | None, str, str, int, int]]:
     """Value, name, index, start, end of each line of BufferLiveRange."""
-    found: list[tuple[int | None, str, str, int, int]] = [
+    live_lines: list[tuple[int | None, str, str, int, int]] = [
         (value.number, value.instruction.name, value.index, *value.live)
         for value in module.values
         if value.live
     ]
-    return found + [(None, name, "{}", start, end) for name, start, end in module.unassigned]
+    return live_lines + [(None, name, "{}", start, end) for name, start, end in module.unassigned]
 
 
 def contributors(module: Module, dialect: Dialect) -> list[Row]:
@@ -1127,7 +1127,7 @@ def instruction_rows(module: Module, dialect: Dialect) -> list[Row]:
     described = set()
     if dialect.has_list and dialect.telling != "absent":
         described = defining
-    found = []
+    table_rows = []
     for instruction in module.instructions:
         name = instruction.name
         is_scheduled = dialect.has_live and name in module.sequence
@@ -1152,8 +1152,8 @@ def instruction_rows(module: Module, dialect: Dialect) -> list[Row]:
             }
             percent = "" if from_hlo and dialect.hlo == "plain" else "%"
             row["text"] = instruction_text(instruction, dialect, percent, raw=not from_hlo)
-        found.append(row)
-    return found
+        table_rows.append(row)
+    return table_rows
 
 
 def fusion_kind(instruction: Instruction) -> str | None:
@@ -1181,16 +1181,16 @@ def source_columns(instruction: Instruction, module: Module, dialect: Dialect) -
 
 
 def frame_rows(tables: Frames) -> list[Row]:
-    found: list[Row] = []
+    table_rows: list[Row] = []
     paths: dict[int, list[int]] = {}
     for place, (location_id, parent) in enumerate(tables.frames):
         location = tables.locations[location_id - 1]
-        above = found[parent - 1] if parent else None
+        above = table_rows[parent - 1] if parent else None
         path = tables.files[location[0] - 1]
         is_library = "site-packages" in path or path.startswith("<frozen")
         paths[place + 1] = [*(paths[parent] if parent else []), place + 1]
         own = above["own_frame_id"] if above else None
-        found.append(
+        table_rows.append(
             {
                 "stack_frame_id": place + 1,
                 "parent_frame_id": parent or None,
@@ -1204,7 +1204,7 @@ def frame_rows(tables: Frames) -> list[Row]:
                 "source_end_column": location[5],
             }
         )
-    return with_tree_ordinals(found, paths)
+    return with_tree_ordinals(table_rows, paths)
 
 
 def memory_sums(allocations: list[Allocation]) -> list[Row]:
@@ -1264,7 +1264,7 @@ def occupancy(module: Module) -> dict[str, list[Row]]:
 
 def held_at_peaks(module: Module) -> list[Row]:
     """peak_values, piece by piece: each counts for the first value that has it."""
-    found = []
+    table_rows = []
     times = {peak["color"]: peak["peak_time"] for peak in occupancy(module)["occupied_peaks"]}
     for place, allocation in enumerate(module.allocations):
         if allocation.color not in times or allocation.kind == "thread_local":
@@ -1287,7 +1287,7 @@ def held_at_peaks(module: Module) -> list[Row]:
             whole = [(-value.size, value.number) for value in mine if value.offset == 0]
             held[min(whole)[1] if whole else None] = allocation.size
         for number, size in held.items():
-            found.append(
+            table_rows.append(
                 {
                     "color": allocation.color,
                     "allocation_index": place,
@@ -1296,7 +1296,7 @@ def held_at_peaks(module: Module) -> list[Row]:
                     "held_bytes": size,
                 }
             )
-    return found
+    return table_rows
 
 
 def covered(module: Module, live: list[Value]) -> int:

@@ -22,12 +22,12 @@ def with_elements(text: str) -> str:
 def _rewritten(computation: str) -> str:
     known = {name: (of, index) for name, of, index in _ELEMENT.findall(computation)}
 
-    def element(found: re.Match[str]) -> str:
-        name, indexes = found[1], []
+    def element(match: re.Match[str]) -> str:
+        name, indexes = match[1], []
         while name in known:
             name, index = known[name]
             indexes.insert(0, index)
-        return f"%{name}#{','.join(indexes)}" if indexes else found[0]
+        return f"%{name}#{','.join(indexes)}" if indexes else match[0]
 
     lines = _ELEMENT.sub("", computation).splitlines(keepends=True)
     return "".join(_OPERAND.sub(element, line) if " = " in line else line for line in lines)

@@ -59,7 +59,7 @@ def with_claim(text: str, reasons: dict[str, str]) -> str:
     line += "\n"
     if LINE.search(text):
         return LINE.sub(lambda _: line, text, count=1)
-    return GROUP.sub(lambda found: found[0] + line, text, count=1)
+    return GROUP.sub(lambda match: match[0] + line, text, count=1)
 
 
 def comparable(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:

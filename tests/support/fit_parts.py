@@ -53,8 +53,8 @@ def step(params, tokens, labels):
 
 def step_closure(params, tokens, labels):
     def own(params):
-        found = each(params, tokens, labels)
-        return found.mean(), (found, found.max(axis=1).mean())
+        losses = each(params, tokens, labels)
+        return losses.mean(), (losses, losses.max(axis=1).mean())
 
     (value, aux), grads = jax.value_and_grad(own, has_aux=True)(params)
     return value, aux, updated(params, grads)
@@ -121,8 +121,8 @@ def step_masked(params, tokens, labels):
 
 def padded(params, tokens, labels):
     mask = labels != -100
-    found = each(params, tokens, jnp.where(mask, labels, 0))
-    return jnp.where(mask, found, 0).sum() / mask.sum()
+    losses = each(params, tokens, jnp.where(mask, labels, 0))
+    return jnp.where(mask, losses, 0).sum() / mask.sum()
 
 
 def step_padded(params, tokens, labels):
@@ -161,10 +161,10 @@ def step_logits(params, tokens, labels):
 def measured(params, tokens, labels):
     """Return a mean, and metrics that are means, sums, counts and more, as a dict."""
     logits = hidden(params, tokens) @ params["head"]
-    found = -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[..., None], axis=-1)[..., 0]
+    losses = -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[..., None], axis=-1)[..., 0]
     hits = logits.argmax(-1) == labels
-    return found.mean(), {
-        "loss": found.sum(), "accuracy": hits.mean(), "hits": hits.sum(), "count": labels.size,
+    return losses.mean(), {
+        "loss": losses.sum(), "accuracy": hits.mean(), "hits": hits.sum(), "count": labels.size,
         "tokens": jnp.float32(labels.size), "z": (jax.nn.logsumexp(logits, -1) ** 2).mean(),
         "size": jnp.abs(logits).mean(), "classes": logits.shape[-1],
     }  # fmt: skip
@@ -187,8 +187,8 @@ def step_scaled(params, tokens, labels):
 
 
 def rooted(params, tokens, labels):
-    found = each(params, tokens, labels).mean()
-    return found, {"perplexity": jnp.exp(found)}
+    loss = each(params, tokens, labels).mean()
+    return loss, {"perplexity": jnp.exp(loss)}
 
 
 def step_rooted(params, tokens, labels):

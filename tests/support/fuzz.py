@@ -85,22 +85,22 @@ def corpus(reader: str) -> list[bytes]:
     """Lines or longer parts of the samples that every machine has, as the reader reads them."""
     own = [s for s in damage.samples() if s.generation.startswith(("demo ", "made up "))]
     texts = [text for sample in own for _, text in sorted(sample.files.items())]
-    found: dict[bytes, None] = {}
+    parts: dict[bytes, None] = {}
     if reader in ("cut", "scan"):
         for text in texts:
-            found.update(dict.fromkeys(text.splitlines(keepends=True)[:40]))
+            parts.update(dict.fromkeys(text.splitlines(keepends=True)[:40]))
     elif reader == "block_layout":
         old = [s for s in own if "2019" in s.generation]
         for sample in old:
             for text in sample.files.values():
-                found.update(dict.fromkeys(text.splitlines(keepends=True)))
+                parts.update(dict.fromkeys(text.splitlines(keepends=True)))
     else:
         pattern = _LINE.get(reader) or _PARTS[reader]
         for text in texts:
-            found.update(
+            parts.update(
                 dict.fromkeys(m[1] if m.re.groups else m[0] for m in pattern.finditer(text))
             )
-    return list(found)
+    return list(parts)
 
 
 TITLES = (
@@ -159,10 +159,10 @@ def rows_by_module(columns: Columns, first_head: Any = None) -> dict[int, list[A
             values = [v - first_head[m] for v, m in zip(values, modules, strict=True)]
         if name not in ("module", "line"):
             named.append(values)
-    found: dict[int, list[Any]] = {}
+    rows: dict[int, list[Any]] = {}
     for module, *row in zip(modules, *named, strict=True):
-        found.setdefault(module, []).append(tuple(row))
-    return found
+        rows.setdefault(module, []).append(tuple(row))
+    return rows
 
 
 def merged(numbers: Sequence[int], *parts: dict[int, Any]) -> Outcome:
@@ -172,11 +172,11 @@ def merged(numbers: Sequence[int], *parts: dict[int, Any]) -> Outcome:
 
 def findings(numbers: Sequence[int], account: Account) -> dict[int, Any]:
     """Return findings and counts of each module."""
-    found: dict[int, list[Any]] = {number: [] for number in numbers}
+    by_module: dict[int, list[Any]] = {number: [] for number in numbers}
     for one in account.findings():
-        found[one.module].append((one.severity, one.code, one.line_number, one.message))
+        by_module[one.module].append((one.severity, one.code, one.line_number, one.message))
     counts = {module: vars(tally).copy() for (module, _), tally in account.tallies.items()}
-    return {n: (sorted(map(repr, found[n])), counts.get(n)) for n in numbers}
+    return {n: (sorted(map(repr, by_module[n])), counts.get(n)) for n in numbers}
 
 
 def pieces_of(cases: Sequence[Case]) -> list[Piece]:
@@ -216,11 +216,11 @@ def relative(cases: Sequence[Case]) -> tuple[list[Case], dict[int, int]]:
 def read_allocations(cases: Sequence[Case]) -> Outcome:
     account = Account()
     section = Section(pieces_of(cases), account)
-    found = allocations.read(section)
+    result = allocations.read(section)
     section.close()
     counts_add_up(cases, account)
     numbers = [number for number, _ in cases]
-    parts = (found.allocations, found.values)
+    parts = (result.allocations, result.values)
     return merged(numbers, *map(rows_by_module, parts), findings(numbers, account))
 
 
@@ -228,24 +228,24 @@ def read_used_values(cases: Sequence[Case]) -> Outcome:
     account = Account()
     seeds = np.full(1 + max(number for number, _ in cases), 7, np.uint64)
     section = Section(pieces_of(cases), account)
-    found = used_values.read(section, NoneAssigned(), seeds, True)
+    result = used_values.read(section, NoneAssigned(), seeds, True)
     section.close()
     counts_add_up(cases, account)
-    return used_outcome([number for number, _ in cases], found, account)
+    return used_outcome([number for number, _ in cases], result, account)
 
 
-def used_outcome(numbers: Sequence[int], found: Any, account: Account) -> Outcome:
-    modules = cells(found.heads["module"]) if found.heads else []
+def used_outcome(numbers: Sequence[int], result: Any, account: Account) -> Outcome:
+    modules = cells(result.heads["module"]) if result.heads else []
     first: dict[int, int] = {}
     for row, module in enumerate(modules):
         first.setdefault(module, row)
-    parts = (found.heads, found.positions, found.uses, found.descriptions)
+    parts = (result.heads, result.positions, result.uses, result.descriptions)
     totals: dict[int, Any] = {}
-    for module, *rest in found.totals:
+    for module, *rest in result.totals:
         totals.setdefault(module, []).append(rest[:2])
     heads, *others = (rows_by_module(part, first) for part in parts)
     # What could not be read as a head has the value_id -1, and its other cells mean nothing.
-    place = sorted(set(found.heads) - {"module", "line"}).index("value_id") if found.heads else 0
+    place = sorted(set(result.heads) - {"module", "line"}).index("value_id") if result.heads else 0
     heads = {
         module: [row if row[place] >= 0 else None for row in rows] for module, rows in heads.items()
     }
@@ -255,15 +255,15 @@ def used_outcome(numbers: Sequence[int], found: Any, account: Account) -> Outcom
 def read_live_ranges(cases: Sequence[Case]) -> Outcome:
     account = Account()
     section = Section(pieces_of(cases), account)
-    found = live_ranges.read(section)
+    result = live_ranges.read(section)
     section.close()
     counts_add_up(cases, account)
-    return live_outcome([number for number, _ in cases], found, account)
+    return live_outcome([number for number, _ in cases], result, account)
 
 
-def live_outcome(numbers: Sequence[int], found: Any, account: Account) -> Outcome:
-    parts = (found.sequence, found.ranges, found.peak, found.tree)
-    facts = {module: vars(live).copy() for module, live in found.facts.items()}
+def live_outcome(numbers: Sequence[int], result: Any, account: Account) -> Outcome:
+    parts = (result.sequence, result.ranges, result.peak, result.tree)
+    facts = {module: vars(live).copy() for module, live in result.facts.items()}
     return merged(numbers, *map(rows_by_module, parts), facts, findings(numbers, account))
 
 
@@ -274,16 +274,16 @@ def read_instruction(cases: Sequence[Case]) -> Outcome:
     columns, c = instruction.read(Text(block, stops - sizes + 1, stops))
     columns = {name: cells(column) for name, column in columns.items()}
     bad = c.problems
-    found: Outcome = {}
+    outcome: Outcome = {}
     for row, (number, _) in enumerate(cases):
         # Where a line failed its cells mean nothing: it is reported and left out.
         ok = row not in bad
-        found[number] = [cells[row] for _, cells in sorted(columns.items())] if ok else "unread"
-    return found
+        outcome[number] = [cells[row] for _, cells in sorted(columns.items())] if ok else "unread"
+    return outcome
 
 
 def read_hlo(cases: Sequence[Case]) -> Outcome:
-    found: Outcome = {}
+    outcome: Outcome = {}
     for number, text in cases:
         end = hlo.header_end(text)
         assert 0 <= end <= len(text)
@@ -291,13 +291,13 @@ def read_hlo(cases: Sequence[Case]) -> Outcome:
         lines = line_count(text[:end])
         assert header.read_count + len(header.problems) <= max(lines, 1), number
         assert all(1 <= line <= max(lines, 1) for line, _ in header.problems), number
-        found[number] = repr(header)
-    return found
+        outcome[number] = repr(header)
+    return outcome
 
 
 def read_before(cases: Sequence[Case]) -> Outcome:
     """However the text comes in parts of whole lines, the same is kept."""
-    found: Outcome = {}
+    outcome: Outcome = {}
     for number, text in cases:
         whole, in_parts = (other_files.BeforeOptimizations() for _ in range(2))
         whole.feed(text)
@@ -308,37 +308,37 @@ def read_before(cases: Sequence[Case]) -> Outcome:
         assert whole.read_count + len(whole.problems) <= lines, number
         assert all(0 <= key < 10**18 for key in whole.parameters), number
         assert vars(whole) == vars(in_parts) or not text, number
-        found[number] = repr((whole.header, whole.parameters, whole.problems))
-    return found
+        outcome[number] = repr((whole.header, whole.parameters, whole.problems))
+    return outcome
 
 
 def read_options(cases: Sequence[Case]) -> Outcome:
-    found: Outcome = {}
+    outcome: Outcome = {}
     for number, text in cases:
         rows, problems = other_files.read_debug_options(text)[:2]
         lines = text.decode(errors="replace").split("\n")
         blank = sum(not line.strip() for line in lines)
         read = len(rows) + len(problems)
         assert len(lines) - blank <= read <= len(lines), (number, read, len(lines), blank)
-        found[number] = (rows, problems)
-    return found
+        outcome[number] = (rows, problems)
+    return outcome
 
 
 def read_shape(cases: Sequence[Case]) -> Outcome:
-    found: Outcome = {}
+    outcome: Outcome = {}
     for number, raw in cases:
         text = raw.decode(errors="replace")
         one = shape.shape_of(text)
         assert one.text == text
         for size in (one.logical_bytes, one.element_count, one.memory_space):
             assert size is None or 0 <= size < 2**63, (number, size)
-        found[number] = one
-    return found
+        outcome[number] = one
+    return outcome
 
 
 def read_cut(cases: Sequence[Case]) -> Outcome:
     """Every byte belongs to one section, however the file comes in parts."""
-    found: Outcome = {}
+    outcome: Outcome = {}
     for number, text in cases:
         rng = random.Random(number)
         for kind in ("buffer_assignment", "values", "live_range"):
@@ -353,13 +353,13 @@ def read_cut(cases: Sequence[Case]) -> Outcome:
             assert places == [] or (places[0][0], places[-1][1]) == (0, len(text)), (number, spans)
             for (_, stop), (start, _) in pairwise(places):
                 assert stop == start, (number, spans)
-            found[number] = (*found.get(number, ()), spans)
-        found[number] = (*found[number], boundaries.kind_of(text))
-    return found
+            outcome[number] = (*outcome.get(number, ()), spans)
+        outcome[number] = (*outcome[number], boundaries.kind_of(text))
+    return outcome
 
 
 def read_block_layout(cases: Sequence[Case]) -> Outcome:
-    found: Outcome = {}
+    outcome: Outcome = {}
     for number, text in cases:
         layout_2019.is_block_layout(text)
         whole = text if text.endswith(b"\n") or not text else text + b"\n"
@@ -369,8 +369,8 @@ def read_block_layout(cases: Sequence[Case]) -> Outcome:
         seen = {*later.allocation_lines, *later.used_lines}
         assert seen <= set(range(1, line_count(whole) + 1)), number
         assert len(seen) == line_count(whole), (number, sorted(seen))
-        found[number] = repr(later)
-    return found
+        outcome[number] = repr(later)
+    return outcome
 
 
 def read_scan(cases: Sequence[Case]) -> Outcome:
@@ -385,7 +385,7 @@ def read_scan(cases: Sequence[Case]) -> Outcome:
     found_at = (block.cursor(everything).find(b'"', b"\\") - block.starts).tolist()
     searched = (block.cursor(everything).find(b") ") - block.starts).tolist()
     hashes = block.cursor(everything).rest().hashes(np.uint64(3)).tolist()
-    found: Outcome = {}
+    outcome: Outcome = {}
     for row, ((number, _), line) in enumerate(zip(cases, lines, strict=True)):
         digits = re.match(rb"-?\d+", line)
         fits = digits is not None and len(digits[0].lstrip(b"-")) <= 19
@@ -401,8 +401,8 @@ def read_scan(cases: Sequence[Case]) -> Outcome:
         assert found_at[row] == mark, (number, line[:80])
         place = line.find(b") ")
         assert searched[row] == (place if place >= 0 else len(line)), (number, line[:80])
-        found[number] = hashes[row]
-    return found
+        outcome[number] = hashes[row]
+    return outcome
 
 
 READERS: dict[str, Callable[[Sequence[Case]], Outcome]] = {
@@ -445,10 +445,10 @@ def allocations_in_rounds(rng: random.Random, text: bytes) -> tuple[Any, Any]:
     account, last, rows = Account(), -1, []
     for piece in rounds_of(text, parts_of(rng, text)):
         section = Section([piece], account)
-        found = allocations.read(section, last)
+        result = allocations.read(section, last)
         section.close()
-        last = found.last_index
-        rows.append([rows_by_module(p).get(0, []) for p in (found.allocations, found.values)])
+        last = result.last_index
+        rows.append([rows_by_module(p).get(0, []) for p in (result.allocations, result.values)])
     one = [list(chain(*some)) or None for some in zip(*rows, strict=True)] if rows else [None, None]
     whole = read_allocations([(0, text)])[0]
     return (*one, findings([0], account)[0]), whole
@@ -461,12 +461,12 @@ def live_ranges_in_rounds(rng: random.Random, text: bytes) -> tuple[Any, Any]:
     limit = listing.start() if listing else None
     for piece in rounds_of(text, parts_of(rng, text, limit)):
         section = Section([piece], account)
-        found = live_ranges.read(section, kind)
+        result = live_ranges.read(section, kind)
         section.close()
-        kind = found.last_kind
-        parts = (found.sequence, found.ranges, found.peak, found.tree)
+        kind = result.last_kind
+        parts = (result.sequence, result.ranges, result.peak, result.tree)
         rows.append([rows_by_module(p).get(0, []) for p in parts])
-        for live in found.facts.values():
+        for live in result.facts.values():
             facts.update({k: v for k, v in vars(live).items() if v is not None})
     one = [list(chain(*some)) or None for some in zip(*rows, strict=True)] if rows else [None] * 4
     *whole, whole_facts, whole_findings = read_live_ranges([(0, text)])[0]
@@ -487,11 +487,11 @@ ROUND_SHARE = 20
 
 def run(reader: str, first: int, count: int) -> list[str]:
     """Describe the failures in these cases."""
-    found = []
+    failures = []
     for start in range(first, first + count, BATCH):
         numbers = range(start, min(start + BATCH, first + count))
-        found += run_batch(reader, [(number, text_of(reader, number)) for number in numbers])
-    return found
+        failures += run_batch(reader, [(number, text_of(reader, number)) for number in numbers])
+    return failures
 
 
 def run_batch(reader: str, cases: Sequence[Case]) -> list[str]:
@@ -505,7 +505,7 @@ def run_batch(reader: str, cases: Sequence[Case]) -> list[str]:
         other = read(shuffled[:half]) | (read(shuffled[half:]) if shuffled[half:] else {})
     except Exception:  # whatever it is, one_by_one finds and reports whose it is
         return one_by_one(reader, cases)
-    found = [
+    failures = [
         f"{reader} {back[n]}: depends on its neighbours: {text_of(reader, back[n])!r:.600}"
         for n, _ in small
         if one[n] != other[n]
@@ -513,8 +513,8 @@ def run_batch(reader: str, cases: Sequence[Case]) -> list[str]:
     if reader in ROUNDS:
         for number, text in cases:
             if number % ROUND_SHARE == 0:
-                found += in_rounds(reader, number, text)
-    return found
+                failures += in_rounds(reader, number, text)
+    return failures
 
 
 def in_rounds(reader: str, number: int, text: bytes) -> list[str]:
@@ -531,14 +531,14 @@ def in_rounds(reader: str, number: int, text: bytes) -> list[str]:
 
 def one_by_one(reader: str, cases: Sequence[Case]) -> list[str]:
     """The cases that fail alone; the whole batch if none does."""
-    found = []
+    failures = []
     for number, text in cases:
         try:
             READERS[reader]([(0, text)])
         except Exception:  # any at all is what is looked for: reported with its traceback
-            found.append(f"{reader} {number}: {text!r:.600}\n{traceback.format_exc()}")
+            failures.append(f"{reader} {number}: {text!r:.600}\n{traceback.format_exc()}")
     numbers = f"{cases[0][0]} to {cases[-1][0]}"
-    return found or [f"{reader} {numbers} fail together and not alone"]
+    return failures or [f"{reader} {numbers} fail together and not alone"]
 
 
 def main() -> int:

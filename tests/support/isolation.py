@@ -135,11 +135,11 @@ def base() -> Base:
 def contents(con: duckdb.DuckDBPyConnection) -> dict[int, Content]:
     """Every module by its number."""
     numbers = numbers_of(con)
-    found: dict[int, Content] = {number: {} for number in numbers.values()}
+    modules: dict[int, Content] = {number: {} for number in numbers.values()}
     for table, module_id, count, total in con.execute(_contents_query()).fetchall():
         number = numbers.get(module_id, -1)
-        found.setdefault(number, {})[table] = (count, total)
-    return found
+        modules.setdefault(number, {})[table] = (count, total)
+    return modules
 
 
 def numbers_of(con: duckdb.DuckDBPyConnection) -> dict[int, int]:
@@ -149,9 +149,9 @@ def numbers_of(con: duckdb.DuckDBPyConnection) -> dict[int, int]:
 
 
 def number_in(key: str) -> int:
-    found = re.match(r"(?:\d+\.)?(?:module_)?(\d+)", key.rpartition("/")[2])
-    assert found is not None, key
-    return int(found[1])
+    match = re.match(r"(?:\d+\.)?(?:module_)?(\d+)", key.rpartition("/")[2])
+    assert match is not None, key
+    return int(match[1])
 
 
 @cache
@@ -203,11 +203,11 @@ def rows_of(con: duckdb.DuckDBPyConnection, table: str, number: int) -> Counter[
 def alone(dump: Dump) -> Content:
     """Return a dump's rows when ingested alone; none if no file of it is recognized."""
     ingest_alone(dump)
-    found = contents(base().con)
-    if not found and not dump.sample.has_xla_names:
+    modules = contents(base().con)
+    if not modules and not dump.sample.has_xla_names:
         return {}
-    assert list(found) == [dump.number], f"{dump.description}: modules {list(found)}"
-    return found[dump.number]
+    assert list(modules) == [dump.number], f"{dump.description}: modules {list(modules)}"
+    return modules[dump.number]
 
 
 def ingest_alone(dump: Dump) -> None:
@@ -249,11 +249,11 @@ class Case:
 def pool(number: int) -> list[Dump]:
     """Return dumps for some cases: a small pool, so that few must be ingested alone."""
     rng = random.Random(f"pool {number}")
-    found: set[tuple[int, int]] = set()
-    while len(found) < POOL:
+    pairs: set[tuple[int, int]] = set()
+    while len(pairs) < POOL:
         sample = rng.choice(samples()).number
-        found.add((sample, 0 if rng.random() < 0.35 else rng.randrange(1, 1_000_000)))
-    return [Dump(samples()[sample], accident) for sample, accident in sorted(found)]
+        pairs.add((sample, 0 if rng.random() < 0.35 else rng.randrange(1, 1_000_000)))
+    return [Dump(samples()[sample], accident) for sample, accident in sorted(pairs)]
 
 
 def case(number: int) -> Case:
@@ -291,16 +291,16 @@ def together(some: Case) -> list[Difference]:
 def differences(
     con: duckdb.DuckDBPyConnection, expected: dict[int, tuple[Dump, Content]]
 ) -> list[Difference]:
-    found = contents(con)
+    modules = contents(con)
     differ = []
     for number, (dump, content) in expected.items():
-        mine = found.pop(number, {})
+        mine = modules.pop(number, {})
         tables = [t for t in content.keys() | mine.keys() if content.get(t) != mine.get(t)]
         if tables:
             rows = {table: rows_of(con, table, number) for table in sorted(tables)}
             differ.append((dump, rows))
-    if found:
-        differ.append((next(iter(expected.values()))[0], {"modules": Counter(map(str, found))}))
+    if modules:
+        differ.append((next(iter(expected.values()))[0], {"modules": Counter(map(str, modules))}))
     return [explained(dump, rows) for dump, rows in differ]
 
 
@@ -320,12 +320,12 @@ def failures(numbers: Iterable[int]) -> Iterator[str]:
     for number in numbers:
         some = case(number)
         try:
-            found = together(some)
+            differing = together(some)
         except Exception as error:  # any at all is a failure of the case: reported whole
             yield f"{some}\n  {traceback.format_exc()}\n  {type(error).__name__}: {error}"
             continue
-        if found:
-            yield "\n  ".join([str(some), *map(str, found)])
+        if differing:
+            yield "\n  ".join([str(some), *map(str, differing)])
 
 
 # -- on demand -------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ def bulk(first: int, count: int) -> tuple[int, list[str]]:
     Returns:
         the number of dumps, and what went wrong.
     """
-    found: list[str] = []
+    messages: list[str] = []
     done = 0
     for number in range(first, first + count, 200):
         rng = random.Random(f"bulk {number}")
@@ -359,7 +359,7 @@ def bulk(first: int, count: int) -> tuple[int, list[str]]:
                     base().ingest(Path(folder), block_bytes)
                     seen.append(contents(base().con))
                 except Exception:  # a failure of all these dumps: reported whole
-                    found.append(f"dumps {number} to {number + size}\n{traceback.format_exc()}")
+                    messages.append(f"dumps {number} to {number + size}\n{traceback.format_exc()}")
                     seen.append({})
         alones = set(rng.sample(range(size), max(1, size // 50)))
         for n, dump in enumerate(dumps):
@@ -368,32 +368,32 @@ def bulk(first: int, count: int) -> tuple[int, list[str]]:
                 try:
                     whole = alone(dump)
                 except Exception:  # a failure of this dump: reported whole
-                    found.append(f"alone: {dump.description}\n{traceback.format_exc()}")
+                    messages.append(f"alone: {dump.description}\n{traceback.format_exc()}")
                     continue
                 for content in (one, other):
                     if content is not None and content != whole:
                         tables = [t for t in whole if whole[t] != content.get(t)]
                         again = f"again: python tests/support/isolation.py --dump {dump.number}"
-                        found.append(f"{dump.description}\n  differs in {tables}\n  {again}")
+                        messages.append(f"{dump.description}\n  differs in {tables}\n  {again}")
         done += size
         alone.cache_clear()
-    return done, found
+    return done, messages
 
 
 def in_blocks(number: int) -> list[str]:
     """List differences of a damaged dump, alone in its folder, in blocks of other sizes."""
     accident, sample = divmod(number - 1000, 1000)
     dump = Dump(samples()[sample], accident)
-    found = []
+    messages = []
     print(dump.description)
     for block_bytes in (*TINY, 20_000, 100_000, 400_000):
         try:
             differ = together(Case(-1, [[dump]], block_bytes, 1))
         except Exception:  # a failure at this block size: reported whole
-            found.append(f"block_bytes={block_bytes}\n{traceback.format_exc()}")
+            messages.append(f"block_bytes={block_bytes}\n{traceback.format_exc()}")
             continue
-        found += [f"block_bytes={block_bytes}: {one}" for one in differ]
-    return found
+        messages += [f"block_bytes={block_bytes}: {one}" for one in differ]
+    return messages
 
 
 def main() -> int:
@@ -411,13 +411,13 @@ def main() -> int:
     given = parser.parse_args()
     if given.case is not None:
         print(case(given.case))
-        found = list(failures([given.case]))
-        print("\n\n".join(found) or "as alone")
-        return 1 if found else 0
+        messages = list(failures([given.case]))
+        print("\n\n".join(messages) or "as alone")
+        return 1 if messages else 0
     if given.dump is not None:
-        found = in_blocks(given.dump)
-        print("\n\n".join(found) or "in blocks of all sizes as in one")
-        return 1 if found else 0
+        messages = in_blocks(given.dump)
+        print("\n\n".join(messages) or "in blocks of all sizes as in one")
+        return 1 if messages else 0
     if given.worker:
         return _work(given)
     return _spread(given)
@@ -425,8 +425,8 @@ def main() -> int:
 
 def _work(given: argparse.Namespace) -> int:
     if given.dumps:
-        done, found = bulk(given.first, given.dumps)
-        print("\n\n".join([*found, f"done {done} failed {len(found)}"]), flush=True)
+        done, messages = bulk(given.first, given.dumps)
+        print("\n\n".join([*messages, f"done {done} failed {len(messages)}"]), flush=True)
         return 0
     failed = 0
     for number in range(given.first, given.first + given.cases):

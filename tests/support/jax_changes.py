@@ -150,11 +150,11 @@ def padded_programs():
         ),
         "stacks": (stacks, [(256, 129), (6, 129, 129)], [(256, 128), (6, 128, 128)]),
     }
-    found = {}
+    by_name = {}
     for title, (function, base, changed) in sizes.items():
-        found[title] = (function, f32(*base), ())
-        found[f"{title}_changed"] = (function, f32(*changed), ())
-    return found
+        by_name[title] = (function, f32(*base), ())
+        by_name[f"{title}_changed"] = (function, f32(*changed), ())
+    return by_name
 
 
 def factor(w, x):
@@ -167,13 +167,13 @@ def no_factor(w, x, slope):
 
 def tpu_programs():
     """Return the programs that compile differently for a TPU, or that need one."""
-    found = padded_programs()
+    by_name = padded_programs()
     given = {"factor": (factor, (SQUARE,) * 2), "no_factor": (no_factor, (SQUARE,) * 3)}
     for title, (function, arguments) in given.items():
-        found[title] = (function, arguments, ())
-        found[f"{title}_changed"] = (function, arguments, (0,))
+        by_name[title] = (function, arguments, ())
+        by_name[f"{title}_changed"] = (function, arguments, (0,))
     same = ("donate", "copy", "late")
-    return found | {name: of for name, of in programs().items() if name.startswith(same)}
+    return by_name | {name: of for name, of in programs().items() if name.startswith(same)}
 
 
 def programs():
@@ -210,13 +210,13 @@ def programs():
 
 def mesh_programs():
     """The same, of programs for four devices."""
-    found = {}
+    by_name = {}
     mesh = Mesh(np.array(jax.devices()), ("d",))
     w = jax.ShapeDtypeStruct((6, 512, 512), F32, sharding=NamedSharding(mesh, P(None, "d")))
     rows = jax.ShapeDtypeStruct((32, 512), F32, sharding=NamedSharding(mesh, P("d")))
     for title, is_together in (("gather", True), ("gather_changed", False)):
-        found[title] = (gather_of(is_together, mesh), (w, rows), ())
-    return found
+        by_name[title] = (gather_of(is_together, mesh), (w, rows), ())
+    return by_name
 
 
 def main(target):
@@ -226,8 +226,8 @@ def main(target):
         from target import one_device
 
         placed = one_device(target)
-    found = tpu_programs() if placed else programs() | mesh_programs()
-    for title, (function, arguments, donated) in found.items():
+    by_name = tpu_programs() if placed else programs() | mesh_programs()
+    for title, (function, arguments, donated) in by_name.items():
 
         def program(*given, function=function):
             return function(*given)

@@ -64,9 +64,9 @@ def main(database, models, folder):
     results["left"] = [str(path) for path in Path(tempfile.gettempdir()).glob("bufdb-*/*/module_*")]
     results["plain"] = bufdb.explain(plain, *shapes).data["peak"]
     results["by_name"] = bufdb.explain(plain, w=shapes[0], x=shapes[1]).data["peak"]
-    found = bufdb.explain(jax.jit(plain).lower(*shapes), limit="1KiB")
-    results["limited"] = str(found)
-    results["further"] = found.db.query("modules").fetchall()[0][1]
+    answer = bufdb.explain(jax.jit(plain).lower(*shapes), limit="1KiB")
+    results["limited"] = str(answer)
+    results["further"] = answer.db.query("modules").fetchall()[0][1]
     results["stage_with_args"] = refused(lambda: bufdb.explain(jax.jit(plain).lower(*shapes), 1))
     results["no_function"] = refused(lambda: bufdb.explain(3))
     results["compiled_options"] = refused(

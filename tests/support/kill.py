@@ -192,12 +192,12 @@ def run(bench: Bench, kills: int, first: int = 0) -> tuple[dict[str, int], list[
     wrong: list[str] = []
     number, done = first, 0
     while done < kills:
-        stage, found = bench.kill(number)
+        stage, faults = bench.kill(number)
         number += 1
         if stage is not None:
             done += 1
             stages[stage] = stages.get(stage, 0) + 1
-            wrong += found
+            wrong += faults
         assert number < first + 20 * kills, "the ingest is done before it can be killed"
     return stages, wrong
 

@@ -56,11 +56,11 @@ def rows(columns: Columns, names: str = "") -> list[Any]:
 
 def row_of(columns: Columns, row: int = 0) -> dict[str, Any]:
     """Return the cells of one row, except those that are absent, false, 0 or {}."""
-    found = {name: listed(column)[row] for name, column in columns.items()}
-    return {name: value for name, value in found.items() if value not in (None, False, 0, "{}")}
+    cells = {name: listed(column)[row] for name, column in columns.items()}
+    return {name: value for name, value in cells.items() if value not in (None, False, 0, "{}")}
 
 
-def problems(found: Section) -> list[tuple[str, str | None, int | None, str]]:
+def problems(text_section: Section) -> list[tuple[str, str | None, int | None, str]]:
     """Return findings as (code, path, line number, message)."""
-    found.close()
-    return [(f.code, f.path, f.line_number, f.message) for f in found.account.findings()]
+    text_section.close()
+    return [(f.code, f.path, f.line_number, f.message) for f in text_section.account.findings()]

@@ -307,14 +307,14 @@ def measured(make: Make, size: int, block_bytes: int) -> tuple[list[dict[str, in
     """Return counts at one, two and four times a size, and the bytes of text."""
     # Counted too, for what counts takes 260 KB when it is first used.
     ingest_of(make(size // 4 or 1), block_bytes, {})
-    found, sizes = [], []
+    all_counts, sizes = [], []
     for times in (1, 2, 4):
         counts: dict[str, int] = {}
         files = make(size * times)
         ingest_of(files, block_bytes, counts)
-        found.append(counts)
+        all_counts.append(counts)
         sizes.append(sum(map(len, files.values())))
-    return found, sizes
+    return all_counts, sizes
 
 
 def too_much(counts: list[dict[str, int]], sizes: list[int]) -> list[str]:

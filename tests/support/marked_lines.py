@@ -67,15 +67,15 @@ UNMARKED = {
 
 def marks(path: Path) -> dict[tuple[str, str], set[int]]:
     """Return lines by top-level function and mark (a size, or `~` and a size)."""
-    found: dict[tuple[str, str], set[int]] = {}
+    lines: dict[tuple[str, str], set[int]] = {}
     function = ""
     for number, text in enumerate(path.read_text("utf-8").splitlines(), 1):
         if name := re.match(r"def (\w+)", text):
             function = name[1]
         if mark := re.search(r"#:([ ~\d]+)$", text):
             for size in mark[1].split():
-                found.setdefault((function, size), set()).add(number)
-    return found
+                lines.setdefault((function, size), set()).add(number)
+    return lines
 
 
 def right_lines(
@@ -86,27 +86,27 @@ def right_lines(
     A cotangent, recognized by its op_name, may have a line that uses the array.
     """
     array = re.match(r"\w+\[([\d,]+)\]", shape)
-    found: set[int] = set()
+    numbers: set[int] = set()
     for size in array[1].split(",") if array else ():
         for function in functions:
-            found |= lines.get((function, size), set())
+            numbers |= lines.get((function, size), set())
             if "transpose(" in (op_name or ""):
-                found |= lines.get((function, "~" + size), set())
-    return found
+                numbers |= lines.get((function, "~" + size), set())
+    return numbers
 
 
 def rows(db: Path) -> list[dict]:
     """Return every origin in a database."""
     with duckdb.connect(str(db), read_only=True) as con:
-        found = con.execute(ORIGINS)
-        names = [column[0] for column in found.description]
-        return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+        cursor = con.execute(ORIGINS)
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
-def judge(found: list[dict], lines: dict, made_in: Callable) -> tuple[int, set]:
+def judge(origins: list[dict], lines: dict, made_in: Callable) -> tuple[int, set]:
     """Count rows with a right line; collect wrong ones, unless a parameter with its own name."""
     right, wrong = 0, set()
-    for row in found:
+    for row in origins:
         wanted = right_lines(lines, made_in(row["function_name"]), row["shape"], row["op_name"])
         if not wanted or row["line"] in wanted:
             right += bool(wanted)

@@ -63,7 +63,7 @@ def keep(folder: Path, out: Path) -> None:
     from bufdb.proto import pprof
     from bufdb.proto.reader import unpacked
 
-    found = pprof.read(unpacked((folder / "memory.prof").read_bytes()))
+    profile = pprof.read(unpacked((folder / "memory.prof").read_bytes()))
     samples = [
         Sample(
             held.total_bytes,
@@ -71,7 +71,7 @@ def keep(folder: Path, out: Path) -> None:
             alive.device,
             held.array_count,
         )
-        for alive, held in found.arrays.items()
+        for alive, held in profile.arrays.items()
         for stack in [[f for f in alive.stack if f.source_file != __file__]]
     ]
     out.write_bytes(packed(samples))

@@ -46,7 +46,7 @@ def lives(count, seed=1):
 
 def places(values):
     """The lowest free offset of each, and the size of the arena."""
-    free, top, ending, found = [], 0, [], []
+    free, top, ending, offsets = [], 0, [], []
     for start, end, size in values:
         while ending and ending[0][0] < start:
             _, at, length = heapq.heappop(ending)
@@ -59,7 +59,7 @@ def places(values):
             if length > size:
                 insort(free, (at + size, length - size))
         heapq.heappush(ending, (end, at, size))
-        found.append(at)
+        offsets.append(at)
         if start % 64 == 0:  # neighbors become one
             merged = []
             for at, length in free:
@@ -68,7 +68,7 @@ def places(values):
                 else:
                     merged.append((at, length))
             free = merged
-    return found, top
+    return offsets, top
 
 
 def write(folder, count=100_000):

@@ -94,14 +94,14 @@ def options(row, head):
 def _summary(compared, con, row, head, limit):
     """The first screen, with `bufdb summary` of the module alone."""
     where = name_of(row)
-    found = summary.overview(con, PARTS, options(row, head), *limit)
-    shown = [asdict(one) for one in sentences(found, width=UNWRAPPED)]
+    overview = summary.overview(con, PARTS, options(row, head), *limit)
+    shown = [asdict(one) for one in sentences(overview, width=UNWRAPPED)]
     compared.rows(f"{where} sentences", row["sentences"], shown)
-    expected = [plain(asdict(one)) for one in sections(found)]
+    expected = [plain(asdict(one)) for one in sections(overview)]
     compared.rows(f"{where} sections", head.get("sections", []), expected)
-    if found.peak is not None:
-        compared.same(f"{where} peak", row["peak_bytes"], found.peak["peak_bytes"])
-        compared.same(f"{where} need", row["need_bytes"], found.peak["need_bytes"])
+    if overview.peak is not None:
+        compared.same(f"{where} peak", row["peak_bytes"], overview.peak["peak_bytes"])
+        compared.same(f"{where} need", row["need_bytes"], overview.peak["need_bytes"])
 
 
 def plain(value):
@@ -161,9 +161,9 @@ def main():
             path = str(Path(place) / "figures.duckdb")
             ingest(path, [folder], run=folder.name)
             with store.open_readable(path) as con:
-                found = report(con, names=names, has_sections=True)
-                compared = compare(con, found)
-            print(folder, len(found.modules), "modules", compared.count, "figures",
+                page = report(con, names=names, has_sections=True)
+                compared = compare(con, page)
+            print(folder, len(page.modules), "modules", compared.count, "figures",
                   len(compared.differences), "differ", flush=True)  # fmt: skip
             total += compared.count
             different += compared.differences

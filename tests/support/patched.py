@@ -15,13 +15,13 @@ PATH = "/src/train.py"
 def site(text: str, expression: str, path: str = PATH, function: str = "", turn: int = 0) -> Site:
     """Return the location of the turn-th occurrence of an expression, as in frames of JAX."""
     tree, raw = ast.parse(text.removeprefix("\ufeff")), text.removeprefix("\ufeff").encode()
-    found = [
+    nodes = [
         node
         for node in ast.walk(tree)
         if isinstance(node, ast.expr | ast.AugAssign) and segment(raw, node) == expression
     ]
-    assert found, f"{expression} is not in the text"
-    node = found[turn]
+    assert nodes, f"{expression} is not in the text"
+    node = nodes[turn]
     return Site(path, node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, function)
 
 

@@ -48,7 +48,7 @@ OF_TEXT_ALONE = {
 
 def differences(con: duckdb.DuckDBPyConnection, one: str, other: str) -> list[str]:
     """Tables of two runs with the same modules that do not have the same rows."""
-    found = []
+    differing = []
     for table in MODULE_TABLES:
         if table in NOT_COMPARED:
             continue
@@ -62,8 +62,10 @@ def differences(con: duckdb.DuckDBPyConnection, one: str, other: str) -> list[st
             con.execute(f"{a} EXCEPT ALL {b}").fetchall() for a, b in (sides, reversed(sides))
         )
         if lost or more:
-            found.append(f"{table}: {len(lost)} rows lost, such as {lost[:1]}; {more[:1]} instead")
-    return found
+            differing.append(
+                f"{table}: {len(lost)} rows lost, such as {lost[:1]}; {more[:1]} instead"
+            )
+    return differing
 
 
 def put(folder: Path, files: Iterable[Path]) -> Path:

@@ -28,9 +28,9 @@ def html(con, asked=None, base=None, names=("peak", "top-values"), has_sections=
     asked = asked or {}
     compared = None if base is None else comparison.compared(con, base, asked)
     sides = [asked] if compared is None else compared.asked(asked)
-    found = contents.contents(con, CATALOGUE, sides, compared)
-    pictures = partial(contents.pictures, con, found)
-    return page.page(found, pictures, command="bufdb report", **options)
+    page_contents = contents.contents(con, CATALOGUE, sides, compared)
+    pictures = partial(contents.pictures, con, page_contents)
+    return page.page(page_contents, pictures, command="bufdb report", **options)
 
 
 class Report:

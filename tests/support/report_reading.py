@@ -14,9 +14,9 @@ _SLOT = re.compile(r'<script type="application/octet-stream" id="slot-(\d+)">([^
 
 def slots(page):
     """Head of the report, and head and columns of each module, by number of the slot."""
-    found = {int(number): slot(base64.b64decode(text)) for number, text in _SLOT.findall(page)}
-    assert sorted(found) == list(range(len(found)))
-    return found.pop(0)[0], found
+    by_number = {int(number): slot(base64.b64decode(text)) for number, text in _SLOT.findall(page)}
+    assert sorted(by_number) == list(range(len(by_number)))
+    return by_number.pop(0)[0], by_number
 
 
 def slot(data):
@@ -112,18 +112,18 @@ class Module:
         ):
             change[start] += size
             change[start + last + 1] -= size
-        total, found = 0, []
+        total, occupied_bytes = 0, []
         for step in change[: length + 1]:
             total += step
-            found.append(total)
-        return found
+            occupied_bytes.append(total)
+        return occupied_bytes
 
     def held(self, time, key):
         """Bytes at an instant by a key of the value's row."""
-        found = defaultdict(int)
+        sizes = defaultdict(int)
         for row, start, last, size in zip(
             self.block_value, self.block_start, self.block_last, self.block_size, strict=True
         ):
             if start <= time <= start + last:
-                found[key(row)] += size
-        return dict(found)
+                sizes[key(row)] += size
+        return dict(sizes)

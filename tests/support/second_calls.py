@@ -21,8 +21,8 @@ class Lines:
                 current = head[2]
                 self.of[current] = []
                 self.entries |= {current} if head[1] else set()
-            elif current and (found := re.match(rf"  (?:ROOT )?{NAME} = (.*)", line)):
-                self.of[current].append(said(found[1], found[2], current))
+            elif current and (match := re.match(rf"  (?:ROOT )?{NAME} = (.*)", line)):
+                self.of[current].append(said(match[1], match[2], current))
             above = line
 
 
@@ -62,20 +62,24 @@ def call_ops(before: str, after: str, known: set[int]) -> dict[str, tuple[int | 
     def paths(home: str, trail: tuple[str, ...] = ()) -> set[Path]:
         if home in given.entries or home in trail or not callers.get(home):
             return {None}
-        found: set[Path] = set()
+        call_paths: set[Path] = set()
         for line in callers[home]:
             if line["frame"]:
-                found.add((line["frame"], line["op"]))
+                call_paths.add((line["frame"], line["op"]))
             else:
                 above = paths(line["home"], (*trail, home))
-                found |= {one and (one[0], f"{one[1]}/{line['op']}".rstrip("/")) for one in above}
-        return found
+                call_paths |= {
+                    one and (one[0], f"{one[1]}/{line['op']}".rstrip("/")) for one in above
+                }
+        return call_paths
 
-    def agreed(found: set[Path], op: str = "") -> tuple[int | None, str | None] | None:
-        if any(one is None or one[0] not in known for one in found):
+    def agreed(call_paths: set[Path], op: str = "") -> tuple[int | None, str | None] | None:
+        if any(one is None or one[0] not in known for one in call_paths):
             return None
-        frames = {one[0] for one in found}
-        ops = {one[1] if f"/{one[1]}".endswith(f"/{op}") else f"{one[1]}/{op}" for one in found}
+        frames = {one[0] for one in call_paths}
+        ops = {
+            one[1] if f"/{one[1]}".endswith(f"/{op}") else f"{one[1]}/{op}" for one in call_paths
+        }
         if len(frames) > 1:
             return None, None
         return frames.pop(), ops.pop().strip("/") if len(ops) == 1 else None
@@ -92,7 +96,7 @@ def call_ops(before: str, after: str, known: set[int]) -> dict[str, tuple[int | 
     for line in every:
         for name in line["calls"].get("calls", ()) if line["is_fusion"] else ():
             executes.setdefault(name, line)
-    found, fusions = {}, {}
+    by_name, fusions = {}, {}
     for line in every:
         own = None
         for name in line["calls"].get("to_apply", ()):
@@ -102,7 +106,7 @@ def call_ops(before: str, after: str, known: set[int]) -> dict[str, tuple[int | 
             own = agreed(ways, line["op"])
         if own is None or line["has_source"]:
             continue
-        found[line["name"]] = own
+        by_name[line["name"]] = own
         at = line
         while at and at["home"] not in entered:
             at = executes.get(at["home"])
@@ -110,12 +114,12 @@ def call_ops(before: str, after: str, known: set[int]) -> dict[str, tuple[int | 
             fusions[at["name"]] = at
     for name, fusion in fusions.items():
         inside = {
-            found.get(line["name"], (line["frame"] or None, line["op"] or None))
+            by_name.get(line["name"], (line["frame"] or None, line["op"] or None))
             for line in made.of[fusion["calls"]["calls"][0]]
             if line["opcode"] != "parameter"
-            and (line["name"] in found or line["op"] or line["frame"])
+            and (line["name"] in by_name or line["op"] or line["frame"])
         }
         frames, ops = {one[0] for one in inside}, {one[1] for one in inside}
         if len(frames) == 1 and None not in frames:
-            found[name] = frames.pop(), ops.pop() if len(ops) == 1 else None
-    return found
+            by_name[name] = frames.pop(), ops.pop() if len(ops) == 1 else None
+    return by_name

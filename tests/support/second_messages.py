@@ -42,39 +42,41 @@ FIGURES = (
 
 def read_message(text: str) -> dict[str, Any]:
     """Read a message: `needed`, `limit`, `total`, `amounts`, and `buffers` as dicts."""
-    found: dict[str, Any] = {"amounts": {}, "buffers": []}
+    message: dict[str, Any] = {"amounts": {}, "buffers": []}
     for pattern in FIGURES:
         if figure := re.search(pattern, text):
-            found["needed"] = size(figure[1], figure[2])
-            found["limit"] = size(figure[3], figure[4])
+            message["needed"] = size(figure[1], figure[2])
+            message["limit"] = size(figure[3], figure[4])
     for pattern, scale in EXACT.items():
         if exact := re.search(pattern, text):
-            found["needed"], found["limit"] = (int(number, 0) * scale for number in exact.groups())
-            found["amounts"]["scoped"] = found["needed"]
+            message["needed"], message["limit"] = (
+                int(number, 0) * scale for number in exact.groups()
+            )
+            message["amounts"]["scoped"] = message["needed"]
     for line in text.split("\n"):
-        read_line(found, line.strip())
-    return found
+        read_line(message, line.strip())
+    return message
 
 
-def read_line(found: dict[str, Any], line: str) -> None:
+def read_line(message: dict[str, Any], line: str) -> None:
     """Add what a line says."""
     for word, name in SUMS.items():
         if line.startswith(word) and (amount := re.match(rf"\s*{SIZE}", line[len(word) :])):
-            found["amounts"][name] = size(*amount.groups())
+            message["amounts"][name] = size(*amount.groups())
     if line.startswith("HLO temp") and (rest := re.search(rf"fragmentation \({SIZE}\)", line)):
-        found["amounts"]["fragmentation"] = size(*rest.groups())
+        message["amounts"]["fragmentation"] = size(*rest.groups())
     if line.startswith("Output size ") and (amount := re.search(rf"size {SIZE}", line)):
-        found["amounts"]["output"] = size(*amount.groups())
+        message["amounts"]["output"] = size(*amount.groups())
         if shared := re.search(rf"shares {SIZE} with", line):
-            found["amounts"]["alias"] = size(*shared.groups())
+            message["amounts"]["alias"] = size(*shared.groups())
     if total := re.match(rf"(?:Total hbm usage >=|total allocation:) *{SIZE}", line):
-        found["total"] = size(*total.groups())
+        message["total"] = size(*total.groups())
     if head := re.match(rf"(\d+)\. Size: {SIZE}$", line):
-        found["buffers"].append({"number": int(head[1]), "size": size(head[2], head[3])})
+        message["buffers"].append({"number": int(head[1]), "size": size(head[2], head[3])})
     elif head := re.match(r"Buffer (\d+):$", line):
-        found["buffers"].append({"number": int(head[1])})
-    elif found["buffers"]:
-        read_field(found["buffers"][-1], line)
+        message["buffers"].append({"number": int(head[1])})
+    elif message["buffers"]:
+        read_field(message["buffers"][-1], line)
 
 
 def read_field(buffer: dict[str, Any], line: str) -> None:

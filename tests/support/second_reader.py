@@ -409,8 +409,10 @@ def read_instruction(text: str) -> Row:
     if match[1] == "fusion":
         kind = re.compile(r"\), kind=(\w+)(?=[, }]|\Z)", re.ASCII)
         place = text.find("), kind=", match.end())
-        found = kind.match(text, place) if place >= 0 else None
-        row["fusion_kind"] = found[1] if found and '"' not in text[match.end() : place] else None
+        kind_match = kind.match(text, place) if place >= 0 else None
+        row["fusion_kind"] = (
+            kind_match[1] if kind_match and '"' not in text[match.end() : place] else None
+        )
     row["metadata"] = read_metadata(metadata_text(text, match.end() - 1))
     return row
 
@@ -751,7 +753,7 @@ def tell_contributors(live: dict[str, Any], by_definition: dict[tuple[str, str],
 
 def memory_sums(allocations: list[Row]) -> list[Row]:
     """Rows of memory_sums, from what the lines say of each allocation."""
-    found = []
+    rows = []
     for color in sorted({row["color"] for row in allocations}):
         sums = dict.fromkeys(
             ("argument", "output", "alias", "temp", "constant", "thread_local", "total", "fixed"), 0
@@ -769,8 +771,8 @@ def memory_sums(allocations: list[Row]) -> list[Row]:
                 counted = ["argument" if kind == "parameter" else kind]
             for name in counted:
                 sums[name] += size
-        found.append({"color": color, **{f"{name}_bytes": size for name, size in sums.items()}})
-    return found
+        rows.append({"color": color, **{f"{name}_bytes": size for name, size in sums.items()}})
+    return rows
 
 
 def occupancy(
@@ -827,7 +829,7 @@ def peak_values(
 ) -> list[Row]:
     """Rows of peak_values: values take their bytes in turn, and what is taken is gone."""
     times = {peak["color"]: peak["peak_time"] for peak in peaks}
-    found: list[Row] = []
+    rows: list[Row] = []
     for allocation in allocations:
         if allocation["color"] not in times or allocation["kind"] == "thread_local":
             continue
@@ -848,7 +850,7 @@ def peak_values(
             whole = [value for value in mine if value["offset_bytes"] == 0]
             whole.sort(key=lambda v: (-v["size_bytes"], v["value_id"]))
             held = [(whole[0]["value_id"] if whole else None, allocation["size_bytes"])]
-        found += [
+        rows += [
             {
                 "color": allocation["color"],
                 "allocation_index": index,
@@ -859,7 +861,7 @@ def peak_values(
             for value_id, size in held
             if size > 0
         ]
-    return found
+    return rows
 
 
 def value_users(tables: dict[str, list[Row]]) -> list[Row]:
@@ -895,7 +897,7 @@ def value_users(tables: dict[str, list[Row]]) -> list[Row]:
         ):
             users.setdefault(use["value_id"], []).append(user)
             users.setdefault(value["instruction_name"], []).append(user)
-    found = []
+    rows = []
     for number in held:
         value = by_id.get(number)
         if value is None or by_name[value["instruction_name"]]["op_name"] is not None:
@@ -907,7 +909,7 @@ def value_users(tables: dict[str, list[Row]]) -> list[Row]:
             user = min(users[at], key=lambda user: (user["op_name"] is None, user["program_order"]))
             at = user["instruction_name"]
             if user["op_name"] is not None:
-                found.append(
+                rows.append(
                     {
                         "value_id": number,
                         "user_value_id": firsts[at],
@@ -915,7 +917,7 @@ def value_users(tables: dict[str, list[Row]]) -> list[Row]:
                     }
                 )
                 break
-    return found
+    return rows
 
 
 def live_sets(ranged: list[tuple[int, int, Row]], length: int) -> Iterator[tuple[int, list[Row]]]:
@@ -1089,10 +1091,10 @@ def read_frames(lines: list[str]) -> list[Row]:
 
 def _callers(by_id: dict[int, Row], row: Row) -> list[Row]:
     """The frames above one, each once."""
-    found: list[Row] = []
-    while (above := by_id.get((found or [row])[-1]["parent_frame_id"])) and above not in found:
-        found.append(above)
-    return found
+    callers: list[Row] = []
+    while (above := by_id.get((callers or [row])[-1]["parent_frame_id"])) and above not in callers:
+        callers.append(above)
+    return callers
 
 
 def name_calls(frames: list[Row], lines: list[str]) -> None:

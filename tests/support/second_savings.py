@@ -14,13 +14,13 @@ Row = dict[str, Any]
 
 def peaks(steps: list[Row], occupied_peaks: list[Row]) -> list[Row]:
     """Rows of peaks."""
-    found: list[Row] = []
+    rows: list[Row] = []
     for occupied in occupied_peaks:
         color, most = occupied["color"], occupied["occupied_temp_bytes"]
         mine = [step for step in steps if step["color"] == color]
         hills = sunk([step["occupied_temp_bytes"] for step in mine], most)
         times = [(mine[place]["start_time"], *rest) for place, *rest in hills] or [(0, 0, None)]
-        found += [
+        rows += [
             {
                 "color": color,
                 "peak_ordinal": ordinal,
@@ -30,14 +30,14 @@ def peaks(steps: list[Row], occupied_peaks: list[Row]) -> list[Row]:
             }
             for ordinal, (time, height, valley) in enumerate(times, 1)
         ]
-    return found
+    return rows
 
 
 def sunk(heights: list[int], most: int) -> list[tuple[int, int, int | None]]:
     """(step, height, valley) of the hills, the highest first."""
     hill: dict[int, int] = {}  # by each end of a hill above water its top
     span: dict[int, int] = {}  # by each end of a hill the other
-    found: list[tuple[int, int, int | None]] = []
+    hills: list[tuple[int, int, int | None]] = []
     tops = set()
     for step in sorted(range(len(heights)), key=lambda place: (-heights[place], place)):
         left, right = span.pop(step - 1, None), span.pop(step + 1, None)
@@ -48,13 +48,13 @@ def sunk(heights: list[int], most: int) -> list[tuple[int, int, int | None]]:
             tops.discard(lower)
             drop = heights[lower] - heights[step]
             if drop > 0 and 20 * drop >= most:
-                found.append((lower, heights[lower], heights[step]))
+                hills.append((lower, heights[lower], heights[step]))
         begin, end = step if left is None else left, step if right is None else right
         span[begin], span[end] = end, begin
         hill[begin] = hill[end] = top[0] if top else step
         tops.add(hill[begin])
-    found += [(place, heights[place], None) for place in tops]
-    return sorted(found, key=lambda one: (-one[1], one[0]))
+    hills += [(place, heights[place], None) for place in tops]
+    return sorted(hills, key=lambda one: (-one[1], one[0]))
 
 
 def peak_savings(tables: dict[str, list[Row]]) -> list[Row]:
@@ -70,7 +70,7 @@ def peak_savings(tables: dict[str, list[Row]]) -> list[Row]:
     ]
     buffers = linked(temps, tables["positions"])
     fixed = {row["color"]: row["fixed_bytes"] for row in tables["memory_sums"]}
-    found = []
+    rows = []
     for peak in tables["occupied_peaks"]:
         color, most = peak["color"], peak["occupied_temp_bytes"]
         mine = [value for value in temps if kinds[value["allocation_index"]]["color"] == color]
@@ -82,7 +82,7 @@ def peak_savings(tables: dict[str, list[Row]]) -> list[Row]:
             size = next(v["size_bytes"] for v in mine if v["value_id"] == held["value_id"])
             left, time = at.highest_without(members, most - size)
             halved, _ = at.highest_without(members, most - size, 2)
-            found.append(
+            rows.append(
                 {
                     "color": color,
                     "what": "value",
@@ -95,7 +95,7 @@ def peak_savings(tables: dict[str, list[Row]]) -> list[Row]:
                     "peak_time_without": time,
                 }
             )
-    return found
+    return rows
 
 
 class Instants:

@@ -115,8 +115,8 @@ def insert(con: duckdb.DuckDBPyConnection, table: str, **cells: Any) -> None:
 def _has_run(con: duckdb.DuckDBPyConnection, run_name: str) -> bool:
     if _waiting and any(row["run_name"] == run_name for row in _waiting.get("runs", [])):
         return True
-    found = con.execute("SELECT 1 FROM runs WHERE run_name = ?", [run_name]).fetchall()
-    return bool(found)
+    runs = con.execute("SELECT 1 FROM runs WHERE run_name = ?", [run_name]).fetchall()
+    return bool(runs)
 
 
 class Module:
@@ -305,8 +305,8 @@ def rows(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[dict[s
     query = find(name)
     bound = execute.bind(query, {key: str(value) for key, value in given.items()})
     names = [column.name for column in query.columns]
-    found = execute.execute_query(con, query, bound).rows
-    return [dict(zip(names, row, strict=True)) for row in found]
+    tuples = execute.execute_query(con, query, bound).rows
+    return [dict(zip(names, row, strict=True)) for row in tuples]
 
 
 @contextlib.contextmanager
@@ -336,8 +336,8 @@ class Row(tuple[Any, ...]):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
             return super().__getitem__(self.names.index(key))
-        found = super().__getitem__(key)
-        return Row.of(found, self.names[key]) if isinstance(key, slice) else found
+        value = super().__getitem__(key)
+        return Row.of(value, self.names[key]) if isinstance(key, slice) else value
 
 
 def answer(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[Row]:
@@ -352,12 +352,12 @@ def answer(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[Row]
         bound = execute.bind(query, {key: str(value) for key, value in given.items()})
         rows = execute.execute_query(con, query, bound).rows
     names = [column.name for column in query.columns]
-    found = [Row.of(row, names) for row in rows]
+    answer_rows = [Row.of(row, names) for row in rows]
     if "platform" in names and name not in _OF_PLATFORMS:
         place = names.index("platform")
         names.pop(place)
-        found = [Row.of((*row[:place], *row[place + 1 :]), names) for row in found]
+        answer_rows = [Row.of((*row[:place], *row[place + 1 :]), names) for row in answer_rows]
     if names[-1] != "unknown_reason":
-        return found
+        return answer_rows
     known = (0, None) if names[-2] == "unknown_count" else (None,)
-    return [row[: -len(known)] if row[-len(known) :] == known else row for row in found]
+    return [row[: -len(known)] if row[-len(known) :] == known else row for row in answer_rows]

@@ -135,8 +135,8 @@ def _start(folder: Path, log: Path, *command: str) -> subprocess.Popen[bytes]:
 def _wait(process: subprocess.Popen[bytes], log: Path, pattern: re.Pattern[str]) -> re.Match[str]:
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and process.poll() is None:
-        if found := pattern.search(log.read_text("utf-8", "replace")):
-            return found
+        if match := pattern.search(log.read_text("utf-8", "replace")):
+            return match
         time.sleep(0.1)
     last = "".join(log.read_text("utf-8", "replace").splitlines(keepends=True)[-5:])
     raise RuntimeError(f"Spark did not start within {START_S:.0f} s; {log.name} ends with:\n{last}")
@@ -148,7 +148,7 @@ def _tree(pid: int) -> list[int]:
         ["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True
     ).stdout.split()
     parents = dict(zip(map(int, listed[::2]), map(int, listed[1::2]), strict=True))
-    found = [pid] if pid in parents else []
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == one]
-    return found
+    pids = [pid] if pid in parents else []
+    for one in pids:
+        pids += [child for child, parent in parents.items() if parent == one]
+    return pids

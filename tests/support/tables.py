@@ -21,8 +21,8 @@ def holds(con: duckdb.DuckDBPyConnection, query: str, expected: str, **given: An
     """Assert that the answer of a saved query, in the columns that `expected` names, is that."""
     names, *wanted = parse(expected)
     with derived(con):
-        found = [[text(row[name]) for name in names] for row in rows(con, query, **given)]
-    assert render(names, found) == render(names, wanted)
+        cells = [[text(row[name]) for name in names] for row in rows(con, query, **given)]
+    assert render(names, cells) == render(names, wanted)
 
 
 def parse(table: str) -> list[list[str]]:

@@ -58,13 +58,13 @@ class Touched:
                 words.add(re.escape(file.name))
         modules = self._importers(modules)
         own = {file for file in self.files if file in self.tests}
-        found = {file for file, text in self.tests.items() if self._is_about(file, text, modules)}
-        found |= {file for file, text in self.tests.items() if _names_any(text, words)}
+        files = {file for file, text in self.tests.items() if self._is_about(file, text, modules)}
+        files |= {file for file, text in self.tests.items() if _names_any(text, words)}
         shared = {file.stem for file in own if "support" in file.parts}
-        found |= {
+        files |= {
             file for file, text in self.tests.items() if shared & {one for one, _ in _imports(text)}
         }
-        return {file for file in found | own if file.name.startswith("test_")}
+        return {file for file in files | own if file.name.startswith("test_")}
 
     def _importers(self, modules: set[str]) -> set[str]:
         """Return the modules, and those that import them over fewer than IMPORTS imports."""
@@ -86,14 +86,14 @@ class Touched:
 
     def _names_of_sql(self, file: PurePosixPath) -> set[str]:
         """Return how tests name a SQL file, and those that read it."""
-        found = {file}
+        files = {file}
         for path, text in (*_texts("schema/**/*.sql"), *_texts("queries/**/*.sql")):
             if re.search(rf"\b(?:FROM|JOIN) {file.stem}\b|\b{file.stem}\(", text):
-                found.add(path)
+                files.add(path)
         # Queries are called by name, and many have everyday names.
         return {
             f'"{one.stem.replace("_", "-")}"' if one.parts[0] == "queries" else one.stem
-            for one in found
+            for one in files
         }
 
 

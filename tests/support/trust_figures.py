@@ -138,15 +138,15 @@ MEASURES: Sequence[Measure] = (
 def rows_of(measure: Measure, output: str, command: str) -> list[str]:
     """The rows that a command's output makes; one that says so if it printed no count."""
     rows = []
-    for found in re.finditer(measure.pattern, output, re.MULTILINE):
+    for match in re.finditer(measure.pattern, output, re.MULTILINE):
         numbers = {
-            name: int(text) for name, text in found.groupdict().items() if text and name != "group"
+            name: int(text) for name, text in match.groupdict().items() if text and name != "group"
         }
         wrong = numbers.get("wrong", 0)
         tried = numbers.get("tried", numbers.get("right", 0) + wrong)
         if "wrong" not in numbers and "right" in numbers:
             wrong = tried - numbers["right"]
-        what = measure.what.format(group=found.groupdict().get("group"))
+        what = measure.what.format(group=match.groupdict().get("group"))
         rows.append(f"| {what} | {tried:,} | {wrong:,} | `python {command}` |")
     return rows or [f"| {measure.what.format(group='?')} | – | no count | `python {command}` |"]
 

@@ -64,9 +64,9 @@ def ask(con: duckdb.DuckDBPyConnection, *without: str, **given: Any) -> what_if.
     return what_if.answer(con, chosen, what_if.Asked(without=without, keep=keep, **given))
 
 
-def figures(found: what_if.Answer) -> list[tuple[Any, ...]]:
+def figures(answer: what_if.Answer) -> list[tuple[Any, ...]]:
     """Return (name, held, saving, peak without, when) of each row."""
     return [
         (row.name, row.held_bytes, row.saving_bytes, row.peak_bytes_without, row.next_peak_time)
-        for row in found.rows
+        for row in answer.rows
     ]

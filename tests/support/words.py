@@ -61,10 +61,10 @@ def odd_words(path: Path) -> list[tuple[int, str, str]]:
     """Return line, words and what to write instead, in the order of the file."""
     prose = _PROSE[path.suffix](path.read_text(encoding="utf-8"))
     prose = _QUOTED.sub(lambda quoted: _lines(quoted[0]), prose)
-    found = [(match, better) for word, better in _WORDS for match in word.finditer(prose)]
+    matches = [(match, better) for word, better in _WORDS for match in word.finditer(prose)]
     return [
         (prose.count("\n", 0, match.start()) + 1, " ".join(match[0].split()), better)
-        for match, better in sorted(found, key=lambda item: item[0].start())
+        for match, better in sorted(matches, key=lambda item: item[0].start())
     ]
 
 

@@ -66,14 +66,14 @@ def _plane(plane: Plane) -> bytes:
 
     def stats(tag: int, given: Stats) -> bytes:
         # Text is a reference to a name, as XLA writes it.
-        found = []
+        encoded = []
         for key, value in given.items():
             head = number(1, names.setdefault(key, len(names) + 1))
             if isinstance(value, str):
-                found.append(head + number(7, names.setdefault(value, len(names) + 1)))
+                encoded.append(head + number(7, names.setdefault(value, len(names) + 1)))
             else:
-                found.append(head + number(4, value))
-        return b"".join(text(tag, stat) for stat in found)
+                encoded.append(head + number(4, value))
+        return b"".join(text(tag, stat) for stat in encoded)
 
     lines = []
     for at, line in enumerate(plane.lines):
