@@ -114,9 +114,9 @@ function = "eval"
 limit = 7
 memory_space = "hbm"
 """
-    found = parse(text, "b.toml")
-    assert found.base == "main"
-    assert found.budgets == (
+    budget_file = parse(text, "b.toml")
+    assert budget_file.base == "main"
+    assert budget_file.budgets == (
         Budget(
             "train_*",
             "temp",
@@ -204,9 +204,9 @@ def test_memory_space_by_name_by_number_and_by_default():
                                               ('"all"', [10, 20])])  # fmt: skip
 @pytest.mark.parametrize("key", ["color", "memory_space"])
 def test_a_file_names_memory_spaces_as_the_commands_do(key, text, values):
-    found = parse(f"{GOOD}{key} = {text}", "b.toml")
+    budget_file = parse(f"{GOOD}{key} = {text}", "b.toml")
     run = [figure(value=10), figure(value=20, color=1)]
-    assert [v.value for v in judge(found.budgets, run)] == values
+    assert [v.value for v in judge(budget_file.budgets, run)] == values
 
 
 def test_unknown_figures_do_not_pass():

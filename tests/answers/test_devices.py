@@ -100,7 +100,7 @@ def test_an_unknown_name_has_the_nearest():
 
 def test_the_documentation_has_the_table(request):
     text = PAGE.read_text(encoding="utf-8")
-    made = TABLE.sub(lambda found: found[1] + devices.table() + found[3], text)
+    made = TABLE.sub(lambda match: match[1] + devices.table() + match[3], text)
     if request.config.getoption("--update-golden"):
         PAGE.write_text(made, encoding="utf-8", newline="\n")
         text = made

@@ -102,8 +102,8 @@ def test_what_only_changed_its_name_is_not_what_grew():
         part("w", "appeared", 32, kind="output"),
         part("dot", "shrank", -8),
     ]
-    assert [found.part for found in diff_text.moved(parts, 104)] == ["y", "z", "w", "exp"]
-    assert [found.part for found in diff_text.moved(parts, -8)] == ["dot"]
+    assert [part_row.part for part_row in diff_text.moved(parts, 104)] == ["y", "z", "w", "exp"]
+    assert [part_row.part for part_row in diff_text.moved(parts, -8)] == ["dot"]
     assert headline([row(base=8, new=24)], [*parts[:1], *parts[2:3], parts[4]]) == (
         "f: peak 8 B → 24 B, largest: +16 B exp"
     )

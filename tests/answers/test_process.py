@@ -93,11 +93,11 @@ def test_the_summary_has_the_account_of_the_last_one(con, tmp_path):
     before = summary.overview(con, {}, {})
     assert before.accounts == [] and summary_text.as_dict(before)["process"] == []
     stored(con, tmp_path, [Sample(3 * MIB, FRAMES)])
-    found = summary.overview(con, {}, {})
-    text = summary_text.text(found)
+    overview = summary.overview(con, {}, {})
+    text = summary_text.text(overview)
     assert "what the process holds (mem.prof, cpu:0)\ntrain_step: the plan needs" in text
     assert all(len(line) <= 80 for line in text.splitlines())
-    assert summary_text.as_dict(found)["process"][0]["alive_bytes"] == 3 * MIB
+    assert summary_text.as_dict(overview)["process"][0]["alive_bytes"] == 3 * MIB
 
 
 @pytest.mark.slow

@@ -29,8 +29,8 @@ def said(con):
                     module.allocation(0, "output", peak(batch, length))
                     module.value(0, 0, 0, 1)
                     module.close()
-        found = sweep.curves(con, QUERY, labels, limit)
-        return report.lines(found, set(peaks) if functions is None else functions, limit)
+        curves = sweep.curves(con, QUERY, labels, limit)
+        return report.lines(curves, set(peaks) if functions is None else functions, limit)
 
     return report_of
 
@@ -137,14 +137,14 @@ def test_the_least_of_each_end_counts_where_all_have_to_fit():
 
 def test_compiled_sizes_are_sure_and_far_ones_a_guess():
     far = {"low_largest_size": 30, "high_largest_size": 36, "guess_reason": "far"}
-    found = {("batch",): [curve("f", "x=1", measured_largest_size=4.0, **far)]}
+    curves = {("batch",): [curve("f", "x=1", measured_largest_size=4.0, **far)]}
     asked = []
 
     def proof(label, size, others):
         asked.append((label, size, others))
         return "bufdb capture"
 
-    assert report.lines(found, {"f"}, 8 * MIB, proof)[1:] == [
+    assert report.lines(curves, {"f"}, 8 * MIB, proof)[1:] == [
         "largest batch that fits 8.00 MiB: 30 to 36 (x=1), by f; "
         "4 is sure: it was compiled; beyond 8 it is a guess",
         "to verify: bufdb capture",

@@ -94,12 +94,12 @@ def test_the_sdks_client_gets_answers_and_errors(demo_db):
     listed, results = asyncio.run(ask())
     assert [tool.name for tool in listed] == [name.replace("_", "-") for name in NAMES]
     assert all(tool.annotations.read_only_hint and tool.description for tool in listed)
-    found, nothing, unknown, writing, reading, count = (
+    peaks, nothing, unknown, writing, reading, count = (
         (result.is_error, result.content[0].text) for result in results
     )
-    assert not found[0]
-    assert "8905504" not in found[1]
-    assert "train_step" in found[1]
+    assert not peaks[0]
+    assert "8905504" not in peaks[1]
+    assert "train_step" in peaks[1]
     assert nothing[1].endswith("did you mean 'cpu_b8'? 'bufdb runs' lists them")
     assert unknown[0]
     assert "did you mean 'peak'" in unknown[1]

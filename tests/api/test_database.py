@@ -97,13 +97,13 @@ QUERIES = [
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(("name", "params"), QUERIES)
 def test_a_query_answers_as_the_command_does(db, demo_db, call, name, params):
-    found = db.query(name, **params)
+    result = db.query(name, **params)
     pairs = [word for key, value in params.items() for word in ("-p", key, value)]
     _, out, _ = call("query", name, *pairs, "--format", "json", "--db", demo_db)
     rows = json.loads(out)
     assert rows
-    assert [list(row) for row in rows] == [found.columns] * len(rows)
-    assert json.loads(json.dumps(found.fetchall())) == [list(row.values()) for row in rows]
+    assert [list(row) for row in rows] == [result.columns] * len(rows)
+    assert json.loads(json.dumps(result.fetchall())) == [list(row.values()) for row in rows]
 
 
 @pytest.mark.slow
@@ -145,9 +145,14 @@ def test_memory_is_bounded_as_it_was_asked(demo_db):
 
 @pytest.mark.slow
 def test_sql_has_duckdbs_own_types_and_order(db):
-    found = db.sql("SELECT 1::HUGEINT AS h, 1.50 AS d, DATE '2020-01-31' AS t, [1, NULL] AS l")
-    assert [str(type_) for type_ in found.types] == ["HUGEINT", "DECIMAL(3,2)", "DATE", "INTEGER[]"]
-    assert found.fetchall()[0][1] == Decimal("1.50")
+    result = db.sql("SELECT 1::HUGEINT AS h, 1.50 AS d, DATE '2020-01-31' AS t, [1, NULL] AS l")
+    assert [str(type_) for type_ in result.types] == [
+        "HUGEINT",
+        "DECIMAL(3,2)",
+        "DATE",
+        "INTEGER[]",
+    ]
+    assert result.fetchall()[0][1] == Decimal("1.50")
     assert db.sql("FROM range(5000) ORDER BY range DESC").fetchall()[:2] == [(4999,), (4998,)]
     assert "run_name" in [row[0] for row in db.sql("DESCRIBE runs;").fetchall()]
 
@@ -317,8 +322,8 @@ def test_what_is_no_source_is_refused(tmp_path):
 
 
 def test_a_source_may_be_a_url():
-    found = database._dumps(["s3://bucket/dumps", b"log"])
-    assert found == [Url("s3://bucket/dumps"), Bytes("bytes", b"log")]
+    sources = database._dumps(["s3://bucket/dumps", b"log"])
+    assert sources == [Url("s3://bucket/dumps"), Bytes("bytes", b"log")]
 
 
 @pytest.mark.slow

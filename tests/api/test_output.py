@@ -58,11 +58,11 @@ def test_a_new_file_has_usual_permissions(tmp_path):
         os.umask(before)
     (tmp_path / "mine").touch(0o600)
     write_file(tmp_path / "mine", b"2")
-    found = {
+    files = {
         path.name: (stat.S_IMODE(path.stat().st_mode), path.read_bytes())
         for path in tmp_path.iterdir()
     }
-    assert found == {"new": (0o640, b"1"), "mine": (0o600, b"2")}
+    assert files == {"new": (0o640, b"1"), "mine": (0o600, b"2")}
 
 
 @pytest.mark.parametrize("target", ["there", "not there yet"])
@@ -79,12 +79,12 @@ def test_what_a_link_points_to_is_written(tmp_path, target):
 def test_a_pipe_is_written_as_it_is(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    found = []
-    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()))
+    contents = []
+    reader = threading.Thread(target=lambda: contents.append(pipe.read_bytes()))
     reader.start()
     write_file(pipe, b"1")
     reader.join()
-    assert found == [b"1"]
+    assert contents == [b"1"]
     assert pipe.is_fifo()
 
 

@@ -27,11 +27,11 @@ def read(data, form, folder):
     with duckdb.connect() as con:
         if form == "arrow":
             with ipc.InputStream.from_readable(io.BytesIO(data)) as stream:
-                found = con.from_arrow(nanoarrow.ArrayStream(stream))
-                return found.columns, found.fetchall()
+                relation = con.from_arrow(nanoarrow.ArrayStream(stream))
+                return relation.columns, relation.fetchall()
         (folder / "x.parquet").write_bytes(data)
-        found = con.read_parquet(str(folder / "x.parquet"))
-        return found.columns, found.fetchall()
+        relation = con.read_parquet(str(folder / "x.parquet"))
+        return relation.columns, relation.fetchall()
 
 
 @pytest.mark.slow

@@ -77,9 +77,9 @@ class Bench:
     def rows(self, jobs: int) -> object:
         process, db = self.begin(jobs)
         process.wait()
-        found = contents(db)
+        stored = contents(db)
         db.unlink()
-        return found
+        return stored
 
     def memory(self, jobs: int) -> float:
         """Peak of what all processes of an ingest have in memory, what they share once [MB]."""
@@ -96,10 +96,10 @@ class Bench:
 
 def children(pid: int) -> list[int]:
     try:
-        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        pids = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
         return []
-    return [int(child) for child in found]
+    return [int(child) for child in pids]
 
 
 def resident(pids: list[int]) -> float:
@@ -107,19 +107,19 @@ def resident(pids: list[int]) -> float:
 
     Memory files count in full as written: a process that only writes them maps none of it.
     """
-    found, files = 0, dict[int, int]()
+    total, files = 0, dict[int, int]()
     for pid in pids:
         with contextlib.suppress(OSError):
             lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
             private = ("Pss_Anon:", "Pss_File:")
-            found += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(private))
+            total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(private))
         with contextlib.suppress(OSError):
             for file in Path(f"/proc/{pid}/fd").iterdir():
                 with contextlib.suppress(OSError):
                     if str(file.readlink()).startswith("/memfd:"):
                         status = file.stat()
                         files[status.st_ino] = status.st_blocks * 512
-    return (found + sum(files.values())) / 1e6
+    return (total + sum(files.values())) / 1e6
 
 
 def measure(name: str, bench: Bench, jobs: int, turns: int, goal: float) -> bool:

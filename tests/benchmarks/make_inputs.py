@@ -55,9 +55,9 @@ class Unfit(Exception):
 
 
 def match(pattern: re.Pattern[bytes], line: bytes) -> re.Match[bytes]:
-    if (found := pattern.fullmatch(line)) is None:
+    if (line_match := pattern.fullmatch(line)) is None:
         raise Unfit(f"irregular line {line[:80]!r}")
-    return found
+    return line_match
 
 
 def split_name(name: bytes) -> tuple[bytes, int]:
@@ -88,15 +88,15 @@ def logical_size(shape: bytes) -> int:
             depth += (character in b"([{") - (character in b")]}")
             elements += character == b"," and depth == 0
         return 8 * elements
-    if (found := ARRAY.fullmatch(shape)) is None:
+    if (array_match := ARRAY.fullmatch(shape)) is None:
         raise Unfit(f"unknown shape {shape[:60]!r}")
-    kind = found[1]
+    kind = array_match[1]
     if kind in (b"token", b"opaque"):
         return 0 if kind == b"token" else 8
     width = re.match(rb"(?:pred|bf(\d+)|[sufc](\d+)).*", kind)
     if width is None or b":E(" in shape:
         raise Unfit(f"unknown element type in {shape[:60]!r}")
-    count = math.prod(int(n.lstrip(b"<=")) for n in found[2].split(b",") if n)
+    count = math.prod(int(n.lstrip(b"<=")) for n in array_match[2].split(b",") if n)
     return count * max(8, int(width[1] or width[2] or 8)) // 8
 
 
@@ -148,9 +148,9 @@ class Base:
 
     def __init__(self, path: Path) -> None:
         stem = path.name.removesuffix(f"{PARTS[0]}.txt")
-        if (found := FILE_NAME.fullmatch(stem)) is None:
+        if (name_match := FILE_NAME.fullmatch(stem)) is None:
             raise Unfit("file name without module name or stage")
-        self.name, self.stage = found.groups()
+        self.name, self.stage = name_match.groups()
         texts = [path.with_name(path.name.replace(PARTS[0], part)) for part in PARTS]
         text = b"\n".join(t.read_bytes().strip(b"\n") for t in texts if t.exists()) + b"\n"
         try:
@@ -185,9 +185,9 @@ class Base:
     def _number(self, kind: str, number: bytes) -> tuple[str, int]:
         return self.symbols.slot(kind, int(number))
 
-    def _short(self, found: re.Match[bytes]) -> list[bytes | tuple[str, int]]:
-        rest = b"".join(group or b"" for group in found.group(3, 4, 5))
-        return [b"<", self._number("value", found[1]), b" ", self._name(found[2]), rest + b">"]
+    def _short(self, short: re.Match[bytes]) -> list[bytes | tuple[str, int]]:
+        rest = b"".join(group or b"" for group in short.group(3, 4, 5))
+        return [b"<", self._number("value", short[1]), b" ", self._name(short[2]), rest + b">"]
 
     def _allocations(self, lines: list[bytes]) -> None:
         add = self.templates["allocations"].add
@@ -195,10 +195,10 @@ class Base:
         in_parameter = False
         for line in lines[1:]:
             if line.startswith(b"allocation "):
-                found = match(HEAD, line)
-                self.allocation_bytes += int(found[2])
-                add(b"allocation ", self._number("allocation", found[1]), b": size ", found[2])
-                rest = found[3] or b""
+                matched = match(HEAD, line)
+                self.allocation_bytes += int(matched[2])
+                add(b"allocation ", self._number("allocation", matched[1]), b": size ", matched[2])
+                rest = matched[3] or b""
                 if parameter := PARAMETER.search(rest):
                     add(rest[: parameter.start(1)], self._number("parameter", parameter[1]))
                     rest = rest[parameter.end(1) :]
@@ -208,32 +208,32 @@ class Base:
                     rest = rest[output.end() :]
                 add(rest + b":\n")
             elif line:
-                found = match(ASSIGNED, line.removeprefix(b" value: "))
-                add(b" value: ", *self._short(found), line[7 + found.end(5) + 2 :] + b"\n")
-                self.shapes[found[2], found[3] or b"{}"] = found[6]
+                matched = match(ASSIGNED, line.removeprefix(b" value: "))
+                add(b" value: ", *self._short(matched), line[7 + matched.end(5) + 2 :] + b"\n")
+                self.shapes[matched[2], matched[3] or b"{}"] = matched[6]
                 if in_parameter:
-                    self.parameters.add(found[1])
+                    self.parameters.add(matched[1])
 
     def _used(self, lines: list[bytes]) -> None:
         add = self.templates["used"].add
         number, name, in_uses, is_described = b"", b"", False, True
         for line in lines:
             if line.startswith(b"<"):
-                found = match(SHORT, line)
+                matched = match(SHORT, line)
                 if not is_described:
                     raise Unfit(f"no instruction for value {number!r}")
-                number, name, is_described = found[1], found[2], False
-                self.index = found[3] or b"{}"
-                add(*self._short(found), b"\n")
+                number, name, is_described = matched[1], matched[2], False
+                self.index = matched[3] or b"{}"
+                add(*self._short(matched), b"\n")
             elif line in (b" positions:", b" uses:"):
                 in_uses = line == b" uses:"
                 add(line + b"\n")
             elif line == b"  (none)":
                 continue
             elif line.startswith(b"  "):
-                found = match(PLACE, line)
+                matched = match(PLACE, line)
                 self.use_bytes += (len(line) + 1) * in_uses
-                add(b"  ", self._name(found[1]), found[2] + b"\n")
+                add(b"  ", self._name(matched[1]), matched[2] + b"\n")
             elif line.startswith(b" from instruction:"):
                 self._instruction(number, name, line[18:].lstrip(b" "))
                 is_described = True
@@ -253,18 +253,18 @@ class Base:
         )
         if is_parameter:
             self.pinned.add((name, self.index))
-        for found in INSTRUCTION.finditer(text):
-            kind = str(found.lastgroup)
+        for token in INSTRUCTION.finditer(text):
+            kind = str(token.lastgroup)
             if kind == "parameter" and not is_parameter:
                 continue
-            template.add(text[at : found.start(kind)])
-            at = found.end(kind)
+            template.add(text[at : token.start(kind)])
+            at = token.end(kind)
             if kind == "scope":
                 template.add(self.symbols.slot("special", b"scope"))
             elif kind == "name":
-                template.add(self._name(found[kind]))
+                template.add(self._name(token[kind]))
             else:
-                template.add(self._number(kind, found[kind]))
+                template.add(self._number(kind, token[kind]))
         template.add(text[at:] + b"\n")
 
     def _sequence(self, lines: list[bytes]) -> None:
@@ -272,9 +272,9 @@ class Base:
         if lines[1:2] != [b"  InstructionSequence:"] or len(lines) != self.length + 2:
             raise Unfit("the instruction sequence is not complete")
         for line in lines[2:]:
-            found = match(STEP, line)
-            position = self._number("position", found[1])
-            self.templates["sequence"].add(b"    ", position, b":", self._name(found[2]), b"\n")
+            matched = match(STEP, line)
+            position = self._number("position", matched[1])
+            self.templates["sequence"].add(b"    ", position, b":", self._name(matched[2]), b"\n")
 
     def _ranges(self, lines: list[bytes]) -> None:
         rows = []
@@ -299,10 +299,10 @@ class Base:
         """Tables of stack frames and computations of the HLO text, if there is one."""
         text = path.read_bytes() if path.exists() else b""
         top, begin = 0, text.find(b"\n\n%")
-        for found in HLO_NAME.finditer(text):
-            top = max(top, split_name(found[1])[1] if found[1] else 0)
-            if found[2]:
-                self.symbols.slot("frame", int(found[2]))
+        for token in HLO_NAME.finditer(text):
+            top = max(top, split_name(token[1])[1] if token[1] else 0)
+            if token[2]:
+                self.symbols.slot("frame", int(token[2]))
         self.top_in_hlo, self.computations = top, text[begin:]
         self.hlo_tables: dict[bytes, list[bytes]] = {}
         for title in HLO_TABLES:
@@ -350,10 +350,10 @@ class Replica:
     def hlo_text(self) -> bytes:
         """The computations of this replica."""
 
-        def renamed(found: re.Match[bytes]) -> bytes:
-            if found[1]:
-                return b"%" + self.name(found[1])
-            return b"stack_frame_id=%d" % (int(found[2]) + self.offsets["frame"])
+        def renamed(token: re.Match[bytes]) -> bytes:
+            if token[1]:
+                return b"%" + self.name(token[1])
+            return b"stack_frame_id=%d" % (int(token[2]) + self.offsets["frame"])
 
         return HLO_NAME.sub(renamed, self.base.computations)
 

@@ -58,11 +58,11 @@ def line(
     other: Measurement | None,
 ) -> str:
     """One row of the table."""
-    found = f"{name:>12}{text:12,.0f}{values:12,}{here.cpu:12.1f}{here.rss:12,.0f}"
-    found += f"{1000 * here.rss / text:12,.0f}{here.rss / first.rss:12.2f}"
+    cells = f"{name:>12}{text:12,.0f}{values:12,}{here.cpu:12.1f}{here.rss:12,.0f}"
+    cells += f"{1000 * here.rss / text:12,.0f}{here.rss / first.rss:12.2f}"
     if other is None:
-        return found
-    return f"{found}{here.rss / other.rss:12.2f}{here.cpu / other.cpu:14.2f}"
+        return cells
+    return f"{cells}{here.rss / other.rss:12.2f}{here.cpu / other.cpu:14.2f}"
 
 
 if __name__ == "__main__":

@@ -117,8 +117,8 @@ class Reader:
                     self.lines(module, lines)
         for name, row in self.instructions.items():
             self.add("instructions", module_id=module, instruction_name=name, **row)
-        found = MODULE.match(stem.name)
-        number, name, cl, backend = found.groups() if found else NO_NAME
+        match = MODULE.match(stem.name)
+        number, name, cl, backend = match.groups() if match else NO_NAME
         platform = "cpu" if backend == "cpu_" else "gpu" if backend else "tpu" if cl else None
         self.add(
             "modules",
@@ -148,104 +148,104 @@ class Reader:
         section = self.section
         for line in lines:
             line = line.rstrip("\n")
-            if line.startswith("<") and (found := HEADER.match(line)):
-                value = int(found[1])
+            if line.startswith("<") and (match := HEADER.match(line)):
+                value = int(match[1])
             elif line == " positions:":
                 section, ordinal = "positions", 0
             elif line == " uses:":
                 section, ordinal = "uses", 0
-            elif section == "positions" and (found := POSITION.match(line)):
+            elif section == "positions" and (match := POSITION.match(line)):
                 self.add(
                     "positions",
                     module_id=module,
                     value_id=value,
                     position_ordinal=ordinal,
-                    instruction_name=found[1],
-                    shape_index=found[2] or "{}",
+                    instruction_name=match[1],
+                    shape_index=match[2] or "{}",
                     is_defining=ordinal == 0,
                 )
                 ordinal += 1
-            elif section == "uses" and (found := USE.match(line)):
+            elif section == "uses" and (match := USE.match(line)):
                 self.add(
                     "uses",
                     module_id=module,
                     value_id=value,
                     use_ordinal=ordinal,
-                    instruction_name=found[1],
-                    operand_number=int(found[2]),
-                    operand_index=found[3] or "{}",
+                    instruction_name=match[1],
+                    operand_number=int(match[2]),
+                    operand_index=match[3] or "{}",
                 )
                 ordinal += 1
             elif line.startswith(" from instruction:"):
                 self.instruction(line)
-            elif section == "sequence" and (found := STEP.match(line)):
-                row = self.instructions.setdefault(found[2], dict.fromkeys(COLUMNS))
-                row["program_order"] = int(found[1])
-            elif section == "ranges" and (found := RANGE.match(line)):
+            elif section == "sequence" and (match := STEP.match(line)):
+                row = self.instructions.setdefault(match[2], dict.fromkeys(COLUMNS))
+                row["program_order"] = int(match[1])
+            elif section == "ranges" and (match := RANGE.match(line)):
                 self.add(
                     "live_ranges",
                     module_id=module,
-                    value_id=self.values.get((found[1], found[2])),
-                    instruction_name=found[1],
-                    shape_index=found[2],
-                    start_time=int(found[3]),
-                    end_time=int(found[4]),
+                    value_id=self.values.get((match[1], match[2])),
+                    instruction_name=match[1],
+                    shape_index=match[2],
+                    start_time=int(match[3]),
+                    end_time=int(match[4]),
                 )
-            elif section == "peak" and (found := CONTRIBUTOR.match(line)):
+            elif section == "peak" and (match := CONTRIBUTOR.match(line)):
                 self.add(
                     "peak_contributors",
                     module_id=module,
                     contributor_ordinal=ordinal,
-                    value_id=self.values.get((found[1], found[2])),
-                    instruction_name=found[1],
-                    shape_index=found[2],
-                    logical_bytes=int(found[3]),
-                    cumulative_bytes=found[4] and int(found[4]),
+                    value_id=self.values.get((match[1], match[2])),
+                    instruction_name=match[1],
+                    shape_index=match[2],
+                    logical_bytes=int(match[3]),
+                    cumulative_bytes=match[4] and int(match[4]),
                 )
                 ordinal += 1
-            elif found := VALUE.match(line):
-                index = found[3] or "{}"
-                self.values[found[2], index] = int(found[1])
+            elif match := VALUE.match(line):
+                index = match[3] or "{}"
+                self.values[match[2], index] = int(match[1])
                 self.add(
                     "values",
                     module_id=module,
-                    value_id=int(found[1]),
+                    value_id=int(match[1]),
                     allocation_index=allocation,
-                    offset_bytes=int(found[7]),
-                    size_bytes=int(found[6]),
-                    color=int(found[5]),
-                    instruction_name=found[2],
+                    offset_bytes=int(match[7]),
+                    size_bytes=int(match[6]),
+                    color=int(match[5]),
+                    instruction_name=match[2],
                     shape_index=index,
-                    is_phi=found[4] is not None,
-                    shape=found[8],
+                    is_phi=match[4] is not None,
+                    shape=match[8],
                 )
-            elif found := ALLOCATION.match(line):
-                allocation = int(found[1])
-                self.allocation(module, found)
-            elif found := TOTAL.match(line):
-                self.facts["total"] = int(found[1])
-            elif found := LENGTH.match(line):
-                self.facts["length"] = int(found[1])
+            elif match := ALLOCATION.match(line):
+                allocation = int(match[1])
+                self.allocation(module, match)
+            elif match := TOTAL.match(line):
+                self.facts["total"] = int(match[1])
+            elif match := LENGTH.match(line):
+                self.facts["length"] = int(match[1])
             elif line == "  InstructionSequence:":
                 section = "sequence"
             elif line == "  BufferLiveRange:":
                 section = "ranges"
-            elif found := PEAK.match(line):
+            elif match := PEAK.match(line):
                 section, ordinal = "peak", 0
-                self.facts["peak"] = int(found[1])
+                self.facts["peak"] = int(match[1])
             elif line.startswith("  Stack trace breakdown"):
                 section = "tree"
         self.section = section
 
-    def allocation(self, module: int, found: re.Match[str]) -> None:
-        rest = found[3]
+    def allocation(self, module: int, match: re.Match[str]) -> None:
+        rest = match[3]
         color, page = COLOR.search(rest), PAGE.search(rest)
         parameter, output = PARAMETER.search(rest), OUTPUT.search(rest)
         self.add(
             "allocations",
             module_id=module,
-            allocation_index=int(found[1]),
-            size_bytes=int(found[2]),
+            allocation_index=int(match[1]),
+            size_bytes=int(match[2]),
             color=int(color[1]) if color else 0,
             page=int(page[1]) if page else None,
             kind=kind(rest, parameter),
@@ -261,10 +261,10 @@ class Reader:
 
     def instruction(self, line: str) -> None:
         name = line[18:].lstrip(" %").partition(" ")[0]
-        if name in self.instructions or (found := INSTRUCTION.match(line)) is None:
+        if name in self.instructions or (match := INSTRUCTION.match(line)) is None:
             return
         row: Row = dict.fromkeys(COLUMNS)
-        row |= {"opcode": found[4], "shape": found[3], "text": found[1]}
+        row |= {"opcode": match[4], "shape": match[3], "text": match[1]}
         metadata = line[line.rfind(", metadata={") :] if ", metadata={" in line else ""
         for key, text in METADATA.findall(metadata):
             row[key] = unescape(text) if "\\" in text else text

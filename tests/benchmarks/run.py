@@ -81,17 +81,17 @@ def contents(database: Path) -> tuple[dict[str, int], list[list[object]]]:
 
 def agree(counts: dict[str, dict[str, int]]) -> None:
     """Exit unless all contenders hold the same number of rows, and some."""
-    for name, found in counts.items():
+    for name, row_counts in counts.items():
         for other, wanted in counts.items():
             tables = SHARED if "naive" in (name, other) else sorted(wanted)
             wrong = [
-                f"{t} {found.get(t)}/{wanted.get(t)}"
+                f"{t} {row_counts.get(t)}/{wanted.get(t)}"
                 for t in tables
-                if found.get(t) != wanted.get(t)
+                if row_counts.get(t) != wanted.get(t)
             ]
             if wrong:
                 sys.exit(f"{name} and {other} differ in rows: {', '.join(wrong)}")
-        if not found["values"] or not found["modules"]:
+        if not row_counts["values"] or not row_counts["modules"]:
             sys.exit(f"{name} made no rows")
 
 
@@ -180,8 +180,8 @@ def compare(
             if name == "bare" and turn == 0:
                 subprocess.run([*loader, "export", bufdb, parquet], check=True)
             runs[name].append(measure(commands[name], databases[name]))
-            counts[name], found = contents(databases[name])
-            diagnostics = found if name == "bufdb" else diagnostics
+            counts[name], own_diagnostics = contents(databases[name])
+            diagnostics = own_diagnostics if name == "bufdb" else diagnostics
         agree(counts)
     print_table(runs, text)
     first = counts[chosen[0]]

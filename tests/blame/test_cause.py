@@ -30,9 +30,9 @@ MADE = Part("copy", None, "f32[1024]", "temp", "appeared", 4096, None)
 def test_a_verdict_rests_on_the_old_program_in_both(
     before, after, control, moved, culprit, sentence
 ):
-    found = judged(before, after, control, moved, NAMES)
-    assert found.culprit == culprit
-    assert sentence in found.sentence
+    verdict = judged(before, after, control, moved, NAMES)
+    assert verdict.culprit == culprit
+    assert sentence in verdict.sentence
 
 
 def line(name, opcode, operand="x", op="", shape="f32[1024]"):
@@ -144,8 +144,8 @@ def test_what_is_within_a_fusion_takes_no_memory(said):
 
 def test_what_shrank_is_looked_for_in_the_old_program(said):
     start = ("p", "pipeline-start", E)
-    found = said([start, ("p", "a", E + COPY)], [start, ("p", "a", E)], MADE, delta=-4096)
-    assert found[0] == "copy f32[1024] first exists after a (p)"
+    texts = said([start, ("p", "a", E + COPY)], [start, ("p", "a", E)], MADE, delta=-4096)
+    assert texts[0] == "copy f32[1024] first exists after a (p)"
 
 
 def test_the_same_programs_are_the_same_after_every_pass(said):

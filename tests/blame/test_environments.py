@@ -266,9 +266,9 @@ def test_bisect_compiles_what_it_takes(needs, tried, monkeypatch):
 
     monkeypatch.setattr(comparison, "series", series)
     work = Counted(None, [None] * len(needs), open_readable, "", "f", is_quick=True)
-    (found,) = work.answer(bisect=True)
+    (function_series,) = work.answer(bisect=True)
     assert order == tried
     before, after = (needs.index(2) - 1, needs.index(2)) if 2 in needs else (None, None)
     if before is not None:
-        (jump,) = found.jumps
+        (jump,) = function_series.jumps
         assert jump.new == f"v{after}"

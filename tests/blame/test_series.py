@@ -30,12 +30,12 @@ def test_a_jump_is_named_with_its_largest_part(blame):
 def test_json_holds_what_the_text_says(blame):
     code, out, _ = blame("cpu_b8_remat", "cpu_b8", "--format", "json")
     assert code == 1
-    found = {one["function"]: one for one in json.loads(out)["series"]}
-    (jump,) = found["train_step"]["jumps"]
-    first, second = found["train_step"]["steps"]
+    series_by_function = {one["function"]: one for one in json.loads(out)["series"]}
+    (jump,) = series_by_function["train_step"]["jumps"]
+    first, second = series_by_function["train_step"]["steps"]
     assert jump["delta_bytes"] == second["need_bytes"] - first["need_bytes"] > 2 << 20
     assert jump["parts"][0]["source"] == "train.py:66"
-    assert found["init"]["jumps"] == []
+    assert series_by_function["init"]["jumps"] == []
 
 
 @pytest.fixture
@@ -144,5 +144,5 @@ def test_what_takes_too_long_ends_as_timeout_does(call, tmp_path, monkeypatch):
 def test_a_jump_is_the_answer_even_if_stopped(needs, has_jump, code):
     steps = tuple(Step(f"v{need}", "r", need, is_too_slow=need is None) for need in needs)
     jump = Jump("v1", "v2", "r1", "r2", 1, 2, 1, 2)
-    found = Series("f", steps, (jump,) if has_jump else ())
-    assert exit_code([found]) == code
+    series = Series("f", steps, (jump,) if has_jump else ())
+    assert exit_code([series]) == code
