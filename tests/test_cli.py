@@ -111,8 +111,8 @@ def test_no_command_shows_the_help_on_stderr(call):
     ],
 )
 def test_errors_are_one_line_on_stderr(call, arguments, code, message):
-    found, out, err = call(*arguments)
-    assert (found, out) == (code, "")
+    exit_code, out, err = call(*arguments)
+    assert (exit_code, out) == (code, "")
     assert err.startswith("bufdb: error: ")
     assert message in err
     assert err.count("\n") == 1

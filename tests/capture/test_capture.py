@@ -125,21 +125,21 @@ def labels(name):
 )
 def test_xla_flags_are_added_to(flags, kept):
     given = {"HOME": "h"} if flags is None else {"HOME": "h", "XLA_FLAGS": flags}
-    found = environment(given, Path("/d"))
-    assert found.flags == kept
-    assert found.variables == {
+    result = environment(given, Path("/d"))
+    assert result.flags == kept
+    assert result.variables == {
         "HOME": "h",
         "JAX_ENABLE_COMPILATION_CACHE": "false",
         "XLA_FLAGS": f"{kept} --xla_dump_to=/d --xla_dump_hlo_as_text".strip(),
     }
-    assert sum("is overridden" in note for note in found.notes) == (flags or "").count("_to=/x") + (
-        flags or ""
-    ).count("_to='/y")
+    assert sum("is overridden" in note for note in result.notes) == (flags or "").count(
+        "_to=/x"
+    ) + (flags or "").count("_to='/y")
 
 
 def test_a_dump_directory_is_quoted_as_xla_reads_it():
-    found = environment({}, Path('/my "d"\\x'))
-    assert '--xla_dump_to="/my \\"d\\"\\\\x"' in found.variables["XLA_FLAGS"]
+    result = environment({}, Path('/my "d"\\x'))
+    assert '--xla_dump_to="/my \\"d\\"\\\\x"' in result.variables["XLA_FLAGS"]
 
 
 def test_flags_in_a_file():
@@ -150,14 +150,14 @@ def test_flags_in_a_file():
 
 
 def test_flags_that_hide_modules_are_named():
-    found = environment({"XLA_FLAGS": "--xla_dump_hlo_module_re=f --a=1"}, Path("/d"))
-    assert found.hiding_flags == ("--xla_dump_hlo_module_re=f",)
-    assert "not every module may be dumped: XLA_FLAGS have --xla_dump_hlo_m" in found.notes[0]
+    result = environment({"XLA_FLAGS": "--xla_dump_hlo_module_re=f --a=1"}, Path("/d"))
+    assert result.hiding_flags == ("--xla_dump_hlo_module_re=f",)
+    assert "not every module may be dumped: XLA_FLAGS have --xla_dump_hlo_m" in result.notes[0]
 
 
 def test_a_cache_directory_of_the_user_is_left_out():
-    found = environment({"JAX_COMPILATION_CACHE_DIR": "c"}, Path("/d"))
-    assert "JAX_COMPILATION_CACHE_DIR" not in found.variables
+    result = environment({"JAX_COMPILATION_CACHE_DIR": "c"}, Path("/d"))
+    assert "JAX_COMPILATION_CACHE_DIR" not in result.variables
 
 
 # -- what it runs with ------------------------------------------------------------------------
@@ -324,10 +324,12 @@ def test_a_run_with_summary_and_labels(left_behind, monkeypatch):
     assert any("train.py:53" in line for line in lines)
     assert lines[-1] == "bufdb summary --run r shows what holds it"
     assert rows("SELECT run_name FROM runs") == [("r",)]
-    found = labels("r")
-    assert found.pop("command") == shlex.join([*command, "--db", "--", "x y"])
-    found = {label: value for label, value in found.items() if not label.startswith(("jax", "git"))}
-    assert found == {"batch": "8", "exit_code": "0", "xla_flags": "--a=1"}
+    run_labels = labels("r")
+    assert run_labels.pop("command") == shlex.join([*command, "--db", "--", "x y"])
+    run_labels = {
+        label: value for label, value in run_labels.items() if not label.startswith(("jax", "git"))
+    }
+    assert run_labels == {"batch": "8", "exit_code": "0", "xla_flags": "--a=1"}
     assert rows("SELECT label FROM run_labels WHERE NOT is_metadata") == [("batch",)]
     assert left_behind() == []
 
@@ -370,8 +372,8 @@ def test_diff_pairs_captured_runs_by_the_labels_of_their_user(run, capfd):
             assert run(*name, command=command)[0] == 0
     given = ["diff", "b=8", "b=16", "--function", "init", "--format", "jsonl"]
     assert cli.run(given) == 0
-    found = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    assert {(row["base_run_name"], row["new_run_name"]) for row in found} == {
+    json_rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert {(row["base_run_name"], row["new_run_name"]) for row in json_rows} == {
         ("a8", "a16"),
         ("b8", "b16"),
     }
@@ -441,8 +443,8 @@ def test_the_table_can_go_to_a_file(run):
     code, _, err = run("-o", "t.json", "--format", "json", "--run", "r", command=fake("dump()"))
     assert (code, "train_step" in err) == (0, False)
     assert "bufdb: replaced run r, which had 1 modules\n" in err
-    found = json.loads(Path("t.json").read_text())
-    assert [row["peak_bytes"] for row in found] == [8905504, 2116268, 924792]
+    json_rows = json.loads(Path("t.json").read_text())
+    assert [row["peak_bytes"] for row in json_rows] == [8905504, 2116268, 924792]
 
 
 @pytest.mark.slow

@@ -98,24 +98,24 @@ def content(place):
 
 
 def test_names_depend_on_the_program_alone(tmp_path):
-    found, other = (dump.dumped(Lowered(first), tmp_path)[0] for first in (0, 7))
-    assert found.keys() == other.keys()
-    assert len({name.partition("/")[0] for name in found}) == 3
-    assert all("/module_0000." in name for name in found)
+    files, other = (dump.dumped(Lowered(first), tmp_path)[0] for first in (0, 7))
+    assert files.keys() == other.keys()
+    assert len({name.partition("/")[0] for name in files}) == 3
+    assert all("/module_0000." in name for name in files)
 
 
 def test_where_it_was_dumped_to_is_no_option(tmp_path):
-    found, _ = dump.dumped(Lowered(), tmp_path)
-    options = [content(found[name]) for name in found if name.endswith(".debug_options")]
+    files, _ = dump.dumped(Lowered(), tmp_path)
+    options = [content(files[name]) for name in files if name.endswith(".debug_options")]
     assert options == [b"xla_cpu_x: true\n"] * 3
 
 
 def test_what_xla_writes_is_read_where_it_lies(tmp_path):
-    found, _ = dump.dumped(Lowered(), tmp_path)
+    files, _ = dump.dumped(Lowered(), tmp_path)
     (folder,) = tmp_path.iterdir()
-    paths = {path for path in found.values() if isinstance(path, Path)}
+    paths = {path for path in files.values() if isinstance(path, Path)}
     assert {path.parent for path in paths} == {folder}
-    assert len(paths) + 3 == len(found) == len(list(folder.iterdir()))
+    assert len(paths) + 3 == len(files) == len(list(folder.iterdir()))
 
 
 def test_options_of_the_user_are_kept_and_dumps_switched_on(tmp_path):
@@ -160,19 +160,19 @@ and limit 16.00M exceeded scoped vmem limit by 56.00M. It should not be possible
 
 def test_a_program_that_is_refused_is_in_its_dump(tmp_path):
     text = f"{E1000}\nSee https://openxla.org/xla/errors/error_1000 for more details."
-    found, refusal = dump.dumped(Refused(text), tmp_path)
+    files, refusal = dump.dumped(Refused(text), tmp_path)
     assert refusal == E1000
-    assert len(found) == len(list((DEMO / "cpu_b8").iterdir()))
+    assert len(files) == len(list((DEMO / "cpu_b8").iterdir()))
 
 
 def test_a_refused_kernel_is_in_the_text_next_to_the_dump(tmp_path):
-    found, refusal = dump.dumped(Refused(E1001), tmp_path)
+    files, refusal = dump.dumped(Refused(E1001), tmp_path)
     assert refusal == (
         "E1001: CompileTimeScopedVmemOom: Ran out of memory in memory space vmem while allocating "
         "on stack for %k.1: Scoped allocation with size 72.00M and limit 16.00M exceeded scoped "
         "vmem limit by 56.00M."
     )
-    assert content(found["compiler.log"]).decode() == E1001.partition("\n")[2] + "\n"
+    assert content(files["compiler.log"]).decode() == E1001.partition("\n")[2] + "\n"
 
 
 def test_a_long_refusal_is_cut(tmp_path):
@@ -221,8 +221,8 @@ def test_an_empty_assignment_asks_for_the_lowered_function(tmp_path):
 def test_a_tpu_executable_has_the_assignment(tmp_path, monkeypatch, wrapped):
     whole = hlo_proto(MODULE, ASSIGNMENT)
     inside = b"\x32" + MODULE[:40] + bytes(60_000) + whole + hlo_proto(MODULE, b"")
-    found = AheadOfTime(MODULE, wrapped(inside))
-    monkeypatch.setattr(Empty, "runtime_executable", lambda self: found)
+    executable = AheadOfTime(MODULE, wrapped(inside))
+    monkeypatch.setattr(Empty, "runtime_executable", lambda self: executable)
     leaves = types.SimpleNamespace(leaves=lambda trees: [one for tree in trees for one in tree])
     monkeypatch.setattr(dump, "jax_module", lambda: types.SimpleNamespace(tree=leaves))
     ((name, place),) = dump.dumped(Empty(), tmp_path)[0].items()
@@ -239,16 +239,16 @@ def test_an_executable_has_its_module(tmp_path, monkeypatch):
     def refused():
         raise RuntimeError("async-update instruction should have 1 operands but sees 2")
 
-    found = AheadOfTime(MODULE, in_blocks(b"\x32" + MODULE[:40] + bytes(60_000) + whole))
-    found.hlo_modules = refused
-    monkeypatch.setattr(Empty, "runtime_executable", lambda self: found)
+    executable = AheadOfTime(MODULE, in_blocks(b"\x32" + MODULE[:40] + bytes(60_000) + whole))
+    executable.hlo_modules = refused
+    monkeypatch.setattr(Empty, "runtime_executable", lambda self: executable)
     leaves = types.SimpleNamespace(leaves=lambda trees: [one for tree in trees for one in tree])
     monkeypatch.setattr(dump, "jax_module", lambda: types.SimpleNamespace(tree=leaves))
     ((name, place),) = dump.dumped(Empty(), tmp_path)[0].items()
     assert name.endswith("/module_0000.jit_layers.after_optimizations.hlo.pb")
     assert place.content == whole
     assert list(tmp_path.iterdir()) == []
-    found.serialized = b"nothing"
+    executable.serialized = b"nothing"
     with pytest.raises(BufdbError, match=r"Pass the result of \.lower\(\.\.\.\)"):
         dump.dumped(Empty(), tmp_path)
 
@@ -257,13 +257,13 @@ def test_an_executable_has_its_module(tmp_path, monkeypatch):
 def test_a_gpu_executable_has_the_assignment(con, tmp_path, monkeypatch):
     pytest.importorskip("cramjam", reason="the package cramjam is not installed")
     (proto,) = (PROTOS / "gpu").glob("*.jit_nested.*")
-    found = AheadOfTime(
+    executable = AheadOfTime(
         next(proto.read_bytes()[start:stop] for _, _, start, stop in fields(proto.read_bytes())),
         (ROOT / "data" / "executables" / "gpu" / "jit_nested.executable").read_bytes(),
     )
-    found.name = "jit_nested"
-    found.client = types.SimpleNamespace(platform="gpu")
-    monkeypatch.setattr(Empty, "runtime_executable", lambda self: found)
+    executable.name = "jit_nested"
+    executable.client = types.SimpleNamespace(platform="gpu")
+    monkeypatch.setattr(Empty, "runtime_executable", lambda self: executable)
     ingest_into(con, Files("", dump.dumped(Empty(), tmp_path)[0], ""), run="compiled")
     ingest_into(con, put(tmp_path / "text", (ROOT / "data/loops/gpu").glob("*nested*")), run="text")
     # The frame of main() has the line on which it compiles, the file's name the kind of the GPU.

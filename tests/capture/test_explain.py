@@ -183,9 +183,9 @@ def test_a_signal_ends_the_child_and_leaves_no_folder(model, monkeypatch, name):
 def wait_for(condition):
     """Return a condition's value as soon as it is true, within half a minute."""
     for _ in range(300):
-        found = condition()
-        if found:
-            return found
+        value = condition()
+        if value:
+            return value
         time.sleep(0.1)
     raise AssertionError("it did not come about")
 

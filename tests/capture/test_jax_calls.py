@@ -60,9 +60,9 @@ WRONG = [
 
 
 def explain(spec, args, folder):
-    found = child.question_of(spec, args, None)
-    child.lowered(found.function, found.args, found.kwargs)
-    return found.function
+    question = child.question_of(spec, args, None)
+    child.lowered(question.function, question.args, question.kwargs)
+    return question.function
 
 
 def fit(spec, args, folder):
@@ -137,7 +137,7 @@ def test_arguments_that_are_not_used_are_noted(args, note):
     shapes, _ = child.call.arguments(args, {}).of(max, "max")
     traced = jax.jit(lambda x, *rest: x * 2).trace(*shapes)
     for stage in (traced, traced.lower()):  # as fit and as explain have it
-        found = child.unused_note(stage)
-        assert found == note or found.startswith(note)
+        unused_note = child.unused_note(stage)
+        assert unused_note == note or unused_note.startswith(note)
     kept = jax.jit(lambda x, *rest: x * 2, keep_unused=True).trace(*shapes)
     assert child.unused_note(kept) is child.unused_note(kept.lower()) is None

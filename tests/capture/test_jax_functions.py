@@ -339,11 +339,11 @@ def answer(rows, limit):
         params = pltpu.CompilerParams(vmem_limit_bytes=limit and limit << 20)
         memory = [pltpu.VMEM((rows, 128), jnp.float32)]
         return pl.pallas_call(kernel, out_shape=x, scratch_shapes=memory, compiler_params=params)(x)
-    found = bufdb.explain(greedy, jax.ShapeDtypeStruct((8, 128), "float32"), target="tpu:v5e:2x2")
+    result = bufdb.explain(greedy, jax.ShapeDtypeStruct((8, 128), "float32"), target="tpu:v5e:2x2")
     columns = "held_bytes, instruction_name, op_name, source"
-    peaks = found.db.query("peak", color="vmem").project(columns)
-    problems = found.db.query("diagnostics").filter("severity IN ('error', 'data_loss')")
-    return found.text, found.notes, peaks.fetchall(), len(problems)
+    peaks = result.db.query("peak", color="vmem").project(columns)
+    problems = result.db.query("diagnostics").filter("severity IN ('error', 'data_loss')")
+    return result.text, result.notes, peaks.fetchall(), len(problems)
 
 print(json.dumps([answer(40_000, 8), answer(400_000, None), answer(40_000, 64)]))
 """
@@ -359,9 +359,9 @@ def test_a_kernel_with_too_much_scratch_has_its_line():
     assert limited[2] == [[20478689, *named]]
     assert "128.00 MiB of vmem available: 67.31 MiB too much" in large[0].replace("\n ", "")
     assert large[2] == [[204_800_000, *named]]
-    assert all("XLA gave up" in " ".join(found[1]) for found in (limited, large))
+    assert all("XLA gave up" in " ".join(result[1]) for result in (limited, large))
     assert fits[1:3] == [[], []] and "64.0 MiB vmem" in fits[0]
-    assert [found[3] for found in (limited, large, fits)] == [0, 0, 0]
+    assert [result[3] for result in (limited, large, fits)] == [0, 0, 0]
 
 
 def test_arguments_keep_their_mesh_on_a_target():

@@ -118,10 +118,10 @@ def test_each_way_to_jit_is_listed(package, call):
     (package / "forms.py").write_text(FORMS)
     code, out, err = call("calls", "--all", "--format", "csv", "--", sys.executable, "forms.py")
     assert code == 0, err
-    found = rows(out)
+    functions = rows(out)
     names = ["total", "total", "total", "<lambda>", "<lambda>", "Trainer.__call__", "Trainer.step"]
-    assert [row["function"] for row in found] == names
-    lowered, donating, sharded, mapped, last, made, method = found
+    assert [row["function"] for row in functions] == names
+    lowered, donating, sharded, mapped, last, made, method = functions
     assert (made["defined_at"], method["static"]) == ("forms.py:19", "self")
     assert (lowered["argument_bytes"], lowered["called_at"]) == ("16", "forms.py:10")
     assert (donating["donated"], donating["static"], donating["donated_bytes"]) == ("a", "b", "20")
@@ -139,8 +139,8 @@ def test_functions_of_libraries_have_their_names(package, call):
     command = ["--", sys.executable, "libraries.py"]
     code, out, err = call("calls", "--all", "--format", "csv", *command)
     assert code == 0, err
-    found = [(row["function"], row["has_gradient"], row["defined_at"]) for row in rows(out)]
-    assert found == [
+    functions = [(row["function"], row["has_gradient"], row["defined_at"]) for row in rows(out)]
+    assert functions == [
         ("of_nnx", "true", "libraries.py:5"),
         ("of_equinox", "true", "libraries.py:9"),
     ]

@@ -81,8 +81,8 @@ def test_arguments_are_known_by_identity_not_by_size(tmp_path):
     db = tmp_path / "t.duckdb"
     # Three arrays of one size: two are taken, the unused one is a bystander.
     sql = "SELECT sum(total_bytes), sum(argument_bytes), sum(argument_count) FROM live_arrays"
-    (found,) = rows(db, sql)
-    assert found == (3 * MIB // 2 + 3 * MIB, MIB, 2)
+    (row,) = rows(db, sql)
+    assert row == (3 * MIB // 2 + 3 * MIB, MIB, 2)
     sql = "SELECT failed_program_name, moment, limit_bytes, requested_bytes FROM live_profiles"
     assert rows(db, sql) == [("jit_huge", "failure", 1 << 30, 1 << 48)]
     assert rows(db, "SELECT program_name, argument_bytes FROM live_programs WHERE is_failed") == [
@@ -188,8 +188,8 @@ def test_a_leak_is_found_by_line_with_one_command(tmp_path):
     assert "largest cache_metrics jax_leak.py:22" in shown
     query = [sys.executable, "-m", "bufdb", "query", "process", "--run", "r", "--db", "t.duckdb"]
     json_text = run([*query, "--function", "step", "--format", "json"], tmp_path).stdout
-    found = json.loads(json_text)
-    first = next(row for row in found if row["part"] == "bystander")
+    parts = json.loads(json_text)
+    first = next(row for row in parts if row["part"] == "bystander")
     assert (first["python_function_name"], first["held_bytes"]) == ("cache_metrics", 3 * MIB)
     # The dumps' plan of the step, and what the process holds while it runs.
     assert first["function_name"] == "step"

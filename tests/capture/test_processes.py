@@ -85,11 +85,11 @@ FORK = "if not os.fork(): os.fork()\ndump()\ntry: os.wait()\nexcept OSError: pas
 def test_each_process_has_a_folder_however_it_began(body, count):
     done = capture(*fake(body), "x" if body in (SUBPROCESS, NO_FLAGS) else "y")
     assert done.returncode == 0, done.stderr
-    found = rows("SELECT DISTINCT module_key FROM modules ORDER BY 1")
-    names = [""] if count == 1 else [f"process-{n}/" for n in range(1, 5)][: len(found)]
-    assert len(found) == (2 if body in (SUBPROCESS, NO_FLAGS) else 3 if body == EXEC else count)
-    assert [key.rpartition("module_")[0] for (key,) in found] == names
-    assert len({key.rpartition("/")[2] for (key,) in found}) == 1
+    keys = rows("SELECT DISTINCT module_key FROM modules ORDER BY 1")
+    names = [""] if count == 1 else [f"process-{n}/" for n in range(1, 5)][: len(keys)]
+    assert len(keys) == (2 if body in (SUBPROCESS, NO_FLAGS) else 3 if body == EXEC else count)
+    assert [key.rpartition("module_")[0] for (key,) in keys] == names
+    assert len({key.rpartition("/")[2] for (key,) in keys}) == 1
     labels = rows("SELECT label FROM run_labels WHERE label LIKE 'process-%' ORDER BY 1")
     assert [label for (label,) in labels] == [name[:-1] for name in names if name]
     assert not [*Path().glob("**/.process.json")]

@@ -26,9 +26,9 @@ def snappy(data):
     return varint(len(data)) + bytes(cramjam.snappy.compress_raw(data))
 
 
-def chunk(how, pack, *found):
-    sizes = pack(b"".join(varint(len(record)) for record in found))
-    return how + varint(len(sizes)) + sizes + pack(b"".join(found))
+def chunk(how, pack, *chunk_records):
+    sizes = pack(b"".join(varint(len(record)) for record in chunk_records))
+    return how + varint(len(sizes)) + sizes + pack(b"".join(chunk_records))
 
 
 def file(*chunks, kind=b"r"):
@@ -59,8 +59,8 @@ def test_compressed_records_are_unpacked():
 
 def test_a_record_that_is_a_file_is_its_records():
     inner = file(PLAIN).removeprefix(b"before")
-    found = [*records(file(chunk(b"\x00", bytes, b"outer", inner)))]
-    assert [record for record in found if len(record) != 40] == [b"outer", b"one", b"", LARGE]
+    all_records = [*records(file(chunk(b"\x00", bytes, b"outer", inner)))]
+    assert [record for record in all_records if len(record) != 40] == [b"outer", b"one", b"", LARGE]
 
 
 def test_what_is_no_file_of_records_is_one():

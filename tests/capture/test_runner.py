@@ -59,8 +59,8 @@ def start(tmp_path):
 def wait_for(condition):
     """Return a condition's value as soon as it is true, within half a minute."""
     for _ in range(300):
-        if found := condition():
-            return found
+        if value := condition():
+            return value
         time.sleep(0.1)
     raise AssertionError("it did not come about")
 

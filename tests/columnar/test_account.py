@@ -9,7 +9,7 @@ def test_a_repeated_report_is_one_finding():
     account = Account()
     for path in ("a", "a", "b"):
         account.find(0, "error", "odd", "it is odd", path)
-    assert [found.path for found in account.findings()] == ["a", "b"]
+    assert [finding.path for finding in account.findings()] == ["a", "b"]
 
 
 def test_of_many_findings_of_a_module_the_rest_is_counted():
@@ -18,7 +18,7 @@ def test_of_many_findings_of_a_module_the_rest_is_counted():
         account.find(0, "notice", "odd", f"{number} is odd")
     account.find(1, "notice", "odd", "and so is another module's")
     *shown, rest, other = account.findings()
-    assert [found.message for found in shown] == [f"{n} is odd" for n in range(MAX_FINDINGS)]
+    assert [finding.message for finding in shown] == [f"{n} is odd" for n in range(MAX_FINDINGS)]
     assert (rest.severity, rest.message) == ("notice", "and 3 more like this")
     assert other.module == 1
 
@@ -32,5 +32,5 @@ def test_unclaimed_lines_are_known_or_reported():
     account.close()
     assert account.tallies[0, "a.txt"].known_count == 3
     assert account.tallies[0, "b.txt"].unread_count == 3
-    ((path, message),) = ((found.path, found.message) for found in account.findings())
+    ((path, message),) = ((finding.path, finding.message) for finding in account.findings())
     assert (path, message) == ("b.txt", "3 lines belong to no section")

@@ -105,8 +105,8 @@ def test_numbers_beyond_64_bits_fail():
 
 def test_the_lowest_number_has_a_sign():
     c = cursor(b"-9223372036854775808", b"-9223372036854775809", b"-0", b"-", b"")
-    found = c.integer(signed=True)
-    assert (found[0], found[2]) == (-(2**63), 0)
+    numbers = c.integer(signed=True)
+    assert (numbers[0], numbers[2]) == (-(2**63), 0)
     wide = (1, "a number of 64 bits")
     assert failed(c) == {1: wide, 3: (1, "a number"), 4: (0, "a number")}
 
@@ -177,8 +177,8 @@ def test_find_stops_at_the_first_byte_or_the_line_end():
     long = b"x" * 5000
     lines = [b"ab:c", b":", b"", b"abcdefgh:", b"abcdefg ", long + b" :", long]
     c = cursor(*lines)
-    found = (c.find(b":", b" ") - c.block.starts).tolist()
-    assert found == [2, 0, 0, 8, 7, 5000, 5000]
+    offsets = (c.find(b":", b" ") - c.block.starts).tolist()
+    assert offsets == [2, 0, 0, 8, 7, 5000, 5000]
 
 
 def test_find_does_not_look_into_the_next_line():
@@ -298,8 +298,8 @@ def test_a_column_of_another_kind_never_reaches_the_database(column, data_type):
 
 def test_take_takes_the_rows_of_all_columns():
     columns = {"t": texts(b"a", b"b"), "n": Numbers(np.array([1, 2])), "i": np.array([3, 4])}
-    found = take(columns, np.array([1]))
-    assert (found["t"].tolist(), found["n"].values.tolist(), found["i"].tolist()) == (
+    taken = take(columns, np.array([1]))
+    assert (taken["t"].tolist(), taken["n"].values.tolist(), taken["i"].tolist()) == (
         [b"b"], [2], [4],
     )  # fmt: skip
     assert take(columns, None) is columns

@@ -60,8 +60,8 @@ def test_a_line_has_the_number_that_it_has_in_its_file(data):
     section.unreadable(np.array([0, 2]), "something else")
     section.settle()
     section.close()
-    found = [(finding.line_number, finding.message) for finding in account.findings()]
-    assert found == [
+    reported = [(finding.line_number, finding.message) for finding in account.findings()]
+    assert reported == [
         (2, "expected something else, found 'one'"),
         (4, "expected something else, found 'three'"),
     ]

@@ -33,8 +33,8 @@ ROW = {
 
 
 def shown(page="", **cells):
-    found = Overview({}, peak=PEAK, parts={"advice": [ROW | cells]})
-    return summary_text.advice_text(found, lambda kind: f"{kind}\n```python\n{page}\n```\n")
+    overview = Overview({}, peak=PEAK, parts={"advice": [ROW | cells]})
+    return summary_text.advice_text(overview, lambda kind: f"{kind}\n```python\n{page}\n```\n")
 
 
 def test_what_to_do_is_whole_in_a_terminal_of_80_columns():
@@ -87,9 +87,9 @@ from flax import nnx
 
 def test_an_example_is_shown_once_per_kind_with_its_library():
     rows = [ROW | {"kind": "offload", "name": f"a/lm.py:{n}", "page": "p.md"} for n in (7, 9, 7)]
-    found = Overview({}, peak=PEAK, parts={"advice": [*rows, ROW | {"name": "x"}]})
+    overview = Overview({}, peak=PEAK, parts={"advice": [*rows, ROW | {"name": "x"}]})
     lines = summary_text.advice_text(
-        found, {"offload": PAGE, "donate": "# Other\n"}.__getitem__
+        overview, {"offload": PAGE, "donate": "# Other\n"}.__getitem__
     ).splitlines()
     assert lines[lines.index("# Title (p.md)") :] == [
         "# Title (p.md)",

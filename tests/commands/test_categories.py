@@ -41,11 +41,11 @@ def ask(call, demo_db):
 
 
 def roles(rows):
-    found = {}
+    sizes = {}
     for row in rows:
         key = row["role"], row["sureness"]
-        found[key] = found.get(key, 0) + int(row["held_bytes"])
-    return found
+        sizes[key] = sizes.get(key, 0) + int(row["held_bytes"])
+    return sizes
 
 
 @pytest.mark.slow
@@ -62,8 +62,8 @@ def test_rules_of_a_file_come_first_and_the_sum_stays(ask, rules):
 
 @pytest.mark.slow
 def test_phases_of_a_file_are_those_of_peak_by_category(ask, rules):
-    found = {row["category"] for row in ask("peak-by-category", "--categories", rules)}
-    assert "ahead" in found
+    phases = {row["category"] for row in ask("peak-by-category", "--categories", rules)}
+    assert "ahead" in phases
     assert "ahead" not in {row["category"] for row in ask("peak-by-category")}
 
 

@@ -515,8 +515,8 @@ def test_where_nothing_is_compared_it_says_what_there_is(con):
     Module(con, 1, "a", "f").allocation(0, "output", 1)
     Module(con, 2, "b", "g").allocation(0, "output", 2)
     derive(con)
-    found = questions.diff(lambda *_, **__: con, "a", "b", function="h", color=1)
-    assert found.note == (
+    answer = questions.diff(lambda *_, **__: con, "a", "b", function="h", color=1)
+    assert answer.note == (
         "no rows: neither side has function 'h' and color '1'; there is f, g in memory space 0 "
         "(no name)"
     )
@@ -532,9 +532,11 @@ def test_device_memory_is_compared_by_default(con):
     derive(con)
 
     def compared(**asked):
-        found = questions.diff(lambda *_, **__: con, "a", "b", **asked).comparison
-        peaks = [row for row in found.figures if row.figure == "peak"]
-        return [(row.place, row.color, row.delta_bytes) for row in peaks], list(found.other_spaces)
+        comparison = questions.diff(lambda *_, **__: con, "a", "b", **asked).comparison
+        peaks = [row for row in comparison.figures if row.figure == "peak"]
+        return [(row.place, row.color, row.delta_bytes) for row in peaks], list(
+            comparison.other_spaces
+        )
 
     assert compared() == ([(1, 0, -10)], [("color 5", 260)])
     assert compared(top=1) == compared()

@@ -20,10 +20,10 @@ THREADS = (
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are listed in /proc")
 def test_numpy_begins_no_threads_and_no_other_process_sees_why():
     environment = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", THREADS], env=environment, capture_output=True, text=True, check=True
     )
-    assert found.stdout == "1 None\n"
+    assert process.stdout == "1 None\n"
 
 
 def test_what_the_user_has_set_stays(monkeypatch):

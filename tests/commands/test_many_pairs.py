@@ -68,11 +68,11 @@ def many(con, pairs, same=0):
 def test_of_pairs_that_are_not_shown_the_peak_alone_is_fetched(con, small_spans):
     many(con, 12, same=2)
     values = {"base": "a", "new": "b", "key_name": "op"}
-    found = diff.compare_top(con, values, 2)
-    assert len([row for row in found.figures if row.figure == "peak"]) == 12
-    assert {row.place for row in found.figures if row.figure != "peak"} == {1, 2, 3}
-    assert {row.place for row in found.peak_parts} == {1, 2, 3}
-    assert (found.more_places, found.is_least) == (7, True)
+    compared = diff.compare_top(con, values, 2)
+    assert len([row for row in compared.figures if row.figure == "peak"]) == 12
+    assert {row.place for row in compared.figures if row.figure != "peak"} == {1, 2, 3}
+    assert {row.place for row in compared.peak_parts} == {1, 2, 3}
+    assert (compared.more_places, compared.is_least) == (7, True)
     left = con.execute("SELECT count(*) FROM duckdb_tables() WHERE temporary").fetchall()
     assert left == [(0,)]
 
@@ -94,10 +94,10 @@ def test_python_and_assistants_get_what_their_text_shows(con):
 def test_pairs_beyond_those_of_a_page_are_said_to_be_left_out(con, monkeypatch):
     many(con, 5)
     monkeypatch.setattr(comparison, "MOST_PLACES", 2)
-    found = comparison.compared(con, "a", {"run": "b"})
-    assert found.is_cut
-    assert {row.place for row in found.figures} == {1, 2}
-    assert {row.place for row in found.parts["op"]} == {1, 2}
+    compared = comparison.compared(con, "a", {"run": "b"})
+    assert compared.is_cut
+    assert {row.place for row in compared.figures} == {1, 2}
+    assert {row.place for row in compared.parts["op"]} == {1, 2}
     monkeypatch.setattr(comparison, "MOST_PLACES", 5)
     assert not comparison.compared(con, "a", {"run": "b"}).is_cut
 

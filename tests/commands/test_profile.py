@@ -58,8 +58,8 @@ def test_a_profile_of_other_programs_stores_nothing(call, tmp_path):
 def test_wrong_usage_says_so(call, tmp_path, demo_db, arguments, code, text):
     own = shutil.copy(demo_db, tmp_path / "own.duckdb")
     given = arguments if "--db" in arguments else [*arguments, "--db", own]
-    found, _, err = call("profile", FILE, *given)
-    assert found == code and text in err
+    exit_code, _, err = call("profile", FILE, *given)
+    assert exit_code == code and text in err
 
 
 def test_a_damaged_profile_stops_an_ingest(call, tmp_path):

@@ -128,10 +128,10 @@ def test_an_option_is_short_for_its_parameter(call, demo_db, option):
     [("run", "cpu_b8"), ("function", "init"), ("platform", "tpu"), ("color", "1"), ("top", "1")],
 )
 def test_an_option_does_what_its_parameter_does(ask, option, value):
-    found = ask("peaks", f"--{option}", value)
-    assert found == ask("peaks", "-p", OPTIONS[option], value) != ask("peaks")
-    assert found[0] == 0
-    assert found[1].count("\n") > 1
+    result = ask("peaks", f"--{option}", value)
+    assert result == ask("peaks", "-p", OPTIONS[option], value) != ask("peaks")
+    assert result[0] == 0
+    assert result[1].count("\n") > 1
 
 
 def test_an_empty_answer_is_a_success_and_says_why(ask):

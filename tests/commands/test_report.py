@@ -31,51 +31,51 @@ def made(call, demo_db, empty_folder):
 
 @pytest.mark.slow
 def test_it_writes_one_file_about_all_modules(made):
-    found = made()
-    assert len(found.modules) == 20
-    assert found.head["command"] == "bufdb report"
-    assert found.head["counts"]["run_count"] == 6
-    assert found.head["diff"] is None
+    page = made()
+    assert len(page.modules) == 20
+    assert page.head["command"] == "bufdb report"
+    assert page.head["counts"]["run_count"] == 6
+    assert page.head["diff"] is None
 
 
 @pytest.mark.slow
 def test_options_choose_modules_and_are_in_the_page(made):
-    found = made(
+    page = made(
         "--run", "cpu_b*", "--function", "train_*", "--module", f"*{COMMAND[-14:]}*",
         "--platform", "cpu", "--limit", "TPU v5e", "-o", "other.html", output="other.html",
     )  # fmt: skip
-    assert {row["function"] for row in found.modules} == {"train_step"}
-    assert {row["platform"] for row in found.modules} == {"cpu"}
-    assert {row["limit_name"] for row in found.modules} == {"TPU v5e, of 16 GiB"}
-    assert found.head["command"] == (
+    assert {row["function"] for row in page.modules} == {"train_step"}
+    assert {row["platform"] for row in page.modules} == {"cpu"}
+    assert {row["limit_name"] for row in page.modules} == {"TPU v5e, of 16 GiB"}
+    assert page.head["command"] == (
         "bufdb report --run 'cpu_b*' --function 'train_*' --module '*jit_train_step*' "
         "--platform cpu --limit 'TPU v5e'"
     )
-    head, _ = found.slots[1]
+    head, _ = page.slots[1]
     assert "--module '*jit_train_step*'" in head["command"]
 
 
 @pytest.mark.slow
 def test_it_compares_with_another_run(made):
-    found = made("--diff", "cpu_b8", "--run", "cpu_b16", "--function", "train_step")
-    assert [(row["run"], row["function"]) for row in found.modules] == [
+    page = made("--diff", "cpu_b8", "--run", "cpu_b16", "--function", "train_step")
+    assert [(row["run"], row["function"]) for row in page.modules] == [
         ("cpu_b16", "train_step"),
         ("cpu_b8", "train_step"),
     ]
-    assert found.head["diff"]["pairs"] == [[1, 1, 0]]
-    assert found.head["command"].endswith("--diff cpu_b8")
+    assert page.head["diff"]["pairs"] == [[1, 1, 0]]
+    assert page.head["command"].endswith("--diff cpu_b8")
 
 
 @pytest.mark.slow
 def test_sides_may_be_labels_and_globs(made):
-    found = made("--diff", "batch=16", "--run", "cpu_b8_re*")
-    assert (found.head["diff"]["base"], found.head["diff"]["new"]) == ("batch=16", "cpu_b8_remat")
-    assert {row["run"] for row in found.modules} == {"cpu_b16", "cpu_b8_remat"}
-    found = made("--diff", "cpu_b16", "--run", "batch=8", "--platform", "cpu")
-    assert found.head["diff"]["new"] == "batch=8"
-    assert {row["platform"] for row in found.modules} == {"cpu"}
-    names = [name for name, _ in found.head["diff"]["figures"]["columns"]]
-    rows = found.head["diff"]["figures"]["rows"]
+    page = made("--diff", "batch=16", "--run", "cpu_b8_re*")
+    assert (page.head["diff"]["base"], page.head["diff"]["new"]) == ("batch=16", "cpu_b8_remat")
+    assert {row["run"] for row in page.modules} == {"cpu_b16", "cpu_b8_remat"}
+    page = made("--diff", "cpu_b16", "--run", "batch=8", "--platform", "cpu")
+    assert page.head["diff"]["new"] == "batch=8"
+    assert {row["platform"] for row in page.modules} == {"cpu"}
+    names = [name for name, _ in page.head["diff"]["figures"]["columns"]]
+    rows = page.head["diff"]["figures"]["rows"]
     assert {row[names.index("platform")] for row in rows} == {"cpu"}
 
 
@@ -86,9 +86,9 @@ def test_of_two_runs_the_other_is_the_new_side(call, empty_db, empty_folder, con
             module.allocation(0, "temp", 4 * number)
             module.value(1, 0, 0, 4 * number)
             module.close()
-    found = comparison.compared(con, "old", {})
-    assert (found.base, found.new) == ("old", "now")
-    assert [row.delta_bytes for row in found.figures if row.figure == "peak"] == [4]
+    compared = comparison.compared(con, "old", {})
+    assert (compared.base, compared.new) == ("old", "now")
+    assert [row.delta_bytes for row in compared.figures if row.figure == "peak"] == [4]
 
 
 @pytest.mark.slow
@@ -107,8 +107,8 @@ def test_of_two_runs_the_other_is_the_new_side(call, empty_db, empty_folder, con
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(call, demo_db, empty_folder, arguments, code, message):
-    found, out, err = call("report", "--db", demo_db, *arguments)
-    assert (found, out) == (code, "")
+    exit_code, out, err = call("report", "--db", demo_db, *arguments)
+    assert (exit_code, out) == (code, "")
     assert err.startswith(f"bufdb: error: {message}") and err.count("\n") == 1
     assert not (empty_folder / "report.html").exists()
 

@@ -60,15 +60,15 @@ def test_it_is_one_screen_of_eighty_columns(summary):
 
 @pytest.mark.slow
 def test_its_figures_are_those_of_the_queries(summary, demo):
-    found = json.loads(summary("--format", "json", "--limit", "h200")[1])
+    data = json.loads(summary("--format", "json", "--limit", "h200")[1])
     asked = {"run": "cpu_b16", "function": "train_step", "color": "0"}
-    assert found["categories"] == answer(demo, "peak-by-category", **asked)
-    assert found["lines"] == answer(demo, "peak-by-source-line", **asked, top_n="5")
-    assert found["advice"] == answer(demo, "advice", **asked, top_n="2")
-    assert found["peak"]["peak_bytes"] == 16447936
-    assert (found["run_count"], found["module_count"], found["function_count"]) == (6, 15, 3)
-    assert (found["limit_bytes"], found["limit_device"]) == (113548197888, "H200")
-    assert found["limit_ratio"] == found["peak"]["need_bytes"] / 113548197888
+    assert data["categories"] == answer(demo, "peak-by-category", **asked)
+    assert data["lines"] == answer(demo, "peak-by-source-line", **asked, top_n="5")
+    assert data["advice"] == answer(demo, "advice", **asked, top_n="2")
+    assert data["peak"]["peak_bytes"] == 16447936
+    assert (data["run_count"], data["module_count"], data["function_count"]) == (6, 15, 3)
+    assert (data["limit_bytes"], data["limit_device"]) == (113548197888, "H200")
+    assert data["limit_ratio"] == data["peak"]["need_bytes"] / 113548197888
 
 
 @pytest.mark.slow
@@ -100,8 +100,8 @@ def test_an_empty_answer_says_why(summary):
     code, out, err = summary("--function", "trainstep")
     assert (code, out) == (0, "")
     assert err == "bufdb: no rows: no function 'trainstep'; did you mean 'train_step'?\n"
-    found = json.loads(summary("--function", "trainstep", "--format", "json")[1])
-    assert (found["module_count"], found["peak"]) == (0, None)
+    data = json.loads(summary("--function", "trainstep", "--format", "json")[1])
+    assert (data["module_count"], data["peak"]) == (0, None)
 
 
 @pytest.mark.sample(3)
@@ -223,9 +223,9 @@ def test_a_memory_space_of_known_size_is_named_if_nearly_full(
     if device:
         insert(con, "run_labels", run_name="a", label="device", label_value=device)
     for limit in (None, 2**34):
-        found = overview.overview(con, {}, {}, limit)
-        assert besides in screen.text(found).splitlines()
-    full = [row["capacity_bytes"] for row in screen.as_dict(found)["other_memory_spaces"]]
+        db_overview = overview.overview(con, {}, {}, limit)
+        assert besides in screen.text(db_overview).splitlines()
+    full = [row["capacity_bytes"] for row in screen.as_dict(db_overview)["other_memory_spaces"]]
     assert full == [1000 if device and "5" in device else None, None]
 
 
@@ -257,16 +257,16 @@ def _with_holes(con, size=1000, peak=600):
 
 def test_a_limit_is_of_what_a_device_must_hold_with_the_holes(con):
     _with_holes(con)
-    found = overview.overview(con, {}, {}, 800)
-    assert found.limit_ratio == 1000 / 800
-    lines = screen.text(found).splitlines()
+    db_overview = overview.overview(con, {}, {}, 800)
+    assert db_overview.limit_ratio == 1000 / 800
+    lines = screen.text(db_overview).splitlines()
     assert lines[1:5] == [
         "highest peak: 600 B of hbm memory, f of run a",
         "needs 1000 B: 600 B at the peak, 400 B of holes in the arena",
         "limit: 125.0% of 800 B: it does not fit",
         "besides: 8.79 KiB vmem",
     ]
-    assert screen.as_dict(found)["peak"]["need_bytes"] == 1000
+    assert screen.as_dict(db_overview)["peak"]["need_bytes"] == 1000
 
 
 @pytest.mark.slow
@@ -275,9 +275,9 @@ def test_an_unknown_peak_may_not_fit(con):
     Module(con, 2, "a", "f", platform="tpu", has_live_ranges=False).allocation(0, "temp", 5000)
     Module(con, 3, "a", "g", platform="tpu", has_live_ranges=False).allocation(0, "temp", 6000)
     derive(con)
-    found = overview.overview(con, {}, {}, 4000)
-    assert (found.peak["need_bytes"], found.limit_ratio) == (1000, 1.5)
-    assert "limit: 150.0% of 3.91 KiB (g of run a): it does not fit" in screen.text(found)
+    db_overview = overview.overview(con, {}, {}, 4000)
+    assert (db_overview.peak["need_bytes"], db_overview.limit_ratio) == (1000, 1.5)
+    assert "limit: 150.0% of 3.91 KiB (g of run a): it does not fit" in screen.text(db_overview)
 
 
 @pytest.mark.slow
@@ -292,26 +292,26 @@ def test_another_memory_space_or_all_of_them_can_be_asked_for(con):
 def test_names_are_no_globs(con):
     module(con, 1, 100, run_name="r[1]*", function_name="f[?]")
     module(con, 2, 90, run_name="r1x", function_name="fa")
-    found = of(con)
-    assert (found.peak["run_name"], found.peak["function_name"]) == ("r[1]*", "f[?]")
-    assert [row["held_bytes"] for row in found.parts["categories"]] == [100]
+    db_overview = of(con)
+    assert (db_overview.peak["run_name"], db_overview.peak["function_name"]) == ("r[1]*", "f[?]")
+    assert [row["held_bytes"] for row in db_overview.parts["categories"]] == [100]
 
 
 @pytest.mark.slow
 def test_a_function_without_a_name_has_its_module_s(con):
     module(con, 1, 100, function_name=None)
-    found = of(con)
-    assert found.peak["function_name"] == "m1"
-    assert [row["held_bytes"] for row in found.parts["lines"]] == [100]
+    db_overview = of(con)
+    assert db_overview.peak["function_name"] == "m1"
+    assert [row["held_bytes"] for row in db_overview.parts["lines"]] == [100]
 
 
 @pytest.mark.slow
 def test_an_unknown_peak_is_said_and_not_taken_for_small(con):
     module(con, 1, 100)
     Module(con, 2, function_name="g", has_live_ranges=False).allocation(0, "temp", 900)
-    found = of(con)
-    lines = screen.text(found).splitlines()
-    assert found.peak["peak_bytes"] == 100
+    db_overview = of(con)
+    lines = screen.text(db_overview).splitlines()
+    assert db_overview.peak["peak_bytes"] == 100
     assert "unknown peak, g of run r: the dump has no live ranges" in lines
     con.execute("DELETE FROM modules WHERE module_id = 1")
     assert screen.text(of(con)).splitlines() == [
@@ -498,10 +498,10 @@ def test_a_step_is_named_where_another_program_is_higher(con):
     at = lines.index("lines that hold most of train_step")
     assert lines[at + 1].endswith("/me/train_step.py:7") and "100.0%" in lines[at + 1]
     assert lines[at + 2] == "  --function train_step for more"
-    found = screen.as_dict(one)
-    assert [row["function_name"] for row in found["steps"]] == ["train_step", "small_step"]
-    assert [row["run_count"] for row in found["steps"]] == [12, None]
-    assert found["peak"]["function_name"] == "init"
+    data = screen.as_dict(one)
+    assert [row["function_name"] for row in data["steps"]] == ["train_step", "small_step"]
+    assert [row["run_count"] for row in data["steps"]] == [12, None]
+    assert data["peak"]["function_name"] == "init"
 
 
 def test_a_step_that_is_the_highest_is_no_second_one(con):

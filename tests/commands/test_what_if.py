@@ -215,10 +215,10 @@ def test_what_is_shortened_at_a_terminal_is_counted(con, monkeypatch, capsys):
     for number, end in enumerate(("dot", "add")):
         case.temp(number, 9, (1, 3), op_name="jit(f)/" + "scope/" * 20 + end)
     case.close()
-    found = WhatIf(cases.ask(con, "op:*"), None, Fraction(0))
+    answer = WhatIf(cases.ask(con, "op:*"), None, Fraction(0))
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    command._write_text(found, format_name="table", output=None, full=None)
+    command._write_text(answer, format_name="table", output=None, full=None)
     out, err = capsys.readouterr()
     assert max(map(len, out.splitlines()[1:-3])) <= 80 and "/scope/dot\n" in out
     assert err == "bufdb: 2 cells shortened to fit the terminal; --full shows all of them\n"
