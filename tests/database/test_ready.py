@@ -31,7 +31,7 @@ def test_it_is_made_once_and_again_if_it_is_damaged(cache):
         assert file.stat().st_mtime_ns == made.st_mtime_ns
         file.write_bytes(file.read_bytes()[:5000])
         assert tables(con) == sorted(definitions.tables())
-    assert [found.stat().st_size for found in cache.iterdir()] == [made.st_size]
+    assert [path.stat().st_size for path in cache.iterdir()] == [made.st_size]
 
 
 def test_an_interrupt_while_it_is_made_is_no_missing_file(cache, monkeypatch):

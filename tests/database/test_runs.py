@@ -63,8 +63,8 @@ def test_labels_that_are_not_stored_to_the_end_are_as_before(con, monkeypatch, e
         runs.set_labels(con, "a", {"x": "2", "y": "3"})
     with pytest.raises(error):
         runs.remove_labels(con, "a", ["x"])
-    found = con.execute("SELECT label, label_value FROM run_labels").fetchall()
-    assert found == [("x", "1")]
+    labels = con.execute("SELECT label, label_value FROM run_labels").fetchall()
+    assert labels == [("x", "1")]
 
 
 # -- one run per sub-directory ----------------------------------------------------------------
@@ -152,9 +152,9 @@ def test_runs_lists_what_the_dumps_say(call, ingested):
     for arguments in (("runs",), ("runs", "list")):
         code, out, err = call(*arguments, "--format", "jsonl")
         assert (code, err) == (0, "")
-        found = {row["run_name"]: row for row in map(json.loads, out.splitlines())}
-        assert found["cpu_b16"]["labels"] is None
-        row = found["cpu_b8"]
+        run_rows = {row["run_name"]: row for row in map(json.loads, out.splitlines())}
+        assert run_rows["cpu_b16"]["labels"] is None
+        row = run_rows["cpu_b8"]
         assert row["labels"] == "batch=8 remat=none"
         assert (row["module_count"], row["platforms"], row["format_eras"]) == (3, "cpu", "C")
         assert (row["max_partition_count"], row["problem_count"]) == (1, 0)

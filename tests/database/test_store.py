@@ -48,8 +48,8 @@ def test_row_groups_stay_as_small_as_they_were_made(path):
 
 def test_writing_spills_next_to_the_file(path):
     with store.open_writable(path) as con:
-        found = con.execute("SELECT current_setting('temp_directory')").fetchone()
-    assert found == (f"{path}.tmp",)
+        row = con.execute("SELECT current_setting('temp_directory')").fetchone()
+    assert row == (f"{path}.tmp",)
 
 
 def test_a_file_that_may_only_be_read_is_not_written(path):
@@ -115,10 +115,10 @@ def test_a_missing_database_is_not_made_by_reading(tmp_path):
 
 def checksum(block):
     """DuckDB's checksum of a block of whole 64-bit words."""
-    found = 5381
+    hash_value = 5381
     for (word,) in struct.iter_unpack("<Q", block):
-        found ^= word * 0xBF58476D1CE4E5B9 % 2**64
-    return struct.pack("<Q", found)
+        hash_value ^= word * 0xBF58476D1CE4E5B9 % 2**64
+    return struct.pack("<Q", hash_value)
 
 
 def of_a_later_duckdb(data):

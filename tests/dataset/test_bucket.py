@@ -53,7 +53,7 @@ def test_a_bucket_holds_what_a_folder_does(bucket, tmp_path):
     small = compact(url, grace_s=0)
     assert small.day_count == 1 and small.removed_count > 60
     assert rows_on(url) == expected
-    keys = [found["Key"] for found in bucket.list_objects(Bucket="shared")["Contents"]]
+    keys = [item["Key"] for item in bucket.list_objects(Bucket="shared")["Contents"]]
     assert len(keys) == small.written_count
     assert all(f"/dt={TODAY}/part-" in key for key in keys)
 

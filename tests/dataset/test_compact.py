@@ -51,8 +51,8 @@ def test_many_owners_are_several_parts(tmp_path, monkeypatch):
 def parts_of(root, run):
     """Parts of a dataset that have modules of a run."""
     sql = "SELECT DISTINCT part_id FROM read_parquet(?) WHERE run_name = ?"
-    found = duckdb.execute(sql, [f"{root}/modules/*/*.parquet", run]).fetchall()
-    return [part for (part,) in found]
+    rows = duckdb.execute(sql, [f"{root}/modules/*/*.parquet", run]).fetchall()
+    return [part for (part,) in rows]
 
 
 @pytest.mark.slow

@@ -117,13 +117,13 @@ def test_a_reader_restarts_after_deleted_rows(tmp_path, monkeypatch):
     again = []
 
     def late(con, place, table, names):
-        found = read(con, place, table, names)
+        result = read(con, place, table, names)
         if table == "runs" and not again:  # the markers have been read, the other tables not
             again.append(table)
             monkeypatch.setattr(log, "read", read)
             delta(root, run)
             monkeypatch.setattr(log, "read", late)
-        return found
+        return result
 
     monkeypatch.setattr(log, "read", late)
     rows = rows_on(root)

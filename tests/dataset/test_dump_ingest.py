@@ -246,8 +246,8 @@ def test_an_unreadable_module_is_reported_alone(tmp_path, monkeypatch):
     monkeypatch.setattr(group, "load", broken)
     summary = stored(tmp_path / "set")
     assert (summary.exit_code, summary.module_count, summary.skipped_count) == (4, 2, 1)
-    found = ask(tmp_path / "set", "SELECT code FROM diagnostics WHERE module_id IS NULL")
-    assert found == [("unreadable_file",)]
+    codes = ask(tmp_path / "set", "SELECT code FROM diagnostics WHERE module_id IS NULL")
+    assert codes == [("unreadable_file",)]
 
 
 @pytest.mark.slow

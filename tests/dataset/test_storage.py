@@ -39,13 +39,13 @@ def place(request, tmp_path, monkeypatch):
 
 
 def test_an_object_stays_as_it_was_just_written(place):
-    where, found, age = place
+    where, read, age = place
     bring(where, b"first")
     bring(where, b"the same rows in another order")
-    assert found() == b"first"
+    assert read() == b"first"
     age()  # of a writer that was stopped: by then it may be on its way out
     bring(where, b"again")
-    assert found() == b"again"
+    assert read() == b"again"
 
 
 def test_what_is_kept_is_not_about_to_be_removed():

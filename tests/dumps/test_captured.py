@@ -20,7 +20,7 @@ LOGS = {
 }
 
 
-def found(path):
+def parts_of(path):
     parts = list(captured.parts_of(path, "a.log"))
     return [(part.name, part.kind, read_span(part, 0, part.size())) for part in parts]
 
@@ -29,13 +29,13 @@ def found(path):
 def test_a_log_in_windows_holds_what_it_holds_as_a_whole(tmp_path, monkeypatch, log):
     path = tmp_path / "a.log"
     path.write_text(LOGS[log])
-    whole = found(path)
+    whole = parts_of(path)
     assert bool(whole) == (log not in ("nothing", "endless"))
     monkeypatch.setattr(captured, "WINDOW_BYTES", 10_000)
     for piece in (97, 4096):
         monkeypatch.setattr(captured, "_PIECE_BYTES", piece)
         monkeypatch.setattr(captured, "_OVERLAP_BYTES", 200)
-        assert found(path) == whole
+        assert parts_of(path) == whole
 
 
 def test_no_more_than_a_window_of_a_log_is_read_at_once(tmp_path, monkeypatch):
@@ -60,14 +60,14 @@ def test_no_more_than_a_window_of_a_log_is_read_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(captured, "open_file", Read)
     monkeypatch.setattr(captured, "WINDOW_BYTES", 10_000)
     monkeypatch.setattr(captured, "_PIECE_BYTES", 5_000)
-    assert len(found(path)) == 1
+    assert len(parts_of(path)) == 1
     assert max(sizes) <= 10_001
 
 
 def test_a_large_log_in_utf_16_is_an_error(tmp_path, monkeypatch):
     path = tmp_path / "a.log"
     path.write_text(LOGS["message"], encoding="utf-16")
-    assert len(found(path)) == 1
+    assert len(parts_of(path)) == 1
     monkeypatch.setattr(captured, "WINDOW_BYTES", 10_000)
     with pytest.raises(OSError, match="large text in UTF-16"):
-        found(path)
+        parts_of(path)

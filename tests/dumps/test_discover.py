@@ -30,13 +30,13 @@ def put(folder: Path, stem: str, *suffixes: str) -> None:
         (folder / f"{stem}{suffix}").write_text(CONTENT[suffix])
 
 
-def found(path: Path) -> dict[str, dict[str, str]]:
+def files_by_kind(path: Path) -> dict[str, dict[str, str]]:
     """Name of every file by kind, by module key."""
     return {m.key: {kind: f.name for kind, f in m.files.items()} for m in discover(path)}
 
 
 def kinds(path: Path) -> dict[str, list[str]]:
-    return {key: sorted(files) for key, files in found(path).items()}
+    return {key: sorted(files) for key, files in files_by_kind(path).items()}
 
 
 # -- names ------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def test_files_of_one_stem_are_one_module(tmp_path):
     (tmp_path / "module_0001.jit_f.debug_options").write_text("a: b\n")
     (tmp_path / "module_0001.jit_f.before_optimizations.txt").write_text("HloModule jit_f\n")
     (tmp_path / f"{STEM}-memory-usage-report.txt").write_text("Total bytes used: 4\n")
-    assert found(tmp_path) == {
+    assert files_by_kind(tmp_path) == {
         STEM: {
             "buffer_assignment": f"{STEM}-buffer-assignment.txt",
             "values": f"{STEM}-buffer-assignment-values.txt",
@@ -134,8 +134,8 @@ def test_the_text_before_optimization_has_no_backend(tmp_path, stem, name):
     (tmp_path / f"{name}.txt").write_text("HloModule jit_f\n")
     (tmp_path / f"{name}.hlo.pb").write_text("")
     expected = {"live_range": f"{stem}-live-range.txt", "before_optimizations": f"{name}.txt"}
-    assert found(tmp_path) == {stem: expected}
-    ((_, parts),) = found(tmp_path / f"{stem}-live-range.txt").items()
+    assert files_by_kind(tmp_path) == {stem: expected}
+    ((_, parts),) = files_by_kind(tmp_path / f"{stem}-live-range.txt").items()
     assert [kind for kind in expected if kind in parts] == list(expected)
 
 
@@ -153,7 +153,7 @@ def test_modules_come_from_all_directories_in_order(tmp_path):
     for folder in ("b", "a/x", "."):
         put(tmp_path / folder, STEM, "-live-range.txt")
     put(tmp_path, "module_0000.g.cpu_after_optimizations", "-live-range.txt")
-    assert list(found(tmp_path)) == [
+    assert list(files_by_kind(tmp_path)) == [
         f"a/x/{STEM}", f"b/{STEM}", "module_0000.g.cpu_after_optimizations", STEM,
     ]  # fmt: skip
 
@@ -198,7 +198,7 @@ def test_a_file_in_an_unlisted_directory_is_read(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "iterdir", closed)
     path = tmp_path / f"{STEM}-live-range.txt"
-    assert found(path) == {STEM: {"live_range": path.name}}
+    assert files_by_kind(path) == {STEM: {"live_range": path.name}}
 
 
 # -- odd entries ------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ def test_a_path_too_long_is_reported_with_a_remedy(tmp_path, monkeypatch):
         "error",
         "cannot be read: File name too long; ingest a directory further down, by a short path",
     )
-    assert list(found(tmp_path)) == ["b"]
+    assert list(files_by_kind(tmp_path)) == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -280,19 +280,19 @@ def test_why_there_is_no_buffer_assignment_is_reported(tmp_path, name, reason):
 )  # fmt: skip
 def test_a_renamed_file_is_known_by_its_content(tmp_path, name, content, kind):
     (tmp_path / name).write_text(content)
-    assert found(tmp_path) == {stem_of(name): {kind: name}}
+    assert files_by_kind(tmp_path) == {stem_of(name): {kind: name}}
 
 
 def test_a_single_renamed_file_leaves_others_alone(tmp_path):
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text(ALLOCATIONS)
-    assert list(found(tmp_path / "b.txt")) == ["b"]
+    assert list(files_by_kind(tmp_path / "b.txt")) == ["b"]
 
 
 def test_two_files_of_one_kind_and_stem_are_two_modules(tmp_path):
     (tmp_path / "a-buffer-assignment.txt").write_text(ALLOCATIONS)
     (tmp_path / "a.txt").write_text(ALLOCATIONS)
-    assert found(tmp_path) == {
+    assert files_by_kind(tmp_path) == {
         "a": {"buffer_assignment": "a-buffer-assignment.txt"},
         "a.txt": {"buffer_assignment": "a.txt"},
     }

@@ -40,11 +40,11 @@ def test_text_comes_in_whole_lines_and_the_last_as_it_is(file, size):
 @pytest.mark.parametrize("start", [0, 4])
 def test_windows_hold_whole_lines_and_their_surroundings(file, start, size):
     whole = file.path.read_bytes()
-    found = list(windows(file, start, 13, size))
-    assert [(one.at, one.data[slice(*one.span)]) for one in found] == [
+    pieces = list(windows(file, start, 13, size))
+    assert [(one.at, one.data[slice(*one.span)]) for one in pieces] == [
         (at, text) for at, text in whole_lines(file, start, 13, size)
     ]
-    for one in found:
+    for one in pieces:
         begin, end = one.at - one.span[0], one.at - one.span[0] + len(one.data)
         assert whole[begin:end] == one.data
         assert begin == max(0, one.at - ABOVE_BYTES)

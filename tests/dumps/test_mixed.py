@@ -39,9 +39,9 @@ def reasons(tmp_path):
     def shown():
         odd = []
         discover(tmp_path, odd)
-        found = [one for one in odd if one.code == "several_processes"]
-        assert all(one.severity == "notice" for one in found)
-        return {one.name: one.message.split(": ")[1].split(". ")[0] for one in found}
+        notices = [one for one in odd if one.code == "several_processes"]
+        assert all(one.severity == "notice" for one in notices)
+        return {one.name: one.message.split(": ")[1].split(". ")[0] for one in notices}
 
     return shown
 

@@ -77,10 +77,10 @@ TABLES = {
 
 
 def content(con):
-    found = {}
+    tables = {}
     for table, what in TABLES.items():
-        found[table] = rows(con, f"SELECT {what} FROM {table} ORDER BY ALL")
-    return found
+        tables[table] = rows(con, f"SELECT {what} FROM {table} ORDER BY ALL")
+    return tables
 
 
 @pytest.fixture(scope="module")
@@ -98,9 +98,9 @@ def test_pasted_text_has_the_rows_of_the_dump(con, tmp_path, plain_rows, paste):
     path = tmp_path / "pasted.txt"
     path.write_bytes(paste(WHOLE))
     ingest_into(con, path, "run")
-    found = content(con)
-    assert found == plain_rows
-    assert found["peak_values"]
+    tables = content(con)
+    assert tables == plain_rows
+    assert tables["peak_values"]
 
 
 @pytest.mark.parametrize("around", AROUND.values(), ids=AROUND)

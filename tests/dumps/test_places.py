@@ -44,7 +44,7 @@ def zipped(path: Path, members: dict[str, bytes]) -> Path:
     return path
 
 
-def found(path, problems=None):
+def kinds_of(path, problems=None):
     return {module.key: sorted(module.files) for module in discover(path, problems)}
 
 
@@ -81,8 +81,10 @@ def test_an_archive_has_the_modules_of_its_directory(fresh, tmp_path, form):
 def test_compressed_files_have_the_names_of_what_they_hold(fresh, tmp_path):
     for path in RUN.iterdir():
         (tmp_path / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
-    assert found(tmp_path) == found(RUN)
-    assert found(tmp_path / f"{INIT}-live-range.txt.gz") == found(RUN / f"{INIT}-live-range.txt")
+    assert kinds_of(tmp_path) == kinds_of(RUN)
+    assert kinds_of(tmp_path / f"{INIT}-live-range.txt.gz") == kinds_of(
+        RUN / f"{INIT}-live-range.txt"
+    )
     con = fresh()
     ingest_into(con, tmp_path, "run")
     ingest_into(con, RUN, "run")
@@ -92,14 +94,14 @@ def test_compressed_files_have_the_names_of_what_they_hold(fresh, tmp_path):
 def test_a_file_goes_before_its_compressed_copy(tmp_path):
     shutil.copy(RUN / DUMP, tmp_path)
     (tmp_path / f"{DUMP}.gz").write_bytes(gzip.compress(b"something else"))
-    assert list(found(tmp_path)) == [INIT]
+    assert list(kinds_of(tmp_path)) == [INIT]
     assert odd(tmp_path)[f"{DUMP}.gz"][0] == "info"
 
 
 def test_archives_may_be_next_to_dumps(tmp_path):
     shutil.copy(RUN / DUMP, tmp_path)
     zipped(tmp_path / "more.zip", {f"a/b/{DUMP}": ALLOCATIONS, DUMP: ALLOCATIONS})
-    assert list(found(tmp_path)) == [INIT, f"more.zip:a/b/{INIT}", f"more.zip:{INIT}"]
+    assert list(kinds_of(tmp_path)) == [INIT, f"more.zip:a/b/{INIT}", f"more.zip:{INIT}"]
 
 
 @zst
@@ -270,7 +272,7 @@ def test_all_archives_together_are_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(streams, "MOST_BYTES", 3 * len(ALLOCATIONS) // 2)
     for name in ("a", "b"):
         (tmp_path / f"{name}-live-range.txt.gz").write_bytes(gzip.compress(ALLOCATIONS))
-    assert len(found(tmp_path)) == 1
+    assert len(kinds_of(tmp_path)) == 1
     ((_, message),) = odd(tmp_path).values()
     assert "unpack it first" in message
 
@@ -298,7 +300,7 @@ def test_a_damaged_member_of_a_zip_is_none_of_the_others(tmp_path):
 @pytest.mark.parametrize("name", [f"../{DUMP}", f"/etc/{DUMP}", f"a/../../{DUMP}", f"..\\{DUMP}"])
 def test_a_name_that_leads_out_is_refused(tmp_path, name):
     zipped(tmp_path / "x.zip", {name: ALLOCATIONS, DUMP: ALLOCATIONS})
-    assert list(found(tmp_path)) == [f"x.zip:{INIT}"]
+    assert list(kinds_of(tmp_path)) == [f"x.zip:{INIT}"]
     assert "leads out" in odd(tmp_path)[f"x.zip:{name}"][1]
 
 
@@ -321,7 +323,7 @@ def test_an_archive_within_an_archive_is_refused(tmp_path):
     members = {"inner.zip": inner, f"{DUMP}.gz": gzip.compress(ALLOCATIONS), "a.tgz": b""}
     zipped(tmp_path / "x.zip", members)
     path = tmp_path / "x.zip"
-    assert found(path) == {}
+    assert kinds_of(path) == {}
     assert {severity for severity, _ in odd(path).values()} == {"error"}
     assert len(odd(path)) == 3
 
@@ -331,7 +333,7 @@ def test_links_in_a_tar_are_left_out_and_said_so(tmp_path):
         link = tarfile.TarInfo(DUMP)
         link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
         file.addfile(link)
-    assert found(tmp_path) == {}
+    assert kinds_of(tmp_path) == {}
     assert "link" in odd(tmp_path)[f"x.tar:{DUMP}"][1]
 
 
@@ -340,7 +342,7 @@ def test_links_in_a_zip_are_left_out_and_said_so(tmp_path):
     link.create_system, link.external_attr = 3, 0o120777 << 16
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as file:
         file.writestr(link, "/etc/passwd")
-    assert found(tmp_path) == {}
+    assert kinds_of(tmp_path) == {}
     assert "link" in odd(tmp_path)[f"x.zip:{DUMP}"][1]
 
 
@@ -555,5 +557,5 @@ def test_a_sparse_file_is_left_out_however_many_parts_it_has(tmp_path):
     text = bytes(head) + more + last + b"y" * 512 + info.tobuf() + b"x" + bytes(511 + 1024)
     (tmp_path / "a.tar").write_bytes(text)
     problems = []
-    assert len(found(tmp_path / "a.tar", problems)) == 1
+    assert len(kinds_of(tmp_path / "a.tar", problems)) == 1
     assert [problem.code for problem in problems] == ["no_file"]

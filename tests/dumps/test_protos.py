@@ -21,7 +21,7 @@ PROTO = PROTOS / "tpu" / f"{STEM}.hlo.pb"
 Call = Callable[..., tuple[int, str, str]]
 
 
-def found(path: Path) -> tuple[dict[str, list[str]], list[Problem]]:
+def kinds_of(path: Path) -> tuple[dict[str, list[str]], list[Problem]]:
     """Kinds of files by module, and what is odd."""
     odd: list[Problem] = []
     return {m.key: sorted(m.files) for m in discover(path, odd)}, odd
@@ -40,8 +40,8 @@ def found(path: Path) -> tuple[dict[str, list[str]], list[Problem]]:
 def test_a_proto_is_a_module(tmp_path: Path, name: str, key: str) -> None:
     data = PROTO.read_bytes()
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    assert found(tmp_path) == ({key: ["proto"]}, [])
-    assert found(tmp_path / name) == ({key: ["proto"]}, [])
+    assert kinds_of(tmp_path) == ({key: ["proto"]}, [])
+    assert kinds_of(tmp_path / name) == ({key: ["proto"]}, [])
 
 
 @needs_protobuf
@@ -63,13 +63,13 @@ def test_other_stages_and_reports_are_no_modules(tmp_path: Path) -> None:
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(bare)
-    assert found(tmp_path) == ({STEM: ["proto"]}, [])
+    assert kinds_of(tmp_path) == ({STEM: ["proto"]}, [])
 
 
 def test_what_is_no_module_is_reported(tmp_path: Path) -> None:
     (tmp_path / "saved_model.pb").write_bytes(b"\x08\x01\x12\x04abcd")
     (tmp_path / f"{STEM}.hlo.pb").write_bytes(PROTO.read_bytes()[:5000])
-    modules, odd = found(tmp_path)
+    modules, odd = kinds_of(tmp_path)
     assert modules == {}
     assert [(o.name, o.severity, o.code) for o in odd] == [
         (f"{STEM}.hlo.pb", "error", "unreadable_proto"),
@@ -82,7 +82,7 @@ def test_what_is_damaged_inside_is_reported(tmp_path: Path) -> None:
     (tmp_path / f"{STEM}.hlo.pb.gz").write_bytes(packed[: len(packed) // 2])
     # Compressed by hand, under the name of what is not.
     (tmp_path / "a.pb").write_bytes(packed[:20] + b"\xff" * 20 + packed[40:])
-    modules, odd = found(tmp_path)
+    modules, odd = kinds_of(tmp_path)
     assert modules == {}
     assert [(o.name, o.severity, o.code) for o in odd] == [
         ("a.pb", "error", "unreadable_proto"),
@@ -99,7 +99,7 @@ def test_a_proto_that_may_not_be_read_is_reported(
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr("os.open", closed)
-    modules, odd = found(tmp_path)
+    modules, odd = kinds_of(tmp_path)
     assert modules == {}
     assert [(o.code, o.message) for o in odd if o.name == f"{STEM}.hlo.pb"] == [
         ("unreadable_file", "cannot be read: Permission denied")
@@ -109,7 +109,7 @@ def test_a_proto_that_may_not_be_read_is_reported(
 def test_text_with_a_proto_says_more(tmp_path: Path) -> None:
     (tmp_path / f"{STEM}.hlo.pb").write_bytes(hlo_proto(b"\x0a\x05jit_f", b""))
     (tmp_path / f"{STEM}.txt").write_text("HloModule jit_decode\n")
-    modules, odd = found(tmp_path)
+    modules, odd = kinds_of(tmp_path)
     (message,) = (o.message for o in odd if o.code == "no_buffer_assignment")
     assert modules == {}
     assert "1 without their *-buffer-assignment.txt files" in message

@@ -66,24 +66,24 @@ Program vmem requirement 128.00M:
 def test_an_operand_has_the_op_and_the_line_of_its_kernel():
     path = next(TPU.glob("*train_step*after_optimizations.txt"))
     name = re.search(r"%(\S+) = \S+ [^\n]*stack_frame_id=", path.read_text("utf-8"))[1]
-    (found,) = oom_text.read(other_spaces(SHORT["operand"].replace("egret.1", name), TPU))
-    (buffer,) = found.message.buffers
+    (report,) = oom_text.read(other_spaces(SHORT["operand"].replace("egret.1", name), TPU))
+    (buffer,) = report.message.buffers
     assert (buffer.name, buffer.shape) == (name, "f32[400000,128]{1,0:T(8,128)}")
     assert {"op_name", "source_file", "source_line"} <= buffer.metadata.keys()
 
 
 def test_a_stack_frame_has_its_line_from_the_dump():
     path = next(TPU.glob("*train_step*after_optimizations.txt"))
-    found = re.search(r"%(\S+) = \S+ [^\n]*stack_frame_id=(\d+)", path.read_text("utf-8"))
+    match = re.search(r"%(\S+) = \S+ [^\n]*stack_frame_id=(\d+)", path.read_text("utf-8"))
     text = (
-        f"Ran out of memory in memory space vmem while allocating on stack for %{found[1]} = "
-        f'f32[8] custom-call(%a), metadata={{op_name="jit(f)/k" stack_frame_id={found[2]}}}. '
+        f"Ran out of memory in memory space vmem while allocating on stack for %{match[1]} = "
+        f'f32[8] custom-call(%a), metadata={{op_name="jit(f)/k" stack_frame_id={match[2]}}}. '
         "Scoped allocation with size 72.00M and limit 16.00M exceeded scoped vmem limit by "
         "56.00M.\n"
     )
     assert re.search(
-        rf'stack_frame_id={found[2]} source_file="/home/user/model/\w+\.py" source_line=\d+}}',
+        rf'stack_frame_id={match[2]} source_file="/home/user/model/\w+\.py" source_line=\d+}}',
         other_spaces(text, TPU),
     )
-    unknown = text.replace(f"%{found[1]} ", "%nowhere ")
+    unknown = text.replace(f"%{match[1]} ", "%nowhere ")
     assert other_spaces(unknown, TPU) == unknown

@@ -282,11 +282,11 @@ def test_endless_bodies_are_cut_off(fresh, monkeypatch):
             longer.open().read()
         con = fresh()
         assert ingest_into(con, Url(f"{address}/dumps/"), "run").module_count == 1
-        found = listed(Url(f"{address}/dumps/"))
-        assert sorted(found) == ["gone.txt", DUMP.name]
-        assert found[DUMP.name].open().read() == DUMP.read_bytes()
+        files = listed(Url(f"{address}/dumps/"))
+        assert sorted(files) == ["gone.txt", DUMP.name]
+        assert files[DUMP.name].open().read() == DUMP.read_bytes()
         with pytest.raises(OSError, match="its server does not return it"):
-            found["gone.txt"].open().read()
+            files["gone.txt"].open().read()
         monkeypatch.setattr(remote, "_MOST_PAGE", 100)
         with pytest.raises(UsageError, match="its page has more than"):
             listed(Url(f"{address}/dumps/"))

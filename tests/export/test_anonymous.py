@@ -109,9 +109,9 @@ def test_a_hash_in_hexadecimal_is_one_word():
 @given(st.lists(st.text(max_size=12), max_size=4))
 def test_equal_texts_stay_equal_and_others_differ(texts):
     words = Words()
-    found = [words.text(text) for text in texts]
-    assert len(set(found)) == len(set(texts))
-    for text, replaced in zip(texts, found, strict=True):
+    replacements = [words.text(text) for text in texts]
+    assert len(set(replacements)) == len(set(texts))
+    for text, replaced in zip(texts, replacements, strict=True):
         if "/" not in text and "." not in text:  # neither a file nor an address
             assert re.findall("[0-9]", text) == re.findall("[0-9]", replaced)
         assert replaced.isascii()
@@ -126,8 +126,8 @@ def test_words_that_macros_look_for_stay():
         code = re.sub("--.*", "", path.read_text(encoding="utf-8").partition("COMMENT")[0])
         code = re.sub("jax_names[(]'[^']*'[)]|WHEN '[^']*'", "", code)  # kinds of names
         for text in re.findall("'([^']*)'", code):
-            found = re.findall("[A-Za-z]{2,}", re.sub(r"\[[^]]*\]", " ", text))
-            assert [word for word in found if word.lower() not in known] == [], name
+            text_words = re.findall("[A-Za-z]{2,}", re.sub(r"\[[^]]*\]", " ", text))
+            assert [word for word in text_words if word.lower() not in known] == [], name
 
 
 def test_columns_that_are_kept_are_there():
@@ -180,14 +180,14 @@ def test_no_word_of_the_user_is_left_in_the_file(secret_db, tmp_path):
     with duckdb.connect(str(path), read_only=True) as con:
         for table in definitions.tables():
             assert SECRET not in repr(con.execute(f'FROM "{table}"').fetchall()), table
-        found = con.execute("SELECT run_name, module_id, module_key FROM modules").fetchall()
+        rows = con.execute("SELECT run_name, module_id, module_key FROM modules").fetchall()
         labels = con.execute("SELECT label, label_value FROM run_labels").fetchall()
         message = con.execute("SELECT message FROM diagnostics").fetchone()[0]
         details = con.execute("SELECT op_name, source_file FROM value_details").fetchall()
         joined = "FROM live_arrays NATURAL JOIN live_frames NATURAL JOIN live_profiles"
         (alive,) = con.execute(f"SELECT device, source_file, total_bytes {joined}").fetchall()
     (code,) = set(re.findall("x[a-z]+", labels[0][0]))
-    assert found == [("run_1", 1, f"{code}/module_0001.jit_{code}")]
+    assert rows == [("run_1", 1, f"{code}/module_0001.jit_{code}")]
     assert labels == [(code, f"{code}_8")]
     assert message == f"expected {code}, found 7"
     assert details == [(f"jit({code})/mul", f"/{code}/a.py")]
@@ -217,12 +217,12 @@ KEPT_COLUMNS = {
 @pytest.mark.parametrize("query", KEPT_COLUMNS)
 def test_sizes_stay_and_what_the_rules_say(bundle, call, demo_db, query):
     columns = KEPT_COLUMNS[query]
-    found = []
+    row_texts = []
     for db, run in ((demo_db, "cpu_b8"), (bundle, "run_2")):
         given = ("--db", db, "--run", run, "--format", "json", "-p", "top_n", 1000)
         rows = json.loads(call("query", query, *given)[1])
-        found.append(sorted([repr([row[column] for column in columns]) for row in rows]))
-    assert found[0] == found[1] != []
+        row_texts.append(sorted([repr([row[column] for column in columns]) for row in rows]))
+    assert row_texts[0] == row_texts[1] != []
 
 
 @pytest.mark.slow

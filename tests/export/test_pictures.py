@@ -439,8 +439,8 @@ def value(number, start, end):
 
 
 def test_a_track_is_reused_after_its_value():
-    found = [value(1, 0, 3), value(2, 2, 5), value(3, 4, 9), value(4, 6, 6)]
-    packets = b"".join(perfetto._slices(function(), found, 1, itertools.count(2)))
+    track_values = [value(1, 0, 3), value(2, 2, 5), value(3, 4, 9), value(4, 6, 6)]
+    packets = b"".join(perfetto._slices(function(), track_values, 1, itertools.count(2)))
     assert [packets.count(f"values, host {lane}".encode()) for lane in (1, 2, 3)] == [1, 1, 0]
     assert all(f"v{number} f32[2]".encode() in packets for number in (1, 2, 3, 4))
 
@@ -510,8 +510,8 @@ def test_odd_names_come_back_as_they_are(export, odd_db):
 )
 def test_nothing_to_show_is_said(call, odd_db, tmp_path, given, code, words):
     path = tmp_path / "out"
-    found, _, err = call("export", "--format", "pprof", "--db", odd_db, "-o", path, *given)
-    assert (found, words in err, path.exists()) == (code, True, False), err
+    exit_code, _, err = call("export", "--format", "pprof", "--db", odd_db, "-o", path, *given)
+    assert (exit_code, words in err, path.exists()) == (code, True, False), err
 
 
 def test_of_many_unknown_peaks_a_few_are_named(con):

@@ -71,8 +71,8 @@ def test_all_tables_come_back_row_by_row(export, demo, form):
             assert rows(con, table) == rows(demo, table), table
         comments = "SELECT table_name, column_name, data_type, comment FROM duckdb_columns() "
         comments += "WHERE NOT internal AND table_name IN (SELECT unnest(?)) ORDER BY ALL"
-        found = con.execute(comments, [TABLES]).fetchall()
-        assert found == demo.execute(comments, [TABLES]).fetchall()
+        comment_rows = con.execute(comments, [TABLES]).fetchall()
+        assert comment_rows == demo.execute(comments, [TABLES]).fetchall()
 
 
 @pytest.mark.sample(2)

@@ -88,14 +88,14 @@ def test_each_byte_has_one_tenant_at_each_instant(rows):
         value(number, offset, size, start, end, allocation=allocation)
         for number, (offset, size, start, end, allocation) in enumerate(rows)
     ]
-    found = {}
+    holders = {}
     for part in tenancies(values, LAST):
         assert part.start_time <= part.end_time
         for time in range(part.start_time, part.end_time + 1):
             for byte in range(part.offset_bytes, part.offset_bytes + part.size_bytes):
                 place = (part.value.allocation_index, byte, time)
-                assert place not in found
-                found[place] = part.value
+                assert place not in holders
+                holders[place] = part.value
     for allocation in (0, 1):
         for time in range(LAST + 1):
             for byte in range(25):
@@ -106,7 +106,7 @@ def test_each_byte_has_one_tenant_at_each_instant(rows):
                     and value.offset_bytes <= byte < value.offset_bytes + value.size_bytes
                     and value.start_time <= time <= value.end_time
                 ]
-                holder = found.get((allocation, byte, time))
+                holder = holders.get((allocation, byte, time))
                 assert (holder is None) == (not live)
                 if live:
                     order = [

@@ -92,17 +92,17 @@ def test_the_trace_processor_reads_the_timeline(asked, demo, run):
         "WHERE run_name = ? ORDER BY ALL",
         [run],
     ).fetchall()
-    found = ask(OCCUPIED)
+    rows = ask(OCCUPIED)
     # The last step is drawn to the end of the program: one point more for each curve.
     assert len(expected) > 50
-    assert set(expected) <= set(found)
+    assert set(expected) <= set(rows)
     curves = {(module, track) for module, track, *_ in expected}
-    assert len(found) == len(expected) + len(curves)
+    assert len(rows) == len(expected) + len(curves)
 
 
 def test_the_trace_processor_reads_values_as_slices(asked, demo):
     ask = asked("--run", "cpu_b8", "--function", "train_step")
-    found = ask("""
+    rows = ask("""
         SELECT ts, ts + dur AS ended, extract_arg(arg_set_id, 'debug.value_id') AS value_id,
             extract_arg(arg_set_id, 'debug.size_bytes') AS size_bytes
         FROM slice ORDER BY value_id
@@ -113,4 +113,4 @@ def test_the_trace_processor_reads_values_as_slices(asked, demo):
         "AND size_bytes > 0 AND allocation_kind <> 'thread_local' AND start_time IS NOT NULL "
         "ORDER BY value_id"
     ).fetchall()
-    assert found == expected != []
+    assert rows == expected != []
