@@ -90,24 +90,24 @@ def _need(dumped):
 
 
 def test_the_cheapest_plan_that_fits_is_best(ask):
-    found = ask(70)
-    best = found.plans[found.best - 1]
+    answer = ask(70)
+    best = answer.plans[answer.best - 1]
     assert best.fits and best.need_bytes in (50, 60) and len(best.plan.saved) == 1
     assert best.is_compiled and not best.is_verified
     assert best.recomputed_lines == ("train.py:3",)
-    assert "fits 70 B" in text(found)
+    assert "fits 70 B" in text(answer)
 
 
 def test_a_plan_that_xla_refuses_does_not_fit(ask):
-    found = ask(70, refuse=(("a",), ("b",)))
-    assert found.best is None
-    assert any("RESOURCE_EXHAUSTED" in note for note in found.notes)
+    answer = ask(70, refuse=(("a",), ("b",)))
+    assert answer.best is None
+    assert any("RESOURCE_EXHAUSTED" in note for note in answer.notes)
 
 
 def test_nothing_fits(ask):
-    found = ask(10)
-    assert found.best is None and found.is_complete
-    assert "nothing fits 10 B, the least is plan" in " ".join(text(found).split())
+    answer = ask(10)
+    assert answer.best is None and answer.is_complete
+    assert "nothing fits 10 B, the least is plan" in " ".join(text(answer).split())
 
 
 @pytest.mark.parametrize(
@@ -123,45 +123,45 @@ def test_nothing_fits(ask):
     ],
 )
 def test_changes_that_were_not_tried_are_named(ask, limit, on_demand, also, untried):
-    found = ask(limit, on_demand=on_demand, also=also)
+    answer = ask(limit, on_demand=on_demand, also=also)
     shown = f"; not tried: --also {','.join(untried)}"
-    assert (shown in " ".join(text(found).split())) == bool(untried)
-    assert as_dict(found)["untried"] == untried
+    assert (shown in " ".join(text(answer).split())) == bool(untried)
+    assert as_dict(answer)["untried"] == untried
 
 
 def test_unused_compilations_are_given_back(ask):
     alone = ask(10, budget=5)
-    found = ask(10, budget=5, also=("microbatch", "chunks"))
-    assert [row.need_bytes for row in found.plans] == [row.need_bytes for row in alone.plans]
-    assert found.compile_count == alone.compile_count > 3
-    assert [note.partition(":")[0] for note in found.notes] == [
+    answer = ask(10, budget=5, also=("microbatch", "chunks"))
+    assert [row.need_bytes for row in answer.plans] == [row.need_bytes for row in alone.plans]
+    assert answer.compile_count == alone.compile_count > 3
+    assert [note.partition(":")[0] for note in answer.notes] == [
         "--also microbatch",
         "--also chunks",
     ]
 
 
 def test_a_compiled_least_is_not_an_estimate(ask):
-    found = ask(10)
-    other = replace(found.plans[0], is_compiled=False, need_bytes=11)
-    shown = " ".join(text(replace(found, plans=(*found.plans, other))).split())
+    answer = ask(10)
+    other = replace(answer.plans[0], is_compiled=False, need_bytes=11)
+    shown = " ".join(text(replace(answer, plans=(*answer.plans, other))).split())
     assert "nothing fits 10 B, the least that was compiled is plan" in shown
 
 
 def test_what_is_stopped_says_so(ask):
-    found = ask(70, late=True, over=lambda: True)
-    assert (found.best, found.is_complete) == (None, False)
-    assert "was found in time" in " ".join(text(found).split())
-    assert as_dict(found)["is_complete"] is False
+    answer = ask(70, late=True, over=lambda: True)
+    assert (answer.best, answer.is_complete) == (None, False)
+    assert "was found in time" in " ".join(text(answer).split())
+    assert as_dict(answer)["is_complete"] is False
 
 
 def test_the_object_has_the_fields_that_are_promised(ask):
-    found = as_dict(ask(None))
+    data = as_dict(ask(None))
     assert {
         "function", "target", "limit_bytes", "as_written", "plans", "best", "patch",
         "compile_count", "trace_count",
-    } <= found.keys()  # fmt: skip
-    assert {"need_bytes", "peak_bytes"} <= found["as_written"].keys()
-    for row in found["plans"]:
+    } <= data.keys()  # fmt: skip
+    assert {"need_bytes", "peak_bytes"} <= data["as_written"].keys()
+    for row in data["plans"]:
         assert {
             "rank", "is_verified", "need_bytes", "peak_bytes", "extra_work_ratio",
             "recomputed_lines", "offloaded_lines", "offloaded_bytes", "donated", "fits",
@@ -208,14 +208,14 @@ def test_places_of_an_edit_are_named_once(monkeypatch, tmp_path):
 def test_a_patch_that_cannot_be_compiled_is_no_answer(ask, monkeypatch):
     made = Patch("--- a\n", {"train.py": "text"})
     monkeypatch.setattr(module, "patch", lambda program, plan, texts: made)
-    found = ask(70)
-    assert (found.best, found.patch) == (None, None)
-    fitting = [row for row in found.plans if row.fits and row.is_compiled]
+    answer = ask(70)
+    assert (answer.best, answer.patch) == (None, None)
+    fitting = [row for row in answer.plans if row.fits and row.is_compiled]
     assert fitting and all(row.is_broken and row.patch is None for row in fitting)
-    shown = " ".join(text(found).split())
+    shown = " ".join(text(answer).split())
     assert "needs 120 B as written; no plan fits 70 B whose patch does" in shown
     assert "compiled, its patch fails" in shown and "cannot be compiled: no files" in shown
-    assert no_patch(found) == "there is no patch to write: no plan fits"
+    assert no_patch(answer) == "there is no patch to write: no plan fits"
 
 
 @pytest.mark.parametrize(("need", "is_best"), [(69, True), (71, False)])
@@ -224,9 +224,9 @@ def test_a_patch_of_another_need_is_an_answer_if_it_fits(ask, monkeypatch, need,
     monkeypatch.setattr(module, "patch", lambda program, plan, texts: made)
     dumped = Dumped({str(need): Path()}, None, 1.0)
     monkeypatch.setattr(Made, "patched", lambda self, texts, donated: dumped)
-    found = ask(70)
-    assert (found.best is not None, found.patch is not None) == (is_best, is_best)
-    assert not any(row.is_verified for row in found.plans)
+    answer = ask(70)
+    assert (answer.best is not None, answer.patch is not None) == (is_best, is_best)
+    assert not any(row.is_verified for row in answer.plans)
 
 
 def test_a_patch_that_xla_refuses_is_no_answer(ask, monkeypatch):
@@ -234,9 +234,9 @@ def test_a_patch_that_xla_refuses_is_no_answer(ask, monkeypatch):
     monkeypatch.setattr(module, "patch", lambda program, plan, texts: made)
     dumped = Dumped({"60": Path()}, "RESOURCE_EXHAUSTED", 1.0)
     monkeypatch.setattr(Made, "patched", lambda self, texts, donated: dumped)
-    found = ask(70)
-    assert found.best is None
-    assert any("cannot be compiled: RESOURCE_EXHAUSTED" in note for note in found.notes)
+    answer = ask(70)
+    assert answer.best is None
+    assert any("cannot be compiled: RESOURCE_EXHAUSTED" in note for note in answer.notes)
 
 
 def result(rank, need, extra, host=0, edits=1, parts=0, **given):
@@ -283,10 +283,10 @@ def test_the_least_is_never_more_than_as_written(ask, monkeypatch):
     monkeypatch.setitem(NEEDS, ("a",), 140)
     monkeypatch.setitem(NEEDS, ("b",), 150)
     monkeypatch.setitem(NEEDS, ("a", "b"), 125)
-    found = ask(10)
-    assert not [row for row in found.plans if row.is_compiled]
-    assert found.compile_count > 2
-    assert "nothing fits 10 B, the least is as written" in " ".join(text(found).split())
+    answer = ask(10)
+    assert not [row for row in answer.plans if row.is_compiled]
+    assert answer.compile_count > 2
+    assert "nothing fits 10 B, the least is as written" in " ".join(text(answer).split())
 
 
 def test_what_is_compiled_when_the_time_is_up_has_its_lines(ask, monkeypatch):
@@ -301,10 +301,10 @@ def test_what_is_compiled_when_the_time_is_up_has_its_lines(ask, monkeypatch):
         return compiled(self, plan, what, is_full=is_full)
 
     monkeypatch.setattr(Made, "compile", compile)
-    found = ask(110, over=lambda: bool(late))
-    assert [row.need_bytes for row in found.plans] == [100]
-    assert found.best == 1 and found.plans[0].recomputed_lines == ("train.py:3",)
-    assert not found.is_complete and "plan 1 fits 110 B" in text(found)
+    answer = ask(110, over=lambda: bool(late))
+    assert [row.need_bytes for row in answer.plans] == [100]
+    assert answer.best == 1 and answer.plans[0].recomputed_lines == ("train.py:3",)
+    assert not answer.is_complete and "plan 1 fits 110 B" in text(answer)
 
 
 @pytest.fixture
@@ -326,16 +326,16 @@ def by_hand(monkeypatch):
 def test_a_plan_without_a_step_by_hand_comes_first(ask, by_hand, monkeypatch, needs):
     for saved, need in needs.items():
         monkeypatch.setitem(NEEDS, saved, need)
-    found = ask(70)
-    best = found.plans[found.best - 1]
+    answer = ask(70)
+    best = answer.plans[answer.best - 1]
     assert best.plan.saved == ("a",) and best.is_verified and not best.steps
-    assert "fits 70 B" in text(found) and "by hand" not in text(found)
+    assert "fits 70 B" in text(answer) and "by hand" not in text(answer)
 
 
 def test_a_step_by_hand_is_an_answer_where_nothing_else_fits(ask, by_hand, monkeypatch):
     monkeypatch.setitem(NEEDS, ("a",), 75)
-    found = ask(70)
-    assert found.plans[found.best - 1].plan.saved == ("b",)
-    shown = " ".join(text(found).split())
+    answer = ask(70)
+    assert answer.plans[answer.best - 1].plan.saved == ("b",)
+    shown = " ".join(text(answer).split())
     assert "fits 70 B with a step by hand; none that was proved does without" in shown
     assert "compiled; fits, by hand" in shown and "by hand, do it" in shown

@@ -154,10 +154,10 @@ def test_metrics_that_are_means_or_sums(name, kind):
     given = arrays(programs.args())
     wanted = jax.jit(getattr(programs, name))(*given)
     assert not changes.notes and changes.tried[-1].ground.startswith("checked on 4")
-    found = function.stage(Plan(extra=(changes.tried[-1].key,))).compile()(*given)
-    assert_same(found, wanted)
+    result = function.stage(Plan(extra=(changes.tried[-1].key,))).compile()(*given)
+    assert_same(result, wanted)
     types = [one.dtype for one in jax.tree.leaves(wanted)]
-    assert [one.dtype for one in jax.tree.leaves(found)] == types
+    assert [one.dtype for one in jax.tree.leaves(result)] == types
 
 
 @pytest.mark.parametrize(
@@ -213,9 +213,9 @@ def test_where_the_batch_is_not_clear_a_note_says_so(args, reason):
     def step(p, t, n):
         return jax.grad(lambda p: (p["head"] ** 2).sum())(p)
 
-    found = Function(step, args, {}, "step")
-    found._args = args
-    assert reason in found.changes(("microbatch",)).notes[0]
+    function = Function(step, args, {}, "step")
+    function._args = args
+    assert reason in function.changes(("microbatch",)).notes[0]
 
 
 def sharded(size, devices):
@@ -264,19 +264,19 @@ def test_what_is_too_large_to_run_says_what_it_assumes(monkeypatch):
 
 @pytest.mark.slow
 def test_plans_are_compiled_and_listed():
-    found = bufdb.fit(
+    answer = bufdb.fit(
         programs.step, *programs.args(32, 32, 512), budget_compiles=7, also=("chunks", "microbatch")
     )
-    rows = {row.plan.extra[0]: row for row in found.plans if row.plan.extra}
+    rows = {row.plan.extra[0]: row for row in answer.plans if row.plan.extra}
     assert {"microbatch=2", "chunks=8"} <= rows.keys()
     assert all(row.is_compiled and row.need_bytes for row in rows.values())
-    written = found.data["as_written"]["need_bytes"]
+    written = answer.data["as_written"]["need_bytes"]
     assert rows["microbatch=2"].need_bytes < 0.7 * written
     assert rows["chunks=8"].need_bytes < 0.5 * written
     assert rows["microbatch=2"].extra_work_ratio == 0
-    plan = next(one for one in found.data["plans"] if "microbatches" in "".join(one["changes"]))
+    plan = next(one for one in answer.data["plans"] if "microbatches" in "".join(one["changes"]))
     assert "gradient at fit_parts.py:" in plan["changes"][0]
-    assert json.dumps(found.data)
+    assert json.dumps(answer.data)
 
 
 def test_another_kind_is_refused_in_one_line():

@@ -35,22 +35,22 @@ def parameters(program):
 def moved(module, name):
     """A function, its plan that moves every carry, and the patch of that."""
     path = Path(module.__file__)
-    found = Function(getattr(module, name), module.args(), {}, name)
-    program = found.program()
+    function = Function(getattr(module, name), module.args(), {}, name)
+    program = function.program()
     names = tuple(one.name for one in parameters(program))
     assert names
     plan = Plan(program.scans, offloaded=names)
     made = patch(program, plan, {str(path): path.read_text("utf-8")}, str(path.parent))
-    return found, plan, made
+    return function, plan, made
 
 
 def test_the_carry_of_a_scan_goes_to_the_host():
-    found = Function(programs.step, programs.args(), {}, "step")
-    (switch,) = parameters(found.program())
+    function = Function(programs.step, programs.args(), {}, "step")
+    (switch,) = parameters(function.program())
     assert (switch.name, switch.saved_bytes, switch.regions) == ("x_in", STACK, (0,))
     text = Path(switch.site.file).read_text().splitlines()
     assert text[switch.site.line - 1] == "def layer(x, p):"
-    nothing, away = found.trace(Plan((0,))), found.trace(Plan((0,), offloaded=("x_in",)))
+    nothing, away = function.trace(Plan((0,))), function.trace(Plan((0,), offloaded=("x_in",)))
     assert (nothing.residual_bytes, nothing.host_bytes) == (STACK, 0)
     assert (away.residual_bytes, away.host_bytes) == (0, STACK)
     assert away.work == nothing.work
@@ -58,8 +58,8 @@ def test_the_carry_of_a_scan_goes_to_the_host():
 
 def test_without_host_memory_nothing_is_carried_to_it(monkeypatch):
     monkeypatch.setattr(Function, "platform", "cpu")
-    found = Function(programs.step, programs.args(), {}, "step").program()
-    assert parameters(found) == []
+    program = Function(programs.step, programs.args(), {}, "step").program()
+    assert parameters(program) == []
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_without_host_memory_nothing_is_carried_to_it(monkeypatch):
     ],
 )  # fmt: skip
 def test_a_patch_moves_the_carry_as_the_plan_does(module, name, tmp_path):
-    found, plan, made = moved(module, name)
+    function, plan, made = moved(module, name)
     assert made.steps == ()
     other = loaded(next(iter(made.texts.values())), tmp_path)
     got = Function(getattr(other, name), module.args(), {}, name).trace(Plan())
-    wanted = found.trace(plan)
+    wanted = function.trace(plan)
     assert wanted.host_bytes >= STACK
     for figure in ("host_bytes", "residual_bytes", "work"):
         assert getattr(got, figure) == getattr(wanted, figure), made.diff
@@ -108,12 +108,12 @@ def test_the_plan_of_a_case_moves_as_much_as_the_one_by_hand(monkeypatch, tmp_pa
     import carry
 
     args = carry.args(64)
-    found = Function(carry.step, args, {}, "step")
-    plan = Plan(found.program().scans, offloaded=("x_in",))
+    function = Function(carry.step, args, {}, "step")
+    plan = Plan(function.program().scans, offloaded=("x_in",))
     by_hand = Function(carry.step_off, args, {}, "step_off").trace(Plan())
-    wanted = found.trace(plan)
+    wanted = function.trace(plan)
     path = Path(carry.__file__)
-    made = patch(found.program(), plan, {str(path): path.read_text("utf-8")})
+    made = patch(function.program(), plan, {str(path): path.read_text("utf-8")})
     patched = loaded(made.texts[str(path)], tmp_path)
     got = Function(patched.step, args, {}, "step").trace(Plan())
     for figure in ("host_bytes", "residual_bytes", "work"):

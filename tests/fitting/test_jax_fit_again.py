@@ -34,11 +34,11 @@ def main():
     w, x = jnp.ones((6, 32, 32)), jnp.ones((rows, 32))
     # The call has two: the first one is no answer to the second.
     bufdb.fit(step, w, jnp.ones((4, 32)), budget_compiles=1)
-    found = bufdb.fit(step, w, x, limit="700KiB", budget_compiles=3)
+    answer = bufdb.fit(step, w, x, limit="700KiB", budget_compiles=3)
     with open("after", "a") as file:
         file.write("x")
-    best = found.best
-    print(json.dumps([best and best.is_verified, best and best.need_bytes, found.text]))
+    best = answer.best
+    print(json.dumps([best and best.is_verified, best and best.need_bytes, answer.text]))
 
 if __name__ == "__main__":
     main()

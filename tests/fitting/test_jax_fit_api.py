@@ -12,17 +12,17 @@ import bufdb  # noqa: E402
 
 
 def test_a_function_of_this_process_gets_plans_and_a_patch():
-    found = bufdb.fit(programs.step, *big(), budget_compiles=4)
-    assert found.plans and found.best is None and found.patch is None
-    assert all(row.patch for row in found.plans)
-    needs = [row.need_bytes for row in found.plans if row.is_compiled]
-    written = found.data["as_written"]["need_bytes"]
+    answer = bufdb.fit(programs.step, *big(), budget_compiles=4)
+    assert answer.plans and answer.best is None and answer.patch is None
+    assert all(row.patch for row in answer.plans)
+    needs = [row.need_bytes for row in answer.plans if row.is_compiled]
+    written = answer.data["as_written"]["need_bytes"]
     assert min(needs) < written
-    stored = found.db.sql("SELECT run_name, need_bytes FROM memory_figures WHERE is_device_memory")
+    stored = answer.db.sql("SELECT run_name, need_bytes FROM memory_figures WHERE is_device_memory")
     runs = dict(stored.fetchall())
     assert runs["fit:as-written"] == written
-    assert all(runs[row.run] == row.need_bytes for row in found.plans if row.run is not None)
-    assert found.table in found.text
+    assert all(runs[row.run] == row.need_bytes for row in answer.plans if row.run is not None)
+    assert answer.table in answer.text
 
 
 def test_what_is_wrapped_in_jax_is_put_back():

@@ -47,16 +47,16 @@ def fit(tmp_path, call, monkeypatch):
 def test_a_plan_fits_and_its_patch_needs_as_much(fit, call, tmp_path):
     code, out, err = fit("--limit", "1MiB", "--format", "json")
     assert code == 0, err
-    found = json.loads(out)
-    best = found["plans"][found["best"] - 1]
-    assert found["as_written"]["need_bytes"] > 2**20 >= best["need_bytes"]
+    answer = json.loads(out)
+    best = answer["plans"][answer["best"] - 1]
+    assert answer["as_written"]["need_bytes"] > 2**20 >= best["need_bytes"]
     assert best["fits"] and best["is_verified"]
     assert best["extra_work_ratio"] < 0.17
-    assert best["recomputed_lines"] and best["patch"] == found["patch"]
-    (tmp_path / "p.diff").write_text(found["patch"])
+    assert best["recomputed_lines"] and best["patch"] == answer["patch"]
+    (tmp_path / "p.diff").write_text(answer["patch"])
     # The function is not jitted in the file, so that donating is a step in words: it fits without.
     assert not best["donated"] and not best["steps"]
-    assert any(row["donated"] and row["steps"] for row in found["plans"])
+    assert any(row["donated"] and row["steps"] for row in answer["plans"])
     subprocess.run(["git", "apply", "p.diff"], cwd=tmp_path, check=True)
     assert "checkpoint" in (tmp_path / "train.py").read_text()
     text = "import jax, train; step = jax.jit(train.step)"
@@ -79,11 +79,11 @@ def test_with_remat3_a_plan_and_its_patch_are_equal(fit, monkeypatch, tmp_path):
     monkeypatch.setenv("JAX_REMAT3", "1")
     code, out, err = fit("--format", "json", "--budget-compiles", "4")
     assert code == 0, err
-    found = json.loads(out)
-    proved = [row for row in found["plans"] if row["is_verified"]]
+    answer = json.loads(out)
+    proved = [row for row in answer["plans"] if row["is_verified"]]
     # The source saves nothing, so saving costs less work, and the patch saves it, too.
-    assert [row for row in proved if row["extra_work_ratio"] < 0], found["notes"]
-    assert not [note for note in found["notes"] if "its patched files" in note]
+    assert [row for row in proved if row["extra_work_ratio"] < 0], answer["notes"]
+    assert not [note for note in answer["notes"] if "its patched files" in note]
 
 
 def test_what_fits_as_written_needs_no_plan(fit, tmp_path):
@@ -125,11 +125,11 @@ ROWS = jax.sharding.NamedSharding(MESH, jax.sharding.PartitionSpec("rows"))
         "--limit", "1.6MiB", "--also", "microbatch", "--budget-compiles", "5", "--format", "json"
     )
     assert code == 0, err
-    found = json.loads(out)
+    answer = json.loads(out)
     # Were a part of the batch on one device, all devices would compute it, for no less memory.
-    best = found["plans"][found["best"] - 1]
+    best = answer["plans"][answer["best"] - 1]
     assert "in 2 microbatches" in best["changes"][0] and best["is_verified"]
-    assert best["need_bytes"] < 0.6 * found["as_written"]["need_bytes"]
+    assert best["need_bytes"] < 0.6 * answer["as_written"]["need_bytes"]
 
 
 @pytest.mark.slow
@@ -138,16 +138,16 @@ def test_the_largest_size_is_proved_on_both_sides(fit, call):
     more = ("--vary", "rows=256", "--limit", "1MiB", "--budget-compiles", "4", "--format", "json")
     code, out, _ = call(*given, *more)
     assert code == 0
-    found = json.loads(out)["vary"]
-    assert found["name"] == "rows"
-    written = found["largest"][0]
+    vary = json.loads(out)["vary"]
+    assert vary["name"] == "rows"
+    written = vary["largest"][0]
     assert written["rank"] is None and written["is_proved"]
     assert written["need_bytes"] <= 2**20 < written["next_need_bytes"]
-    assert max(one["value"] for one in found["largest"]) > written["value"]
+    assert max(one["value"] for one in vary["largest"]) > written["value"]
     stored = "SELECT run_name, need_bytes FROM memory_figures"
     _, rows, _ = call("sql", stored, "--db", "v.duckdb", "--format", "csv")
     needs = dict(row.rsplit(",", 1) for row in rows.split()[1:])
-    largest = [one for one in found["largest"] if one["value"] != 256]
+    largest = [one for one in vary["largest"] if one["value"] != 256]
     assert {one["run"]: str(one["need_bytes"]) for one in largest}.items() <= needs.items()
     assert written["run"] == f"fit:as-written:rows={written['value']}"
     assert f"fit:as-written:rows={written['next_value']}" in needs

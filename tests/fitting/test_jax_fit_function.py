@@ -27,8 +27,8 @@ def function(name, args=None, **how):
 
 @pytest.fixture(scope="module")
 def scanned():
-    found = function("step")
-    return found, found.program()
+    step = function("step")
+    return step, step.program()
 
 
 def texts(program):
@@ -72,58 +72,60 @@ def test_products_and_residuals_are_those_counted_by_hand(scanned):
 def test_what_is_computed_again_is_known_by_line(scanned):
     function, program = scanned
     name = {text: name for name, text in texts(program).items()}
-    found = function.recomputed(Plan(scans=(0,)))
-    assert {'x @ p["w"]', "jnp.tanh(h)"} == {_text(site) for site in found}
-    found = function.recomputed(Plan(scans=(0,), saved=(name['x @ p["w"]'],)))
-    assert {"jnp.tanh(h)"} == {_text(site) for site in found}
+    sites = function.recomputed(Plan(scans=(0,)))
+    assert {'x @ p["w"]', "jnp.tanh(h)"} == {_text(site) for site in sites}
+    sites = function.recomputed(Plan(scans=(0,), saved=(name['x @ p["w"]'],)))
+    assert {"jnp.tanh(h)"} == {_text(site) for site in sites}
     assert function.recomputed(Plan()) == ()
 
 
 def test_a_checkpoint_of_the_source_is_a_starting_point():
-    found = function("step_checkpointed")
-    program = found.program()
-    assert found.trace(Plan()).work == N * 7 * PRODUCT
+    step = function("step_checkpointed")
+    program = step.program()
+    assert step.trace(Plan()).work == N * 7 * PRODUCT
     everything = tuple(one.name for one in program.switches)
-    assert found.trace(Plan(scans=(0,), saved=everything)).work == N * 6 * PRODUCT
+    assert step.trace(Plan(scans=(0,), saved=everything)).work == N * 6 * PRODUCT
     (region,) = program.regions
     assert len(region.remats) == 1
 
 
 def test_names_of_the_source_are_kept():
-    found = function("step_named")
-    program = found.program()
+    step = function("step_named")
+    program = step.program()
     named = [one for one in program.switches if one.is_named]
     assert [one.name for one in named] == ["hidden"]
-    one, written = found.trace(Plan(scans=(0,), saved=("hidden",))), found.trace(Plan())
+    one, written = step.trace(Plan(scans=(0,), saved=("hidden",))), step.trace(Plan())
     assert (one.work, one.residual_bytes) == (written.work, written.residual_bytes)
-    assert found.trace(Plan(scans=(0,))).work == N * 7 * PRODUCT
+    assert step.trace(Plan(scans=(0,))).work == N * 7 * PRODUCT
 
 
 def test_within_a_jitted_function_of_the_user_values_have_names():
-    found = function("step_jit")
-    program = found.program()
+    step = function("step_jit")
+    program = step.program()
     assert {"x @ w", "jnp.sin(h)"} <= set(texts(program).values())
     name = {text: name for name, text in texts(program).items()}["x @ w"]
-    assert found.trace(Plan(scans=(0,))).work == N * 7 * PRODUCT
-    assert found.trace(Plan(scans=(0,), saved=(name,))).work == N * 6 * PRODUCT
+    assert step.trace(Plan(scans=(0,))).work == N * 7 * PRODUCT
+    assert step.trace(Plan(scans=(0,), saved=(name,))).work == N * 6 * PRODUCT
 
 
 def test_a_custom_vjp_is_atomic():
-    found = function("step_custom")
-    program = found.program()
+    step = function("step_custom")
+    program = step.program()
     assert program.regions[0].has_atomic
     saved = tuple(one.name for one in program.switches)
-    written = found.trace(Plan())
-    assert found.trace(Plan(scans=(0,), saved=saved)).work == written.work + N * PRODUCT
-    assert found.trace(Plan(scans=(0,), saved=saved, with_dots=(0,))).work == written.work
+    written = step.trace(Plan())
+    assert step.trace(Plan(scans=(0,), saved=saved)).work == written.work + N * PRODUCT
+    assert step.trace(Plan(scans=(0,), saved=saved, with_dots=(0,))).work == written.work
 
 
 def test_arguments_that_are_not_used_are_noted():
     def step(*args):
         return programs.step(*args[:-1])
 
-    found = Function(step, (*programs.args(), jax.ShapeDtypeStruct((256,), "float32")), {}, "step")
-    (note,) = (note for note in found.program().notes if "not used" in note)
+    step_function = Function(
+        step, (*programs.args(), jax.ShapeDtypeStruct((256,), "float32")), {}, "step"
+    )
+    (note,) = (note for note in step_function.program().notes if "not used" in note)
     assert note.startswith("1 of 4 arguments is not used, 1.00 KiB: ")
 
 
@@ -152,12 +154,12 @@ def line_of(text):
 @pytest.mark.parametrize("name", ["step", "step_checkpointed", "step_named"])
 def test_remat3_changes_no_trace(name):
     def traced():
-        found = function(name)
-        program = found.program()
+        step = function(name)
+        program = step.program()
         every = tuple(one.name for one in program.switches)
         plans = [Plan(), Plan(scans=(0,)), Plan(scans=(0,), saved=every[:1])]
         plans.append(Plan(scans=(0,), saved=every))
-        return every, [(one.work, one.residual_bytes) for one in map(found.trace, plans)]
+        return every, [(one.work, one.residual_bytes) for one in map(step.trace, plans)]
 
     before = traced()
     jax.config.update("jax_remat3", True)
@@ -191,13 +193,13 @@ def test_under_remat3_a_policy_that_moves_to_the_host_is_tried():
 
 
 def test_a_scan_within_a_scan_is_a_region_of_its_own():
-    found = function("step_nested")
-    program = found.program()
+    step = function("step_nested")
+    program = step.program()
     outer, inner = (1, 0) if program.regions[0].within else (0, 1)
     assert program.regions[inner].within == (outer,)
     assert [program.regions[at].count for at in (outer, inner)] == [N, 3 * N]
     assert any(set(one.regions) == {0, 1} for one in program.switches)
-    traced = {found.trace(Plan(scans=which)).residual_bytes for which in ((0,), (1,), (0, 1))}
+    traced = {step.trace(Plan(scans=which)).residual_bytes for which in ((0,), (1,), (0, 1))}
     assert len(traced) == 3
 
 
@@ -207,7 +209,7 @@ def test_a_scan_in_reverse_saves_what_one_in_order_does():
     assert len(names[0]) == len(names[1])
     for scans in ((), (0,), (0, 1)):
         for some in (0, 1, len(names[0])):
-            kept = [found[:some] if scans else () for found in names]
+            kept = [switch_names[:some] if scans else () for switch_names in names]
             one, other = ahead.trace(Plan(scans, kept[0])), back.trace(Plan(scans, kept[1]))
             assert replace(other, saved=one.saved) == one
             assert len(other.saved) == len(one.saved)
@@ -223,8 +225,8 @@ def test_a_gradient_in_a_loop_counts_as_often_as_it_runs():
 def test_gradients_of_a_vmap_are_there_at_the_same_time():
     one, three = function("step"), function("step_vmapped")
     for plan in (Plan(), Plan(scans=(0,))):
-        alone, found = one.trace(plan), three.trace(plan)
-        assert found.work == 3 * alone.work and found.residual_bytes == 3 * alone.residual_bytes
+        alone, vmapped = one.trace(plan), three.trace(plan)
+        assert vmapped.work == 3 * alone.work and vmapped.residual_bytes == 3 * alone.residual_bytes
     # One after another they are not.
     assert (
         function("step_accumulated").trace(Plan()).residual_bytes
@@ -234,9 +236,9 @@ def test_gradients_of_a_vmap_are_there_at_the_same_time():
 
 def test_offloaded_bytes_count():
     """It cost nothing, so that everything went there."""
-    found = function("step_cast")
-    (wide,) = [n for n, text in texts(found.program()).items() if text == "x.astype(jnp.float32)"]
-    traced = found.trace(Plan(scans=(0,), offloaded=(wide,)))
+    step = function("step_cast")
+    (wide,) = [n for n, text in texts(step.program()).items() if text == "x.astype(jnp.float32)"]
+    traced = step.trace(Plan(scans=(0,), offloaded=(wide,)))
     assert (traced.residual_bytes, traced.host_bytes) == (0, STACK)
 
 
@@ -250,12 +252,12 @@ def test_what_goes_to_the_host_counts_as_often_as_it_goes():
 
 def test_calls_are_regions_where_the_compiler_keeps_them(monkeypatch):
     monkeypatch.setattr(Function, "platform", "gpu")
-    found = function("step_unrolled")
-    program = found.program()
+    step = function("step_unrolled")
+    program = step.program()
     (region,) = [one for one in program.regions if one.function == "block"]
     assert (region.kind, region.count, len(region.sites)) == ("call", N, 1)
     calls = (program.regions.index(region),)
-    written, plan = found.trace(Plan()), found.trace(Plan(calls=calls))
+    written, plan = step.trace(Plan()), step.trace(Plan(calls=calls))
     assert plan.work == written.work + N * PRODUCT
     assert plan.live_bytes < written.live_bytes
 
@@ -268,11 +270,11 @@ def test_calls_on_a_cpu_are_left_with_a_note():
 
 @pytest.mark.parametrize("name", STEPS)
 def test_every_plan_of_every_form_is_traced(name):
-    found = function(name)
-    program = found.program()
+    step = function(name)
+    program = step.program()
     everything = tuple(one.name for one in program.switches)
-    nothing = found.trace(Plan(scans=program.scans))
-    least = found.trace(Plan(scans=program.scans, saved=everything))
+    nothing = step.trace(Plan(scans=program.scans))
+    least = step.trace(Plan(scans=program.scans, saved=everything))
     assert nothing.work >= least.work
     assert nothing.residual_bytes <= least.residual_bytes
 
@@ -281,11 +283,11 @@ def test_every_plan_of_every_form_is_traced(name):
     ("name", "args"), [("forward_only", ()), ("walked", (programs.shape(D, D),))]
 )
 def test_what_has_no_gradient_has_a_note(name, args):
-    found = function(name, args) if args else function(name)
-    program = found.program()
+    named_function = function(name, args) if args else function(name)
+    program = named_function.program()
     assert not program.regions and not program.on_demand
     assert f"{name} takes no gradient" in program.notes[0]
-    refused = found.changes(["microbatch"])
+    refused = named_function.changes(["microbatch"])
     assert refused.notes[0].startswith("--also microbatch: it takes no gradient")
 
 

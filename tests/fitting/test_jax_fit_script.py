@@ -66,15 +66,17 @@ def test_a_closure_of_main_gets_a_patch_that_the_command_proves(fit, empty_folde
     code, out, err = fit("--limit", "1600KiB", "--budget-compiles", "4", "--", *command)
     assert code == 0, err
     assert err.count("rows 768") == 1
-    found = json.loads(out)
-    best = found["plans"][found["best"] - 1]
-    assert found["function"] == "step"
-    assert found["as_written"]["need_bytes"] > 1600 * 1024 >= best["need_bytes"]
+    answer = json.loads(out)
+    best = answer["plans"][answer["best"] - 1]
+    assert answer["function"] == "step"
+    assert answer["as_written"]["need_bytes"] > 1600 * 1024 >= best["need_bytes"]
     assert best["is_verified"] and best["donated"] == ["params"]
-    assert "the first that takes a gradient: main.<locals>.step at train.py:27" in found["notes"][0]
+    assert (
+        "the first that takes a gradient: main.<locals>.step at train.py:27" in answer["notes"][0]
+    )
     assert not (empty_folder / "after").exists()
     assert (empty_folder / "train.py").read_text() == TRAIN
-    (empty_folder / "p.diff").write_text(found["patch"])
+    (empty_folder / "p.diff").write_text(answer["patch"])
     subprocess.run(["git", "apply", "p.diff"], check=True)
     subprocess.run([*command], check=True)  # what is donated is not read later
     assert "checkpoint" in (empty_folder / "train.py").read_text()
@@ -86,10 +88,10 @@ def test_what_a_command_may_read_later_is_not_donated(fit, empty_folder):
     (empty_folder / "train.py").write_text(text)
     code, out, err = fit("--budget-compiles", "2", "--", sys.executable, "train.py")
     assert code == 0, err
-    found = json.loads(out)
-    assert all(not plan["donated"] for plan in found["plans"])
+    answer = json.loads(out)
+    assert all(not plan["donated"] for plan in answer["plans"])
     note = "not donated: params, as train.py:27 does not assign the result to it"
-    assert note in found["notes"]
+    assert note in answer["notes"]
 
 
 @pytest.mark.slow

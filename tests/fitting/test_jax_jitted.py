@@ -96,17 +96,17 @@ FORMS = {
 )
 def test_a_step_of_nnx_jit_has_plans(form, tmp_path):
     nnx, step, args = of_nnx()
-    found = Function(FORMS[form](nnx, step), args, {}, "step")
-    program = found.program()
+    function = Function(FORMS[form](nnx, step), args, {}, "step")
+    program = function.program()
     assert [region.function.rpartition(".")[2] for region in program.regions] == ["__call__"]
     assert program.regions[0].lift == "nnx" and program.is_jitted
     is_partial = form == "static"
     assert program.donatable == (() if is_partial or form == "donate" else (0,))
     assert any("hides which arguments" in note for note in program.notes) == is_partial
     plan = Plan(calls=(0,), donated=program.donatable)
-    assert found.trace(plan).live_bytes < program.as_written.live_bytes
-    assert found.compile(plan, tmp_path, is_full=True) is None
-    lowered = found.stage(plan).as_text()
+    assert function.trace(plan).live_bytes < program.as_written.live_bytes
+    assert function.compile(plan, tmp_path, is_full=True) is None
+    lowered = function.stage(plan).as_text()
     is_donated = "tf.aliasing_output" in lowered or "jax.buffer_donor" in lowered
     assert is_donated == (not is_partial)
 
@@ -115,13 +115,13 @@ def test_a_step_of_nnx_jit_has_plans(form, tmp_path):
 @pytest.mark.parametrize("donate", ["none", "all"])
 def test_a_step_of_filter_jit_has_plans(donate, tmp_path):
     eqx, step, args = of_equinox()
-    found = Function(eqx.filter_jit(step, donate=donate), args, {"how": "mean"}, "step")
-    program = found.program()
+    function = Function(eqx.filter_jit(step, donate=donate), args, {"how": "mean"}, "step")
+    program = function.program()
     assert [region.function.rpartition(".")[2] for region in program.regions] == ["layer"]
     assert program.donatable == ()
-    assert found.trace(Plan(calls=(0,))).live_bytes < program.as_written.live_bytes
-    assert found.compile(Plan(calls=(0,)), tmp_path, is_full=True) is None
-    lowered = found.stage(Plan()).as_text()
+    assert function.trace(Plan(calls=(0,))).live_bytes < program.as_written.live_bytes
+    assert function.compile(Plan(calls=(0,)), tmp_path, is_full=True) is None
+    lowered = function.stage(Plan()).as_text()
     assert ("tf.aliasing_output" in lowered or "jax.buffer_donor" in lowered) == (donate == "all")
 
 

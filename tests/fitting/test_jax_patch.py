@@ -46,11 +46,11 @@ def compared(name, folder, module=forms, args=None):
     args = module.args() if args is None else args
     path = str(Path(module.__file__))
     text = Path(path).read_bytes().decode()
-    found = Function(getattr(module, name), args, {}, name)
-    program = found.program()
+    function = Function(getattr(module, name), args, {}, name)
+    program = function.program()
     for plan in plans(program):
         made = patch(program, plan, {path: text}, str(Path(path).parent))
-        wanted = found.trace(plan)
+        wanted = function.trace(plan)
         if made.steps:
             yield plan, wanted, None, made
             continue
@@ -76,8 +76,8 @@ def test_a_patch_saves_and_computes_what_the_plan_says(name, tmp_path):
 
 
 def test_a_patch_with_everything_applies_and_keeps_the_rest(tmp_path):
-    found = Function(forms.step_augmented, forms.args(), {}, "step_augmented")
-    program = found.program()
+    function = Function(forms.step_augmented, forms.args(), {}, "step_augmented")
+    program = function.program()
     text = Path(PATH).read_text("utf-8")
     saved = tuple(switch.name for switch in program.switches)
     made = patch(program, Plan(program.scans, saved), {PATH: text}, str(Path(PATH).parent))

@@ -15,7 +15,7 @@ SLOP = "xla_gpu_memory_limit_slop_factor"
 FUSION = "xla_disable_hlo_passes=priority-fusion"
 
 
-def tried(limit, need_of_share, found=(), is_wanted=False, platform="gpu", budget=9, fusion=1000):
+def tried(limit, need_of_share, plans=(), is_wanted=False, platform="gpu", budget=9, fusion=1000):
     """Return the options that are compiled, candidates with options, and notes.
 
     As written 1,000 bytes are needed.
@@ -32,7 +32,7 @@ def tried(limit, need_of_share, found=(), is_wanted=False, platform="gpu", budge
     resort = LastResort(
         replace(program(), platform=platform), ask, lambda: len(compiled) < budget, notes
     )
-    candidates = resort.with_found(found, is_wanted=is_wanted)
+    candidates = resort.with_found(plans, is_wanted=is_wanted)
     return compiled, [one for one in candidates if one.plan.options], notes
 
 
@@ -41,9 +41,9 @@ def plan_of(need):
     return Candidate(Plan((0,)), Traced(0, 0, 0, 0), need, compiled)
 
 
-@pytest.mark.parametrize("found", [(), (plan_of(900),)])
-def test_the_largest_share_that_fits_is_found(found):
-    compiled, candidates, _ = tried(700, lambda share: 500 + 5 * share, found)
+@pytest.mark.parametrize("plans", [(), (plan_of(900),)])
+def test_the_largest_share_that_fits_is_found(plans):
+    compiled, candidates, _ = tried(700, lambda share: 500 + 5 * share, plans)
     assert compiled == [FUSION, *(f"{SLOP}={share}" for share in (1, 48, 24, 36, 42))]
     fitting = [one.plan.options for one in candidates if one.estimate_bytes <= 700]
     assert fitting == [(f"{SLOP}=1",), (f"{SLOP}=24",), (f"{SLOP}=36",)]
@@ -68,7 +68,7 @@ def test_the_least_plan_has_options_if_nothing_else_fits():
 
 
 @pytest.mark.parametrize(
-    ("limit", "found", "is_wanted", "platform"),
+    ("limit", "plans", "is_wanted", "platform"),
     [
         (700, (plan_of(600),), False, "gpu"),
         (1000, (), False, "gpu"),
@@ -76,11 +76,11 @@ def test_the_least_plan_has_options_if_nothing_else_fits():
         (700, (), True, "cpu"),
     ],
 )
-def test_options_are_tried_on_demand_or_if_nothing_fits(limit, found, is_wanted, platform):
-    compiled, candidates, _ = tried(limit, lambda share: 500, found, is_wanted, platform)
+def test_options_are_tried_on_demand_or_if_nothing_fits(limit, plans, is_wanted, platform):
+    compiled, candidates, _ = tried(limit, lambda share: 500, plans, is_wanted, platform)
     assert (compiled, candidates) == ([], [])
     if platform == "gpu":
-        compiled, _, _ = tried(limit, lambda share: 500, found, True)
+        compiled, _, _ = tried(limit, lambda share: 500, plans, True)
         assert compiled
 
 

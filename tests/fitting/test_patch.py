@@ -64,10 +64,10 @@ def test_a_name_goes_around_the_expression_alone(line, expression, after):
     text = f"{HEAD}def body(x, w):\n\t{line}\n"
     if line.startswith("return"):
         text = text.replace("body(x, w)", "body(x, w, c=1)")
-    found = named(text, expression)
-    assert found.steps == ()
-    assert body_of(found.texts[PATH]) == body_of(text).replace(line, after)
-    assert found.texts[PATH].startswith(HEAD + IMPORT)
+    result = named(text, expression)
+    assert result.steps == ()
+    assert body_of(result.texts[PATH]) == body_of(text).replace(line, after)
+    assert result.texts[PATH].startswith(HEAD + IMPORT)
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_a_name_goes_around_the_expression_alone(line, expression, after):
     ],
 )  # fmt: skip
 def test_expressions_of_several_lines(lines, expression, after):
-    found = named(HEAD + lines, expression)
-    assert body_of(found.texts[PATH]) == after
+    result = named(HEAD + lines, expression)
+    assert body_of(result.texts[PATH]) == after
 
 
 def test_a_method_call_of_several_lines_is_found_by_its_name():
@@ -93,8 +93,8 @@ def test_a_method_call_of_several_lines_is_found_by_its_name():
     whole = site(text, "x\n     .reshape(2)\n     .sum(0)")
     place = whole._replace(line=5, column=6)
     made = program([scan()], [switch("fit_0", place)])
-    found = patch(made, Plan((0,), ("fit_0",)), {PATH: text}, "/src")
-    assert body_of(found.texts[PATH]) == (
+    result = patch(made, Plan((0,), ("fit_0",)), {PATH: text}, "/src")
+    assert body_of(result.texts[PATH]) == (
         'h = (checkpoint_name(x\n     .reshape(2)\n     .sum(0), "fit_0"))\n'
     )
 
@@ -112,10 +112,10 @@ def test_a_method_call_of_several_lines_is_found_by_its_name():
 )
 def test_what_cannot_be_named_is_a_step_in_words(line, expression, why):
     text = f"{HEAD}{line}\n"
-    found = named(text, expression)
-    assert found.diff == ""
-    assert found.texts == {}
-    (step,) = found.steps
+    result = named(text, expression)
+    assert result.diff == ""
+    assert result.texts == {}
+    (step,) = result.steps
     assert step.startswith('train.py:3: by hand, put checkpoint_name(…, "fit_0") around')
     assert expression in step or "target" in step
     assert why in step
@@ -124,15 +124,15 @@ def test_what_cannot_be_named_is_a_step_in_words(line, expression, why):
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="positions are exact")
 def test_an_f_string_has_no_exact_positions():
     text = f"{HEAD}print(f'{{f(x)}}')\n"
-    found = named(text, "f(x)")
-    assert "f-string" in found.steps[0]
+    result = named(text, "f(x)")
+    assert "f-string" in result.steps[0]
 
 
 def test_a_position_that_is_no_expression_is_a_step():
     text = f"{HEAD}h = f(x)\n"
     place = site(text, "f(x)")._replace(end_column=6)
-    found = patch(program([scan()], [switch("a", place)]), Plan((0,), ("a",)), {PATH: text}, "/")
-    assert found.steps == (
+    result = patch(program([scan()], [switch("a", place)]), Plan((0,), ("a",)), {PATH: text}, "/")
+    assert result.steps == (
         'train.py:3: by hand, put checkpoint_name(…, "a") around what is there: no expression of '
         "the file is at this position",
     )
@@ -141,9 +141,9 @@ def test_a_position_that_is_no_expression_is_a_step():
 def test_nested_expressions_are_both_named():
     text = f"{HEAD}h = f(g(x) + 1)\n"
     made = program([scan()], [switch("a", site(text, "g(x)")), switch("b", site(text, "g(x) + 1"))])
-    found = patch(made, Plan((0,), ("a", "b")), {PATH: text}, "/src")
+    result = patch(made, Plan((0,), ("a", "b")), {PATH: text}, "/src")
     after = 'h = f(checkpoint_name(checkpoint_name(g(x), "a") + 1, "b"))\n'
-    assert body_of(found.texts[PATH]) == after
+    assert body_of(result.texts[PATH]) == after
 
 
 def test_an_augmented_assignment_and_its_value_are_both_named():
@@ -151,9 +151,9 @@ def test_an_augmented_assignment_and_its_value_are_both_named():
     made = program(
         [scan()], [switch("a", site(text, "f(h)")), switch("b", site(text, "h *= f(h)"))]
     )
-    found = patch(made, Plan((0,), ("a", "b")), {PATH: text}, "/src")
+    result = patch(made, Plan((0,), ("a", "b")), {PATH: text}, "/src")
     after = 'h = checkpoint_name(h * (checkpoint_name(f(h), "a")), "b")\n'
-    assert body_of(found.texts[PATH]) == after
+    assert body_of(result.texts[PATH]) == after
 
 
 def test_names_that_are_there_stay_as_they_are():
@@ -249,18 +249,18 @@ def test_products_with_names_on_the_host_are_a_step():
     ],
 )  # fmt: skip
 def test_imports(head, after, name):
-    found = named(f"{head}h = f(x)\n", "f(x)").texts[PATH]
+    patched = named(f"{head}h = f(x)\n", "f(x)").texts[PATH]
     if head.startswith("#"):
-        assert found == f'{IMPORT}# first\nh = {name}(f(x), "fit_0")\n'
+        assert patched == f'{IMPORT}# first\nh = {name}(f(x), "fit_0")\n'
         return
-    assert found == f'{head if after is None else after}h = {name}(f(x), "fit_0")\n'
+    assert patched == f'{head if after is None else after}h = {name}(f(x), "fit_0")\n'
 
 
 def test_a_local_name_hides_an_import():
     text = f"{IMPORT}def f(x, checkpoint_name):\n    return g(x)\n"
-    found = named(text, "g(x)").texts[PATH]
-    assert "import checkpoint_name as checkpoint_name_\n" in found
-    assert 'return checkpoint_name_(g(x), "fit_0")' in found
+    patched = named(text, "g(x)").texts[PATH]
+    assert "import checkpoint_name as checkpoint_name_\n" in patched
+    assert 'return checkpoint_name_(g(x), "fit_0")' in patched
 
 
 # -- scans -----------------------------------------------------------------------------------------
@@ -300,9 +300,9 @@ POLICY = f'policy={ONLY}("a"), prevent_cse=False'
 )  # fmt: skip
 def test_the_body_of_a_scan_gets_the_policy(head, call, after):
     text = f"{HEAD}{head}def loss(x, ws):\n    return {call}\n"
-    found = scanned(text, call)
-    assert found.steps == ()
-    assert found.texts[PATH] == text.replace(call, after)
+    result = scanned(text, call)
+    assert result.steps == ()
+    assert result.texts[PATH] == text.replace(call, after)
 
 
 CALL = "jax.lax.scan(body, x, ws)"
@@ -324,20 +324,20 @@ def test_a_checkpoint_at_the_scan_gets_another_policy(before, after):
 
 def test_a_checkpoint_with_a_name_gets_another_policy():
     text = f"{HEAD}def loss(x, ws):\n    body = jax.checkpoint(step)\n    return {CALL}\n"
-    found = scanned(text, CALL, remats=[None])
-    assert found.texts[PATH] == text.replace("checkpoint(step)", f"checkpoint(step, {POLICY})")
+    result = scanned(text, CALL, remats=[None])
+    assert result.texts[PATH] == text.replace("checkpoint(step)", f"checkpoint(step, {POLICY})")
 
 
 def test_a_checkpoint_that_others_use_is_left_to_them():
     head = f"{HEAD}def step(x, w):\n    return x, None\n\n"
     text = f"{head}body = jax.checkpoint(step)\ny = {CALL}\nz = body(x, w)\n"
-    found = scanned(text, CALL, remats=[None])
+    result = scanned(text, CALL, remats=[None])
     after = f"jax.lax.scan(jax.checkpoint(step, {POLICY}), x, ws)"
-    assert found.texts[PATH] == text.replace(CALL, after)
+    assert result.texts[PATH] == text.replace(CALL, after)
     text = text.replace("jax.checkpoint(step)", "jax.checkpoint(lambda x, w: (x, None))")
-    found = scanned(text, CALL, remats=[None])
-    assert found.texts == {}
-    assert "its checkpoint body is used elsewhere" in found.steps[0]
+    result = scanned(text, CALL, remats=[None])
+    assert result.texts == {}
+    assert "its checkpoint body is used elsewhere" in result.steps[0]
 
 
 @pytest.mark.parametrize(
@@ -350,22 +350,22 @@ def test_a_checkpoint_that_others_use_is_left_to_them():
 def test_a_decorator_gets_another_policy(decorator, after):
     head = "from functools import partial\n"
     text = f"{HEAD}{head}@{decorator}\ndef body(x, w):\n    return x, None\n\ny = {CALL}\n"
-    found = scanned(text, CALL, remats=[None])
-    assert found.texts[PATH] == text.replace(f"@{decorator}\n", f"@{after}\n")
+    result = scanned(text, CALL, remats=[None])
+    assert result.texts[PATH] == text.replace(f"@{decorator}\n", f"@{after}\n")
 
 
 def test_a_checkpoint_that_is_not_found_is_a_step():
-    found = scanned(f"{HEAD}def loss(x, ws, body):\n    return {CALL}\n", CALL, remats=[None])
-    assert found.texts == {}
-    assert "the checkpoint of its body is not found" in found.steps[0]
+    result = scanned(f"{HEAD}def loss(x, ws, body):\n    return {CALL}\n", CALL, remats=[None])
+    assert result.texts == {}
+    assert "the checkpoint of its body is not found" in result.steps[0]
 
 
 @pytest.mark.parametrize("call", ["nn.RNN(cell)(x)", "jax.lax.scan(*args)", "helper(body, x)"])
 def test_a_scan_that_is_not_found_is_a_step(call):
     text = f"{HEAD}from flax import linen as nn\ny = {call}\n"
-    found = scanned(text, call)
-    assert found.texts == {}
-    assert found.steps[0].startswith(f"train.py:4: by hand, give the scan's body {ONLY}")
+    result = scanned(text, call)
+    assert result.texts == {}
+    assert result.steps[0].startswith(f"train.py:4: by hand, give the scan's body {ONLY}")
 
 
 def test_checkpoints_inside_the_body_go():
@@ -387,22 +387,22 @@ y = {CALL}
         site(text, one)
         for one in ("first(x @ w)", "second(a)", "jax.checkpoint(lambda h: h * h)(b)")
     ]
-    found = scanned(text, CALL, remats=inner)
-    assert found.steps == ()
+    result = scanned(text, CALL, remats=inner)
+    assert result.steps == ()
     after = text.replace("@jax.checkpoint\n", "", 1)
     after = after.replace("jax.checkpoint(first_of, policy=p)", "first_of")
     after = after.replace("jax.checkpoint(lambda h: h * h)(b)", "(lambda h: h * h)(b)")
     after = after.replace(CALL, f"jax.lax.scan(jax.checkpoint(body, {POLICY}), x, ws)")
-    assert found.texts[PATH] == after
+    assert result.texts[PATH] == after
 
 
 def test_a_shared_checkpoint_is_a_step():
     text = (
         f"{HEAD}f = jax.checkpoint(g)\ndef body(x, w):\n    return f(x), None\ny = {CALL}\nf(1)\n"
     )
-    found = scanned(text, CALL, remats=[site(text, "f(x)")])
-    assert "its checkpoint f is used elsewhere" in found.steps[0]
-    assert "f = jax.checkpoint(g)" in found.texts[PATH]
+    result = scanned(text, CALL, remats=[site(text, "f(x)")])
+    assert "its checkpoint f is used elsewhere" in result.steps[0]
+    assert "f = jax.checkpoint(g)" in result.texts[PATH]
 
 
 def test_two_scans_share_the_names_of_an_expression():
@@ -434,8 +434,8 @@ def test_two_scans_share_the_names_of_an_expression():
     ],
 )  # fmt: skip
 def test_policies(plan, policy):
-    found = scanned(f"{HEAD}y = {CALL}\n", CALL, plan)
-    assert f"jax.checkpoint(body, policy={policy}, prevent_cse=False)" in found.texts[PATH]
+    result = scanned(f"{HEAD}y = {CALL}\n", CALL, plan)
+    assert f"jax.checkpoint(body, policy={policy}, prevent_cse=False)" in result.texts[PATH]
 
 
 # -- flax ------------------------------------------------------------------------------------------
@@ -466,13 +466,13 @@ LINEN = "import jax\nfrom flax import linen as nn\nfrom functools import partial
 def test_a_scan_of_linen(before, call, after):
     text = f"{LINEN}class Block(nn.Module):\n    pass\n\ndef f(x):\n{before}"
     remats = [None] if "remat" in before else []
-    found = scanned(text, call, remats=remats, module="Block", owner="linen")
+    result = scanned(text, call, remats=remats, module="Block", owner="linen")
     if after is None:
-        assert found.texts == {}
-        assert found.steps
+        assert result.texts == {}
+        assert result.steps
         return
-    assert found.steps == ()
-    assert found.texts[PATH] == text.replace(before, after)
+    assert result.steps == ()
+    assert result.texts[PATH] == text.replace(before, after)
 
 
 def test_a_scan_of_linen_by_another_name():
@@ -482,8 +482,8 @@ def test_a_scan_of_linen_by_another_name():
         "        self.layers = scan(Block, length=4)()\n\n"
         "    def __call__(self, x):\n        return self.layers(x, None)\n"
     )
-    found = scanned(text, "self.layers(x, None)", module="Block", owner="linen")
-    assert f"self.layers = scan(nn.remat(Block, {POLICY}), length=4)()" in found.texts[PATH]
+    result = scanned(text, "self.layers(x, None)", module="Block", owner="linen")
+    assert f"self.layers = scan(nn.remat(Block, {POLICY}), length=4)()" in result.texts[PATH]
 
 
 def test_a_module_without_a_name_keeps_that_of_its_class():
@@ -492,19 +492,19 @@ def test_a_module_without_a_name_keeps_that_of_its_class():
         f"{LINEN}class Block(nn.Module):\n    @nn.compact\n    def __call__(self, x, _):\n"
         "        return x, None\n\ndef f(x):\n    return nn.scan(Block, length=4)()(x, None)\n"
     )
-    found = scanned(text, "nn.scan(Block, length=4)()(x, None)", module="Block", owner="linen")
+    result = scanned(text, "nn.scan(Block, length=4)()(x, None)", module="Block", owner="linen")
     new = f"    @partial(nn.remat, {POLICY})\n    @nn.compact\n"
-    assert found.texts[PATH] == text.replace("    @nn.compact\n", new)
+    assert result.texts[PATH] == text.replace("    @nn.compact\n", new)
 
 
 def test_a_scan_of_nnx():
     text = "import jax\nfrom flax import nnx\nnnx.scan(forward, in_axes=(0, None))(layers, x)\n"
     call = "nnx.scan(forward, in_axes=(0, None))(layers, x)"
-    found = scanned(text, call, owner="nnx")
+    result = scanned(text, call, owner="nnx")
     after = (
         f"nnx.scan(nnx.remat(forward, {POLICY}, graph_updates=False), in_axes=(0, None))(layers, x)"
     )
-    assert found.texts[PATH] == text.replace(call, after)
+    assert result.texts[PATH] == text.replace(call, after)
 
 
 def test_a_function_that_nnx_scans_as_its_decorator():
@@ -513,9 +513,9 @@ def test_a_function_that_nnx_scans_as_its_decorator():
         "    @nnx.scan(in_axes=(0, None),\n              out_axes=0)\n    def forward(m, x):\n"
         "        return m(x)\n    return forward(layers, x)\n"
     )
-    found = scanned(text, "forward(layers, x)", owner="nnx")
+    result = scanned(text, "forward(layers, x)", owner="nnx")
     line = f"              out_axes=0)\n    @nnx.remat({POLICY}, graph_updates=False)\n"
-    assert found.texts[PATH] == text.replace("              out_axes=0)\n", line)
+    assert result.texts[PATH] == text.replace("              out_axes=0)\n", line)
 
 
 # -- calls -----------------------------------------------------------------------------------------
@@ -538,9 +538,9 @@ def test_a_function_that_nnx_scans_as_its_decorator():
 def test_calls_are_checkpointed(call, after):
     text = f"{HEAD}def loss(x, w):\n    return {call}\n"
     made = program([calls(site(text, call))])
-    found = patch(made, Plan(calls=(0,)), {PATH: text}, "/src")
-    assert found.steps == ()
-    assert found.texts[PATH] == text.replace(call, after)
+    result = patch(made, Plan(calls=(0,)), {PATH: text}, "/src")
+    assert result.steps == ()
+    assert result.texts[PATH] == text.replace(call, after)
 
 
 KINDS = {"parameters": ("x", "w", "k"), "arrays": ("x", "w"), "statics": ("k",)}
@@ -575,17 +575,17 @@ MODULE = {**OF_CLASS, "arrays": ("self", "x"), "statics": (), "owner": "equinox"
 def test_a_checkpoint_of_the_function_that_is_called(region, call, after):
     head = f"from functools import partial\nimport equinox\n{HEAD}"
     text = f"{head}def loss(x, w):\n    return {call}\n"
-    found = patch(program([calls(site(text, call), **region)]), Plan(calls=(0,)), {PATH: text})
-    assert found.steps == ()
-    assert found.texts[PATH] == text.replace(call, after)
+    result = patch(program([calls(site(text, call), **region)]), Plan(calls=(0,)), {PATH: text})
+    assert result.steps == ()
+    assert result.texts[PATH] == text.replace(call, after)
 
 
 def test_defaults_of_the_function_need_not_be_passed():
     text = f"{HEAD}def block(x, w, k=2):\n    return x @ w\n\n\ny = block(x, w)\n"
     defined = site(text, "2")._replace(line=text[: text.index("def block")].count("\n") + 1)
     region = calls(site(text, "block(x, w)"), defined=defined, **KINDS)
-    found = patch(program([region]), Plan(calls=(0,)), {PATH: text})
-    assert "y = jax.checkpoint(block)(x, w)" in found.texts[PATH]
+    result = patch(program([region]), Plan(calls=(0,)), {PATH: text})
+    assert "y = jax.checkpoint(block)(x, w)" in result.texts[PATH]
 
 
 NNX = ("nnx", "from flax import nnx\n")
@@ -617,9 +617,9 @@ def test_calls_of_modules_have_these_as_arguments(library, region, call, after):
     lift, head = library
     text = f"{HEAD}{head}def loss(block, x, m, rngs):\n    return {call}\n"
     made = program([calls(site(text, call), lift=lift, **region)])
-    found = patch(made, Plan(calls=(0,)), {PATH: text}, "/src")
-    assert found.steps == ()
-    assert found.texts[PATH] == text.replace(call, after)
+    result = patch(made, Plan(calls=(0,)), {PATH: text}, "/src")
+    assert result.steps == ()
+    assert result.texts[PATH] == text.replace(call, after)
 
 
 @pytest.mark.parametrize(
@@ -635,9 +635,9 @@ def test_modules_that_a_call_does_not_show_are_steps(library, region, call, why)
     lift, head = library
     text = f"{HEAD}{head}def loss(block, x, rngs):\n    return {call}\n"
     made = program([calls(site(text, call), lift=lift, **region)])
-    found = patch(made, Plan(calls=(0,)), {PATH: text}, "/src")
-    assert found.diff == "" and why in found.steps[0]
-    assert f"remat(lambda module: CALL of it)(module) `{call}`" in found.steps[0]
+    result = patch(made, Plan(calls=(0,)), {PATH: text}, "/src")
+    assert result.diff == "" and why in result.steps[0]
+    assert f"remat(lambda module: CALL of it)(module) `{call}`" in result.steps[0]
 
 
 def test_a_call_in_a_call_is_hoisted_with_its_own_checkpoint():
@@ -654,8 +654,8 @@ def test_only_the_outermost_call_is_checkpointed():
     text = f"{HEAD}def block(x):\n    return attend(x)\n\ny = block(x)\n"
     outer = calls(site(text, "block(x)"), function="block")
     inner = calls(site(text, "attend(x)"), function="attend", within=(0,))
-    found = patch(program([outer, inner]), Plan(calls=(0, 1)), {PATH: text}, "/src")
-    assert found.texts[PATH] == text.replace(
+    result = patch(program([outer, inner]), Plan(calls=(0, 1)), {PATH: text}, "/src")
+    assert result.texts[PATH] == text.replace(
         "y = block(x)", "y = jax.checkpoint(lambda: block(x))()"
     )
 
@@ -675,9 +675,9 @@ def test_only_the_outermost_call_is_checkpointed():
 )
 def test_calls_that_cannot_be_checkpointed_are_steps(text, call, why):
     made = program([calls(site(HEAD + text, call))])
-    found = patch(made, Plan(calls=(0,)), {PATH: HEAD + text}, "/src")
-    assert found.texts == {}
-    assert why in found.steps[0]
+    result = patch(made, Plan(calls=(0,)), {PATH: HEAD + text}, "/src")
+    assert result.texts == {}
+    assert why in result.steps[0]
 
 
 def test_a_call_that_saves_its_products():
@@ -721,9 +721,9 @@ def test_a_jit_elsewhere_in_the_file_donates():
 @pytest.mark.parametrize("rest", ["", "a = jax.jit(step)\nb = jax.jit(step)\n"])
 def test_without_one_jit_it_is_a_step(rest):
     text = f"import jax\ndef step(a, b):\n    return 1\n{rest}"
-    found = donated(text, 2)
-    assert found.texts == {}
-    assert found.steps[0].startswith("train.py:2: by hand, donate params (donate_argnums=0)")
+    result = donated(text, 2)
+    assert result.texts == {}
+    assert result.steps[0].startswith("train.py:2: by hand, donate params (donate_argnums=0)")
 
 
 # -- the diff --------------------------------------------------------------------------------------
@@ -740,11 +740,11 @@ FILES = {
 
 @pytest.mark.parametrize("text", FILES.values(), ids=FILES)
 def test_git_applies_the_diff(text, tmp_path):
-    found = named(text, "g(x)")
-    assert found.is_whole
-    assert found.diff.startswith("--- a/train.py\n+++ b/train.py\n@@ ")
-    assert git_apply(tmp_path, {"train.py": text}, found.diff) == {"train.py": found.texts[PATH]}
-    rest = found.texts[PATH].replace('checkpoint_name(g(x), "fit_0")', "g(x)")
+    result = named(text, "g(x)")
+    assert result.is_whole
+    assert result.diff.startswith("--- a/train.py\n+++ b/train.py\n@@ ")
+    assert git_apply(tmp_path, {"train.py": text}, result.diff) == {"train.py": result.texts[PATH]}
+    rest = result.texts[PATH].replace('checkpoint_name(g(x), "fit_0")', "g(x)")
     assert rest.replace(IMPORT.strip() + "\r\n", "").replace(IMPORT, "") == text
 
 
@@ -755,12 +755,12 @@ def test_two_files_are_one_diff(tmp_path):
     made = program(
         [scan(site(train, CALL))], [switch("a", site(model, "x @ w", "/src/lib/model.py"))]
     )
-    found = patch(made, Plan((0,), ("a",)), texts, "/src")
+    result = patch(made, Plan((0,), ("a",)), texts, "/src")
     before = {"lib/model.py": model, "train.py": train}
-    after = git_apply(tmp_path, before, found.diff)
+    after = git_apply(tmp_path, before, result.diff)
     assert after == {
-        "lib/model.py": found.texts["/src/lib/model.py"],
-        "train.py": found.texts[PATH],
+        "lib/model.py": result.texts["/src/lib/model.py"],
+        "train.py": result.texts[PATH],
     }
     for text in after.values():
         ast.parse(text)
@@ -801,14 +801,14 @@ def test_a_gradient_of_parameters_takes_microbatches(body, reason):
     text = f"{HEAD}def loss(p, x): return p\ndef step(params, x):\n    {body}\n"
     gradient = site(text, "jax.grad(loss)(" + body.partition("(loss)(")[2].partition(")")[0] + ")")
     change = Change("microbatch=2", "", "in 2", "", "", (gradient,), 2, ("x",))
-    found = patch(replace(program(), changes=(change,)), Plan(extra=(change.key,)), {PATH: text})
-    assert bool(found.diff) == (reason is None)
-    assert reason is None or reason in found.steps[0]
-    assert reason is not None or "microbatched(jax.grad(loss), 2, (1,))(params, x)" in found.diff
+    result = patch(replace(program(), changes=(change,)), Plan(extra=(change.key,)), {PATH: text})
+    assert bool(result.diff) == (reason is None)
+    assert reason is None or reason in result.steps[0]
+    assert reason is not None or "microbatched(jax.grad(loss), 2, (1,))(params, x)" in result.diff
 
 
 def test_what_only_the_user_can_do_is_a_step():
     change = Change("microbatch=2", "in 2", "in 2", "train.py:3", "checked")
     changed = replace(program(), changes=(change,))
-    found = patch(changed, Plan(extra=("microbatch=2",)), {}, "/src")
-    assert found.steps == ("train.py:3: by hand, in 2",) and not found.diff
+    result = patch(changed, Plan(extra=("microbatch=2",)), {}, "/src")
+    assert result.steps == ("train.py:3: by hand, in 2",) and not result.diff

@@ -146,8 +146,8 @@ def layered(model: Model) -> Program:
     return model.program(regions=(Region("scan", (HERE,), "body", HERE, LAYERS, length=LAYERS),))
 
 
-def answer(found, limit):
-    fits = [one for one in found if one.is_exact and one.compiled.need_bytes <= limit]
+def answer(candidates, limit):
+    fits = [one for one in candidates if one.is_exact and one.compiled.need_bytes <= limit]
     return fits[0] if fits else None
 
 
@@ -155,9 +155,9 @@ def tried(model: Model, limits, **given):
     """Return by limit the extra work over the best, as a share of all, or None; compilations."""
     rows = []
     for limit in limits:
-        found = searched(model, limit, **given)
+        candidates = searched(model, limit, **given)
         as_written = model.need(Plan()) <= limit
-        mine = answer(found, limit)
+        mine = answer(candidates, limit)
         if mine is not None:
             assert mine.plan in model.compiled
             assert mine.compiled.need_bytes == model.need(mine.plan) <= limit
@@ -200,11 +200,11 @@ def test_a_plan_off_by_a_quarter_does_not_fit():
     model, limit = apart(), 1900
     first = answer(searched(model, limit), limit)
     model.odd[frozenset(first.plan.saved)] = 1.24
-    found = searched(model, limit)
-    second = answer(found, limit)
+    candidates = searched(model, limit)
+    second = answer(candidates, limit)
     assert second is not None
     assert second.plan != first.plan
-    wrong = next(one for one in found if one.plan.saved == first.plan.saved)
+    wrong = next(one for one in candidates if one.plan.saved == first.plan.saved)
     assert wrong.compiled.need_bytes > limit
     assert wrong.error_ratio > 0.1
 
@@ -223,9 +223,9 @@ def test_the_least_need_is_not_that_of_saving_nothing():
 def test_an_impossible_limit_gives_the_least():
     model = made_up(1, 6)
     least = min(model.need(plan) for plan in model.plans())
-    found = searched(model, least // 3)
-    assert answer(found, least // 3) is None
-    assert min(one.compiled.need_bytes for one in found if one.is_exact) == least
+    candidates = searched(model, least // 3)
+    assert answer(candidates, least // 3) is None
+    assert min(one.compiled.need_bytes for one in candidates if one.is_exact) == least
     assert len(model.compiled) <= 4
 
 
@@ -234,9 +234,9 @@ def test_a_limit_just_below_the_least_stops_early():
     model = made_up(1, 6)
     least = min(model.need(plan) for plan in model.plans())
     limit = round(least / 1.1)
-    found = searched(model, limit)
-    assert answer(found, limit) is None
-    assert min(one.compiled.need_bytes for one in found if one.is_exact) == least
+    candidates = searched(model, limit)
+    assert answer(candidates, limit) is None
+    assert min(one.compiled.need_bytes for one in candidates if one.is_exact) == least
     assert len(model.compiled) <= search.PATIENT
 
 
@@ -261,11 +261,11 @@ def test_what_is_computed_again_as_written_may_be_saved():
 def test_donation_comes_first_and_alone_where_it_is_enough():
     model = made_up(2, 4)
     need = model.need(Plan())
-    found = searched(model, need - 50, model.program(donatable=(0,)))
-    assert [one.plan for one in found] == [Plan(donated=(0,))]
+    candidates = searched(model, need - 50, model.program(donatable=(0,)))
+    assert [one.plan for one in candidates] == [Plan(donated=(0,))]
     assert model.traces <= 2
-    found = searched(model, need - 200, model.program(donatable=(0,)))
-    assert answer(found, need - 200).plan.donated == (0,)
+    candidates = searched(model, need - 200, model.program(donatable=(0,)))
+    assert answer(candidates, need - 200).plan.donated == (0,)
 
 
 def test_donation_that_brings_nothing_is_left_out():
@@ -276,8 +276,8 @@ def test_donation_that_brings_nothing_is_left_out():
         return model.compile(search.replace(plan, donated=()), is_full)
 
     ask = search.replace(model.ask(need - 200), compile=useless)
-    found = search.search(model.program(donatable=(0,)), ask)
-    assert answer(found, need - 200).plan.donated == ()
+    candidates = search.search(model.program(donatable=(0,)), ask)
+    assert answer(candidates, need - 200).plan.donated == ()
 
 
 def test_what_xla_gives_up_is_no_answer():
@@ -299,9 +299,9 @@ def test_no_more_is_compiled_than_may_be(budget):
 
 def test_time_that_is_up_ends_it():
     model = made_up(5, 10)
-    found = searched(model, 900, is_over=lambda: model.traces > 8)
+    candidates = searched(model, 900, is_over=lambda: model.traces > 8)
     assert len(model.compiled) == 1
-    assert all(one.compiled is None for one in found if one.plan not in model.compiled)
+    assert all(one.compiled is None for one in candidates if one.plan not in model.compiled)
 
 
 @pytest.mark.parametrize("donatable", [(), (0,)])
@@ -312,9 +312,9 @@ def test_the_plan_that_saves_nothing_is_compiled_before_others(limit, donatable)
     least = model.need(Plan((0,), donated=donatable))
     assert least <= 300 < model.need(Plan())
     # The time is up after few traces: there is an answer all the same.
-    found = searched(model, limit, program, is_over=lambda: model.traces > 5)
+    candidates = searched(model, limit, program, is_over=lambda: model.traces > 5)
     assert model.compiled[0] == Plan((0,), donated=donatable)
-    assert least in [one.compiled.need_bytes for one in found if one.is_exact]
+    assert least in [one.compiled.need_bytes for one in candidates if one.is_exact]
 
 
 def test_saving_nothing_is_compiled_once_if_it_is_as_written():
@@ -326,8 +326,8 @@ def test_saving_nothing_is_compiled_once_if_it_is_as_written():
 
 def test_the_frontier_has_no_dominated_plan():
     model = made_up(7, 6)
-    found = searched(model, None)
-    exact = [one for one in found if one.is_exact]
+    candidates = searched(model, None)
+    exact = [one for one in candidates if one.is_exact]
     needs = [one.compiled.need_bytes for one in exact]
     works = [one.traced.work for one in exact]
     assert needs == sorted(needs, reverse=True)
@@ -360,10 +360,10 @@ def test_many_values_need_few_traces_and_compilations():
 def test_offload_wins_where_it_is_cheaper():
     model = Model([10, 10], [0, 10 * HOST_WORK * 4], [[], [0]], [1], fixed=100)
     limit = model.need(Plan((0,), ()))
-    found = searched(model, limit, model.program(has_host_memory=True))
-    assert answer(found, limit).plan.offloaded == ("fit_1",)
-    found = searched(model, limit)
-    assert answer(found, limit).plan.offloaded == ()
+    candidates = searched(model, limit, model.program(has_host_memory=True))
+    assert answer(candidates, limit).plan.offloaded == ("fit_1",)
+    candidates = searched(model, limit)
+    assert answer(candidates, limit).plan.offloaded == ()
 
 
 @dataclass
@@ -373,16 +373,16 @@ class Carrying(Model):
     carried: int = 300
 
     def trace(self, plan: Plan) -> Traced:
-        found = super().trace(plan)
+        traced = super().trace(plan)
         if "x_in" in plan.offloaded:
-            return replace(found, host_bytes=found.host_bytes + self.carried)
-        held = found.residual_bytes + self.carried
-        return replace(found, residual_bytes=held, live_bytes=held)
+            return replace(traced, host_bytes=traced.host_bytes + self.carried)
+        held = traced.residual_bytes + self.carried
+        return replace(traced, residual_bytes=held, live_bytes=held)
 
     def program(self, **given) -> Program:
-        found = super().program(has_host_memory=True, **given)
+        base_program = super().program(has_host_memory=True, **given)
         carried = Switch("x_in", HERE, (0,), self.carried, lever="carried", argument="x")
-        return replace(found, switches=(*found.switches, carried))
+        return replace(base_program, switches=(*base_program.switches, carried))
 
 
 def test_a_carried_parameter_goes_to_the_host_as_a_last_resort():

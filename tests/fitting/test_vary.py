@@ -29,32 +29,32 @@ def asked(need, start=8, limit=LIMIT):
 
 @pytest.mark.parametrize(("fixed", "slope"), [(0, 10), (100, 7), (900, 1), (990, 3), (3, 997)])
 def test_of_a_line_both_sides_are_compiled(fixed, slope):
-    found, seen = asked(lambda value: fixed + slope * value)
-    assert found.value == (LIMIT - fixed) // slope
-    assert found.is_proved and found.next_need_bytes > LIMIT
-    assert found.need_bytes is None or found.need_bytes <= LIMIT
+    size, seen = asked(lambda value: fixed + slope * value)
+    assert size.value == (LIMIT - fixed) // slope
+    assert size.is_proved and size.next_need_bytes > LIMIT
+    assert size.need_bytes is None or size.need_bytes <= LIMIT
     assert len(seen) == len(set(seen)) <= 9
 
 
 def test_a_curve_and_what_xla_refuses_are_bisected():
-    found, seen = asked(lambda value: value * value if value < 30 else None)
-    assert (found.value, found.next_value, found.next_need_bytes) == (29, 30, None)
-    assert found.is_proved and len(seen) <= 10
+    size, seen = asked(lambda value: value * value if value < 30 else None)
+    assert (size.value, size.next_value, size.next_need_bytes) == (29, 30, None)
+    assert size.is_proved and len(seen) <= 10
 
 
 def test_a_need_that_jumps_is_proved_all_the_same():
-    found, _ = asked(lambda value: 10 * value + (400 if value >= 40 else 0))
-    assert (found.value, found.next_value) == (60, 61)
+    size, _ = asked(lambda value: 10 * value + (400 if value >= 40 else 0))
+    assert (size.value, size.next_value) == (60, 61)
 
 
 def test_none_fits():
-    found, _ = asked(lambda value: 5000 + value)
-    assert (found.value, found.need_bytes, found.next_value, found.is_proved) == (0, None, 1, True)
+    size, _ = asked(lambda value: 5000 + value)
+    assert (size.value, size.need_bytes, size.next_value, size.is_proved) == (0, None, 1, True)
 
 
 def test_what_does_not_grow_ends():
-    found, seen = asked(lambda value: 10)
-    assert found.next_value is None and not found.is_proved and len(seen) == 16
+    size, seen = asked(lambda value: 10)
+    assert size.next_value is None and not size.is_proved and len(seen) == 16
 
 
 def test_a_plan_is_moved_to_a_program_with_other_regions():
@@ -73,8 +73,8 @@ def test_what_xla_gave_up_does_not_fit():
     program = Program("f", None, "cpu", (), (), (), (), False, False, Traced(0, 0, 0, 0))
     written = Compiled(20, 20, True, 1.0, refusal="it has less")
     answer = Answer(program, 100, written, (), None, None, 1, 0)
-    (found,) = of_plans(answer, 8, lambda value, rank, move: 2 * value if value < 6 else None)
-    assert (found.value, found.next_need_bytes) == (5, None)
+    (size,) = of_plans(answer, 8, lambda value, rank, move: 2 * value if value < 6 else None)
+    assert (size.value, size.next_need_bytes) == (5, None)
 
 
 def test_sizes_are_found_for_plans_without_parts_of_the_batch():
@@ -85,5 +85,5 @@ def test_sizes_are_found_for_plans_without_parts_of_the_batch():
         for rank, plan in enumerate(plans, 1)
     )
     answer = Answer(program, 100, Compiled(20, 20, True, 1.0), rows, 1, None, 2, 0)
-    found = of_plans(answer, 8, lambda value, rank, move: 11 * value)
-    assert [one.rank for one in found] == [None, 2]
+    sizes = of_plans(answer, 8, lambda value, rank, move: 11 * value)
+    assert [one.rank for one in sizes] == [None, 2]
