@@ -69,9 +69,9 @@ FRONTS = [
 @pytest.mark.parametrize("front", FRONTS)
 def test_a_summary_is_the_same_through_a_launcher(front):
     text = "a line of the program\n" + SUMMARY + "another\n"
-    (found,) = read("".join(front + line for line in text.splitlines(keepends=True)))
-    assert found.message == read(SUMMARY)[0].message
-    assert found.unread == []
+    (report,) = read("".join(front + line for line in text.splitlines(keepends=True)))
+    assert report.message == read(SUMMARY)[0].message
+    assert report.unread == []
 
 
 def test_summaries_of_several_programs_are_several():
@@ -124,9 +124,9 @@ def test_a_statistic_of_unknown_size_is_null_not_a_sum(ingested, unknown):
 
 def test_statistics_may_be_on_several_lines():
     lines = STATISTICS.replace(", ", ",\n    ").replace("(", "(\n    ", 1)
-    (found,) = read(lines)
-    assert found.message == read(STATISTICS)[0].message
-    assert found.unread == []
+    (report,) = read(lines)
+    assert report.message == read(STATISTICS)[0].message
+    assert report.unread == []
 
 
 def test_sizes_are_rounded_and_what_is_donated_follows(ingested):
@@ -140,9 +140,9 @@ def test_sizes_are_rounded_and_what_is_donated_follows(ingested):
 
 
 def test_figures_that_do_not_add_up_leave_donation_unknown():
-    (found,) = read(SIZES.replace("37.4", "97.4"))
-    assert "alias" not in found.message.amounts
-    assert found.message.total.size_bytes == round(97.4 * GIB)
+    (report,) = read(SIZES.replace("37.4", "97.4"))
+    assert "alias" not in report.message.amounts
+    assert report.message.total.size_bytes == round(97.4 * GIB)
 
 
 @pytest.mark.slow

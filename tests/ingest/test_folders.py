@@ -23,8 +23,8 @@ from bufdb.ingest.folders import find_run_folders, labels_by_folder, parse_patte
 )
 def test_labels_from_a_name(pattern, name, labels):
     parsed = parse_pattern(pattern)
-    found = parsed.labels_of(name)
-    assert (found and tuple(found.values())) == labels
+    parsed_labels = parsed.labels_of(name)
+    assert (parsed_labels and tuple(parsed_labels.values())) == labels
 
 
 @pytest.mark.parametrize(
@@ -67,8 +67,8 @@ def folder(tmp_path):
 
 def test_runs_are_the_folders_with_dumps(folder):
     notes = []
-    found = labels_by_folder([folder], "t_b{batch}", (), notes.append)
-    assert found == {folder / "t_b16": {"batch": "16"}, folder / "t_b8": {"batch": "8"}}
+    folder_labels = labels_by_folder([folder], "t_b{batch}", (), notes.append)
+    assert folder_labels == {folder / "t_b16": {"batch": "16"}, folder / "t_b8": {"batch": "8"}}
     assert notes == [
         f"skipped: {folder}/latest is a link to {folder}/t_b16",
         f"skipped: 1 dumps in {folder} outside its sub-directories",
@@ -78,8 +78,8 @@ def test_runs_are_the_folders_with_dumps(folder):
 
 def test_a_name_that_does_not_match_has_no_labels(folder):
     notes = []
-    found = labels_by_folder([folder], "t_b1{batch}", (), notes.append)
-    assert found[folder / "t_b8"] == {}
+    folder_labels = labels_by_folder([folder], "t_b1{batch}", (), notes.append)
+    assert folder_labels[folder / "t_b8"] == {}
     assert "no labels for run t_b8: t_b1{batch} does not match its name" in notes
 
 

@@ -23,17 +23,17 @@ def jobs_of(run):
 
 
 def test_types_of_columns_are_those_that_duckdb_has(con):
-    found = {}
+    stored_types = {}
     for table, column, kind in rows(
         con,
         "SELECT table_name, column_name, data_type FROM duckdb_columns() "
         "WHERE NOT internal AND table_name IN (SELECT table_name FROM duckdb_tables()) "
         "ORDER BY table_name, column_index",
     ):
-        found.setdefault(table, {})[column] = kind
+        stored_types.setdefault(table, {})[column] = kind
     types = column_types()
-    assert types == {table: found[table] for table in types}
-    with_modules = {table for table, columns in found.items() if "module_id" in columns}
+    assert types == {table: stored_types[table] for table in types}
+    with_modules = {table for table, columns in stored_types.items() if "module_id" in columns}
     assert with_modules | {"shapes"} <= types.keys()
 
 
@@ -54,10 +54,10 @@ def test_what_is_collected_is_what_is_stored(con, fresh, block_bytes):
     jobs = jobs_of("cpu_b8")
     ingest_into(con, DEMO / "cpu_b8")
     group = pickle.loads(pickle.dumps(Group(jobs, block_bytes=block_bytes)))
-    found = pickle.loads(pickle.dumps(collect(group)))
-    assert [i for done in found.done for i in done.ids] == [job.module_id for job in jobs]
+    collected = pickle.loads(pickle.dumps(collect(group)))
+    assert [i for done in collected.done for i in done.ids] == [job.module_id for job in jobs]
     parts = {}
-    for table, some in found.rows:
+    for table, some in collected.rows:
         parts.setdefault(table, []).append(some)
     with fresh() as other:
         for table, some in parts.items():
@@ -68,7 +68,7 @@ def test_what_is_collected_is_what_is_stored(con, fresh, block_bytes):
             asked = f'SELECT * FROM "{table}"'
             stored = sorted(map(repr, rows(con, asked)))
             assert sorted(map(repr, rows(other, asked))) == stored, table
-    shapes = {shape.text for done in found.done for shape in done.shapes}
+    shapes = {shape.text for done in collected.done for shape in done.shapes}
     assert shapes == {shape for (shape,) in rows(con, "SELECT shape FROM shapes")}
 
 
@@ -87,7 +87,7 @@ def test_a_file_that_is_gone_is_reported(tmp_path):
     jobs = jobs_of("cpu_b8")
     file = jobs[0].files.files["values"]
     jobs[0].files.files["values"] = type(file)(tmp_path / "gone", file.name, file.kind)
-    found = pickle.loads(pickle.dumps(collect(Group(jobs))))
-    assert list(found.errors) == [jobs[0].module_id]
-    assert found.errors[jobs[0].module_id].strerror == "No such file or directory"
-    assert found.done[0].ids == [job.module_id for job in jobs[1:]]
+    collected = pickle.loads(pickle.dumps(collect(Group(jobs))))
+    assert list(collected.errors) == [jobs[0].module_id]
+    assert collected.errors[jobs[0].module_id].strerror == "No such file or directory"
+    assert collected.done[0].ids == [job.module_id for job in jobs[1:]]

@@ -33,12 +33,12 @@ EVAL = "module_0004.jit_eval_step.cpu_after_optimizations"
 def content(db, *left_out):
     """All rows of all tables, in one order; columns left out of the comparison are named."""
     with opened(db) as con:
-        found = {}
+        tables = {}
         for (table,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall():
             cursor = con.execute(f'SELECT * FROM "{table}"')
             keep = [n for n, column in enumerate(cursor.description) if column[0] not in left_out]
-            found[table] = sorted(repr([row[n] for n in keep]) for row in cursor.fetchall())
-    return found
+            tables[table] = sorted(repr([row[n] for n in keep]) for row in cursor.fetchall())
+    return tables
 
 
 def same(one, other):
@@ -144,12 +144,12 @@ def test_the_order_of_paths_of_one_run_changes_no_row(con, fresh):
 @pytest.mark.parametrize("run", ["tpu_b8", "cpu_b8", "cpu_b8_old"])
 @pytest.mark.slow
 def test_the_block_size_changes_no_row(fresh, run):
-    found = []
+    contents = []
     for block_bytes in (BLOCK_BYTES, 2000):
         with fresh() as con:
             ingest_into(con, DEMO / run, block_bytes=block_bytes)
-            found.append(content(con, "ingested_at"))
-    assert same(*found)
+            contents.append(content(con, "ingested_at"))
+    assert same(*contents)
 
 
 @pytest.mark.slow
@@ -217,28 +217,28 @@ def test_a_directory_without_dumps_is_refused(tmp_path):
 def whole_modules(db):
     """The modules stored; fails if a table holds rows of any other."""
     for table in MODULE_TABLES:
-        found = rows(
+        strays = rows(
             db,
             f'SELECT DISTINCT module_id FROM "{table}" '
             "WHERE module_id NOT IN (SELECT module_id FROM modules)",
         )
-        assert found == [], table
+        assert strays == [], table
     return [key.rpartition(".")[0] for key in keys(db)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("limit", "is_packed"), [(0, [False, True]), (1 << 40, [False, False])])
 def test_much_is_packed_with_the_last_commit(tmp_path, monkeypatch, limit, is_packed):
-    real, found = TableWriter.commit, []
+    real, packed = TableWriter.commit, []
 
     def commit(self, **named):
-        found.append(named["is_packed"])
+        packed.append(named["is_packed"])
         real(self, **named)
 
     monkeypatch.setattr(TableWriter, "commit", commit)
     monkeypatch.setattr(storing, "LOGGED_BYTES", limit)
     ingest(str(tmp_path / "t.duckdb"), [DEMO / "cpu_b8", DEMO / "gpu_b8"])
-    assert found == is_packed
+    assert packed == is_packed
 
 
 @pytest.mark.slow
@@ -290,10 +290,10 @@ def test_a_vanished_file_is_reported(con, dumps):
 
     summary = ingest_into(con, dumps, None, 1000, progress=vanish)
     assert (summary.module_count, summary.skipped_count, summary.exit_code) == (2, 1, 4)
-    found = rows(con, "SELECT severity, code, path, message FROM diagnostics")
+    diagnostics = rows(con, "SELECT severity, code, path, message FROM diagnostics")
     message = "cannot be read: No such file or directory"
-    assert [(*row[:2], row[3]) for row in found] == [("error", "unreadable_file", message)]
-    assert found[0][2].startswith(EVAL)
+    assert [(*row[:2], row[3]) for row in diagnostics] == [("error", "unreadable_file", message)]
+    assert diagnostics[0][2].startswith(EVAL)
     assert EVAL not in keys(con)
     ingest_into(con, dumps)
     assert rows(con, "SELECT code FROM diagnostics") == [("missing_file",)]
@@ -361,7 +361,7 @@ GAP = "the allocations are not numbered 0, 1, 2, …; the file may be truncated"
 
 
 @pytest.mark.parametrize(
-    ("lines", "total", "found"),
+    ("lines", "total", "sums"),
     [
         ("0124", 99, (None, None, GAP)),
         ("0123", 99, (None, None, "the allocations sum to 32, the dump says 99")),
@@ -370,12 +370,12 @@ GAP = "the allocations are not numbered 0, 1, 2, …; the file may be truncated"
         ("0123", None, (32, 32, "the dump has no live ranges")),
     ],
 )
-def test_a_sum_of_other_allocations_is_unknown(con, tmp_path, lines, total, found):
+def test_a_sum_of_other_allocations_is_unknown(con, tmp_path, lines, total, sums):
     text = "".join(f"allocation {index}: size 8, preallocated-temp:\n" for index in lines)
     tail = "" if total is None else f"\nTotal bytes used: {total} ({total}B)\n\nUsed values:\n"
     (tmp_path / "a.txt").write_text(f"BufferAssignment:\n{text}{tail}")
     ingest_into(con, tmp_path)
-    assert rows(con, SIZES) == [found]
+    assert rows(con, SIZES) == [sums]
     (memory_sums,) = [each for each in check.checks() if each.name == "memory-sums"]
     assert rows(con, memory_sums.sql) == []
 

@@ -47,7 +47,7 @@ TEXTS = {
         "{devices=[1,1,4,16]<=[16,4]T(1,0) last_tile_dim_replicate}",
     ),
 }
-FOUND = (
+WARNINGS = (
     "SELECT message FROM diagnostics WHERE severity = 'notice' "
     "AND code IN ('memory_not_reduced', 'involuntary_rematerialization', 'autotuned') ORDER BY ALL"
 )
@@ -69,7 +69,7 @@ def ingested(fresh, tmp_path):
 def test_a_warning_alone_is_a_row_and_a_sentence(ingested, warning, front):
     text = "".join(f"{front}{line}\n" for line in f"a line\n{warning}another".split("\n"))
     con = ingested(text * 2)
-    assert rows(con, FOUND) == [(TEXTS[warning],)]
+    assert rows(con, WARNINGS) == [(TEXTS[warning],)]
     columns = "format_era, peak_unknown_reason"
     assert rows(con, f"SELECT {columns} FROM modules") == [
         ("L", "XLA's warnings do not have the program's total")
@@ -85,21 +85,21 @@ def test_warnings_belong_to_the_message_after_them(ingested, message):
     text = REDUCED + "a line\n" * 5000 + OLD + OLD + message + TRACEBACK + message
     con = ingested(text)
     assert rows(con, "SELECT format_era FROM modules") == [("M",)]
-    assert rows(con, FOUND) == sorted([(TEXTS[REDUCED],), (TEXTS[OLD],)])
+    assert rows(con, WARNINGS) == sorted([(TEXTS[REDUCED],), (TEXTS[OLD],)])
     assert rows(con, "SELECT unread_line_count FROM files") == [(0,)]
     (alone,) = read(message)
-    found = read(text)[0].message
-    assert (found.total, found.amounts, found.buffers) == (
+    warned_message = read(text)[0].message
+    assert (warned_message.total, warned_message.amounts, warned_message.buffers) == (
         alone.message.total, alone.message.amounts, alone.message.buffers,
     )  # fmt: skip
 
 
 def test_a_warning_within_a_message_does_not_end_it():
     lines = LIST.splitlines(keepends=True)
-    (found,) = read("".join([*lines[:20], NEW, *lines[20:]]))
-    assert len(found.message.buffers) == 2
-    assert [warned.text for warned in found.message.warnings] == [TEXTS[NEW]]
-    assert found.unread == []
+    (report,) = read("".join([*lines[:20], NEW, *lines[20:]]))
+    assert len(report.message.buffers) == 2
+    assert [warned.text for warned in report.message.warnings] == [TEXTS[NEW]]
+    assert report.unread == []
 
 
 def test_warnings_of_one_program_are_not_those_of_the_next():
@@ -127,7 +127,7 @@ CONVOLUTION = (
     ids=["lines", "line", "fallback"],
 )
 def test_the_convolution_that_autotuning_names_is_named(ingested, text):
-    assert rows(ingested("a line\n" + text), FOUND) == [
+    assert rows(ingested("a line\n" + text), WARNINGS) == [
         (
             "it failed while XLA tuned %cudnn-conv.7 (custom-call, "
             "(f32[32,64,64,32]{2,1,3,0}, u8[0]{0}), jit(step)/conv_general_dilated, "
@@ -148,14 +148,14 @@ def test_a_message_names_program_and_memory(ingested):
 @pytest.mark.parametrize("front", ["", "(EngineCore pid=7) ERROR 06-03 07:41:11 [core.py:1184] "])
 def test_a_traceback_between_two_copies_is_no_unread_line(front):
     text = f"E1 RESOURCE_EXHAUSTED: {GPU_ARRAY}{TRACEBACK}jax.errors.JaxRuntimeError: {GPU_ARRAY}"
-    (found,) = read("".join(f"{front}{line}\n" for line in text.split("\n")))
-    assert found.unread == []
+    (report,) = read("".join(f"{front}{line}\n" for line in text.split("\n")))
+    assert report.unread == []
 
 
 def test_what_follows_a_traceback_is_not_part_of_it():
     text = GPU_ARRAY + TRACEBACK + "KeyError: 'x'\nstray words of 5.00GiB\n  more\n" + GPU_ARRAY
-    (found,) = read(text)
-    assert [text.split("\n")[line] for line in found.unread] == [
+    (report,) = read(text)
+    assert [text.split("\n")[line] for line in report.unread] == [
         "stray words of 5.00GiB",
         "  more",
     ]

@@ -101,8 +101,8 @@ def test_a_nearly_full_device_does_not_fit(con, tmp_path):
     with tarfile.open(CASES / "nearly-full-v5e" / "dump.tar.xz") as archive:
         archive.extractall(tmp_path, filter="data")
     ingest_into(con, tmp_path, "r")
-    found = summary.overview(con, {}, {}, limit_bytes=round(15.75 * GIB), limit_name="TPU v5e")
-    assert found.limit_ratio > 1
+    overview = summary.overview(con, {}, {}, limit_bytes=round(15.75 * GIB), limit_name="TPU v5e")
+    assert overview.limit_ratio > 1
 
 
 def test_snapshots_of_executions_are_no_modules(con):

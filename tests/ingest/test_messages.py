@@ -142,8 +142,8 @@ def test_a_message_of_a_tpu_knows_names_kinds_and_padding(ingested):
 )
 def test_a_peak_that_the_message_lacks_is_unknown(ingested, text, reason):
     con = ingested(text)
-    ((found,),) = rows(con, "SELECT peak_unknown_reason FROM modules")
-    assert reason in found
+    ((stored_reason,),) = rows(con, "SELECT peak_unknown_reason FROM modules")
+    assert reason in stored_reason
     assert rows(con, "SELECT count(*) FROM peak_values") == [(0,)]
     assert rows(con, "SELECT count(*) FROM occupied_peaks") == [(0,)]
 
@@ -314,8 +314,8 @@ def test_a_block_of_a_gpu_kernel_has_what_it_needs(ingested, form):
 
 
 def only(text):
-    (found,) = oom_text.read(text)
-    return found.message
+    (report,) = oom_text.read(text)
+    return report.message
 
 
 def test_what_a_message_does_not_say_is_null(ingested):
@@ -415,7 +415,7 @@ def test_what_bufdb_makes_of_damaged_messages_holds(fresh, tmp_path, count):
       WHERE line_count <> read_line_count + known_line_count + unread_line_count
     """
     assert rows(con, uncounted) == []
-    assert [found.examples for found in check.violations(con, check.chosen())] == []
+    assert [violation.examples for violation in check.violations(con, check.chosen())] == []
 
 
 @pytest.mark.parametrize("count", [400, pytest.param(4000, marks=pytest.mark.slow)])
@@ -424,11 +424,11 @@ def test_each_line_of_a_message_is_read_or_empty_or_reported(count):
     for seed in range(count):
         text = damaged(TEXTS[seed % len(TEXTS)], seed)
         lines = text.split("\n")
-        for found in oom_text.read(text):
-            for number in found.lines or range(found.first, found.last + 1):
+        for report in oom_text.read(text):
+            for number in report.lines or range(report.first, report.last + 1):
                 assert (
-                    number in found.read
-                    or number in found.unread
+                    number in report.read
+                    or number in report.unread
                     or not lines[number].removeprefix("stray ").strip(" \t\r\xa0-|\"',")
                     or lines[number].startswith(("INFO:", "E0302", "I0302", "W1002", "2026-"))
                 ), (seed, lines[number])
@@ -442,7 +442,7 @@ def test_a_doubled_line_changes_nothing():
             if name == "wrapped":
                 continue
             doubled = "".join([*lines[: number + 1], *lines[number:]])
-            assert [found.message for found in oom_text.read(doubled)] == [only(text)], (
+            assert [report.message for report in oom_text.read(doubled)] == [only(text)], (
                 name,
                 number,
             )
@@ -455,8 +455,8 @@ def test_a_line_that_is_gone_is_no_other_figure():
         whole = only(text)
         lines = text.splitlines(keepends=True)
         for number in range(len(lines)):
-            for found in oom_text.read("".join([*lines[:number], *lines[number + 1 :]])):
-                message = found.message
+            for report in oom_text.read("".join([*lines[:number], *lines[number + 1 :]])):
+                message = report.message
                 assert message.amounts.items() <= whole.amounts.items(), (name, number)
                 assert message.needed in (None, whole.needed), (name, number)
                 for one in message.more:

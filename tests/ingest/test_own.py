@@ -178,11 +178,11 @@ def test_globs_add_up_in_any_order():
 )  # fmt: skip
 def test_the_macros_say_what_ingest_says(con_of_macros, globs, path, line):
     of_user = own.parse_own(globs)
-    found = con_of_macros.execute(
+    row = con_of_macros.execute(
         "SELECT is_library_path($path, $own), library_source($path, $line, $own)",
         {"path": path, "line": line, "own": of_user.pattern},
     ).fetchone()
-    assert found == (of_user.is_library(path), of_user.library_source(path, line))
+    assert row == (of_user.is_library(path), of_user.library_source(path, line))
 
 
 @pytest.fixture(scope="module")

@@ -35,10 +35,10 @@ def profile(*programs, device="CPU:0"):
     return xplane.read(space([Plane("/host:CPU", [Line("t", [e]) for e in events])]))
 
 
-def timed(con, found):
+def timed(con, xplane_profile):
     """Store; return modules with the number of their times, and why others are not matched."""
     insert(con, "runs", run_name="r")
-    timing = Timing(found)
+    timing = Timing(xplane_profile)
     timing.add(con, "r")
     report = timing.finish(con, "r")
     sql = "SELECT module_id, count(*) FROM instruction_times GROUP BY module_id ORDER BY module_id"
@@ -77,8 +77,8 @@ def test_names_select_a_module_without_its_number(con):
 def test_what_is_not_certain_is_not_matched_and_named(con, modules, programs, why):
     for number in modules:
         module(con, number, module_number=number)
-    found, reasons = timed(con, profile(*programs))
-    assert found == [] and set(reasons) == {why}
+    matched, reasons = timed(con, profile(*programs))
+    assert matched == [] and set(reasons) == {why}
     assert {code for (code,) in rows(con, "SELECT code FROM diagnostics")} == {"unmatched_profile"}
 
 
@@ -151,8 +151,8 @@ def test_files_of_several_hosts_are_one_profile(tmp_path):
     data = space([Plane("/host:CPU", [Line("t", [event])])])
     for host in ("a", "b"):
         (tmp_path / f"{host}.xplane.pb").write_bytes(data)
-    found = profiles.load(tmp_path, print)
-    assert sorted(key.device for key in found.times) == ["0/CPU:0", "1/CPU:0"]
+    merged_profile = profiles.load(tmp_path, print)
+    assert sorted(key.device for key in merged_profile.times) == ["0/CPU:0", "1/CPU:0"]
 
 
 def test_no_profile_says_so(tmp_path):

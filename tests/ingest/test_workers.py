@@ -65,8 +65,8 @@ def done(process):
 
 
 def children(pid):
-    found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [int(child) for child in found if is_alive(child)]
+    pids = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(child) for child in pids if is_alive(child)]
 
 
 def is_alive(pid):
@@ -174,7 +174,7 @@ def test_large_modules_are_read_here_and_archives_by_others(
 @pytest.mark.slow
 def test_files_that_are_gone_are_reported_alike(fresh, pools, tmp_path, monkeypatch):
     """Files removed between planning and reading."""
-    found = []
+    diagnostics = []
     for jobs in (1, 2):
         folder = tmp_path / str(jobs) / "run"
         shutil.copytree(DEMO / "cpu_b8", folder)
@@ -186,9 +186,9 @@ def test_files_that_are_gone_are_reported_alike(fresh, pools, tmp_path, monkeypa
         with fresh() as other:
             summary = ingest_into(other, folder, jobs=jobs)
             assert (summary.module_count, summary.skipped_count) == (2, 1)
-            found.append(rows(other, "SELECT * FROM diagnostics"))
-    assert found[0] == found[1]
-    assert [row[2:4] for row in found[0]] == [("error", "unreadable_file")]
+            diagnostics.append(rows(other, "SELECT * FROM diagnostics"))
+    assert diagnostics[0] == diagnostics[1]
+    assert [row[2:4] for row in diagnostics[0]] == [("error", "unreadable_file")]
 
 
 def test_little_is_read_here(con, monkeypatch):
@@ -301,8 +301,8 @@ def test_an_interrupt_and_a_kill_leave_no_process(tmp_path, number, code):
         os.killpg(process.pid, number)
     else:
         process.kill()
-    found, _, err = done(process)
-    assert found == code, err
+    exit_code, _, err = done(process)
+    assert exit_code == code, err
     wait_until(lambda: not any(map(is_alive, workers)))
     assert done(started("", "ingest", *RUNS, "--db", db))[0] == 0
     assert whole_modules(db) == 7

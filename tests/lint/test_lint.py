@@ -83,9 +83,9 @@ def test_the_queries_that_come_with_bufdb(con, path):
 )  # fmt: skip
 def test_what_does_not_fit_is_found(con, tmp_path, old, new, message):
     assert old in GOOD
-    found = findings(con, tmp_path, GOOD.replace(old, new))
-    assert any(message in finding for finding in found), found
-    assert all(finding.startswith("biggest_modules.sql:") for finding in found)
+    messages = findings(con, tmp_path, GOOD.replace(old, new))
+    assert any(message in finding for finding in messages), messages
+    assert all(finding.startswith("biggest_modules.sql:") for finding in messages)
 
 
 def test_column_lines_in_another_order_are_found(con, tmp_path):
@@ -143,8 +143,8 @@ def test_statements_that_write_are_refused(con, tmp_path):
     ],
 )
 def test_what_is_not_portable_is_found(sql, message):
-    found = portable.findings(sqlglot.parse_one(sql, read="duckdb"))
-    assert any(message in finding for finding in found), found
+    messages = portable.findings(sqlglot.parse_one(sql, read="duckdb"))
+    assert any(message in finding for finding in messages), messages
 
 
 def test_the_subset_is_asked_for_only_where_it_is_claimed(con, tmp_path):
@@ -202,15 +202,15 @@ def test_the_columns_of_an_alias_are_held_to_the_query(con, tmp_path):
     alias = "-- alias sums = biggest-modules -p top_n 1: total_bytes AS sum_bytes\nWITH params"
     text = GOOD.replace("WITH params", alias)
     assert findings(con, tmp_path, text) == []
-    (found,) = findings(con, tmp_path, text.replace(": total_bytes AS", ": bytes AS"))
-    assert found.endswith("alias sums: there is no column bytes")
+    (finding,) = findings(con, tmp_path, text.replace(": total_bytes AS", ": bytes AS"))
+    assert finding.endswith("alias sums: there is no column bytes")
 
 
 def test_a_common_entry_in_full_is_found():
     query = header.parse(ASKED, resources.query_folder() / "functions.sql")
-    found = list(lint._repeated(query))
-    assert found[0] == "param run is a common one: write 'param run'"
-    assert len(found) == 6
+    messages = list(lint._repeated(query))
+    assert messages[0] == "param run is a common one: write 'param run'"
+    assert len(messages) == 6
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_a_common_entry_in_full_is_found():
 )
 def test_the_text_of_a_quantity_says_its_unit(name, text, unit):
     column = header.Column(name, "BIGINT", text)
-    found = f"column line {name}: its text must say {unit}"
-    assert list(lint.unit_findings([column])) == [found]
+    message = f"column line {name}: its text must say {unit}"
+    assert list(lint.unit_findings([column])) == [message]
     good = header.Column(name, "BIGINT", f"{text} {unit}")
     assert list(lint.unit_findings([good, header.Column("color", "BIGINT", "x")])) == []

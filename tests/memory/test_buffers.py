@@ -14,7 +14,7 @@ Row = tuple[int, int, bool, int, int, list[int]]
 """offset, size, whether it is a phi, first and last instant, indexes: the first defines it"""
 
 
-def found(rows: list[Row]) -> list[int]:
+def buffer_numbers(rows: list[Row]) -> list[int]:
     zeros = np.zeros(len(rows), np.int64)
     offset, size, start, end = (np.array([row[n] for row in rows], np.int64) for n in (0, 1, 3, 4))
     is_phi = np.array([row[2] for row in rows], np.bool_)
@@ -52,9 +52,9 @@ ROW = st.tuples(
 @given(drawn=st.lists(ROW, max_size=30))
 def test_buffers_are_those_of_linking_every_pair(drawn):
     rows = [(o, s, phi, at, at + length, index) for o, s, phi, at, length, index in drawn]
-    assert found(rows) == by_pairs(rows)
+    assert buffer_numbers(rows) == by_pairs(rows)
     with patch("bufdb.memory.buffers.SLICE_ROWS", 2):
-        assert found(rows) == by_pairs(rows)
+        assert buffer_numbers(rows) == by_pairs(rows)
 
 
 STACK: list[Row] = [
@@ -67,26 +67,26 @@ STACK: list[Row] = [
 
 
 def test_the_stack_of_a_loop_is_one_buffer():
-    assert found(STACK) == [0, 0, 0, 0, 0]
+    assert buffer_numbers(STACK) == [0, 0, 0, 0, 0]
 
 
 def test_results_in_place_of_each_other_are_two_buffers():
-    assert found([(0, 8, False, 0, 3, [0]), (0, 8, False, 3, 6, [0, 5])]) == [0, 1]
+    assert buffer_numbers([(0, 8, False, 0, 3, [0]), (0, 8, False, 3, 6, [0, 5])]) == [0, 1]
 
 
 def test_what_is_at_another_place_in_the_tuple_only_lies_there():
     rows = [(0, 8, False, 0, 3, [5, 4]), *STACK[1:2]]
-    assert found(rows) == [0, 1]
+    assert buffer_numbers(rows) == [0, 1]
 
 
 def test_lives_apart_are_two_buffers_even_of_phis():
     rows = [(0, 8, True, 0, 3, [5]), (0, 8, True, 5, 9, [5]), (0, 8, True, 10, 12, [6])]
-    assert found(rows) == [0, 1, 1]
+    assert buffer_numbers(rows) == [0, 1, 1]
 
 
 def test_other_bytes_are_another_buffer():
     rows = [*STACK[:2], (0, 4, True, 3, 6, [5]), (8, 8, True, 3, 6, [5])]
-    assert found(rows) == [0, 0, 2, 3]
+    assert buffer_numbers(rows) == [0, 0, 2, 3]
 
 
 def test_slots_without_a_phi_need_no_positions():

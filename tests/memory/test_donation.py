@@ -29,7 +29,7 @@ def numbers(pairs):
 
 def by_rule(curves, pairs):
     sets, count = numbers(pairs)
-    found = []
+    savings = []
     for number in range(count):
         mine = [pair for pair, owner in zip(pairs, sets, strict=True) if owner == number]
         curve, freed = curves[mine[0][0]], sum(pair[1] for pair in mine)
@@ -43,11 +43,11 @@ def by_rule(curves, pairs):
             for time, height in enumerate(curve)
         ]
         most = max(needed)
-        found.append((freed + max(curve) - most, most - freed, needed.index(most)))
-    return found
+        savings.append((freed + max(curve) - most, most - freed, needed.index(most)))
+    return savings
 
 
-def found(curves, pairs, scale=1):
+def donation_savings(curves, pairs, scale=1):
     sets, count = numbers(pairs)
     rows = [(n, start, end) for n, pair in enumerate(pairs) for start, end in pair[3]]
     group = np.repeat(np.arange(len(curves)), LAST)
@@ -67,7 +67,7 @@ def found(curves, pairs, scale=1):
 @settings(max_examples=100)
 @given(case=cases())
 def test_donation_saves_what_the_rule_says(case):
-    assert found(*case) == by_rule(*case)
+    assert donation_savings(*case) == by_rule(*case)
 
 
 @settings(max_examples=50)
@@ -75,14 +75,14 @@ def test_donation_saves_what_the_rule_says(case):
 def test_sizes_near_the_end_of_64_bits(case):
     scale = 2**59 + 1
     expected = [(saving * scale, most * scale, time) for saving, most, time in by_rule(*case)]
-    assert found(*case, scale) == expected
+    assert donation_savings(*case, scale) == expected
 
 
 def test_early_contents_need_bytes_elsewhere():
     """Gradients in the output from 2 on, while the parameter is read until 5; the peak is at 3."""
     curve = [4, 4, 4, 9, 4, 4, 4, 4, 4, 4, 4, 4]
-    assert found([curve], [(0, 3, 5, [(2, 9)], 0)]) == [(0, 9, 3)]
-    assert found([curve], [(0, 3, 2, [(2, 9)], 0)]) == [(3, 6, 3)]
+    assert donation_savings([curve], [(0, 3, 5, [(2, 9)], 0)]) == [(0, 9, 3)]
+    assert donation_savings([curve], [(0, 3, 2, [(2, 9)], 0)]) == [(3, 6, 3)]
 
 
 def test_the_parameter_read_shortest_gives_first():

@@ -51,7 +51,7 @@ def by_counting(rows: list[Row], groups: int, last_time: list[int]):
     return steps, peaks
 
 
-def found(rows: list[Row], groups: int, last_time: list[int], slice_rows: int = SLICE_ROWS):
+def occupancy_of(rows: list[Row], groups: int, last_time: list[int], slice_rows: int = SLICE_ROWS):
     result = occupancy(ranges(rows), groups, np.array(last_time, np.int64), slice_rows)
     columns = (result.group.tolist(), result.time.tolist(), result.occupied.tolist())
     peaks = list(zip(result.peak_time.tolist(), result.peak.tolist(), strict=True))
@@ -91,7 +91,7 @@ def sharing(draw: st.DrawFn) -> list[Row]:
 @settings(max_examples=150, deadline=None)
 @given(rows=sharing(), last=st.lists(st.integers(0, 14), min_size=4, max_size=4))
 def test_occupancy_is_that_of_counting(rows, last):
-    assert found(rows, 4, last) == by_counting(rows, 4, last)
+    assert occupancy_of(rows, 4, last) == by_counting(rows, 4, last)
 
 
 @pytest.mark.slow
@@ -102,7 +102,7 @@ def test_occupancy_is_that_of_counting(rows, last):
 def test_the_peak_is_exact_for_odd_sharing(rows):
     """The steps may overcount between the sampled instants then; the maximum never does."""
     last = [12] * 3
-    steps, peaks = found(rows, 3, last)
+    steps, peaks = occupancy_of(rows, 3, last)
     true_steps, true_peaks = by_counting(rows, 3, last)
     assert peaks == true_peaks
     if len(steps) <= 3 * 16:
@@ -116,7 +116,7 @@ def test_the_peak_is_exact_for_odd_sharing(rows):
 @example([(0, 0, 0, 4, 0, 9), (1, 0, 0, 4, 9, 12), (0, 0, 0, 4, 9, 9)], 1)
 def test_the_size_of_a_slice_changes_nothing(rows, slice_rows):
     last = [12] * 3
-    assert found(rows, 3, last, slice_rows) == found(rows, 3, last)
+    assert occupancy_of(rows, 3, last, slice_rows) == occupancy_of(rows, 3, last)
     columns = ranges([row for row in rows if row[3] > 0])
     sums = columns.group, columns.size, columns.start, columns.end, 3
     assert largest_sum(*sums, slice_rows) == largest_sum(*sums)
@@ -139,45 +139,48 @@ def test_the_size_of_a_step_changes_nothing(rows, together):
 @example([(0, n, 0, HUGE, 0, 3) for n in range(5)] + [(1, 0, 0, 8, 1, 2)])
 def test_sizes_near_the_end_of_64_bits_are_exact(rows):
     assume(all(offset + size < 2**63 for _, _, offset, size, _, _ in rows))
-    assert found(rows, 3, [13] * 3) == by_counting(rows, 3, [13] * 3)
+    assert occupancy_of(rows, 3, [13] * 3) == by_counting(rows, 3, [13] * 3)
 
 
 def test_a_long_schedule_of_large_sizes_next_to_a_short_one():
     rows = [(0, 0, 0, 8, 1, 2), *((1, n, 0, HUGE, 3, 300) for n in range(5)), (2, 0, 0, 8, 0, 3)]
     steps = [(0, 1, 8), (0, 3, 0), (1, 3, 5 * HUGE), (1, 301, 0), (2, 0, 8), (2, 4, 0)]
-    assert found(rows, 3, [400] * 3) == (steps, [(1, 8), (3, 5 * HUGE), (0, 8)])
+    assert occupancy_of(rows, 3, [400] * 3) == (steps, [(1, 8), (3, 5 * HUGE), (0, 8)])
 
 
 def test_a_group_of_large_sizes_may_have_any_number():
     rows = [(0, 0, 0, 8, 1, 2), *((200, n, 0, HUGE, 3, 4) for n in range(5))]
-    assert found(rows, 201, [9] * 201)[0][2:] == [(200, 3, 5 * HUGE), (200, 5, 0)]
+    assert occupancy_of(rows, 201, [9] * 201)[0][2:] == [(200, 3, 5 * HUGE), (200, 5, 0)]
 
 
 def test_nothing_is_occupied_without_ranges():
-    assert found([], 2, [5, 5]) == ([], [(0, 0), (0, 0)])
-    assert found([(1, 0, 0, 0, 0, 5), (1, 0, 0, 8, 5, 3)], 2, [5, 5]) == ([], [(0, 0), (0, 0)])
+    assert occupancy_of([], 2, [5, 5]) == ([], [(0, 0), (0, 0)])
+    assert occupancy_of([(1, 0, 0, 0, 0, 5), (1, 0, 0, 8, 5, 3)], 2, [5, 5]) == (
+        [],
+        [(0, 0), (0, 0)],
+    )
 
 
 def test_values_that_touch_share_their_bytes_at_that_instant():
     rows = [(0, 0, 0, 8, 0, 2), (0, 0, 0, 8, 2, 4), (0, 0, 8, 4, 2, 2)]
-    assert found(rows, 1, [9]) == ([(0, 0, 8), (0, 2, 12), (0, 3, 8), (0, 5, 0)], [(2, 12)])
+    assert occupancy_of(rows, 1, [9]) == ([(0, 0, 8), (0, 2, 12), (0, 3, 8), (0, 5, 0)], [(2, 12)])
 
 
 def test_the_same_bytes_of_two_allocations_count_twice():
     rows = [(0, 0, 0, 8, 0, 2), (0, 1, 0, 8, 0, 2)]
-    assert found(rows, 1, [2]) == ([(0, 0, 16)], [(0, 16)])
+    assert occupancy_of(rows, 1, [2]) == ([(0, 0, 16)], [(0, 16)])
 
 
 def test_of_equal_maxima_the_first_counts():
     rows = [(0, 0, 0, 8, 1, 1), (0, 0, 0, 8, 5, 6)]
-    assert found(rows, 1, [9])[1] == [(1, 8)]
+    assert occupancy_of(rows, 1, [9])[1] == [(1, 8)]
 
 
 def test_a_violation_is_found_in_a_long_schedule():
     """Two values on the same bytes at the maximum: the sum says 16, the union 8."""
     steps = [(0, 0, 100 * n, 1, 3 * n, 3 * n + 1) for n in range(200)]
     rows = [*steps, (0, 0, 50_000, 8, 30, 90), (0, 0, 50_000, 8, 40, 90)]
-    assert found(rows, 1, [700])[1] == by_counting(rows, 1, [700])[1]
+    assert occupancy_of(rows, 1, [700])[1] == by_counting(rows, 1, [700])[1]
 
 
 @pytest.mark.slow

@@ -34,7 +34,7 @@ def union(rows: list[Row], time: int) -> int:
 
 def by_counting(rows: list[Row], pairs: Pairs, count: int, keep: Fraction = Fraction(0)):
     """Return (saving, highest point without, its first instant) of each set."""
-    found = []
+    set_savings = []
     for number in range(count):
         members = {row for row, owner in pairs if owner == number}
         group = rows[min(members)][0]
@@ -46,8 +46,8 @@ def by_counting(rows: list[Row], pairs: Pairs, count: int, keep: Fraction = Frac
             heights.append((rest + -(-(whole - rest) * keep // 1), whole))
         peak = max(height for height, _ in heights)
         first = [height for height, _ in heights].index(peak)
-        found.append((max(whole for _, whole in heights) - peak, peak, first))
-    return found
+        set_savings.append((max(whole for _, whole in heights) - peak, peak, first))
+    return set_savings
 
 
 def prepared(rows: list[Row], slice_rows: int = SLICE_ROWS) -> Savings:
@@ -57,7 +57,7 @@ def prepared(rows: list[Row], slice_rows: int = SLICE_ROWS) -> Savings:
     return Savings(ranges, occupancy(ranges, groups, last), groups, slice_rows)
 
 
-def found(
+def savings_of(
     rows: list[Row],
     pairs: Pairs,
     count: int,
@@ -130,14 +130,14 @@ SLICES = st.integers(1, 9) | st.just(SLICE_ROWS)
 @settings(max_examples=120)
 @given(case=with_sets(sharing()), slice_rows=SLICES)
 def test_savings_are_those_of_counting(case, slice_rows):
-    assert found(*case, slice_rows=slice_rows) == by_counting(*case)
+    assert savings_of(*case, slice_rows=slice_rows) == by_counting(*case)
 
 
 @pytest.mark.slow
 @settings(max_examples=100)
 @given(rows=sharing())
 def test_savings_of_each_range_are_those_of_counting(rows):
-    assert found(*each_alone(rows)) == by_counting(*each_alone(rows))
+    assert savings_of(*each_alone(rows)) == by_counting(*each_alone(rows))
 
 
 @pytest.mark.slow
@@ -146,7 +146,7 @@ def test_savings_of_each_range_are_those_of_counting(rows):
 @example(each_alone([(0, 0, 0, 4, 0, 9), (0, 0, 0, 4, 0, 9)]), 1)
 @example(each_alone([(0, 0, 0, 4, 0, 9), (0, 0, 2, 4, 3, 9), (0, 1, 0, 1, 5, 5)]), 1)
 def test_savings_are_exact_for_odd_sharing(case, slice_rows):
-    assert found(*case, slice_rows=slice_rows) == by_counting(*case)
+    assert savings_of(*case, slice_rows=slice_rows) == by_counting(*case)
 
 
 @pytest.mark.slow
@@ -155,29 +155,29 @@ def test_savings_are_exact_for_odd_sharing(case, slice_rows):
 def test_a_part_may_stay_and_sizes_may_be_huge(case, part):
     assume(all(row[2] + row[3] < 2**63 for row in case[0]))
     keep = Fraction(part, 8)
-    assert found(*case, keep) == by_counting(*case, keep)
+    assert savings_of(*case, keep) == by_counting(*case, keep)
 
 
 def test_a_second_peak_caps_what_the_first_gives():
     rows = [(0, 0, 0, 100, 2, 3), (0, 0, 100, 10, 0, 9), (0, 0, 110, 70, 6, 7)]
-    assert found(rows, [(0, 0), (1, 1), (2, 2)], 3) == [(30, 80, 6), (10, 100, 2), (0, 110, 2)]
+    assert savings_of(rows, [(0, 0), (1, 1), (2, 2)], 3) == [(30, 80, 6), (10, 100, 2), (0, 110, 2)]
 
 
 def test_two_plateaus_fall_together_alone():
     rows = [(0, 0, 0, 50, 0, 1), (0, 0, 60, 50, 4, 5), (0, 0, 120, 10, 0, 9)]
     pairs = [(0, 0), (1, 1)]
-    assert found(rows, pairs, 2) == [(0, 60, 4), (0, 60, 0)]
-    assert found(rows, [(0, 0), (1, 0)], 1) == [(50, 10, 0)]
+    assert savings_of(rows, pairs, 2) == [(0, 60, 4), (0, 60, 0)]
+    assert savings_of(rows, [(0, 0), (1, 0)], 1) == [(50, 10, 0)]
 
 
 def test_without_the_only_range_nothing_is_left():
-    assert found([(0, 0, 0, 8, 3, 5)], [(0, 0)], 1) == [(8, 0, 0)]
+    assert savings_of([(0, 0, 0, 8, 3, 5)], [(0, 0)], 1) == [(8, 0, 0)]
 
 
 def test_bytes_handed_over_belong_to_both_or_neither():
     rows = [(0, 0, 0, 8, 0, 4), (0, 0, 0, 8, 4, 9), (0, 0, 8, 2, 4, 4)]
-    assert found(*each_alone(rows)) == [(0, 10, 4), (0, 10, 4), (2, 8, 0)]
-    assert found(rows, [(0, 0), (1, 0)], 1) == [(8, 2, 4)]
+    assert savings_of(*each_alone(rows)) == [(0, 10, 4), (0, 10, 4), (2, 8, 0)]
+    assert savings_of(rows, [(0, 0), (1, 0)], 1) == [(8, 2, 4)]
 
 
 def test_a_violation_counts_where_it_matters():
@@ -185,7 +185,7 @@ def test_a_violation_counts_where_it_matters():
     rows = [(0, 0, 100 * n, 1, 3 * n, 3 * n + 1) for n in range(100)]
     rows += [(0, 0, 50_000, 20, 150, 155), (0, 0, 60_000, 8, 30, 90), (0, 0, 60_000, 8, 40, 80)]
     pairs = [(100, 0)]
-    assert found(rows, pairs, 1) == by_counting(rows, pairs, 1) == [(12, 9, 30)]
+    assert savings_of(rows, pairs, 1) == by_counting(rows, pairs, 1) == [(12, 9, 30)]
 
 
 @pytest.mark.parametrize("slice_rows", [1, SLICE_ROWS])
@@ -202,9 +202,9 @@ def test_what_would_take_too_long_is_unknown(monkeypatch, slice_rows):
 def test_long_checks_are_done_in_parts(monkeypatch):
     rows = [(0, 0, 10 * n, 9 - n % 3, n, 40 - n) for n in range(20)]
     rows += [(0, 0, 1000, 30 + n, 50 + 3 * n, 51 + 3 * n) for n in range(20)]
-    expected = found(*each_alone(rows))
+    expected = savings_of(*each_alone(rows))
     monkeypatch.setattr(savings, "_CHUNK", 3)
-    assert found(*each_alone(rows)) == expected == by_counting(*each_alone(rows))
+    assert savings_of(*each_alone(rows)) == expected == by_counting(*each_alone(rows))
 
 
 @pytest.mark.parametrize("keep", [Fraction(-1, 2), Fraction(3, 2)])

@@ -20,16 +20,16 @@ def test_sums_are_exact_whatever_the_sizes(rows):
     expected = defaultdict(int)
     for row in rows:
         expected[row[:2]] += row[2]
-    found = sums_by_kind(group, kind, size, 4, 6)
-    assert found.shape == (4, 6)
-    assert found.tolist() == [[expected[row, column] for column in range(6)] for row in range(4)]
+    sums = sums_by_kind(group, kind, size, 4, 6)
+    assert sums.shape == (4, 6)
+    assert sums.tolist() == [[expected[row, column] for column in range(6)] for row in range(4)]
     totals = [sum(expected[row, column] for column in range(6)) for row in range(4)]
-    assert found[:, [0, 1, 2, 3, 4, 5]].sum(axis=1).tolist() == totals
+    assert sums[:, [0, 1, 2, 3, 4, 5]].sum(axis=1).tolist() == totals
 
 
 @given(st.lists(st.tuples(SIZE, SIZE), max_size=12))
 def test_pairs_are_numbered_in_order(pairs):
     first, second = np.array(pairs, np.int64).reshape(-1, 2).T
-    found, number = distinct_pairs(first, second)
-    assert [tuple(pair) for pair in found.tolist()] == sorted(set(pairs))
-    assert [tuple(found[row].tolist()) for row in number.tolist()] == pairs
+    distinct, number = distinct_pairs(first, second)
+    assert [tuple(pair) for pair in distinct.tolist()] == sorted(set(pairs))
+    assert [tuple(distinct[row].tolist()) for row in number.tolist()] == pairs
