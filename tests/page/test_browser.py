@@ -110,17 +110,17 @@ def short(name):
     return re.sub(r"\S*/", "", name)
 
 
-def check_first_screen(page, found):
+def check_first_screen(page, overview):
     """Check the headline, the limit, what holds and what lowers the peak: those of a summary."""
-    peak = found.peak
-    sections = {one.name: one for one in summary_text.sections(found)}
+    peak = overview.peak
+    sections = {one.name: one for one in summary_text.sections(overview)}
     answer = page.text("#answer")
     assert answer.startswith(f"{human_bytes(peak['peak_bytes'])} at step ")
     first = sections["lines"].figures[0]
     assert f"Most is held by {short(first.name)}: {first.size}, {first.share}" in answer
     limit = [
         one.text
-        for one in summary_text.sentences(found, width=10_000)
+        for one in summary_text.sentences(overview, width=10_000)
         if one.name in ("limit", "device", "taken")
     ]
     shown = page.run(
@@ -146,8 +146,8 @@ def test_the_first_screen_is_the_summary(page, report, demo_db, run, function, l
     limits = [] if limit is None else ["--limit", str(limit)]
     page.open(report(demo_db, "--run", run, "--function", function, *limits))
     opened = partial(store.open_readable, str(demo_db))
-    found = summary.summary(opened, run=run, function=function, limit=limit).overview
-    check_first_screen(page, found)
+    overview = summary.summary(opened, run=run, function=function, limit=limit).overview
+    check_first_screen(page, overview)
 
 
 def test_the_first_screen_names_what_holds_most(page, report, tmp_path):
@@ -245,9 +245,9 @@ def test_find_counts_what_a_text_is_in(page, report, demo_db, demo):
         page.wait(
             "decodeURIComponent(location.hash.replaceAll('+', ' ')).includes(arguments[0])", wanted
         )
-        found = page.rows("#instant")
+        rows = page.rows("#instant")
         hits = page.run("return document.querySelectorAll('#instant tr.hit').length")
-        assert hits == sum(wanted in " ".join(row) for row in found)
+        assert hits == sum(wanted in " ".join(row) for row in rows)
         count, size = re.match(
             r"([\d,]+) values? found, (.*) at this step", page.text("#hits")
         ).groups()
@@ -485,12 +485,12 @@ def test_hostile_names_are_text(page, report, call, tmp_path):
     page.run("document.querySelector('#lines tbody tr')?.click()")
     page.drawn()
     assert HOSTILE.replace("\u202e", "\\u202e")[:20] in page.text("body")
-    found = page.run(
+    result = page.run(
         "return [typeof window.ran, document.images.length, "
         "document.querySelectorAll('script:not([type])').length, "
         "document.querySelectorAll('[onclick], [onerror], [src]').length]"
     )
-    assert found == ["undefined", 0, 1, 0]
+    assert result == ["undefined", 0, 1, 0]
 
 
 def test_the_policy_lets_nothing_else_run_or_be_asked_for(window, report, demo_db):

@@ -42,8 +42,8 @@ def test_a_number_that_javascript_would_round_is_refused(number):
 
 
 def test_json_has_no_number_that_javascript_would_round():
-    found = json.loads(as_json({"a": [2**53, -(2**70), 2**53 - 1], "b": float("inf"), "c": True}))
-    assert found == {
+    data = json.loads(as_json({"a": [2**53, -(2**70), 2**53 - 1], "b": float("inf"), "c": True}))
+    assert data == {
         "a": [str(2**53), str(-(2**70)), 2**53 - 1],
         "b": None,
         "c": True,

@@ -37,11 +37,11 @@ def damaged(first: int, folder: Path) -> None:
 def test_reports_of_damaged_dumps_add_up(con, tmp_path, first):
     damaged(first, tmp_path)
     ingest_into(con, tmp_path, "r")
-    found = report(con)
-    for row in found.modules:
+    page = report(con)
+    for row in page.modules:
         assert (row["slot"] is None) == (row["left_out"] is not None)
         assert (row["peak_bytes"] is None) == (row["unknown_reason"] is not None)
-    pictures = list(found.pictures())
+    pictures = list(page.pictures())
     assert pictures
     for row, picture in pictures:
         steps = con.execute(STEPS, [row["module_key"], row["color"]]).fetchall()

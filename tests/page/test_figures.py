@@ -65,26 +65,26 @@ def test_another_compilation_has_a_summary_of_its_own(modules):
 @pytest.mark.slow
 def test_a_limit_has_the_words_of_the_summary(modules):
     for limit in ((None, None), (50 * UNIT, None)):
-        found = report(modules, has_sections=True, limit=limit)
-        assert page_figures.compare(modules, found, limit).differences == []
-    said = {one["text"] for row in found.modules for one in row["sentences"]}
+        page = report(modules, has_sections=True, limit=limit)
+        assert page_figures.compare(modules, page, limit).differences == []
+    said = {one["text"] for row in page.modules for one in row["sentences"]}
     assert "limit: 112.0% of 3.12 KiB: it does not fit" in said
 
 
 @pytest.mark.slow
 def test_a_difference_would_be_found(modules):
-    found = report(modules, has_sections=True)
-    found.modules[0]["peak_bytes"] += 1
-    found.slots[found.modules[1]["slot"]][0]["sections"][0]["figures"][0]["size"] = "1 B"
-    assert len(page_figures.compare(modules, found).differences) >= 2
+    page = report(modules, has_sections=True)
+    page.modules[0]["peak_bytes"] += 1
+    page.slots[page.modules[1]["slot"]][0]["sections"][0]["figures"][0]["size"] = "1 B"
+    assert len(page_figures.compare(modules, page).differences) >= 2
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("run", ["cpu_b8", "gpu_b8", "tpu_b8"])
 def test_figures_of_the_sample_dumps(demo_db, run):
     with store.open_readable(str(demo_db)) as con:
-        found = report(con, {"run": run}, names=("peak", "peaks", "advice"), has_sections=True)
-        compared = page_figures.compare(con, found)
+        page = report(con, {"run": run}, names=("peak", "peaks", "advice"), has_sections=True)
+        compared = page_figures.compare(con, page)
     assert compared.differences == []
     assert compared.count > 300
 
@@ -122,9 +122,9 @@ def test_programs_whose_page_and_summary_disagreed(tmp_path, name, size):
     captured = [sys.executable, "-m", "bufdb", "capture", "--db", path, "--run", name, "--"]
     subprocess.run([*captured, *program], check=True, capture_output=True)
     with store.open_readable(str(path)) as con:
-        found = report(con, names=("peaks",), has_sections=True)
-        assert page_figures.compare(con, found).differences == []
-    head = found.slots[found.modules[0]["slot"]][0]
+        page = report(con, names=("peaks",), has_sections=True)
+        assert page_figures.compare(con, page).differences == []
+    head = page.slots[page.modules[0]["slot"]][0]
     lines = next(each for each in head["sections"] if each["name"] == "lines")
     first = lines["figures"][0]
     assert first["name"].endswith(MOST[name]) and first["size"] == size

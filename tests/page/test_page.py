@@ -114,11 +114,11 @@ def test_at_any_step_values_have_what_the_query_says(demo, demo_report, share, c
     code, out, err = call(*words, "--db", demo_db, "--format", "json")
     assert code == 0, err
     held = picture.held(step, lambda place: (picture.name(place), picture.of("value_shape", place)))
-    found = {}
+    sums = {}
     for answer in json.loads(out):
         key = (answer["instruction_name"], answer["shape"])
-        found[key] = found.get(key, 0) + answer["held_bytes"]
-    assert found == held
+        sums[key] = sums.get(key, 0) + answer["held_bytes"]
+    assert sums == held
 
 
 def own_stack(picture, row):
@@ -194,7 +194,7 @@ def test_uses_steps_origins_and_buffers_are_those_of_the_tables(demo, demo_repor
     ((module,),) = demo.execute(
         "SELECT module_id FROM modules WHERE run_name = 'cpu_b8' AND function_name = 'train_step'"
     ).fetchall()
-    found = demo.execute(
+    rows = demo.execute(
         """
         SELECT value_id, list_sort(list(DISTINCT program_order))
         FROM uses JOIN instructions USING (module_id, instruction_name)
@@ -202,7 +202,7 @@ def test_uses_steps_origins_and_buffers_are_those_of_the_tables(demo, demo_repor
         """,
         [module],
     ).fetchall()
-    expected = dict(found)
+    expected = dict(rows)
     assert {number: steps for number, steps in uses.items() if steps} == {
         number: expected[number] for number in uses if number in expected
     }
@@ -232,7 +232,7 @@ def test_savings_name_rows(demo, demo_report):
     WHERE run_name = ? AND module_key = ? AND color = ?
     """
     for row, picture in demo_report.pictures():
-        found = [
+        savings = [
             (
                 picture.of("saving_what", place),
                 picture.of("saving_name", place),
@@ -247,7 +247,7 @@ def test_savings_name_rows(demo, demo_report):
             )
             for place, value in enumerate(picture.saving_value)
         ]
-        assert sorted(found, key=repr) == sorted(rows_of(demo, sql, row), key=repr)
+        assert sorted(savings, key=repr) == sorted(rows_of(demo, sql, row), key=repr)
 
 
 # -- the list of modules and the tables ------------------------------------------------------------
@@ -262,10 +262,10 @@ def test_modules_are_those_of_the_query(demo, demo_report, call, demo_db):
         (row["run_name"], row["function_name"], *(row[key] for key in keys))
         for row in json.loads(out)
     ]
-    found = [
+    modules = [
         (row["run"], row["function"], *(row[key] for key in keys)) for row in demo_report.modules
     ]
-    assert sorted(found, key=repr) == sorted(expected, key=repr)
+    assert sorted(modules, key=repr) == sorted(expected, key=repr)
     # Those in the memory of the device are before all others.
     of_device = len({row["module_key"] + row["run"] for row in demo_report.modules})
     for some in (demo_report.modules[:of_device], demo_report.modules[of_device:]):
@@ -329,8 +329,8 @@ def test_another_compilation_has_a_picture_but_no_tables(con):
             module.allocation(0, "temp", size)
             module.value(1, 0, 0, size)
             module.close()
-    found = report(con)
-    larger, smaller = found.picture(module_key="m1"), found.picture(module_key="m2")
+    report_page = report(con)
+    larger, smaller = report_page.picture(module_key="m1"), report_page.picture(module_key="m2")
     assert larger.table("peak") and not smaller.head["tables"]
     assert smaller.block_size == [4]
     assert "--module m2" in smaller.head["command"] and "--module" not in larger.head["command"]
@@ -347,12 +347,12 @@ def test_without_live_ranges_there_is_no_picture(con):
         module.allocation(1, "parameter", 10)
         module.value(1, 0, 0, 100, live=None)
         module.value(2, 1, 0, 10, live=None)
-    found = report(con)
-    (row,) = found.modules
+    report_page = report(con)
+    (row,) = report_page.modules
     assert (row["peak_bytes"], row["peak_time"]) == (None, None)
     assert row["unknown_reason"] == "the dump has no live ranges"
     assert (row["temp_bytes"], row["argument_bytes"]) == (100, 10)
-    head, columns = found.slots[row["slot"]]
+    head, columns = report_page.slots[row["slot"]]
     assert columns == {} and head["arena_bytes"] == 0
     tables = {table["name"]: table for table in head["tables"]}
     assert [cells[4] for cells in tables["top-values"]["rows"]] == [100, 10]
@@ -496,16 +496,16 @@ def test_names_are_data(con):
                 source_file=name, source_line=number,
             )  # fmt: skip
         module.close()
-    found = report(con)
-    picture = found.picture(run=HOSTILE[0], function=HOSTILE[2], module_key=HOSTILE[3])
+    report_page = report(con)
+    picture = report_page.picture(run=HOSTILE[0], function=HOSTILE[2], module_key=HOSTILE[3])
     names = dict(zip(picture.value_id, range(len(HOSTILE)), strict=True))
     assert [picture.name(names[number]) for number in range(len(HOSTILE))] == HOSTILE
     assert [picture.of("value_shape", names[number]) for number in names] == HOSTILE
     assert [picture.stack(names[number])[0][0] for number in names] == HOSTILE
     # The page contains them only in base64, and the title is escaped.
-    assert "alert(1)" not in re.sub(r"<title>[^<]*</title>", "", found.html)
-    assert "<title>bufdb report: &lt;/script&gt;" in found.html
-    assert "\u202e" not in found.html
+    assert "alert(1)" not in re.sub(r"<title>[^<]*</title>", "", report_page.html)
+    assert "<title>bufdb report: &lt;/script&gt;" in report_page.html
+    assert "\u202e" not in report_page.html
 
 
 # -- two runs --------------------------------------------------------------------------------------
@@ -513,8 +513,8 @@ def test_names_are_data(con):
 
 @pytest.mark.slow
 def test_parts_of_each_peak_add_up_to_its_change(demo):
-    found = report(demo, {"run": "cpu_b16"}, base="cpu_b8")
-    diff = found.head["diff"]
+    report_page = report(demo, {"run": "cpu_b16"}, base="cpu_b8")
+    diff = report_page.head["diff"]
     assert (diff["base"], diff["new"]) == ("cpu_b8", "cpu_b16")
     assert diff["command"] == "bufdb diff cpu_b8 cpu_b16"
 
@@ -534,11 +534,11 @@ def test_parts_of_each_peak_add_up_to_its_change(demo):
     for place, base, new in diff["pairs"]:
         (figure,) = [row for row in peaks if row["place"] == place]
         for side, number in (("base", base), ("new", new)):
-            row = found.modules[number]
+            row = report_page.modules[number]
             assert row["run"] == figure[f"{side}_run_name"]
             assert row["peak_bytes"] == figure[f"{side}_bytes"]
             assert row["slot"] is not None
-    assert {row["run"] for row in found.modules} == {"cpu_b8", "cpu_b16"}
+    assert {row["run"] for row in report_page.modules} == {"cpu_b8", "cpu_b16"}
 
 
 @pytest.mark.slow
@@ -551,11 +551,11 @@ def test_parts_beyond_the_first_are_one_row_with_their_sums(demo, monkeypatch):
     for key, parts in whole.parts.items():
         for name in ("delta_bytes", "base_bytes", "new_bytes"):
             for place in {row.place for row in parts}:
-                found = [
+                sums = [
                     sum(getattr(row, name) or 0 for row in rows if row.place == place)
                     for rows in (parts, cut.parts[key])
                 ]
-                assert found[0] == found[1]
+                assert sums[0] == sums[1]
         assert any("other parts)" in row.part for row in cut.parts[key])
 
 

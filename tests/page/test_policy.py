@@ -17,8 +17,8 @@ def test_the_policy_names_what_is_in_the_page():
     page = page_frame().fill("t", [b"data"])
     (style,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
     (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
-    (found,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
-    assert found == (
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)
+    assert policy == (
         f"default-src 'none'; script-src {digest(script)}; style-src {digest(style)}; "
         "base-uri 'none'; form-action 'none'"
     )

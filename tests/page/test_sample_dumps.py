@@ -26,13 +26,13 @@ def test_every_picture_adds_up_at_every_step(folder, tmp_path):
     path = str(tmp_path / "samples.duckdb")
     ingest(path, [folder], run="samples")
     with store.open_readable(path) as con:
-        found = report(con)
-        pictures = list(found.pictures())
-        assert len(pictures) > 40 and len(found.html) < 4_500_000
+        page = report(con)
+        pictures = list(page.pictures())
+        assert len(pictures) > 40 and len(page.html) < 4_500_000
         for row, picture in pictures:
             steps = con.execute(STEPS, [row["module_key"], row["color"]]).fetchall()
             sums = [size for start, end, size in steps for _ in range(start, end + 1)]
             assert picture.sums(row["length"]) == sums, row["module_key"]
             assert sums[row["peak_time"]] == max(sums) == row["peak_bytes"]
-        known = [row for row in found.modules if row["peak_bytes"] is not None]
+        known = [row for row in page.modules if row["peak_bytes"] is not None]
         assert len(pictures) == len(known)

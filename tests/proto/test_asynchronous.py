@@ -73,18 +73,18 @@ def shown(m: Module) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
     values = Values(places=[(m.named[name], ()) for name in ("a", "b", "cc", "w")])
     values.defined = {place: v for v, place in enumerate(values.places)}
     values.instruction = np.array([i for i, _ in values.places])
-    found = find_shown(m, values)
+    shown_places = find_shown(m, values)
     return {
         m.names[values.places[v][0]]: sorted((m.names[i], index) for i, index in places)
-        for v, places in found.items()
+        for v, places in shown_places.items()
     }
 
 
 @pytest.mark.parametrize("given", [0, 1])
 def test_an_update_with_operands_shows_them_and_the_result(given: int) -> None:
-    found = shown(module(given))
+    shown_places = shown(module(given))
     at_start = [("s", (0, 0))] if given else []
-    assert found == {
+    assert shown_places == {
         "a": [("p", ()), *at_start, ("u", (0, 0))],
         "b": [("q", ()), ("u", (0, 1))],
         "cc": [("d", ()), ("u", (1,))],

@@ -65,11 +65,11 @@ def agree(messages: Sequence[bytes]) -> bool:
         with pytest.raises(UnreadableProto):
             read_columns(messages)
         return False
-    found = read_columns(messages)
-    for some in (found["literal"], [sharding for _, sharding in found["parts"]]):
+    columns = read_columns(messages)
+    for some in (columns["literal"], [sharding for _, sharding in columns["parts"]]):
         for message in some:
             message.DiscardUnknownFields()
-    assert found == expected
+    assert columns == expected
     return True
 
 

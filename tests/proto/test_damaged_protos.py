@@ -20,11 +20,13 @@ SAMPLES = {
 MIB = 1 << 20
 
 
-def extent(found: Sections) -> int:
+def extent(sections: Sections) -> int:
     """Return about how many bytes were reported."""
-    strings = sum(map(len, found.strings)) + sum(map(len, found.descriptions.values()))
-    columns = (c for tables in found.tables.values() for t in tables.values() for c in t.values())
-    return len(found.hlo or b"") + strings + sum(column.nbytes for column in columns)
+    strings = sum(map(len, sections.strings)) + sum(map(len, sections.descriptions.values()))
+    columns = (
+        c for tables in sections.tables.values() for t in tables.values() for c in t.values()
+    )
+    return len(sections.hlo or b"") + strings + sum(column.nbytes for column in columns)
 
 
 def damaged(data: bytes, number: int) -> bytes:
@@ -53,11 +55,11 @@ def test_a_damaged_proto_is_read_or_refused(platform: str, chunk: int) -> None:
     whole = extent(read(data))
     for number in range(chunk * 20, chunk * 20 + 20):
         try:
-            found = read(damaged(data, number))
+            sections = read(damaged(data, number))
         except UnreadableProto as error:
             assert "\n" not in str(error)
             continue
-        assert extent(found) < 2 * whole + MIB, number
+        assert extent(sections) < 2 * whole + MIB, number
 
 
 @pytest.mark.parametrize("damage", ["value", "allocation", "color", "parameter"])
@@ -127,10 +129,10 @@ def changed(opcode: bytes, **fields: list[int]) -> tuple[bytes, str]:
 )
 def test_what_is_not_understood_is_no_damage(opcode: bytes, fields: dict[str, list[int]]) -> None:
     data, name = changed(opcode, **fields)
-    with pytest.raises(UnreadableProto) as found:
+    with pytest.raises(UnreadableProto) as error:
         read(data)
-    assert f"bufdb does not understand %{name}, {opcode.decode()}, in it" in str(found.value)
-    assert "damaged" not in str(found.value)
+    assert f"bufdb does not understand %{name}, {opcode.decode()}, in it" in str(error.value)
+    assert "damaged" not in str(error.value)
 
 
 def test_an_id_that_leads_to_nothing_is_damage() -> None:

@@ -73,9 +73,9 @@ def test_text_proto_and_both_give_the_same_rows(
         ingest_into(con, put(tmp_path / run, files), run)
     named = rows(con, "SELECT 1 FROM modules WHERE derived_from_proto = 'instructions'")
     for other in ("proto", "both"):
-        found = differences(con, "text", other)
+        differing = differences(con, "text", other)
         # Where operands name elements of tuples the text describes no get-tuple-element.
-        assert [d for d in found if not (named and d.startswith("instructions"))] == []
+        assert [d for d in differing if not (named and d.startswith("instructions"))] == []
     assert differences(con, "both", "proto") == []
     assert diagnosed(con) == []
     for check in ("overlap", "occupancy", "recompute_costs", "value_origins"):

@@ -34,9 +34,9 @@ def answers(folder, tmp_path):
     db = tmp_path / f"{folder.name}.duckdb"
     ingest(str(db), [folder])
     with duckdb.connect(str(db), read_only=True) as con:
-        found = [con.execute(query).fetchall() for query in (FRAMES, NUMBERED, ORIGINS)]
+        results = [con.execute(query).fetchall() for query in (FRAMES, NUMBERED, ORIGINS)]
         assert con.execute("SELECT code FROM diagnostics").fetchall() == []
-    return found
+    return results
 
 
 @pytest.mark.slow
@@ -51,9 +51,9 @@ def test_frames_come_from_the_file_that_has_them(kept, tmp_path):
         elif kept == "text and proto" or not file.name.endswith("optimizations.txt"):
             (folder / file.name).write_text(without_frames(file.read_text("utf-8")), "utf-8")
     assert not any("stack_frame_id" in file.read_text("utf-8") for file in folder.glob("*.txt"))
-    found, expected = answers(folder, tmp_path), answers(source, tmp_path)
+    actual, expected = answers(folder, tmp_path), answers(source, tmp_path)
     assert all(expected)
-    assert found == expected
+    assert actual == expected
 
 
 SHARED = ROOT.parent / "shared" / "cases" / "proto_frames_0.7.2"

@@ -56,7 +56,7 @@ def test_a_printed_body_has_the_bodies_within_it():
 
 
 @pytest.mark.parametrize(
-    ("payload", "found"),
+    ("payload", "suffix"),
     [
         ({"id": 1}, ', backend_config={"b":2}'),
         ({"id": 0}, ', backend_config={"a":1}'),
@@ -66,9 +66,9 @@ def test_a_printed_body_has_the_bodies_within_it():
         ({}, ""),
     ],
 )
-def test_a_configuration_may_be_a_payload_of_the_module(payload, found):
+def test_a_configuration_may_be_a_payload_of_the_module(payload, suffix):
     def config(made):
         return {"backend_config_payload": made.Payload(**payload).SerializeToString() or b"\x1a\0"}
 
     text = printed([b'{"a":1}', b'{"b":2}'], config)
-    assert text.splitlines()[-2] == f"  ROOT %z = f32[] fusion(), kind=kLoop, calls=%outer{found}"
+    assert text.splitlines()[-2] == f"  ROOT %z = f32[] fusion(), kind=kLoop, calls=%outer{suffix}"

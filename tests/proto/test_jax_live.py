@@ -48,10 +48,10 @@ _MODULE, _ASSIGNMENT, _TRACES = 1, 3, 4
 
 def first_level(data: bytes) -> dict[int, list[bytes]]:
     """Return the contents of a message's fields by number."""
-    found: dict[int, list[bytes]] = {}
+    payloads: dict[int, list[bytes]] = {}
     for number, _, start, stop in fields(data):
-        found.setdefault(number, []).append(data[start:stop])
-    return found
+        payloads.setdefault(number, []).append(data[start:stop])
+    return payloads
 
 
 def test_a_live_function_gives_the_rows_of_its_dump(

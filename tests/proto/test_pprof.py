@@ -22,13 +22,13 @@ def test_arrays_are_gathered_by_device_and_stack_callers_first(is_packed):
         Sample(5),
         Sample(700, [OUTER], kind="executable"),
     ]
-    found = pprof.read(profile(samples, is_packed=is_packed))
-    assert found.arrays == {
+    memory_profile = pprof.read(profile(samples, is_packed=is_packed))
+    assert memory_profile.arrays == {
         Alive("cpu:0", STACK): Held(2, 100),
         Alive("cpu:1", STACK): Held(2, 8),
         Alive("cpu:0", ()): Held(1, 5),
     }
-    assert (found.code_bytes, found.program_count) == (700, 1)
+    assert (memory_profile.code_bytes, memory_profile.program_count) == (700, 1)
 
 
 @pytest.mark.parametrize(("count", "size"), [(1, -1), (3, -3), (3, -1)])
@@ -38,9 +38,13 @@ def test_programs_of_unknown_size_have_minus_one_each(count, size):
         Sample(700, kind="executable"),
         Sample(size, count=count, kind="executable"),
     ]
-    found = pprof.read(profile(samples))
-    assert found.arrays == {Alive("cpu:0", ()): Held(1, 5)}
-    assert (found.code_bytes, found.program_count, found.unsized_count) == (700, 1 + count, count)
+    memory_profile = pprof.read(profile(samples))
+    assert memory_profile.arrays == {Alive("cpu:0", ()): Held(1, 5)}
+    assert (
+        memory_profile.code_bytes,
+        memory_profile.program_count,
+        memory_profile.unsized_count,
+    ) == (700, 1 + count, count)
 
 
 @pytest.mark.parametrize(
@@ -89,11 +93,11 @@ def test_any_cut_or_changed_byte_is_refused_or_read():
     for at in range(len(DATA)):
         for damaged in (DATA[:at], DATA[:at] + bytes([DATA[at] ^ 0x55]) + DATA[at + 1 :]):
             try:
-                found = pprof.read(damaged)
+                memory_profile = pprof.read(damaged)
             except UnreadableProto:
                 refused += 1
             else:
-                assert all(held.array_count >= 0 for held in found.arrays.values())
+                assert all(held.array_count >= 0 for held in memory_profile.arrays.values())
     assert refused > len(DATA)
 
 

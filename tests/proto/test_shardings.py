@@ -89,7 +89,7 @@ def test_the_proto_says_what_the_text_says(tmp_path: Path, has_mesh: bool) -> No
     if b"Unknown flag" in ran.stderr:
         pytest.skip("this XLA has no shardings with a mesh")
     assert ran.returncode == 0, ran.stderr
-    found = []
+    texts = []
     for path in tmp_path.glob("*jit_step*_optimizations.hlo.pb"):
         text = path.with_name(path.name.replace(".hlo.pb", ".txt")).read_text()
         lines = {line[1]: line[0] for line in re.finditer(r"%?([\w.\-]+) = .*", text)}
@@ -98,6 +98,6 @@ def test_the_proto_says_what_the_text_says(tmp_path: Path, has_mesh: bool) -> No
                 if x.HasField("sharding"):
                     printed = _sharding(x.sharding)
                     assert printed and f"sharding={printed}, " in lines[x.name.decode()]
-                    found.append(printed)
-    assert len(found) >= 12
-    assert has_mesh == any("mesh['data'=2,'model'=4], [{'data'}" in text for text in found)
+                    texts.append(printed)
+    assert len(texts) >= 12
+    assert has_mesh == any("mesh['data'=2,'model'=4], [{'data'}" in text for text in texts)

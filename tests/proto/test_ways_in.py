@@ -76,7 +76,7 @@ OF_THE_INGEST = ("files", "diagnostics", "row_counts")
 
 def filled(con: duckdb.DuckDBPyConnection, run: str) -> dict[str, set[str]]:
     """The columns of each table that are not NULL in every row of a run's modules."""
-    found = {}
+    filled_columns = {}
     for table in MODULE_TABLES:
         if table in OF_THE_INGEST:
             continue
@@ -84,8 +84,8 @@ def filled(con: duckdb.DuckDBPyConnection, run: str) -> dict[str, set[str]]:
         counts = ", ".join(f'count("{column}")' for column in columns)
         of_run = f"(SELECT module_id FROM modules WHERE run_name = '{run}')"
         (row,) = rows(con, f'SELECT {counts} FROM "{table}" WHERE module_id IN {of_run}')
-        found[table] = {name for name, count in zip(columns, row, strict=True) if count}
-    return found
+        filled_columns[table] = {name for name, count in zip(columns, row, strict=True) if count}
+    return filled_columns
 
 
 def cell(known: set[str], has: set[str]) -> str:
@@ -122,7 +122,7 @@ def test_the_table_of_ways_in_is_current(
 ) -> None:
     page = PAGE.read_text(encoding="utf-8")
     table = table_of_ways(con, tmp_path)
-    written = PLACE.sub(lambda found: f"{found[1]}{table}{found[2]}", page)
+    written = PLACE.sub(lambda match: f"{match[1]}{table}{match[2]}", page)
     if request.config.getoption("--update-golden"):
         PAGE.write_text(written, encoding="utf-8")
         return

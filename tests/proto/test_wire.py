@@ -48,9 +48,9 @@ def test_a_snapshot_holds_a_proto() -> None:
     ],
 )
 def test_other_bytes_are_no_proto(data: bytes, what: str) -> None:
-    found = why_no_assignment(data)
-    assert found is not None
-    assert what in found
+    reason = why_no_assignment(data)
+    assert reason is not None
+    assert what in reason
 
 
 def test_compressed_bytes_are_unpacked_as_far_as_is_allowed() -> None:

@@ -16,10 +16,10 @@ FILE = DEMO.parent / "profiles" / "cpu_b8.xplane.pb.gz"
 
 def times(planes):
     """Return executions, total and self time [ps] by device and name."""
-    found = xplane.read(space(planes))
+    profile = xplane.read(space(planes))
     return {
         (key.device, key.instruction_name): (one.execution_count, one.total_ps, one.self_ps)
-        for key, one in found.times.items()
+        for key, one in profile.times.items()
     }
 
 
@@ -34,15 +34,15 @@ def test_a_thread_of_a_cpu_nests_what_a_loop_runs():
         thunk("while.1", 0, 100, run_id=1), thunk("dot.1", 10, 30), thunk("dot.1", 50, 20),
         thunk("add.1", 200, 5, run_id=2),
     ])  # fmt: skip
-    found = xplane.read(space([Plane("/host:CPU", [line])]))
+    profile = xplane.read(space([Plane("/host:CPU", [line])]))
     assert times([Plane("/host:CPU", [line])]) == {
         ("CPU:0", "while.1"): (1, 100, 50),
         ("CPU:0", "dot.1"): (2, 50, 50),
         ("CPU:0", "add.1"): (1, 5, 5),
     }
-    assert {key.program for key in found.times} == {STEP}
-    assert found.run_counts == {(STEP, "CPU:0"): 2}
-    (dot,) = (one for key, one in found.times.items() if key.instruction_name == "dot.1")
+    assert {key.program for key in profile.times} == {STEP}
+    assert profile.run_counts == {(STEP, "CPU:0"): 2}
+    (dot,) = (one for key, one in profile.times.items() if key.instruction_name == "dot.1")
     assert (dot.least_ps, dot.largest_ps) == (20, 30)
 
 
@@ -77,24 +77,24 @@ def tpu(*more):
 
 
 def test_a_tpu_times_instructions_by_the_program_that_ran():
-    found = xplane.read(space([tpu()]))
+    profile = xplane.read(space([tpu()]))
     assert {
         (key.program, key.instruction_name, one.execution_count, one.self_ps)
-        for key, one in found.times.items()
+        for key, one in profile.times.items()
     } == {
         (STEP, "fusion.1", 2, 55),
         (STEP, "while.2", 1, 15),
         (Program("jit_other", 8), "fusion.1", 1, 5),
     }
-    assert found.run_counts == {(STEP, "TPU:0"): 1, (Program("jit_other", 8), "TPU:0"): 1}
+    assert profile.run_counts == {(STEP, "TPU:0"): 1, (Program("jit_other", 8), "TPU:0"): 1}
 
 
 def test_asynchronous_instructions_of_a_tpu_are_apart():
     line = Line("Async XLA Ops", [Event("copy-start.1", 20, 70), Event("copy-start.1", 30, 10)])
-    found = xplane.read(space([tpu(line)]))
+    profile = xplane.read(space([tpu(line)]))
     assert [
         (key.instruction_name, one.execution_count, one.self_ps)
-        for key, one in found.times.items() if key.is_overlapped
+        for key, one in profile.times.items() if key.is_overlapped
     ] == [("copy-start.1", 2, 80)]  # fmt: skip
 
 
@@ -129,8 +129,8 @@ def test_kernels_of_one_execution_on_a_gpu_are_one():
 
 def test_kernels_without_a_name_are_counted():
     stream = Line("Stream #13", [kernel("gemm.1", 0, 10), Event("graph", 20, 7), Event("g", 30, 3)])
-    found = xplane.read(space([Plane("/device:GPU:0", [stream])]))
-    assert (found.unnamed["GPU:0"].count, found.unnamed["GPU:0"].total_ps) == (2, 10)
+    profile = xplane.read(space([Plane("/device:GPU:0", [stream])]))
+    assert (profile.unnamed["GPU:0"].count, profile.unnamed["GPU:0"].total_ps) == (2, 10)
 
 
 def test_a_truncated_file_is_refused_or_has_whole_planes():
@@ -139,10 +139,10 @@ def test_a_truncated_file_is_refused_or_has_whole_planes():
     whole = xplane.read(data)
     for size in range(len(data)):
         try:
-            found = xplane.read(data[:size])
+            profile = xplane.read(data[:size])
         except UnreadableProto:
             continue
-        assert all(whole.times[key] == one for key, one in found.times.items()), size
+        assert all(whole.times[key] == one for key, one in profile.times.items()), size
 
 
 @pytest.mark.parametrize(
@@ -180,10 +180,10 @@ def test_a_damaged_stat_is_refused_or_left_out(stat):
 
 
 def test_the_profile_of_the_demo():
-    found = xplane.read(unpacked(FILE.read_bytes()))
-    programs = {(*key.program, key.device) for key in found.times}
+    profile = xplane.read(unpacked(FILE.read_bytes()))
+    programs = {(*key.program, key.device) for key in profile.times}
     assert programs == {("jit_train_step", 2, "CPU:0"), ("jit_eval_step", 4, "CPU:0")}
-    assert sorted(found.run_counts.values()) == [1, 3]
+    assert sorted(profile.run_counts.values()) == [1, 3]
 
 
 @pytest.mark.sample(3)
