@@ -229,9 +229,9 @@ def test_the_query_that_advice_names_shows_what_it_names(demo_db):
     for row in cells_of("advice", min_ratio="0", **everything):
         if row["name"].startswith("scan of"):  # several rows of loop-residuals
             continue
-        name, found = row["query_name"], re.sub(r" and \d+ more$| \(.*", "", row["name"])
+        name, subject = row["query_name"], re.sub(r" and \d+ more$| \(.*", "", row["name"])
         module = row["run_name"], row["function_name"], row["color"]
-        shown.setdefault(name, []).append((module, found))
+        shown.setdefault(name, []).append((module, subject))
     assert len(shown) > 4
     for name, advised in shown.items():
         cells = {
@@ -363,8 +363,8 @@ def test_advice_is_in_the_words_of_the_framework(con, caller, words):
     module.use(1, "use8")
     module.saves(1, 200)
     module.close()
-    found = [row["advice"] for row in rows(con, "advice") if row["kind"] == "recompute"]
-    assert found == [words]
+    texts = [row["advice"] for row in rows(con, "advice") if row["kind"] == "recompute"]
+    assert texts == [words]
 
 
 def loss(con, op_name="jit(step)/transpose(jvp(jit(take_along_axis)))/scatter-add", reads=None):
@@ -454,10 +454,10 @@ def test_calls_that_leave_values_for_the_backward_pass(con, platform, count):
         insert(con, "occupancy_steps", module_id=1, color=0, start_time=time,
                occupied_temp_bytes=height)  # fmt: skip
     module.close()
-    found = [row for row in rows(con, "advice") if row["kind"] == "block"]
+    advice = [row for row in rows(con, "advice") if row["kind"] == "block"]
     assert [
         (row["name"], row["low_saving_bytes"], row["saving_bytes"], row["value_count"])
-        for row in found
+        for row in advice
     ] == [("block (m.py)", 50, 200, 2)] * count
 
 
@@ -511,8 +511,8 @@ def test_a_program_of_f32_is_told_so(con, op_name, ends, argument):
     module.value(2, 0, 0, 100, (2, 5), "wide", "f32[25]{0}", op_name=op_name)
     module.value(3, 0, 100, 50, (2, 5), "half", "bf16[25]{0}", op_name="jit(step)/dot_general")
     module.close()
-    found = [row for row in rows(con, "advice") if row["name"] == "f32"]
-    assert [(row["kind"], row["low_saving_bytes"], row["saving_bytes"]) for row in found] == (
+    advice = [row for row in rows(con, "advice") if row["name"] == "f32"]
+    assert [(row["kind"], row["low_saving_bytes"], row["saving_bytes"]) for row in advice] == (
         [] if ends is None else [("dtype", *ends)]
     )
 
@@ -586,13 +586,13 @@ def waiting(con):
 def test_most_bytes_per_millisecond_are_first(con):
     waiting(con)
     timed(con, slow=15_000_000, fast=1_000_000, shared=2_000_000)
-    found = rows(con, "advice")
-    assert [(row["name"], row["recompute_ns"], row["ranked_by"]) for row in found] == [
+    advice = rows(con, "advice")
+    assert [(row["name"], row["recompute_ns"], row["ranked_by"]) for row in advice] == [
         ("model.py:2", 1_000_000, "time"),
         ("model.py:3", 2_000_000, "time"),
         ("model.py:1", 15_000_000, "time"),
     ]
-    assert found[0]["saving_bytes_per_ms"] == 200
+    assert advice[0]["saving_bytes_per_ms"] == 200
     assert rows(con, "advice", rank_by="saving")[0]["name"] == "model.py:1"
 
 
@@ -600,16 +600,16 @@ def test_most_bytes_per_millisecond_are_first(con):
 def test_an_untimed_line_is_last(con):
     waiting(con)
     timed(con, slow=15_000_000, shared=2_000_000)
-    found = {row["name"]: row["recompute_ns"] for row in rows(con, "advice")}
-    assert list(found) == ["model.py:3", "model.py:1", "model.py:2"]
-    assert found["model.py:2"] is None
+    times = {row["name"]: row["recompute_ns"] for row in rows(con, "advice")}
+    assert list(times) == ["model.py:3", "model.py:1", "model.py:2"]
+    assert times["model.py:2"] is None
 
 
 @pytest.mark.slow
 def test_shared_work_counts_once(con):
     waiting(con)
-    found = rows(con, "advice", rank_by="cost")
-    assert [(row["name"], row["operation_count"], row["ranked_by"]) for row in found] == [
+    advice = rows(con, "advice", rank_by="cost")
+    assert [(row["name"], row["operation_count"], row["ranked_by"]) for row in advice] == [
         ("model.py:1", 300, "work"),
         ("model.py:2", 400, "work"),
         ("model.py:3", 200, "work"),
@@ -623,8 +623,8 @@ def mapped(con, op_name="jit(step)/vmap(jvp())/dot_general", platform="gpu"):
     module.allocation(0, "temp", 1000)
     cells = {"source_file": "ensemble.py", "source_line": 5, "opcode": "dot", "op_name": op_name}
     for value_id, text in ((1, "f32[4,5,5]{2,1,0}"), (2, "f32[5,20]{1,0}")):
-        found = shape(con, text, count=100)
-        module.value(value_id, 0, 400 * (value_id - 1), 400, (2, 6), shape=found, **cells)
+        array_shape = shape(con, text, count=100)
+        module.value(value_id, 0, 400 * (value_id - 1), 400, (2, 6), shape=array_shape, **cells)
     module.value(3, 0, 800, 100, (2, 6), "other", shape(con, "f32[25]{0}", count=25))
     for time, height in ((0, 0), (2, 900), (7, 0)):
         insert(con, "occupancy_steps", module_id=1, color=0, start_time=time,
@@ -635,8 +635,8 @@ def mapped(con, op_name="jit(step)/vmap(jvp())/dot_general", platform="gpu"):
 @pytest.mark.slow
 def test_what_a_vmap_makes_at_once_is_computed_in_batches(con):
     mapped(con)
-    found = {row["kind"]: row for row in rows(con, "advice")}
-    row = found["batch"]
+    advice = {row["kind"]: row for row in rows(con, "advice")}
+    row = advice["batch"]
     # Without them 100 of 900 bytes remain: half of 800 less in two batches, 3 of 4 parts in four.
     assert (row["name"], row["low_saving_bytes"], row["saving_bytes"], row["sureness"]) == (
         "vmap over 4", 400, 600, "possible",

@@ -71,11 +71,11 @@ def test_bytes_read_and_written_most_first(con, step):
 
 
 def test_what_is_live_at_another_instant(con, step):
-    found = {
+    live_bytes = {
         row["instruction_name"]: row["live_bytes"]
         for row in answer(con, "collectives", color=0, step=3)
     }
-    assert found == {"r": 60, "g": 160}
+    assert live_bytes == {"r": 60, "g": 160}
 
 
 def test_operands_are_unknown_where_the_dump_does_not_list_uses(con):

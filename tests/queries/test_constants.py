@@ -64,8 +64,8 @@ def test_equal_constants_in_a_program_and_a_run(con):
             constant(module, 3, "{(1, 2), (3, 4)}", "c64[2]{0}", 16)
         module.close()
     names = ("run_name", "shape", "literal", "alike_count", "program_count", "sureness")
-    found = {tuple(row[name] for name in names) for row in answer(con, "constants")}
-    assert found == {
+    constants = {tuple(row[name] for name in names) for row in answer(con, "constants")}
+    assert constants == {
         ("a", "f32[2]{0}", "{1, 2}", 1, 2, "possible"),
         ("a", "f32[2]{0}", None, 2, 2, "possible"),
         ("a", "c64[2]{0}", "{(1, 2), (3, 4)}", 1, 2, "possible"),

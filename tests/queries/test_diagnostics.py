@@ -6,18 +6,18 @@ def test_nothing_in_an_empty_database(con):
     holds(con, "diagnostics", "severity")
 
 
-def found(con, severity, **cells):
+def add_diagnostic(con, severity, **cells):
     insert(con, "diagnostics", run_name="r", severity=severity, code="c", **cells)
 
 
 def test_worst_first_then_by_place(con):
     Module(con, 1, platform="cpu")
-    found(con, "info", message="i")
-    found(con, "notice", message="n", module_id=1)
-    found(con, "data_loss", message="second", path="x.txt", line_number=10)
-    found(con, "data_loss", message="first", path="x.txt", line_number=9)
-    found(con, "data_loss", message="of a module", module_id=1, path="y.txt")
-    found(con, "error", message="e", path="z.txt")
+    add_diagnostic(con, "info", message="i")
+    add_diagnostic(con, "notice", message="n", module_id=1)
+    add_diagnostic(con, "data_loss", message="second", path="x.txt", line_number=10)
+    add_diagnostic(con, "data_loss", message="first", path="x.txt", line_number=9)
+    add_diagnostic(con, "data_loss", message="of a module", module_id=1, path="y.txt")
+    add_diagnostic(con, "error", message="e", path="z.txt")
     holds(con, "diagnostics", """
         severity  | module_key | path  | line_number | message
         error     | NULL       | z.txt | NULL        | e

@@ -38,9 +38,9 @@ def renamed(con, old, new, parameters, changed):
     """The rule by which one function of each run is paired."""
     module(con, 1, "a", old, parameters)
     module(con, 2, "b", new, changed)
-    found = pairs(con)
-    assert found == APART or [row[:2] for row in found] == [(1, 2)]
-    return None if found == APART else found[0][2]
+    paired_rows = pairs(con)
+    assert paired_rows == APART or [row[:2] for row in paired_rows] == [(1, 2)]
+    return None if paired_rows == APART else paired_rows[0][2]
 
 
 @pytest.mark.parametrize(

@@ -146,9 +146,9 @@ def test_savings_are_those_of_the_rule(con):
         for sets, at in ((np.arange(len(mine)), 5), (np.zeros(len(mine), np.int64), 6)):
             count = int(sets.max()) + 1
             free = np.full(len(mine), time.max() + 2)
-            found = donated(curve, occupied.max(keepdims=True), sets * 0, size, free,
+            result = donated(curve, occupied.max(keepdims=True), sets * 0, size, free,
                             Spans(*spans.T), sets, count)  # fmt: skip
-            assert found.saving.tolist() == [row[at] for row in mine][:count]
+            assert result.saving.tolist() == [row[at] for row in mine][:count]
 
 
 @pytest.mark.parametrize(
@@ -211,9 +211,9 @@ def test_an_argument_in_a_fusion_with_a_product_may_be_a_factor(con, reader, kin
     for name in ("donation-missed", "advice"):
         query = catalogue.Catalogue([resources.query_folder()]).find(name)
         names = [column.name for column in query.columns]
-        found = [
+        rows = [
             dict(zip(names, row, strict=True))
             for row in execute.execute_query(con, query, execute.bind(query, {})).rows
         ]
-        mine = [row["sureness"] for row in found if row.get("kind", "donate") == "donate"]
+        mine = [row["sureness"] for row in rows if row.get("kind", "donate") == "donate"]
         assert mine == ([] if (name, sureness) == ("advice", "unlikely") else [sureness])

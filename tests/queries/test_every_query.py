@@ -9,9 +9,9 @@ from bufdb.query import catalogue, execute
 from bufdb.query.result import Result
 from bufdb.render import formats
 
-FOUND = catalogue.Catalogue([resources.query_folder()])
-QUERIES = {query.name: query for query in FOUND.load_all()}
-ALIASES = {name: FOUND.find(name) for name in FOUND.aliases}
+CATALOGUE = catalogue.Catalogue([resources.query_folder()])
+QUERIES = {query.name: query for query in CATALOGUE.load_all()}
+ALIASES = {name: CATALOGUE.find(name) for name in CATALOGUE.aliases}
 VARYING = {"ingested_at"}
 """Columns that no two ingests agree on; a golden file holds * in their place."""
 
@@ -72,7 +72,7 @@ def test_its_answer_over_the_demo_dumps(demo, query, golden):
 
 @pytest.mark.parametrize("query", ALIASES.values(), ids=ALIASES)
 def test_an_alias_is_its_query_with_other_defaults(demo, query):
-    whole = FOUND.find(query.alias.text.split(" ")[0])
+    whole = CATALOGUE.find(query.alias.text.split(" ")[0])
     rows = execute.execute_query(demo, whole, query.alias.settings).rows
     places = [
         [column.name for column in whole.columns].index(column) for column, _ in query.alias.columns

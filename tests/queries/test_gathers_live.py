@@ -80,11 +80,11 @@ def moved(con):
 @pytest.mark.slow
 def test_what_was_gathered_and_then_moved_is_a_gathered_array(con):
     moved(con)
-    found = {
+    gathers = {
         row["instruction_name"]: (row["gathered_bytes"], row["gathered_count"], row["source"])
         for row in rows(con, "gathers-live", color=0)
     }
-    assert found == {"back": (190, 2, "m.py:7"), "h": (190, 2, "m.py:7")}
+    assert gathers == {"back": (190, 2, "m.py:7"), "h": (190, 2, "m.py:7")}
     assert [row["instruction_name"] for row in rows(con, "gathers-live", color=1)] == ["out"]
     (row,) = [row for row in rows(con, "collectives", color=0) if row["instruction_name"] == "g"]
     assert (row["written_bytes"], row["live_bytes"], row["end_time"]) == (100, 100, 9)

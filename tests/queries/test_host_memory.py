@@ -70,11 +70,11 @@ def test_what_the_host_holds_and_what_moves_it(con, offloading):
 
 
 def test_each_move_by_its_instruction(con, offloading):
-    found = con.execute(
+    moves = con.execute(
         "SELECT instruction_name, is_to_host, host_value_id, device_value_id, size_bytes "
         "FROM host_transfers ORDER BY ALL"
     ).fetchall()
-    assert found == [("in", False, 0, 1, 40), ("out", True, 3, 2, 32), ("start", False, 3, 5, 8)]
+    assert moves == [("in", False, 0, 1, 40), ("out", True, 3, 2, 32), ("start", False, 3, 5, 8)]
 
 
 def test_on_a_cpu_all_memory_is_that_of_the_host(con):

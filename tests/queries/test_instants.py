@@ -67,12 +67,12 @@ def test_what_is_held_at_the_peak_asked_for(con):
 def test_there_is_no_such_instant(con, given, reason):
     two_peaks(con)
     for name in ("peak", "late-free", "copies"):
-        ((*cells, found),) = answer(con, name, **given)
-        assert (found, cells[:2]) == (reason, ["r", "f"])
+        ((*cells, unknown_reason),) = answer(con, name, **given)
+        assert (unknown_reason, cells[:2]) == (reason, ["r", "f"])
         assert set(cells[3:]) == {None}
     # What it saves is of the highest peak, so that is shown.
-    ((*cells, found),) = answer(con, "advice", **given)
-    assert (found, cells[:2], cells[3]) == (reason, ["r", "f"], 35)
+    ((*cells, unknown_reason),) = answer(con, "advice", **given)
+    assert (unknown_reason, cells[:2], cells[3]) == (reason, ["r", "f"], 35)
     assert set(cells[4:]) == {None, "saving"}  # ranked_by is of the module
 
 
@@ -116,11 +116,11 @@ def test_the_instant_of_the_peak_gives_the_answer_of_the_peak(demo, name):
 @pytest.mark.parametrize("name", ADD_UP)
 def test_rows_add_up_to_the_height_of_the_second_peak(demo, name):
     given = {"peak": 2, "top_functions": 1000, "top_n": 100_000}
-    found = {}
+    heights = {}
     for row in rows_of(demo, name, **given):
         if row["unknown_reason"] is None:
             key = row["run_name"], row["function_name"], row["color"]
-            found[key] = found.get(key, 0) + row["held_bytes"]
+            heights[key] = heights.get(key, 0) + row["held_bytes"]
     expected = demo.execute(
         "SELECT run_name, function_name, functions.color, occupied_temp_bytes + fixed_bytes "
         "FROM asked_functions AS functions "
@@ -128,4 +128,4 @@ def test_rows_add_up_to_the_height_of_the_second_peak(demo, name):
         "WHERE peak_ordinal = 2"
     ).fetchall()
     assert expected
-    assert found == {(run, function, color): height for run, function, color, height in expected}
+    assert heights == {(run, function, color): height for run, function, color, height in expected}

@@ -50,7 +50,7 @@ def test_the_longest_time_between_two_touches_around_the_peak(con):
     """)  # fmt: skip
 
 
-def found(con, **given):
+def late_values(con, **given):
     return [row["instruction_name"] for row in answer(con, "late-free", **given)]
 
 
@@ -89,7 +89,7 @@ def test_a_touch_at_the_peak_ends_an_idle_time(con):
     module.value(1, 0, offset=0, size=10, live=(4, 14))
     use(con, 1, "i10")
     module.close()
-    assert found(con) == []
+    assert late_values(con) == []
     holds(con, "late-free", """
         instruction_name | idle_byte_steps | size_bytes | idle_start_time | idle_end_time
         v1               | 50.0            | 10         | 4               | 10
@@ -105,7 +105,7 @@ def test_a_use_of_unknown_opcode_leaves_the_function_unanswered(con):
     module.value(1, 0, offset=0, size=10, live=(4, 14))
     use(con, 1, "i6")
     module.close()
-    assert len(found(con)) == 1
+    assert len(late_values(con)) == 1
     con.execute("UPDATE instructions SET opcode = NULL WHERE instruction_name = 'i6'")
     holds(con, "late-free", """
         run_name | function_name | color | idle_byte_steps | size_bytes | saving_bytes
@@ -128,12 +128,12 @@ def test_ties_by_value_id_and_limits(con):
     for value_id in (3, 2):
         module.value(value_id, 0, offset=value_id * 10, size=10, live=(4, 14))
     module.close()
-    assert found(con) == ["v2", "v3"]
-    assert found(con, top_n=1) == ["v2"]
-    assert found(con, run="x") == []
-    assert found(con, function="x") == []
-    assert found(con, platform="tpu") == []
-    assert found(con, color=1) == []
+    assert late_values(con) == ["v2", "v3"]
+    assert late_values(con, top_n=1) == ["v2"]
+    assert late_values(con, run="x") == []
+    assert late_values(con, function="x") == []
+    assert late_values(con, platform="tpu") == []
+    assert late_values(con, color=1) == []
 
 
 def test_without_a_list_of_uses_nothing_is_said(con):

@@ -20,7 +20,7 @@ def broken(con):
     folder = resources.check_folder()
     names = ("peak_savings", "ordinals", "value_origins", "value_users", "peak_values")
     texts = {name: (folder / f"{name}.sql").read_text("utf-8") for name in names}
-    return {name: found for name, text in texts.items() if (found := con.execute(text).fetchall())}
+    return {name: rows for name, text in texts.items() if (rows := con.execute(text).fetchall())}
 
 
 def lines(con, **given):
@@ -47,13 +47,13 @@ def one_module(con, **cells):
 
 def test_a_line_of_a_library_stands_where_the_user_has_none(con):
     one_module(con)
-    found = lines(con)
-    assert found == {
+    sizes = lines(con)
+    assert sizes == {
         "for library flax/linen/linear.py:271": 80,
         "library flax/linen/linear.py:271": 50,
         "/u/model.py:7": 27,
     }
-    assert sum(found.values()) == 157
+    assert sum(sizes.values()) == 157
     assert lines(con, frame="leaf")[f"{INSTALLED}:271"] == 70
 
 
@@ -101,17 +101,17 @@ def test_every_query_names_it_alike(con, name, given):
 
 def test_a_function_of_a_library_is_its_file(con):
     one_module(con)
-    found = {row["source_function"]: row["held_bytes"] for row in answer(con, "peak-by-function")}
-    assert found["library flax/linen/linear.py"] == 50
-    assert found["for library flax/linen/linear.py"] == 80
+    sizes = {row["source_function"]: row["held_bytes"] for row in answer(con, "peak-by-function")}
+    assert sizes["library flax/linen/linear.py"] == 50
+    assert sizes["for library flax/linen/linear.py"] == 80
 
 
 def test_a_library_line_of_python_itself_is_short_too(con):
-    (found,) = con.execute(
+    (sources,) = con.execute(
         "SELECT [library_source(path, 3) FOR path IN [?, ?, ?, ?, NULL]]",
         ["/usr/lib/python3.12/functools.py", "<frozen runpy>", "site-packages/x.py", "/u/x.py"],
     ).fetchone()
-    assert found == [
+    assert sources == [
         "library functools.py:3", "library <frozen runpy>:3", "library x.py:3", None, None
     ]  # fmt: skip
 
@@ -122,10 +122,10 @@ def test_a_library_line_of_python_itself_is_short_too(con):
 @pytest.mark.slow
 def test_a_program_without_a_line_of_the_users(con):
     ingest_into(con, PACKAGED)
-    found = lines(con)
+    sizes = lines(con)
     # The loop's stacks are its library's, not what it was given: the walk ends at such lines too.
-    assert found["saved library tiny_net/__init__.py:9"] == 849920
-    assert found["library tiny_net/__init__.py:19"] == 240000
+    assert sizes["saved library tiny_net/__init__.py:9"] == 849920
+    assert sizes["library tiny_net/__init__.py:19"] == 240000
     ((peak,),) = con.execute("SELECT peak_bytes FROM memory_figures WHERE color = 0").fetchall()
     assert sum(lines(con, top_n=100).values()) == peak
     assert broken(con) == {}
@@ -207,8 +207,8 @@ def test_a_module_with_an_unknown_peak(con):
 
 
 def shown_sections(con):
-    found = catalogue.Catalogue([resources.query_folder()])
-    parts = summary.queries(found, tuple(summary.QUERIES))
+    catalog = catalogue.Catalogue([resources.query_folder()])
+    parts = summary.queries(catalog, tuple(summary.QUERIES))
     one = summary.overview(con, parts, {})
     return one, {section.name: section for section in summary_text.sections(one)}
 
@@ -225,8 +225,8 @@ def test_the_summary_shows_them_below_more_than_half(con):
     assert "--own diffrax" in section.notes[0]
     assert summary_text.as_dict(one)["library_lines"][0]["package"] == "diffrax"
     (alone,) = summary.each(con, {}).values()
-    found = catalogue.Catalogue([resources.query_folder()])
-    parts = summary.queries(found, ("lines", "library_lines"))
+    catalog = catalogue.Catalogue([resources.query_folder()])
+    parts = summary.queries(catalog, ("lines", "library_lines"))
     summary.add_parts(con, parts, [alone])
     assert alone.parts["library_lines"] == one.parts["library_lines"]
 

@@ -28,16 +28,16 @@ def ends(row):
     return row["low_saving_bytes"], row["saving_bytes"]
 
 
-def of(found, advised):
+def of(query_rows, advised):
     """Rows of the function that a row of advice is about."""
     same = ("run_name", "function_name", "platform", "color")
-    return [row for row in found if all(row[name] == advised[name] for name in same)]
+    return [row for row in query_rows if all(row[name] == advised[name] for name in same)]
 
 
-def of_its_line(found, advised):
+def of_its_line(query_rows, advised):
     return [
         row
-        for row in of(found, advised)
+        for row in of(query_rows, advised)
         if advised["name"] in (row["source"], row["op_name"], row["instruction_name"])
         and row["saving_bytes"] is not None
     ]
@@ -72,8 +72,8 @@ def test_advice_gives_the_range_of_the_query_that_shows_more(dumps):
     several = {(kind, True) for kind in ("padding", "recompute", "late_free")}
     alone = {(kind, False) for kind in ("residual", "offload", "donate", "constant")}
     assert several | alone <= compared
-    for name, found in shown.items():
-        for row in found:
+    for name, query_rows in shown.items():
+        for row in query_rows:
             low, high = ends(row)
             if high is None or name != "savings":
                 assert (low is None) == (high is None), (name, row)

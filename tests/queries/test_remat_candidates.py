@@ -149,8 +149,8 @@ def test_ties_by_run_and_value(con):
         for value_id in (4, 3):
             module.value(value_id, 0, 100 * value_id, 100, (2, 8), opcode="add")
         module.close()
-    found = [(row["run_name"], row["instruction_name"]) for row in rows(con, "remat-candidates")]
-    assert found == [("a", "v3"), ("a", "v4"), ("b", "v3"), ("b", "v4")]
+    order = [(row["run_name"], row["instruction_name"]) for row in rows(con, "remat-candidates")]
+    assert order == [("a", "v3"), ("a", "v4"), ("b", "v3"), ("b", "v4")]
     assert len(answer(con, "remat-candidates", top_n=3)) == 3
 
 
@@ -173,7 +173,7 @@ def test_what_a_scan_saves_is_judged_by_what_makes_a_slice(
            op_name=op_name, slice_bytes=5, slice_count=10, is_layer_input=is_layer_input,
            source_file="layer.py", source_line=3)  # fmt: skip
     module.close()
-    found = rows(con, "remat-candidates")
+    candidates = rows(con, "remat-candidates")
     names = ("saved_bytes", "held_bytes", "kept_bytes", "lifetime_ratio", "idle_time")
-    assert [tuple(row[name] for name in names) for row in found] == figures
-    assert [row["source"] for row in found] == ["saved layer.py:3"] * len(figures)
+    assert [tuple(row[name] for name in names) for row in candidates] == figures
+    assert [row["source"] for row in candidates] == ["saved layer.py:3"] * len(figures)

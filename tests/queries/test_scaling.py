@@ -41,8 +41,8 @@ def test_points_on_a_line(con):
     # Beyond 8 a twentieth of the growth less or more, and a quarter of 900 / 8 - 100 more.
     low, high = 900 + 800 * 0.95, 900 + 8 * (105 + 3.125)
     ends = [math.floor(low / 1.002), 1700, math.ceil(high * 1.002)]
-    (found,) = answer(con, "scaling", size=16)
-    assert found == (*row, *ends, *[None] * 7, 2.0, None)
+    (cells,) = answer(con, "scaling", size=16)
+    assert cells == (*row, *ends, *[None] * 7, 2.0, None)
     assert answer(con, "scaling", budget="1100B")[0][18:20] == (9, 10)
     holds(con, "scaling", "function_name", label="rank")
 

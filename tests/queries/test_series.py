@@ -144,7 +144,7 @@ def test_fixed_keeps_runs_of_other_labels_apart(con):
 def test_a_label_puts_runs_in_its_order(con, values, order):
     labels = [{"v": value} for value in values]
     labelled(con, **dict(zip("abcd", labels, strict=True)), without={})
-    found = orders(con, label="v")
-    assert "".join(row[0] for row in found) == order
-    assert [row[1] for row in found] == [values["abcd".index(name)] for name in order]
+    ordered = orders(con, label="v")
+    assert "".join(row[0] for row in ordered) == order
+    assert [row[1] for row in ordered] == [values["abcd".index(name)] for name in order]
     assert orders(con, label="w") == []

@@ -13,12 +13,12 @@ def read(tmp_path, text):
 
 
 def test_rules_of_every_section_in_the_order_of_the_file(tmp_path):
-    found = read(
+    rules = read(
         tmp_path,
         '[operations]\n"*/attn/*" = "attention"\n[phases]\n"*/loss/*" = "loss"\n'
         '[parameters]\n"params?ema*" = "averages"\n"params*" = ""\n',
     )
-    assert found == {
+    assert rules == {
         "op_categories": [(-1, "*/loss/*", None, "loss")],
         "role_rules": [
             (-3, "parameter", "params?ema*", "averages"),

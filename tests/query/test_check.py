@@ -384,10 +384,10 @@ def test_the_short_form_hides_its_computation(con, opcode, shape, label, found_c
         sizes = {"current_bytes": 4} if name == "add.1" else {"remaining_bytes": 4}
         place = {"node_ordinal": number, "parent_ordinal": number - 1 if number else None}
         insert(con, "peak_stack_nodes", module_id=1, label=name, total_bytes=4, **sizes, **place)
-    found = con.execute(asked("peak-tree")).fetchall()
+    findings = con.execute(asked("peak-tree")).fetchall()
     # What is deeper is named for something.
     expected = [f"node 2: nothing is named {label}"] * found_count + ["node 3: nothing is named y"]
-    assert [text for _, text in found] == expected
+    assert [text for _, text in findings] == expected
 
 
 @pytest.mark.parametrize(("opcode", "found_count"), [("async-start", 0), ("add", 1)])
@@ -395,8 +395,8 @@ def test_an_asynchronous_origin_may_have_another_opcode(con, opcode, found_count
     made_by = {"module_id": 1, "instruction_name": "x.1"}
     insert(con, "instructions", **made_by, opcode="custom-call-start")
     insert(con, "value_origins", **made_by, origin_kind="carry", opcode=opcode)
-    found = con.execute(asked("value-origins")).fetchall()
-    assert [text for _, text in found if "not what" in text] == [
+    findings = con.execute(asked("value-origins")).fetchall()
+    assert [text for _, text in findings if "not what" in text] == [
         "origin of value 0: not what instruction x.1 is"
     ] * found_count
 
@@ -429,10 +429,10 @@ def test_what_breaks_it_is_found(demo_db, tmp_path, name, statement):
     with duckdb.connect(str(path)) as con:
         con.execute(statement)
         queries = [query for query in check.checks() if query.name == name]
-        (found,) = check.violations(con, queries)
-    assert not found.is_explained
-    assert found.examples
-    assert all(text for _, text in found.examples)
+        (violation,) = check.violations(con, queries)
+    assert not violation.is_explained
+    assert violation.examples
+    assert all(text for _, text in violation.examples)
 
 
 def test_its_header_names_what_it_gives():
@@ -494,8 +494,8 @@ def test_scratch_of_asynchronous_calls_may_share_bytes(con):
     # Nothing else may: neither results nor the flags of copies.
     module.value(3, 0, 80, 20, (3, 4), "a2", shape_index="{1}", opcode="custom-call-start")
     module.value(4, 0, 99, 1, (3, 4), "d", shape_index="{2}", opcode="copy-start")
-    found = [finding for _, finding in con.execute(asked("overlap")).fetchall()]
-    pairs = {tuple(sorted(re.findall(r"(\d+) \(live", finding))) for finding in found}
+    findings = [finding for _, finding in con.execute(asked("overlap")).fetchall()]
+    pairs = {tuple(sorted(re.findall(r"(\d+) \(live", finding))) for finding in findings}
     assert pairs == {("1", "3"), ("2", "3"), ("3", "4")}
 
 
@@ -518,8 +518,8 @@ def test_a_context_frees_only_bytes_of_its_own(con, offset, opcode, is_fine):
                occupied_temp_bytes=size)  # fmt: skip
     module.saves(0, 0, 0, held_bytes=80, peak_time_without=1, peak_bytes_without=90 + offset,
                  low_unknown_reason="x")  # fmt: skip
-    found = [text for _, text in con.execute(asked("peak-savings")).fetchall()]
-    assert (not [text for text in found if "are occupied and it has" in text]) == is_fine
+    findings = [text for _, text in con.execute(asked("peak-savings")).fetchall()]
+    assert (not [text for text in findings if "are occupied and it has" in text]) == is_fine
 
 
 def test_sums_wrap_as_in_the_dump(con):
@@ -538,12 +538,16 @@ def test_examples_come_from_modules_without_diagnostics(con):
             Module(con, number, reported_total_bytes=number).close()
         insert(con, "diagnostics", run_name="r", module_id=1, severity="error", code="x")
     total = [query for query in check.checks() if query.name == "total"]
-    (found,) = check.violations(con, total, part_rows=1)
-    assert (found.finding_count, found.explained_count, found.is_explained) == (3, 1, False)
-    assert [module_id for module_id, _ in found.examples] == [2, 3]
+    (violation,) = check.violations(con, total, part_rows=1)
+    assert (violation.finding_count, violation.explained_count, violation.is_explained) == (
+        3,
+        1,
+        False,
+    )
+    assert [module_id for module_id, _ in violation.examples] == [2, 3]
     con.execute("DELETE FROM modules WHERE module_id > 1")
-    (found,) = check.violations(con, total)
-    assert found.is_explained and [module_id for module_id, _ in found.examples] == [1]
+    (violation,) = check.violations(con, total)
+    assert violation.is_explained and [module_id for module_id, _ in violation.examples] == [1]
 
 
 def test_what_cannot_be_looked_at_is_reported_in_one_line(fresh):

@@ -165,10 +165,10 @@ def test_an_alias_is_found_and_hides_no_query(tmp_path):
     for folder, name in (("a", "t"), ("b", "by_line")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / f"{name}.sql").write_text(COMMON.replace("= t", f"= {name}"))
-    found = Catalogue([tmp_path / "a", tmp_path / "b"])
-    assert found.find("by_line").alias.text == "t -p by line -p top_n 3"
-    assert [query.name for query in found.load_all()] == ["t"]
-    assert [str(clash).partition(": ")[2] for clash in found.clashes] == [
+    catalog = Catalogue([tmp_path / "a", tmp_path / "b"])
+    assert catalog.find("by_line").alias.text == "t -p by line -p top_n 3"
+    assert [query.name for query in catalog.load_all()] == ["t"]
+    assert [str(clash).partition(": ")[2] for clash in catalog.clashes] == [
         f"left out, for {tmp_path / 'a' / 't.sql'} is named '{name}' too; rename it"
         for name in ("by-line", "by-line", "by-any")
     ]
