@@ -14,10 +14,10 @@ NAMES = "value_id instruction_name shape_index is_phi color size_bytes offset_by
 
 def head(line):
     """Return the columns of an allocation's head line."""
-    found = section(line + "\n")
-    columns = allocations.read(found).allocations
+    text_section = section(line + "\n")
+    columns = allocations.read(text_section).allocations
     known = row_of(columns)
-    codes = [code for code, *_ in problems(found)]
+    codes = [code for code, *_ in problems(text_section)]
     assert codes == (["unknown_attribute"] if "other_attributes" in known else [])
     kind = KINDS[known.pop("kind", 0)]
     return kind, {key: value for key, value in known.items() if key != "allocation_index"}
@@ -25,9 +25,9 @@ def head(line):
 
 def values(*lines):
     text = "allocation 4: size 64, preallocated-temp:\n" + "".join(line + "\n" for line in lines)
-    found = section(text)
-    columns = allocations.read(found).values
-    assert problems(found) == []
+    text_section = section(text)
+    columns = allocations.read(text_section).values
+    assert problems(text_section) == []
     assert set(rows(columns, "allocation_index")) <= {4}
     return rows(columns, NAMES)
 
@@ -38,9 +38,9 @@ def assigned(text):
 
 
 def used(text, known=NOTHING, findings=()):
-    found = section(text)
-    result = used_values.read(found, known, SEEDS, True)
-    assert problems(found) == list(findings)
+    text_section = section(text)
+    result = used_values.read(text_section, known, SEEDS, True)
+    assert problems(text_section) == list(findings)
     return result
 
 
@@ -93,8 +93,8 @@ def test_heads_of_allocations(line, kind, cells):
 
 
 def test_parameter_0_is_a_parameter():
-    found = section("allocation 0: size 4, parameter 0, shape |f32[]| at ShapeIndex {}:\n")
-    columns = allocations.read(found).allocations
+    text_section = section("allocation 0: size 4, parameter 0, shape |f32[]| at ShapeIndex {}:\n")
+    columns = allocations.read(text_section).allocations
     assert rows(columns, "parameter_number parameter_shape_index") == [(0, "{}")]
     assert KINDS[rows(columns, "kind")[0]] == PARAMETER
 
@@ -124,8 +124,8 @@ def test_an_irregular_head_disturbs_no_other():
 )
 def test_value_lines(short, cells):
     shape = "f32[8,128]{1,0:T(8,128)S(1)}"
-    found = values(f" value: <{short}> (size=4096,offset=64): {shape}")
-    assert found == [(*cells, 4096, 64, shape)]
+    value_rows = values(f" value: <{short}> (size=4096,offset=64): {shape}")
+    assert value_rows == [(*cells, 4096, 64, shape)]
 
 
 def test_values_may_be_huge_and_shapes_may_be_tuples():
@@ -135,12 +135,12 @@ def test_values_may_be_huge_and_shapes_may_be_tuples():
 
 
 def test_a_reuse_block_repeats_values_and_adds_no_row():
-    found = values(
+    value_rows = values(
         " value: <7 a{0} @0> (size=4,offset=0): f32[]",
         " reused by buffers of a different color:",
         "  value: <9 b @2> (color=2)",
     )
-    assert [row[0] for row in found] == [7]
+    assert [row[0] for row in value_rows] == [7]
 
 
 # -- lines that cannot be read ----------------------------------------------------------------
@@ -168,34 +168,34 @@ VALUE = " value: <7 a @0> (size=4,offset=0): f32[]"
 )  # fmt: skip
 def test_what_cannot_be_read_is_reported_with_its_line(line, message):
     text = f"BufferAssignment:\nallocation 0: size 4:\n{VALUE}\n{line}\nallocation 2: size 4:\n"
-    found = section(text, before=10, begins=True)
-    result = allocations.read(found)
+    text_section = section(text, before=10, begins=True)
+    result = allocations.read(text_section)
     assert rows(result.allocations, "allocation_index") == [0, 2]
     assert rows(result.values, "value_id") == [7]
-    ((code, path, number, text),) = problems(found)
+    ((code, path, number, text),) = problems(text_section)
     assert (code, path, number) == ("unreadable_line", PATH, 14)
     assert text == message
 
 
 def test_values_below_an_unreadable_allocation_are_reported_too():
-    found = section(f"allocation x:\n{VALUE}\n")
-    assert rows(allocations.read(found).values, "value_id") == []
-    assert [(line, text[:47]) for _, _, line, text in problems(found)] == [
+    text_section = section(f"allocation x:\n{VALUE}\n")
+    assert rows(allocations.read(text_section).values, "value_id") == []
+    assert [(line, text[:47]) for _, _, line, text in problems(text_section)] == [
         (1, "expected a number at column 12, found 'allocati"),
         (2, "expected a readable allocation above it at colu"),
     ]
 
 
 def test_a_section_can_continue_an_allocation():
-    found = allocations.read(section(f"{VALUE}\nallocation 5: size 1:\n"), last_index=4)
-    assert rows(found.values, "allocation_index value_id") == [(4, 7)]
+    result = allocations.read(section(f"{VALUE}\nallocation 5: size 1:\n"), last_index=4)
+    assert rows(result.values, "allocation_index value_id") == [(4, 7)]
 
 
 def test_many_bad_lines_are_reported_once():
-    found = section("rubbish\n" * 60)
-    allocations.read(found)
-    found.close()
-    findings = found.account.findings()
+    text_section = section("rubbish\n" * 60)
+    allocations.read(text_section)
+    text_section.close()
+    findings = text_section.account.findings()
     assert len(findings) == 51
     assert findings[-1].message == "and 10 more lines like this from here on"
     assert findings[-1].line_number == 51

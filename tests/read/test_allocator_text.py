@@ -53,8 +53,8 @@ def text(front, lines=LINES, stats=STATS):
 
 def test_free_chunks_are_added_up_in_both_forms_of_log():
     for front in (FRONT, OTHER, "{0:.0}{1}\n".replace("{0:.0}", "")):
-        (found,) = read(["noise", *text(front).replace("{}", "").splitlines(), "more noise"])
-        assert found == Report("GPU_0_bfc", EXPECTED)
+        (report,) = read(["noise", *text(front).replace("{}", "").splitlines(), "more noise"])
+        assert report == Report("GPU_0_bfc", EXPECTED)
 
 
 def test_a_number_that_no_allocator_prints_is_no_statistic():
@@ -66,15 +66,15 @@ def test_a_number_that_no_allocator_prints_is_no_statistic():
 def test_the_last_report_of_each_allocator_counts():
     first = text(FRONT, stats=STATS.replace("9663676416", "1"))
     other = text(FRONT).replace("GPU_0", "GPU_1")
-    found = read((first + other + text(OTHER)).splitlines())
-    assert [one.allocator for one in found] == ["GPU_0_bfc", "GPU_1_bfc"]
-    assert all(one.statistics == EXPECTED for one in found)
+    reports = read((first + other + text(OTHER)).splitlines())
+    assert [one.allocator for one in reports] == ["GPU_0_bfc", "GPU_1_bfc"]
+    assert all(one.statistics == EXPECTED for one in reports)
 
 
 def test_a_largest_block_of_zero_without_chunks_says_nothing():
     lines = [line for line in LINES if "region" not in line[1] and " at " not in line[1]]
-    (found,) = read(text(FRONT, lines).splitlines())
-    assert "largest_free_block_bytes" not in found.statistics
+    (report,) = read(text(FRONT, lines).splitlines())
+    assert "largest_free_block_bytes" not in report.statistics
     stats = STATS.replace("Block:                    0", "Block: 77")
     (kept,) = read(text(FRONT, lines, stats).splitlines())
     assert kept.statistics["largest_free_block_bytes"] == 77
@@ -82,8 +82,8 @@ def test_a_largest_block_of_zero_without_chunks_says_nothing():
 
 def test_a_full_pool_has_no_free_block():
     lines = [line for line in LINES if "Free  at" not in line[1]]
-    (found,) = read(text(FRONT, lines).splitlines())
-    of = found.statistics
+    (report,) = read(text(FRONT, lines).splitlines())
+    of = report.statistics
     assert (of["free_chunk_bytes"], of["largest_free_block_bytes"]) == (0, 0)
 
 

@@ -31,22 +31,22 @@ def graph(text):
 
 def one(line, name=b"x"):
     """The instruction of one line."""
-    found = graph(b"ENTRY %e () -> f32[] {\n  " + line + b"\n}\n").find(0, name)
-    assert found is not None
-    return found
+    instruction = graph(b"ENTRY %e () -> f32[] {\n  " + line + b"\n}\n").find(0, name)
+    assert instruction is not None
+    return instruction
 
 
 def test_computations_have_roots_callers_and_homes():
-    found = graph(TEXT)
-    assert found.root(b"body").name == b"t"
-    assert found.root(b"main").opcode == "get-tuple-element"
-    assert found.root(b"nowhere") is None
-    homes = found.homes([b"a", b"x", b"lt", b"nothing"])
+    hlo_graph = graph(TEXT)
+    assert hlo_graph.root(b"body").name == b"t"
+    assert hlo_graph.root(b"main").opcode == "get-tuple-element"
+    assert hlo_graph.root(b"nowhere") is None
+    homes = hlo_graph.homes([b"a", b"x", b"lt", b"nothing"])
     assert homes == {b"a": 2, b"x": 0, b"lt": 1}
-    assert [(i.name, role) for i, role, _ in map(found.caller, (0, 1))] == [
+    assert [(i.name, role) for i, role, _ in map(hlo_graph.caller, (0, 1))] == [
         (b"w", "body"), (b"w", "condition")
     ]  # fmt: skip
-    assert found.caller(2) is None
+    assert hlo_graph.caller(2) is None
 
 
 def test_a_line_is_taken_apart():
@@ -77,17 +77,17 @@ def test_a_tuple_ends_before_the_opcode(shape):
     b"  %x = f32[] other()\n  %x = f32[] first()\n",
 ])  # fmt: skip
 def test_a_line_is_found_in_short_and_long_computations(lines, filling):
-    found = graph(b"%e () -> f32[] {\n" + b"/" * filling + b"\n" + lines + b"}\n")
-    assert found.find(0, b"x").opcode == "first"
-    assert found.find(0, b"x") is found.find(0, b"x")
-    assert found.find(0, b"y") is None
+    hlo_graph = graph(b"%e () -> f32[] {\n" + b"/" * filling + b"\n" + lines + b"}\n")
+    assert hlo_graph.find(0, b"x").opcode == "first"
+    assert hlo_graph.find(0, b"x") is hlo_graph.find(0, b"x")
+    assert hlo_graph.find(0, b"y") is None
 
 
 def test_what_is_found_in_two_ways_is_one_instruction():
-    found = graph(TEXT)
-    assert found.root(b"main") is found.find(2, b"r")
-    assert found.caller(0)[0] is found.find(2, b"w")
-    assert found.operand(found.find(2, b"r"), 0, (1,)) == (found.find(2, b"w"), (1,))
+    hlo_graph = graph(TEXT)
+    assert hlo_graph.root(b"main") is hlo_graph.find(2, b"r")
+    assert hlo_graph.caller(0)[0] is hlo_graph.find(2, b"w")
+    assert hlo_graph.operand(hlo_graph.find(2, b"r"), 0, (1,)) == (hlo_graph.find(2, b"w"), (1,))
 
 
 @pytest.mark.parametrize("inside", [
@@ -130,9 +130,9 @@ def test_a_fusion_names_what_it_calls(attributes, name):
 
 
 def test_raw_line_ends_begin_no_instruction():
-    found = graph(TEXT.replace(b'{"known', b'{"raw":\n  "text",\n"known'))
-    assert found.find(2, b"w").trip_count == 12
-    assert found.find(2, b"r").number == 1
+    hlo_graph = graph(TEXT.replace(b'{"known', b'{"raw":\n  "text",\n"known'))
+    assert hlo_graph.find(2, b"w").trip_count == 12
+    assert hlo_graph.find(2, b"r").number == 1
 
 
 @pytest.mark.parametrize("text", [
@@ -143,16 +143,16 @@ def test_raw_line_ends_begin_no_instruction():
     b" while( while( while(", b'%e {\n  %x = f32[] while(%x), metadata={op_name="' + b" while(" * 9,
 ])  # fmt: skip
 def test_damaged_texts_are_left_out(text):
-    found = graph(text)
+    hlo_graph = graph(text)
     loops_of(text, loops_in(text))
     for name in (b"e", b"c", b"x"):
-        if (root := found.root(name)) is not None:
+        if (root := hlo_graph.root(name)) is not None:
             assert root.operands is not None
             assert root.called is not None
-    for name, home in found.homes([b"x", b"y"]).items():
-        if (ins := found.find(home, name)) is not None:
+    for name, home in hlo_graph.homes([b"x", b"y"]).items():
+        if (ins := hlo_graph.find(home, name)) is not None:
             assert (ins.metadata, ins.trip_count) is not None
-        assert found.caller(home) is None or found.caller(home)[0].opcode == "while"
+        assert hlo_graph.caller(home) is None or hlo_graph.caller(home)[0].opcode == "while"
 
 
 def test_loops_have_their_metadata():

@@ -23,11 +23,11 @@ def metadata(text, before="%x"):
     """Fields of one instruction's metadata, read alone and among plain ones."""
     line = f"%a = f32[] add({before}), metadata={{{text}}}"
     plain = '%p = f32[] add(), metadata={op_name="p"}'
-    (found,) = read(line)
-    assert read(plain, line, plain)[1] == found
+    (cells,) = read(line)
+    assert read(plain, line, plain)[1] == cells
     for name in ("instruction_name", "shape", "opcode"):
-        found.pop(name)
-    return found
+        cells.pop(name)
+    return cells
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_fields_between_and_after_those_that_are_stored(text):
 )
 @pytest.mark.parametrize("before", ["%x", '%x), a={"{"}, b=(', "{{1, 2}}"])
 def test_op_names_are_unescaped(escaped, text, before):
-    found = metadata(f'op_name="{escaped}" stack_frame_id=7', before)
-    assert found == {"op_name": text, "stack_frame_id": 7}
+    cells = metadata(f'op_name="{escaped}" stack_frame_id=7', before)
+    assert cells == {"op_name": text, "stack_frame_id": 7}
 
 
 @pytest.mark.parametrize(
@@ -140,8 +140,8 @@ def test_only_the_outermost_metadata_counts(before):
 
 
 def test_metadata_of_a_sharding_is_not_the_instructions():
-    (found,) = read('%a = f32[] add(%x), sharding={replicated metadata={op_name="inner"}}')
-    assert "op_name" not in found
+    (cells,) = read('%a = f32[] add(%x), sharding={replicated metadata={op_name="inner"}}')
+    assert "op_name" not in cells
 
 
 @pytest.mark.parametrize(
@@ -149,8 +149,8 @@ def test_metadata_of_a_sharding_is_not_the_instructions():
     [', backend_config={"a": "}, metadata={op_name=\\"no\\"}"}', ', backend_config="x"', ""],
 )
 def test_text_after_the_metadata(rest):
-    (found,) = read(f'%a = f32[] add(%x), metadata={{op_name="n" source_line=4}}{rest}')
-    assert (found["op_name"], found["source_line"]) == ("n", 4)
+    (cells,) = read(f'%a = f32[] add(%x), metadata={{op_name="n" source_line=4}}{rest}')
+    assert (cells["op_name"], cells["source_line"]) == ("n", 4)
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ TAIL = "(100.00%, total: 8 288 bytes, current: 4 bytes, remaining: 8 284 bytes)"
 
 
 def read(text, findings=(), **given):
-    found = section(text, **given)
-    result = live_ranges.read(found)
-    assert problems(found) == list(findings)
+    text_section = section(text, **given)
+    result = live_ranges.read(text_section)
+    assert problems(text_section) == list(findings)
     return result
 
 
@@ -28,11 +28,11 @@ def unreadable(line, message):
 
 
 def test_the_schedule():
-    found = read(START)
-    assert rows(found.sequence, "program_order instruction_name") == [
+    result = read(START)
+    assert rows(result.sequence, "program_order instruction_name") == [
         (0, "p.1"), (1, "add"), (2, "while.2"),
     ]  # fmt: skip
-    facts = found.facts[0]
+    facts = result.facts[0]
     assert (facts.schedule_length, facts.peak_status, facts.peak_time) == (3, None, None)
 
 
@@ -59,22 +59,24 @@ def test_live_ranges_hold_both_ends_and_an_index():
     ids=["v1", "v2", "v3", "empty"],
 )  # fmt: skip
 def test_three_forms_of_peak_lines(lines, expected):
-    found = read(f"{RANGES}  Live ranges at 2 (peak):\n{lines}")
+    result = read(f"{RANGES}  Live ranges at 2 (peak):\n{lines}")
     names = "contributor_ordinal instruction_name shape_index logical_bytes cumulative_bytes"
-    assert rows(found.peak, names) == expected
-    assert (found.facts[0].peak_status, found.facts[0].peak_time) == ("printed", 2)
+    assert rows(result.peak, names) == expected
+    assert (result.facts[0].peak_status, result.facts[0].peak_time) == ("printed", 2)
 
 
 def test_an_undetermined_peak():
-    found = read(RANGES + "  Peak memory could not be determined due to unbounded dynamic shape.\n")
-    assert (found.facts[0].peak_status, found.facts[0].peak_time) == ("undetermined", None)
-    assert rows(found.ranges, "instruction_name") == ["p.1"]
+    result = read(
+        RANGES + "  Peak memory could not be determined due to unbounded dynamic shape.\n"
+    )
+    assert (result.facts[0].peak_status, result.facts[0].peak_time) == ("undetermined", None)
+    assert rows(result.ranges, "instruction_name") == ["p.1"]
 
 
 def test_live_ranges_that_are_not_available():
-    found = read("HloLiveRange not available (finalized or constructed from proto)")
-    assert (found.facts[0].peak_status, found.facts[0].schedule_length) == ("unavailable", None)
-    assert rows(found.sequence, "instruction_name") == []
+    result = read("HloLiveRange not available (finalized or constructed from proto)")
+    assert (result.facts[0].peak_status, result.facts[0].schedule_length) == ("unavailable", None)
+    assert rows(result.sequence, "instruction_name") == []
 
 
 # -- the tree ---------------------------------------------------------------------------------
@@ -85,13 +87,13 @@ NODES = "node_ordinal parent_ordinal depth label total_bytes current_bytes remai
 def tree(*nodes, findings=()):
     text = RANGES + "  Live ranges at 2 (peak):\n    p.1{}: 4 bytes\n"
     text += "  Stack trace breakdown for peak usage: 8 288 bytes\n"
-    found = read(text + "".join(f"{node}\n" for node in nodes), findings)
-    assert found.facts[0].tree_bytes == 8288
-    return rows(found.tree, NODES)
+    result = read(text + "".join(f"{node}\n" for node in nodes), findings)
+    assert result.facts[0].tree_bytes == 8288
+    return rows(result.tree, NODES)
 
 
 def test_the_tree_is_recognized_by_its_branches():
-    found = tree(
+    nodes = tree(
         f"    main {TAIL}",
         f"      ├── jit(f) {TAIL}",
         f"      │   ├── a (b) {TAIL}",
@@ -101,7 +103,7 @@ def test_the_tree_is_recognized_by_its_branches():
         f"          └── f {TAIL}",
     )
     sizes = (8288, 4, 8284)
-    assert found == [
+    assert nodes == [
         (0, None, 0, "main", *sizes),
         (1, 0, 1, "jit(f)", *sizes),
         (2, 1, 2, "a (b)", *sizes),
@@ -126,8 +128,8 @@ def test_the_tree_is_recognized_by_its_branches():
     ],
 )
 def test_labels_are_raw_text(label):
-    found = tree(f"    main {TAIL}", f"      └── {label} {TAIL}", f"          └── leaf {TAIL}")
-    assert [row[:4] for row in found] == [(0, None, 0, "main"), (1, 0, 1, label), (2, 1, 2, "leaf")]
+    nodes = tree(f"    main {TAIL}", f"      └── {label} {TAIL}", f"          └── leaf {TAIL}")
+    assert [row[:4] for row in nodes] == [(0, None, 0, "main"), (1, 0, 1, label), (2, 1, 2, "leaf")]
 
 
 def test_the_root_may_begin_with_branches_and_blanks():
@@ -146,8 +148,8 @@ def test_bytes_are_grouped_by_three():
 
 def test_a_node_without_its_byte_counts_is_reported():
     message = "expected ' (N%, total: …' at column 11, found '      └── cut off'"
-    found = tree(f"    main {TAIL}", "      └── cut off", findings=[unreadable(12, message)])
-    assert [row[3] for row in found] == ["main"]
+    nodes = tree(f"    main {TAIL}", "      └── cut off", findings=[unreadable(12, message)])
+    assert [row[3] for row in nodes] == ["main"]
 
 
 # -- what cannot be read, and parts -----------------------------------------------------------
@@ -167,21 +169,21 @@ def test_a_node_without_its_byte_counts_is_reported():
     ],
 )  # fmt: skip
 def test_an_unreadable_line_is_reported_alone(old, new, line, message):
-    found = read(RANGES.replace(old, new), [unreadable(line + 5, message)], before=5)
-    assert len(rows(found.sequence, "instruction_name")) + len(found.ranges["module"]) == 3
+    result = read(RANGES.replace(old, new), [unreadable(line + 5, message)], before=5)
+    assert len(rows(result.sequence, "instruction_name")) + len(result.ranges["module"]) == 3
 
 
 @pytest.mark.parametrize("line", ["HloLiveRange (max x):", f"HloLiveRange (max {10**19}):"])
 def test_a_title_that_cannot_be_read_is_reported(line):
     message = f"expected 'HloLiveRange (max N):' or a title below it, found {line!r}"
-    found = read(RANGES.replace("HloLiveRange (max 3):", line), [unreadable(1, message)])
-    assert found.facts[0].schedule_length is None
-    assert len(found.sequence["module"]) == 3
+    result = read(RANGES.replace("HloLiveRange (max 3):", line), [unreadable(1, message)])
+    assert result.facts[0].schedule_length is None
+    assert len(result.sequence["module"]) == 3
 
 
 def test_a_section_can_go_on_in_the_middle_of_a_list():
     part = section("    5:a\n  BufferLiveRange:\n    a{}:0-1\n")
-    found = live_ranges.read(part, live_ranges.SEQUENCE)
-    assert rows(found.sequence, "program_order") == [5]
-    assert rows(found.ranges, "instruction_name") == ["a"]
-    assert found.last_kind == live_ranges.RANGES
+    result = live_ranges.read(part, live_ranges.SEQUENCE)
+    assert rows(result.sequence, "program_order") == [5]
+    assert rows(result.ranges, "instruction_name") == ["a"]
+    assert result.last_kind == live_ranges.RANGES

@@ -47,5 +47,5 @@ def test_check_holds_the_allocations_to_the_report(fresh, tmp_path, total, findi
     assert ingest_into(con, tmp_path / "run").replaced_count == 1
     assert rows(con, "SELECT read_line_count, known_line_count FROM files WHERE file_kind = "
                      "'memory_report'") == [(2, 1)]  # fmt: skip
-    found = check.violations(con, check.chosen())
-    assert [one.check.name for one in found] == ["reported-sums"] * finding_count
+    violations = check.violations(con, check.chosen())
+    assert [one.check.name for one in violations] == ["reported-sums"] * finding_count

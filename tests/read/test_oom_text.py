@@ -31,8 +31,8 @@ GIB, MIB = 1 << 30, 1 << 20
 
 
 def only(text):
-    (found,) = read(text)
-    return found.message
+    (report,) = read(text)
+    return report.message
 
 
 # -- sizes -----------------------------------------------------------------------------------------
@@ -192,9 +192,9 @@ FIGURES = {
 def test_figures_without_a_list_are_figures(form):
     message = only(SHORT[form])
     space, *amounts = FIGURES[form]
-    found = [message.needed, message.limit, message.excess]
+    figures = [message.needed, message.limit, message.excess]
     assert (message.space, message.total) == (space, message.needed)
-    assert found == [None if text is None else amount_of(text) for text in amounts]
+    assert figures == [None if text is None else amount_of(text) for text in amounts]
     assert message.is_program_alone
     assert not message.is_cut
     named = "jit_egret_step" if "egret" in SHORT[form] else None
@@ -234,12 +234,17 @@ def test_what_other_arrays_hold_is_not_the_programs():
 
 def test_one_line_messages_in_a_row_are_several():
     text = SHORT["temporaries"] + SHORT["cores"] + SHORT["used"] + LIST
-    assert [found.message.form for found in read(text)] == ["temporaries", "cores", "list", "list"]
+    assert [report.message.form for report in read(text)] == [
+        "temporaries",
+        "cores",
+        "list",
+        "list",
+    ]
 
 
 def test_two_messages_in_a_row_are_two():
-    assert [found.message for found in read(GPU)] == [read(GPU)[0].message] * 2
-    assert [found.message.is_tpu for found in read(TPU + GPU)] == [True, False, False]
+    assert [report.message for report in read(GPU)] == [read(GPU)[0].message] * 2
+    assert [report.message.is_tpu for report in read(TPU + GPU)] == [True, False, False]
 
 
 # -- text around a message -------------------------------------------------------------------------
@@ -320,9 +325,9 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("text", WITHOUT_BREAKS.values(), ids=WITHOUT_BREAKS)
 def test_a_message_is_the_same_in_whatever_form_it_is_found(text, form):
-    (found,) = read(form(text))
-    assert found.message == only(text)
-    assert found.unread == []
+    (report,) = read(form(text))
+    assert report.message == only(text)
+    assert report.unread == []
 
 
 @pytest.mark.parametrize("prefix", ["[worker-3] ", "> ", "I0302 10:14:07.1 12 a.cc:3] "])
@@ -371,17 +376,17 @@ def in_turn(texts, tag):
 @pytest.mark.parametrize(("tag", "count"), [*zip(TAGS.values(), cycle((80, 2, 3)))], ids=TAGS)
 def test_lines_of_several_processes_are_distinguished(tag, count):
     texts = [LIST.replace("41.25G of", f"41.{number:02}G of") for number in range(count)]
-    found = read(in_turn(texts, tag))
-    assert [one.message for one in found] == [only(text) for text in texts]
-    assert not any(one.unread for one in found)
+    reports = read(in_turn(texts, tag))
+    assert [one.message for one in reports] == [only(text) for text in texts]
+    assert not any(one.unread for one in reports)
 
 
 def test_processes_may_fail_differently():
     texts = [LIST, SCRATCH, TPU, WHOLE["gpu"]]
-    found = read(in_turn(texts, "{}: "))
-    assert sorted(one.message.form for one in found) == ["list"] * 4
+    reports = read(in_turn(texts, "{}: "))
+    assert sorted(one.message.form for one in reports) == ["list"] * 4
     for text in texts:
-        assert only(text) in [one.message for one in found]
+        assert only(text) in [one.message for one in reports]
 
 
 def test_a_broken_line_belongs_to_the_process_before():
@@ -410,9 +415,9 @@ def test_an_operator_may_be_broken_over_lines():
 def test_lines_of_others_in_between_are_separated():
     others = "2026-03-02 10:14:07.7: W allocator.cc:494] ****__***\nstray words\n"
     text = GPU[: GPU.index("Traceback")].replace("\tBuffer 2:", others + "\tBuffer 2:")
-    (found,) = read(text)
-    assert found.message == only(GPU[: GPU.index("Traceback")])
-    assert [text.split("\n")[line] for line in found.unread] == ["stray words"]
+    (report,) = read(text)
+    assert report.message == only(GPU[: GPU.index("Traceback")])
+    assert [text.split("\n")[line] for line in report.unread] == ["stray words"]
 
 
 def test_what_comes_long_after_a_message_is_none_of_it():
@@ -453,8 +458,8 @@ def test_a_cut_message_keeps_what_is_above_the_cut(text):
     lines = text.splitlines(keepends=True)
     last = max(number for number, line in enumerate(lines) if "=====" in line)
     for stop in range(len(lines)):
-        for found in read("".join(lines[:stop])):
-            message = found.message
+        for report in read("".join(lines[:stop])):
+            message = report.message
             assert message.amounts.items() <= whole.amounts.items()
             complete = [buffer for buffer in message.buffers if buffer.is_whole]
             assert complete == whole.buffers[: len(complete)]
@@ -493,9 +498,9 @@ def test_of_a_line_without_end_a_piece_is_looked_at():
     filler = b'{"a": [1, 2]} &gt; ** <b>x</b> ' * 300_000
     text = filler + title + filler + filler + title.replace(b"3.00G", b"4.00G")
     tracemalloc.start()
-    found = read(text)
+    reports = read(text)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert [one.message.needed.size_bytes >> 30 for one in found] == [3, 4]
-    assert [(one.first, one.last) for one in found] == [(0, 0)] * 2
+    assert [one.message.needed.size_bytes >> 30 for one in reports] == [3, 4]
+    assert [(one.first, one.last) for one in reports] == [(0, 0)] * 2
     assert peak < 60 << 20

@@ -18,9 +18,9 @@ def assigned(*shorts):
 
 
 def read(text, known=NOTHING, findings=()):
-    found = section(text)
-    result = used_values.read(found, known, SEEDS, True)
-    assert problems(found) == list(findings)
+    text_section = section(text)
+    result = used_values.read(text_section, known, SEEDS, True)
+    assert problems(text_section) == list(findings)
     return result
 
 
@@ -29,17 +29,17 @@ def value(number, name, described="", positions=None, uses="  tuple, operand 0\n
     return f"<{number} {name} @0>\n positions:\n{seen} uses:\n{uses}{described}"
 
 
-def tellings(found):
+def tellings(result):
     return [
-        (rows(found.heads, "value_id")[head], text)
-        for head, text in rows(found.descriptions, "head text")
+        (rows(result.heads, "value_id")[head], text)
+        for head, text in rows(result.descriptions, "head text")
     ]
 
 
 def test_positions_with_and_without_an_index():
-    found = read(TITLE + value(3, "a{}", positions="  a {}\n  tuple.1 {1,0}\n  b\n"))
-    assert rows(found.heads, "value_id instruction_name shape_index") == [(3, "a", "{}")]
-    assert rows(found.positions, "head ordinal instruction_name shape_index") == [
+    result = read(TITLE + value(3, "a{}", positions="  a {}\n  tuple.1 {1,0}\n  b\n"))
+    assert rows(result.heads, "value_id instruction_name shape_index") == [(3, "a", "{}")]
+    assert rows(result.positions, "head ordinal instruction_name shape_index") == [
         (0, 0, "a", "{}"),
         (0, 1, "tuple.1", "{1,0}"),
         (0, 2, "b", "{}"),
@@ -48,8 +48,8 @@ def test_positions_with_and_without_an_index():
 
 def test_uses_with_and_without_an_index():
     uses = "  add.1, operand 1\n  while.2, operand 0 {2,0}\n"
-    found = read(TITLE + value(3, "a", uses=uses))
-    assert rows(found.uses, "head ordinal instruction_name operand_number operand_index") == [
+    result = read(TITLE + value(3, "a", uses=uses))
+    assert rows(result.uses, "head ordinal instruction_name operand_number operand_index") == [
         (0, 0, "add.1", 1, "{}"),
         (0, 1, "while.2", 0, "{2,0}"),
     ]
@@ -57,16 +57,16 @@ def test_uses_with_and_without_an_index():
 
 @pytest.mark.parametrize("uses", ["", "  (none)\n"])
 def test_no_uses(uses):
-    found = read(TITLE + value(3, "a", uses=uses) + value(4, "b"))
-    assert rows(found.uses, "head") == [1]
-    assert rows(found.positions, "head") == [0, 1]
+    result = read(TITLE + value(3, "a", uses=uses) + value(4, "b"))
+    assert rows(result.uses, "head") == [1]
+    assert rows(result.positions, "head") == [0, 1]
 
 
 def test_uses_that_are_not_initialized():
     text = value(3, "a", uses="").replace(" uses:", " uses are not initialized yet.")
-    found = read(TITLE + text + value(4, "b"))
-    assert rows(found.heads, "value_id") == [3, 4]
-    assert rows(found.uses, "head") == [1]
+    result = read(TITLE + text + value(4, "b"))
+    assert rows(result.heads, "value_id") == [3, 4]
+    assert rows(result.uses, "head") == [1]
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_uses_that_are_not_initialized():
     ],
 )
 def test_totals(line, total):
-    found = read(f"\n{line}\n\nUsed values:\n{value(3, 'a')}")
-    assert [found.totals[0][1:3]] == [total]
-    assert len(found.totals) == 1
+    result = read(f"\n{line}\n\nUsed values:\n{value(3, 'a')}")
+    assert [result.totals[0][1:3]] == [total]
+    assert len(result.totals) == 1
 
 
 @pytest.mark.parametrize("line", [f"Total bytes used: {2**63}", "Total bytes used: x", "Used:"])
@@ -104,16 +104,16 @@ def two(spelling, end):
 )
 def test_three_spellings_of_from_instruction(spelling, end):
     for known in (NOTHING, assigned("3 a @0", "4 b @0")):
-        found = read(two(spelling, end), known)
-        assert rows(found.heads, "value_id instruction_name") == [(3, "a"), (4, "b")]
-        assert tellings(found) == [(3, "%a = f32[] add(%x)"), (4, "%b = f32[] add(%x)")]
+        result = read(two(spelling, end), known)
+        assert rows(result.heads, "value_id instruction_name") == [(3, "a"), (4, "b")]
+        assert tellings(result) == [(3, "%a = f32[] add(%x)"), (4, "%b = f32[] add(%x)")]
 
 
 def test_heads_may_be_glued_to_text_with_angle_brackets():
     described = ' from instruction: %a = f32[] add(%x), metadata={op_name="jit(<lambda>)/<b"}'
-    found = read(TITLE + value(3, "a", described) + value(4, "b"), assigned("3 a @0", "4 b @0"))
-    assert rows(found.heads, "value_id") == [3, 4]
-    assert tellings(found) == [(3, described.removeprefix(" from instruction: "))]
+    result = read(TITLE + value(3, "a", described) + value(4, "b"), assigned("3 a @0", "4 b @0"))
+    assert rows(result.heads, "value_id") == [3, 4]
+    assert tellings(result) == [(3, described.removeprefix(" from instruction: "))]
 
 
 RAW = """%a = f32[] custom-call(%x), backend_config={"text": [
@@ -131,11 +131,11 @@ RAW = """%a = f32[] custom-call(%x), backend_config={"text": [
 def test_a_raw_instruction_may_hold_what_looks_like_a_value(short, is_known):
     described = f" from instruction: {RAW.replace('SHORT', short)}\n"
     text = TITLE + value(3, "a", described) + value(4, "b") + value(5, "look")
-    found = section(text)
+    text_section = section(text)
     known = assigned("2 z @0", "3 a @0", "4 b @0", "5 look @0") if is_known else NOTHING
-    result = used_values.read(found, known, SEEDS, True)
-    found.close()
-    assert {f.severity for f in found.account.findings()} <= {"notice"}
+    result = used_values.read(text_section, known, SEEDS, True)
+    text_section.close()
+    assert {f.severity for f in text_section.account.findings()} <= {"notice"}
     assert rows(result.heads, "value_id") == [3, 4, 5]
     assert tellings(result) == [(3, RAW.replace("SHORT", short))]
     assert rows(result.positions, "head instruction_name") == [(0, "a"), (1, "b"), (2, "look")]
@@ -143,8 +143,8 @@ def test_a_raw_instruction_may_hold_what_looks_like_a_value(short, is_known):
 
 def test_empty_lines_inside_and_after_an_instruction():
     described = " from instruction: %a = f32[] custom-call(), backend_config={\n\n}\n"
-    found = read(TITLE + value(3, "a", described) + "\n\n")
-    assert tellings(found) == [(3, "%a = f32[] custom-call(), backend_config={\n\n}")]
+    result = read(TITLE + value(3, "a", described) + "\n\n")
+    assert tellings(result) == [(3, "%a = f32[] custom-call(), backend_config={\n\n}")]
 
 
 @pytest.mark.parametrize(
@@ -177,18 +177,18 @@ def test_a_whole_instruction_has_its_quotes_and_brackets_closed(text, is_whole):
 )
 def test_an_unreadable_line_is_reported_alone(old, new, message):
     text = value(3, "a{0}", positions="  a {0}\n", uses="  t, operand 1\n")
-    found = section(text.replace(old, new) + value(4, "b"), before=10)
-    result = used_values.read(found, NOTHING, SEEDS, True)
+    text_section = section(text.replace(old, new) + value(4, "b"), before=10)
+    result = used_values.read(text_section, NOTHING, SEEDS, True)
     assert len(result.positions["head"]) + len(result.uses["head"]) == 3
-    ((code, path, line, problem),) = problems(found)
+    ((code, path, line, problem),) = problems(text_section)
     assert (code, path, line) == ("unreadable_line", PATH, 13 if "a" in old[:3] else 15)
     assert problem.startswith(message)
 
 
 def test_the_last_value_of_a_part_waits_for_the_next_part():
     text = TITLE + value(3, "a") + value(4, "b")
-    found = section(text)
-    result = used_values.read(found, NOTHING, SEEDS, is_last=False)
+    text_section = section(text)
+    result = used_values.read(text_section, NOTHING, SEEDS, is_last=False)
     assert rows(result.heads, "value_id") == [3]
     assert rows(result.positions, "instruction_name") == ["a"]
     assert text[result.rest :] == value(4, "b")

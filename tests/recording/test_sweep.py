@@ -25,15 +25,17 @@ def commands(texts, *words):
 
 
 def test_each_combination_has_its_command():
-    found = sweep.combinations(["t", "--b={b}", "{r}"], sweep.parse(["b=8,16", "r=none, full"]))
-    assert [one.command for one in found] == [
+    combinations = sweep.combinations(
+        ["t", "--b={b}", "{r}"], sweep.parse(["b=8,16", "r=none, full"])
+    )
+    assert [one.command for one in combinations] == [
         ("t", "--b=8", "none"),
         ("t", "--b=8", "full"),
         ("t", "--b=16", "none"),
         ("t", "--b=16", "full"),
     ]
-    assert [one.suffix for one in found] == ["8-none", "8-full", "16-none", "16-full"]
-    assert found[1].values == {"b": "8", "r": "full"}
+    assert [one.suffix for one in combinations] == ["8-none", "8-full", "16-none", "16-full"]
+    assert combinations[1].values == {"b": "8", "r": "full"}
 
 
 def test_a_value_makes_no_path():
@@ -78,8 +80,8 @@ def test_a_sweep_that_is_none(texts, words, message):
 
 
 def test_labels_that_a_curve_can_go_over():
-    found = sweep.parse(["b=8,1e3", "one=4", "remat=none,2", "x=-1,.5", "y=nan,1"])
-    assert sweep.numeric_labels(found) == ["b", "x"]
+    labels = sweep.parse(["b=8,1e3", "one=4", "remat=none,2", "x=-1,.5", "y=nan,1"])
+    assert sweep.numeric_labels(labels) == ["b", "x"]
 
 
 def test_the_time_that_is_left():

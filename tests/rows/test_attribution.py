@@ -38,10 +38,10 @@ def test_texts_of_single_lines_are_distinguished():
 def test_such_a_line_has_its_own_op_name_and_line():
     context = SimpleNamespace(source=SimpleNamespace(headers={}, own=NOTHING_MORE))
     names = np.arange(3, dtype=np.uint64)
-    found = Attribution(context, SimpleNamespace(names=names))
-    found.see_instructions(columns_of("a", "b", "a"), names)
-    assert [found.op_names[number] for number in found.ops.tolist()] == ["a", "b", "a"]
-    lines = [found.line_names.texts[number] for number in found.lines.tolist()]
+    attribution = Attribution(context, SimpleNamespace(names=names))
+    attribution.see_instructions(columns_of("a", "b", "a"), names)
+    assert [attribution.op_names[number] for number in attribution.ops.tolist()] == ["a", "b", "a"]
+    lines = [attribution.line_names.texts[number] for number in attribution.lines.tolist()]
     assert lines == ["a.py:3", "b.py:3", "a.py:3"]
 
 
@@ -49,10 +49,10 @@ def test_what_a_value_is_for_does_not_depend_on_its_line_number():
     """Numbers of few lines are held in a byte, which does not hold those of uses."""
     context = SimpleNamespace(source=SimpleNamespace(headers={}, own=NOTHING_MORE))
     names = np.arange(101, dtype=np.uint64)
-    found = Attribution(context, SimpleNamespace(names=names, name=np.array([100, 99])))
-    found.see_instructions(columns_of(*(f"n{n}" for n in range(100))), names[:100])
+    attribution = Attribution(context, SimpleNamespace(names=names, name=np.array([100, 99])))
+    attribution.see_instructions(columns_of(*(f"n{n}" for n in range(100))), names[:100])
     users = SimpleNamespace(of_values=lambda rows, _: (np.array([99, -1]), None))
-    labelled, is_backward = found.of_values(np.arange(2), Attributed(), users, None)
+    labelled, is_backward = attribution.of_values(np.arange(2), Attributed(), users, None)
     assert not is_backward.any()
     for kind, (labels, texts) in labelled.items():
         own = {"source_line": "n99.py:3", "op": "n99"}[kind]

@@ -83,9 +83,9 @@ def test_the_largest_operand_is_the_largest_element() -> None:
     graph = HloGraph(TEXT, [])
     select = graph.find(0, b"b")
     assert select is not None
-    found = Operands(graph).largest({}, select)
-    assert found is not None
-    assert (found[0].name, found[1]) == (b"t", (2,))
+    largest = Operands(graph).largest({}, select)
+    assert largest is not None
+    assert (largest[0].name, largest[1]) == (b"t", (2,))
 
 
 CALL = b"""%wrapped (p: f32[8], q: f32[4]) -> f32[4] {
@@ -115,5 +115,5 @@ def test_an_update_takes_the_operands_that_the_start_does_not(
     graph = HloGraph(text, [])
     caller = graph.caller(0)
     assert caller is not None
-    found = [graph.operand(caller[0], number, ()) for number in range(3)]
-    assert [at and at[0].name for at in found] == [b"a", b"b", None]
+    operands = [graph.operand(caller[0], number, ()) for number in range(3)]
+    assert [at and at[0].name for at in operands] == [b"a", b"b", None]

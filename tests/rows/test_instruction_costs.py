@@ -38,22 +38,22 @@ ENTRY %main (x: f32[4,8]) -> f32[4,8] {
 def costs(text):
     """Rows by instruction."""
     data = text.lstrip("\n").encode()
-    found = instruction_costs.rows_of(HloGraph(data, loops_in(data)))
-    return {name.decode(): tuple(cells) for name, *cells in found}
+    rows = instruction_costs.rows_of(HloGraph(data, loops_in(data)))
+    return {name.decode(): tuple(cells) for name, *cells in rows}
 
 
 @pytest.mark.parametrize(
     ("limit", "step", "trips"), [("6", "1", 6), ("6", "4", 2), ("0", "1", 0), ("-1", "1", 0)]
 )
 def test_the_counter_of_a_loop_says_its_trips(limit, step, trips):
-    found = costs(LOOP.replace("LIMIT", limit).replace("STEP", step))
-    assert found == {"dot.1": (trips, trips * 512, None, None, None)}
+    costs_by_name = costs(LOOP.replace("LIMIT", limit).replace("STEP", step))
+    assert costs_by_name == {"dot.1": (trips, trips * 512, None, None, None)}
 
 
 def test_what_xla_prints_of_trips_goes_first():
     config = ', backend_config={"known_trip_count":{"n":"10"}}'
-    found = costs(LOOP.replace("LIMIT", "6").replace("body=%body", f"body=%body{config}"))
-    assert found["dot.1"][:2] == (10, 5120)
+    costs_by_name = costs(LOOP.replace("LIMIT", "6").replace("body=%body", f"body=%body{config}"))
+    assert costs_by_name["dot.1"][:2] == (10, 5120)
 
 
 @pytest.mark.parametrize(

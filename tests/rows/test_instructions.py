@@ -133,8 +133,8 @@ def test_without_descriptions_instructions_are_names_of_values(con, tmp_path):
     name = NAME.replace("-assignment", "-assignment-values")
     (tmp_path / name).write_text(f"\nTotal bytes used: 8\n\n{text}\n")
     ingest_into(con, tmp_path)
-    found = "SELECT instruction_name, opcode FROM instructions"
-    assert rows(con, found) == [("add", None)]
+    sql = "SELECT instruction_name, opcode FROM instructions"
+    assert rows(con, sql) == [("add", None)]
     messages = "SELECT message FROM diagnostics WHERE code = 'missing_file' ORDER BY ALL"
     assert [message.split(" ", 1)[0] for (message,) in rows(con, messages)] == ["live", "sizes"]
 
@@ -176,8 +176,8 @@ def test_sections_are_not_read_again_for_steps_with_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(link_instructions, "live_range_rounds", read_again)
     (tmp_path / "dumps" / "d").mkdir(parents=True)
     (tmp_path / "dumps" / "d" / NAME).write_text(DESCRIBED)
-    found = instructions(str(tmp_path / "t.duckdb"), tmp_path / "dumps")
-    assert sorted(found) == [("add", 0), ("bitcast", 1), ("odd", 2)]
+    stored_steps = instructions(str(tmp_path / "t.duckdb"), tmp_path / "dumps")
+    assert sorted(stored_steps) == [("add", 0), ("bitcast", 1), ("odd", 2)]
 
 
 @pytest.mark.sample(2)

@@ -52,8 +52,8 @@ def test_each_saved_array_has_its_line(script, made_in, tmp_path):
 @pytest.mark.slow
 def test_each_one_of_fifteen_programs_of_a_process_has(tmp_path):
     generate = SHARED / "generate"
-    found = compiled(tmp_path, "-c", TOGETHER, str(generate))
+    origins = compiled(tmp_path, "-c", TOGETHER, str(generate))
     made_in = lambda name: [name, f"_{name.partition('_')[0]}"]  # noqa: E731
-    right, wrong = judge(found, marks(generate / "models.py"), made_in)
+    right, wrong = judge(origins, marks(generate / "models.py"), made_in)
     assert wrong <= UNMARKED
     assert right > 800

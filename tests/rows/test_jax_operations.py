@@ -50,8 +50,8 @@ def test_xla_counts_as_many(function):
     program, *sizes = function
     shapes = [jax.ShapeDtypeStruct(size, jnp.float32) for size in sizes]
     compiled = jax.jit(program).lower(*shapes).compile()
-    found = compiled.cost_analysis()
-    figures = found[0] if isinstance(found, list) else found
+    analysis = compiled.cost_analysis()
+    figures = analysis[0] if isinstance(analysis, list) else analysis
     graph = HloGraph(compiled.as_text().encode(), [])
     operations = Operations(graph)
     lines = [graph.find(entry, name) for entry in graph._entries for name in graph._lines_of(entry)]

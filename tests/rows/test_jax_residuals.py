@@ -101,9 +101,9 @@ def test_a_scan_saves_what_jax_says_and_bufdb_knows_the_line(compiled, name):
     printed, db = compiled
     layer, scan = printed[name]
     with duckdb.connect(str(db), read_only=True) as con:
-        found = con.execute(FORWARD, [name]).fetchall()
+        values = con.execute(FORWARD, [name]).fetchall()
     stacks = {dimensions(line) for line in scan if "from the argument" not in line}
-    assert {dimensions(shape) for shape, _, _ in found} == stacks
+    assert {dimensions(shape) for shape, _, _ in values} == stacks
     lines = {
         (dimensions(line), int(re.search(r"\.py:(\d+)", line)[1]))
         for line in layer
@@ -111,10 +111,10 @@ def test_a_scan_saves_what_jax_says_and_bufdb_knows_the_line(compiled, name):
     }
     assert lines
     assert {
-        (dimensions(shape)[1:], line) for shape, line, is_input in found if not is_input
+        (dimensions(shape)[1:], line) for shape, line, is_input in values if not is_input
     } == lines
     arguments = {dimensions(line) for line in layer if "from the argument x" in line}
-    assert {dimensions(shape)[1:] for shape, _, is_input in found if is_input} == arguments
+    assert {dimensions(shape)[1:] for shape, _, is_input in values if is_input} == arguments
     # JAX itself knows no line of the layer there.
     inside = {line for _, line in lines}
     assert all(int(re.search(r"\.py:(\d+)", text)[1]) not in inside
@@ -128,8 +128,8 @@ def test_each_call_of_a_helper_has_its_line(tmp_path):
     program.write_text(TWICE)
     compile_in(tmp_path, f"import runpy; runpy.run_path({str(program)!r})")
     with duckdb.connect(str(tmp_path / "t.duckdb"), read_only=True) as con:
-        found = con.execute(
+        lines = con.execute(
             "SELECT DISTINCT own_source_line FROM value_origin_details "
             "WHERE origin_kind = 'stacked' AND op_name LIKE '%jit(relu)/max'"
         ).fetchall()
-    assert {line for (line,) in found} == {5, 6}
+    assert {line for (line,) in lines} == {5, 6}

@@ -24,12 +24,12 @@ def loops_db(tmp_path_factory):
 
 
 def test_every_buffer_has_its_marked_line(loops_db):
-    found = rows(loops_db)
-    right, wrong = judge(found, marks(ROOT / "data" / "model" / "loops.py"), MADE_IN.__getitem__)
+    origins = rows(loops_db)
+    right, wrong = judge(origins, marks(ROOT / "data" / "model" / "loops.py"), MADE_IN.__getitem__)
     assert wrong == set()
     assert right > 330
-    programs = {row["run_name"]: set() for row in found}
-    for row in found:
+    programs = {row["run_name"]: set() for row in origins}
+    for row in origins:
         programs[row["run_name"]].add(row["function_name"])
     assert programs == {"cpu": {*MADE_IN} - {"layers"}, "gpu": {*MADE_IN}, "tpu": {*MADE_IN}}
 
@@ -37,18 +37,18 @@ def test_every_buffer_has_its_marked_line(loops_db):
 @pytest.mark.slow
 def test_elements_are_followed_where_uses_name_them(tmp_path):
     ingest(str(tmp_path / "a.duckdb"), [ROOT / "data" / "elements"])
-    found = rows(tmp_path / "a.duckdb")
-    right, wrong = judge(found, marks(ROOT / "data" / "model" / "loops.py"), MADE_IN.__getitem__)
-    assert (wrong, right, len(found)) == (set(), 19, 21)
+    origins = rows(tmp_path / "a.duckdb")
+    right, wrong = judge(origins, marks(ROOT / "data" / "model" / "loops.py"), MADE_IN.__getitem__)
+    assert (wrong, right, len(origins)) == (set(), 19, 21)
 
 
 @pytest.mark.slow
 def test_later_scans_of_a_process_have_their_own_lines(tmp_path):
     """JAX keeps what the first one inserts, with its line, for all scans of its shapes."""
     ingest(str(tmp_path / "a.duckdb"), [ROOT / "data" / "scans"])
-    found = rows(tmp_path / "a.duckdb")
+    origins = rows(tmp_path / "a.duckdb")
     lines = marks(ROOT / "data" / "model" / "two_scans.py")
-    right, wrong = judge(found, lines, lambda name: [name])
+    right, wrong = judge(origins, lines, lambda name: [name])
     assert wrong == set()
     assert right > 40
     assert one(tmp_path / "a.duckdb", "SELECT code FROM diagnostics") == []
@@ -66,9 +66,9 @@ def test_a_name_that_jax_changes_is_reported(change, tmp_path):
     lines = marks(ROOT / "data" / "model" / "two_scans.py")
     right, wrong = judge(rows(tmp_path / "a.duckdb"), lines, lambda name: [name])
     assert (wrong, right > 40) == (set(), True)
-    found = one(tmp_path / "a.duckdb", "SELECT severity, code, message FROM diagnostics")
-    assert {row[:2] for row in found} == {("notice", "unknown_jax_name")}
-    assert all(change[1] in row[2] for row in found)
+    diagnostics = one(tmp_path / "a.duckdb", "SELECT severity, code, message FROM diagnostics")
+    assert {row[:2] for row in diagnostics} == {("notice", "unknown_jax_name")}
+    assert all(change[1] in row[2] for row in diagnostics)
 
 
 @needs_loops
@@ -78,9 +78,9 @@ def test_every_buffer_of_the_shared_programs_does(tmp_path):
     for backend in ("cpu", "cuda", "tpu"):
         paths = sorted((SHARED / "dumps").glob(f"{backend}_*"))
         ingest(str(db), paths)
-    found = rows(db)
+    origins = rows(db)
     lines = marks(SHARED / "generate" / "models.py")
-    right, wrong = judge(found, lines, lambda name: [name, f"_{name.partition('_')[0]}"])
+    right, wrong = judge(origins, lines, lambda name: [name, f"_{name.partition('_')[0]}"])
     assert wrong <= UNMARKED
     assert right > 2700
 
@@ -95,7 +95,7 @@ def test_what_a_policy_keeps_and_what_a_scan_saves_anyway(loops_db):
 
     The TPU compiler notes no trip counts, and keeps the input as bf16.
     """
-    found = one(
+    slices = one(
         loops_db,
         """
         SELECT DISTINCT run_name, split_part(slice_shape, '{', 1), slice_count, trip_count,
@@ -108,7 +108,7 @@ def test_what_a_policy_keeps_and_what_a_scan_saves_anyway(loops_db):
     """,
     )
     scope = "jit(layers_named)/jvp()/while/body/closed_call/"
-    assert found == [
+    assert slices == [
         row
         for run, trips, kept in (("cpu", 6, 4), ("gpu", 6, 4), ("tpu", None, 2))
         for row in (
@@ -120,7 +120,7 @@ def test_what_a_policy_keeps_and_what_a_scan_saves_anyway(loops_db):
 
 def test_slices_are_said_of_what_they_fill_and_no_other(loops_db):
     """On the TPU stacks are padded, some are kept as bf16, and copies have tables and a word."""
-    found = one(
+    slices = one(
         loops_db,
         """
         SELECT run_name, slice_count IS NULL, slice_count * slice_bytes = "values".logical_bytes,
@@ -133,18 +133,18 @@ def test_slices_are_said_of_what_they_fill_and_no_other(loops_db):
         GROUP BY ALL ORDER BY ALL
     """,
     )
-    assert [row[:4] for row in found] == [
+    assert [row[:4] for row in slices] == [
         ("cpu", False, True, False),
         ("gpu", False, True, False),
         ("tpu", False, True, False),
         ("tpu", True, None, True),
     ]
-    assert [row[4] for row in found] == [40, 55, 57, 4]
+    assert [row[4] for row in slices] == [40, 55, 57, 4]
 
 
 def test_at_the_peak_the_loops_hold_no_byte_without_a_name(loops_db):
     """Bytes that a while or what its body is given holds at the peak, by what they are called."""
-    found = one(
+    unnamed = one(
         loops_db,
         """
         SELECT modules.run_name, modules.function_name, sum(peak_values.held_bytes)
@@ -164,7 +164,7 @@ def test_at_the_peak_the_loops_hold_no_byte_without_a_name(loops_db):
         GROUP BY ALL
     """,
     )
-    assert found == []
+    assert unnamed == []
 
 
 def copied(path, name, change=None, keep=lambda name: True):
@@ -203,10 +203,10 @@ def test_jaxlib_0_11_prints_elements_with_the_operand(run, tmp_path, loops_db):
     """`%gte = get-tuple-element(%while.5), index=1` is omitted, `%while.5#1` replaces it."""
 
     def rewritten(text):
-        found = re.findall(
+        elements = re.findall(
             r"^  %?(\S+) = \S+ get-tuple-element\(%([^)]+)\), index=(\d+)", text, re.M
         )
-        for name, operand, index in found:
+        for name, operand, index in elements:
             text = re.sub(rf"(?<=[(, /])%{re.escape(name)}(?=[,)])", f"%{operand}#{index}", text)
         return text
 

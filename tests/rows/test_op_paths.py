@@ -61,5 +61,5 @@ def test_python_and_sql_know_the_same_names_of_jax(demo):
 
 def test_passes_of_a_gradient_are_known_by_the_same_names(demo):
     for name in ("jit(f)/jvp(Net)/dot", "jit(f)/transpose(jvp(Net))/dot", "jit(f)/dot"):
-        found = demo.execute("SELECT is_forward($n), is_backward($n)", {"n": name}).fetchone()
-        assert found == (jax_names.is_forward(name.encode()), jax_names.is_backward(name.encode()))
+        row = demo.execute("SELECT is_forward($n), is_backward($n)", {"n": name}).fetchone()
+        assert row == (jax_names.is_forward(name.encode()), jax_names.is_backward(name.encode()))

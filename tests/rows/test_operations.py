@@ -83,8 +83,8 @@ def test_a_convolution_counts_where_weights_meet_inputs(window, inputs, kernel, 
     )
     given = f"%x = f32[7,{inputs},4]{{2,1,0}} parameter(0)"
     weights = f"%w = f32[{kernel},4,11]{{2,1,0}} parameter(1)"
-    found = count(line, given, weights)
-    assert found == (None if pairs is None else 2 * 7 * 4 * 11 * pairs)
+    operation_count = count(line, given, weights)
+    assert operation_count == (None if pairs is None else 2 * 7 * 4 * 11 * pairs)
 
 
 @pytest.mark.parametrize(

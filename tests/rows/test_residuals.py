@@ -57,8 +57,8 @@ def left_out(text, **labels):
     def named(nodes):
         return {made.nodes[n].makers[0].name.decode() for n in nodes}
 
-    return [(found.form, found.is_gone, named(found.kept), named(found.again))
-            for found in residual_layers.leave_out(made, stacks)]  # fmt: skip
+    return [(left.form, left.is_gone, named(left.kept), named(left.again))
+            for left in residual_layers.leave_out(made, stacks)]  # fmt: skip
 
 
 SOFTMAX = (
@@ -118,7 +118,7 @@ def test_equal_instructions_of_several_fusions_are_one():
     both = {ins.name for node in made.nodes for ins in node.makers if len(node.makers) > 1}
     assert both == {b"again", b"exp"}
     # Line 8 reads the other one.
-    assert [found[1] for found in left_out(f"{fused}{text}", u2=4)] == [False]
+    assert [left[1] for left in left_out(f"{fused}{text}", u2=4)] == [False]
 
 
 def test_a_body_larger_than_its_text_is_given_up():
@@ -136,24 +136,24 @@ def needs(is_gone, kept=(), again=(), more=()):
 def test_what_several_need_counts_once():
     one, two = needs(True, kept=[1, 2], again=[3], more=[1]), needs(True, again=[2, 3], more=[1])
     assert together([one]) == together([one, one])
-    found = together([one, two])
-    assert (found.kept_bytes, found.kept_name) == (100, "m.py:1")
-    assert (found.low_operation_count, found.operation_count) == (20, 1020)
+    total = together([one, two])
+    assert (total.kept_bytes, total.kept_name) == (100, "m.py:1")
+    assert (total.low_operation_count, total.operation_count) == (20, 1020)
     # What stays costs nothing at the low end.
-    found = together([needs(False, more=[1]), one])
-    assert (found.kept_bytes, found.kept_name) == (300, "m.py:2, m.py:1")
-    assert found.low_operation_count == 10
+    total = together([needs(False, more=[1]), one])
+    assert (total.kept_bytes, total.kept_name) == (300, "m.py:2, m.py:1")
+    assert total.low_operation_count == 10
     unknown = Needs("wrap", True, {}, {1: None}, {1: None})
     assert together([one, unknown]).low_operation_count is None
 
 
 def test_parts_are_what_the_same_stacks_need():
-    found = columns_of({
+    columns = columns_of({
         b"u2": needs(True, kept=[5], again=[3, 4], more=[5]),
         b"u3": needs(True, again=[4, 3]),
     })  # fmt: skip
-    cells = zip(*(found[name].labels for name in ("written_by", "part_kind", "kept_name")),
-                *(found[name].tolist() for name in ("part_index", "operation_count",
+    cells = zip(*(columns[name].labels for name in ("written_by", "part_kind", "kept_name")),
+                *(columns[name].tolist() for name in ("part_index", "operation_count",
                                                     "kept_bytes")), strict=True)  # fmt: skip
     assert list(cells) == [
         (b"u2", "again", None, 0, 20, None),

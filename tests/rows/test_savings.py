@@ -17,14 +17,14 @@ class Known:
     """A context in which the peaks of some modules are known."""
 
     def __init__(self, *known):
-        self.known, self.found = np.array(known), []
+        self.known, self.findings = np.array(known), []
 
     def having(self, fact):
         assert fact == "is_peak_known"
         return self.known
 
     def find(self, module, severity, code, message):
-        self.found.append((module, severity, code))
+        self.findings.append((module, severity, code))
 
 
 def prepared(context, rows, fixed=(100, 1000), is_phi=()):
@@ -142,7 +142,7 @@ def test_what_takes_too_long_has_no_rows_and_a_notice(monkeypatch):
     rows = [(0, 0, 4, 0, 9), (0, 2, 4, 3, 9), (0, 6, 4, 3, 5), ROWS[4], ROWS[5]]
     (values,) = prepared(context, rows).rows()
     assert savings_of(values) == [(1, 3, 507, 7, 5, 1002, 1)]
-    assert context.found == [(0, "notice", "savings_unknown")]
+    assert context.findings == [(0, "notice", "savings_unknown")]
 
 
 @pytest.mark.parametrize("fixed", [2**62, 2**63 + 5])

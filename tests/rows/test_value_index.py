@@ -44,8 +44,8 @@ def test_a_name_is_found_whatever_value_is_next_to_it(values, asked):
     names = sorted({name for _, _, name in values})
     asked = [(name, min(row, len(values) - 1)) for name, row in asked]
     name, rows = np.array(asked, np.int64).reshape(-1, 2).T
-    found = index.names_of(name.astype(np.uint64) << np.uint64(50), rows)
-    assert found.tolist() == [names.index(n) if n in names else -1 for n in name.tolist()]
+    numbers = index.names_of(name.astype(np.uint64) << np.uint64(50), rows)
+    assert numbers.tolist() == [names.index(n) if n in names else -1 for n in name.tolist()]
 
 
 @pytest.mark.slow
@@ -62,11 +62,11 @@ def test_each_value_is_found_and_no_other(values, rounds):
     check = name_key ^ value_id.astype(np.uint64) ^ name.astype(np.uint64)
     assert index.checks(rows).tolist() == check.tolist()
     assert index.offset_bytes.tolist() == [2**40] * len(ordered)
-    found = index.by_number(module, value_id)
+    row_numbers = index.by_number(module, value_id)
     pairs = [value[:2] for value in ordered]
     # Numbers beyond 40 bits are never found, because the index cannot distinguish them.
     expected = [-1 if pair[1] >= LARGEST_ID else pairs.index(pair) for pair in pairs]
-    assert found.tolist() == expected
+    assert row_numbers.tolist() == expected
     assert (index.by_number(module, value_id * 0 + 5) >= 0).tolist() == [
         (pair[0], 5) in pairs for pair in pairs
     ]

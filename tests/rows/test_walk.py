@@ -70,7 +70,7 @@ def walk(text, name="while", index=()):
     return (None if ins is None else walker.origin(ins, index)), walker
 
 
-def found(text, name="while", index=(2,)):
+def origin_of(text, name="while", index=(2,)):
     """(kind, instruction, line) of an origin."""
     origin, walker = walk(text, name, index)
     place = None if origin.instruction is None else walker.places.own(origin.instruction)
@@ -87,7 +87,7 @@ STACKED = f"""  %sin = f32[8] sine(%x), {meta(21)}
 
 def test_a_stack_leads_to_what_is_inserted():
     origin, _ = walk(module(STACKED), index=(2,))
-    assert found(module(STACKED)) == ("stacked", "sin", 21)
+    assert origin_of(module(STACKED)) == ("stacked", "sin", 21)
     assert (origin.loop.name, origin.loop.trip_count) == (b"while", 4)
     assert (origin.written_by.name, origin.slice_shape.text) == (b"put", "f32[1,8]")
     assert (origin.slice_count, origin.is_layer_input, origin.is_exact) == (4, False, True)
@@ -119,7 +119,7 @@ def test_a_line_on_a_path_counts_for_that_path_alone(names):
 
 @pytest.mark.parametrize("name", ["out", "put"])
 def test_every_holder_of_the_stack_has_its_origin(name):
-    assert found(module(STACKED), name, ()) == ("stacked", "sin", 21)
+    assert origin_of(module(STACKED), name, ()) == ("stacked", "sin", 21)
 
 
 @pytest.mark.parametrize(("body", "right"), [
@@ -130,7 +130,7 @@ def test_every_holder_of_the_stack_has_its_origin(name):
 def test_an_insertion_may_have_the_line_of_another_scan(body, right):
     """JAX traces it once a process for each shape; the line is that of the first scan of all."""
     elsewhere = meta(77, f"{body}jit(dynamic_update_index_in_dim)/dynamic_update_slice")
-    assert found(module(STACKED.replace(INSERT, elsewhere))) == right
+    assert origin_of(module(STACKED.replace(INSERT, elsewhere))) == right
 
 
 ELSEWHERE = meta(77, "jit(f)/while/body/jit(dynamic_update_index_in_dim)/dynamic_update_slice")
@@ -147,7 +147,7 @@ def test_a_scan_is_known_whatever_jax_calls_its_parts(change, unknown):
     text = module(STACKED.replace(INSERT, ELSEWHERE))
     for old, new in change.items():
         text = text.replace(old, new)
-    assert found(text) == ("stacked", "sin", 21)
+    assert origin_of(text) == ("stacked", "sin", 21)
     assert walk(text)[1].places.unknown_names == unknown
 
 
@@ -164,7 +164,7 @@ def test_a_while_loop_with_a_named_scope_is_no_scan(neighbor):
         f"  %new = f32[8] add(%sin, %x), {meta(22)}", neighbor or "  %new = f32[8] negate(%sin)"
     )
     assert "closed_call" not in text.replace(own("closed_call"), "")
-    assert found(text.replace(own("closed_call"), own())) == ("carry", "put", 77)
+    assert origin_of(text.replace(own("closed_call"), own())) == ("carry", "put", 77)
 
 
 @pytest.mark.parametrize(("op_name", "right"), [
@@ -179,24 +179,24 @@ def test_the_target_of_a_loop_has_its_line(op_name, right):
     """`relu(scan(…)[0] @ w)`: the product is what the user computes there, not what was carried."""
     logits = f"""  %last = f32[8] get-tuple-element(%while), index=1
   %logits = f32[8] dot(%last, %zero), {meta(LOOP_LINE, op_name)}"""
-    assert found(module(STACKED, logits), "logits", ()) == right
+    assert origin_of(module(STACKED, logits), "logits", ()) == right
 
 
 def test_what_the_carry_becomes_is_written_by_the_step():
-    assert found(module(STACKED), index=(1,)) == ("carry", "new", 22)
+    assert origin_of(module(STACKED), index=(1,)) == ("carry", "new", 22)
 
 
 def test_what_is_never_written_is_what_went_in():
-    assert found(module(STACKED), index=(3,)) == ("parameter", "b", None)
+    assert origin_of(module(STACKED), index=(3,)) == ("parameter", "b", None)
     made = module(STACKED).replace("tuple(%one, %a, %zeros, %b)", "tuple(%one, %a, %zeros, %made)")
     made = made.replace("  %init =", f"  %made = f32[16] negate(%b), {meta(30)}\n  %init =")
-    assert found(made, index=(3,)) == ("invariant", "made", 30)
+    assert origin_of(made, index=(3,)) == ("invariant", "made", 30)
 
 
 def test_a_saved_carry_is_an_input_of_the_layer():
     text = module(STACKED.replace("bitcast(%sin)", "bitcast(%x)"))
     origin, _ = walk(text, index=(2,))
-    assert found(text) == ("stacked", "new", 22)
+    assert origin_of(text) == ("stacked", "new", 22)
     assert origin.is_layer_input
     unchanging = text.replace("tuple(%i, %new, %put", "tuple(%i, %x, %put")
     origin, _ = walk(unchanging, index=(2,))
@@ -210,7 +210,7 @@ def test_an_unrolled_scan_saves_inputs_of_several_layers():
         "  %row = f32[1,8] bitcast(%sin)", f"{both}  %row = f32[1,16] bitcast(%both)"
     )
     origin, _ = walk(module(body), index=(2,))
-    assert found(module(body)) == ("stacked", "new", 22)
+    assert origin_of(module(body)) == ("stacked", "new", 22)
     assert (origin.is_layer_input, origin.is_exact) == (True, False)
     made = module(body.replace("concatenate(%x", "multiply(%x"))
     assert not walk(made, index=(2,))[0].is_layer_input
@@ -230,9 +230,9 @@ def test_fused_computations_are_walked_through():
     body = STACKED.replace(
         "dynamic-update-slice(%stack, %row, %i, %i)", "fusion(%stack, %i, %sin), calls=%fused"
     )
-    assert found(module(body, others=fused)) == ("stacked", "cos", 25)
+    assert origin_of(module(body, others=fused)) == ("stacked", "cos", 25)
     through = fused.replace("bitcast(%cos)", "bitcast(%f2)")
-    assert found(module(body, others=through)) == ("stacked", "sin", 21)
+    assert origin_of(module(body, others=through)) == ("stacked", "sin", 21)
 
 
 def test_of_a_fusion_of_several_the_output_counts():
@@ -246,33 +246,33 @@ def test_of_a_fusion_of_several_the_output_counts():
 """
     body = STACKED.replace("%new =", "%f = (f32[8], f32[8]) fusion(%x), calls=%fused\n  %other =")
     body += "\n  %new = f32[8] get-tuple-element(%f), index=1"
-    assert found(module(body, others=fused), index=(1,)) == ("carry", "two.1", 26)
+    assert origin_of(module(body, others=fused), index=(1,)) == ("carry", "two.1", 26)
 
 
 @pytest.mark.parametrize("move", ["copy", "bitcast", "reshape", "transpose", "convert", "pad",
                                   "reduce-precision", "slice"])  # fmt: skip
 def test_moves_lead_on_whatever_line_they_have(move):
     body = STACKED.replace("bitcast(%sin)", f"{move}(%sin)")
-    assert found(module(body)) == ("stacked", "sin", 21)
+    assert origin_of(module(body)) == ("stacked", "sin", 21)
 
 
 @pytest.mark.parametrize("move", ["convert", "broadcast", "slice", "pad", "transpose", "reshape"])
 def test_a_move_that_the_user_wrote_is_what_is_saved(move):
     body = STACKED.replace(f"bitcast(%sin), {own('closed_call')}", f"{move}(%sin), {meta(40)}")
-    assert found(module(body)) == ("stacked", "row", 40)
+    assert origin_of(module(body)) == ("stacked", "row", 40)
 
 
 def test_what_vmap_turns_around_is_made_by_the_step():
     """In a mapped step, as in lax.map(…, batch_size=16), it has the line of the loop."""
     turned = meta(LOOP_LINE, "jit(f)/while/body/closed_call/vmap()/transpose")
     body = STACKED.replace(f"bitcast(%sin), {own('closed_call')}", f"transpose(%sin), {turned}")
-    assert found(module(body)) == ("stacked", "sin", 21)
+    assert origin_of(module(body)) == ("stacked", "sin", 21)
     alone = body.replace("transpose(%sin)", "transpose(%take)")
     alone = f"  %take = f32[8] dynamic-slice(%w, %i), {TAKE}\n{alone}"
-    assert found(module(alone)) == ("stacked", "row", LOOP_LINE)
+    assert origin_of(module(alone)) == ("stacked", "row", LOOP_LINE)
     # XLA merges this with a product: the instruction that computes is known, but not its line.
     product = STACKED.replace(f"sine(%x), {meta(21)}", f"dot(%x, %w), {turned}")
-    assert found(module(product)) == ("stacked", "sin", LOOP_LINE)
+    assert origin_of(module(product)) == ("stacked", "sin", LOOP_LINE)
     assert not walk(module(product), index=(2,))[0].is_exact
 
 
@@ -282,7 +282,7 @@ def test_a_name_given_in_a_helper_is_not_who_makes_the_data(move):
     named = meta(33, "jit(f)/while/body/closed_call/reduce_precision")
     text = STACKED.replace("bitcast(%sin)", "bitcast(%n)")
     text = text.replace("  %new =", f"  %n = f32[8] {move}(%sin), {named}\n  %new =")
-    assert found(module(text)) == ("stacked", "sin", 21)
+    assert origin_of(module(text)) == ("stacked", "sin", 21)
 
 
 @pytest.mark.parametrize("move", ["copy", "bitcast", "reduce-precision"])
@@ -290,38 +290,38 @@ def test_other_moves_of_the_user_replace_an_end_without_a_line(move):
     text = module(
         STACKED.replace(f"bitcast(%sin), {own('closed_call')}", f"{move}(%sin), {meta(40)}")
     )
-    assert found(text) == ("stacked", "sin", 21)
+    assert origin_of(text) == ("stacked", "sin", 21)
     nameless = text.replace(f"sine(%x), {meta(21)}", "sine()")
-    assert found(nameless) == ("stacked", "row", 40)
+    assert origin_of(nameless) == ("stacked", "row", 40)
 
 
 def test_a_copy_has_two_halves():
     body = STACKED.replace("bitcast(%sin)", "copy-done(%s)")
     body = body.replace("  %row", "  %s = (f32[8], f32[8], u32[]) copy-start(%sin)\n  %row")
-    assert found(module(body)) == ("stacked", "sin", 21)
+    assert origin_of(module(body)) == ("stacked", "sin", 21)
 
 
 def test_one_step_read_back_is_a_slice():
     take = f"  %take = f32[1,8] dynamic-slice(%out, %z, %z), {TAKE}"
     origin, _ = walk(module(STACKED, take), "take")
-    assert found(module(STACKED, take), "take", ()) == ("slice", "sin", 21)
+    assert origin_of(module(STACKED, take), "take", ()) == ("slice", "sin", 21)
     assert (origin.written_by.name, origin.slice_count) == (b"put", 4)
     scanned = STACKED + f"\n  %part = f32[4] dynamic-slice(%w, %i), {TAKE}"
-    assert found(module(scanned), "part", ()) == ("slice", "b", None)
+    assert origin_of(module(scanned), "part", ()) == ("slice", "b", None)
 
 
 def test_a_cache_is_written_by_the_users_line():
     body = STACKED.replace(INSERT, meta(50, "jit(f)/while/body/dynamic_update_slice"))
-    assert found(module(body)) == ("carry", "put", 50)
+    assert origin_of(module(body)) == ("carry", "put", 50)
 
 
 def test_a_shared_gradient_is_made_where_its_part_is():
     body = f"""  %part = f32[16] dot(%x, %x), {meta(60)}
   %sum = f32[16] add(%w, %part), {own("add_any")}
   ROOT %t = (s32[], f32[8], f32[4,8], f32[16]) tuple(%i, %x, %stack, %sum)"""
-    assert found(module(body), index=(3,)) == ("carry", "part", 60)
+    assert origin_of(module(body), index=(3,)) == ("carry", "part", 60)
     swapped = body.replace("add(%w, %part)", "add(%part, %w)")
-    assert found(module(swapped), index=(3,)) == ("carry", "part", 60)
+    assert origin_of(module(swapped), index=(3,)) == ("carry", "part", 60)
 
 
 def test_what_xla_made_leads_to_its_largest_changing_operand():
@@ -336,7 +336,7 @@ def test_few_of_those_are_crossed():
     def chain(length):
         more = "".join(f"  %k{n} = f32[8] tanh(%k{n + 1})\n" for n in range(length))
         body = STACKED.replace("  %row", f"  %k{length} = f32[8] copy(%sin)\n{more}  %row")
-        return found(module(body.replace("bitcast(%sin)", "bitcast(%k0)")))
+        return origin_of(module(body.replace("bitcast(%sin)", "bitcast(%k0)")))
 
     assert chain(MAX_GUESSES) == ("stacked", "sin", 21)
     assert chain(MAX_GUESSES + 1) == ("stacked", None, None)
@@ -358,8 +358,8 @@ def test_a_call_and_a_branch():
                  "conditional(%q, %x, %sin), true_computation=%other, "
                  "false_computation=%called"):  # fmt: skip
         body = STACKED.replace("bitcast(%sin)", what)
-        assert found(module(body, others=called)) == ("stacked", "sin", 21)
-        assert found(module(body, others=called), "kc", ())[1:] == ("sin", 21)
+        assert origin_of(module(body, others=called)) == ("stacked", "sin", 21)
+        assert origin_of(module(body, others=called), "kc", ())[1:] == ("sin", 21)
 
 
 @pytest.mark.parametrize("zeros", [
@@ -395,7 +395,7 @@ def test_of_a_branch_that_saves_and_one_that_gives_zeros(zeros, making):
         "  %saved = f32[8] get-tuple-element(%which), index=1\n  %row",
     )
     text = module(body, others=others)
-    assert found(text) == ("stacked", "half", 61 if making == ("%one",) else 62)
+    assert origin_of(text) == ("stacked", "half", 61 if making == ("%one",) else 62)
     assert walk(text, index=(2,))[0].is_exact == (len(making) == 1)
 
 
@@ -408,7 +408,7 @@ def test_an_asynchronous_call():
 """
     body = STACKED.replace("bitcast(%sin)", "async-done(%s)")
     start = "  %s = ((f32[8]), f32[8], u32[]) async-start(%sin), calls=%run\n  %row"
-    assert found(module(body.replace("  %row", start), others=called)) == ("stacked", "kc", 70)
+    assert origin_of(module(body.replace("  %row", start), others=called)) == ("stacked", "kc", 70)
 
 
 @pytest.mark.parametrize(("op_name", "right"), [
@@ -418,7 +418,7 @@ def test_a_users_gather_makes_data_and_one_of_xla_moves_it(op_name, right):
     body = STACKED.replace("bitcast(%sin)", "all-gather-done(%s)")
     written = meta(71, f"jit(f)/while/body/closed_call/{op_name}")
     start = f"  %s = (f32[4], f32[8]) all-gather-start(%sin), dimensions={{0}}, {written}\n  %row"
-    assert found(module(body.replace("  %row", start))) == right
+    assert origin_of(module(body.replace("  %row", start))) == right
 
 
 ON_SPARSECORE = """%run (k: f32[8], l: f32[24]) -> f32[8] {
@@ -444,20 +444,20 @@ async_execution_thread="sparsecore", calls=%run, {written}
   %row"""
     body = STACKED.replace("bitcast(%sin)", "async-done(%u)").replace("  %row", lines)
     text = module(body, others=called)
-    assert found(text) == right
+    assert origin_of(text) == right
     assert walk(text, index=(2,))[0].is_exact
 
 
 def test_an_index_after_an_operand():
     text = module(STACKED, "  %half = f32[4,8] copy(%while#2)")
-    assert found(text, "half", ()) == ("stacked", "sin", 21)
+    assert origin_of(text, "half", ()) == ("stacked", "sin", 21)
 
 
 def test_names_without_percent_and_shapes_before_operands():
     bare = re.sub(r"%(?=[a-z])", "", module(STACKED))
-    assert found(bare) == ("stacked", "sin", 21)
+    assert origin_of(bare) == ("stacked", "sin", 21)
     shaped = module(STACKED).replace("bitcast(%sin)", "bitcast(f32[8]{0} %sin)")
-    assert found(shaped.replace("(%stack, %row", "(f32[4,8]{1,0} %stack, f32[1,8] %row")) == (
+    assert origin_of(shaped.replace("(%stack, %row", "(f32[4,8]{1,0} %stack, f32[1,8] %row")) == (
         "stacked", "sin", 21
     )  # fmt: skip
 
@@ -484,7 +484,7 @@ def test_nested_loops_need_nothing_more():
   %put = f32[4,8] dynamic-update-slice(%stack, %made, %i, %i), {INSERT}
   ROOT %t = {carry} tuple(%i, %x, %put, %w)"""
     origin, _ = walk(module(body, others=nest), index=(2,))
-    assert found(module(body, others=nest)) == ("stacked", "n.sin", 21)
+    assert origin_of(module(body, others=nest)) == ("stacked", "n.sin", 21)
     assert (origin.loop.name, origin.written_by.name) == (b"while", b"put")
     assert not origin.is_layer_input
 
@@ -514,7 +514,7 @@ def test_each_element_of_a_collective_has_its_operand(opcode, asynchronous, numb
     last = "%done" if asynchronous else "%all"
     lines.append(f"%taken = f32[8] get-tuple-element({last}), index={number}")
     text = combined("\n".join(f"  {line}" for line in lines), "%taken")
-    assert found(text) == ("stacked", *right)
+    assert origin_of(text) == ("stacked", *right)
     assert walk(text, index=(2,))[0].is_exact
 
 
@@ -529,7 +529,7 @@ def test_so_has_each_element_of_one_on_sparsecore(number, right):
         f"%taken = f32[8] get-tuple-element(%done), index={number}",
     ]
     text = ON_SPARSECORE + combined("\n".join(f"  {line}" for line in lines), "%taken")
-    assert found(text) == ("stacked", *right)
+    assert origin_of(text) == ("stacked", *right)
     assert walk(text, index=(2,))[0].is_exact
 
 
@@ -544,7 +544,7 @@ def test_collectives_of_the_user_keep_their_lines(number, line, right):
              "%done = (f32[8], f32[24]) collective-permute-done(%all)",
              f"%taken = f32[8] get-tuple-element(%done), index={number}, {line}"]  # fmt: skip
     text = combined("\n".join(f"  {line}" for line in lines), "%taken")
-    assert found(text) == ("stacked", *right[:2])
+    assert origin_of(text) == ("stacked", *right[:2])
     assert walk(text, index=(2,))[0].is_exact is right[2]
 
 
@@ -566,7 +566,7 @@ FLAT = """  %flat = f32[32] concatenate(%sin, %cos), dimensions={0}
 )
 def test_a_part_of_what_is_put_together_is_of_one_of_them(begin, end, right, is_exact):
     text = combined(FLAT.replace("BEGIN", str(begin)).replace("END", str(end)), "%taken")
-    assert found(text) == ("stacked", *right)
+    assert origin_of(text) == ("stacked", *right)
     assert walk(text, index=(2,))[0].is_exact is is_exact
 
 
@@ -576,14 +576,14 @@ def test_a_part_of_what_is_put_together_is_of_one_of_them(begin, end, right, is_
 ])  # fmt: skip
 def test_of_what_is_no_part_of_it_the_largest_is_taken(change):
     text = combined(FLAT.replace("BEGIN", "0").replace("END", "8").replace(*change), "%taken")
-    assert found(text) == ("stacked", "cos", 25)
+    assert origin_of(text) == ("stacked", "cos", 25)
     assert not walk(text, index=(2,))[0].is_exact
 
 
 def test_what_is_only_gathered_is_made_by_its_operand():
     """A collective without a line needs no guess."""
     text = combined("  %all = f32[16] all-gather(%sin), dimensions={0}", "%all")
-    assert found(text) == ("stacked", "sin", 21)
+    assert origin_of(text) == ("stacked", "sin", 21)
     assert walk(text, index=(2,))[0].is_exact
 
 
@@ -592,16 +592,16 @@ def test_what_is_only_gathered_is_made_by_its_operand():
 
 def test_a_scan_on_one_line_is_recognized_by_its_names():
     text = module(STACKED.replace(meta(21), meta(LOOP_LINE)))
-    assert found(text) == ("stacked", "sin", LOOP_LINE)
+    assert origin_of(text) == ("stacked", "sin", LOOP_LINE)
     counter = text.replace("%sin = f32[8]", "%sin = s32[]")
-    assert found(counter) == ("stacked", "new", 22)
+    assert origin_of(counter) == ("stacked", "new", 22)
 
 
 def test_library_lines_are_not_used():
     library = meta(21, file="/usr/lib/python3.11/site-packages/flax/linen.py")
     text = module(STACKED.replace(meta(21), library))
     origin, _ = walk(text, index=(2,))
-    assert found(text) == ("stacked", "new", 22)
+    assert origin_of(text) == ("stacked", "new", 22)
     assert (origin.is_exact, origin.is_layer_input) == (False, False)
 
 
@@ -612,7 +612,7 @@ def test_a_library_line_counts_if_no_user_line_follows():
     """Not the argument that it was computed from, at which the walk ends."""
     text = module(STACKED.replace(meta(21), LIBRARY).replace("%new, %put", "%x, %put"))
     origin, walker = walk(text, index=(2,))
-    assert found(text) == ("stacked", "sin", None)
+    assert origin_of(text) == ("stacked", "sin", None)
     assert walker.places.library_source(origin.instruction) == "library flax/linen.py:21"
     assert (origin.is_exact, origin.is_layer_input, origin.written_by.name) == (True, False, b"put")
     assert walk(text, index=(1,))[0].kind == "parameter"
@@ -621,14 +621,14 @@ def test_a_library_line_counts_if_no_user_line_follows():
 def test_of_several_that_libraries_compute_the_last_counts():
     twice = STACKED.replace(meta(21), LIBRARY).replace("sine(%x)", "sine(%y)")
     twice = f"  %y = f32[8] cosine(%x), {LIBRARY}\n" + twice.replace("%new, %put", "%x, %put")
-    assert found(module(twice)) == ("stacked", "sin", None)
+    assert origin_of(module(twice)) == ("stacked", "sin", None)
 
 
 def test_a_line_of_the_users_goes_before_it():
     before = STACKED.replace(meta(21), LIBRARY)
-    assert found(module(before)) == ("stacked", "new", 22)
+    assert origin_of(module(before)) == ("stacked", "new", 22)
     after = before.replace("bitcast(%sin), " + own("closed_call"), f"copy(%sin), {meta(40)}")
-    assert found(module(after.replace("%new, %put", "%x, %put"))) == ("stacked", "row", 40)
+    assert origin_of(module(after.replace("%new, %put", "%x, %put"))) == ("stacked", "row", 40)
 
 
 def test_what_is_read_of_an_argument_for_a_library_is_no_slice():
@@ -638,8 +638,8 @@ def test_what_is_read_of_an_argument_for_a_library_is_no_slice():
   %scaled = f32[4] negate(%part), {LIBRARY}
 """
     text = module(part + body)
-    assert found(text, "part", ()) == ("slice", "b", None)
-    assert found(text, "scaled", ()) == ("self", "scaled", None)
+    assert origin_of(text, "part", ()) == ("slice", "b", None)
+    assert origin_of(text, "scaled", ()) == ("self", "scaled", None)
 
 
 def test_library_lines_count_where_there_are_no_others():
@@ -657,7 +657,7 @@ def test_without_metadata_there_is_no_line_but_a_stack():
     bare = re.sub(r", metadata=\{[^}]*\}", "", module(STACKED))
     origin, _ = walk(bare, index=(2,))
     assert (origin.kind, origin.slice_count) == ("stacked", 4)
-    assert found(bare)[2] is None
+    assert origin_of(bare)[2] is None
 
 
 # -- damage ----------------------------------------------------------------------------------------
@@ -744,7 +744,7 @@ def test_slices_fill_the_value_or_none_are_said(name, index, count, size):
 
 def test_what_xla_puts_together_of_several_stacks_is_of_no_line():
     """One buffer for one all-reduce: the line of the largest would hold the bytes of all."""
-    assert found(module(STACKED, AFTER), "flat", ()) == ("self", None, None)
+    assert origin_of(module(STACKED, AFTER), "flat", ()) == ("self", None, None)
 
 
 @pytest.mark.parametrize(
@@ -752,7 +752,7 @@ def test_what_xla_puts_together_of_several_stacks_is_of_no_line():
 )
 def test_what_is_larger_than_its_operand_is_other_data(name):
     """A stack does not hold it: ragged_dot selects rows for each of 16 experts."""
-    assert found(module(STACKED, AFTER), name, ()) == ("self", None, None)
+    assert origin_of(module(STACKED, AFTER), name, ()) == ("self", None, None)
 
 
 @pytest.mark.parametrize(
@@ -763,7 +763,7 @@ def test_what_a_loop_inserts_is_in_its_stack_whatever_its_size(size, opcode):
         f"%row = f32[1,8] bitcast(%sin), {own('closed_call')}", f"%row = f32{size} {opcode}(%sin)"
     )
     origin, _ = walk(module(body), index=(2,))
-    assert found(module(body)) == ("stacked", "sin", 21)
+    assert origin_of(module(body)) == ("stacked", "sin", 21)
     assert origin.is_exact == (opcode == "bitcast")
 
 
