@@ -27,10 +27,10 @@ def answers(con, name, **given):
 
 
 def sureness_by_kind(con):
-    found = con.execute(
+    rows = con.execute(
         "SELECT kind, platform, sureness FROM advice_sureness WHERE NOT is_from_zero"
     ).fetchall()
-    return {(kind, platform): sureness for kind, platform, sureness in found}
+    return {(kind, platform): sureness for kind, platform, sureness in rows}
 
 
 def of_range(sureness, row):
@@ -41,8 +41,8 @@ def of_range(sureness, row):
 def has_tiles_to_save(row):
     """Return whether e.g. bf16[99] with layout {0:T(8,128)(2,1)} takes more than one tile."""
     dimensions = re.findall(r"[0-9]+", re.search(r"\[(.*?)\]", row["shape"])[1])
-    found = re.search(r":T\((.*?)\)", row["layout"] or "")
-    tile = math.prod(map(int, re.findall(r"[0-9]+", found[1]))) if found else math.inf
+    match = re.search(r":T\((.*?)\)", row["layout"] or "")
+    tile = math.prod(map(int, re.findall(r"[0-9]+", match[1]))) if match else math.inf
     return row["size_bytes"] * math.prod(map(int, dimensions)) > row["logical_bytes"] * tile
 
 
@@ -110,12 +110,12 @@ def test_what_is_from_zero_is_not_likely(demo, name):
 
 
 def test_sureness_follows_from_the_range(con):
-    found = con.execute(
+    pairs = con.execute(
         "SELECT sure.sureness, unsure.sureness FROM advice_sureness AS sure "
         "JOIN advice_sureness AS unsure USING (kind, platform) "
         "WHERE NOT sure.is_from_zero AND unsure.is_from_zero"
     ).fetchall()
-    assert set(found) == {
+    assert set(pairs) == {
         ("likely", "possible"), ("possible", "possible"), ("unlikely", "unlikely"),
     }  # fmt: skip
 

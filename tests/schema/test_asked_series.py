@@ -60,8 +60,8 @@ def paired_alike(fresh, runs):
 def test_every_compilation_is_in_one_series_and_once_in_a_run(con, last):
     runs = ["xy", "xyz", last]
     fill(con, [[("f", shape, 3 - place) for place, shape in enumerate(run)] for run in runs])
-    found = series(con, "abc")
-    assert sorted(sum(found, ())) == sorted(
+    all_series = series(con, "abc")
+    assert sorted(sum(all_series, ())) == sorted(
         10 * place + number for place, run in enumerate(runs) for number in range(len(run))
     )
-    assert all(len({module // 10 for module in members}) == len(members) for members in found)
+    assert all(len({module // 10 for module in members}) == len(members) for members in all_series)

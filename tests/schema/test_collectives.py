@@ -56,8 +56,8 @@ def test_all_devices_where_no_group_is_listed(con):
 def test_pairs_of_a_permute_are_no_group(con):
     module = temps(con)
     add(module, 1, "r", "collective-permute-start", ", source_target_pairs={{0,1},{1,0}}")
-    found = operations(con, "opcode, is_async, device_groups, device_group_size")
-    assert found == [("collective-permute", True, "{{0,1},{1,0}}", None)]
+    rows = operations(con, "opcode, is_async, device_groups, device_group_size")
+    assert rows == [("collective-permute", True, "{{0,1},{1,0}}", None)]
 
 
 @pytest.mark.slow
@@ -122,16 +122,16 @@ def test_the_shape_of_an_all_reduce_start_is_its_result(con):
 @pytest.mark.parametrize("target", ["cpu", "gpu"])
 def test_the_collectives_of_the_dumps_read_and_write(con, target):
     ingest_into(con, ROOT / f"data/sharded/{target}")
-    found = operations(con, "instruction_name, opcode, is_async, device_group_size")
-    assert {opcode for _, opcode, _, _ in found} == {
+    rows = operations(con, "instruction_name, opcode, is_async, device_group_size")
+    assert {opcode for _, opcode, _, _ in rows} == {
         "all-reduce", "all-gather", "all-to-all", "collective-permute",
     }  # fmt: skip
-    assert {is_async for _, _, is_async, _ in found} == {target == "gpu"}
+    assert {is_async for _, _, is_async, _ in rows} == {target == "gpu"}
     # The mesh is 4 x 2.
-    sizes = {opcode: set() for _, opcode, _, _ in found}
-    for _, opcode, _, size in found:
+    sizes = {opcode: set() for _, opcode, _, _ in rows}
+    for _, opcode, _, size in rows:
         sizes[opcode].add(size)
     assert sizes.pop("collective-permute") == {None}
     assert set.union(*sizes.values()) <= {2, 4, 8}
     both = {(name, is_written) for name, _, is_written in buffers(con)}
-    assert both == {(name, flag) for name, *_ in found for flag in (True, False)}
+    assert both == {(name, flag) for name, *_ in rows for flag in (True, False)}

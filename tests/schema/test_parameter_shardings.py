@@ -104,10 +104,10 @@ def test_holders_of_the_same_part(con):
     parameter(module, 6, 32, "{devices=[4]<=[4]}")
     parameter(module, 7, 32, "{strange}")
     module.close()
-    found = shardings(con, "tile_count", "holder_count", "replicated_bytes", "is_divisible")
+    rows = shardings(con, "tile_count", "holder_count", "replicated_bytes", "is_divisible")
     # A share of 33 bytes among 8 is 5, rounded up.
-    assert found[:4] == [(1, 8, 28, True), (4, 2, 16, True), (8, 1, 0, True), (1, 1, 0, True)]
-    assert found[4:] == [(None,) * 4] * 4
+    assert rows[:4] == [(1, 8, 28, True), (4, 2, 16, True), (8, 1, 0, True), (1, 1, 0, True)]
+    assert rows[4:] == [(None,) * 4] * 4
     assert [reason for (reason,) in shardings(con, "unknown_sharding_reason")] == [
         *[None] * 4,
         "the sharding is manual: which device holds what is unknown",
@@ -160,8 +160,8 @@ def test_one_device_has_nothing_to_share(con):
     parameter(module, 0, 8, None)
     parameter(module, 1, 8, "{manual}")
     module.close()
-    found = shardings(con, "holder_count", "replicated_bytes", "unknown_sharding_reason")
-    assert found == [(1, 0, None), (1, 0, None)]
+    rows = shardings(con, "holder_count", "replicated_bytes", "unknown_sharding_reason")
+    assert rows == [(1, 0, None), (1, 0, None)]
 
 
 @pytest.mark.slow
@@ -258,8 +258,8 @@ def test_arrays_of_a_tuple_before_optimization(con):
         sharding = "{{devices=[2]<=[2]}, /*index=1*/{replicated}}"
         given(module, 0, "(f32[8]{0:T(128)}, /*index=1*/(f32[8]{0}))", sharding)
         module.close()
-    found = shardings(con, "sharding", "holder_count")
-    assert found == [("{devices=[2]<=[2]}", 1), ("{replicated}", 2), *[(None, None)] * 3]
+    rows = shardings(con, "sharding", "holder_count")
+    assert rows == [("{devices=[2]<=[2]}", 1), ("{replicated}", 2), *[(None, None)] * 3]
 
 
 def divided(con, folder, columns="parameter_name, tile_count, holder_count"):
@@ -281,8 +281,8 @@ def test_the_program_that_made_the_dumps_says_what_is_divided(con, target, data)
         for owner in ("params", "opt_state['momentum']")
         for name, tiles in weights.items()
     } | {"tokens": (data, 2)}
-    found = divided(con, SHARDED / target)
-    assert {name: counts for name, *counts in found} == {
+    rows = divided(con, SHARDED / target)
+    assert {name: counts for name, *counts in rows} == {
         name: list(counts) for name, counts in expected.items()
     }
     source = "before_optimizations" if target == "tpu" else "optimized text"
@@ -297,8 +297,8 @@ def test_bytes_on_one_device(con):
 
 def multi_device_dumps():
     """List real dumps for several devices that have the text before optimizations."""
-    found = [SHARDED / "cpu", SHARDED / "gpu"]
-    return [*found, pytest.param(DUMPS / "gpu-0.10.2" / "fsdp", marks=needs_dumps)]
+    folders = [SHARDED / "cpu", SHARDED / "gpu"]
+    return [*folders, pytest.param(DUMPS / "gpu-0.10.2" / "fsdp", marks=needs_dumps)]
 
 
 @pytest.mark.slow

@@ -59,7 +59,7 @@ def test_compiler_made_bytes_follow_from_allocation_kinds(demo, name, given):
     rows = {}
     for unnamed in ("use", "none"):
         bound = execute.bind(query, whole | {"unnamed": unnamed})
-        found = execute.execute_query(demo, query, bound).rows
+        result_rows = execute.execute_query(demo, query, bound).rows
         # What is saved is known of the default alone; rounds of frames are those of the longest
         # stack, which may be one that something is for.
         rows[unnamed] = {
@@ -68,7 +68,7 @@ def test_compiler_made_bytes_follow_from_allocation_kinds(demo, name, given):
                 for at, cell in enumerate(row)
                 if at not in savings
             )
-            for row in found
+            for row in result_rows
         }
     texts = ("source", "op_path", "call_stack", "source_function")
     reported = [column.name for column in query.columns if column.name not in SAVINGS]

@@ -9,9 +9,9 @@ def test_a_run_is_selected_by_its_name_and_each_label(demo):
     labels = demo.execute(
         "SELECT label || '=' || label_value FROM run_labels WHERE run_name = 'cpu_b16'"
     ).fetchall()
-    found = demo.execute("SELECT selector FROM run_selectors WHERE run_name = 'cpu_b16'").fetchall()
+    rows = demo.execute("SELECT selector FROM run_selectors WHERE run_name = 'cpu_b16'").fetchall()
     assert labels
-    assert sorted(found) == sorted([("cpu_b16",), *labels])
+    assert sorted(rows) == sorted([("cpu_b16",), *labels])
 
 
 def test_a_query_filters_by_label(demo):

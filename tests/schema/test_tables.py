@@ -63,8 +63,8 @@ def keys_of(con, table):
     (comment,) = con.execute(
         "SELECT comment FROM duckdb_tables() WHERE table_name = ?", [table]
     ).fetchone()
-    found = re.search(r"Key: ([^.]+)\.", comment)
-    return [key.split(", ") for key in found[1].split("; also ")] if found else []
+    match = re.search(r"Key: ([^.]+)\.", comment)
+    return [key.split(", ") for key in match[1].split("; also ")] if match else []
 
 
 def test_every_table_is_of_a_file_of_its_name(con):
@@ -82,10 +82,10 @@ def test_keys_name_columns_and_are_unique(demo, table):
     for key in keys_of(demo, table):
         assert set(key) <= set(columns_of(demo, table))
         names = ", ".join(key)
-        found = demo.execute(
+        duplicates = demo.execute(
             f'SELECT {names}, count(*) FROM "{table}" GROUP BY {names} HAVING count(*) > 1 LIMIT 3'
         )
-        assert found.fetchall() == [], names
+        assert duplicates.fetchall() == [], names
 
 
 @pytest.mark.parametrize("table", TABLES)

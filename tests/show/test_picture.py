@@ -79,23 +79,27 @@ def spaces(con):
 @pytest.mark.slow
 def test_every_column_adds_up_to_the_bytes_at_its_instant(demo):
     for run, key, color in spaces(demo):
-        found = drawn(demo, run=run, module=key, color=color)
-        ids = [found.subject.module_id, color]
+        drawn_picture = drawn(demo, run=run, module=key, color=color)
+        ids = [drawn_picture.subject.module_id, color]
         rows = demo.execute(
             "SELECT start_time, end_time, occupied_bytes FROM memory_steps "
             "WHERE module_id = ? AND color = ?",
             ids,
         ).fetchall()
-        for column in [*found.columns, found.instant]:
+        for column in [*drawn_picture.columns, drawn_picture.instant]:
             ((_, _, size),) = [row for row in rows if row[0] <= column.time <= row[1]]
             held = sum(part.end_bytes - part.begin_bytes for part in column.parts)
-            assert column.occupied_bytes == size == found.subject.fixed_bytes + held
+            assert column.occupied_bytes == size == drawn_picture.subject.fixed_bytes + held
             parts = column.parts
             assert all(a.end_bytes <= b.begin_bytes for a, b in itertools.pairwise(parts))
-            assert not parts or parts[-1].end_bytes <= found.arena_bytes
-        most = max(column.occupied_bytes for column in found.columns)
-        assert most == found.columns[found.place].occupied_bytes == found.subject.peak_bytes
-        assert found.peaks[0] == (1, found.subject.peak_time, most)
+            assert not parts or parts[-1].end_bytes <= drawn_picture.arena_bytes
+        most = max(column.occupied_bytes for column in drawn_picture.columns)
+        assert (
+            most
+            == drawn_picture.columns[drawn_picture.place].occupied_bytes
+            == drawn_picture.subject.peak_bytes
+        )
+        assert drawn_picture.peaks[0] == (1, drawn_picture.subject.peak_time, most)
 
 
 NAMES = {
@@ -111,13 +115,13 @@ NAMES = {
 @pytest.mark.parametrize("instant", [{}, {"step": 60}, {"peak": 2}])
 def test_groups_hold_what_saved_queries_attribute_to_them(demo, by, instant):
     for run in RUNS:
-        found = drawn(demo, by=by, instant=instant, run=run, function="train_step")
+        drawn_picture = drawn(demo, by=by, instant=instant, run=run, function="train_step")
         mine = {}
-        for part in found.instant.parts:
+        for part in drawn_picture.instant.parts:
             size = part.end_bytes - part.begin_bytes
             mine[part.group] = mine.get(part.group, 0) + size
         sql = f"SELECT {NAMES[by]}, sum(held_bytes)::BIGINT FROM attributed_peak_values AS held "
-        asked = {**found.subject.asked, **instant}
+        asked = {**drawn_picture.subject.asked, **instant}
         rows = execute.execute_with(
             demo, sql + "WHERE allocation_kind = 'temp' GROUP BY ALL", asked, "test"
         ).rows
@@ -126,11 +130,13 @@ def test_groups_hold_what_saved_queries_attribute_to_them(demo, by, instant):
 
 @pytest.mark.slow
 def test_categories_are_those_of_the_saved_query(demo):
-    found = drawn(demo, by="category", run="gpu_b8", function="train_step")
-    rows = picture.values(demo, CATALOGUE.find("peak-by-category"), found.subject, {}, 50).rows
+    drawn_picture = drawn(demo, by="category", run="gpu_b8", function="train_step")
+    rows = picture.values(
+        demo, CATALOGUE.find("peak-by-category"), drawn_picture.subject, {}, 50
+    ).rows
     expected = {row[9]: row[5] for row in rows if row[8] == "temp"}
     mine = dict.fromkeys(expected, 0)
-    for part in found.instant.parts:
+    for part in drawn_picture.instant.parts:
         mine[part.group] += part.end_bytes - part.begin_bytes
     assert mine == expected
 
@@ -140,9 +146,9 @@ def test_categories_are_those_of_the_saved_query(demo):
 def test_labels_of_a_tree_add_up_to_the_instant(demo, tree):
     query = CATALOGUE.find(picture.TREES[tree])
     for run, key, color in spaces(demo):
-        found = chosen(demo, run=run, module=key, color=color)
-        rows = picture.labels(demo, query, found, {})
-        assert sum(size for _, size in rows) == found.peak_bytes
+        chosen_subject = chosen(demo, run=run, module=key, color=color)
+        rows = picture.labels(demo, query, chosen_subject, {})
+        assert sum(size for _, size in rows) == chosen_subject.peak_bytes
 
 
 @pytest.mark.slow
@@ -152,9 +158,9 @@ def test_without_any_line_ops_are_used_with_a_note(con, demo):
     made.allocation(0, "temp", 9)
     made.value(1, 0, 0, 9, op_name="jit(f)/Net/dot")
     made.close()
-    found = drawn(con)
-    assert (found.by, found.is_without_lines) == ("op", True)
-    assert [part.group for part in found.instant.parts] == ["Net/dot"]
+    drawn_picture = drawn(con)
+    assert (drawn_picture.by, drawn_picture.is_without_lines) == ("op", True)
+    assert [part.group for part in drawn_picture.instant.parts] == ["Net/dot"]
     assert (drawn(con, by="line").by, drawn(con, by="line").is_without_lines) == ("line", False)
 
 
@@ -191,9 +197,9 @@ def test_the_device_s_own_memory_goes_before_larger_ones(con):
         if size:
             made.value(color + 1, color, 0, size)
     made.close()
-    found = chosen(con)
-    assert (found.color, found.peak_bytes) == (0, 10)
-    assert [(item.color, item.peak_bytes) for item in found.besides] == [(1, 50)]
+    chosen_subject = chosen(con)
+    assert (chosen_subject.color, chosen_subject.peak_bytes) == (0, 10)
+    assert [(item.color, item.peak_bytes) for item in chosen_subject.besides] == [(1, 50)]
     assert chosen(con, color=1).peak_bytes == 50
     with pytest.raises(UsageError, match="there is no memory space 7; there are 0"):
         chosen(con, color=7)
@@ -212,9 +218,13 @@ def test_an_unknown_peak_is_chosen_where_there_is_no_other(con):
     made.allocation(0, "temp", 99)
     made.allocation(1, "parameter", 5)
     derive(con)
-    found = chosen(con)
-    assert (found.peak_bytes, found.temp_bytes, found.argument_bytes) == (None, 99, 5)
-    assert found.unknown_reason == "the dump has no live ranges"
+    chosen_subject = chosen(con)
+    assert (
+        chosen_subject.peak_bytes,
+        chosen_subject.temp_bytes,
+        chosen_subject.argument_bytes,
+    ) == (None, 99, 5)
+    assert chosen_subject.unknown_reason == "the dump has no live ranges"
 
 
 def test_several_of_unknown_peaks_are_reported(con):
@@ -246,10 +256,10 @@ def test_two_arenas_are_parted_by_a_wall(con):
         made.value(index, index, 0, 64, name=name, op_name=f"jit(f)/{name}")
     made.close()
     insert(con, "occupancy_steps", module_id=1, start_time=0, occupied_temp_bytes=128)
-    found = drawn(con)
+    drawn_picture = drawn(con)
     for look, edge in ((Look(is_plain=True), "+"), (Look(is_coloured=True), "├")):
         screen = Screen(80, look)
-        screen.draw(found)
+        screen.draw(drawn_picture)
         text = screen.text()
         assert "temp arena of 128 B in 2 allocations by op, since no line is known" in text
         rows = text[text.index("temp arena") :].splitlines()[1:9]

@@ -30,8 +30,10 @@ def pictured(columns, fixed=0, arena=16):
 
 def column(*parts, fixed=0, time=0):
     """A column of parts (begin, end, group)."""
-    found = [Part(*part) for part in parts]
-    return Column(time, fixed + sum(part.end_bytes - part.begin_bytes for part in found), found)
+    column_parts = [Part(*part) for part in parts]
+    return Column(
+        time, fixed + sum(part.end_bytes - part.begin_bytes for part in column_parts), column_parts
+    )
 
 
 def text(lines, look=UNCOLOURED):
@@ -110,9 +112,9 @@ def test_the_steps_are_below_their_columns(last, width):
     axis, named = drawing.steps(last, width, is_plain=False)
     assert len(axis) == drawing.GUTTER + width
     numbers = [
-        (found.start(), int(found[0]))
-        for found in re.finditer(r"[0-9]+", named)
-        if found.start() >= drawing.GUTTER
+        (match.start(), int(match[0]))
+        for match in re.finditer(r"[0-9]+", named)
+        if match.start() >= drawing.GUTTER
     ]
     assert numbers[0] == (drawing.GUTTER, 0) and len(named) <= drawing.GUTTER + width
     assert len(numbers) == axis.count("┬") and (last < 2 or len(numbers) > 1)
@@ -135,9 +137,9 @@ def test_a_row_of_the_map_is_the_group_with_most_of_its_bytes(gaps, more, rows):
         end += gap + size
     shown = column(*parts)
     groups = Groups(pictured([shown]))
-    found = drawing.block_inks(shown, groups, end + more, rows)
+    inks = drawing.block_inks(shown, groups, end + more, rows)
     height = max(1, -(-(end + more) // rows))
-    for row, ink in enumerate(found):
+    for row, ink in enumerate(inks):
         cell = range(row * height, (row + 1) * height)
         held = [groups.ink(g) for b, e, g in parts for byte in range(b, e) if byte in cell]
         assert (ink is None) == (not held)

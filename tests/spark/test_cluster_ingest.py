@@ -49,13 +49,13 @@ class Here:
     def store(self, parts: Sequence[bytes], watch: Callable[[], None] | None) -> list[bytes]:
         self.before()
         self.parts += map(pickle.loads, parts)
-        found = []
+        results = []
         for part in parts:
-            found.append(store_pickled(part))
+            results.append(store_pickled(part))
             if watch is not None:
                 watch()
         self.after()
-        return found
+        return results
 
 
 def figures(summary: Summary) -> dict[str, object]:
@@ -97,9 +97,9 @@ def test_only_what_has_changed_is_replaced(tmp_path, run):
         stored(tmp_path / url, run)
     assert by_workers(tmp_path / "b", run).line().endswith("unchanged 3, skipped 0")
     change(run)
-    expected, found = alone(tmp_path / "a", run), by_workers(tmp_path / "b", run)
-    assert figures(found) == figures(expected)
-    assert found.replaced_count == 1
+    expected, actual = alone(tmp_path / "a", run), by_workers(tmp_path / "b", run)
+    assert figures(actual) == figures(expected)
+    assert actual.replaced_count == 1
     assert rows_on(tmp_path / "a") == rows_on(tmp_path / "b")
 
 
@@ -315,9 +315,9 @@ def test_the_workers_of_an_engine_store_the_same_rows(name, opened, tmp_path, ru
     cluster = SparkScatter(opened(name))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = by_workers(tmp_path / "b", *paths, cluster=cluster)
+        summary = by_workers(tmp_path / "b", *paths, cluster=cluster)
         again = by_workers(tmp_path / "b", *paths, cluster=cluster)
-    assert figures(found) == figures(alone(tmp_path / "a", *paths))
+    assert figures(summary) == figures(alone(tmp_path / "a", *paths))
     assert again.unchanged_count == len(rows_on(tmp_path / "b")["modules"])
     assert rows_on(tmp_path / "a") == rows_on(tmp_path / "b")
 

@@ -32,8 +32,8 @@ def test_a_query_on_a_dataset_has_the_rows_of_duckdb(connection, dataset, call):
         asked = ("query", query, "--on", dataset, "--format", "csv")
         expected = call(*asked)
         assert expected[0] == 0 and expected[1].count("\n") > 2
-        found = call(*asked, *MASTER[name])
-        assert found[:2] == expected[:2], found[2]
+        result = call(*asked, *MASTER[name])
+        assert result[:2] == expected[:2], result[2]
 
 
 def test_a_question_of_a_run_opens_the_files_of_that_run_alone(connection, dataset, call):

@@ -16,9 +16,9 @@ from bufdb.lint import translate
 from bufdb.query import catalogue, execute
 from bufdb.query.header import ENGINES
 
-FOUND = catalogue.Catalogue([resources.query_folder()])
-QUERIES = {query.name: query for query in FOUND.load_all()}
-ALIASES = {name: FOUND.find(name) for name in FOUND.aliases}
+CATALOGUE = catalogue.Catalogue([resources.query_folder()])
+QUERIES = {query.name: query for query in CATALOGUE.load_all()}
+ALIASES = {name: CATALOGUE.find(name) for name in CATALOGUE.aliases}
 SIDES = {"base": "cpu_b8", "new": "cpu_b16"}
 CASES = {
     "at-offset": [{"offset": 4096}],
@@ -94,16 +94,16 @@ def difference(engine, duck, query):
     for values in cases(query, engine):
         expected = comparable(execute.execute_query(duck, query, values).rows)
         try:
-            found = comparable(engine.answer(query, values).rows)
+            rows = comparable(engine.answer(query, values).rows)
         except BufdbError as error:
             return plain(str(error).partition(": Spark: ")[2])
         except TimeoutError:
             return "it does not answer within minutes"
-        if found != expected:
-            pairs = zip(found, expected, strict=False)
+        if rows != expected:
+            pairs = zip(rows, expected, strict=False)
             place = next(
                 (place for place, pair in enumerate(pairs) if pair[0] != pair[1]),
-                min(len(found), len(expected)),
+                min(len(rows), len(expected)),
             )
             return f"its row {place} of {len(expected)} is another"
     return None
@@ -130,13 +130,13 @@ def test_the_claim_is_what_the_engine_gives(engine, duck, query, request):
     signal.signal(signal.SIGALRM, interrupted)
     signal.alarm(LONGEST_SECONDS)
     try:
-        found = difference(engine, duck, query)
+        reason = difference(engine, duck, query)
     finally:
         signal.alarm(0)
     now = catalogue.load(query.path)
     others = set(ENGINES) - {*now.engines, engine.name}
     reasons = dict.fromkeys(others, "not asked yet") | reasons_of(now.engines_reason)
     reasons.pop(engine.name, None)
-    if found:
-        reasons[engine.name] = found
+    if reason:
+        reasons[engine.name] = reason
     query.path.write_text(with_claim(query.path.read_text(encoding="utf-8"), reasons))

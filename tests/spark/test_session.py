@@ -11,11 +11,11 @@ from bufdb.spark import session
 
 def missing(monkeypatch, *names):
     """Let packages be missing."""
-    found = importlib.util.find_spec
+    find_spec = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util,
         "find_spec",
-        lambda name, *more: None if name in names else found(name, *more),
+        lambda name, *more: None if name in names else find_spec(name, *more),
     )
 
 

@@ -26,8 +26,8 @@ def test_an_end_is_lived_through():
 
 
 def test_overlapping_values_at_one_byte_are_one_buffer():
-    found = buffers(ranges((0, 0, 64, 0, 3), (0, 0, 32, 3, 5), (0, 0, 64, 7, 9), (1, 0, 8, 0, 9)))
-    assert [column.tolist() for column in vars(found).values()] == [
+    merged = buffers(ranges((0, 0, 64, 0, 3), (0, 0, 32, 3, 5), (0, 0, 64, 7, 9), (1, 0, 8, 0, 9)))
+    assert [column.tolist() for column in vars(merged).values()] == [
         [0, 0, 0], [0, 0, 1], [0, 0, 0], [64, 64, 8], [0, 7, 0], [5, 9, 9],
     ]  # fmt: skip
 

@@ -150,31 +150,35 @@ def database(tmp_path_factory):
 
 def verified(database, new, base="base"):
     with Opener(database, None, Patience()).several() as opened:
-        (found,) = verify(opened, base, new, function="step").functions
-    return found
+        (verification,) = verify(opened, base, new, function="step").functions
+    return verification
 
 
 def test_a_name_less_in_a_policy_is_found_though_lines_shifted(database):
-    found = verified(database, "policy")
-    gone = [row for row in found.rows if row.what == "source_line"]
+    verification = verified(database, "policy")
+    gone = [row for row in verification.rows if row.what == "source_line"]
     assert [row.name.rpartition("/")[2] for row in gone] == ["train.py:11"]
     assert gone[0].kind == "residual"
-    assert found.peak.got > 0
-    assert found.peak.is_in_range, found.peak
+    assert verification.peak.got > 0
+    assert verification.peak.is_in_range, verification.peak
 
 
 def test_a_policy_that_saves_nothing_is_all_of_it(database):
-    found = verified(database, "nothing")
-    assert found.peak.got > 2 * verified(database, "policy").peak.got
-    assert found.is_kept, found.peak
+    verification = verified(database, "nothing")
+    assert verification.peak.got > 2 * verified(database, "policy").peak.got
+    assert verification.is_kept, verification.peak
 
 
 def test_a_donation_is_a_promise_too(database):
-    found = verified(database, "donated")
-    (row,) = [row for row in found.rows if row.what == "donation"]
+    verification = verified(database, "donated")
+    (row,) = [row for row in verification.rows if row.what == "donation"]
     assert (row.name, row.kind, row.base_bytes) == ("params", "donate", 6 * 64 * 64 * 4)
     # The buffer of the result holds a stack at the peak, which then needs one of its own.
-    assert (found.peak.low, found.peak.high, found.peak.got) == (0, row.base_bytes, 0)
+    assert (verification.peak.low, verification.peak.high, verification.peak.got) == (
+        0,
+        row.base_bytes,
+        0,
+    )
 
 
 def test_a_donation_without_a_loop_saves_up_to_its_size(database):
@@ -183,9 +187,9 @@ def test_a_donation_without_a_loop_saves_up_to_its_size(database):
 
 
 def test_what_is_saved_instead_comes_off_the_least(database):
-    found = verified(database, "outer", "inner")
-    gone = sum(row.base_bytes for row in found.rows if row.what == "source_line")
-    instead = sum(row.new_bytes for row in found.rows if row.what == "instead")
+    verification = verified(database, "outer", "inner")
+    gone = sum(row.base_bytes for row in verification.rows if row.what == "source_line")
+    instead = sum(row.new_bytes for row in verification.rows if row.what == "instead")
     assert instead > gone / 3
-    assert found.peak.low <= found.peak.high - min(gone, instead), found.peak
-    assert found.peak.is_in_range, found.peak
+    assert verification.peak.low <= verification.peak.high - min(gone, instead), verification.peak
+    assert verification.peak.is_in_range, verification.peak

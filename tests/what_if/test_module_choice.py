@@ -32,9 +32,9 @@ def test_the_largest_need_of_several_with_a_known_peak(con):
     case(con, 2, 12)
     Module(con, 3, has_live_ranges=False).allocation(0, "temp", 100)
     con.execute("UPDATE memory_sums SET temp_bytes = 20 WHERE module_id = 1")
-    found = choose(con, "f", None, None)
-    assert (found.module_id, found.peak_bytes, found.need_bytes) == (1, 9, 20)
-    assert found.others == (
+    choice = choose(con, "f", None, None)
+    assert (choice.module_id, choice.peak_bytes, choice.need_bytes) == (1, 9, 20)
+    assert choice.others == (
         "3 modules fit; m1 of run r has the largest need of those whose peak is known; "
         "that of 1 is not"
     )
@@ -45,9 +45,9 @@ def test_the_largest_need_of_several_with_a_known_peak(con):
 def test_of_several_runs_the_one_with_the_largest_need(con):
     for number in range(7):
         case(con, number, 5 + (number == 4), run_name=f"r{number}")
-    found = choose(con, "f", None, None)
-    assert found.run_name == "r4"
-    assert found.others == "7 modules in 7 runs fit; m4 of run r4 has the largest need"
+    choice = choose(con, "f", None, None)
+    assert choice.run_name == "r4"
+    assert choice.others == "7 modules in 7 runs fit; m4 of run r4 has the largest need"
     assert choose(con, "f", "r3", None).run_name == "r3"
     with pytest.raises(UsageError, match="no module 'f' with run 'x'"):
         choose(con, "f", "x", None)

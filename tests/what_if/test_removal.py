@@ -52,33 +52,33 @@ def test_until_it_fits_each_by_what_is_left(con):
     case.temp(3, 6, (6, 8), "/m/a.py:3")
     case.temp(4, 1, (0, 9), "/m/a.py:4")
     case.close()
-    found = ask(con, until=3)
-    assert figures(found) == [
+    answer = ask(con, until=3)
+    assert figures(answer) == [
         ("/m/a.py:1", 5, 3, 7, 6),
         ("/m/a.py:3", 0, 2, 5, 1),
         ("/m/a.py:2", 4, 4, 1, 0),
     ]
-    assert found.fits is True
+    assert answer.fits is True
     assert figures(ask(con, until=7)) == [("/m/a.py:1", 5, 3, 7, 6)]
 
 
 @pytest.mark.slow
 def test_until_goes_on_past_equal_peaks(con):
     two_peaks(con)
-    found = ask(con, until=2)
-    assert figures(found) == [
+    answer = ask(con, until=2)
+    assert figures(answer) == [
         ("/m/other.py:53", 4, 4, 6, 1),
         ("/m/model.py:53", 6, 0, 6, 6),
         ("/m/model.py:54", 0, 6, 0, 0),
     ]
-    assert found.fits is True
-    found = ask(con, "line:model.py:54", until=2, by="op")
-    assert figures(found) == [
+    assert answer.fits is True
+    answer = ask(con, "line:model.py:54", until=2, by="op")
+    assert figures(answer) == [
         ("all 1", 0, 0, 10, 1),
         ("net/dot", 6, 6, 4, 0),
         ("other/dot", 4, 4, 0, 0),
     ]
-    assert found.fits is True
+    assert answer.fits is True
 
 
 @pytest.mark.slow
@@ -88,9 +88,9 @@ def test_values_that_until_has_no_name_for_are_counted(con):
     case.temp(2, 4, (2, 3), op_name="jit(f)/add")
     case.temp(3, 2, (2, 3), op_name="jit(f)/mul", name="third")
     case.close()
-    found = ask(con, until=1)
-    assert (figures(found), found.fits) == ([("/m/a.py:1", 5, 5, 6, 2)], False)
-    assert found.nameless == 2
+    answer = ask(con, until=1)
+    assert (figures(answer), answer.fits) == ([("/m/a.py:1", 5, 5, 6, 2)], False)
+    assert answer.nameless == 2
     assert ask(con, "value:third", until=1).nameless == 1
     assert ask(con, until=6).nameless == ask(con, until=1, by="op").nameless == 0
 
@@ -100,9 +100,9 @@ def test_until_nothing_helps(con):
     case.temp(1, 6, (1, 3), "/m/a.py:1")
     case.temp(2, 5, (6, 8))  # of no line
     case.close()
-    found = ask(con, until=2)
-    assert figures(found) == [("/m/a.py:1", 6, 1, 5, 6)]
-    assert found.fits is False
+    answer = ask(con, until=2)
+    assert figures(answer) == [("/m/a.py:1", 6, 1, 5, 6)]
+    assert answer.fits is False
 
 
 @pytest.mark.slow
@@ -158,8 +158,8 @@ def test_what_is_kept_instead_makes_a_low_end(con):
     assert two.low.saving_bytes == 40 - 4
     assert (both.low.saving_bytes, both.low.kept_name) == (50 + 40 - 6, None)
     assert (both.low.operation_count, both.operation_count) == (6007, 6007)
-    found = ask(con, "line:a.py:3")
-    assert (found.rows[0].low, found.low_saving_bytes) == (None, None)
+    answer = ask(con, "line:a.py:3")
+    assert (answer.rows[0].low, answer.low_saving_bytes) == (None, None)
     assert ask(con, "line:saved *", keep="1/2").rows[0].low is None
 
 
@@ -188,9 +188,9 @@ def test_what_saves_next_to_nothing_is_not_the_cheapest(con):
 
 def test_until_what_fits_already(con):
     two_peaks(con)
-    found = ask(con, until=10)
-    assert (found.rows, found.fits) == ([], True)
-    assert found.left.peak_bytes == 10
+    answer = ask(con, until=10)
+    assert (answer.rows, answer.fits) == ([], True)
+    assert answer.left.peak_bytes == 10
 
 
 def test_inputs_of_a_layer_are_marked(con):
@@ -269,14 +269,16 @@ def test_donations_and_lines_together(step):
 
 @pytest.mark.slow
 def test_what_cannot_be_donated_is_said(step):
-    found = ask(step, donate=["*"])
-    assert [row.name for row in found.rows] == ["params['w']", "all 1"]
-    assert found.refused == ["not donated, since donated already: 4 (state)"]
+    answer = ask(step, donate=["*"])
+    assert [row.name for row in answer.rows] == ["params['w']", "all 1"]
+    assert answer.refused == ["not donated, since donated already: 4 (state)"]
     step.execute("UPDATE allocations SET size_bytes = 41 WHERE kind = 'output'")
     step.execute("UPDATE memory_sums SET fixed_bytes = fixed_bytes + 1")
-    found = ask(step, donate=["3"])
-    assert found.rows == []
-    assert found.refused == ["not donated, since no remaining output has its size: 3 (params['w'])"]
+    answer = ask(step, donate=["3"])
+    assert answer.rows == []
+    assert answer.refused == [
+        "not donated, since no remaining output has its size: 3 (params['w'])"
+    ]
     with pytest.raises(UsageError, match=r"no parameter .*did you mean 'params"):
         ask(step, donate=["prams['w']"])
 
@@ -315,24 +317,24 @@ def with_holes(con, reserved):
 @pytest.mark.slow
 def test_the_need_is_that_of_the_values_placed_again(con):
     with_holes(con, 192)
-    found = ask(con, "line:model.py:53")
-    assert (found.choice.peak_bytes, found.choice.need_bytes) == (192, 192)
-    assert (found.need.low_bytes, found.need.high_bytes) == (192, 192)
-    found = ask(con, "line:model.py:5[35]")
-    assert (found.need.low_bytes, found.need.high_bytes) == (64, 64)
+    answer = ask(con, "line:model.py:53")
+    assert (answer.choice.peak_bytes, answer.choice.need_bytes) == (192, 192)
+    assert (answer.need.low_bytes, answer.need.high_bytes) == (192, 192)
+    answer = ask(con, "line:model.py:5[35]")
+    assert (answer.need.low_bytes, answer.need.high_bytes) == (64, 64)
 
 
 def test_where_that_does_not_give_todays_size_it_is_a_range(con):
     with_holes(con, 1000)
-    found = ask(con, "line:model.py:5[35]")
-    assert (found.need.low_bytes, found.need.high_bytes) == (64, 64 + 808)
+    answer = ask(con, "line:model.py:5[35]")
+    assert (answer.need.low_bytes, answer.need.high_bytes) == (64, 64 + 808)
 
 
 @pytest.mark.slow
 def test_until_goes_by_the_high_end_of_the_need(con):
     with_holes(con, 1000)
-    found = ask(con, until=900)
-    assert (found.fits, bool(found.rows), found.need.high_bytes <= 900) == (True, True, True)
+    answer = ask(con, until=900)
+    assert (answer.fits, bool(answer.rows), answer.need.high_bytes <= 900) == (True, True, True)
     assert ask(con, until=1000).rows == []
     assert ask(con, until=400).fits is False
 
@@ -394,10 +396,10 @@ def lines(con):
 def test_times_rank_and_a_kernel_counts_once(con):
     lines(con)
     timed(con, **{"fusion.1": 700, "fusion.3": 500})
-    found = ask(con, until=0, is_cheapest_first=True)
-    assert found.ranked_by == "time"
+    answer = ask(con, until=0, is_cheapest_first=True)
+    assert answer.ranked_by == "time"
     # 700 ns for 60 bytes; then what the kernel of the first makes, too, for nothing.
-    assert [(row.name, row.recompute_ns) for row in found.rows] == [
+    assert [(row.name, row.recompute_ns) for row in answer.rows] == [
         ("/m/a.py:1", 700), ("/m/a.py:2", 700), ("/m/a.py:3", 500)
     ]  # fmt: skip
     (*_, together) = ask(con, "line:a.py:*").rows
@@ -415,8 +417,8 @@ def test_what_was_not_timed_is_not_the_cheapest(con):
 
 def test_without_times_the_work_ranks(con):
     lines(con)
-    found = ask(con, until=0, is_cheapest_first=True)
-    assert found.ranked_by == "work" and found.rows[0].recompute_ns is None
+    answer = ask(con, until=0, is_cheapest_first=True)
+    assert answer.ranked_by == "work" and answer.rows[0].recompute_ns is None
 
 
 @pytest.mark.slow

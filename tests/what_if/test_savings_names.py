@@ -13,8 +13,8 @@ KINDS = {"source_line": "line", "op": "op", "value": "value"}
 
 def savings(con, **given):
     """Rows of the query that are a name."""
-    found = rows(con, "savings", top_n=1000, top_functions=100, color="all", **given)
-    return [row for row in found if row["what"] is not None]
+    all_rows = rows(con, "savings", top_n=1000, top_functions=100, color="all", **given)
+    return [row for row in all_rows if row["what"] is not None]
 
 
 @pytest.mark.slow
@@ -25,10 +25,10 @@ def test_each_name_saves_what_the_query_shows(demo_db, run):
         assert {row["what"] for row in shown} == set(KINDS)
         for row in shown:
             name = f"{KINDS[row['what']]}:{row['name']}"
-            found = what_if(
+            answer = what_if(
                 lambda *_, **__: con, "train_step", run=run, without=name, color=row["color"]
             ).answer
-            saved = [(one.held_bytes, one.saving_bytes) for one in found.rows[:-1]]
+            saved = [(one.held_bytes, one.saving_bytes) for one in answer.rows[:-1]]
             assert saved == [(row["held_bytes"], row["saving_bytes"])], name
 
 

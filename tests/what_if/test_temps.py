@@ -38,7 +38,7 @@ def rows_of(held, what, name, value_id):
 
 def differences(con):
     """Rows of peak_savings that are computed otherwise here, and the number of all rows."""
-    found, count = [], 0
+    differing, count = [], 0
     for run, key, color in con.execute(SPACES).fetchall():
         choice = choose(con, key, run, color)
         held = temps.load(con, choice)
@@ -49,14 +49,14 @@ def differences(con):
             mine = (int(held.held_bytes[rows].sum()), height.peak_bytes, height.peak_time)
             count += 1
             if mine != row[3:]:
-                found.append((run, key, *row, mine))
-    return found, count
+                differing.append((run, key, *row, mine))
+    return differing, count
 
 
 @pytest.mark.slow
 def test_one_name_saves_what_peak_savings_says(demo):
-    found, count = differences(demo)
-    assert found == []
+    differing, count = differences(demo)
+    assert differing == []
     assert count > 300
 
 
@@ -65,8 +65,8 @@ def test_one_name_saves_what_peak_savings_says(demo):
 @pytest.mark.parametrize("run", sorted(path.name for path in (LOOPS / "dumps").glob("*")))
 def test_one_name_saves_what_peak_savings_says_of_loops(con, run):
     ingest_into(con, LOOPS / "dumps" / run, run)
-    found, count = differences(con)
-    assert found == []
+    differing, count = differences(con)
+    assert differing == []
     assert count > 0
 
 
@@ -81,8 +81,8 @@ def test_damaged_dumps_are_as_ingest_had_them_and_raise_nothing(con, tmp_path, f
         for name, content in files.items():
             (folder / name).write_bytes(content)
     ingest_into(con, tmp_path, "r")
-    found, count = differences(con)
-    assert found == []
+    differing, count = differences(con)
+    assert differing == []
     assert count > 0
     for run, key, color in con.execute(SPACES).fetchall():
         choice = choose(con, key, run, color)

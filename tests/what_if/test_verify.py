@@ -25,30 +25,30 @@ def rows(ask, *given):
 @pytest.mark.slow
 def test_a_change_that_was_made_is_held_to_what_was_promised(ask):
     """The demo's scan with its body checkpointed."""
-    code, found, err = rows(ask, "cpu_b8", "cpu_b8_remat")
+    code, result_rows, err = rows(ask, "cpu_b8", "cpu_b8_remat")
     assert (code, err) == (0, "")
-    assert {row["function_name"] for row in found} == {"train_step"}
-    peak = next(row for row in found if row["what"] == "peak")
+    assert {row["function_name"] for row in result_rows} == {"train_step"}
+    peak = next(row for row in result_rows if row["what"] == "peak")
     assert (peak["base_bytes"], peak["new_bytes"]) == (8905504, 6391500)
     assert peak["got_bytes"] == 2514004
     assert peak["low_saving_bytes"] <= peak["got_bytes"] <= peak["saving_bytes"]
     assert peak["is_in_range"] is True
-    block = next(row for row in found if row["what"] == "block")
+    block = next(row for row in result_rows if row["what"] == "block")
     assert (block["promised_by"], block["sureness"]) == ("advice", "possible")
     assert (block["low_saving_bytes"], block["saving_bytes"]) == (2113976, 2514008)
-    gone = {row["name"]: row for row in found if row["kind"] == "residual"}
+    gone = {row["name"]: row for row in result_rows if row["kind"] == "residual"}
     assert set(gone) == {f"saved /home/user/model/train.py:{line}" for line in (65, 66)}
     assert all(row["new_bytes"] == 0 < row["base_bytes"] for row in gone.values())
 
 
 @pytest.mark.slow
 def test_promises_of_lines_are_those_of_what_if(ask, call, demo_db):
-    _, found, _ = rows(ask, "cpu_b8", "cpu_b8_remat")
+    _, result_rows, _ = rows(ask, "cpu_b8", "cpu_b8_remat")
     query = json.loads(
         call("query", "advice", "-p", "run", "cpu_b8", "--db", demo_db, "--format", "json")[1]
     )
     advised = {row["name"]: row for row in query if row["kind"] == "residual"}
-    for row in found:
+    for row in result_rows:
         if row["kind"] == "residual":
             for name in ("low_saving_bytes", "saving_bytes", "sureness"):
                 assert row[name] == advised[row["name"]][name]
@@ -71,22 +71,22 @@ def test_the_headline_says_whether_it_came(ask):
 
 @pytest.mark.slow
 def test_a_larger_program_was_promised_nothing(ask):
-    code, found, _ = rows(ask, "cpu_b8", "cpu_b16")
+    code, result_rows, _ = rows(ask, "cpu_b8", "cpu_b16")
     assert code == 0
-    assert {row["what"] for row in found} == {"peak", "need"}
-    assert {row["saving_bytes"] for row in found} == {None}
+    assert {row["what"] for row in result_rows} == {"peak", "need"}
+    assert {row["saving_bytes"] for row in result_rows} == {None}
     assert "the arguments are larger, which is another program" in ask("cpu_b8", "cpu_b16")[1]
 
 
 @pytest.mark.slow
 def test_the_other_way_less_came(ask):
     """NEW has the promised buffers, but the peak grew, which no promise predicts."""
-    code, found, _ = rows(ask, "cpu_b8_remat", "cpu_b8")
+    code, result_rows, _ = rows(ask, "cpu_b8_remat", "cpu_b8")
     assert code == 1
-    peak = next(row for row in found if row["what"] == "peak")
+    peak = next(row for row in result_rows if row["what"] == "peak")
     assert peak["got_bytes"] == -2514004
     assert peak["is_in_range"] is False
-    instead = {row["name"]: row["new_bytes"] for row in found if row["what"] == "instead"}
+    instead = {row["name"]: row["new_bytes"] for row in result_rows if row["what"] == "instead"}
     assert instead["saved /home/user/model/train.py:65"] == 1804800
 
 
@@ -115,8 +115,8 @@ def test_a_run_that_is_not_there(ask):
 def changed(monkeypatch, base, new, peak=1000):
     """Return `_change` of buffers given as op, line, size, held, life, is_residual."""
     sides = [[_Buffer(number, *one) for number, one in enumerate(side)] for side in (base, new)]
-    found = iter(sides)
-    monkeypatch.setattr(verify, "_buffers", lambda chosen, held: next(found))
+    remaining = iter(sides)
+    monkeypatch.setattr(verify, "_buffers", lambda chosen, held: next(remaining))
 
     class Chosen:
         peak_bytes = peak
@@ -130,22 +130,22 @@ LATE = ("dot_general", "a.py:4", 300, 300, 0.6, False)
 
 def test_a_stack_whose_line_moved_stays(monkeypatch):
     moved = ("saved exp", "a.py:9", 400, 400, 0.4, True)
-    found = changed(monkeypatch, [STACK], [moved])
-    assert (found.gone, len(found.stays), found.appeared) == ([], 1, [])
+    change = changed(monkeypatch, [STACK], [moved])
+    assert (change.gone, len(change.stays), change.appeared) == ([], 1, [])
 
 
 def test_what_is_made_twice_and_lives_short_is_gone(monkeypatch):
     """jax.checkpoint makes the value in both passes, each for a moment."""
     short = ("dot_general", "a.py:4", 300, 300, 0.05, False)
-    found = changed(monkeypatch, [STACK, LATE], [short, short])
-    assert [one.op for one in found.gone] == ["dot_general", "saved exp"]
-    assert found.keep == 0
+    change = changed(monkeypatch, [STACK, LATE], [short, short])
+    assert [one.op for one in change.gone] == ["dot_general", "saved exp"]
+    assert change.keep == 0
 
 
 def test_of_several_alike_as_many_are_gone_as_are_missing(monkeypatch):
     other = ("dot_general", "a.py:7", 300, 300, 0.6, False)
-    found = changed(monkeypatch, [LATE, other], [other])
-    assert [one.line for one in found.gone] == ["a.py:4"]
+    change = changed(monkeypatch, [LATE, other], [other])
+    assert [one.line for one in change.gone] == ["a.py:4"]
 
 
 def test_what_is_there_for_a_moment_says_nothing(monkeypatch):
@@ -157,22 +157,22 @@ def test_what_is_there_for_a_moment_says_nothing(monkeypatch):
 
 def test_a_stack_of_half_the_bytes_keeps_half(monkeypatch):
     half = ("saved exp", "a.py:3", 200, 200, 0.5, True)
-    found = changed(monkeypatch, [STACK], [half])
-    assert found.gone == []
-    assert found.keep == verify.Fraction(1, 2)
-    assert [one.op for one in found.away] == ["saved exp"]
+    change = changed(monkeypatch, [STACK], [half])
+    assert change.gone == []
+    assert change.keep == verify.Fraction(1, 2)
+    assert [one.op for one in change.away] == ["saved exp"]
 
 
 def test_shares_that_differ_are_no_promise(monkeypatch):
     base = [STACK, LATE]
     new = [("saved exp", "a.py:3", 200, 200, 0.5, True), ("dot_general", "", 100, 100, 0.6, False)]
-    found = changed(monkeypatch, base, new)
-    assert (found.keep, found.away) == (0, [])
+    change = changed(monkeypatch, base, new)
+    assert (change.keep, change.away) == (0, [])
 
 
 def test_what_grew_is_not_gone(monkeypatch):
-    found = changed(monkeypatch, [STACK], [("saved exp", "a.py:3", 800, 800, 0.5, True)])
-    assert (found.gone, found.narrowed, len(found.stays)) == ([], [], 1)
+    change = changed(monkeypatch, [STACK], [("saved exp", "a.py:3", 800, 800, 0.5, True)])
+    assert (change.gone, change.narrowed, len(change.stays)) == ([], [], 1)
 
 
 @pytest.mark.parametrize(
@@ -213,8 +213,8 @@ def asked(call, demo_db, tmp_path):
 def test_what_if_runs_the_changed_program_and_compares(asked, call):
     lines = ("--without", "line:saved *train.py:65", "--without", "line:saved *train.py:66")
     (code, out, _), database = asked(*lines, "--format", "json")
-    found = json.loads(out)
-    peak = next(row for row in found if row["what"] == "peak")
+    result_rows = json.loads(out)
+    peak = next(row for row in result_rows if row["what"] == "peak")
     plain = call("what-if", "train_step", "--run", "cpu_b8", *lines, "--db", str(database))[1]
     assert code == 0
     assert peak["new_run_name"] == "cpu_b8:verify"
