@@ -59,7 +59,7 @@ def wrong_counts(folder: Path, dumps: Mapping[int, Dump]) -> list[str]:
         ).fetchall()
     )
     named = {path for path, _ in reported}
-    found = []
+    messages = []
     rows = con.execute(f"SELECT path, size_bytes, {', '.join(COUNTS)} FROM files").fetchall()
     for path, size, lines, read, known, unread in rows:
         text = (folder / path).read_bytes()
@@ -75,10 +75,10 @@ def wrong_counts(folder: Path, dumps: Mapping[int, Dump]) -> list[str]:
         if wrong:
             number = int(re.findall(r"(?:module_)?(\d{4,})[._]", Path(path).name)[-1])
             dump = next((d for d in dumps.values() if str(d.number) in path), None)
-            found.append(
+            messages.append(
                 f"{dump.description if dump else number}\n  {Path(path).name}: {', '.join(wrong)}"
             )
-    return found
+    return messages
 
 
 def line_count(text: bytes) -> int:
@@ -91,7 +91,7 @@ def line_count(text: bytes) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_read_known_and_unread_lines_are_all_lines_of_a_file(chunk: int) -> None:
-    found: list[str] = []
+    messages: list[str] = []
     step = DUMPS // CHUNKS
     rng = random.Random(f"accounting {chunk}")
     dumps: dict[int, Dump] = {}
@@ -104,8 +104,8 @@ def test_read_known_and_unread_lines_are_all_lines_of_a_file(chunk: int) -> None
             for n, dump in enumerate(some):
                 dump.put(Path(folder) / f"d{n % 10}")
             base().ingest(Path(folder), block_bytes)
-            found += wrong_counts(Path(folder), dumps)
-    assert not found, f"{len(found)} files:\n" + "\n".join(found[:10])
+            messages += wrong_counts(Path(folder), dumps)
+    assert not messages, f"{len(messages)} files:\n" + "\n".join(messages[:10])
 
 
 # -- what was lost in silence ----------------------------------------------------------------------
@@ -184,9 +184,9 @@ BOTH = pytest.mark.parametrize("dump", [SPLIT, WHOLE], ids=["split", "one file"]
 def test_a_byte_order_mark_is_read_over(dump: tuple[str, str], block_bytes: int) -> None:
     files = texts(*dump)
     marked = {name: b"\xef\xbb\xbf" + text for name, text in files.items()}
-    whole, found = undamaged(dump), ingested(marked, block_bytes)
-    assert (lost(whole, found), lost(found, whole)) == ({}, {})
-    assert (found.diagnostics, found.exit_code) == (whole.diagnostics, 0)
+    whole, actual = undamaged(dump), ingested(marked, block_bytes)
+    assert (lost(whole, actual), lost(actual, whole)) == ({}, {})
+    assert (actual.diagnostics, actual.exit_code) == (whole.diagnostics, 0)
 
 
 @pytest.mark.sample(4)
@@ -195,9 +195,9 @@ def test_a_byte_order_mark_is_read_over(dump: tuple[str, str], block_bytes: int)
 def test_line_ends_of_two_bytes_are_simply_read(dump: tuple[str, str], block_bytes: int) -> None:
     files = texts(*dump)
     pasted = {name: text.replace(b"\n", b"\r\n") for name, text in files.items()}
-    whole, found = undamaged(dump), ingested(pasted, block_bytes)
-    assert (lost(whole, found), lost(found, whole)) == ({}, {})
-    assert (found.diagnostics, found.exit_code) == (whole.diagnostics, 0)
+    whole, actual = undamaged(dump), ingested(pasted, block_bytes)
+    assert (lost(whole, actual), lost(actual, whole)) == ({}, {})
+    assert (actual.diagnostics, actual.exit_code) == (whole.diagnostics, 0)
 
 
 @pytest.mark.slow
@@ -209,8 +209,8 @@ def test_mixed_line_ends_lose_no_row_in_silence(
     ((name, text),) = files.items()
     lines = text.split(b"\n")
     some = [line + b"\r" if n % 3 else line for n, line in enumerate(lines[:-1])]
-    found = ingested({name: b"\n".join([*some, lines[-1]])}, block_bytes)
-    assert found.exit_code == 4 or not lost(ingested(files), found)
+    result = ingested({name: b"\n".join([*some, lines[-1]])}, block_bytes)
+    assert result.exit_code == 4 or not lost(ingested(files), result)
 
 
 @pytest.mark.slow
@@ -224,10 +224,10 @@ def test_a_large_file_with_two_byte_line_ends_is_read() -> None:
     )
     large = head + more + b"\nTotal bytes used:" + rest
     assert len(large) > 11e6
-    whole, found = ingested({name: large}), ingested({name: large.replace(b"\n", b"\r\n")})
-    assert (lost(whole, found), lost(found, whole)) == ({}, {})
+    whole, actual = ingested({name: large}), ingested({name: large.replace(b"\n", b"\r\n")})
+    assert (lost(whole, actual), lost(actual, whole)) == ({}, {})
     assert whole.tables["allocations"].total() > 10_000
-    assert found.diagnostics == whole.diagnostics
+    assert actual.diagnostics == whole.diagnostics
 
 
 FIRST_LINES = {
@@ -251,9 +251,9 @@ def test_a_damaged_first_line_is_reported(
     first: str, dump: tuple[str, str], block_bytes: int
 ) -> None:
     files = changed(texts(*dump), ASSIGNMENT, b"BufferAssignment:\n", FIRST_LINES[first])
-    found = ingested(files, block_bytes)
-    assert found.names(ASSIGNMENT), found.diagnostics
-    assert found.exit_code == 4
+    result = ingested(files, block_bytes)
+    assert result.names(ASSIGNMENT), result.diagnostics
+    assert result.exit_code == 4
 
 
 @pytest.mark.sample(5)
@@ -264,8 +264,8 @@ def test_a_lost_first_line_loses_no_row_in_silence(
     first: bytes, dump: tuple[str, str], block_bytes: int
 ) -> None:
     files = texts(*dump)
-    found = ingested(changed(files, ASSIGNMENT, b"BufferAssignment:\n", first), block_bytes)
-    assert (found.names(ASSIGNMENT) and found.exit_code == 4) or not lost(undamaged(dump), found)
+    result = ingested(changed(files, ASSIGNMENT, b"BufferAssignment:\n", first), block_bytes)
+    assert (result.names(ASSIGNMENT) and result.exit_code == 4) or not lost(undamaged(dump), result)
 
 
 TITLES = [
@@ -316,20 +316,20 @@ def test_a_damaged_title_loses_no_row_in_silence(place: int, damage: str) -> Non
     title = re.search(rb"(?m)^" + pattern, files[name])
     if title is None:
         pytest.skip("the dump has no such title")
-    found = ingested(changed(files, suffix, title[0], DAMAGES[damage](title[0])), block_bytes)
-    missing = lost(undamaged(dump), found)
+    result = ingested(changed(files, suffix, title[0], DAMAGES[damage](title[0])), block_bytes)
+    missing = lost(undamaged(dump), result)
     if missing:
-        assert found.diagnostics, missing
-        assert found.exit_code == 4 or damage == "gone", (missing, found.diagnostics)
+        assert result.diagnostics, missing
+        assert result.exit_code == 4 or damage == "gone", (missing, result.diagnostics)
 
 
 def test_a_dump_of_2024_whose_live_ranges_are_cut_is_reported() -> None:
     (name, text), *_ = texts(*TRAIN).items()
     start = text.index(b"\nHloLiveRange (max")
     for end in (start, start + 1):
-        found = ingested({name: text[:end]})
-        assert found.exit_code == 4, end
-        assert found.names(ASSIGNMENT), found.diagnostics
+        result = ingested({name: text[:end]})
+        assert result.exit_code == 4, end
+        assert result.names(ASSIGNMENT), result.diagnostics
 
 
 @pytest.mark.sample(4)
@@ -338,9 +338,9 @@ def test_a_dump_of_2024_whose_live_ranges_are_cut_is_reported() -> None:
 )
 def test_live_ranges_cut_between_two_lines_are_reported(title: bytes) -> None:
     (name, text), *_ = texts(*WHOLE).items()
-    found = ingested({name: text[: text.index(title)]})
-    assert found.diagnostics
-    assert found.exit_code == 4
+    result = ingested({name: text[: text.index(title)]})
+    assert result.diagnostics
+    assert result.exit_code == 4
 
 
 @pytest.mark.sample(4)
@@ -352,17 +352,17 @@ def test_a_file_without_its_total_line_is_reported(
     files, suffix = texts(*dump[0]), dump[1]
     (name,) = [name for name in files if name.endswith(suffix)]
     without = re.sub(rb"(?m)^Total bytes used: .*\n", b"", files[name])
-    whole, found = ingested(files), ingested({**files, name: without}, block_bytes)
-    assert {t: n for t, n in lost(whole, found).items() if t != "modules"} == {}
-    assert any("total" in message.lower() for *_, message in found.diagnostics), found.diagnostics
+    whole, result = ingested(files), ingested({**files, name: without}, block_bytes)
+    assert {t: n for t, n in lost(whole, result).items() if t != "modules"} == {}
+    assert any("total" in message.lower() for *_, message in result.diagnostics), result.diagnostics
 
 
 @pytest.mark.parametrize("suffix", [ASSIGNMENT, VALUES, LIVE])
 def test_a_missing_file_of_a_split_dump_is_reported(suffix: str) -> None:
     files = {n: text for n, text in texts(*SPLIT).items() if not n.endswith(suffix)}
-    found = ingested(files)
-    assert [message for _, code, _, _, message in found.diagnostics if code == "missing_file"]
-    assert suffix in " ".join(message for *_, message in found.diagnostics)
+    result = ingested(files)
+    assert [message for _, code, _, _, message in result.diagnostics if code == "missing_file"]
+    assert suffix in " ".join(message for *_, message in result.diagnostics)
 
 
 def peaks() -> list[Any]:
@@ -383,16 +383,16 @@ def test_a_temp_allocation_without_values_is_unknown(
     values = rb"(?m)^(allocation \d+: size [1-9]\d*, preallocated-temp:\n)(?: value: .*\n)+"
     without, count = re.subn(values, rb"\1", files[name])
     assert count
-    found = ingested({**files, name: without}, block_bytes * 100)
+    result = ingested({**files, name: without}, block_bytes * 100)
     assert peaks() == [(None, None)]
-    assert found.diagnostics
+    assert result.diagnostics
 
 
 def test_an_allocation_file_alone_has_an_unknown_peak() -> None:
     files = {n: t for n, t in texts(*SPLIT_TRAIN).items() if n.endswith((ASSIGNMENT, VALUES))}
-    found = ingested(files)
+    result = ingested(files)
     assert peaks() == [(None, None)]
-    assert "missing_file" in found.codes
+    assert "missing_file" in result.codes
 
 
 def test_optimized_hlo_alone_lacks_a_file(tmp_path: Path) -> None:

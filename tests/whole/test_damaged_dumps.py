@@ -34,8 +34,8 @@ def test_bytes_that_are_no_utf8_are_replaced_and_reported(
     (tmp_path / name).write_bytes(text[:at] + b"\xff" + text[at:])
     ingest_into(con, tmp_path, "r")
     line = text.count(b"\n", 0, at) + 1
-    found = con.execute("SELECT severity, code, line_number FROM diagnostics").fetchall()
-    assert found == [("data_loss", "invalid_utf8", line)]
+    rows = con.execute("SELECT severity, code, line_number FROM diagnostics").fetchall()
+    assert rows == [("data_loss", "invalid_utf8", line)]
 
 
 def test_an_unreadable_folder_is_reported(
@@ -60,8 +60,8 @@ def test_an_unreadable_folder_is_reported(
     monkeypatch.setattr(os, "scandir", closed_scandir)
     monkeypatch.setattr(os, "open", closed_open)
     summary = ingest_into(con, tmp_path, "r")
-    found = con.execute("SELECT severity, code, path FROM diagnostics ORDER BY path").fetchall()
-    assert found == [
+    rows = con.execute("SELECT severity, code, path FROM diagnostics ORDER BY path").fetchall()
+    assert rows == [
         ("error", "unreadable_file", "closed"),
         ("error", "unreadable_file", "notes.txt"),
     ]
@@ -75,7 +75,7 @@ def test_values_below_an_unreadable_allocation_go_to_no_other(
     (name, text), *_ = texts(*WHOLE).items()
     heads = [line for line in text.split(b"\n") if line.startswith(b"allocation 1:")]
     (tmp_path / name).write_bytes(text.replace(heads[0], b"allocation 1: size many:"))
-    found = []
+    row_lists = []
     for run, block_bytes in enumerate((10_000_000, 150, 200, 300)):
         ingest_into(con, tmp_path, str(run), block_bytes)
         rows = con.execute(
@@ -83,10 +83,10 @@ def test_values_below_an_unreadable_allocation_go_to_no_other(
             "WHERE run_name = ? ORDER BY value_id",
             [str(run)],
         ).fetchall()
-        found.append(rows)
-    assert found[0]
-    assert all(rows == found[0] for rows in found)
-    assert 1 not in {allocation for _, allocation in found[0]}
+        row_lists.append(rows)
+    assert row_lists[0]
+    assert all(rows == row_lists[0] for rows in row_lists)
+    assert 1 not in {allocation for _, allocation in row_lists[0]}
 
 
 def test_an_empty_peak_listing_is_reported(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
@@ -105,8 +105,8 @@ def test_stack_frames_that_are_in_no_table_are_reported(
         changed = re.sub(rb"(?m)^12 \{file_location_id=.*\n", b"", text)
         (tmp_path / name).write_bytes(changed)
     ingest_into(con, tmp_path, "r")
-    found = con.execute("SELECT severity FROM diagnostics WHERE code = 'missing_frame'").fetchall()
-    assert found == [("data_loss",)]
+    rows = con.execute("SELECT severity FROM diagnostics WHERE code = 'missing_frame'").fetchall()
+    assert rows == [("data_loss",)]
 
 
 def test_files_without_what_their_names_promise_are_reported(
@@ -117,11 +117,11 @@ def test_files_without_what_their_names_promise_are_reported(
         (tmp_path / name).write_bytes(b"")
     (tmp_path / f"{stem}-buffer-assignment.txt").write_bytes(b"words\nand more\n")
     ingest_into(con, tmp_path, "r")
-    found = con.execute(
+    rows = con.execute(
         "SELECT path, code, message FROM diagnostics "
         "WHERE severity = 'data_loss' AND code <> 'truncated_file' ORDER BY ALL"
     ).fetchall()
-    assert [(path.removeprefix(stem), code, message) for path, code, message in found] == [
+    assert [(path.removeprefix(stem), code, message) for path, code, message in rows] == [
         ("-buffer-assignment-values.txt", "empty_file", "the values file is empty"),
         ("-buffer-assignment.txt", "unreadable_file",
          "the buffer_assignment file holds no section of a buffer assignment"),
@@ -169,5 +169,5 @@ def test_what_does_not_add_up_is_reported(
             text = text.replace(old.encode(), new.encode(), 1)
         (tmp_path / name).write_bytes(text)
     ingest_into(con, tmp_path, "r")
-    found = {code for (code,) in con.execute("SELECT code FROM diagnostics").fetchall()}
-    assert code in found
+    codes = {code for (code,) in con.execute("SELECT code FROM diagnostics").fetchall()}
+    assert code in codes

@@ -72,10 +72,10 @@ def test_reading_gives_back_the_rows(
             ingest_into(shared_con, Path(folder), run, block_bytes)
         module_id = module_id_of(run, STEM)
         for table in TABLES:
-            found = ordered(stored_rows(shared_con, table, module_id))
-            assert found == ordered(expected[table]), table
+            stored = ordered(stored_rows(shared_con, table, module_id))
+            assert stored == ordered(expected[table]), table
         (facts,) = expected["modules"]
-        (found,) = stored_rows(shared_con, "modules", module_id)
-        assert {name: found[name] for name in facts} == facts
+        (stored,) = stored_rows(shared_con, "modules", module_id)
+        assert {name: stored[name] for name in facts} == facts
 
     holds()

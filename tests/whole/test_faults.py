@@ -78,12 +78,12 @@ def content(db):
             cursor = con.execute(f'SELECT * FROM "{table}"')
             names = [column[0] for column in cursor.description]
             keep = [n for n, name in enumerate(names) if name != "ingested_at"]
-            found = cursor.fetchall()
-            tables[table] = sorted(repr([row[n] for n in keep]) for row in found)
+            table_rows = cursor.fetchall()
+            tables[table] = sorted(repr([row[n] for n in keep]) for row in table_rows)
             if table in MODULE_TABLES:
                 place = names.index("module_id")
                 of = modules.setdefault(table, {})
-                for row in found:
+                for row in table_rows:
                     if row[place] is not None:
                         of.setdefault(row[place], []).append(repr(row))
     return Content(tables, {t: {i: sorted(r) for i, r in of.items()} for t, of in modules.items()})
@@ -258,8 +258,8 @@ def test_odd_directory(con, tmp_path, folder, name):
     put(tmp_path / "elsewhere" / DUMP)
     make(folder)
     summary = ingest_into(con, folder, "r")
-    found = rows(con, "SELECT module_key FROM modules ORDER BY ALL")
-    assert [key for (key,) in found] == sorted([f"good/{STEM}", *keys])
+    module_keys = rows(con, "SELECT module_key FROM modules ORDER BY ALL")
+    assert [key for (key,) in module_keys] == sorted([f"good/{STEM}", *keys])
     reported_here = rows(
         con,
         "SELECT path, severity, message FROM diagnostics WHERE module_id IS NULL ORDER BY ALL",
@@ -735,8 +735,8 @@ def test_database_that_cannot_be(call, name, command):
         "capture": ["capture", "--db", target, "--", "touch", "was-run"],
         "query": ["query", "modules", "--db", target],
     }
-    found, out, err = call(*arguments[command])
-    assert (found, out) == (code, "")
+    exit_code, out, err = call(*arguments[command])
+    assert (exit_code, out) == (code, "")
     assert is_one_line(err)
     assert not Path("was-run").exists()
     assert Path("file").read_text() == "no database\n" * 1000
@@ -823,8 +823,8 @@ def test_standard_error(whole_db, redirection, command, code):
     ids=["full device", "directory", "no directory", "name too long", "not writable"],
 )
 def test_output_file(call, whole_db, target, code):
-    found, out, err = call("query", "modules", "--db", whole_db, "-o", target)
-    assert (found, out) == (code, "")
+    exit_code, out, err = call("query", "modules", "--db", whole_db, "-o", target)
+    assert (exit_code, out) == (code, "")
     assert is_one_line(err, "cannot write ")
 
 
@@ -945,12 +945,12 @@ def test_error_at_the_top(monkeypatch, capfd, name, is_cause):
         raise error
 
     monkeypatch.setattr(cli.bufdb, "main", fail)
-    found = cli.run(["queries"])
+    exit_code = cli.run(["queries"])
     err = capfd.readouterr().err
     if is_cause and not faults.is_outside(error):
-        assert (found, err) == (1, "bufdb: error: peak: what DuckDB said\n")
+        assert (exit_code, err) == (1, "bufdb: error: peak: what DuckDB said\n")
     else:
-        assert found == code
+        assert exit_code == code
         assert is_one_line(err, message)
 
 
@@ -1024,8 +1024,8 @@ def test_capture_whose_ingest_fails(tmp_path, monkeypatch, capfd, my_db, error, 
         raise error
 
     monkeypatch.setattr(TableWriter, "_insert", fail)
-    found, err, advice = captured(monkeypatch, capfd)
-    assert found == code
+    exit_code, err, advice = captured(monkeypatch, capfd)
+    assert exit_code == code
     assert "Traceback" not in err
     # What the run had is still there, and the advice stores what it lacks.
     assert len(rows(tmp_path / "my db.duckdb", "SELECT * FROM modules")) == 2

@@ -12,8 +12,8 @@ CASES = int(os.environ.get("BUFDB_FUZZ_CASES", "2000"))
 @pytest.mark.parametrize("cases", [CASES // 4, pytest.param(CASES, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("reader", fuzz.READERS)
 def test_no_text_disturbs_a_reader_or_its_neighbours(reader: str, cases: int) -> None:
-    found = fuzz.run(reader, 0, cases)
-    assert not found, f"{len(found)} of {cases} cases:\n" + "\n\n".join(found[:3])
+    failures = fuzz.run(reader, 0, cases)
+    assert not failures, f"{len(failures)} of {cases} cases:\n" + "\n\n".join(failures[:3])
 
 
 def test_a_case_is_its_number() -> None:
@@ -36,5 +36,5 @@ def test_a_reader_that_fails_is_found_out_by_its_case(monkeypatch: pytest.Monkey
         return {number: text for number, text in cases}
 
     monkeypatch.setitem(fuzz.READERS, "shape", failing)
-    (found,) = fuzz.run("shape", 0, 10)
-    assert found.startswith("shape 7:")
+    (failure,) = fuzz.run("shape", 0, 10)
+    assert failure.startswith("shape 7:")

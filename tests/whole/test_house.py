@@ -19,7 +19,7 @@ FUNCTION_LINES = 60
 def too_long(text: str) -> list[str]:
     """Functions with more lines than they may have, docstrings aside, and no reason."""
     lines = text.splitlines()
-    found = []
+    long_functions = []
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -30,18 +30,18 @@ def too_long(text: str) -> list[str]:
         first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
         above = lines[max(0, first - 2) : node.lineno]
         if length > FUNCTION_LINES and not any("# long: " in line for line in above):
-            found.append(f"{node.name}: {length} lines")
-    return found
+            long_functions.append(f"{node.name}: {length} lines")
+    return long_functions
 
 
 @pytest.mark.slow
 def test_functions_are_short_or_say_why_not():
-    found = {
+    long_by_file = {
         str(path.relative_to(ROOT)): names
         for path in PACKAGE.rglob("*.py")
         if (names := too_long(path.read_text(encoding="utf-8")))
     }
-    assert found == {}
+    assert long_by_file == {}
 
 
 def test_what_is_too_long_is_found_out_unless_it_says_why():
@@ -98,13 +98,13 @@ SEVERAL = {"int64"}
 
 def odd_columns(columns):
     """Columns whose names say another type than they have."""
-    found = []
+    odd = []
     for place, name, data_type in columns:
         types = TYPES.get(name.rpartition("_")[2], {data_type})
         is_flag = name.startswith(("is_", "has_")) or name.endswith("_is_same")
         if data_type not in types or is_flag != (data_type == "BOOLEAN"):
-            found.append(f"{place}.{name} {data_type}")
-    return found
+            odd.append(f"{place}.{name} {data_type}")
+    return odd
 
 
 def test_names_of_columns_show_their_type(con):
@@ -146,10 +146,10 @@ def test_no_group_is_possessive_but_that_of_a_quoted_string():
     Of strings, whose parts are single characters or pairs, they match what is meant.
     """
     group = re.compile(r"\)[*+?]\+")
-    found = [
+    lines = [
         f"{path.name}: {line.strip()}"
         for path in (ROOT / "bufdb").rglob("*.py")
         for line in path.read_text("utf-8").splitlines()
         if group.search(line.replace(r'(?:[^"\\]|\\.)*+', ""))
     ]
-    assert not found
+    assert not lines

@@ -17,8 +17,8 @@ CHUNKS = 25
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_modules_rows_depend_on_its_own_files_alone(chunk: int) -> None:
     numbers = range(CASES * chunk // CHUNKS, CASES * (chunk + 1) // CHUNKS)
-    found = list(failures(numbers))
-    assert not found, f"{len(found)} of {len(numbers)} cases:\n\n" + "\n\n".join(found[:3])
+    messages = list(failures(numbers))
+    assert not messages, f"{len(messages)} of {len(numbers)} cases:\n\n" + "\n\n".join(messages[:3])
 
 
 def test_a_case_is_its_number() -> None:
@@ -30,5 +30,5 @@ def test_the_comparison_sees_a_changed_row() -> None:
     expected = alone(whole)
     ingest_alone(whole)
     base().con.execute('UPDATE "values" SET offset_bytes = offset_bytes + 1')
-    found = contents(base().con)[whole.number]
-    assert [table for table in expected if expected[table] != found[table]] == ["values"]
+    tables = contents(base().con)[whole.number]
+    assert [table for table in expected if expected[table] != tables[table]] == ["values"]

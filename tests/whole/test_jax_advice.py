@@ -45,8 +45,8 @@ def rows(db, name, function):
     con = store.open_readable(str(db), query.sql)
     bound = execute.bind(query, {"function": function})
     names = [column.name for column in query.columns]
-    found = execute.execute_query(con, query, bound).rows
-    return [dict(zip(names, row, strict=True)) for row in found]
+    tuples = execute.execute_query(con, query, bound).rows
+    return [dict(zip(names, row, strict=True)) for row in tuples]
 
 
 def peak(db, function):
@@ -77,15 +77,15 @@ CASES = {
 @pytest.mark.parametrize("program", CASES)
 def test_the_peak_falls_by_what_advice_promises(compiled, program):
     name, filters, figure, promised, sureness = CASES[program]
-    found = [
+    advice = [
         row
         for row in rows(compiled, name, program)
         if all(row[column] == value for column, value in filters.items())
     ]
-    assert found, "there is such advice"
-    assert (found[0][figure], found[0]["sureness"]) == (promised, sureness)
+    assert advice, "there is such advice"
+    assert (advice[0][figure], advice[0]["sureness"]) == (promised, sureness)
     if program == "gather":  # one at a time: all but one are won
-        promised *= found[0]["gathered_count"] - 1
+        promised *= advice[0]["gathered_count"] - 1
         assert promised == 5 * MIB
     before = peak(compiled, program)
     came = before - peak(compiled, f"{program}_changed")

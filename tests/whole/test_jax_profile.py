@@ -93,9 +93,9 @@ def test_the_reader_has_what_jax_reads(profiled):
                 if "hlo_op" in stats:
                     theirs.setdefault(stats["hlo_op"], []).append(event.duration_ns)
     ours = xplane.read(file.read_bytes()).times
-    found = {key.instruction_name: (one.execution_count, one.total_ps) for key, one in ours.items()}
-    assert found.keys() == theirs.keys()
-    for name, (count, total) in found.items():
+    times = {key.instruction_name: (one.execution_count, one.total_ps) for key, one in ours.items()}
+    assert times.keys() == theirs.keys()
+    for name, (count, total) in times.items():
         assert count == len(theirs[name])
         assert total / 1000 == pytest.approx(sum(theirs[name]), abs=count)
 
@@ -143,21 +143,21 @@ def line_of(name):
 
 def test_the_slowest_and_the_largest_line_are_in_one_table(profiled):
     con, _, _ = profiled
-    found = answers(con, "time-by", function="step_nothing")
-    assert {row["ranked_by"] for row in found} == {"time"}
+    parts = answers(con, "time-by", function="step_nothing")
+    assert {row["ranked_by"] for row in parts} == {"time"}
     # On a busy machine a line that waits may be the slowest; of these two the order holds.
-    times = {row["part"].rpartition("/")[2]: row["run_ns"] or 0 for row in found}
+    times = {row["part"].rpartition("/")[2]: row["run_ns"] or 0 for row in parts}
     assert list(times.values()) == sorted(times.values(), reverse=True)
     assert times[f"step.py:{line_of('costly')}"] > times[f"step.py:{line_of('cheap')}"]
-    assert sum(row["run_ns"] or 0 for row in found) <= found[0]["module_ns"]
-    largest = {row["part"].rpartition("/")[2]: row["held_bytes"] or 0 for row in found}
+    assert sum(row["run_ns"] or 0 for row in parts) <= parts[0]["module_ns"]
+    largest = {row["part"].rpartition("/")[2]: row["held_bytes"] or 0 for row in parts}
     for name in ("costly", "cheap"):
         assert largest[f"step.py:{line_of(name)}"] >= 8 * 256 * 512 * 4
 
 
 def test_advice_has_two_plans_in_the_order_of_what_they_take(profiled):
     con, seconds, _ = profiled
-    found = {
+    plans = {
         name: next(
             (at, row)
             for at, row in enumerate(answers(con, "advice", function="step_nothing"))
@@ -165,13 +165,13 @@ def test_advice_has_two_plans_in_the_order_of_what_they_take(profiled):
         )
         for name in ("costly", "cheap")
     }
-    added = {name: seconds[name] - seconds["nothing"] for name in found}
+    added = {name: seconds[name] - seconds["nothing"] for name in plans}
     assert added["costly"] > 2 * added["cheap"], "the plans do not differ here"
     peaks = dict(rows(con, "SELECT function_name, peak_bytes FROM memory_figures"))
-    for name, (_, row) in found.items():
+    for name, (_, row) in plans.items():
         saved = peaks["step_nothing"] - peaks[f"step_{name}"]
         assert 0.9 * row["low_saving_bytes"] <= saved <= 1.1 * row["saving_bytes"]
-    (first, cheap), (second, costly) = found["cheap"], found["costly"]
+    (first, cheap), (second, costly) = plans["cheap"], plans["costly"]
     assert first < second
     assert cheap["saving_bytes_per_ms"] > costly["saving_bytes_per_ms"]
     assert costly["recompute_ns"] > cheap["recompute_ns"] > 0
@@ -179,7 +179,7 @@ def test_advice_has_two_plans_in_the_order_of_what_they_take(profiled):
 
 def test_what_if_takes_the_cheap_one_first(profiled):
     con, _, _ = profiled
-    found = answers(con, "savings", function="step_nothing", what="source_line", rank_by="cost")
-    names = [row["name"].rpartition(":")[2] for row in found]
+    savings = answers(con, "savings", function="step_nothing", what="source_line", rank_by="cost")
+    names = [row["name"].rpartition(":")[2] for row in savings]
     assert names.index(str(line_of("cheap"))) < names.index(str(line_of("costly")))
-    assert {row["ranked_by"] for row in found} == {"time"}
+    assert {row["ranked_by"] for row in savings} == {"time"}

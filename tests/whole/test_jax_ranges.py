@@ -80,9 +80,9 @@ def con(tmp_path_factory):
 
 
 def peak(con, function):
-    found = con.execute("SELECT max(peak_bytes) FROM memory_figures WHERE function_name = ?",
+    rows = con.execute("SELECT max(peak_bytes) FROM memory_figures WHERE function_name = ?",
                         [function]).fetchall()  # fmt: skip
-    return found[0][0]
+    return rows[0][0]
 
 
 @pytest.mark.slow
@@ -90,13 +90,13 @@ def peak(con, function):
 @pytest.mark.parametrize("form", ["wrap", "policy"])
 def test_what_comes_is_in_the_range(con, form, name):
     line = next(n for n, text in enumerate(PROGRAM.splitlines(), 1) if f"# line {name}" in text)
-    found = con.execute(
+    rows = con.execute(
         "SELECT low_saving_bytes, saving_bytes, saving_form, kept_name FROM peak_savings "
         "JOIN modules USING (module_id) WHERE function_name = ? AND what = 'source_line' "
         "AND name LIKE ?",
         [f"{form}_plain", f"saved %ranges.py:{line}"],
     ).fetchall()
-    ((low, high, said, kept),) = found
+    ((low, high, said, kept),) = rows
     before, after = peak(con, f"{form}_plain"), peak(con, f"{form}_{name}")
     assert said == form
     assert low - 0.02 * before <= before - after <= high + 0.02 * before

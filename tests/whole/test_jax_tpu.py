@@ -51,8 +51,8 @@ def rows(con, name, function):
     query = catalogue.Catalogue([resources.query_folder()]).find(name)
     bound = execute.bind(query, {"function": function, "color": "0"})
     names = [column.name for column in query.columns]
-    found = execute.execute_query(con, query, bound).rows
-    return [dict(zip(names, row, strict=True)) for row in found]
+    tuples = execute.execute_query(con, query, bound).rows
+    return [dict(zip(names, row, strict=True)) for row in tuples]
 
 
 def peak(con, function):
@@ -72,17 +72,17 @@ def held_elements(con, function):
       JOIN value_details USING (module_id, value_id)
       WHERE held.color = 0 AND value_details.function_name = ?
     """
-    ((found,),) = con.execute(sql, [function]).fetchall()
-    return found
+    ((element_bytes,),) = con.execute(sql, [function]).fetchall()
+    return element_bytes
 
 
 @pytest.mark.parametrize("program", ["arguments", "merged", "temps", "stacks"])
 def test_without_padding_the_peak_falls_by_what_advice_promises(compiled, program):
     """It falls by at least saving_bytes and at most peak_padding_bytes, apart from the elements."""
     changed = f"{program}_changed"
-    found = [row for row in rows(compiled, "padding", program) if row["sureness"] != "unlikely"]
-    least = sum(row["saving_bytes"] for row in found)
-    most = sum(row["peak_padding_bytes"] for row in found)
+    padding = [row for row in rows(compiled, "padding", program) if row["sureness"] != "unlikely"]
+    least = sum(row["saving_bytes"] for row in padding)
+    most = sum(row["peak_padding_bytes"] for row in padding)
     assert most >= least > 0.02 * peak(compiled, program), "there is such advice"
     assert all(row["sureness"] == "unlikely" for row in rows(compiled, "padding", changed))
     elements = held_elements(compiled, program) - held_elements(compiled, changed)
@@ -108,8 +108,8 @@ def test_dimensions_rounded_up_to_the_tile_are_free(compiled):
 
 def test_nothing_is_promised_of_what_takes_one_tile(compiled):
     padded = rows(compiled, "padding", "temps")
-    found = [row for row in padded if (row["shape"], row["layout"]) == ("s32[]", "{:T(128)}")]
-    assert [(row["size_bytes"], row["sureness"]) for row in found] == [(512, "unlikely")]
+    scalars = [row for row in padded if (row["shape"], row["layout"]) == ("s32[]", "{:T(128)}")]
+    assert [(row["size_bytes"], row["sureness"]) for row in scalars] == [(512, "unlikely")]
     advice = [row for row in rows(compiled, "advice", "*") if row["kind"] == "padding"]
     assert advice
     assert all(row["name"] != "s32[]{:T(128)}" for row in advice)

@@ -99,11 +99,11 @@ def test_the_generated_parts_are_current(name, folder, request):
 
 
 def test_the_lists_of_queries_and_of_tables_are_generated():
-    found = {
+    generated = {
         name: [part[2].split()[1] for part in GENERATED.finditer(PAGES[name].read_text("utf-8"))]
         for name in pages_with(GENERATED)
     }
-    assert found == {"queries/README.md": ["queries"], "schema/README.md": ["schema"]}
+    assert generated == {"queries/README.md": ["queries"], "schema/README.md": ["schema"]}
 
 
 # What other pages show has tests of its own: they run in CI.
@@ -131,7 +131,7 @@ def test_the_examples_show_what_the_commands_print(name, folder, request, monkey
             monkeypatch.setenv("JAX_PLATFORMS", "cpu")
             place = Path(sys.executable).parent
             monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
-        found = body
+        updated = body
         for command, shown in examples(body):
             prompt, text, code = command[:2], command[2:], 0
             if command.startswith("$ duckdb "):  # the lines after D are what it is given
@@ -149,8 +149,8 @@ def test_the_examples_show_what_the_commands_print(name, folder, request, monkey
             if not fits(shown, answer):
                 wrong.append(f"{command}{answer}")
                 answer = SECONDS.sub("in … s", answer)
-                found = found.replace(command + shown, command + answer)
-        written = written.replace(body, found)
+                updated = updated.replace(command + shown, command + answer)
+        written = written.replace(body, updated)
     if request.config.getoption("--update-golden"):
         PAGES[name].write_text(written, encoding="utf-8")
         return
@@ -288,10 +288,10 @@ def is_code(name):
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         with contextlib.suppress(ImportError):
-            found = importlib.import_module(".".join(parts[:length]))
+            member = importlib.import_module(".".join(parts[:length]))
             for part in parts[length:]:
-                found = getattr(found, part, None)
-            return found is not None
+                member = getattr(member, part, None)
+            return member is not None
     return False
 
 

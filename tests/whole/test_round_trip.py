@@ -25,9 +25,9 @@ SOME = settings(
 )
 
 
-def ordered(table: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def ordered(table: str, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     key = KEYS.get(table)
-    return sorted(found, key=lambda row: [row[name] for name in key]) if key else found
+    return sorted(records, key=lambda row: [row[name] for name in key]) if key else records
 
 
 @pytest.mark.parametrize("examples", [6, pytest.param(40, marks=pytest.mark.slow)])
@@ -37,10 +37,10 @@ def test_reading_gives_back_the_rows(era: str, examples: int) -> None:
     @given(modules(), dialects(era))
     def holds(module: Module, dialect: Dialect) -> None:
         expected = rows(module, dialect)
-        found = read_module(write(module, dialect))
-        assert set(found) == set(expected)
+        tables = read_module(write(module, dialect))
+        assert set(tables) == set(expected)
         for table in expected:
-            assert ordered(table, found[table]) == ordered(table, expected[table]), table
+            assert ordered(table, tables[table]) == ordered(table, expected[table]), table
 
     holds()
 

@@ -87,8 +87,8 @@ def holds_4_slices_inside(tables: Tables) -> None:
 def holds_5_total(tables: Tables) -> None:
     total = tables["modules"][0]["reported_total_bytes"]
     if total is not None:
-        found = sum(row["size_bytes"] for row in tables["allocations"])
-        assert (found - total) % 2**64 == 0
+        sum_bytes = sum(row["size_bytes"] for row in tables["allocations"])
+        assert (sum_bytes - total) % 2**64 == 0
 
 
 def holds_6_roles(tables: Tables) -> None:

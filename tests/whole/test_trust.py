@@ -467,7 +467,7 @@ def test_files_that_may_be_read_are_not_written(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "statement"),
     [
         ("COPY (SELECT 1) TO 'x'", "COPY"),
         ("ATTACH 'x'", "ATTACH"),
@@ -478,12 +478,12 @@ def test_files_that_may_be_read_are_not_written(tmp_path):
         ("WITH x AS (COPY (SELECT 1) TO 'x') FROM x", "COPY in its WITH"),
     ],
 )
-def test_what_a_query_file_may_not_hold_is_named(text, found, tmp_path):
+def test_what_a_query_file_may_not_hold_is_named(text, statement, tmp_path):
     path = make(tmp_path)
     (tmp_path / "sent.sql").write_text(_HEADER + text)
     output = _call("query", "sent", "--queries", str(tmp_path), "--db", path)
     assert output == (
-        f"bufdb: error: sent: expected a SELECT, found {found}; only reading is possible here\n"
+        f"bufdb: error: sent: expected a SELECT, found {statement}; only reading is possible here\n"
     )
 
 

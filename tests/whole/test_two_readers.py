@@ -36,7 +36,7 @@ def stored(con: duckdb.DuckDBPyConnection, table: str) -> dict[int, list[dict[st
 
 def differences(con: duckdb.DuckDBPyConnection, modules: dict[int, Any]) -> list[str]:
     """List tables whose stored rows are not those of the simple reader."""
-    found = []
+    differing = []
     tables = {table: stored(con, table) for table in (*TABLES, "modules")}
     for module_id, (key, files) in modules.items():
         simple = read_module(read_files(files))
@@ -45,13 +45,15 @@ def differences(con: duckdb.DuckDBPyConnection, modules: dict[int, Any]) -> list
             if mine != theirs:
                 only_mine = sorted(set(mine) - set(theirs))[:2]
                 only_theirs = sorted(set(theirs) - set(mine))[:2]
-                found.append(f"{key} {table} {len(mine)}/{len(theirs)}: {only_mine} {only_theirs}")
+                differing.append(
+                    f"{key} {table} {len(mine)}/{len(theirs)}: {only_mine} {only_theirs}"
+                )
         (row,) = tables["modules"][module_id]
         (facts,) = simple["modules"]
         odd = {name: (row[name], value) for name, value in facts.items() if row[name] != value}
         if odd:
-            found.append(f"{key} modules {odd}")
-    return found
+            differing.append(f"{key} modules {odd}")
+    return differing
 
 
 def check_agreement(
@@ -61,8 +63,8 @@ def check_agreement(
     summary = ingest_into(con, folder)
     by_id = {module_id_of(folder.name, key): (key, files) for key, files in modules}
     assert summary.module_count == len(by_id) > 0
-    found = con.execute("FROM diagnostics WHERE severity IN ('error', 'data_loss')").fetchall()
-    assert found == []
+    rows = con.execute("FROM diagnostics WHERE severity IN ('error', 'data_loss')").fetchall()
+    assert rows == []
     assert differences(con, by_id) == []
 
 
@@ -77,7 +79,7 @@ def test_both_readers_agree_on_every_demo_dump(name: str, con: duckdb.DuckDBPyCo
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("name", SETS)
 def test_both_readers_agree_on_every_sample_dump(name: str, con: duckdb.DuckDBPyConnection) -> None:
-    modules = [(key, files) for found, key, files in all_modules() if found == name]
+    modules = [(key, files) for set_name, key, files in all_modules() if set_name == name]
     check_agreement(DUMPS / name, modules, con)
 
 

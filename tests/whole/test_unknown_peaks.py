@@ -283,8 +283,8 @@ def test_a_table_smaller_than_its_pointers_has_no_padding(con):
     module.value(1, 0, 0, 4, shape="(f32[2])", logical=8)
     module.value(2, 0, 4, 16, shape="f32[2]{0}", logical=8)
     module.close()
-    found = con.execute("SELECT padding_bytes FROM value_details ORDER BY value_id").fetchall()
-    assert found == [(0,), (8,)]
+    paddings = con.execute("SELECT padding_bytes FROM value_details ORDER BY value_id").fetchall()
+    assert paddings == [(0,), (8,)]
     assert [row["peak_padding_bytes"] for row in rows(con, QUERIES["padding"])] == [8]
 
 

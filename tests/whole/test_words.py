@@ -14,20 +14,32 @@ from places import ROOT
     ],
 )
 def test_prose_uses_plain_words(patterns):
-    found = {
+    odd_by_file = {
         str(path.relative_to(ROOT)): odd
         for pattern in patterns
         for path in sorted(ROOT.glob(pattern))
         if not path.name.endswith("_pb2.py") and "node_modules" not in path.parts
         if (odd := words.odd_words(path))
     }
-    assert found == {}
+    assert odd_by_file == {}
 
 
 @pytest.mark.parametrize("pattern", ["bufdb/**/*.py", "data/**/*.py"])
 def test_names_say_what_they_name(pattern):
     odd = {str(path.relative_to(ROOT)): words.odd_names(path) for path in ROOT.glob(pattern)}
     assert {path: names for path, names in odd.items() if names} == {}
+
+
+@pytest.mark.slow
+def test_names_of_tests_say_what_they_name():
+    others = {"given", "mine", "ours", "theirs", "said", "telling", "came"}
+    odd = [
+        (str(path.relative_to(ROOT)), *place)
+        for path in ROOT.glob("tests/**/*.py")
+        for place in words.odd_names(path)
+        if place[1] not in others
+    ]
+    assert odd == []
 
 
 def test_odd_names_are_those_that_are_bound(tmp_path):
