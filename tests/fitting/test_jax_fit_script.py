@@ -96,8 +96,8 @@ def test_what_a_command_may_read_later_is_not_donated(fit, empty_folder):
 
 @pytest.mark.slow
 def test_a_value_in_the_words_of_a_command_is_varied(fit):
-    given = ["--limit", "1600KiB", "--budget-compiles", "2", "--vary", "n=512", "--"]
-    code, out, err = fit(*given, sys.executable, "train.py", "--rows", "{n}")
+    given = ["--limit", "1600KiB", "--budget-compiles", "2", "--vary", "n=5", "--"]
+    code, out, err = fit(*given, sys.executable, "train.py", "--rows", "{n}00")
     assert code == 0, err
     largest = json.loads(out)["vary"]["largest"]
     assert largest[0]["value"] < largest[-1]["value"]

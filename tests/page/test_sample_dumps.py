@@ -19,7 +19,10 @@ ORDER BY start_time
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "folder",
-    [pytest.param(DUMPS, marks=needs_dumps), pytest.param(LOOPS / "dumps", marks=needs_loops)],
+    [
+        pytest.param(DUMPS, marks=[needs_dumps, pytest.mark.by_hand]),
+        pytest.param(LOOPS / "dumps", marks=needs_loops),
+    ],
     ids=["dumps", "loops"],
 )
 def test_every_picture_adds_up_at_every_step(folder, tmp_path):
