@@ -91,6 +91,9 @@ class Blaming:
                 python = environments.made(variant.packages, self.job.observer, self.note)
                 variant = replace(variant, python=python)
             done = self.job.compile(variant)
+            if not self._steps:
+                for text in done.notes:
+                    self.note(text)
             if done.call is not None:
                 variant = replace(variant, python=done.python)
                 self._keep_call(done)
@@ -109,7 +112,6 @@ class Blaming:
             return
         self.job = replace(self.job, call=done.call)
         self.run = self.run or self.job.function_name
-        self.note(done.note)
 
     def _stored(self, variant: Variant, done: Compilation) -> Step:
         name = f"{self.run}@{variant.assigned}"
@@ -119,7 +121,7 @@ class Blaming:
             [Files(name, programs(done.folder / DUMPS), self.job.spec)],
             run=name,
             labels={**self.labels, variant.label: variant.value},
-            metadata={DEVICE_LABEL: done.device, **versions},
+            metadata={**self.job.devices.metadata, DEVICE_LABEL: done.device, **versions},
             own_globs=self.own_globs,
             replace=True,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import tempfile
@@ -18,7 +17,9 @@ from bufdb.capture.catching import Call
 from bufdb.capture.dump import programs
 from bufdb.capture.runner import Child, Died, NotCompiledError, Observer, Relay, Watch, to_stderr
 from bufdb.capture.script import NoCallError, Script, at_same, calls_of, stopped_note
-from bufdb.capture.target import QUIET, described
+from bufdb.capture.simulated import Devices
+from bufdb.capture.simulation import NOTES
+from bufdb.capture.target import Described, described
 from bufdb.capture.words import with_python
 from bufdb.errors import BufdbError, TooSlowError
 
@@ -75,8 +76,8 @@ class Compilation:
     """That of a command."""
     python: str = ""
     """The Python of a command."""
-    note: str = ""
-    """At which of its calls a command was stopped."""
+    notes: tuple[str, ...] = ()
+    """At which of its calls a command was stopped, and what it did not have as its job has it."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,8 @@ class Job:
     """The command, in place of `spec` and `args`."""
     call: Call | None = None
     """Its call, once it is known: that of the first way."""
+    devices: Devices = field(default_factory=Devices)
+    """What the program has of devices."""
 
     @property
     def function_name(self) -> str:
@@ -125,7 +128,7 @@ class Job:
         (folder / DUMPS).mkdir()
         request = {"passes": False, "export": False, "module": None, **how}
         request["divisors"] = dict(self.divisors)
-        hardware = None if self.target is None else described(self.target)
+        hardware = self._hardware()
         request["target"] = None if hardware is None else asdict(hardware)
         request |= {"spec": self.spec, "args": self.args, "options": dict(variant.options)}
         outcome = self._answer(variant, {**request, "folder": str(folder)}, folder)
@@ -143,8 +146,14 @@ class Job:
             outcome.get("need_bytes"),
             outcome.get("call"),
             outcome.get("python", ""),
-            outcome.get("note", ""),
+            tuple(outcome.get("notes", ())),
         )
+
+    def _hardware(self) -> Described | None:
+        """Return what is compiled for; None for this machine, or its CPU."""
+        if self.target is None:
+            return None
+        return described(self.target, self.devices.gpus(self.target))
 
     def _answer(self, variant: Variant, request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
         """Return the script's answer.
@@ -154,14 +163,16 @@ class Job:
             NotCompiledError: it failed.
             UsageError: there is no such file or function, or it takes other arguments.
         """
-        variables = dict(os.environ)
-        if self.target is not None:
-            hardware = described(self.target)
-            variables |= QUIET | (dict(hardware.environment) if hardware else {})
+        variables, hardware = self.devices.variables(self.target), self._hardware()
+        variables |= {} if hardware is None else hardware.environment
         # A Python that was made for it must not find the packages of this one.
         variables.pop("PYTHONHOME", None)
         watch = Watch.from_now(
-            self.timeout_s, is_verbose=self.is_verbose, observer=self.observer, relay=self.relay
+            self.timeout_s,
+            is_verbose=self.is_verbose,
+            observer=self.observer,
+            relay=self.relay,
+            hint=self.devices.hint,
         )
         what = f"{self.spec} with {variant.name}"
         try:
@@ -169,7 +180,8 @@ class Job:
                 return self._of_command(self.script, variant, request, what, watch, variables)
             command = [variant.python, str(Path(script.__file__)), str(self.folder)]
             with Child(command, self.folder, what, watch, variables) as child:
-                return _answer(child, child.ask, request)
+                answer = _answer(child, child.ask, request)
+                return {**answer, "notes": child.known.get(NOTES, ())}
         except Died as died:
             last = died.lines[-1] if died.lines else "no message"
             raise _failed(variant, f"{died.ended}: {last}", died.lines) from None
@@ -212,8 +224,9 @@ class Job:
         command = command.settled(self.folder, watch, variables)
         with command.child(self.folder, script.__name__, what, watch, variables) as child:
             answer = _answer(child, partial(command.first, child), request)
-            note, python = stopped_note(command, child), child.known["python"]
-            return {**answer, "call": calls_of(child)[-1], "note": note, "python": python}
+            notes = [stopped_note(command, child), *child.known.get(NOTES, ())]
+            known = {"call": calls_of(child)[-1], "python": child.known["python"]}
+            return {**answer, **known, "notes": notes}
 
 
 def _answer(

@@ -1,10 +1,10 @@
 """Compile one function and dump it: run as a file, by any Python from 3.9 on with any jax.
 
 The environments of `bufdb blame` have only jax, so nothing of bufdb is imported except the files
-`call.py` and `worker.py` of `bufdb/capture`; the process of a user's command imports this file as
-a module. Dump options go to XLA as compiler options, not as XLA_FLAGS: so the function is dumped,
-and not what its file compiles when it is imported. What the user asks for goes as XLA_FLAGS (and
-LIBTPU_INIT_ARGS), which refuse an unknown name and take lists.
+`call.py`, `simulation.py` and `worker.py` of `bufdb/capture`; the process of a user's command
+imports this file as a module. Dump options go to XLA as compiler options, not as XLA_FLAGS: so the
+function is dumped, and not what its file compiles when it is imported. What the user asks for goes
+as XLA_FLAGS (and LIBTPU_INIT_ARGS), which refuse an unknown name and take lists.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _load(name: str) -> Any:
     return module
 
 
-call, worker = _load("call"), _load("worker")
+call, simulation, worker = _load("call"), _load("simulation"), _load("worker")
 
 
 def main(request: dict[str, Any]) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
         if is_setting(name):
             with worker.step(f"setting {name}={value}"):
                 jax.config.update(setting(name), _read(value))
-    return _answered(request, None)
+    return _answered(request, None, simulation.install(worker))
 
 
 def answers(caught: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -80,7 +80,7 @@ def answers(caught: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return answer
 
 
-def _answered(request: dict[str, Any], caught: Any) -> dict[str, Any]:
+def _answered(request: dict[str, Any], caught: Any, simulating: Any = None) -> dict[str, Any]:
     folder, target = Path(request["folder"]), request["target"]
     devices = _devices(target)
     kind = str(devices[0].device_kind)
@@ -94,6 +94,8 @@ def _answered(request: dict[str, Any], caught: Any) -> dict[str, Any]:
         lowered = _of_call(caught, request, devices, folder)
     else:
         lowered = _of_source(request, devices, folder)
+        if simulating is not None:
+            simulating.require()
     reply: dict[str, Any] = {"versions": _versions(), "device": kind, "refusal": None}
     worker.known(reply)
     with worker.step(f"compiling {request['spec']}"):

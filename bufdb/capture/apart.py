@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bufdb.capture.runner import Child, Died, NotCompiledError, Watch, own_command
-from bufdb.capture.simulated import NOTES, Devices
+from bufdb.capture.simulated import Devices
+from bufdb.capture.simulation import NOTES
 
 if TYPE_CHECKING:
     from bufdb.capture.dump import Dumped

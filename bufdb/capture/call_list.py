@@ -9,7 +9,8 @@ from pathlib import Path
 from bufdb.capture.catching import Call
 from bufdb.capture.runner import Child, Died, NotCompiledError, Watch
 from bufdb.capture.script import NoCallError, Script, calls_of, short, stopped_note
-from bufdb.capture.simulated import NOTES, Devices
+from bufdb.capture.simulated import Devices
+from bufdb.capture.simulation import NOTES
 from bufdb.errors import BufdbError, TooSlowError
 from bufdb.query.result import Result
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from types import FrameType, MethodType
 from typing import Any
 
-from bufdb.capture import simulated, worker
+from bufdb.capture import simulation, worker
 from bufdb.read.own import Own
 
 REQUESTS = "requests"
@@ -114,7 +114,7 @@ class Catching:
         self._programs: set[str] = set()
         """Names of those that take a gradient, as JAX's compiler has them."""
         self._is_stopped = False
-        self._simulation = simulated.install()
+        self._simulation = simulation.install(worker)
 
     @property
     def is_round(self) -> bool:

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bufdb.capture import call, simulated, worker
+from bufdb.capture import call, simulation, worker
 from bufdb.capture.dump import compile_into
+from bufdb.capture.simulated import gpus
+from bufdb.capture.simulation import Simulation
 from bufdb.capture.target import Target, jax_module, target
 from bufdb.errors import UsageError, quote
 from bufdb.render.text import human_bytes
@@ -132,7 +134,7 @@ class Asked:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     target: Target | None
-    simulation: simulated.Simulation | None = None
+    simulation: Simulation | None = None
     """Of devices, until the function is traced."""
 
     def traced(self) -> None:
@@ -158,8 +160,8 @@ def question_of(spec: str, args: str, hardware: str | None) -> Asked:
     if not place:
         raise UsageError(f"expected FILE.py:FUNCTION, got {quote(spec)}")
     jax_module()
-    described = None if hardware is None else target(hardware, simulated.gpus())
-    simulation = simulated.install()
+    described = None if hardware is None else target(hardware, gpus())
+    simulating = simulation.install(worker)
     with wrong_calls():
         with worker.step(f"importing {place}"):
             module = call.module(place)
@@ -167,7 +169,7 @@ def question_of(spec: str, args: str, hardware: str | None) -> Asked:
             function = call.function(module, place, name)
         with worker.step(f"evaluating --args for {spec}"):
             values, kwargs = call.arguments(args, vars(module)).of(function, name)
-    return Asked(function, values, kwargs, described, simulation)
+    return Asked(function, values, kwargs, described, simulating)
 
 
 def explained(request: Mapping[str, Any], caught: Caught | None = None) -> dict[str, Any]:
@@ -210,7 +212,7 @@ def taken(caught: Caught, hardware: str | None) -> Asked:
         UsageError: there is no such target.
         BufdbError: a package is missing.
     """
-    described = None if hardware is None else target(hardware, simulated.gpus())
+    described = None if hardware is None else target(hardware, gpus())
     return Asked(caught.function, caught.args, dict(caught.kwargs), described)
 
 

@@ -17,7 +17,8 @@ from bufdb.capture.catching import CALL, REQUESTS, WAITING, Call, is_chosen
 from bufdb.capture.hooked import PLAN, ROOT, TEXTS
 from bufdb.capture.processes import CHAINED
 from bufdb.capture.runner import Child, Died, NotCompiledError, Watch
-from bufdb.capture.simulated import NOTES, require_one_process
+from bufdb.capture.simulated import require_one_process
+from bufdb.capture.simulation import NOTES
 from bufdb.capture.words import require_seen
 from bufdb.errors import UsageError, did_you_mean, quote
 from bufdb.read.own import NOTHING_MORE, Own

@@ -407,8 +407,12 @@ class Described:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def described(text: str) -> Described | None:
+def described(text: str, gpus: int = HOST_GPUS) -> Described | None:
     """Return the hardware with a name, for a process without bufdb; None for the CPU.
+
+    Args:
+        text: as of `target`.
+        gpus: how many of a GPU, in hosts of eight.
 
     Raises:
         UsageError: it cannot be compiled for.
@@ -418,7 +422,7 @@ def described(text: str) -> Described | None:
         return None
     if isinstance(named, tuple):
         return Described("tpu", named[0], named[1], environment={_NO_LOCK: "1"})
-    how = {"target_config": _config(text, named), "topology": f"1x1x{HOST_GPUS}"}
+    how = {"target_config": _config(text, named), "topology": _hosts(gpus)}
     return Described("cuda", "described", how, _UNTIMED, {_NO_DRIVER: "1"})
 
 
@@ -455,9 +459,14 @@ def _gpu(text: str, name: str, count: int) -> Sequence[Any]:
         )
     with _switched_on(_NO_DRIVER):
         jax_module().devices()  # lets JAX find its plugins
-    hosts = max(1, count // HOST_GPUS) if count % HOST_GPUS == 0 else 1
-    topology = f"1x{hosts}x{count // hosts}"
-    return _described(text, "described", platform="cuda", target_config=config, topology=topology)
+    how = {"target_config": config, "topology": _hosts(count)}
+    return _described(text, "described", platform="cuda", **how)
+
+
+def _hosts(gpus: int) -> str:
+    """Return the topology of hosts of eight GPUs, or of one host of another number."""
+    hosts = max(1, gpus // HOST_GPUS) if gpus % HOST_GPUS == 0 else 1
+    return f"1x{hosts}x{gpus // hosts}"
 
 
 def _config(text: str, name: str) -> str:

@@ -12,6 +12,7 @@ import click
 
 from bufdb.capture.call import short_name
 from bufdb.capture.runner import signals_heeded
+from bufdb.capture.simulated import Devices
 from bufdb.capture.target import hardware_of
 from bufdb.commands import common, completion
 from bufdb.errors import UsageError
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     metavar="TARGET",
     help="Hardware to compile for, which need not exist here, as of explain: v5e-8, gpu:h100, cpu.",
 )
+@common.devices_options
 @click.option("--bisect", is_flag=True, help="Compile only what it takes to find a jump.")
 @click.option(
     "--quick", "is_quick", is_flag=True, help="Do not compile again for the cause of a jump."
@@ -112,6 +114,8 @@ def command(  # long: a parameter for each option
     pythons: tuple[str, ...],
     flags: tuple[str, ...],
     target: str | None,
+    device_count: int | None,
+    mesh: str | None,
     bisect: bool,
     is_quick: bool,
     percent: float,
@@ -172,12 +176,15 @@ def command(  # long: a parameter for each option
     ways = Ways(versions, packages, pythons, flags, target, words or ())
     if target is not None:
         hardware_of(target)
+    devices = Devices.of(device_count, mesh)
+    devices.require(target)
     axis = ways.axis()
     _require_consistent(axis, what, words, report_folder, is_anonymous=is_anonymous)
     opened = partial(common.open_database, db)
     if axis is None:
         _require_none(
             {"--args": args, "--call": call, "--with": packages, "--target": target,
+             "--devices": device_count, "--mesh": mesh,
              "--bisect": bisect, "--quick": is_quick, "--timeout": timeout_s, "--run": run,
              "--label": labels}
         )  # fmt: skip
@@ -191,7 +198,7 @@ def command(  # long: a parameter for each option
             "timeout_s": timeout_s,
             "is_verbose": is_verbose,
         }
-        job |= {"relay": common.relay, "target": target}
+        job |= {"relay": common.relay, "target": target, "devices": devices}
         name = run or (short_name(spec) if script is None else "")
         fields: dict[str, Any] = {"percent": percent, "is_quick": is_quick, "note": common.note}
         fields |= {"opened": opened, "db": db, "run": name, "labels": common.parse_labels(labels)}

@@ -82,7 +82,7 @@ def command(
     spare("-o", output, words)
     globs = common.own_globs(own, words)
     script = Script(words, is_to_end=is_to_end, own=parse_own(globs or ()))
-    devices = Devices.of(device_count, mesh)
+    devices = Devices.of(device_count, mesh, has_target=False)
     devices.require(None)
     with (
         signals_heeded(),

@@ -16,6 +16,7 @@ import click
 from bufdb.answers.devices import limit_of
 from bufdb.capture.environment import run_name
 from bufdb.capture.runner import signals_heeded
+from bufdb.capture.simulated import Devices
 from bufdb.commands import common, summary
 from bufdb.errors import UsageError
 from bufdb.recording import sweep
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     help="Run COMMAND once with each value for {K} in it; if repeated, with every combination.",
 )
 @common.call_option
+@common.devices_options
 @common.limit_option
 @click.option(
     "--watch",
@@ -85,6 +87,8 @@ def command(  # long: a parameter for each option
     own: tuple[str, ...],
     sweeps: tuple[str, ...],
     call: str | None,
+    device_count: int | None,
+    mesh: str | None,
     limit: str | None,
     is_watched: bool,
     keep_dumps: Path | None,
@@ -130,7 +134,7 @@ def command(  # long: a parameter for each option
     fails does not stop the others: XLA's plan is in its dumps. Ctrl-C stops and keeps what is
     stored. At the end are the table of peaks, the curves of 'bufdb query scaling', and the largest
     value that fits --limit, as a range. With --call each run is stopped at that call, which is
-    compiled instead, and nothing is trained.
+    compiled instead, and nothing is trained; --devices and --mesh are then as of 'bufdb explain'.
 
     \b
     Exit codes:
@@ -160,10 +164,14 @@ def command(  # long: a parameter for each option
         "note": common.note,
         "observed": partial(progress, "MB", is_quiet=is_quiet),
     }
-    _require_stopped(call, sweeps, command_line, is_watched=is_watched, keep_dumps=keep_dumps)
+    devices = Devices.of(device_count, mesh, has_target=False)
+    _require_stopped(
+        call, sweeps, command_line, devices, is_watched=is_watched, keep_dumps=keep_dumps
+    )
     if sweeps:
         how |= {
             "call": call,
+            "devices": devices,
             "relay": common.relay,
             "db": db,
             "limits": limits,
@@ -198,6 +206,7 @@ def _require_stopped(
     call: str | None,
     sweeps: tuple[str, ...],
     command_line: tuple[str, ...],
+    devices: Devices,
     *,
     is_watched: bool,
     keep_dumps: Path | None,
@@ -207,10 +216,14 @@ def _require_stopped(
     Raises:
         UsageError: it does not.
     """
+    named = [f"--{name}" for name in devices.metadata]
+    if call is None and named:
+        raise UsageError(f"{' and '.join(named)}: only with --call; a whole command has its own")
     if call is None:
         return
+    devices.require(None)
     if not sweeps:
-        line = shlex.join(["bufdb", "explain", "--call", call, "--", *command_line])
+        line = shlex.join(["bufdb", "explain", "--call", call, *devices.words, "--", *command_line])
         raise UsageError(f"--call is for a --sweep; for one run: {line}")
     options = {"--watch": is_watched, "--keep-dumps": keep_dumps is not None}
     if named := [name for name, is_set in options.items() if is_set]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bufdb.capture.runner import signals_heeded
+from bufdb.capture.simulated import Devices
 from bufdb.commands import common, completion
 from bufdb.errors import UsageError, quote
 from bufdb.render.progress import waiting
@@ -81,6 +82,7 @@ BY = ("line", "op", "value")
     "promised: the call of the command after --, or all that COMMAND, in quotes, runs.",
 )
 @common.call_option
+@common.devices_options
 @completion.color_option
 @common.output_options
 @common.read_db_option
@@ -95,6 +97,8 @@ def command(
     run: str | None,
     verify: str | None,
     call: str | None,
+    device_count: int | None,
+    mesh: str | None,
     color: str | None,
     db: str,
     **output: Any,
@@ -143,12 +147,18 @@ def command(
     if words is not None and module is None and verify not in (None, _AFTER):
         module, verify = verify, _AFTER  # --verify takes the word after it
     script = _script(module, words, verify, call)
+    devices = Devices.of(device_count, mesh, has_target=False)
+    if script is None and devices.words:
+        raise UsageError(
+            f"{shlex.join(devices.words)} is about the call of a command: --verify -- python "
+            "train.py"
+        )
     spare("-o", output["output"], (verify or "").split() if script is None else script.words)
     opened = partial(common.open_database, db)
     if module is None:
         assert script is not None
         require_question(without, donate, until)
-        module, run = _compiled(script, db, run)
+        module, run = _compiled(_function(script, devices, db, run))
         script = None
     asked: dict[str, Any] = {"without": without, "donate": donate, "keep": keep, "until": until}
     asked |= {"by": by, "order": order, "run": run, "color": color}
@@ -156,7 +166,8 @@ def command(
     for text in answer.notes:
         common.note(text)
     if script is not None:
-        click.get_current_context().exit(_verified_call(answer, script, db, **output))
+        function = _function(script, devices, db, None)
+        click.get_current_context().exit(_verified_call(answer, function, **output))
     if verify is not None:
         click.get_current_context().exit(_verified(answer, verify, db, **output))
     if output["format_name"] in ("table", "markdown"):
@@ -211,26 +222,26 @@ def _split(command_line: str) -> list[str]:
     return words
 
 
-def _compiled(script: Script, db: str, run: str | None) -> tuple[str, str]:
+def _compiled(function: Function) -> tuple[str, str]:
     """Store the compilation of a command's call; return its function and the run."""
     from bufdb.what_if.verify_command import compiled_call
 
     with signals_heeded(), common.failure_shown():
-        return compiled_call(_function(script, db, run))
+        return compiled_call(function)
 
 
-def _verified_call(answer: WhatIf, script: Script, db: str, **output: Any) -> int:
+def _verified_call(answer: WhatIf, function: Function, **output: Any) -> int:
     """Compile the call of the changed program, show what was promised and what came."""
     from bufdb.commands.verify import show
     from bufdb.what_if.verify_command import verify_call
 
     with signals_heeded(), common.failure_shown():
-        got = verify_call(answer, _function(script, db, None))
+        got = verify_call(answer, function)
     show(got, **output)
     return 0 if got.functions and got.is_kept else 1
 
 
-def _function(script: Script, db: str, run: str | None) -> Function:
+def _function(script: Script, devices: Devices, db: str, run: str | None) -> Function:
     from bufdb.database.store import require_storable
     from bufdb.recording.function import Function
 
@@ -247,6 +258,7 @@ def _function(script: Script, db: str, run: str | None) -> Function:
         relay=common.relay,
         observed=partial(waiting, is_quiet=False),
         script=script,
+        devices=devices,
     )
 
 

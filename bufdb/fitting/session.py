@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bufdb.capture.runner import Child, Died, Watch, own_command
-from bufdb.capture.simulated import NOTES, Devices
+from bufdb.capture.simulated import Devices
+from bufdb.capture.simulation import NOTES
 from bufdb.dumps.place import Place
 from bufdb.errors import BufdbError, TooSlowError
 from bufdb.fitting.plans import Changes, Plan, Program, Site, Traced, as_json, from_json

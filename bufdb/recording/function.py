@@ -68,7 +68,7 @@ def explained(function: Function, target: str | None, *, is_one: bool = True) ->
     with tempfile.TemporaryDirectory(prefix="bufdb-") as folder:
         compiled = _compiled(function, target, Path(folder))
         name = function.run_name(target, compiled.name, is_one=is_one)
-        metadata = {**function.metadata, DEVICE_LABEL: compiled.device}
+        metadata = {**function.metadata, **function.devices.metadata, DEVICE_LABEL: compiled.device}
         done = ingest(
             function.db,
             [Files(name, compiled.files, function.spec)],

@@ -16,12 +16,13 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bufdb.answers.devices import Limits
 from bufdb.capture.runner import Relay, to_stderr
+from bufdb.capture.simulated import Devices
 from bufdb.errors import (
     BufdbError,
     CommandError,
@@ -170,6 +171,8 @@ class Plan:
     limits: Limits = (None, None)
     call: str | None = None
     """Which call of the command is compiled instead of running it; None runs it."""
+    devices: Devices = field(default_factory=Devices)
+    """What the program of such a call has of devices."""
     relay: Relay = to_stderr
     """Receives what such a command prints."""
     is_quiet: bool = False
@@ -266,6 +269,7 @@ def _of_call(planned: Plan, call: str, combination: Combination, *, is_first: bo
         note=planned.note,
         relay=planned.relay,
         script=script,
+        devices=planned.devices,
         metadata={LABEL: planned.name, "command": script.line},
     )
     try:
@@ -359,6 +363,7 @@ def _proof(planned: Plan, label: str, size: int, others: str) -> str:
     for name, value in planned.labels.items():
         words += ["--label", f"{name}={value}"]
     words += [] if planned.call is None else ["--call", planned.call]
+    words += planned.devices.words
     return shlex.join([*words, "--", *planned.command_line])
 
 

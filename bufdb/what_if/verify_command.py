@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from bufdb.answers.opening import Open
 from bufdb.answers.summary import DEVICE_LABEL
+from bufdb.capture.simulated import Devices
 from bufdb.database.store import require_storable
 from bufdb.errors import BufdbError
 from bufdb.query.asked import glob
@@ -68,8 +69,8 @@ def compiled_call(function: Function) -> tuple[str, str]:
 def verify_call(promised: WhatIf, function: Function) -> Verification:
     """Store the call of a command, which runs the changed program, as RUN:verify, and compare.
 
-    It is compiled for the target of RUN; the call is that of the promised function, unless another
-    one is named.
+    It is compiled for the target of RUN, and has the devices of RUN unless others are named; the
+    call is that of the promised function, unless another one is named.
 
     Raises:
         BufdbError: nothing was compiled, it cannot be stored, or RUN is of another device.
@@ -80,9 +81,13 @@ def verify_call(promised: WhatIf, function: Function) -> Verification:
     if not script.is_chosen:
         name = base.function_name.replace(_LAMBDA, "?lambda?")
         script = replace(script, name=name)
-    name = f"{base.run_name}:verify"
+    name, target = f"{base.run_name}:verify", metadata.get("target")
+    devices = function.devices
+    if not devices.words:
+        devices = replace(Devices.of_run(metadata), has_target=False)
+    devices.require(target)
     done = explained(
-        replace(function, run=name, labels=labels, script=script), metadata.get("target")
+        replace(function, run=name, labels=labels, script=script, devices=devices), target
     )
     device = metadata.get(DEVICE_LABEL, done.device)
     if device != done.device:

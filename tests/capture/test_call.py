@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from bufdb.capture import call
+from bufdb.capture import call, simulation, worker
 from bufdb.capture.call import WrongCallError, arguments
 
 PAIR = (1, 2)
@@ -149,9 +149,10 @@ def test_a_text_with_brackets_is_unchanged():
     assert arguments("'f32[]', \"s32[]\"", {}).of(max, "max") == (("f32[]", "s32[]"), {})
 
 
-def test_the_module_needs_nothing_but_python():
+@pytest.mark.parametrize("module", [call, simulation, worker])
+def test_the_module_needs_nothing_but_python(module):
     """Environments of `bufdb blame` have neither bufdb nor a newer Python than 3.9."""
-    tree = ast.parse(Path(call.__file__).read_text(), feature_version=(3, 9))
+    tree = ast.parse(Path(module.__file__).read_text(), feature_version=(3, 9))
     names = [item.module for item in ast.walk(tree) if isinstance(item, ast.ImportFrom)]
     names += [
         name.name for item in ast.walk(tree) if isinstance(item, ast.Import) for name in item.names

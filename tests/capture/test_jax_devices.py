@@ -101,8 +101,8 @@ elif kind == "pmap":
     jax.pmap(step)(jnp.ones((n, 64, 64)), jnp.ones((n, 128 // n, 64)))
 """
 PARAMETERS = (
-    "SELECT module_id, shape, size_bytes FROM value_details WHERE allocation_kind = 'parameter' "
-    "ORDER BY size_bytes"
+    "SELECT run_name, shape, size_bytes FROM value_details WHERE allocation_kind = 'parameter' "
+    "ORDER BY run_name, size_bytes"
 )
 
 
@@ -123,9 +123,8 @@ def command(*words):
 
 
 def shapes(call):
-    """Return the shapes of the parameters of the one program that is stored."""
+    """Return the shapes of the parameters of the programs that are stored, by program."""
     rows = [*csv.DictReader(io.StringIO(call("sql", PARAMETERS, "--format", "csv")[1]))]
-    assert len({row["module_id"] for row in rows}) == 1
     return [row["shape"].partition("{")[0] for row in rows]
 
 
@@ -187,6 +186,50 @@ def test_a_function_of_a_file_has_devices(folder, call):
     assert code == 0, err
     assert "f32[8,32]" in shapes(call)
     assert "8 simulated devices" in err
+
+
+def test_a_changed_program_has_the_devices_of_the_run(folder, call):
+    asked = ["what-if", "--without", "line:fsdp.py:17"]
+    code, _, err = call(*asked, *command("fsdp.py"))
+    assert code == 1 and err.endswith("; --devices 8 simulates as many\n"), err
+    devices = ["--devices", "8", "--mesh", "data=2,model=4"]
+    code, out, err = call(*asked, "--run", "base", *devices, *command("fsdp.py"))
+    assert code == 0 and "8 simulated devices" in err, err
+    asked += ["train_step", "--run", "base", "--verify"]
+    code, out, err = call(*asked, *command("fsdp.py"))
+    assert out.startswith("train_step (base → base:verify, host): saved 0 B"), out + err
+    assert shapes(call) == ["f32[8,32,16]", "f32[2048,64]"] * 2
+    code, out, err = call(*asked, f"{sys.executable} fsdp.py", "--devices", "8")
+    assert (code, out) == (2, "") and "--devices 8 is about the call of a command" in err
+
+
+@pytest.mark.slow
+def test_flags_are_compared_with_simulated_devices(folder, call):
+    asked = ["blame", "--quick", "--flag", "xla_disable_hlo_passes=cse"]
+    function = ["function.py:step", "--args", "f32[32,32], f32[64,32]"]
+    code, _, err = call(*asked, *function)
+    assert code == 1 and "or --devices 8, simulates as many" in err, err
+    for words in (["--mesh", "data=8", *function], command("fsdp.py")):
+        code, out, err = call(*asked, "--devices", "8", *words)
+        assert code == 0 and ": no jump: " in out, err
+        assert err.count("the program has 8 simulated devices") == 1
+    code, _, err = call(*asked, "--devices", "8", "--mesh", "fsdp=8", *function)
+    assert code == 2 and "name axes of one of its meshes: data=8" in err
+
+
+def test_a_sweep_of_a_call_has_devices(folder, call):
+    sweep = ["capture", "--devices", "8", "--run", "s"]
+    code, _, err = call(
+        *sweep, "--call", "train_step", "--sweep", "n=1", *command("fsdp.py", "{n}")
+    )
+    assert code == 0 and "8 simulated devices" in err, err
+    assert shapes(call) == ["f32[8,16,32]", "f32[1024,64]"]
+    for words, expected in (
+        ([], "--devices: only with --call"),
+        (["--call", "f"], "for one run: bufdb explain --call f --devices 8 -- "),
+    ):
+        code, out, err = call(*sweep, *words, *command("fsdp.py"))
+        assert (code, out) == (2, "") and expected in err
 
 
 @pytest.mark.slow
