@@ -16,7 +16,8 @@ WITH weights AS (
     AND "values".allocation_index = allocations.allocation_index
   JOIN shapes ON shapes.shape = "values".shape
 ),
--- Their largest dimension: widths of layers are smaller.
+-- Their largest dimension: widths of layers are smaller. A product over it is wide if it makes at
+-- least twice what it takes, as bufdb fit --also chunks wants it: else its inputs hold as much.
 vocabularies AS (
   SELECT
     weights.module_id,
@@ -36,7 +37,8 @@ vocabularies AS (
         weights.first_size
     ) AS place
   FROM weights
-  WHERE weights.first_size <> weights.second_size
+  WHERE greatest(CAST(weights.first_size AS DOUBLE), CAST(weights.second_size AS DOUBLE))
+    >= 2 * least(CAST(weights.first_size AS DOUBLE), CAST(weights.second_size AS DOUBLE))
 ),
 -- Arrays with the vocabulary as exactly one dimension, of another size than the weights.
 logits AS (
@@ -136,7 +138,7 @@ LEFT JOIN readers
   ON readers.module_id = logits.module_id
   AND readers.color = logits.color;
 COMMENT ON VIEW advised_chunk_values IS
-  'One row per value of a temp allocation that a loss over a vocabulary makes in one piece, logits and their gradients: it has the largest dimension of all two-dimensional arguments (the vocabulary of an embedding) and others, is in no loop body, and the op_name of one like it indicates a loss (log_softmax, take_along_axis, …; also exp or log if the vocabulary is more than four widths). No rows if no gradient is computed. Key: module_id, color, value_id.';
+  'One row per value of a temp allocation that a loss over a vocabulary makes in one piece, logits and their gradients: it has the largest dimension of all two-dimensional arguments that are at least twice as long as wide (the vocabulary of an embedding; bufdb fit --also chunks wants as much) and others, is in no loop body, and the op_name of one like it indicates a loss (log_softmax, take_along_axis, …; also exp or log if the vocabulary is more than four widths). No rows if no gradient is computed. Key: module_id, color, value_id.';
 COMMENT ON COLUMN advised_chunk_values.module_id IS 'answered_functions.module_id.';
 COMMENT ON COLUMN advised_chunk_values.color IS 'allocations.color.';
 COMMENT ON COLUMN advised_chunk_values.value_id IS 'values.value_id.';

@@ -72,6 +72,13 @@ def test_with_a_plan_it_is_still_equal(kind):
     assert_same(function.stage(plan).compile()(*given), jax.jit(programs.step)(*given))
 
 
+def test_a_product_in_chunks_is_twice_as_wide_as_its_input():
+    """As advice wants it of a vocabulary, see tests/queries/test_advice.py."""
+    assert prepared("step", "chunks", programs.args(vocabulary=2 * D))[1].tried
+    narrower = prepared("step", "chunks", programs.args(vocabulary=2 * D - 1))[1]
+    assert not narrower.tried and "is much wider than its input" in " ".join(narrower.notes)
+
+
 @pytest.mark.slow
 def test_only_chunks_repeat_the_wide_product():
     function, _ = prepared("step", "microbatch")

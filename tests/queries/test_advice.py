@@ -367,12 +367,17 @@ def test_advice_is_in_the_words_of_the_framework(con, caller, words):
     assert texts == [words]
 
 
-def loss(con, op_name="jit(step)/transpose(jvp(jit(take_along_axis)))/scatter-add", reads=None):
+def loss(
+    con,
+    op_name="jit(step)/transpose(jvp(jit(take_along_axis)))/scatter-add",
+    reads=None,
+    weight="bf16[100,2]{1,0}",
+):
     """Logits and their gradients of 4 tokens, 400 bytes each, one after the other."""
     module = Module(con, 1, function_name="step", platform="cpu")
     module.allocation(0, "temp", 1000)
     module.allocation(1, "parameter", 50, parameter_number=0)
-    module.value(1, 1, 0, 50, (0, 9), "e", shape(con, "bf16[100,2]{1,0}"), opcode="parameter")
+    module.value(1, 1, 0, 50, (0, 9), "e", shape(con, weight), opcode="parameter")
     text = shape(con, "bf16[4,100]{1,0}", count=400)
     for value_id, live in ((2, (2, 4)), (3, (4, 6))):
         module.value(value_id, 0, 400 * (value_id - 2), 400, live, shape=text, op_name=op_name,
@@ -402,6 +407,16 @@ def test_a_loss_of_all_tokens_is_computed_in_chunks(con):
         350,
         800,
     )
+
+
+@pytest.mark.parametrize(
+    ("weight", "count"),
+    [("100,50", 1), ("50,100", 1), ("100,51", 0), ("51,100", 0), ("100,100", 0)],
+)
+def test_chunks_are_of_a_product_twice_as_wide(con, weight, count):
+    """As bufdb fit --also chunks wants it, see tests/fitting/test_jax_also.py."""
+    loss(con, weight=f"bf16[{weight}]{{1,0}}")
+    assert len(rows(con, "advice")) == count
 
 
 @pytest.mark.parametrize(

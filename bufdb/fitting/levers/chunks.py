@@ -37,7 +37,8 @@ from bufdb.fitting.rewrites import Pair, joined, split
 _REDUCED = {"reduce_sum": "add", "reduce_max": "maximum", "reduce_min": "minimum"}
 """By what reduces the batch, the operation of NumPy that joins what it gives for two parts."""
 WIDER = 2
-"""How many times as large as its input a product must be to be wide."""
+"""How many times as large as its input a product must be to be wide; advised_chunk_values asks the
+same of weights."""
 
 
 class Chunks(Rewrite):
