@@ -236,7 +236,7 @@ def overview(
         ]
     _keep_of_one_line(result)
     if parts:
-        result.steps = _steps(con, result.peak, here)
+        result.steps = _steps(con, here).get(_space(result.peak), [])
     if result.steps and "lines" in parts:
         step = result.steps[0]
         settings = {**values, "top_n": MOST_OF_STEP, "function": glob(step["function_name"])}
@@ -245,20 +245,49 @@ def overview(
     return result
 
 
-def _steps(con: duckdb.DuckDBPyConnection, peak: Row, here: Sequence[Row]) -> list[Row]:
-    """Return the functions of a run that take a gradient, unless the highest one does."""
-    space = ("run_name", "platform", "color")
-    known = [row for row in here if row["peak_bytes"] and all(row[k] == peak[k] for k in space)]
-    modules = [row["module_id"] for row in known]
-    if len(known) < 2 or con.execute(_GRADIENTS, {"modules": [peak["module_id"]]}).fetchall():
-        return []
-    taking = {number for (number,) in con.execute(_GRADIENTS, {"modules": modules}).fetchall()}
-    counts = dict(con.execute(_RUNS, {"modules": modules}).fetchall())
-    return [
-        {**row, "run_count": counts.get(row["module_id"])}
-        for row in known
-        if row["module_id"] in taking
-    ]
+def steps(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[Row]:
+    """Return the highest function that takes a gradient of each run, platform and memory space.
+
+    As in `Overview.steps`; none where the highest function takes one.
+    """
+    rows = _rows(con, _FUNCTIONS, {**asked, "color": ALL})
+    return [of_space[0] for of_space in _steps(con, rows).values()]
+
+
+def _steps(con: duckdb.DuckDBPyConnection, here: Sequence[Row]) -> dict[tuple[Any, ...], list[Row]]:
+    """Return the functions that take a gradient by space, unless the highest one does.
+
+    Args:
+        con: the database.
+        here: rows of _FUNCTIONS, in their order.
+    """
+    spaces: dict[tuple[Any, ...], list[Row]] = {}
+    for row in here:
+        if row["peak_bytes"]:
+            spaces.setdefault(_space(row), []).append(row)
+    taking = _taking(con, [rows[0] for rows in spaces.values() if len(rows) > 1])
+    others = [rows for rows in spaces.values() if rows[0]["module_id"] not in taking]
+    known = [row for rows in others if len(rows) > 1 for row in rows[1:]]
+    taking = _taking(con, known)
+    counts = dict(con.execute(_RUNS, {"modules": sorted(taking)}).fetchall()) if taking else {}
+    found: dict[tuple[Any, ...], list[Row]] = {}
+    for row in known:
+        if row["module_id"] in taking:
+            step = {**row, "run_count": counts.get(row["module_id"])}
+            found.setdefault(_space(row), []).append(step)
+    return found
+
+
+def _space(row: Row) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("run_name", "platform", "color"))
+
+
+def _taking(con: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> set[int]:
+    """Return the modules of some rows that take a gradient."""
+    modules = sorted({row["module_id"] for row in rows})
+    if not modules:
+        return set()
+    return {number for (number,) in con.execute(_GRADIENTS, {"modules": modules}).fetchall()}
 
 
 def is_of_one_line(one: Overview) -> bool:

@@ -182,6 +182,7 @@ WIDTH = ADVICE_WIDTH
 """Maximum columns of a summary, also in a wider terminal."""
 MOST_CATEGORIES = 4
 MOST_REASONS = 2
+_STEP = "highest with a gradient"
 NEARLY = 0.9
 """Share at which a memory space counts as nearly full."""
 _HEADINGS = {
@@ -394,11 +395,21 @@ def _step(overview: Overview, width: int) -> list[Sentence]:
     if not overview.steps:
         return []
     step = overview.steps[0]
-    size, count = human_bytes(step["peak_bytes"]), step["run_count"]
-    ran = "" if count is None else f", run {_many(count, 'time')}"
-    head = f"highest with a gradient: {size}, "
+    size, ran = human_bytes(step["peak_bytes"]), _ran(step)
+    head = f"{_STEP}: {size}, "
     owner = _owner(step, width - len(head) - len(ran))
     return [Sentence("step", f"{head}{owner}{ran}", strong=size)]
+
+
+def step_words(step: Row) -> str:
+    """Return what the training step is, in a list that has its size and name."""
+    return _STEP + _ran(step)
+
+
+def _ran(step: Row) -> str:
+    """Return how often a training step ran; '' if that is not known."""
+    count = step["run_count"]
+    return "" if count is None else f", run {_many(count, 'time')}"
 
 
 def _besides(overview: Overview) -> list[Sentence]:

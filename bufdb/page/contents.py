@@ -46,6 +46,8 @@ class Contents:
     """By module, the query parameters that selected it."""
     summaries: dict[tuple[int, int | None], Overview]
     """By module, what `bufdb summary` reports of it; `pictures` adds the parts."""
+    steps: dict[tuple[int, int | None], summary.Row]
+    """The training steps, by module, where another program of the run is higher."""
     queries: list[SavedQuery]
     """The queries whose answers about a module are shown with its picture."""
     compared: Compared | None
@@ -89,8 +91,10 @@ def contents(
     by_place: dict[tuple[int, int | None], Module] = {}
     asked: dict[tuple[int, int | None], Asked] = {}
     summaries: dict[tuple[int, int | None], Overview] = {}
+    steps: dict[tuple[int, int | None], summary.Row] = {}
     for side in sides:
         summaries |= summary.each(con, side)
+        steps |= {(row["module_id"], row["color"]): row for row in summary.steps(con, side)}
         of_side = comparison.modules(con, side)
         by_place |= {module.place: module for module in of_side}
         asked |= {module.place: side for module in of_side}
@@ -109,6 +113,7 @@ def contents(
         order,
         asked,
         summaries,
+        steps,
         tables.queries(catalogue),
         compared,
     )

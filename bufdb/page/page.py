@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from bufdb import __version__
 from bufdb.answers.devices import device, limit_of
 from bufdb.answers.opening import Open
-from bufdb.answers.summary import Overview, set_limit
-from bufdb.answers.summary_text import sections, sentences
+from bufdb.answers.summary import set_limit
+from bufdb.answers.summary_text import sections, sentences, step_words
 from bufdb.database.definitions import CATALOG
 from bufdb.errors import BufdbError, listed
 from bufdb.page import comparison, contents, tables
@@ -141,7 +141,7 @@ _COLUMNS = (
     "length", "occupied_temp_bytes", "fixed_bytes", "argument_bytes", "output_bytes",
     "alias_bytes", "constant_bytes", "temp_bytes", "total_bytes", "fragmentation_bytes",
     "need_bytes", "limit_bytes", "limit_name", "unknown_reason", "slot", "left_out", "command",
-    "sentences",
+    "sentences", "step",
 )  # fmt: skip
 
 _UNWRAPPED = 10_000
@@ -183,9 +183,7 @@ def page(
     }
 
     def first() -> bytes:
-        rows = [
-            _row(module, contents.summaries[module.place], slots) for module in contents.modules
-        ]
+        rows = [_row(module, contents, slots) for module in contents.modules]
         return pack({**head, "modules": {"columns": _COLUMNS, "rows": rows}})
 
     frame, title = page_frame(), _title(contents)
@@ -258,7 +256,8 @@ class _Slots:
         self.room -= size
 
 
-def _row(module: Module, overview: Overview, slots: _Slots) -> list[Any]:
+def _row(module: Module, contents: Contents, slots: _Slots) -> list[Any]:
+    overview, step = contents.summaries[module.place], contents.steps.get(module.place)
     bytes_, name = overview.limit_bytes, overview.limit_name
     known = None if name is None else device(name)
     name = name if known is None else known.title
@@ -274,6 +273,7 @@ def _row(module: Module, overview: Overview, slots: _Slots) -> list[Any]:
         slots.left_out.get(module.place),
         shlex.join(["bufdb", "report", *one]),
         [asdict(one) for one in sentences(overview, width=_UNWRAPPED)],
+        None if step is None else step_words(step),
     ]
 
 

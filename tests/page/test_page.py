@@ -4,13 +4,16 @@ import json
 import re
 
 import pytest
-from report_making import html, report
+from report_making import CATALOGUE, html, report
 from small_db import Module, in_bulk, insert
 
+from bufdb.answers import summary
+from bufdb.answers.summary_text import sentences
 from bufdb.database import store
 from bufdb.export.values import without_rounds
 from bufdb.page import page
 
+LINES = CATALOGUE.find("peak-by-source-line")
 STEPS = """
 SELECT start_time, end_time, occupied_bytes
 FROM memory_steps
@@ -564,3 +567,33 @@ def test_accounts_of_processes_are_in_the_report(demo_report):
     assert heading == "cpu_b8, cpu_b8.prof, cpu:0"
     assert first.startswith("train_step: the plan needs 8.49 MiB; alive when it failed: 6.03 MiB")
     assert "  3.23 MiB  cache_params leak.py:15 (44 arrays)" in more
+
+
+# -- the training step -----------------------------------------------------------------------------
+
+
+def program(con, module_id, name, size, op_name, run="r"):
+    module = Module(con, module_id, run_name=run, function_name=name, module_key=name)
+    module.allocation(0, "temp", size)
+    module.value(1, 0, 0, size, op_name=op_name)
+    module.close()
+
+
+def test_a_training_step_is_marked_with_the_words_of_the_summary(con):
+    gradient = "jit(train_step)/transpose(jvp(loss))/dot_general"
+    program(con, 1, "init", 100, "jit(init)/dot_general")
+    program(con, 2, "train_step", 40, gradient)
+    program(con, 3, "small_step", 30, gradient)
+    program(con, 4, "train_step", 50, gradient, run="highest")
+    program(con, 5, "init", 10, "jit(init)/dot_general", run="highest")
+    insert(con, "instruction_times", module_id=2, instruction_name="x", device="CPU:0",
+           run_count=12)  # fmt: skip
+    (said,) = [
+        one.text
+        for one in sentences(summary.overview(con, {"lines": LINES}, {"run": "r"}))
+        if one.name == "step"
+    ]
+    words = {(row["run"], row["function"]): row["step"] for row in report(con).modules}
+    assert words.pop(("r", "train_step")) == "highest with a gradient, run 12 times"
+    assert set(words.values()) == {None} and len(words) == 4
+    assert said == "highest with a gradient: 40 B, train_step of run r, run 12 times"

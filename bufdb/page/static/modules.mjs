@@ -1,4 +1,5 @@
-// Runs and modules: one row each per memory space, to sort, to filter, to open.
+// Runs and modules: one row each per memory space, to sort, to filter, to open. A training step is
+// marked where another program of its run is higher.
 
 /** @import {ModuleRow} from "./model.mjs" */
 import { bar, button, byId, fill, make, nameOf } from "./dom.mjs";
@@ -44,6 +45,11 @@ export function sorted(rows, column, isRising) {
   });
 }
 
+/** The first rows, and training steps after them. @param {ModuleRow[]} rows */
+export function firstRows(rows) {
+  return rows.filter((row, i) => i < FIRST_ROWS || row.step);
+}
+
 /** Rows that a text is in. @param {ModuleRow[]} rows @param {string} text */
 export function filtered(rows, text) {
   const wanted = text.trim().toLowerCase();
@@ -85,14 +91,19 @@ export class Modules {
 
   show() {
     const found = sorted(filtered(this.rows, this.filter.value), this.column, this.isRising);
-    const shown = this.isAll ? found : found.slice(0, FIRST_ROWS);
+    const shown = this.isAll ? found : firstRows(found);
     fillTable(
       /** @type {HTMLTableElement} */ (byId("modules")),
       MODULE_COLUMNS,
       shown.map(row => ({
         cells: [
           row.run,
-          make("span", { title: row.module_key }, nameOf(row.function)),
+          make(
+            "span",
+            { title: row.module_key },
+            nameOf(row.function),
+            row.step ? make("div", { class: "note" }, row.step) : null,
+          ),
           row.platform ?? "unknown",
           row.space,
           this.#need(row),

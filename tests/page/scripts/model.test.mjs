@@ -12,7 +12,7 @@ import {
   partsOf,
   shownName,
 } from "../../../bufdb/page/static/model.mjs";
-import { filtered, sorted } from "../../../bufdb/page/static/modules.mjs";
+import { filtered, firstRows, sorted } from "../../../bufdb/page/static/modules.mjs";
 import { pathsIn, shortener } from "../../../bufdb/page/static/paths.mjs";
 import { cellText } from "../../../bufdb/page/static/saved.mjs";
 import { grouped, peakParts } from "../../../bufdb/page/static/scene.mjs";
@@ -321,6 +321,14 @@ test("rows of modules are sorted by need with the unknown last, and filtered by 
   assert.deepEqual([linkName(rows[0]), shownName(rows[0])], ["a/k1/host", "a › f · host"]);
   assert.deepEqual(rows.map(needWords), ["8 B", "need unknown", "at least 9 B", "7 B", "10 B"]);
   assert.deepEqual(rows.map(peakWords), ["5 B", "peak unknown", "9 B", "6 B", "peak unknown"]);
+});
+
+test("a training step is among the first rows, in its place", () => {
+  const rows = Array.from({ length: 12 }, (_, i) => ({ run: `${i}`, step: i === 10 ? "s" : null }));
+  assert.deepEqual(
+    firstRows(rows).map(row => row.run),
+    ["0", "1", "2", "3", "4", "5", "6", "7", "10"],
+  );
 });
 
 test("bytes that an output has of an argument are counted once", () => {
