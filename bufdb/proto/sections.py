@@ -46,12 +46,16 @@ from bufdb.proto.times import (
 #
 # Asked for are the operations that it takes to make a large value again (`recompute_costs`), also
 # at the source of moves of data, in modules with loops the way back from what loops carry
-# (`value_origins`), which can lead through any, and products (`instruction_costs`).
+# (`value_origins`), which can lead through any, products (`instruction_costs`), and what touches a
+# part of an array (`instruction_executions`).
 
 _LARGE_PART = 100
 """As in bufdb.rows.peak_savings: a value is large from this part of the peak on."""
-_WORK = re.compile(rb"\x12(?:\x03dot|\x0aragged-dot|\x0bconvolution|\x0bcustom-call)")
-"""An opcode, as the field 2 of an instruction, of what may compute products."""
+_WORK = re.compile(
+    rb"\x12(?:\x03dot|\x0aragged-dot|\x0bconvolution|\x0bcustom-call|"
+    rb"\x05slice|\x06gather|\x07scatter|\x0ddynamic-slice|\x14dynamic-update-slice)"
+)
+"""An opcode, as the field 2 of an instruction, of what computes products or touches a part."""
 _BEHIND_MOVES = 3
 """Limit on the fusions in a row that only move data."""
 _PASSING = frozenset(

@@ -313,9 +313,15 @@ class HloGraph:
     def instructions(self, name: bytes) -> list[Instruction | None]:
         """Return the instructions of a computation by name; None for an unreadable line."""
         number = self._numbers.get(name)
-        if number is None:
-            return []
-        return [self._at(at, number) for at in self._lines_of(number).values()]
+        return [] if number is None else self.instructions_in(number)
+
+    def instructions_in(self, computation: int) -> list[Instruction | None]:
+        """Return the instructions of a computation by number; None for an unreadable line."""
+        return [self._at(at, computation) for at in self._lines_of(computation).values()]
+
+    def entered(self) -> list[int]:
+        """Return the computations that a loop, call or branch enters, in the order of the text."""
+        return sorted((self._in_loops.keys() | self._called.keys()) - set(self._entries))
 
     def having(self, pattern: bytes) -> Iterator[Instruction]:
         """Yield each instruction whose line, or what it is continued by, holds some bytes."""

@@ -15,7 +15,7 @@ import numpy as np
 from bufdb.columnar.scan import Columns, take
 from bufdb.read.hlo_graph import HloGraph
 from bufdb.read.shape import Shape
-from bufdb.rows import instruction_costs
+from bufdb.rows import executions, instruction_costs
 from bufdb.rows.agreement import EntryShapes
 from bufdb.rows.attribution import Attribution, Users
 from bufdb.rows.context import Context, Emit, ModuleFacts, Source
@@ -58,17 +58,18 @@ def _walk_hlo(context: Context, values: ValueIndex, origins: Origins, costs: Cos
     for pieces in source.hlo():
         for piece in pieces:
             has_costs = instruction_costs.has_costs(piece.text)
-            if piece.module in origins.places or costs.has_values[piece.module] or has_costs:
+            has_executions = executions.has_rows(piece.text)
+            is_large = piece.module in origins.places or costs.has_values[piece.module]
+            if is_large or has_costs or has_executions:
                 calls = context.source.call_ops.get(piece.module, {})
                 metadata = {name: one.metadata for name, one in calls.items()}
                 graph = HloGraph(piece.text, origins.loops.get(piece.module, []), metadata)
                 if has_costs:
-                    _emit(
-                        context,
-                        "instruction_costs",
-                        piece.module,
-                        instruction_costs.columns_of(graph),
-                    )
+                    rows = instruction_costs.columns_of(graph)
+                    _emit(context, "instruction_costs", piece.module, rows)
+                if has_executions:
+                    rows = executions.columns_of(graph)
+                    _emit(context, "instruction_executions", piece.module, rows)
                 origins_of_module = origins.add_module(values, piece.module, graph)
                 costs.add_module(piece.module, graph, origins_of_module)
                 places = origins.places.get(piece.module)

@@ -20,6 +20,8 @@ WITH stored AS (
   UNION ALL
   SELECT module_id, 'instruction_costs' AS table_name FROM instruction_costs
   UNION ALL
+  SELECT module_id, 'instruction_executions' AS table_name FROM instruction_executions
+  UNION ALL
   SELECT module_id, 'instruction_times' AS table_name FROM instruction_times
   UNION ALL
   SELECT module_id, 'instructions' AS table_name FROM instructions
