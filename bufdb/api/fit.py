@@ -25,6 +25,7 @@ from bufdb.capture.script import NoCallError, Script
 from bufdb.fitting import answer_text
 from bufdb.fitting.fit import Fitting, Question, kinds_of
 from bufdb.fitting.plans import Changes, Plan, PlanResult, Program, Site, Traced, as_json
+from bufdb.fitting.ranking import PRODUCTS, order_of
 from bufdb.fitting.session import Dumped, UncheckedError
 from bufdb.read.own import Own, parse_own
 
@@ -59,6 +60,7 @@ def fit(
     gradients_only: bool = False,
     budget_compiles: int = 12,
     also: Sequence[str] = (),
+    order: str = PRODUCTS,
     timeout: float | None = None,
     own: Sequence[str] | None = None,
     **kwargs: Any,
@@ -79,13 +81,16 @@ def fit(
         budget_compiles: compilations besides that of the function as written.
         also: changes of the program's text to try, too: "microbatch", "chunks" or both. They are
             checked by running the gradient for 4 random examples on the CPU, if it is small.
+        order: which cost ranks the plans that fit: "products", "bytes" (read and written by the
+            optimized program) or "cycles" (the compiler's estimate, which TPU has).
         timeout: seconds after which no other compilation begins.
         own: packages, folders and paths that count as your own code although they are a library's;
             no other line of a library is changed.
         kwargs: arguments of the function by name.
 
     Raises:
-        UsageError: an argument is not an array, or `also` has another word.
+        UsageError: an argument is not an array, `also` or `order` has another word, or that cost
+            is unknown.
         BufdbError: this JAX is unknown, or XLA wrote no dump.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -99,6 +104,7 @@ def fit(
             limit_bytes=limit_of(limit)[0],
             compile_budget=budget_compiles,
             also=kinds_of(also),
+            order=order_of(order),
             db=db.path,
             source_path=name,
             own_globs=own,

@@ -55,6 +55,14 @@ if TYPE_CHECKING:
     help="Try more: microbatch, chunks, vmap, flags, or several with commas.",
 )
 @click.option(
+    "--order",
+    metavar="COST",
+    type=click.Choice(("products", "bytes", "cycles")),
+    default="products",
+    show_default=True,
+    help="Rank the plans by products, bytes (read and written) or cycles (estimated, on TPU).",
+)
+@click.option(
     "--vary",
     metavar="NAME[=START]",
     help="Find the largest NAME that fits, {NAME} in --args or COMMAND, from START.  [default: 8]",
@@ -92,6 +100,7 @@ def command(  # long: a parameter for each option
     gradients_only: bool,
     compile_budget: int,
     also: str | None,
+    order: str,
     vary: str | None,
     timeout_s: float | None,
     patch_path: Path | None,
@@ -135,7 +144,9 @@ def command(  # long: a parameter for each option
 
     With --limit, the answer is the cheapest plan that fits, with its patch for 'git apply'; the
     patched files are compiled, too. Without it, the answer is the frontier of cost and saving.
-    Extra work is counted in products, loops included. Axes of a mesh are not changed.
+    Extra work is counted in products, loops included; next to them are the bytes that the compiled
+    program reads and writes, and on TPU its estimated cycles. --order ranks by one of these. Axes
+    of a mesh are not changed.
 
     Lines of installed packages, of Python and of checkouts of known libraries are not changed,
     except those that --own names (--own keras).
@@ -174,6 +185,7 @@ def command(  # long: a parameter for each option
         limit_bytes=limit_bytes,
         compile_budget=compile_budget,
         also=() if also is None else kinds_of(also),
+        order=order,
         db=db,
         run=run,
         labels=common.parse_labels(labels),

@@ -12,6 +12,7 @@ from typing import Any
 from bufdb.fitting.places import spans
 from bufdb.fitting.plans import Answer, PlanResult
 from bufdb.fitting.plans import as_json as as_plain
+from bufdb.fitting.ranking import PRODUCTS
 from bufdb.fitting.vary import Largest
 from bufdb.render.text import align, human_apart, human_bytes
 
@@ -22,7 +23,7 @@ _RESULT = (
     "rank", "is_compiled", "is_verified", "need_bytes", "peak_bytes", "extra_work_ratio",
     "recomputed_lines", "offloaded_lines", "donated", "fits", "error_ratio", "run", "patch",
     "steps", "saves", "changes", "offloaded_bytes", "depths", "options", "estimated_cycles",
-    "gap_ratio", "is_broken",
+    "gap_ratio", "is_broken", "accessed_bytes", "extra_accessed_ratio", "extra_cycles_ratio",
 )  # fmt: skip
 
 
@@ -45,9 +46,12 @@ def as_dict(answer: Answer, sizes: Sizes | None = None) -> dict[str, Any]:
             "need_bytes": answer.as_written.need_bytes,
             "peak_bytes": answer.as_written.peak_bytes,
             "estimated_cycles": answer.as_written.estimated_cycles,
+            "accessed_bytes": answer.as_written.accessed_bytes,
+            "accessed_unknown_reason": answer.as_written.accessed_unknown_reason,
             "fits": answer.fits_as_written if answer.limit_bytes is not None else None,
             "run": answer.as_written.run,
         },
+        "order": answer.order,
         "plans": [_plan(row) for row in answer.plans],
         "best": answer.best,
         "patch": answer.patch,
@@ -149,10 +153,18 @@ def table(answer: Answer) -> str:
     """Return a line for each plan, and below it what it changes; '' without plans."""
     if not answer.plans:
         return ""
-    heads = ["", "plan", "need", "saves", "extra products", ""]
-    cells = [heads, ["", "-", _bytes(answer.as_written.need_bytes), "", "", "as written"]]
-    cells += [_row(answer, row) for row in answer.plans]
-    aligned = align(cells, [False, True, True, True, True, False]).splitlines()
+    costs = _costs(answer)
+    heads = ["", "plan", "need", "saves", *costs, ""]
+    written = [
+        "",
+        "-",
+        _bytes(answer.as_written.need_bytes),
+        "",
+        *("" for _ in costs),
+        "as written",
+    ]
+    cells = [heads, written, *(_row(answer, row, costs) for row in answer.plans)]
+    aligned = align(cells, [False, *(True for _ in heads[1:-1]), False]).splitlines()
     lines = [line.rstrip() for line in aligned[:2]]
     for line, row in zip(aligned[2:], answer.plans, strict=True):
         lines.append(line.rstrip())
@@ -160,7 +172,27 @@ def table(answer: Answer) -> str:
     return "\n".join(lines)
 
 
-def _row(answer: Answer, row: PlanResult) -> list[str]:
+def _costs(answer: Answer) -> dict[str, str]:
+    """Return the columns of what plans cost beyond as written, with the field of each.
+
+    A cost that is unknown of the function as written has none.
+    """
+    written, costs = answer.as_written, {"products": "extra_work_ratio"}
+    if written.accessed_bytes:
+        costs["bytes"] = "extra_accessed_ratio"
+    if written.estimated_cycles:
+        costs["cycles"] = "extra_cycles_ratio"
+    return costs
+
+
+def _cost(row: PlanResult, field: str) -> str:
+    ratio: float | None = getattr(row, field)
+    if ratio is None:
+        return "unknown" if row.is_compiled else ""
+    return f"{ratio:+.1%}"
+
+
+def _row(answer: Answer, row: PlanResult, costs: dict[str, str]) -> list[str]:
     written = answer.as_written.need_bytes
     saves = ""
     if written and row.need_bytes is not None:
@@ -176,13 +208,12 @@ def _row(answer: Answer, row: PlanResult) -> list[str]:
     if row.rank == answer.best:
         words.append("fits, by hand" if row.steps else "fits")
     mark = ">" if row.rank == answer.best else ""
-    extra = "unknown" if row.extra_work_ratio is None else f"{row.extra_work_ratio:+.1%}"
     return [
         mark,
         str(row.rank),
         need if row.is_compiled else f"~{need}",
         saves,
-        extra,
+        *(_cost(row, field) for field in costs.values()),
         "; ".join(words),
     ]
 
@@ -196,8 +227,8 @@ def _changes(answer: Answer, row: PlanResult) -> list[str]:
     from bufdb.fitting.levers import LEVERS  # NumPy, which --help does without
 
     parts = [*row.changes, *(words for lever in LEVERS for words in lever.words(row))]
-    if row.estimated_cycles is not None:
-        parts.append(_cycles(row.estimated_cycles, answer.as_written.estimated_cycles))
+    if row.estimated_cycles is not None and row.extra_cycles_ratio is None:
+        parts.append(f"{row.estimated_cycles / 1e6:.3g} million estimated cycles")
     regions = answer.program.regions
     touched = [site for at in (*row.plan.scans, *row.plan.calls) for site in regions[at].sites]
     if touched:
@@ -212,13 +243,6 @@ def _changes(answer: Answer, row: PlanResult) -> list[str]:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def _cycles(count: int, written: int | None) -> str:
-    """Return estimated cycles beyond those as written; all of them if these are unknown."""
-    if written:
-        return f"estimated cycles {count / written - 1:+.1%}"
-    return f"{count / 1e6:.3g} million estimated cycles"
 
 
 def _sizes(answer: Answer, sizes: Sizes) -> str:
@@ -247,7 +271,7 @@ def _footer(answer: Answer) -> list[str]:
     if not all(row.is_compiled for row in answer.plans):
         sentences.append("A need with ~ is an estimate of a trace; without it, it is compiled.")
     if answer.plans:
-        sentences.append("Extra is of products: elementwise work is not in them.")
+        sentences += _beyond(answer)
     sentences += _bound(answer)
     runs = [row.run for row in answer.plans if row.run is not None]
     if answer.as_written.run is not None and runs:
@@ -261,6 +285,22 @@ def _footer(answer: Answer) -> list[str]:
     if answer.notes:
         parts.append("\n".join(_filled(note) for note in answer.notes))
     return parts
+
+
+def _beyond(answer: Answer) -> list[str]:
+    """Return what the columns of costs are."""
+    more = {"bytes": "bytes read and written", "cycles": "cycles as the compiler estimates them"}
+    names = ["products (elementwise work is not in them)"]
+    names += [more[name] for name in _costs(answer) if name in more]
+    listed = ", ".join(names[:-1]) + ("," if len(names) > 2 else "") + f" and {names[-1]}"
+    sentences = [f"{listed[0].upper()}{listed[1:]} are those beyond as written."]
+    if len(names) == 1:
+        sentences = ["Products are those beyond as written; elementwise work is not in them."]
+    if why := answer.as_written.accessed_unknown_reason:
+        sentences.append(f"What it reads and writes is unknown: {why}.")
+    if answer.order != PRODUCTS:
+        sentences.append(f"Ranked by {answer.order}.")
+    return sentences
 
 
 def _bound(answer: Answer) -> list[str]:

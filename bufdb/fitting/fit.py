@@ -31,6 +31,7 @@ from bufdb.fitting.plans import (
     Site,
     Traced,
 )
+from bufdb.fitting.ranking import PRODUCTS, beyond, ranked, require_order, undominated
 from bufdb.fitting.search import search
 from bufdb.fitting.session import Dumped, Session, UncheckedError
 from bufdb.fitting.space import Space, figure
@@ -39,7 +40,9 @@ from bufdb.render.notes import merged
 
 AS_WRITTEN = "as-written"
 _FIGURES = """
-SELECT need_bytes, peak_bytes, operation_count, estimated_cycles
+SELECT
+  need_bytes, peak_bytes, operation_count, estimated_cycles, accessed_bytes,
+  accessed_unknown_reason
 FROM memory_figures
 LEFT JOIN (
   SELECT
@@ -49,6 +52,14 @@ LEFT JOIN (
     CASE WHEN count(estimate_unknown_reason) = 0 THEN sum(estimated_cycles)::BIGINT END
       AS estimated_cycles
   FROM instruction_costs
+  GROUP BY module_id
+) USING (module_id)
+LEFT JOIN (
+  SELECT
+    module_id,
+    CASE WHEN count(unknown_reason) = 0 THEN sum(accessed_bytes)::BIGINT END AS accessed_bytes,
+    min(unknown_reason) AS accessed_unknown_reason
+  FROM instruction_traffic
   GROUP BY module_id
 ) USING (module_id)
 WHERE is_device_memory
@@ -74,6 +85,8 @@ class Question:
     """Compilations besides that of the function as written."""
     also: tuple[str, ...] = ()
     """Which of `KINDS` to try, too."""
+    order: str = PRODUCTS
+    """Which of the costs `ranking.ORDERS` ranks the plans."""
     db: str | None = None
     """Where to store what was compiled; None: nowhere."""
     run: str = "fit"
@@ -128,6 +141,7 @@ class Fitting:
         """
         program = self._program = self.session.program()
         written = self._compile(Plan(), True)
+        require_order(self.question.order, written, program.target)
         candidates: list[Candidate] = []
         ask = self._ask(program, written)
         try:
@@ -148,14 +162,15 @@ class Fitting:
             resort = LastResort(program, ask, lambda: self._is_left(VERIFIED), self._notes)
             is_wanted = FLAGS in self.question.also
             candidates = resort.with_found(candidates, is_wanted=is_wanted)
+            candidates = self._with_costs(candidates)
         except TooSlowError as error:
             self._notes.append(str(error))
             candidates = self._so_far(program)
-        plans = self._results(program, written, candidates)
-        best, plans = self._proved(program, written, plans)
+        best, plans = self._proved(program, written, self._results(program, written, candidates))
         answer = Answer(
             program=program,
             limit_bytes=self.question.limit_bytes,
+            order=self.question.order,
             as_written=written,
             plans=tuple(plans),
             best=None if best is None else best.rank,
@@ -181,6 +196,7 @@ class Fitting:
 
         return Ask(
             limit_bytes=self.question.limit_bytes,
+            order=self.question.order,
             as_written=written,
             trace=trace,
             compile=self._compile,
@@ -233,6 +249,22 @@ class Fitting:
                     others = [one for one in candidates if one.plan != plan]
                     return sorted([*others, whole], key=lambda one: Space.cost(one.traced))
         return candidates
+
+    def _with_costs(self, candidates: list[Candidate]) -> list[Candidate]:
+        """Return candidates, those that may fit compiled, if a compilation alone has their cost."""
+        limit = self.question.limit_bytes
+        if self.question.order == PRODUCTS:
+            return candidates
+        known = []
+        for one in candidates:
+            may_fit = limit is None or one.estimate_bytes <= limit
+            if not one.is_exact and may_fit and self._is_left(VERIFIED):
+                compiled = self._compile(one.plan, True)
+                if compiled.need_bytes is None:
+                    continue
+                one = Candidate(one.plan, one.traced, compiled.need_bytes, compiled)
+            known.append(one)
+        return known
 
     def _known(self, plan: Plan, program: Program) -> Traced:
         plain = plan.as_traced
@@ -309,9 +341,6 @@ class Fitting:
                     need_bytes=need,
                     peak_bytes=one.compiled.peak_bytes if one.compiled is not None else None,
                     extra_work_ratio=_extra(one, program, written),
-                    estimated_cycles=None
-                    if one.compiled is None
-                    else one.compiled.estimated_cycles,
                     options=one.plan.options,
                     recomputed_lines=lines(self._recomputed(one.plan)),
                     fits=_fits(need, self.question.limit_bytes),
@@ -321,21 +350,47 @@ class Fitting:
                     steps=made.steps,
                     changes=tuple(change.sentence for change in program.changes_of(one.plan)),
                     plan=one.plan,
+                    **beyond(one.compiled, written),
                     **_of_levers(program, one),
                 )
             )
-        rows = undominated(rows, written)
-        rows = [replace(row, rank=rank) for rank, row in enumerate(rows, start=1)]
+        return ranked(rows, self.question.order)
+
+    def _shown(
+        self, program: Program, written: Compiled, rows: Sequence[PlanResult]
+    ) -> list[PlanResult]:
+        """Return the rows that no other beats, with their ranks."""
+        texts, kept = _texts(program), undominated(rows, written, self.question.order)
+        shown = [replace(row, rank=rank) for rank, row in enumerate(kept, start=1)]
         for lever in EVERY:
-            rows = [*lever.compared(rows, program, texts)]
-        return rows
+            shown = [*lever.compared(shown, program, texts)]
+        return shown
 
     # -- The proof ---------------------------------------------------------------------------------
 
     def _proved(
+        self, program: Program, written: Compiled, rows: Sequence[PlanResult]
+    ) -> tuple[PlanResult | None, list[PlanResult]]:
+        """Compile the patched files of the plans that are shown; return the best, and these.
+
+        One whose patch fails may have been what hid another.
+        """
+        while True:
+            best, plans = self._checked_in_turn(
+                program, written, self._shown(program, written, rows)
+            )
+            known = {row.plan: row for row in plans}
+            again = [known.get(row.plan, row) for row in rows]
+            if best is not None or sum(row.is_broken for row in again) == sum(
+                row.is_broken for row in rows
+            ):
+                return best, plans
+            rows = again
+
+    def _checked_in_turn(
         self, program: Program, written: Compiled, plans: Sequence[PlanResult]
     ) -> tuple[PlanResult | None, list[PlanResult]]:
-        """Compile the patched files of the plans that are shown; return the best, and all.
+        """Compile the patched files of plans; return the best, and all.
 
         With a limit the first that fits is proved, those without a step by hand before the others,
         and the next one if its patch is not its plan; without one as many as the budget has.
@@ -349,7 +404,8 @@ class Fitting:
         for at in order:
             row = plans[at]
             is_asked = row.fits if has_limit else self._is_left()
-            if row.is_compiled and best is None and is_asked:
+            is_open = row.is_compiled and not (row.is_broken or row.is_verified)
+            if is_open and best is None and is_asked:
                 row = proved[at] = self._checked(program, row)
                 is_right = row.is_verified or not (row.patch or row.is_broken)
                 if has_limit and is_wanted and is_right:
@@ -456,6 +512,8 @@ class _Figures(NamedTuple):
     peak_bytes: int | None = None
     operation_count: int | None = None
     estimated_cycles: int | None = None
+    accessed_bytes: int | None = None
+    accessed_unknown_reason: str | None = None
 
 
 def _figures(dumped: Dumped, folder: Path) -> _Figures:
@@ -532,38 +590,3 @@ def _ratio(work: int, written: int) -> float:
 
 def _fits(need: int | None, limit: int | None) -> bool | None:
     return None if limit is None else need is not None and need <= limit
-
-
-def undominated(rows: Sequence[PlanResult], written: Compiled) -> list[PlanResult]:
-    """Return the rows without those that a compiled one, or the function as written, beats.
-
-    Beaten is what is better in no respect and worse in one: need, work of products, bytes that go
-    to host memory, edits, and parts of a batch, which cost time that products do not count. Of rows
-    that are equal in all the first stays.
-    """
-
-    def edits(row: PlanResult) -> int:
-        changed = [line for line in (row.patch or "").splitlines() if line[:1] == "+"]
-        return len(changed) + len(row.steps)
-
-    def respects(row: PlanResult) -> tuple[float, ...]:
-        need = float("inf") if row.need_bytes is None else row.need_bytes
-        parts = sum(int(key.partition("=")[2]) for key in row.plan.extra)
-        work = float("inf") if row.extra_work_ratio is None else row.extra_work_ratio
-        return need, work, row.offloaded_bytes, edits(row), parts
-
-    known = [(respects(row), row.is_compiled) for row in rows]
-    as_written = (written.need_bytes, 0.0, 0, 0, 0)
-    kept = []
-    for at, (row, (own, is_compiled)) in enumerate(zip(rows, known, strict=True)):
-        # An estimate proves nothing of what is compiled.
-        others = [one for one, is_exact in known if is_exact or not is_compiled]
-        if written.need_bytes is not None:
-            others.append(as_written)  # type: ignore[arg-type]
-        is_beaten = any(
-            other != own and all(a <= b for a, b in zip(other, own, strict=True))
-            for other in others
-        )
-        if not is_beaten and own not in [one for one, _ in known[:at]]:
-            kept.append(row)
-    return kept

@@ -207,6 +207,11 @@ class Compiled:
     """Operations of products in the optimized program, through loops; None if unknown."""
     estimated_cycles: int | None = None
     """The compiler's own estimate, through loops, which TPU has; None if unknown."""
+    accessed_bytes: int | None = None
+    """What instructions of the optimized program read and write in device memory, through loops, as
+    the view `instruction_traffic` has it; None if unknown."""
+    accessed_unknown_reason: str | None = None
+    """Why `accessed_bytes` is None, if the dump has HLO text."""
     run: str | None = None
     """Name of the stored run."""
     refusal: str | None = None
@@ -323,6 +328,8 @@ class Ask:
     compile_budget: int = 12
     """Compilations, that of the function as written not counted."""
     trace_budget: int = 600
+    order: str = "products"
+    """Cost that ranks the plans; only a compilation has another one than products."""
     is_over: Callable[[], bool] = lambda: False
     """Whether the time is up."""
     observer: Callable[[str], None] = lambda text: None
@@ -380,7 +387,7 @@ class PlanResult:
     """A row of the answer; its fields are those of `plans` in `--format json`."""
 
     rank: int
-    """From 1, in the order of extra work."""
+    """From 1, in the order of extra work, or of another cost (`Answer.order`)."""
     is_compiled: bool
     """Whether the need is that of a compilation, not the estimate of a trace."""
     is_verified: bool
@@ -420,6 +427,13 @@ class PlanResult:
     no trace has their residuals; or if not all choices were traced."""
     estimated_cycles: int | None = None
     """The compiler's own estimate of one run, through loops, which TPU has; None if unknown."""
+    extra_cycles_ratio: float | None = None
+    """The same beyond that of the function as written, by the latter; None if unknown."""
+    accessed_bytes: int | None = None
+    """What the program reads and writes in device memory, as `Compiled` has it."""
+    extra_accessed_ratio: float | None = None
+    """The same beyond that of the function as written, by the latter; negative where a plan reads
+    and writes less; None if unknown."""
     options: tuple[str, ...] = ()
     """Options of the compiler."""
     depths: tuple[str, ...] = ()
@@ -450,6 +464,8 @@ class Answer:
     notes: tuple[str, ...] = ()
     is_complete: bool = True
     """Whether the search came to its end; False if the time was up before."""
+    order: str = "products"
+    """Cost that ranks the plans."""
     untried: tuple[str, ...] = ()
     """Kinds of changes of `--also` that may apply and were not asked for, if nothing fits."""
 

@@ -19,6 +19,7 @@ from bufdb.fitting.bound import hull, least
 from bufdb.fitting.lever import Atom
 from bufdb.fitting.levers import LEVERS
 from bufdb.fitting.plans import Ask, Candidate, Compiled, Plan, Program
+from bufdb.fitting.ranking import PRODUCTS
 from bufdb.fitting.space import NONE, Atoms, Space
 
 EXACT = 6
@@ -595,7 +596,9 @@ def _shown(proof: _Proof, limit: int | None) -> list[Candidate]:
         or proof.estimate(plan) < written
         or proof.order(plan)[0] < proof.order(Plan())[0]
     ]
-    kept = _pareto(proof, worth)
+    # By another cost than products a plan that is beaten in these may be best.
+    is_by_products = proof.space.ask.order == PRODUCTS
+    kept = _pareto(proof, worth) if is_by_products else worth
     if limit is not None:
         # Those that did not fit say why the answer is no cheaper one.
         kept += [plan for plan in worth if plan not in kept and not _fits(proof, plan, limit)]

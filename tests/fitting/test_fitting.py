@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from bufdb.errors import BufdbError, TooSlowError
+from bufdb.errors import BufdbError, TooSlowError, UsageError
 from bufdb.fitting import fit as module
 from bufdb.fitting.answer_text import as_dict, no_patch, text
-from bufdb.fitting.fit import Fitting, Question, undominated
+from bufdb.fitting.fit import Fitting, Question
 from bufdb.fitting.levers.saved import Saved
 from bufdb.fitting.places import spans
 from bufdb.fitting.plans import (
@@ -24,6 +24,7 @@ from bufdb.fitting.plans import (
     Switch,
     Traced,
 )
+from bufdb.fitting.ranking import order_of, ranked, require_order, undominated
 from bufdb.fitting.session import Dumped
 
 PLACE = Site("/nowhere/train.py", 3, 0, 3, 9, "f")
@@ -262,7 +263,11 @@ def result(rank, need, extra, host=0, edits=1, parts=0, **given):
         ([result(1, 90, 0.1), result(2, 90, 0.1)], [1]),
         ([result(1, 90, 0.1), result(2, 80, 0.2)], [1, 2]),
         ([result(1, 90, 0.1, host=1), result(2, 90, 0.1)], [2]),
-        ([result(1, 90, 0.1, edits=2), result(2, 95, 0.1, edits=1)], [1, 2]),
+        # Of equal ones the fewest edits count; a step by hand always does.
+        ([result(1, 90, 0.1, edits=2), result(2, 95, 0.1, edits=1)], [1]),
+        ([result(1, 90, 0.1, steps=("do it",)), result(2, 95, 0.1)], [1, 2]),
+        # A plan whose patch fails hides none.
+        ([result(1, 90, 0.1, is_broken=True), result(2, 95, 0.1)], [1, 2]),
         ([result(1, 90, 0.1, edits=2), result(2, 90, 0.1, edits=1)], [2]),
         # Fewer parts of a batch take less time.
         ([result(1, 90, 0.0, parts=8), result(2, 95, 0.0, parts=2)], [1, 2]),
@@ -276,6 +281,55 @@ def result(rank, need, extra, host=0, edits=1, parts=0, **given):
 def test_what_another_beats_in_every_respect_is_not_shown(rows, ranks):
     written = Compiled(120, 120, True, 1.0)
     assert [row.rank for row in undominated(rows, written)] == ranks
+
+
+def test_the_cost_that_ranks_is_a_respect():
+    written = Compiled(120, 120, True, 1.0)
+    rows = [
+        result(1, 90, 0.1, extra_accessed_ratio=0.2),
+        result(2, 95, 0.1, extra_accessed_ratio=-0.3),
+        result(3, 80, 0.4, extra_accessed_ratio=None),
+    ]
+    assert [row.rank for row in undominated(rows, written)] == [1, 3]
+    assert [row.rank for row in undominated(rows, written, "bytes")] == [1, 2, 3]
+    assert [row.rank for row in ranked(rows, "bytes")] == [2, 1, 3]
+    assert ranked(rows, "products") == rows
+
+
+@pytest.mark.parametrize(
+    ("order", "figures", "words"),
+    [
+        ("cycles", {"accessed_bytes": 9}, "the compiler for gpu:h100 has no estimate of cycles"),
+        ("bytes", {"estimated_cycles": 9}, "its dump has no HLO text"),
+        ("bytes", {"accessed_unknown_reason": "while.1 loops"}, "are unknown: while.1 loops"),
+    ],
+)
+def test_an_order_without_figures_is_one_line(order, figures, words):
+    with pytest.raises(UsageError, match=words):
+        require_order(order, Compiled(9, 9, True, 1.0, **figures), "gpu:h100")
+    full = Compiled(9, 9, True, 1.0, accessed_bytes=9, estimated_cycles=9)
+    require_order(order, full, None)
+    with pytest.raises(UsageError, match="expected products, bytes or cycles as order, got 'x'"):
+        order_of("x")
+
+
+def test_columns_are_the_costs_that_are_known():
+    rows = (
+        result(1, 90, 0.0, extra_accessed_ratio=0.068, extra_cycles_ratio=-0.1),
+        result(2, 80, 0.1, is_compiled=False),
+    )
+    program = Made(NEEDS).program()
+    full = Compiled(120, 120, True, 1.0, accessed_bytes=9, estimated_cycles=9)
+    shown = text(Answer(program, None, full, rows, None, None, 2, 2))
+    assert "saves  products  bytes  cycles\n" in shown
+    assert "+0.0%  +6.8%  -10.0%  compiled" in shown
+    assert "+10.0%                 traced" in shown
+    words = " ".join(shown.split())
+    assert "bytes read and written, and cycles as the compiler estimates them are those" in words
+    bare = Compiled(120, 120, True, 1.0, accessed_unknown_reason="while.1 loops")
+    shown = text(Answer(program, None, bare, rows, None, None, 2, 2))
+    assert "saves  products\n" in shown
+    assert "What it reads and writes is unknown: while.1 loops." in " ".join(shown.split())
 
 
 def test_the_least_is_never_more_than_as_written(ask, monkeypatch):
