@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar
 
-from bufdb.fitting.counting import open_jaxpr
-from bufdb.fitting.jax_inside import JITS, Calls, Files, site_of, source_of
+from bufdb.fitting.counting import REMATS, inner_jaxprs, kind, open_jaxpr
+from bufdb.fitting.jax_inside import JITS, Calls, Files, frames, site_of, source_of
 from bufdb.fitting.plans import Site
 
 SCAN = "scan"
@@ -53,6 +53,18 @@ class Reader:
             return None
         site = self.site(eqn)
         return None if site is None else ("scan", site)
+
+    def body(self, jaxpr: Any) -> tuple[str, Site | None]:
+        """Return name and place of the function that a scan repeats: its frames begin with it."""
+        for eqn in jaxpr.eqns:
+            own = frames(eqn, self.files)
+            if own:
+                file, line, name = own[-1].site.file, own[-1].first_line, own[-1].site.function
+                return name, Site(file, line, 0, line, 0, name)
+            if kind(eqn) in REMATS:
+                return self.body(next(inner_jaxprs(eqn)))
+        source = source_of(jaxpr)
+        return ("", None) if source is None else (source[0], None)
 
     def chain(self, eqn: Any) -> list[tuple[CallKey, Any, Site]]:
         """Return the calls around an equation within its jaxpr: function, which call, where."""

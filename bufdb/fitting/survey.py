@@ -19,12 +19,7 @@ from bufdb.fitting.counting import (
     kind,
     repetitions,
 )
-from bufdb.fitting.jax_inside import (
-    SHARD_MAPS,
-    State,
-    frames,
-    source_of,
-)
+from bufdb.fitting.jax_inside import SHARD_MAPS, State
 from bufdb.fitting.lever import Lever, Value
 from bufdb.fitting.levers import LEVERS
 from bufdb.fitting.plans import Region, Site, Switch
@@ -190,7 +185,7 @@ class Survey:
         noted.count += times * repetitions(eqn)
         noted.length = noted.count if is_simple else 0
         if not noted.function:
-            noted.function, noted.defined = self._body(next(inner_jaxprs(eqn)))
+            noted.function, noted.defined = self._reader.body(next(inner_jaxprs(eqn)))
         for lever in LEVERS:
             self._note_values(
                 lever, lever.inputs(self._reader, eqn), times * repetitions(eqn), [key]
@@ -199,18 +194,6 @@ class Survey:
 
     def _nest(self, noted: _Found, around: Sequence[Key]) -> None:
         noted.around = set(around) if noted.around is None else noted.around & set(around)
-
-    def _body(self, jaxpr: Any) -> tuple[str, Site | None]:
-        """Return name and place of the function that a scan repeats: its frames begin with it."""
-        for eqn in jaxpr.eqns:
-            own = frames(eqn, self._reader.files)
-            if own:
-                file, line, name = own[-1].site.file, own[-1].first_line, own[-1].site.function
-                return name, Site(file, line, 0, line, 0, name)
-            if kind(eqn) in REMATS:
-                return self._body(next(inner_jaxprs(eqn)))
-        source = source_of(jaxpr)
-        return ("", None) if source is None else (source[0], None)
 
     def _read_values(self, jaxpr: Any, times: int, around: tuple[Key, ...]) -> None:
         scans = [key for key in around if key[0] == SCAN]

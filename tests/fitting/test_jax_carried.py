@@ -44,6 +44,18 @@ def moved(module, name):
     return function, plan, made
 
 
+def is_moved_alike(module, name, tmp_path, carry_bytes):
+    """Check that the patch moves what the plan does, at least the carries of all layers."""
+    function, plan, made = moved(module, name)
+    assert made.steps == ()
+    other = loaded(next(iter(made.texts.values())), tmp_path)
+    got = Function(getattr(other, name), module.args(), {}, name).trace(Plan())
+    wanted = function.trace(plan)
+    assert wanted.host_bytes >= carry_bytes
+    for figure in ("host_bytes", "residual_bytes", "work"):
+        assert getattr(got, figure) == getattr(wanted, figure), made.diff
+
+
 def test_the_carry_of_a_scan_goes_to_the_host():
     function = Function(programs.step, programs.args(), {}, "step")
     (switch,) = parameters(function.program())
@@ -72,14 +84,19 @@ def test_without_host_memory_nothing_is_carried_to_it(monkeypatch):
     ],
 )  # fmt: skip
 def test_a_patch_moves_the_carry_as_the_plan_does(module, name, tmp_path):
-    function, plan, made = moved(module, name)
-    assert made.steps == ()
-    other = loaded(next(iter(made.texts.values())), tmp_path)
-    got = Function(getattr(other, name), module.args(), {}, name).trace(Plan())
-    wanted = function.trace(plan)
-    assert wanted.host_bytes >= STACK
-    for figure in ("host_bytes", "residual_bytes", "work"):
-        assert getattr(got, figure) == getattr(wanted, figure), made.diff
+    is_moved_alike(module, name, tmp_path, STACK)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["step_named", "step_unnamed", "step_checkpointed", "step_in_setup", "step_function",
+     "step_nnx_scan", "step_nnx_scan_by_call"],
+)  # fmt: skip
+def test_a_patch_moves_the_carry_of_a_scan_of_flax(name, tmp_path):
+    pytest.importorskip("flax", reason="this Python has no flax")
+    import fit_flax_forms as flax_forms
+
+    is_moved_alike(flax_forms, name, tmp_path, 4 * flax_forms.N * 4 * flax_forms.D)
 
 
 @pytest.mark.parametrize("name", ["step_lambda", "step_one_line"])

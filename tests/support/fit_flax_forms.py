@@ -53,6 +53,18 @@ class InSetup(nn.Module):
         return self.layers(x, None)[0]
 
 
+class Function(nn.Module):
+    """A scan of a function of a module, whose carry has two parts."""
+
+    @nn.compact
+    def __call__(self, x):
+        def body(module, carry, _):
+            x, count = carry
+            return (module(x, None)[0], count + 1), None
+
+        return nn.scan(body, **OPTIONS)(Block(), (x, jnp.int32(0)), None)[0][0]
+
+
 class Unrolled(nn.Module):
     @nn.compact
     def __call__(self, x):
@@ -80,6 +92,7 @@ step_named = linen(Named())
 step_unnamed = linen(Unnamed())
 step_checkpointed = linen(Checkpointed())
 step_in_setup = linen(InSetup())
+step_function = linen(Function())
 step_unrolled = linen(Unrolled())
 
 

@@ -28,6 +28,10 @@ from bufdb.fitting.reader import Reader
 from bufdb.fitting.source import Source
 from bufdb.fitting.transforms import function_at, indent
 
+_LINEN_SCAN = "flax/core/axes_scan.py"
+_LINEN_CARRY = "c[1]"
+"""What flax calls the function's part of the carry, in that file."""
+
 
 class Carried(Lever):
     """Carried parameters of a scan's body."""
@@ -42,16 +46,24 @@ class Carried(Lever):
         is left alone.
         """
         jaxpr = eqn.params["jaxpr"].jaxpr
-        source = source_of(jaxpr)
-        names = getattr(getattr(jaxpr, "debug_info", None), "arg_names", None) or ()
-        if source is None or not reader.files.has(source[1]) or len(names) != len(jaxpr.invars):
+        info = getattr(jaxpr, "debug_info", None)
+        names = getattr(info, "arg_names", None) or ()
+        if len(names) != len(jaxpr.invars):
             return {}
-        function, file, line = source
-        site = Site(file, line, 0, line, 0, function)
+        source = source_of(jaxpr)
+        own: str | None = None
+        if source is not None and reader.files.has(source[1]):
+            function, file, line = source
+            site = Site(file, line, 0, line, 0, function)
+        else:
+            linen = _of_linen(reader, jaxpr)
+            if linen is None:
+                return {}
+            site, own = linen
         roots = {
-            var: root[0]
+            var: root if own is None else own
             for var, name in zip(jaxpr.invars, names, strict=True)
-            if (root := re.match(r"[^\W\d]\w*", name or "")) is not None
+            if (root := _root(name or "", own is not None))
         }
         carry = [var for var in carried_inputs(eqn) if var in roots]
         large = {roots[var] for var in carry if is_inexact(var.aval) and var.aval.ndim}
@@ -79,6 +91,32 @@ class Carried(Lever):
                 line = f'{name} = checkpoint_name({name}, "{switch.name}")'
                 how = f"put {line} at the beginning of"
                 editing.attempt(switch.site, how, _edit, switch)
+
+
+def _of_linen(reader: Reader, jaxpr: Any) -> tuple[Site, str] | None:
+    """Return where the function that an `nn.scan` repeats is, and its parameter that is the carry.
+
+    The body of the scan is flax's own. It hands what is repeated the module, then the carry.
+    """
+    source = source_of(jaxpr)
+    if source is None or source[:1] != ("body_fn",) or not source[1].endswith(_LINEN_SCAN):
+        return None
+    _, site = reader.body(jaxpr)
+    if site is None or not reader.files.has(site.file):
+        return None
+    parameters = reader.calls.state(site.file, site.line).parameters
+    return (site, parameters[1]) if len(parameters) > 1 else None
+
+
+def _root(name: str, is_linen: bool) -> str:
+    """Return the parameter that an input of a body is of; '' if it is of none.
+
+    What flax carries is the variables of the module, and then what the function has.
+    """
+    if is_linen:
+        return _LINEN_CARRY if name.startswith(_LINEN_CARRY) else ""
+    root = re.match(r"[^\W\d]\w*", name)
+    return root[0] if root else ""
 
 
 def _edit(source: Source, switch: Switch) -> None:
