@@ -36,6 +36,7 @@ from bufdb.fitting.lever import Trial
 from bufdb.fitting.levers import LEVERS, ON_DEMAND
 from bufdb.fitting.levers.vmap import Vmap, changes_of
 from bufdb.fitting.losses import Losses, UnboundError
+from bufdb.fitting.pinned import pinned
 from bufdb.fitting.places import place
 from bufdb.fitting.plans import Change, Changes, Plan, Program, Site, Traced
 from bufdb.fitting.reader import Reader
@@ -48,6 +49,8 @@ _CHEAP: dict[str, list[dict[str, Any]]] = {
     "tpu": [{"optimization_level": "O0"}, {"optimization_level": 9}],
 }
 """Options with which plans are in the same order of need, in less time, in JAX's forms of them."""
+_WORTH_A_NOTE = 0.01
+"""Share of the live values from which what a `custom_vjp` saves has a note."""
 
 
 class Function:
@@ -148,6 +151,9 @@ class Function:
             written=self.trace(Plan()),
             notes=notes,
         )
+        least = _WORTH_A_NOTE * trial.written.live_bytes
+        closed = [one.closed for one in self._gradients]
+        notes += [one.note for one in pinned(self._reader, closed) if one.total_bytes > least]
         known = range(len(survey.regions))
         kept = [at for at in known if any(lever.matters(trial, at) for lever in LEVERS)]
         self._losses.narrow(kept)
