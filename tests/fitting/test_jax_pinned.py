@@ -17,13 +17,13 @@ WIDE = 4 * B * D
 
 
 def notes(name):
-    found = Function(getattr(programs, name), programs.args(), {}, name)
-    return [one for one in found.program().notes if "custom_vjp of" in one]
+    function = Function(getattr(programs, name), programs.args(), {}, name)
+    return [one for one in function.program().notes if "custom_vjp of" in one]
 
 
 def records(name):
-    found = Function(getattr(programs, name), programs.args(), {}, name)
-    return pinned(found._reader, [one.closed for one in found._gradients])
+    function = Function(getattr(programs, name), programs.args(), {}, name)
+    return pinned(function._reader, [one.closed for one in function._gradients])
 
 
 def by_text(record):
@@ -90,8 +90,8 @@ def test_attention_of_a_case_pins_its_operands(monkeypatch):
     monkeypatch.syspath_prepend(CASES / "fit-programs")
     import flash_layers
 
-    found = Function(flash_layers.step, flash_layers.args(), {}, "step")
-    (record,) = pinned(found._reader, [one.closed for one in found._gradients])
+    function = Function(flash_layers.step, flash_layers.args(), {}, "step")
+    (record,) = pinned(function._reader, [one.closed for one in function._gradients])
     heads = 4 * 4 * 256 * 32 * 4  # bytes of f32[4, 4, 256, 32]
     assert (record.name, record.count) == ("flash", 4)
     assert record.total_bytes == 4 * (4 * heads + heads // 32)

@@ -705,5 +705,5 @@ def test_of_corruptions_of_every_generation_few_are_missed(tmp_path):
         ingest(str(path), [DUMPS / name])
     with duckdb.connect(str(path)) as con:
         assert names(con) == []
-        outcome = corrupt.try_cases(con, seed=1, count=6)
-    assert not outcome.missed, str(outcome)
+        outcome = corrupt.try_cases(con, seed=1, count=20)
+    assert len(outcome.missed) <= 1, str(outcome)

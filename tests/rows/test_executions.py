@@ -34,8 +34,8 @@ TAKEN = f"%taken = {SLICE} dynamic-slice(%p, %i, %zero, %zero), dynamic_slice_si
 def rows(text):
     """Executions and bytes that are not touched, by instruction."""
     data = text.lstrip("\n").encode()
-    found = executions.rows_of(HloGraph(data, loops_in(data)))
-    return {name.decode(): tuple(cells) for name, *cells in found}
+    by_name = executions.rows_of(HloGraph(data, loops_in(data)))
+    return {name.decode(): tuple(cells) for name, *cells in by_name}
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def rows(text):
     ],
 )
 def test_slices_and_updates_touch_a_part(line, spared):
-    found = rows(ENTRY.replace("LINE", line))
-    assert found == ({} if spared is None else {"one": (1, spared, None)})
+    by_name = rows(ENTRY.replace("LINE", line))
+    assert by_name == ({} if spared is None else {"one": (1, spared, None)})
 
 
 @pytest.mark.parametrize(
@@ -112,11 +112,15 @@ ENTRY %main (x: (s32[], f32[4,8])) -> (s32[], f32[4,8]) {
 
 def test_loops_count_as_often_as_they_run():
     trips = ', backend_config={"known_trip_count":{"n":"10"}}'
-    found = rows(LOOP.replace("TRIPS", trips))
-    assert found == {"next": (10, 0, None), "twice": (10, 0, None), "less": (11, 0, None)}
+    by_name = rows(LOOP.replace("TRIPS", trips))
+    assert by_name == {
+        "next": (10, 0, None),
+        "twice": (10, 0, None),
+        "less": (11, 0, None),
+    }
     why = "while.1 does not say how often it loops"
-    found = rows(LOOP.replace("TRIPS", ""))
-    assert found == dict.fromkeys(("next", "twice", "less"), (None, 0, why))
+    by_name = rows(LOOP.replace("TRIPS", ""))
+    assert by_name == dict.fromkeys(("next", "twice", "less"), (None, 0, why))
 
 
 def test_a_text_without_any_of_these_is_not_read():
