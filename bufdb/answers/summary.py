@@ -270,12 +270,12 @@ def _steps(con: duckdb.DuckDBPyConnection, here: Sequence[Row]) -> dict[tuple[An
     known = [row for rows in others if len(rows) > 1 for row in rows[1:]]
     taking = _taking(con, known)
     counts = dict(con.execute(_RUNS, {"modules": sorted(taking)}).fetchall()) if taking else {}
-    found: dict[tuple[Any, ...], list[Row]] = {}
+    by_space: dict[tuple[Any, ...], list[Row]] = {}
     for row in known:
         if row["module_id"] in taking:
             step = {**row, "run_count": counts.get(row["module_id"])}
-            found.setdefault(_space(row), []).append(step)
-    return found
+            by_space.setdefault(_space(row), []).append(step)
+    return by_space
 
 
 def _space(row: Row) -> tuple[Any, ...]:

@@ -1,10 +1,10 @@
 """Compile one function and dump it: run as a file, by any Python from 3.9 on with any jax.
 
 The environments of `bufdb blame` have only jax, so nothing of bufdb is imported except the files
-`call.py`, `simulation.py` and `worker.py` of `bufdb/capture`; the process of a user's command
-imports this file as a module. Dump options go to XLA as compiler options, not as XLA_FLAGS: so the
-function is dumped, and not what its file compiles when it is imported. What the user asks for goes
-as XLA_FLAGS (and LIBTPU_INIT_ARGS), which refuse an unknown name and take lists.
+`call.py`, `callbacks.py`, `simulation.py` and `worker.py` of `bufdb/capture`; the process of a
+user's command imports this file as a module. Dump options go to XLA as compiler options, not as
+XLA_FLAGS: so the function is dumped, and not what its file compiles when it is imported. What the
+user asks for goes as XLA_FLAGS (and LIBTPU_INIT_ARGS), which refuse an unknown name and take lists.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ def _load(name: str) -> Any:
     return module
 
 
-call, simulation, worker = _load("call"), _load("simulation"), _load("worker")
+call, callbacks = _load("call"), _load("callbacks")
+simulation, worker = _load("simulation"), _load("worker")
 
 
 def main(request: dict[str, Any]) -> dict[str, Any]:
@@ -190,7 +191,8 @@ def _devices(target: Optional[dict[str, Any]]) -> Any:  # noqa: UP045 - Python 3
 def _lowered(jitted: Any, args: Any, kwargs: Any, devices: Any, request: dict[str, Any]) -> Any:
     """Lower for the devices; arguments on a mesh are put on one with the same axes."""
     platform = None if request["target"] is None else request["target"]["platform"]
-    return call.lowered(jitted, args, kwargs, platform, devices, "the target")
+    where = platform, devices, "the target"
+    return callbacks.unbound(platform, lambda: call.lowered(jitted, args, kwargs, *where))
 
 
 def _read(value: str) -> Any:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bufdb.capture import call, simulation, worker
+from bufdb.capture.callbacks import unbound
 from bufdb.capture.dump import compile_into
 from bufdb.capture.simulated import gpus
 from bufdb.capture.simulation import Simulation
@@ -49,7 +50,8 @@ def lowered(
     if target is None:
         return jitted.lower(*args, **kwargs)
     with wrong_calls():
-        return call.lowered(jitted, args, kwargs, target.platform, target.devices, target.name)
+        where = target.platform, target.devices, target.name
+        return unbound(target.platform, lambda: call.lowered(jitted, args, kwargs, *where))
 
 
 def unused_note(stage: Any) -> str | None:

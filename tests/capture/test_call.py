@@ -9,7 +9,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from bufdb.capture import call, simulation, worker
+from bufdb.capture import call, callbacks, simulation, worker
 from bufdb.capture.call import WrongCallError, arguments
 
 PAIR = (1, 2)
@@ -149,7 +149,7 @@ def test_a_text_with_brackets_is_unchanged():
     assert arguments("'f32[]', \"s32[]\"", {}).of(max, "max") == (("f32[]", "s32[]"), {})
 
 
-@pytest.mark.parametrize("module", [call, simulation, worker])
+@pytest.mark.parametrize("module", [call, callbacks, simulation, worker])
 def test_the_module_needs_nothing_but_python(module):
     """Environments of `bufdb blame` have neither bufdb nor a newer Python than 3.9."""
     tree = ast.parse(Path(module.__file__).read_text(), feature_version=(3, 9))

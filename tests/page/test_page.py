@@ -579,7 +579,7 @@ def program(con, module_id, name, size, op_name, run="r"):
     module.close()
 
 
-def test_a_training_step_is_marked_with_the_words_of_the_summary(con):
+def test_a_training_step_has_the_words_of_the_summary(con):
     gradient = "jit(train_step)/transpose(jvp(loss))/dot_general"
     program(con, 1, "init", 100, "jit(init)/dot_general")
     program(con, 2, "train_step", 40, gradient)
