@@ -167,13 +167,28 @@ class Source(Edits):
             return self.dotted(bound.value, depth + 1)
         return ""
 
-    def loads(self, name: str) -> int:
-        """Return how often a name is read in the file, as itself or as an attribute."""
+    def loads(self, name: str, at: ast.AST) -> int:
+        """Return how often what a name is at a node may be read in the file.
+
+        Names of other scopes do not count that are bound there; attributes do, of a name that
+        other modules or methods see.
+        """
+        scope = self._scope(name, at)
+        is_local = isinstance(scope, (*FUNCTIONS, ast.Lambda))
         return sum(
-            (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load))
-            or (isinstance(node, ast.Attribute) and node.attr == name)
+            (
+                isinstance(node, ast.Name)
+                and node.id == name
+                and isinstance(node.ctx, ast.Load)
+                and self._scope(name, node) is scope
+            )
+            or (isinstance(node, ast.Attribute) and node.attr == name and not is_local)
             for node in ast.walk(self.tree)
         )
+
+    def _scope(self, name: str, at: ast.AST) -> Scope | None:
+        """Return the scope that binds a name as it is seen at a node; None if it is in none."""
+        return next((one for one in self.scopes(at) if name in self.bindings.get(one, {})), None)
 
     def imported(self, module: str, name: str, at: Iterable[ast.AST]) -> str:
         """Return the name under which `module.name`, or the module, is there at some nodes.

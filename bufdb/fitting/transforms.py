@@ -287,7 +287,7 @@ def _wrap(source: Source, body: ast.expr, transform: str, policy: Policy) -> Non
 
 def _renew(source: Source, checkpoint: Checkpoint, used: ast.expr, policy: Policy) -> None:
     """Replace the policy of a checkpoint that is there."""
-    if checkpoint.name and source.loads(checkpoint.name) > 1:
+    if checkpoint.name and source.loads(checkpoint.name, checkpoint.node) > 1:
         _around(source, checkpoint, used, policy)
         return
     options = _options(source, checkpoint.node, policy)
@@ -361,7 +361,7 @@ def _linen(source: Source, scan: ast.Call, target: ast.expr, policy: Policy) -> 
     if not isinstance(target, ast.Name):
         raise Refused("nn.remat would change the names of the parameters; name= keeps them")
     bound = source.binding(target.id, target)
-    if not isinstance(bound, ast.ClassDef) or source.loads(target.id) > 1:
+    if not isinstance(bound, ast.ClassDef) or source.loads(target.id, target) > 1:
         raise Refused(
             f"nn.remat would change the names of the parameters, and {target.id} is used elsewhere"
         )
@@ -427,7 +427,7 @@ def unwrap(source: Source, node: ast.Call, count: int) -> None:
         raise Refused("the checkpoint is not found in the file")
     if any(edit.start == source.span(checkpoint.node)[0] for edit in source.edits):
         return  # another call of it has removed it
-    if checkpoint.name and source.loads(checkpoint.name) > count:
+    if checkpoint.name and source.loads(checkpoint.name, checkpoint.node) > count:
         raise Refused(f"its checkpoint {checkpoint.name} is used elsewhere in the file, too")
     if checkpoint.inner is None:
         last = checkpoint.node.end_lineno or checkpoint.node.lineno

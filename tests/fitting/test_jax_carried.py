@@ -80,7 +80,8 @@ def test_without_host_memory_nothing_is_carried_to_it(monkeypatch):
         (forms, "step_several_lines"), (forms, "step_fori"), (forms, "step_two_scans"),
         (forms, "step_checkpoint_inside"), (forms, "step_checkpoint_outside"),
         (forms, "step_scan_in_shard_map"), (carries, "step_counted"), (carries, "step_drawn"),
-        (carries, "step_checkpointed"), (carries, "step_reversed"),
+        (carries, "step_checkpointed"), (carries, "step_reversed"), (carries, "step_lambda"),
+        (carries, "step_one_line"), (carries, "step_two_lambdas"),
     ],
 )  # fmt: skip
 def test_a_patch_moves_the_carry_as_the_plan_does(module, name, tmp_path):
@@ -99,7 +100,7 @@ def test_a_patch_moves_the_carry_of_a_scan_of_flax(name, tmp_path):
     is_moved_alike(flax_forms, name, tmp_path, 4 * flax_forms.N * 4 * flax_forms.D)
 
 
-@pytest.mark.parametrize("name", ["step_lambda", "step_one_line"])
+@pytest.mark.parametrize("name", ["step_two_reads", "step_repeated"])
 def test_a_body_without_a_place_for_a_name_is_a_step_in_words(name):
     _, _, made = moved(carries, name)
     (step,) = made.steps

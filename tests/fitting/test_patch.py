@@ -197,10 +197,24 @@ def test_a_carried_parameter_is_named_where_the_body_begins(body, before):
 
 
 @pytest.mark.parametrize(
+    "body",
+    [
+        "def body(x, w): return f(x, w), None\n",
+        "def body(x,\n         w): return f(x, [0 for _ in w]), None\n",
+    ],
+)
+def test_a_parameter_without_a_line_is_named_where_it_is_read(body):
+    made = carried(HEAD + IMPORT + body)
+    assert made.steps == ()
+    assert made.texts[PATH] == HEAD + IMPORT + body.replace("f(x", 'f(checkpoint_name(x, "x_in")')
+
+
+@pytest.mark.parametrize(
     ("body", "why"),
     [
-        ("def body(x, w): return x, None\n", "its first statement does not begin its line"),
-        ("def body(x,\n         w): return x, None\n", "its first statement does not begin"),
+        ("def body(x, w): return x @ w, x\n", "it has no line for that, and not one place"),
+        ("def body(x, w): return [x for _ in w], w\n", "and may read x several times"),
+        ("def body(x, w): return (lambda y: x + y)(w), w\n", "and may read x several times"),
         ("def body(*args):\n    return args\n", "it has no parameter x"),
         ("body = 1\n", "no function is at this line"),
     ],
@@ -326,6 +340,28 @@ def test_a_checkpoint_with_a_name_gets_another_policy():
     text = f"{HEAD}def loss(x, ws):\n    body = jax.checkpoint(step)\n    return {CALL}\n"
     result = scanned(text, CALL, remats=[None])
     assert result.texts[PATH] == text.replace("checkpoint(step)", f"checkpoint(step, {POLICY})")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "def other(body):\n    return body(1)\n",
+        "class Other:\n    def f(self):\n        self.body()\n",
+    ],
+)
+def test_a_name_of_another_scope_is_no_other_use_of_it(other):
+    text = f"{HEAD}{other}def loss(x, ws):\n    body = jax.checkpoint(step)\n    return {CALL}\n"
+    found = scanned(text, CALL, remats=[None])
+    assert found.texts[PATH] == text.replace("checkpoint(step)", f"checkpoint(step, {POLICY})")
+
+
+def test_a_checkpoint_that_a_function_around_uses_is_left():
+    head = f"{HEAD}def step(x, w):\n    return x, None\n\n"
+    inner = f"    def run(x):\n        return {CALL}\n    return run(x), body(x, ws)\n"
+    text = f"{head}def loss(x, ws):\n    body = jax.checkpoint(step)\n{inner}"
+    found = scanned(text, CALL, remats=[None])
+    assert "body = jax.checkpoint(step)\n" in found.texts[PATH]
+    assert f"jax.lax.scan(jax.checkpoint(step, {POLICY}), x, ws)" in found.texts[PATH]
 
 
 def test_a_checkpoint_that_others_use_is_left_to_them():

@@ -77,5 +77,17 @@ def step_one_line(ws, x):
     return gradient(one_line, ws, x)
 
 
+def step_two_reads(ws, x):
+    return gradient(lambda x, w: (x + jnp.tanh(x @ w), None), ws, x)
+
+
+def step_two_lambdas(ws, x):
+    return gradient(lambda x, w: (wide(x, w), None), jax.tree.map(lambda w: 2 * w, ws), x)
+
+
+def step_repeated(ws, x):
+    return gradient(lambda x, w: (sum(wide(x, w + i) for i in range(2)), None), ws, x)
+
+
 def as_many_rows_as_layers(ws, x):
     return jax.lax.scan(lambda x, w: (wide(x, w), x), x[:N], ws)

@@ -12,6 +12,7 @@ body: then it is a value of the body that a policy moves, and it can be the only
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,8 +26,8 @@ from bufdb.fitting.lever import Atom, Lever, Trial, Value
 from bufdb.fitting.levers.saved import NAME
 from bufdb.fitting.plans import Plan, Program, Site, Switch
 from bufdb.fitting.reader import Reader
-from bufdb.fitting.source import Source
-from bufdb.fitting.transforms import function_at, indent
+from bufdb.fitting.source import FUNCTIONS, Source
+from bufdb.fitting.transforms import Function, function_at, indent
 
 _LINEN_SCAN = "flax/core/axes_scan.py"
 _LINEN_CARRY = "c[1]"
@@ -122,21 +123,67 @@ def _root(name: str, is_linen: bool) -> str:
 def _edit(source: Source, switch: Switch) -> None:
     """Name a parameter, with all arrays in it, in the first statement of its function.
 
+    Where that has no line of its own, as in a lambda, the only expression that reads the parameter.
+
     Raises:
-        Refused: the function has no such statement, or no such parameter.
+        Refused: the function has no such statement or expression, or no such parameter.
     """
-    function = function_at(source, switch.site)
-    parameters = function.args
-    if switch.argument not in [one.arg for one in (*parameters.posonlyargs, *parameters.args)]:
+    is_lambda = switch.site.function.rpartition(".")[2] == "<lambda>"
+    function = _lambda_at(source, switch) if is_lambda else function_at(source, switch.site)
+    if switch.argument not in _names(function):
         raise Refused(f"it has no parameter {switch.argument}")
-    first = function.body[0]
-    is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-    if is_text and len(function.body) > 1:
-        first = function.body[1]
-    before = indent(source, first)
-    if before.strip():
-        raise Refused("its first statement does not begin its line")
-    line = min([first.lineno, *(one.lineno for one in getattr(first, "decorator_list", ()))])
+    body = [function.body] if isinstance(function, ast.Lambda) else function.body
+    first = body[0]
     name = source.imported(*NAME, [first])
+    if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and len(body) > 1:
+        first = body[1]
+    before = indent(source, first) if isinstance(first, ast.stmt) else ""
+    if not isinstance(first, ast.stmt) or before.strip():
+        read = _only_read(source, body, switch.argument)
+        source.wrap(read, f"{name}(", f', "{switch.name}")')
+        return
+    line = min([first.lineno, *(one.lineno for one in getattr(first, "decorator_list", ()))])
     text = f'{switch.argument} = {name}({switch.argument}, "{switch.name}")'
     source.insert_line(line, f"{before}{text}")
+
+
+def _names(function: ast.Lambda | Function) -> list[str]:
+    """Return the names of the positional parameters of a function."""
+    return [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+
+
+def _lambda_at(source: Source, switch: Switch) -> ast.Lambda:
+    """Return the lambda of a body.
+
+    Raises:
+        Refused: its line has several that may be it.
+    """
+    nodes = (one for one in ast.walk(source.tree) if isinstance(one, ast.Lambda))
+    line, name = switch.site.line, switch.argument
+    lambdas = [one for one in nodes if one.lineno == line and name in _names(one)]
+    if len(lambdas) != 1:
+        raise Refused(f"the line has {len(lambdas) or 'no'} lambdas with {name}")
+    return lambdas[0]
+
+
+def _only_read(source: Source, body: Sequence[ast.AST], name: str) -> ast.expr:
+    """Return the only expression that reads a parameter, which is evaluated once.
+
+    Raises:
+        Refused: there are several: each would be saved for itself.
+    """
+    nodes = [one for statement in body for one in ast.walk(statement)]
+    reads = [one for one in nodes if isinstance(one, ast.Name) and one.id == name]
+    if len(reads) != 1:
+        raise Refused(f"it has no line for that, and not one place that reads {name}")
+    around = itertools.takewhile(lambda one: one in nodes, source.above(reads[0]))
+    if any(isinstance(one, _REPEATED) for one in around):
+        raise Refused(f"it has no line for that, and may read {name} several times")
+    return reads[0]
+
+
+_REPEATED = (
+    ast.Lambda, *FUNCTIONS, ast.For, ast.While,
+    ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+)  # fmt: skip
+"""Within these an expression may be evaluated several times."""
