@@ -45,7 +45,7 @@ class Pinned:
     count: int = 0
     """Calls, loops counted."""
     made: Counter[Site | None] = field(default_factory=Counter)
-    """Bytes by the expression that makes them; None: of a library's."""
+    """Bytes by the expression that makes them; None: not of the user's."""
     argument_bytes: int = 0
     """Of arguments that are made elsewhere, such as what a loop hands on."""
 
@@ -58,9 +58,10 @@ class Pinned:
     def note(self) -> str:
         """Return it in words."""
         named = [(size, f"of {place(site)}") for site, size in self.made.items() if site]
-        library = self.made[None]
-        named += [(library, "of a library")] if library else []
-        named += [(self.argument_bytes, "of other arguments")] if self.argument_bytes else []
+        if unnamed := self.made[None]:
+            named.append((unnamed, "of its forward function"))
+        if self.argument_bytes:
+            named.append((self.argument_bytes, "of other arguments"))
         named.sort(reverse=True)
         parts = [f"{human_bytes(size)} {what}" for size, what in named[:LINES]]
         if rest := sum(size for size, _ in named[LINES:]):
@@ -150,10 +151,11 @@ def _add(reader: Reader, records: dict[Any, Pinned], eqn: Any, around: _Body) ->
         _, tree, forwarded = params["out_trees"]()
     except Exception:  # whatever a JAX of another kind, or the forward function, raises
         return
-    source, own = source_of(params["call_jaxpr"].jaxpr), source_of(forward)
-    record = records.setdefault(source, Pinned(source[0] if source else "a function"))
+    own = source_of(forward)
+    key = _function(reader, params["call_jaxpr"].jaxpr, forward)
+    record = records.setdefault(key, Pinned(key[0]))
     if own is not None and reader.files.has(own[1]):
-        record.forward = own[0]
+        record.forward = "its forward function" if "<lambda>" in own[0] else own[0]
     if (site := reader.site(eqn)) is not None:
         record.calls[site] = None
     record.count += around.times
@@ -161,11 +163,27 @@ def _add(reader: Reader, records: dict[Any, Pinned], eqn: Any, around: _Body) ->
     outer = dict(zip(forward.invars, taken, strict=False))
     saved = [outer.get(var, var) for var in forward.outvars[:stop] if not is_literal(var)]
     saved += [eqn.invars[at] for at in forwarded if at is not None]
-    maker = {var: one for one in (*forward.eqns, *around.jaxpr.eqns) for var in one.outvars}
+    own_maker = {var: one for one in forward.eqns for var in one.outvars}
+    maker = {var: one for one in around.jaxpr.eqns for var in one.outvars}
     for var in dict.fromkeys(var for var in saved if not is_literal(var)):
         size = around.times * aval_bytes(var.aval)
-        if var in maker and var not in around.held:
-            record.made[site_of(maker[var], reader.files)] += size
+        if var in own_maker:
+            record.made[site_of(own_maker[var], reader.files)] += size
         elif var not in around.held:
-            record.argument_bytes += size
+            site = reader.site(maker[var]) if var in maker else None
+            if site is None:
+                record.argument_bytes += size
+            else:
+                record.made[site] += size
         around.held.add(var)  # of other calls it is the same value
+
+
+def _function(reader: Reader, jaxpr: Any, forward: Any) -> tuple[str, str, int]:
+    """Return name, file and line of the function that a call is of, as well as they are known."""
+    name, file, line = source_of(jaxpr) or ("a function", "", 0)
+    if not reader.files.has(file):  # jax.custom_gradient calls a function of its own
+        sites = (site_of(eqn, reader.files) for eqn in forward.eqns)
+        site = next((one for one in sites if one is not None), None)
+        if site is not None:
+            return site.function, site.file, 0
+    return name, file, line

@@ -66,6 +66,12 @@ def test_what_no_call_saves_has_no_note(name):
     assert notes(name) == []
 
 
+def test_a_custom_gradient_has_the_name_of_its_function():
+    (record,) = records("step_turned")
+    assert (record.name, record.count) == ("turned", 2)
+    assert by_text(record) == {"slope = jnp.cos(x)": 2 * N * WIDE}
+
+
 def test_the_note_says_which_lines_and_what_to_do():
     (note,) = notes("step")
     assert "are saved because the custom_vjp of gated pins its residuals in 3 calls" in note
