@@ -189,7 +189,7 @@ def test_own_globs_hold_for_dumps_from_elsewhere(tmp_path):
 KEPT = "modules outside these paths keep their previous --own"
 
 
-@pytest.mark.slow
+@pytest.mark.sample(0, 2)
 @pytest.mark.parametrize("is_compacted", [True, False])
 def test_a_note_names_places_with_other_own_globs(tmp_path, is_compacted):
     """Without a number that counts only what was looked up."""

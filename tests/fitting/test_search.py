@@ -168,8 +168,8 @@ def tried(model: Model, limits, **given):
     return rows
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("odd", [0, 0.01, 0.04])
+@pytest.mark.sample(0, 3)
+@pytest.mark.parametrize("odd", [0.01, 0, 0.04])
 def test_limits_at_every_distinct_need_are_met(odd):
     """Each limit is tight: just one plan, or those that are smaller, fit."""
     rows = []

@@ -30,7 +30,7 @@ def ordered(table: str, records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(records, key=lambda row: [row[name] for name in key]) if key else records
 
 
-@pytest.mark.parametrize("examples", [6, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [6, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("era", ERAS)
 def test_reading_gives_back_the_rows(era: str, examples: int) -> None:
     @settings(SOME, max_examples=examples)
@@ -76,7 +76,7 @@ WANTED = {
 }
 
 
-@pytest.mark.slow  # of the writer alone, and always the same examples
+@pytest.mark.by_hand  # of the writer alone, and always the same examples
 def test_the_strategies_reach_what_they_are_for() -> None:
     reached = set()
 

@@ -242,7 +242,7 @@ def huge(huge_db):
         yield con
 
 
-@pytest.mark.slow
+@pytest.mark.sample(0, 3)
 @each_query
 def test_sizes_near_two_to_the_63_raise_nothing(huge, query):
     tries = [{}, {"top_n": 2**62}]
