@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
@@ -217,20 +218,26 @@ class Fitting:
     def _with_whole(
         self, program: Program, written: Compiled, candidates: list[Candidate]
     ) -> list[Candidate]:
-        """Return the plans of a search; where each that fits has a step by hand, with one without.
+        """Return the plans of a search; where the cheapest has a step by hand, with one without.
 
         That is the cheapest of those that were traced and need no more than one that fits, as far
         as traces know; it may do without donated arguments.
         """
         limit, texts = self.question.limit_bytes, _texts(program)
         fitting = [one for one in candidates if one.is_exact and is_met(one.compiled, limit)]
-        is_wanted = bool(fitting) and not is_met(written, limit)
-        if not is_wanted or any(patch(program, one.plan, texts).is_whole for one in fitting):
+        costs = {one.plan: Space.cost(one.traced) for one in fitting}
+        dearest = min(
+            (costs[plan] for plan in costs if patch(program, plan, texts).is_whole),
+            default=math.inf,
+        )
+        if is_met(written, limit) or min(costs.values(), default=dearest) >= dearest:
             return candidates
         most = max(figure(program, one.traced) for one in fitting)
         count = 0
         for plain in sorted(self._traced, key=lambda plan: Space.cost(self._traced[plan])):
             traced = self._traced[plain]
+            if Space.cost(traced) >= dearest:
+                break
             for plan in dict.fromkeys((replace(plain, donated=program.donatable), plain)):
                 known = self._compiled.get((plan, True))
                 is_hopeful = (

@@ -248,15 +248,17 @@ class _Proof:
         cost = self.space.cost(self.space.traced[plan])
         return cost, len(self.space.of_plan[plan]), self.estimate(plan)
 
-    def _anchors(self) -> list[Plan]:
-        """Return the compiled plans to estimate others from.
+    def _anchors(self, plan: Plan | None = None) -> list[Plan]:
+        """Return the compiled plans to estimate others from, those of its kind for a plan.
 
-        The function as written is one only until another is known: a policy saves other values.
+        The function as written is one only until another is known: a policy saves other values. A
+        scan that is run as two holds copies of what it scans, of which residuals know nothing.
         """
-        known = [plan for plan in self.full if self.need(plan) is not None]
-        known = [plan for plan in known if plan.free == self.space.base] or known
-        changed = [plan for plan in known if plan.scans or plan.calls]
-        return changed or known
+        known = [one for one in self.full if self.need(one) is not None]
+        known = [one for one in known if one.free == self.space.base] or known
+        if plan is not None:
+            known = [one for one in known if bool(one.depths) == bool(plan.depths)] or known
+        return [one for one in known if one.scans or one.calls] or known
 
     def slope(self) -> float:
         """Return bytes of need for a byte of the figure: 1 of residuals, of live values as seen."""
@@ -288,7 +290,7 @@ class _Proof:
             if both:
                 near = min(both, key=distance)
                 return round((self.need(near) or 0) * self.quick[plan] / self.quick[near])
-        anchors = self._anchors()
+        anchors = self._anchors(plan)
         if not anchors:
             return figure
         below, above = self._around(figure, anchors)
@@ -321,9 +323,8 @@ class _Proof:
         of it: other values may be what is at the peak there.
         """
         away = self.space.of_plan[plan]
-        needs = [
-            self.need(other) or 0 for other in self._anchors() if self.space.of_plan[other] >= away
-        ]
+        anchors = self._anchors(plan)
+        needs = [self.need(other) or 0 for other in anchors if self.space.of_plan[other] >= away]
         return max(needs, default=0)
 
     @property
@@ -356,11 +357,13 @@ class _Proof:
         elif need is None:
             self.refused.add(plan)
         else:
+            is_first = bool(plan.depths) and not any(one.depths for one in self.full)
             self.full[plan] = compiled
-            wrong = abs(before - need) / max(need, 1)
-            if self.error is not None:
-                self.late_error = max(self.late_error, wrong)
-            self.error = max(self.error or 0.0, wrong)
+            if not is_first:  # of plans of both kinds of layers: no error of the others
+                wrong = abs(before - need) / max(need, 1)
+                if self.error is not None:
+                    self.late_error = max(self.late_error, wrong)
+                self.error = max(self.error or 0.0, wrong)
         return need
 
     def candidate(self, plan: Plan) -> Candidate:

@@ -23,6 +23,8 @@ class Model:
     operands: list[list[int]]
     wanted: list[int]
     fixed: int = 1000
+    copies: int = 0
+    """Bytes that a scan holds which is run as two."""
     floor: int = 0
     """Need below which nothing goes: the peak is elsewhere then."""
     odd: dict[frozenset, float] = field(default_factory=dict)
@@ -74,7 +76,8 @@ class Model:
         self.traces -= 1
         given = 100 if plan.donated else 0
         written = 0 if plan.scans else 70  # as written is not the plan that saves all
-        need = max(self.fixed + traced.residual_bytes + written, self.floor) - given
+        copies = self.copies if plan.depths else 0
+        need = max(self.fixed + traced.residual_bytes + written + copies, self.floor) - given
         return round(need * self.odd.get(frozenset(plan.saved), 1))
 
     def compile(self, plan: Plan, is_full: bool) -> Compiled:
@@ -469,6 +472,17 @@ def test_a_part_of_the_layers_is_changed_where_that_is_enough():
         assert best.plan == Plan((0,), depths=(Depth(0, layers, ("fit_0",)),))
         assert best.traced.work == 3 * 900 + 90 * layers
         assert len(model.compiled) <= 5
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_divided_in_vain_hides_no_plan(seed):
+    """A scan that is run as two holds copies; by it alone others would seem as large."""
+    model = made_up(seed, 5)
+    model.copies = model.fixed
+    for limit in sorted({model.need(plan) for plan in model.plans()}):
+        if limit < model.need(Plan()):
+            best = answer(searched(model, limit, layered(model)), limit)
+            assert best.traced.work <= model.best(limit)
 
 
 @pytest.mark.parametrize("seed", range(4))
