@@ -252,7 +252,7 @@ class _Proof:
         """Return the compiled plans to estimate others from, those of its kind for a plan.
 
         The function as written is one only until another is known: a policy saves other values. A
-        scan that is run as two holds copies of what it scans, of which residuals know nothing.
+        scan that is run as two holds copies of what it scans, which are no residuals.
         """
         known = [one for one in self.full if self.need(one) is not None]
         known = [one for one in known if one.free == self.space.base] or known
