@@ -351,17 +351,17 @@ def test_a_checkpoint_with_a_name_gets_another_policy():
 )
 def test_a_name_of_another_scope_is_no_other_use_of_it(other):
     text = f"{HEAD}{other}def loss(x, ws):\n    body = jax.checkpoint(step)\n    return {CALL}\n"
-    found = scanned(text, CALL, remats=[None])
-    assert found.texts[PATH] == text.replace("checkpoint(step)", f"checkpoint(step, {POLICY})")
+    result = scanned(text, CALL, remats=[None])
+    assert result.texts[PATH] == text.replace("checkpoint(step)", f"checkpoint(step, {POLICY})")
 
 
 def test_a_checkpoint_that_a_function_around_uses_is_left():
     head = f"{HEAD}def step(x, w):\n    return x, None\n\n"
     inner = f"    def run(x):\n        return {CALL}\n    return run(x), body(x, ws)\n"
     text = f"{head}def loss(x, ws):\n    body = jax.checkpoint(step)\n{inner}"
-    found = scanned(text, CALL, remats=[None])
-    assert "body = jax.checkpoint(step)\n" in found.texts[PATH]
-    assert f"jax.lax.scan(jax.checkpoint(step, {POLICY}), x, ws)" in found.texts[PATH]
+    result = scanned(text, CALL, remats=[None])
+    assert "body = jax.checkpoint(step)\n" in result.texts[PATH]
+    assert f"jax.lax.scan(jax.checkpoint(step, {POLICY}), x, ws)" in result.texts[PATH]
 
 
 def test_a_checkpoint_that_others_use_is_left_to_them():
