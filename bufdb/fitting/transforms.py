@@ -47,6 +47,10 @@ class Checkpoint:
     name: str = ""
     """The name that it is bound to; '' where it is used at once."""
 
+    def dotted(self, source: Source) -> str:
+        """Return the dotted name of what is called; '' for a decorator without a call."""
+        return source.dotted(self.node.func) if isinstance(self.node, ast.Call) else ""
+
 
 # -- what is there ---------------------------------------------------------------------------------
 
@@ -177,7 +181,7 @@ def in_two(source: Source, node: ast.Call, count: int, policies: tuple[Policy, P
     checkpoint = _checkpoint(source, body)
     if checkpoint is not None:
         inner = checkpoint.inner
-        is_seen = inner is not None and source.dotted(checkpoint.node.func) in CHECKPOINTS  # type: ignore[attr-defined]
+        is_seen = inner is not None and checkpoint.dotted(source) in CHECKPOINTS
         is_here = checkpoint.node is body or (
             isinstance(inner, ast.Name) and source.binding(inner.id, body) is not None
         )
@@ -315,7 +319,7 @@ def _around(source: Source, checkpoint: Checkpoint, used: ast.expr, policy: Poli
     """Checkpoint again what a checkpoint is of, which is used elsewhere, too."""
     inner = checkpoint.inner
     is_seen = isinstance(inner, ast.Name) and source.binding(inner.id, used) is not None
-    if not is_seen or inner is None or source.dotted(checkpoint.node.func) not in CHECKPOINTS:  # type: ignore[attr-defined]
+    if not is_seen or inner is None or checkpoint.dotted(source) not in CHECKPOINTS:
         raise Refused(f"its checkpoint {checkpoint.name} is used elsewhere in the file, too")
     options, name = _options(source, used, policy), _name_of(source, "jax.checkpoint", used)
     text = f"{name}({source.of(inner)}, {options})"

@@ -32,7 +32,11 @@ def damaged(first: int, folder: Path) -> None:
     [
         200,  # it alone reaches 35 branches
         pytest.param(0, marks=pytest.mark.slow),
-        *(pytest.param(n, marks=pytest.mark.by_hand) for n in range(40, 400, 40) if n != 200),
+        *(
+            pytest.param(n, marks=pytest.mark.by_hand)
+            for n in range(AT_ONCE, 400, AT_ONCE)
+            if n != 200
+        ),
     ],
 )
 def test_reports_of_damaged_dumps_add_up(con, tmp_path, first):
