@@ -13,6 +13,7 @@ from bufdb.capture.simulated import Devices
 from bufdb.capture.simulation import NOTES
 
 if TYPE_CHECKING:
+    from bufdb.capture.catching import Call
     from bufdb.capture.dump import Dumped
     from bufdb.capture.script import Script
 
@@ -30,6 +31,8 @@ class Compiled:
     """On what the dump does not have, and which call of a command it is of."""
     name: str = ""
     """Of the function of a command's call."""
+    calls: tuple[Call, ...] = ()
+    """Those of the command until it was stopped, which it was at the last one."""
 
 
 def compiled_apart(
@@ -79,7 +82,8 @@ def compiled_call(
         compiled = _compiled(child, partial(script.first, child), request, folder)
         calls = calls_of(child)
         note = stopped_note(script, child)
-    return replace(compiled, notes=(note, *compiled.notes), name=calls[-1].short_name)
+    notes = (note, *compiled.notes)
+    return replace(compiled, notes=notes, name=calls[-1].short_name, calls=tuple(calls))
 
 
 def _compiled(

@@ -287,7 +287,7 @@ call_option: Decorator = click.option(
     metavar="NAME|N|largest",
     help="Which call of COMMAND: a glob of the function's name, its number of 'bufdb calls', or "
     "the largest that takes a gradient of one round of steps, which is executed.  [default: the "
-    "first that takes a gradient]",
+    "first that takes a gradient; for explain, the largest until then]",
 )
 _devices_option: Decorator = click.option(
     "--devices",

@@ -97,18 +97,29 @@ def _compiled(function: Function, target: str | None, folder: Path) -> Compiled:
             return compiled_apart(
                 function.spec, function.args, target, folder, watch, function.devices
             )
+        script = function.script
         try:
-            return compiled_call(function.script, target, folder, watch, function.devices)
+            compiled = compiled_call(script, target, folder, watch, function.devices)
         except NoCallError as error:
-            if function.script.is_chosen or not error.calls:
+            if script.is_chosen or not error.calls:
                 raise
             call = largest(error.calls)
+            why = f"no call takes a gradient, and {function.spec} ran to its end"
+        else:
+            call = largest(compiled.calls)
+            if script.is_chosen or call is compiled.calls[-1]:
+                return compiled
+            step = compiled.calls[-1]
+            why = (
+                f"call {step.number}, {step.name}, takes a gradient (--call {step.number}), and a "
+                "call before it is larger"
+            )
         function.note(
-            f"no call takes a gradient, and {function.spec} ran to its end; it runs again up to "
-            f"the largest call (--call {call.number} does so at once)"
+            f"{why}; it runs again up to the largest call (--call {call.number} does so at once)"
         )
-        script = at_call(function.script, call)
-        return compiled_call(script, target, folder, watch, function.devices)
+        again = folder / "again"
+        again.mkdir()
+        return compiled_call(at_call(script, call), target, again, watch, function.devices)
 
 
 def compared(

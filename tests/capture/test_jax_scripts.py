@@ -159,6 +159,22 @@ def test_without_a_gradient_the_largest_call_is_explained(package, call):
     assert "f32[64,64]" in call("query", "peak", "--run", "r")[1]
 
 
+@pytest.mark.slow
+def test_a_larger_call_before_the_gradient_is_explained(package, call):
+    text = "import jax, jax.numpy as jnp\nscale = jax.jit(lambda x: jnp.tanh(x @ x))\n"
+    text += "step = jax.jit(jax.grad(lambda w: (w * w).sum()))\nscale(jnp.ones((64, 64)))\n"
+    (package / "run.py").write_text(f"{text}step(jnp.ones(8))\nopen('after', 'w').close()\n")
+    command = ["--", sys.executable, "run.py"]
+    code, _, err = call("explain", "--run", "r", *command)
+    assert code == 0, err
+    assert "takes a gradient (--call 2), and a call before it is larger" in err
+    assert "(--call 1 does so at once)" in err
+    assert "f32[64,64]" in call("query", "peak", "--run", "r")[1]
+    assert not (package / "after").exists()
+    code, _, err = call("explain", "--run", "s", "--call", "2", *command)
+    assert (code, "larger" in err) == (0, False)
+
+
 def test_options_of_a_function_and_of_a_command(package, call):
     command = ["--", sys.executable, "-c", "1"]
     for words, expected in (
