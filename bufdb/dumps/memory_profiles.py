@@ -30,6 +30,8 @@ MOST_BYTES = 128 << 20
 """Limit of a profile, decompressed; one of 100,000 stacks has a tenth of it."""
 MOST_WATCHED_BYTES = 16 << 20
 """The same of what bufdb.watch writes next to it."""
+MOST_LISTED = 200
+"""Programs that bufdb.watch lists, the largest; only the failed one where a runtime lists none."""
 NO_PROFILE = "no_memory_profile"
 """Code of the problem about a process that ended without one."""
 _HEAD_BYTES = 4096
@@ -80,9 +82,15 @@ class Taken:
             "requested_bytes": self.requested_bytes,
             "limit_bytes": self.limit_bytes,
             "code_bytes": None if self.profile.unsized_count else self.profile.code_bytes,
-            "program_count": self.profile.program_count,
+            "program_count": self._program_count(),
             "arguments_unknown_reason": self.why_unknown,
         }
+
+    def _program_count(self) -> int:
+        """Return how many programs were loaded: a profile of a CPU counts none."""
+        listed = len(self.programs)
+        is_complete = 1 < listed < MOST_LISTED
+        return listed if is_complete else max(self.profile.program_count, listed)
 
 
 def is_memory_profile(path: Path | Place) -> bool:

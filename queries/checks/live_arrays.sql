@@ -1,4 +1,4 @@
--- title: Memory profiles are whole: frames are there, arguments are part of what is alive
+-- title: Memory profiles are whole: frames and programs are there, arguments are part of what is alive
 -- group: store
 --
 -- Rows of memory profiles (tables live_profiles, live_arrays, live_frames, live_programs,
@@ -46,6 +46,35 @@ found AS (
     AND callers.stack_frame_id = live_frames.parent_frame_id
   WHERE live_frames.depth <> coalesce(callers.depth + 1, 0)
     OR (live_frames.parent_frame_id IS NOT NULL AND callers.stack_frame_id IS NULL)
+  UNION ALL
+  SELECT
+    live_programs.run_name, live_programs.profile_name,
+    count(*) || ' programs up to number ' || max(live_programs.program_ordinal) || ' of '
+      || coalesce(any_value(live_profiles.program_count)::VARCHAR, 'no') || ' loaded ones' AS what
+  FROM live_programs
+  LEFT JOIN live_profiles
+    ON live_profiles.run_name = live_programs.run_name
+    AND live_profiles.profile_name = live_programs.profile_name
+  GROUP BY live_programs.run_name, live_programs.profile_name
+  HAVING count(DISTINCT live_programs.program_ordinal) <> max(live_programs.program_ordinal) + 1
+    -- bufdb.watch lists at most 200, and only the one that failed where a runtime lists none.
+    OR (
+      count(*) <> least(any_value(live_profiles.program_count), 200)
+      AND NOT (count(*) = 1 AND bool_and(live_programs.is_failed))
+    )
+  UNION ALL
+  SELECT
+    live_profiles.run_name, live_profiles.profile_name,
+    'the program that failed is ' || coalesce(live_profiles.failed_program_name, 'unknown')
+      || ', and in the list ' || coalesce(min(live_programs.program_name), 'none') AS what
+  FROM live_profiles
+  LEFT JOIN live_programs
+    ON live_programs.run_name = live_profiles.run_name
+    AND live_programs.profile_name = live_profiles.profile_name
+    AND live_programs.is_failed
+  GROUP BY live_profiles.run_name, live_profiles.profile_name, live_profiles.failed_program_name
+  HAVING count(live_programs.program_name) > 1
+    OR min(live_programs.program_name) IS DISTINCT FROM live_profiles.failed_program_name
   UNION ALL
   SELECT
     live_arrays.run_name, live_arrays.profile_name,

@@ -3,9 +3,10 @@
 --
 -- Values to their allocation, shape and instruction, positions, uses, live ranges and peak listing
 -- to their value, all to their module, modules to their run. The names of a live range or a peak
--- line and of its value must agree, and a peak line refers to its value if that has a row. The user
--- of a value is an instruction of the module, or a position where only its name is printed. An
--- out-of-memory message has no allocations.
+-- line and of its value must agree, and a peak line refers to its value if that has a row. Times
+-- are of instructions, or a diagnostic says that they are not. The user of a value is an
+-- instruction of the module, or a position where only its name is printed. An out-of-memory message
+-- has no allocations.
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -39,6 +40,17 @@ WITH lost AS (
   ANTI JOIN instructions
     ON instructions.module_id = "values".module_id
     AND instructions.instruction_name = "values".instruction_name
+  UNION ALL
+  SELECT
+    instruction_times.module_id,
+    'instruction ' || instruction_times.instruction_name || ' of a time' AS what
+  FROM instruction_times
+  ANTI JOIN instructions
+    ON instructions.module_id = instruction_times.module_id
+    AND instructions.instruction_name = instruction_times.instruction_name
+  ANTI JOIN diagnostics
+    ON diagnostics.module_id = instruction_times.module_id
+    AND diagnostics.code = 'unknown_instruction'
   UNION ALL
   SELECT allocations.module_id, 'module of an allocation' AS what
   FROM allocations

@@ -30,6 +30,6 @@ COMMENT ON COLUMN live_profiles.limit_bytes IS
 COMMENT ON COLUMN live_profiles.code_bytes IS
   'Code of the loaded programs in device memory [bytes]; 0 on CPU, where JAX does not count it; NULL if the runtime does not know the size of each program, as on TPU (-1 in the profile).';
 COMMENT ON COLUMN live_profiles.program_count IS
-  'Number of loaded programs.';
+  'Number of loaded programs, by the list of bufdb.watch where it is whole (live_programs), else by the profile; one of a CPU counts none.';
 COMMENT ON COLUMN live_profiles.arguments_unknown_reason IS
   'Why it is not known which arrays were arguments of the failed program; NULL if it is known (live_arrays.argument_bytes).';

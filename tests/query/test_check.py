@@ -72,6 +72,12 @@ BREAKING = [
         "live_programs VALUES ('cpu_b8', 'p', 0, 'f', FALSE, 0, 0, 0, 0, 0)",
         "live_frames VALUES ('cpu_b8', 'p', 2, 1, NULL, 1, 'a.py', 'f', 1)",
         "live_arrays VALUES ('cpu_b8', 'p', 'cpu:0', NULL, 1, 1, 2, 1)")],
+    *[("live-arrays", sql) for sql in (
+        "DELETE FROM live_programs WHERE program_ordinal = 5",
+        "DELETE FROM live_programs WHERE program_ordinal = 1",
+        "UPDATE live_programs SET program_name = 'jit_f' WHERE is_failed",
+        "UPDATE live_profiles SET failed_program_name = NULL")],
+    ("references", "UPDATE instruction_times SET instruction_name = instruction_name || 'x'"),
     ("keys", "INSERT INTO live_profiles"
      " SELECT 'cpu_b8', 'p', NULL, NULL, NULL, NULL, NULL, 0, 0, 'w' FROM range(2)"),
     ("live-ranges", f"UPDATE live_ranges SET end_time = end_time + 1 WHERE module_id = {NEW}"),
