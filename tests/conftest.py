@@ -60,6 +60,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         const="HEAD",
         help="run the tests that the change since a commit (HEAD) touches, slow ones too",
     )
+    parser.addoption(
+        "--once",
+        metavar="FILE",
+        type=Path,
+        help="leave out the tests that FILE names, and add those that pass to it: the next Python, "
+        "with more packages, runs what was skipped for lack of them",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -67,6 +74,10 @@ def pytest_configure(config: pytest.Config) -> None:
     is_all = config.getoption("--touched") or config.getoption("--update-golden")
     if is_all and config.option.markexpr == _NOT_SLOW:
         config.option.markexpr = "not by_hand"
+    once = config.getoption("--once")
+    is_worker = hasattr(config, "workerinput")  # one of xdist, which reports to its controller
+    if once is not None and not is_worker:
+        config.pluginmanager.register(_Passed(once))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -77,8 +88,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark cases of tests marked `sample(n)` or `sample(0, n)`.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark cases of tests marked `sample(n)` or `sample(0, n)`, and leave out those of --once.
 
     Every n-th runs always, or is slow; the others run by hand.
     """
@@ -95,6 +106,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             seen[name] += 1
         if item.get_closest_marker("by_hand") is not None:
             item.own_markers = [mark for mark in item.own_markers if mark.name != "slow"]
+    once = config.getoption("--once")
+    if once is not None and once.exists():
+        passed = set(once.read_text("utf-8").splitlines())
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
+        items[:] = [item for item in items if item.nodeid not in passed]
+
+
+class _Passed:
+    """Writes the ids of tests that pass to the file of --once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(f"{report.nodeid}\n")
 
 
 def pytest_collection_finish() -> None:

@@ -52,6 +52,9 @@ BLOCK = re.compile(r"^```(\w+) ?([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PROMPTS = ("$ ", "D ")
 SECONDS = re.compile(r"in \d+\.\d+ s")
 CODE = re.compile(r"# exit code (\d+)")
+WITH_JAX = pytest.mark.skipif(
+    importlib.util.find_spec("jax") is None, reason="this Python has no jax"
+)
 NUMBER = r"\d+(?:\.\d+)?"
 CITED = re.compile(rf"\bsections? ({NUMBER}(?:(?:, | and |, and ){NUMBER})*)")
 
@@ -112,6 +115,10 @@ def test_the_lists_of_queries_and_of_tables_are_generated():
     [
         name if name == "README.md" else pytest.param(name, marks=pytest.mark.slow)
         for name in pages_with(re.compile(r"^```console", re.MULTILINE))
+    ]
+    + [
+        pytest.param(name, id=f"{name} with jax", marks=[pytest.mark.slow, WITH_JAX])
+        for name in pages_with(re.compile(r"^```console jax", re.MULTILINE))
     ],
 )
 def test_the_examples_show_what_the_commands_print(name, folder, request, monkeypatch):
@@ -123,7 +130,7 @@ def test_the_examples_show_what_the_commands_print(name, folder, request, monkey
             path = Path(options["file"])
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(body, encoding="utf-8")
-        if language != "console" or ("jax" in options and importlib.util.find_spec("jax") is None):
+        if language != "console" or ("jax" in options and "with jax" not in request.node.name):
             continue
         columns = int(options.get("columns", 100))
         monkeypatch.setenv("COLUMNS", str(columns))
