@@ -696,6 +696,7 @@ def test_only_an_asynchronous_value_begins_elsewhere(con):
     "count",
     [
         1,
+        pytest.param(20, marks=pytest.mark.slow),
         pytest.param(200, marks=pytest.mark.by_hand),
     ],
 )
