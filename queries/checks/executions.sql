@@ -46,6 +46,19 @@ WHERE costs.execution_count IS DISTINCT FROM CASE
   END
 UNION ALL
 SELECT
+  executions.module_id,
+  'instruction ' || executions.instruction_name || ': expected all bytes touched by '
+    || instructions.opcode || ', found ' || executions.spared_bytes || ' spared ones' AS finding
+FROM instruction_executions AS executions
+JOIN instructions
+  ON instructions.module_id = executions.module_id
+  AND instructions.instruction_name = executions.instruction_name
+WHERE executions.spared_bytes > 0
+  AND instructions.opcode NOT IN (
+    'fusion', 'slice', 'dynamic-slice', 'gather', 'dynamic-update-slice', 'scatter'
+  )
+UNION ALL
+SELECT
   traffic.module_id,
   'instruction ' || traffic.instruction_name || ': expected at most the bytes of its operands and '
     || 'results as spared, found ' || -traffic.accessed_bytes || ' more' AS finding

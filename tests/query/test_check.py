@@ -63,6 +63,7 @@ BREAKING = [
         "unknown_reason = 'x'", "execution_count = execution_count + 1", "execution_count = NULL",
         "execution_count = 1, spared_bytes = 0", "spared_bytes = -1", "spared_bytes = 1e12")],
     ("executions", "UPDATE instruction_costs SET execution_count = 7"),
+    ("executions", "UPDATE instruction_executions SET spared_bytes = 1 WHERE spared_bytes = 0"),
     ("executions", "DELETE FROM instruction_executions"),
     ("keys", "INSERT INTO run_labels FROM run_labels WHERE run_name = 'cpu_b8'"),
     ("keys", "UPDATE input_output_aliases SET parameter_number = 1, parameter_index = '{}'"),
