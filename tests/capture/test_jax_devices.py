@@ -154,6 +154,7 @@ def test_the_plan_of_simulated_devices_is_that_of_the_run(folder, call, monkeypa
     assert call("sql", sql, "--format", "csv")[1].split() == ["needs,runs", "1,2"]
 
 
+@pytest.mark.by_hand
 def test_a_mesh_of_other_sizes(folder, call):
     given = ["explain", "--devices", "8", "--mesh"]
     code, _, err = call(*given, "data=2,model=4", *command("fsdp.py"))
@@ -203,7 +204,7 @@ def test_a_changed_program_has_the_devices_of_the_run(folder, call):
     assert (code, out) == (2, "") and "--devices 8 is about the call of a command" in err
 
 
-@pytest.mark.slow
+@pytest.mark.by_hand
 def test_flags_are_compared_with_simulated_devices(folder, call):
     asked = ["blame", "--quick", "--flag", "xla_disable_hlo_passes=cse"]
     function = ["function.py:step", "--args", "f32[32,32], f32[64,32]"]

@@ -92,6 +92,7 @@ def test_a_round_that_fails_counts_up_to_there(train):
     assert "critic of run critic" in out and "executed until the command failed" in err
 
 
+@pytest.mark.by_hand
 def test_runs_of_a_sweep_are_stopped_at_the_call(train, empty_folder):
     sweep = ["capture", "--run", "s", "--sweep", "rows=64,128,x", "--call", "actor"]
     command = ["--", sys.executable, "train.py", "{rows}"]

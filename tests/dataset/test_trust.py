@@ -62,7 +62,7 @@ def test_a_lost_object_is_missed(tmp_path):
     stored(tmp_path)
     tables = [table for table in layout.tables() if objects(tmp_path, table)]
     assert len(tables) > 25
-    for table in set(tables) - {"modules", "run_labels"}:
+    for table in sorted(set(tables) - {"modules", "run_labels"})[::3]:  # each is read in one way
         paths = [tmp_path / name for name in objects(tmp_path, table)]
         path = max(paths, key=lambda path: path.stat().st_size)  # others may have its shapes
         path.rename(tmp_path / "lost")

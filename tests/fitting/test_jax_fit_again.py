@@ -76,7 +76,7 @@ def test_a_closure_in_main_has_a_patch_that_is_proved(run, empty_folder):
     assert (empty_folder / "train.py").read_text() == TRAIN
 
 
-@pytest.mark.slow
+@pytest.mark.by_hand
 def test_an_interactive_process_says_why_nothing_is_proved(run, empty_folder):
     is_verified, need, text = run("-i", "train.py", "256")
     reason = "this process is interactive, so that its command cannot run again"

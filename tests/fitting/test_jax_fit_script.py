@@ -143,7 +143,9 @@ fit()
 """
 
 
-@pytest.mark.parametrize("program", ["command", pytest.param("function", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "program", ["command", pytest.param("function", marks=pytest.mark.by_hand)]
+)
 def test_an_installed_file_is_changed_only_with_own(fit, empty_folder, monkeypatch, program):
     package = empty_folder / "lib" / "site-packages" / "trainer"
     package.mkdir(parents=True)

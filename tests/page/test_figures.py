@@ -37,29 +37,23 @@ def test_figures_are_the_same_whatever_holds_most(modules):
     assert compared.count > 300
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "line", "size"),
-    [
+def test_what_holds_most_comes_first(modules):
+    page = report(modules, has_sections=True)
+
+    def lines(**which):
+        sections = page.picture(**which).head["sections"]
+        figures = next(each for each in sections if each["name"] == "lines")["figures"]
+        return [(figure["name"], figure["size_bytes"] / UNIT) for figure in figures]
+
+    for kind, line, size in (
         ("parameter", "(parameter)", 48),
         ("constant", "(constant)", 48),
         ("output", "m.py:7", 52),  # the line holds an output and a temporary value
         ("temp", "m.py:7", 51),
-    ],
-)
-def test_what_holds_most_comes_first(modules, kind, line, size):
-    picture = report(modules, has_sections=True).picture(
-        run=kind, module_key=f"m{KINDS.index(kind) + 1}"
-    )
-    lines = next(each for each in picture.head["sections"] if each["name"] == "lines")
-    first = lines["figures"][0]
-    assert (first["name"], first["size_bytes"]) == (line, size * UNIT)
-
-
-def test_another_compilation_has_a_summary_of_its_own(modules):
-    picture = report(modules, has_sections=True).picture(module_key="m9")
-    lines = next(each for each in picture.head["sections"] if each["name"] == "lines")
-    assert [one["name"] for one in lines["figures"]] == ["(parameter)"]
+    ):
+        assert lines(run=kind, module_key=f"m{KINDS.index(kind) + 1}")[0] == (line, size)
+    # Another compilation has a summary of its own.
+    assert [name for name, _ in lines(module_key="m9")] == ["(parameter)"]
 
 
 @pytest.mark.slow

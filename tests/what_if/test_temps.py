@@ -70,7 +70,7 @@ def test_one_name_saves_what_peak_savings_says_of_loops(con, run):
     assert count > 0
 
 
-@pytest.mark.sample(0, 2)
+@pytest.mark.sample(0, 4)
 @pytest.mark.parametrize("first", [0, 3, 6, 9])
 def test_damaged_dumps_are_as_ingest_had_them_and_raise_nothing(con, tmp_path, first):
     samples = damage.samples()
