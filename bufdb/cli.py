@@ -140,18 +140,88 @@ def with_examples(command: click.Command, name: str) -> click.Command:
 # -- The command line: finds the command, turns errors into one line and an exit code --------------
 
 GROUPS = {
-    "Read dumps and keep them": ("ingest", "profile", "runs", "check", "compact"),
-    "Compile and ingest in one step": ("capture", "calls", "explain"),
-    "Make it fit": ("fit",),
-    "See a module at a glance": ("summary", "advice", "show", "report"),
-    "Ask a question": ("query", "queries", "sql", "schema", "lint"),
-    "Compare, predict, set limits": ("diff", "blame", "what-if", "verify", "budget"),
-    "Use other tools": ("export", "mcp"),
+    "Read dumps and keep them": {
+        "ingest": "Read dumps into the database.",
+        "profile": "Read the time of each instruction.",
+        "runs": "List, label and remove runs.",
+        "check": "Check invariants of the stored dumps.",
+        "compact": "Merge a dataset's many small files into few.",
+    },
+    "Compile and ingest in one step": {
+        "capture": "Run a command and ingest what it compiles.",
+        "calls": "List the jitted calls of a command.",
+        "explain": "Compile a function, also for a TPU, and summarize it.",
+    },
+    "Make it fit": {"fit": "Find what to change so that a function fits; patch it."},
+    "See a module at a glance": {
+        "summary": "Show the highest peak and what holds it.",
+        "advice": "Show changes that lower the peak, and code to type.",
+        "show": "Draw a module: memory over the program.",
+        "report": "Write an offline page: curve, block map, flame graph.",
+    },
+    "Ask a question": {
+        "query": "Answer a saved query.",
+        "queries": "List the saved queries.",
+        "sql": "Answer your own SELECT.",
+        "schema": "Describe the tables, views and macros.",
+        "lint": "Check saved queries.",
+    },
+    "Compare, predict, set limits": {
+        "diff": "Compare two runs: what changed, and why.",
+        "blame": "Find the version or flag that grew the memory.",
+        "what-if": "Predict the peak without some lines or ops.",
+        "verify": "Compare what a change brought with what was promised.",
+        "budget": "Check a run against a file of memory limits.",
+    },
+    "Use other tools": {
+        "export": "Write tables, flame graphs and traces for other tools.",
+        "mcp": "Serve the answers to coding assistants, over stdio.",
+    },
 }
-"""Commands by what they are for, in the order of --help; a page of bufdb/commands/ is about each.
+"""Commands by what they are for, in the order of --help, with the first sentence of their help.
 
-A command is that of the module of its name in `bufdb.commands`.
+A page of bufdb/commands/ is about each group. A command is that of the module of its name in
+`bufdb.commands`, which --help does not import.
 """
+SITUATIONS = (
+    ("It ran out of memory:", "bufdb capture --watch --limit 16GiB -- python train.py"),
+    ("It needs more than before:", "bufdb diff OLD_RUN NEW_RUN"),
+    ("Will it fit?", "bufdb explain --target v5e-8 --limit 16GiB -- python train.py"),
+)
+"""The first lines of --help."""
+OTHER_WORDS = {
+    "bisect": "blame",
+    "browse": "report",
+    "compare": "diff",
+    "compile": "explain",
+    "dump": "capture",
+    "estimate": "explain",
+    "flamegraph": "report",
+    "html": "report",
+    "import": "ingest",
+    "leak": "capture --watch",
+    "limit": "budget",
+    "load": "ingest",
+    "memory": "summary",
+    "monitor": "capture --watch",
+    "oom": "capture --watch",
+    "optimize": "fit",
+    "peak": "summary",
+    "plot": "show",
+    "predict": "what-if",
+    "record": "capture",
+    "regression": "blame",
+    "remat": "fit",
+    "run": "capture",
+    "serve": "mcp",
+    "stats": "summary",
+    "suggest": "advice",
+    "tables": "schema",
+    "top": "query top-values",
+    "view": "show",
+    "watch": "capture --watch",
+}
+"""What people type for a command that has another name."""
 COMMANDS = tuple(name for names in GROUPS.values() for name in names)
 
 INTERRUPTED = 130
@@ -176,8 +246,7 @@ class _Commands(click.Group):
         if cmd_name not in COMMANDS and ctx.resilient_parsing:
             return None
         if cmd_name not in COMMANDS:
-            hint = did_you_mean(cmd_name, COMMANDS) or f"; there are {', '.join(COMMANDS)}"
-            raise UsageError(f"no command {quote(cmd_name)}{hint}")
+            raise UsageError(f"no command {quote(cmd_name)}{_hint(cmd_name)}")
         module = importlib.import_module(f"bufdb.commands.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         if not command.epilog or "Examples:" not in command.epilog:  # not added by an earlier call
@@ -186,14 +255,16 @@ class _Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         widest = max(map(len, COMMANDS))
-        room = formatter.width - 6 - widest
-        for title, names in GROUPS.items():
-            commands = [(name, self.get_command(ctx, name)) for name in names]
-            rows = [
-                (name.ljust(widest), it.get_short_help_str(room)) for name, it in commands if it
-            ]
+        for title, commands in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl(rows)
+                formatter.write_dl([(name.ljust(widest), text) for name, text in commands.items()])
+
+
+def _hint(word: str) -> str:
+    """Return which command may be meant by a word that is none."""
+    if word.lower() in OTHER_WORDS:
+        return f"; 'bufdb {OTHER_WORDS[word.lower()]}' may be meant"
+    return did_you_mean(word, COMMANDS) or f"; there are {', '.join(COMMANDS)}"
 
 
 @click.command(
@@ -202,19 +273,22 @@ class _Commands(click.Group):
 )
 @click.version_option(__version__, prog_name="bufdb", message="%(prog)s %(version)s")
 def bufdb() -> None:
-    r"""XLA buffer-assignment dumps as DuckDB tables, with saved SQL queries.
-
-    \b
-    Exit codes:
-      0    success
-      1    a query or an ingest failed, or an invariant does not hold
-      2    wrong usage
-      3    database missing, in use, damaged, not writable or of another version
-      4    ingest finished, but part of a dump was not understood
-      130  interrupted
-    """
+    """XLA buffer-assignment dumps as DuckDB tables, with saved SQL queries."""
 
 
+_EXIT_CODES = """\b
+Exit codes:
+  0    success
+  1    a query or an ingest failed, or an invariant does not hold
+  2    wrong usage
+  3    database missing, in use, damaged, not writable or of another version
+  4    ingest finished, but part of a dump was not understood
+  130  interrupted"""
+
+bufdb.help = "\n".join(
+    [f"{bufdb.help}\n\n\b", *(f"{situation:<27}{line}" for situation, line in SITUATIONS)]
+)
+bufdb.epilog = _EXIT_CODES
 keep_lines(bufdb)
 
 

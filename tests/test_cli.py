@@ -4,11 +4,13 @@ import io
 import json
 import os
 import pty
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import duckdb
 import pytest
 from places import ROOT
@@ -48,6 +50,33 @@ def test_help_lists_commands_and_exit_codes(call):
     assert (code, err) == (0, "")
     for word in (*cli.COMMANDS, "Exit codes:", "130"):
         assert word in out
+    lines = out.splitlines()
+    for at, (situation, line) in enumerate(cli.SITUATIONS, 4):
+        assert lines[at].split() == [*situation.split(), *line.split()]
+
+
+def test_help_imports_no_command_and_says_what_each_says():
+    code = "import sys; from bufdb import cli; cli.run(['--help'])\n"
+    code += "assert not [name for name in sys.modules if name.startswith('bufdb.commands')]"
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+    context = click.Context(cli.bufdb)
+    for texts in cli.GROUPS.values():
+        for name, text in texts.items():
+            command = cli.bufdb.get_command(context, name)
+            assert command.get_short_help_str(100) == text
+
+
+def test_lines_for_a_situation_are_understood(empty_folder):
+    for _, line in cli.SITUATIONS:
+        _, name, *words = shlex.split(line)
+        cli.bufdb.get_command(click.Context(cli.bufdb), name).make_context(name, words)
+
+
+def test_another_word_for_a_command_leads_to_it(call):
+    for word, meant in cli.OTHER_WORDS.items():
+        assert word not in cli.COMMANDS and meant.split()[0] in cli.COMMANDS
+    error = "bufdb: error: no command 'OOM'; 'bufdb capture --watch' may be meant\n"
+    assert call("OOM") == (2, "", error)
 
 
 def test_lists_in_help_keep_their_lines(call):
