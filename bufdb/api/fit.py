@@ -112,7 +112,7 @@ def fit(
         )
         globs = parse_own(own or ())
         call = _Call(number, function, args, kwargs, name, target, gradients_only, globs)
-        answer = Fitting(Here(call, Path(folder)), question, Path(folder)).answer()
+        answer = Fitting(Here(call, Path(folder)), question).answer()
     shown = answer_text.text(answer)
     best = next((row for row in answer.plans if row.rank == answer.best), None)
     return Fit(

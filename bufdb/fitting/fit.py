@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from bufdb.answers.summary import DEVICE_LABEL
 from bufdb.database import store
@@ -16,6 +15,7 @@ from bufdb.database.runs import names, remove_runs
 from bufdb.dumps.place import Files
 from bufdb.errors import BufdbError, TooSlowError, UsageError
 from bufdb.fitting.extra import Extra, is_met
+from bufdb.fitting.figures import Scratch
 from bufdb.fitting.last_resort import FLAGS, LastResort
 from bufdb.fitting.levers import EVERY, OF_TEXT, ON_DEMAND
 from bufdb.fitting.patch import patch
@@ -40,33 +40,6 @@ from bufdb.ingest.ingest import ingest
 from bufdb.render.notes import merged
 
 AS_WRITTEN = "as-written"
-_FIGURES = """
-SELECT
-  need_bytes, peak_bytes, operation_count, estimated_cycles, accessed_bytes,
-  accessed_unknown_reason
-FROM memory_figures
-LEFT JOIN (
-  SELECT
-    module_id,
-    CASE WHEN count(operation_unknown_reason) = 0 THEN sum(operation_count)::BIGINT END
-      AS operation_count,
-    CASE WHEN count(estimate_unknown_reason) = 0 THEN sum(estimated_cycles)::BIGINT END
-      AS estimated_cycles
-  FROM instruction_costs
-  GROUP BY module_id
-) USING (module_id)
-LEFT JOIN (
-  SELECT
-    module_id,
-    CASE WHEN count(unknown_reason) = 0 THEN sum(accessed_bytes)::BIGINT END AS accessed_bytes,
-    min(unknown_reason) AS accessed_unknown_reason
-  FROM instruction_traffic
-  GROUP BY module_id
-) USING (module_id)
-WHERE is_device_memory
-ORDER BY need_bytes DESC NULLS LAST
-LIMIT 1
-"""
 VERIFIED = 1
 """Compilations of the budget that are kept for the patched files."""
 KINDS = (*(lever.name for lever in (*ON_DEMAND, *OF_TEXT)), FLAGS)
@@ -123,13 +96,12 @@ class Fitting:
 
     session: Session
     question: Question
-    folder: Path
-    """For dumps and databases of this question."""
     _dumps: dict[Plan, Dumped] = field(default_factory=dict)
     _compiled: dict[tuple[Plan, bool], Compiled] = field(default_factory=dict)
     _traced: dict[Plan, Traced] = field(default_factory=dict)
     _again: dict[Plan, tuple[Site, ...]] = field(default_factory=dict)
     """What is computed again under plans."""
+    _scratch: Scratch = field(default_factory=Scratch)
     _patched_count: int = 0
     _program: Program | None = None
     _notes: list[str] = field(default_factory=list)
@@ -313,7 +285,7 @@ class Fitting:
                 kept = Compiled(None, None, is_full, 0.0, refusal=str(error))
                 self._notes.append(f"a plan could not be compiled: {error}")
             else:
-                figures = _figures(dumped, self.folder)
+                figures = self._scratch.figures(dumped)
                 kept = Compiled(
                     **figures._asdict(),
                     is_full=is_full,
@@ -461,7 +433,7 @@ class Fitting:
         dumped = self.session.patched(made.texts, _beside(program, plan))
         if dumped.refusal is not None:
             raise BufdbError(dumped.refusal)
-        return _figures(dumped, self.folder).need_bytes
+        return self._scratch.figures(dumped).need_bytes
 
     # -- Runs --------------------------------------------------------------------------------------
 
@@ -510,31 +482,6 @@ def drop_plans(question: Question, db: str) -> None:
     with closing(store.open_writable(db)) as con:
         own_runs = f"{question.run}:plan-", f"{run_name(question, None)}:"
         remove_runs(con, [name for name in names(con) if name.startswith(own_runs)])
-
-
-class _Figures(NamedTuple):
-    """Of the module in a dump that needs most; each is None if unknown."""
-
-    need_bytes: int | None = None
-    peak_bytes: int | None = None
-    operation_count: int | None = None
-    estimated_cycles: int | None = None
-    accessed_bytes: int | None = None
-    accessed_unknown_reason: str | None = None
-
-
-def _figures(dumped: Dumped, folder: Path) -> _Figures:
-    with tempfile.TemporaryDirectory(dir=folder) as place:
-        db = str(Path(place) / "one.duckdb")
-        ingest(db, [Files("one", dumped.files, "")])
-        with closing(store.open_readable(db, _FIGURES)) as con:
-            row = con.execute(_FIGURES).fetchone()
-    return _Figures() if row is None else _Figures(*row)
-
-
-def need_of(dumped: Dumped, folder: Path) -> int | None:
-    """Return what a compilation needs; None if unknown, or if XLA gave up."""
-    return None if dumped.refusal is not None else _figures(dumped, folder).need_bytes
 
 
 def run_name(question: Question, rank: int | None, at: str = "") -> str:

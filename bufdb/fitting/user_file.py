@@ -15,7 +15,8 @@ from bufdb.capture.script import Script
 from bufdb.capture.simulated import Devices
 from bufdb.errors import TooSlowError, UsageError
 from bufdb.fitting.answer_text import Sizes
-from bufdb.fitting.fit import Fitting, Question, need_of, run_name, store_run
+from bufdb.fitting.figures import need_of
+from bufdb.fitting.fit import Fitting, Question, run_name, store_run
 from bufdb.fitting.plans import Answer, Plan, Program
 from bufdb.fitting.session import Apart
 from bufdb.fitting.vary import of_plans
@@ -96,7 +97,7 @@ def fitted(function: UserFunction, question: Question) -> tuple[Answer, Sizes | 
         folder = Path(name)
         start = 0 if function.varied is None else function.varied.start
         with function.session(folder, start) as session:
-            answer = Fitting(session, question, folder).answer()
+            answer = Fitting(session, question).answer()
             own = *filter(None, [session.stopped]), *session.notes
             answer = replace(answer, notes=(*own, *answer.notes))
         if function.varied is None:
@@ -118,7 +119,7 @@ def _sizes(
             program = session.program()
             dumped = session.compile(plan(program), f"{varied.name}={value}", is_full=True)
             store_run(question, run_at(value, rank), dumped, session.device, program.target)
-            return need_of(dumped, Path(place))
+            return need_of(dumped)
 
     return Sizes(varied.name, of_plans(answer, varied.start, need_at, run_at))
 

@@ -19,6 +19,8 @@ from bufdb.ingest.reader import Here, Reader
 from bufdb.render.notes import merged
 
 if TYPE_CHECKING:
+    import duckdb
+
     from bufdb.dumps.discover import Source
     from bufdb.ingest.plan import PlannedRun, Request
     from bufdb.ingest.stored import ToRead
@@ -81,6 +83,21 @@ def ingest(db: str, paths: Sequence[Source], **options: Any) -> Summary:
     summary.notes = merged(summary.notes)
     summary.seconds = time.perf_counter() - began
     return summary
+
+
+def ingest_into(con: duckdb.DuckDBPyConnection, paths: Sequence[Source], **options: Any) -> Summary:
+    """Read dumps and store them in a database that is open; see `ingest`.
+
+    To open a file takes longer than a small ingest.
+    """
+    from bufdb.ingest import storing
+    from bufdb.ingest.plan import Request, plan
+
+    request = Request(**options)
+    planned = plan(paths, request.run)
+    with readers(request.jobs) as reader:
+        reading = reader([job for one in planned.values() for job in one.jobs])
+        return storing.Ingest(con, planned, request, reading).run()
 
 
 def require_one(planned: Mapping[str, PlannedRun]) -> None:

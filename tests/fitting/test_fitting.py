@@ -8,6 +8,7 @@ import pytest
 from bufdb.errors import BufdbError, TooSlowError, UsageError
 from bufdb.fitting import fit as module
 from bufdb.fitting.answer_text import as_dict, no_patch, text
+from bufdb.fitting.figures import Figures, Scratch
 from bufdb.fitting.fit import Fitting, Question
 from bufdb.fitting.levers.saved import Saved
 from bufdb.fitting.places import spans
@@ -71,17 +72,17 @@ class Made:
         raise BufdbError("no files")
 
 
-def _figures(dumped, folder):
-    return module._Figures(_need(dumped), _need(dumped))
+def _figures(scratch, dumped):
+    return Figures(_need(dumped), _need(dumped))
 
 
 @pytest.fixture
-def ask(monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "_figures", _figures)
+def ask(monkeypatch):
+    monkeypatch.setattr(Scratch, "figures", _figures)
 
     def asked(limit, over=lambda: False, budget=12, also=(), **how):
         question = Question(limit, budget, also, is_over=over)
-        return Fitting(Made(NEEDS, **how), question, tmp_path).answer()
+        return Fitting(Made(NEEDS, **how), question).answer()
 
     return asked
 
@@ -195,14 +196,14 @@ def test_plans_of_the_same_lines_show_what_each_saves():
     assert "again train.py:3; saves train.py:3:9 x;" in text(answer)
 
 
-def test_places_of_an_edit_are_named_once(monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "_figures", _figures)
+def test_places_of_an_edit_are_named_once(monkeypatch):
+    monkeypatch.setattr(Scratch, "figures", _figures)
     session = Made(NEEDS)
     program = session.program()
     sites = (PLACE, PLACE._replace(column=20, end_column=25), PLACE._replace(line=4, end_line=4))
     region = replace(program.regions[0], sites=sites)
     session.program = lambda: replace(program, regions=(region,))
-    shown = text(Fitting(session, Question(limit_bytes=70), tmp_path).answer())
+    shown = text(Fitting(session, Question(limit_bytes=70)).answer())
     assert "edit at train.py:3-4\n" in shown
 
 

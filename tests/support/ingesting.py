@@ -1,4 +1,4 @@
-"""Dumps into a database that is open already: to open a file takes longer than a small ingest."""
+"""Dumps into a database that is open already, and its rows."""
 
 from __future__ import annotations
 
@@ -10,25 +10,19 @@ from typing import Any
 import duckdb
 
 from bufdb.dumps.discover import Source
-from bufdb.dumps.files import BLOCK_BYTES
-from bufdb.ingest.plan import Request, Summary, plan
-from bufdb.ingest.processes import readers
-from bufdb.ingest.storing import Ingest
+from bufdb.ingest import ingest
+from bufdb.ingest.plan import Summary
 
 
 def ingest_into(
     con: duckdb.DuckDBPyConnection,
     paths: Source | Sequence[Source],
     run: str | None = None,
-    block_bytes: int = BLOCK_BYTES,
     **options: Any,
 ) -> Summary:
     """Read the dumps of one path or of several into an open database; see `ingest`."""
-    request = Request(run=run, block_bytes=block_bytes, **options)
-    planned = plan(list(paths) if isinstance(paths, Sequence) else [paths], run)
-    with readers(request.jobs) as reader:
-        reading = reader([job for one in planned.values() for job in one.jobs])
-        return Ingest(con, planned, request, reading).run()
+    several = list(paths) if isinstance(paths, Sequence) else [paths]
+    return ingest.ingest_into(con, several, run=run, **options)
 
 
 @contextmanager

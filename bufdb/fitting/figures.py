@@ -1,0 +1,76 @@
+"""Figures of compilations, from their dumps as any ingest reads them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from bufdb.database import store
+from bufdb.dumps.place import Files
+from bufdb.ingest.ingest import ingest_into
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from bufdb.fitting.session import Dumped
+
+_SQL = """
+SELECT
+  need_bytes, peak_bytes, operation_count, estimated_cycles, accessed_bytes,
+  accessed_unknown_reason
+FROM memory_figures
+LEFT JOIN (
+  SELECT
+    module_id,
+    CASE WHEN count(operation_unknown_reason) = 0 THEN sum(operation_count)::BIGINT END
+      AS operation_count,
+    CASE WHEN count(estimate_unknown_reason) = 0 THEN sum(estimated_cycles)::BIGINT END
+      AS estimated_cycles
+  FROM instruction_costs
+  GROUP BY module_id
+) USING (module_id)
+LEFT JOIN (
+  SELECT
+    module_id,
+    CASE WHEN count(unknown_reason) = 0 THEN sum(accessed_bytes)::BIGINT END AS accessed_bytes,
+    min(unknown_reason) AS accessed_unknown_reason
+  FROM instruction_traffic
+  GROUP BY module_id
+) USING (module_id)
+WHERE is_device_memory
+ORDER BY need_bytes DESC NULLS LAST
+LIMIT 1
+"""
+
+
+class Figures(NamedTuple):
+    """Of the module in a dump that needs most; each is None if unknown."""
+
+    need_bytes: int | None = None
+    peak_bytes: int | None = None
+    operation_count: int | None = None
+    estimated_cycles: int | None = None
+    accessed_bytes: int | None = None
+    accessed_unknown_reason: str | None = None
+
+
+class Scratch:
+    """A database in memory that one compilation after the other is read into.
+
+    To make one takes as long as to read a small dump.
+    """
+
+    @cached_property
+    def _con(self) -> duckdb.DuckDBPyConnection:
+        return store.open_writable(":memory:", {"threads": "1"})
+
+    def figures(self, dumped: Dumped) -> Figures:
+        """Return the figures of a compilation."""
+        ingest_into(self._con, [Files("one", dumped.files, "")], run="one", replace=True)
+        row = self._con.execute(_SQL).fetchone()
+        return Figures() if row is None else Figures(*row)
+
+
+def need_of(dumped: Dumped) -> int | None:
+    """Return what a compilation needs; None if unknown, or if XLA gave up."""
+    return None if dumped.refusal is not None else Scratch().figures(dumped).need_bytes
