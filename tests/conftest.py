@@ -22,6 +22,7 @@ from places import DEMO, GOLDEN, LABELS, MEMORY, PROFILES
 from small_db import open_copy
 
 from bufdb import cli
+from bufdb.capture import before
 from bufdb.database import store
 from bufdb.dumps import profiles
 from bufdb.ingest.ingest import ingest
@@ -128,6 +129,12 @@ class _Passed:
 def pytest_collection_finish() -> None:
     """Freeze collected tests, which live to the end: the collector can skip them."""
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_is_compiled_before() -> None:
+    """Keep what tests compile out of the user's cache, and what that has out of tests."""
+    os.environ[before.VARIABLE] = before.OFF
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -17,7 +17,6 @@ from typing import Any
 from bufdb.answers.devices import limit_of
 from bufdb.api.answer import Answer
 from bufdb.api.database import Database, connect
-from bufdb.capture.dump import programs
 from bufdb.capture.hooked import options
 from bufdb.capture.hooked import script as script_at
 from bufdb.capture.runner import Watch
@@ -26,7 +25,7 @@ from bufdb.fitting import answer_text
 from bufdb.fitting.fit import Fitting, Question, kinds_of
 from bufdb.fitting.plans import Changes, Plan, PlanResult, Program, Site, Traced, as_json
 from bufdb.fitting.ranking import PRODUCTS, order_of
-from bufdb.fitting.session import Dumped, UncheckedError
+from bufdb.fitting.session import Dumped, UncheckedError, dumped_in
 from bufdb.read.own import Own, parse_own
 
 _INSTALLED = ("scripts", "purelib", "platlib", "stdlib")
@@ -247,7 +246,7 @@ class Here:
             except NoCallError as error:
                 raise UncheckedError(str(error)) from error
             reply = child.ask(compiling)
-        return Dumped(programs(dumps), reply["refusal"], time.monotonic() - began)
+        return dumped_in(dumps, reply["refusal"], time.monotonic() - began)
 
     def _compiled(self, function: Any, plan: Plan, *, is_full: bool) -> Dumped:
         self._count += 1
@@ -255,7 +254,7 @@ class Here:
         dumps.mkdir()
         began = time.monotonic()
         refusal = function.compile(plan, dumps, is_full=is_full)
-        return Dumped(programs(dumps), refusal, time.monotonic() - began)
+        return dumped_in(dumps, refusal, time.monotonic() - began)
 
 
 def _catching() -> Any:

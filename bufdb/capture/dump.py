@@ -150,6 +150,7 @@ REFUSAL_LENGTH = 400
 _CONTENT = (ASSIGNMENT, "after_optimizations.txt")
 """Files that identify a program."""
 _NUMBER = re.compile(r"module_\d+")
+_OPTIONS = ".debug_options"
 _BACKENDS = {"cpu": "cpu_", "gpu": "gpu_", "cuda": "gpu_", "rocm": "gpu_"}
 """Prefix of dump file names after the module's name, by platform; none for TPUs."""
 
@@ -347,14 +348,19 @@ def programs(dump: Path) -> Dumped:
         place = _hash(b"".join(texts))
         for path in files:
             name = _NUMBER.sub("module_0000", path.name, count=1)
-            is_options = path.name.endswith(".debug_options")
-            by_name[f"{place}/{name}"] = _options_but_for(dump, path) if is_options else path
+            is_options = path.name.endswith(_OPTIONS)
+            own = Bytes(path.name, content_of(path)) if is_options else path
+            by_name[f"{place}/{name}"] = own
     return by_name
 
 
-def _options_but_for(dump: Path, path: Path) -> Bytes:
-    lines = path.read_bytes().splitlines(keepends=True)
-    return Bytes(path.name, b"".join(line for line in lines if os.fsencode(dump) not in line))
+def content_of(path: Path) -> bytes:
+    """Return the content of a file of a dump, without the name of the dump's folder."""
+    content = path.read_bytes()
+    if not path.name.endswith(_OPTIONS):
+        return content
+    folder, lines = os.fsencode(path.parent), content.splitlines(keepends=True)
+    return b"".join(line for line in lines if folder not in line)
 
 
 def _hash(content: bytes) -> str:
@@ -363,7 +369,8 @@ def _hash(content: bytes) -> str:
 
 # -- Dump everything that JAX compiles within a block of a running program -------------------------
 
-_COMPILER = "jax._src.compiler"
+COMPILER = "jax._src.compiler"
+"""Module of JAX that calls the compiler."""
 _FUNCTION = "get_compile_options"
 
 
@@ -379,11 +386,11 @@ def watched(folder: Path) -> Iterator[None]:
     """
     outside = f"run the program with 'bufdb capture -- COMMAND', or with {FLAGS} and ingest DIR"
     try:
-        compiler = importlib.import_module(_COMPILER)
+        compiler = importlib.import_module(COMPILER)
         original = getattr(compiler, _FUNCTION)
     except (ImportError, AttributeError) as error:
         raise BufdbError(
-            f"JAX is not installed here, or has no {_COMPILER}.{_FUNCTION} to put dump options "
+            f"JAX is not installed here, or has no {COMPILER}.{_FUNCTION} to put dump options "
             f"into; {outside}"
         ) from error
 

@@ -56,6 +56,7 @@ def as_dict(answer: Answer, sizes: Sizes | None = None) -> dict[str, Any]:
         "best": answer.best,
         "patch": answer.patch,
         "compile_count": answer.compile_count,
+        "before_count": answer.before_count,
         "trace_count": answer.trace_count,
         "notes": list(answer.notes),
         "is_complete": answer.is_complete,
@@ -267,7 +268,8 @@ def _sizes(answer: Answer, sizes: Sizes) -> str:
 
 
 def _footer(answer: Answer) -> list[str]:
-    sentences = [f"{answer.compile_count} compiled, {answer.trace_count} traced."]
+    before = f" ({answer.before_count} before)" if answer.before_count else ""
+    sentences = [f"{answer.compile_count} compiled{before}, {answer.trace_count} traced."]
     if not all(row.is_compiled for row in answer.plans):
         sentences.append("A need with ~ is an estimate of a trace; without it, it is compiled.")
     if answer.plans:

@@ -103,6 +103,8 @@ class Fitting:
     """What is computed again under plans."""
     _scratch: Scratch = field(default_factory=Scratch)
     _patched_count: int = 0
+    _before_count: int = 0
+    """Of compilations that an earlier call made."""
     _program: Program | None = None
     _notes: list[str] = field(default_factory=list)
 
@@ -149,6 +151,7 @@ class Fitting:
             best=None if best is None else best.rank,
             patch=None if best is None else best.patch,
             compile_count=len(self._compiled) + self._patched_count,
+            before_count=self._before_count,
             trace_count=len(self._traced),
             notes=tuple(merged([*program.notes, *self._notes])),
             is_complete=not self.question.is_over(),
@@ -285,6 +288,7 @@ class Fitting:
                 kept = Compiled(None, None, is_full, 0.0, refusal=str(error))
                 self._notes.append(f"a plan could not be compiled: {error}")
             else:
+                self._before_count += dumped.is_before
                 figures = self._scratch.figures(dumped)
                 kept = Compiled(
                     **figures._asdict(),
@@ -431,6 +435,7 @@ class Fitting:
     def _patched_need(self, program: Program, plan: Plan, made: Patch) -> int | None:
         self._patched_count += 1
         dumped = self.session.patched(made.texts, _beside(program, plan))
+        self._before_count += dumped.is_before
         if dumped.refusal is not None:
             raise BufdbError(dumped.refusal)
         return self._scratch.figures(dumped).need_bytes

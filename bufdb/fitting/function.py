@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from bufdb.capture.before import compile_once
 from bufdb.capture.child import lowered, memory_note, unused_note
-from bufdb.capture.dump import compile_into
-from bufdb.capture.target import Target, jax_module
+from bufdb.capture.target import Target, described, jax_module
 from bufdb.errors import BufdbError, UsageError
 from bufdb.fitting.also import Also, Batch, Made, batch, is_placed, tried
 from bufdb.fitting.counting import is_sized
@@ -87,6 +87,7 @@ class Function:
         self._given = function = jitted(function, name)
         self._args, self._kwargs = tuple(args), dict(kwargs)
         self._name, self._target = name, target
+        self._hardware = () if target is None else (target.platform, described(target.name))
         if not hasattr(function, "lower"):
             _require_arrays(function, name, args, kwargs)
         self._files = files = Files(own)
@@ -274,7 +275,7 @@ class Function:
     # -- Compilations ------------------------------------------------------------------------------
 
     def compile(self, plan: Plan, folder: Path, *, is_full: bool) -> str | None:
-        """Compile the function under a plan, with a dump in `folder`.
+        """Compile the function under a plan, with a dump in `folder`, unless that is known.
 
         Returns:
             XLA's message if it gave up after it had planned the memory.
@@ -284,11 +285,11 @@ class Function:
         """
         options = {} if self._target is None else dict(self._target.options)
         options |= dict(one.split("=", 1) for one in plan.options)
-        stage = self.stage(plan)
+        stage, hardware = self.stage(plan), self._hardware
         for cheap in [] if is_full else _CHEAP.get(self.platform, []):
             with suppress(TypeError):
-                return compile_into(stage, folder, {**options, **cheap})
-        return compile_into(stage, folder, options or None)
+                return compile_once(stage, folder, {**options, **cheap}, hardware)
+        return compile_once(stage, folder, options or None, hardware)
 
     def stage(self, plan: Plan) -> Any:
         """Return the function, lowered under a plan."""

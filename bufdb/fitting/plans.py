@@ -466,6 +466,8 @@ class Answer:
     """Whether the search came to its end; False if the time was up before."""
     order: str = "products"
     """Cost that ranks the plans."""
+    before_count: int = 0
+    """Those of `compile_count` that earlier calls made."""
     untried: tuple[str, ...] = ()
     """Kinds of changes of `--also` that may apply and were not asked for, if nothing fits."""
 

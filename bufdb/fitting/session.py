@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bufdb.capture.before import seconds_before
+from bufdb.capture.dump import programs
 from bufdb.capture.runner import Child, Died, Watch, own_command
 from bufdb.capture.simulated import Devices
 from bufdb.capture.simulation import NOTES
@@ -37,6 +39,15 @@ class Dumped:
     refusal: str | None
     """XLA's message if it planned the memory and then gave up."""
     seconds: float
+    """That the compilation took, whenever it was made."""
+    is_before: bool = False
+    """Whether an earlier call made it."""
+
+
+def dumped_in(folder: Path, refusal: str | None, seconds: float) -> Dumped:
+    """Return the dump in a folder, of a compilation that was made now or by an earlier call."""
+    before = seconds_before(folder)
+    return Dumped(programs(folder), refusal, before or seconds, before is not None)
 
 
 class Session(Protocol):
@@ -215,8 +226,6 @@ class Apart:
         return reply
 
     def _dumped(self, request: dict[str, Any]) -> Dumped:
-        from bufdb.capture.dump import programs
-
         self._count += 1
         dumps = self.folder / f"dumps-{self._count}"
         dumps.mkdir()
@@ -231,7 +240,7 @@ class Apart:
             if self._kinds:
                 self.changes(self._kinds)
             return Dumped(files, died.refusal, time.monotonic() - began)
-        return Dumped(programs(dumps), reply["refusal"], float(reply["seconds"]))
+        return dumped_in(dumps, reply["refusal"], float(reply["seconds"]))
 
     def _ask(
         self,

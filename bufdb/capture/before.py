@@ -1,0 +1,300 @@
+"""Dumps of compilations that an earlier call made, kept by content in the user's cache.
+
+What is kept is what XLA wrote, so that all figures are computed as if it had just been compiled.
+The name of an entry is a hash of everything that the compiler is passed: the module with its source
+lines, the options, the devices, and what of the environment XLA reads; and of the compiler itself.
+An entry that is damaged, or that another user could have written, is not used.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import io
+import json
+import os
+import platform
+import stat
+import sys
+import time
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from bufdb.capture.dump import COMPILER, compile_into, content_of, dump_options
+
+VARIABLE = "BUFDB_CACHE"
+"""A folder in place of that in the user's cache; or `off`."""
+OFF = "off"
+MOST_BYTES = 256 << 20
+"""Of all entries; the one that was used longest ago goes first."""
+_FORM = 1
+"""Of entries: another number is another key."""
+_SUFFIX, _TEMPORARY = ".dump", ".tmp"
+_MARK = "compiled-before"
+"""File next to a dump that is from here: the seconds that its compilation took."""
+_UNREAD = (".ll", ".o", ".ptx", ".cubin", ".s")
+"""Suffixes of files that no ingest reads."""
+_CALL = "compile_or_get_cached"
+"""JAX's function that has everything that the compiler is passed."""
+_VARIABLES = ("XLA_", "LIBTPU", "TPU_", "TF_", "CUDA_", "NVIDIA_", "PJRT_")
+"""Beginnings of the names of variables that XLA and its plugins read."""
+_PACKAGES = ("jax", "libtpu", "nvidia")
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_DIGEST_BYTES = hashlib.sha256().digest_size
+
+
+def compile_once(
+    lowered: Any,
+    folder: Path,
+    compiler_options: Mapping[str, Any] | None = None,
+    target: tuple[object, ...] = (),
+) -> str | None:
+    """Compile a lowered function with a dump in `folder`, unless an earlier call did so.
+
+    Args:
+        lowered: the result of `jax.jit(f).lower(...)`.
+        folder: takes what XLA writes, or what it wrote.
+        compiler_options: as of `compile_into`.
+        target: what describes the hardware, besides what JAX passes to the compiler.
+
+    Returns:
+        XLA's message if it gave up after it had planned the memory; else None.
+
+    Raises:
+        BufdbError: it wrote no dump.
+    """
+    place = _folder()
+    if place is None:
+        return compile_into(lowered, folder, compiler_options)
+    keys: list[str] = []
+
+    def look(*passed: Any) -> None:
+        key = _key(target, *passed)
+        keys.append(key)
+        if (entry := _read(place, key)) is not None:
+            raise _Known(entry)
+
+    began = time.monotonic()
+    try:
+        with _before_compiling(look):
+            refusal = compile_into(lowered, folder, compiler_options)
+    except _Known as known:
+        return known.entry.put(folder)
+    # Not if this JAX compiles in another way, or more than a module; nor what a device refuses,
+    # which may depend on what else is there.
+    if len(keys) == 1 and (refusal is None or target):
+        _write(place, keys[0], _Entry.of(folder, refusal, time.monotonic() - began))
+    return refusal
+
+
+def seconds_before(folder: Path) -> float | None:
+    """Return what the compilation of a dump took if an earlier call made it; else None."""
+    try:
+        return float((folder / _MARK).read_text())
+    except OSError:
+        return None
+
+
+class _Entry:
+    """The files of a dump, and what came of the compilation."""
+
+    def __init__(self, files: Mapping[str, bytes], refusal: str | None, seconds: float) -> None:
+        self.files, self.refusal, self.seconds = files, refusal, seconds
+
+    @classmethod
+    def of(cls, folder: Path, refusal: str | None, seconds: float) -> _Entry:
+        """Return the entry of a dump."""
+        paths = [path for path in sorted(folder.iterdir()) if path.is_file()]
+        read = [path for path in paths if path.suffix not in _UNREAD]
+        return cls({path.name: content_of(path) for path in read}, refusal, seconds)
+
+    def put(self, folder: Path) -> str | None:
+        """Write the files to a folder; return what the compilation did."""
+        for name, data in self.files.items():
+            (folder / name).write_bytes(data)
+        (folder / _MARK).write_text(repr(self.seconds))
+        return self.refusal
+
+    def as_bytes(self) -> bytes:
+        """Return the entry as a line of JSON and the contents of its files, compressed."""
+        sizes = [[name, len(data)] for name, data in self.files.items()]
+        head = {"refusal": self.refusal, "seconds": self.seconds, "files": sizes}
+        return zlib.compress(b"\n".join([json.dumps(head).encode(), *self.files.values()]), 1)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> _Entry:
+        """Return the entry that `as_bytes` made bytes of."""
+        head, _, rest = zlib.decompress(data).partition(b"\n")
+        fields = json.loads(head)
+        files, at = {}, 0
+        for name, size in fields["files"]:
+            files[name] = rest[at : at + size]
+            at += size + 1
+        return cls(files, fields["refusal"], fields["seconds"])
+
+
+class _Known(BaseException):
+    """Ends a compilation before it begins: an entry has its dump."""
+
+    def __init__(self, entry: _Entry) -> None:
+        super().__init__()
+        self.entry = entry
+
+
+@contextmanager
+def _before_compiling(look: Any) -> Iterator[None]:
+    """Call a function with what JAX passes to the compiler, before it compiles within the block."""
+    try:
+        compiler = importlib.import_module(COMPILER)
+        original = getattr(compiler, _CALL)
+    except (ImportError, AttributeError):  # another JAX: nothing is kept
+        yield
+        return
+
+    def looked(*arguments: Any, **options: Any) -> Any:
+        look(*arguments[:4])
+        return original(*arguments, **options)
+
+    setattr(compiler, _CALL, looked)
+    try:
+        yield
+    finally:
+        setattr(compiler, _CALL, original)
+
+
+# -- The key ---------------------------------------------------------------------------------------
+
+
+def _key(
+    target: tuple[object, ...], backend: Any, module: Any, devices: Any, compile_options: Any
+) -> str:
+    """Return the hash of what the compiler is passed, and of the compiler."""
+    code = io.BytesIO()
+    module.operation.write_bytecode(code)
+    # The folder of a dump is another one each time, and changes nothing.
+    options, dumps = compile_options.env_option_overrides, dump_options(Path())
+    compile_options.env_option_overrides = [pair for pair in options if pair[0] not in dumps]
+    try:
+        serialized = compile_options.SerializeAsString()
+    finally:
+        compile_options.env_option_overrides = options
+    described = [
+        (one.id, one.process_index, one.platform, one.device_kind, getattr(one, "coords", None))
+        for one in devices.flatten()
+    ]
+    client = backend.platform, getattr(backend, "platform_version", "")
+    variables = sorted(pair for pair in os.environ.items() if pair[0].startswith(_VARIABLES))
+    parts = (_FORM, sorted(dumps), target, client, described, variables, _compiler())
+    digest = hashlib.sha256(repr(parts).encode())
+    for part in (serialized, code.getvalue()):
+        digest.update(b"%d:" % len(part) + part)
+    return digest.hexdigest()
+
+
+@functools.cache
+def _compiler() -> tuple[object, ...]:
+    """Return what identifies the compiler: its packages as they were installed, and this machine.
+
+    A package that is built again may have the same version; XLA's code for CPUs is that for theirs.
+    """
+    packages = [
+        (path.name, path.stat().st_mtime_ns)
+        for folder in sys.path
+        for path in Path(folder).glob("*.dist-info")
+        if path.name.startswith(_PACKAGES)
+    ]
+    libraries = []
+    for name, module in sorted(sys.modules.items()):
+        file = getattr(module, "__file__", None) or ""
+        if name.startswith("jaxlib.") and file.endswith(".so"):
+            status = Path(file).stat()
+            libraries.append((file, status.st_size, status.st_mtime_ns))
+    processor = platform.processor()
+    with suppress(OSError):
+        about = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        processor = "\n".join(sorted({a for a in about if a.startswith(("model name", "flags"))}))
+    versions = sys.version, importlib.import_module("jax").__version__
+    return versions, sorted(packages), libraries, platform.machine(), processor, os.cpu_count()
+
+
+# -- The folder ------------------------------------------------------------------------------------
+
+
+def _folder() -> Path | None:
+    """Return the folder of the entries, made if it is not there; None if nothing is kept."""
+    chosen = os.environ.get(VARIABLE)
+    if chosen == OFF:
+        return None
+    try:
+        cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        place = Path(chosen) if chosen else Path(cache) / "bufdb" / "compiled"
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = place.lstat()
+    except (OSError, RuntimeError):  # a file system that is read-only, a user without a home
+        return None
+    return place if stat.S_ISDIR(status.st_mode) and _is_own(status) else None
+
+
+def _is_own(status: os.stat_result) -> bool:
+    """Return whether no other user can have written a file."""
+    return status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_WRITE
+
+
+def _read(place: Path, key: str) -> _Entry | None:
+    """Return an entry; None if there is none, which it is from then on if it is damaged."""
+    path = place / f"{key}{_SUFFIX}"
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+            if not _is_own(os.fstat(file.fileno())):
+                return None
+            data = file.read()
+        if data[:_DIGEST_BYTES] == _digest(key, data[_DIGEST_BYTES:]):
+            os.utime(path)
+            return _Entry.from_bytes(data[_DIGEST_BYTES:])
+        path.unlink()
+    except OSError:
+        pass
+    return None
+
+
+def _digest(key: str, data: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + data).digest()
+
+
+def _write(place: Path, key: str, entry: _Entry) -> None:
+    """Keep an entry, whole or not at all; what was used longest ago makes room for it."""
+    data = entry.as_bytes()
+    if len(data) > MOST_BYTES // 4:
+        return
+    made = place / f"{key}-{os.urandom(8).hex()}{_TEMPORARY}"
+    try:
+        with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(_digest(key, data) + data)
+        made.replace(place / f"{key}{_SUFFIX}")
+        _make_room(place)
+    except OSError:  # such as a full disk
+        pass
+    finally:
+        with suppress(OSError):
+            made.unlink(missing_ok=True)
+
+
+def _make_room(place: Path) -> None:
+    """Remove what is too much, and what was left of writers that were killed."""
+    used = []
+    for path in place.iterdir():
+        with suppress(FileNotFoundError):  # another process makes room, too
+            status = path.lstat()
+            if path.suffix == _SUFFIX:
+                used.append((status.st_mtime_ns, status.st_size, path))
+            elif path.suffix == _TEMPORARY and status.st_mtime < time.time() - 3600:
+                path.unlink()
+    total = 0
+    for _, size, path in sorted(used, reverse=True):
+        total += size
+        if total > MOST_BYTES:
+            path.unlink(missing_ok=True)
