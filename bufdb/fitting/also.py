@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -43,8 +44,16 @@ class Rewrite(Lever):
     is_first_enough: ClassVar[bool] = False
     """Whether the first number of parts that is possible is the only one to try."""
 
-    def change(self, also: Also, count: int) -> Change:
+    is_inner: ClassVar[bool] = False
+    """Whether it can be made of each part that another one makes."""
+
+    def change(self, also: Also, count: int, within: Change | None = None) -> Change:
         """Return the change for a number of parts, with what it makes of each loss in `also`.
+
+        Args:
+            also: the losses.
+            count: of the parts.
+            within: a change for whose parts it is; None for the whole batch.
 
         Raises:
             Refused: it cannot be made, or would compute something else.
@@ -181,29 +190,37 @@ class Also:
         self.step = step
         self._known: dict[tuple[int, bool], list[Gradient]] = {}
         self._grounds: dict[tuple[str, tuple[int, ...]], str] = {}
-        self.made: dict[str, Sequence[Made]] = {}
-        """By the key of a change, what it makes of each loss."""
+        self.made: dict[tuple[str, ...], Sequence[Made]] = {}
+        """By the keys of changes, what they make of each loss."""
+        self.around: dict[str, Callable[[int, Made], Made]] = {}
+        """By the key of a change, what it makes of a loss with another change of each part."""
 
-    def changes(self, kind: Rewrite) -> list[Change]:
-        """Return the changes of a kind.
+    def changes(self, kind: Rewrite, within: Change | None = None) -> list[Change]:
+        """Return the changes of a kind, of the batch or of the parts of another change.
 
         Raises:
             Refused: there is none, or it would compute something else.
         """
-        changes = []
+        changes: list[Change] = []
         refusals: dict[int, str] = {}
+        size = self.size(within)
         for count in kind.counts:
-            if self.batch.size % (count * self.batch.devices):
+            if size % (count * self.batch.devices):
                 continue
             try:
-                changes.append(kind.change(self, count))
+                changes.append(kind.change(self, count, within))
             except Refused as error:  # a batch of one may be another program
                 refusals[count] = str(error)
             if kind.is_first_enough and changes:
                 break
         if not changes:
-            raise Refused(refusals[min(refusals)])
+            none = f"a batch of {size} has no equal parts"
+            raise Refused(refusals[min(refusals)] if refusals else none)
         return changes
+
+    def size(self, within: Change | None = None) -> int:
+        """Return the size of the batch, or of a part that a change makes of it."""
+        return self.batch.size // (1 if within is None else within.count)
 
     def each(self, size: int) -> str:
         """Return in words what a part of the batch has."""
@@ -235,10 +252,11 @@ class Also:
             raise Refused("another size of the batch is another program")
         return [paired(one, other, count, devices) for one, other in zip(full, part, strict=True)]
 
-    def pairs(self, count: int) -> list[Pair]:
-        """Return each loss with that of one of `count` parts of the batch."""
-        part = self._at(self.batch.size // count)
-        return self._pairs(self.losses, part, count, self.batch.devices)
+    def pairs(self, count: int, within: Change | None = None) -> list[Pair]:
+        """Return each loss with that of one of `count` parts, of the batch or of a part of it."""
+        size = self.size(within)
+        full = self.losses if within is None else self._at(size)
+        return self._pairs(full, self._at(size // count), count, self.batch.devices)
 
     # -- The check ---------------------------------------------------------------------------------
 
@@ -277,10 +295,35 @@ class Also:
         return grounds[0] if all(grounds) else f"{why}: too large to check here"
 
 
+def _within(
+    kinds: Sequence[Rewrite],
+    also: Also,
+    changes: Sequence[Change],
+    trace: Callable[[Mapping[tuple[str, ...], Sequence[Made]], Change], object],
+) -> list[Change]:
+    """Return changes of the parts that other ones make, of kinds that change the batch, too."""
+    known = {change.key.partition("=")[0] for change in changes}
+    inner = [kind for kind in kinds if kind.is_inner and kind.name in known]
+    more: list[Change] = []
+    for outer in changes:
+        for kind in inner if outer.key in also.around else ():
+            with suppress(Exception):  # a small part may be another program
+                some = also.changes(kind, outer)
+                for change in some:
+                    trace(also.made, change)
+                more += some
+    return more
+
+
 def _said(error: Exception) -> str:
     """Return an exception in one line."""
     lines = str(error).strip().splitlines() or [""]
     return lines[0] if isinstance(error, Refused) else f"{type(error).__name__}: {lines[0]}"
+
+
+def as_planned(replay: Replaying) -> Changed:
+    """Return a loss that no change is made of."""
+    return replay.run
 
 
 def as_written(closed: Any, inputs: Sequence[Any]) -> list[Any]:
@@ -312,7 +355,7 @@ def places(sites: Sequence[Site]) -> str:
 def tried(
     kinds: Sequence[Rewrite],
     make: Callable[[], Also],
-    trace: Callable[[Mapping[str, Sequence[Made]], Change], object],
+    trace: Callable[[Mapping[tuple[str, ...], Sequence[Made]], Change], object],
 ) -> Changes:
     """Return the changes of some kinds; notes say why others are not tried.
 
@@ -334,4 +377,6 @@ def tried(
             notes.append(f"--also {kind.name}: {_said(error)}")
         else:
             changes += some
+    if also is not None:
+        changes += _within(kinds, also, changes, trace)
     return Changes(tuple(changes), tuple(notes))

@@ -1,16 +1,26 @@
-"""Add rewrites of the program (`--also`) to the candidates of the search."""
+"""Add rewrites of the program (`--also`) to the candidates of the search.
+
+Each kind is tried alone. With a limit that nothing as cheap fits, the search runs in the rewritten
+program, whose plans are those of the program with the rewrite: of each kind, then of two of them.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from bufdb.fitting.plans import Ask, Candidate, Compiled, Program
+from bufdb.fitting.levers import OF_TEXT
+from bufdb.fitting.plans import Ask, Candidate, Compiled, Plan, Program, Traced
+from bufdb.fitting.search import search
 from bufdb.fitting.space import Space, free
 from bufdb.render.text import human_apart
 
 LESS = 0.03
 """Share of a need by which more parts of the batch must lower it, to go on with more."""
+NEAR = 0.1
+"""Excess over the limit of the plan that saves nothing up to which others may fit: need is not
+monotone in what is saved."""
 
 
 @dataclass(frozen=True)
@@ -19,54 +29,145 @@ class Extra:
 
     program: Program
     ask: Ask
-    is_left: Callable[[], bool]
-    """Whether there is a compilation left."""
+    left: Callable[[], int]
+    """How many compilations are left."""
     notes: list[str]
     """Receives in words why a kind has no plan."""
 
     def with_found(self, kinds: Sequence[str], candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return the plans of a search with those of some kinds of changes, cheapest first.
 
-        Each kind is tried alone; then, with a limit that no plan fits, with that of the least need.
+        Each kind is tried alone; then, with a limit that nothing as cheap fits, with plans that
+        the search finds in the rewritten program, and with other kinds.
         """
         program, ask = self.program, self.ask
-        plan = free(program)
-        alone = Candidate(plan, program.as_written, 0, ask.as_written)
+        alone = Candidate(free(program), program.as_written, 0, ask.as_written)
         more = [one for kind in kinds for one in self._plans(kind, alone)]
         proved = [one for one in candidates if one.is_exact]
-        fits = any(is_met(one.compiled, ask.limit_bytes) for one in [*proved, *more])
-        if proved and ask.limit_bytes is not None and not fits:
-            least = min(proved, key=lambda one: one.estimate_bytes)
-            more += [one for kind in kinds for one in self._plans(kind, least)]
+        for extra in self._rewrites(kinds, more) if ask.limit_bytes is not None else ():
+            more += self._with_plans(extra, more, proved)
         return sorted([*candidates, *more], key=lambda one: Space.cost(one.traced))
+
+    def _fits(self, one: Candidate) -> bool:
+        return is_met(one.compiled, self.ask.limit_bytes)
+
+    def _least_cost(self, candidates: Sequence[Candidate]) -> float:
+        """Return the cost of the cheapest plan that fits; infinite if none does."""
+        costs = (Space.cost(one.traced) for one in candidates if self._fits(one))
+        return min(costs, default=math.inf)
 
     def _plans(self, kind: str, base: Candidate) -> list[Candidate]:
         """Return a plan in growing numbers of parts, until one fits or saves little more."""
         candidates: list[Candidate] = []
         need = None if base.compiled is None else base.compiled.need_bytes
         for change in self.program.changes:
-            if not change.key.startswith(kind):
+            if not change.key.startswith(kind) or change.within:
                 continue
-            if not self.is_left():
+            if self.left() < 1:
                 if not candidates:
                     self.notes.append(f"--also {kind}: no compilation is left for {change.what}")
                 break
-            plan = replace(base.plan, extra=(change.key,))
             self.ask.observer(f"compiling {change.what}")
-            traced, compiled = self.ask.trace(plan), self.ask.compile(plan, True)
-            least = compiled.need_bytes
-            if least is None:
+            one = self._compiled(replace(base.plan, extra=change.keys))
+            if one is None:
                 continue
-            if need is not None and least > need * (1 - LESS):
+            if need is not None and one.estimate_bytes > need * (1 - LESS):
                 if not candidates:
-                    shown, other = human_apart([least, need])
+                    shown, other = human_apart([one.estimate_bytes, need])
                     self.notes.append(f"--also {kind}: {change.what} needs {shown}, after {other}")
                 break
-            candidates.append(Candidate(plan, traced, least, compiled))
-            need = least
-            if is_met(compiled, self.ask.limit_bytes):
+            candidates.append(one)
+            need = one.estimate_bytes
+            if self._fits(one):
                 break
         return candidates
+
+    def _compiled(self, plan: Plan) -> Candidate | None:
+        """Return a plan, compiled; None if it cannot be."""
+        traced, compiled = self.ask.trace(plan), self.ask.compile(plan, True)
+        need = compiled.need_bytes
+        return None if need is None else Candidate(plan, traced, need, compiled)
+
+    # -- Together with other plans -----------------------------------------------------------------
+
+    def _rewrites(self, kinds: Sequence[str], alone: Sequence[Candidate]) -> list[tuple[str, ...]]:
+        """Return the rewrites to combine with plans: of each kind that of the least need, then two.
+
+        Of two the most parts come first: where these do not fit, fewer do not.
+        """
+        each = []
+        for kind in kinds:
+            own = [one for one in alone if one.plan.extra[0].startswith(kind)]
+            if own:
+                each.append(min(own, key=lambda one: one.estimate_bytes).plan.extra)
+        two = [change.keys for change in self.program.changes if change.within]
+        return [*each, *two[::-1]]
+
+    def _with_plans(
+        self, extra: tuple[str, ...], alone: Sequence[Candidate], proved: Sequence[Candidate]
+    ) -> list[Candidate]:
+        """Return plans of the rewritten program, if they may be cheaper than what fits."""
+        plan = replace(free(self.program), extra=extra)
+        base = next((one for one in alone if one.plan == plan), None)
+        most = self._least_cost([*proved, *alone])
+        if self.left() < 1 or Space.cost(self.ask.trace(plan)) > most:
+            return []
+        if extra[0].partition("=")[0] in {lever.name for lever in OF_TEXT}:
+            return self._with_least(extra, proved) if most == math.inf else []
+        more: list[Candidate] = []
+        if base is None:
+            self.ask.observer(f"compiling {' and '.join(extra)}")
+            base = self._compiled(plan)
+            more += [] if base is None else [base]
+        if base is None or self._fits(base) or Space.cost(base.traced) >= most:
+            return more
+        return [*more, *self._searched(base)]
+
+    def _with_least(self, extra: tuple[str, ...], proved: Sequence[Candidate]) -> list[Candidate]:
+        """Return the plan of the least need with a rewrite that no trace has."""
+        least = min(proved, key=lambda one: one.estimate_bytes, default=None)
+        one = None if least is None else self._compiled(replace(least.plan, extra=extra))
+        return [] if one is None else [one]
+
+    def _searched(self, base: Candidate) -> list[Candidate]:
+        """Return what the search finds in the program with a rewrite."""
+        extra, donated, limit = base.plan.extra, base.plan.donated, self.ask.limit_bytes
+
+        def whole(plan: Plan) -> Plan:
+            return replace(plan, extra=extra, donated=donated)
+
+        def trace(plan: Plan) -> Traced:
+            return self.ask.trace(whole(plan))
+
+        def compiled(plan: Plan, is_full: bool) -> Compiled:
+            return self.ask.compile(whole(plan), is_full)
+
+        assert base.compiled is not None
+        # What is donated costs nothing, and is in all of its plans.
+        program = replace(self.program, as_written=base.traced, donatable=())
+        budget = self.left()
+        ask = replace(
+            self.ask, as_written=base.compiled, trace=trace, compile=compiled,
+            compile_budget=budget,
+        )  # fmt: skip
+        space = Space(program, ask)
+        if not space.atoms or budget < 1 or limit is None:
+            return []
+        self.ask.observer("searching plans with changes of the text")
+        least = space.look(space.plan(space.lean), space.lean)
+        need = compiled(least, True).need_bytes
+        if need is not None and need > limit * (1 + NEAR):
+            one = Candidate(whole(least), space.traced[least], need, compiled(least, True))
+            return [one]
+        share = program.as_written.work / max(self.program.as_written.work, 1)
+        return [
+            replace(
+                one,
+                plan=whole(one.plan),
+                gap_ratio=None if one.gap_ratio is None else one.gap_ratio * share,
+            )
+            for one in search(program, ask)
+        ]
 
 
 def is_met(compiled: Compiled | None, limit: int | None) -> bool:

@@ -46,7 +46,7 @@ KINDS = (*(lever.name for lever in (*ON_DEMAND, *OF_TEXT)), FLAGS)
 """What is tried on demand: changes of the program's text, and options of the compiler."""
 WHOLE = 3
 """Compilations to find a plan without a step by hand, if what fits has one."""
-ALSO = 2
+ALSO = 3
 """Compilations of the budget that are kept for each kind of these."""
 
 
@@ -131,7 +131,7 @@ class Fitting:
                     kept = self.question.compile_budget - budget
                     again = replace(ask, is_over=lambda: not self._is_left(kept))
                     candidates = search(program, replace(again, compile_budget=budget))
-                more = Extra(program, ask, lambda: self._is_left(VERIFIED), self._notes)
+                more = Extra(program, ask, lambda: self._left(VERIFIED), self._notes)
                 candidates = more.with_found(self.question.also, candidates)
             candidates = self._with_whole(program, written, candidates)
             resort = LastResort(program, ask, lambda: self._is_left(VERIFIED), self._notes)
@@ -399,10 +399,14 @@ class Fitting:
             best = next(right, None)
         return best, proved
 
+    def _left(self, kept: int = 0) -> int:
+        """Return how many compilations the budget has, besides some that are kept."""
+        used = len(self._compiled) - 1 + self._patched_count
+        return 0 if self.question.is_over() else self.question.compile_budget - kept - used
+
     def _is_left(self, kept: int = 0) -> bool:
         """Return whether the budget has a compilation more, besides some that are kept."""
-        used = len(self._compiled) - 1 + self._patched_count
-        return used < self.question.compile_budget - kept and not self.question.is_over()
+        return self._left(kept) > 0
 
     def _checked(self, program: Program, row: PlanResult) -> PlanResult:
         """Return a plan with what a compilation of its patched files says."""

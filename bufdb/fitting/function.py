@@ -203,9 +203,9 @@ class Function:
 
             return Also(record, self._reader, arguments, self._gradients, self._step)
 
-        def trace(made: Mapping[str, Sequence[Made]], change: Change) -> Traced:
+        def trace(made: Mapping[tuple[str, ...], Sequence[Made]], change: Change) -> Traced:
             self._losses.changes.update(made)
-            return self.trace(Plan(extra=(change.key,)))
+            return self.trace(Plan(extra=change.keys))
 
         mapped = self._mapped  # of the arguments as they are
         changes = tried([lever for lever in ON_DEMAND if lever.name in kinds], make, trace)
@@ -219,7 +219,7 @@ class Function:
             return replace(changes, notes=(*changes.notes, f"--also {Vmap.name}: {why}"))
         for change in more:
             count = len(self._gradients)
-            self._losses.changes[change.key] = [lambda replay: replay.run] * count
+            self._losses.changes[change.keys] = [lambda replay: replay.run] * count
         return replace(changes, tried=(*changes.tried, *more))
 
     def _batch(self) -> Batch:

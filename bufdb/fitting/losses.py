@@ -48,8 +48,8 @@ class Losses:
         self._reader = reader
         self._gradients = losses
         self.survey = Survey(reader, [one.closed for one in losses])
-        self.changes: dict[str, Sequence[Callable[[Replay], Changed]]] = {}
-        """Of each change that a plan may have in `extra`, what it makes of each loss."""
+        self.changes: dict[tuple[str, ...], Sequence[Callable[[Replay], Changed]]] = {}
+        """Of changes that a plan may have as its `extra`, what they make of each loss."""
         self._traces: dict[Plan, Traced] = {}
         self._other = self._work_outside(step)
 
@@ -113,10 +113,7 @@ class Losses:
 
     def changed(self, number: int, plan: Plan, replay: Replay) -> Changed:
         """Return what is differentiated in the place of a loss under a plan."""
-        run: Changed = replay.run
-        for key in plan.extra:
-            run = self.changes[key][number](replay)
-        return run
+        return self.changes[plan.extra][number](replay) if plan.extra else replay.run
 
     def _work_outside(self, step: Any) -> Work:
         """Return the products outside of the gradients; note how often each of these runs."""

@@ -240,6 +240,13 @@ class Change:
     """Names of the function's parameters that have the batch, if an edit may take its gradient."""
     devices: int = 1
     """Over how many devices the batch is sharded."""
+    within: str = ""
+    """Key of the change for whose parts of the batch it is; '' for the batch itself."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return what a plan has as its `extra` with this change."""
+        return (self.within, self.key) if self.within else (self.key,)
 
     @property
     def sentence(self) -> str:
@@ -303,7 +310,9 @@ class Program:
 
     def changes_of(self, plan: Plan) -> list[Change]:
         """Return the changes of the program's text in a plan."""
-        return [change for change in self.changes if change.key in plan.extra]
+        chosen = [change for change in self.changes if change.key in plan.extra]
+        inner = {one.key for one in chosen if one.within in plan.extra}
+        return [one for one in chosen if (one.within in plan.extra) == (one.key in inner)]
 
 
 # -- The search's side -----------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bufdb.capture.target import jax_module
-from bufdb.fitting.also import Also, Made, Rewrite, applicable, places
+from bufdb.fitting.also import Also, Made, Rewrite, applicable, as_planned, places
 from bufdb.fitting.counting import (
     aval_bytes,
     inner_jaxprs,
@@ -48,10 +48,11 @@ class Chunks(Rewrite):
     counts = (8, 4, 2)
     assumed = "assumes that these lines mix no examples"
     is_first_enough = True
+    is_inner = True
 
-    def change(self, also: Also, count: int) -> Change:
+    def change(self, also: Also, count: int, within: Change | None = None) -> Change:
         """Return the change that computes the widest product for one part at a time."""
-        pairs = also.pairs(count)
+        pairs = also.pairs(count, within)
         pieces: dict[int, tuple[Flat, _Piece]] = {}
 
         def look(pair: Pair) -> None:
@@ -77,11 +78,15 @@ class Chunks(Rewrite):
 
         def made(at: int) -> Made:
             if at not in pieces:
-                return lambda replay: replay.run
+                return as_planned
             return lambda replay: _changed(pairs[at], *pieces[at], replay.equation)
 
         key = f"{self.name}={count}"
-        also.made[key] = [made(at) for at in range(len(pairs))]
+        keys = (key,) if within is None else (within.key, key)
+        each = [made(at) for at in range(len(pairs))]
+        if within is not None:
+            each = [also.around[within.key](at, one) for at, one in enumerate(each)]
+        also.made[keys] = each
         sites = sorted(
             {
                 site
@@ -91,7 +96,7 @@ class Chunks(Rewrite):
             }
         )
         shapes = [list(one.product.outvars[0].aval.shape) for _, one in pieces.values()]
-        where, size = places(sites) or "the loss", also.batch.size // count
+        where, size = places(sites) or "the loss", also.size(within) // count
         return Change(
             key,
             f"{shapes[0]} at {where} in {count} chunks of {size}",
@@ -100,6 +105,7 @@ class Chunks(Rewrite):
             where,
             ground,
             tuple(sites),
+            within="" if within is None else within.key,
         )
 
 

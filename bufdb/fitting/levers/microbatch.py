@@ -12,7 +12,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from bufdb.capture.target import jax_module
-from bufdb.fitting.also import Also, Made, Rewrite, applicable, as_written, places
+from bufdb.fitting.also import (
+    Also,
+    Made,
+    Rewrite,
+    applicable,
+    as_planned,
+    as_written,
+    places,
+)
 from bufdb.fitting.counting import is_inexact
 from bufdb.fitting.editing import Editing
 from bufdb.fitting.edits import Refused
@@ -62,9 +70,9 @@ class Microbatch(Rewrite):
     counts = (2, 4, 8)
     assumed = "assumes that the loss is a mean over the batch"
 
-    def change(self, also: Also, count: int) -> Change:
+    def change(self, also: Also, count: int, within: Change | None = None) -> Change:
         """Return the change that takes the gradient of the batch in parts."""
-        pairs = also.pairs(count)
+        pairs = also.pairs(count, within)
         known: dict[int, list[Metric | None]] = {}
 
         def look(pair: Pair) -> None:
@@ -79,13 +87,14 @@ class Microbatch(Rewrite):
             self, chosen, lambda pair: _changed(pair, metrics(pair, also.reader), as_written)
         )
 
-        def made(at: int) -> Made:
+        def made(at: int, of_part: Made) -> Made:
             if at not in chosen:
-                return lambda replay: replay.run
-            return lambda replay: _changed(pairs[at], known[at], replay.run)
+                return as_planned
+            return lambda replay: _changed(pairs[at], known[at], of_part(replay))
 
         key = f"{self.name}={count}"
-        also.made[key] = [made(at) for at in range(len(pairs))]
+        also.around[key] = made
+        also.made[(key,)] = [made(at, as_planned) for at in range(len(pairs))]
         size, names = also.batch.size // count, also.batch.names
         sites = [site for at in chosen if (site := also.losses[at].site) is not None]
         where = places(sites)
