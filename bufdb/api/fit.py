@@ -25,7 +25,7 @@ from bufdb.fitting import answer_text
 from bufdb.fitting.fit import Fitting, Question, kinds_of
 from bufdb.fitting.plans import Changes, Plan, PlanResult, Program, Site, Traced, as_json
 from bufdb.fitting.ranking import PRODUCTS, order_of
-from bufdb.fitting.session import Dumped, UncheckedError, dumped_in
+from bufdb.fitting.session import Dumped, Numbers, UncheckedError, dumped_in, require_alike
 from bufdb.read.own import Own, parse_own
 
 _INSTALLED = ("scripts", "purelib", "platlib", "stdlib")
@@ -111,7 +111,7 @@ def fit(
         )
         globs = parse_own(own or ())
         call = _Call(number, function, args, kwargs, name, target, gradients_only, globs)
-        answer = Fitting(Here(call, Path(folder)), question).answer()
+        answer = Fitting(Here(call, Path(folder)), question, Path(folder)).answer()
     shown = answer_text.text(answer)
     best = next((row for row in answer.plans if row.rank == answer.best), None)
     return Fit(
@@ -191,7 +191,14 @@ class Here:
         """Compile a plan."""
         return self._compiled(self._function, plan, is_full=is_full)
 
-    def patched(self, texts: Mapping[str, str], rest: Plan) -> Dumped:
+    def numbers(self, size: int, path: str) -> bool:
+        """Write what the losses of a batch of a size give for random numbers, if they are small."""
+        is_small: bool = self._function.write_numbers(size, Path(path))
+        return is_small
+
+    def patched(
+        self, texts: Mapping[str, str], rest: Plan, numbers: Numbers | None = None
+    ) -> Dumped:
         """Compile the function of the patched text of its module, executed as another module.
 
         One of the script, within another function, or of several files is that of the command of
@@ -199,6 +206,7 @@ class Here:
 
         Raises:
             UncheckedError: this process has no command that could run again.
+            UnequalError: it computes something else.
             BufdbError: it cannot be compiled.
         """
         module = sys.modules.get(getattr(self._call.function, "__module__", ""))
@@ -211,16 +219,19 @@ class Here:
             or {*texts} != {file}
             or "<locals>" in name
         ):
-            return self._again(texts, rest)
+            return self._again(texts, rest, numbers)
         twin = ModuleType(module.__name__)
         twin.__file__, twin.__package__ = file, module.__package__
         exec(compile(texts[file], file, "exec"), twin.__dict__)
         function: Any = twin
         for part in name.split("."):
             function = getattr(function, part)
-        return self._compiled(self._made(function), rest, is_full=True)
+        made = self._made(function)
+        if numbers is not None:
+            made.require_alike(numbers.size, Path(numbers.path))
+        return self._compiled(made, rest, is_full=True)
 
-    def _again(self, texts: Mapping[str, str], rest: Plan) -> Dumped:
+    def _again(self, texts: Mapping[str, str], rest: Plan, numbers: Numbers | None) -> Dumped:
         """Run the command of this process again, and compile at the same call of `fit`."""
         call = self._call
         self._count += 1
@@ -245,6 +256,8 @@ class Here:
                 script.first(child, start)
             except NoCallError as error:
                 raise UncheckedError(str(error)) from error
+            if numbers is not None:
+                require_alike(child.ask, numbers)
             reply = child.ask(compiling)
         return dumped_in(dumps, reply["refusal"], time.monotonic() - began)
 

@@ -18,6 +18,7 @@ from bufdb.fitting.plans import Change, Changes, Site
 from bufdb.fitting.precise import precise
 from bufdb.fitting.reader import Reader
 from bufdb.fitting.rewrites import CHECKED, Pair, compared, paired
+from bufdb.fitting.wide import Place, Watched
 
 
 class Replaying(Protocol):
@@ -244,6 +245,13 @@ class Also:
                 raise Refused(why) from error
             self._known[size, is_check] = kept
         return kept
+
+    def watched(self, size: int, where: Place) -> Watched:
+        """Return what the names of a function of the user's have, for a size of the batch."""
+        args, kwargs = self.batch.at(size, is_sharded=True)
+        with Watched(where).watching() as watched:
+            self._record(args, kwargs)
+        return watched
 
     def _pairs(
         self, full: Sequence[Gradient], part: Sequence[Gradient], count: int, devices: int

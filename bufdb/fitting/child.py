@@ -18,6 +18,7 @@ from bufdb.capture.worker import serve, step
 from bufdb.fitting.places import place
 from bufdb.fitting.plans import Plan, Program, Site, as_json, from_json
 from bufdb.fitting.rebound import rebound
+from bufdb.fitting.session import UnequalError
 from bufdb.read.own import Own
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ class Server:
             "lines": self._lines,
             "compile": self._compile,
             "changes": self._changes,
+            "numbers": self._numbers,
+            "alike": self._alike,
         }
         return do[request["do"]](request)
 
@@ -83,6 +86,19 @@ class Server:
     def _changes(self, request: Mapping[str, Any]) -> dict[str, Any]:
         with step(f"tracing {self._name} for parts of the batch"):
             return {"changes": as_json(self._function.changes(request["kinds"]))}
+
+    def _numbers(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        with step(f"running the gradient of {self._name} for random numbers"):
+            path = Path(request["path"])
+            return {"is_small": self._function.write_numbers(request["size"], path)}
+
+    def _alike(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        with step("running the gradient of the patched files for random numbers"):
+            try:
+                self._function.require_alike(request["size"], Path(request["path"]))
+            except UnequalError as error:
+                return {"why": str(error)}
+            return {"why": ""}
 
     def _compile(self, request: Mapping[str, Any]) -> dict[str, Any]:
         began = time.monotonic()

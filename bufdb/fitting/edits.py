@@ -47,6 +47,11 @@ class Edits:
         """Return the offset in bytes of a position of `ast`."""
         return self._starts[line - 1] + column
 
+    def end_of_line(self, line: int) -> int:
+        """Return the offset in bytes of the end of a line, before what ends it."""
+        end = self._starts[line] if line < len(self._starts) else len(self.raw)
+        return len(self.raw[:end].rstrip(b"\r\n")) if end > self._starts[line - 1] else end
+
     def replace(self, span: tuple[int, int], make: Callable[[Render], str], rank: int = 0) -> None:
         """Add an edit."""
         self.edits.append(Edit(*span, make, rank))

@@ -15,9 +15,11 @@ from bufdb.database.runs import names, remove_runs
 from bufdb.dumps.place import Files
 from bufdb.errors import BufdbError, TooSlowError, UsageError
 from bufdb.fitting.extra import Extra, is_met
-from bufdb.fitting.figures import Scratch
+from bufdb.fitting.figures import Figures, Scratch
 from bufdb.fitting.last_resort import FLAGS, LastResort
 from bufdb.fitting.levers import EVERY, OF_TEXT, ON_DEMAND
+from bufdb.fitting.levers.chunks import Chunks
+from bufdb.fitting.levers.microbatch import Microbatch
 from bufdb.fitting.patch import patch
 from bufdb.fitting.places import lines
 from bufdb.fitting.plans import (
@@ -34,12 +36,14 @@ from bufdb.fitting.plans import (
 )
 from bufdb.fitting.ranking import PRODUCTS, beyond, ranked, require_order, undominated
 from bufdb.fitting.search import search
-from bufdb.fitting.session import Dumped, Session, UncheckedError
+from bufdb.fitting.session import Dumped, Numbers, Session, UncheckedError, UnequalError
 from bufdb.fitting.space import Space, figure
 from bufdb.ingest.ingest import ingest
 from bufdb.render.notes import merged
 
 AS_WRITTEN = "as-written"
+EACH = 2
+"""Examples of each chunk with which the numbers of patched files are compared."""
 VERIFIED = 1
 """Compilations of the budget that are kept for the patched files."""
 KINDS = (*(lever.name for lever in (*ON_DEMAND, *OF_TEXT)), FLAGS)
@@ -96,6 +100,8 @@ class Fitting:
 
     session: Session
     question: Question
+    folder: Path
+    """For files of this question."""
     _dumps: dict[Plan, Dumped] = field(default_factory=dict)
     _compiled: dict[tuple[Plan, bool], Compiled] = field(default_factory=dict)
     _traced: dict[Plan, Traced] = field(default_factory=dict)
@@ -289,9 +295,9 @@ class Fitting:
                 self._notes.append(f"a plan could not be compiled: {error}")
             else:
                 self._before_count += dumped.is_before
-                figures = self._scratch.figures(dumped)
+                got = self._scratch.figures(dumped)
                 kept = Compiled(
-                    **figures._asdict(),
+                    **got._asdict(),
                     is_full=is_full,
                     seconds=dumped.seconds,
                     refusal=dumped.refusal,
@@ -389,7 +395,7 @@ class Fitting:
             is_asked = row.fits if has_limit else self._is_left()
             is_open = row.is_compiled and not (row.is_broken or row.is_verified)
             if is_open and best is None and is_asked:
-                row = proved[at] = self._checked(program, row)
+                row = proved[at] = self._checked(program, written, row)
                 is_right = row.is_verified or not (row.patch or row.is_broken)
                 if has_limit and is_wanted and is_right:
                     best = row
@@ -408,7 +414,7 @@ class Fitting:
         """Return whether the budget has a compilation more, besides some that are kept."""
         return self._left(kept) > 0
 
-    def _checked(self, program: Program, row: PlanResult) -> PlanResult:
+    def _checked(self, program: Program, written: Compiled, row: PlanResult) -> PlanResult:
         """Return a plan with what a compilation of its patched files says."""
         made = patch(program, row.plan, _texts(program))
         if not made.diff or not patch(program, _alone(program, row.plan), _texts(program)).is_whole:
@@ -417,7 +423,7 @@ class Fitting:
             return replace(row, is_verified=True)
         self.question.observer(f"compiling the patched files of plan {row.rank}")
         try:
-            need = self._patched_need(program, row.plan, made)
+            dumped, got = self._of_patched(program, row.plan, made)
         except TooSlowError as error:
             self._notes.append(str(error))
             return row
@@ -425,24 +431,80 @@ class Fitting:
             if (text := f"no patch is verified: {error}") not in self._notes:
                 self._notes.append(text)
             return row
+        except UnequalError as error:
+            return self._by_hand(program, row, f"the patched files compute something else: {error}")
         except BufdbError as error:
+            if _is_in_chunks(row.plan):
+                why = f"the patched files cannot be compiled: {error}"
+                return self._by_hand(program, row, why)
             self._notes.append(f"plan {row.rank}: its patched files cannot be compiled: {error}")
             return replace(row, patch=None, is_broken=True)
+        need = got.need_bytes
         if need == row.need_bytes:
             return replace(row, is_verified=True)
+        if _is_in_chunks(row.plan) and _fits(need, self.question.limit_bytes) is not False:
+            # The parts of the text are not cut where those of the trace are: it is the plan.
+            self._dumps[row.plan] = dumped
+            compiled = Compiled(**got._asdict(), is_full=True, seconds=dumped.seconds)
+            return replace(
+                row,
+                is_verified=True,
+                need_bytes=need,
+                peak_bytes=got.peak_bytes,
+                **beyond(compiled, written),
+            )
         self._notes.append(
             f"plan {row.rank}: its patched files need {need} bytes, not {row.need_bytes}"
         )
         is_broken = _fits(need, self.question.limit_bytes) is False
         return replace(row, patch=None if is_broken else row.patch, is_broken=is_broken)
 
-    def _patched_need(self, program: Program, plan: Plan, made: Patch) -> int | None:
+    def _of_patched(self, program: Program, plan: Plan, made: Patch) -> tuple[Dumped, Figures]:
+        """Compile the patched files of a plan; where parts were put into chunks, compare numbers.
+
+        Raises:
+            UnequalError: they compute something else.
+            BufdbError: they cannot be compiled.
+        """
         self._patched_count += 1
-        dumped = self.session.patched(made.texts, _beside(program, plan))
+        rest, numbers = _beside(program, plan), self._numbers(program, plan)
+        compared = () if numbers is None else (numbers,)
+        dumped = self.session.patched(made.texts, rest, *compared)
         self._before_count += dumped.is_before
         if dumped.refusal is not None:
             raise BufdbError(dumped.refusal)
-        return self._scratch.figures(dumped).need_bytes
+        return dumped, self._scratch.figures(dumped)
+
+    def _numbers(self, program: Program, plan: Plan) -> Numbers | None:
+        """Return what losses as written give for random numbers, if some of it is in chunks.
+
+        A loss of the patched files is that of a microbatch. None, too, if they cannot be run.
+        """
+        counts = {one.key.partition("=")[0]: one for one in program.changes_of(plan)}
+        if Chunks.name not in counts:
+            return None
+        chunks = counts[Chunks.name]
+        parts = counts[Microbatch.name].count if Microbatch.name in counts else 1
+        size = EACH * chunks.count * chunks.devices
+        path = str(self.folder / f"numbers-{size}.npz")
+        try:
+            if Path(path).exists() or self.session.numbers(size, path):
+                return Numbers(path, size * parts)
+        except TooSlowError:
+            raise
+        except BufdbError as error:
+            self._notes.append(f"the numbers of the patched files are not compared: {error}")
+        return None
+
+    def _by_hand(self, program: Program, row: PlanResult, why: str) -> PlanResult:
+        """Return a plan whose chunks are a step by hand, since their edit is not right."""
+        changes = (
+            replace(one, obstacle=why) if one.key in row.plan.extra else one
+            for one in program.changes
+        )
+        self._program = replace(program, changes=tuple(changes))
+        made = patch(self._program, row.plan, _texts(program))
+        return replace(row, patch=made.diff or None, steps=made.steps)
 
     # -- Runs --------------------------------------------------------------------------------------
 
@@ -476,6 +538,11 @@ def _alone(program: Program, plan: Plan) -> Plan:
 def _beside(program: Program, plan: Plan) -> Plan:
     """Return the rest, which the patched files are compiled with."""
     return Plan(donated=() if program.is_jitted else plan.donated, options=plan.options)
+
+
+def _is_in_chunks(plan: Plan) -> bool:
+    """Return whether a plan computes a wide piece in chunks."""
+    return any(key.partition("=")[0] == Chunks.name for key in plan.extra)
 
 
 def _is_of_text(plan: Plan) -> bool:
@@ -522,6 +589,7 @@ def _texts(program: Program) -> dict[str, str]:
         sites += [*region.sites, *region.remats, region.defined]
     sites += [switch.site for switch in program.switches]
     sites += [site for change in program.changes for site in change.sites]
+    sites += [one.site for change in program.changes for one in change.expressions]
     texts: dict[str, str] = {}
     for name in {site.file for site in sites if site is not None}:
         with suppress(OSError, UnicodeDecodeError):

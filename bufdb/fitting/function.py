@@ -16,6 +16,7 @@ from bufdb.capture.before import compile_once
 from bufdb.capture.child import lowered, memory_note, unused_note
 from bufdb.capture.target import Target, described, jax_module
 from bufdb.errors import BufdbError, UsageError
+from bufdb.fitting import alike
 from bufdb.fitting.also import Also, Batch, Made, batch, is_placed, tried
 from bufdb.fitting.counting import is_sized
 from bufdb.fitting.edits import Refused
@@ -41,6 +42,7 @@ from bufdb.fitting.places import place
 from bufdb.fitting.plans import Change, Changes, Plan, Program, Site, Traced
 from bufdb.fitting.reader import Reader
 from bufdb.fitting.replay import Replay
+from bufdb.fitting.session import UnequalError
 from bufdb.read.own import NOTHING_MORE, Own
 
 _CHEAP: dict[str, list[dict[str, Any]]] = {
@@ -246,6 +248,37 @@ class Function:
             changes_of(self._mapped)
             kinds.append(Vmap.name)
         return tuple(kinds)
+
+    # -- The numbers of patched files --------------------------------------------------------------
+
+    def write_numbers(self, size: int, path: Path) -> bool:
+        """Write what the losses of a batch of a size give for random numbers, if they are small.
+
+        Raises:
+            BufdbError: they cannot be run.
+        """
+        try:
+            return alike.write(self._at(size), path)
+        except Exception as error:  # whatever the user's code and JAX raise
+            raise BufdbError(f"{type(error).__name__}: {error}".splitlines()[0]) from error
+
+    def require_alike(self, size: int, path: Path) -> None:
+        """Raise an error if the losses of a batch of a size do not give what a file has.
+
+        Raises:
+            UnequalError: they do not.
+            BufdbError: they cannot be run.
+        """
+        try:
+            alike.require_alike(self._at(size), path)
+        except Refused as why:
+            raise UnequalError(str(why)) from why
+        except Exception as error:  # whatever the user's code and JAX raise
+            raise BufdbError(f"{type(error).__name__}: {error}".splitlines()[0]) from error
+
+    def _at(self, size: int) -> list[Gradient]:
+        args, kwargs = self._batch().at(size, is_sharded=False)
+        return self._recorded(args, kwargs)[0]
 
     def _recorded(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]

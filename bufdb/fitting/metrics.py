@@ -13,13 +13,13 @@ import numpy as np
 
 from bufdb.fitting.counting import is_dropped, is_inexact, is_literal
 from bufdb.fitting.edits import Refused
-from bufdb.fitting.flat import flattened
+from bufdb.fitting.flat import Flat, flattened
 from bufdb.fitting.reader import Reader
 from bufdb.fitting.rewrites import Pair
 
 Metric = Literal["mean", "sum", "same"]
 """What of the batch a value is: `same` is what each part of the batch has, too."""
-_Kind = Literal["mean", "sum", "same", "each", "size", "share"]
+Kind = Literal["mean", "sum", "same", "each", "size", "share"]
 """Or it has the batch as an axis; is a number that grows with the batch, or one divided by it."""
 LINEAR = (
     "broadcast_in_dim", "concatenate", "copy", "dynamic_slice", "expand_dims", "gather", "neg",
@@ -28,15 +28,15 @@ LINEAR = (
 """Names of primitives whose result is of the kind of their first operand."""
 MIXING = ("cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "sort")
 """Names of primitives that may give an example what another one has."""
-_METRICS: Mapping[_Kind | None, Metric] = {
+_METRICS: Mapping[Kind | None, Metric] = {
     "mean": "mean", "sum": "sum", "size": "sum", "same": "same",
 }  # fmt: skip
-_PRODUCTS: Mapping[tuple[_Kind, _Kind], _Kind] = {
+_PRODUCTS: Mapping[tuple[Kind, Kind], Kind] = {
     ("mean", "same"): "mean", ("sum", "same"): "sum", ("size", "same"): "size",
     ("share", "same"): "share", ("sum", "share"): "mean", ("mean", "size"): "sum",
     ("size", "share"): "same",
 }  # fmt: skip
-_INVERSE: Mapping[_Kind, _Kind] = {"same": "same", "size": "share", "share": "size"}
+_INVERSE: Mapping[Kind, Kind] = {"same": "same", "size": "share", "share": "size"}
 
 
 def metrics(pair: Pair, reader: Reader) -> list[Metric | None]:
@@ -45,12 +45,22 @@ def metrics(pair: Pair, reader: Reader) -> list[Metric | None]:
         both = flattened(pair, reader)
     except Refused:
         return [None] * len(pair.full.closed.jaxpr.outvars)
-    kinds: dict[Any, _Kind | None] = {
+    kinds = kinds_of(both, pair.count)
+    outputs = zip(both.full.outvars, both.part.outvars, strict=True)
+    return [
+        _METRICS.get(of_literal(*one, pair.count) if is_literal(one[0]) else kinds.get(one[0]))
+        for one in outputs
+    ]
+
+
+def kinds_of(both: Flat, count: int) -> dict[Any, Kind | None]:
+    """Return what each value of a loss is, by the equations; `count` parts are the batch."""
+    kinds: dict[Any, Kind | None] = {
         var: "same" if both.axes.get(var) is None else "each" for var in both.full.invars
     }
 
-    def kind_of(var: Any, small: Any) -> _Kind | None:
-        return _of_literal(var, small, pair.count) if is_literal(var) else kinds.get(var)
+    def kind_of(var: Any, small: Any) -> Kind | None:
+        return of_literal(var, small, count) if is_literal(var) else kinds.get(var)
 
     for eqn, small in zip(both.full.eqns, both.part.eqns, strict=True):
         taken = [kind_of(*one) for one in zip(eqn.invars, small.invars, strict=True)]
@@ -58,11 +68,10 @@ def metrics(pair: Pair, reader: Reader) -> list[Metric | None]:
             if not is_dropped(var):
                 axis = both.axes.get(var)
                 kinds[var] = _kind(eqn, taken) if axis is None else _of_each(eqn, taken, axis)
-    outputs = zip(both.full.outvars, both.part.outvars, strict=True)
-    return [_METRICS.get(kind_of(*one)) for one in outputs]
+    return kinds
 
 
-def _of_literal(var: Any, small: Any, count: int) -> _Kind | None:
+def of_literal(var: Any, small: Any, count: int) -> Kind | None:
     """Return the kind of a number in the text of a loss, by its value at both sizes."""
     if not is_literal(small):
         return None
@@ -74,7 +83,7 @@ def _of_literal(var: Any, small: Any, count: int) -> _Kind | None:
     return "share" if np.allclose(count * one, other, rtol=1e-6) else None
 
 
-def _of_each(eqn: Any, taken: Sequence[_Kind | None], axis: int) -> _Kind | None:
+def _of_each(eqn: Any, taken: Sequence[Kind | None], axis: int) -> Kind | None:
     """Return the kind of a result with an axis of the batch; None if it mixes examples."""
     name = eqn.primitive.name
     is_place = name == "iota" and eqn.params["dimension"] == axis
@@ -82,7 +91,7 @@ def _of_each(eqn: Any, taken: Sequence[_Kind | None], axis: int) -> _Kind | None
     return None if is_mixed else "each"
 
 
-def _kind(eqn: Any, taken: Sequence[_Kind | None]) -> _Kind | None:
+def _kind(eqn: Any, taken: Sequence[Kind | None]) -> Kind | None:
     """Return the kind of a result without an axis of the batch, from those of its operands."""
     name = eqn.primitive.name
     if all(one == "same" for one in taken):
@@ -100,22 +109,22 @@ def _kind(eqn: Any, taken: Sequence[_Kind | None]) -> _Kind | None:
     return None if rule is None or len(taken) != 2 else rule(*taken)
 
 
-def _added(one: _Kind | None, other: _Kind | None) -> _Kind | None:
+def _added(one: Kind | None, other: Kind | None) -> Kind | None:
     if one == other:
         return one if one in ("mean", "sum", "size", "share") else None
     return "mean" if {one, other} == {"mean", "same"} else None
 
 
-def _multiplied(one: _Kind | None, other: _Kind | None) -> _Kind | None:
+def _multiplied(one: Kind | None, other: Kind | None) -> Kind | None:
     if one is None or other is None:
         return None
     return _PRODUCTS.get((one, other)) or _PRODUCTS.get((other, one))
 
 
-def _divided(one: _Kind | None, other: _Kind | None) -> _Kind | None:
+def _divided(one: Kind | None, other: Kind | None) -> Kind | None:
     return None if other is None else _multiplied(one, _INVERSE.get(other))
 
 
-_RULES: Mapping[str, Callable[[_Kind | None, _Kind | None], _Kind | None]] = {
+_RULES: Mapping[str, Callable[[Kind | None, Kind | None], Kind | None]] = {
     "add": _added, "sub": _added, "add_any": _added, "mul": _multiplied, "div": _divided,
 }  # fmt: skip

@@ -218,6 +218,33 @@ class Compiled:
     """XLA's message if it gave up."""
 
 
+Gives = Literal["wide", "each", "mean", "sum", "max", "min", "same", ""]
+"""What an expression gives: a wide value, one of each example first, a number of all; '' else."""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """An expression of a loss, by the equations that it alone makes."""
+
+    site: Site
+    gives: Gives
+    is_member: bool
+    """Whether it makes, or reduces, the wide value."""
+    is_part: bool
+    """Whether each part of the batch can compute it for itself."""
+    is_joined: bool = False
+    """Whether what it gives is that of parts of the batch, joined."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """A name of a function, or an item of it as in `batch['labels']`."""
+
+    text: str
+    has: Literal["batch", "same", "mixed", "size", "unclear"]
+    """The batch as the leading axis, in all of it or in some; or a number that grows with it."""
+
+
 @dataclass(frozen=True)
 class Change:
     """A change of the program's text that `--also` tries."""
@@ -240,6 +267,12 @@ class Change:
     """Names of the function's parameters that have the batch, if an edit may take its gradient."""
     devices: int = 1
     """Over how many devices the batch is sharded."""
+    expressions: tuple[Expression, ...] = ()
+    """Of the function that has all of it, if an edit may put some of them into a function."""
+    names: tuple[Local, ...] = ()
+    """Those of that function."""
+    obstacle: str = ""
+    """Why no edit makes it; '' if one may."""
     within: str = ""
     """Key of the change for whose parts of the batch it is; '' for the batch itself."""
 

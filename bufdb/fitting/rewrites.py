@@ -11,7 +11,7 @@ no sums across it. `compared` runs the loss as written and changed on random num
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,34 +138,55 @@ def compared(one: Gradient, written: Changed, changed: Changed) -> str:
     """
     run, inputs = gradient(one, written)
     other, _ = gradient(one, changed)
-    jaxpr = jax_module().make_jaxpr(run)(*inputs).jaxpr
-    held = sum(aval_bytes(aval) for aval in (*inputs[0], *inputs[1]))
-    if work(jaxpr).operations > CHECKED_WORK or held + live_peak(jaxpr) > CHECKED_BYTES:
+    if not is_small(run, inputs):
         return ""
     jax = jax_module()
     both = jax.jit(run), jax.jit(other)
     worst: list[Any] = []
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
-        for low, high, whole in DRAWS:
-            values = _random(one, inputs, low, high, whole)
-            wanted, got = (_numbers(each(*values)) for each in both)
-            if all(np.isfinite(array).all() for arrays in wanted for array in arrays):
-                limits = math.inf, 1.0, math.inf  # what is auxiliary has scales of its own
-                worst.append([_apart(*pair) for pair in zip(wanted, got, limits, strict=True)])
-    if not worst:
-        raise Refused("the loss of random numbers is not finite, so it cannot be checked")
-    _require_equal(one, [np.max([*shares], axis=0) for shares in zip(*worst, strict=True)])
+        for draw in DRAWS:
+            values = random(one, inputs, *draw)
+            wanted, got = (numbers(each(*values)) for each in both)
+            worst += differences(wanted, got)
+    require_equal(one, worst)
     return f"checked on {CHECKED} random examples: equal to {ROUNDING:.0e}"
 
 
-def _require_equal(one: Gradient, apart: Sequence[Any]) -> None:
+def is_small(run: Callable[..., Any], inputs: tuple[Any, ...]) -> bool:
+    """Return whether a gradient with inputs of these shapes is small enough to run."""
+    jaxpr = jax_module().make_jaxpr(run)(*inputs).jaxpr
+    held = sum(aval_bytes(aval) for aval in (*inputs[0], *inputs[1]))
+    return work(jaxpr).operations <= CHECKED_WORK and held + live_peak(jaxpr) <= CHECKED_BYTES
+
+
+def differences(wanted: Sequence[list[Any]], got: Sequence[list[Any]]) -> list[list[Any]]:
+    """Return the largest differences of arrays; nothing if one that is wanted is not finite.
+
+    Both are values, auxiliary outputs and gradients.
+    """
+    if not all(np.isfinite(array).all() for arrays in wanted for array in arrays):
+        return []
+    limits = math.inf, 1.0, math.inf  # what is auxiliary has scales of its own
+    return [[_apart(*pair) for pair in zip(wanted, got, limits, strict=True)]]
+
+
+def require_equal(one: Gradient, worst: Sequence[Sequence[Any]]) -> None:
     """Refuse what differs by more than rounding.
 
     Args:
         one: the loss as written.
-        apart: largest differences of its values, auxiliary outputs and gradients, an array each;
-            NaN where a number is not finite.
+        worst: for each draw of random numbers the largest differences of its values, auxiliary
+            outputs and gradients, an array each; NaN where a number is not finite.
+
+    Raises:
+        Refused: they differ, or none is known.
     """
+    if not worst:
+        raise Refused("the loss of random numbers is not finite, so it cannot be checked")
+    _require_rounding(one, [np.max([*shares], axis=0) for shares in zip(*worst, strict=True)])
+
+
+def _require_rounding(one: Gradient, apart: Sequence[Any]) -> None:
     worst = [float(np.max(shares, initial=0.0)) for shares in apart]
     if all(share <= ROUNDING for share in worst):
         return
@@ -179,7 +200,7 @@ def _require_equal(one: Gradient, apart: Sequence[Any]) -> None:
     raise Refused(f"it computes something else: on {CHECKED} random examples, {differ}")
 
 
-def _numbers(outputs: tuple[Any, Any, Any]) -> list[list[Any]]:
+def numbers(outputs: tuple[Any, Any, Any]) -> list[list[Any]]:
     """Return the arrays of values, auxiliary outputs and gradients; keys of no number are empty."""
     return [
         [
@@ -213,10 +234,18 @@ def _apart(wanted: Sequence[Any], got: Sequence[Any], most: float = math.inf) ->
     )
 
 
-def _random(
-    one: Gradient, shapes: tuple[Any, ...], low: float, high: float, whole: Sequence[int]
+def random(
+    one: Gradient,
+    shapes: tuple[Any, ...],
+    low: float,
+    high: float,
+    whole: Sequence[int],
+    order: Sequence[int] = (),
 ) -> list[list[Any]]:
-    """Return random inputs and constants of a loss, and a cotangent of one."""
+    """Return random inputs and constants of a loss, and a cotangent of one.
+
+    The same numbers are drawn each time, for the constants in an order of these, by number.
+    """
     jax = jax_module()
     draw = np.random.default_rng(0)
 
@@ -230,9 +259,9 @@ def _random(
         scale = math.sqrt(shape[-2]) if len(shape) > 1 else 1.0
         return jax.numpy.asarray(draw.uniform(low, high, shape) * 3 / max(scale, 3.0), aval.dtype)
 
-    consts = [
-        const if is_concrete(const) else array(aval)
-        for const, aval in zip(one.closed.consts, shapes[1], strict=True)
-    ]
+    consts = list(one.closed.consts)
+    for at in order or range(len(consts)):
+        if not is_concrete(consts[at]):
+            consts[at] = array(shapes[1][at])
     ones = [jax.numpy.ones(aval.shape, aval.dtype) for aval in shapes[2]]
     return [[array(aval) for aval in shapes[0]], consts, ones]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from bufdb.capture.before import seconds_before
 from bufdb.capture.dump import programs
@@ -28,6 +28,18 @@ _SERVER = "bufdb.fitting.child"
 
 class UncheckedError(BufdbError):
     """The patched files cannot be compiled here; they may be right."""
+
+
+class UnequalError(BufdbError):
+    """The patched files compute something else."""
+
+
+class Numbers(NamedTuple):
+    """What the losses as written give for random numbers."""
+
+    path: str
+    size: int
+    """Of the batch with which the losses of the patched files give the same."""
 
 
 @dataclass(frozen=True)
@@ -75,13 +87,38 @@ class Session(Protocol):
             BufdbError: it cannot be compiled.
         """
 
-    def patched(self, texts: Mapping[str, str], rest: Plan) -> Dumped:
+    def numbers(self, size: int, path: str) -> bool:
+        """Write what the losses of a batch of a size give for random numbers, if they are small.
+
+        Raises:
+            BufdbError: they cannot be run.
+        """
+
+    def patched(
+        self, texts: Mapping[str, str], rest: Plan, numbers: Numbers | None = None
+    ) -> Dumped:
         """Compile the function as files with these texts have it, with the rest of a plan.
+
+        Args:
+            texts: by path.
+            rest: what of the plan no text has: donations, options of the compiler.
+            numbers: what its losses are to give, if they are to be compared.
 
         Raises:
             UncheckedError: there is no way to do that here.
+            UnequalError: they compute something else.
             BufdbError: it cannot be compiled.
         """
+
+
+def require_alike(ask: Callable[[Mapping[str, Any]], dict[str, Any]], numbers: Numbers) -> None:
+    """Ask a process whether its losses give the same as those as written.
+
+    Raises:
+        UnequalError: they do not.
+    """
+    if why := ask({"do": "alike", "size": numbers.size, "path": numbers.path})["why"]:
+        raise UnequalError(why)
 
 
 @dataclass
@@ -154,14 +191,22 @@ class Apart:
         request = {"do": "compile", "plan": as_json(plan), "what": what, "is_full": is_full}
         return self._dumped(request)
 
-    def patched(self, texts: Mapping[str, str], rest: Plan) -> Dumped:
+    def numbers(self, size: int, path: str) -> bool:
+        """Write what the losses of a batch of a size give for random numbers, if they are small."""
+        return bool(self._ask({"do": "numbers", "size": size, "path": path})["is_small"])
+
+    def patched(
+        self, texts: Mapping[str, str], rest: Plan, numbers: Numbers | None = None
+    ) -> Dumped:
         """Compile the function as files with these texts have it, in a process of its own.
 
         Args:
             texts: by path.
             rest: what of the plan no text has: donations, options of the compiler.
+            numbers: what its losses are to give, if they are to be compared.
 
         Raises:
+            UnequalError: they compute something else.
             NotCompiledError: the user's code or XLA gave up.
         """
         self._count += 1
@@ -170,6 +215,8 @@ class Apart:
         other = replace(self, folder=folder, _child=None, _count=0)
         with other:
             other._started(texts, has_program=False)
+            if numbers is not None:
+                require_alike(other._ask, numbers)
             return other.compile(rest, "the patched files", is_full=True)
 
     # -- Requests ----------------------------------------------------------------------------------

@@ -97,7 +97,7 @@ def fitted(function: UserFunction, question: Question) -> tuple[Answer, Sizes | 
         folder = Path(name)
         start = 0 if function.varied is None else function.varied.start
         with function.session(folder, start) as session:
-            answer = Fitting(session, question).answer()
+            answer = Fitting(session, question, folder).answer()
             own = *filter(None, [session.stopped]), *session.notes
             answer = replace(answer, notes=(*own, *answer.notes))
         if function.varied is None:

@@ -68,7 +68,7 @@ class Made:
             (), tuple(f"--also {kind}: the batch of 7 has no equal parts" for kind in kinds)
         )
 
-    def patched(self, texts, rest):
+    def patched(self, texts, rest, numbers=None):
         raise BufdbError("no files")
 
 
@@ -77,12 +77,12 @@ def _figures(scratch, dumped):
 
 
 @pytest.fixture
-def ask(monkeypatch):
+def ask(monkeypatch, tmp_path):
     monkeypatch.setattr(Scratch, "figures", _figures)
 
     def asked(limit, over=lambda: False, budget=12, also=(), **how):
         question = Question(limit, budget, also, is_over=over)
-        return Fitting(Made(NEEDS, **how), question).answer()
+        return Fitting(Made(NEEDS, **how), question, tmp_path).answer()
 
     return asked
 
@@ -196,14 +196,14 @@ def test_plans_of_the_same_lines_show_what_each_saves():
     assert "again train.py:3; saves train.py:3:9 x;" in text(answer)
 
 
-def test_places_of_an_edit_are_named_once(monkeypatch):
+def test_places_of_an_edit_are_named_once(monkeypatch, tmp_path):
     monkeypatch.setattr(Scratch, "figures", _figures)
     session = Made(NEEDS)
     program = session.program()
     sites = (PLACE, PLACE._replace(column=20, end_column=25), PLACE._replace(line=4, end_line=4))
     region = replace(program.regions[0], sites=sites)
     session.program = lambda: replace(program, regions=(region,))
-    shown = text(Fitting(session, Question(limit_bytes=70)).answer())
+    shown = text(Fitting(session, Question(limit_bytes=70), tmp_path).answer())
     assert "edit at train.py:3-4\n" in shown
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from bufdb.capture.target import jax_module
 from bufdb.fitting.also import Also, Made, Rewrite, applicable, as_planned, places
+from bufdb.fitting.chunked import put_in_chunks
 from bufdb.fitting.counting import (
     aval_bytes,
     inner_jaxprs,
@@ -21,6 +22,7 @@ from bufdb.fitting.counting import (
     is_literal,
     work,
 )
+from bufdb.fitting.editing import Editing
 from bufdb.fitting.edits import Refused
 from bufdb.fitting.flat import Flat, flattened
 from bufdb.fitting.jax_inside import (
@@ -33,6 +35,7 @@ from bufdb.fitting.jax_inside import (
 from bufdb.fitting.leaving import leaving
 from bufdb.fitting.plans import Change
 from bufdb.fitting.rewrites import Pair, joined, split
+from bufdb.fitting.wide import expressions, locals_of
 
 _REDUCED = {"reduce_sum": "add", "reduce_max": "maximum", "reduce_min": "minimum"}
 """By what reduces the batch, the operation of NumPy that joins what it gives for two parts."""
@@ -95,6 +98,11 @@ class Chunks(Rewrite):
                 if (site := site_of(both.full.eqns[at], also.reader.files)) is not None
             }
         )
+        shown: dict[str, Any] = {}
+        try:
+            shown = _shown(also, pieces, count, within)
+        except Refused as error:
+            shown = {"obstacle": str(error)}
         shapes = [list(one.product.outvars[0].aval.shape) for _, one in pieces.values()]
         where, size = places(sites) or "the loss", also.size(within) // count
         return Change(
@@ -105,8 +113,42 @@ class Chunks(Rewrite):
             where,
             ground,
             tuple(sites),
+            count,
+            devices=also.batch.devices,
             within="" if within is None else within.key,
+            **shown,
         )
+
+    def edit_one(self, editing: Editing, change: Change) -> None:
+        """Put the lines into a function of one part of the batch."""
+        sites = [one.site for one in change.expressions if one.is_member] or change.sites
+        if sites:
+            editing.attempt(sites[0], change.step, put_in_chunks, change)
+        else:
+            super().edit_one(editing, change)
+
+
+def _shown(
+    also: Also,
+    pieces: Mapping[int, tuple[Flat, _Piece]],
+    count: int,
+    within: Change | None,
+) -> dict[str, Any]:
+    """Return what an edit needs to know of the piece's expressions and names.
+
+    Raises:
+        Refused: there are several pieces, or no function has all of it.
+    """
+    if len(pieces) > 1:
+        raise Refused("several losses have such lines")
+    ((flat, piece),) = pieces.values()
+    least = _size(piece.product.outvars[0])
+    place, some = expressions(
+        flat, piece.members, count, also.reader.files, lambda var: 2 * _size(var) > least
+    )
+    size = also.size(within)
+    full, part = also.watched(size, place), also.watched(size // count, place)
+    return {"expressions": some, "names": locals_of(full, part, count)}
 
 
 # -- The piece -------------------------------------------------------------------------------------
@@ -229,7 +271,8 @@ def _numbered(eqns: Sequence[Any], axes: Mapping[Any, int | None]) -> set[Any]:
     numbered: set[Any] = set()
     for eqn in eqns:
         taken = [var for var in eqn.invars if not is_literal(var)]
-        if not taken or any(var in numbered for var in taken):
+        is_made = not taken and eqn.primitive.name != "broadcast_in_dim"  # of a number
+        if is_made or any(var in numbered for var in taken):
             numbered.update(var for var in eqn.outvars if axes.get(var) is not None)
     return numbered
 

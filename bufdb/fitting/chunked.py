@@ -1,0 +1,611 @@
+"""Put the expressions of a wide loss into a function of one part of the batch.
+
+    logits = x @ w                          def chunk(x, labels):
+    picked = logits[…, labels]        →         logits = x @ w
+    return -picked.mean()                       return logits[…, labels]
+
+                                            values = in_chunks(chunk, 8, x, labels)
+                                            return -values.mean()
+
+Statements before what is wide stay before it. Where a statement is only in part wide, what gives a
+value of each example is cut out of it; a sum or mean over all of the wide value is computed of each
+part, and joined.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bufdb.fitting.edits import Refused, Render
+from bufdb.fitting.plans import Change, Expression, Site
+from bufdb.fitting.source import FUNCTIONS, Source
+from bufdb.fitting.transforms import indent
+
+_HELPER = '''\
+def {name}(f, count, *arrays):
+    """Return f of arrays, of one of `count` equal parts of their leading axis at a time."""
+
+    def split(x):
+        {split}
+
+    def join(y):
+        {join}
+
+    f = {jax}.checkpoint(f, prevent_cse=False)
+    parts = {jax}.tree.map(split, arrays)
+    return {jax}.tree.map(join, {jax}.lax.map(lambda part: f(*part), parts))
+
+
+'''
+_ON_ONE = (
+    "return x.reshape(count, x.shape[0] // count, *x.shape[1:])",
+    "return y.reshape(-1, *y.shape[2:])",
+)
+_ON_SEVERAL = (
+    """# A part has an equal share of each of the {devices} devices.
+        x = x.reshape({devices}, count, -1, *x.shape[1:]).swapaxes(0, 1)
+        return x.reshape(count, -1, *x.shape[3:])""",
+    """if y.ndim == 1:
+            return y
+        y = y.reshape(count, {devices}, -1, *y.shape[2:]).swapaxes(0, 1)
+        return y.reshape(-1, *y.shape[3:])""",
+)
+_UNIT = "    "
+_JOINS = ("mean", "sum", "max", "min")
+_OTHER_SCOPES = (
+    *FUNCTIONS, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+)  # fmt: skip
+_Replaced = tuple[ast.expr, str]
+"""An expression, and what is in its place."""
+
+
+def put_in_chunks(source: Source, change: Change) -> None:
+    """Compute the wide piece of a loss for one part of the batch at a time.
+
+    Raises:
+        Refused: the text does not show how.
+    """
+    if change.obstacle:
+        raise Refused(change.obstacle)
+    _Loss(source, change).edit()
+
+
+@dataclass
+class _Loss:
+    """The statements of a function that have a wide piece, sorted."""
+
+    source: Source
+    change: Change
+    nodes: dict[ast.AST, Expression] = field(default_factory=dict)
+    lost: list[Site] = field(default_factory=list)
+    """Of expressions that are not found in the text."""
+    before: list[ast.stmt] = field(default_factory=list)
+    inside: list[ast.stmt] = field(default_factory=list)
+    after: list[ast.stmt] = field(default_factory=list)
+    made: dict[str, str] = field(default_factory=dict)
+    """Names that statements inside bind, and what each gives."""
+    later: set[str] = field(default_factory=set)
+    """Names that statements after it bind."""
+    hoisted: dict[ast.expr, str] = field(default_factory=dict)
+    """Expressions that are computed before, with their names."""
+    cuts: dict[ast.expr, tuple[str, str]] = field(default_factory=dict)
+    """Expressions of statements after it that are computed inside, their names and joins."""
+    returned: dict[str, None] = field(default_factory=dict)
+    """Names bound inside that are read after it."""
+    taken: set[str] = field(default_factory=set)
+    """New names."""
+
+    def __post_init__(self) -> None:
+        for one in self.change.expressions:
+            try:
+                self.nodes[self.source.find(one.site)] = one
+            except Refused:
+                if one.is_member:
+                    raise
+                self.lost.append(one.site)
+        self.has = {one.text: one.has for one in self.change.names}
+        members = [node for node, one in self.nodes.items() if one.is_member]
+        self.function, self.block = _block(self.source, members)
+        first, last = _range(self.source, self.block, members)
+        self.first = first
+        self._sort(first, last)
+
+    # -- Statements --------------------------------------------------------------------------------
+
+    def _sort(self, first: int, last: int) -> None:
+        """Sort statements into those before, inside and after the piece."""
+        for at, statement in enumerate(self.block[first:], first):
+            touches = self._touches(statement)
+            is_inside = touches and self._is_inside(statement)
+            if at > last and not is_inside:
+                break
+            if is_inside:
+                self.inside.append(statement)
+            elif touches or _names(statement) & self.later:
+                self.after.append(statement)
+                self.later |= _bound(statement)
+                self._cut(statement)
+            else:
+                self.before.append(statement)
+            self.last = at
+        self._check_order()
+
+    def _check_order(self) -> None:
+        """Refuse statements whose order matters, and a wide value that is read elsewhere.
+
+        Raises:
+            Refused: there are such.
+        """
+        groups = (self.before, self.inside, self.after)
+        bound = [set().union(*map(_bound, some)) for some in groups]
+        if bound[0] & (bound[1] | bound[2]) or bound[1] & bound[2]:
+            raise Refused("a name gets several values between its lines")
+        if any(_names(one) & bound[2] for one in self.inside):
+            raise Refused("its lines read what others between them compute")
+        span = self.block[self.first].lineno, self.block[self.last].end_lineno or 0
+        if any(span[0] <= site.line <= span[1] for site in self.lost):
+            raise Refused("the position of an expression between its lines is not reliable")
+        own = {inner for some in groups for one in some for inner in ast.walk(one)}
+        for node in ast.walk(self.function):
+            if not isinstance(node, ast.Name) or node in own or node.lineno < span[0]:
+                continue
+            if isinstance(node.ctx, ast.Load) and node.id in self.made:
+                self._return(node)
+
+    def _touches(self, node: ast.AST) -> bool:
+        """Return whether a node has some of the piece, or reads what it binds."""
+        return self._has_member(node) or any(
+            isinstance(inner, ast.Name) and inner.id in self.made for inner in ast.walk(node)
+        )
+
+    def _has_member(self, node: ast.AST) -> bool:
+        return any(one in self.nodes and self.nodes[one].is_member for one in ast.walk(node))
+
+    def _is_inside(self, statement: ast.stmt) -> bool:
+        """Return whether a part of the batch can run a statement; its names are known then."""
+        targets: list[ast.expr] = []
+        if isinstance(statement, ast.Assign):
+            targets = statement.targets
+        elif isinstance(statement, ast.AnnAssign | ast.AugAssign):
+            targets = [statement.target]
+        value = getattr(statement, "value", None)
+        if not targets or value is None or _names(value) & self.later:
+            return False
+        hoisted: list[ast.expr] = []
+        if not self._is_part(value, hoisted) or not all(_is_name(one) for one in targets):
+            return False
+        whole = self.nodes.get(statement)
+        if whole is not None and not whole.is_part:
+            return False
+        gives = self._gives(value) if whole is None else whole.gives
+        if gives not in ("wide", "each"):
+            return False
+        self.hoisted |= {one: self._free("x") for one in hoisted}
+        self.made |= dict.fromkeys(_bound(statement), gives)
+        return True
+
+    # -- Expressions -------------------------------------------------------------------------------
+
+    def _is_part(self, node: ast.AST, hoisted: list[ast.expr]) -> bool:
+        """Return whether a part can compute an expression; collect what is to be done before."""
+        if isinstance(node, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
+            return False
+        one, children = self.nodes.get(node), list(ast.iter_child_nodes(node))
+        if self._touches(node):
+            is_part = one is None or one.is_part
+            return is_part and all(self._is_part(child, hoisted) for child in children)
+        inner = [self.nodes[child] for child in ast.walk(node) if child in self.nodes]
+        if all(other.is_part for other in inner):
+            return True
+        if one is None:
+            return all(self._is_part(child, hoisted) for child in children)
+        within = [above for above in self.source.above(node) if above is not self.function]
+        is_apart = any(isinstance(above, _OTHER_SCOPES) for above in _inside(within, self.block))
+        if one.gives in ("", "wide") or is_apart or not isinstance(node, ast.expr):
+            return False
+        hoisted.append(node)
+        return True
+
+    def _gives(self, node: ast.AST) -> str:
+        """Return what an expression gives; '' if it is not known."""
+        if node in self.nodes:
+            return self.nodes[node].gives
+        if isinstance(node, ast.Name):
+            return self.made.get(node.id, "")
+        touching = [child for child in ast.iter_child_nodes(node) if self._touches(child)]
+        return self._gives(touching[0]) if len(touching) == 1 else ""
+
+    def _cut(self, node: ast.AST) -> None:
+        """Choose what of a statement after the piece is computed inside.
+
+        Raises:
+            Refused: a wide value is needed there.
+        """
+        if not self._touches(node):
+            return
+        if isinstance(node, ast.Name) and node.id in self.made:
+            self._return(node)
+            return
+        if isinstance(node, (*_OTHER_SCOPES, ast.If, ast.For, ast.While, ast.With, ast.Try)):
+            self._cut_names(node)
+            return
+        one = self.nodes.get(node)
+        hoisted: list[ast.expr] = []
+        is_made_here = self._has_member(node)  # else names are returned
+        is_each = one is not None and one.gives == "each" and is_made_here
+        if is_each and self._is_part(node, hoisted):
+            self._cut_out(node, "", hoisted)
+            return
+        children = list(ast.iter_child_nodes(node))
+        if one is None or not one.is_member:
+            before = dict(self.cuts), dict(self.returned), dict(self.hoisted)
+            try:
+                for child in children:
+                    self._cut(child)
+            except Refused:
+                if one is None or not one.is_joined:
+                    raise
+                self.cuts, self.returned, self.hoisted = before
+            else:
+                return
+        is_joined = one is not None and one.is_joined and one.gives in _JOINS
+        if is_joined and all(self._is_part(child, hoisted) for child in children):
+            assert one is not None
+            self._cut_out(node, one.gives, hoisted)
+            return
+        shown = f"`{_excerpt(self.source, node)}`"
+        if one is not None and one.is_member and one.gives == "wide":
+            raise Refused(
+                f"{shown} computes what is before the wide value, too; return that from it, and "
+                "compute the wide value in the loss"
+            )
+        raise Refused(f"{shown} is neither a mean nor a sum of each part's")
+
+    def _cut_names(self, node: ast.AST) -> None:
+        """Return the names that a statement or function of its own reads, which has no cuts."""
+        for inner in ast.walk(node):
+            if inner in self.nodes and self.nodes[inner].is_member:
+                raise Refused("its lines are in several blocks")
+            if isinstance(inner, ast.Name) and inner.id in self.made:
+                self._return(inner)
+
+    def _cut_out(self, node: ast.AST, join: str, hoisted: Sequence[ast.expr]) -> None:
+        assert isinstance(node, ast.expr)
+        self.cuts[node] = self._free(f"{join}s" if join in ("mean", "sum") else "values"), join
+        self.hoisted |= {one: self._free("x") for one in hoisted}
+
+    def _return(self, name: ast.Name) -> None:
+        if self.made[name.id] != "each":
+            raise Refused(f"{name.id} is wide, and line {name.lineno} reads it")
+        self.returned[name.id] = None
+
+    def _free(self, stem: str) -> str:
+        name, number = stem, 1
+        module = {
+            name
+            for name, nodes in self.source.bindings.get(self.source.tree, {}).items()
+            if not all(isinstance(node, ast.arg) for node in nodes)
+        }
+        known = {one.id for one in ast.walk(self.function) if isinstance(one, ast.Name)}
+        known |= {one.arg for one in ast.walk(self.function) if isinstance(one, ast.arg)}
+        while name in self.taken or name in known or name in module or hasattr(builtins, name):
+            number += 1
+            name = f"{stem}_{number}"
+        self.taken.add(name)
+        return name
+
+    # -- What a part gets --------------------------------------------------------------------------
+
+    def _parameters(self) -> tuple[list[str], list[str], list[_Replaced]]:
+        """Return parameters of the function, arguments of it, and items that parameters replace.
+
+        Raises:
+            Refused: it is not known whether a name has the batch.
+        """
+        arguments: dict[str, tuple[str, str]] = {}
+        replaced: list[_Replaced] = []
+        bound: set[str] = set()
+        for statement in self.inside:
+            self._take(getattr(statement, "value", statement), bound, arguments, replaced)
+            if isinstance(statement, ast.AugAssign):
+                self._take(statement.target, bound, arguments, replaced)
+            bound |= _bound(statement)
+        for node in self.cuts:
+            self._take(node, bound, arguments, replaced)
+        if not arguments:
+            raise Refused("no name of its lines has the batch")
+        parameters = [name for name, _ in arguments.values()]
+        if lost := (bound - set(parameters)) & self._closed(bound):
+            raise Refused(f"{min(lost)} is read before its lines bind it")
+        return parameters, [text for _, text in arguments.values()], replaced
+
+    def _closed(self, bound: set[str]) -> set[str]:
+        """Return names that the lines read before they bind them."""
+        known: set[str] = set()
+        early: set[str] = set()
+        for statement in self.inside:
+            value = getattr(statement, "value", statement)
+            early |= (_names(value) & bound) - known
+            if isinstance(statement, ast.AugAssign):
+                early |= _bound(statement) - known
+            known |= _bound(statement)
+        return early
+
+    def _take(
+        self,
+        node: ast.AST,
+        bound: set[str],
+        arguments: dict[str, tuple[str, str]],
+        replaced: list[_Replaced],
+    ) -> None:
+        """Note which names and items of an expression are parameters, with their arguments."""
+        if isinstance(node, ast.expr) and node in self.hoisted:
+            if self._gives(node) == "each":
+                name = self.hoisted[node]
+                arguments[name] = name, name
+            return
+        text = ast.unparse(node) if isinstance(node, ast.Attribute | ast.Subscript) else ""
+        if self.has.get(text) == "batch" and not _names(node) & bound:
+            assert isinstance(node, ast.expr)
+            if text not in arguments:
+                arguments[text] = self._free(_word(text)), self.source.of(node)
+            replaced.append((node, arguments[text][0]))
+            return
+        is_own = isinstance(node, ast.Name) and node.id not in bound
+        if isinstance(node, ast.Name) and is_own and self._is_local(node):
+            if (has := self.has.get(node.id, "unclear")) == "batch":
+                arguments[node.id] = node.id, node.id
+            elif has != "same" and not self._is_same_item(node):
+                raise Refused(f"{node.id} {_WHY[has]}")
+        for child in ast.iter_child_nodes(node):
+            self._take(child, bound, arguments, replaced)
+
+    def _is_same_item(self, node: ast.Name) -> bool:
+        """Return whether only an item of a name is read, without the batch."""
+        above = self.source.parents[node]
+        is_item = isinstance(above, ast.Attribute | ast.Subscript) and above.value is node
+        return is_item and self.has.get(ast.unparse(above)) == "same"
+
+    def _is_local(self, node: ast.Name) -> bool:
+        """Return whether a name is bound in a function around it, and not within the expression."""
+        for scope in self.source.scopes(node):
+            if node.id in self.source.bindings.get(scope, {}):
+                is_around = scope is self.function or scope in self.source.above(self.function)
+                return is_around and scope is not self.source.tree
+        return False
+
+    # -- The new text ------------------------------------------------------------------------------
+
+    def edit(self) -> None:
+        """Make the edit."""
+        source, block = self.source, self.block
+        first = block[self.first]
+        space = indent(source, first)
+        statements = block[self.first : self.last + 1]
+        _check_lines(source, statements, space)
+        parameters, arguments, items = self._parameters()
+        jax_free = {"devices": str(self.change.devices)}
+        split, join = _ON_ONE if self.change.devices == 1 else (
+            text.format(**jax_free) if "{" in text else text for text in _ON_SEVERAL
+        )  # fmt: skip
+        text = _HELPER.replace("{split}", split).replace("{join}", join)
+        helper = source.helper("in_chunks", text, first)
+        chunk = self._free("chunk")
+        lines = _Lines(source, statements)
+        called = f"{helper}({chunk}, {self.change.count}, {', '.join(arguments)})"
+        results = [*self.returned, *(name for name, _ in self.cuts.values())]
+        if not results:
+            raise Refused("nothing of each example is read of it")
+        inner = [*items, *self.hoisted.items()]
+        joined = [
+            (node, f"{name}.{join}()" if join else name) for node, (name, join) in self.cuts.items()
+        ]
+
+        def make(render: Render) -> str:
+            def text(node: ast.expr, some: Sequence[_Replaced]) -> str:
+                return _rendered(render, source.span(node), source, some)
+
+            out = [lines.text(one, render, []) for one in self.before]
+            out += [f"{space}{name} = {text(node, [])}" for node, name in self.hoisted.items()]
+            out += ["", f"{space}def {chunk}({', '.join(parameters)}):"]
+            out += [_indented(lines.text(one, render, inner)) for one in self.inside]
+            values = [*self.returned, *(_flat(text(node, inner)) for node in self.cuts)]
+            out += [f"{space}{_UNIT}return {', '.join(values)}", ""]
+            out.append(f"{space}{', '.join(results)} = {called}")
+            out += [lines.text(one, render, joined) for one in self.after]
+            return source.line_end.join(out)
+
+        source.replace((lines.start, lines.end), make)
+
+
+_WHY: Mapping[str, str] = {
+    "mixed": "has the batch in some of its items only",
+    "size": "is a number that grows with the batch",
+    "unclear": "may have the batch, which its lines do not show",
+}
+
+
+# -- The text of statements ------------------------------------------------------------------------
+
+
+class _Lines:
+    """Whole lines of statements, with the comments above each."""
+
+    def __init__(self, source: Source, statements: Sequence[ast.stmt]) -> None:
+        self._source = source
+        self._spans: dict[ast.stmt, tuple[int, int]] = {}
+        begin = statements[0].lineno
+        for one in statements:
+            last = one.end_lineno or one.lineno
+            end = source.end_of_line(last)
+            self._spans[one] = source.offset(begin, 0), end
+            begin = last + 1
+        self.start = source.offset(statements[0].lineno, 0)
+        self.end = self._spans[statements[-1]][1]
+
+    def text(self, one: ast.stmt, render: Render, replaced: Sequence[_Replaced]) -> str:
+        return _rendered(render, self._spans[one], self._source, replaced)
+
+
+def _rendered(
+    render: Render, span: tuple[int, int], source: Source, replaced: Sequence[_Replaced]
+) -> str:
+    """Return the text of a span with some expressions replaced; of those that nest the outer."""
+    at, end = span
+    pieces = []
+    spans = sorted((_around(source, node), name) for node, name in replaced)
+    for (first, last), name in sorted(spans, key=lambda one: (one[0][0], -one[0][1])):
+        if first >= at and last <= end:
+            pieces += [render(at, first), name]
+            at = last
+    return "".join([*pieces, render(at, end)])
+
+
+def _around(source: Source, node: ast.expr) -> tuple[int, int]:
+    """Return the span of an expression, with the parentheses that it alone needs."""
+    start, end = source.span(node)
+    around = source.raw[start - 1 : start], source.raw[end : end + 1]
+    is_grouped = isinstance(node, ast.BinOp | ast.UnaryOp | ast.BoolOp | ast.Compare)
+    is_called = bool(re.match(rb"[\w\])]", source.raw[start - 2 : start - 1]))
+    return (
+        (start - 1, end + 1)
+        if around == (b"(", b")") and is_grouped and not is_called
+        else (start, end)
+    )
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"{_UNIT}{line}" if line.strip() else line for line in text.split("\n"))
+
+
+def _flat(text: str) -> str:
+    """Return an expression on one line; with a comment, in parentheses, which a `return` needs."""
+    if "#" in text:
+        return f"({text})" if "\n" in text else text
+    flat = ""
+    for line in (one.strip() for one in text.split("\n")):
+        is_close = not flat or flat[-1] in "([{" or line[:1] in ")]}."
+        flat += line if is_close else f" {line}"
+    return flat
+
+
+def _check_lines(source: Source, statements: Sequence[ast.stmt], space: str) -> None:
+    """Refuse statements that share lines, or have texts over several lines.
+
+    Raises:
+        Refused: they do.
+    """
+    if space.strip():
+        raise Refused("several statements are on one line")
+    for one, other in itertools.pairwise(statements):
+        if one.end_lineno == other.lineno:
+            raise Refused("several statements are on one line")
+    for one in statements:
+        for node in ast.walk(one):
+            is_text = isinstance(node, ast.JoinedStr) or (
+                isinstance(node, ast.Constant) and isinstance(node.value, str)
+            )
+            if is_text and getattr(node, "lineno", 0) != getattr(node, "end_lineno", 0):
+                raise Refused("a text over several lines is between its lines")
+
+
+# -- Nodes -----------------------------------------------------------------------------------------
+
+
+def _block(
+    source: Source, members: Sequence[ast.AST]
+) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, list[ast.stmt]]:
+    """Return the function that has some nodes, and the innermost block in it that has all.
+
+    Raises:
+        Refused: they are in no function, or in a loop of it.
+    """
+    above = [[node, *source.above(node)] for node in members]
+    functions = [next((one for one in some if isinstance(one, _SCOPES)), None) for some in above]
+    function = functions[0]
+    if not isinstance(function, ast.FunctionDef) or any(one is not function for one in functions):
+        raise Refused("its lines are not in one function with a def")
+    body, outer = function.body, above
+    while True:
+        here = {next(one for one in some if one in body) for some in outer}
+        if len(here) > 1:
+            return function, body
+        (only,) = here
+        if not isinstance(only, ast.With | ast.If | ast.For | ast.While | ast.Try):
+            return function, body
+        if isinstance(only, ast.For | ast.While | ast.Try):
+            raise Refused("its lines are in a loop, or in a try")
+        blocks = [only.body, getattr(only, "orelse", [])]
+        inner = [one for one in blocks if all(any(s in one for s in some) for some in outer)]
+        if not inner:
+            raise Refused("its lines are in several blocks")
+        body = inner[0]
+
+
+_SCOPES = (*FUNCTIONS, ast.Lambda, ast.ClassDef)
+
+
+def _range(
+    source: Source, block: Sequence[ast.stmt], members: Sequence[ast.AST]
+) -> tuple[int, int]:
+    """Return the first and the last statement of a block that has some of the nodes."""
+    known = set(block)
+    places = [
+        block.index(one)
+        for node in members
+        for one in (node, *source.above(node))
+        if one in known and isinstance(one, ast.stmt)
+    ]
+    return min(places), max(places)
+
+
+def _inside(above: Sequence[ast.AST], block: Sequence[ast.stmt]) -> Iterator[ast.AST]:
+    """Yield the nodes around an expression that are in a statement of a block."""
+    for one in above:
+        if one in block:
+            return
+        yield one
+
+
+def _names(node: ast.AST) -> set[str]:
+    """Return the names that are read in a node."""
+    return {
+        one.id
+        for one in ast.walk(node)
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)
+    }
+
+
+def _bound(statement: ast.AST) -> set[str]:
+    """Return the names that a statement binds, those in functions within it, too."""
+    bound = {
+        one.id
+        for one in ast.walk(statement)
+        if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)
+    }
+    if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
+        bound.add(statement.name)
+    return bound
+
+
+def _is_name(target: ast.expr) -> bool:
+    return isinstance(target, ast.Name) or (
+        isinstance(target, ast.Tuple) and all(isinstance(one, ast.Name) for one in target.elts)
+    )
+
+
+def _word(text: str) -> str:
+    """Return a name for an item, such as `labels` of `batch['labels']`."""
+    words = re.findall(r"\w+", text)
+    return next((word for word in words[::-1] if word.isidentifier()), "part")
+
+
+def _excerpt(source: Source, node: ast.AST) -> str:
+    assert isinstance(node, ast.expr | ast.stmt)
+    text = " ".join(source.of(node).split())
+    return text if len(text) <= 40 else f"{text[:39]}…"
