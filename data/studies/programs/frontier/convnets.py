@@ -80,6 +80,7 @@ def resnet_loss(params, images, labels):
     return error(jnp.mean(x, (1, 2)) @ params["head"], labels)
 
 
+@jax.jit
 def resnet50(params, images, labels):
     return jax.value_and_grad(resnet_loss)(params, images, labels)
 
@@ -104,12 +105,13 @@ def resnet50_args(batch=184, size=224):
 # -- GoogleNet -------------------------------------------------------------------------------------
 
 INCEPTIONS = (
-    (64, 96, 128, 16, 32, 32), (128, 128, 192, 32, 96, 64), None,
-    (192, 96, 208, 16, 48, 64), (160, 112, 224, 24, 64, 64), (128, 128, 256, 24, 64, 64),
-    (112, 144, 288, 32, 64, 64), (256, 160, 320, 32, 128, 128), None,
-    (256, 160, 320, 32, 128, 128), (384, 192, 384, 48, 128, 128),
+    (64, 96, 128, 16, 32, 32), (128, 128, 192, 32, 96, 64), (192, 96, 208, 16, 48, 64),
+    (160, 112, 224, 24, 64, 64), (128, 128, 256, 24, 64, 64), (112, 144, 288, 32, 64, 64),
+    (256, 160, 320, 32, 128, 128), (256, 160, 320, 32, 128, 128), (384, 192, 384, 48, 128, 128),
 )  # fmt: skip
-"""Channels of the branches of each block; None is a pooling."""
+"""Channels of the branches of each block."""
+BEFORE_POOLS = (1, 6)
+"""Blocks with a pooling after them."""
 
 
 def inception(x, p):
@@ -124,11 +126,14 @@ def googlenet_loss(params, images, labels):
     x = pooled(jax.nn.relu(conv(images, params["stem"], 2)))
     x = jax.nn.relu(conv(x, params["second"]))
     x = pooled(jax.nn.relu(conv(x, params["third"])))
-    for p in params["blocks"]:
-        x = pooled(x) if p is None else inception(x, p)
+    for at, p in enumerate(params["blocks"]):
+        x = inception(x, p)
+        if at in BEFORE_POOLS:
+            x = pooled(x)
     return error(jnp.mean(x, (1, 2)) @ params["head"], labels)
 
 
+@jax.jit
 def googlenet(params, images, labels):
     return jax.value_and_grad(googlenet_loss)(params, images, labels)
 
@@ -136,9 +141,6 @@ def googlenet(params, images, labels):
 def googlenet_args(batch=320, size=224):
     blocks, before = [], 192
     for channels in INCEPTIONS:
-        if channels is None:
-            blocks.append(None)
-            continue
         one, to_three, three, to_five, five, pool = channels
         blocks.append(
             {
@@ -183,6 +185,7 @@ def mobilenet_loss(params, images, labels):
     return error(jnp.mean(x, (1, 2)) @ params["head"], labels)
 
 
+@jax.jit
 def mobilenet(params, images, labels):
     return jax.value_and_grad(mobilenet_loss)(params, images, labels)
 
@@ -202,8 +205,10 @@ def mobilenet_args(batch=272, size=224):
 
 # -- VGG-16 ----------------------------------------------------------------------------------------
 
-WIDTHS = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0)
-"""Channels of the convolutions; 0 is a pooling."""
+WIDTHS = (64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512)
+"""Channels of the convolutions."""
+LAST = (1, 3, 6, 9, 12)
+"""Those with a pooling after them."""
 
 
 def filtered(x, p):
@@ -212,14 +217,17 @@ def filtered(x, p):
 
 def vgg_loss(params, images, labels):
     x = images
-    for p in params["layers"]:
-        x = pooled(x, 2) if p is None else filtered(x, p)
+    for at, p in enumerate(params["layers"]):
+        x = filtered(x, p)
+        if at in LAST:
+            x = pooled(x, 2)
     x = x.reshape(x.shape[0], -1)
     for weights in params["hidden"]:
         x = jax.nn.relu(x @ weights)
     return error(x @ params["head"], labels)
 
 
+@jax.jit
 def vgg16(params, images, labels):
     return jax.value_and_grad(vgg_loss)(params, images, labels)
 
@@ -227,10 +235,8 @@ def vgg16(params, images, labels):
 def vgg16_args(batch=176, size=224):
     layers, before = [], 3
     for width in WIDTHS:
-        layers.append(
-            {"kernel": shape(3, 3, before, width), "shift": shape(width)} if width else None
-        )
-        before = width or before
+        layers.append({"kernel": shape(3, 3, before, width), "shift": shape(width)})
+        before = width
     hidden = [shape(512 * (size // 32) ** 2, 4096), shape(4096, 4096)]
     params = {"layers": layers, "hidden": hidden, "head": shape(4096, CLASSES)}
     return params, *pictures(batch, size)
@@ -255,6 +261,7 @@ def unet_loss(params, images, masks):
     return jnp.mean((x @ params["head"] - masks) ** 2)
 
 
+@jax.jit
 def unet(params, images, masks):
     return jax.value_and_grad(unet_loss)(params, images, masks)
 

@@ -22,6 +22,7 @@ def scanned(w, x):
     return jnp.sum(jax.lax.scan(two_layers, x, w)[0])
 
 
+@jax.jit
 def activations(w, x):
     return jax.grad(scanned)(w, x)
 

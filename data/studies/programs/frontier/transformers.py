@@ -42,6 +42,7 @@ def gpt2_loss(params, tokens):
     return score(norm(x, params["scale"]), params["embed"], jnp.roll(tokens, -1, 1))
 
 
+@jax.jit
 def gpt2(params, tokens):
     return jax.value_and_grad(gpt2_loss)(params, tokens)
 
@@ -53,6 +54,7 @@ def vit_loss(params, patches, labels):
     return score(jnp.mean(norm(x, params["scale"]), 1), params["head"], labels)
 
 
+@jax.jit
 def vit(params, patches, labels):
     return jax.value_and_grad(vit_loss)(params, patches, labels)
 
@@ -69,6 +71,7 @@ def decoder_loss(params, tokens):
     return score(norm(x, params["scale"]), params["embed"], jnp.roll(tokens, -1, 1))
 
 
+@jax.jit
 def decoder(params, tokens):
     return jax.value_and_grad(decoder_loss)(params, tokens)
 
@@ -82,6 +85,7 @@ def nested_loss(params, tokens):
     return score(norm(x, params["scale"]), params["embed"], jnp.roll(tokens, -1, 1))
 
 
+@jax.jit
 def nested(params, tokens):
     return jax.value_and_grad(nested_loss)(params, tokens)
 
