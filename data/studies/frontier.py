@@ -109,12 +109,12 @@ PROGRAMS = {
     "page": offloading(
         "JAX's page: activations", "activations", "two_layers",
         (57.5 * MIB, 46.75 * MIB, 25 * MIB),
-        ("57.50 MB as written", "46.75 MB", "25.00 MB, parameters in host memory"),
+        ("57.50 MiB as written", "46.75 MiB", "25.00 MiB, parameters in host memory"),
         hands=SCANNED, is_scanned=True,
     ),
     "page_adam": offloading(
         "JAX's page: Adam", "adam", "gelu", (4.59 * 2**30, 2.87 * 2**30),
-        ("4.59 GB as written", "2.87 GB, state in host memory"), hands=CALLED,
+        ("4.59 GiB as written", "2.87 GiB, state in host memory"), hands=CALLED,
     ),
     "gpt2": transformer(
         "GPT-2 small, unrolled", "gpt2", "block",
@@ -390,20 +390,22 @@ PAGE = """# The frontier, next to plans by hand
 Written by `frontier.py` with jax {jax}, for an H100, ahead of time (`--target gpu:h100`; no device,
 so nothing is tuned on one). Needs are those of compilations, in MiB. Products are beyond those of
 the program as written, by traces; bytes are what the compiled program reads and writes in device
-memory, beyond as written. The best by hand is the plan of fewest products within the limit, of:
-{hands}. Limits are needs of these plans, or figures that others published. Above the bound is the
-cost beyond that of any mixture of the same values and layers at the same size of residuals, by
-traces; where layers are called in a row, no trace has it. Compilations are those of a first
-question, patches included, and CPU seconds are those of the same, all processes together, on a
-machine that others shared. Proved means that the patched files were compiled and need the same to
-the byte. The difference is that of results of the patched files from those as written, both run
-on a CPU with small arguments, relative to the largest value of a result.
+memory, beyond as written. The best by hand is the plan of fewest products within the limit, of
+those of `programs/by_hand.py` that apply: a checkpoint of each block or of every second one,
+`dots_saveable`, inputs of layers in host memory, the loss in 8 chunks, 4 microbatches. Limits are
+needs of these plans, or figures that others published. Above the bound is the cost beyond that of
+any mixture of the same values and layers at the same size of residuals, by traces; where layers are
+called in a row, no trace has it. Compilations are those of a first question, patches included, and
+CPU seconds are those of the same, all processes together, on a machine that others shared. Proved
+means that the patched files were compiled and need the same to the byte. The difference is that of
+results of the patched files from those as written, both run on a CPU with small arguments, relative
+to the largest value of a result.
 
-MONeT's figures are those of its README: gigabytes with PyTorch and, by its schedules, overhead in
-*time* on its GPU. Ours are products and bytes of what XLA compiles, which plans memory better as
-written: shares of the need are equal, the figures next to each other are not the same unit.
-GoogleNet is without auxiliary heads, VGG-16 without dropout, U-Net at 416 x 608; batches are
-published. JAX's page was run on another GPU, with other figures of the page next to each limit.
+Published of MONeT are the figures of its README: shares of the gigabytes that PyTorch needs, and
+overheads in *time*, measured on its GPU. Ours are products and bytes of what XLA compiles, at equal
+shares of what XLA needs as written: next to each other, not in one unit. GoogleNet is without
+auxiliary heads, VGG-16 without dropout, U-Net at 416 x 608; batches are those of MONeT. JAX's page
+was run on another GPU; its figures are the limits here.
 
 {total}
 
@@ -527,10 +529,8 @@ def page(benches):
         f"{len(benches) - len(missing)} programs, {limits} limits: a plan by hand is better for "
         f"{worse}. Of {planned} plans {proved} are proved."
     )
-    hands = ", ".join(dict.fromkeys(hand for one in PROGRAMS.values() for hand in one.hands))
     text = PAGE.format(
         jax=version("jax"),
-        hands=hands,
         total=total,
         table="\n".join([*HEAD, *lines]),
         notes="\n".join([*notes, ""]),
