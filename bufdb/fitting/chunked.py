@@ -248,7 +248,8 @@ class _Loss:
                 for child in children:
                     self._cut(child)
             except Refused:
-                if one is None or not one.is_joined:
+                is_joined = one is not None and one.is_joined and one.gives in _JOINS
+                if not (is_joined and all(self._is_part(child, []) for child in children)):
                     raise
                 self.cuts, self.returned, self.hoisted = before
             else:
@@ -258,13 +259,16 @@ class _Loss:
             assert one is not None
             self._cut_out(node, one.gives, hoisted)
             return
-        shown = f"`{_excerpt(self.source, node)}`"
-        if one is not None and one.is_member and one.gives == "wide":
-            raise Refused(
-                f"{shown} computes what is before the wide value, too; return that from it, and "
-                "compute the wide value in the loss"
-            )
-        raise Refused(f"{shown} is neither a mean nor a sum of each part's")
+        raise Refused(self._obstacle(node))
+
+    def _obstacle(self, node: ast.AST) -> str:
+        """Return what of an expression no part can compute: the innermost that says why."""
+        shown, why = node, "is neither a mean nor a sum of each part's"
+        for inner in ast.walk(node):
+            one = self.nodes.get(inner)
+            if one is not None and one.why_not and not one.is_joined and self._touches(inner):
+                shown, why = inner, one.why_not
+        return f"`{_excerpt(self.source, shown)}` {why}"
 
     def _cut_names(self, node: ast.AST) -> None:
         """Return the names that a statement or function of its own reads, which has no cuts."""

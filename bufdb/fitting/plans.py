@@ -232,6 +232,8 @@ class Expression:
     """Whether it makes, or reduces, the wide value."""
     is_part: bool
     """Whether each part of the batch can compute it for itself."""
+    why_not: str = ""
+    """What of it a part cannot compute, if there is something."""
     is_joined: bool = False
     """Whether what it gives is that of parts of the batch, joined."""
 

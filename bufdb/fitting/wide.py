@@ -25,6 +25,11 @@ _JOINED: Mapping[str, Gives] = {"reduce_max": "max", "reduce_min": "min"}
 _CREATED = ("broadcast_in_dim", "iota")
 """Primitives that may make an axis of the batch of nothing that has it, alike for each part."""
 _OF_PARTS = ("each", "same", "mean", "sum", "size", "share")
+_MIXED = "is of several examples at once"
+_HEAVY = (
+    "computes what is before the wide value, too; return that from it, and compute the wide value "
+    "in the loss"
+)
 _DEPTH = 3
 """How far the attributes of objects are read."""
 
@@ -120,13 +125,14 @@ class _Reading:
 
     def expression(self, site: Site, own: Sequence[int]) -> Expression:
         gives = self._gives(own)
-        is_part = all(self._is_part(at) for at in own)
+        reasons = {at: why for at in own if (why := self._why_not(at))}
         return Expression(
             site=site,
             gives=gives,
             is_member=bool(self.members & set(own)),
-            is_part=is_part,
-            is_joined=not is_part and all(self._is_part(at) or self._is_last(at) for at in own),
+            is_part=not reasons,
+            why_not=next(iter(reasons.values()), ""),
+            is_joined=bool(reasons) and all(self._is_last(at) for at in reasons),
         )
 
     def _gives(self, own: Sequence[int]) -> Gives:
@@ -155,7 +161,7 @@ class _Reading:
     def _has_own_numbers(self, at: int) -> bool:
         """Return whether an equation has a number that is another one for a part.
 
-        Whole numbers of examples are their places, of which a part has its own.
+        Whole numbers of examples are places of examples, and a part has its own places.
         """
         (var, *_) = self.flat.full.eqns[at].outvars
         if at in self.members and self.flat.axes.get(var) is not None and not is_inexact(var.aval):
@@ -165,22 +171,22 @@ class _Reading:
             is_literal(var) and of_literal(var, small, self.count) != "same" for var, small in pairs
         )
 
-    def _is_part(self, at: int) -> bool:
-        """Return whether each part of the batch can compute an equation for itself alone."""
+    def _why_not(self, at: int) -> str:
+        """Return why a part of the batch cannot compute an equation for itself; '' if it can."""
         eqn = self.flat.full.eqns[at]
         outs = [var for var in eqn.outvars if not is_dropped(var)]
         if self._has_own_numbers(at):
-            return False
+            return "has a number that grows with the batch"
         if at in self.members:
-            return all(self.flat.axes.get(var) is not None or self._is_same(var) for var in outs)
+            is_part = all(self.flat.axes.get(var) is not None or self._is_same(var) for var in outs)
+            return "" if is_part else _MIXED
+        if _is_heavy(eqn):
+            return _HEAVY
         has_batch = any(self._has_batch(var) for var in eqn.invars)
         is_created = any(self.flat.axes.get(var) is not None for var in outs) and not has_batch
         if is_created and eqn.primitive.name not in _CREATED:
-            return False
-        is_heavy = eqn.primitive.name in ("dot_general", "scan", "while") or any(
-            work(jaxpr).count for jaxpr in inner_jaxprs(eqn)
-        )
-        return not is_heavy and all(self.kinds.get(var) in ("each", "same") for var in outs)
+            return _MIXED
+        return "" if all(self.kinds.get(var) in ("each", "same") for var in outs) else _MIXED
 
     def _is_same(self, var: Any) -> bool:
         return self.kinds.get(var) == "same"
@@ -189,9 +195,15 @@ class _Reading:
         """Return whether an equation is of what a part of the batch adds to a number of all."""
         eqn = self.flat.full.eqns[at]
         if any(self.kinds.get(var) in _OF_PARTS for var in eqn.outvars):
-            is_heavy = any(work(jaxpr).count for jaxpr in inner_jaxprs(eqn))
-            return not is_heavy and eqn.primitive.name not in ("dot_general", "scan", "while")
+            return not _is_heavy(eqn)
         return eqn.primitive.name in _JOINED
+
+
+def _is_heavy(eqn: Any) -> bool:
+    """Return whether an equation is a product or a loop, or has a product in it."""
+    if eqn.primitive.name in ("dot_general", "scan", "while"):
+        return True
+    return any(work(jaxpr).count for jaxpr in inner_jaxprs(eqn))
 
 
 # -- Names -----------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from bufdb.fitting.levers.saved import Saved
 from bufdb.fitting.places import spans
 from bufdb.fitting.plans import (
     Answer,
+    Change,
     Changes,
     Compiled,
     Patch,
@@ -394,3 +395,57 @@ def test_a_step_by_hand_is_an_answer_where_nothing_else_fits(ask, by_hand, monke
     shown = " ".join(text(answer).split())
     assert "fits 70 B with a step by hand; none that was proved does without" in shown
     assert "compiled; fits, by hand" in shown and "by hand, do it" in shown
+
+
+IN_PARTS = {
+    ("microbatch=2",): {None: 70, (): 44, ("a",): 40, ("b",): 45, ("a", "b"): 65},
+    ("chunks=2",): {None: 90, (): 70, ("a",): 50, ("b",): 55, ("a", "b"): 80},
+    ("microbatch=2", "chunks=2"): {None: 60, (): 33, ("a",): 30, ("b",): 36, ("a", "b"): 58},
+}
+"""Needs with changes of the text, by what is saved; None for all else as written."""
+
+
+class InParts(Made):
+    """The same, with changes of the text: chunks do one product again."""
+
+    def trace(self, plan):
+        traced = super().trace(replace(plan, extra=()))
+        return replace(traced, work=traced.work + 10 * ("chunks=2" in plan.extra))
+
+    def compile(self, plan, what, *, is_full):
+        if not plan.extra:
+            return super().compile(plan, what, is_full=is_full)
+        saved = plan.saved if plan.scans else None
+        return Dumped({str(IN_PARTS[plan.extra][saved]): Path()}, None, 1.0)
+
+    def changes(self, kinds):
+        some = [
+            Change(f"{kind}=2", f"{kind} of 8", "do it", "train.py:3", "checked", (), 2)
+            for kind in kinds
+        ]
+        two = replace(some[-1], what="chunks of 4", within="microbatch=2")
+        return Changes((*some, two) if len(some) == 2 else tuple(some))
+
+
+@pytest.mark.parametrize(
+    ("limit", "also", "extra", "saved"),
+    [
+        (41, ("microbatch",), ("microbatch=2",), ("a",)),
+        (41, ("microbatch", "chunks"), ("microbatch=2",), ("a",)),
+        (31, ("microbatch", "chunks"), ("microbatch=2", "chunks=2"), ("a",)),
+        (75, ("microbatch", "chunks"), ("microbatch=2",), ()),
+        (29, ("microbatch", "chunks"), None, None),
+    ],
+)
+def test_changes_and_plans_are_searched_together(monkeypatch, tmp_path, limit, also, extra, saved):
+    monkeypatch.setattr(module, "figures", _figures)
+    answer = Fitting(InParts(NEEDS), Question(limit, 16, also), tmp_path).answer()
+    assert (answer.best is None) == (extra is None)
+    assert answer.compile_count <= 17
+    if extra is not None:
+        best = answer.plans[answer.best - 1]
+        assert (best.plan.extra, best.plan.saved) == (extra, saved)
+        assert best.need_bytes <= limit
+        other = "chunks of 4; checked"
+        assert (other in best.changes) == (len(extra) == 2)
+        assert "chunks of 8; checked" not in best.changes or extra[0] == "chunks=2"
