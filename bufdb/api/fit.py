@@ -25,7 +25,14 @@ from bufdb.fitting import answer_text
 from bufdb.fitting.fit import Fitting, Question, kinds_of
 from bufdb.fitting.plans import Changes, Plan, PlanResult, Program, Site, Traced, as_json
 from bufdb.fitting.ranking import PRODUCTS, order_of
-from bufdb.fitting.session import Dumped, Numbers, UncheckedError, dumped_in, require_alike
+from bufdb.fitting.session import (
+    Dumped,
+    Numbers,
+    UncheckedError,
+    dumped_in,
+    require_alike,
+    require_equal,
+)
 from bufdb.read.own import Own, parse_own
 
 _INSTALLED = ("scripts", "purelib", "platlib", "stdlib")
@@ -197,7 +204,12 @@ class Here:
         return is_small
 
     def patched(
-        self, texts: Mapping[str, str], rest: Plan, numbers: Numbers | None = None
+        self,
+        texts: Mapping[str, str],
+        rest: Plan,
+        numbers: Numbers | None = None,
+        *,
+        is_compared: bool = False,
     ) -> Dumped:
         """Compile the function of the patched text of its module, executed as another module.
 
@@ -207,8 +219,9 @@ class Here:
         Raises:
             UncheckedError: this process has no command that could run again.
             UnequalError: it computes something else.
-            BufdbError: it cannot be compiled.
+            BufdbError: it cannot be compiled, or is not known to compute the same.
         """
+        own = self._function.digests() if is_compared else None
         module = sys.modules.get(getattr(self._call.function, "__module__", ""))
         file = getattr(module, "__file__", None)
         name = getattr(self._call.function, "__qualname__", "<locals>")
@@ -219,7 +232,7 @@ class Here:
             or {*texts} != {file}
             or "<locals>" in name
         ):
-            return self._again(texts, rest, numbers)
+            return self._again(texts, rest, numbers, own)
         twin = ModuleType(module.__name__)
         twin.__file__, twin.__package__ = file, module.__package__
         exec(compile(texts[file], file, "exec"), twin.__dict__)
@@ -229,9 +242,17 @@ class Here:
         made = self._made(function)
         if numbers is not None:
             made.require_alike(numbers.size, Path(numbers.path))
+        if own is not None:
+            require_equal(own, made.digests())
         return self._compiled(made, rest, is_full=True)
 
-    def _again(self, texts: Mapping[str, str], rest: Plan, numbers: Numbers | None) -> Dumped:
+    def _again(
+        self,
+        texts: Mapping[str, str],
+        rest: Plan,
+        numbers: Numbers | None,
+        own: list[list[str]] | None,
+    ) -> Dumped:
         """Run the command of this process again, and compile at the same call of `fit`."""
         call = self._call
         self._count += 1
@@ -258,6 +279,8 @@ class Here:
                 raise UncheckedError(str(error)) from error
             if numbers is not None:
                 require_alike(child.ask, numbers)
+            if own is not None:
+                require_equal(own, child.ask({"do": "digests"})["digests"])
             reply = child.ask(compiling)
         return dumped_in(dumps, reply["refusal"], time.monotonic() - began)
 

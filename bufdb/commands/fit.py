@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 @click.option(
     "--also",
     metavar="KINDS",
-    help="Try more: microbatch, chunks, vmap, flags, or several with commas.",
+    help="Try more: microbatch, chunks, vmap, blocks, flags, or several with commas.",
 )
 @click.option(
     "--order",
@@ -136,7 +136,8 @@ def command(  # long: a parameter for each option
     --also chunks computes the widest product and its reductions, such as the loss over a
     vocabulary, for one part at a time. Each is compiled. A small gradient runs for 4 random
     examples to see that it stays the same; of a large one the answer says what is assumed.
-    --also vmap runs what jax.vmap maps in batches, by jax.lax.map.
+    --also vmap runs what jax.vmap maps in batches, by jax.lax.map. --also blocks makes one
+    jax.lax.scan of a Python loop over equal blocks, as is done where nothing else fits.
     --also flags tries options of the compiler, as is done where nothing else fits.
 
     --vary b with '{b}' in --args finds the largest b that fits, as written and by a few plans, each

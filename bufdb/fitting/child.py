@@ -44,6 +44,7 @@ class Server:
             "changes": self._changes,
             "numbers": self._numbers,
             "alike": self._alike,
+            "digests": self._digests,
         }
         return do[request["do"]](request)
 
@@ -99,6 +100,10 @@ class Server:
             except UnequalError as error:
                 return {"why": str(error)}
             return {"why": ""}
+
+    def _digests(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        with step(f"comparing {self._name} with its patched files"):
+            return {"digests": self._function.digests()}
 
     def _compile(self, request: Mapping[str, Any]) -> dict[str, Any]:
         began = time.monotonic()

@@ -18,6 +18,7 @@ from bufdb.fitting.extra import Extra, is_met
 from bufdb.fitting.figures import Figures, Scratch
 from bufdb.fitting.last_resort import FLAGS, LastResort
 from bufdb.fitting.levers import EVERY, OF_TEXT, ON_DEMAND
+from bufdb.fitting.levers.blocks import Blocks
 from bufdb.fitting.levers.chunks import Chunks
 from bufdb.fitting.levers.microbatch import Microbatch
 from bufdb.fitting.patch import patch
@@ -44,6 +45,7 @@ from bufdb.render.notes import merged
 AS_WRITTEN = "as-written"
 EACH = 2
 """Examples of each chunk with which the numbers of patched files are compared."""
+BLOCKS = Blocks.name
 VERIFIED = 1
 """Compilations of the budget that are kept for the patched files."""
 KINDS = (*(lever.name for lever in (*ON_DEMAND, *OF_TEXT)), FLAGS)
@@ -140,6 +142,8 @@ class Fitting:
                 more = Extra(program, ask, lambda: self._left(VERIFIED), self._notes)
                 candidates = more.with_found(self.question.also, candidates)
             candidates = self._with_whole(program, written, candidates)
+            candidates = self._with_blocks(program, ask, candidates)
+            program = self._program
             resort = LastResort(program, ask, lambda: self._is_left(VERIFIED), self._notes)
             is_wanted = FLAGS in self.question.also
             candidates = resort.with_found(candidates, is_wanted=is_wanted)
@@ -163,7 +167,8 @@ class Fitting:
             is_complete=not self.question.is_over(),
         )
         if answer.limit_bytes is not None and best is None and not answer.fits_as_written:
-            others = [kind for kind in program.on_demand if kind not in self.question.also]
+            tried = {*self.question.also, BLOCKS}
+            others = [kind for kind in program.on_demand if kind not in tried]
             answer = replace(answer, untried=tuple(others))
         return self._stored(answer)
 
@@ -238,6 +243,28 @@ class Fitting:
                     return sorted([*others, whole], key=lambda one: Space.cost(one.traced))
         return candidates
 
+    def _with_blocks(
+        self, program: Program, ask: Ask, candidates: list[Candidate]
+    ) -> list[Candidate]:
+        """Return candidates with a scan over equal blocks, if none without a step by hand fits.
+
+        Its equations are compared with those as written, so it needs no request.
+        """
+        limit, texts = self.question.limit_bytes, _texts(program)
+        fitting = [one for one in candidates if one.is_exact and is_met(one.compiled, limit)]
+        if (
+            limit is None
+            or BLOCKS in self.question.also
+            or BLOCKS not in program.on_demand
+            or is_met(ask.as_written, limit)
+            or any(patch(program, one.plan, texts).is_whole for one in fitting)
+        ):
+            return candidates
+        changes = self.session.changes((BLOCKS,))
+        self._program = replace(program, changes=(*program.changes, *changes.tried))
+        more = Extra(self._program, ask, lambda: self._left(VERIFIED), self._notes)
+        return more.with_found((BLOCKS,), candidates)
+
     def _with_costs(self, candidates: list[Candidate]) -> list[Candidate]:
         """Return candidates, those that may fit compiled, if a compilation alone has their cost."""
         limit = self.question.limit_bytes
@@ -276,7 +303,10 @@ class Fitting:
         made = patch(program, _alone(program, plan), _texts(program))
         if not made.is_whole:
             raise BufdbError("; ".join(made.steps))
-        return self.session.patched(made.texts, _beside(program, plan))
+        keys = {key.partition("=")[0] for key in plan.extra}
+        is_compared = any(lever.is_compared and lever.name in keys for lever in OF_TEXT)
+        rest = _beside(program, plan)
+        return self.session.patched(made.texts, rest, is_compared=is_compared)
 
     def _compile(self, plan: Plan, is_full: bool) -> Compiled:
         """Compile a plan; its need is bufdb's of the module."""

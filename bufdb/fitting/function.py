@@ -22,11 +22,11 @@ from bufdb.fitting.counting import is_sized
 from bufdb.fitting.edits import Refused
 from bufdb.fitting.frameworks import of_file, setting_words
 from bufdb.fitting.gradients import Gradient, file_names
+from bufdb.fitting.identity import digests
 from bufdb.fitting.jax_inside import (
     GRADIENT,
     Calls,
     Files,
-    Mapped,
     being_evaluated,
     gradients,
     mapped_calls,
@@ -34,8 +34,7 @@ from bufdb.fitting.jax_inside import (
 )
 from bufdb.fitting.jitted import jitted
 from bufdb.fitting.lever import Trial
-from bufdb.fitting.levers import LEVERS, ON_DEMAND
-from bufdb.fitting.levers.vmap import Vmap, changes_of
+from bufdb.fitting.levers import LEVERS, ON_DEMAND, blocks, vmap
 from bufdb.fitting.losses import Losses, UnboundError
 from bufdb.fitting.pinned import pinned
 from bufdb.fitting.places import place
@@ -209,20 +208,32 @@ class Function:
             self._losses.changes.update(made)
             return self.trace(Plan(extra=change.keys))
 
-        mapped = self._mapped  # of the arguments as they are
+        finders = self._of_text()
         changes = tried([lever for lever in ON_DEMAND if lever.name in kinds], make, trace)
-        return self._with_vmap(changes, mapped) if Vmap.name in kinds else changes
+        for name in (name for name in finders if name in kinds):
+            try:
+                more = finders[name]()
+            except Refused as why:
+                changes = replace(changes, notes=(*changes.notes, f"--also {name}: {why}"))
+                continue
+            for change in more:  # the losses stay as they are
+                count = len(self._gradients)
+                self._losses.changes[change.keys] = [lambda replay: replay.run] * count
+            changes = replace(changes, tried=(*changes.tried, *more))
+        return changes
 
-    def _with_vmap(self, changes: Changes, mapped: Sequence[Mapped]) -> Changes:
-        """Return changes with those of a vmap, under which the losses stay as they are."""
-        try:
-            more = changes_of(mapped)
-        except Refused as why:
-            return replace(changes, notes=(*changes.notes, f"--also {Vmap.name}: {why}"))
-        for change in more:
-            count = len(self._gradients)
-            self._losses.changes[change.keys] = [lambda replay: replay.run] * count
-        return replace(changes, tried=(*changes.tried, *more))
+    def _of_text(self) -> Mapping[str, Callable[[], list[Change]]]:
+        """Return by kind what finds the changes that are compiled from the patched files alone."""
+        mapped = self._mapped  # of the arguments as they are
+        losses = [one.closed.jaxpr for one in self._gradients]
+        return {
+            vmap.Vmap.name: lambda: vmap.changes_of(mapped),
+            blocks.Blocks.name: lambda: blocks.changes_of(losses, self._files),
+        }
+
+    def digests(self) -> list[list[str]]:
+        """Return what identifies the values of each loss."""
+        return [digests(one.closed) for one in self._gradients]
 
     def _batch(self) -> Batch:
         """Return the arguments that have the batch.
@@ -244,9 +255,10 @@ class Function:
             if self._gradients:
                 self._batch()
                 kinds += [lever.name for lever in ON_DEMAND]
-        with suppress(Refused):
-            changes_of(self._mapped)
-            kinds.append(Vmap.name)
+        for name, find in self._of_text().items():
+            with suppress(Refused):
+                find()
+                kinds.append(name)
         return tuple(kinds)
 
     # -- The numbers of patched files --------------------------------------------------------------

@@ -69,6 +69,8 @@ class Lever:
     is_lean: ClassVar[bool] = True
     """Whether a plan has less to edit if it gives up an atom; one without effect is given up then,
     and else kept."""
+    is_compared: ClassVar[bool] = False
+    """Whether the losses of its patched files must be those as written, equation by equation."""
 
     # -- Find --------------------------------------------------------------------------------------
 

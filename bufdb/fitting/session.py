@@ -26,6 +26,16 @@ if TYPE_CHECKING:
 _SERVER = "bufdb.fitting.child"
 
 
+def require_equal(written: Sequence[Sequence[str]], patched: Sequence[Sequence[str]]) -> None:
+    """Refuse patched files whose losses differ, by the digests of their outputs.
+
+    Raises:
+        BufdbError: they do, or are not known to be equal.
+    """
+    if written != patched:
+        raise BufdbError("the patched files are not known to compute the same, by their equations")
+
+
 class UncheckedError(BufdbError):
     """The patched files cannot be compiled here; they may be right."""
 
@@ -95,7 +105,12 @@ class Session(Protocol):
         """
 
     def patched(
-        self, texts: Mapping[str, str], rest: Plan, numbers: Numbers | None = None
+        self,
+        texts: Mapping[str, str],
+        rest: Plan,
+        numbers: Numbers | None = None,
+        *,
+        is_compared: bool = False,
     ) -> Dumped:
         """Compile the function as files with these texts have it, with the rest of a plan.
 
@@ -103,6 +118,7 @@ class Session(Protocol):
             texts: by path.
             rest: what of the plan no text has: donations, options of the compiler.
             numbers: what its losses are to give, if they are to be compared.
+            is_compared: whether its losses must have the equations that they have as written.
 
         Raises:
             UncheckedError: there is no way to do that here.
@@ -179,7 +195,7 @@ class Apart:
 
     def changes(self, kinds: Sequence[str]) -> Changes:
         """Return the changes of some kinds that plans may have from now on in `extra`."""
-        self._kinds = tuple(kinds)
+        self._kinds = tuple(dict.fromkeys([*self._kinds, *kinds]))
         return from_json(Changes, self._ask({"do": "changes", "kinds": list(kinds)})["changes"])
 
     def compile(self, plan: Plan, what: str, *, is_full: bool) -> Dumped:
@@ -196,7 +212,12 @@ class Apart:
         return bool(self._ask({"do": "numbers", "size": size, "path": path})["is_small"])
 
     def patched(
-        self, texts: Mapping[str, str], rest: Plan, numbers: Numbers | None = None
+        self,
+        texts: Mapping[str, str],
+        rest: Plan,
+        numbers: Numbers | None = None,
+        *,
+        is_compared: bool = False,
     ) -> Dumped:
         """Compile the function as files with these texts have it, in a process of its own.
 
@@ -204,10 +225,12 @@ class Apart:
             texts: by path.
             rest: what of the plan no text has: donations, options of the compiler.
             numbers: what its losses are to give, if they are to be compared.
+            is_compared: whether its losses must have the equations that they have as written.
 
         Raises:
             UnequalError: they compute something else.
             NotCompiledError: the user's code or XLA gave up.
+            BufdbError: its losses are not known to compute the same.
         """
         self._count += 1
         folder = self.folder / f"patched-{self._count}"
@@ -217,7 +240,13 @@ class Apart:
             other._started(texts, has_program=False)
             if numbers is not None:
                 require_alike(other._ask, numbers)
+            if is_compared:
+                require_equal(self._digests(), other._digests())
             return other.compile(rest, "the patched files", is_full=True)
+
+    def _digests(self) -> list[list[str]]:
+        digests: list[list[str]] = self._ask({"do": "digests"})["digests"]
+        return digests
 
     # -- Requests ----------------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ class Made:
             (), tuple(f"--also {kind}: the batch of 7 has no equal parts" for kind in kinds)
         )
 
-    def patched(self, texts, rest, numbers=None):
+    def patched(self, texts, rest, numbers=None, *, is_compared=False):
         raise BufdbError("no files")
 
 
