@@ -438,7 +438,7 @@ class InParts(Made):
     ],
 )
 def test_changes_and_plans_are_searched_together(monkeypatch, tmp_path, limit, also, extra, saved):
-    monkeypatch.setattr(module, "figures", _figures)
+    monkeypatch.setattr(Scratch, "figures", _figures)
     answer = Fitting(InParts(NEEDS), Question(limit, 16, also), tmp_path).answer()
     assert (answer.best is None) == (extra is None)
     assert answer.compile_count <= 17
