@@ -173,8 +173,13 @@ def _divide(space: Space, proof: _Proof, limit: int) -> None:
     """Trace a plan of both kinds of layers, between one that fits and one that does not."""
     if space.is_over:
         return
-    frontier = _pareto(proof, [plan for plan in space.traced if plan not in proof.refused])
-    for points in (_hull(proof, frontier), frontier):
+    known = [plan for plan in space.traced if plan not in proof.refused]
+    frontier = _pareto(proof, known)
+    curves = [_hull(proof, frontier), frontier]
+    if any(plan.scans for plan in proof.full):
+        # As written a scan is no part of another plan, and may hide the one that saves as much.
+        curves.append(_pareto(proof, [plan for plan in known if plan.scans or plan.calls]))
+    for points in curves:
         fitting = [plan for plan in points if proof.estimate(plan) <= limit]
         others = [plan for plan in points if proof.estimate(plan) > limit]
         for dear, cheap in itertools.product(fitting[:NEAREST], others[: -NEAREST - 1 : -1]):
@@ -186,8 +191,8 @@ def _divide(space: Space, proof: _Proof, limit: int) -> None:
 
 def _between(space: Space, proof: _Proof, cheap: Plan, dear: Plan, limit: int) -> Plan | None:
     """Return a plan that is expected to need the limit; None if there is none, or it is known."""
-    most, least = proof.estimate(cheap), proof.estimate(dear)
-    share = (most - limit) / (most - least)
+    most, least = proof.part(cheap), proof.part(dear)
+    share = (most - limit) / (most - least) if most > least else 1.0
     for lever in LEVERS:
         plan = lever.between(space.program, cheap, dear, share)
         if plan is not None:
@@ -278,6 +283,14 @@ class _Proof:
         known = self.need(plan)
         if known is not None:
             return known
+        if self.quick.get(plan):
+            both = [other for other in self.quick if self.quick[other] and self.need(other)]
+            if both:
+                near = min(both, key=self._distance(plan))
+                return round((self.need(near) or 0) * self.quick[plan] / self.quick[near])
+        return self._estimate(plan, self._anchors(plan))
+
+    def _distance(self, plan: Plan) -> Callable[[Plan], tuple[int, int]]:
         space = self.space
         figure = space.figure(space.traced[plan])
 
@@ -285,12 +298,12 @@ class _Proof:
             apart = abs(figure - space.figure(space.traced[other]))
             return apart, len(space.of_plan[other] ^ space.of_plan[plan])
 
-        if self.quick.get(plan):
-            both = [other for other in self.quick if self.quick[other] and self.need(other)]
-            if both:
-                near = min(both, key=distance)
-                return round((self.need(near) or 0) * self.quick[plan] / self.quick[near])
-        anchors = self._anchors(plan)
+        return distance
+
+    def _estimate(self, plan: Plan, anchors: Sequence[Plan]) -> int:
+        """Return the need of a plan by its trace, from those of some compiled plans."""
+        space = self.space
+        figure = space.figure(space.traced[plan])
         if not anchors:
             return figure
         below, above = self._around(figure, anchors)
@@ -299,11 +312,21 @@ class _Proof:
             small, large = self.need(below) or 0, self.need(above) or 0
             step = self.slope() * (space.figure(space.traced[above]) - figure)
             return round(max(large - step, min(small, large)))
-        near = min(anchors, key=distance)
+        near = min(anchors, key=self._distance(plan))
         need, other = self.need(near) or 0, space.figure(space.traced[near])
         estimate = need + self.slope() * (figure - other)
         # The rest of the program does not shrink with the values that are saved.
         return round(max(estimate, need * figure / other) if 0 < figure < other else estimate)
+
+    def part(self, plan: Plan) -> int:
+        """Return the need of a plan as a part of the layers, with what dividing these costs.
+
+        That is the least by which a compiled plan of both kinds is above the line between these.
+        """
+        anchors = [one for one in self._anchors() if not one.depths]
+        divided = [one for one in self.full if one.depths and one.free == plan.free]
+        above = [(self.need(one) or 0) - self._estimate(one, anchors) for one in divided]
+        return self.estimate(plan) + (0 if plan.depths else max(0, min(above, default=0)))
 
     def _around(self, figure: int, anchors: Sequence[Plan]) -> tuple[Plan | None, Plan | None]:
         """Return the anchors next to a figure, below (or equal) and above (or equal)."""

@@ -503,3 +503,34 @@ def test_dividing_the_layers_is_never_worse(seed):
         )  # fmt: skip
         layer = (max(work for _, work in points) - min(work for _, work in points)) / LAYERS
         assert best.traced.work <= between + max(layer, 0.1 * (between - 3 * sum(model.work)))
+
+
+@pytest.mark.sample(0, 4)
+@pytest.mark.parametrize("copies", [0, 0.3])
+@pytest.mark.parametrize("seed", [3, 8, 1, 5, 7, 9, 21, 29])
+def test_more_memory_never_costs_more(seed, copies):
+    """Over 15 limits between the least and as written, whatever a scan in two costs."""
+    model = made_up(seed, 5)
+    model.copies = round(copies * model.fixed)
+    program, written = layered(model), model.need(Plan())
+    least = min([model.need(plan) for plan in model.plans()] + [written])
+    works = []
+    for part in range(15):
+        limit = least + (written - least) * part // 15
+        best = answer(searched(model, limit, program), limit)
+        assert best is not None and best.compiled.need_bytes <= limit
+        works.append(best.traced.work)
+        assert len(model.compiled) <= 12
+    assert works == sorted(works, reverse=True)
+
+
+def test_what_dividing_layers_costs_is_known_from_the_first():
+    """Ten layers of 100 bytes and 90 operations; a scan in two holds 150 bytes more."""
+    model = Model([1000], [900], [[]], [0], fixed=500, copies=150)
+    counts = []
+    for layers in range(2, LAYERS - 1):
+        limit = model.need(Plan((0,), ("fit_0",))) + model.copies - 100 * layers
+        best = answer(searched(model, limit, layered(model)), limit)
+        assert best.plan == Plan((0,), depths=(Depth(0, layers, ("fit_0",)),))
+        counts.append(len(model.compiled))
+    assert max(counts) <= 4
