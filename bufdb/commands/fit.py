@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from bufdb.answers.devices import limit_of
-from bufdb.capture.runner import Watch, signals_heeded
+from bufdb.capture.runner import Observer, Watch, signals_heeded
 from bufdb.capture.target import hardware_of
 from bufdb.commands import common
 from bufdb.render.progress import waiting
@@ -72,7 +74,7 @@ if TYPE_CHECKING:
     "timeout_s",
     metavar="SECONDS",
     type=click.FloatRange(min=0, min_open=True),
-    help="Time limit; the answer then has what is known so far.",
+    help="Time limit; the answer then has what is known so far, as after Ctrl-C.",
 )
 @click.option(
     "--patch",
@@ -163,6 +165,7 @@ def command(  # long: a parameter for each option
       2    wrong usage
       3    database in use, damaged, not writable or of another version
       124  not compiled, or no plan that fits found, within --timeout
+      130  interrupted before a plan that fits was found
     """
     from bufdb.capture.simulated import Devices
     from bufdb.database.store import require_storable
@@ -193,17 +196,32 @@ def command(  # long: a parameter for each option
         source_path=spec,
         own_globs=globs,
         is_over=lambda: deadline is not None and time.monotonic() > deadline,
+        is_interruptible=True,
     )
     value = None if vary is None else varied(vary, args, limit_bytes, script)
     with signals_heeded(), common.failure_shown(), waiting(is_quiet=is_quiet) as observer:
-        watch = Watch(
-            timeout_s, is_verbose, observer, common.relay, devices.hint, deadline=deadline
-        )
+        shown, improved = _with_best(observer)
+        question = replace(question, improved=improved)
+        watch = Watch(timeout_s, is_verbose, shown, common.relay, devices.hint, deadline=deadline)
         how = gradients_only, watch, value, script, parse_own(globs or ()), devices
         function = UserFunction(spec, args, target, *how)
         answer, sizes = fitted(function, question)
     _write(answer, sizes, format_name, output, patch_path)
     click.get_current_context().exit(exit_code(answer, sizes))
+
+
+def _with_best(observer: Observer | None) -> tuple[Observer | None, Callable[[str], None]]:
+    """Return what shows the current step with the best so far, and what receives the latter."""
+    best: list[str] = []
+
+    def shown(step: str, seconds: float) -> None:
+        assert observer is not None
+        observer("; ".join([*best, step]), seconds)
+
+    def improved(words: str) -> None:
+        best[:] = [f"so far {words}"]
+
+    return None if observer is None else shown, improved
 
 
 def _write(

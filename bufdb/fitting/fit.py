@@ -11,6 +11,7 @@ from typing import Any
 
 from bufdb.answers.summary import DEVICE_LABEL
 from bufdb.database import store
+from bufdb.database.faults import is_interrupt
 from bufdb.database.runs import names, remove_runs
 from bufdb.dumps.place import Files
 from bufdb.errors import BufdbError, TooSlowError, UsageError
@@ -41,6 +42,7 @@ from bufdb.fitting.session import Dumped, Numbers, Session, UncheckedError, Uneq
 from bufdb.fitting.space import Space, figure
 from bufdb.ingest.ingest import ingest
 from bufdb.render.notes import merged
+from bufdb.render.text import human_bytes
 
 AS_WRITTEN = "as-written"
 EACH = 2
@@ -77,6 +79,10 @@ class Question:
     """What of libraries counts as the user's."""
     observer: Callable[[str], None] = lambda text: None
     is_over: Callable[[], bool] = lambda: False
+    improved: Callable[[str], None] = lambda text: None
+    """Receives the best so far, in words, whenever it is another one."""
+    is_interruptible: bool = False
+    """Whether Ctrl-C ends the search with an answer, as the time does."""
 
     def search_budget(self, kinds: int) -> int:
         """Return how many compilations the search may do besides those of some kinds."""
@@ -110,6 +116,7 @@ class Fitting:
     _again: dict[Plan, tuple[Site, ...]] = field(default_factory=dict)
     """What is computed again under plans."""
     _scratch: Scratch = field(default_factory=Scratch)
+    _is_interrupted: bool = False
     _patched_count: int = 0
     _before_count: int = 0
     """Of compilations that an earlier call made."""
@@ -141,15 +148,17 @@ class Fitting:
                     candidates = search(program, replace(again, compile_budget=budget))
                 more = Extra(program, ask, lambda: self._left(VERIFIED), self._notes)
                 candidates = more.with_found(self.question.also, candidates)
-            candidates = self._with_whole(program, written, candidates)
+            plain = self._without_donation(program, ask, candidates)
+            candidates = plain or self._with_whole(program, written, candidates)
             candidates = self._with_blocks(program, ask, candidates)
             program = self._program
             resort = LastResort(program, ask, lambda: self._is_left(VERIFIED), self._notes)
             is_wanted = FLAGS in self.question.also
             candidates = resort.with_found(candidates, is_wanted=is_wanted)
             candidates = self._with_costs(candidates)
-        except TooSlowError as error:
-            self._notes.append(str(error))
+        except BaseException as error:
+            if not self._is_stopped(error):
+                raise
             candidates = self._so_far(program)
         best, plans = self._proved(program, written, self._results(program, written, candidates))
         answer = Answer(
@@ -165,6 +174,7 @@ class Fitting:
             trace_count=len(self._traced),
             notes=tuple(merged([*program.notes, *self._notes])),
             is_complete=not self.question.is_over(),
+            is_interrupted=self._is_interrupted,
         )
         if answer.limit_bytes is not None and best is None and not answer.fits_as_written:
             tried = {*self.question.also, BLOCKS}
@@ -192,6 +202,36 @@ class Fitting:
             observer=self.question.observer,
         )
 
+    def _is_stopped(self, error: BaseException) -> bool:
+        """Return whether an error ends the search with what is known, and note it."""
+        if isinstance(error, TooSlowError):
+            self._notes.append(str(error))
+            return True
+        if not self.question.is_interruptible or not is_interrupt(error):
+            return False
+        self._notes.append("interrupted: the plans are those that were compiled by then")
+        self._is_interrupted = True
+        self.question = replace(self.question, is_over=lambda: True)
+        return True
+
+    def _show_best(self) -> None:
+        """Report the cheapest plan so far that fits, or the least need."""
+        limit, needs = self.question.limit_bytes, {}
+        for (plan, is_full), compiled in self._compiled.items():
+            if is_full and not plan.is_as_written and compiled.need_bytes is not None:
+                needs[plan] = compiled.need_bytes
+        if not needs or self._program is None:
+            return
+        program = self._program
+        costs = {plan: Space.cost(self._known(plan, program)) for plan in needs}
+        fitting = [plan for plan in needs if limit is not None and needs[plan] <= limit]
+        if fitting:
+            best = min(fitting, key=lambda plan: (costs[plan], needs[plan]))
+            extra = _ratio(costs[best], program.as_written.work)
+            self.question.improved(f"{human_bytes(needs[best])} at {extra:+.1%} fits")
+        else:
+            self.question.improved(f"the least is {human_bytes(min(needs.values()))}")
+
     def _so_far(self, program: Program) -> list[Candidate]:
         """Return what was compiled when the time was up, cheapest first."""
         candidates = [
@@ -200,6 +240,35 @@ class Fitting:
             if is_full and not plan.is_as_written and compiled.need_bytes is not None
         ]
         return sorted(candidates, key=lambda one: Space.cost(one.traced))
+
+    def _without_donation(
+        self, program: Program, ask: Ask, candidates: list[Candidate]
+    ) -> list[Candidate]:
+        """Return the plans of a search with those of another that donates nothing.
+
+        [] unless what fits is by hand for what it donates, and one without that fits, too. Traces
+        of the first search have no plan between two of the other, whose needs are larger.
+        """
+        limit, texts = self.question.limit_bytes, _texts(program)
+        best = next(
+            (one for one in candidates if one.is_exact and is_met(one.compiled, limit)), None
+        )
+        donation = Plan(donated=program.donatable)
+        if best is None or not best.plan.donated or patch(program, donation, texts).is_whole:
+            return []
+        budget = min(WHOLE, self.question.compile_budget - VERIFIED - self._used())
+        own = replace(ask, compile_budget=budget)
+        plain = search(replace(program, donatable=()), own) if budget > 0 else []
+        fits = any(
+            one.is_exact
+            and is_met(one.compiled, limit)
+            and patch(program, one.plan, texts).is_whole
+            for one in plain
+        )
+        known = {one.plan for one in candidates}
+        more = [one for one in plain if one.is_exact and one.plan not in known]
+        both = sorted([*candidates, *more], key=lambda one: Space.cost(one.traced))
+        return both if fits else []
 
     def _with_whole(
         self, program: Program, written: Compiled, candidates: list[Candidate]
@@ -339,6 +408,7 @@ class Fitting:
                     if not plan.is_as_written:  # whatever it needs, it does not fit
                         kept = replace(kept, need_bytes=None, peak_bytes=None)
             self._compiled[plan, is_full] = kept
+            self._show_best()
             if is_full and not plan.is_as_written:
                 self._recomputed(plan)
         return kept
@@ -437,12 +507,16 @@ class Fitting:
 
     def _left(self, kept: int = 0) -> int:
         """Return how many compilations the budget has, besides some that are kept."""
-        used = len(self._compiled) - 1 + self._patched_count
-        return 0 if self.question.is_over() else self.question.compile_budget - kept - used
+        left = self.question.compile_budget - kept - self._used()
+        return 0 if self.question.is_over() else left
 
     def _is_left(self, kept: int = 0) -> bool:
         """Return whether the budget has a compilation more, besides some that are kept."""
         return self._left(kept) > 0
+
+    def _used(self) -> int:
+        """Return how many compilations of the budget were made."""
+        return len(self._compiled) - 1 + self._patched_count
 
     def _checked(self, program: Program, written: Compiled, row: PlanResult) -> PlanResult:
         """Return a plan with what a compilation of its patched files says."""
@@ -451,6 +525,8 @@ class Fitting:
             return row
         if _is_of_text(row.plan):  # compiled so already
             return replace(row, is_verified=True)
+        if self._is_interrupted:
+            return row
         self.question.observer(f"compiling the patched files of plan {row.rank}")
         try:
             dumped, got = self._of_patched(program, row.plan, made)

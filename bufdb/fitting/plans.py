@@ -507,7 +507,8 @@ class Answer:
     trace_count: int
     notes: tuple[str, ...] = ()
     is_complete: bool = True
-    """Whether the search came to its end; False if the time was up before."""
+    """Whether the search came to its end; False if the time was up or it was interrupted before."""
+    is_interrupted: bool = False
     order: str = "products"
     """Cost that ranks the plans."""
     before_count: int = 0

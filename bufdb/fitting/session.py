@@ -335,6 +335,6 @@ class Apart:
         assert self._child is not None
         try:
             return (ask or self._child.ask)(request)
-        except (Died, TooSlowError):
+        except (Died, TooSlowError, KeyboardInterrupt):
             self.close()
             raise

@@ -23,6 +23,8 @@ from bufdb.fitting.vary import of_plans
 from bufdb.read.own import NOTHING_MORE, Own
 
 FIRST_VALUE = 8
+INTERRUPTED = 130
+"""Exit code of a command that Ctrl-C ended."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ def fitted(function: UserFunction, question: Question) -> tuple[Answer, Sizes | 
             answer = Fitting(session, question, folder).answer()
             own = *filter(None, [session.stopped]), *session.notes
             answer = replace(answer, notes=(*own, *answer.notes))
-        if function.varied is None:
+        if function.varied is None or answer.is_interrupted:
             return answer, None
         return answer, _sizes(function, function.varied, question, answer, folder)
 
@@ -125,7 +127,7 @@ def _sizes(
 
 
 def exit_code(answer: Answer, sizes: Sizes | None) -> int:
-    """Return 0 if something fits or no limit was set, 124 if the time ran out, else 1."""
+    """Return 0 if something fits or no limit was set; else 124 or 130 if it ended before, or 1."""
     is_missed = (
         answer.limit_bytes is not None and not answer.fits_as_written and answer.best is None
     )
@@ -133,4 +135,6 @@ def exit_code(answer: Answer, sizes: Sizes | None) -> int:
         is_missed = not any(one.value for one in sizes.largest)
     if not is_missed:
         return 0
+    if answer.is_interrupted:
+        return INTERRUPTED
     return 1 if answer.is_complete else TooSlowError.exit_code

@@ -28,6 +28,7 @@ from bufdb.fitting.plans import (
 )
 from bufdb.fitting.ranking import order_of, ranked, require_order, undominated
 from bufdb.fitting.session import Dumped
+from bufdb.fitting.user_file import exit_code
 
 PLACE = Site("/nowhere/train.py", 3, 0, 3, 9, "f")
 NEEDS = {(): 100, ("a",): 60, ("b",): 50, ("a", "b"): 80}
@@ -361,6 +362,42 @@ def test_what_is_compiled_when_the_time_is_up_has_its_lines(ask, monkeypatch):
     assert [row.need_bytes for row in answer.plans] == [100]
     assert answer.best == 1 and answer.plans[0].recomputed_lines == ("train.py:3",)
     assert not answer.is_complete and "plan 1 fits 110 B" in text(answer)
+
+
+@pytest.fixture
+def interrupted(ask, monkeypatch):
+    """The third compilation is interrupted."""
+    count = []
+    compiled = Made.compile
+
+    def compile(self, plan, what, *, is_full):
+        count.append(plan)
+        if len(count) == 3:
+            raise KeyboardInterrupt
+        assert len(count) < 3
+        return compiled(self, plan, what, is_full=is_full)
+
+    monkeypatch.setattr(Made, "compile", compile)
+
+
+@pytest.mark.parametrize(("limit", "code"), [(110, 0), (20, 130)])
+def test_what_is_compiled_at_an_interrupt_is_the_answer(tmp_path, interrupted, limit, code):
+    best = []
+    question = Question(limit_bytes=limit, is_interruptible=True, improved=best.append)
+    answer = Fitting(Made(NEEDS), question, tmp_path).answer()
+    assert [row.need_bytes for row in answer.plans] == [100]
+    assert answer.is_interrupted and not answer.is_complete
+    assert exit_code(answer, None) == code
+    shown = " ".join(text(answer).split())
+    assert "interrupted: the plans are those that were compiled by then" in shown
+    missed = "no plan that fits 20 B was found in time"
+    assert ("plan 1 fits 110 B" if code == 0 else missed) in shown
+    assert best == ["100 B at +25.0% fits" if code == 0 else "the least is 100 B"]
+
+
+def test_a_library_does_not_swallow_an_interrupt(tmp_path, interrupted):
+    with pytest.raises(KeyboardInterrupt):
+        Fitting(Made(NEEDS), Question(limit_bytes=110), tmp_path).answer()
 
 
 @pytest.fixture
