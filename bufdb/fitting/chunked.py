@@ -19,7 +19,7 @@ import builtins
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bufdb.fitting.edits import Refused, Render
 from bufdb.fitting.plans import Change, Expression, Site
@@ -72,7 +72,17 @@ def put_in_chunks(source: Source, change: Change) -> None:
     """
     if change.obstacle:
         raise Refused(change.obstacle)
-    _Loss(source, change).edit()
+    callee = None
+    if change.callee is not None:
+        if {one.site.file for one in change.callee.expressions} != {change.callee.site.file}:
+            raise Refused("what makes the wide value is in another file than the loss")
+        callee = _Callee(source, replace(
+            change, expressions=change.callee.expressions, names=change.callee.names, callee=None
+        ), change.callee.site)  # fmt: skip
+    loss = _Loss(source, change, callee)
+    loss.edit()
+    if callee is not None and callee.call in loss.called:
+        callee.edit()
 
 
 @dataclass
@@ -81,6 +91,10 @@ class _Loss:
 
     source: Source
     change: Change
+    callee: _Callee | None = None
+    """The function whose call makes the wide value, after what is before it."""
+    called: dict[ast.expr, str] = field(default_factory=dict)
+    """Its call, and what is in its place."""
     nodes: dict[ast.AST, Expression] = field(default_factory=dict)
     lost: list[Site] = field(default_factory=list)
     """Of expressions that are not found in the text."""
@@ -196,6 +210,8 @@ class _Loss:
         if isinstance(node, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
             return False
         one, children = self.nodes.get(node), list(ast.iter_child_nodes(node))
+        if self.callee is not None and node is self.callee.call:
+            return True
         if self._touches(node):
             is_part = one is None or one.is_part
             return is_part and all(self._is_part(child, hoisted) for child in children)
@@ -348,6 +364,14 @@ class _Loss:
         replaced: list[_Replaced],
     ) -> None:
         """Note which names and items of an expression are parameters, with their arguments."""
+        if self.callee is not None and node is self.callee.call:
+            assert isinstance(node, ast.expr)
+            if node not in self.called:
+                head, results = self._free("head"), [self._free(x) for x in self.callee.results]
+                self.called[node] = f"{head}({', '.join(results)})"
+                arguments |= {name: (name, name) for name in results}
+                self.callee.received = ", ".join((head, *results))
+            return
         if isinstance(node, ast.expr) and node in self.hoisted:
             if self._gives(node) == "each":
                 name = self.hoisted[node]
@@ -405,7 +429,7 @@ class _Loss:
         results = [*self.returned, *(name for name, _ in self.cuts.values())]
         if not results:
             raise Refused("nothing of each example is read of it")
-        inner = [*items, *self.hoisted.items()]
+        inner = [*items, *self.hoisted.items(), *self.called.items()]
         joined = [
             (node, f"{name}.{join}()" if join else name) for node, (name, join) in self.cuts.items()
         ]
@@ -416,6 +440,9 @@ class _Loss:
 
             out = [lines.text(one, render, []) for one in self.before]
             out += [f"{space}{name} = {text(node, [])}" for node, name in self.hoisted.items()]
+            if self.callee is not None and self.called:
+                function = [(self.callee.call.func, self.callee.function_text(render))]
+                out.append(f"{space}{self.callee.received} = {text(self.callee.call, function)}")
             out += ["", f"{space}def {chunk}({', '.join(parameters)}):"]
             out += [_indented(lines.text(one, render, inner)) for one in self.inside]
             values = [*self.returned, *(_flat(text(node, inner)) for node in self.cuts)]
@@ -425,6 +452,100 @@ class _Loss:
             return source.line_end.join(out)
 
         source.replace((lines.start, lines.end), make)
+
+
+class _Callee(_Loss):
+    """A function whose last statements make the wide value: they become a function it returns."""
+
+    def __init__(self, source: Source, change: Change, site: Site) -> None:
+        """Take the call of it.
+
+        Raises:
+            Refused: the call or the function does not show how.
+        """
+        call = source.find(site)
+        super().__init__(source, change)
+        assert isinstance(call, ast.Call)
+        self.call = call
+        self.received = ""
+        """Names of what the call returns then."""
+        function = self.function
+        self.name = f"{function.name.strip('_')}_in_two"
+        self.is_method = isinstance(source.parents[function], ast.ClassDef)
+        called = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        called = call.func.id if isinstance(call.func, ast.Name) else called
+        is_itself = self.is_method and function.name == "__call__"
+        returns = [one for one in ast.walk(function) if isinstance(one, ast.Return)]
+        if function.decorator_list or len(returns) != 1 or self.block is not function.body:
+            raise Refused(f"{function.name} has a decorator, or several returns")
+        if not is_itself and called != function.name:
+            raise Refused(f"the call does not show {function.name}")
+        if self.source.free(self.name) != self.name:
+            raise Refused(f"the file has a {self.name} already")
+        self.parameters, self.results, self.items = self._parameters()
+        if self.items or self.after:
+            raise Refused(f"{function.name} computes more after the wide value")
+
+    def _is_inside(self, statement: ast.stmt) -> bool:
+        """Return whether it is one that a part can run, or the last one, which returns."""
+        if not isinstance(statement, ast.Return) or statement.value is None:
+            return super()._is_inside(statement)
+        hoisted: list[ast.expr] = []
+        is_wide = self._gives(statement.value) == "wide"
+        is_part = self._is_part(statement.value, hoisted)
+        self.hoisted |= {one: self._free("x") for one in hoisted}
+        return is_part and is_wide and statement is self.function.body[-1]
+
+    def function_text(self, render: Render) -> str:
+        """Return what is called in its place."""
+        func = self.call.func
+        if isinstance(func, ast.Attribute) and func.attr == self.function.name:
+            return f"{render(*self.source.span(func.value))}.{self.name}"
+        return f"{render(*self.source.span(func))}.{self.name}" if self.is_method else self.name
+
+    def edit(self) -> None:
+        """Return the last statements as a function, with what it is to be given."""
+        source, function = self.source, self.function
+        statements = self.block[self.first :]
+        space, outer = indent(source, statements[0]), indent(source, function)
+        _check_lines(source, statements, space)
+        lines = _Lines(source, statements)
+        inner = list(self.hoisted.items())
+        head, names = self._free("head"), ", ".join(self.parameters)
+        passed = _passed(function.args, skip=self.is_method)
+        owner = f"{function.args.args[0].arg}." if self.is_method else ""
+        definition = source.offset(function.lineno, function.col_offset)
+        start = source.raw.index(function.name.encode(), definition)
+        colon = source.raw[definition : source.span(function.body[0])[0]].decode().rstrip()
+
+        def make(render: Render) -> str:
+            out = [lines.text(one, render, []) for one in self.before]
+            out += [
+                f"{space}{name} = {_rendered(render, source.span(node), source, [])}"
+                for node, name in self.hoisted.items()
+            ]
+            out += ["", f"{space}def {head}({names}):"]
+            out += [_indented(lines.text(one, render, inner)) for one in self.inside]
+            out += ["", f"{space}return {head}, {', '.join(self.results)}", ""]
+            out += [] if self.is_method else [""]
+            out += [f"{outer}{line}" for line in colon.split("\n")[:1]]
+            out += colon.split("\n")[1:]
+            out.append(f"{space}{head}, *rest = {owner}{self.name}({passed})")
+            out.append(f"{space}return {head}(*rest)")
+            return source.line_end.join(out)
+
+        end = start + len(function.name.encode())
+        source.replace((start, end), lambda render: self.name)
+        source.replace((lines.start, lines.end), make)
+
+
+def _passed(args: ast.arguments, *, skip: bool) -> str:
+    """Return the arguments with which a function passes on its own."""
+    passed = [one.arg for one in [*args.posonlyargs, *args.args][1 if skip else 0 :]]
+    passed += [f"*{args.vararg.arg}"] if args.vararg else []
+    passed += [f"{one.arg}={one.arg}" for one in args.kwonlyargs]
+    passed += [f"**{args.kwarg.arg}"] if args.kwarg else []
+    return ", ".join(passed)
 
 
 _WHY: Mapping[str, str] = {

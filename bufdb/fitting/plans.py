@@ -248,6 +248,16 @@ class Local:
 
 
 @dataclass(frozen=True)
+class Callee:
+    """A function that makes a wide value last, of what else it computes."""
+
+    site: Site
+    """The call of it among the expressions."""
+    expressions: tuple[Expression, ...]
+    names: tuple[Local, ...]
+
+
+@dataclass(frozen=True)
 class Change:
     """A change of the program's text that `--also` tries."""
 
@@ -273,6 +283,8 @@ class Change:
     """Of the function that has all of it, if an edit may put some of them into a function."""
     names: tuple[Local, ...] = ()
     """Those of that function."""
+    callee: Callee | None = None
+    """A function that is called there, and makes the wide value."""
     obstacle: str = ""
     """Why no edit makes it; '' if one may."""
     within: str = ""

@@ -49,23 +49,47 @@ class Place:
     """First line of the piece."""
 
 
-def expressions(
-    flat: Flat, members: Sequence[int], count: int, files: Files, is_wide: Callable[[Any], bool]
-) -> tuple[Place, tuple[Expression, ...]]:
-    """Return the expressions of the innermost function that has all of a piece.
+@dataclass(frozen=True)
+class Piece:
+    """A piece of a loss."""
 
-    Args:
-        flat: the loss.
-        members: numbers of the equations of the piece.
-        count: of parts.
-        files: of the user.
-        is_wide: of a value, whether it is what is to be computed in parts.
+    flat: Flat
+    members: Sequence[int]
+    """Numbers of its equations."""
+    count: int
+    """Of parts."""
+    is_wide: Callable[[Any], bool]
+    """Of a value, whether it is what is to be computed in parts."""
+
+
+def expressions(piece: Piece, files: Files) -> tuple[Place, tuple[Expression, ...]]:
+    """Return the expressions of the innermost function that has all of a piece.
 
     Raises:
         Refused: no function of the user's has all of it.
     """
-    chains = [frames(eqn, files)[::-1] for eqn in flat.full.eqns]
-    level = _level([chains[at] for at in members])
+    chains = [frames(eqn, files)[::-1] for eqn in piece.flat.full.eqns]
+    return _of_function(piece, chains, _level([chains[at] for at in piece.members]), piece.members)
+
+
+def inside(piece: Piece, files: Files, call: Site) -> tuple[Place, tuple[Expression, ...]]:
+    """Return the expressions of the function that one of these expressions calls.
+
+    Raises:
+        Refused: it calls no function of the user's, or several.
+    """
+    chains = [frames(eqn, files)[::-1] for eqn in piece.flat.full.eqns]
+    level = _level([chains[at] for at in piece.members])
+    members = [at for at in piece.members if chains[at][level].site == call]
+    below = {_function(chains[at][level + 1]) for at in members if len(chains[at]) > level + 1}
+    if len(below) != 1 or any(len(chains[at]) <= level + 1 for at in members):
+        raise Refused("it calls no function of the files that has all of them")
+    return _of_function(piece, chains, level + 1, members)
+
+
+def _of_function(
+    piece: Piece, chains: Sequence[Sequence[Frame]], level: int, members: Sequence[int]
+) -> tuple[Place, tuple[Expression, ...]]:
     above = chains[members[0]][: level + 1]
 
     def own(chain: Sequence[Frame]) -> Site | None:
@@ -78,11 +102,11 @@ def expressions(
         site = own(chain)
         if site is not None:
             by_site.setdefault(site, []).append(at)
-    reading = _Reading(flat, frozenset(members), count, is_wide)
+    reading = _Reading(piece.flat, frozenset(piece.members), piece.count, piece.is_wide)
     first = min(site.line for site, some in by_site.items() if set(some) & set(members))
     file, line, name = _function(above[-1])
-    found = tuple(reading.expression(site, some) for site, some in sorted(by_site.items()))
-    return Place(file, name, line, first), found
+    some = tuple(reading.expression(site, some) for site, some in sorted(by_site.items()))
+    return Place(file, name, line, first), some
 
 
 def _function(frame: Frame) -> tuple[str, int, str]:
@@ -138,12 +162,12 @@ class _Reading:
     def _gives(self, own: Sequence[int]) -> Gives:
         """Return what an expression gives to the others: each example, or a number of all."""
         eqns, inside = self.flat.full.eqns, set(own)
-        given: set[Gives] = set()
+        kinds: set[Gives] = set()
         for at in own:
             for var in eqns[at].outvars:
                 if var in self.outputs or self.readers.get(var, set()) - inside:
-                    given.add(self._gives_of(var, eqns[at]))
-        return given.pop() if len(given) == 1 else ""
+                    kinds.add(self._gives_of(var, eqns[at]))
+        return kinds.pop() if len(kinds) == 1 else ""
 
     def _gives_of(self, var: Any, eqn: Any) -> Gives:
         axis = self.flat.axes.get(var)

@@ -111,15 +111,33 @@ def of_examples(params, batch):
     return picked(logits, batch["labels"]).sum() / count
 
 
-# -- left alone ------------------------------------------------------------------------------------
-
-
-def forward(params, tokens):
-    return hidden(params, tokens) @ params["head"]
+def forward(params, tokens, *, scale=1.0):
+    """Return logits."""
+    x = hidden(params, tokens)
+    logits = x @ params["head"]
+    return scale * logits
 
 
 def of_forward(params, batch):
-    logits = forward(params, batch["tokens"])
+    logits = forward(params, batch["tokens"], scale=0.5)
+    return picked(logits, batch["labels"]).mean()
+
+
+# -- left alone ------------------------------------------------------------------------------------
+
+
+@jax.jit
+def jitted(params, tokens):
+    return hidden(params, tokens) @ params["head"]
+
+
+def of_jitted(params, batch):
+    logits = jitted(params, batch["tokens"])
+    return picked(logits, batch["labels"]).mean()
+
+
+def of_library(params, batch):
+    logits = jax.vmap(forward, (None, 0))(params, batch["tokens"])
     return picked(logits, batch["labels"]).mean()
 
 

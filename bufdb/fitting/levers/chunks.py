@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,9 +34,9 @@ from bufdb.fitting.jax_inside import (
     value,
 )
 from bufdb.fitting.leaving import leaving
-from bufdb.fitting.plans import Change
+from bufdb.fitting.plans import Callee, Change, Local
 from bufdb.fitting.rewrites import Pair, joined, split
-from bufdb.fitting.wide import expressions, locals_of
+from bufdb.fitting.wide import Piece, Place, expressions, inside, locals_of
 
 _REDUCED = {"reduce_sum": "add", "reduce_max": "maximum", "reduce_min": "minimum"}
 """By what reduces the batch, the operation of NumPy that joins what it gives for two parts."""
@@ -98,11 +99,6 @@ class Chunks(Rewrite):
                 if (site := site_of(both.full.eqns[at], also.reader.files)) is not None
             }
         )
-        shown: dict[str, Any] = {}
-        try:
-            shown = _shown(also, pieces, count, within)
-        except Refused as error:
-            shown = {"obstacle": str(error)}
         shapes = [list(one.product.outvars[0].aval.shape) for _, one in pieces.values()]
         where, size = places(sites) or "the loss", also.size(within) // count
         return Change(
@@ -116,7 +112,7 @@ class Chunks(Rewrite):
             count,
             devices=also.batch.devices,
             within="" if within is None else within.key,
-            **shown,
+            **_shown(also, pieces, count, within),
         )
 
     def edit_one(self, editing: Editing, change: Change) -> None:
@@ -134,21 +130,29 @@ def _shown(
     count: int,
     within: Change | None,
 ) -> dict[str, Any]:
-    """Return what an edit needs to know of the piece's expressions and names.
-
-    Raises:
-        Refused: there are several pieces, or no function has all of it.
-    """
+    """Return what an edit needs to know of the piece, or why there is none."""
     if len(pieces) > 1:
-        raise Refused("several losses have such lines")
+        return {"obstacle": "several losses have such lines"}
     ((flat, piece),) = pieces.values()
     least = _size(piece.product.outvars[0])
-    place, some = expressions(
-        flat, piece.members, count, also.reader.files, lambda var: 2 * _size(var) > least
-    )
-    size = also.size(within)
-    full, part = also.watched(size, place), also.watched(size // count, place)
-    return {"expressions": some, "names": locals_of(full, part, count)}
+    wide = Piece(flat, piece.members, count, lambda var: 2 * _size(var) > least)
+    size, files = also.size(within), also.reader.files
+
+    def names(place: Place) -> tuple[Local, ...]:
+        full, part = also.watched(size, place), also.watched(size // count, place)
+        return locals_of(full, part, count)
+
+    try:
+        place, some = expressions(wide, files)
+    except Refused as why:
+        return {"obstacle": str(why)}
+    shown: dict[str, Any] = {"expressions": some, "names": names(place)}
+    calls = [one.site for one in some if one.is_member and one.gives == "wide" and one.why_not]
+    if len(calls) == 1:
+        with suppress(Refused):
+            place, some = inside(wide, files, calls[0])
+            shown["callee"] = Callee(calls[0], some, names(place))
+    return shown
 
 
 # -- The piece -------------------------------------------------------------------------------------
