@@ -421,10 +421,14 @@ def lowered(
     if hasattr(jitted, "_jit_info"):
         traced = jitted.trace(*args, **kwargs)
         if hasattr(traced, "_params") and hasattr(traced, "_meta_tys_flat"):
+            memories = _memories(traced, devices[0])
             Moved(devices, name).move(traced)
-            return traced.lower(lowering_platforms=(platform,))
+            return _in_memories(traced.lower(lowering_platforms=(platform,)), *memories)
     placed, named = _placed((tuple(args), dict(kwargs)), leaves, devices, name)
-    return jitted.trace(*placed, **named).lower(lowering_platforms=(platform,))
+    stage = jitted.trace(*placed, **named).lower(lowering_platforms=(platform,))
+    inputs = [_unknown(devices[0], getattr(leaf, "sharding", None)) for leaf in leaves]
+    outputs = [None] * len(jax.tree_util.tree_leaves(stage.out_info))
+    return _in_memories(stage, inputs, outputs)
 
 
 def _placed(tree: Any, leaves: Sequence[Any], devices: Sequence[Any], name: str) -> Any:
@@ -465,6 +469,93 @@ def own_memory(sharding: Any) -> str | None:
 def has_memory(device: Any, kind: str) -> bool:
     """Return whether JAX knows a memory of a described device; those of a GPU are unknown."""
     return any(one.kind == kind for one in device.addressable_memories())
+
+
+def keeps_memory(device: Any, kind: str, platform: str) -> bool:
+    """Return whether a program that is lowered for a described device has a memory of its own.
+
+    Where JAX knows none, of a GPU, it is set in the module, as JAX does on the device.
+    """
+    return has_memory(device, kind) or platform in ("cuda", "rocm", "gpu")
+
+
+def _memories(traced: Any, device: Any) -> tuple[list[str | None], list[str | None]]:
+    """Return the memory of each argument and result whose kind JAX does not know on a device.
+
+    A result without a sharding is where its value is, as the gradient of what is in host memory.
+    """
+    params = traced._params
+    pairs = _pairs(traced._meta_tys_flat, params["in_shardings"])
+    inputs = [_unknown(device, one.sharding, planned) for one, planned in pairs]
+    results = _pairs(params["out_shardings"], getattr(traced.jaxpr, "jaxpr", traced.jaxpr).outvars)
+    outputs = [_unknown(device, one) or _of_value(device, var.aval) for one, var in results]
+    return inputs, outputs
+
+
+def _unknown(device: Any, *shardings: Any) -> str | None:
+    """Return the memory that one of some shardings has, if JAX knows none of that kind there."""
+    kinds = (own_memory(one) for one in shardings)
+    return next((kind for kind in kinds if kind and not has_memory(device, kind)), None)
+
+
+def _of_value(device: Any, aval: Any) -> str | None:
+    is_on_host = "Host" in str(getattr(aval, "memory_space", ""))
+    return "pinned_host" if is_on_host and not has_memory(device, "pinned_host") else None
+
+
+def _in_memories(stage: Any, inputs: Sequence[str | None], outputs: Sequence[str | None]) -> Any:
+    """Return a lowered function, with the memory of arguments and results set in its module.
+
+    It is what JAX writes for a device that it has: an attribute of each of them, and a call of
+    `annotate_device_placement` for a result.
+    """
+    if not any((*inputs, *outputs)):
+        return stage
+    ir: Any = importlib.import_module("jaxlib.mlir.ir")
+    kept = stage._lowering.compile_args["kept_var_idx"]
+    main = _main(stage.compiler_ir(), ir)
+    back = next(one for one in main.regions[0].blocks[0] if one.operation.name == "func.return")
+    with main.context, ir.Location.unknown():
+        kinds = [kind for at, kind in enumerate(inputs) if at in kept]
+        _set_memories(ir, main, "arg_attrs", kinds)
+        _set_memories(ir, main, "res_attrs", outputs)
+        for at, kind in enumerate(outputs):
+            if kind is None:
+                continue
+            value = back.operands[at]
+            attributes = {
+                "call_target_name": ir.StringAttr.get("annotate_device_placement"),
+                "has_side_effect": ir.BoolAttr.get(True),
+                "backend_config": ir.StringAttr.get(""),
+                "mhlo.frontend_attributes": ir.DictAttr.get(
+                    {"_xla_buffer_placement": ir.StringAttr.get(kind)}
+                ),
+            }
+            with ir.InsertionPoint(back):
+                placed = ir.Operation.create(
+                    "stablehlo.custom_call", [value.type], [value], attributes
+                )
+            back.operands[at] = placed.results[0]
+    return stage
+
+
+def _main(module: Any, ir: Any) -> Any:
+    """Return the function of a module that is called."""
+    return next(
+        one.operation
+        for one in module.body.operations
+        if ir.StringAttr(one.attributes["sym_name"]).value == "main"
+    )
+
+
+def _set_memories(ir: Any, main: Any, key: str, kinds: Sequence[str | None]) -> None:
+    changed = []
+    for attributes, kind in _pairs(ir.ArrayAttr(main.attributes[key]), kinds):
+        own = {one.name: one.attr for one in ir.DictAttr(attributes)}
+        if kind is not None:
+            own["mhlo.memory_kind"] = ir.StringAttr.get(kind)
+        changed.append(ir.DictAttr.get(own))
+    main.attributes[key] = ir.ArrayAttr.get(changed)
 
 
 def _mesh(like: Any, devices: Sequence[Any], name: str) -> Any:

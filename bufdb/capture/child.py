@@ -81,14 +81,15 @@ def unused_note(stage: Any) -> str | None:
 def memory_note(args: Any, kwargs: Any, described: Target | None) -> str | None:
     """Return a note on arguments whose memory JAX does not know on a target; None if none.
 
-    Of a described GPU it knows no memory, and takes pinned_host as the device's without a word.
+    Of a described GPU it knows no memory, either; `call.lowered` sets it in the module.
     """
     if described is None:
         return None
     sizes: dict[str, int] = {}
     for leaf in jax_module().tree.leaves((args, kwargs)):
         kind = call.own_memory(getattr(leaf, "sharding", None))
-        if kind is not None and not call.has_memory(described.devices[0], kind):
+        device, platform = described.devices[0], described.platform
+        if kind is not None and not call.keeps_memory(device, kind, platform):
             sizes[kind] = sizes.get(kind, 0) + math.prod(leaf.shape) * leaf.dtype.itemsize
     if not sizes:
         return None
