@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bufdb.fitting.levers.host import WORK
 from bufdb.fitting.places import spans
 from bufdb.fitting.plans import Answer, PlanResult
 from bufdb.fitting.plans import as_json as as_plain
@@ -313,8 +314,12 @@ def _bound(answer: Answer) -> list[str]:
     size = f"plan {best.rank} at its size of residuals"
     choice = "choice of these values and layers costs"
     if best.gap_ratio < SAME:
-        return [f"By traces, no {choice} less than {size}."]
-    return [f"By traces, the best {choice} {best.gap_ratio:.1%} of all products less than {size}."]
+        less = f"By traces, no {choice} less than {size}"
+    else:
+        less = f"By traces, the best {choice} {best.gap_ratio:.1%} of all products less than {size}"
+    if answer.program.has_host_memory:
+        return [f"{less}; a byte to the host and back counts as {WORK:,} operations."]
+    return [f"{less}."]
 
 
 def _filled(words: str) -> str:

@@ -425,6 +425,44 @@ def test_a_plan_without_a_step_by_hand_comes_first(ask, by_hand, monkeypatch, ne
     assert "fits 70 B" in text(answer) and "by hand" not in text(answer)
 
 
+def test_a_useless_donation_by_hand_is_left_out(ask, monkeypatch):
+    def patched(program, plan, texts):
+        steps = ("train.py:1: by hand, donate x",) if plan.donated else ()
+        return Patch(f"--- a\n+{len(plan.saved)}\n", {"train.py": " ".join(plan.saved)}, steps)
+
+    def compiled(self, texts, rest):
+        return Dumped({str(NEEDS[tuple(texts["train.py"].split())]): Path()}, None, 1.0)
+
+    program = Made.program
+    donating = {"donatable": (0,), "is_jitted": True}
+    monkeypatch.setattr(Made, "program", lambda self: replace(program(self), **donating))
+    monkeypatch.setattr(module, "patch", patched)
+    monkeypatch.setattr(Made, "patched", compiled)
+    answer = ask(70)
+    best = answer.plans[answer.best - 1]
+    assert best.plan.donated == () and best.is_verified and not best.steps
+    assert "fits 70 B" in text(answer) and "by hand" not in text(answer)
+
+
+@pytest.mark.parametrize(("limit", "is_tried"), [(40, True), (70, False)])
+def test_equal_blocks_are_tried_where_nothing_else_fits(ask, monkeypatch, limit, is_tried):
+    compared = []
+
+    def patched(self, texts, rest, *, is_compared=False):
+        compared.append(is_compared)
+        return Dumped({"30" if is_compared else "60": Path()}, None, 1.0)
+
+    change = Change("blocks=4", "4 blocks in one scan", "", "train.py:3", "as before", (), 4)
+    monkeypatch.setattr(Made, "changes", lambda self, kinds: Changes((change,)))
+    monkeypatch.setattr(Made, "patched", patched)
+    monkeypatch.setattr(module, "patch", lambda *_: Patch("--- a\n", {"train.py": ""}))
+    monkeypatch.setitem(NEEDS, ("b",), 60)
+    answer = ask(limit, on_demand=("blocks",))
+    best = answer.plans[answer.best - 1]
+    assert (best.plan.extra == ("blocks=4",)) == is_tried == (True in compared)
+    assert best.is_verified and answer.untried == ()
+
+
 def test_a_step_by_hand_is_an_answer_where_nothing_else_fits(ask, by_hand, monkeypatch):
     monkeypatch.setitem(NEEDS, ("a",), 75)
     answer = ask(70)
