@@ -148,8 +148,8 @@ class Fitting:
                     candidates = search(program, replace(again, compile_budget=budget))
                 more = Extra(program, ask, lambda: self._left(VERIFIED), self._notes)
                 candidates = more.with_found(self.question.also, candidates)
-            plain = self._without_donation(program, ask, candidates)
-            candidates = plain or self._with_whole(program, written, candidates)
+            candidates = self._without_donation(program, ask, candidates)
+            candidates = self._with_whole(program, written, candidates)
             candidates = self._with_blocks(program, ask, candidates)
             program = self._program
             resort = LastResort(program, ask, lambda: self._is_left(VERIFIED), self._notes)
@@ -244,31 +244,35 @@ class Fitting:
     def _without_donation(
         self, program: Program, ask: Ask, candidates: list[Candidate]
     ) -> list[Candidate]:
-        """Return the plans of a search with those of another that donates nothing.
+        """Return the plans of a search; where one is by hand for what it donates, with more.
 
-        [] unless what fits is by hand for what it donates, and one without that fits, too. Traces
-        of the first search have no plan between two of the other, whose needs are larger.
+        These fit what is left of the limit without that, so that there is one to compile without.
         """
         limit, texts = self.question.limit_bytes, _texts(program)
         best = next(
             (one for one in candidates if one.is_exact and is_met(one.compiled, limit)), None
         )
+        if limit is None or best is None or not best.plan.donated:
+            return candidates
         donation = Plan(donated=program.donatable)
-        if best is None or not best.plan.donated or patch(program, donation, texts).is_whole:
-            return []
-        budget = min(WHOLE, self.question.compile_budget - VERIFIED - self._used())
-        own = replace(ask, compile_budget=budget)
-        plain = search(replace(program, donatable=()), own) if budget > 0 else []
-        fits = any(
-            one.is_exact
-            and is_met(one.compiled, limit)
-            and patch(program, one.plan, texts).is_whole
-            for one in plain
+        if patch(program, donation, texts).is_whole or self._donated_bytes(program) is None:
+            return candidates
+        own = replace(
+            ask,
+            limit_bytes=limit - (self._donated_bytes(program) or 0),
+            compile_budget=2 * self.question.compile_budget,  # most of it is known
+            is_over=lambda: not self._is_left(VERIFIED + 2),
         )
         known = {one.plan for one in candidates}
-        more = [one for one in plain if one.is_exact and one.plan not in known]
-        both = sorted([*candidates, *more], key=lambda one: Space.cost(one.traced))
-        return both if fits else []
+        more = [one for one in search(program, own) if one.is_exact and one.plan not in known]
+        return sorted([*candidates, *more], key=lambda one: Space.cost(one.traced))
+
+    def _donated_bytes(self, program: Program) -> int | None:
+        """Return what donations save of the need as written; None if it is unknown."""
+        plans = Plan(), Plan(donated=program.donatable)
+        known = [self._compiled.get((plan, True)) for plan in plans]
+        written, donated = (None if one is None else one.need_bytes for one in known)
+        return None if written is None or donated is None else written - donated
 
     def _with_whole(
         self, program: Program, written: Compiled, candidates: list[Candidate]
@@ -295,9 +299,14 @@ class Fitting:
                 break
             for plan in dict.fromkeys((replace(plain, donated=program.donatable), plain)):
                 known = self._compiled.get((plan, True))
-                is_hopeful = (
-                    figure(program, traced) <= most if known is None else is_met(known, limit)
-                )
+                donated = self._compiled.get((replace(plan, donated=program.donatable), True))
+                if known is not None:
+                    is_hopeful = is_met(known, limit)
+                elif donated is not None and donated.need_bytes is not None and limit is not None:
+                    more = self._donated_bytes(program) or 0
+                    is_hopeful = donated.need_bytes + more <= limit
+                else:
+                    is_hopeful = figure(program, traced) <= most
                 if not is_hopeful or not patch(program, plan, texts).is_whole:
                     continue
                 if known is None:
