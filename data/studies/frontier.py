@@ -7,7 +7,7 @@ devices, JAX's page on host offloading, and the networks of MONeT (Shah et al., 
 plan by hand is the program with one of its functions replaced, compiled the same way. Limits are
 the needs of these plans, or figures that others published. Results are kept in DIR as they come,
 one file of a program, and are not asked for again; `frontier.md` is written of what is there.
-Needs jax, flax and optax, and for the GPU the packages of data/README.md: two hours on two cores.
+Needs jax, flax and optax, and for the GPU the packages of data/README.md: hours on two cores.
 """
 
 import argparse
