@@ -523,6 +523,9 @@ def page(benches):
             for hand, one in known["hands"].items()
             if "error" in one
         ]
+        rest = [size(one) for one in bench.limits() if str(one) not in known["limits"]]
+        if rest and known["limits"]:
+            notes.append(f"- {bench.subject.title}: not run at {', '.join(rest)} MiB.")
     missing = [bench.name for bench in benches if not bench.known.get("limits")]
     notes += [f"- {name}: not run." for name in missing]
     total = (
