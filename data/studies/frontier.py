@@ -495,6 +495,12 @@ def reasons(bench, limit):
         yield where + "worse than by hand. " + "; ".join(row["notes"])
     elif row.get("need") is None and not row["as_written"]:
         yield where + "nothing fits. " + "; ".join(row["notes"])
+    for other, one in known["limits"].items():
+        if row.get("extra") is None or one.get("extra") is None:
+            continue
+        if one["need"] <= limit and one["extra"] < row["extra"] - SAME:
+            plan = f"the plan for {size(int(other))} MiB needs {size(one['need'])}"
+            yield where + f"not the best: {plan}, for {percent(one['extra'])}."
     if row.get("steps"):
         yield where + "by hand: " + "; ".join(row["steps"])
     if row.get("unrun"):
