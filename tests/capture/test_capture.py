@@ -124,8 +124,8 @@ def labels(name):
     ],
 )
 def test_xla_flags_are_added_to(flags, kept):
-    given = {"HOME": "h"} if flags is None else {"HOME": "h", "XLA_FLAGS": flags}
-    result = environment(given, Path("/d"))
+    variables = {"HOME": "h"} if flags is None else {"HOME": "h", "XLA_FLAGS": flags}
+    result = environment(variables, Path("/d"))
     assert result.flags == kept
     assert result.variables == {
         "HOME": "h",
@@ -233,9 +233,9 @@ def test_labels_show_commit_and_changes(monkeypatch):
     if git is None:
         pytest.skip("git is not there")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    given = environment(dict(os.environ), Path("/d"))
+    variables = environment(dict(os.environ), Path("/d"))
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(Path.cwd().parent))
-    assert "git_commit" not in program_labels(["true"], given)
+    assert "git_commit" not in program_labels(["true"], variables)
     author = ["-c", "user.name=n", "-c", "user.email=e"]
     subprocess.run([git, "init", "-q"], check=True)
     Path("a").write_text("1")
@@ -243,9 +243,9 @@ def test_labels_show_commit_and_changes(monkeypatch):
     subprocess.run([git, *author, "commit", "-qm", "m"], check=True)
     head = subprocess.run([git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
     commit = head.stdout.strip()
-    assert program_labels(["true"], given)["git_commit"] == commit
+    assert program_labels(["true"], variables)["git_commit"] == commit
     Path("a").write_text("2")
-    assert program_labels(["true"], given)["git_commit"] == f"{commit}+dirty"
+    assert program_labels(["true"], variables)["git_commit"] == f"{commit}+dirty"
 
 
 # -- a command --------------------------------------------------------------------------------
@@ -338,8 +338,8 @@ def test_a_run_with_summary_and_labels(left_behind, monkeypatch):
 def test_two_dashes_are_optional_and_user_labels_win(empty_db):
     shutil.copy(empty_db, "bufdb.duckdb")
     command = fake("dump()")
-    given = ["capture", "--run", "r", "--label", "command=mine", *command, "--run", "x"]
-    assert cli.run(given) == 0
+    options = ["capture", "--run", "r", "--label", "command=mine", *command, "--run", "x"]
+    assert cli.run(options) == 0
     assert labels("r")["command"] == "mine"
     assert rows("SELECT label FROM run_labels WHERE NOT is_metadata") == [("command",)]
 
@@ -358,8 +358,8 @@ def test_runs_whose_commands_differ_are_compared(run, capfd, query, label, colum
     assert (row["other_labels"], row[column]) == ("", 2)
     # Named, metadata keeps runs apart as any label does.
     for fixed, count in (("command", 2), ("exit_code, command", 2), ("exit_code", 1)):
-        given = ["-p", "function", "train_step", "-p", "fixed", fixed, "--format", "jsonl"]
-        cli.run(["query", query, *given])
+        options = ["-p", "function", "train_step", "-p", "fixed", fixed, "--format", "jsonl"]
+        cli.run(["query", query, *options])
         assert capfd.readouterr().out.count("\n") == count
 
 
@@ -370,8 +370,8 @@ def test_diff_pairs_captured_runs_by_the_labels_of_their_user(run, capfd):
             name = ("--run", f"{part}{number}", "--label", f"part={part}", "--label", f"b={number}")
             command = [*fake(f"dump('cpu_b{number}')"), f"--batch={number}", part]
             assert run(*name, command=command)[0] == 0
-    given = ["diff", "b=8", "b=16", "--function", "init", "--format", "jsonl"]
-    assert cli.run(given) == 0
+    options = ["diff", "b=8", "b=16", "--function", "init", "--format", "jsonl"]
+    assert cli.run(options) == 0
     json_rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert {(row["base_run_name"], row["new_run_name"]) for row in json_rows} == {
         ("a8", "a16"),

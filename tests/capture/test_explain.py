@@ -169,8 +169,8 @@ def test_it_ends_when_the_time_is_over(model, monkeypatch):
 def test_a_signal_ends_the_child_and_leaves_no_folder(model, monkeypatch, name):
     monkeypatch.setenv("STAND_IN_SECONDS", "60")
     number = getattr(signal, name)
-    given = command("lm.py:step", "--args", "args(4)")
-    with subprocess.Popen(given, stderr=subprocess.PIPE, text=True) as parent:
+    command_line = command("lm.py:step", "--args", "args(4)")
+    with subprocess.Popen(command_line, stderr=subprocess.PIPE, text=True) as parent:
         wait_for((model / "compiling").exists)
         child = (model / "pid").read_text()
         parent.send_signal(number)

@@ -156,8 +156,8 @@ def test_the_plan_of_simulated_devices_is_that_of_the_run(folder, call, monkeypa
 
 @pytest.mark.by_hand
 def test_a_mesh_of_other_sizes(folder, call):
-    given = ["explain", "--devices", "8", "--mesh"]
-    code, _, err = call(*given, "data=2,model=4", *command("fsdp.py"))
+    options = ["explain", "--devices", "8", "--mesh"]
+    code, _, err = call(*options, "data=2,model=4", *command("fsdp.py"))
     assert code == 0, err
     assert shapes(call) == ["f32[8,32,16]", "f32[2048,64]"]
     for mesh, expected in (
@@ -165,7 +165,7 @@ def test_a_mesh_of_other_sizes(folder, call):
         ("data=2", "data=2,model=2 is 4 devices, --devices is 8"),
         ("data=3", "data=3 is 3 devices, --devices is 8"),
     ):
-        code, out, err = call(*given, mesh, *command("fsdp.py"))
+        code, out, err = call(*options, mesh, *command("fsdp.py"))
         assert (code, out, err.count("\n")) == (2, "", 1), err
         assert re.search(expected, err), err
 

@@ -21,9 +21,12 @@ RUNS = ("text", "lowered", "captured", "compiled")
 
 
 def run(*command, **variables):
-    given = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "", **variables}
+    settings = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "", **variables}
     done = subprocess.run(
-        [sys.executable, *map(str, command)], env=os.environ | given, capture_output=True, text=True
+        [sys.executable, *map(str, command)],
+        env=os.environ | settings,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -155,9 +158,9 @@ SPEC = f"{ROOT / 'data' / 'model' / 'loops.py'}:layers"
 
 def explain(*arguments, **variables):
     command = ["-m", "bufdb", "explain", *map(str, arguments)]
-    given = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "", **variables}
+    settings = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "", **variables}
     return subprocess.run(
-        [sys.executable, *command], env=os.environ | given, capture_output=True, text=True
+        [sys.executable, *command], env=os.environ | settings, capture_output=True, text=True
     )
 
 
@@ -212,9 +215,9 @@ def test_explain_compiles_for_hardware_that_is_not_here(tmp_path, target, packag
         assert "pip install" in done.stderr
         return
     # As most users have it: JAX looks for devices of all kinds, and finds none.
-    given = {"JAX_PLATFORMS": ""}
+    platforms = {"JAX_PLATFORMS": ""}
     done = explain(
-        SPEC, "--args", "LAYERS, BATCH", "--target", target, "--db", tmp_path / "t", **given
+        SPEC, "--args", "LAYERS, BATCH", "--target", target, "--db", tmp_path / "t", **platforms
     )
     assert done.returncode == 0, done.stderr
     assert f"of run layers@{target}" in done.stdout

@@ -224,14 +224,14 @@ def test_a_mesh_is_that_of_the_target(package, call, monkeypatch):
     pytest.importorskip("libtpu", reason="no libtpu to compile with")
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
     (package / "sharded.py").write_text(SHARDED)
-    given = ["explain", "--run", "r", "--call", "step"]
+    options = ["explain", "--run", "r", "--call", "step"]
     command = ["--", sys.executable, "sharded.py"]
-    code, _, err = call(*given, "--target", "v5e-8", *command)
+    code, _, err = call(*options, "--target", "v5e-8", *command)
     assert code == 0, err
     sql = "SELECT shape FROM value_details WHERE allocation_kind = 'parameter' ORDER BY size_bytes"
     shapes = [
         row["shape"].partition("{")[0] for row in rows(call("sql", sql, "--format", "csv")[1])
     ]
     assert sorted(set(shapes)) == ["f32[32,64]", "f32[64,32]", "s32[]"]
-    code, _, err = call(*given, "--target", "v5e-4", *command)
+    code, _, err = call(*options, "--target", "v5e-4", *command)
     assert code == 2 and "sharded over 8 devices, v5e-4 has 4" in err

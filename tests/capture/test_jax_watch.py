@@ -18,10 +18,10 @@ LARGE = "1GiB"
 
 def run(code, folder, **variables):
     """What a program prints, and its exit code."""
-    given = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "", "PYTHONPATH": str(ROOT), **variables}
+    settings = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "", "PYTHONPATH": str(ROOT), **variables}
     command = [sys.executable, "-c", code] if isinstance(code, str) else list(map(str, code))
     return subprocess.run(
-        command, env=os.environ | given, capture_output=True, text=True, cwd=folder
+        command, env=os.environ | settings, capture_output=True, text=True, cwd=folder
     )
 
 

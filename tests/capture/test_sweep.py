@@ -42,8 +42,8 @@ def run(capfd, empty_db, tmp_path):
 
     def swept(*arguments, body, words=(), leaves=()):
         Path("train.py").write_text(TRAIN + body)
-        given = ["capture", "--run", "s", "-o", "t.json", "--format", "json", *arguments]
-        code = cli.run([*given, "--", sys.executable, "train.py", *words])
+        options = ["capture", "--run", "s", "-o", "t.json", "--format", "json", *arguments]
+        code = cli.run([*options, "--", sys.executable, "train.py", *words])
         assert [path.name for path in (tmp_path / "tmp").iterdir()] == list(leaves)
         return code, capfd.readouterr().err, json.loads(Path("t.json").read_text())
 

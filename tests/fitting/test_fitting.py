@@ -243,7 +243,7 @@ def test_a_patch_that_xla_refuses_is_no_answer(ask, monkeypatch):
     assert any("cannot be compiled: RESOURCE_EXHAUSTED" in note for note in answer.notes)
 
 
-def result(rank, need, extra, host=0, edits=1, parts=0, **given):
+def result(rank, need, extra, host=0, edits=1, parts=0, **fields):
     patch = "".join(f"+line {number}\n" for number in range(edits))
     plan = Plan(extra=(f"microbatch={parts}",) if parts else ())
     facts = {
@@ -255,7 +255,7 @@ def result(rank, need, extra, host=0, edits=1, parts=0, **given):
     }
     return PlanResult(
         rank, need_bytes=need, extra_work_ratio=extra, recomputed_lines=(), offloaded_lines=(),
-        donated=(), offloaded_bytes=host, patch=patch, **facts | given,
+        donated=(), offloaded_bytes=host, patch=patch, **facts | fields,
     )  # fmt: skip
 
 

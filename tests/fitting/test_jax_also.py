@@ -55,21 +55,21 @@ def assert_same(got, wanted):
 @pytest.mark.parametrize("name", MEANS)
 def test_what_is_computed_is_equal_to_rounding(name, kind):
     function, changes = prepared(name, kind)
-    given = arrays(programs.args())
-    wanted = jax.jit(getattr(programs, name))(*given)
+    values = arrays(programs.args())
+    wanted = jax.jit(getattr(programs, name))(*values)
     assert changes.tried and not changes.notes
     for change in changes.tried[-1:]:
         assert change.ground == "checked on 4 random examples: equal to 1e-04"
-        assert_same(function.stage(Plan(extra=(change.key,))).compile()(*given), wanted)
+        assert_same(function.stage(Plan(extra=(change.key,))).compile()(*values), wanted)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["microbatch", "chunks"])
 def test_with_a_plan_it_is_still_equal(kind):
     function, changes = prepared("step", kind)
-    given = arrays(programs.args())
+    values = arrays(programs.args())
     plan = Plan(scans=(0,), extra=(changes.tried[-1].key,))
-    assert_same(function.stage(plan).compile()(*given), jax.jit(programs.step)(*given))
+    assert_same(function.stage(plan).compile()(*values), jax.jit(programs.step)(*values))
 
 
 def test_a_product_in_chunks_is_twice_as_wide_as_its_input():
@@ -116,8 +116,8 @@ def test_a_patch_takes_the_gradient_in_microbatches(name, form):
     assert made.is_whole and made.diff.count("microbatched(") == 2
     twin = ModuleType("patched")
     exec(compile(made.texts[path], path, "exec"), twin.__dict__)
-    given = arrays(args)
-    assert_same(getattr(twin, name)(*given), jax.jit(getattr(programs, name))(*given))
+    values = arrays(args)
+    assert_same(getattr(twin, name)(*values), jax.jit(getattr(programs, name))(*values))
 
 
 @pytest.mark.parametrize("name", ["step_closure", "step_sum"])
@@ -158,10 +158,10 @@ def test_what_would_compute_something_else_is_refused(name, kind, reason):
 )
 def test_metrics_that_are_means_or_sums(name, kind):
     function, changes = prepared(name, kind)
-    given = arrays(programs.args())
-    wanted = jax.jit(getattr(programs, name))(*given)
+    values = arrays(programs.args())
+    wanted = jax.jit(getattr(programs, name))(*values)
     assert not changes.notes and changes.tried[-1].ground.startswith("checked on 4")
-    result = function.stage(Plan(extra=(changes.tried[-1].key,))).compile()(*given)
+    result = function.stage(Plan(extra=(changes.tried[-1].key,))).compile()(*values)
     assert_same(result, wanted)
     types = [one.dtype for one in jax.tree.leaves(wanted)]
     assert [one.dtype for one in jax.tree.leaves(result)] == types
@@ -232,9 +232,9 @@ def sharded(size, devices):
 
 
 def test_devices_share_each_part_equally():
-    given = batch((sharded(16, 4),), {}, ("x",), ())
-    assert (given.size, given.devices) == (16, 4)
-    pair = Pair(None, None, 2, (), given.devices)
+    shares = batch((sharded(16, 4),), {}, ("x",), ())
+    assert (shares.size, shares.devices) == (16, 4)
+    pair = Pair(None, None, 2, (), shares.devices)
     array = np.arange(3 * 16).reshape(3, 16)
     parts = split(array, 1, pair)
     assert parts[0, 0].tolist() == [0, 1, 4, 5, 8, 9, 12, 13]

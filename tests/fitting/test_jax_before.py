@@ -49,11 +49,11 @@ def fit(place, call, monkeypatch):
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     monkeypatch.setenv(before.VARIABLE, str(place / "cache"))
 
-    def run(db, *given):
+    def run(db, *words):
         code, out, err = call(
             "fit", "train.py:step", "--args", "args()", "--limit", "1MiB", "--format", "json",
             "--budget-compiles", "2",
-            "--db", db, *given,
+            "--db", db, *words,
         )  # fmt: skip
         assert code == 0, err
         return json.loads(out)

@@ -39,8 +39,8 @@ def fit(tmp_path, call, monkeypatch):
     (tmp_path / "train.py").write_text(PROGRAM)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    return lambda *given: call(
-        "fit", "train.py:step", "--args", "args()", "--db", "d.duckdb", *given
+    return lambda *words: call(
+        "fit", "train.py:step", "--args", "args()", "--db", "d.duckdb", *words
     )
 
 
@@ -134,9 +134,9 @@ ROWS = jax.sharding.NamedSharding(MESH, jax.sharding.PartitionSpec("rows"))
 
 @pytest.mark.slow
 def test_the_largest_size_is_proved_on_both_sides(fit, call):
-    given = ("fit", "train.py:step", "--args", "args({rows}00)", "--db", "v.duckdb")
+    options = ("fit", "train.py:step", "--args", "args({rows}00)", "--db", "v.duckdb")
     more = ("--vary", "rows=3", "--limit", "1MiB", "--budget-compiles", "2", "--format", "json")
-    code, out, _ = call(*given, *more)
+    code, out, _ = call(*options, *more)
     assert code == 0
     vary = json.loads(out)["vary"]
     assert vary["name"] == "rows"
@@ -151,7 +151,7 @@ def test_the_largest_size_is_proved_on_both_sides(fit, call):
     assert {one["run"]: str(one["need_bytes"]) for one in largest}.items() <= needs.items()
     assert written["run"] == f"fit:as-written:rows={written['value']}"
     assert f"fit:as-written:rows={written['next_value']}" in needs
-    code, _, err = call(*given, "--vary", "batch", "--limit", "1MiB")
+    code, _, err = call(*options, "--vary", "batch", "--limit", "1MiB")
     assert (code, "wants {batch} in --args" in err) == (2, True)
 
 
@@ -187,9 +187,9 @@ def test_the_answer_of_a_case_is_not_lost_with_patch(call, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     step = f"{CASES / 'fit-patch-lost' / 'tiny.py'}:step"
-    given = ("fit", step, "--args", "f32[8,64,64], f32[4096,64]", "--limit", limit)
-    alone = call(*given, "--db", "a.duckdb")
-    patched = call(*given, "--db", "b.duckdb", "--patch", "t.patch")
+    options = ("fit", step, "--args", "f32[8,64,64], f32[4096,64]", "--limit", limit)
+    alone = call(*options, "--db", "a.duckdb")
+    patched = call(*options, "--db", "b.duckdb", "--patch", "t.patch")
     assert patched[:2] == alone[:2] and alone[0] == code
     assert "there is no patch to write: no plan" in patched[2]
 

@@ -322,7 +322,7 @@ def test_a_scan_that_is_not_differentiated_is_no_region():
 def test_a_gradient_within_a_shard_map_is_refused_with_its_line():
     mesh = jax.sharding.Mesh(jax.devices()[:1], ("rows",))
     spec = jax.sharding.PartitionSpec
-    given = {"mesh": mesh, "in_specs": (spec(), spec("rows")), "out_specs": spec()}
+    specs = {"mesh": mesh, "in_specs": (spec(), spec("rows")), "out_specs": spec()}
 
     def called(params, x):
         return jax.grad(programs.scanned)(params, x)
@@ -330,8 +330,8 @@ def test_a_gradient_within_a_shard_map_is_refused_with_its_line():
     path, at = Path(__file__).name, called.__code__.co_firstlineno + 1
     refused = r"f takes its gradient within a shard_map, or a vmap that names its axis \({}:{}\); "
     with pytest.raises(UsageError, match=refused.format(path, at)):
-        Function(jax.shard_map(called, **given), programs.args(), {}, "f")
+        Function(jax.shard_map(called, **specs), programs.args(), {}, "f")
     # No expression of the user's is being evaluated: the loss is the next best.
     path, at = "fit_programs.py", programs.scanned.__code__.co_firstlineno
     with pytest.raises(UsageError, match=refused.format(path, at)):
-        Function(jax.shard_map(jax.grad(programs.scanned), **given), programs.args(), {}, "f")
+        Function(jax.shard_map(jax.grad(programs.scanned), **specs), programs.args(), {}, "f")

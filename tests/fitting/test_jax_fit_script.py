@@ -58,7 +58,7 @@ def fit(empty_folder, call, monkeypatch):
     (empty_folder / "train.py").write_text(TRAIN)
     (empty_folder / "part.py").write_text(PART)
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    return lambda *given: call("fit", "--db", "d.duckdb", "--format", "json", *given)
+    return lambda *words: call("fit", "--db", "d.duckdb", "--format", "json", *words)
 
 
 def test_a_closure_of_main_gets_a_patch_that_the_command_proves(fit, empty_folder):
@@ -96,12 +96,12 @@ def test_what_a_command_may_read_later_is_not_donated(fit, empty_folder):
 
 @pytest.mark.slow
 def test_a_value_in_the_words_of_a_command_is_varied(fit):
-    given = ["--limit", "1600KiB", "--budget-compiles", "2", "--vary", "n=5", "--"]
-    code, out, err = fit(*given, sys.executable, "train.py", "--rows", "{n}00")
+    options = ["--limit", "1600KiB", "--budget-compiles", "2", "--vary", "n=5", "--"]
+    code, out, err = fit(*options, sys.executable, "train.py", "--rows", "{n}00")
     assert code == 0, err
     largest = json.loads(out)["vary"]["largest"]
     assert largest[0]["value"] < largest[-1]["value"]
-    code, _, err = fit(*given, sys.executable, "train.py")
+    code, _, err = fit(*options, sys.executable, "train.py")
     assert code == 2 and "wants {n} in the command" in err
 
 

@@ -280,12 +280,12 @@ def test_a_local_name_hides_an_import():
 # -- scans -----------------------------------------------------------------------------------------
 
 
-def scanned(text: str, call: str, plan=None, **given):
+def scanned(text: str, call: str, plan=None, **fields):
     """The patch of a file whose scan saves the name `a`, which the source has already."""
-    function = given.pop("function", "")
+    function = fields.pop("function", "")
     place = site(text, call, function=function)
-    remats = given.pop("remats", ())
-    region = scan(place, remats=tuple(place if one is None else one for one in remats), **given)
+    remats = fields.pop("remats", ())
+    region = scan(place, remats=tuple(place if one is None else one for one in remats), **fields)
     made = program([region], [switch("a", place, is_named=True)])
     return patch(made, plan or Plan((0,), ("a",)), {PATH: text}, "/src")
 

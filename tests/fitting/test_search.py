@@ -74,10 +74,12 @@ class Model:
     def need(self, plan: Plan) -> int:
         traced = self.trace(plan)
         self.traces -= 1
-        given = 100 if plan.donated else 0
+        donated_bytes = 100 if plan.donated else 0
         written = 0 if plan.scans else 70  # as written is not the plan that saves all
         copies = self.copies if plan.depths else 0
-        need = max(self.fixed + traced.residual_bytes + written + copies, self.floor) - given
+        need = (
+            max(self.fixed + traced.residual_bytes + written + copies, self.floor) - donated_bytes
+        )
         return round(need * self.odd.get(frozenset(plan.saved), 1))
 
     def compile(self, plan: Plan, is_full: bool) -> Compiled:
@@ -88,7 +90,7 @@ class Model:
         need = self.need(plan)
         return Compiled(need, need, is_full, 1)
 
-    def program(self, **given) -> Program:
+    def program(self, **fields) -> Program:
         names = [f"fit_{n}" for n in range(len(self.sizes))]
         switches = tuple(
             Switch(name, HERE, (0,), size) for name, size in zip(names, self.sizes, strict=True)
@@ -99,7 +101,7 @@ class Model:
         }  # fmt: skip
         return Program(
             "train.py:step", None, "cpu", switches=switches, argument_names=("a",),
-            as_written=self.trace(Plan()), **facts | given,
+            as_written=self.trace(Plan()), **facts | fields,
         )  # fmt: skip
 
     def plans(self) -> list[Plan]:
@@ -110,9 +112,9 @@ class Model:
             for mask in range(1 << len(names))
         ]
 
-    def ask(self, limit, **given) -> Ask:
+    def ask(self, limit, **fields) -> Ask:
         need = self.need(Plan())
-        return Ask(limit, Compiled(need, need, True, 1), self.trace, self.compile, **given)
+        return Ask(limit, Compiled(need, need, True, 1), self.trace, self.compile, **fields)
 
     def best(self, limit: int) -> int | None:
         """The least work of a plan that fits."""
@@ -138,10 +140,10 @@ def apart() -> Model:
     return Model([100, 200, 400, 800], [0, 300, 500, 900], [[], [], [], []], [0, 1, 2, 3])
 
 
-def searched(model: Model, limit, program=None, **given):
+def searched(model: Model, limit, program=None, **fields):
     """Return the result of a search; the model counts from zero."""
     model.compiled, model.traces = [], 0
-    return search.search(program or model.program(), model.ask(limit, **given))
+    return search.search(program or model.program(), model.ask(limit, **fields))
 
 
 def layered(model: Model) -> Program:
@@ -154,11 +156,11 @@ def answer(candidates, limit):
     return fits[0] if fits else None
 
 
-def tried(model: Model, limits, **given):
+def tried(model: Model, limits, **fields):
     """Return by limit the extra work over the best, as a share of all, or None; compilations."""
     rows = []
     for limit in limits:
-        candidates = searched(model, limit, **given)
+        candidates = searched(model, limit, **fields)
         as_written = model.need(Plan()) <= limit
         mine = answer(candidates, limit)
         if mine is not None:
@@ -382,8 +384,8 @@ class Carrying(Model):
         held = traced.residual_bytes + self.carried
         return replace(traced, residual_bytes=held, live_bytes=held)
 
-    def program(self, **given) -> Program:
-        base_program = super().program(has_host_memory=True, **given)
+    def program(self, **fields) -> Program:
+        base_program = super().program(has_host_memory=True, **fields)
         carried = Switch("x_in", HERE, (0,), self.carried, lever="carried", argument="x")
         return replace(base_program, switches=(*base_program.switches, carried))
 
