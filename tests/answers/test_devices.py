@@ -73,22 +73,22 @@ def test_every_device_has_a_page_and_names_of_its_own():
 
 
 @pytest.mark.parametrize(
-    ("given", "forms"),
+    ("size_text", "forms"),
     [
         ("16", "16GiB or 16B"), (16, "16GiB or 16B"), ("16G", "16GiB or 16GB"),
         ("512m", "512MiB or 512MB"), ("1.5", "1.5GiB or 1.5GB"), ("999999", "999999GiB or 999999B"),
     ],
 )  # fmt: skip
-def test_an_unclear_size_is_asked_about(given, forms):
-    with pytest.raises(UsageError, match=rf"^--limit {given}: {forms}\?"):
-        devices.limit_of(given)
+def test_an_unclear_size_is_asked_about(size_text, forms):
+    with pytest.raises(UsageError, match=rf"^--limit {size_text}: {forms}\?"):
+        devices.limit_of(size_text)
 
 
 @pytest.mark.parametrize(
-    ("given", "size"), [("16GiB", 2**34), (10**6, 10**6), ("16B", 16), ("500 kB", 500_000)]
+    ("limit_text", "size"), [("16GiB", 2**34), (10**6, 10**6), ("16B", 16), ("500 kB", 500_000)]
 )
-def test_a_size(given, size):
-    assert devices.limit_of(given) == (size, None)
+def test_a_size(limit_text, size):
+    assert devices.limit_of(limit_text) == (size, None)
 
 
 def test_an_unknown_name_has_the_nearest():

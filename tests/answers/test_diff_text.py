@@ -15,7 +15,7 @@ UNKNOWN = dict.fromkeys(Row._fields)
 def row(place=1, base=None, new=None, **cells):
     """A peak or, with `part`, a part of one; what is not given is unknown."""
     known = base is not None and new is not None
-    given = {
+    facts = {
         "function_name": "f",
         "base_function_name": "f",
         "new_function_name": "f",
@@ -26,7 +26,7 @@ def row(place=1, base=None, new=None, **cells):
         "change": "grew" if known and new > base else "same" if known else "unknown",
     }
     return Row(
-        **{**UNKNOWN, **given, "place": place, "base_bytes": base, "new_bytes": new, **cells}
+        **{**UNKNOWN, **facts, "place": place, "base_bytes": base, "new_bytes": new, **cells}
     )
 
 

@@ -89,7 +89,7 @@ def test_the_sdks_client_gets_answers_and_errors(demo_db):
                 ("sql", {"select": "SELECT * FROM read_text('/etc/passwd')"}),
                 ("sql", {"select": "SELECT count(*) AS n FROM runs"}),
             ]
-            return listed, [await client.call_tool(name, given) for name, given in calls]
+            return listed, [await client.call_tool(name, arguments) for name, arguments in calls]
 
     listed, results = asyncio.run(ask())
     assert [tool.name for tool in listed] == [name.replace("_", "-") for name in NAMES]

@@ -235,11 +235,11 @@ def test_text_is_that_of_the_commands_and_data_is_exact(db, demo_db, call):
     assert what_if.text == out
     assert [f"bufdb: {note}" for note in what_if.notes] == err.splitlines()
     assert db.what_if("train_step", run="cpu_b8", donate="*").text == out
-    given = ("blame", "cpu_b8_remat", "cpu_b8", "--db", demo_db)
+    options = ("blame", "cpu_b8_remat", "cpu_b8", "--db", demo_db)
     blame = db.blame("cpu_b8_remat", "cpu_b8")
-    assert blame.text == call(*given)[1]
+    assert blame.text == call(*options)[1]
     assert json.loads(json.dumps({"series": blame.data})) == json.loads(
-        call(*given, "--format", "json")[1]
+        call(*options, "--format", "json")[1]
     )
     assert not any(one["jumps"] for one in db.blame("cpu_b8_remat", "cpu_b8", over=1000).data)
     _, out, _ = call("verify", "cpu_b8", "cpu_b8_remat", "--db", demo_db)

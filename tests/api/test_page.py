@@ -35,10 +35,10 @@ def test_blocks_with_jax_run():
     pytest.importorskip("jax", reason="this Python has no jax")
     is_there = importlib.util.find_spec("libtpu") is not None
     blocks = [text for text in code("jax") if is_there or "tpu:" not in text]
-    given = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "", "TPU_SKIP_MDS_QUERY": "1"}
+    variables = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "", "TPU_SKIP_MDS_QUERY": "1"}
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(blocks)],
-        env=os.environ | given, capture_output=True, text=True, cwd=ROOT,
+        env=os.environ | variables, capture_output=True, text=True, cwd=ROOT,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "highest peak: " in done.stdout

@@ -47,9 +47,9 @@ def asked(name: str, opened: Callable[..., object], path: Path) -> None:
     """Print what some saved queries cost, of all runs and of one."""
     known = catalogue.Catalogue([resources.query_folder()])
 
-    def ask(given: dict[str, str]) -> None:
+    def ask(params: dict[str, str]) -> None:
         for query in map(known.find, QUERIES):
-            bound = execute.bind(query, given)
+            bound = execute.bind(query, params)
             con = opened(str(path), query.sql, runs=execute.runs_asked(bound))
             execute.execute_query(con, query, bound)
 

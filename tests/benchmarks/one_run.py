@@ -23,9 +23,9 @@ from bufdb.query.header import SavedQuery
 RUNS = "run_{:03d}".format
 
 
-def seconds(database: Path, query: SavedQuery, given: dict[str, str]) -> float:
+def seconds(database: Path, query: SavedQuery, params: dict[str, str]) -> float:
     began = time.process_time()
-    values = execute.bind(query, given)
+    values = execute.bind(query, params)
     con = store.open_readable(str(database), query.sql, runs=execute.runs_asked(values))
     execute.execute_query(con, query, values)
     con.close()
@@ -60,10 +60,10 @@ def compare(args: argparse.Namespace, folder: Path) -> None:
         params = {param.name for param in query.params}
         if (args.names and query.name not in args.names) or not params & {"run", "new"}:
             continue
-        given = {"run": RUNS(0)} if "run" in params else {"base": RUNS(0), "new": RUNS(1)}
+        chosen_runs = {"run": RUNS(0)} if "run" in params else {"base": RUNS(0), "new": RUNS(1)}
         few = databases[1 if "run" in params else 2]
         times = [
-            (seconds(few, query, given), seconds(databases[args.runs], query, given))
+            (seconds(few, query, chosen_runs), seconds(databases[args.runs], query, chosen_runs))
             for _ in range(args.repetitions)
         ]
         alone, among = (1000 * min(side) for side in zip(*times, strict=True))

@@ -54,7 +54,7 @@ def blame(tmp_path, call, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return lambda *given: call("blame", *given, "--db", "d.duckdb")
+    return lambda *words: call("blame", *words, "--db", "d.duckdb")
 
 
 def test_a_flag_is_named_with_what_it_grew(blame, call):
@@ -120,8 +120,8 @@ def test_what_an_environment_runs_needs_nothing_of_bufdb(file):
 
 @pytest.mark.slow
 def test_a_report_has_smaller_arguments_and_both_dumps(blame, tmp_path):
-    given = ("train.py:sorts", "--args", "args(96)", "--flag", FLAG, "--report", "bug")
-    code, _, err = blame(*given)
+    options = ("train.py:sorts", "--args", "args(96)", "--flag", FLAG, "--report", "bug")
+    code, _, err = blame(*options)
     assert code == 1, err
     text = (tmp_path / "bug" / "README.md").read_text()
     size = int(re.search(r"stayed: 96 → (\d+)\.", text)[1])
@@ -132,7 +132,7 @@ def test_a_report_has_smaller_arguments_and_both_dumps(blame, tmp_path):
         assert f"tensor<{size}x{size}xf32>" in (folder / "stablehlo.mlir").read_text()
         assert len(list(folder.glob("*-buffer-assignment.txt"))) == 1
         assert list((folder / "passes").glob("*.after_fusion.*"))
-    assert blame(*given)[0] == 2  # it is there
+    assert blame(*options)[0] == 2  # it is there
 
 
 @pytest.mark.slow
@@ -141,8 +141,8 @@ def test_an_anonymous_report_has_no_word_of_the_user(blame, tmp_path):
         (tmp_path / "train.py").read_text().replace("sorts", "zebra_lens").replace("(x", "(giraffe")
     )
     (tmp_path / "crow.py").write_text(text.replace("x + 1.0", "giraffe + 1.0"))
-    given = ("crow.py:zebra_lens", "--args", "f32[32,32]", "--flag", FLAG)
-    code, _, err = blame(*given, "--report", "bug", "--anonymize")
+    options = ("crow.py:zebra_lens", "--args", "f32[32,32]", "--flag", FLAG)
+    code, _, err = blame(*options, "--report", "bug", "--anonymize")
     assert code == 1, err
     files = [path for path in (tmp_path / "bug").rglob("*") if path.is_file()]
     assert len(files) > 20
@@ -158,8 +158,8 @@ def test_an_anonymous_report_has_no_word_of_the_user(blame, tmp_path):
 def test_what_jax_traces_is_its_own_doing(blame):
     """With 64 bits the indices are twice as large; the old StableHLO has 32."""
     pytest.importorskip("flatbuffers", reason="jax exports nothing without flatbuffers")
-    given = ("train.py:ranks", "--args", "f32[4096]", "--flag", "jax_enable_x64=false,true")
-    code, out, err = blame(*given)
+    options = ("train.py:ranks", "--args", "f32[4096]", "--flag", "jax_enable_x64=false,true")
+    code, out, err = blame(*options)
     assert code == 1, err
     assert "\n  jax's tracing: jax_enable_x64=true needs " in out
     assert "for the StableHLO of jax_enable_x64=false" in out
@@ -167,8 +167,8 @@ def test_what_jax_traces_is_its_own_doing(blame):
 
 @pytest.mark.slow
 def test_a_quick_answer_compiles_nothing_for_the_cause(blame):
-    given = ("train.py:sorts", "--args", "args(64)", "--flag", FLAG)
-    code, out, _ = blame(*given, "--quick", "--format", "json")
+    options = ("train.py:sorts", "--args", "args(64)", "--flag", FLAG)
+    code, out, _ = blame(*options, "--quick", "--format", "json")
     (jump,) = json.loads(out)["series"][0]["jumps"]
     assert code == 1 and (jump["passes"], jump["culprit"]) == ([], None)
 
@@ -176,11 +176,11 @@ def test_a_quick_answer_compiles_nothing_for_the_cause(blame):
 @pytest.mark.slow
 def test_a_target_need_not_be_there(blame):
     pytest.importorskip("libtpu", reason="no compiler for TPUs")
-    given = ("train.py:sorts", "--args", "args(64)", "--target", "v5e-4", "--flag")
-    code, out, err = blame(*given, "xla_tpu_scoped_vmem_limit_kib=16384,16000", "--quick")
+    options = ("train.py:sorts", "--args", "args(64)", "--target", "v5e-4", "--flag")
+    code, out, err = blame(*options, "xla_tpu_scoped_vmem_limit_kib=16384,16000", "--quick")
     assert out.startswith("sorts: "), err
     assert (code, " need " in out) in ((0, False), (1, True))
-    code, _, err = blame(*given, "xla_tpu_no_such_flag=1", "--quick")
+    code, _, err = blame(*options, "xla_tpu_no_such_flag=1", "--quick")
     assert code == 1 and "Unknown command line flag 'xla_tpu_no_such_flag'" in err
 
 

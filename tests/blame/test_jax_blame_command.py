@@ -75,11 +75,11 @@ def test_a_way_that_cannot_run_the_command_says_what_to_do(blame, empty_folder, 
 
 @pytest.mark.slow
 def test_settings_of_jax_hold_at_the_call(blame):
-    given = ["--quick", "--call", "init"]
+    options = ["--quick", "--call", "init"]
     command = ["--", sys.executable, "train.py"]
-    code, out, err = blame(*given, "--flag", "jax_enable_x64=false,true", *command)
+    code, out, err = blame(*options, "--flag", "jax_enable_x64=false,true", *command)
     assert code == 1 and out.startswith("init: need "), err
-    code, _, err = blame(*given, "--flag", "jax_no_such_setting=1", *command)
+    code, _, err = blame(*options, "--flag", "jax_no_such_setting=1", *command)
     assert code == 1 and "no attribute 'jax_no_such_setting'" in err
 
 

@@ -79,9 +79,9 @@ def blame(tmp_path, call, monkeypatch, cache):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    given = ("--db", "d.duckdb", "--args")
+    options = ("--db", "d.duckdb", "--args")
     return lambda spec, *more, args=f"f32[{SIZE}]": call(
-        "blame", spec, *given, args, "--jax", *more
+        "blame", spec, *options, args, "--jax", *more
     )
 
 

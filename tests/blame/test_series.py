@@ -12,7 +12,7 @@ from bufdb.blame.series import Jump, Series, Step, exit_code
 
 @pytest.fixture
 def blame(call, demo_db):
-    return lambda *given: call("blame", *given, "--db", str(demo_db))
+    return lambda *words: call("blame", *words, "--db", str(demo_db))
 
 
 @pytest.mark.slow
@@ -48,7 +48,7 @@ def several(call, tmp_path):
             for file in (DEMO / name).glob("*jit_train_step*"):
                 shutil.copy(file, tmp_path / run / place)
         assert call("ingest", str(tmp_path / run), "--run", run, "--db", db)[0] == 0
-    return lambda *given: call("blame", *given, "--db", db)
+    return lambda *words: call("blame", *words, "--db", db)
 
 
 @pytest.mark.slow
@@ -102,7 +102,7 @@ def test_what_shrinks_is_a_jump_too(blame):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("options", "said"),
     [
         (["cpu_b8"], "or two runs"),
         (["cpu_b8", "cpu_b16", "--bisect", "--target", "v5e-8"], "--target and --bisect: only to"),
@@ -116,8 +116,8 @@ def test_what_shrinks_is_a_jump_too(blame):
         (["a.py:f", "b.py:f", "--flag", "a=1"], "wants one FILE.py:FUNCTION"),
     ],
 )
-def test_wrong_usage_is_one_line(blame, given, said):
-    code, _, err = blame(*given)
+def test_wrong_usage_is_one_line(blame, options, said):
+    code, _, err = blame(*options)
     assert code == 2
     assert said in err and len(err.splitlines()) == 1
 
@@ -128,9 +128,9 @@ def test_what_takes_too_long_ends_as_timeout_does(call, tmp_path, monkeypatch):
     for name in ("one", "other"):
         (tmp_path / name).write_text("#!/bin/sh\nexec sleep 60\n")
         (tmp_path / name).chmod(0o755)
-    given = ("a.py:f", "--python", "./one", "--python", "./other", "--timeout", "0.1")
+    options = ("a.py:f", "--python", "./one", "--python", "./other", "--timeout", "0.1")
     # A database of its own: it waits for readers of the shared one.
-    code, out, err = call("blame", *given, "--db", "own.duckdb")
+    code, out, err = call("blame", *options, "--db", "own.duckdb")
     assert (code, out) == (124, "")
     stopped = "python ./one: stopped after 0.1 s (--timeout), while starting a.py:f with python"
     assert err.splitlines()[0].startswith(f"bufdb: {stopped}")

@@ -31,9 +31,9 @@ def rules(tmp_path):
 
 @pytest.fixture
 def ask(call, demo_db):
-    def run(name, *given):
+    def run(name, *words):
         arguments = ("--run", "cpu_b8", "--function", "train_step", "--format", "csv")
-        code, out, err = call("query", name, "--db", demo_db, *arguments, *given)
+        code, out, err = call("query", name, "--db", demo_db, *arguments, *words)
         assert (code, err) == (0, "")
         return list(csv.DictReader(out.splitlines()))
 
@@ -78,14 +78,14 @@ def test_the_file_can_be_named_by_the_environment(ask, rules, monkeypatch):
 def test_own_sql_sees_the_rules(call, demo_db, rules, tmp_path):
     path = shutil.copy(demo_db, tmp_path / "t.duckdb")
     query = "SELECT count(*) AS n FROM role_rules WHERE rule_order < 0"
-    given = ("sql", query, "--db", path, "--format", "csv", "--categories", rules)
-    assert call(*given) == (0, "n\n3\n", "")
+    options = ("sql", query, "--db", path, "--format", "csv", "--categories", rules)
+    assert call(*options) == (0, "n\n3\n", "")
     with duckdb.connect(str(path)) as con:
         assert con.execute(query).fetchall() == [(0,)]
         con.execute("INSERT INTO role_rules VALUES (1, 'operation', '*', 'all')")
     # Rules edited in the database file apply after those of --categories.
     query = "SELECT count(*) AS n FROM role_rules WHERE rule_order <= 1"
-    assert call(*given[:1], query, *given[2:]) == (0, "n\n4\n", "")
+    assert call(*options[:1], query, *options[2:]) == (0, "n\n4\n", "")
 
 
 def test_a_view_in_place_of_the_table_is_refused(call, rules, demo_db, tmp_path):

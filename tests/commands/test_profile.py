@@ -57,8 +57,8 @@ def test_a_profile_of_other_programs_stores_nothing(call, tmp_path):
 )
 def test_wrong_usage_says_so(call, tmp_path, demo_db, arguments, code, text):
     own = shutil.copy(demo_db, tmp_path / "own.duckdb")
-    given = arguments if "--db" in arguments else [*arguments, "--db", own]
-    exit_code, _, err = call("profile", FILE, *given)
+    values = arguments if "--db" in arguments else [*arguments, "--db", own]
+    exit_code, _, err = call("profile", FILE, *values)
     assert exit_code == code and text in err
 
 
@@ -72,8 +72,8 @@ def test_a_damaged_profile_stops_an_ingest(call, tmp_path):
 
 def test_a_profile_is_of_one_run(call, tmp_path):
     folders = DEMO / "cpu_b8", DEMO / "cpu_b16"
-    for given in (folders, (DEMO, "--run-from-dir")):
-        code, _, err = call("ingest", *given, "--db", tmp_path / "a.duckdb", "--profile", FILE)
+    for params in (folders, (DEMO, "--run-from-dir")):
+        code, _, err = call("ingest", *params, "--db", tmp_path / "a.duckdb", "--profile", FILE)
         assert code == 2 and "of one run" in err
 
 

@@ -107,8 +107,8 @@ def test_what_has_not_changed_is_done_too(empty_folder):
 
 @pytest.mark.slow
 def test_capture_draws_while_it_stores(empty_folder, monkeypatch):
-    def in_rounds(*given, **options):
-        return ingest(*given, **options, block_bytes=1000)
+    def in_rounds(*arguments, **options):
+        return ingest(*arguments, **options, block_bytes=1000)
 
     monkeypatch.setattr(recorded, "ingest", in_rounds)
     stream = Terminal()
@@ -118,13 +118,13 @@ def test_capture_draws_while_it_stores(empty_folder, monkeypatch):
         "folder = re.findall('--xla_dump_to=(\\\\S+)', os.environ['XLA_FLAGS'])[-1]; "
         f"shutil.copytree({str(DEMO / 'gpu_b8')!r}, folder, dirs_exist_ok=True)"
     )
-    given = ["capture", "--run", "r", "--", sys.executable, "-c", program]
-    assert cli.run(given) == 0
+    words = ["capture", "--run", "r", "--", sys.executable, "-c", program]
+    assert cli.run(words) == 0
     lines, rest = drawn(stream.getvalue())
     assert any("% " in line and " MB" in line for line in lines)
     assert rest.startswith("bufdb: run r in bufdb.duckdb: ingested 2 modules")
     stream.truncate(stream.seek(0))
-    assert cli.run([given[0], "-q", *given[1:]]) == 0
+    assert cli.run([words[0], "-q", *words[1:]]) == 0
     assert stream.getvalue().splitlines()[-1] == "bufdb: replaced run r, which had 2 modules"
 
 

@@ -14,7 +14,7 @@ QUERIES = Catalogue([resources.query_folder()]).load_all()
 
 @pytest.fixture
 def ask(call, demo_db):
-    return lambda name, *given: call("query", name, "--db", demo_db, "--format", "csv", *given)
+    return lambda name, *words: call("query", name, "--db", demo_db, "--format", "csv", *words)
 
 
 FORMS = [
@@ -46,7 +46,7 @@ def test_a_value_may_look_like_an_option(ask):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("params", "message"),
     [
         (["-p", "top_n"], "-p wants NAME VALUE or NAME=VALUE, got 'top_n' alone"),
         (["--top", "2", "-p", "top-n=3"], "modules: parameter top_n is set twice"),
@@ -55,8 +55,8 @@ def test_a_value_may_look_like_an_option(ask):
         (["--color", "host"], "is 0 on cpu, 5 on gpu, 5 on tpu; say which with --platform"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(ask, given, message):
-    code, out, err = ask("modules", *given)
+def test_what_cannot_be_meant_is_refused(ask, options, message):
+    code, out, err = ask("modules", *options)
     assert (code, out) == (2, "")
     assert message in err
 
@@ -68,15 +68,15 @@ def test_nothing_is_a_parameter_after_two_dashes(ask):
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         (["--explain"], "--explain and --categories work only with DuckDB"),
         ([], "--engine spark asks a dataset: name one with --on"),
         (["--on", "x", "--format", "arrow"], "--format arrow works only with DuckDB"),
     ],
 )
-def test_what_another_engine_cannot_do_is_refused(call, given, message):
-    code, out, err = call("query", "modules", "--engine", "spark", *given)
+def test_what_another_engine_cannot_do_is_refused(call, options, message):
+    code, out, err = call("query", "modules", "--engine", "spark", *options)
     assert (code, out, err) == (2, "", f"bufdb: error: {message}\n")
 
 
@@ -102,8 +102,8 @@ def test_a_memory_space_has_a_name(ask):
 
 @pytest.mark.slow
 def test_a_size_has_a_unit(ask):
-    given = ["scaling", "--function", "train_step", "-p", "label", "batch", "--run", "cpu_b??"]
-    assert ask(*given, "-p", "budget=32MiB") == ask(*given, "-p", "budget", 32 << 20)
+    options = ["scaling", "--function", "train_step", "-p", "label", "batch", "--run", "cpu_b??"]
+    assert ask(*options, "-p", "budget=32MiB") == ask(*options, "-p", "budget", 32 << 20)
 
 
 @pytest.mark.sample(2)

@@ -106,15 +106,15 @@ def test_an_empty_answer_says_why(summary):
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(
-    ("given", "line"),
+    ("limit_text", "line"),
     [
         ("5MiB", "limit: 313.7% of 5.00 MiB: it does not fit"),
         ("20MiB", "limit: 78.4% of 20.0 MiB █████████████████▎"),
         ("tpu v5 LITE", "limit: under 0.1% of 15.75 GiB (TPU v5e, of 16 GiB)"),
     ],
 )
-def test_how_much_of_the_limit_it_takes(summary, given, line):
-    assert summary("--limit", given)[1].splitlines()[2] == line
+def test_how_much_of_the_limit_it_takes(summary, limit_text, line):
+    assert summary("--limit", limit_text)[1].splitlines()[2] == line
 
 
 @pytest.mark.slow
@@ -123,9 +123,9 @@ def test_without_a_limit_nothing_is_guessed(summary):
     assert line == "limit: no dump names the device; --limit 16GiB or --limit 'TPU v5e' does"
 
 
-@pytest.mark.parametrize("given", ["GPU", "0", "-1", "5%"])
-def test_a_limit_that_is_none(summary, given):
-    code, out, err = summary("--limit", given)
+@pytest.mark.parametrize("limit_text", ["GPU", "0", "-1", "5%"])
+def test_a_limit_that_is_none(summary, limit_text):
+    code, out, err = summary("--limit", limit_text)
     assert (code, out) == (2, "")
     assert "--limit wants a size such as 16GiB or a device such as TPU v5e, " in err
     assert err.count("\n") == 1

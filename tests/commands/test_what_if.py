@@ -19,7 +19,7 @@ from bufdb.what_if.ask import MEANING, WhatIf
 
 @pytest.fixture
 def ask(call, demo_db):
-    return lambda *given: call("what-if", "train_step", "--db", demo_db, *given)
+    return lambda *words: call("what-if", "train_step", "--db", demo_db, *words)
 
 
 @pytest.mark.slow
@@ -46,18 +46,18 @@ def test_text_says_what_is_saved_what_caps_it_and_what_it_means(ask):
 
 @pytest.mark.slow
 def test_a_memory_space_has_a_number_and_a_name(ask):
-    given = ("--run", "tpu_b8", "--without", "op:*", "--color")
-    assert ask(*given, "vmem") == ask(*given, "1")
-    code, _, err = ask(*given, "vmm")
+    options = ("--run", "tpu_b8", "--without", "op:*", "--color")
+    assert ask(*options, "vmem") == ask(*options, "1")
+    code, _, err = ask(*options, "vmm")
     assert code == 2
     assert "what-if: no memory space 'vmm'; did you mean 'vmem'?" in err
 
 
 @pytest.mark.slow
 def test_one_name_has_one_row_in_a_table_and_its_sum_in_csv(ask):
-    given = ("--run", "gpu_b8", "--without", "line:saved train.py:66")
-    assert "together" not in ask(*given)[1]
-    rows = list(csv.DictReader(io.StringIO(ask(*given, "--format", "csv")[1])))
+    options = ("--run", "gpu_b8", "--without", "line:saved train.py:66")
+    assert "together" not in ask(*options)[1]
+    rows = list(csv.DictReader(io.StringIO(ask(*options, "--format", "csv")[1])))
     assert [row["what"] for row in rows] == ["source_line", "together"]
     assert rows[0]["saving_bytes"] == rows[1]["saving_bytes"] == "1600000"
     assert rows[0]["name"] == "saved /home/user/model/train.py:66"
@@ -65,20 +65,29 @@ def test_one_name_has_one_row_in_a_table_and_its_sum_in_csv(ask):
 
 @pytest.mark.slow
 def test_rows_for_programs_are_exact(ask):
-    given = ("--run", "gpu_b8", "--without", "op:dot_general", "--keep", "0.5", "--format", "json")
-    for row in json.loads(ask(*given)[1]):
+    options = (
+        "--run",
+        "gpu_b8",
+        "--without",
+        "op:dot_general",
+        "--keep",
+        "0.5",
+        "--format",
+        "json",
+    )
+    for row in json.loads(ask(*options)[1]):
         assert row["saving_bytes"] + row["peak_bytes_without"] == row["peak_bytes"] == 8692396
     assert row["next_peak_source"].startswith("/home/user/model/train.py:")
 
 
 @pytest.mark.slow
 def test_a_share_is_said_as_the_ratio_that_is_computed(ask):
-    given = ("--run", "gpu_b8", "--without", "line:train.py:66")
+    options = ("--run", "gpu_b8", "--without", "line:train.py:66")
     for keep, said in (("0.3333333333333333", "1/3"), ("0.1250", "1/8"), ("5e-1", "1/2")):
-        assert ask(*given, "--keep", keep) == ask(*given, "--keep", said)
-        head = ask(*given, "--keep", keep)[1].splitlines()[0]
+        assert ask(*options, "--keep", keep) == ask(*options, "--keep", said)
+        head = ask(*options, "--keep", keep)[1].splitlines()[0]
         assert f", {said} of the bytes kept" in head.partition("; needs")[0]
-    assert ask(*given, "--keep", "1e-300") == ask(*given)
+    assert ask(*options, "--keep", "1e-300") == ask(*options)
 
 
 @pytest.mark.slow
@@ -107,20 +116,20 @@ def test_what_is_bf16_already_is_named_where_a_share_stays(call, empty_db, tmp_p
         case.temp(2, 4, (1, 3), "/m/a.py:1", shape=shape(con, "f32[1]{0}"))
         case.temp(3, 4, (1, 3), "/m/a.py:2", shape=shape(con, "f32[1]{0}"), name="third")
         case.close()
-    given = ("what-if", "train_step", "--db", database, "--without", "line:a.py:*")
+    options = ("what-if", "train_step", "--db", database, "--without", "line:a.py:*")
     line = "Two bytes an element already, so bf16 saves nothing: /m/a.py:1."
-    assert line in call(*given, "--keep", "0.5")[1].splitlines()
-    assert "bf16" not in call(*given)[1]
-    rows = json.loads(call(*given, "--format", "json")[1])
+    assert line in call(*options, "--keep", "0.5")[1].splitlines()
+    assert "bf16" not in call(*options)[1]
+    rows = json.loads(call(*options, "--format", "json")[1])
     assert [row["dtype"] for row in rows] == ["bf16", "f32", "bf16"]
 
 
 @pytest.mark.slow
 def test_names_that_hold_nothing_at_the_peak_are_summed_up(ask, monkeypatch):
     monkeypatch.setattr("bufdb.what_if.ask.MOST_NAMES", 1)
-    given = ("--run", "gpu_b8", "--without", "op:*")
-    out = ask(*given)[1]
-    every = json.loads(ask(*given, "--format", "json")[1])
+    options = ("--run", "gpu_b8", "--without", "op:*")
+    out = ask(*options)[1]
+    every = json.loads(ask(*options, "--format", "json")[1])
     idle = [row for row in every if not row["held_bytes"] and not row["saving_bytes"]]
     assert f"{len(idle) - 1} more hold nothing at the peak" in out
     assert sum(line.startswith(("op", "together")) for line in out.splitlines()) == (
@@ -150,13 +159,13 @@ def test_until_by_lines_says_of_what_no_line_is_known(call, empty_db, tmp_path):
         case.temp(1, 5, (1, 3))
         case.temp(2, 4, (1, 2))
         case.close()
-    given = ("what-if", "train_step", "--db", database, "--until", "1B")
+    options = ("what-if", "train_step", "--db", database, "--until", "1B")
     said = (
         "No line by itself lowers the peak further; 2 values live then have no line: --by value "
         "removes them."
     )
-    assert said in call(*given)[1].splitlines()
-    assert call(*given, "--by", "value")[0] == 0
+    assert said in call(*options)[1].splitlines()
+    assert call(*options, "--by", "value")[0] == 0
 
 
 @pytest.mark.slow
@@ -186,7 +195,7 @@ def test_other_modules_that_fit_are_noted(call, demo_db):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("options", "said"),
     [
         ((), "what should be removed? name it with --without, --donate or --until"),
         (("--keep", "0.5"), "what should be removed?"),
@@ -204,8 +213,8 @@ def test_other_modules_that_fit_are_noted(call, demo_db):
         (("--without", "op:zzzz", "--run", "gpu_b8"), "no op 'zzzz' has temporary memory"),
     ],
 )
-def test_wrong_usage_says_what_is_wanted(ask, given, said):
-    code, out, err = ask(*given)
+def test_wrong_usage_says_what_is_wanted(ask, options, said):
+    code, out, err = ask(*options)
     assert (code, out) == (2, "")
     assert said in err
 

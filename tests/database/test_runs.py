@@ -52,8 +52,8 @@ def ingested(two_runs, empty_folder):
 def test_labels_that_are_not_stored_to_the_end_are_as_before(con, monkeypatch, error):
     delete = runs._delete_labels
 
-    def stopped(*given):
-        delete(*given)
+    def stopped(*words):
+        delete(*words)
         raise error
 
     insert(con, "runs", run_name="a")

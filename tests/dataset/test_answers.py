@@ -36,9 +36,9 @@ each_query = pytest.mark.parametrize(
 )
 
 
-def answer(con, query, given):
+def answer(con, query, params):
     """Rows and columns, without what no two ingests agree on."""
-    result = execute.execute_query(con, query, execute.bind(query, given))
+    result = execute.execute_query(con, query, execute.bind(query, params))
     kept = [place for place, (name, _) in enumerate(result.columns) if name not in VARYING]
     return result.columns, [tuple(row[place] for place in kept) for row in result.rows]
 
@@ -84,11 +84,11 @@ def test_what_is_too_large_to_be_copied_is_read_where_it_lies(demo_dataset, demo
 @pytest.mark.sample(60)
 @each_query
 def test_a_query_of_some_runs_opens_those_alone(demo_dataset, demo_file, query):
-    ways = [given for given in WAYS if all(query.param(name) is not None for name in given)]
-    given = ways[QUERIES.index(query) // len(DATASETS) % len(ways)]
-    runs = execute.runs_asked(execute.bind(query, given))
+    ways = [names for names in WAYS if all(query.param(name) is not None for name in names)]
+    values = ways[QUERIES.index(query) // len(DATASETS) % len(ways)]
+    runs = execute.runs_asked(execute.bind(query, values))
     with open_readable(str(demo_dataset), query.sql, runs=runs) as con:
-        assert answer(con, query, given) == answer(demo_file, query, given)
+        assert answer(con, query, values) == answer(demo_file, query, values)
 
 
 @pytest.mark.sample(0, 5)

@@ -121,15 +121,15 @@ class Storage(BaseHTTPRequestHandler):
 
     def do_GET(self):
         url = urlsplit(self.path)
-        given = dict(parse_qsl(url.query))
+        params = dict(parse_qsl(url.query))
         place, _, name = url.path.partition("/b/dumps/o")
         data = self.objects.get(unquote(name).removeprefix("/"))
         if not name and place == "/storage/v1":
-            names = [name for name in self.objects if name.startswith(given.get("prefix", ""))]
+            names = [name for name in self.objects if name.startswith(params.get("prefix", ""))]
             self.answer(json.dumps({"items": list(map(self.about, names))}).encode())
         elif data is None:
             self.answer(b'{"error": {"code": 404, "message": "Not Found"}}', 404)
-        elif given.get("alt") == "media" or place == "/download/storage/v1":
+        elif params.get("alt") == "media" or place == "/download/storage/v1":
             self.asked.append(unquote(name).removeprefix("/"))
             start, stop = map(int, self.headers["Range"].removeprefix("bytes=").split("-"))
             self.answer(data[start : stop + 1], 206)

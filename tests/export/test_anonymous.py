@@ -88,8 +88,8 @@ def test_how_a_run_was_made_is_omitted_unless_kept(secret_db, tmp_path, call):
             insert(con, "run_labels", run_name=f"run_{SECRET}", label=label,
                    label_value="python 10.1.2.3 acme 7", is_metadata=True)  # fmt: skip
     path = tmp_path / "kept.duckdb"
-    given = ("--anonymize", "--keep", "jaxlib_version", "-o", path)
-    code, _, err = call("export", "--format", "bundle", "--db", secret_db, *given)
+    options = ("--anonymize", "--keep", "jaxlib_version", "-o", path)
+    code, _, err = call("export", "--format", "bundle", "--db", secret_db, *options)
     assert (code, err) == (0, "")
     with duckdb.connect(str(path), read_only=True) as con:
         labels = con.execute("SELECT label, label_value FROM run_labels WHERE is_metadata")
@@ -219,8 +219,8 @@ def test_sizes_stay_and_what_the_rules_say(bundle, call, demo_db, query):
     columns = KEPT_COLUMNS[query]
     row_texts = []
     for db, run in ((demo_db, "cpu_b8"), (bundle, "run_2")):
-        given = ("--db", db, "--run", run, "--format", "json", "-p", "top_n", 1000)
-        rows = json.loads(call("query", query, *given)[1])
+        options = ("--db", db, "--run", run, "--format", "json", "-p", "top_n", 1000)
+        rows = json.loads(call("query", query, *options)[1])
         row_texts.append(sorted([repr([row[column] for column in columns]) for row in rows]))
     assert row_texts[0] == row_texts[1] != []
 
@@ -237,8 +237,8 @@ def test_the_same_is_written_each_time(bundle, demo_db, tmp_path):
 @pytest.mark.slow
 def test_a_picture_can_be_anonymous(call, demo_db, tmp_path):
     path = tmp_path / "stacks"
-    given = ("--run", "cpu_b8", "--function", "train_step", "-o", path, "--anonymize")
-    code, _, err = call("export", "--format", "collapsed", "--db", demo_db, *given)
+    options = ("--run", "cpu_b8", "--function", "train_step", "-o", path, "--anonymize")
+    code, _, err = call("export", "--format", "collapsed", "--db", demo_db, *options)
     assert (code, err) == (0, "")
     text = path.read_text()
     assert sum(int(line.rsplit(" ", 1)[1]) for line in text.splitlines()) == 8905504

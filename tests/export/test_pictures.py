@@ -26,9 +26,9 @@ PEAKS = {"cpu_b8": 8905504, "cpu_b16": 16447936, "gpu_b8": 8692396}
 def export(call, demo_db, tmp_path):
     """Write a file and read it; return its bytes and the notes."""
 
-    def run(form, *given, db=demo_db):
+    def run(form, *words, db=demo_db):
         path = tmp_path / form
-        code, out, err = call("export", "--format", form, "--db", db, "-o", path, *given)
+        code, out, err = call("export", "--format", form, "--db", db, "-o", path, *words)
         assert (code, out) == (0, ""), err
         return path.read_bytes(), err
 
@@ -293,8 +293,8 @@ def test_the_counter_of_a_trace_is_the_timeline(export, demo):
     """Read by the classes that Perfetto's own package has of its messages."""
     messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
     trace = messages.Trace()
-    given = ("--run", "tpu_b8", "--function", "train_step", "--color", "all")
-    trace.ParseFromString(export("perfetto", *given)[0])
+    options = ("--run", "tpu_b8", "--function", "train_step", "--color", "all")
+    trace.ParseFromString(export("perfetto", *options)[0])
     names = {
         packet.track_descriptor.uuid: packet.track_descriptor.name
         for packet in trace.packet
@@ -428,9 +428,9 @@ def test_pytorch_itself_reads_the_snapshot(export):
 
 
 def function(**facts):
-    given = {"run_name": "r", "function_name": "f", "memory_space": "host", "module_id": 1}
-    given |= {"module_key": "m", "color": 0, "peak_bytes": 8, "peak_time": 3, "schedule_length": 9}
-    return Function(**{**given, **facts})
+    fields = {"run_name": "r", "function_name": "f", "memory_space": "host", "module_id": 1}
+    fields |= {"module_key": "m", "color": 0, "peak_bytes": 8, "peak_time": 3, "schedule_length": 9}
+    return Function(**{**fields, **facts})
 
 
 def value(number, start, end):
@@ -501,16 +501,16 @@ def test_odd_names_come_back_as_they_are(export, odd_db):
 
 
 @pytest.mark.parametrize(
-    ("given", "code", "words"),
+    ("options", "code", "words"),
     [
         (["--function", "unknown"], 1, "the dump has no live ranges"),
         (["--function", "nothing"], 1, "no module with function 'nothing'"),
         (["--color", "vmem"], 2, "no memory space 'vmem'"),
     ],
 )
-def test_nothing_to_show_is_said(call, odd_db, tmp_path, given, code, words):
+def test_nothing_to_show_is_said(call, odd_db, tmp_path, options, code, words):
     path = tmp_path / "out"
-    exit_code, _, err = call("export", "--format", "pprof", "--db", odd_db, "-o", path, *given)
+    exit_code, _, err = call("export", "--format", "pprof", "--db", odd_db, "-o", path, *options)
     assert (exit_code, words in err, path.exists()) == (code, True, False), err
 
 

@@ -23,9 +23,9 @@ ODD = ["", "NULL", "a,b", 'x"y', "line\nline\r\n", "\t ünï \u2028 \x07", "\\N"
 def export(call, demo_db, tmp_path):
     """Write a file or folder; return its path."""
 
-    def run(form, *given, db=demo_db):
+    def run(form, *words, db=demo_db):
         path = tmp_path / f"out.{form}"
-        code, out, err = call("export", "--format", form, "--db", db, "-o", path, *given)
+        code, out, err = call("export", "--format", form, "--db", db, "-o", path, *words)
         assert (code, out, err) == (0, "", "")
         return path
 
@@ -105,8 +105,8 @@ def test_pyarrow_reads_sums_as_decimals(export, odd_db):
 
 def test_a_folder_that_holds_something_is_left_alone(call, demo_db, tmp_path):
     (tmp_path / "kept").write_text("x")
-    given = ("--format", "csv", "--db", demo_db, "-o", tmp_path)
-    code, _, err = call("export", *given)
+    options = ("--format", "csv", "--db", demo_db, "-o", tmp_path)
+    code, _, err = call("export", *options)
     assert (code, "exists already" in err) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
@@ -158,8 +158,8 @@ def bundle(demo_db, tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize("query", QUERIES[::6])  # all tables come back row by row, see above
 def test_a_bundle_gives_the_same_answers(bundle, demo_db, call, query):
-    given = ("query", query, "--run", "tpu_b8", "--format", "json", "--db")
-    assert call(*given, bundle)[:2] == call(*given, demo_db)[:2]
+    options = ("query", query, "--run", "tpu_b8", "--format", "json", "--db")
+    assert call(*options, bundle)[:2] == call(*options, demo_db)[:2]
 
 
 def test_what_cannot_be_written_is_said(demo_db, tmp_path):
@@ -185,10 +185,10 @@ def test_the_database_is_not_replaced_by_its_bundle(call, demo_db):
 def test_a_bundle_takes_the_place_of_another_when_it_is_whole(call, demo_db, tmp_path):
     path = tmp_path / "b.duckdb"
     path.write_text("before")
-    given = ("export", "--format", "bundle", "--db", demo_db, "-o", path)
-    assert call(*given, "--run", "nothing")[0] == 2
+    options = ("export", "--format", "bundle", "--db", demo_db, "-o", path)
+    assert call(*options, "--run", "nothing")[0] == 2
     assert path.read_text() == "before"
-    assert call(*given, "--run", "cpu_b8")[0] == 0
+    assert call(*options, "--run", "cpu_b8")[0] == 0
     assert [each.name for each in tmp_path.iterdir()] == ["b.duckdb"]
 
 
@@ -196,13 +196,13 @@ def test_a_bundle_takes_the_place_of_another_when_it_is_whole(call, demo_db, tmp
 def test_a_bundle_follows_a_link_and_replaces_files_alone(call, demo_db, tmp_path):
     (tmp_path / "old.duckdb").touch()
     (tmp_path / "link").symlink_to("old.duckdb")
-    given = ("export", "--format", "bundle", "--run", "cpu_b8", "--db", demo_db, "-o")
-    assert call(*given, tmp_path / "link")[0] == 0
+    options = ("export", "--format", "bundle", "--run", "cpu_b8", "--db", demo_db, "-o")
+    assert call(*options, tmp_path / "link")[0] == 0
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "old.duckdb").stat().st_size > 0
     os.mkfifo(tmp_path / "pipe")
     for other in (tmp_path / "pipe", tmp_path, "/dev/stdout"):
-        code, _, err = call(*given, other)
+        code, _, err = call(*options, other)
         assert (code, err) == (
             2,
             f"bufdb: error: cannot write {other}: no such folder, or not a file\n",
@@ -221,9 +221,11 @@ def test_tables_to_edit_go_as_they_are(export, empty_db, tmp_path):
         assert con.execute("SELECT rule_order FROM role_rules").fetchall() == [(100,)]
 
 
-@pytest.mark.parametrize("given", [("--color", "0"), ("--frames", "all")])
-def test_what_is_for_pictures_is_refused(call, demo_db, tmp_path, given):
-    code, _, err = call("export", "--format", "csv", "--db", demo_db, "-o", tmp_path / "x", *given)
+@pytest.mark.parametrize("params", [("--color", "0"), ("--frames", "all")])
+def test_what_is_for_pictures_is_refused(call, demo_db, tmp_path, options):
+    code, _, err = call(
+        "export", "--format", "csv", "--db", demo_db, "-o", tmp_path / "x", *options
+    )
     assert (code, "are for pictures, not for csv" in err) == (2, True)
 
 

@@ -60,8 +60,8 @@ def asked(call, demo_db, tmp_path):
 
         def ask(*options):
             trace = tmp_path / "trace"
-            given = ("--format", "perfetto", "--db", demo_db, "-o", trace, *options)
-            code, _, err = call("export", *given)
+            words = ("--format", "perfetto", "--db", demo_db, "-o", trace, *options)
+            code, _, err = call("export", *words)
             assert code == 0, err
             loader = Loader(socket)
             loader.load(trace.read_bytes())

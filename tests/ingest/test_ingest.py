@@ -437,7 +437,7 @@ def test_replaced_modules_are_deleted_by_sets(db, dumps, monkeypatch):
             arrow_batches = sys._getframe(1).f_locals.get("arrow_batches")  # noqa: F841
             return self.con.execute(sql, *arguments)
 
-    monkeypatch.setattr(store, "open_writable", lambda *given: Listening(real(*given)))
+    monkeypatch.setattr(store, "open_writable", lambda *words: Listening(real(*words)))
     assert ingest(str(db), [dumps]).replaced_count == 3
     deletes = [sql for sql in statements if sql.startswith("DELETE") and "unnest" in sql]
     assert len(deletes) == len(MODULE_TABLES)

@@ -182,8 +182,8 @@ def test_text_that_is_not_utf_8_is_stored_as_names_of_files_are(con, file):
 
 
 def test_a_statistic_without_a_bound_is_left_out(con, file):
-    given = {"bytes_in_use": 90, "bytes_limit": (1 << 63) - 1, "odd": -1}
-    text = json.dumps(WATCHED | {"statistics": {"cpu:0": given}})
+    statistics = {"bytes_in_use": 90, "bytes_limit": (1 << 63) - 1, "odd": -1}
+    text = json.dumps(WATCHED | {"statistics": {"cpu:0": statistics}})
     file.with_name("mem.watch.json").write_text(text)
     ingest_into(con, file, "r")
     sql = "SELECT statistic_name, statistic_value FROM allocator_statistics"

@@ -120,8 +120,8 @@ def test_a_folder_or_a_checkout_by_its_name(con_of_macros, glob, names):
     of_user = own.parse_own([glob])
     assert [LIBRARIES[path] for path in LIBRARIES if not of_user.is_library(path)] == names
     select = "SELECT list(path) FROM unnest($paths) AS t(path) WHERE NOT is_library_path(path, $o)"
-    given = {"paths": list(LIBRARIES), "o": of_user.pattern}
-    (paths,) = con_of_macros.execute(select, given).fetchone()
+    params = {"paths": list(LIBRARIES), "o": of_user.pattern}
+    (paths,) = con_of_macros.execute(select, params).fetchone()
     assert [LIBRARIES[path] for path in paths or ()] == names
 
 
@@ -241,6 +241,6 @@ def test_the_option_and_the_variable(call, tmp_path, monkeypatch):
     assert "saved /home/user/model/site-packages/tiny_net/__init__.py:9" in out
     assert "own=x tiny_net" in call("runs", "--db", db, "--format", "csv")[1]
     assert call("ingest", PACKAGED, "--db", db, "--own", "")[0] == 0
-    given = ("what-if", "packaged_step", "--db", db, "--without")
-    assert "to 830 KiB (" in call(*given, "line:saved library tiny_net/*:9")[1]
-    assert "to 830 KiB (" not in call(*given, "line:library tiny_net/*:9")[1]
+    options = ("what-if", "packaged_step", "--db", db, "--without")
+    assert "to 830 KiB (" in call(*options, "line:saved library tiny_net/*:9")[1]
+    assert "to 830 KiB (" not in call(*options, "line:library tiny_net/*:9")[1]

@@ -33,8 +33,8 @@ def pools(monkeypatch):
     monkeypatch.setattr(processes, "FEW_BYTES", 0)
     real = Pool.__init__
 
-    def note(self, *given, **named):
-        real(self, *given, **named)
+    def note(self, *words, **named):
+        real(self, *words, **named)
         made.append(self)
 
     monkeypatch.setattr(Pool, "__init__", note)
@@ -180,8 +180,8 @@ def test_files_that_are_gone_are_reported_alike(fresh, pools, tmp_path, monkeypa
         shutil.copytree(DEMO / "cpu_b8", folder)
         (gone,) = folder.glob("module_0004.*-live-range.txt")
         for kind in (reader.Here, Pool):
-            vanish = lambda *given, real=kind.begin, gone=gone: (  # noqa: E731
-                gone.unlink(missing_ok=True), real(*given))  # fmt: skip
+            vanish = lambda *words, real=kind.begin, gone=gone: (  # noqa: E731
+                gone.unlink(missing_ok=True), real(*words))  # fmt: skip
             monkeypatch.setattr(kind, "begin", vanish)
         with fresh() as other:
             summary = ingest_into(other, folder, jobs=jobs)
@@ -204,8 +204,8 @@ def test_groups_are_read_ahead_and_no_more_of_them_than_wait(pools, tmp_path, mo
         shutil.copytree(DEMO / "tpu_b8", path)
     real, waiting = Pool.read, []
 
-    def read(self, *given):
-        real(self, *given)
+    def read(self, *words):
+        real(self, *words)
         waiting.append(len(self.pending))
 
     monkeypatch.setattr(Pool, "read", read)
@@ -219,10 +219,10 @@ def test_a_database_that_comes_to_be_meanwhile_is_asked(pools, expected, tmp_pat
     db = tmp_path / "t.duckdb"
     real = storing.opened
 
-    def after_another(*given):
+    def after_another(*words):
         monkeypatch.setattr(storing, "opened", real)
         assert ingest(str(db), RUNS[:2]).module_count == 5
-        return real(*given)
+        return real(*words)
 
     monkeypatch.setattr(storing, "opened", after_another)
     summary = ingest(str(db), RUNS, jobs=2)
@@ -238,7 +238,7 @@ def test_a_database_that_comes_to_be_meanwhile_is_asked(pools, expected, tmp_pat
 def test_a_worker_that_is_killed_ends_the_ingest(tmp_path):
     patch = (
         "import os\nfrom bufdb.ingest import group\n"
-        "group.read = lambda *given: os.kill(os.getpid(), 9)"
+        "group.read = lambda *words: os.kill(os.getpid(), 9)"
     )
     db = tmp_path / "t.duckdb"
     code, out, err = done(started(patch, "ingest", *RUNS, "--db", db, "--jobs", 2))
@@ -282,7 +282,7 @@ def test_an_error_there_is_raised_here(tmp_path, fault, message):
 
 SLOW = (
     "import time\nfrom bufdb.ingest import group\nreal = group.read\n"
-    "def read(*given):\n    time.sleep(1)\n    real(*given)\ngroup.read = read"
+    "def read(*words):\n    time.sleep(1)\n    real(*words)\ngroup.read = read"
 )
 
 

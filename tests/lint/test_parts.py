@@ -67,10 +67,10 @@ def test_no_part_reads_too_much(name):
 @pytest.mark.parametrize("name", ["scaling", "diff-modules"])
 def test_the_parts_together_give_the_rows_of_the_query(demo, name):
     query = QUERIES[name]
-    given = {"base": "cpu_b8", "new": "cpu_b16"} if query.param("base") else {}
-    rows = execute.execute_query(demo, query, given).rows
+    values = {"base": "cpu_b8", "new": "cpu_b16"} if query.param("base") else {}
+    rows = execute.execute_query(demo, query, values).rows
     *first, (_, last) = translate.parted(Whole(query.sql).statement(query.sql))
     assert first
     texts = [f"{name} AS ({part.sql('duckdb', comments=False)})" for name, part in first]
     whole = f"WITH {', '.join(texts)} SELECT * FROM ({last.sql('duckdb', comments=False)})"
-    assert execute.execute_with(demo, whole, given, query.name).rows == rows
+    assert execute.execute_with(demo, whole, values, query.name).rows == rows

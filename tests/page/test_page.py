@@ -257,8 +257,8 @@ def test_savings_name_rows(demo, demo_report):
 
 
 def test_modules_are_those_of_the_query(demo, demo_report, call, demo_db):
-    given = ("--format", "json", "--top", 1000, "--color", "all")
-    out = call("query", "modules", "--db", demo_db, *given)[1]
+    options = ("--format", "json", "--top", 1000, "--color", "all")
+    out = call("query", "modules", "--db", demo_db, *options)[1]
     names = ("peak_bytes", "argument_bytes", "output_bytes", "alias_bytes", "constant_bytes")
     keys = (*names, "need_bytes", "temp_bytes", "total_bytes", "platform", "color", "module_key")
     expected = [

@@ -43,7 +43,7 @@ def computation(proto: Any, number: int, *lines: tuple[str, str, Any, list[int],
     order.instructions.instruction_ids.extend(range(number * 10, root + 1))
 
 
-def module(given: int) -> Module:
+def module(operand_count: int) -> Module:
     """Make a call with two operands: the start takes `given` of them, the update the others."""
     from bufdb.proto.hlo_fields_pb2 import HloProto
 
@@ -52,7 +52,11 @@ def module(given: int) -> Module:
     one, empty = shape(), shape(None)
     inside = [("p", "parameter", one, [], {}), ("q", "parameter", one, [], {"parameter_number": 1})]
     computation(proto, 1, *inside, ("cc", "custom-call", one, [10, 11], {}))
-    started = shape(shape(*[one] * given) if given else empty, one if given == 2 else empty, one)
+    started = shape(
+        shape(*[one] * operand_count) if operand_count else empty,
+        one if operand_count == 2 else empty,
+        one,
+    )
     updated = shape(shape(one, one), one, one)
     taken = [20, 21]
     computation(
@@ -60,9 +64,9 @@ def module(given: int) -> Module:
         2,
         ("a", "parameter", one, [], {}),
         ("b", "parameter", one, [], {"parameter_number": 1}),
-        ("s", "async-start", started, taken[:given], {"called_computation_ids": [1]}),
+        ("s", "async-start", started, taken[:operand_count], {"called_computation_ids": [1]}),
         ("w", "negate", one, [20], {}),
-        ("u", "async-update", updated, [22, *taken[given:]], {}),
+        ("u", "async-update", updated, [22, *taken[operand_count:]], {}),
         ("d", "async-done", one, [24], {}),
     )
     return Module(proto)
@@ -80,10 +84,10 @@ def shown(m: Module) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
     }
 
 
-@pytest.mark.parametrize("given", [0, 1])
-def test_an_update_with_operands_shows_them_and_the_result(given: int) -> None:
-    shown_places = shown(module(given))
-    at_start = [("s", (0, 0))] if given else []
+@pytest.mark.parametrize("operand_count", [0, 1])
+def test_an_update_with_operands_shows_them_and_the_result(operand_count: int) -> None:
+    shown_places = shown(module(operand_count))
+    at_start = [("s", (0, 0))] if operand_count else []
     assert shown_places == {
         "a": [("p", ()), *at_start, ("u", (0, 0))],
         "b": [("q", ()), ("u", (0, 1))],
@@ -100,8 +104,8 @@ def test_an_update_without_operands_shows_what_its_start_shows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "order"), [(0, "abswpqccud"), (1, "abswpqccud"), (2, "abpqccswud")]
+    ("operand_count", "order"), [(0, "abswpqccud"), (1, "abswpqccud"), (2, "abpqccswud")]
 )
-def test_a_called_computation_runs_before_its_start(given: int, order: str) -> None:
-    m = module(given)
+def test_a_called_computation_runs_before_its_start(operand_count: int, order: str) -> None:
+    m = module(operand_count)
     assert "".join(m.names[i] for i in flatten(m).sequence) == order

@@ -74,8 +74,8 @@ def test_numbers_that_count_are_not_below_0(damage: str) -> None:
     if damage == "value":
         assignment.logical_buffers[0].id = -1
     elif damage == "parameter":
-        given = next(a for a in assignment.buffer_allocations if a.parameter_number == 1)
-        given.parameter_number = -1
+        parameter = next(a for a in assignment.buffer_allocations if a.parameter_number == 1)
+        parameter.parameter_number = -1
     else:
         name = "index" if damage == "allocation" else "color"
         setattr(assignment.buffer_allocations[0], name, -1)

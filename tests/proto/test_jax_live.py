@@ -31,8 +31,8 @@ def branch(w, x):
     return jax.lax.cond(x[0, 0] > 0, lambda: jnp.sort(x @ w), lambda: jnp.cumsum(x @ w, 0))
 
 for function in (step, branch):
-    given = jax.ShapeDtypeStruct((64, 64), jnp.float32), jax.ShapeDtypeStruct((8, 64), jnp.float32)
-    compiled = jax.jit(function).lower(*given).compile()
+    shapes = jax.ShapeDtypeStruct((64, 64), jnp.float32), jax.ShapeDtypeStruct((8, 64), jnp.float32)
+    compiled = jax.jit(function).lower(*shapes).compile()
     (module,) = compiled.runtime_executable().hlo_modules()
     data = hlo_proto(
         module.as_serialized_hlo_module_proto(),
@@ -70,13 +70,13 @@ def test_a_live_function_gives_the_rows_of_its_dump(
     files = [f for f in (tmp_path / "dumps").iterdir() if "after_optimizations" in f.name]
     files = [f for f in files if "jit_step" in f.name or "jit_branch" in f.name]
     for live in (tmp_path / "live").iterdir():
-        given, dumped = (
+        live_fields, dumped = (
             first_level((tmp_path / way / live.name).read_bytes()) for way in ("live", "dumps")
         )
-        assert given[_MODULE] == dumped[_MODULE]
+        assert live_fields[_MODULE] == dumped[_MODULE]
         kept = first_level(dumped[_ASSIGNMENT][0])
         del kept[_TRACES]  # as test_ways_in.py takes it for the others
-        assert first_level(given[_ASSIGNMENT][0]) == kept
+        assert first_level(live_fields[_ASSIGNMENT][0]) == kept
     for name, suffix in (("text", ".txt"), ("proto", ".hlo.pb")):
         ingest_into(con, put(tmp_path / name, [f for f in files if f.name.endswith(suffix)]), name)
     ingest_into(con, tmp_path / "live", "live")

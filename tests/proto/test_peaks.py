@@ -32,8 +32,8 @@ def test_events_of_a_trace_never_go_back() -> None:
     values = Values(numbers=[3, 5, 9])
     live = Live(ints(0, 2, -1), ints(4, 6, -1))
     # 3 comes, 5 comes, 3 goes, 5 goes; 9 has no range, and 7 is no value.
-    given = Assignment(traces=[(ints(3, 9, 5, 7, 3, 5), ints(0, 0, 2, 0, 1, 1))])
-    assert trace_faults(given, values, live) == (0, 4)
+    disordered = Assignment(traces=[(ints(3, 9, 5, 7, 3, 5), ints(0, 0, 2, 0, 1, 1))])
+    assert trace_faults(disordered, values, live) == (0, 4)
     # The end of 5 (6) comes before all others; the two earlier ones are out of order.
-    given = Assignment(traces=[(ints(5, 3, 3), ints(1, 0, 1)), (ints(5), ints(0))])
-    assert trace_faults(given, values, live) == (2, 4)
+    disordered = Assignment(traces=[(ints(5, 3, 3), ints(1, 0, 1)), (ints(5), ints(0))])
+    assert trace_faults(disordered, values, live) == (2, 4)

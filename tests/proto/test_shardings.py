@@ -46,8 +46,8 @@ AXES = r"{mesh['x'=4,'it\'s'=2]"
 def test_forms_with_a_mesh(named: dict[str, Any], text: str | None) -> None:
     from bufdb.proto import hlo_fields_pb2
 
-    given = hlo_fields_pb2.OpSharding(named_sharding={"mesh": MESH, **named})
-    assert _sharding(given) == text
+    sharding = hlo_fields_pb2.OpSharding(named_sharding={"mesh": MESH, **named})
+    assert _sharding(sharding) == text
 
 
 PROGRAM = """

@@ -24,8 +24,8 @@ def times(planes):
 
 
 def thunk(name, start, duration, **stats):
-    given = {"hlo_op": name, "hlo_module": "jit_step", "program_id": 7, **stats}
-    return Event(name, start, duration, given)
+    statistics = {"hlo_op": name, "hlo_module": "jit_step", "program_id": 7, **stats}
+    return Event(name, start, duration, statistics)
 
 
 def test_a_thread_of_a_cpu_nests_what_a_loop_runs():

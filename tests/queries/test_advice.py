@@ -30,18 +30,18 @@ def step(con, platform="gpu"):
 
 def wait(module, value_id, offset, size, **cells):
     """A value that waits across the peak."""
-    given = {"opcode": "dot", "source_file": "model.py", "source_line": value_id} | cells
-    module.value(value_id, 0, offset, size, (2, 8), f"v{value_id}", program_order=2, **given)
+    values = {"opcode": "dot", "source_file": "model.py", "source_line": value_id} | cells
+    module.value(value_id, 0, offset, size, (2, 8), f"v{value_id}", program_order=2, **values)
 
 
 def stack(con, module, value_id, offset, **cells):
     """One hundred bytes that a loop stacks, ten at a time."""
     module.value(value_id, 0, offset, 100, (0, 9), f"v{value_id}", is_phi=True, opcode="while",
                  shape_index="{1}")  # fmt: skip
-    given = {"opcode": "tanh", "op_name": "jit(step)/jvp()/while/body/tanh",
+    values = {"opcode": "tanh", "op_name": "jit(step)/jvp()/while/body/tanh",
              "slice_bytes": 10, "slice_count": 10,
              "source_file": "layer.py", "source_line": value_id} | cells  # fmt: skip
-    insert(con, "value_origins", module_id=1, value_id=value_id, origin_kind="stacked", **given)
+    insert(con, "value_origins", module_id=1, value_id=value_id, origin_kind="stacked", **values)
     module.saves(value_id, 100)
 
 
@@ -217,10 +217,10 @@ def test_the_query_that_advice_names_shows_what_it_names(demo_db):
     con = store.open_readable(str(demo_db))
     queries = catalogue.Catalogue([resources.query_folder()])
 
-    def cells_of(name, **given):
+    def cells_of(name, **params):
         query = queries.find(name)
-        given = {param.name: given[param.name] for param in query.params if param.name in given}
-        result = execute.execute_query(con, query, execute.bind(query, given))
+        params = {param.name: params[param.name] for param in query.params if param.name in params}
+        result = execute.execute_query(con, query, execute.bind(query, params))
         names = [name for name, _ in result.columns]
         return [dict(zip(names, row, strict=True)) for row in result.rows]
 

@@ -39,7 +39,7 @@ def test_each_kind_of_advice_has_a_short_page():
 def test_the_code_of_the_pages_runs():
     pytest.importorskip("jax", reason="this Python has no jax")
     has_flax = importlib.util.find_spec("flax") is not None
-    given = {
+    variables = {
         "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
         "JAX_PLATFORMS": "cpu",
         "JAX_ENABLE_COMPILATION_CACHE": "false",
@@ -47,7 +47,7 @@ def test_the_code_of_the_pages_runs():
     script = f"HAS_FLAX = {has_flax}\n{RUN}"
     done = subprocess.run(
         [sys.executable, "-c", script, *(str(FOLDER / f"{kind}.md") for kind in PAGES)],
-        env=os.environ | given,
+        env=os.environ | variables,
         capture_output=True,
         text=True,
     )

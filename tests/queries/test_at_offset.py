@@ -101,12 +101,12 @@ def test_sizes_near_two_to_the_63(con):
     module = Module(con, 1)
     module.allocation(0, "temp", 2**63 - 1)
     module.value(1, 0, offset=2**62, size=2**62 + 5, live=None)
-    given = {"first_byte": 2**62 + 7, "byte_count": 2**63 - 1}
+    params = {"first_byte": 2**62 + 7, "byte_count": 2**63 - 1}
     holds(con, "at-offset", """
         size_bytes
         NULL
         4611686018427387909
-    """, **given)  # fmt: skip
+    """, **params)  # fmt: skip
 
 
 def test_a_module_with_an_unknown_peak_has_a_row_that_says_why(con):

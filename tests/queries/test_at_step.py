@@ -81,8 +81,8 @@ def test_the_step_of_an_instruction_and_its_module(con):
     larger.allocation(0, "output", 1000)
     larger.close()
 
-    def first(**given):
-        row = answer(con, "at-step", **given)[0]
+    def first(**params):
+        row = answer(con, "at-step", **params)[0]
         return row["function_name"], row["color"], row["step_time"]
 
     assert first() == ("large", 0, 0)
@@ -100,8 +100,8 @@ def test_a_name_that_is_not_scheduled_is_told_with_the_nearest(con):
     one_module(con)
     con.execute("UPDATE instructions SET program_order = NULL WHERE instruction_name = 'v6'")
 
-    def reasons(**given):
-        rows = answer(con, "at-step", **given)
+    def reasons(**params):
+        rows = answer(con, "at-step", **params)
         assert all(value is None for row in rows for value in row[:16])
         return [row["unknown_reason"] for row in rows]
 

@@ -8,9 +8,9 @@ FIGURES = (
 )  # fmt: skip
 
 
-def answer(con, query, **given):
+def answer(con, query, **params):
     """Rows without base_function_name, which the tests of names look at."""
-    return [(row["function_name"], *row[2:]) for row in answer_of(con, query, **given)]
+    return [(row["function_name"], *row[2:]) for row in answer_of(con, query, **params)]
 
 
 def module(con, module_id, run, temp=0, function="f", signature="f32[4]", **cells):

@@ -5,17 +5,17 @@ from small_db import answer as answer_of
 from tables import holds
 
 
-def answer(con, query, **given):
+def answer(con, query, **params):
     """Rows without base_function_name, added bytes and the new run, which have their own tests."""
     return [
         (row["function_name"], *row[2:10], *row[12:16], *row[17:])
-        for row in answer_of(con, query, **given)
+        for row in answer_of(con, query, **params)
     ]
 
 
-def added(con, **given):
+def added(con, **params):
     """Return (base, new, parts of these added by XLA, part) of each group."""
-    rows = answer_of(con, "diff-peak", base="a", new="b", **given)
+    rows = answer_of(con, "diff-peak", base="a", new="b", **params)
     return [(*row[4:6], *row[10:12], row["part"]) for row in rows]
 
 
@@ -40,9 +40,9 @@ def op(path, /, **details):
     return {"op_name": f"jit(f)/{path}", **details}
 
 
-def parts(con, base="a", new="b", **given):
+def parts(con, base="a", new="b", **params):
     """(change, base, new, delta, kind, part) of each group."""
-    rows = answer(con, "diff-peak", base=base, new=new, **given)
+    rows = answer(con, "diff-peak", base=base, new=new, **params)
     return [(*row[2:7], row[13]) for row in rows]
 
 

@@ -57,7 +57,7 @@ def test_the_text_of_the_file_is_what_runs(demo, query):
 @each_query
 def test_module_selects_none_or_all(demo, query):
     if query.param("module") is not None:
-        rows = [execute.execute_query(demo, query, given).rows for given in ({}, {"module": "*"})]
+        rows = [execute.execute_query(demo, query, params).rows for params in ({}, {"module": "*"})]
         none = execute.execute_query(demo, query, {"module": "none"}).rows
         assert rows[0] == rows[1] and none == []
 

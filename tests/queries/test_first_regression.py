@@ -26,10 +26,10 @@ def series(con, *peaks, function="f", signature=None):
             made.close()
 
 
-def rows(con, **given):
+def rows(con, **params):
     return [
         (row["function_name"], row["run_name"], *row[9:16])
-        for row in answer(con, "first-regression", **given)
+        for row in answer(con, "first-regression", **params)
     ]
 
 

@@ -33,8 +33,8 @@ def two_peaks(con):
                occupied_temp_bytes=height)  # fmt: skip
 
 
-def held(con, **given):
-    return [(row[10], row[3]) for row in answer(con, "peak", **given)]
+def held(con, **params):
+    return [(row[10], row[3]) for row in answer(con, "peak", **params)]
 
 
 @pytest.mark.slow
@@ -56,7 +56,7 @@ def test_what_is_held_at_the_peak_asked_for(con):
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize(
-    ("given", "reason"),
+    ("params", "reason"),
     [
         ({"peak": 3}, "it has no such peak, the last is 2"),
         ({"peak": 0}, "it has no such peak, the last is 2"),
@@ -64,14 +64,14 @@ def test_what_is_held_at_the_peak_asked_for(con):
         ({"step": 10}, "its instants are 0 to 9"),
     ],
 )
-def test_there_is_no_such_instant(con, given, reason):
+def test_there_is_no_such_instant(con, params, reason):
     two_peaks(con)
     for name in ("peak", "late-free", "copies"):
-        ((*cells, unknown_reason),) = answer(con, name, **given)
+        ((*cells, unknown_reason),) = answer(con, name, **params)
         assert (unknown_reason, cells[:2]) == (reason, ["r", "f"])
         assert set(cells[3:]) == {None}
     # What it saves is of the highest peak, so that is shown.
-    ((*cells, unknown_reason),) = answer(con, "advice", **given)
+    ((*cells, unknown_reason),) = answer(con, "advice", **params)
     assert (unknown_reason, cells[:2], cells[3]) == (reason, ["r", "f"], 35)
     assert set(cells[4:]) == {None, "saving"}  # ranked_by is of the module
 
@@ -91,9 +91,9 @@ def demo(demo_db):
     con.close()
 
 
-def rows_of(con, name, **given):
+def rows_of(con, name, **params):
     query = QUERIES.find(name)
-    values = execute.bind(query, {key: str(value) for key, value in given.items()})
+    values = execute.bind(query, {key: str(value) for key, value in params.items()})
     result = execute.execute_query(con, query, values)
     return [
         dict(zip([name for name, _ in result.columns], row, strict=True)) for row in result.rows
@@ -108,16 +108,16 @@ def test_the_instant_of_the_peak_gives_the_answer_of_the_peak(demo, name):
         "WHERE peak_bytes > 0 AND color = 0 ORDER BY ALL LIMIT 1"
     ).fetchall()
     for run, function, platform, time in times:
-        given = {"run": run, "function": function, "platform": platform, "color": 0}
-        assert rows_of(demo, name, **given) == rows_of(demo, name, **given, step=time)
+        params = {"run": run, "function": function, "platform": platform, "color": 0}
+        assert rows_of(demo, name, **params) == rows_of(demo, name, **params, step=time)
 
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("name", ADD_UP)
 def test_rows_add_up_to_the_height_of_the_second_peak(demo, name):
-    given = {"peak": 2, "top_functions": 1000, "top_n": 100_000}
+    params = {"peak": 2, "top_functions": 1000, "top_n": 100_000}
     heights = {}
-    for row in rows_of(demo, name, **given):
+    for row in rows_of(demo, name, **params):
         if row["unknown_reason"] is None:
             key = row["run_name"], row["function_name"], row["color"]
             heights[key] = heights.get(key, 0) + row["held_bytes"]

@@ -50,8 +50,8 @@ def test_the_longest_time_between_two_touches_around_the_peak(con):
     """)  # fmt: skip
 
 
-def late_values(con, **given):
-    return [row["instruction_name"] for row in answer(con, "late-free", **given)]
+def late_values(con, **params):
+    return [row["instruction_name"] for row in answer(con, "late-free", **params)]
 
 
 @pytest.mark.slow

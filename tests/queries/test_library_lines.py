@@ -23,8 +23,10 @@ def broken(con):
     return {name: rows for name, text in texts.items() if (rows := con.execute(text).fetchall())}
 
 
-def lines(con, **given):
-    return {row["source"]: row["held_bytes"] for row in answer(con, "peak-by-source-line", **given)}
+def lines(con, **params):
+    return {
+        row["source"]: row["held_bytes"] for row in answer(con, "peak-by-source-line", **params)
+    }
 
 
 def one_module(con, **cells):
@@ -82,7 +84,7 @@ def test_a_users_line_goes_before_a_more_exact_one_of_a_library(con):
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "params"),
     [
         ("peak", {}),
         ("top-temps", {}),
@@ -93,9 +95,9 @@ def test_a_users_line_goes_before_a_more_exact_one_of_a_library(con):
         ("long-lived", {}),
     ],
 )
-def test_every_query_names_it_alike(con, name, given):
+def test_every_query_names_it_alike(con, name, params):
     one_module(con)
-    cells = [cell for row in answer(con, name, **given) for cell in row]
+    cells = [cell for row in answer(con, name, **params) for cell in row]
     assert "library flax/linen/linear.py:271" in cells
 
 

@@ -24,23 +24,23 @@ def cases():
         asked = [{"run": RUNS[place]} for place in turn if "run" in names]
         asked += [{"base": base, "new": new} for base, new in SIDES if "new" in names]
         assert asked
-        for given in asked:
-            yield pytest.param(query, given, id=f"{query.name} {' '.join(given.values())}")
+        for params in asked:
+            yield pytest.param(query, params, id=f"{query.name} {' '.join(params.values())}")
 
 
-def answer(path, query, given, runs):
+def answer(path, query, params, runs):
     """Return the answer and the number of the connection's temporary tables."""
     with store.open_readable(str(path), query.sql, runs=runs) as con:
         narrowed = con.execute("SELECT count(*) FROM duckdb_tables() WHERE temporary").fetchall()
-        result = execute.execute_query(con, query, execute.bind(query, given))
+        result = execute.execute_query(con, query, execute.bind(query, params))
     return result, narrowed[0][0]
 
 
 @pytest.mark.sample(54)
-@pytest.mark.parametrize(("query", "given"), list(cases())[::-1])  # advice, the longest, is slow
-def test_the_answer_is_that_of_the_whole_file(demo_db, demo, query, given):
-    bound = execute.bind(query, given)
-    narrow, tables = answer(demo_db, query, given, execute.runs_asked(bound))
+@pytest.mark.parametrize(("query", "params"), list(cases())[::-1])  # advice, the longest, is slow
+def test_the_answer_is_that_of_the_whole_file(demo_db, demo, query, params):
+    bound = execute.bind(query, params)
+    narrow, tables = answer(demo_db, query, params, execute.runs_asked(bound))
     assert tables == 1
     assert narrow == execute.execute_query(demo, query, bound)
 
@@ -53,19 +53,19 @@ def of_functions():
         names = {param.name for param in query.params}
         if "top_functions" not in names:
             continue
-        for given in asked:
-            if given.keys() <= names:
-                yield pytest.param(query, given, id=f"{query.name} {given}")
+        for params in asked:
+            if params.keys() <= names:
+                yield pytest.param(query, params, id=f"{query.name} {params}")
 
 
 @pytest.mark.sample(48)
-@pytest.mark.parametrize(("query", "given"), list(of_functions())[::-1])
-def test_few_functions_answer_as_the_whole_file(demo_db, query, given, monkeypatch):
-    whole = answer(demo_db, query, given, None)[0]
+@pytest.mark.parametrize(("query", "params"), list(of_functions())[::-1])
+def test_few_functions_answer_as_the_whole_file(demo_db, query, params, monkeypatch):
+    whole = answer(demo_db, query, params, None)[0]
     monkeypatch.setattr(execute, "LEAST_MODULES", 1)
-    assert answer(demo_db, query, given, None)[0] == whole
-    runs = execute.runs_asked(execute.bind(query, given))
-    assert answer(demo_db, query, given, runs)[0] == whole
+    assert answer(demo_db, query, params, None)[0] == whole
+    runs = execute.runs_asked(execute.bind(query, params))
+    assert answer(demo_db, query, params, runs)[0] == whole
 
 
 @pytest.mark.slow

@@ -18,10 +18,10 @@ def module(con, module_id, run, **sizes):
     made.close()
 
 
-def rows(con, **given):
+def rows(con, **params):
     return [
         (row["change"], row["delta_bytes"], row["new_bytes"], row["part"])
-        for row in answer(con, "new-temporaries", **given)
+        for row in answer(con, "new-temporaries", **params)
     ]
 
 

@@ -17,18 +17,18 @@ def profile(con, why=WHY, **cells):
            arguments_unknown_reason=why, **cells)  # fmt: skip
 
 
-def line(con, number, function, size, given=None, *, device="gpu:0", count=1, given_count=None):
+def line(con, number, function, size, arguments=None, *, device="gpu:0", count=1, given_count=None):
     file = "e.py"
     insert(con, "live_frames", **RUN, stack_frame_id=number, own_frame_id=number, depth=0,
            source_file=file, function_name=function, source_line=number)  # fmt: skip
     insert(con, "live_arrays", **RUN, device=device, stack_frame_id=number, total_bytes=size,
-           array_count=count, argument_bytes=given, argument_count=given_count)  # fmt: skip
+           array_count=count, argument_bytes=arguments, argument_count=given_count)  # fmt: skip
 
 
 def program(con, name="jit_step", ordinal=0, *, is_failed=True, **needs):
-    given = {"argument_bytes": 40, "output_bytes": 30, "alias_bytes": 10, "temp_bytes": 25}
+    fields = {"argument_bytes": 40, "output_bytes": 30, "alias_bytes": 10, "temp_bytes": 25}
     insert(con, "live_programs", **RUN, program_ordinal=ordinal, program_name=name,
-           is_failed=is_failed, code_bytes=0, **{**given, **needs})  # fmt: skip
+           is_failed=is_failed, code_bytes=0, **{**fields, **needs})  # fmt: skip
 
 
 @pytest.fixture

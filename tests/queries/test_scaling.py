@@ -284,9 +284,9 @@ def grid(con, peak, batches=(1, 2, 4), lengths=(10, 20), **labels):
     """A run for each batch and length, with the peak that the function `peak` says."""
     for batch in batches:
         for length in lengths:
-            given = {"batch": str(batch), "length": str(length), **labels}
+            run_labels = {"batch": str(batch), "length": str(length), **labels}
             number = 1000 * batch + length
-            compiled(con, number, f"r{number}", peak(batch, length) - 1, given)
+            compiled(con, number, f"r{number}", peak(batch, length) - 1, run_labels)
 
 
 @pytest.mark.slow
@@ -310,8 +310,8 @@ def test_a_line_over_the_product_of_two_labels(con):
 def test_a_product_is_fitted_as_one_label_of_that_size_is(con):
     for number, (batch, length) in enumerate(itertools.product((1, 2, 5), (10, 30, 40))):
         size = batch * length
-        given = {"batch": str(batch), "length": str(length), "tokens": str(size)}
-        compiled(con, number, f"r{number}", 90_000 + 1003 * size + 311 * (size % 7), given)
+        run_labels = {"batch": str(batch), "length": str(length), "tokens": str(size)}
+        compiled(con, number, f"r{number}", 90_000 + 1003 * size + 311 * (size % 7), run_labels)
     asked = {"size": "400", "budget": 2**24, "fixed": "none"}
     (one,) = answer(con, "scaling", label="tokens", **asked)
     rows = answer(con, "scaling", **{**asked, **PRODUCT})
@@ -379,8 +379,8 @@ def test_the_largest_of_two_labels_is_a_range_too(con):
 )
 def test_two_labels_that_tell_too_little_give_no_forecast(con, points, reason):
     for number, (batch, length) in enumerate(points):
-        given = {"batch": str(batch), "length": str(length)}
-        compiled(con, number, f"r{number}", 7 * batch * length, given)
+        run_labels = {"batch": str(batch), "length": str(length)}
+        compiled(con, number, f"r{number}", 7 * batch * length, run_labels)
     (row,) = answer(con, "scaling", **PRODUCT, size="8,80", budget="10000B")
     assert set(row[10:23]) == {None}
     assert row["no_fit_reason"].startswith(reason)
@@ -431,14 +431,14 @@ def test_three_labels_make_no_curve(con):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("given", "reason"),
+    ("params", "reason"),
     [
         ({"size": "1,2"}, "size is one number, or as many as there are labels"),
         ({**PRODUCT, "size": "1,2,3"}, "size is one number, or as many as there are labels"),
         ({"size": "large"}, "Could not convert string 'large' to DOUBLE"),
     ],
 )
-def test_a_size_that_is_none_is_refused(con, given, reason):
+def test_a_size_that_is_none_is_refused(con, params, reason):
     sizes(con, {2: 300, 4: 500, 8: 900}, length="4")
     with pytest.raises(BufdbError, match=reason):
-        answer(con, "scaling", **given)
+        answer(con, "scaling", **params)

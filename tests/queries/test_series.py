@@ -6,10 +6,10 @@ from small_db import answer as answer_of
 from tables import holds
 
 
-def answer(con, query, **given):
+def answer(con, query, **params):
     """Rows without the figures that only = 'regressions' is about (test_first_regression.py)."""
     reason = slice(23, None)
-    return [(*row[:16], *filter(None, row[reason])) for row in answer_of(con, query, **given)]
+    return [(*row[:16], *filter(None, row[reason])) for row in answer_of(con, query, **params)]
 
 
 def test_nothing_in_an_empty_database(con):
@@ -66,8 +66,8 @@ def test_no_allocations_is_unknown_in_every_space(con):
     compiled(con, 1, "a", 5)
     Module(con, 2, "b", "f", platform="cpu")
     reason = "the dump has no allocations"
-    for given in ({}, {"color": 0}):
-        rows = [(row[3], row[4], row[9], *row[16:]) for row in answer(con, "series", **given)]
+    for params in ({}, {"color": 0}):
+        rows = [(row[3], row[4], row[9], *row[16:]) for row in answer(con, "series", **params)]
         assert rows == [(0, "a", 5), (0, "b", None, reason)]
 
 
@@ -103,8 +103,8 @@ def labelled(con, **runs):
             insert(con, "run_labels", run_name=run_name, label=label, label_value=value)
 
 
-def orders(con, **given):
-    return [(*row[4:8], row[10]) for row in answer(con, "series", **given)]
+def orders(con, **params):
+    return [(*row[4:8], row[10]) for row in answer(con, "series", **params)]
 
 
 @pytest.mark.slow

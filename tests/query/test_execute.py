@@ -34,8 +34,8 @@ SELECT
 
 
 def test_values_are_typed_and_bound(con):
-    given = {"top_n": "-5", "share": "0.5", "function": "a'b; --", "deep": "TRUE", "frame": "leaf"}
-    result = execute_query(con, QUERY, bind(QUERY, given))
+    params = {"top_n": "-5", "share": "0.5", "function": "a'b; --", "deep": "TRUE", "frame": "leaf"}
+    result = execute_query(con, QUERY, bind(QUERY, params))
     assert result.rows == [(-5, 0.5, "a'b; --", True, "leaf")]
     types = [type_name for _, type_name in result.columns]
     assert types == ["BIGINT", "DOUBLE", "VARCHAR", "BOOLEAN", "VARCHAR"]

@@ -16,8 +16,8 @@ RANGES = START + "  BufferLiveRange:\n    p.1{}:0-3\n"
 TAIL = "(100.00%, total: 8 288 bytes, current: 4 bytes, remaining: 8 284 bytes)"
 
 
-def read(text, findings=(), **given):
-    text_section = section(text, **given)
+def read(text, findings=(), **parts):
+    text_section = section(text, **parts)
     result = live_ranges.read(text_section)
     assert problems(text_section) == list(findings)
     return result

@@ -105,13 +105,13 @@ ENTRY %main (a: f32[8], b: f32[4]) -> f32[4] {
 
 
 @pytest.mark.parametrize(
-    ("start", "given", "taken"),
+    ("start", "operand", "taken"),
     [(b"()", b"", b"%a, %b"), (b"(f32[8]{0})", b"%a", b"%b")],
 )
 def test_an_update_takes_the_operands_that_the_start_does_not(
-    start: bytes, given: bytes, taken: bytes
+    start: bytes, operand: bytes, taken: bytes
 ) -> None:
-    text = CALL.replace(b"START", start).replace(b"GIVEN", given).replace(b"TAKEN", taken)
+    text = CALL.replace(b"START", start).replace(b"GIVEN", operand).replace(b"TAKEN", taken)
     graph = HloGraph(text, [])
     caller = graph.caller(0)
     assert caller is not None

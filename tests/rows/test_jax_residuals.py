@@ -82,14 +82,14 @@ def compiled(tmp_path_factory):
 
 def compile_in(folder, program):
     """Return a program's output and leave a database of its dumps in this folder."""
-    given = {
+    variables = {
         "XLA_FLAGS": f"--xla_dump_to={folder / 'dumps'}",
         "JAX_PLATFORMS": "cpu",
         "JAX_ENABLE_COMPILATION_CACHE": "false",
         "PYTHONPATH": str(MODEL),
     }
     done = subprocess.run(
-        [sys.executable, "-c", program], env=os.environ | given, capture_output=True, text=True
+        [sys.executable, "-c", program], env=os.environ | variables, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     ingest(str(folder / "t.duckdb"), [Path(folder / "dumps")])

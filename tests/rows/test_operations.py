@@ -81,9 +81,9 @@ def test_a_convolution_counts_where_weights_meet_inputs(window, inputs, kernel, 
         f"%r = f32[7,{results},11]{{2,1,0}} convolution(%x, %w), "
         f"window={{{window}}}, dim_labels=b0f_0io->b0f"
     )
-    given = f"%x = f32[7,{inputs},4]{{2,1,0}} parameter(0)"
+    operand = f"%x = f32[7,{inputs},4]{{2,1,0}} parameter(0)"
     weights = f"%w = f32[{kernel},4,11]{{2,1,0}} parameter(1)"
-    operation_count = count(line, given, weights)
+    operation_count = count(line, operand, weights)
     assert operation_count == (None if pairs is None else 2 * 7 * 4 * 11 * pairs)
 
 
@@ -93,9 +93,9 @@ def test_a_convolution_counts_where_weights_meet_inputs(window, inputs, kernel, 
 )
 def test_a_convolution_whose_labels_do_not_fit_has_no_figure(labels):
     line = f"%r = f32[7,3,11]{{2,1,0}} convolution(%x, %w), dim_labels={labels}"
-    given = "%x = f32[7,5,4]{2,1,0} parameter(0)", "%w = f32[3,4,11]{2,1,0} parameter(1)"
-    assert count(line.replace(labels, "b0f_0io->b0f"), *given) is not None
-    assert count(line, *given) is None
+    operands = "%x = f32[7,5,4]{2,1,0} parameter(0)", "%w = f32[3,4,11]{2,1,0} parameter(1)"
+    assert count(line.replace(labels, "b0f_0io->b0f"), *operands) is not None
+    assert count(line, *operands) is None
 
 
 FUSED = """%fused (p: f32[10], q: f32[10]) -> f32[10] {
@@ -133,10 +133,10 @@ def test_what_only_moves_data_costs_what_they_do():
     assert fused(b"moved", FUSED.replace("(%dear, %cheap)", "(%cheap, %dear)")) is None
     assert fused(b"moved", FUSED.replace("(%dear, %cheap)", "(%dear)")) is None
     assert fused(b"moved", FUSED.replace("calls=%fused", "calls=%nowhere")) is None
-    given = "%a = f32[6,4]{1,0} parameter(0)", "%t = f32[6,4]{1,0} tanh(%a)"
+    operands = "%a = f32[6,4]{1,0} parameter(0)", "%t = f32[6,4]{1,0} tanh(%a)"
     both = "%r = f32[12,4]{1,0} concatenate(%b, %b, %t), dimensions={0}"
-    assert count(both, *given, "%b = f32[4,6]{1,0} transpose(%t)") == 24
-    assert count("%r = f32[4,6]{1,0} transpose(%a), dimensions={1,0}", *given) == 0
+    assert count(both, *operands, "%b = f32[4,6]{1,0} transpose(%t)") == 24
+    assert count("%r = f32[4,6]{1,0} transpose(%a), dimensions={1,0}", *operands) == 0
 
 
 def test_what_a_loop_is_given_is_made_elsewhere():
@@ -166,6 +166,6 @@ def test_calls_that_go_deeper_than_any_of_xlas_have_no_figure():
     last = "%c3000 (p: f32[10]) -> f32[10] {\n  ROOT %t = f32[10]{0} tanh(%p)\n}\n\n"
     computations = "".join(steps) + last
     call = "%r = f32[10]{0} fusion(%a), kind=kLoop, calls=%c"
-    given = "%a = f32[10]{0} parameter(0)"
-    assert count(f"{call}0", given, computations=computations) is None
-    assert count(f"{call}2995", given, computations=computations) == 10
+    operand = "%a = f32[10]{0} parameter(0)"
+    assert count(f"{call}0", operand, computations=computations) is None
+    assert count(f"{call}2995", operand, computations=computations) == 10

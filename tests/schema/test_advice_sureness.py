@@ -15,10 +15,10 @@ from bufdb.query import catalogue, execute
 DUMPS = [ROOT / "data" / name for name in ("demo", "loops", "sharded")]
 
 
-def answers(con, name, **given):
+def answers(con, name, **params):
     """Rows of a saved query that say something, by column."""
     query = catalogue.Catalogue([resources.query_folder()]).find(name)
-    bound = execute.bind(query, {key: str(value) for key, value in given.items()})
+    bound = execute.bind(query, {key: str(value) for key, value in params.items()})
     names = [column.name for column in query.columns]
     rows = [
         dict(zip(names, row, strict=True)) for row in execute.execute_query(con, query, bound).rows

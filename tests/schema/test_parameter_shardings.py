@@ -174,7 +174,7 @@ def test_whether_replicas_are_equal_is_unknown(con):
     ]
 
 
-def given(module, number, shape, sharding):
+def add_sharding(module, number, shape, sharding):
     """Add a parameter of before_optimizations.txt."""
     insert(
         module.con, "entry_parameters", module_id=module.id, parameter_number=number,
@@ -200,9 +200,9 @@ def test_a_sharding_before_optimization_must_fit_the_shape(con):
     module = Module(con, 1, partition_count=4, replica_count=1)
     for number, (shape, sharding) in enumerate(whole.items()):
         parameter(module, number, 96, None, shape="f32[8,3]{1,0}")
-        given(module, number, shape, sharding)
+        add_sharding(module, number, shape, sharding)
     parameter(module, 9, 4, None, shape="f32[]")
-    given(module, 9, "f32[]", "{replicated}")
+    add_sharding(module, 9, "f32[]", "{replicated}")
     parameter(module, 10, 96, None, shape="f32[8,3]{1,0}")
     module.close()
     misfit = "the sharding in before_optimizations.txt does not fit what a device holds"
@@ -234,7 +234,7 @@ def test_the_optimized_text_wins_over_the_other(con):
         ("{manual}", "f32[8]", "{manual}"),
     ]):  # fmt: skip
         parameter(module, number, 32, own)
-        given(module, number, whole, before)
+        add_sharding(module, number, whole, before)
     module.close()
     assert shardings(con, "sharding", "sharding_source", "is_contradicted") == [
         ("{replicated}", "optimized text", False),
@@ -256,7 +256,7 @@ def test_arrays_of_a_tuple_before_optimization(con):
                 module, place, 4 * size, None, "p", 0, shape=f"f32[{size}]{{0}}", at=at
             )  # fmt: skip
         sharding = "{{devices=[2]<=[2]}, /*index=1*/{replicated}}"
-        given(module, 0, "(f32[8]{0:T(128)}, /*index=1*/(f32[8]{0}))", sharding)
+        add_sharding(module, 0, "(f32[8]{0:T(128)}, /*index=1*/(f32[8]{0}))", sharding)
         module.close()
     rows = shardings(con, "sharding", "holder_count")
     assert rows == [("{devices=[2]<=[2]}", 1), ("{replicated}", 2), *[(None, None)] * 3]

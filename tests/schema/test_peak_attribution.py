@@ -20,18 +20,18 @@ WAYS = [
     ("peak-by-stack", {"depth": "1"}),
 ]
 WAYS += [
-    (name, given | {"unnamed": "none"})
-    for name, given in WAYS
+    (name, params | {"unnamed": "none"})
+    for name, params in WAYS
     if CATALOGUE.find(name).param("unnamed")
 ]
 
 
 @pytest.mark.sample(6)
-@pytest.mark.parametrize(("name", "given"), WAYS, ids=[f"{name}{given}" for name, given in WAYS])
-def test_rows_of_a_function_add_up_to_its_peak(demo, name, given):
+@pytest.mark.parametrize(("name", "params"), WAYS, ids=[f"{name}{params}" for name, params in WAYS])
+def test_rows_of_a_function_add_up_to_its_peak(demo, name, params):
     query = CATALOGUE.find(name)
     names = [column.name for column in query.columns]
-    bound = execute.bind(query, given | {"top_functions": "1000", "top_n": "100000"})
+    bound = execute.bind(query, params | {"top_functions": "1000", "top_n": "100000"})
     sums, peaks = {}, {}
     for row in execute.execute_query(demo, query, bound).rows:
         cells = dict(zip(names, row, strict=True))
@@ -47,14 +47,14 @@ def test_rows_of_a_function_add_up_to_its_peak(demo, name, given):
 
 
 @pytest.mark.sample(3)
-@pytest.mark.parametrize(("name", "given"), WAYS, ids=[f"{name}{given}" for name, given in WAYS])
-def test_compiler_made_bytes_follow_from_allocation_kinds(demo, name, given):
+@pytest.mark.parametrize(("name", "params"), WAYS, ids=[f"{name}{params}" for name, params in WAYS])
+def test_compiler_made_bytes_follow_from_allocation_kinds(demo, name, params):
     query = CATALOGUE.find(name)
     names = [column.name for column in query.columns]
     # A role joins what is separated here.
-    if query.param("unnamed") is None or "unnamed" in given or "role" in names:
+    if query.param("unnamed") is None or "unnamed" in params or "role" in names:
         return
-    whole = given | {"top_functions": "1000", "top_n": "100000"}
+    whole = params | {"top_functions": "1000", "top_n": "100000"}
     savings = [at for at, name in enumerate(names) if name in SAVINGS]
     rows = {}
     for unnamed in ("use", "none"):
@@ -110,9 +110,9 @@ def test_values_at_any_step_add_up_to_what_is_occupied(demo):
         "JOIN modules USING (module_id) WHERE module_key = ? AND run_name = ? AND color = ?",
         [module_key, run_name, color],
     ).fetchall()
-    given = {"module": module_key, "run": run_name, "color": str(color), "top_n": "100000"}
+    params = {"module": module_key, "run": run_name, "color": str(color), "top_n": "100000"}
     for start_time, end_time, occupied_bytes in steps[::9]:
         for time in (start_time, end_time):
-            bound = execute.bind(query, given | {"step": str(time)})
+            bound = execute.bind(query, params | {"step": str(time)})
             rows = execute.execute_query(demo, query, bound).rows
             assert sum(row[6] for row in rows) == occupied_bytes

@@ -249,8 +249,8 @@ def test_an_unfinished_ingest_is_completed_by_the_next(tmp_path):
 def test_the_largest_groups_come_first(tmp_path, monkeypatch):
     parts = []
 
-    def note(given: Sequence[bytes], watch: object) -> None:
-        parts.extend(map(pickle.loads, given))
+    def note(pickled: Sequence[bytes], watch: object) -> None:
+        parts.extend(map(pickle.loads, pickled))
         raise BufdbError("seen")  # what is stored is asked elsewhere
 
     cluster = Here()

@@ -54,10 +54,10 @@ def cases(query, engine):
     names = {param.name for param in query.params}
     sides = {name: value for name, value in SIDES.items() if name in names}
     filtered = [FILTERS] if engine.name == "sail" else []
-    given = [{}, *filtered, *CASES.get(query.name, [])]
+    choices = [{}, *filtered, *CASES.get(query.name, [])]
     return [
         {**sides, **{name: value for name, value in values.items() if name in names}}
-        for values in given
+        for values in choices
     ]
 
 

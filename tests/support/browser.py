@@ -193,11 +193,11 @@ def main() -> None:
     parser.add_argument("--height", type=int, help="of the picture; all of the page without")
     parser.add_argument("--dark", action="store_true")
     parser.add_argument("--fragment", default="", help="such as '#by=op&step=12'")
-    given = parser.parse_args()
+    options = parser.parse_args()
     with opened() as browser:
-        browser.resize(given.width, is_dark=given.dark)
-        browser.open(given.page, given.fragment)
-        browser.picture(given.picture, given.height)
+        browser.resize(options.width, is_dark=options.dark)
+        browser.open(options.page, options.fragment)
+        browser.picture(options.picture, options.height)
 
 
 if __name__ == "__main__":

@@ -169,8 +169,8 @@ def asked(master: str, dataset: Path, runs: Path, only: list[str] | None) -> lis
 
 def sides(query: SavedQuery, runs: list[str]) -> dict[str, Value]:
     """Two runs, for a query that compares."""
-    given = {"base": runs[0], "new": runs[-1]}
-    return {param.name: given[param.name] for param in query.params if param.name in given}
+    params = {"base": runs[0], "new": runs[-1]}
+    return {param.name: params[param.name] for param in query.params if param.name in params}
 
 
 if __name__ == "__main__":

@@ -203,12 +203,12 @@ def main() -> None:
     parser.add_argument("db", type=Path, nargs="+", help="databases; they are copied")
     parser.add_argument("--cases", type=int, default=200, help="corruptions of each")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    for path in given.db:
+    options = parser.parse_args()
+    for path in options.db:
         with tempfile.TemporaryDirectory() as folder:
             copy = shutil.copy(path, folder)
             with duckdb.connect(str(copy)) as con:
-                print(f"{path}: {try_cases(con, given.seed, given.cases)}", flush=True)
+                print(f"{path}: {try_cases(con, options.seed, options.cases)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ class Module:
     partitions: int
     replicas: int
     options: list[tuple[str, str]] | None
-    given: list[tuple[int, str, str]] | None  # parameters as the compiler received them
+    received: list[tuple[int, str, str]] | None  # parameters as the compiler received them
 
 
 @dataclass
@@ -519,7 +519,7 @@ def modules(draw: st.DrawFn) -> Module:
                 st.lists(st.tuples(st.sampled_from(["xla_dump_to", "xla_x"]), lines), max_size=3),
             )
         ),
-        given=draw(st.one_of(st.none(), given_parameters)),
+        received=draw(st.one_of(st.none(), given_parameters)),
     )
 
 
@@ -554,7 +554,7 @@ given_parameters = st.lists(
         ),
     ),
     max_size=4,
-    unique_by=lambda given: given[0],
+    unique_by=lambda parameter: parameter[0],
 )
 
 
@@ -634,7 +634,7 @@ def write(module: Module, dialect: Dialect) -> dict[str, bytes]:
         files["live_range"] = live_text(module, dialect)
     if dialect.hlo != "absent":
         files["hlo"] = hlo_text(module, dialect)
-    if module.given is not None:
+    if module.received is not None:
         files["before_optimizations"] = before_text(module)
     if module.options is not None:
         files["debug_options"] = "".join(f"{name}: {value}\n" for name, value in module.options)
@@ -905,7 +905,7 @@ def before_text(module: Module) -> str:
 def given_lines(module: Module) -> list[str]:
     return [
         f"%p.{number} = {shape} parameter({number}){attributes}"
-        for number, shape, attributes in module.given or []
+        for number, shape, attributes in module.received or []
     ]
 
 
@@ -924,7 +924,7 @@ def rows(module: Module, dialect: Dialect) -> dict[str, list[Row]]:
     nodes = tree_rows(module) if is_printed and dialect.tree else []
     tree_total = nodes[0]["total_bytes"] if nodes else 0
     has_hlo = dialect.hlo != "absent"
-    has_first_line = has_hlo or module.given is not None
+    has_first_line = has_hlo or module.received is not None
     module_row = {
         "reported_total_bytes": (
             wrapped_total(module) if dialect.has_list and dialect.total != "absent" else None
@@ -1000,7 +1000,7 @@ def rows(module: Module, dialect: Dialect) -> dict[str, list[Row]]:
         "entry_parameters": [
             {"parameter_number": number, "shape": shape, "text": line}
             for (number, shape, _), line in zip(
-                module.given or [], given_lines(module), strict=True
+                module.received or [], given_lines(module), strict=True
             )
         ],
         "compiler_options": [

@@ -230,9 +230,9 @@ def counting(model):
         state = jax.tree.map(lambda leaf: jnp.full(leaf.shape, 0.1, leaf.dtype), shapes)
 
         def loss(params):
-            given = {**state, "params": params}
+            variables = {**state, "params": params}
             rngs = {"dropout": jax.random.key(2)}
-            out, stats = model.apply(given, x, rngs=rngs, mutable=["batch_stats"])
+            out, stats = model.apply(variables, x, rngs=rngs, mutable=["batch_stats"])
             return (out**2).sum(), stats
 
         return jax.value_and_grad(loss, has_aux=True)(state["params"])

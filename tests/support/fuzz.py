@@ -551,22 +551,22 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--case", type=int)
     parser.add_argument("--jobs", type=int, default=2)
-    given = parser.parse_args()
-    readers = [given.reader] if given.reader else list(READERS)
-    if given.case is not None:
+    options = parser.parse_args()
+    readers = [options.reader] if options.reader else list(READERS)
+    if options.case is not None:
         for reader in readers:
-            print(f"{reader} {given.case}: {text_of(reader, given.case)!r}")
-            print("\n".join(run(reader, given.case, 1)) or "as it should be")
+            print(f"{reader} {options.case}: {text_of(reader, options.case)!r}")
+            print("\n".join(run(reader, options.case, 1)) or "as it should be")
             if reader in ROUNDS:
-                print("\n".join(in_rounds(reader, given.case, text_of(reader, given.case))))
+                print("\n".join(in_rounds(reader, options.case, text_of(reader, options.case))))
         return 0
     failed = 0
-    each = -(-given.cases // len(readers))
-    with ProcessPoolExecutor(given.jobs) as workers:
+    each = -(-options.cases // len(readers))
+    with ProcessPoolExecutor(options.jobs) as workers:
         for reader in readers:
             began = time.perf_counter()
-            starts = range(given.first, given.first + each, 10 * BATCH)
-            counts = [min(10 * BATCH, given.first + each - start) for start in starts]
+            starts = range(options.first, options.first + each, 10 * BATCH)
+            counts = [min(10 * BATCH, options.first + each - start) for start in starts]
             wrong = 0
             for some in workers.map(run, [reader] * len(starts), starts, counts):
                 wrong += len(some)

@@ -408,48 +408,48 @@ def main() -> int:
     parser.add_argument("--dump", type=int, help="number of a damaged dump")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.case is not None:
-        print(case(given.case))
-        messages = list(failures([given.case]))
+    options = parser.parse_args()
+    if options.case is not None:
+        print(case(options.case))
+        messages = list(failures([options.case]))
         print("\n\n".join(messages) or "as alone")
         return 1 if messages else 0
-    if given.dump is not None:
-        messages = in_blocks(given.dump)
+    if options.dump is not None:
+        messages = in_blocks(options.dump)
         print("\n\n".join(messages) or "in blocks of all sizes as in one")
         return 1 if messages else 0
-    if given.worker:
-        return _work(given)
-    return _spread(given)
+    if options.worker:
+        return _work(options)
+    return _spread(options)
 
 
-def _work(given: argparse.Namespace) -> int:
-    if given.dumps:
-        done, messages = bulk(given.first, given.dumps)
+def _work(options: argparse.Namespace) -> int:
+    if options.dumps:
+        done, messages = bulk(options.first, options.dumps)
         print("\n\n".join([*messages, f"done {done} failed {len(messages)}"]), flush=True)
         return 0
     failed = 0
-    for number in range(given.first, given.first + given.cases):
+    for number in range(options.first, options.first + options.cases):
         print(f"case {number}", file=sys.stderr, flush=True)
         for failure in failures([number]):
             failed += 1
             print(failure + "\n", flush=True)
-    print(f"done {given.cases} failed {failed}", flush=True)
+    print(f"done {options.cases} failed {failed}", flush=True)
     return 0
 
 
-def _spread(given: argparse.Namespace) -> int:
+def _spread(options: argparse.Namespace) -> int:
     """Chunks over processes; the last line says how many were done and how many failed."""
-    kind, total = ("--dumps", given.dumps) if given.dumps else ("--cases", given.cases)
-    step = 2000 if given.dumps else CASES_PER_POOL * 4
+    kind, total = ("--dumps", options.dumps) if options.dumps else ("--cases", options.cases)
+    step = 2000 if options.dumps else CASES_PER_POOL * 4
     waiting = [
-        (first, min(step, given.first + total - first))
-        for first in range(given.first, given.first + total, step)
+        (first, min(step, options.first + total - first))
+        for first in range(options.first, options.first + total, step)
     ]
     running: list[tuple[int, int, subprocess.Popen[str]]] = []
     done = failed = 0
     while waiting or running:
-        while waiting and len(running) < given.jobs:
+        while waiting and len(running) < options.jobs:
             first, count = waiting.pop(0)
             command = [
                 sys.executable,

@@ -168,8 +168,8 @@ def no_factor(w, x, slope):
 def tpu_programs():
     """Return the programs that compile differently for a TPU, or that need one."""
     by_name = padded_programs()
-    given = {"factor": (factor, (SQUARE,) * 2), "no_factor": (no_factor, (SQUARE,) * 3)}
-    for title, (function, arguments) in given.items():
+    functions = {"factor": (factor, (SQUARE,) * 2), "no_factor": (no_factor, (SQUARE,) * 3)}
+    for title, (function, arguments) in functions.items():
         by_name[title] = (function, arguments, ())
         by_name[f"{title}_changed"] = (function, arguments, (0,))
     same = ("donate", "copy", "late")
@@ -229,8 +229,8 @@ def main(target):
     by_name = tpu_programs() if placed else programs() | mesh_programs()
     for title, (function, arguments, donated) in by_name.items():
 
-        def program(*given, function=function):
-            return function(*given)
+        def program(*arrays, function=function):
+            return function(*arrays)
 
         program.__name__ = title
         arguments = [

@@ -209,13 +209,13 @@ def main() -> int:
     )
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--first", type=int, default=0)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        stages, wrong = run(Bench(Path(folder)), given.kills, given.first)
+        stages, wrong = run(Bench(Path(folder)), options.kills, options.first)
     for stage, count in sorted(stages.items()):
         print(f"{count:4d} with {stage}")
     print("\n".join(wrong))
-    print(f"{given.kills} kills, {len(wrong)} wrong")
+    print(f"{options.kills} kills, {len(wrong)} wrong")
     return 1 if wrong else 0
 
 

@@ -182,8 +182,8 @@ def main():
     parser = argparse.ArgumentParser(description="A dump of one module in one arena.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--values", type=int, default=100_000)
-    given = parser.parse_args()
-    write(given.folder, given.values)
+    options = parser.parse_args()
+    write(options.folder, options.values)
 
 
 if __name__ == "__main__":

@@ -137,8 +137,8 @@ def _tables(compared, con, row, head):
     """The tables, with the query of each, asked alone."""
     for table in head["tables"]:
         query = CATALOGUE.find(table["name"])
-        given = {**options(row, head), "top_n": "50"}
-        answer = execute.execute_query(con, query, execute.bind(query, given))
+        params = {**options(row, head), "top_n": "50"}
+        answer = execute.execute_query(con, query, execute.bind(query, params))
         names = [name for name, _ in answer.columns]
         known = [cells for cells in answer.rows if cells[-1] is None]
         expected = [plain(dict(zip(names, cells, strict=True))) for cells in known]

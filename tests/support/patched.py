@@ -33,27 +33,27 @@ def segment(raw: bytes, node) -> str:
     return b"".join(piece).decode()
 
 
-def program(regions=(), switches=(), **given) -> Program:
+def program(regions=(), switches=(), **fields) -> Program:
     facts = {
         "function": "train.py:step", "target": None, "platform": "cpu", "donatable": (),
         "argument_names": ("params", "batch"), "has_host_memory": True,
         "has_cheap_effort": False, "as_written": Traced(0, 0, 0, 0),
     }  # fmt: skip
-    return Program(regions=tuple(regions), switches=tuple(switches), **facts | given)
+    return Program(regions=tuple(regions), switches=tuple(switches), **facts | fields)
 
 
-def scan(*sites: Site, **given) -> Region:
+def scan(*sites: Site, **fields) -> Region:
     facts = {"function": "body", "defined": None, "count": 4}
-    return Region("scan", sites, **facts | given)
+    return Region("scan", sites, **facts | fields)
 
 
-def calls(*sites: Site, **given) -> Region:
+def calls(*sites: Site, **fields) -> Region:
     facts = {"function": "block", "defined": None, "count": 4}
-    return Region("call", sites, **facts | given)
+    return Region("call", sites, **facts | fields)
 
 
-def switch(name: str, place: Site, regions=(0,), **given) -> Switch:
-    return Switch(name, place, regions, 0, **given)
+def switch(name: str, place: Site, regions=(0,), **fields) -> Switch:
+    return Switch(name, place, regions, 0, **fields)
 
 
 def named(text: str, expression: str, turn: int = 0):

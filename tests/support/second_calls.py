@@ -50,17 +50,17 @@ def said(name: str, text: str, home: str) -> dict:
 
 def call_ops(before: str, after: str, known: set[int]) -> dict[str, tuple[int | None, str | None]]:
     """Return frame and op_name of instructions of the optimized text, by name."""
-    given, made = Lines(before), Lines(after)
+    old_lines, made = Lines(before), Lines(after)
     callers: dict[str, list[dict]] = {}
     homes: dict[str, set[str]] = {}
-    for line in (line for lines in given.of.values() for line in lines):
+    for line in (line for lines in old_lines.of.values() for line in lines):
         for name in (name for names in line["calls"].values() for name in names):
             callers.setdefault(name, []).append(line)
         if line["is_bare"]:
             homes.setdefault(line["op"], set()).add(line["home"])
 
     def paths(home: str, trail: tuple[str, ...] = ()) -> set[Path]:
-        if home in given.entries or home in trail or not callers.get(home):
+        if home in old_lines.entries or home in trail or not callers.get(home):
             return {None}
         call_paths: set[Path] = set()
         for line in callers[home]:

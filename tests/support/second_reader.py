@@ -1030,13 +1030,13 @@ def read_frames(lines: list[str]) -> list[Row]:
     """The four tables of the stack frames, joined."""
     tables: dict[str, dict[int, Any]] = {}
     table: dict[int, Any] | None = None
-    given: dict[str, set[str]] = {}
+    frame_lines: dict[str, set[str]] = {}
     title = ""
     for line in lines:
         if line in ("FileNames", "FunctionNames", "FileLocations", "StackFrames"):
             title, table = line, tables.setdefault(line, {})
         elif table is not None and line:
-            given.setdefault(f"{title} {line.split()[0]}", set()).add(line)
+            frame_lines.setdefault(f"{title} {line.split()[0]}", set()).add(line)
         if table is None or not line:
             table = None
         elif match := re.fullmatch(r'(\d+) "(.*)"', line):
@@ -1045,7 +1045,7 @@ def read_frames(lines: list[str]) -> list[Row]:
             table[int(match[1])] = {
                 name: int(number) for name, number in re.findall(r"(\w+)=(-?\d+)", match[2])
             }
-    for twice in (key for key, lines_of_it in given.items() if len(lines_of_it) > 1):
+    for twice in (key for key, lines_of_it in frame_lines.items() if len(lines_of_it) > 1):
         tables[twice.split()[0]].pop(int(twice.split()[1]), None)
     locations = tables.get("FileLocations", {})
     rows = []

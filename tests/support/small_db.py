@@ -207,9 +207,9 @@ class Module:
 
     def saves(self, value_id: int, saving: int, half: int = 0, **cells: Any) -> None:
         """Add the peak saving of removing a value, and of halving it; or of removing a name."""
-        given = {"what": "value", "value_id": value_id, "held_bytes": saving, **cells}
+        fields = {"what": "value", "value_id": value_id, "held_bytes": saving, **cells}
         insert(self.con, "peak_savings", module_id=self.id, color=0, saving_bytes=saving,
-               half_saving_bytes=half, **given)  # fmt: skip
+               half_saving_bytes=half, **fields)  # fmt: skip
 
     def use(self, value_id: int, by: str, operand: int = 0, index: str = "{}") -> None:
         """Add a use of a value by an instruction."""
@@ -300,10 +300,10 @@ def find(name: str) -> SavedQuery:
     return catalogue.Catalogue([resources.query_folder()]).find(name)
 
 
-def rows(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[dict[str, Any]]:
+def rows(con: duckdb.DuckDBPyConnection, name: str, **params: Any) -> list[dict[str, Any]]:
     """Rows of a saved query by column, as it gives them."""
     query = find(name)
-    bound = execute.bind(query, {key: str(value) for key, value in given.items()})
+    bound = execute.bind(query, {key: str(value) for key, value in params.items()})
     names = [column.name for column in query.columns]
     tuples = execute.execute_query(con, query, bound).rows
     return [dict(zip(names, row, strict=True)) for row in tuples]
@@ -340,7 +340,7 @@ class Row(tuple[Any, ...]):
         return Row.of(value, self.names[key]) if isinstance(key, slice) else value
 
 
-def answer(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[Row]:
+def answer(con: duckdb.DuckDBPyConnection, name: str, **params: Any) -> list[Row]:
     """Rows of a saved query that comes with bufdb.
 
     A row whose unknown_reason is NULL is given without that column, which is the last, and without
@@ -349,7 +349,7 @@ def answer(con: duckdb.DuckDBPyConnection, name: str, **given: Any) -> list[Row]
     """
     with derived(con):
         query = find(name)
-        bound = execute.bind(query, {key: str(value) for key, value in given.items()})
+        bound = execute.bind(query, {key: str(value) for key, value in params.items()})
         rows = execute.execute_query(con, query, bound).rows
     names = [column.name for column in query.columns]
     answer_rows = [Row.of(row, names) for row in rows]

@@ -17,11 +17,11 @@ import duckdb
 from small_db import derived, rows
 
 
-def holds(con: duckdb.DuckDBPyConnection, query: str, expected: str, **given: Any) -> None:
+def holds(con: duckdb.DuckDBPyConnection, query: str, expected: str, **params: Any) -> None:
     """Assert that the answer of a saved query, in the columns that `expected` names, is that."""
     names, *wanted = parse(expected)
     with derived(con):
-        cells = [[text(row[name]) for name in names] for row in rows(con, query, **given)]
+        cells = [[text(row[name]) for name in names] for row in rows(con, query, **params)]
     assert render(names, cells) == render(names, wanted)
 
 

@@ -239,10 +239,10 @@ def main() -> int:
     parser.add_argument(
         "--write", action="store_true", help="put the rows of --only into the table"
     )
-    given = parser.parse_args()
-    new = table([m for m in MEASURES if m.name in given.only], given.quick)
-    is_all = given.only == names
-    if given.quick or not (is_all or given.write):
+    options = parser.parse_args()
+    new = table([m for m in MEASURES if m.name in options.only], options.quick)
+    is_all = options.only == names
+    if options.quick or not (is_all or options.write):
         print(new)
     else:
         text = README.read_text(encoding="utf-8")

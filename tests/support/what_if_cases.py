@@ -57,11 +57,11 @@ def two_peaks(con: duckdb.DuckDBPyConnection, **cells: Any) -> None:
     case.close()
 
 
-def ask(con: duckdb.DuckDBPyConnection, *without: str, **given: Any) -> what_if.Answer:
+def ask(con: duckdb.DuckDBPyConnection, *without: str, **options: Any) -> what_if.Answer:
     """Return the answer for the only module."""
-    chosen = choose(con, "*", None, given.pop("color", None))
-    keep = Fraction(given.pop("keep", 0))
-    return what_if.answer(con, chosen, what_if.Asked(without=without, keep=keep, **given))
+    chosen = choose(con, "*", None, options.pop("color", None))
+    keep = Fraction(options.pop("keep", 0))
+    return what_if.answer(con, chosen, what_if.Asked(without=without, keep=keep, **options))
 
 
 def figures(answer: what_if.Answer) -> list[tuple[Any, ...]]:

@@ -64,10 +64,10 @@ def _plane(plane: Plane) -> bytes:
     kinds: dict[tuple[str, str], int] = {}
     of_kind: dict[int, Stats] = {}
 
-    def stats(tag: int, given: Stats) -> bytes:
+    def stats(tag: int, values: Stats) -> bytes:
         # Text is a reference to a name, as XLA writes it.
         encoded = []
-        for key, value in given.items():
+        for key, value in values.items():
             head = number(1, names.setdefault(key, len(names) + 1))
             if isinstance(value, str):
                 encoded.append(head + number(7, names.setdefault(value, len(names) + 1)))

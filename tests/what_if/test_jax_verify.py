@@ -137,13 +137,13 @@ def database(tmp_path_factory):
     for run, text in CHANGES.items():
         (folder / run).mkdir()
         (folder / run / "train.py").write_text(text)
-        given = {
+        variables = {
             "XLA_FLAGS": f"--xla_dump_to={folder / run / 'dumps'}",
             "JAX_PLATFORMS": "cpu",
             "JAX_ENABLE_COMPILATION_CACHE": "false",
         }
         command = [sys.executable, folder / run / "train.py"]
-        subprocess.run(command, env=os.environ | given, check=True, capture_output=True)
+        subprocess.run(command, env=os.environ | variables, check=True, capture_output=True)
         ingest(str(folder / "a.duckdb"), [folder / run / "dumps"], run=run)
     return str(folder / "a.duckdb")
 

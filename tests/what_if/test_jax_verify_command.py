@@ -56,8 +56,8 @@ def test_a_call_is_asked_about_and_its_change_is_verified(ask, empty_folder, cal
     assert code == 0, err
     assert out.startswith("train_step (base → base:verify, host): saved ")
     assert "main.<locals>.train_step at train.py:20" in err
-    given = ["--call", "init", "--verify", f"{sys.executable} train.py"]
-    code, _, err = ask("train_step", "--run", "base", *given)
+    options = ["--call", "init", "--verify", f"{sys.executable} train.py"]
+    code, _, err = ask("train_step", "--run", "base", *options)
     assert code == 1 and "run base:verify has no function train_step" in err
     assert not (empty_folder / "after").exists()
     for words, expected in WRONG:

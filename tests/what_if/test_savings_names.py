@@ -11,9 +11,9 @@ from bufdb.what_if.ask import what_if
 KINDS = {"source_line": "line", "op": "op", "value": "value"}
 
 
-def savings(con, **given):
+def savings(con, **fields):
     """Rows of the query that are a name."""
-    all_rows = rows(con, "savings", top_n=1000, top_functions=100, color="all", **given)
+    all_rows = rows(con, "savings", top_n=1000, top_functions=100, color="all", **fields)
     return [row for row in all_rows if row["what"] is not None]
 
 

@@ -14,11 +14,11 @@ from bufdb.what_if.verify import Promise, _Buffer, _change
 
 @pytest.fixture
 def ask(call, demo_db):
-    return lambda *given: call("verify", *given, "--db", demo_db)
+    return lambda *words: call("verify", *words, "--db", demo_db)
 
 
-def rows(ask, *given):
-    code, out, err = ask(*given, "--format", "json")
+def rows(ask, *words):
+    code, out, err = ask(*words, "--format", "json")
     return code, json.loads(out), err
 
 
@@ -201,10 +201,10 @@ def asked(call, demo_db, tmp_path):
     script = tmp_path / "train.py"
     script.write_text(DUMPING)
 
-    def run(*given, dumps="cpu_b8_remat", python=sys.executable):
+    def run(*words, dumps="cpu_b8_remat", python=sys.executable):
         command_line = shlex.join([python, str(script), str(ROOT / "data" / "demo" / dumps)])
         asked = ("what-if", "train_step", "--run", "cpu_b8", "--db", str(database))
-        return call(*asked, *given, "--verify", command_line), database
+        return call(*asked, *words, "--verify", command_line), database
 
     return run
 

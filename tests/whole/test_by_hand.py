@@ -21,10 +21,10 @@ def seed(tmp_path_factory):
         yield con
 
 
-def rows(con, query, columns, **given):
+def rows(con, query, columns, **params):
     """The named columns of an answer about all memory spaces."""
     names = columns.split()
-    return [tuple(row[name] for name in names) for row in answer(con, query, color="all", **given)]
+    return [tuple(row[name] for name in names) for row in answer(con, query, color="all", **params)]
 
 
 FIGURES = (

@@ -26,14 +26,14 @@ def compiled(tmp_path_factory):
     """A database of the programs, as they are and changed."""
     pytest.importorskip("jax", reason="this Python has no jax")
     folder = tmp_path_factory.mktemp("advice")
-    given = {
+    variables = {
         "XLA_FLAGS": f"--xla_dump_to={folder / 'dumps'} --xla_force_host_platform_device_count=4",
         "JAX_PLATFORMS": "cpu",
         "JAX_ENABLE_COMPILATION_CACHE": "false",
     }
     script = ROOT / "tests" / "support" / "jax_changes.py"
     done = subprocess.run(
-        [sys.executable, script, "cpu"], env=os.environ | given, capture_output=True, text=True
+        [sys.executable, script, "cpu"], env=os.environ | variables, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     ingest(str(folder / "t.duckdb"), [Path(folder / "dumps")])

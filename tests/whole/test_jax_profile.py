@@ -63,14 +63,14 @@ def profiled(tmp_path_factory):
     pytest.importorskip("jax", reason="this Python has no jax")
     folder = tmp_path_factory.mktemp("profile")
     (folder / "step.py").write_text(PROGRAM)
-    given = {
+    variables = {
         "XLA_FLAGS": f"--xla_dump_to={folder / 'dumps'}",
         "JAX_PLATFORMS": "cpu",
         "JAX_ENABLE_COMPILATION_CACHE": "false",
     }
     done = subprocess.run(
         [sys.executable, folder / "step.py", folder / "trace"],
-        env=os.environ | given, capture_output=True, text=True, cwd=folder,
+        env=os.environ | variables, capture_output=True, text=True, cwd=folder,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     profile = profiles.load(folder / "trace", print)

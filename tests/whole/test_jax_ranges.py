@@ -64,14 +64,14 @@ def con(tmp_path_factory):
     pytest.importorskip("jax", reason="this Python has no jax")
     folder = tmp_path_factory.mktemp("ranges")
     (folder / "ranges.py").write_text(PROGRAM)
-    given = {
+    variables = {
         "XLA_FLAGS": f"--xla_dump_to={folder / 'dumps'}",
         "JAX_PLATFORMS": "cpu",
         "JAX_ENABLE_COMPILATION_CACHE": "false",
     }
     done = subprocess.run(
         [sys.executable, "ranges.py"],
-        cwd=folder, env=os.environ | given, capture_output=True, text=True,
+        cwd=folder, env=os.environ | variables, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     ingest(str(folder / "t.duckdb"), [folder / "dumps"])

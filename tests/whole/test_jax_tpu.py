@@ -27,7 +27,7 @@ def compiled(tmp_path_factory):
     for package in ("jax", "libtpu"):
         pytest.importorskip(package, reason=f"this Python has no {package}")
     folder = tmp_path_factory.mktemp("tpu")
-    given = {
+    variables = {
         "XLA_FLAGS": f"--xla_dump_to={folder / 'dumps'} --xla_backend_optimization_level=0",
         "LIBTPU_INIT_ARGS": "--xla_tpu_scoped_vmem_limit_kib=131072",
         "JAX_PLATFORMS": "cpu",
@@ -37,7 +37,7 @@ def compiled(tmp_path_factory):
     }
     script = ROOT / "tests" / "support" / "jax_changes.py"
     done = subprocess.run(
-        [sys.executable, script, "tpu"], env=os.environ | given, capture_output=True, text=True
+        [sys.executable, script, "tpu"], env=os.environ | variables, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     ingest(str(folder / "t.duckdb"), [folder / "dumps"])

@@ -84,16 +84,16 @@ def fill(con, functions):
             insert(con, "run_labels", run_name=run_name, label=label, label_value=size)
 
 
-def rows(con, query, **given):
+def rows(con, query, **params):
     """Rows as dicts; both sides are named where a query compares."""
     if query.param("base") is not None:
-        given |= {"base": "a", "new": "b"}
+        params |= {"base": "a", "new": "b"}
     for label in ("rank", "batch"):
         if query.param("fixed") is not None:
-            given.setdefault("fixed", label)
+            params.setdefault("fixed", label)
     if query.name == "scaling":  # what XLA reserves is known without live ranges
-        given.setdefault("metric", "peak")
-    bound = execute.bind(query, {name: str(value) for name, value in given.items()})
+        params.setdefault("metric", "peak")
+    bound = execute.bind(query, {name: str(value) for name, value in params.items()})
     names = [column.name for column in query.columns]
     return [
         dict(zip(names, row, strict=True)) for row in execute.execute_query(con, query, bound).rows
@@ -255,8 +255,8 @@ def test_sizes_near_two_to_the_63_raise_nothing(huge, query):
         tries += [{"first_byte": HUGE, "byte_count": HUGE}, {"first_byte": -HUGE}]
     if query.name == "late-free":
         tries += [{"at_peak": "false"}]
-    for given in tries:
-        rows(huge, query, **given)
+    for params in tries:
+        rows(huge, query, **params)
 
 
 def test_padding_near_two_to_the_63_is_exact(huge):
