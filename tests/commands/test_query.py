@@ -46,7 +46,7 @@ def test_a_value_may_look_like_an_option(ask):
 
 
 @pytest.mark.parametrize(
-    ("params", "message"),
+    ("options", "message"),
     [
         (["-p", "top_n"], "-p wants NAME VALUE or NAME=VALUE, got 'top_n' alone"),
         (["--top", "2", "-p", "top-n=3"], "modules: parameter top_n is set twice"),

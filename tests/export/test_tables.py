@@ -221,7 +221,7 @@ def test_tables_to_edit_go_as_they_are(export, empty_db, tmp_path):
         assert con.execute("SELECT rule_order FROM role_rules").fetchall() == [(100,)]
 
 
-@pytest.mark.parametrize("params", [("--color", "0"), ("--frames", "all")])
+@pytest.mark.parametrize("options", [("--color", "0"), ("--frames", "all")])
 def test_what_is_for_pictures_is_refused(call, demo_db, tmp_path, options):
     code, _, err = call(
         "export", "--format", "csv", "--db", demo_db, "-o", tmp_path / "x", *options
