@@ -148,8 +148,9 @@ class Fitting:
                     candidates = search(program, replace(again, compile_budget=budget))
                 more = Extra(program, ask, lambda: self._left(VERIFIED), self._notes)
                 candidates = more.with_found(self.question.also, candidates)
-            candidates = self._without_donation(program, ask, candidates)
-            candidates = self._with_whole(program, written, candidates)
+            for _ in range(2):  # what a donation saves may be more for the plans of the first
+                candidates = self._without_donation(program, ask, candidates)
+                candidates = self._with_whole(program, written, candidates)
             candidates = self._with_blocks(program, ask, candidates)
             program = self._program
             resort = LastResort(program, ask, lambda: self._is_left(VERIFIED), self._notes)
@@ -268,11 +269,15 @@ class Fitting:
         return sorted([*candidates, *more], key=lambda one: Space.cost(one.traced))
 
     def _donated_bytes(self, program: Program) -> int | None:
-        """Return what donations save of the need as written; None if it is unknown."""
-        plans = Plan(), Plan(donated=program.donatable)
-        known = [self._compiled.get((plan, True)) for plan in plans]
-        written, donated = (None if one is None else one.need_bytes for one in known)
-        return None if written is None or donated is None else written - donated
+        """Return the most that donations save of a plan that was compiled with and without them."""
+        needs = {
+            plan: one.need_bytes
+            for (plan, is_full), one in self._compiled.items()
+            if is_full and one.need_bytes is not None
+        }
+        pairs = ((plan, replace(plan, donated=program.donatable)) for plan in needs)
+        saved = [needs[plan] - needs[other] for plan, other in pairs if other in needs]
+        return max(saved, default=None)
 
     def _with_whole(
         self, program: Program, written: Compiled, candidates: list[Candidate]
