@@ -427,6 +427,8 @@ def lowered(
     placed, named = _placed((tuple(args), dict(kwargs)), leaves, devices, name)
     stage = jitted.trace(*placed, **named).lower(lowering_platforms=(platform,))
     inputs = [_unknown(devices[0], getattr(leaf, "sharding", None)) for leaf in leaves]
+    if not any(inputs):
+        return stage
     outputs = [None] * len(jax.tree_util.tree_leaves(stage.out_info))
     return _in_memories(stage, inputs, outputs)
 
