@@ -205,8 +205,8 @@ def test_errors_have_the_messages_of_the_commands(db, tmp_path):
 
 def test_a_database_says_where_it_is(db, demo_db):
     assert repr(db) == f"<bufdb.Database {demo_db}>"
-    with bufdb.connect() as ours:
-        assert repr(ours) == "<bufdb.Database in memory>"
+    with bufdb.connect() as opened:
+        assert repr(opened) == "<bufdb.Database in memory>"
 
 
 @pytest.mark.slow

@@ -23,12 +23,12 @@ def code(word):
 @pytest.mark.slow
 def test_blocks_without_jax_run(monkeypatch):
     monkeypatch.chdir(ROOT)
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
         for text in code(""):
             exec(compile(text, "API.md", "exec"), {})
-    assert "highest peak: 15.7 MiB" in said.getvalue()
-    assert "8905504" in said.getvalue()
+    assert "highest peak: 15.7 MiB" in output.getvalue()
+    assert "8905504" in output.getvalue()
 
 
 def test_blocks_with_jax_run():

@@ -75,12 +75,12 @@ def test_types_that_arrow_lacks(con, tmp_path, form):
 
 
 def test_a_terminal_is_given_no_bytes(demo_db):
-    ours, theirs = pty.openpty()
+    controller, terminal = pty.openpty()
     command = [sys.executable, "-m", "bufdb", "query", "peak", "--format", "arrow"]
     done = subprocess.run(
-        [*command, "--db", str(demo_db)], stdout=theirs, stderr=subprocess.PIPE, text=True
+        [*command, "--db", str(demo_db)], stdout=terminal, stderr=subprocess.PIPE, text=True
     )
-    os.close(theirs)
-    os.close(ours)
+    os.close(terminal)
+    os.close(controller)
     assert done.returncode == 2
     assert "--format arrow is binary" in done.stderr

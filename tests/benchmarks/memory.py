@@ -41,10 +41,10 @@ def main() -> None:
             counts, _ = contents(database)
             other = None
             if args.against is not None:
-                theirs = Path(work) / "other.duckdb"
-                command = [*INGEST, str(place), "--db", str(theirs), *more]
-                other = measure(command, theirs, args.against.resolve())
-                agree({"this": counts, "other": contents(theirs)[0]})
+                other_database = Path(work) / "other.duckdb"
+                command = [*INGEST, str(place), "--db", str(other_database), *more]
+                other = measure(command, other_database, args.against.resolve())
+                agree({"this": counts, "other": contents(other_database)[0]})
         first = first or here
         print(line(place.name, text, counts["values"], here, first, other), flush=True)
 

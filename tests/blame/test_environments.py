@@ -191,7 +191,7 @@ def test_a_libtpu_that_cannot_be_had_is_named_with_the_option(uv):
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("output", "reason"),
     [
         (
             "error: No solution found when resolving dependencies\n  cause: Because there is no "
@@ -208,8 +208,8 @@ def test_a_libtpu_that_cannot_be_had_is_named_with_the_option(uv):
         ("", "no message"),
     ],
 )
-def test_the_reason_is_what_uv_or_pip_says_of_it(said, reason):
-    assert environments._reason(said.splitlines()) == reason
+def test_the_reason_is_what_uv_or_pip_says_of_it(output, reason):
+    assert environments._reason(output.splitlines()) == reason
 
 
 @pytest.mark.slow

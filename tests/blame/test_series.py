@@ -102,7 +102,7 @@ def test_what_shrinks_is_a_jump_too(blame):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["cpu_b8"], "or two runs"),
         (["cpu_b8", "cpu_b16", "--bisect", "--target", "v5e-8"], "--target and --bisect: only to"),
@@ -116,10 +116,10 @@ def test_what_shrinks_is_a_jump_too(blame):
         (["a.py:f", "b.py:f", "--flag", "a=1"], "wants one FILE.py:FUNCTION"),
     ],
 )
-def test_wrong_usage_is_one_line(blame, options, said):
+def test_wrong_usage_is_one_line(blame, options, message):
     code, _, err = blame(*options)
     assert code == 2
-    assert said in err and len(err.splitlines()) == 1
+    assert message in err and len(err.splitlines()) == 1
 
 
 @pytest.mark.slow

@@ -273,13 +273,13 @@ def test_a_command_has_the_terminal():
     termios.tcsetwinsize(leader, (30, 123))
     process = subprocess.Popen([*BUFDB, "capture", "--run", "r", "--", *command], stderr=follower)
     os.close(follower)
-    said = b""
+    output = b""
     with contextlib.suppress(OSError):  # the end of a terminal
         while part := os.read(leader, 1 << 16):
-            said += part
+            output += part
     os.close(leader)
     assert process.wait(WAIT_SECONDS) == 1
-    assert b"True 123\r\n" in said and text.splitlines()[1].encode() + b"\r\n" in said
+    assert b"True 123\r\n" in output and text.splitlines()[1].encode() + b"\r\n" in output
     assert rows("SELECT module_key FROM modules") == [("compiler.log/message_1",)]
 
 

@@ -99,12 +99,12 @@ def test_an_exception_of_the_user_is_their_frame_and_one_line(model):
 def test_a_process_that_dies_has_its_last_lines_shown(model):
     done = explain("lm.py:dies", "--args", "f32[1]")
     assert done.returncode == 1
-    said = done.stderr.splitlines()
-    assert [said[1], said[-1]] == [
+    lines = done.stderr.splitlines()
+    assert [lines[1], lines[-1]] == [
         "F0000 Check failed: x",
         "bufdb: error: lm.py:dies could not be compiled: its process was ended by SIGABRT",
     ]
-    assert len(said) == 6
+    assert len(lines) == 6
 
 
 @pytest.mark.slow

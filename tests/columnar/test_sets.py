@@ -20,13 +20,13 @@ arrays = st.sampled_from([np.uint64, np.int64, np.int32, np.uint8]).flatmap(
 @given(arrays)
 def test_they_are_numpys(pair):
     one, other = pair
-    for ours, theirs in (
+    for actual, expected in (
         (distinct(one), np.unique(one)),
         (union(one, other), np.union1d(one, other)),
         (among(one, other), np.isin(one, other, kind="sort")),
     ):
-        assert ours.dtype == theirs.dtype
-        assert ours.tolist() == theirs.tolist()
+        assert actual.dtype == expected.dtype
+        assert actual.tolist() == expected.tolist()
 
 
 @pytest.mark.slow

@@ -283,10 +283,10 @@ def test_csv_holds_figures_and_their_parts_exactly(diff):
     assert len(figures) == 3 * 8
     for name in ("peak", "temps"):
         for function in ("train_step", "eval_step"):
-            mine = [r for r in rows if (r["figure"], r["function_name"]) == (name, function)]
-            total, *parts = [int(row["delta_bytes"]) for row in mine]
+            figure_rows = [r for r in rows if (r["figure"], r["function_name"]) == (name, function)]
+            total, *parts = [int(row["delta_bytes"]) for row in figure_rows]
             assert sum(parts) == total
-            assert next(row["part"] for row in mine) == ""
+            assert next(row["part"] for row in figure_rows) == ""
     assert int(rows[0]["base_bytes"]) == 8905504
 
 

@@ -109,14 +109,14 @@ def test_a_writer_in_this_process_is_reported(path):
 def test_a_writer_waits_as_long_as_it_takes_and_says_so(path, hold, capfd):
     other = hold("read", 1)
     assert Patience().of(is_writer=True) == float("inf")
-    said = []
-    token = PATIENCE.set(Patience(note=said.append))
+    notes = []
+    token = PATIENCE.set(Patience(note=notes.append))
     try:
         store.open_writable(path).close()
     finally:
         PATIENCE.reset(token)
     assert other.wait() == 0
-    assert len(said) == 1 and said[0].endswith(f" (PID {other.pid}); waiting until it is free")
+    assert len(notes) == 1 and notes[0].endswith(f" (PID {other.pid}); waiting until it is free")
 
 
 KEEP_ASKING = """

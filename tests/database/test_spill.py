@@ -30,15 +30,15 @@ def test_what_a_killed_process_left_is_removed(tmp_path, monkeypatch):
     code, name = left_by(tmp_path, "os.kill(os.getpid(), 9)")
     assert code == -9 and name.is_dir()
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    mine, (prefix, _, number) = Path(spill.spill_folder()), name.name.rpartition("-")
-    mine.mkdir()
+    own_folder, (prefix, _, number) = Path(spill.spill_folder()), name.name.rpartition("-")
+    own_folder.mkdir()
     other = tmp_path / "bufdb-00000000-1-aa"
     other.mkdir()
     link = tmp_path / f"{prefix}-link"
     link.symlink_to(other)
     assert not name.exists()
     spill.spill_folder()
-    assert mine.is_dir() and other.is_dir() and link.is_symlink() and number
+    assert own_folder.is_dir() and other.is_dir() and link.is_symlink() and number
 
 
 def test_a_copy_of_a_process_removes_nothing(tmp_path):

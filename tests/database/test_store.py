@@ -259,8 +259,8 @@ def test_what_other_tests_start_from_is_a_new_database(fresh):
             query = f"{sql} ORDER BY ALL"
             # `* REPLACE` is printed in any order.
             texts = [str(opened.execute(query).fetchall()) for opened in (copy, new)]
-            mine, theirs = (sorted(re.findall(r"\w+|\S", text)) for text in texts)
-            assert mine == theirs, sql
+            actual, expected = (sorted(re.findall(r"\w+|\S", text)) for text in texts)
+            assert actual == expected, sql
 
 
 def test_an_interrupt_while_opening_is_no_damage(tmp_path, monkeypatch):

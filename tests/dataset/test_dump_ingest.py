@@ -103,10 +103,10 @@ def test_the_latest_rows_of_a_module_count(tmp_path, con):
     assert len(objects(tmp_path / "set", "modules")) == 4
     assert objects(tmp_path / "set", "live_ranges") == before  # an older version's stay
     ingest_into(con, run, labels={})
-    mine, expected = rows_on(tmp_path / "set"), all_rows(con, "memory")
-    assert len(mine["live_ranges"]) < len(whole["live_ranges"])
+    actual, expected = rows_on(tmp_path / "set"), all_rows(con, "memory")
+    assert len(actual["live_ranges"]) < len(whole["live_ranges"])
     for table in set(expected) - {"runs", "run_labels", "schema_info"}:
-        assert mine[table] == expected[table], table
+        assert actual[table] == expected[table], table
 
 
 @pytest.mark.slow
@@ -302,10 +302,10 @@ def test_memory_profiles_are_kept_by_place(tmp_path, con):
         ingest(str(tmp_path / "set"), [path], run="cpu_b8")
     ingest_into(con, run, "cpu_b8")
     ingest_into(con, other, "cpu_b8")
-    mine, expected = rows_on(tmp_path / "set"), all_rows(con, "memory")
+    actual, expected = rows_on(tmp_path / "set"), all_rows(con, "memory")
     for table in LIVE_TABLES:
-        assert mine[table] == expected[table], table
-    assert len(mine["live_profiles"]) == 2
+        assert actual[table] == expected[table], table
+    assert len(actual["live_profiles"]) == 2
     (run / "mem.prof").unlink()
     ingest(str(tmp_path / "set"), [run], run="cpu_b8")
     assert len(rows_on(tmp_path / "set")["live_profiles"]) == 2

@@ -84,8 +84,8 @@ def _merged(answer, sums):
     with_stack = [row for row in rows if row["call_stack"] not in kinds]
     for kind in kinds:
         total = sum(row["held_bytes"] for row in rows if row["call_stack"] == kind)
-        mine = [size for stack, size in sums.items() if stack.partition(";")[0] == kind]
-        assert sum(mine) == total
+        sizes = [size for stack, size in sums.items() if stack.partition(";")[0] == kind]
+        assert sum(sizes) == total
     return with_stack + apart
 
 

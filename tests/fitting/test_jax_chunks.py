@@ -78,9 +78,9 @@ def test_a_wide_loss_is_put_into_a_function(name, outs):
     has_aux = name in ("tied", "summed")
     made, step = patched(name, has_aux)
     assert made.is_whole, made.steps
-    given = values(programs.args())
-    wanted = programs.step_of(getattr(programs, name), has_aux)(*given)
-    got = step(*given)
+    arguments = values(programs.args())
+    wanted = programs.step_of(getattr(programs, name), has_aux)(*arguments)
+    got = step(*arguments)
     for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-6)
         assert one.dtype == other.dtype
@@ -113,13 +113,13 @@ def test_what_the_text_does_not_show_is_a_step_by_hand(name, reason):
 
 def test_a_function_that_returns_logits_is_taken_apart():
     made, step = patched("of_forward")
-    given = values(programs.args())
-    wanted = programs.step_of(programs.of_forward)(*given)
-    for one, other in zip(jax.tree.leaves(step(*given)), jax.tree.leaves(wanted), strict=True):
+    arguments = values(programs.args())
+    wanted = programs.step_of(programs.of_forward)(*arguments)
+    for one, other in zip(jax.tree.leaves(step(*arguments)), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-6)
     twin = ModuleType("patched")
     exec(compile(made.texts[PATH], PATH, "exec"), twin.__dict__)
-    params, batch = given
+    params, batch = arguments
     both = (one.forward(params, batch["tokens"], scale=0.5) for one in (twin, programs))
     np.testing.assert_allclose(*both, rtol=1e-5)  # for others that call it
     assert '+    head, x = forward_in_two(params, batch["tokens"], scale=0.5)' in made.diff
@@ -199,8 +199,8 @@ def lm(tmp_path, monkeypatch, call):
     (tmp_path / "lm.py").write_text(PROGRAM)
 
     def asked(*options):
-        given = ("fit", "lm.py:step", "--args", "*args(64)", "--format", "json", "--db", "d.duckdb")
-        code, out, _ = call(*given, *options)
+        words = ("fit", "lm.py:step", "--args", "*args(64)", "--format", "json", "--db", "d.duckdb")
+        code, out, _ = call(*words, *options)
         answer = json.loads(out)
         best = next((one for one in answer["plans"] if one["rank"] == answer["best"]), None)
         return code, answer, best

@@ -162,12 +162,12 @@ def tried(model: Model, limits, **fields):
     for limit in limits:
         candidates = searched(model, limit, **fields)
         as_written = model.need(Plan()) <= limit
-        mine = answer(candidates, limit)
-        if mine is not None:
-            assert mine.plan in model.compiled
-            assert mine.compiled.need_bytes == model.need(mine.plan) <= limit
+        text = answer(candidates, limit)
+        if text is not None:
+            assert text.plan in model.compiled
+            assert text.compiled.need_bytes == model.need(text.plan) <= limit
         base = max(model.trace(Plan()).work, 1)
-        work = base if as_written else None if mine is None else mine.traced.work
+        work = base if as_written else None if text is None else text.traced.work
         over = None if work is None else (work - model.best(limit)) / base
         rows.append((over, len(model.compiled), (model.best(limit) - base) / base))
     return rows
@@ -220,9 +220,9 @@ def test_the_least_need_is_not_that_of_saving_nothing():
     model.odd[frozenset(["fit_0"])] = 0.76
     limit = model.need(Plan((0,), ("fit_0",)))
     assert limit < model.need(Plan((0,), ()))
-    mine = answer(searched(model, limit), limit)
-    assert mine is not None
-    assert mine.plan.saved == ("fit_0",)
+    text = answer(searched(model, limit), limit)
+    assert text is not None
+    assert text.plan.saved == ("fit_0",)
 
 
 def test_an_impossible_limit_gives_the_least():
@@ -259,8 +259,8 @@ def test_what_is_computed_again_as_written_may_be_saved():
     )
     worse = Traced(0, 0, program.as_written.work + 900, 1)
     program = search.replace(program, as_written=worse)
-    mine = answer(search.search(program, model.ask(10**6)), 10**6)
-    assert mine.traced.work < worse.work
+    text = answer(search.search(program, model.ask(10**6)), 10**6)
+    assert text.traced.work < worse.work
 
 
 def test_donation_comes_first_and_alone_where_it_is_enough():
@@ -289,9 +289,9 @@ def test_what_xla_gives_up_is_no_answer():
     model, limit = apart(), 1900
     first = answer(searched(model, limit), limit)
     model.refused.add(frozenset(first.plan.saved))
-    mine = answer(searched(model, limit), limit)
-    assert mine is not None
-    assert mine.plan != first.plan
+    text = answer(searched(model, limit), limit)
+    assert text is not None
+    assert text.plan != first.plan
 
 
 @pytest.mark.parametrize("budget", [0, 1, 2, 5])
@@ -352,11 +352,11 @@ def test_many_values_need_few_traces_and_compilations():
         plans = model.plans()
         needs = sorted({model.need(plan) for plan in plans})
         for limit in needs[:: len(needs) // 4 + 1]:
-            mine = answer(searched(model, limit), limit)
+            text = answer(searched(model, limit), limit)
             assert model.traces <= 250
             assert len(model.compiled) <= 12
             best, base = model.best(limit), max(model.trace(Plan()).work, 1)
-            work = base if model.need(Plan()) <= limit else mine.traced.work
+            work = base if model.need(Plan()) <= limit else text.traced.work
             good += work - best <= max(0.1 * (best - base), 0.01 * base)
             count += 1
     assert good >= 0.9 * count
@@ -460,8 +460,8 @@ def test_saving_is_free_away_from_the_peak():
     again = Traced(0, 0, program.as_written.work + 1500, 1)
     program = search.replace(program, as_written=again)
     ask = search.replace(model.ask(1850), as_written=Compiled(1800, 1800, True, 1))
-    mine = answer(search.search(program, ask), 1850)
-    assert mine.traced.work == again.work - 1500
+    text = answer(search.search(program, ask), 1850)
+    assert text.traced.work == again.work - 1500
     assert len(model.compiled) <= 6
 
 

@@ -72,15 +72,15 @@ def test_it_counts_devices_without_the_optimized_text(con, dumps):
 
 
 @pytest.mark.parametrize(
-    ("mine", "others", "what"),
+    ("own_text", "others", "what"),
     [
         ("num_partitions=4", "num_partitions=8", "partition_count is 8, the optimized text's 4"),
         ("jit_train_step", "jit_f", "module_name is jit_f, the optimized text's jit_train_step"),
     ],
 )
-def test_the_text_of_another_compilation_is_left_out(con, dumps, mine, others, what):
+def test_the_text_of_another_compilation_is_left_out(con, dumps, own_text, others, what):
     folder, path = dumps
-    path.write_text(whole(path).replace(mine, others, 1))
+    path.write_text(whole(path).replace(own_text, others, 1))
     ingest_into(con, folder)
     assert reported(con) == [("notice", "other_hlo_text", None, f"its {what}; it is skipped")]
     assert sources(con) == [(None,)]

@@ -31,13 +31,13 @@ def by_rule(curves, pairs):
     sets, count = numbers(pairs)
     savings = []
     for number in range(count):
-        mine = [pair for pair, owner in zip(pairs, sets, strict=True) if owner == number]
-        curve, freed = curves[mine[0][0]], sum(pair[1] for pair in mine)
+        own_pairs = [pair for pair, owner in zip(pairs, sets, strict=True) if owner == number]
+        curve, freed = curves[own_pairs[0][0]], sum(pair[1] for pair in own_pairs)
         needed = [
             height
             + sum(
                 size
-                for _, size, use, spans, _ in mine
+                for _, size, use, spans, _ in own_pairs
                 if time < use and any(start <= time <= end for start, end in spans)
             )
             for time, height in enumerate(curve)

@@ -20,9 +20,9 @@ def test_every_byte_counts_for_the_first_range_that_has_it(rows):
     expected, taken = [0] * len(rows), set()
     for place in sorted(range(len(rows)), key=lambda n: (rows[n][1], -rows[n][2], n)):
         allocation, offset, size = rows[place]
-        mine = {(allocation, byte) for byte in range(offset, offset + size)} - taken
-        expected[place] = len(mine)
-        taken |= mine
+        new_bytes = {(allocation, byte) for byte in range(offset, offset + size)} - taken
+        expected[place] = len(new_bytes)
+        taken |= new_bytes
     assert own_bytes(*columns(rows)).tolist() == expected
 
 
@@ -36,6 +36,6 @@ def test_the_largest_is_the_first_of_equal_ones(rows):
     allocation, _, size = columns(rows)
     expected = []
     for number in range(4):
-        mine = [(-row[2], place) for place, row in enumerate(rows) if row[0] == number]
-        expected.append(min(mine)[1] if mine else -1)
+        ranked = [(-row[2], place) for place, row in enumerate(rows) if row[0] == number]
+        expected.append(min(ranked)[1] if ranked else -1)
     assert largest_rows(allocation, size, 4).tolist() == expected

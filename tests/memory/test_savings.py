@@ -25,10 +25,10 @@ def union(rows: list[Row], time: int) -> int:
     live = [row for row in rows if row[4] <= time <= row[5]]
     total = 0
     for allocation in {row[1] for row in live}:
-        mine = [(o, o + s) for _, a, o, s, _, _ in live if a == allocation]
-        edges = sorted({edge for piece in mine for edge in piece})
+        spans = [(o, o + s) for _, a, o, s, _, _ in live if a == allocation]
+        edges = sorted({edge for piece in spans for edge in piece})
         for low, high in pairwise(edges):
-            total += (high - low) * any(a <= low and high <= b for a, b in mine)
+            total += (high - low) * any(a <= low and high <= b for a, b in spans)
     return total
 
 

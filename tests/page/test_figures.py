@@ -61,8 +61,8 @@ def test_a_limit_has_the_words_of_the_summary(modules):
     limit = 50 * UNIT, None
     page = report(modules, has_sections=True, limit=limit)
     assert page_figures.compare(modules, page, limit).differences == []
-    said = {one["text"] for row in page.modules for one in row["sentences"]}
-    assert "limit: 112.0% of 3.12 KiB: it does not fit" in said
+    texts = {one["text"] for row in page.modules for one in row["sentences"]}
+    assert "limit: 112.0% of 3.12 KiB: it does not fit" in texts
 
 
 @pytest.mark.slow

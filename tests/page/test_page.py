@@ -588,7 +588,7 @@ def test_a_training_step_has_the_words_of_the_summary(con):
     program(con, 5, "init", 10, "jit(init)/dot_general", run="highest")
     insert(con, "instruction_times", module_id=2, instruction_name="x", device="CPU:0",
            run_count=12)  # fmt: skip
-    (said,) = [
+    (text,) = [
         one.text
         for one in sentences(summary.overview(con, {"lines": LINES}, {"run": "r"}))
         if one.name == "step"
@@ -596,4 +596,4 @@ def test_a_training_step_has_the_words_of_the_summary(con):
     words = {(row["run"], row["function"]): row["step"] for row in report(con).modules}
     assert words.pop(("r", "train_step")) == "highest with a gradient, run 12 times"
     assert set(words.values()) == {None} and len(words) == 4
-    assert said == "highest with a gradient: 40 B, train_step of run r, run 12 times"
+    assert text == "highest with a gradient: 40 B, train_step of run r, run 12 times"

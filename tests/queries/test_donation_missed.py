@@ -121,7 +121,7 @@ def test_savings_are_those_of_the_rule(con):
     assert len(rows) > 5
     assert {row[5] == row[4] for row in rows} == {True, False}
     for module_id, color in sorted({row[:2] for row in rows}):
-        mine = [row for row in rows if row[:2] == (module_id, color)]
+        own_rows = [row for row in rows if row[:2] == (module_id, color)]
         asked = {"module_id": module_id, "color": color}
         last_use = {row[0]: row[5] for row in con.execute(donation.CANDIDATES, asked).fetchall()}
         held = con.execute(donation.SPANS, asked).fetchall()
@@ -131,11 +131,11 @@ def test_savings_are_those_of_the_rule(con):
         ).fetchall()  # fmt: skip
         time, occupied = np.array(steps, np.int64).T
         curve = Steps(time * 0, time, occupied)
-        size = np.array([row[4] for row in mine])
+        size = np.array([row[4] for row in own_rows])
         spans = np.array(
             [
                 (number, *span)
-                for number, row in enumerate(mine)
+                for number, row in enumerate(own_rows)
                 for span in donation.before(
                     [donation.Span(*span[1:]) for span in held if span[0] == row[3]],
                     last_use[row[2]],
@@ -143,12 +143,12 @@ def test_savings_are_those_of_the_rule(con):
             ],
             np.int64,
         ).reshape(-1, 3)
-        for sets, at in ((np.arange(len(mine)), 5), (np.zeros(len(mine), np.int64), 6)):
+        for sets, at in ((np.arange(len(own_rows)), 5), (np.zeros(len(own_rows), np.int64), 6)):
             count = int(sets.max()) + 1
-            free = np.full(len(mine), time.max() + 2)
+            free = np.full(len(own_rows), time.max() + 2)
             result = donated(curve, occupied.max(keepdims=True), sets * 0, size, free,
                             Spans(*spans.T), sets, count)  # fmt: skip
-            assert result.saving.tolist() == [row[at] for row in mine][:count]
+            assert result.saving.tolist() == [row[at] for row in own_rows][:count]
 
 
 @pytest.mark.parametrize(
@@ -215,5 +215,5 @@ def test_an_argument_in_a_fusion_with_a_product_may_be_a_factor(con, reader, kin
             dict(zip(names, row, strict=True))
             for row in execute.execute_query(con, query, execute.bind(query, {})).rows
         ]
-        mine = [row["sureness"] for row in rows if row.get("kind", "donate") == "donate"]
-        assert mine == ([] if (name, sureness) == ("advice", "unlikely") else [sureness])
+        surenesses = [row["sureness"] for row in rows if row.get("kind", "donate") == "donate"]
+        assert surenesses == ([] if (name, sureness) == ("advice", "unlikely") else [sureness])

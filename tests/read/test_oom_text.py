@@ -476,15 +476,15 @@ SECOND = [n for n in ALL if n not in ("wrapped", "without sizes", "cores", *COMP
 
 @pytest.mark.parametrize("name", SECOND)
 def test_a_second_reader_agrees(name):
-    mine, second = only(ALL[name]), read_message(ALL[name])
+    first, second = only(ALL[name]), read_message(ALL[name])
     for figure in ("needed", "limit"):
         if figure in second:
-            assert getattr(mine, figure).size_bytes == second[figure]
+            assert getattr(first, figure).size_bytes == second[figure]
     if "total" in second and "held" not in second["amounts"]:
-        assert mine.total.size_bytes == second["total"]
-    amounts = {key: amount.size_bytes for key, amount in mine.amounts.items()}
+        assert first.total.size_bytes == second["total"]
+    amounts = {key: amount.size_bytes for key, amount in first.amounts.items()}
     assert amounts | second["amounts"] == amounts
-    listed = [] if mine.form in ("kernel", "operand", "tile", "block") else mine.buffers
+    listed = [] if first.form in ("kernel", "operand", "tile", "block") else first.buffers
     assert len(listed) == len(second["buffers"])
     for buffer, other in zip(listed, second["buffers"], strict=True):
         cells = {**vars(buffer), **buffer.metadata, "size": buffer.size.size_bytes}

@@ -96,13 +96,13 @@ def test_the_demo_dumps_have_rows_in_every_table(demo, table):
 
 @pytest.mark.parametrize(("table", "columns", "other"), REFERENCES)
 def test_references_resolve(demo, table, columns, other):
-    theirs = [RENAMED.get(name, name) for name in columns]
+    other_columns = [RENAMED.get(name, name) for name in columns]
     if columns[-1] == "stack_frame_id":
         # Of a module without an HLO text the tables are not there.
         table = "(SELECT * FROM instructions SEMI JOIN stack_frames USING (module_id))"
     else:
         table = f'"{table}"'
-    joined = " AND ".join(f"a.{n} = b.{m}" for n, m in zip(columns, theirs, strict=True))
+    joined = " AND ".join(f"a.{n} = b.{m}" for n, m in zip(columns, other_columns, strict=True))
     present = " AND ".join(f"a.{name} IS NOT NULL" for name in columns)
     names = ", ".join(f"a.{name}" for name in columns)
     lost = demo.execute(

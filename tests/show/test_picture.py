@@ -116,16 +116,16 @@ NAMES = {
 def test_groups_hold_what_saved_queries_attribute_to_them(demo, by, instant):
     for run in RUNS:
         drawn_picture = drawn(demo, by=by, instant=instant, run=run, function="train_step")
-        mine = {}
+        sums = {}
         for part in drawn_picture.instant.parts:
             size = part.end_bytes - part.begin_bytes
-            mine[part.group] = mine.get(part.group, 0) + size
+            sums[part.group] = sums.get(part.group, 0) + size
         sql = f"SELECT {NAMES[by]}, sum(held_bytes)::BIGINT FROM attributed_peak_values AS held "
         asked = {**drawn_picture.subject.asked, **instant}
         rows = execute.execute_with(
             demo, sql + "WHERE allocation_kind = 'temp' GROUP BY ALL", asked, "test"
         ).rows
-        assert mine == dict(rows) and mine
+        assert sums == dict(rows) and sums
 
 
 @pytest.mark.slow
@@ -135,10 +135,10 @@ def test_categories_are_those_of_the_saved_query(demo):
         demo, CATALOGUE.find("peak-by-category"), drawn_picture.subject, {}, 50
     ).rows
     expected = {row[9]: row[5] for row in rows if row[8] == "temp"}
-    mine = dict.fromkeys(expected, 0)
+    sums = dict.fromkeys(expected, 0)
     for part in drawn_picture.instant.parts:
-        mine[part.group] += part.end_bytes - part.begin_bytes
-    assert mine == expected
+        sums[part.group] += part.end_bytes - part.begin_bytes
+    assert sums == expected
 
 
 @pytest.mark.slow

@@ -280,7 +280,7 @@ def test_progress_shows_the_bytes_of_modules_that_have_appeared(tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "pattern"),
     [
         (
             "x\nbufdb.errors.BufdbError: worker a: no space left\n\n\tat org",
@@ -291,10 +291,10 @@ def test_progress_shows_the_bytes_of_modules_that_have_appeared(tmp_path, monkey
         ("Job aborted: all is lost\nmore", "Spark: Job aborted: all is lost"),
     ],
 )
-def test_a_failed_job_is_one_line_of_the_worker(text, said):
+def test_a_failed_job_is_one_line_of_the_worker(text, pattern):
     import re
 
-    assert re.match(said, reason(text))
+    assert re.match(pattern, reason(text))
     assert "\n" not in reason(text)
 
 

@@ -118,7 +118,7 @@ class Dialect:
     page: bool
     parameter_shapes: bool
     total: str  # absent, plain or human
-    telling: str  # absent, tight, spaced or glued
+    instruction_style: str  # absent, tight, spaced or glued
     operand_shapes: bool
     uses: str  # listed, none ("(none)" for an empty list) or uninitialized
     peak: str  # absent, v1, v2, v3, undetermined or unavailable
@@ -163,7 +163,7 @@ def dialects(draw: st.DrawFn, era: str | None = None) -> Dialect:
         page=era == "C" and draw(st.booleans()),
         parameter_shapes=not first and (era != "A" or draw(st.booleans())),
         total=draw(st.sampled_from(totals.get(era, ("absent",)))),
-        telling=draw(st.sampled_from(tellings.get(era, ("absent",)))),
+        instruction_style=draw(st.sampled_from(tellings.get(era, ("absent",)))),
         operand_shapes=draw(st.booleans()),
         uses=draw(
             st.sampled_from(["listed", "none", "uninitialized"] if not first else ["listed"])
@@ -712,11 +712,11 @@ def values_text(module: Module, dialect: Dialect) -> str:
     text += "Used values:\n"
     for value in module.values:
         text += f"{value.short}\n positions:\n{lists_text(value, dialect)}"
-        if dialect.telling != "absent":
-            blank = "" if dialect.telling == "tight" else " "
-            end = "" if dialect.telling == "glued" else "\n"
-            telling = instruction_text(value.instruction, dialect)
-            text += f" from instruction:{blank}{telling}{end}"
+        if dialect.instruction_style != "absent":
+            blank = "" if dialect.instruction_style == "tight" else " "
+            end = "" if dialect.instruction_style == "glued" else "\n"
+            instruction = instruction_text(value.instruction, dialect)
+            text += f" from instruction:{blank}{instruction}{end}"
     return text
 
 
@@ -1125,7 +1125,7 @@ def tree_rows(module: Module) -> list[Row]:
 def instruction_rows(module: Module, dialect: Dialect) -> list[Row]:
     defining = {value.instruction.name for value in module.values}
     described = set()
-    if dialect.has_list and dialect.telling != "absent":
+    if dialect.has_list and dialect.instruction_style != "absent":
         described = defining
     table_rows = []
     for instruction in module.instructions:
@@ -1269,22 +1269,22 @@ def held_at_peaks(module: Module) -> list[Row]:
     for place, allocation in enumerate(module.allocations):
         if allocation.color not in times or allocation.kind == "thread_local":
             continue
-        mine = [value for value in module.values if value.allocation == place]
+        placed = [value for value in module.values if value.allocation == place]
         held: dict[int | None, int] = {}
         if allocation.kind == "temp":
             time = times[allocation.color]
-            mine = [
-                value for value in mine if value.live and value.live[0] <= time <= value.live[1]
+            placed = [
+                value for value in placed if value.live and value.live[0] <= time <= value.live[1]
             ]
-            mine.sort(key=lambda value: (value.offset, -value.size, value.number))
-            edges = {edge for value in mine for edge in (value.offset, value.offset + value.size)}
+            placed.sort(key=lambda value: (value.offset, -value.size, value.number))
+            edges = {edge for value in placed for edge in (value.offset, value.offset + value.size)}
             for left, right in pairwise(sorted(edges)):
-                for value in mine:
+                for value in placed:
                     if value.offset <= left and right <= value.offset + value.size:
                         held[value.number] = held.get(value.number, 0) + right - left
                         break
         elif allocation.size:
-            whole = [(-value.size, value.number) for value in mine if value.offset == 0]
+            whole = [(-value.size, value.number) for value in placed if value.offset == 0]
             held[min(whole)[1] if whole else None] = allocation.size
         for number, size in held.items():
             table_rows.append(

@@ -187,8 +187,8 @@ def step_checkpoint_outside(params, x):
         h = note(x @ p["w"], "mine")
         return jnp.sin(h) @ p["v"], None
 
-    mine = jax.checkpoint_policies.save_only_these_names("mine")
-    kept = jax.checkpoint(body, policy=mine, prevent_cse=False)
+    policy = jax.checkpoint_policies.save_only_these_names("mine")
+    kept = jax.checkpoint(body, policy=policy, prevent_cse=False)
 
     def loss(params, x):
         return (lax.scan(kept, x, params)[0] ** 2).sum()

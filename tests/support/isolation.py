@@ -294,8 +294,8 @@ def differences(
     modules = contents(con)
     differ = []
     for number, (dump, content) in expected.items():
-        mine = modules.pop(number, {})
-        tables = [t for t in content.keys() | mine.keys() if content.get(t) != mine.get(t)]
+        actual = modules.pop(number, {})
+        tables = [t for t in content.keys() | actual.keys() if content.get(t) != actual.get(t)]
         if tables:
             rows = {table: rows_of(con, table, number) for table in sorted(tables)}
             differ.append((dump, rows))
@@ -308,9 +308,9 @@ def explained(dump: Dump, rows: dict[str, Counter[str]]) -> Difference:
     """The rows that only one ingest has."""
     ingest_alone(dump)
     lines = []
-    for table, mine in rows.items():
+    for table, actual in rows.items():
         wanted = rows_of(base().con, table, dump.number)
-        for sign, some in (("only together", mine - wanted), ("only alone", wanted - mine)):
+        for sign, some in (("only together", actual - wanted), ("only alone", wanted - actual)):
             lines += [f"{table} {sign}: {row[:300]}" for row in list(some)[:3]]
     return Difference(dump.description, list(rows), lines)
 

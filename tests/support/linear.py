@@ -92,7 +92,7 @@ def value(shape: bytes) -> bytes:
     )
 
 
-def telling(text: bytes) -> bytes:
+def described(text: bytes) -> bytes:
     return (
         b"<0 a @0>\n positions:\n  a\n uses:\n  b, operand 0\n from instruction: %a = "
         + text
@@ -168,7 +168,7 @@ KINDS: dict[str, tuple[int, Make]] = {
     ),
     "one instruction": (
         20_000,
-        lambda n: small(used=telling(b"f32[] add(" + b"%x, " * n + b"%x)")),
+        lambda n: small(used=described(b"f32[] add(" + b"%x, " * n + b"%x)")),
     ),
     "one line of a tree": (50_000, lambda n: small(peak=tree(1) + b"    " + b"n" * n + b"\n")),
     "one line of options": (
@@ -186,27 +186,27 @@ KINDS: dict[str, tuple[int, Make]] = {
     ),
     "nested braces in metadata": (
         2500,
-        lambda n: small(used=telling(b"f32[] add(), metadata={a=" + b"{" * n + b"}" * n + b"}")),
+        lambda n: small(used=described(b"f32[] add(), metadata={a=" + b"{" * n + b"}" * n + b"}")),
     ),
     "open braces in an instruction": (
         5000,
-        lambda n: small(used=telling(b"f32[] add(), a=" + b"{" * n)),
+        lambda n: small(used=described(b"f32[] add(), a=" + b"{" * n)),
     ),
     "open quotes in an instruction": (
         5000,
-        lambda n: small(used=telling(b'f32[] add(), a="' + b'" "' * n)),
+        lambda n: small(used=described(b'f32[] add(), a="' + b'" "' * n)),
     ),
     "backslashes in an instruction": (
         10_000,
-        lambda n: small(used=telling(b'f32[] add(), metadata={op_name="' + b"\\" * n + b'"}')),
+        lambda n: small(used=described(b'f32[] add(), metadata={op_name="' + b"\\" * n + b'"}')),
     ),
     "marks of metadata": (
         2000,
-        lambda n: small(used=telling(b"f32[] add()" + b", metadata={" * n)),
+        lambda n: small(used=described(b"f32[] add()" + b", metadata={" * n)),
     ),
     "op_names of an instruction": (
         2000,
-        lambda n: small(used=telling(b"f32[] add(), metadata={" + b'op_name="x" ' * n + b"}")),
+        lambda n: small(used=described(b"f32[] add(), metadata={" + b'op_name="x" ' * n + b"}")),
     ),
     "heads in one line": (2000, lambda n: small(used=b"<0 a @0>" * n + b"\n positions:\n")),
     "unreadable allocations": (2000, lambda n: small(allocations=b"allocation x\n" * n)),

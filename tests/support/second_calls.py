@@ -22,11 +22,11 @@ class Lines:
                 self.of[current] = []
                 self.entries |= {current} if head[1] else set()
             elif current and (match := re.match(rf"  (?:ROOT )?{NAME} = (.*)", line)):
-                self.of[current].append(said(match[1], match[2], current))
+                self.of[current].append(operation(match[1], match[2], current))
             above = line
 
 
-def said(name: str, text: str, home: str) -> dict:
+def operation(name: str, text: str, home: str) -> dict:
     metadata = re.search(r', metadata=\{((?:[^}"]|"(?:[^"\\]|\\.)*")*)\}', text)
     metadata = metadata[1] if metadata else ""
     plain = re.sub(r'"(?:[^"\\]|\\.)*"', "", text)

@@ -86,8 +86,8 @@ def read_module(files: dict[str, bytes]) -> dict[str, list[Row]]:
     held = peak_values(allocations, values, live["live_ranges"], peaks)
     calls = {}
     if text.get("before_optimizations") and hlo["stack_frames"] and fits(hlo, before):
-        theirs = read_hlo(text["before_optimizations"])["stack_frames"]
-        same = {tuple(row[name] for name in PLACE) for row in theirs}
+        early_frames = read_hlo(text["before_optimizations"])["stack_frames"]
+        same = {tuple(row[name] for name in PLACE) for row in early_frames}
         known = {
             row["stack_frame_id"]
             for row in hlo["stack_frames"]
@@ -479,8 +479,8 @@ def instructions(
     frames = {frame["stack_frame_id"]: frame for frame in hlo["stack_frames"]}
     rows = []
     for name in names:
-        telling = described.get(name, {})
-        metadata = dict(telling.get("metadata", {}))
+        description = described.get(name, {})
+        metadata = dict(description.get("metadata", {}))
         frame_id = int(metadata.get("stack_frame_id", 0)) or None
         if name in calls and frame_id is None:
             frame_id, metadata["op_name"] = calls[name]
@@ -488,14 +488,14 @@ def instructions(
             {
                 "instruction_name": name,
                 "program_order": order.get(name),
-                "opcode": telling.get("opcode"),
-                "fusion_kind": telling.get("fusion_kind"),
-                "shape": telling.get("shape"),
+                "opcode": description.get("opcode"),
+                "fusion_kind": description.get("fusion_kind"),
+                "shape": description.get("shape"),
                 "op_type": metadata.get("op_type"),
                 "op_name": metadata.get("op_name"),
                 **source(metadata, frames.get(frame_id, {})),
                 "stack_frame_id": frame_id,
-                "text": telling.get("text"),
+                "text": description.get("text"),
             }
         )
     return rows
@@ -834,20 +834,20 @@ def peak_values(
         if allocation["color"] not in times or allocation["kind"] == "thread_local":
             continue
         index, time = allocation["allocation_index"], times[allocation["color"]]
-        mine = [value for value in values if value["allocation_index"] == index]
+        placed = [value for value in values if value["allocation_index"] == index]
         if allocation["kind"] == "temp":
             live = {
                 row["value_id"] for row in ranges if row["start_time"] <= time <= row["end_time"]
             }
-            mine = [value for value in mine if value["value_id"] in live]
-            mine.sort(key=lambda v: (v["offset_bytes"], -v["size_bytes"], v["value_id"]))
-            unions = [union_bytes(mine[:count]) for count in range(len(mine) + 1)]
+            placed = [value for value in placed if value["value_id"] in live]
+            placed.sort(key=lambda v: (v["offset_bytes"], -v["size_bytes"], v["value_id"]))
+            unions = [union_bytes(placed[:count]) for count in range(len(placed) + 1)]
             held = [
                 (value["value_id"], unions[place + 1] - unions[place])
-                for place, value in enumerate(mine)
+                for place, value in enumerate(placed)
             ]
         else:
-            whole = [value for value in mine if value["offset_bytes"] == 0]
+            whole = [value for value in placed if value["offset_bytes"] == 0]
             whole.sort(key=lambda v: (-v["size_bytes"], v["value_id"]))
             held = [(whole[0]["value_id"] if whole else None, allocation["size_bytes"])]
         rows += [

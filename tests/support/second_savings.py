@@ -17,9 +17,11 @@ def peaks(steps: list[Row], occupied_peaks: list[Row]) -> list[Row]:
     rows: list[Row] = []
     for occupied in occupied_peaks:
         color, most = occupied["color"], occupied["occupied_temp_bytes"]
-        mine = [step for step in steps if step["color"] == color]
-        hills = sunk([step["occupied_temp_bytes"] for step in mine], most)
-        times = [(mine[place]["start_time"], *rest) for place, *rest in hills] or [(0, 0, None)]
+        own_steps = [step for step in steps if step["color"] == color]
+        hills = sunk([step["occupied_temp_bytes"] for step in own_steps], most)
+        times = [(own_steps[place]["start_time"], *rest) for place, *rest in hills] or [
+            (0, 0, None)
+        ]
         rows += [
             {
                 "color": color,
@@ -73,13 +75,15 @@ def peak_savings(tables: dict[str, list[Row]]) -> list[Row]:
     rows = []
     for peak in tables["occupied_peaks"]:
         color, most = peak["color"], peak["occupied_temp_bytes"]
-        mine = [value for value in temps if kinds[value["allocation_index"]]["color"] == color]
-        at = Instants(mine)
+        own_values = [
+            value for value in temps if kinds[value["allocation_index"]]["color"] == color
+        ]
+        at = Instants(own_values)
         for held in tables["peak_values"]:
             if held["color"] != color or held["allocation_kind"] != "temp":
                 continue
             members = buffers[held["value_id"]]
-            size = next(v["size_bytes"] for v in mine if v["value_id"] == held["value_id"])
+            size = next(v["size_bytes"] for v in own_values if v["value_id"] == held["value_id"])
             left, time = at.highest_without(members, most - size)
             halved, _ = at.highest_without(members, most - size, 2)
             rows.append(

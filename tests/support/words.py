@@ -85,10 +85,10 @@ def _python(text: str) -> str:
     lines = text.split("\n")
     kept = [""] * len(lines)
     for node in ast.walk(ast.parse(text)):
-        said = node.value if isinstance(node, ast.Expr | ast.keyword) else None
+        value = node.value if isinstance(node, ast.Expr | ast.keyword) else None
         is_help = not isinstance(node, ast.keyword) or node.arg in _HELP
-        if isinstance(said, ast.Constant) and isinstance(said.value, str) and is_help:
-            place = slice(said.lineno - 1, said.end_lineno)
+        if isinstance(value, ast.Constant) and isinstance(value.value, str) and is_help:
+            place = slice(value.lineno - 1, value.end_lineno)
             kept[place] = [line.replace('"""', "   ") for line in lines[place]]
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:

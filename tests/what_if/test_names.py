@@ -82,7 +82,7 @@ def test_each_name_once(names):
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"),
+    ("pattern", "message"),
     [
         (
             "line:modle.py:53",
@@ -96,10 +96,10 @@ def test_each_name_once(names):
         ("line:", "--without wants"),
     ],
 )
-def test_what_takes_nothing_says_what_is_near(names, pattern, said):
+def test_what_takes_nothing_says_what_is_near(names, pattern, message):
     with pytest.raises(UsageError) as error:
         names(pattern)
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.slow

@@ -46,10 +46,10 @@ def differences(con):
         sets = [rows_of(held, *row[:3]) for row in stored]
         model = Model(held, choice.fixed_bytes, choice.schedule_length)
         for row, rows, height in zip(stored, sets, model.without(sets), strict=True):
-            mine = (int(held.held_bytes[rows].sum()), height.peak_bytes, height.peak_time)
+            actual = (int(held.held_bytes[rows].sum()), height.peak_bytes, height.peak_time)
             count += 1
-            if mine != row[3:]:
-                differing.append((run, key, *row, mine))
+            if actual != row[3:]:
+                differing.append((run, key, *row, actual))
     return differing, count
 
 

@@ -85,19 +85,22 @@ def test_the_reader_has_what_jax_reads(profiled):
 
     _, _, folder = profiled
     (file,) = folder.rglob("*.xplane.pb")
-    theirs: dict[str, list[float]] = {}
+    expected: dict[str, list[float]] = {}
     for plane in ProfileData.from_file(str(file)).planes:
         for line in plane.lines:
             for event in line.events:
                 stats = dict(event.stats)
                 if "hlo_op" in stats:
-                    theirs.setdefault(stats["hlo_op"], []).append(event.duration_ns)
-    ours = xplane.read(file.read_bytes()).times
-    times = {key.instruction_name: (one.execution_count, one.total_ps) for key, one in ours.items()}
-    assert times.keys() == theirs.keys()
+                    expected.setdefault(stats["hlo_op"], []).append(event.duration_ns)
+    profile_times = xplane.read(file.read_bytes()).times
+    times = {
+        key.instruction_name: (one.execution_count, one.total_ps)
+        for key, one in profile_times.items()
+    }
+    assert times.keys() == expected.keys()
     for name, (count, total) in times.items():
-        assert count == len(theirs[name])
-        assert total / 1000 == pytest.approx(sum(theirs[name]), abs=count)
+        assert count == len(expected[name])
+        assert total / 1000 == pytest.approx(sum(expected[name]), abs=count)
 
 
 def test_nearly_all_instructions_are_timed_in_as_many_runs(profiled):

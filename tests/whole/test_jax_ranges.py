@@ -96,9 +96,9 @@ def test_what_comes_is_in_the_range(con, form, name):
         "AND name LIKE ?",
         [f"{form}_plain", f"saved %ranges.py:{line}"],
     ).fetchall()
-    ((low, high, said, kept),) = rows
+    ((low, high, range_form, kept),) = rows
     before, after = peak(con, f"{form}_plain"), peak(con, f"{form}_{name}")
-    assert said == form
+    assert range_form == form
     assert low - 0.02 * before <= before - after <= high + 0.02 * before
     if (form, name) == ("wrap", "prob"):
         assert kept.endswith(f"ranges.py:{line - 2}")

@@ -10,12 +10,12 @@ from linear import (
     KINDS,
     SLACK,
     Files,
+    described,
     frames,
     helpers,
     ingest_of,
     measured,
     small,
-    telling,
     too_much,
     uses,
     value,
@@ -44,7 +44,7 @@ def test_a_square_is_found_out() -> None:
 HOSTILE: dict[str, tuple[Files, int]] = {
     "a line of 10 MB": (small(allocations=b"allocation " + b"x" * 10_000_000 + b"\n"), DEFAULT),
     "a line of 10 MB in blocks": (
-        small(used=telling(b"f32[] add(" + b"%x, " * 2_500_000)),
+        small(used=described(b"f32[] add(" + b"%x, " * 2_500_000)),
         1 << 20,
     ),
     "a shape of 10,000 brackets": (
@@ -52,7 +52,7 @@ HOSTILE: dict[str, tuple[Files, int]] = {
         DEFAULT,
     ),
     "metadata of 10,000 braces": (
-        small(used=telling(b"f32[] add(), metadata={a=" + b"{" * 10_000 + b"}" * 10_000 + b"}")),
+        small(used=described(b"f32[] add(), metadata={a=" + b"{" * 10_000 + b"}" * 10_000 + b"}")),
         DEFAULT,
     ),
     "100,000 unreadable lines": (small(allocations=b"allocation x\n" * 100_000), DEFAULT),

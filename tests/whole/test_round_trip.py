@@ -52,15 +52,17 @@ def test_unescape_undoes_escape(text: str) -> None:
 
 
 WANTED = {
-    "glued header": lambda m, d, t: d.telling == "glued" and len(m.values) > 1,
+    "glued header": lambda m, d, t: d.instruction_style == "glued" and len(m.values) > 1,
     "look-alike header": lambda m, d, t: "lookalike @0>\n positions:" in t and d.era == "B",
     "negative total": lambda m, d, t: "Total bytes used: -" in t,
-    "octal escape": lambda m, d, t: "\\303\\251" in t and d.telling != "absent",
-    "instructions of HLO text": lambda m, d, t: d.telling == "absent" and d.hlo == "plain",
+    "octal escape": lambda m, d, t: "\\303\\251" in t and d.instruction_style != "absent",
+    "instructions of HLO text": lambda m, d, t: (
+        d.instruction_style == "absent" and d.hlo == "plain"
+    ),
     "step of HLO text": lambda m, d, t: (
         d.has_list
         and d.has_live
-        and d.telling != "absent"
+        and d.instruction_style != "absent"
         and d.hlo != "absent"
         and bool(
             {i.name for i in m.instructions if i.in_hlo}.intersection(m.sequence).difference(

@@ -631,7 +631,7 @@ def test_none_and_uses_not_initialized() -> None:
     assert tables["uses"] == []
 
 
-def telling(instruction: str, **more: str) -> dict[str, Any]:
+def row_of(instruction: str, **more: str) -> dict[str, Any]:
     tables = read(
         """
         BufferAssignment:
@@ -646,7 +646,7 @@ def telling(instruction: str, **more: str) -> dict[str, Any]:
 
 
 def test_metadata() -> None:
-    row = telling(
+    row = row_of(
         "%x = f32[]{:S(1)} fusion(f32[] %a, /*index=5*/f32[] %b), kind=kLoop, "
         'sharding={replicated metadata={op_name="no"}}, frontend_attributes={k="v",j={"z":"q"}}, '
         'metadata={op_type="Mul" op_name="a \\"b\\" {\\303\\251} \\\'q\\\' \\\\ \\n" '
@@ -664,7 +664,7 @@ SOURCE = ("source_file", "source_line", "source_end_line", "source_column", "sou
 
 
 def test_no_metadata() -> None:
-    row = telling('%x = f32[] add(%a, %b), sharding={replicated metadata={op_name="no"}}')
+    row = row_of('%x = f32[] add(%a, %b), sharding={replicated metadata={op_name="no"}}')
     assert row["opcode"] == "add"
     assert row["op_name"] is None
 
@@ -737,7 +737,7 @@ def test_hlo_head_and_frames() -> None:
 
 
 def test_source_from_the_frame() -> None:
-    row = telling('%x = f32[] add(%a, %a), metadata={op_name="n" stack_frame_id=1}', hlo=HLO)
+    row = row_of('%x = f32[] add(%a, %a), metadata={op_name="n" stack_frame_id=1}', hlo=HLO)
     assert [row[column] for column in SOURCE] == ["/home/me/é.py", 12, 13, 4, 5]
     assert row["stack_frame_id"] == 1
 

@@ -41,12 +41,15 @@ def differences(con: duckdb.DuckDBPyConnection, modules: dict[int, Any]) -> list
     for module_id, (key, files) in modules.items():
         simple = read_module(read_files(files))
         for table in TABLES:
-            mine, theirs = ordered(tables[table].get(module_id, [])), ordered(simple[table])
-            if mine != theirs:
-                only_mine = sorted(set(mine) - set(theirs))[:2]
-                only_theirs = sorted(set(theirs) - set(mine))[:2]
+            first_rows, second_rows = (
+                ordered(tables[table].get(module_id, [])),
+                ordered(simple[table]),
+            )
+            if first_rows != second_rows:
+                only_mine = sorted(set(first_rows) - set(second_rows))[:2]
+                only_theirs = sorted(set(second_rows) - set(first_rows))[:2]
                 differing.append(
-                    f"{key} {table} {len(mine)}/{len(theirs)}: {only_mine} {only_theirs}"
+                    f"{key} {table} {len(first_rows)}/{len(second_rows)}: {only_mine} {only_theirs}"
                 )
         (row,) = tables["modules"][module_id]
         (facts,) = simple["modules"]

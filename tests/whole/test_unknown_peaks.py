@@ -115,9 +115,9 @@ def test_an_unknown_peak_has_a_reason_and_no_number(functions_and_db, query):
     is_ranked = "known" in functions and query.name != "retraces"
     for top_n in (1, 100) if is_ranked else (100,):
         answer = rows(con, query, top_n=top_n)
-        mine = [row for row in answer if row.get("function_name", "un") in ("un", None)]
-        assert any(REASON in (row["unknown_reason"] or "") for row in mine), answer
-        for row in mine:
+        own_rows = [row for row in answer if row.get("function_name", "un") in ("un", None)]
+        assert any(REASON in (row["unknown_reason"] or "") for row in own_rows), answer
+        for row in own_rows:
             if row.get("figure") not in (None, "peak", "fragmentation", "padding"):
                 continue
             columns = BY_PEAK - STATIC.get(query.name, set())
