@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import duckdb
-import ingesting
 import pytest
 from ingesting import ingest_into, opened, rows
 from places import DEMO
@@ -315,7 +314,7 @@ def test_shapes_first_met_in_a_module_that_is_lost_are_stored(con, dumps):
 
 def test_all_files_may_vanish(con, dumps, monkeypatch):
     planned = plan([dumps], None)
-    monkeypatch.setattr(ingesting, "plan", lambda paths, run: planned)
+    monkeypatch.setattr("bufdb.ingest.plan.plan", lambda paths, run: planned)
     shutil.rmtree(dumps)
     summary = ingest_into(con, dumps)
     assert (summary.module_count, summary.skipped_count, summary.exit_code) == (0, 3, 4)

@@ -10,6 +10,7 @@ from typing import Any
 import duckdb
 
 from bufdb.dumps.discover import Source
+from bufdb.dumps.files import BLOCK_BYTES
 from bufdb.ingest import ingest
 from bufdb.ingest.plan import Summary
 
@@ -18,11 +19,12 @@ def ingest_into(
     con: duckdb.DuckDBPyConnection,
     paths: Source | Sequence[Source],
     run: str | None = None,
+    block_bytes: int = BLOCK_BYTES,
     **options: Any,
 ) -> Summary:
     """Read the dumps of one path or of several into an open database; see `ingest`."""
     several = list(paths) if isinstance(paths, Sequence) else [paths]
-    return ingest.ingest_into(con, several, run=run, **options)
+    return ingest.ingest_into(con, several, run=run, block_bytes=block_bytes, **options)
 
 
 @contextmanager
