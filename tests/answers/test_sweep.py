@@ -13,7 +13,7 @@ MIB = 2**20
 
 
 @pytest.fixture
-def texts_of(con):
+def report_lines(con):
     """Return the report for functions given as peaks by batch and length; all are selected."""
 
     def report_of(peaks, labels=("batch",), limit=None, functions=None, lengths=(1,)):
@@ -36,8 +36,8 @@ def texts_of(con):
 
 
 @pytest.mark.slow
-def test_the_function_that_leaves_least_decides(texts_of):
-    lines = texts_of(
+def test_the_function_that_leaves_least_decides(report_lines):
+    lines = report_lines(
         {
             "step": lambda batch, _: (10 + 2 * batch) * MIB,
             "init": lambda batch, _: 5 * MIB,
@@ -55,21 +55,21 @@ def test_the_function_that_leaves_least_decides(texts_of):
     ]
 
 
-def test_what_does_not_grow_binds_only_where_it_does_not_fit(texts_of):
+def test_what_does_not_grow_binds_only_where_it_does_not_fit(report_lines):
     peaks = {"init": lambda batch, _: 5 * MIB}
     constant = "need of init (length=1): 5.00 MiB at every batch, within 0.0%, from 4 sizes, 1 to 4"
-    assert texts_of(peaks, limit=60 * MIB) == [constant]
+    assert report_lines(peaks, limit=60 * MIB) == [constant]
 
 
-def test_what_does_not_fit_at_any_size(texts_of):
-    lines = texts_of({"init": lambda batch, _: 5 * MIB}, limit=MIB)
+def test_what_does_not_fit_at_any_size(report_lines):
+    lines = report_lines({"init": lambda batch, _: 5 * MIB}, limit=MIB)
     assert lines[1:] == ["largest batch that fits 1.00 MiB: none (length=1), by init"]
 
 
 @pytest.mark.slow
-def test_functions_without_a_curve_are_named_next_to_a_largest(texts_of):
+def test_functions_without_a_curve_are_named_next_to_a_largest(report_lines):
     jumps = (10, 40, 10, 90)
-    lines = texts_of(
+    lines = report_lines(
         {"step": lambda batch, _: batch * MIB, "odd": lambda batch, _: jumps[batch - 1]},
         limit=60 * MIB,
         functions={"step"},
@@ -83,8 +83,8 @@ def test_functions_without_a_curve_are_named_next_to_a_largest(texts_of):
 
 
 @pytest.mark.slow
-def test_two_labels_have_their_product_where_it_makes_a_curve(texts_of):
-    lines = texts_of(
+def test_two_labels_have_their_product_where_it_makes_a_curve(report_lines):
+    lines = report_lines(
         {"step": lambda batch, length: (1 + batch * length) * MIB},
         labels=("batch", "length"),
         limit=60 * MIB,
@@ -194,8 +194,8 @@ def test_a_curve_may_bend_and_fall_and_many_are_counted():
 
 
 @pytest.mark.slow
-def test_a_product_that_makes_no_curve_is_left_out(texts_of):
-    lines = texts_of(
+def test_a_product_that_makes_no_curve_is_left_out(report_lines):
+    lines = report_lines(
         {"step": lambda batch, length: (batch + length) * MIB},
         labels=("batch", "length"),
         lengths=(1, 20, 50),
@@ -204,8 +204,8 @@ def test_a_product_that_makes_no_curve_is_left_out(texts_of):
 
 
 @pytest.mark.slow
-def test_many_of_a_kind_are_counted(texts_of):
+def test_many_of_a_kind_are_counted(report_lines):
     peaks = {f"f{number:02}": lambda batch, _: batch * MIB for number in range(15)}
-    lines = texts_of(peaks)
+    lines = report_lines(peaks)
     assert len(lines) == report.MOST + 1
     assert lines[-1] == "and 3 more of these"

@@ -427,13 +427,13 @@ def test_an_ingest_in_a_pipe_has_none(call, empty_folder):
 def of_log(fresh, tmp_path):
     """The screen of a log's messages."""
 
-    def sentences(text):
+    def lines_of(text):
         (tmp_path / "error.log").write_text(text, encoding="utf-8")
         con = fresh()
         ingest_into(con, tmp_path, "run")
         return screen.text(of(con)).splitlines()
 
-    return sentences
+    return lines_of
 
 
 @pytest.mark.slow

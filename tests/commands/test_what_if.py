@@ -83,10 +83,10 @@ def test_rows_for_programs_are_exact(ask):
 @pytest.mark.slow
 def test_a_share_is_said_as_the_ratio_that_is_computed(ask):
     options = ("--run", "gpu_b8", "--without", "line:train.py:66")
-    for keep, text in (("0.3333333333333333", "1/3"), ("0.1250", "1/8"), ("5e-1", "1/2")):
-        assert ask(*options, "--keep", keep) == ask(*options, "--keep", text)
+    for keep, ratio in (("0.3333333333333333", "1/3"), ("0.1250", "1/8"), ("5e-1", "1/2")):
+        assert ask(*options, "--keep", keep) == ask(*options, "--keep", ratio)
         head = ask(*options, "--keep", keep)[1].splitlines()[0]
-        assert f", {text} of the bytes kept" in head.partition("; needs")[0]
+        assert f", {ratio} of the bytes kept" in head.partition("; needs")[0]
     assert ask(*options, "--keep", "1e-300") == ask(*options)
 
 
@@ -160,11 +160,11 @@ def test_until_by_lines_says_of_what_no_line_is_known(call, empty_db, tmp_path):
         case.temp(2, 4, (1, 2))
         case.close()
     options = ("what-if", "train_step", "--db", database, "--until", "1B")
-    text = (
+    line = (
         "No line by itself lowers the peak further; 2 values live then have no line: --by value "
         "removes them."
     )
-    assert text in call(*options)[1].splitlines()
+    assert line in call(*options)[1].splitlines()
     assert call(*options, "--by", "value")[0] == 0
 
 
@@ -195,7 +195,7 @@ def test_other_modules_that_fit_are_noted(call, demo_db):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("options", "text"),
+    ("options", "message"),
     [
         ((), "what should be removed? name it with --without, --donate or --until"),
         (("--keep", "0.5"), "what should be removed?"),
@@ -213,10 +213,10 @@ def test_other_modules_that_fit_are_noted(call, demo_db):
         (("--without", "op:zzzz", "--run", "gpu_b8"), "no op 'zzzz' has temporary memory"),
     ],
 )
-def test_wrong_usage_says_what_is_wanted(ask, options, text):
+def test_wrong_usage_says_what_is_wanted(ask, options, message):
     code, out, err = ask(*options)
     assert (code, out) == (2, "")
-    assert text in err
+    assert message in err
 
 
 def test_what_is_shortened_at_a_terminal_is_counted(con, monkeypatch, capsys):

@@ -152,7 +152,7 @@ def dialects(draw: st.DrawFn, era: str | None = None) -> Dialect:
     era = era or draw(st.sampled_from(ERAS))
     first = era.startswith("2019")
     totals = {"A": ("absent", "plain"), "B": ("plain", "human"), "C": ("human",)}
-    tellings = {
+    styles = {
         "B": ("absent", "tight", "spaced", "glued"),
         "C": ("spaced",),
     }
@@ -163,7 +163,7 @@ def dialects(draw: st.DrawFn, era: str | None = None) -> Dialect:
         page=era == "C" and draw(st.booleans()),
         parameter_shapes=not first and (era != "A" or draw(st.booleans())),
         total=draw(st.sampled_from(totals.get(era, ("absent",)))),
-        instruction_style=draw(st.sampled_from(tellings.get(era, ("absent",)))),
+        instruction_style=draw(st.sampled_from(styles.get(era, ("absent",)))),
         operand_shapes=draw(st.booleans()),
         uses=draw(
             st.sampled_from(["listed", "none", "uninitialized"] if not first else ["listed"])

@@ -89,7 +89,7 @@ def test_the_peak_falls_by_what_advice_promises(compiled, program):
         assert promised == 5 * MIB
     before = peak(compiled, program)
     saved_bytes = before - peak(compiled, f"{program}_changed")
-    assert abs(saved_bytes - promised) <= 0.05 * before, "what came is what was promised"
+    assert abs(saved_bytes - promised) <= 0.05 * before, "what is saved is what was promised"
 
 
 @pytest.mark.parametrize("program", ["offload", "donate_copied"])

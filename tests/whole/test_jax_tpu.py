@@ -60,7 +60,7 @@ def peak(con, function):
     return row["peak_bytes"]
 
 
-def peak_of(con, program):
+def reduction(con, program):
     return peak(con, program) - peak(con, f"{program}_changed")
 
 
@@ -86,7 +86,7 @@ def test_without_padding_the_peak_falls_by_what_advice_promises(compiled, progra
     assert most >= least > 0.02 * peak(compiled, program), "there is such advice"
     assert all(row["sureness"] == "unlikely" for row in rows(compiled, "padding", changed))
     elements = held_elements(compiled, program) - held_elements(compiled, changed)
-    assert least - LEAST <= peak_of(compiled, program) - elements <= most + LEAST
+    assert least - LEAST <= reduction(compiled, program) - elements <= most + LEAST
 
 
 def test_padding_of_arguments_and_outputs_is_saved_to_the_byte(compiled):
@@ -94,15 +94,15 @@ def test_padding_of_arguments_and_outputs_is_saved_to_the_byte(compiled):
     # Three arrays of 136 x 256 elements, with 129 x 129 used, become 128 x 128.
     padding = 3 * 4 * (136 * 256 - 129 * 129)
     assert (row["saving_bytes"], row["peak_padding_bytes"]) == (padding, padding)
-    assert peak_of(compiled, "arguments") == padding + 3 * 4 * (129 * 129 - 128 * 128)
+    assert reduction(compiled, "arguments") == padding + 3 * 4 * (129 * 129 - 128 * 128)
 
 
 def test_the_compiler_has_exchanged_axes_itself(compiled):
-    assert peak_of(compiled, "exchanged") == 0
+    assert reduction(compiled, "exchanged") == 0
 
 
 def test_dimensions_rounded_up_to_the_tile_are_free(compiled):
-    assert peak_of(compiled, "rounded_up") == 0
+    assert reduction(compiled, "rounded_up") == 0
     assert rows(compiled, "padding", "rounded_up_changed") == []
 
 
@@ -128,7 +128,7 @@ def test_nothing_is_promised_of_what_takes_one_tile(compiled):
 def test_what_donations_bring(compiled, program, sureness, expected):
     (row,) = rows(compiled, "donation-missed", program)
     assert (row["saving_bytes"], row["sureness"]) == (MIB, sureness)
-    assert peak_of(compiled, program) == expected
+    assert reduction(compiled, program) == expected
 
 
 @pytest.mark.parametrize(("program", "name"), [("copy", "carry-copies"), ("late", "late-free")])
@@ -136,4 +136,4 @@ def test_the_peak_falls_by_what_advice_promises(compiled, program, name):
     row = rows(compiled, name, program)[0]
     assert row["sureness"] == "possible"
     assert row["saving_bytes"] >= MIB // 2
-    assert abs(peak_of(compiled, program) - row["saving_bytes"]) <= LEAST
+    assert abs(reduction(compiled, program) - row["saving_bytes"]) <= LEAST

@@ -46,10 +46,11 @@ def differences(con: duckdb.DuckDBPyConnection, modules: dict[int, Any]) -> list
                 ordered(simple[table]),
             )
             if first_rows != second_rows:
-                only_mine = sorted(set(first_rows) - set(second_rows))[:2]
-                only_theirs = sorted(set(second_rows) - set(first_rows))[:2]
+                only_first = sorted(set(first_rows) - set(second_rows))[:2]
+                only_second = sorted(set(second_rows) - set(first_rows))[:2]
                 differing.append(
-                    f"{key} {table} {len(first_rows)}/{len(second_rows)}: {only_mine} {only_theirs}"
+                    f"{key} {table} {len(first_rows)}/{len(second_rows)}: "
+                    f"{only_first} {only_second}"
                 )
         (row,) = tables["modules"][module_id]
         (facts,) = simple["modules"]

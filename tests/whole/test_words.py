@@ -24,22 +24,13 @@ def test_prose_uses_plain_words(patterns):
     assert odd_by_file == {}
 
 
-@pytest.mark.parametrize("pattern", ["bufdb/**/*.py", "data/**/*.py"])
+@pytest.mark.parametrize(
+    "pattern",
+    ["bufdb/**/*.py", "data/**/*.py", pytest.param("tests/**/*.py", marks=pytest.mark.slow)],
+)
 def test_names_say_what_they_name(pattern):
     odd = {str(path.relative_to(ROOT)): words.odd_names(path) for path in ROOT.glob(pattern)}
     assert {path: names for path, names in odd.items() if names} == {}
-
-
-@pytest.mark.slow
-def test_names_of_tests_say_what_they_name():
-    others = {"mine", "ours", "theirs", "said", "telling", "came"}
-    odd = [
-        (str(path.relative_to(ROOT)), *place)
-        for path in ROOT.glob("tests/**/*.py")
-        for place in words.odd_names(path)
-        if place[1] not in others
-    ]
-    assert odd == []
 
 
 def test_odd_names_are_those_that_are_bound(tmp_path):
