@@ -238,12 +238,16 @@ class Expression:
     """Whether what it gives is that of parts of the batch, joined."""
 
 
+OfBatch = Literal["batch", "same", "mixed", "size", "unclear"]
+"""What of the batch a name has."""
+
+
 @dataclass(frozen=True)
 class Local:
     """A name of a function, or an item of it as in `batch['labels']`."""
 
     text: str
-    has: Literal["batch", "same", "mixed", "size", "unclear"]
+    has: OfBatch
     """The batch as the leading axis, in all of it or in some; or a number that grows with it."""
 
 

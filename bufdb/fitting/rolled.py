@@ -12,11 +12,11 @@ What the numbers of a loop make, such as `params[f"layer_{i}"]`, is made in a lo
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from bufdb.fitting.edits import Refused
+from bufdb.fitting.edits import Refused, Render
 from bufdb.fitting.identity import BLOCK
 from bufdb.fitting.plans import Site
 from bufdb.fitting.source import FUNCTIONS, Source
@@ -196,8 +196,8 @@ class _Rolled:
             f"{indent}{result}, _ = {jax}.lax.scan({name}, {result}, {values})",
         ]
 
-        def text(render: object) -> str:
-            kept = render(body, stop)  # type: ignore[operator]
+        def text(render: Render) -> str:
+            kept = render(body, stop)
             return end.join([*before, *opened, kept, *closed])
 
         source.replace((start, stop), text)
@@ -229,7 +229,7 @@ class _Rolled:
             names.append(source.free(f"fit_{at}"))
             texts.append(" ".join(text.split()) if "\n" in text else text)
             for node in nodes:
-                source.replace(source.span(node), lambda render, name=names[-1]: name)  # type: ignore[misc]
+                source.replace(source.span(node), _always(names[-1]))
         if not names:
             raise Refused("nothing that its loop makes is read")
         items = source.free("fit_parts")
@@ -325,3 +325,8 @@ def _read(nodes: Iterable[ast.AST], without: Sequence[ast.AST] = ()) -> set[str]
         for one in ast.walk(node)
         if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load) and one not in left_out
     }
+
+
+def _always(text: str) -> Callable[[Render], str]:
+    """Return an edit's text that depends on no other edit."""
+    return lambda render: text

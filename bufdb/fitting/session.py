@@ -219,19 +219,7 @@ class Apart:
         *,
         is_compared: bool = False,
     ) -> Dumped:
-        """Compile the function as files with these texts have it, in a process of its own.
-
-        Args:
-            texts: by path.
-            rest: what of the plan no text has: donations, options of the compiler.
-            numbers: what its losses are to give, if they are to be compared.
-            is_compared: whether its losses must have the equations that they have as written.
-
-        Raises:
-            UnequalError: they compute something else.
-            NotCompiledError: the user's code or XLA gave up.
-            BufdbError: its losses are not known to compute the same.
-        """
+        """Compile the function of these texts in a process of its own; see `Session`."""
         self._count += 1
         folder = self.folder / f"patched-{self._count}"
         folder.mkdir()

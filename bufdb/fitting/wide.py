@@ -19,7 +19,7 @@ from bufdb.fitting.edits import Refused
 from bufdb.fitting.flat import Flat
 from bufdb.fitting.jax_inside import Files, Frame, frames
 from bufdb.fitting.metrics import kinds_of, of_literal
-from bufdb.fitting.plans import Expression, Gives, Local, Site
+from bufdb.fitting.plans import Expression, Gives, Local, OfBatch, Site
 
 _JOINED: Mapping[str, Gives] = {"reduce_max": "max", "reduce_min": "min"}
 _CREATED = ("broadcast_in_dim", "iota")
@@ -297,7 +297,7 @@ def _text(key: Any) -> str:
 
 def locals_of(full: Watched, part: Watched, count: int) -> tuple[Local, ...]:
     """Return what of the batch names have, and items of those that have it in part."""
-    known: dict[str, set[str]] = {}
+    known: dict[str, set[OfBatch]] = {}
     for name, values in full.names.items():
         others = part.names.get(name, [])
         if len(values) != len(others):
@@ -312,16 +312,16 @@ def locals_of(full: Watched, part: Watched, count: int) -> tuple[Local, ...]:
                 )
                 known.setdefault(f"{name}{item}", set()).add(_has(inside, small, count))
     return tuple(
-        Local(text, has.pop() if len(has) == 1 else "unclear")  # type: ignore[arg-type]
+        Local(text, has.pop() if len(has) == 1 else "unclear")
         for text, has in sorted(known.items())
     )
 
 
-def _has(one: Signature, other: Signature, count: int) -> str:
+def _has(one: Signature, other: Signature, count: int) -> OfBatch:
     """Return whether values have the batch as their leading axis, by those of a part of it."""
     if [path for path, _ in one] != [path for path, _ in other]:
         return "unclear"
-    kinds = set()
+    kinds: set[OfBatch] = set()
     for (_, leaf), (_, small) in zip(one, other, strict=True):
         if leaf == small:
             kinds.add("same")

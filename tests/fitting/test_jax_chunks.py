@@ -198,14 +198,14 @@ def lm(tmp_path, monkeypatch, call):
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     (tmp_path / "lm.py").write_text(PROGRAM)
 
-    def asked(*options):
+    def fit(*options):
         words = ("fit", "lm.py:step", "--args", "*args(64)", "--format", "json", "--db", "d.duckdb")
         code, out, _ = call(*words, *options)
         answer = json.loads(out)
         best = next((one for one in answer["plans"] if one["rank"] == answer["best"]), None)
         return code, answer, best
 
-    return asked
+    return fit
 
 
 @pytest.mark.slow
