@@ -52,6 +52,7 @@ EXAMPLES = {
     ),
     "summary": (
         "bufdb summary",
+        "bufdb summary data/demo/gpu_b8",
         "bufdb summary --run gpu_b8 --limit 16GiB",
         "bufdb summary --run cpu_b16 --function eval_step --format json",
     ),
@@ -95,6 +96,7 @@ EXAMPLES = {
     ),
     "diff": (
         "bufdb diff cpu_b8_remat cpu_b8",
+        "bufdb diff data/demo/cpu_b8_remat data/demo/cpu_b8",
         "bufdb diff cpu_b8 cpu_b16 --function train_step --by source --top 5",
         "bufdb diff cpu_b8_remat cpu_b8 --format markdown -o diff.md",
     ),

@@ -21,8 +21,7 @@ from once import made_once
 from places import DEMO, GOLDEN, LABELS, MEMORY, PROFILES
 from small_db import open_copy
 
-from bufdb import cli
-from bufdb.capture import before
+from bufdb import cli, user_cache
 from bufdb.database import store
 from bufdb.dumps import profiles
 from bufdb.ingest.ingest import ingest
@@ -134,7 +133,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_is_compiled_before() -> None:
     """Keep what tests compile out of the user's cache, and what that has out of tests."""
-    os.environ[before.VARIABLE] = before.OFF
+    os.environ[user_cache.VARIABLE] = user_cache.OFF
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,7 +15,6 @@ import io
 import json
 import os
 import platform
-import stat
 import sys
 import time
 import zlib
@@ -24,16 +23,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from bufdb import user_cache
 from bufdb.capture.dump import COMPILER, compile_into, content_of, dump_options
 
-VARIABLE = "BUFDB_CACHE"
-"""A folder in place of that in the user's cache; or `off`."""
-OFF = "off"
 MOST_BYTES = 256 << 20
 """Of all entries; the one that was used longest ago goes first."""
 _FORM = 1
 """Of entries: another number is another key."""
-_SUFFIX, _TEMPORARY = ".dump", ".tmp"
+_FOLDER, _SUFFIX = "compiled", ".dump"
 _MARK = "compiled-before"
 """File next to a dump that is from here: the seconds that its compilation took."""
 _UNREAD = (".ll", ".o", ".ptx", ".cubin", ".s")
@@ -43,7 +40,6 @@ _CALL = "compile_or_get_cached"
 _VARIABLES = ("XLA_", "LIBTPU", "TPU_", "TF_", "CUDA_", "NVIDIA_", "PJRT_")
 """Beginnings of the names of variables that XLA and its plugins read."""
 _PACKAGES = ("jax", "libtpu", "nvidia")
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
@@ -67,7 +63,7 @@ def compile_once(
     Raises:
         BufdbError: it wrote no dump.
     """
-    place = _folder()
+    place = user_cache.folder(_FOLDER)
     if place is None:
         return compile_into(lowered, folder, compiler_options)
     keys: list[str] = []
@@ -224,32 +220,12 @@ def _compiler() -> tuple[object, ...]:
 # -- The folder ------------------------------------------------------------------------------------
 
 
-def _folder() -> Path | None:
-    """Return the folder of the entries, made if it is not there; None if nothing is kept."""
-    chosen = os.environ.get(VARIABLE)
-    if chosen == OFF:
-        return None
-    try:
-        cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        place = Path(chosen) if chosen else Path(cache) / "bufdb" / "compiled"
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = place.lstat()
-    except (OSError, RuntimeError):  # a file system that is read-only, a user without a home
-        return None
-    return place if stat.S_ISDIR(status.st_mode) and _is_own(status) else None
-
-
-def _is_own(status: os.stat_result) -> bool:
-    """Return whether no other user can have written a file."""
-    return status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_WRITE
-
-
 def _read(place: Path, key: str) -> _Entry | None:
     """Return an entry; None if there is none, which it is from then on if it is damaged."""
     path = place / f"{key}{_SUFFIX}"
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-            if not _is_own(os.fstat(file.fileno())):
+            if not user_cache.is_own(os.fstat(file.fileno())):
                 return None
             data = file.read()
         if data[:_DIGEST_BYTES] == _digest(key, data[_DIGEST_BYTES:]):
@@ -270,31 +246,14 @@ def _write(place: Path, key: str, entry: _Entry) -> None:
     data = entry.as_bytes()
     if len(data) > MOST_BYTES // 4:
         return
-    made = place / f"{key}-{os.urandom(8).hex()}{_TEMPORARY}"
+    made = place / f"{key}-{os.urandom(8).hex()}{user_cache.TEMPORARY}"
     try:
         with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(_digest(key, data) + data)
         made.replace(place / f"{key}{_SUFFIX}")
-        _make_room(place)
+        user_cache.make_room(place, _SUFFIX, MOST_BYTES)
     except OSError:  # such as a full disk
         pass
     finally:
         with suppress(OSError):
             made.unlink(missing_ok=True)
-
-
-def _make_room(place: Path) -> None:
-    """Remove what is too much, and what was left of writers that were killed."""
-    used = []
-    for path in place.iterdir():
-        with suppress(FileNotFoundError):  # another process makes room, too
-            status = path.lstat()
-            if path.suffix == _SUFFIX:
-                used.append((status.st_mtime_ns, status.st_size, path))
-            elif path.suffix == _TEMPORARY and status.st_mtime < time.time() - 3600:
-                path.unlink()
-    total = 0
-    for _, size, path in sorted(used, reverse=True):
-        total += size
-        if total > MOST_BYTES:
-            path.unlink(missing_ok=True)

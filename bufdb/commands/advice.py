@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from bufdb.commands import common, completion
+from bufdb.commands import common, completion, paths
 from bufdb.errors import UsageError
 from bufdb.resources import advice_page
 
@@ -15,6 +15,7 @@ from bufdb.resources import advice_page
 @click.command(name="advice", short_help="Show changes that lower the peak, and code to type.")
 @click.argument("name", metavar="[FUNCTION]", required=False,
                 shell_complete=completion.known("function"))  # fmt: skip
+@paths.argument
 @completion.filter_options
 @completion.color_option
 @click.option("--code", "has_code", is_flag=True, help="Show the code to type for each kind.")
@@ -44,10 +45,13 @@ def command(
     The rows are those of 'bufdb query advice' for the function with the highest peak. Each saving
     is a range, and savings do not add up. --code adds the lines to type, once for each kind of
     advice, with the names and lines of the program filled in: an example to adapt, not a patch.
+
+    A PATH is read in place of a database: a dump folder, an archive, a log, a URL, or -.
     """
     from bufdb.answers import summary_text
     from bufdb.answers.summary import summary
 
+    name = paths.or_name(name)
     if name is not None and function is not None:
         raise UsageError("FUNCTION and --function are the same: give one of them")
     opened = partial(common.open_database, db)

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import click
 
-from bufdb.commands import common
+from bufdb.commands import common, paths
 
 
 @click.command(name="budget", short_help="Check a run against a file of memory limits.")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@paths.argument
 @click.option("--run", metavar="RUN", help="The run to check; required if there are several.")
 @click.option(
     "--base", metavar="RUN", help="Run that limits such as +2% start from; overrides the file's."

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from bufdb.commands import common
+from bufdb.commands import common, paths
 from bufdb.errors import UsageError
 from bufdb.proto import reader
 from bufdb.query.result import Result
@@ -15,6 +15,7 @@ from bufdb.render.progress import progress
 
 
 @click.command(name="check", short_help="Check invariants of the stored dumps.")
+@paths.argument
 @click.option(
     "--examples",
     metavar="N",

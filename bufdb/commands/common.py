@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bufdb.capture.words import is_python
+from bufdb.commands import paths
 from bufdb.database.memory import MEMORY_LIMIT
 from bufdb.database.patience import PATIENCE, Patience
 from bufdb.errors import BufdbError, UsageError, one_line, quote
@@ -543,12 +544,19 @@ def catalogue(folders: tuple[Path, ...]) -> Catalogue:
     return Catalogue(query_folders(folders, os.environ))
 
 
+def _own_of_environment() -> list[str] | None:
+    return own_globs(tuple(os.environ.get("BUFDB_OWN", "").split()))
+
+
 def open_database(path: str, sql: str | None = None, **how: Any) -> duckdb.DuckDBPyConnection:
-    """Open the database, or the dataset of --on; `how` as for `answers.opening.open_readable`.
+    """Open the database, the dataset of --on, or what was made of the dumps that are named.
+
+    `how` is as for `answers.opening.open_readable`.
 
     It stays open until the process ends: closing it fails while an interrupted query is running.
     """
     from bufdb.answers.opening import open_readable
 
     url = dataset()
-    return open_readable(url or path, sql, is_dataset=url is not None, **how)
+    named = paths.database(note, _own_of_environment)
+    return open_readable(url or named or path, sql, is_dataset=url is not None, **how)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bufdb.commands import common, completion
+from bufdb.commands import common, completion, paths
 
 if TYPE_CHECKING:
     from bufdb.answers.diff import Comparison, Diff
@@ -84,10 +84,10 @@ def command(
 ) -> None:
     r"""Compare the modules of BASE with those of NEW: figures, and parts of the peak.
 
-    BASE and NEW are names of runs, or LABEL=VALUE for all runs with that label. Modules are paired
-    by function and shapes of arguments and result, else by function; several by size. A function
-    only in BASE and one only in NEW are paired as a rename if their shapes (and names) leave no
-    doubt; --pair decides other cases.
+    BASE and NEW are names of runs, or LABEL=VALUE for all runs with that label; or paths of dumps,
+    both of them. Modules are paired by function and shapes of arguments and result, else by
+    function; several by size. A function only in BASE and one only in NEW are paired as a rename if
+    their shapes (and names) leave no doubt; --pair decides other cases.
 
     csv, json and jsonl have one row per figure and, where part is not empty, per part of it; parts
     of a figure add up to its change. '~' means no change, 'unknown' a figure that a dump does not
@@ -98,6 +98,7 @@ def command(
     """
     from bufdb.answers import diff
 
+    base, new = paths.sides(base, new)
     opened = partial(common.open_database, db)
     asked: dict[str, Any] = {"by": key_name, "function": function, "module": module}
     asked |= {"color": color, "pairs": pairs}

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
-from bufdb.commands import common, completion
+from bufdb.commands import common, completion, paths
 
 TABLES = ("parquet", "csv", "bundle")
 PICTURES = ("speedscope", "collapsed", "pprof", "perfetto", "torch-snapshot")
 
 
 @click.command(name="export", short_help="Write tables, flame graphs and traces for other tools.")
+@paths.argument
 @click.option(
     "--format",
     "form",

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from bufdb.commands import common, completion
+from bufdb.commands import common, completion, paths
 from bufdb.errors import UsageError, quote
 from bufdb.query import asked, header
 from bufdb.query.asked import Known
@@ -90,6 +90,7 @@ def _short(name: str, text: str) -> common.Decorator:
     epilog="'bufdb queries' lists the saved queries, 'bufdb query NAME --help' describes one.",
 )
 @click.argument("name", required=False, shell_complete=completion.query_name)
+@paths.argument
 @click.option(
     "-p",
     "--param",
@@ -146,6 +147,8 @@ def command(
 
     'bufdb query NAME --help' lists its parameters and their defaults. An answer without rows is a
     success; standard error says why there are none.
+
+    A PATH is read in place of a database: a dump folder, an archive, a log, a URL, or -.
     """
     if name is None:
         if not show_help:

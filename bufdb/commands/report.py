@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
-from bufdb.commands import common, completion
+from bufdb.commands import common, completion, paths
 
 DEFAULT_FILE = "report.html"
 
 
 @click.command(name="report", short_help="Write an offline page: curve, block map, flame graph.")
+@paths.argument
 @completion.filter_options
 @click.option(
     "--platform",
@@ -56,6 +57,8 @@ def command(
     each function first, while the page stays below 4.5 MB; the others have figures and the command
     that draws them. Tables cover the largest compilations.
 
+    A PATH is read in place of a database: a dump folder, an archive, a log, a URL, or -.
+
     \b
     Exit codes:
       0  written
@@ -65,6 +68,8 @@ def command(
     """
     from bufdb.page.page import report
 
+    if base is not None and paths.are_named():
+        base, run = paths.compared(base, run)
     opened = partial(common.open_database, db)
     filters = {"run": run, "function": function, "module": module, "platform": platform}
     common.write(report(opened, **filters, base=base, limit=limit), output)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bufdb.commands import common, completion
+from bufdb.commands import common, completion, paths
 from bufdb.errors import UsageError
 from bufdb.query.catalogue import Catalogue
 from bufdb.resources import query_folder
@@ -27,6 +27,7 @@ MOST = 2**63 - 1
 @click.command(name="show", short_help="Draw a module: memory over the program.")
 @click.argument("name", metavar="[MODULE]", required=False,
                 shell_complete=completion.known("function", "module"))  # fmt: skip
+@paths.argument
 @completion.filter_options
 @completion.color_option
 @click.option("--step", metavar="N", type=click.IntRange(0, MOST), help="Show this instant.")
@@ -77,11 +78,14 @@ def command(
 
     The width is that of the terminal (COLUMNS), from 60 to 160. Without colors (a pipe, NO_COLOR)
     letters mark buffers; --ascii is for terminals that show no block characters.
+
+    A PATH is read in place of a database: a dump folder, an archive, a log, a URL, or -.
     """
     from bufdb.query import subject
     from bufdb.show import drawing, module_screen, picture
     from bufdb.show.screen import Screen
 
+    name = paths.or_name(name)
     if step is not None and peak is not None:
         raise UsageError("--step and --peak both say which instant to show; give one of them")
     globs = {"run": run, "function": function, "module": module, "color": color}

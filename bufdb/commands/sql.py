@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
-from bufdb.commands import common
+from bufdb.commands import common, paths
 
 
 @click.command(name="sql", short_help="Answer your own SELECT.")
 @click.argument("text", metavar="SELECT")
+@paths.argument
 @common.data_options
 @click.option("--explain", is_flag=True, help="Print DuckDB's plan instead of the answer.")
 @common.allow_files_option
@@ -30,6 +31,8 @@ def command(
 
     'bufdb schema' describes the tables and views. The SELECT can read only the database, or with
     --allow-files other files too.
+
+    A PATH is read in place of a database: a dump folder, an archive, a log, a URL, or -.
     """
     from bufdb.query import execute
 

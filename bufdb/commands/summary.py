@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bufdb.commands import common, completion
+from bufdb.commands import common, completion, paths
 from bufdb.errors import one_line
 from bufdb.query.asked import glob
 from bufdb.render.text import use_colour
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="summary", short_help="Show the highest peak and what holds it.")
+@paths.argument
 @completion.filter_options
 @completion.color_option
 @common.limit_option
@@ -46,6 +47,8 @@ def command(
     the device is known, from --limit or from a label of the run (bufdb ingest --metadata
     device='TPU v5e'); no dump names it. All figures are those of 'bufdb query peak-by', by category
     and by line, 'advice' and 'diagnostics'.
+
+    A PATH is read in place of a database: a dump folder, an archive, a log, a URL, or -.
     """
     from bufdb.answers.summary import summary as ask
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bufdb.commands import common, completion
+from bufdb.commands import common, completion, paths
 
 if TYPE_CHECKING:
     from bufdb.what_if.verify import Verification
@@ -44,12 +44,12 @@ def command(
 ) -> None:
     r"""Compare what bufdb promised for a change of BASE with what NEW, which has it, saves.
 
-    BASE and NEW are runs, paired as by 'bufdb diff'. Values that wait at the peak of BASE and are
-    gone in NEW are found by op and size, so lines may shift: stacks that a loop saves for its
-    backward pass, long-lived values, parameters that NEW donates. Each has the range of 'bufdb
-    query advice' for BASE, or else of 'bufdb what-if'; all together have the peak and the need that
-    'bufdb what-if' computes, next to the measured ones. Values that NEW holds instead are listed
-    too: no promise can know them.
+    BASE and NEW are runs, or both paths of dumps, paired as by 'bufdb diff'. Values that wait at
+    the peak of BASE and are gone in NEW are found by op and size, so lines may shift: stacks that a
+    loop saves for its backward pass, long-lived values, parameters that NEW donates. Each has the
+    range of 'bufdb query advice' for BASE, or else of 'bufdb what-if'; all together have the peak
+    and the need that 'bufdb what-if' computes, next to the measured ones. Values that NEW holds
+    instead are listed too: no promise can know them.
 
     A saving counts as promised if it is in the range, or outside by at most 2 % of the peak of
     BASE. The low end is for jax.checkpoint around the expression, or for one name less in an
@@ -64,6 +64,7 @@ def command(
     """
     from bufdb.what_if.verify import verify
 
+    base, new = paths.sides(base, new)
     opened = partial(common.open_database, db)
     verification = verify(opened, base, new, function=function, color=color, pairs=pairs)
     show(verification, **output)

@@ -11,7 +11,7 @@ import click
 
 from bufdb.capture.runner import signals_heeded
 from bufdb.capture.simulated import Devices
-from bufdb.commands import common, completion
+from bufdb.commands import common, completion, paths
 from bufdb.errors import UsageError, quote
 from bufdb.render.progress import waiting
 from bufdb.render.sources import spare
@@ -35,9 +35,10 @@ BY = ("line", "op", "value")
 @click.argument(
     "module",
     required=False,
-    metavar="MODULE | -- COMMAND...",
+    metavar="[MODULE]",
     shell_complete=completion.known("function", "module"),
 )
+@paths.argument_as("[PATH]... | -- COMMAND...")
 @click.option(
     "--without",
     metavar="WHAT:GLOB",
@@ -108,6 +109,8 @@ def command(
     MODULE is the key or name of a module, the name of a function, or a glob of one; of several
     matches the one with the largest need is taken, in the memory of the device.
 
+    A PATH is read in place of a database: a dump folder, an archive, a log, a URL, or -.
+
     Names are those of 'bufdb query savings', among all values, not only those at the peak. A full
     name matches just that; a glob, or the end of a path such as model.py:53, also matches what a
     loop saves of it ("saved FILE:LINE") and copies made for it ("for FILE:LINE"). Several are
@@ -144,6 +147,11 @@ def command(
     from bufdb.what_if.ask import require_question, what_if
 
     words = common.words_after()
+    module = paths.or_name(module)
+    if paths.are_named():
+        if words is not None or verify is not None:
+            raise UsageError("the call of a command is stored as a run: name a database by --db")
+        module = module or "*"
     if words is not None and module is None and verify not in (None, _AFTER):
         module, verify = verify, _AFTER  # --verify takes the word after it
     script = _script(module, words, verify, call)

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from bufdb import user_cache
 from bufdb.capture import before
 
 KEY, OTHER = "0" * 64, "1" * 64
@@ -15,8 +16,8 @@ FILES = {
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    monkeypatch.setenv(before.VARIABLE, str(tmp_path / "cache"))
-    folder = before._folder()
+    monkeypatch.setenv(user_cache.VARIABLE, str(tmp_path / "cache"))
+    folder = user_cache.folder(before._FOLDER)
     before._write(folder, KEY, entry())
     return folder
 
@@ -70,23 +71,24 @@ def test_what_others_may_write_is_not_used(place, tmp_path, monkeypatch):
     path(place).symlink_to(tmp_path / "elsewhere")
     assert before._read(place, KEY) is None
     place.chmod(0o770)
-    assert before._folder() is None
+    assert user_cache.folder(before._FOLDER) is None
     place.chmod(0o700)
-    (tmp_path / "link").symlink_to(place)
-    monkeypatch.setenv(before.VARIABLE, str(tmp_path / "link"))
-    assert before._folder() is None
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / before._FOLDER).symlink_to(place)
+    monkeypatch.setenv(user_cache.VARIABLE, str(tmp_path / "other"))
+    assert user_cache.folder(before._FOLDER) is None
 
 
 @pytest.mark.parametrize("chosen", ["off", "/dev/null/x"])
 def test_without_a_folder_nothing_is_kept(monkeypatch, chosen):
-    monkeypatch.setenv(before.VARIABLE, chosen)
-    assert before._folder() is None
+    monkeypatch.setenv(user_cache.VARIABLE, chosen)
+    assert user_cache.folder(before._FOLDER) is None
 
 
 def test_the_folder_is_in_the_cache_of_the_user(tmp_path, monkeypatch):
-    monkeypatch.delenv(before.VARIABLE)
+    monkeypatch.delenv(user_cache.VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert before._folder() == tmp_path / "bufdb" / "compiled"
+    assert user_cache.folder(before._FOLDER) == tmp_path / "bufdb" / "compiled"
 
 
 def test_what_was_used_longest_ago_makes_room(place, monkeypatch):

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 from places import ROOT
 
-from bufdb.capture import before
+from bufdb import user_cache
 from bufdb.ingest.rows import MODULE_TABLES
 
 pytest.importorskip("jax", reason="this Python has no jax")
@@ -47,7 +47,7 @@ def place(tmp_path_factory):
 def fit(place, call, monkeypatch):
     monkeypatch.chdir(place)
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    monkeypatch.setenv(before.VARIABLE, str(place / "cache"))
+    monkeypatch.setenv(user_cache.VARIABLE, str(place / "cache"))
 
     def run(db, *words):
         code, out, err = call(
@@ -74,10 +74,10 @@ def without_count(answer):
 
 
 def test_the_answer_is_the_same_whatever_was_compiled(fit, place, monkeypatch):
-    monkeypatch.setenv(before.VARIABLE, before.OFF)
+    monkeypatch.setenv(user_cache.VARIABLE, user_cache.OFF)
     off = fit("off.duckdb")
     assert not (place / "cache").exists() and off["before_count"] == 0
-    monkeypatch.setenv(before.VARIABLE, str(place / "cache"))
+    monkeypatch.setenv(user_cache.VARIABLE, str(place / "cache"))
     first, second = fit("first.duckdb"), fit("second.duckdb")
     assert first["plans"][first["best"] - 1]["is_verified"]
     assert first == off
@@ -110,7 +110,7 @@ for step in (train.step, train.step, train.other):
     (place / "lib").mkdir()
     (place / "lib" / "train.py").write_text(f"{PROGRAM}\nfrom cosine import other\n")
     (place / "lib" / "cosine.py").write_text(other)
-    variables = {**os.environ, "JAX_PLATFORMS": "cpu", before.VARIABLE: str(place / "other")}
+    variables = {**os.environ, "JAX_PLATFORMS": "cpu", user_cache.VARIABLE: str(place / "other")}
     variables["PYTHONPATH"] = str(ROOT)
     done = subprocess.run(
         [sys.executable, "script.py", "lib"],
