@@ -22,6 +22,11 @@ from bufdb.errors import UsageError, did_you_mean, one_line, quote
 # -- Examples at the end of each command's --help; tests/commands/test_examples.py runs them -------
 
 EXAMPLES = {
+    "doctor": (
+        "bufdb doctor data/oom/gpu.log",
+        "bufdb doctor data/demo/gpu_b8",
+        "bufdb doctor -- python train.py",
+    ),
     "ingest": (
         "bufdb ingest data/demo --run-from-dir",
         "bufdb ingest data/demo/cpu_b16 --run base --label batch=16",
@@ -51,7 +56,6 @@ EXAMPLES = {
         "bufdb fit --limit 14GiB --vary batch=16 -- python train.py --batch {batch}",
     ),
     "summary": (
-        "bufdb summary",
         "bufdb summary data/demo/gpu_b8",
         "bufdb summary --run gpu_b8 --limit 16GiB",
         "bufdb summary --run cpu_b16 --function eval_step --format json",
@@ -96,7 +100,6 @@ EXAMPLES = {
     ),
     "diff": (
         "bufdb diff cpu_b8_remat cpu_b8",
-        "bufdb diff data/demo/cpu_b8_remat data/demo/cpu_b8",
         "bufdb diff cpu_b8 cpu_b16 --function train_step --by source --top 5",
         "bufdb diff cpu_b8_remat cpu_b8 --format markdown -o diff.md",
     ),
@@ -142,6 +145,9 @@ def with_examples(command: click.Command, name: str) -> click.Command:
 # -- The command line: finds the command, turns errors into one line and an exit code --------------
 
 GROUPS = {
+    "Begin": {
+        "doctor": "Say what to type next, from an error or file.",
+    },
     "Read dumps and keep them": {
         "ingest": "Read dumps into the database.",
         "profile": "Read the time of each instruction.",
@@ -186,6 +192,7 @@ A page of bufdb/commands/ is about each group. A command is that of the module o
 `bufdb.commands`, which --help does not import.
 """
 SITUATIONS = (
+    ("It failed, of memory?", "bufdb doctor stderr.log"),
     ("It ran out of memory:", "bufdb capture --watch --limit 16GiB -- python train.py"),
     ("It needs more than before:", "bufdb diff OLD_RUN NEW_RUN"),
     ("Will it fit?", "bufdb explain --target v5e-8 --limit 16GiB -- python train.py"),
@@ -196,6 +203,8 @@ OTHER_WORDS = {
     "browse": "report",
     "compare": "diff",
     "compile": "explain",
+    "debug": "doctor",
+    "diagnose": "doctor",
     "dump": "capture",
     "estimate": "explain",
     "flamegraph": "report",

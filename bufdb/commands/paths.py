@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from bufdb.dumps.discover import Source
 
 _PATHS = "bufdb.paths"
-"""Key of a context for the paths, in the order of the command line."""
+"""Key of a context for the paths and what they are, in the order of the command line."""
 _DATABASE = "bufdb.database"
 """Key of a context for the database that was made of them."""
 
@@ -31,10 +31,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 def _keep(context: click.Context, _: click.Parameter, texts: tuple[str, ...]) -> None:
     if context.resilient_parsing:
         return
-    for text in texts:
-        if not is_path(text):
-            raise UsageError(f"no file or directory {quote(text)}")
-    context.meta[_PATHS] = list(texts)
+    context.meta[_PATHS] = [(text, source_of(text)) for text in texts]
 
 
 def argument_as(metavar: str) -> Decorator:
@@ -63,7 +60,7 @@ def or_name(word: str | None) -> str | None:
     """Return a word that names a module or function; None if it is a path, which is kept."""
     if word is None or not _is_meant(word):
         return word
-    click.get_current_context().meta[_PATHS].insert(0, word)
+    click.get_current_context().meta[_PATHS].insert(0, (word, source_of(word)))
     return None
 
 
@@ -81,8 +78,9 @@ def sides(base: str, new: str) -> tuple[str, str]:
     if not all(are_paths):
         odd = new if are_paths[0] else base
         raise UsageError(f"{quote(odd)} is no path of dumps, and the other side is; give two")
-    click.get_current_context().meta[_PATHS] = [base, new]
-    base_run, new_run = run_names([_source(base), _source(new)])
+    sources = source_of(base), source_of(new)
+    click.get_current_context().meta[_PATHS] = [(base, sources[0]), (new, sources[1])]
+    base_run, new_run = run_names(sources)
     return base_run, new_run
 
 
@@ -94,10 +92,10 @@ def compared(base: str, run: str | None) -> tuple[str, str | None]:
     """
     if not _is_meant(base):
         return base, run
-    named: list[str] = click.get_current_context().meta[_PATHS]
+    named: list[tuple[str, Source]] = click.get_current_context().meta[_PATHS]
     if len(named) > 1 or run is not None:
         raise UsageError(f"{quote(base)} is compared with one path alone")
-    return sides(base, named[0])
+    return sides(base, named[0][0])
 
 
 def are_named() -> bool:
@@ -133,18 +131,18 @@ def database(note: Callable[[str], None], own: Callable[[], list[str] | None]) -
         UsageError: it names a database, too; or a path holds no dump.
     """
     context = click.get_current_context(silent=True)
-    paths: list[str] = [] if context is None else context.meta.get(_PATHS, [])
-    if context is None or not paths:
+    named = [] if context is None else context.meta.get(_PATHS, [])
+    if context is None or not named:
         return None
     if _DATABASE not in context.meta:
-        context.meta[_DATABASE] = _read(context, paths, note, own())
+        context.meta[_DATABASE] = _read(context, dict(named), note, own())
     db: str = context.meta[_DATABASE]
     return db
 
 
 def _read(
     context: click.Context,
-    paths: list[str],
+    named: dict[str, Source],
     note: Callable[[str], None],
     own: list[str] | None,
 ) -> str:
@@ -153,27 +151,33 @@ def _read(
 
     if _names_database(context):
         raise UsageError(
-            f"{quote(paths[0])} is read in place of a database, and --db or --on names one; give "
-            "one of them"
+            f"{quote(next(iter(named)))} is read in place of a database, and --db or --on names "
+            "one; give one of them"
         )
-    sources = [_source(text) for text in paths]
     observed = partial(progress, "MB", is_quiet=False)
-    named = context.with_resource(database_of(sources, observed, own))
-    for summary in named.summaries:
+    made = context.with_resource(database_of([*named.values()], observed, own))
+    for summary in made.summaries:
         for text in summary.notes:
             note(text)
         if summary.exit_code:
             note(summary.line())
-    if "-" not in paths:
-        line = shlex.join(["bufdb", "ingest", *paths])
+    if "-" not in named:
+        line = shlex.join(["bufdb", "ingest", *named])
         context.call_on_close(lambda: note(f"to keep what was read: {line}"))
-    return named.db
+    return made.db
 
 
-def _source(text: str) -> Source:
+def source_of(text: str) -> Source:
+    """Return a place of dumps.
+
+    Raises:
+        UsageError: there is no such path.
+    """
     from bufdb.dumps.place import Bytes
     from bufdb.dumps.remote import Url, is_url
 
     if text == "-":
         return Bytes("stdin", sys.stdin.buffer.read())
+    if not is_path(text):
+        raise UsageError(f"no file or directory {quote(text)}")
     return Url(text) if is_url(text) else Path(text)
