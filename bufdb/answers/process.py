@@ -60,7 +60,9 @@ def sentence(rows: Sequence[Row]) -> str:
         parts.append(f"the plan needs {human_bytes(row['plan_bytes'])}")
     text = f"{alive}: {human_bytes(row['alive_bytes'])}"
     if row["alive_bytes"]:
-        text += f", {_range(row['low_bystander_bytes'], row['bystander_bytes'])} of it bystanders"
+        part = _range(row["low_bystander_bytes"], row["bystander_bytes"])
+        is_all = part == human_bytes(row["alive_bytes"])
+        text += f", {'all' if is_all else part} of it bystanders"
     lines = [one for one in rows if one["part"] == "bystander" and one["held_bytes"]]
     if lines:
         text += f", largest {_line(lines[0])}"
@@ -68,9 +70,8 @@ def sentence(rows: Sequence[Row]) -> str:
 
 
 def _range(low: int | None, high: int) -> str:
-    if low == high:
-        return human_bytes(high)
-    return f"{'an unknown part' if low is None else human_bytes(low)} to {human_bytes(high)}"
+    least, most = "an unknown part" if low is None else human_bytes(low), human_bytes(high)
+    return most if least == most else f"{least} to {most}"
 
 
 def _line(row: Row) -> str:

@@ -123,7 +123,7 @@ def _details(row: Row) -> list[str]:
     if low is not None or high is not None:
         known = dict.fromkeys(human_time(ns) for ns in (low, high) if ns is not None)
         each = row["saving_bytes_per_ms"]
-        rate = "" if each is None else f", {human_bytes(round(each))} for each ms"
+        rate = f", {human_bytes(round(each))} saved per ms" if each is not None and each > 0 else ""
         details.append(f"computed again in {' to '.join(known)} of a run{rate}")
     return [*details, f"more: bufdb query {row['query_name']}, {row['page']}"]
 

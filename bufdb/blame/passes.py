@@ -206,7 +206,8 @@ def _parted(
             )
             for one in _alone(states[:high], counts, low, name)
         ]
-        known = f"alike after {base[alike[0]].place}; {NOT_YET}"
+        state = base[alike[0]]
+        known = f"the same {'at' if state.name == _START else 'after'} {state.place}; {NOT_YET}"
         if alone:
             passes = ", and ".join(alone[:_MOST_ALONE])
             return f"first differ after {passes}; {known if alike[0] >= 0 else NOT_YET}"

@@ -64,7 +64,7 @@ def test_the_allocator_holds_more_than_arrays(con, tmp_path):
     stored(con, tmp_path, [Sample(30 * MIB, FRAMES, "gpu:0")], WATCHED, LOG)
     lines = account(con)
     text = " ".join(" ".join(lines).split())
-    assert "the plan needs 40.0 MiB; alive when it failed: 30.0 MiB, 30.0 MiB of it" in text
+    assert "the plan needs 40.0 MiB; alive when it failed: 30.0 MiB, all of it" in text
     assert "the process holds 70.0 MiB, 1.75 times the plan, 70.0% of 100 MiB" in text
     assert lines[-2:] == [
         "the allocator: in use beyond 20.0 MiB, free 40.0 MiB, 10.0 MiB of it not in the",

@@ -75,7 +75,7 @@ def test_the_first_pass_after_which_programs_differ_is_no_cause(causes):
     new = [start, ("p", "assigner", E), late]
     assert causes(base, new, EXP) == [
         "exp f32[1024] exists before the first pass",
-        "all results of 1.00 KiB or more first differ after assigner (p): call 1 → 0; alike after "
+        "all results of 1.00 KiB or more first differ after assigner (p): call 1 → 0; the same at "
         f"the start of p; {NOT_YET}",
     ]
 
@@ -102,7 +102,7 @@ def test_a_pass_of_one_side_alone_is_named(causes, base, new, side):
     text = causes([*one, ("p", "flatten", base)], [*other, ("p", "flatten", new)])[-1]
     assert text == (
         "all results of 1.00 KiB or more first differ after cse (p), which changed the "
-        f"{side} program alone: add 2 → 1; alike after dce (p); {NOT_YET}"
+        f"{side} program alone: add 2 → 1; the same after dce (p); {NOT_YET}"
     )
 
 
@@ -112,7 +112,7 @@ def test_passes_of_both_sides_are_named_where_each_has_its_own(causes):
     text = causes(base, [start, ("q", "new", E + COPY), late])[-1]
     assert (
         "first differ after old (p), which changed the old program alone: call 0 → 1, and new (q), "
-        "which changed the new program alone: copy 0 → 1; alike after the start of p; "
+        "which changed the new program alone: copy 0 → 1; the same at the start of p; "
     ) in text
 
 
@@ -121,7 +121,7 @@ def test_a_pass_without_a_difference_is_not_named(causes):
     base = [start, ("p", "early", E + COPY), ("p", "dce", E + COPY), ("p", "late", E + CALL)]
     new = [start, ("p", "dce", E + COPY), ("p", "late", E)]
     text = causes(base, new)[-1]
-    assert "first differ after late (p): call 1 → 0; alike after dce (p); " in text
+    assert "first differ after late (p): call 1 → 0; the same after dce (p); " in text
     assert "early" not in text
 
 

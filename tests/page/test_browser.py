@@ -25,6 +25,8 @@ from bufdb.render.text import human_bytes
 MISSING = headless.missing()
 pytestmark = pytest.mark.skipif(MISSING is not None, reason=MISSING or "")
 
+AXE = ROOT / "tests" / "page" / "scripts" / "node_modules" / "axe-core" / "axe.min.js"
+
 MODULES = [("cpu_b8", "train_step"), ("gpu_b8", "train_step"), ("tpu_b8", "train_step")]
 """One module of each backend."""
 
@@ -544,7 +546,7 @@ def test_without_temporary_values_there_is_no_map(page, report, demo_db):
 
 
 @pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 420])
+@pytest.mark.parametrize("width", [1280, 390])
 def test_no_page_scrolls_sideways(page, report, demo_db, width, is_dark):
     page.resize(width, is_dark=is_dark)
     page.open(report(demo_db, "--run", "cpu_b8", "--diff", "cpu_b8_old"))
@@ -556,6 +558,50 @@ def test_no_page_scrolls_sideways(page, report, demo_db, width, is_dark):
     assert (ground == "rgb(21, 24, 28)") == is_dark
     page.click("#theme")
     assert page.run("return getComputedStyle(document.body).backgroundColor") != ground
+
+
+def test_the_curve_is_on_the_first_screen(page, report, demo_db):
+    page.resize(1400)
+    page.open(report(demo_db, "--run", "gpu_b8"))
+    bottom = "return document.querySelector(arguments[0]).getBoundingClientRect().bottom"
+    assert 0 < page.run(bottom, "#curve") < page.run(bottom, "#map") < 900
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm ci in page/scripts")
+@pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
+def test_axe_finds_nothing_serious(page, report, demo_db, is_dark):
+    page.resize(1280, is_dark=is_dark)
+    page.open(report(demo_db, "--run", "cpu_b8", "--diff", "cpu_b8_old"))
+    page.run("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    page.drawn()
+    page.run(AXE.read_text("utf-8"))
+    violations = page.driver.execute_async_script(
+        "const done = arguments[0]; axe.run().then(result => done(result.violations))"
+    )
+    found = [
+        (one["id"], one["impact"], [node["target"] for node in one["nodes"]][:3])
+        for one in violations
+        if one["impact"] in ("serious", "critical")
+    ]
+    assert found == []
+
+
+def test_enter_finds_the_largest_first(page, report, demo_db, demo):
+    page.open(report(demo_db, "--run", "cpu_b8", "--function", "train_step"))
+    page.press("/")
+    page.run(
+        "const find = document.querySelector('#find'); find.value = 'f32[';"
+        "find.dispatchEvent(new Event('input'))"
+    )
+    page.wait("location.hash.includes('find=')")
+    page.press("Enter")
+    page.wait("location.hash.includes('block=')")
+    name = page.run("return new URLSearchParams(location.hash.slice(1)).get('block')")
+    rows = demo.execute(
+        "SELECT instruction_name, size_bytes FROM value_details WHERE run_name = 'cpu_b8' "
+        "AND function_name = 'train_step' AND allocation_kind = 'temp' AND contains(shape, 'f32[')"
+    ).fetchall()
+    assert dict(rows)[name] == max(size for _, size in rows)
 
 
 def test_a_print_is_light_and_open(page, report, demo_db):

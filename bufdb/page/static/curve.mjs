@@ -21,11 +21,20 @@ const BYTE_TICKS = Array.from({ length: 60 }, (_, power) => 2 ** power);
 export function axes({ dim, rule }, isNarrow) {
   const line = { stroke: rule, width: 1 };
   const font = "12px system-ui, sans-serif";
-  const common = { stroke: dim, font, grid: line, ticks: { ...line, size: 4 } };
+  const label = { labelFont: font, labelSize: 16, labelGap: 0 };
+  const common = { stroke: dim, font, grid: line, ticks: { ...line, size: 4 }, ...label };
   return [
-    { ...common, size: 24, gap: 2, space: isNarrow ? 44 : 60, incrs: STEP_TICKS },
     {
       ...common,
+      label: "step of the program",
+      size: 24,
+      gap: 2,
+      space: isNarrow ? 44 : 60,
+      incrs: STEP_TICKS,
+    },
+    {
+      ...common,
+      label: "occupied",
       size: isNarrow ? 60 : 70,
       gap: 3,
       space: 34,

@@ -18,6 +18,7 @@ const MOST_LABELS = 200;
 const PALE_SHARE = 0.16;
 const EDGE_SHARE = 0.45;
 const REST_MS = 120;
+const LEAST_HEIGHT = 4;
 
 /**
  * Of the places of each buffer the widest: one label is enough.
@@ -130,17 +131,23 @@ export class BlockMap {
   }
 
   /**
-   * Lines between allocations, which share one axis here.
+   * Lines between allocations, which share one axis here, as far as they can be told apart.
    * @param {CanvasRenderingContext2D} context
    * @param {Scene} scene
    */
   #arenas(context, { model, view, colours }) {
     const { width, height } = this.raster;
     context.fillStyle = colours.dim;
-    for (const [, base] of model.arenas.slice(1)) {
-      const y = Math.round(height - ((base - view.y0) / (view.y1 - view.y0)) * height);
-      context.fillRect(0, y, width, 1);
-    }
+    const of = (/** @type {number} */ base) =>
+      Math.round(height - ((base - view.y0) / (view.y1 - view.y0)) * height);
+    const bases = model.arenas.map(([, base]) => of(base));
+    bases.slice(1).forEach((y, i) => {
+      // Thinner allocations are one stripe of lines.
+      const above = bases[i + 2] ?? of(model.arenaBytes);
+      if (bases[i] - y >= LEAST_HEIGHT || y - above >= LEAST_HEIGHT) {
+        context.fillRect(0, y, width, 1);
+      }
+    });
   }
 
   /**

@@ -250,16 +250,20 @@ export class Pictures {
     this.remember();
   }
 
-  /** Chooses the next block that is found, by start. */
+  /** Chooses the next block that is found, the largest first. */
   nextHit() {
     const { scene } = this;
     if (!scene?.hits) return;
     const { model, hits, chosen } = scene;
-    const { value, start, end } = model.blocks;
-    const found = [];
+    const { value, start, end, size } = model.blocks;
+    const all = [];
     for (let block = 0; block < model.temps; block++) {
-      if (hits.values[value[block]]) found.push(block);
+      if (hits.values[value[block]]) all.push(block);
     }
+    all.sort((a, b) => size[b] - size[a] || a - b);
+    // A buffer may have several blocks; the largest is that of the buffer.
+    const buffers = all.map(block => model.buffer(value[block]));
+    const found = all.filter((_, i) => buffers.indexOf(buffers[i]) === i);
     const at = found.findIndex(block => model.buffer(value[block]) === chosen);
     const next = found[(at + 1) % found.length];
     if (next === undefined) return;

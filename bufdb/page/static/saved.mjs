@@ -70,7 +70,11 @@ function closed(table) {
       ...(table.is_cut
         ? [make("p", {}, `The first ${counted(table.rows.length, "row")}; the command gives all.`)]
         : []),
-      make("div", { class: "scroll" }, element),
+      make(
+        "div",
+        { class: "scroll", tabindex: "0", role: "region", "aria-label": table.title },
+        element,
+      ),
     );
   });
   return box;

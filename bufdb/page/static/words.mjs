@@ -23,7 +23,7 @@ export function savingWords({ held, saves, step, low, kept }, peakStep, saved) {
   const amount = saved ?? `saves ${least}${humanBytes(saves)}`;
   const text = `${amount}${least && kept ? ` (keeps ${kept})` : ""}`;
   if (saves >= held || step === peakStep) return { text, step: null, rest: "" };
-  return { text: `${text}: then the peak at `, step, rest: " is the highest" };
+  return { text: `${text}; the peak would then be at `, step, rest: "" };
 }
 
 /**

@@ -275,7 +275,7 @@ test("savings and origins in words", () => {
     return text + (link === null ? "" : `step ${link}`) + rest;
   };
   assert.equal(words(2048, 9), "saves 2.00 KiB");
-  assert.equal(words(1024, 9), "saves 1.00 KiB: then the peak at step 9 is the highest");
+  assert.equal(words(1024, 9), "saves 1.00 KiB; the peak would then be at step 9");
   assert.equal(words(0, 9), "saves nothing: step 9 is as high");
   assert.equal(words(2048, 9, { low: 1024 }), "saves 1.00 KiB to 2.00 KiB");
   assert.equal(words(2048, 9, { low: 2048 }), "saves 2.00 KiB");
