@@ -150,7 +150,8 @@ class BufdbLimit:
         limits: Mapping[str, int | str],
     ) -> dict[str, int | None]:
         __tracebackhide__ = True
-        from bufdb.answers.budget import WITHIN, Budget, judge, parse_color
+        from bufdb.answers.budget import WITHIN, judge
+        from bufdb.answers.budget_file import Budget, parse_color
         from bufdb.database import store
         from bufdb.dumps.discover import discover
         from bufdb.ingest.ingest import ingest
@@ -184,7 +185,7 @@ class BufdbLimit:
 
 
 def _limits(limits: Mapping[str, int | str]) -> dict[str, Any]:
-    from bufdb.answers.budget import parse_limit
+    from bufdb.answers.budget_file import parse_limit
     from bufdb.query.figures import METRICS
 
     if not limits:

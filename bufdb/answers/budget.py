@@ -2,234 +2,25 @@
 
 from __future__ import annotations
 
-import re
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from fractions import Fraction
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import duckdb
 
+from bufdb.answers.budget_file import Budget, BudgetFile, fits, in_space, learned, parse
 from bufdb.answers.opening import Open
 from bufdb.database import runs
-from bufdb.errors import DatabaseError, UsageError, did_you_mean, quote
-from bufdb.query import figures
+from bufdb.errors import DatabaseError, UsageError, did_you_mean
+from bufdb.query import execute, figures
 from bufdb.query.asked import ALL
-from bufdb.query.figures import METRICS, MemoryFigures, Place
+from bufdb.query.catalogue import Catalogue
+from bufdb.query.figures import MemoryFigures, Place
 from bufdb.query.result import Result
-from bufdb.query.sizes import UNIT, in_bytes
 from bufdb.render import formats
-from bufdb.render.text import markdown_escape
-
-# -- Budget files: what limits they set ------------------------------------------------------------
-
-_SIZE = re.compile(rf"([+-]?)\s*(\d+(?:\.\d+)?)\s*(%|{UNIT})", re.ASCII)
-_LIMIT_HELP = "expected bytes such as 123456 or '16 GiB', or '+2%' or '+10 MiB' over a base run"
-_KEYS = ("function", "metric", "limit", "memory_space", "color", "platform", "allow_new")
-
-
-@dataclass(frozen=True)
-class Limit:
-    """A limit: so many bytes, or relative to the figure of a base run."""
-
-    text: str
-    amount: Fraction
-    """Bytes; for a `%`, hundredths of the base's figure."""
-    is_relative: bool = False
-    is_percent: bool = False
-
-    def bytes_for(self, base: int | None) -> int | None:
-        """Return the limit in whole bytes, rounded down; None if relative without a base."""
-        if not self.is_relative:
-            return int(self.amount)
-        if base is None:
-            return None
-        return int(base + (base * self.amount / 100 if self.is_percent else self.amount) // 1)
-
-
-@dataclass(frozen=True)
-class Budget:
-    """One entry of a budget file."""
-
-    function: str
-    """Glob for function names; for the module where the function is not known."""
-    metric: str
-    limit: Limit
-    color: int | str | None = None
-    """Memory space: number, name or `all` (each space separately); None is the device's own."""
-    platform: str | None = None
-    allow_new: bool = False
-    """Whether a module without a counterpart in the base run passes a relative limit."""
-    where: str = ""
-    """`file:line`."""
-
-    @property
-    def space(self) -> str:
-        """The memory space in words."""
-        if self.color is None:
-            return "of the device"
-        return f"color {self.color}" if isinstance(self.color, int) else self.color
-
-
-@dataclass(frozen=True)
-class BudgetFile:
-    """A budget file."""
-
-    budgets: tuple[Budget, ...]
-    base: str | None
-    """The base run that the file names."""
-
-
-def parse_limit(value: Any) -> Limit:
-    """Return the limit given by a number of bytes or text such as '16 GiB', '+2%', '+10 MiB'.
-
-    Raises:
-        ValueError: it is none of these; the message says what was expected.
-    """
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return Limit(str(value), Fraction(value))
-    match = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-    if match is None:
-        raise ValueError(f"{_LIMIT_HELP}, found {quote(_toml_text(value))}")
-    sign, number, unit = match.groups()
-    if unit == "%" and not sign:
-        raise ValueError(f"expected a sign before a percentage, such as '+2%', found {value!r}")
-    amount = Fraction(number) if unit == "%" else in_bytes(number, unit)
-    return Limit(value, -amount if sign == "-" else amount, bool(sign), unit == "%")
-
-
-def parse_color(value: Any) -> int | str | None:
-    """Return a memory space from its number, its name or `all`; None for None.
-
-    Raises:
-        ValueError: it is none of these; the message says what was expected.
-    """
-    if isinstance(value, str) and value:
-        return int(value) if value.isdecimal() else value
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
-        return value
-    raise ValueError(f"expected a number from 0, a name or all, found {_found(value)}")
-
-
-def parse(text: str, path: str) -> BudgetFile:
-    """Parse a budget file; `path` is for messages.
-
-    Raises:
-        UsageError: it is not TOML, or an entry is wrong; the message has file and line.
-    """
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        # Python 3.14 reports the line separately, earlier versions only in the text.
-        position = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
-        line = (position and position[1]) or str(text.count("\n") + 1)
-        reason = str(error)[: position.start()] if position else str(error)
-        raise UsageError(f"{path}:{line}: not TOML: {reason}") from error
-    lines = _Lines(text, path)
-    _check_keys(document, ("base", "budget"), lines, None)
-    base = document.get("base")
-    if base is not None and not isinstance(base, str):
-        raise lines.error(None, "base", f"expected the name of a run, found {_found(base)}")
-    entries = document.get("budget")
-    if (
-        not isinstance(entries, list)
-        or not entries
-        or not all(isinstance(e, dict) for e in entries)
-    ):
-        raise lines.error(None, "budget", "expected entries under [[budget]], found none")
-    return BudgetFile(tuple(_budget(e, n, lines) for n, e in enumerate(entries)), base)
-
-
-def _budget(entry: dict[str, Any], number: int, lines: _Lines) -> Budget:
-    _check_keys(entry, _KEYS, lines, number)
-    for key in ("function", "limit"):
-        if key not in entry:
-            raise lines.error(number, None, f"expected a key {key!r} in this entry, found none")
-    for key in ("function", "platform"):
-        if key in entry and (not isinstance(entry[key], str) or not entry[key]):
-            raise lines.error(number, key, f"expected text, found {_found(entry[key])}")
-    metric = entry.get("metric", "need")
-    if metric not in METRICS:
-        raise lines.error(
-            number, "metric", f"expected one of {', '.join(METRICS)}, found {_found(metric)}"
-        )
-    if "color" in entry and "memory_space" in entry:
-        raise lines.error(number, "color", "expected memory_space or color, found both")
-    key = "color" if "color" in entry else "memory_space"
-    try:
-        color = parse_color(entry.get(key))
-    except ValueError as error:
-        raise lines.error(number, key, str(error)) from error
-    allow_new = entry.get("allow_new", False)
-    if not isinstance(allow_new, bool):
-        raise lines.error(number, "allow_new", f"expected true or false, found {_found(allow_new)}")
-    try:
-        limit = parse_limit(entry["limit"])
-    except ValueError as error:
-        raise lines.error(number, "limit", str(error)) from error
-    return Budget(
-        entry["function"],
-        metric,
-        limit,
-        color,
-        entry.get("platform"),
-        allow_new,
-        f"{lines.path}:{lines.line_of(number, None)}",
-    )
-
-
-def _check_keys(
-    table: dict[str, Any], known: Sequence[str], lines: _Lines, number: int | None
-) -> None:
-    for key in table:
-        if key not in known:
-            hint = did_you_mean(key, known)
-            raise lines.error(
-                number, key, f"expected one of {', '.join(known)}, found {quote(key)}{hint}"
-            )
-
-
-class _Lines:
-    """The lines of entries and keys in a file, which the TOML parser does not report."""
-
-    _ENTRY = re.compile(r"\s*\[\[\s*(budget|\"budget\"|'budget')\s*\]\]")
-
-    def __init__(self, text: str, path: str) -> None:
-        self.path = path
-        self.lines = text.splitlines()
-        self.entries = [n for n, line in enumerate(self.lines) if self._ENTRY.match(line)]
-
-    def line_of(self, number: int | None, key: str | None) -> int:
-        """Return the line of a key of an entry, or of the entry if the key is not found; from 1."""
-        first, last = 0, len(self.lines)
-        if number is None:
-            last = self.entries[0] if self.entries else last
-        elif number < len(self.entries):
-            first = self.entries[number]
-            last = [*self.entries, last][number + 1]
-        if key is not None:
-            word = re.compile(rf"\s*\[*\s*[\"']?{re.escape(key)}[\"']?\s*[=\].]")
-            for n in range(first, last):
-                if word.match(self.lines[n]):
-                    return n + 1
-        return first + 1
-
-    def error(self, number: int | None, key: str | None, message: str) -> UsageError:
-        name = f"{key}: " if key else ""
-        return UsageError(f"{self.path}:{self.line_of(number, key)}: {name}{message}")
-
-
-def _toml_text(value: Any) -> str:
-    return value if isinstance(value, str) else str(value).lower()
-
-
-def _found(value: Any) -> str:
-    return quote(_toml_text(value))
-
+from bufdb.render.text import human_bytes, markdown_escape
+from bufdb.resources import query_folder
 
 # -- Judge figures against budgets -----------------------------------------------------------------
 #
@@ -298,9 +89,9 @@ def summary(verdicts: Sequence[Verdict]) -> str:
 def _judge_budget(
     budget: Budget, figures: Sequence[MemoryFigures], base: Mapping[Place, MemoryFigures]
 ) -> list[Verdict]:
-    named = [figure for figure in figures if _fits(budget, figure)]
+    named = [figure for figure in figures if fits(budget, figure)]
     # A module without allocations has no memory space to match; its need is not known.
-    chosen = [f for f in named if f.color is None or _in_space(budget, f)]
+    chosen = [f for f in named if f.color is None or in_space(budget, f)]
     if not any(figure.color is not None for figure in chosen) and len(chosen) < len(named):
         spaces = sorted({f.memory_space or f"color {f.color}" for f in named})
         known = ", ".join(spaces)
@@ -340,21 +131,11 @@ def _judge_figure(budget: Budget, figure: MemoryFigures, other: MemoryFigures | 
     return Verdict(status, metric, budget, figure, value, base, limit, reason)
 
 
-def _fits(budget: Budget, figure: MemoryFigures) -> bool:
-    return fnmatchcase(figure.function, budget.function) and budget.platform in (
-        None,
-        figure.platform,
-    )
-
-
-def _in_space(budget: Budget, figure: MemoryFigures) -> bool:
-    if budget.color is None:
-        return figure.is_device_memory
-    return budget.color in (ALL, figure.color, figure.memory_space)
-
-
 # -- `budget` as an answer: a run against a file of limits, and its text ---------------------------
 
+MOST_RUNS = 40
+"""Runs of a picture of the peaks of a function, the last ones."""
+_SERIES, _LEVELS = "series", "▁▂▃▄▅▆▇█"
 MOST_MODULES, MOST_LINES = 20, 3
 """Modules of a comment for a pull request whose growth is explained, and lines of each."""
 _EVERY = 2**31
@@ -370,17 +151,17 @@ class Judged:
     verdicts: list[Verdict]
     notes: tuple[str, ...] = ()
 
-    def text(self, format_name: str, grown: Sequence[str] = ()) -> str:
+    def text(self, format_name: str, sentences: Sequence[str] = ()) -> str:
         """Return a row for each verdict in a form of `bufdb.render.formats`.
 
-        In Markdown a list with the sentences of `grown` follows.
+        In Markdown a list with the sentences of `grown` and `trends` follows.
         """
         text = formats.render(_result(self.verdicts), format_name)[0]
         if format_name != "markdown":
             return text
         against = f", base {markdown_escape(self.base)}" if self.base else ""
         run = f"run {markdown_escape(self.run)}{against}"
-        lines = "".join(f"- {markdown_escape(line)}\n" for line in grown)
+        lines = "".join(f"- {markdown_escape(line)}\n" for line in sentences)
         more = f"\n{lines}" if lines else ""
         return f"**Memory budget: {summary(self.verdicts)}** ({run})\n\n{text}{more}"
 
@@ -398,11 +179,7 @@ def budget(opened: Open, file: Path, run: str | None = None, base: str | None = 
         UsageError: the file cannot be read or is wrong, or there is no such run.
         DatabaseError: the figures cannot be read.
     """
-    try:
-        content = parse(file.read_text(encoding="utf-8"), str(file))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(f"cannot read {file}: {reason}") from error
+    _, content = _read(file)
     relative = [one for one in content.budgets if one.limit.is_relative]
     is_wanted = base is not None or bool(relative)
     base = base or content.base
@@ -426,6 +203,37 @@ def budget(opened: Open, file: Path, run: str | None = None, base: str | None = 
         raise DatabaseError(f"cannot read the figures: {str(error).splitlines()[0]}") from error
     note = f"run {run} is its own base: no limit relative to it can be exceeded"
     return Judged(run, base, judgements, (note,) if run == base and relative else ())
+
+
+def _read(file: Path) -> tuple[str, BudgetFile]:
+    """Return the text of a budget file, and what it says.
+
+    Raises:
+        UsageError: it cannot be read or is wrong.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"cannot read {file}: {reason}") from error
+    return text, parse(text, str(file))
+
+
+def learn(opened: Open, file: Path, run: str | None = None) -> tuple[str, list[str]]:
+    """Return the text of a budget file with limits from a run, and notes; see `learned`.
+
+    Args:
+        opened: opens the database.
+        file: a budget file, which need not exist.
+        run: the run; None if there is one alone.
+
+    Raises:
+        UsageError: the file cannot be read or is wrong, or there is no such run.
+    """
+    text, content = _read(file) if file.exists() else ("", None)
+    con = opened()
+    run = _run_of(con, run, None if content is None else content.base)
+    return learned(content, text, figures.of_run(con, run), run)
 
 
 def grown(opened: Open, judged: Judged) -> list[str]:
@@ -452,6 +260,46 @@ def grown(opened: Open, judged: Judged) -> list[str]:
     rest = len(causes) - MOST_MODULES
     more = [f"{rest} more peaks grew: bufdb diff {judged.base} {judged.run}"] if rest > 0 else []
     return [*causes[:MOST_MODULES], *more]
+
+
+def trends(opened: Open, judged: Judged) -> list[str]:
+    """Return the peaks of each judged function over the runs in order of time, as small pictures.
+
+    A function whose peak has not changed, or is unknown in one of them, has none.
+    """
+    series = Catalogue([query_folder()]).find(_SERIES)
+    result = execute.execute_query(
+        opened(series.sql), series, {"top_n": _EVERY, "fixed": None, "color": ALL}
+    )
+    peaks: dict[tuple[object, ...], list[int | None]] = {}
+    names = [name for name, _ in result.columns]
+    for cells in result.rows:
+        row = dict(zip(names, cells, strict=True))
+        key = row["function_name"], row["platform"], row["color"], row["compilation_place"]
+        peaks.setdefault(key, []).append(row["peak_bytes"])
+    wanted = {
+        (one.figure.function, one.figure.platform, one.figure.color)
+        for one in judged.verdicts
+        if one.figure is not None
+    }
+    known = [
+        (function, [size for size in sizes[-MOST_RUNS:] if size is not None])
+        for (function, platform, color, _), sizes in peaks.items()
+        if (function, platform, color) in wanted and None not in sizes[-MOST_RUNS:]
+    ]
+    return [
+        f"{function}: peak {_picture(sizes)} over {len(sizes)} runs"
+        for function, sizes in known
+        if len({*sizes}) > 1
+    ][:MOST_MODULES]
+
+
+def _picture(sizes: Sequence[int]) -> str:
+    """Return sizes as a row of bars between their least and their most, with first and last."""
+    least, most = min(sizes), max(sizes)
+    top = len(_LEVELS) - 1
+    bars = "".join(_LEVELS[(size - least) * top // max(1, most - least)] for size in sizes)
+    return f"{human_bytes(sizes[0])} {bars} {human_bytes(sizes[-1])}"
 
 
 def _run_of(con: duckdb.DuckDBPyConnection, run: str | None, base: str | None) -> str:

@@ -18,6 +18,12 @@ from bufdb.commands import common, paths
     "--base", metavar="RUN", help="Run that limits such as +2% start from; overrides the file's."
 )
 @click.option(
+    "--write",
+    "is_written",
+    is_flag=True,
+    help="Write FILE: limits in bytes become the run's own figures, new functions get an entry.",
+)
+@click.option(
     "--format",
     "format_name",
     type=click.Choice(["table", "markdown", "json"]),
@@ -28,7 +34,13 @@ from bufdb.commands import common, paths
 @common.output_option
 @common.read_db_option
 def command(
-    file: Path, run: str | None, base: str | None, format_name: str, output: Path | None, db: str
+    file: Path,
+    run: str | None,
+    base: str | None,
+    is_written: bool,
+    format_name: str,
+    output: Path | None,
+    db: str,
 ) -> None:
     r"""Check a run against the memory limits in FILE, in TOML.
 
@@ -47,7 +59,12 @@ def command(
     Each module that matches an entry is judged separately. Nothing passes without being judged: an
     entry that matches no module, a figure that the dump does not have (with the reason), a module
     that the base run does not have, a dump that was not read in full. With --format markdown each
-    peak that grew since the base run has a sentence with the lines that grew most.
+    peak that grew since the base run has a sentence with the lines that grew most, and each
+    function a picture of its peaks, where the database has several runs of it.
+
+    With --write nothing is judged. Limits that start from a base run stay, and so does everything
+    else in FILE. Bytes of a compilation have no variance: the same versions and flags give the same
+    bytes each time, so a limit may be exact.
 
     \b
     Exit codes:
@@ -60,10 +77,18 @@ def command(
     from bufdb.answers import budget
 
     opened = partial(common.open_database, db)
+    if is_written:
+        text, notes = budget.learn(opened, file, run)
+        for note in notes:
+            common.note(note)
+        common.write(text, file)
+        return
     judged = budget.budget(opened, file, run, base)
     for text in judged.notes:
         common.note(text)
-    grown = budget.grown(opened, judged) if format_name == "markdown" else ()
-    common.write(judged.text(format_name, grown), output)
+    more = []
+    if format_name == "markdown":
+        more = [*budget.grown(opened, judged), *budget.trends(opened, judged)]
+    common.write(judged.text(format_name, more), output)
     common.note(f"run {judged.run}: {budget.summary(judged.verdicts)}")
     click.get_current_context().exit(budget.exit_code(judged.verdicts))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from bufdb.answers.budget import parse_limit
+from bufdb.answers.budget_file import parse_limit
 from bufdb.answers.opening import Open
 from bufdb.errors import UsageError, listed, quote
 from bufdb.query.result import Result

@@ -10,7 +10,8 @@ import pytest
 from small_db import Module, in_bulk, insert
 
 from bufdb import cli
-from bufdb.answers.budget import Budget, Limit, exit_code, judge, parse, parse_limit
+from bufdb.answers.budget import _picture, exit_code, judge
+from bufdb.answers.budget_file import Budget, Limit, learned, parse, parse_limit
 from bufdb.database import store
 from bufdb.errors import UsageError
 from bufdb.query import figures
@@ -412,7 +413,11 @@ def test_markdown_for_a_pull_request(budget):
         "| within | step | peak | hbm | 2.50 KiB | 1.50 KiB | 2.50 KiB | 0 B | 0.0% | m2 "
         "| +1 KiB (b.toml:2) | - |"
     )
-    assert lines[5:] == ["", "- step: peak 1.50 KiB → 2.50 KiB (+66.7%), largest: +1.00 KiB (temp)"]
+    assert lines[5:] == [
+        "",
+        "- step: peak 1.50 KiB → 2.50 KiB (+66.7%), largest: +1.00 KiB (temp)",
+        "- step: peak 1.50 KiB ▁█ 2.50 KiB over 2 runs",
+    ]
 
 
 @pytest.mark.slow
@@ -422,14 +427,16 @@ def test_markdown_names_the_lines_that_grew(call, demo_db, tmp_path):
     asked = ("budget", file, "--db", demo_db, "--run", "cpu_b8", "--format", "markdown")
     # An absolute limit is compared with a base run too; within a limit growth is shown as well.
     out = call(*asked, "--base", "cpu_b8_remat")[1]
-    assert out.splitlines()[-1] == (
+    trend = "- train_step: peak 15.7 MiB █▂▂▁ 6.10 MiB over 4 runs"
+    assert out.splitlines()[-1] == trend
+    assert out.splitlines()[-2] == (
         "- train_step: peak 6.10 MiB → 8.49 MiB (+39.3%), largest: +1.72 MiB saved train.py:65, "
         "+1.53 MiB saved train.py:66, +128 KiB train.py:77 and 3 more"
     )
-    assert call(*asked)[1].splitlines()[-1].startswith("| within | train_step ")
+    assert call(*asked)[1].splitlines()[-3].startswith("| within | train_step ")
     file.write_text(budget_text(1).replace("st*", "train_*"), encoding="utf-8")
     hint = "- which lines grew: --base RUN compares with another run"
-    assert call(*asked)[1].splitlines()[-1] == hint
+    assert call(*asked)[1].splitlines()[-2:] == [hint, trend]
 
 
 @pytest.mark.slow
@@ -438,7 +445,7 @@ def test_nothing_is_said_of_what_did_not_grow(call, demo_db, tmp_path):
     file.write_text(budget_text(1).replace("st*", "train_*"), encoding="utf-8")
     asked = ("budget", file, "--db", demo_db, "--format", "markdown")
     out = call(*asked, "--run", "cpu_b8_remat", "--base", "cpu_b8")[1]
-    assert out.splitlines()[-1].startswith("| over | train_step ")
+    assert out.splitlines()[-3].startswith("| over | train_step ")
 
 
 def test_a_base_that_no_limit_needs_may_be_missing(budget):
@@ -531,3 +538,61 @@ def test_largest_contributors_by_metric(demo_db):
         arguments, _ = figures.contributors(con, step, "arguments", 10**6)
         assert sum(c.held_bytes for c in arguments) == step.values["arguments"]
         assert {c.kind for c in arguments} <= {"parameter", "donated_parameter"}
+
+
+# -- limits learned from a run ---------------------------------------------------------------------
+
+LEARNED = """\
+# ours
+base = "main"
+
+[[budget]]
+function = "step"  # the large one
+limit = "1 KiB"    # as of May
+[[budget]]
+function = "s*"
+metric = "temp"
+limit = "+2%"
+[[budget]]
+limit = 5  # 5 B
+function = "eval"
+"""
+
+
+def test_a_run_sets_limits_and_the_rest_stays():
+    figures_of_run = [figure("step", 3000), figure("step", 2000), figure("eval", 2048),
+                      figure("step", 9999, color=1)]  # fmt: skip
+    text, notes = learned(parse(LEARNED, "a.toml"), LEARNED, figures_of_run, "new")
+    new = LEARNED.replace('"1 KiB" ', "3000 ").replace("5  # 5 B", "2048  # 2.00 KiB")
+    assert (text, notes) == (new, [])
+    assert learned(parse(text, "a.toml"), text, figures_of_run, "new") == (text, [])
+
+
+def test_functions_without_an_entry_get_one():
+    unknown = figure("lost", 1)
+    unknown = MemoryFigures(**{**vars(unknown), "values": dict.fromkeys(figures.METRICS)})
+    text, notes = learned(None, "", [figure("f[0]", 2048), unknown], "a b")
+    assert notes == ["lost: need is unknown: there is no entry for it"]
+    (budget,) = parse(text, "a.toml").budgets
+    assert (budget.function, budget.limit.amount) == ("f[[]0]", 2048)
+    assert judged([budget], [figure("f[0]", 2048)])[0][0] == "within"
+    assert judged([budget], [figure("f[0]", 2049)])[0][0] == "over"
+
+
+def test_what_a_run_does_not_know_stays():
+    text = '[[budget]]\nfunction = "gone"\nlimit = 7\n'
+    new, notes = learned(parse(text, "a.toml"), text, [], "r")
+    assert (new, notes) == (text, ["a.toml:1: fits no module: the limit stays"])
+
+
+def test_written_limits_are_kept_by_their_run_to_the_byte(call, demo_db, tmp_path):
+    file = tmp_path / "budget.toml"
+    assert call("budget", file, "--run", "cpu_b8", "--write", "--db", demo_db)[0] == 0
+    assert call("budget", file, "--run", "cpu_b8", "--db", demo_db)[0] == 0
+    assert call("budget", file, "--run", "cpu_b16", "--db", demo_db)[0] == 1
+
+
+def test_a_picture_is_between_the_least_and_the_most():
+    assert _picture([10, 10]) == "10 B ▁▁ 10 B"
+    assert _picture([0, 7, 3, 6]) == "0 B ▁█▄▇ 6 B"
+    assert _picture([100, 100 << 20, 100]) == "100 B ▁█▁ 100 B"
