@@ -229,7 +229,7 @@ def _found(value: Any) -> str:
 _LIMIT_LINE = re.compile(r"(\s*limit\s*=\s*)([^#\n]*?)(\s*(?:#.*)?)")
 
 _SIZE_COMMENT = re.compile(r"(\s*# )[\d.]+ [KMGTPE]?i?B$")
-"""What a new entry has behind its limit."""
+"""What a new entry has after its limit."""
 
 
 def learned(
