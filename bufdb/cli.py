@@ -125,7 +125,7 @@ EXAMPLES = {
         "bufdb export --format speedscope --run gpu_b8 --function train_step -o peak.json",
         "bufdb export --format bundle --run cpu_b8 --anonymize -o bug.duckdb",
     ),
-    "mcp": ("bufdb mcp", "bufdb mcp --db runs.duckdb"),
+    "mcp": ("bufdb mcp", "bufdb mcp --db runs.duckdb", "bufdb mcp --allow-run ."),
     "lint": ("bufdb lint", "bufdb lint query.sql"),
 }
 """Example command lines, by command."""

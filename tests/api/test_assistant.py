@@ -5,13 +5,16 @@ import json
 import shutil
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 import bufdb
 from bufdb.api import assistant
 from bufdb.api.assistant import NAMES, Tools
+from bufdb.api.running import NOT_ALLOWED, Runs
 from bufdb.database import store
+from bufdb.errors import UsageError
 
 
 @pytest.fixture(scope="module")
@@ -88,13 +91,16 @@ def test_the_sdks_client_gets_answers_and_errors(demo_db):
                 ("sql", {"select": "DELETE FROM runs"}),
                 ("sql", {"select": "SELECT * FROM read_text('/etc/passwd')"}),
                 ("sql", {"select": "SELECT count(*) AS n FROM runs"}),
+                ("fit", {"program": "a.py:f", "limit": "1GiB"}),
             ]
             return listed, [await client.call_tool(name, arguments) for name, arguments in calls]
 
     listed, results = asyncio.run(ask())
-    assert [tool.name for tool in listed] == [name.replace("_", "-") for name in NAMES]
-    assert all(tool.annotations.read_only_hint and tool.description for tool in listed)
-    peaks, nothing, unknown, writing, reading, count = (
+    running = ["explain", "fit", "blame", "capture"]
+    assert [tool.name for tool in listed] == [name.replace("_", "-") for name in NAMES] + running
+    assert all(tool.description for tool in listed)
+    assert [tool.name for tool in listed if not tool.annotations.read_only_hint] == running
+    peaks, nothing, unknown, writing, reading, count, fit = (
         (result.is_error, result.content[0].text) for result in results
     )
     assert not peaks[0]
@@ -108,6 +114,7 @@ def test_the_sdks_client_gets_answers_and_errors(demo_db):
     assert reading[0]
     assert "root:" not in reading[1]
     assert count == (False, "n\n6")
+    assert fit[0] and fit[1].endswith(NOT_ALLOWED)
 
 
 def test_rows_and_cells_are_cut_before_they_are_fetched(tools):
@@ -181,3 +188,25 @@ def test_without_the_sdk_its_package_is_named(call, demo_db, monkeypatch):
     code, _, err = call("mcp", "--db", demo_db)
     assert code == 1
     assert "pip install 'bufdb[mcp]'" in err
+
+
+def test_a_program_that_may_not_run_is_named_as_a_call(tools):
+    asked = json.loads(tools.doctor("RESOURCE_EXHAUSTED\n", "a.py:f", "f32[8]", "1GiB"))["next"]
+    assert asked == {
+        "tool": "explain",
+        "arguments": {"program": "a.py:f", "args": "f32[8]", "limit": "1GiB"},
+    }
+    assert json.loads(tools.doctor("MemoryError\n", "python a.py"))["next"] == {
+        "tool": "capture",
+        "arguments": {"command": "python a.py"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("folder", "db", "message"),
+    [("none", "a.duckdb", "wants a folder"), (".", "../a.duckdb", "the database is in the folder")],
+)
+def test_what_cannot_be_allowed(tmp_path, monkeypatch, folder, db, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=message):
+        Runs(Path(folder), db)

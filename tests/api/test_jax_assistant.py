@@ -1,0 +1,111 @@
+"""`bufdb mcp --allow-run`: from an error to a proved patch, by a client that follows `next`."""
+
+import asyncio
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("jax", reason="this Python has no jax")
+pytest.importorskip("mcp.client.client", reason="this Python has no mcp of version 2")
+from mcp import Client, StdioServerParameters, stdio_client
+
+from bufdb.capture import confined
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(confined.why_not() is not None, reason=str(confined.why_not())),
+]
+HEAD = "import jax\nimport jax.numpy as jnp\n\n"
+BODIES = {
+    "tanh": "jnp.tanh(jnp.sin(h @ w))",
+    "residual": "h + jnp.tanh(jnp.sin(h @ w))",
+    "gelu": "h + jax.nn.gelu(jnp.sin(h @ w) @ w.T)",
+    "norm": "h / jnp.sqrt((h * h).mean(-1, keepdims=True) + 1e-6) @ w",
+    "attention": "h + jax.nn.softmax((h @ w) @ h.T) @ h",
+}
+"""Layers of a scan: what the backward pass needs of them can be computed again, on a CPU too."""
+SCAN = (
+    "def loss(w, x):\n    def body(h, w):\n        return {body}, None\n"
+    "    x, _ = jax.lax.scan(body, x, w)\n    return (x * x).sum()\n\nstep = jax.grad(loss)\n"
+)
+ARGS = "f32[8,128,128], f32[2048,128]"
+ERRORS = (
+    "jaxlib._jax.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate "
+    "1073741824 bytes.\n",
+    "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. "
+    "Ran out of memory in memory space hbm. Used 21.95G of 15.48G hbm. Exceeded hbm capacity by "
+    "6.47G.\n",
+)
+CASES = [(name, error) for error in range(2) for name in BODIES]
+SHARE = 0.7
+
+
+async def follow(folder, text, program, args, limit):
+    """Ask doctor, then what each answer names, until it names no tool; return the last answer."""
+    served = ["-m", "bufdb", "mcp", "--allow-run", str(folder), "--db", str(folder / "a.duckdb")]
+    server = StdioServerParameters(command=sys.executable, args=served, cwd=str(folder))
+    asked = []
+    async with Client(stdio_client(server)) as client:
+        known = {"text": text, "program": program, "args": args, "limit": limit}
+        step = {"tool": "doctor", "arguments": known}
+        while isinstance(step, dict) and len(asked) < 6:
+            # What the person knows of the program, where an answer leaves it open.
+            person = {"limit": limit, "program": program, "args": args}
+            wanted = {k: v for k, v in person.items() if k in step["arguments"]}
+            arguments = step["arguments"] | {k: v for k, v in wanted.items() if v}
+            got = await client.call_tool(step["tool"], arguments)
+            asked.append(step["tool"])
+            answer = got.content[0].text
+            assert not got.is_error, answer
+            answer = json.loads(answer)
+            step = answer["next"]
+    return asked, answer
+
+
+def need(folder, args):
+    command = [sys.executable, "-m", "bufdb", "explain", "train.py:step", "--args", args]
+    command += ["--format", "json", "--db", "need.duckdb"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)["peak"]["need_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("name", "error"),
+    [case if case == ("tanh", 0) else pytest.param(*case, marks=pytest.mark.by_hand)
+     for case in CASES],
+)  # fmt: skip
+def test_following_next_leads_from_an_error_to_a_patch(tmp_path, name, error):
+    (tmp_path / "train.py").write_text(HEAD + SCAN.format(body=BODIES[name]))
+    limit = int(SHARE * need(tmp_path, ARGS))
+    asked, answer = asyncio.run(follow(tmp_path, ERRORS[error], "train.py:step", ARGS, f"{limit}B"))
+    assert asked[:2] == ["doctor", "explain"] and asked[-1] == "fit"
+    patch = tmp_path / "a.patch"
+    patch.write_text(answer["data"]["patch"])
+    subprocess.run(["git", "apply", "--unsafe-paths", patch], cwd=tmp_path, check=True)
+    assert need(tmp_path, ARGS) <= limit
+
+
+def test_code_writes_in_its_folder_alone(tmp_path):
+    folder, outside = tmp_path / "work", tmp_path / "outside.txt"
+    folder.mkdir()
+    (folder / "train.py").write_text(
+        HEAD + f"open('inside.txt', 'w').close()\ntry:\n    open({str(outside)!r}, 'w').close()\n"
+        "except OSError as error:\n    print('refused', error.errno)\n"
+        + SCAN.format(body=BODIES["tanh"])
+    )
+
+    async def ask():
+        served = ["-m", "bufdb", "mcp", "--allow-run", str(folder), "--db", str(folder / "a.db")]
+        server = StdioServerParameters(command=sys.executable, args=served, cwd=str(folder))
+        async with Client(stdio_client(server)) as client:
+            arguments = {"program": "train.py:step", "args": ARGS}
+            return await client.call_tool("explain", arguments)
+
+    got = asyncio.run(ask())
+    assert not got.is_error, got.content[0].text
+    answer = json.loads(got.content[0].text)
+    assert "refused 13" in "\n".join(answer["notes"])
+    assert (folder / "inside.txt").exists() and not outside.exists()
+    assert answer["next"]["tool"] == "advice"
