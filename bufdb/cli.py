@@ -126,6 +126,7 @@ EXAMPLES = {
         "bufdb export --format bundle --run cpu_b8 --anonymize -o bug.duckdb",
     ),
     "mcp": ("bufdb mcp", "bufdb mcp --db runs.duckdb", "bufdb mcp --allow-run ."),
+    "skill": ("bufdb skill", "bufdb skill --to .claude/skills"),
     "lint": ("bufdb lint", "bufdb lint query.sql"),
 }
 """Example command lines, by command."""
@@ -184,6 +185,7 @@ GROUPS = {
     "Use other tools": {
         "export": "Write tables, flame graphs and traces for other tools.",
         "mcp": "Serve the answers to coding assistants, over stdio.",
+        "skill": "Write an instruction file for coding assistants.",
     },
 }
 """Commands by what they are for, in the order of --help, with the first sentence of their help.

@@ -37,3 +37,8 @@ def check_folder() -> Path:
 def advice_page(kind: str) -> str:
     """Return the page about a kind of advice, with the code to type."""
     return (query_folder() / "advice" / f"{kind}.md").read_text("utf-8")
+
+
+def questions_page() -> str:
+    """Return the page of questions, each with the command that answers it."""
+    return (query_folder() / "QUESTIONS.md").read_text("utf-8")
