@@ -220,71 +220,74 @@ def recomputed(jaxpr: Any) -> Iterator[Any]:
 class Residuals:
     """What scans save over all their iterations."""
 
-    device_bytes: int
-    host_bytes: int
+    device_bytes: int = 0
+    host_bytes: int = 0
+
+    def __add__(self, other: Residuals) -> Residuals:
+        return Residuals(self.device_bytes + other.device_bytes, self.host_bytes + other.host_bytes)
+
+    @staticmethod
+    def of(var: Any) -> Residuals:
+        """Return what an output of a scan is that it stacks."""
+        size = 0 if is_dropped(var) else aval_bytes(var.aval)
+        return Residuals(0, size) if on_host(var.aval) else Residuals(size, 0)
 
 
-def residuals(jaxpr: Any) -> Residuals:
-    """Return what forward scans stack: residuals, and outputs that the program has anyway."""
-    ahead = _directions(jaxpr)
+class Directions:
+    """Which scans of a gradient are those of its forward pass.
 
-    def of(jaxpr: Any) -> Residuals:
-        device = host = 0
-        for eqn in jaxpr.eqns:
-            if _is_forward(eqn, ahead):
-                for var in eqn.outvars[carried(eqn) :]:
-                    if is_dropped(var):
-                        continue
-                    if on_host(var.aval):
-                        host += aval_bytes(var.aval)
-                    else:
-                        device += aval_bytes(var.aval)
-            else:
-                for inner in inner_jaxprs(eqn):
-                    stacked = of(inner)
-                    device, host = device + stacked.device_bytes, host + stacked.host_bytes
-        return Residuals(device, host)
-
-    return of(jaxpr)
-
-
-def _directions(jaxpr: Any) -> dict[Any, bool]:
-    """Return of each scan, by where it was made, whether its forward pass runs in reverse.
-
-    The backward pass of a scan runs the other way, after it, and is of the same place.
+    The backward pass of a scan runs the other way and is of the same place. It comes after the
+    forward pass, but JAX may give that one another place, so the loss, if it is known, goes first.
     """
-    directions: dict[Any, bool] = {}
 
-    def walk(jaxpr: Any) -> None:
+    def __init__(self, jaxpr: Any, loss: Any = None) -> None:
+        self._reversed: dict[Any, bool] = {}
+        """By where a scan was made, whether its forward pass runs in reverse."""
+        for one in (jaxpr,) if loss is None else (loss, jaxpr):
+            self._walk(one)
+
+    def _walk(self, jaxpr: Any) -> None:
         for eqn in jaxpr.eqns:
             if eqn.primitive.name == "scan":
-                directions.setdefault(eqn.source_info.traceback, _is_reverse(eqn))
+                self._reversed.setdefault(eqn.source_info.traceback, _is_reverse(eqn))
             for inner in inner_jaxprs(eqn):
-                walk(inner)
+                self._walk(inner)
 
-    walk(jaxpr)
-    return directions
+    def is_forward(self, eqn: Any) -> bool:
+        """Return whether an equation is a scan of the forward pass."""
+        if eqn.primitive.name != "scan":
+            return False
+        return self._reversed[eqn.source_info.traceback] == _is_reverse(eqn)
+
+    def residuals(self, jaxpr: Any) -> Residuals:
+        """Return what forward scans in a jaxpr stack."""
+        total = Residuals()
+        for eqn in jaxpr.eqns:
+            if self.is_forward(eqn):
+                total = sum(map(Residuals.of, eqn.outvars[carried(eqn) :]), total)
+            else:
+                total = sum(map(self.residuals, inner_jaxprs(eqn)), total)
+        return total
 
 
-def _is_forward(eqn: Any, ahead: Mapping[Any, bool]) -> bool:
-    if eqn.primitive.name != "scan":
-        return False
-    return ahead[eqn.source_info.traceback] == _is_reverse(eqn)
+def residuals(jaxpr: Any, loss: Any = None) -> Residuals:
+    """Return what forward scans stack: residuals, and outputs that the program has anyway."""
+    return Directions(jaxpr, loss).residuals(jaxpr)
 
 
 def _is_reverse(eqn: Any) -> bool:
     return bool(eqn.params.get("reverse", False))
 
 
-def saved_names(jaxpr: Any) -> set[str]:
+def saved_names(jaxpr: Any, loss: Any = None) -> set[str]:
     """Return the names of the values that forward scans stack."""
-    ahead = _directions(jaxpr)
+    directions = Directions(jaxpr, loss)
     names: set[str] = set()
 
     def walk(jaxpr: Any) -> None:
         for eqn in jaxpr.eqns:
             inner = list(inner_jaxprs(eqn))
-            if _is_forward(eqn, ahead):
+            if directions.is_forward(eqn):
                 labels = _labels(inner[0])
                 stacked = inner[0].outvars[carried(eqn) :]
                 names.update(labels[v] for v in stacked if not is_literal(v) and v in labels)

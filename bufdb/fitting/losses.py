@@ -76,12 +76,12 @@ class Losses:
         names: set[str] = set()
         for number, one in enumerate(self._gradients):
             jaxpr = self._gradient_jaxpr(number, plan)
-            saved = residuals(jaxpr)
+            saved = residuals(jaxpr, one.closed.jaxpr)
             total += work(jaxpr).times(one.times)
             stacked = max(stacked, one.at_once * saved.device_bytes)
             moved += one.times * saved.host_bytes
             live = max(live, one.at_once * live_peak(jaxpr))
-            names |= saved_names(jaxpr)
+            names |= saved_names(jaxpr, one.closed.jaxpr)
         return Traced(
             residual_bytes=stacked,
             live_bytes=live,

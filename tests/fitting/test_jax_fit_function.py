@@ -203,6 +203,14 @@ def test_a_scan_within_a_scan_is_a_region_of_its_own():
     assert len(traced) == 3
 
 
+def test_what_an_inner_backward_pass_stacks_is_no_residual():
+    step = function("step_headed")
+    program = step.program()
+    (total,) = (name for name, text in texts(program).items() if text == "ys.sum(0)")
+    traced = step.trace(Plan(scans=(0, 1), saved=(total,)))
+    assert traced.residual_bytes == 2 * STACK  # that, and what the layers hand on
+
+
 def test_a_scan_in_reverse_saves_what_one_in_order_does():
     ahead, back = function("step_nested"), function("step_backwards")
     names = [tuple(one.name for one in each.program().switches) for each in (ahead, back)]

@@ -227,6 +227,20 @@ def step_nested(params, x):
     return jax.grad(nested)(params, x)
 
 
+def headed(params, x):
+    def body(x, p):
+        heads = jnp.stack([x, 2 * x])
+        _, ys = jax.lax.scan(lambda _, h: (None, jnp.tanh(h @ p["w"])), None, heads)
+        mixed = ys.sum(0)
+        return mixed @ p["v"], None
+
+    return jax.lax.scan(body, x, params)[0].sum()
+
+
+def step_headed(params, x):
+    return jax.grad(headed)(params, x)
+
+
 def step_accumulated(params, x):
     def body(total, part):
         return jax.tree.map(jnp.add, total, jax.grad(scanned)(params, part)), None
