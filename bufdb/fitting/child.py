@@ -18,7 +18,7 @@ from bufdb.capture.worker import serve, step
 from bufdb.fitting.places import place
 from bufdb.fitting.plans import Plan, Program, Site, as_json, from_json
 from bufdb.fitting.rebound import rebound
-from bufdb.fitting.session import UnequalError
+from bufdb.fitting.session import MISTRACED, MistracedError, UnequalError
 from bufdb.read.own import Own
 
 if TYPE_CHECKING:
@@ -79,7 +79,11 @@ class Server:
 
     def _trace(self, request: Mapping[str, Any]) -> dict[str, Any]:
         with step(f"tracing a plan of {self._name}"):
-            return {"traced": as_json(self._function.trace(from_json(Plan, request["plan"])))}
+            try:
+                traced = self._function.trace(from_json(Plan, request["plan"]))
+            except MistracedError:
+                return {MISTRACED: True}
+            return {"traced": as_json(traced)}
 
     def _lines(self, request: Mapping[str, Any]) -> dict[str, Any]:
         return {"sites": as_json(self._function.recomputed(from_json(Plan, request["plan"])))}
@@ -108,9 +112,11 @@ class Server:
     def _compile(self, request: Mapping[str, Any]) -> dict[str, Any]:
         began = time.monotonic()
         with step(f"compiling {request['what']} of {self._name}"):
-            refusal = self._function.compile(
-                from_json(Plan, request["plan"]), Path(request["dumps"]), is_full=request["is_full"]
-            )
+            plan, dumps = from_json(Plan, request["plan"]), Path(request["dumps"])
+            try:
+                refusal = self._function.compile(plan, dumps, is_full=request["is_full"])
+            except MistracedError:
+                return {MISTRACED: True}
         return {"refusal": refusal, "seconds": time.monotonic() - began}
 
 

@@ -38,7 +38,14 @@ from bufdb.fitting.plans import (
 )
 from bufdb.fitting.ranking import PRODUCTS, beyond, ranked, require_order, undominated
 from bufdb.fitting.search import search
-from bufdb.fitting.session import Dumped, Numbers, Session, UncheckedError, UnequalError
+from bufdb.fitting.session import (
+    Dumped,
+    MistracedError,
+    Numbers,
+    Session,
+    UncheckedError,
+    UnequalError,
+)
 from bufdb.fitting.space import Space, figure
 from bufdb.ingest.ingest import ingest
 from bufdb.render.notes import merged
@@ -129,6 +136,15 @@ class Fitting:
         Raises:
             BufdbError: the function as written cannot be compiled, or has no plans.
         """
+        try:
+            return self._answered()
+        except MistracedError:  # all of it again, by JAX's traces alone
+            self._traced.clear()
+            self._notes.clear()
+            self._compiled = {key: one for key, one in self._compiled.items() if key[0] == Plan()}
+            return self._answered()
+
+    def _answered(self) -> Answer:
         program = self._program = self.session.program()
         written = self._compile(Plan(), True)
         require_order(self.question.order, written, program.target)

@@ -326,8 +326,10 @@ class Function:
             XLA's message if it gave up after it had planned the memory.
 
         Raises:
+            MistracedError: see there.
             BufdbError: a part of the plan was not met when the function was traced.
         """
+        self._losses.prove(plan)
         options = {} if self._target is None else dict(self._target.options)
         options |= dict(one.split("=", 1) for one in plan.options)
         stage, hardware = self.stage(plan), self._hardware

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bufdb.capture.target import jax_module
@@ -18,12 +18,17 @@ from bufdb.fitting.counting import (
     saved_names,
     work,
 )
+from bufdb.fitting.derived import Derived, Figures, NamedApart, UnknownError
 from bufdb.fitting.gradients import Gradient, gradient
 from bufdb.fitting.jax_inside import Changed, gradient_number, without_dead_code
 from bufdb.fitting.plans import Plan, Site, Traced
-from bufdb.fitting.reader import Reader
+from bufdb.fitting.reader import SCAN, Reader
 from bufdb.fitting.replay import Replay
+from bufdb.fitting.session import MistracedError
 from bufdb.fitting.survey import Survey
+
+TRACED = 8
+"""Plans of the same scans that JAX traces before the others are derived."""
 
 
 class UnboundError(Exception):
@@ -35,8 +40,23 @@ class UnboundError(Exception):
         self.site = site
 
 
+@dataclass
+class _Alike:
+    """Plans of the same scans."""
+
+    asked: int = 0
+    derived: Sequence[Derived] = ()
+    """Of each loss, once it is needed."""
+    is_known: bool = True
+    """Whether what is derived is what JAX traces, as far as that was tried."""
+
+
 class Losses:
-    """Gradients whose jaxprs are made again for each plan; no code of the user's runs for it."""
+    """Gradients whose jaxprs are made again for each plan; no code of the user's runs for it.
+
+    Of many plans of the same scans most are derived from one trace; the first ones, later ones more
+    and more rarely, and those that are compiled are traced by JAX, too.
+    """
 
     def __init__(self, reader: Reader, losses: Sequence[Gradient], step: Any) -> None:
         """Take the losses of a function, and its own jaxpr.
@@ -51,40 +71,147 @@ class Losses:
         self.changes: dict[tuple[str, ...], Sequence[Callable[[Replay], Changed]]] = {}
         """Of changes that a plan may have as its `extra`, what they make of each loss."""
         self._traces: dict[Plan, Traced] = {}
+        self._alike: dict[Any, _Alike] = {}
+        self._derived: set[Plan] = set()
+        """Those of the traced plans that JAX has not traced."""
+        self._may_derive = True
+        self._last: tuple[Plan, Sequence[Any]] = Plan(), ()
+        """The plan whose gradients were traced last, and their jaxprs."""
         self._other = self._work_outside(step)
 
     def narrow(self, kept: Sequence[int]) -> None:
         """Keep some regions, which get new numbers."""
         self.survey.narrow(kept)
         self._traces = {plan: traced for plan, traced in self._traces.items() if plan == Plan()}
+        self._alike.clear()
+        self._last = Plan(), ()
+
+    # -- What a plan does --------------------------------------------------------------------------
 
     def trace(self, plan: Plan) -> Traced:
-        """Return what a trace says of the gradients under a plan."""
+        """Return what a trace says of the gradients under a plan.
+
+        Raises:
+            MistracedError: what was returned of other plans is not what JAX traces of these.
+        """
         plan = plan.as_traced
-        kept = self._traces.get(plan)
-        if kept is None:
-            kept = self._traced(plan)
-            if kept.saved is not None and kept.saved != plan.saved:
-                less = self.trace(replace(plan, saved=kept.saved))
-                if replace(less, saved=kept.saved) != kept:
-                    kept = replace(kept, saved=plan.saved)
-            self._traces[plan] = kept
-        return kept
+        if plan not in self._traces:
+            derived = self._derive(plan)
+            if derived is not None:
+                self._derived.add(plan)
+            self._traces[plan] = self._by_jax(plan) if derived is None else derived
+        return self._traces[plan]
+
+    def prove(self, plan: Plan) -> None:
+        """Trace a plan if what is known of it is derived.
+
+        Raises:
+            MistracedError: JAX's trace is another one.
+        """
+        plan = plan.as_traced
+        if plan in self._derived:
+            self._require_same(self._traces[plan], self._by_jax(plan))
+            self._derived.discard(plan)
+
+    def _by_jax(self, plan: Plan) -> Traced:
+        traced = self._traced(plan)
+        if traced.saved is not None and traced.saved != plan.saved:
+            less = self.trace(replace(plan, saved=traced.saved))
+            if not self._is_same(less, traced):
+                return replace(traced, saved=plan.saved)
+        return traced
+
+    def _is_same(self, one: Traced, other: Traced) -> bool:
+        """Return whether two plans do and save the same; only those of calls need live values."""
+        live = one.live_bytes if self._has_calls else other.live_bytes
+        return replace(one, saved=other.saved, live_bytes=live) == other
+
+    @property
+    def _has_calls(self) -> bool:
+        return any(region.kind != SCAN for region in self.survey.regions)
+
+    def _derive(self, plan: Plan) -> Traced | None:
+        """Return what a plan does without a trace of it; None if JAX is to trace it."""
+        is_plain = not (plan.calls or plan.with_dots or plan.depths or self._has_calls)
+        if not (is_plain and plan.scans and self._may_derive):
+            return None
+        alike = self._alike.setdefault((plan.scans, plan.extra), _Alike())
+        alike.asked += 1
+        if alike.asked <= TRACED or not alike.is_known:
+            return None
+        if not alike.derived:
+            try:
+                alike.derived = [self._apart(number, plan) for number in self._numbers]
+            except UnknownError:
+                alike.is_known = False
+                return None
+            alike.is_known = self._is_known(alike.derived, plan)
+        derived = self._of(alike.derived, plan) if alike.is_known else None
+        if derived is not None and alike.asked & (alike.asked - 1) == 0:
+            self._require_same(derived, self._traced(plan))
+        return derived
+
+    def _is_known(self, derived: Sequence[Derived], plan: Plan) -> bool:
+        """Return whether what JAX traced of plans with the scans of one is what is derived."""
+        pairs = (
+            (self._of(derived, one), traced)
+            for one, traced in self._traces.items()
+            if (one.scans, one.extra) == (plan.scans, plan.extra)
+            and not (one.calls or one.with_dots or one.depths)
+        )
+        return all(one is None or self._is_same(one, traced) for one, traced in pairs)
+
+    def _apart(self, number: int, plan: Plan) -> Derived:
+        """Return the gradient of a loss under all plans that have the scans of one."""
+        names = tuple(one.name for one in self.survey.switches)
+        replay = NamedApart(self._reader, self.survey, replace(plan, saved=names, offloaded=()))
+        one = self._gradients[number]
+        run, inputs = gradient(one, self.changed(number, plan, replay))
+        jaxpr = without_dead_code(self._jax.make_jaxpr(run)(*inputs).jaxpr)
+        return Derived(jaxpr, one.closed.jaxpr)
+
+    def _require_same(self, derived: Traced, traced: Traced) -> None:
+        if not self._is_same(derived, traced):
+            self._may_derive = False
+            for plan in self._derived:
+                del self._traces[plan]
+            self._derived.clear()
+            raise MistracedError
+
+    def _of(self, derived: Sequence[Derived], plan: Plan) -> Traced | None:
+        """Return what is derived of a plan; None if it is unknown."""
+        saved, offloaded = frozenset(plan.saved), frozenset(plan.offloaded)
+        try:
+            figures = [one.figures(saved, offloaded) for one in derived]
+        except UnknownError:
+            return None
+        return self._summed(plan, figures, live_bytes=0)
 
     def _traced(self, plan: Plan) -> Traced:
-        total, stacked, moved, live = self._other, 0, 0, 0
-        names: set[str] = set()
-        for number, one in enumerate(self._gradients):
-            jaxpr = self._gradient_jaxpr(number, plan)
-            saved = residuals(jaxpr, one.closed.jaxpr)
-            total += work(jaxpr).times(one.times)
-            stacked = max(stacked, one.at_once * saved.device_bytes)
-            moved += one.times * saved.host_bytes
-            live = max(live, one.at_once * live_peak(jaxpr))
-            names |= saved_names(jaxpr, one.closed.jaxpr)
+        """Return what JAX's trace of a plan says."""
+        jaxprs = self._gradient_jaxprs(plan)
+        losses = [one.closed.jaxpr for one in self._gradients]
+        figures = [
+            Figures(work(jaxpr), residuals(jaxpr, loss), saved_names(jaxpr, loss))
+            for jaxpr, loss in zip(jaxprs, losses, strict=True)
+        ]
+        live = (
+            one.at_once * live_peak(jaxpr)
+            for one, jaxpr in zip(self._gradients, jaxprs, strict=True)
+        )
+        return self._summed(plan, figures, live_bytes=max(live, default=0))
+
+    def _summed(self, plan: Plan, figures: Sequence[Figures], live_bytes: int) -> Traced:
+        """Return what a plan does from the figures of each gradient."""
+        total, stacked, moved = self._other, 0, 0
+        for one, own in zip(self._gradients, figures, strict=True):
+            total += own.work.times(one.times)
+            stacked = max(stacked, one.at_once * own.residuals.device_bytes)
+            moved += one.times * own.residuals.host_bytes
+        names = frozenset[str]().union(*(one.names for one in figures))
         return Traced(
             residual_bytes=stacked,
-            live_bytes=live,
+            live_bytes=live_bytes,
             work=total.operations,
             product_count=total.count,
             unknown=tuple(sorted(total.unknown)),
@@ -94,12 +221,21 @@ class Losses:
 
     def recomputed(self, plan: Plan) -> tuple[Site, ...]:
         """Return the expressions that are computed again under a plan."""
-        sites = {
-            self._reader.site(eqn)
-            for number in range(len(self._gradients))
-            for eqn in recomputed(self._gradient_jaxpr(number, plan.as_traced))
-        }
+        jaxprs = self._gradient_jaxprs(plan.as_traced)
+        sites = {self._reader.site(eqn) for jaxpr in jaxprs for eqn in recomputed(jaxpr)}
         return tuple(sorted(site for site in sites if site is not None))
+
+    # -- Gradients ---------------------------------------------------------------------------------
+
+    def _gradient_jaxprs(self, plan: Plan) -> Sequence[Any]:
+        """Return the jaxprs of the gradients under a plan."""
+        if self._last[0] != plan or not self._last[1]:
+            self._last = plan, [self._gradient_jaxpr(number, plan) for number in self._numbers]
+        return self._last[1]
+
+    @property
+    def _numbers(self) -> range:
+        return range(len(self._gradients))
 
     def _gradient_jaxpr(self, number: int, plan: Plan) -> Any:
         """Return the jaxpr of a gradient under a plan."""

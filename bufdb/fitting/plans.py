@@ -178,7 +178,8 @@ class Traced:
     residual_bytes: int
     """What scans save in their forward pass for their backward pass, over all iterations."""
     live_bytes: int
-    """Highest sum of live values in the order of the equations; without fusion: a ranking."""
+    """Highest sum of live values in the order of the equations; without fusion: a ranking. 0 if the
+    trace is derived, which none is of a program with calls, whose plans alone are ranked so."""
     work: int
     """Floating-point operations of products, loops counted."""
     product_count: int

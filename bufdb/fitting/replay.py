@@ -30,7 +30,7 @@ from bufdb.fitting.reader import SCAN, Reader
 from bufdb.fitting.survey import Survey
 
 
-class _Where(Enum):
+class Where(Enum):
     """Where an equation is."""
 
     OUTSIDE = 1
@@ -63,26 +63,26 @@ class Replay:
         self._survey = survey
         self._plan = plan
         self._kept = plan.names
-        self._touched: dict[tuple[int, _Where], tuple[Any, bool]] = {}
+        self._touched: dict[tuple[int, Where], tuple[Any, bool]] = {}
         self.applied = Applied()
 
     def run(self, closed: Any, inputs: Sequence[Any]) -> list[Any]:
         """Return the outputs of a closed jaxpr."""
-        return self._evaluate(closed.jaxpr, closed.consts, inputs, _Where.OUTSIDE)
+        return self._evaluate(closed.jaxpr, closed.consts, inputs, Where.OUTSIDE)
 
     def equation(self, eqn: Any, inputs: list[Any]) -> list[Any]:
         """Return the outputs of an equation that is in no scan and no call of the plan."""
-        return self._outputs(eqn, inputs, _Where.OUTSIDE)
+        return self._outputs(eqn, inputs, Where.OUTSIDE)
 
     def _evaluate(
-        self, jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Any], where: _Where
+        self, jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Any], where: Where
     ) -> list[Any]:
         env = dict(zip(jaxpr.constvars, consts, strict=True))
         env.update(zip(jaxpr.invars, inputs, strict=True))
-        if where is _Where.OUTSIDE and self._plan.calls:
+        if where is Where.OUTSIDE and self._plan.calls:
             self._in_parts(jaxpr, env)
         else:
-            names = self._names_in(jaxpr) if where is _Where.IN_REGION else {}
+            names = self._names_in(jaxpr) if where is Where.IN_REGION else {}
             self._equations(jaxpr.eqns, env, names, where)
         return [value(var, env) for var in jaxpr.outvars]
 
@@ -94,10 +94,17 @@ class Replay:
         names = ((var, self._survey.name_of(one)) for each in values for var, one in each.items())
         return {var: name for var, name in names if name is not None and name in self._kept}
 
+    def _named(self, array: Any, name: str) -> Any:
+        return named(array, name)
+
+    def _policy(self, plan: Plan, region: int) -> Any:
+        """Return what JAX's checkpoint of a region saves."""
+        return policy(self._survey.switches, plan, region).for_jax()
+
     # -- Equations ---------------------------------------------------------------------------------
 
     def _equations(
-        self, eqns: Sequence[Any], env: dict[Any, Any], names: Mapping[Any, str], where: _Where
+        self, eqns: Sequence[Any], env: dict[Any, Any], names: Mapping[Any, str], where: Where
     ) -> None:
         """Evaluate equations, and put names on some of their values."""
 
@@ -110,18 +117,18 @@ class Replay:
                 if name is not None:
                     self.applied.names.add(name)
                     with context(eqn):
-                        outputs[at] = named(outputs[at], name)
+                        outputs[at] = self._named(outputs[at], name)
             return outputs
 
         evaluate(eqns, env, rule)
 
-    def _outputs(self, eqn: Any, inputs: list[Any], where: _Where) -> list[Any]:
+    def _outputs(self, eqn: Any, inputs: list[Any], where: Where) -> list[Any]:
         """Return the outputs of an equation, with the plan in what is nested in it."""
         jax = jax_module()
         name, params = kind(eqn), parameters(eqn)
-        if where is _Where.IN_REGION and name in REMATS:  # the plan's policy is in its place
+        if where is Where.IN_REGION and name in REMATS:  # the plan's policy is in its place
             return self._evaluate(*_opened(params["jaxpr"]), inputs, where)
-        if where is not _Where.IN_REGION and not self._touches(eqn, where):
+        if where is not Where.IN_REGION and not self._touches(eqn, where):
             return bind(eqn, inputs)
         if name == SCAN:
             depth = self._depth(eqn)
@@ -133,7 +140,7 @@ class Replay:
             key = "jaxpr" if "jaxpr" in params else "call_jaxpr"
             return bind(eqn, inputs, {**params, key: self._changed(closed, where)})
         if name == "cond":
-            inside = where if where is _Where.OUTSIDE else _Where.IN_SCAN
+            inside = where if where is Where.OUTSIDE else Where.IN_SCAN
             branches = tuple(self._changed(one, inside) for one in params["branches"])
             return bind(eqn, inputs, {**params, "branches": branches})
         if name in SHARD_MAPS:
@@ -147,21 +154,21 @@ class Replay:
                 return list(jax.checkpoint(run, **options)(*inputs))
         return bind(eqn, inputs)
 
-    def _touches(self, eqn: Any, where: _Where) -> bool:
+    def _touches(self, eqn: Any, where: Where) -> bool:
         """Return whether something of the plan is in an equation."""
         key = self._reader.scan_key(eqn)
         if self._survey.region_of(key) in self._plan.scans:
             return True
         if key is not None:
-            where = _Where.IN_SCAN
+            where = Where.IN_SCAN
         return any(self._touches_jaxpr(jaxpr, where) for jaxpr in inner_jaxprs(eqn))
 
-    def _touches_jaxpr(self, jaxpr: Any, where: _Where) -> bool:
+    def _touches_jaxpr(self, jaxpr: Any, where: Where) -> bool:
         kept = self._touched.get((id(jaxpr), where))
         if kept is None:
             touches = any(
                 self._touches(eqn, where)
-                or (where is _Where.OUTSIDE and self._part_of(eqn) is not None)
+                or (where is Where.OUTSIDE and self._part_of(eqn) is not None)
                 for eqn in jaxpr.eqns
             )
             kept = self._touched[id(jaxpr), where] = (jaxpr, touches)
@@ -197,12 +204,12 @@ class Replay:
             joined = map(jax.numpy.concatenate, zip(ys, more, strict=True))
             return [*init, *joined]
 
-    def _scanned(self, eqn: Any, where: _Where) -> Any:
+    def _scanned(self, eqn: Any, where: Where) -> Any:
         """Return the body of a scan under the plan, closed."""
         closed = eqn.params["jaxpr"]
         region = self._survey.region_of(self._reader.scan_key(eqn))
         if region not in self._plan.scans:
-            return self._changed(closed, max(where, _Where.IN_SCAN, key=lambda one: one.value))
+            return self._changed(closed, max(where, Where.IN_SCAN, key=lambda one: one.value))
         assert region is not None
         return self._traced(self._checkpointed(eqn, region, self._plan), closed)
 
@@ -211,27 +218,26 @@ class Replay:
         jax = jax_module()
         closed = eqn.params["jaxpr"]
         self.applied.regions.add(region)
-        body = self._bound(closed.jaxpr, closed.consts, _Where.IN_REGION)
+        body = self._bound(closed.jaxpr, closed.consts, Where.IN_REGION)
         names = self._kept_names(lever.inputs(self._reader, eqn) for lever in LEVERS)
         self.applied.names.update(names.values())
 
         def run(*inputs: Any) -> list[Any]:
             pairs = zip(closed.jaxpr.invars, inputs, strict=True)
-            return body(*(named(x, names[var]) if var in names else x for var, x in pairs))
+            return body(*(self._named(x, names[var]) if var in names else x for var, x in pairs))
 
         run.__name__ = body.__name__
-        saved = policy(self._survey.switches, plan, region).for_jax()
         checkpointed: Callable[..., list[Any]]
-        checkpointed = jax.checkpoint(run, policy=saved, prevent_cse=False)
+        checkpointed = jax.checkpoint(run, policy=self._policy(plan, region), prevent_cse=False)
         return checkpointed
 
-    def _changed(self, closed: Any, where: _Where) -> Any:
+    def _changed(self, closed: Any, where: Where) -> Any:
         """Return a nested closed jaxpr under the plan."""
-        if where is not _Where.IN_REGION and not self._touches_jaxpr(open_jaxpr(closed), where):
+        if where is not Where.IN_REGION and not self._touches_jaxpr(open_jaxpr(closed), where):
             return closed
         return self._traced(self._bound(closed.jaxpr, closed.consts, where), closed)
 
-    def _bound(self, jaxpr: Any, consts: Any, where: _Where) -> Callable[..., list[Any]]:
+    def _bound(self, jaxpr: Any, consts: Any, where: Where) -> Callable[..., list[Any]]:
         def run(*inputs: Any) -> list[Any]:
             return self._evaluate(jaxpr, consts, inputs, where)
 
@@ -257,7 +263,7 @@ class Replay:
         """Evaluate a jaxpr with the plan's calls as checkpoints."""
         for part, eqns, outputs in self._parts(jaxpr):
             if part is None:
-                self._equations(eqns, env, {}, _Where.OUTSIDE)
+                self._equations(eqns, env, {}, Where.OUTSIDE)
                 continue
             lever, region, _ = part
             self.applied.regions.add(region)
@@ -270,7 +276,7 @@ class Replay:
                 outputs: Sequence[Any] = outputs,
             ) -> list[Any]:
                 own = dict(zip(inputs, arguments, strict=True))
-                self._equations(eqns, own, {}, _Where.IN_REGION)
+                self._equations(eqns, own, {}, Where.IN_REGION)
                 return [own[var] for var in outputs]
 
             results = lever.checkpoint(self._plan, region, run)(*(env[var] for var in inputs))

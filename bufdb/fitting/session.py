@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from bufdb.capture.script import Script
 
 _SERVER = "bufdb.fitting.child"
+MISTRACED = "mistraced"
+"""Key of the answer of a child in which `MistracedError` was raised."""
 
 
 def require_equal(written: Sequence[Sequence[str]], patched: Sequence[Sequence[str]]) -> None:
@@ -42,6 +44,10 @@ class UncheckedError(BufdbError):
 
 class UnequalError(BufdbError):
     """The patched files compute something else."""
+
+
+class MistracedError(Exception):
+    """Traces that were returned before are not those of JAX; those from now on are."""
 
 
 class Numbers(NamedTuple):
@@ -82,7 +88,11 @@ class Session(Protocol):
         """Return what can be switched."""
 
     def trace(self, plan: Plan) -> Traced:
-        """Return what a trace says of a plan."""
+        """Return what a trace says of a plan.
+
+        Raises:
+            MistracedError: see there.
+        """
 
     def recomputed(self, plan: Plan) -> tuple[Site, ...]:
         """Return the expressions that are computed again under a plan."""
@@ -94,6 +104,7 @@ class Session(Protocol):
         """Compile a plan; `what` names it in messages.
 
         Raises:
+            MistracedError: see there.
             BufdbError: it cannot be compiled.
         """
 
@@ -317,12 +328,16 @@ class Apart:
             UsageError: the request is wrong.
             NotCompiledError: the user's code or XLA gave up.
             TooSlowError: the deadline has passed.
+            MistracedError: see there.
         """
         if self._child is None:
             self._started({}, has_program=True)
         assert self._child is not None
         try:
-            return (ask or self._child.ask)(request)
+            reply = (ask or self._child.ask)(request)
         except (Died, TooSlowError, KeyboardInterrupt):
             self.close()
             raise
+        if reply.get(MISTRACED):
+            raise MistracedError
+        return reply

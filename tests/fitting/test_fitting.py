@@ -1,5 +1,6 @@
 """What comes of a question, with a session that is made up: no JAX."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from bufdb.fitting.plans import (
     Traced,
 )
 from bufdb.fitting.ranking import order_of, ranked, require_order, undominated
-from bufdb.fitting.session import Dumped
+from bufdb.fitting.session import Dumped, MistracedError
 from bufdb.fitting.user_file import exit_code
 
 PLACE = Site("/nowhere/train.py", 3, 0, 3, 9, "f")
@@ -100,6 +101,25 @@ def test_the_cheapest_plan_that_fits_is_best(ask):
     assert best.is_compiled and not best.is_verified
     assert best.recomputed_lines == ("train.py:3",)
     assert "fits 70 B" in text(answer)
+
+
+def test_traces_that_are_taken_back_begin_the_search_again(monkeypatch, ask):
+    taken_back = []
+
+    class Mistraced(Made):
+        def trace(self, plan):
+            traced = super().trace(plan)
+            return traced if taken_back or plan.is_as_written else replace(traced, work=0)
+
+        def compile(self, plan, what, *, is_full):
+            if not (taken_back or plan.is_as_written):
+                taken_back.append(plan)
+                raise MistracedError
+            return super().compile(plan, what, is_full=is_full)
+
+    right = ask(70)
+    monkeypatch.setattr(sys.modules[__name__], "Made", Mistraced)
+    assert ask(70) == right and taken_back
 
 
 def test_a_plan_that_xla_refuses_does_not_fit(ask):
