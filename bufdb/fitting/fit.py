@@ -120,6 +120,8 @@ class Fitting:
     _dumps: dict[Plan, Dumped] = field(default_factory=dict)
     _compiled: dict[tuple[Plan, bool], Compiled] = field(default_factory=dict)
     _traced: dict[Plan, Traced] = field(default_factory=dict)
+    _fewest: dict[Plan, Traced] = field(default_factory=dict)
+    """The same of the plan with the fewest names that does the same."""
     _again: dict[Plan, tuple[Site, ...]] = field(default_factory=dict)
     """What is computed again under plans."""
     _scratch: Scratch = field(default_factory=Scratch)
@@ -140,6 +142,7 @@ class Fitting:
             return self._answered()
         except MistracedError:  # all of it again, by JAX's traces alone
             self._traced.clear()
+            self._fewest.clear()
             self._notes.clear()
             self._compiled = {key: one for key, one in self._compiled.items() if key[0] == Plan()}
             return self._answered()
@@ -205,7 +208,9 @@ class Fitting:
         def trace(plan: Plan) -> Traced:
             plan = plan.as_traced
             if plan not in self._traced:
-                self._traced[plan] = self.session.trace(plan)
+                traced = self._traced[plan] = self.session.trace(plan)
+                if traced.saved is not None:
+                    self._fewest[replace(plan, saved=traced.saved)] = traced
             return self._traced[plan]
 
         return Ask(
@@ -382,7 +387,9 @@ class Fitting:
 
     def _known(self, plan: Plan, program: Program) -> Traced:
         plain = plan.as_traced
-        return program.as_written if plain.is_as_written else self._traced[plain]
+        if plain.is_as_written:
+            return program.as_written
+        return self._traced[plain] if plain in self._traced else self._fewest[plain]
 
     def _recomputed(self, plan: Plan) -> tuple[Site, ...]:
         """Return the expressions that are computed again under a plan; nothing when the time is up.

@@ -15,6 +15,7 @@ from bufdb.fitting.levers.saved import Saved
 from bufdb.fitting.places import spans
 from bufdb.fitting.plans import (
     Answer,
+    Candidate,
     Change,
     Changes,
     Compiled,
@@ -120,6 +121,25 @@ def test_traces_that_are_taken_back_begin_the_search_again(monkeypatch, ask):
     right = ask(70)
     monkeypatch.setattr(sys.modules[__name__], "Made", Mistraced)
     assert ask(70) == right and taken_back
+
+
+def test_a_plan_of_fewer_names_that_has_no_trace_of_its_own(monkeypatch, ask):
+    class Fewer(Made):
+        def trace(self, plan):
+            assert plan.saved != ("a",), "it is known by that of more names"
+            saved = ("a",) if plan.saved == ("a", "b") else plan.saved
+            return replace(super().trace(replace(plan, saved=saved)), saved=saved)
+
+    monkeypatch.setattr(module, "search", lambda program, ask: [_compiled(ask)])
+    monkeypatch.setattr(sys.modules[__name__], "Made", Fewer)
+    assert ask(70).plans[0].need_bytes == NEEDS["a",]
+
+
+def _compiled(ask):
+    traced = ask.trace(Plan((0,), ("a", "b")))
+    plan = Plan((0,), traced.saved)
+    compiled = ask.compile(plan, True)
+    return Candidate(plan, traced, compiled.need_bytes, compiled)
 
 
 def test_a_plan_that_xla_refuses_does_not_fit(ask):
