@@ -34,13 +34,13 @@ def is_own(status: os.stat_result) -> bool:
     return status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_WRITE
 
 
-def make_room(place: Path, suffix: str, most_bytes: int) -> None:
-    """Remove the files with a suffix that are too much, the one that was used longest ago first."""
+def make_room(place: Path, suffixes: tuple[str, ...], most_bytes: int) -> None:
+    """Remove the files with some suffixes that are too much, the one that was used longest ago first."""
     used = []
     for path in place.iterdir():
         with suppress(FileNotFoundError):  # another process makes room, too
             status = path.lstat()
-            if path.suffix == suffix:
+            if path.suffix in suffixes:
                 used.append((status.st_mtime_ns, status.st_size, path))
             elif path.suffix == TEMPORARY and status.st_mtime < time.time() - 3600:
                 path.unlink()

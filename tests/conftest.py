@@ -21,10 +21,11 @@ from once import made_once
 from places import DEMO, GOLDEN, LABELS, MEMORY, PROFILES
 from small_db import open_copy
 
-from bufdb import cli, user_cache
+from bufdb import cli
 from bufdb.database import store
 from bufdb.dumps import profiles
 from bufdb.ingest.ingest import ingest
+from bufdb.user_cache import OFF, VARIABLE
 
 FIRST_DUMP_TIME = 1_750_000_000
 """Time given to the files of the first demo run [s since 1970]; each next run is an hour later."""
@@ -133,7 +134,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_is_compiled_before() -> None:
     """Keep what tests compile out of the user's cache, and what that has out of tests."""
-    os.environ[user_cache.VARIABLE] = user_cache.OFF
+    os.environ[VARIABLE] = OFF
 
 
 @pytest.fixture(scope="session", autouse=True)

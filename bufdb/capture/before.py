@@ -3,7 +3,6 @@
 What is kept is what XLA wrote, so that all figures are computed as if it had just been compiled.
 The name of an entry is a hash of everything that the compiler is passed: the module with its source
 lines, the options, the devices, and what of the environment XLA reads; and of the compiler itself.
-An entry that is damaged, or that another user could have written, is not used.
 """
 
 from __future__ import annotations
@@ -23,14 +22,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from bufdb import user_cache
+from bufdb.capture import cache
 from bufdb.capture.dump import COMPILER, compile_into, content_of, dump_options
 
-MOST_BYTES = 256 << 20
-"""Of all entries; the one that was used longest ago goes first."""
 _FORM = 1
 """Of entries: another number is another key."""
-_FOLDER, _SUFFIX = "compiled", ".dump"
+_SUFFIX = ".dump"
 _MARK = "compiled-before"
 """File next to a dump that is from here: the seconds that its compilation took."""
 _UNREAD = (".ll", ".o", ".ptx", ".cubin", ".s")
@@ -40,7 +37,6 @@ _CALL = "compile_or_get_cached"
 _VARIABLES = ("XLA_", "LIBTPU", "TPU_", "TF_", "CUDA_", "NVIDIA_", "PJRT_")
 """Beginnings of the names of variables that XLA and its plugins read."""
 _PACKAGES = ("jax", "libtpu", "nvidia")
-_DIGEST_BYTES = hashlib.sha256().digest_size
 
 
 def compile_once(
@@ -63,7 +59,7 @@ def compile_once(
     Raises:
         BufdbError: it wrote no dump.
     """
-    place = user_cache.folder(_FOLDER)
+    place = cache.folder()
     if place is None:
         return compile_into(lowered, folder, compiler_options)
     keys: list[str] = []
@@ -217,43 +213,14 @@ def _compiler() -> tuple[object, ...]:
     return versions, sorted(packages), libraries, platform.machine(), processor, os.cpu_count()
 
 
-# -- The folder ------------------------------------------------------------------------------------
+# -- Entries ---------------------------------------------------------------------------------------
 
 
 def _read(place: Path, key: str) -> _Entry | None:
-    """Return an entry; None if there is none, which it is from then on if it is damaged."""
-    path = place / f"{key}{_SUFFIX}"
-    try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
-            if not user_cache.is_own(os.fstat(file.fileno())):
-                return None
-            data = file.read()
-        if data[:_DIGEST_BYTES] == _digest(key, data[_DIGEST_BYTES:]):
-            os.utime(path)
-            return _Entry.from_bytes(data[_DIGEST_BYTES:])
-        path.unlink()
-    except OSError:
-        pass
-    return None
-
-
-def _digest(key: str, data: bytes) -> bytes:
-    return hashlib.sha256(key.encode() + data).digest()
+    """Return an entry; None if there is none."""
+    data = cache.read(place, key + _SUFFIX)
+    return None if data is None else _Entry.from_bytes(data)
 
 
 def _write(place: Path, key: str, entry: _Entry) -> None:
-    """Keep an entry, whole or not at all; what was used longest ago makes room for it."""
-    data = entry.as_bytes()
-    if len(data) > MOST_BYTES // 4:
-        return
-    made = place / f"{key}-{os.urandom(8).hex()}{user_cache.TEMPORARY}"
-    try:
-        with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(_digest(key, data) + data)
-        made.replace(place / f"{key}{_SUFFIX}")
-        user_cache.make_room(place, _SUFFIX, MOST_BYTES)
-    except OSError:  # such as a full disk
-        pass
-    finally:
-        with suppress(OSError):
-            made.unlink(missing_ok=True)
+    cache.write(place, key + _SUFFIX, entry.as_bytes())

@@ -67,7 +67,7 @@ def database_of(
         if place is not None:
             with suppress(OSError):
                 os.utime(file)
-                user_cache.make_room(place, _SUFFIX, MOST_BYTES)
+                user_cache.make_room(place, (_SUFFIX,), MOST_BYTES)
         yield Named(str(file), names, summaries)
     finally:
         if made is not None:

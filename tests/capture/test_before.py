@@ -5,7 +5,7 @@ import os
 import pytest
 
 from bufdb import user_cache
-from bufdb.capture import before
+from bufdb.capture import before, cache
 
 KEY, OTHER = "0" * 64, "1" * 64
 FILES = {
@@ -17,7 +17,7 @@ FILES = {
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     monkeypatch.setenv(user_cache.VARIABLE, str(tmp_path / "cache"))
-    folder = user_cache.folder(before._FOLDER)
+    folder = cache.folder()
     before._write(folder, KEY, entry())
     return folder
 
@@ -71,28 +71,28 @@ def test_what_others_may_write_is_not_used(place, tmp_path, monkeypatch):
     path(place).symlink_to(tmp_path / "elsewhere")
     assert before._read(place, KEY) is None
     place.chmod(0o770)
-    assert user_cache.folder(before._FOLDER) is None
+    assert cache.folder() is None
     place.chmod(0o700)
     (tmp_path / "other").mkdir()
-    (tmp_path / "other" / before._FOLDER).symlink_to(place)
+    (tmp_path / "other" / place.name).symlink_to(place)
     monkeypatch.setenv(user_cache.VARIABLE, str(tmp_path / "other"))
-    assert user_cache.folder(before._FOLDER) is None
+    assert cache.folder() is None
 
 
 @pytest.mark.parametrize("chosen", ["off", "/dev/null/x"])
 def test_without_a_folder_nothing_is_kept(monkeypatch, chosen):
     monkeypatch.setenv(user_cache.VARIABLE, chosen)
-    assert user_cache.folder(before._FOLDER) is None
+    assert cache.folder() is None
 
 
 def test_the_folder_is_in_the_cache_of_the_user(tmp_path, monkeypatch):
     monkeypatch.delenv(user_cache.VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert user_cache.folder(before._FOLDER) == tmp_path / "bufdb" / "compiled"
+    assert cache.folder() == tmp_path / "bufdb" / "compiled"
 
 
 def test_what_was_used_longest_ago_makes_room(place, monkeypatch):
-    monkeypatch.setattr(before, "MOST_BYTES", 4 * path(place).stat().st_size)
+    monkeypatch.setattr(cache, "MOST_BYTES", 4 * path(place).stat().st_size)
     keys = [KEY, *(str(number) * 64 for number in range(1, 5))]
     for number, key in enumerate(keys[1:4], start=1):
         before._write(place, key, entry())
@@ -106,7 +106,7 @@ def test_what_was_used_longest_ago_makes_room(place, monkeypatch):
 
 
 def test_an_entry_of_a_quarter_of_all_is_not_kept(place):
-    before._write(place, OTHER, entry({"a.txt": os.urandom(before.MOST_BYTES // 4 + 1)}))
+    before._write(place, OTHER, entry({"a.txt": os.urandom(cache.MOST_BYTES // 4 + 1)}))
     assert not path(place, OTHER).exists()
 
 
