@@ -35,7 +35,7 @@ def is_own(status: os.stat_result) -> bool:
 
 
 def make_room(place: Path, suffixes: tuple[str, ...], most_bytes: int) -> None:
-    """Remove the files with some suffixes that are too much, the one that was used longest ago first."""
+    """Remove the files with these suffixes that are too much, those used longest ago first."""
     used = []
     for path in place.iterdir():
         with suppress(FileNotFoundError):  # another process makes room, too

@@ -1,8 +1,8 @@
 """A process that writes nothing outside of a folder: the kernel refuses it (Landlock, Linux 5.13).
 
-`python -m bufdb.capture.confined FOLDER BYTES COMMAND...` becomes the command, so that everything that
-it starts is confined as well, for good, and has that much memory for data in each process. Reading,
-the network and the devices are as before.
+`python -m bufdb.capture.confined FOLDER BYTES COMMAND...` becomes the command, so that everything
+that it starts is confined as well, for good, and has that much memory for data in each process.
+Reading, the network and the devices are as before.
 """
 
 from __future__ import annotations

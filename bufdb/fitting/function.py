@@ -330,6 +330,7 @@ class Function:
             BufdbError: a part of the plan was not met when the function was traced.
         """
         self._losses.prove(plan)
+        self._losses.write()
         options = {} if self._target is None else dict(self._target.options)
         options |= dict(one.split("=", 1) for one in plan.options)
         stage, hardware = self.stage(plan), self._hardware

@@ -21,11 +21,12 @@ from bufdb.fitting.counting import (
 from bufdb.fitting.derived import Derived, Figures, NamedApart, UnknownError
 from bufdb.fitting.gradients import Gradient, gradient
 from bufdb.fitting.jax_inside import Changed, gradient_number, without_dead_code
-from bufdb.fitting.plans import Plan, Site, Traced
+from bufdb.fitting.plans import Plan, Site, Traced, as_json
 from bufdb.fitting.reader import SCAN, Reader
 from bufdb.fitting.replay import Replay
 from bufdb.fitting.session import MistracedError
 from bufdb.fitting.survey import Survey
+from bufdb.fitting.traces import Traces, content
 
 TRACED = 8
 """Plans of the same scans that JAX traces before the others are derived."""
@@ -75,16 +76,31 @@ class Losses:
         self._derived: set[Plan] = set()
         """Those of the traced plans that JAX has not traced."""
         self._may_derive = True
-        self._last: tuple[Plan, Sequence[Any]] = Plan(), ()
+        self._written = [self._as_written(number) for number in self._numbers]
+        self._last: tuple[Plan, Sequence[Any]] = Plan(), self._written
         """The plan whose gradients were traced last, and their jaxprs."""
         self._other = self._work_outside(step)
+        self._before = Traces(self._content)
 
     def narrow(self, kept: Sequence[int]) -> None:
         """Keep some regions, which get new numbers."""
+        self.write()
         self.survey.narrow(kept)
         self._traces = {plan: traced for plan, traced in self._traces.items() if plan == Plan()}
         self._alike.clear()
-        self._last = Plan(), ()
+        self._last = Plan(), self._written
+        self._before = Traces(self._content)
+
+    def _content(self) -> Sequence[str]:
+        """Return what traces depend on."""
+        losses = [content(one.closed.jaxpr, self._reader.site) for one in self._gradients]
+        counts = [(one.times, one.at_once, one.outputs) for one in self._gradients]
+        found = as_json([self._other, counts, self.survey.regions, self.survey.switches])
+        return [*losses, *map(content, self._written), str(found)]
+
+    def write(self) -> None:
+        """Keep the traces for later calls."""
+        self._before.write()
 
     # -- What a plan does --------------------------------------------------------------------------
 
@@ -188,7 +204,10 @@ class Losses:
         return self._summed(plan, figures, live_bytes=0)
 
     def _traced(self, plan: Plan) -> Traced:
-        """Return what JAX's trace of a plan says."""
+        """Return what JAX's trace of a plan says, whenever it was made."""
+        return self._before.once(plan, lambda: self._traced_now(plan))
+
+    def _traced_now(self, plan: Plan) -> Traced:
         jaxprs = self._gradient_jaxprs(plan)
         losses = [one.closed.jaxpr for one in self._gradients]
         figures = [
@@ -229,9 +248,20 @@ class Losses:
 
     def _gradient_jaxprs(self, plan: Plan) -> Sequence[Any]:
         """Return the jaxprs of the gradients under a plan."""
-        if self._last[0] != plan or not self._last[1]:
+        if self._last[0] != plan:
             self._last = plan, [self._gradient_jaxpr(number, plan) for number in self._numbers]
         return self._last[1]
+
+    def _as_written(self, number: int) -> Any:
+        """Return the jaxpr of a gradient as written.
+
+        Raises:
+            UnboundError: it has the name of an axis that is bound around it.
+        """
+        try:
+            return self._gradient_jaxpr(number, Plan())
+        except NameError as error:  # JAX's for an axis; none of the user's code runs here
+            raise UnboundError(self._gradients[number].site) from error
 
     @property
     def _numbers(self) -> range:
@@ -256,10 +286,7 @@ class Losses:
         tagged: dict[int, Work] = {}
         total = _work_by_gradient(step, tagged)
         for number, one in enumerate(self._gradients):
-            try:
-                alone = work(self._gradient_jaxpr(number, Plan()))
-            except NameError as error:  # JAX's for an axis; none of the user's code runs here
-                raise UnboundError(one.site) from error
+            alone = work(self._written[number])
             got = tagged.get(number, Work())
             if alone.operations and got.operations:
                 times = got.operations / alone.operations

@@ -1,0 +1,106 @@
+"""Traces of plans that earlier calls made, kept by content next to their compilations.
+
+The name of a file is a hash of what a trace depends on: the equations of the losses and where each
+was written, their gradients as written (which have the rules of functions with their own derivative
+and the policies of the source), what of them can be switched, JAX, its settings, and bufdb's code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import re
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bufdb.capture import cache
+from bufdb.capture.target import jax_module
+from bufdb.fitting.counting import is_literal, kind, open_jaxpr
+from bufdb.fitting.plans import Plan, Site, Traced, as_json, from_json
+
+_SUFFIX = ".traces"
+_OF_PROCESS = re.compile(r"0x[0-9a-f]+")
+"""What the text of a function has that another process has not."""
+
+
+class Traces:
+    """The traces of the plans of a program."""
+
+    def __init__(self, content: Callable[[], Sequence[str]]) -> None:
+        """Take a function that returns what a trace depends on, besides JAX and this code."""
+        self._place = cache.folder()
+        self._known: dict[Plan, Traced] = {}
+        self._count = 0
+        """Of those that the file has."""
+        if self._place is None:
+            return
+        digest = hashlib.sha256(repr((*_versions(), content())).encode())
+        self._name = digest.hexdigest() + _SUFFIX
+        data = cache.read(self._place, self._name)
+        if data is not None:
+            rows = json.loads(zlib.decompress(data))
+            self._known = {from_json(Plan, plan): from_json(Traced, one) for plan, one in rows}
+            self._count = len(self._known)
+
+    def once(self, plan: Plan, trace: Callable[[], Traced]) -> Traced:
+        """Return the trace of a plan, made if it is not known.
+
+        What a plan changes in the text is no part of the name, so a plan with that is traced.
+        """
+        if plan.extra:
+            return trace()
+        if plan not in self._known:
+            self._known[plan] = trace()
+        return self._known[plan]
+
+    def write(self) -> None:
+        """Keep what is known now."""
+        if self._place is None or len(self._known) == self._count:
+            return
+        rows = [[as_json(plan), as_json(traced)] for plan, traced in self._known.items()]
+        cache.write(self._place, self._name, zlib.compress(json.dumps(rows).encode()))
+        self._count = len(self._known)
+
+
+def content(jaxpr: Any, site: Callable[[Any], Site | None] = lambda eqn: None) -> str:
+    """Return the equations of a jaxpr as text, also those nested in it, each with its place."""
+    lines: list[str] = []
+    _write(jaxpr, site, lines.append)
+    return "\n".join(lines)
+
+
+def _write(jaxpr: Any, site: Callable[[Any], Site | None], write: Callable[[str], object]) -> None:
+    numbers: dict[Any, int] = {}
+
+    def texts(variables: Iterable[Any]) -> str:
+        return " ".join(
+            f"{var.val!r}"
+            if is_literal(var)
+            else f"{numbers.setdefault(var, len(numbers))}:{var.aval}"
+            for var in variables
+        )
+
+    write(f"({texts(jaxpr.constvars)}; {texts(jaxpr.invars)}")
+    for eqn in jaxpr.eqns:
+        write(f"{kind(eqn)} {texts(eqn.invars)} > {texts(eqn.outvars)} {site(eqn)}")
+        for name, param in sorted(eqn.params.items()):
+            items = param if isinstance(param, tuple | list) else (param,)
+            inner = [one for item in items if (one := open_jaxpr(item)) is not None]
+            write(f"{name}={'' if inner else _OF_PROCESS.sub('', str(param))}")
+            for one in inner:
+                _write(one, site, write)
+    write(f"{texts(jaxpr.outvars)})")
+
+
+def _versions() -> Sequence[object]:
+    """Return what identifies JAX with its settings, and the code that traces and counts."""
+    jax = jax_module()
+    values = importlib.import_module("jax._src.config").config.values
+    own = Path(__file__).parent
+    files = sorted((path.name, path.stat().st_mtime_ns) for path in own.rglob("*.py"))
+    settings = _OF_PROCESS.sub("", str(sorted(values.items())))
+    return sys.version, jax.__version__, settings, files

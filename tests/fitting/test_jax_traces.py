@@ -1,0 +1,139 @@
+"""Traces that earlier calls made: which are used, and when a program is another one."""
+
+import importlib.util
+import sys
+
+import pytest
+
+jax = pytest.importorskip("jax", reason="this Python has no jax")
+
+import fit_programs as programs  # noqa: E402
+
+from bufdb.capture import cache  # noqa: E402
+from bufdb.fitting.function import Function  # noqa: E402
+from bufdb.fitting.losses import Losses  # noqa: E402
+from bufdb.fitting.plans import Plan  # noqa: E402
+
+PROGRAM = """import jax
+import jax.numpy as jnp
+
+
+@jax.custom_vjp
+def gated(x):
+    return jnp.tanh(x)
+
+
+def backward(x, g):
+    return (g * jnp.cos(x),)
+
+
+gated.defvjp(lambda x: (jnp.tanh(x), x), backward)
+
+
+def layer(x, w):
+    return gated(x @ w) * 2, None
+
+
+def step(w, x):
+    return jax.grad(lambda w: jax.lax.scan(layer, x, w)[0].sum())(w)
+
+
+def args():
+    return jnp.ones((4, 8, 8)), jnp.ones((8, 8))
+"""
+NOTHING = Plan(scans=(0,))
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """The plans that JAX traces."""
+    plans, trace = [], Losses._traced_now
+
+    def traced(self, plan):
+        plans.append(plan)
+        return trace(self, plan)
+
+    monkeypatch.setattr(Losses, "_traced_now", traced)
+    return plans
+
+
+def traced(place, text=PROGRAM, name="train"):
+    """The trace of a plan of a program with a text, kept for later."""
+    path = place / f"{name}.py"
+    path.write_text(text)
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    function = Function(module.step, module.args(), {}, name)
+    function.program()
+    got = function.trace(NOTHING)
+    function._losses.write()
+    return got
+
+
+def test_what_an_earlier_call_traced_is_not_traced_again(place, made):
+    first = traced(place)
+    assert NOTHING in made
+    made.clear()
+    assert traced(place) == first and made == []
+
+
+def test_without_a_cache_each_call_traces(place, made, monkeypatch):
+    monkeypatch.setenv(cache.VARIABLE, cache.OFF)
+    traced(place)
+    made.clear()
+    traced(place)
+    assert NOTHING in made
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("gated(x @ w) * 2", "gated(x @ w) * 3"),  # an equation
+        ("def layer", "\n\ndef layer"),  # where it was written
+        ("g * jnp.cos(x)", "g * jnp.sin(x)"),  # the rule of a function of its own
+        ("(4, 8, 8)", "(5, 8, 8)"),  # a shape
+    ],
+)
+def test_another_program_has_other_traces(place, made, old, new):
+    traced(place)
+    made.clear()
+    assert old in PROGRAM
+    traced(place, PROGRAM.replace(old, new))
+    assert NOTHING in made
+
+
+def test_another_setting_of_jax_has_other_traces(place, made):
+    traced(place)
+    made.clear()
+    jax.config.update("jax_default_matmul_precision", "highest")
+    try:
+        traced(place)
+    finally:
+        jax.config.update("jax_default_matmul_precision", None)
+    assert NOTHING in made
+
+
+def test_a_damaged_file_is_traced_again(place, made):
+    first = traced(place)
+    for path in (place / "cache").glob("*.traces"):
+        path.write_bytes(path.read_bytes()[:-1])
+    made.clear()
+    assert traced(place) == first and NOTHING in made
+
+
+def test_what_changes_the_text_is_traced_each_time(place, made):
+    plan = Plan(extra=("as written",))
+    for _ in range(2):
+        function = Function(programs.step, programs.args(), {}, "step")
+        function.program()
+        function._losses.changes[plan.extra] = [lambda replay: replay.run]
+        function.trace(plan)
+        function._losses.write()
+    assert made.count(plan) == 2
