@@ -43,7 +43,7 @@ from bufdb.read.jax_names import RECOMPUTED
 _APART = "\0"
 """Between the name of a value and its number, in a name of its own."""
 _THROUGH = (*JITS, *REMATS, *SHARD_MAPS, "custom_jvp_call", "custom_vjp_call")
-"""Names of the primitives of which each output needs what it needs within the function."""
+"""Names of the primitives whose outputs need, each, what it needs within the function."""
 _LITERAL, _DROPPED = -1, -2
 
 
@@ -170,7 +170,7 @@ class Derived:
 
         Raises:
             UnknownError: the forward pass does not compute what it saves, or it moves a value of a
-                scan within a scan, of which JAX stacks a part on the device.
+                scan within a scan, which JAX stacks in part on the device.
         """
         names = [one.name for one in self._values]
         cuts = frozenset(at for at, name in enumerate(names) if name in saved or name in offloaded)

@@ -95,8 +95,8 @@ class Losses:
         """Return what traces depend on."""
         losses = [content(one.closed.jaxpr, self._reader.site) for one in self._gradients]
         counts = [(one.times, one.at_once, one.outputs) for one in self._gradients]
-        found = as_json([self._other, counts, self.survey.regions, self.survey.switches])
-        return [*losses, *map(content, self._written), str(found)]
+        facts = as_json([self._other, counts, self.survey.regions, self.survey.switches])
+        return [*losses, *map(content, self._written), str(facts)]
 
     def write(self) -> None:
         """Keep the traces for later calls."""
