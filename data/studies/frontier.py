@@ -1,12 +1,14 @@
 """What `bufdb fit` finds, next to the plans that a user would write by hand, all compiled.
 
-    python frontier.py [--only gpt2 ...] [--keep DIR] [--write]
+    python frontier.py [--only gpt2 ...] [--limits 2] [--keep DIR] [--write]
 
 The programs are those of `PROGRAMS`, for an H100, ahead of time: layers in a row, in scans and on
 devices, JAX's page on host offloading, and the networks of MONeT (Shah et al., ICLR 2021). Each
 plan by hand is the program with one of its functions replaced, compiled the same way. Limits are
-the needs of these plans, or figures that others published. Results are kept in DIR as they come,
-one file of a program, and are not asked for again; `frontier.md` is written of what is there.
+the needs of these plans, or figures that others published. Results are kept as they come in
+`frontier/`, one file of a program, and are not asked for again: remove the file of a program to
+measure it again. `frontier.md` is written of what is there; a program without results keeps its
+rows.
 Needs jax, flax and optax, and for the GPU the packages of data/README.md: hours on two cores.
 """
 
@@ -25,7 +27,8 @@ from pathlib import Path
 
 from bufdb.capture.simulated import Devices
 from bufdb.errors import BufdbError
-from bufdb.fitting.fit import Fitting, Question, _figures, _texts
+from bufdb.fitting.figures import Scratch
+from bufdb.fitting.fit import Fitting, Question, _texts
 from bufdb.fitting.patch import patch
 from bufdb.fitting.plans import Plan
 from bufdb.fitting.session import Apart
@@ -207,9 +210,13 @@ class Kept:
         ask = functools.partial(self.session.compile, plan, what, is_full=is_full)
         return self._once(("compile", plan, is_full), ask)
 
-    def patched(self, texts, rest):
-        key = "patched", tuple(sorted(texts.items())), rest
-        return self._once(key, lambda: self.session.patched(texts, rest))
+    def numbers(self, size, path):
+        return self._once(("numbers", size), lambda: self.session.numbers(size, path))
+
+    def patched(self, texts, rest, numbers=None, *, is_compared=False):
+        key = "patched", tuple(sorted(texts.items())), rest, numbers
+        ask = functools.partial(self.session.patched, texts, rest, numbers, is_compared=is_compared)
+        return self._once(key, ask)
 
     def _once(self, key, ask):
         if key not in self.answers:
@@ -243,8 +250,8 @@ class Bench:
         self.name, self.subject, self.file = name, PROGRAMS[name], keep / f"{name}.json"
         self.known = json.loads(self.file.read_text()) if self.file.exists() else {}
 
-    def run(self, folder):
-        """Measure what is not known yet."""
+    def run(self, folder, most=None):
+        """Measure what is not known yet, of the first limits alone if there is a most."""
         self.known.setdefault("hands", {})
         self.known.setdefault("limits", {})
         for hand in self.subject.hands:
@@ -257,17 +264,17 @@ class Bench:
             if "written" not in self.known:
                 program = kept.program()
                 dumped = kept.compile(Plan(), "as written", is_full=True)
-                figures = _figures(dumped, folder)
+                figures = Scratch().figures(dumped)
                 self.known["written"] = self.measures(figures, program.as_written)
                 self.save("as written")
-            for limit in self.limits():
+            for limit in self.limits()[:most]:
                 if str(limit) not in self.known["limits"]:
                     self.known["limits"][str(limit)] = self.fitted(kept, limit, folder)
                     self.save(f"{limit / MIB:,.0f} MiB")
 
     def save(self, what):
         print(f"{self.name}: {what}", file=sys.stderr, flush=True)
-        self.file.write_text(json.dumps(self.known, indent=1))
+        self.file.write_text(json.dumps(self.known, indent=1).replace(f"{HERE}/", "") + "\n")
 
     def session(self, spec, folder):
         folder.mkdir()
@@ -289,7 +296,7 @@ class Bench:
                 dumped = session.compile(Plan(), hand, is_full=True)
             except BufdbError as error:
                 return {"error": str(error).splitlines()[0]}
-            return self.measures(_figures(dumped, folder), traced)
+            return self.measures(Scratch().figures(dumped), traced)
 
     def limits(self):
         """Bytes: the published shares, or the needs of plans by hand that are apart."""
@@ -507,36 +514,60 @@ def reasons(bench, limit):
         yield where + "not run: " + row["unrun"]
 
 
-def page(benches):
-    lines, notes, limits, worse, proved, planned = [], [], 0, 0, 0, 0
-    for bench in benches:
-        known = bench.known
+@dataclass
+class Rows:
+    """The rows and the notes of a program."""
+
+    lines: dict[str, str] = field(default_factory=dict)
+    """By the text of the limit."""
+    notes: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, bench):
+        """Those of the results of a program."""
+        rows, known, title = cls(), bench.known, bench.subject.title
         if "written" not in known:
-            continue
+            return rows
         published = bench.subject.published or [""] * len(bench.limits())
         for limit, text in zip(bench.limits(), published, strict=True):
-            if str(limit) not in known["limits"]:
-                continue
-            row = known["limits"][str(limit)]
-            lines.append(line(bench, limit, text))
-            notes += reasons(bench, limit)
-            limits += 1
-            worse += is_worse(row, best_by_hand(known, limit), known["written"])
-            planned += "need" in row
-            proved += row.get("verified", False)
-        notes += [
-            f"- {bench.subject.title}, {hand}: {one['error']}"
+            if str(limit) in known["limits"]:
+                rows.lines[size(limit)] = line(bench, limit, text)
+                rows.notes += reasons(bench, limit)
+        rows.notes += [
+            f"- {title}, {hand}: {one['error']}"
             for hand, one in known["hands"].items()
             if "error" in one
         ]
-        rest = [size(one) for one in bench.limits() if str(one) not in known["limits"]]
-        if rest and known["limits"]:
-            notes.append(f"- {bench.subject.title}: not run at {', '.join(rest)} MiB.")
-    missing = [bench.name for bench in benches if not bench.known.get("limits")]
+        rest = [size(one) for one in bench.limits() if size(one) not in rows.lines]
+        if rest and rows.lines:
+            rows.notes.append(f"- {title}: not run at {', '.join(rest)} MiB.")
+        return rows
+
+    @classmethod
+    def of_page(cls, text, title):
+        """Those of an earlier page, whose results are not there."""
+        own = [one for one in text.splitlines() if one.startswith(f"| {title} | ")]
+        notes = [
+            one for one in text.splitlines() if one.startswith((f"- {title}, ", f"- {title}: "))
+        ]
+        return cls({one.split(" | ")[1]: one for one in own}, notes)
+
+
+def page(benches, before):
+    """The page; what has no results, and is in that of before, stays as it is."""
+    programs = [
+        Rows.of(bench) if bench.known.get("limits") else Rows.of_page(before, bench.subject.title)
+        for bench in benches
+    ]
+    lines = [one for rows in programs for one in rows.lines.values()]
+    notes = [one for rows in programs for one in rows.notes]
+    missing = [bench.name for bench, rows in zip(benches, programs, strict=True) if not rows.lines]
     notes += [f"- {name}: not run." for name in missing]
+    proofs = [one.split(" | ")[8].strip() for one in lines]
+    worse = sum("**worse than**" in one for one in lines)
     total = (
-        f"{len(benches) - len(missing)} programs, {limits} limits: a plan by hand is better for "
-        f"{worse}. Of {planned} plans {proved} are proved."
+        f"{len(benches) - len(missing)} programs, {len(lines)} limits: a plan by hand is better "
+        f"for {worse}. Of {sum(map(bool, proofs))} plans {proofs.count('yes')} are proved."
     )
     text = PAGE.format(
         jax=version("jax"),
@@ -550,7 +581,8 @@ def page(benches):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", nargs="*", choices=PROGRAMS, default=[*PROGRAMS])
-    parser.add_argument("--keep", type=Path, help="folder for results, used again if there")
+    parser.add_argument("--keep", type=Path, default=HERE / "frontier", help="folder for results")
+    parser.add_argument("--limits", type=int, metavar="N", help="run the first N of each alone")
     parser.add_argument("--write", action="store_true", help="run nothing, write frontier.md")
     parser.add_argument("--compare", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -558,15 +590,16 @@ def main():
         print(compare(*options.compare))
         return
     os.environ["JAX_PLATFORMS"] = "cpu"
-    keep = (options.keep or Path(tempfile.mkdtemp())).resolve()
+    keep, written = options.keep.resolve(), HERE / "frontier.md"
     keep.mkdir(parents=True, exist_ok=True)
     for name in [] if options.write else options.only:
         with tempfile.TemporaryDirectory(prefix="frontier-") as folder:
             try:
-                Bench(name, keep).run(Path(folder))
+                Bench(name, keep).run(Path(folder), options.limits)
             except BufdbError as error:
                 print(f"{name}: {error}", file=sys.stderr, flush=True)
-    (HERE / "frontier.md").write_text(page([Bench(name, keep) for name in PROGRAMS]))
+    before = written.read_text() if written.exists() else ""
+    written.write_text(page([Bench(name, keep) for name in PROGRAMS], before))
 
 
 if __name__ == "__main__":
