@@ -208,6 +208,20 @@ def step_checkpoint_decorated(params, x):
     return jax.grad(loss)(params, x)
 
 
+def step_checkpoint_of_heads(params, x):
+    def heads(x, w):
+        @jax.checkpoint
+        def head(_, h):
+            return None, jnp.sin(jnp.cos(h @ w))
+
+        return lax.scan(head, None, jnp.stack([x, 2 * x]))[1].sum(0)
+
+    def body(x, p):
+        return x + jnp.tanh(heads(x, p["w"])) @ p["v"], None
+
+    return jax.grad(lambda params: lax.scan(body, x, params)[0].sum())(params)
+
+
 def step_fori(params, x):
     def loss(params, x):
         def body(i, x):

@@ -81,6 +81,7 @@ class Saved(Lever):
                 how = f'put checkpoint_name(…, "{switch.name}") around'
                 editing.attempt(switch.site, how, _name, switch.site, switch.name)
                 named.add(switch.site)
+        scanned = {site for index in plan.scans for site in program.regions[index].sites}
         for index in plan.scans:
             region = program.regions[index]
             made = policy(program.switches, plan, index)
@@ -97,7 +98,7 @@ class Saved(Lever):
                 )
                 texts = made.text, rest.text
                 editing.attempt(site, how, _scan_in_two, site, depth.count, texts)
-            for site in set(region.remats) - set(region.sites):
+            for site in set(region.remats) - scanned:  # a scan's own gets the policy
                 editing.attempt(site, "remove the checkpoint of", _unwrap, region, site)
 
     def compared(
