@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
+import bufdb
 from bufdb.capture.simulated import Devices
 from bufdb.errors import BufdbError
 from bufdb.fitting.figures import Scratch
@@ -316,7 +317,8 @@ class Bench:
         """The answer of `fit` for a limit, as a first question."""
         kept.seconds, children = 0.0, kept._children()
         subject, begin = self.subject, time.process_time()
-        question = Question(limit, compile_budget=subject.budget, also=subject.also)
+        db = str(folder / "runs.duckdb")
+        question = Question(limit, compile_budget=subject.budget, also=subject.also, db=db)
         answer = Fitting(kept, question, folder).answer()
         row = {
             "compiles": answer.compile_count,
@@ -341,7 +343,19 @@ class Bench:
             "steps": best.steps,
             "plan": [*best.recomputed_lines[:2], *best.depths, *best.changes, *best.options],
         }
+        row["promise"] = self.promise(db, answer, best)
         return row | self.difference(answer, best, folder)
+
+    def promise(self, db, answer, best):
+        """What `bufdb verify` says of the plan: whether what it promises for the change came."""
+        said = bufdb.connect(db).verify(answer.as_written.run, best.run)
+        rows = [row for row in said.data if row["what"] == "need"]
+        promised = [row for row in rows if row["low_saving_bytes"] is not None]
+        if not promised:
+            return "nothing promised"
+        kept = all(row["is_in_range"] for row in promised)
+        more = all(row["got_bytes"] >= row["low_saving_bytes"] for row in promised)
+        return "yes" if kept else "more" if more else "less"
 
     def difference(self, answer, best, folder):
         """Largest difference of a result on the CPU, as a share of the largest of its kind."""
@@ -404,9 +418,11 @@ needs of these plans, or figures that others published. Above the bound is the c
 any mixture of the same values and layers at the same size of residuals, by traces; where layers are
 called in a row, no trace has it. Compilations are those of a first question, patches included, and
 CPU seconds are those of the same, all processes together, on a machine that others shared. Proved
-means that the patched files were compiled and need the same to the byte. The difference is that of
-results of the patched files from those as written, both run on a CPU with small arguments, relative
-to the largest value of a result.
+means that the patched files were compiled and need the same to the byte. As promised is whether
+the need fell by what `bufdb verify` promises for what the plan changes of the program as written;
+more is more than that, and empty is a row of an earlier version. The difference is that of results
+of the patched files from those as written, both run on a CPU with small arguments, relative to the
+largest value of a result.
 
 Published of MONeT are the figures of its README: shares of the gigabytes that PyTorch needs, and
 overheads in *time*, measured on its GPU. Ours are products and bytes of what XLA compiles, at equal
@@ -421,9 +437,9 @@ was run on another GPU; its figures are the limits here.
 {notes}"""
 HEAD = (
     "| program | limit | of as written | fit needs | products | bytes | above the bound | host MiB "
-    "| proved | difference | compilations | CPU s | best by hand | needs | products | bytes "
-    "| published |",
-    "|---|--:|--:|--:|--:|--:|--:|--:|---|--:|--:|--:|---|--:|--:|--:|---|",
+    "| proved | as promised | difference | compilations | CPU s | best by hand | needs | products "
+    "| bytes | published |",
+    "|---|--:|--:|--:|--:|--:|--:|--:|---|---|--:|--:|--:|---|--:|--:|--:|---|",
 )
 
 
@@ -480,6 +496,7 @@ def line(bench, limit, published):
         percent(row.get("gap")),
         size(row["host"]) if row.get("host") else "",
         proof,
+        row.get("promise", ""),
         "" if run is None else f"{run:.0e}",
         row["compiles"],
         f"{row['seconds']:.0f}",
@@ -490,7 +507,7 @@ def line(bench, limit, published):
         name, one = hand
         figures = [beyond(one, written, what) for what in ("work", "bytes")]
         mark = "**worse than** " if is_worse(row, hand, written) else ""
-        cells[12:16] = [mark + name, size(one["need"]), *map(percent, figures)]
+        cells[13:17] = [mark + name, size(one["need"]), *map(percent, figures)]
     return f"| {' | '.join(map(str, cells))} |"
 
 
@@ -547,6 +564,8 @@ class Rows:
     def of_page(cls, text, title):
         """Those of an earlier page, whose results are not there."""
         own = [one for one in text.splitlines() if one.startswith(f"| {title} | ")]
+        if "| as promised |" not in text:
+            own = [" | ".join([*(cells := one.split(" | "))[:9], "", *cells[9:]]) for one in own]
         notes = [
             one for one in text.splitlines() if one.startswith((f"- {title}, ", f"- {title}: "))
         ]
@@ -589,7 +608,7 @@ def main():
     if options.compare:
         print(compare(*options.compare))
         return
-    os.environ["JAX_PLATFORMS"] = "cpu"
+    os.environ |= {"JAX_PLATFORMS": "cpu", "BUFDB_CACHE": "off"}
     keep, written = options.keep.resolve(), HERE / "frontier.md"
     keep.mkdir(parents=True, exist_ok=True)
     for name in [] if options.write else options.only:
