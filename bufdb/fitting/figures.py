@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import json
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import bufdb
+from bufdb import resources
+from bufdb.capture import cache
 from bufdb.database import store
 from bufdb.dumps.place import Files
 from bufdb.ingest.ingest import ingest_into
@@ -65,10 +72,39 @@ class Scratch:
         return store.open_writable(":memory:", {"threads": "1"})
 
     def figures(self, dumped: Dumped) -> Figures:
-        """Return the figures of a compilation."""
+        """Return the figures of a compilation, which an earlier call may have read."""
+        place = cache.folder()
+        if place is None:
+            return self._read(dumped)
+        name = _name(dumped)
+        known = cache.read(place, name)
+        figures = self._read(dumped) if known is None else Figures(*json.loads(known))
+        if known is None:
+            cache.write(place, name, json.dumps(figures).encode())
+        return figures
+
+    def _read(self, dumped: Dumped) -> Figures:
         ingest_into(self._con, [Files("one", dumped.files, "")], run="one", replace=True)
         row = self._con.execute(_SQL).fetchone()
         return Figures() if row is None else Figures(*row)
+
+
+def _name(dumped: Dumped) -> str:
+    """Return the file of the figures of a dump: a hash of its files, and of the code that reads."""
+    digest = hashlib.sha256(_code().encode())
+    for name, file in sorted(dumped.files.items()):
+        with file.open("rb") if isinstance(file, Path) else file.open() as opened:
+            content = opened.read()
+        digest.update(b"%s:%d:" % (name.encode(), len(content)) + content)
+    return f"{digest.hexdigest()}.figures"
+
+
+@functools.cache
+def _code() -> str:
+    """Return what identifies the code and the SQL that read dumps."""
+    package = Path(bufdb.__file__).parent
+    files = [*package.rglob("*.py"), *resources.schema_files("tables", "views", "macros")]
+    return repr(sorted((path.name, path.stat().st_mtime_ns) for path in files))
 
 
 def need_of(dumped: Dumped) -> int | None:

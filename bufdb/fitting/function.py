@@ -189,7 +189,9 @@ class Function:
 
     def recomputed(self, plan: Plan) -> tuple[Site, ...]:
         """Return the expressions that are computed again under a plan."""
-        return self._losses.recomputed(plan)
+        sites = self._losses.recomputed(plan)
+        self._losses.write()
+        return sites
 
     def changes(self, kinds: Sequence[str]) -> Changes:
         """Return what `--also` tries, prepared for plans, and checked on random numbers."""

@@ -205,7 +205,7 @@ class Losses:
 
     def _traced(self, plan: Plan) -> Traced:
         """Return what JAX's trace of a plan says, whenever it was made."""
-        return self._before.once(plan, lambda: self._traced_now(plan))
+        return self._before.traced(plan, lambda: self._traced_now(plan))
 
     def _traced_now(self, plan: Plan) -> Traced:
         jaxprs = self._gradient_jaxprs(plan)
@@ -240,7 +240,11 @@ class Losses:
 
     def recomputed(self, plan: Plan) -> tuple[Site, ...]:
         """Return the expressions that are computed again under a plan."""
-        jaxprs = self._gradient_jaxprs(plan.as_traced)
+        plan = plan.as_traced
+        return self._before.again(plan, lambda: self._recomputed_now(plan))
+
+    def _recomputed_now(self, plan: Plan) -> tuple[Site, ...]:
+        jaxprs = self._gradient_jaxprs(plan)
         sites = {self._reader.site(eqn) for jaxpr in jaxprs for eqn in recomputed(jaxpr)}
         return tuple(sorted(site for site in sites if site is not None))
 

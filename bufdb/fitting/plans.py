@@ -12,6 +12,7 @@ a process of its own.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -568,6 +569,11 @@ def from_json(kind: type[Record], value: Any) -> Record:
     return record
 
 
+@functools.cache
+def _hints(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
 def _read(kind: Any, value: Any) -> Any:
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if value is None or kind is Any or origin is Literal:
@@ -577,7 +583,7 @@ def _read(kind: Any, value: Any) -> Any:
     if kind is Site:
         return Site(*value)
     if dataclasses.is_dataclass(kind):
-        hints = typing.get_type_hints(kind)
+        hints = _hints(kind)
         return kind(**{name: _read(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
     if origin is tuple and isinstance(value, Sequence):
         return tuple(_read(inner[0], item) for item in value)

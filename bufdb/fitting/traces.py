@@ -15,13 +15,14 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bufdb.capture import cache
 from bufdb.capture.target import jax_module
 from bufdb.fitting.counting import is_literal, kind, open_jaxpr
 from bufdb.fitting.plans import Plan, Site, Traced, as_json, from_json
 
+Record = TypeVar("Record")
 _SUFFIX = ".traces"
 _OF_PROCESS = re.compile(r"0x[0-9a-f]+")
 """What the text of a function has that another process has not."""
@@ -34,36 +35,46 @@ class Traces:
         """Take a function that returns what a trace depends on, besides JAX and this code."""
         self._place = cache.folder()
         self._known: dict[Plan, Traced] = {}
-        self._count = 0
-        """Of those that the file has."""
+        self._again: dict[Plan, tuple[Site, ...]] = {}
+        """What is computed again under plans."""
+        self._is_written = True
         if self._place is None:
             return
         digest = hashlib.sha256(repr((*_versions(), content())).encode())
         self._name = digest.hexdigest() + _SUFFIX
         data = cache.read(self._place, self._name)
         if data is not None:
-            rows = json.loads(zlib.decompress(data))
-            self._known = {from_json(Plan, plan): from_json(Traced, one) for plan, one in rows}
-            self._count = len(self._known)
+            for plan, traced, again in json.loads(zlib.decompress(data)):
+                own = from_json(Plan, plan)
+                if traced is not None:
+                    self._known[own] = from_json(Traced, traced)
+                if again is not None:
+                    self._again[own] = tuple(Site(*site) for site in again)
 
-    def once(self, plan: Plan, trace: Callable[[], Traced]) -> Traced:
-        """Return the trace of a plan, made if it is not known.
+    def traced(self, plan: Plan, trace: Callable[[], Traced]) -> Traced:
+        """Return the trace of a plan, made if it is not known."""
+        return self._once(self._known, plan, trace)
 
-        What a plan changes in the text is no part of the name, so a plan with that is traced.
-        """
-        if plan.extra:
-            return trace()
-        if plan not in self._known:
-            self._known[plan] = trace()
-        return self._known[plan]
+    def again(self, plan: Plan, read: Callable[[], tuple[Site, ...]]) -> tuple[Site, ...]:
+        """Return what is computed again under a plan, read if it is not known."""
+        return self._once(self._again, plan, read)
+
+    def _once(self, known: dict[Plan, Record], plan: Plan, make: Callable[[], Record]) -> Record:
+        if plan.extra:  # what it changes in the text is no part of the name
+            return make()
+        if plan not in known:
+            known[plan] = make()
+            self._is_written = False
+        return known[plan]
 
     def write(self) -> None:
         """Keep what is known now."""
-        if self._place is None or len(self._known) == self._count:
+        if self._place is None or self._is_written:
             return
-        rows = [[as_json(plan), as_json(traced)] for plan, traced in self._known.items()]
+        plans = dict.fromkeys([*self._known, *self._again])
+        rows = [as_json([one, self._known.get(one), self._again.get(one)]) for one in plans]
         cache.write(self._place, self._name, zlib.compress(json.dumps(rows).encode()))
-        self._count = len(self._known)
+        self._is_written = True
 
 
 def content(jaxpr: Any, site: Callable[[Any], Site | None] = lambda eqn: None) -> str:

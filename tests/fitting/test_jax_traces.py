@@ -84,6 +84,17 @@ def test_what_an_earlier_call_traced_is_not_traced_again(place, made):
     assert traced(place) == first and made == []
 
 
+def test_what_is_computed_again_is_read_once(place, monkeypatch):
+    def lines():
+        function = Function(programs.step, programs.args(), {}, "step")
+        function.program()
+        return function.recomputed(NOTHING)
+
+    first = lines()
+    monkeypatch.setattr(Losses, "_recomputed_now", None)
+    assert lines() == first != ()
+
+
 def test_without_a_cache_each_call_traces(place, made, monkeypatch):
     monkeypatch.setenv(cache.VARIABLE, cache.OFF)
     traced(place)
