@@ -583,7 +583,7 @@ def _read(kind: Any, value: Any) -> Any:
     if kind is Site:
         return Site(*value)
     if dataclasses.is_dataclass(kind):
-        hints = _hints(kind)
+        hints = _hints(typing.cast(type, kind))
         return kind(**{name: _read(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
     if origin is tuple and isinstance(value, Sequence):
         return tuple(_read(inner[0], item) for item in value)
