@@ -35,7 +35,7 @@ from bufdb.fitting.counting import (
     repetitions,
     stacked_inputs,
 )
-from bufdb.fitting.jax_inside import JITS, SHARD_MAPS, context, named
+from bufdb.fitting.jax_inside import JITS, SHARD_MAPS, context, has_effects, named
 from bufdb.fitting.plans import Plan
 from bufdb.fitting.replay import Replay, Where
 from bufdb.read.jax_names import RECOMPUTED
@@ -215,7 +215,7 @@ class Derived:
             one = _Eqn(
                 [number(var) for var in eqn.invars],
                 [number(var) for var in eqn.outvars],
-                bool(eqn.effects),
+                has_effects(eqn),
             )
             again = is_again or RECOMPUTED in str(eqn.source_info.name_stack)
             self._fill(one, eqn, again, lengths, is_stacked)
@@ -300,7 +300,6 @@ class Derived:
         live = bytearray(body.size + 2)  # the last two are those of literals, and of nothing
         for at, is_needed in zip(body.outputs, needed, strict=True):
             live[at] |= is_needed
-        live[_DROPPED] = 0
         saved = set[int]()
         work, residuals = Work(), Residuals()
         for eqn in reversed(body.eqns):
@@ -348,10 +347,10 @@ class Derived:
         start, stop = eqn.carry
         while True:
             part = self._part(body, needs, cuts, wanted)
-            carried = [max(pair) for pair in zip(needs, part.inputs[start:stop], strict=False)]
-            if carried == needs[: len(carried)]:
+            carry = [max(pair) for pair in zip(needs, part.inputs[start:stop], strict=False)]
+            if carry == needs[: len(carry)]:
                 break
-            needs = [*carried, *needs[len(carried) :]]
+            needs = [*carry, *needs[len(carry) :]]
         stacked = (one for one, is_needed in zip(eqn.stacks, needs, strict=False) if is_needed)
         return replace(
             part, work=part.work.times(eqn.times), residuals=sum(stacked, part.residuals)

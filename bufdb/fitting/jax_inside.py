@@ -243,6 +243,13 @@ def without_dead_code(jaxpr: Any) -> Any:
     return alive[0]
 
 
+def has_effects(eqn: Any) -> bool:
+    """Return whether an equation is no dead code although nothing reads its outputs."""
+    partial_eval = importlib.import_module("jax._src.interpreters.partial_eval")
+    rule = getattr(partial_eval, "has_effects", None)
+    return bool(eqn.effects if rule is None else rule(eqn))
+
+
 def source_of(jaxpr: Any) -> tuple[str, str, int] | None:
     """Return name, file and line of the function that a jaxpr was traced from."""
     info = getattr(getattr(jaxpr, "debug_info", None), "func_src_info", None) or ""

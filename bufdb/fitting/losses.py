@@ -148,8 +148,7 @@ class Losses:
 
     def _derive(self, plan: Plan) -> Traced | None:
         """Return what a plan does without a trace of it; None if JAX is to trace it."""
-        is_plain = not (plan.calls or plan.with_dots or plan.depths or self._has_calls)
-        if not (is_plain and plan.scans and self._may_derive):
+        if not (self._may_derive and plan.scans and _is_of_names(plan)) or self._has_calls:
             return None
         alike = self._alike.setdefault((plan.scans, plan.extra), _Alike())
         alike.asked += 1
@@ -172,8 +171,7 @@ class Losses:
         pairs = (
             (self._of(derived, one), traced)
             for one, traced in self._traces.items()
-            if (one.scans, one.extra) == (plan.scans, plan.extra)
-            and not (one.calls or one.with_dots or one.depths)
+            if (one.scans, one.extra) == (plan.scans, plan.extra) and _is_of_names(one)
         )
         return all(one is None or self._is_same(one, traced) for one, traced in pairs)
 
@@ -298,6 +296,11 @@ class Losses:
                 # A vmap makes products larger, not more of them.
                 one.at_once = max(1, round(times * alone.count / got.count))
         return total
+
+
+def _is_of_names(plan: Plan) -> bool:
+    """Return whether a plan only says which names scans save, and where."""
+    return plan == Plan(plan.scans, plan.saved, plan.offloaded, extra=plan.extra)
 
 
 def _work_by_gradient(jaxpr: Any, tagged: dict[int, Work], times: int = 1) -> Work:
