@@ -348,8 +348,8 @@ class Bench:
 
     def promise(self, db, answer, best):
         """What `bufdb verify` says of the plan: whether what it promises for the change came."""
-        said = bufdb.connect(db).verify(answer.as_written.run, best.run)
-        rows = [row for row in said.data if row["what"] == "need"]
+        verified = bufdb.connect(db).verify(answer.as_written.run, best.run)
+        rows = [row for row in verified.data if row["what"] == "need"]
         promised = [row for row in rows if row["low_saving_bytes"] is not None]
         if not promised:
             return "nothing promised"
