@@ -95,6 +95,8 @@ class Region:
     """Parameters that hold modules with such state; '' is one of them if the closure does."""
     order: tuple[Site, ...] = ()
     """`call`: where each call is made, in their order; () if two of them are one trace."""
+    sizes: tuple[int, ...] = ()
+    """`call`: bytes that each of `order` computes, where they differ; () if calls are alike."""
     length: int = 0
     """`scan`: iterations, if the scan runs once and forward; else 0."""
     within: tuple[int, ...] = ()

@@ -46,6 +46,8 @@ FEWEST = 3
 """Compilations before the search gives up."""
 ROWS = 5
 """Plans that are shown though they are traced only."""
+STEEPEST = 8.0
+"""Most bytes of need for a live byte of a trace: XLA may keep a float64 for a mask made of it."""
 NEAREST = 3
 """Plans on each side of the limit between which others are sought."""
 STEP = 0.03
@@ -183,21 +185,34 @@ def _divide(space: Space, proof: _Proof, limit: int) -> None:
         fitting = [plan for plan in points if proof.estimate(plan) <= limit]
         others = [plan for plan in points if proof.estimate(plan) > limit]
         for dear, cheap in itertools.product(fitting[:NEAREST], others[: -NEAREST - 1 : -1]):
-            plan = _between(space, proof, cheap, dear, limit)
-            if plan is not None:
-                space.look(plan, space.of_plan[dear])
+            if _between(space, proof, cheap, dear, limit):
                 return
 
 
-def _between(space: Space, proof: _Proof, cheap: Plan, dear: Plan, limit: int) -> Plan | None:
-    """Return a plan that is expected to need the limit; None if there is none, or it is known."""
+def _between(space: Space, proof: _Proof, cheap: Plan, dear: Plan, limit: int) -> bool:
+    """Trace the plan that is expected to need the limit; return whether one is new.
+
+    Where layers are unlike, both neighbors of the limit are traced: what layers compute says only
+    about how much each saves.
+    """
     most, least = proof.part(cheap), proof.part(dear)
     share = (most - limit) / (most - least) if most > least else 1.0
-    for lever in LEVERS:
-        plan = lever.between(space.program, cheap, dear, share)
-        if plan is not None:
-            return None if plan in space.same else plan
-    return None
+    is_new, away = False, space.of_plan[dear]
+    while not space.is_over:
+        some = (lever.between(space.program, cheap, dear, share) for lever in LEVERS)
+        plan = next((one for one in some if one is not None), None)
+        if plan is None:
+            break
+        is_new = is_new or plan not in space.same
+        plan = space.look(plan, away)
+        if not any(space.program.regions[one.region].sizes for one in plan.depths):
+            break
+        if proof.estimate(plan) <= limit:
+            dear = plan
+        else:
+            cheap = plan
+        share = 0.5
+    return is_new
 
 
 def _hull(proof: _Proof, frontier: Sequence[Plan]) -> list[Plan]:
@@ -256,14 +271,23 @@ class _Proof:
     def _anchors(self, plan: Plan | None = None) -> list[Plan]:
         """Return the compiled plans to estimate others from, those of its kind for a plan.
 
-        The function as written is one only until another is known: a policy saves other values. A
-        scan that is run as two holds copies of what it scans, which are no residuals.
+        The function as written is one of a plan with a policy only until another is known: a policy
+        saves other values. A scan that is run as two holds copies of what it scans, which are no
+        residuals.
         """
         known = [one for one in self.full if self.need(one) is not None]
         known = [one for one in known if one.free == self.space.base] or known
         if plan is not None:
-            known = [one for one in known if bool(one.depths) == bool(plan.depths)] or known
+            is_in_two = self._is_in_two(plan)
+            known = [one for one in known if self._is_in_two(one) == is_in_two] or known
+            if not plan.scans and self.space.program.calls:
+                return known
         return [one for one in known if one.scans or one.calls] or known
+
+    def _is_in_two(self, plan: Plan) -> bool:
+        """Return whether a scan is run as two."""
+        regions = self.space.program.regions
+        return any(regions[one.region].kind == "scan" for one in plan.depths)
 
     def slope(self) -> float:
         """Return bytes of need for a byte of the figure: 1 of residuals, of live values as seen."""
@@ -276,7 +300,7 @@ class _Proof:
             if (need := self.need(plan)) is not None
         ]
         (low, small), (high, large) = min(points), max(points)
-        return min(max((large - small) / (high - low), 0.1), 1.5) if high > low else 1.0
+        return min(max((large - small) / (high - low), 0.1), STEEPEST) if high > low else 1.0
 
     def estimate(self, plan: Plan) -> int:
         """Return the need of a plan: compiled, or from that of the compiled plan nearest to it."""
@@ -308,10 +332,13 @@ class _Proof:
             return figure
         below, above = self._around(figure, anchors)
         if below is not None and above is not None:
-            # Down from the larger one, to where the peak is elsewhere, as the smaller one shows.
             small, large = self.need(below) or 0, self.need(above) or 0
-            step = self.slope() * (space.figure(space.traced[above]) - figure)
-            return round(max(large - step, min(small, large)))
+            low, high = (space.figure(space.traced[one]) for one in (below, above))
+            if space.program.calls:  # how many bytes a live byte is differs by call
+                share = (high - figure) / (high - low) if high > low else 0.0
+                return round(large - share * (large - small))
+            # Down from the larger one, to where the peak is elsewhere, as the smaller one shows.
+            return round(max(large - (high - figure), min(small, large)))
         near = min(anchors, key=self._distance(plan))
         need, other = self.need(near) or 0, space.figure(space.traced[near])
         estimate = need + self.slope() * (figure - other)
@@ -323,10 +350,11 @@ class _Proof:
 
         That is the least by which a compiled plan of both kinds is above the line between these.
         """
-        anchors = [one for one in self._anchors() if not one.depths]
-        divided = [one for one in self.full if one.depths and one.free == plan.free]
+        anchors = [one for one in self._anchors() if not self._is_in_two(one)]
+        divided = [one for one in self.full if self._is_in_two(one) and one.free == plan.free]
         above = [(self.need(one) or 0) - self._estimate(one, anchors) for one in divided]
-        return self.estimate(plan) + (0 if plan.depths else max(0, min(above, default=0)))
+        is_known = self._is_in_two(plan)
+        return self.estimate(plan) + (0 if is_known else max(0, min(above, default=0)))
 
     def _around(self, figure: int, anchors: Sequence[Plan]) -> tuple[Plan | None, Plan | None]:
         """Return the anchors next to a figure, below (or equal) and above (or equal)."""
@@ -380,7 +408,7 @@ class _Proof:
         elif need is None:
             self.refused.add(plan)
         else:
-            is_first = bool(plan.depths) and not any(one.depths for one in self.full)
+            is_first = self._is_in_two(plan) and not any(map(self._is_in_two, self.full))
             self.full[plan] = compiled
             if not is_first:  # of plans of both kinds of layers: no error of the others
                 wrong = abs(before - need) / max(need, 1)
@@ -525,7 +553,7 @@ def _next(proof: _Proof, limit: int) -> Plan | None:
         good = [plan for plan in cheaper if proof.estimate(plan) <= limit]
         if good:
             return min(good, key=proof.order)
-        bound = limit * (1 + max(2 * proof.margin, TRY))
+        bound = limit * (1 + max(2 * proof.late_error, TRY))
         maybe = [
             plan
             for plan in cheaper

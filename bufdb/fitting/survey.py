@@ -7,6 +7,7 @@ to a later trace of the same program, whose jaxprs are other objects.
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -47,6 +48,8 @@ class _Found:
     """Keys of the regions around everything seen of it."""
     order: dict[Any, tuple[int, Site]] = field(default_factory=dict)
     """By call, its rank among those of the function, and where it is made."""
+    sizes: Counter[Any] = field(default_factory=Counter)
+    """By call, bytes that its equations compute."""
     length: int = 0
     """Iterations of a scan that runs forward and was seen once, else 0."""
 
@@ -172,6 +175,7 @@ class Survey:
             noted.count = len(noted.instances)
             if isinstance(instance, int):
                 noted.order[instance] = self._reader.calls.rank(instance), site
+                noted.sizes[instance] += sum(aval_bytes(var.aval) for var in eqn.outvars)
             file, name, line = key[1]
             noted.function, noted.defined = name, Site(file, line, 0, line, 0, name)
             self._nest(noted, (*around, *keys))
@@ -215,6 +219,8 @@ class Survey:
         state = State()
         if noted.key[0] == "call":
             state = self._reader.calls.state(noted.key[1][0], noted.key[1][2])
+        calls = _in_order(noted)
+        sizes = tuple(noted.sizes[instance] for instance, _ in calls)
         return Region(
             kind="scan" if noted.key[0] == SCAN else "call",
             sites=tuple(sorted(noted.sites)),
@@ -230,7 +236,8 @@ class Survey:
             arrays=state.only("arrays"),
             statics=state.only("static"),
             held=tuple(sorted(state.held)),
-            order=_in_order(noted),
+            order=tuple(site for _, site in calls),
+            sizes=sizes if len(set(sizes)) > 1 else (),
             length=noted.length,
             within=tuple(
                 sorted(self.index[key] for key in noted.around or () if key in self.index)
@@ -272,14 +279,14 @@ class _Switch:
     saved_bytes: int = 0
 
 
-def _in_order(noted: _Found) -> tuple[Site, ...]:
-    """Return where the calls of a function are made, in order; () if some are the same one.
+def _in_order(noted: _Found) -> list[tuple[Any, Site]]:
+    """Return the calls of a function in order, and where they are; none if some are the same one.
 
     The calls of a function that is jitted are traced once, and so are those within it.
     """
-    ranked = sorted(noted.order.values())
-    is_known = [rank for rank, _ in ranked] == list(range(noted.count))
-    return tuple(site for _, site in ranked) if is_known else ()
+    ranked = sorted((rank, call, site) for call, (rank, site) in noted.order.items())
+    is_known = [rank for rank, *_ in ranked] == list(range(noted.count))
+    return [(call, site) for _, call, site in ranked] if is_known else []
 
 
 def _owner(noted: _Found) -> tuple[Literal["", "linen", "nnx", "equinox"], str]:

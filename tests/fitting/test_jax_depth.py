@@ -95,3 +95,28 @@ def test_what_a_loop_hands_on_goes_to_the_host_in_a_part_of_it():
     function.program()
     traced = function.trace(Plan((0,), offloaded=("x_in",), depths=(Depth(0, 1),)))
     assert (traced.residual_bytes, traced.host_bytes) == ((N - 1) * VALUE, VALUE)
+
+
+def test_calls_that_compute_unlike_bytes_are_known(tmp_path):
+    text = """import jax, jax.numpy as jnp
+
+def block(x, w):
+    return jnp.sin(jnp.exp(jnp.sin(jnp.exp(x @ w))))
+
+def step(x, wide, narrow):
+    def loss(wide):
+        return block(block(block(x, wide), narrow), wide).sum()
+    return jax.grad(loss)(wide)
+"""
+    module = loaded(text, tmp_path)
+
+    def sizes(batch, width):
+        shapes = (batch, D), (D, width), (width, D)
+        arguments = [jax.ShapeDtypeStruct(one, "float32") for one in shapes]
+        (region,) = Function(module.step, arguments, {}, "step").program().regions
+        assert len(region.order) == 3
+        return region.sizes
+
+    wide, narrow, last = sizes(D, 4 * D)
+    assert wide == last == 4 * narrow
+    assert sizes(D, D) == ()

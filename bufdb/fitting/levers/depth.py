@@ -2,14 +2,16 @@
 
 find     calls with places in an order, and scans that run once
 trace    `calls` checkpoints the first calls alone; the replay runs a scan as two
-price    a plan between two that differ in one region: bytes and work are linear in the layers
+price    a plan between two that differ in one region: equal layers are equal in bytes and work
 edit     `calls` and `saved`, where the calls and the scan are
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from math import ceil
 from typing import NamedTuple
 
@@ -48,7 +50,7 @@ class Depths(Lever):
             start = low.layers
             if low.first != high.first or low.rest != rest:
                 return None
-        count = start + ceil(share * (high.layers - start))
+        count = _count(program.regions[region].sizes, start, high.layers, share)
         if not start < count < high.layers:
             return None
         names = [one.name for one in program.switches if region in one.regions]
@@ -74,6 +76,18 @@ class Depths(Lever):
     def words(self, row: PlanResult) -> Sequence[str]:
         """Return which layers are changed."""
         return row.depths
+
+
+def _count(sizes: Sequence[int], start: int, end: int, share: float) -> int:
+    """Return how many layers have a share of the bytes of those between two numbers of them.
+
+    Of unlike layers it is never none or all: how far their bytes are from the need is not known.
+    """
+    if not sizes:
+        return start + ceil(share * (end - start))
+    sums = [0, *accumulate(sizes)]
+    count = bisect_left(sums, sums[start] + share * (sums[end] - sums[start]))
+    return min(max(count, start + 1), end - 1)
 
 
 def _apart(program: Program, cheap: Plan, dear: Plan) -> int | None:
