@@ -142,6 +142,34 @@ def _compiled(ask):
     return Candidate(plan, traced, compiled.need_bytes, compiled)
 
 
+class Many(Made):
+    """A scan with eight switches, of which the last saves nothing where the first does."""
+
+    def program(self):
+        program = super().program()
+        switches = tuple(Switch(name, PLACE, (0,), 20) for name in "abcdefgh")
+        return replace(program, switches=switches, as_written=self.trace(Plan()))
+
+    def trace(self, plan):
+        saved = tuple("abcdefgh") if plan.is_as_written else plan.saved
+        saved = tuple(name for name in saved if name != "h" or "a" not in saved)
+        return Traced(10 * len(saved), 10 * len(saved), 1000 - 100 * len(saved), 4, saved=saved)
+
+    def compile(self, plan, what, *, is_full):
+        need = 120 if plan.is_as_written else 30 + 10 * len(plan.saved)
+        return Dumped({str(need): Path()}, None, 1.0)
+
+
+def test_names_that_save_nothing_are_in_no_plan(monkeypatch, tmp_path):
+    monkeypatch.setattr(Scratch, "figures", _figures)
+    improved = []
+    question = Question(70, improved=improved.append)
+    answer = Fitting(Many(NEEDS), question, tmp_path).answer()
+    best = answer.plans[answer.best - 1]
+    assert best.need_bytes == 70 and len(best.plan.saved) == 4
+    assert improved[-1] == "70 B at +100.0% fits"
+
+
 def test_a_plan_that_xla_refuses_does_not_fit(ask):
     answer = ask(70, refuse=(("a",), ("b",)))
     assert answer.best is None
