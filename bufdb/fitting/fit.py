@@ -36,7 +36,14 @@ from bufdb.fitting.plans import (
     Site,
     Traced,
 )
-from bufdb.fitting.ranking import PRODUCTS, beyond, ranked, require_order, undominated
+from bufdb.fitting.ranking import (
+    PRODUCTS,
+    beyond,
+    ranked,
+    require_order,
+    settled,
+    undominated,
+)
 from bufdb.fitting.search import search
 from bufdb.fitting.session import (
     Dumped,
@@ -319,10 +326,17 @@ class Fitting:
             return candidates
         most = max(figure(program, one.traced) for one in fitting)
         count = 0
-        for plain in sorted(self._traced, key=lambda plan: Space.cost(self._traced[plan])):
+
+        def order(plan: Plan) -> tuple[int, int]:
+            traced = self._traced[plan]
+            return Space.cost(traced), figure(program, traced)
+
+        for plain in sorted(self._traced, key=order):
             traced = self._traced[plain]
             if Space.cost(traced) >= dearest:
                 break
+            if traced.saved is not None:  # no names that save nothing
+                plain = replace(plain, saved=traced.saved)
             for plan in dict.fromkeys((replace(plain, donated=program.donatable), plain)):
                 known = self._compiled.get((plan, True))
                 donated = self._compiled.get((replace(plan, donated=program.donatable), True))
@@ -486,7 +500,8 @@ class Fitting:
         self, program: Program, written: Compiled, rows: Sequence[PlanResult]
     ) -> list[PlanResult]:
         """Return the rows that no other beats, with their ranks."""
-        texts, kept = _texts(program), undominated(rows, written, self.question.order)
+        texts, order = _texts(program), self.question.order
+        kept = undominated(settled(rows, order), written, order)
         shown = [replace(row, rank=rank) for rank, row in enumerate(kept, start=1)]
         for lever in EVERY:
             shown = [*lever.compared(shown, program, texts)]

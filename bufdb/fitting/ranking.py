@@ -11,6 +11,10 @@ from bufdb.fitting.plans import Compiled, PlanResult
 PRODUCTS = "products"
 ORDERS = (PRODUCTS, "bytes", "cycles")
 """Costs that rank the plans."""
+SAME = 0.0005
+"""Share of all products that is no difference."""
+ALIKE = 0.005
+"""Share of the bytes read and written that is no difference."""
 _UNKNOWN = float("inf")
 
 
@@ -67,6 +71,49 @@ def ranked(rows: Sequence[PlanResult], order: str) -> list[PlanResult]:
     return list(rows) if order == PRODUCTS else sorted(rows, key=lambda row: _cost(row, order))
 
 
+def settled(rows: Sequence[PlanResult], order: str = PRODUCTS) -> list[PlanResult]:
+    """Return rows, of those that fit and cost the same products one: what products do not see.
+
+    That is the one of the fewest bytes read and written; of those that are alike in these, too, the
+    one of the least need. Rows of other costs in time, as `undominated` has them, are no tie.
+    """
+    if order != PRODUCTS:
+        return list(rows)
+    ties: list[list[PlanResult]] = []
+    for row in sorted(rows, key=lambda row: _cost(row, PRODUCTS)):
+        is_tied = row.fits and row.is_compiled and not row.is_broken
+        own = (tie for tie in ties if _is_same(tie[0], row)) if is_tied else ()
+        tie = next(iter(own), None)
+        if tie is not None:
+            tie.append(row)
+        elif is_tied:
+            ties.append([row])
+    lost: list[PlanResult] = []
+    for tie in ties:
+        least = min((row.accessed_bytes or _UNKNOWN) for row in tie) * (1 + ALIKE)
+        few = [row for row in tie if (row.accessed_bytes or _UNKNOWN) <= least]
+        best = min(few, key=lambda row: (row.need_bytes or 0, _edits(row)))
+        lost += [row for row in tie if row is not best]
+    return [row for row in rows if not any(row is one for one in lost)]
+
+
+def _is_same(one: PlanResult, other: PlanResult) -> bool:
+    """Return whether two plans cost the same, by all that is known without a compilation."""
+    is_near = abs(_cost(one, PRODUCTS) - _cost(other, PRODUCTS)) <= SAME
+    return is_near and _others(one) == _others(other)
+
+
+def _others(row: PlanResult) -> tuple[int, bool, int]:
+    """Return what a plan costs besides products: bytes to the host, steps, parts of a batch."""
+    parts = sum(int(key.partition("=")[2]) for key in row.plan.extra)
+    return row.offloaded_bytes, len(row.steps) > 0, parts
+
+
+def _edits(row: PlanResult) -> int:
+    changed = [line for line in (row.patch or "").splitlines() if line[:1] == "+"]
+    return len(changed) + len(row.steps)
+
+
 def _cost(row: PlanResult, order: str) -> float:
     cost = {
         "bytes": row.extra_accessed_ratio,
@@ -88,17 +135,11 @@ def undominated(
 
     def respects(row: PlanResult) -> tuple[float, ...]:
         need = _UNKNOWN if row.need_bytes is None else row.need_bytes
-        parts = sum(int(key.partition("=")[2]) for key in row.plan.extra)
-        work = _cost(row, PRODUCTS)
-        return need, work, _cost(row, order), row.offloaded_bytes, len(row.steps) > 0, parts
-
-    def edits(row: PlanResult) -> int:
-        changed = [line for line in (row.patch or "").splitlines() if line[:1] == "+"]
-        return len(changed) + len(row.steps)
+        return need, _cost(row, PRODUCTS), _cost(row, order), *_others(row)
 
     least = _UNKNOWN if written.need_bytes is None else written.need_bytes
     as_written = (least, 0.0, 0.0, 0, False, 0), -1, -1
-    known = [(respects(row), edits(row), at) for at, row in enumerate(rows)]
+    known = [(respects(row), _edits(row), at) for at, row in enumerate(rows)]
     kept = []
     for own, row in zip(known, rows, strict=True):
         # An estimate proves nothing of what is compiled.

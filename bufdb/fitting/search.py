@@ -19,7 +19,7 @@ from bufdb.fitting.bound import hull, least
 from bufdb.fitting.lever import Atom
 from bufdb.fitting.levers import LEVERS
 from bufdb.fitting.plans import Ask, Candidate, Compiled, Plan, Program
-from bufdb.fitting.ranking import PRODUCTS
+from bufdb.fitting.ranking import PRODUCTS, SAME
 from bufdb.fitting.space import NONE, Atoms, Space
 
 EXACT = 6
@@ -510,6 +510,7 @@ def _descend(space: Space, proof: _Proof, limit: int) -> None:
         _divide(space, proof, limit)
         plan = _next(proof, limit)
         if plan is None:
+            _tie(proof, limit)
             return
         seconds = space.ask.as_written.seconds
         is_near = abs(proof.estimate(plan) - limit) <= proof.margin * limit
@@ -518,6 +519,27 @@ def _descend(space: Space, proof: _Proof, limit: int) -> None:
             _quickly(proof, plan)
             continue
         proof.compile(plan)
+
+
+def _tie(proof: _Proof, limit: int) -> None:
+    """Compile the least of the plans that cost the same as the cheapest that fits.
+
+    That has the fewest changes: what it reads and writes may be more, or less.
+    """
+    space = proof.space
+    fitting = [plan for plan in proof.full if _fits(proof, plan, limit)]
+    if not fitting:
+        return
+    best = min(fitting, key=lambda plan: (space.cost(space.traced[plan]), proof.estimate(plan)))
+    most = space.cost(space.traced[best]) + int(SAME * space.program.as_written.work)
+    alike = [
+        plan
+        for plan in proof.open()
+        if space.cost(space.traced[plan]) <= most
+        and proof.estimate(plan) < (1 - STEP) * proof.estimate(best)
+    ]
+    if alike:
+        proof.compile(min(alike, key=proof.estimate))
 
 
 def _quickly(proof: _Proof, plan: Plan) -> None:
@@ -650,12 +672,10 @@ def _shown(proof: _Proof, limit: int | None) -> list[Candidate]:
         or proof.estimate(plan) < written
         or proof.order(plan)[0] < proof.order(Plan())[0]
     ]
-    # By another cost than products a plan that is beaten in these may be best.
-    is_by_products = proof.space.ask.order == PRODUCTS
-    kept = _pareto(proof, worth) if is_by_products else worth
-    if limit is not None:
-        # Those that did not fit say why the answer is no cheaper one.
-        kept += [plan for plan in worth if plan not in kept and not _fits(proof, plan, limit)]
+    # By another cost than products a plan that is beaten in these may be best. Those that did not
+    # fit a limit say why the answer is no cheaper one.
+    is_frontier = limit is None and proof.space.ask.order == PRODUCTS
+    kept = _pareto(proof, worth) if is_frontier else worth
     frontier = _pareto(proof, [plan for plan in proof.space.traced if plan not in proof.refused])
     traced = [plan for plan in frontier if plan not in proof.full]
     if len(traced) > ROWS:

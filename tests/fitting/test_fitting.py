@@ -28,7 +28,7 @@ from bufdb.fitting.plans import (
     Switch,
     Traced,
 )
-from bufdb.fitting.ranking import order_of, ranked, require_order, undominated
+from bufdb.fitting.ranking import order_of, ranked, require_order, settled, undominated
 from bufdb.fitting.session import Dumped, MistracedError
 from bufdb.fitting.user_file import exit_code
 
@@ -352,6 +352,36 @@ def result(rank, need, extra, host=0, edits=1, parts=0, **fields):
 def test_what_another_beats_in_every_respect_is_not_shown(rows, ranks):
     written = Compiled(120, 120, True, 1.0)
     assert [row.rank for row in undominated(rows, written)] == ranks
+
+
+def tied(need, accessed, extra=0.1, **fields):
+    return result(0, need, extra, fits=True, accessed_bytes=accessed, **fields)
+
+
+@pytest.mark.parametrize(
+    ("rows", "kept"),
+    [
+        # Fewer bytes read and written, then a smaller need; half a percent of bytes is nothing.
+        ([tied(90, 1000), tied(80, 1020)], [0]),
+        ([tied(90, 1020), tied(80, 1000)], [1]),
+        ([tied(90, 1000), tied(80, 1004)], [1]),
+        ([tied(90, 1000), tied(80, 1004), tied(70, 1008)], [1]),
+        ([tied(90, None), tied(80, None)], [1]),
+        # Products within 0.05 % are the same.
+        ([tied(90, 1000, 0.1), tied(50, 800, 0.1004)], [1]),
+        ([tied(90, 1000, 0.1), tied(50, 800, 0.101)], [0, 1]),
+        # No tie: another cost in time, a step by hand, what does not fit, is not compiled or fails.
+        ([tied(90, 1000), tied(80, 900, host=1)], [0, 1]),
+        ([tied(90, 1000), tied(80, 900, parts=2)], [0, 1]),
+        ([tied(90, 1000), tied(80, 900, steps=("do it",))], [0, 1]),
+        ([tied(90, 1000), replace(tied(80, 900), fits=False)], [0, 1]),
+        ([tied(90, 1000), tied(80, 900, is_compiled=False)], [0, 1]),
+        ([tied(90, 1000), tied(80, 900, is_broken=True)], [0, 1]),
+    ],
+)
+def test_of_plans_that_cost_the_same_one_is_shown(rows, kept):
+    assert settled(rows) == [rows[at] for at in kept]
+    assert settled(rows, "bytes") == rows
 
 
 def test_the_cost_that_ranks_is_a_respect():

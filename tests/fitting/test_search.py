@@ -214,6 +214,17 @@ def test_a_plan_off_by_a_quarter_does_not_fit():
     assert wrong.error_ratio > 0.1
 
 
+def test_of_equal_cost_the_least_need_is_compiled_too():
+    """Two values cost nothing; that one of them is away is enough."""
+    model = Model([100, 400, 300], [0, 0, 500], [[], [], []], [0, 1, 2], fixed=1000)
+    limit = model.need(Plan((0,), ("fit_1", "fit_2")))
+    candidates = searched(model, limit)
+    fitting = [one for one in candidates if one.is_exact and one.compiled.need_bytes <= limit]
+    free = [one.plan.saved for one in fitting if one.traced.work == model.best(limit)]
+    assert set(free) == {("fit_0", "fit_2"), ("fit_2",)}
+    assert len(model.compiled) <= 4
+
+
 def test_the_least_need_is_not_that_of_saving_nothing():
     """Only a plan in the middle fits, 24 % below what its trace says."""
     model = Model([400, 400, 400], [0, 500, 500], [[], [0], [1]], [0, 1, 2], floor=1900)
