@@ -18,6 +18,12 @@ from bufdb.fitting.vary import Largest
 from bufdb.render.text import align, human_apart, human_bytes
 
 WIDTH = 80
+COSTS = {
+    "products": "extra_work_ratio",
+    "bytes": "extra_accessed_ratio",
+    "cycles": "extra_cycles_ratio",
+}
+"""The field of each cost."""
 _RESULT = (
     "rank", "is_compiled", "is_verified", "need_bytes", "peak_bytes", "extra_work_ratio",
     "recomputed_lines", "offloaded_lines", "donated", "fits", "error_ratio", "run", "patch",
@@ -53,6 +59,7 @@ def as_dict(answer: Answer, sizes: Sizes | None = None) -> dict[str, Any]:
         "order": answer.order,
         "plans": [_plan(row) for row in answer.plans],
         "best": answer.best,
+        "by_hand": answer.by_hand,
         "patch": answer.patch,
         "compile_count": answer.compile_count,
         "before_count": answer.before_count,
@@ -98,10 +105,15 @@ def _headline(answer: Answer) -> str:
             line += f", which fits {limit}"
         elif answer.best is not None:
             line += f"; plan {answer.best} fits {limit}"
-            count = next(len(row.steps) for row in answer.plans if row.rank == answer.best)
-            if count:
-                steps = "a step" if count == 1 else f"{count} steps"
-                line += f" with {steps} by hand; none that was proved does without"
+            best, other = _row_of(answer, answer.best), _row_of(answer, answer.by_hand)
+            if best is not None and best.steps:
+                line += f" with {_steps(best)} by hand; none that was proved does without"
+            elif best is not None and other is not None:
+                costs = [_cost(row, COSTS[answer.order]) for row in (best, other)]
+                line += (
+                    f" at {costs[0]} of {answer.order}; so does plan {other.rank} at {costs[1]}, "
+                    f"with {_steps(other)} by hand"
+                )
         elif not answer.is_complete:
             line += f"; no plan that fits {limit} was found in time{_least(answer)}"
         elif any(row.fits and row.is_broken for row in answer.plans):
@@ -113,6 +125,14 @@ def _headline(answer: Answer) -> str:
         if answer.untried:
             line += f"; not tried: --also {','.join(answer.untried)}"
     return textwrap.fill(line, WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def _row_of(answer: Answer, rank: int | None) -> PlanResult | None:
+    return next((row for row in answer.plans if row.rank == rank), None)
+
+
+def _steps(row: PlanResult) -> str:
+    return "a step" if len(row.steps) == 1 else f"{len(row.steps)} steps"
 
 
 def _least(answer: Answer) -> str:
@@ -134,7 +154,7 @@ def _least(answer: Answer) -> str:
 
 def no_patch(answer: Answer) -> str:
     """Return why there is no patch to write."""
-    best = next((row for row in answer.plans if row.rank == answer.best), None)
+    best = _row_of(answer, answer.best)
     if best is not None:
         why = f"plan {best.rank} is to be done by hand"
     elif answer.limit_bytes is None:
@@ -177,11 +197,11 @@ def _costs(answer: Answer) -> dict[str, str]:
 
     A cost that is unknown of the function as written has none.
     """
-    written, costs = answer.as_written, {"products": "extra_work_ratio"}
-    if written.accessed_bytes:
-        costs["bytes"] = "extra_accessed_ratio"
-    if written.estimated_cycles:
-        costs["cycles"] = "extra_cycles_ratio"
+    written, costs = answer.as_written, dict(COSTS)
+    if not written.accessed_bytes:
+        del costs["bytes"]
+    if not written.estimated_cycles:
+        del costs["cycles"]
     return costs
 
 
@@ -205,7 +225,7 @@ def _row(answer: Answer, row: PlanResult, costs: dict[str, str]) -> list[str]:
     else:
         patched = ", patch too" if row.is_verified else ", its patch fails" if row.is_broken else ""
         words.append(f"compiled{patched}")
-    if row.rank == answer.best:
+    if row.rank in (answer.best, answer.by_hand):
         words.append("fits, by hand" if row.steps else "fits")
     mark = ">" if row.rank == answer.best else ""
     return [
@@ -306,7 +326,7 @@ def _beyond(answer: Answer) -> list[str]:
 
 def _bound(answer: Answer) -> list[str]:
     """Return how much less work a plan could do than the best one."""
-    best = next((row for row in answer.plans if row.rank == answer.best), None)
+    best = _row_of(answer, answer.best)
     if best is None or best.gap_ratio is None:
         return []
     size = f"plan {best.rank} at its size of residuals"
@@ -326,10 +346,12 @@ def _filled(words: str) -> str:
 
 def _patch(answer: Answer) -> str | None:
     """Return the patch of the best plan with what is to be done by hand."""
-    best = next((row for row in answer.plans if row.rank == answer.best), None)
+    best, other = _row_of(answer, answer.best), _row_of(answer, answer.by_hand)
     if best is None:
         return None
     steps = [_filled(step) for step in best.steps]
+    if other is not None:
+        steps += [_filled(f"plan {other.rank}: {step}") for step in other.steps] + [""]
     if not best.patch:
         return "\n".join(steps) or None
     name = f"patch of plan {best.rank}"

@@ -39,6 +39,7 @@ from bufdb.fitting.plans import (
 from bufdb.fitting.ranking import (
     PRODUCTS,
     beyond,
+    cheaper_by_hand,
     ranked,
     require_order,
     settled,
@@ -195,6 +196,7 @@ class Fitting:
             as_written=written,
             plans=tuple(plans),
             best=None if best is None else best.rank,
+            by_hand=cheaper_by_hand(plans, best, self.question.order),
             patch=None if best is None else best.patch,
             compile_count=len(self._compiled) + self._patched_count,
             before_count=self._before_count,

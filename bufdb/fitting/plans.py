@@ -531,6 +531,8 @@ class Answer:
     is_interrupted: bool = False
     order: str = "products"
     """Cost that ranks the plans."""
+    by_hand: int | None = None
+    """Rank of the cheapest plan with a step by hand, if it fits at a lower cost than the best."""
     before_count: int = 0
     """Those of `compile_count` that earlier calls made."""
     untried: tuple[str, ...] = ()

@@ -98,7 +98,7 @@ def settled(rows: Sequence[PlanResult], order: str = PRODUCTS) -> list[PlanResul
 
 
 def _is_same(one: PlanResult, other: PlanResult) -> bool:
-    """Return whether two plans cost the same, by all that is known without a compilation."""
+    """Return whether two plans cost the same, as far as traces know."""
     is_near = abs(_cost(one, PRODUCTS) - _cost(other, PRODUCTS)) <= SAME
     return is_near and _others(one) == _others(other)
 
@@ -112,6 +112,17 @@ def _others(row: PlanResult) -> tuple[int, bool, int]:
 def _edits(row: PlanResult) -> int:
     changed = [line for line in (row.patch or "").splitlines() if line[:1] == "+"]
     return len(changed) + len(row.steps)
+
+
+def cheaper_by_hand(
+    rows: Sequence[PlanResult], best: PlanResult | None, order: str = PRODUCTS
+) -> int | None:
+    """Return the rank of the first plan with a step by hand that costs less than the best."""
+    if best is None or best.steps:
+        return None
+    most = _cost(best, order) - SAME
+    fitting = (row for row in rows if row.fits and row.is_compiled and not row.is_broken)
+    return next((row.rank for row in fitting if row.steps and _cost(row, order) < most), None)
 
 
 def _cost(row: PlanResult, order: str) -> float:

@@ -523,6 +523,21 @@ def test_a_plan_without_a_step_by_hand_comes_first(ask, by_hand, monkeypatch, ne
     assert "fits 70 B" in text(answer) and "by hand" not in text(answer)
 
 
+def test_a_cheaper_plan_with_a_step_by_hand_is_named(ask, by_hand, monkeypatch):
+    """To save "a" and "b" costs nothing and has a step by hand, to save "a" alone has none."""
+    monkeypatch.setitem(NEEDS, ("a", "b"), 65)
+    answer = ask(70)
+    best, other = (answer.plans[rank - 1] for rank in (answer.best, answer.by_hand))
+    assert best.plan.saved == ("a",) and best.is_verified
+    assert other.plan.saved == ("a", "b") and not other.is_verified
+    assert as_dict(answer)["by_hand"] == answer.by_hand
+    shown = " ".join(text(answer).split())
+    assert f"plan {best.rank} fits 70 B at +12.5% of products; so does plan {other.rank}" in shown
+    assert "at +0.0%, with a step by hand" in shown and "compiled; fits, by hand" in shown
+    assert f"plan {other.rank}: train.py:3: by hand, do it" in shown
+    assert ask(62).by_hand is None  # what fits by hand costs as much
+
+
 def test_a_useless_donation_by_hand_is_left_out(ask, monkeypatch):
     def patched(program, plan, texts):
         steps = ("train.py:1: by hand, donate x",) if plan.donated else ()
