@@ -28,7 +28,8 @@ _RESULT = (
     "rank", "is_compiled", "is_verified", "need_bytes", "peak_bytes", "extra_work_ratio",
     "recomputed_lines", "offloaded_lines", "donated", "fits", "error_ratio", "run", "patch",
     "steps", "saves", "changes", "offloaded_bytes", "depths", "options", "estimated_cycles",
-    "gap_ratio", "is_broken", "accessed_bytes", "extra_accessed_ratio", "extra_cycles_ratio",
+    "gap_ratio", "gap_unknown_reason", "is_least", "is_broken", "accessed_bytes",
+    "extra_accessed_ratio", "extra_cycles_ratio",
 )  # fmt: skip
 
 
@@ -327,8 +328,10 @@ def _beyond(answer: Answer) -> list[str]:
 def _bound(answer: Answer) -> list[str]:
     """Return how much less work a plan could do than the best one."""
     best = _row_of(answer, answer.best)
-    if best is None or best.gap_ratio is None:
-        return []
+    if best is None:
+        return _no_less(answer)
+    if best.gap_ratio is None:
+        return [f"No bound is known for plan {best.rank}: {best.gap_unknown_reason}."]
     size = f"plan {best.rank} at its size of residuals"
     choice = "choice of these values and layers costs"
     if best.gap_ratio < SAME:
@@ -338,6 +341,19 @@ def _bound(answer: Answer) -> list[str]:
     if answer.program.has_host_memory:
         return [f"{less}; a byte to the host and back counts as {WORK:,} operations."]
     return [f"{less}."]
+
+
+def _no_less(answer: Answer) -> list[str]:
+    """Return whether something else may need less than the least, where nothing fits."""
+    rows = [row for row in answer.plans if row.is_compiled and not row.is_broken]
+    if answer.limit_bytes is None or answer.fits_as_written or not rows:
+        return []
+    row = min(rows, key=lambda row: row.need_bytes or 0)
+    if row.is_least:
+        choice = "choice of these values and layers saves fewer bytes"
+        return [f"By traces, no {choice} on the device than plan {row.rank}."]
+    why = row.gap_unknown_reason or "by traces, another choice saves fewer bytes"
+    return [f"That plan {row.rank} needs least is no bound: {why}."]
 
 
 def _filled(words: str) -> str:

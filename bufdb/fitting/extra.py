@@ -159,15 +159,7 @@ class Extra:
         if need is not None and need > limit * (1 + NEAR):
             one = Candidate(whole(least), space.traced[least], need, compiled(least, True))
             return [one]
-        share = program.as_written.work / max(self.program.as_written.work, 1)
-        return [
-            replace(
-                one,
-                plan=whole(one.plan),
-                gap_ratio=None if one.gap_ratio is None else one.gap_ratio * share,
-            )
-            for one in search(program, ask)
-        ]
+        return [replace(one, plan=whole(one.plan)) for one in search(program, ask)]
 
 
 def is_met(compiled: Compiled | None, limit: int | None) -> bool:

@@ -15,6 +15,7 @@ from bufdb.database.faults import is_interrupt
 from bufdb.database.runs import names, remove_runs
 from bufdb.dumps.place import Files
 from bufdb.errors import BufdbError, TooSlowError, UsageError
+from bufdb.fitting.bound import least
 from bufdb.fitting.extra import Extra, is_met
 from bufdb.fitting.figures import Figures, Scratch
 from bufdb.fitting.last_resort import FLAGS, LastResort
@@ -358,7 +359,10 @@ class Fitting:
                     self.question.observer("compiling a plan without a step by hand")
                     known = self._compile(plan, True)
                 if is_met(known, limit):
-                    whole = Candidate(plan, traced, known.need_bytes or 0, known)
+                    is_explored = any(one.is_explored for one in candidates)
+                    whole = Candidate(
+                        plan, traced, known.need_bytes or 0, known, is_explored=is_explored
+                    )
                     others = [one for one in candidates if one.plan != plan]
                     return sorted([*others, whole], key=lambda one: Space.cost(one.traced))
         return candidates
@@ -487,7 +491,7 @@ class Fitting:
                     recomputed_lines=lines(self._recomputed(one.plan)),
                     fits=_fits(need, self.question.limit_bytes),
                     error_ratio=None if one.is_exact else one.error_ratio,
-                    gap_ratio=one.gap_ratio,
+                    **self._bound(program, one),
                     patch=made.diff or None,
                     steps=made.steps,
                     changes=tuple(change.sentence for change in program.changes_of(one.plan)),
@@ -497,6 +501,32 @@ class Fitting:
                 )
             )
         return ranked(rows, self.question.order)
+
+    def _bound(self, program: Program, one: Candidate) -> dict[str, Any]:
+        """Return the fields of a row on what any choice of the same values and layers may cost."""
+        plan = one.plan
+        why = next(
+            reason
+            for is_unknown, reason in (
+                (plan.options, "what XLA computes again is in no trace"),
+                (_is_of_text(plan), "what the patch alone changes is in no trace"),
+                (plan == plan.free, "it computes nothing again that is not as written"),
+                (program.calls, "no trace has what layers save that are called in a row"),
+                (not one.is_explored, "not all choices were traced"),
+                (True, ""),
+            )
+            if is_unknown
+        )
+        if why:
+            return {"gap_unknown_reason": why}
+        known = [traced for other, traced in self._traced.items() if other.extra == plan.extra]
+        known += [] if plan.extra else [program.as_written]
+        points = [(traced.residual_bytes, Space.cost(traced)) for traced in known]
+        size, cost = one.traced.residual_bytes, Space.cost(one.traced)
+        return {
+            "gap_ratio": (cost - least(points, size)) / max(program.as_written.work, 1),
+            "is_least": size <= min(points)[0],
+        }
 
     def _shown(
         self, program: Program, written: Compiled, rows: Sequence[PlanResult]

@@ -411,8 +411,8 @@ class Candidate:
     compiled: Compiled | None = None
     error_ratio: float | None = None
     """Largest error so far of such estimates, of those compiled; None if none was."""
-    gap_ratio: float | None = None
-    """Cost beyond the bound, as in `PlanResult`."""
+    is_explored: bool = False
+    """Whether the plans among which to choose were traced to the end."""
 
     @property
     def is_exact(self) -> bool:
@@ -489,6 +489,10 @@ class PlanResult:
     """Cost beyond the least of any choice of these values and layers that saves as many bytes, by
     traces, by the work as written; bytes to the host count as work. None where calls are regions:
     no trace has their residuals; or if not all choices were traced."""
+    gap_unknown_reason: str = ""
+    """Why `gap_ratio` is None."""
+    is_least: bool = False
+    """Whether no choice that was traced saves fewer bytes on the device, where traces have them."""
     estimated_cycles: int | None = None
     """The compiler's own estimate of one run, through loops, which TPU has; None if unknown."""
     extra_cycles_ratio: float | None = None

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from bufdb.fitting.bound import hull, least
+from bufdb.fitting.bound import hull
 from bufdb.fitting.lever import Atom
 from bufdb.fitting.levers import LEVERS
 from bufdb.fitting.plans import Ask, Candidate, Compiled, Plan, Program
@@ -424,17 +424,8 @@ class _Proof:
             self.estimate(plan),
             self.full.get(plan),
             self.error,
-            self._gap(plan),
+            self.space.is_explored,
         )
-
-    def _gap(self, plan: Plan) -> float | None:
-        """Return the cost of a plan beyond the least at its size of residuals, by traces."""
-        space = self.space
-        if space.program.calls or not space.is_explored:
-            return None
-        points = [(space.figure(one), space.cost(one)) for one in space.traced.values()]
-        figure, cost = space.figure(space.traced[plan]), space.cost(space.traced[plan])
-        return (cost - least(points, figure)) / max(space.program.as_written.work, 1)
 
 
 # -- the search ------------------------------------------------------------------------------------

@@ -160,6 +160,30 @@ class Many(Made):
         return Dumped({str(need): Path()}, None, 1.0)
 
 
+def test_a_bound_or_why_there_is_none_is_said(ask, monkeypatch):
+    def words(limit, **how):
+        return " ".join(text(ask(limit, **how)).split())
+
+    assert "By traces, no choice of these values and layers costs less than plan" in words(70)
+    nothing = "By traces, no choice of these values and layers saves fewer bytes on the device than"
+    monkeypatch.setitem(NEEDS, (), 45)
+    assert f"{nothing} plan 3." in words(10)
+    monkeypatch.setitem(NEEDS, (), 100)
+    assert "needs least is no bound: by traces, another choice saves fewer bytes." in words(10)
+    count = iter(range(100))
+    late = words(110, over=lambda: next(count) > 5)
+    assert "No bound is known for plan 1: not all choices were traced." in late
+    program = Made.program
+    call = Region("call", (PLACE,), "block", None, 4)
+
+    def with_calls(self):
+        one = program(self)
+        return replace(one, regions=(*one.regions, call))
+
+    monkeypatch.setattr(Made, "program", with_calls)
+    assert "no trace has what layers save that are called in a row." in words(70)
+
+
 def test_names_that_save_nothing_are_in_no_plan(monkeypatch, tmp_path):
     monkeypatch.setattr(Scratch, "figures", _figures)
     improved = []
