@@ -72,6 +72,9 @@ WHOLE = 3
 """Compilations to find a plan without a step by hand, if what fits has one."""
 ALSO = 3
 """Compilations of the budget that are kept for each kind of these."""
+ROLLED = 2
+"""Those that are kept for a scan over equal blocks, where it is tried by itself: of the function as
+written, and of the plan of the least need."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +103,9 @@ class Question:
     is_interruptible: bool = False
     """Whether Ctrl-C ends the search with an answer, as the time does."""
 
-    def search_budget(self, kinds: int) -> int:
-        """Return how many compilations the search may do besides those of some kinds."""
-        return max(1, self.compile_budget - VERIFIED - ALSO * kinds)
+    def search_budget(self, kinds: int, kept: int) -> int:
+        """Return how many compilations the search may do besides those of some kinds, and more."""
+        return max(1, self.compile_budget - VERIFIED - ALSO * kinds - kept)
 
 
 def kinds_of(words: Sequence[str]) -> tuple[str, ...]:
@@ -169,7 +172,7 @@ class Fitting:
                 program = self._program = replace(program, changes=changes.tried)
                 self._notes += changes.notes
                 kinds = {change.key.partition("=")[0] for change in changes.tried}
-                budget = self.question.search_budget(len(kinds))
+                budget = self.question.search_budget(len(kinds), self._kept(program))
                 if budget > ask.compile_budget:  # what was kept for the other kinds is free
                     kept = self.question.compile_budget - budget
                     again = replace(ask, is_over=lambda: not self._is_left(kept))
@@ -223,13 +226,28 @@ class Fitting:
                     self._fewest[replace(plan, saved=traced.saved)] = traced
             return self._traced[plan]
 
+        divided: dict[tuple[int, ...], bool] = {}
+
+        def is_by_hand(plan: Plan) -> bool:
+            regions = tuple(one.region for one in plan.depths)
+            if regions not in divided:
+                texts = _texts(program)
+                own, whole = (
+                    patch(program, one, texts).steps for one in (plan, replace(plan, depths=()))
+                )
+                divided[regions] = len(own) > len(whole)
+            return divided[regions]
+
         return Ask(
             limit_bytes=self.question.limit_bytes,
             order=self.question.order,
             as_written=written,
             trace=trace,
             compile=self._compile,
-            compile_budget=self.question.search_budget(len(self.question.also)),
+            compile_budget=self.question.search_budget(
+                len(self.question.also), self._kept(program)
+            ),
+            is_by_hand=is_by_hand,
             is_over=self.question.is_over,
             observer=self.question.observer,
         )
@@ -293,7 +311,7 @@ class Fitting:
             ask,
             limit_bytes=limit - (self._donated_bytes(program) or 0),
             compile_budget=2 * self.question.compile_budget,  # most of it is known
-            is_over=lambda: not self._is_left(VERIFIED + 2),
+            is_over=lambda: not self._is_left(VERIFIED + 2 + self._kept(program)),
         )
         known = {one.plan for one in candidates}
         more = [one for one in search(program, own) if one.is_exact and one.plan not in known]
@@ -353,7 +371,7 @@ class Fitting:
                 if not is_hopeful or not patch(program, plan, texts).is_whole:
                     continue
                 if known is None:
-                    if count == WHOLE or not self._is_left(VERIFIED):
+                    if count == WHOLE or not self._is_left(VERIFIED + self._kept(program)):
                         return candidates
                     count += 1
                     self.question.observer("compiling a plan without a step by hand")
@@ -367,6 +385,11 @@ class Fitting:
                     return sorted([*others, whole], key=lambda one: Space.cost(one.traced))
         return candidates
 
+    def _kept(self, program: Program) -> int:
+        """Return how many compilations are kept for a scan over equal blocks."""
+        is_tried = self.question.limit_bytes is not None and BLOCKS not in self.question.also
+        return ROLLED if is_tried and BLOCKS in program.on_demand else 0
+
     def _with_blocks(
         self, program: Program, ask: Ask, candidates: list[Candidate]
     ) -> list[Candidate]:
@@ -377,9 +400,7 @@ class Fitting:
         limit, texts = self.question.limit_bytes, _texts(program)
         fitting = [one for one in candidates if one.is_exact and is_met(one.compiled, limit)]
         if (
-            limit is None
-            or BLOCKS in self.question.also
-            or BLOCKS not in program.on_demand
+            not self._kept(program)
             or is_met(ask.as_written, limit)
             or any(patch(program, one.plan, texts).is_whole for one in fitting)
         ):

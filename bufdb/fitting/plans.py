@@ -394,6 +394,8 @@ class Ask:
     trace_budget: int = 600
     order: str = "products"
     """Cost that ranks the plans; only a compilation has another one than products."""
+    is_by_hand: Callable[[Plan], bool] = lambda plan: False
+    """Whether only a step by hand divides the layers as a plan does: such plans are not tried."""
     is_over: Callable[[], bool] = lambda: False
     """Whether the time is up."""
     observer: Callable[[str], None] = lambda text: None

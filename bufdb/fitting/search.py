@@ -193,7 +193,7 @@ def _between(space: Space, proof: _Proof, cheap: Plan, dear: Plan, limit: int) -
     """Trace the plan that is expected to need the limit; return whether one is new.
 
     Where layers are unlike, both neighbors of the limit are traced: what layers compute says only
-    about how much each saves.
+    about how much each saves. What fits without a step by hand is there already, as `dear`.
     """
     most, least = proof.part(cheap), proof.part(dear)
     share = (most - limit) / (most - least) if most > least else 1.0
@@ -201,7 +201,7 @@ def _between(space: Space, proof: _Proof, cheap: Plan, dear: Plan, limit: int) -
     while not space.is_over:
         some = (lever.between(space.program, cheap, dear, share) for lever in LEVERS)
         plan = next((one for one in some if one is not None), None)
-        if plan is None:
+        if plan is None or space.ask.is_by_hand(plan):
             break
         is_new = is_new or plan not in space.same
         plan = space.look(plan, away)

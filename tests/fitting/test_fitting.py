@@ -600,6 +600,17 @@ def test_equal_blocks_are_tried_where_nothing_else_fits(ask, monkeypatch, limit,
     assert best.is_verified and answer.untried == ()
 
 
+def test_equal_blocks_have_compilations_of_their_own(ask, monkeypatch):
+    change = Change("blocks=4", "4 blocks in one scan", "", "train.py:3", "as before", (), 4)
+    monkeypatch.setattr(Made, "changes", lambda self, kinds: Changes((change,)))
+    dumped = Dumped({"30": Path()}, None, 1.0)
+    monkeypatch.setattr(Made, "patched", lambda self, texts, rest, **how: dumped)
+    monkeypatch.setattr(module, "patch", lambda *_: Patch("--- a\n", {"train.py": ""}))
+    answer = ask(40, budget=4, on_demand=("blocks",))
+    assert answer.best is not None and answer.plans[answer.best - 1].plan.extra == ("blocks=4",)
+    assert answer.compile_count <= 5
+
+
 def test_a_step_by_hand_is_an_answer_where_nothing_else_fits(ask, by_hand, monkeypatch):
     monkeypatch.setitem(NEEDS, ("a",), 75)
     answer = ask(70)

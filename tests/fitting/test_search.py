@@ -545,6 +545,14 @@ def test_a_part_of_the_layers_is_changed_where_that_is_enough():
         assert len(model.compiled) <= 5
 
 
+def test_layers_that_are_divided_by_hand_stay_whole():
+    model = Model([1000], [900], [[]], [0], fixed=500)
+    limit = model.need(Plan((0,), ("fit_0",))) - 300
+    best = answer(searched(model, limit, layered(model), is_by_hand=lambda plan: True), limit)
+    assert best.plan == Plan((0,))
+    assert not any(plan.depths for plan in model.compiled)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_divided_in_vain_hides_no_plan(seed):
     """A scan that is run as two holds copies; by it alone others would seem as large."""
