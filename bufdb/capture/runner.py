@@ -34,6 +34,11 @@ _TAIL_BYTES = 4 << 20
 _FATAL = re.compile(r"F\d{4} |Fatal Python error|.*(Check failed: |LLVM (ERROR|Fatal))")
 """Messages of XLA, LLVM or Python before they abort; stack frames follow."""
 _FATAL_LINES = 4
+_NO_TILES = re.compile(
+    r"\w+: INTERNAL: Couldn't find output tile sizes that satisfy hlo: (%\S+ = [^\s{]+)"
+)
+_SUSPECTED = re.compile(r"\s+(\S+\.py):(\d+):\d+ \[")
+"""A line of XLA's with the place of an instruction."""
 _MOST_READS = 64
 """Reads of what an ended process has printed: one that left its group may go on printing."""
 _PASSED_ON = ("SIGTERM", "SIGHUP")
@@ -96,6 +101,27 @@ def failure_lines(lines: Sequence[str]) -> Sequence[str]:
         if _FATAL.match(line):
             return printed[number : number + _FATAL_LINES]
     return printed[-_TAIL_LINES:]
+
+
+def without_tiles(message: str, lines: Sequence[str]) -> str | None:
+    """Return in one line what to do where XLA chose a kernel that it then cannot make.
+
+    Of a product whose rows are several axes of a value, such as 128 x 196, Triton's tiles cross
+    the inner one; ahead of time no other kernel is tried.
+
+    Args:
+        message: of the step that failed; None is returned for any other one.
+        lines: the rest of what XLA said.
+    """
+    chosen = _NO_TILES.search(message)
+    if chosen is None:
+        return None
+    place = next((one for line in lines if (one := _SUSPECTED.match(line))), None)
+    where = "" if place is None else f" ({Path(place[1]).name}:{place[2]})"
+    return (
+        f"{message[: chosen.start()]}XLA has no Triton kernel for {chosen[1]}{where}; set "
+        "XLA_FLAGS=--xla_gpu_enable_triton_gemm=false, which leaves products to cuBLAS"
+    )
 
 
 # -- Signals to this process -----------------------------------------------------------------------
@@ -284,6 +310,8 @@ class Child:
             raise UsageError(failure["message"])
         hint = self.watch.hint("\n".join([*failure["trace"], failure["message"]]))
         lines = [] if self.watch.is_verbose else failure["trace"]
+        if (line := without_tiles(failure["message"], failure["trace"])) is not None:
+            raise NotCompiledError(line)
         raise NotCompiledError(failure["message"] + hint, lines)
 
     def _send(self, request: Mapping[str, Any] | None) -> None:

@@ -20,6 +20,7 @@ from bufdb.capture.runner import (
     end_of,
     failure_lines,
     signals_heeded,
+    without_tiles,
 )
 from bufdb.errors import TooSlowError, UsageError
 
@@ -261,6 +262,20 @@ def test_ends_in_words():
     assert end_of(-6) == "its process was ended by SIGABRT"
     assert end_of(-40) == "its process was ended by signal 40"
     assert failure_lines(["", "a", " ", "b"]) == ["a", "b"]
+
+
+def test_a_product_without_a_kernel_says_what_to_do():
+    message = (
+        "compiling vit.py:step for gpu:h100 failed: JaxRuntimeError: INTERNAL: Couldn't find "
+        "output tile sizes that satisfy hlo: %dot.90 = f32[25088,384]{1,0} dot(%bitcast.719, "
+    )
+    lines = ["\\tSymbolic tile with", "Suspected Python Code Location:", "  /a/vit.py:22:11 [f]"]
+    assert without_tiles(message, lines) == (
+        "compiling vit.py:step for gpu:h100 failed: XLA has no Triton kernel for %dot.90 = "
+        "f32[25088,384] (vit.py:22); set XLA_FLAGS=--xla_gpu_enable_triton_gemm=false, which "
+        "leaves products to cuBLAS"
+    )
+    assert without_tiles("compiling f failed: ValueError: x (a.py:1)", lines) is None
 
 
 def test_without_a_parent_steps_are_not_sent():
