@@ -22,8 +22,9 @@ from bufdb.capture.hooked import script as script_at
 from bufdb.capture.runner import Watch
 from bufdb.capture.script import NoCallError, Script
 from bufdb.fitting import answer_text
-from bufdb.fitting.fit import Fitting, Question, kinds_of
+from bufdb.fitting.fit import Fitting
 from bufdb.fitting.plans import Changes, Plan, PlanResult, Program, Site, Traced, as_json
+from bufdb.fitting.question import Question, kinds_of
 from bufdb.fitting.ranking import PRODUCTS, order_of
 from bufdb.fitting.session import (
     Dumped,

@@ -169,7 +169,7 @@ def command(  # long: a parameter for each option
     """
     from bufdb.capture.simulated import Devices
     from bufdb.database.store import require_storable
-    from bufdb.fitting.fit import Question, kinds_of
+    from bufdb.fitting.question import Question, kinds_of
     from bufdb.fitting.user_file import UserFunction, exit_code, fitted, varied
     from bufdb.read.own import parse_own
 

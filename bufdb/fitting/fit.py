@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bufdb.answers.summary import DEVICE_LABEL
-from bufdb.database import store
 from bufdb.database.faults import is_interrupt
-from bufdb.database.runs import names, remove_runs
-from bufdb.dumps.place import Files
 from bufdb.errors import BufdbError, TooSlowError, UsageError
 from bufdb.fitting.bound import least
 from bufdb.fitting.extra import Extra, is_met
 from bufdb.fitting.figures import Figures, Scratch
 from bufdb.fitting.last_resort import FLAGS, LastResort
-from bufdb.fitting.levers import EVERY, OF_TEXT, ON_DEMAND
-from bufdb.fitting.levers.blocks import Blocks
+from bufdb.fitting.levers import EVERY, OF_TEXT
 from bufdb.fitting.levers.chunks import Chunks
 from bufdb.fitting.levers.microbatch import Microbatch
 from bufdb.fitting.patch import patch
@@ -37,6 +32,7 @@ from bufdb.fitting.plans import (
     Site,
     Traced,
 )
+from bufdb.fitting.question import BLOCKS, ROLLED, VERIFIED, WHOLE, Question
 from bufdb.fitting.ranking import (
     PRODUCTS,
     beyond,
@@ -46,6 +42,7 @@ from bufdb.fitting.ranking import (
     settled,
     undominated,
 )
+from bufdb.fitting.runs import stored
 from bufdb.fitting.search import search
 from bufdb.fitting.session import (
     Dumped,
@@ -56,69 +53,11 @@ from bufdb.fitting.session import (
     UnequalError,
 )
 from bufdb.fitting.space import Space, figure
-from bufdb.ingest.ingest import ingest
 from bufdb.render.notes import merged
 from bufdb.render.text import human_bytes
 
-AS_WRITTEN = "as-written"
 EACH = 2
 """Examples of each chunk with which the numbers of patched files are compared."""
-BLOCKS = Blocks.name
-VERIFIED = 1
-"""Compilations of the budget that are kept for the patched files."""
-KINDS = (*(lever.name for lever in (*ON_DEMAND, *OF_TEXT)), FLAGS)
-"""What is tried on demand: changes of the program's text, and options of the compiler."""
-WHOLE = 3
-"""Compilations to find a plan without a step by hand, if what fits has one."""
-ALSO = 3
-"""Compilations of the budget that are kept for each kind of these."""
-ROLLED = 2
-"""Those that are kept for a scan over equal blocks, where it is tried by itself: of the function as
-written, and of the plan of the least need."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """What `bufdb fit` is asked."""
-
-    limit_bytes: int | None = None
-    compile_budget: int = 12
-    """Compilations besides that of the function as written."""
-    also: tuple[str, ...] = ()
-    """Which of `KINDS` to try, too."""
-    order: str = PRODUCTS
-    """Which of the costs `ranking.ORDERS` ranks the plans."""
-    db: str | None = None
-    """Where to store what was compiled; None: nowhere."""
-    run: str = "fit"
-    """Beginning of the names of its runs."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    source_path: str | None = None
-    own_globs: Sequence[str] | None = None
-    """What of libraries counts as the user's."""
-    observer: Callable[[str], None] = lambda text: None
-    is_over: Callable[[], bool] = lambda: False
-    improved: Callable[[str], None] = lambda text: None
-    """Receives the best so far, in words, whenever it is another one."""
-    is_interruptible: bool = False
-    """Whether Ctrl-C ends the search with an answer, as the time does."""
-
-    def search_budget(self, kinds: int, kept: int) -> int:
-        """Return how many compilations the search may do besides those of some kinds, and more."""
-        return max(1, self.compile_budget - VERIFIED - ALSO * kinds - kept)
-
-
-def kinds_of(words: Sequence[str]) -> tuple[str, ...]:
-    """Return the kinds of changes to try, each once.
-
-    Raises:
-        UsageError: a word is none of `KINDS`.
-    """
-    kinds = words.split(",") if isinstance(words, str) else words
-    for word in kinds:
-        if word not in KINDS:
-            raise UsageError(f"expected {' or '.join(KINDS)} as what to try also, found {word!r}")
-    return tuple(kind for kind in KINDS if kind in kinds)
 
 
 @dataclass
@@ -213,7 +152,7 @@ class Fitting:
             tried = {*self.question.also, BLOCKS}
             others = [kind for kind in program.on_demand if kind not in tried]
             answer = replace(answer, untried=tuple(others))
-        return self._stored(answer)
+        return stored(answer, self.question, self._dumps, self.session.device)
 
     # -- Plans -------------------------------------------------------------------------------------
 
@@ -717,26 +656,6 @@ class Fitting:
         made = patch(self._program, row.plan, _texts(program))
         return replace(row, patch=made.diff or None, steps=made.steps)
 
-    # -- Runs --------------------------------------------------------------------------------------
-
-    def _stored(self, answer: Answer) -> Answer:
-        """Store what was compiled as runs, in place of those of an earlier question."""
-        if self.question.db is None:
-            return answer
-        drop_plans(self.question, self.question.db)
-
-        def store(rank: int | None, plan: Plan) -> str:
-            name, target = run_name(self.question, rank), answer.program.target
-            store_run(self.question, name, self._dumps[plan], self.session.device, target)
-            return name
-
-        as_written = replace(answer.as_written, run=store(None, Plan()))
-        plans = [
-            replace(row, run=store(row.rank, row.plan)) if row.plan in self._dumps else row
-            for row in answer.plans
-        ]
-        return replace(answer, as_written=as_written, plans=tuple(plans))
-
 
 def _alone(program: Program, plan: Plan) -> Plan:
     """Return what of a plan an edit makes.
@@ -760,37 +679,6 @@ def _is_of_text(plan: Plan) -> bool:
     """Return whether no trace has a plan, but the patched files do."""
     names = {lever.name for lever in OF_TEXT}
     return any(key.partition("=")[0] in names for key in plan.extra)
-
-
-def drop_plans(question: Question, db: str) -> None:
-    """Remove the plans of an earlier question, which may have been more."""
-    if not Path(db).exists():
-        return
-    with closing(store.open_writable(db)) as con:
-        own_runs = f"{question.run}:plan-", f"{run_name(question, None)}:"
-        remove_runs(con, [name for name in names(con) if name.startswith(own_runs)])
-
-
-def run_name(question: Question, rank: int | None, at: str = "") -> str:
-    """Return the name of the run of a plan, or as written; `at` is what is varied, `b=24`."""
-    name = f"{question.run}:{AS_WRITTEN if rank is None else f'plan-{rank}'}"
-    return f"{name}:{at}" if at else name
-
-
-def store_run(
-    question: Question, name: str, dumped: Dumped, device: str, target: str | None
-) -> None:
-    """Store a compilation as a run, in place of one of the same name."""
-    assert question.db is not None
-    ingest(
-        question.db,
-        [Files(name, dumped.files, question.source_path or name)],
-        run=name,
-        labels=question.labels,
-        metadata={DEVICE_LABEL: device} | ({"target": target} if target else {}),
-        own_globs=question.own_globs,
-        replace=True,
-    )
 
 
 def _texts(program: Program) -> dict[str, str]:

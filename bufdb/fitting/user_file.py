@@ -16,8 +16,10 @@ from bufdb.capture.simulated import Devices
 from bufdb.errors import TooSlowError, UsageError
 from bufdb.fitting.answer_text import Sizes
 from bufdb.fitting.figures import need_of
-from bufdb.fitting.fit import Fitting, Question, run_name, store_run
+from bufdb.fitting.fit import Fitting
 from bufdb.fitting.plans import Answer, Plan, Program
+from bufdb.fitting.question import Question
+from bufdb.fitting.runs import run_name, store_run
 from bufdb.fitting.session import Apart
 from bufdb.fitting.vary import of_plans
 from bufdb.read.own import NOTHING_MORE, Own

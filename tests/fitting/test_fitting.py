@@ -10,7 +10,7 @@ from bufdb.errors import BufdbError, TooSlowError, UsageError
 from bufdb.fitting import fit as module
 from bufdb.fitting.answer_text import as_dict, no_patch, text
 from bufdb.fitting.figures import Figures, Scratch
-from bufdb.fitting.fit import Fitting, Question
+from bufdb.fitting.fit import Fitting
 from bufdb.fitting.levers.saved import Saved
 from bufdb.fitting.places import spans
 from bufdb.fitting.plans import (
@@ -28,6 +28,7 @@ from bufdb.fitting.plans import (
     Switch,
     Traced,
 )
+from bufdb.fitting.question import Question
 from bufdb.fitting.ranking import order_of, ranked, require_order, settled, undominated
 from bufdb.fitting.session import Dumped, MistracedError
 from bufdb.fitting.user_file import exit_code

@@ -1,0 +1,69 @@
+"""What was compiled for an answer, as stored runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from bufdb.answers.summary import DEVICE_LABEL
+from bufdb.database import store
+from bufdb.database.runs import names, remove_runs
+from bufdb.dumps.place import Files
+from bufdb.fitting.plans import Answer, Plan
+from bufdb.fitting.question import Question
+from bufdb.fitting.session import Dumped
+from bufdb.ingest.ingest import ingest
+
+AS_WRITTEN = "as-written"
+
+
+def stored(answer: Answer, question: Question, dumps: Mapping[Plan, Dumped], device: str) -> Answer:
+    """Store what was compiled as runs, in place of those of an earlier question."""
+    if question.db is None:
+        return answer
+    drop_plans(question, question.db)
+
+    def store_plan(rank: int | None, plan: Plan) -> str:
+        name = run_name(question, rank)
+        store_run(question, name, dumps[plan], device, answer.program.target)
+        return name
+
+    as_written = replace(answer.as_written, run=store_plan(None, Plan()))
+    plans = [
+        replace(row, run=store_plan(row.rank, row.plan)) if row.plan in dumps else row
+        for row in answer.plans
+    ]
+    return replace(answer, as_written=as_written, plans=tuple(plans))
+
+
+def drop_plans(question: Question, db: str) -> None:
+    """Remove the plans of an earlier question, which may have been more."""
+    if not Path(db).exists():
+        return
+    with closing(store.open_writable(db)) as con:
+        own_runs = f"{question.run}:plan-", f"{run_name(question, None)}:"
+        remove_runs(con, [name for name in names(con) if name.startswith(own_runs)])
+
+
+def run_name(question: Question, rank: int | None, at: str = "") -> str:
+    """Return the name of the run of a plan, or as written; `at` is what is varied, `b=24`."""
+    name = f"{question.run}:{AS_WRITTEN if rank is None else f'plan-{rank}'}"
+    return f"{name}:{at}" if at else name
+
+
+def store_run(
+    question: Question, name: str, dumped: Dumped, device: str, target: str | None
+) -> None:
+    """Store a compilation as a run, in place of one of the same name."""
+    assert question.db is not None
+    ingest(
+        question.db,
+        [Files(name, dumped.files, question.source_path or name)],
+        run=name,
+        labels=question.labels,
+        metadata={DEVICE_LABEL: device} | ({"target": target} if target else {}),
+        own_globs=question.own_globs,
+        replace=True,
+    )
