@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from bufdb.fitting.editing import Editing
 from bufdb.fitting.edits import unified_diff
 from bufdb.fitting.levers import EVERY
-from bufdb.fitting.plans import Patch, Plan, Program
+from bufdb.fitting.plans import Patch, Plan, Program, Site
 
 
 def patch(program: Program, plan: Plan, texts: Mapping[str, str], root: str = "") -> Patch:
@@ -35,6 +36,26 @@ def patch(program: Program, plan: Plan, texts: Mapping[str, str], root: str = ""
         for path, text in sorted(changed.items())
     )
     return Patch(diff, changed, tuple(editing.steps))
+
+
+def of_files(program: Program, plan: Plan) -> Patch:
+    """Return a plan as a change of the user's files as they are."""
+    return patch(program, plan, texts_of(program))
+
+
+def texts_of(program: Program) -> dict[str, str]:
+    """Return the text of the user's files that a patch may touch."""
+    sites: list[Site | None] = [program.function_site]
+    for region in program.regions:
+        sites += [*region.sites, *region.remats, region.defined]
+    sites += [switch.site for switch in program.switches]
+    sites += [site for change in program.changes for site in change.sites]
+    sites += [one.site for change in program.changes for one in change.expressions]
+    texts: dict[str, str] = {}
+    for name in {site.file for site in sites if site is not None}:
+        with suppress(OSError, UnicodeDecodeError):
+            texts[name] = Path(name).read_bytes().decode()
+    return texts
 
 
 def _common(paths: Iterable[str]) -> str:

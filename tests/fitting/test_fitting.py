@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bufdb.errors import BufdbError, TooSlowError, UsageError
-from bufdb.fitting import fit as module
+from bufdb.fitting import patch as patches
 from bufdb.fitting.answer_text import as_dict, no_patch, text
 from bufdb.fitting.figures import Figures, Scratch
 from bufdb.fitting.fit import Fitting
@@ -304,7 +304,7 @@ def test_places_of_an_edit_are_named_once(monkeypatch, tmp_path):
 
 def test_a_patch_that_cannot_be_compiled_is_no_answer(ask, monkeypatch):
     made = Patch("--- a\n", {"train.py": "text"})
-    monkeypatch.setattr(module, "patch", lambda program, plan, texts: made)
+    monkeypatch.setattr(patches, "patch", lambda program, plan, texts: made)
     answer = ask(70)
     assert (answer.best, answer.patch) == (None, None)
     fitting = [row for row in answer.plans if row.fits and row.is_compiled]
@@ -318,7 +318,7 @@ def test_a_patch_that_cannot_be_compiled_is_no_answer(ask, monkeypatch):
 @pytest.mark.parametrize(("need", "is_best"), [(69, True), (71, False)])
 def test_a_patch_of_another_need_is_an_answer_if_it_fits(ask, monkeypatch, need, is_best):
     made = Patch("--- a\n", {"train.py": "text"})
-    monkeypatch.setattr(module, "patch", lambda program, plan, texts: made)
+    monkeypatch.setattr(patches, "patch", lambda program, plan, texts: made)
     dumped = Dumped({str(need): Path()}, None, 1.0)
     monkeypatch.setattr(Made, "patched", lambda self, texts, donated: dumped)
     answer = ask(70)
@@ -328,7 +328,7 @@ def test_a_patch_of_another_need_is_an_answer_if_it_fits(ask, monkeypatch, need,
 
 def test_a_patch_that_xla_refuses_is_no_answer(ask, monkeypatch):
     made = Patch("--- a\n", {"train.py": "text"})
-    monkeypatch.setattr(module, "patch", lambda program, plan, texts: made)
+    monkeypatch.setattr(patches, "patch", lambda program, plan, texts: made)
     dumped = Dumped({"60": Path()}, "RESOURCE_EXHAUSTED", 1.0)
     monkeypatch.setattr(Made, "patched", lambda self, texts, donated: dumped)
     answer = ask(70)
@@ -534,7 +534,7 @@ def by_hand(monkeypatch):
     def compiled(self, texts, donated):
         return Dumped({str(NEEDS[tuple(texts["train.py"].split())]): Path()}, None, 1.0)
 
-    monkeypatch.setattr(module, "patch", patched)
+    monkeypatch.setattr(patches, "patch", patched)
     monkeypatch.setattr(Made, "patched", compiled)
 
 
@@ -574,7 +574,7 @@ def test_a_useless_donation_by_hand_is_left_out(ask, monkeypatch):
     program = Made.program
     donating = {"donatable": (0,), "is_jitted": True}
     monkeypatch.setattr(Made, "program", lambda self: replace(program(self), **donating))
-    monkeypatch.setattr(module, "patch", patched)
+    monkeypatch.setattr(patches, "patch", patched)
     monkeypatch.setattr(Made, "patched", compiled)
     answer = ask(70)
     best = answer.plans[answer.best - 1]
@@ -593,7 +593,7 @@ def test_equal_blocks_are_tried_where_nothing_else_fits(ask, monkeypatch, limit,
     change = Change("blocks=4", "4 blocks in one scan", "", "train.py:3", "as before", (), 4)
     monkeypatch.setattr(Made, "changes", lambda self, kinds: Changes((change,)))
     monkeypatch.setattr(Made, "patched", patched)
-    monkeypatch.setattr(module, "patch", lambda *_: Patch("--- a\n", {"train.py": ""}))
+    monkeypatch.setattr(patches, "patch", lambda *_: Patch("--- a\n", {"train.py": ""}))
     monkeypatch.setitem(NEEDS, ("b",), 60)
     answer = ask(limit, on_demand=("blocks",))
     best = answer.plans[answer.best - 1]
@@ -606,7 +606,7 @@ def test_equal_blocks_have_compilations_of_their_own(ask, monkeypatch):
     monkeypatch.setattr(Made, "changes", lambda self, kinds: Changes((change,)))
     dumped = Dumped({"30": Path()}, None, 1.0)
     monkeypatch.setattr(Made, "patched", lambda self, texts, rest, **how: dumped)
-    monkeypatch.setattr(module, "patch", lambda *_: Patch("--- a\n", {"train.py": ""}))
+    monkeypatch.setattr(patches, "patch", lambda *_: Patch("--- a\n", {"train.py": ""}))
     answer = ask(40, budget=4, on_demand=("blocks",))
     assert answer.best is not None and answer.plans[answer.best - 1].plan.extra == ("blocks=4",)
     assert answer.compile_count <= 5
