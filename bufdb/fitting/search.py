@@ -1,7 +1,7 @@
 """Search for the cheapest plan that fits: traces choose, compilations prove.
 
     _explore    all sets of a few atoms; of many, chains from both ends and swaps near the limit
-    _Proof      compiled plans, and estimates of the others from the nearest of them
+    _descend    the cheapest plan that is estimated to fit is compiled, until none may be cheaper
 
 Invariant: what a plan needs is not monotone in what it saves, and an estimate proves nothing: only
 a compilation says that a plan fits.
@@ -13,12 +13,13 @@ import heapq
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from bufdb.fitting.bound import hull
+from bufdb.fitting.estimates import MARGIN, Estimates
 from bufdb.fitting.lever import Atom
 from bufdb.fitting.levers import LEVERS
-from bufdb.fitting.plans import Ask, Candidate, Compiled, Plan, Program
+from bufdb.fitting.plans import Ask, Candidate, Plan, Program
 from bufdb.fitting.ranking import PRODUCTS, SAME
 from bufdb.fitting.space import NONE, Atoms, Space
 
@@ -26,8 +27,6 @@ EXACT = 6
 """Atoms up to which all sets of them are traced."""
 SLOW = 30
 """Seconds of a compilation from which one at low effort goes first."""
-MARGIN = 0.02
-"""Error of estimates that is assumed until one is known."""
 WORTH = 0.005
 """Share of the work from which a plan that may fit, by the error of its estimate, is tried."""
 BREADTH = 64
@@ -46,8 +45,6 @@ FEWEST = 3
 """Compilations before the search gives up."""
 ROWS = 5
 """Plans that are shown though they are traced only."""
-STEEPEST = 8.0
-"""Most bytes of need for a live byte of a trace: XLA may keep a float64 for a mask made of it."""
 NEAREST = 3
 """Plans on each side of the limit between which others are sought."""
 STEP = 0.03
@@ -128,7 +125,7 @@ def _greedily(
         yield heapq.heappop(queue)[1]
 
 
-def _refine(space: Space, proof: _Proof, limit: int) -> None:
+def _refine(space: Space, proof: Estimates, limit: int) -> None:
     """Trace neighbors of the cheapest plan that may fit: a value more, or one for another."""
     end = space.count + BREADTH
 
@@ -171,7 +168,7 @@ def _move(space: Space, plans: Iterable[Plan]) -> None:
                 moved, at = [*moved, atom.name], other
 
 
-def _divide(space: Space, proof: _Proof, limit: int) -> None:
+def _divide(space: Space, proof: Estimates, limit: int) -> None:
     """Trace a plan of both kinds of layers, between one that fits and one that does not."""
     if space.is_over:
         return
@@ -189,7 +186,7 @@ def _divide(space: Space, proof: _Proof, limit: int) -> None:
                 return
 
 
-def _between(space: Space, proof: _Proof, cheap: Plan, dear: Plan, limit: int) -> bool:
+def _between(space: Space, proof: Estimates, cheap: Plan, dear: Plan, limit: int) -> bool:
     """Trace the plan that is expected to need the limit; return whether one is new.
 
     Where layers are unlike, both neighbors of the limit are traced: what layers compute says only
@@ -215,217 +212,11 @@ def _between(space: Space, proof: _Proof, cheap: Plan, dear: Plan, limit: int) -
     return is_new
 
 
-def _hull(proof: _Proof, frontier: Sequence[Plan]) -> list[Plan]:
+def _hull(proof: Estimates, frontier: Sequence[Plan]) -> list[Plan]:
     """Return the plans of the frontier that no mixture of two others beats, cheapest first."""
     points = {plan: (proof.estimate(plan), proof.order(plan)[0]) for plan in frontier}
     below = hull(points.values())
     return [plan for plan in frontier if points[plan] in below]
-
-
-# -- what is proved --------------------------------------------------------------------------------
-
-
-@dataclass
-class _Proof:
-    """What is compiled, and estimates of what is not."""
-
-    space: Space
-    full: dict[Plan, Compiled] = field(default_factory=dict)
-    quick: dict[Plan, int] = field(default_factory=dict)
-    """Needs at low effort; 0 if XLA gave up, which it may do though full effort fits."""
-    refused: set[Plan] = field(default_factory=set)
-    """Plans that XLA gave up."""
-    count: int = 0
-    error: float | None = None
-    """Largest error of an estimate so far, as a share of the need."""
-    hoped: dict[Plan, int] = field(default_factory=dict)
-    """Plans that were compiled though their estimates were too large, and the estimates."""
-    late_error: float = MARGIN
-    """The same of those from a plan, not from the function as written."""
-    early: dict[Plan, Compiled] = field(default_factory=dict)
-    """What is compiled before the search needs it: the estimates do without it until then."""
-
-    def __post_init__(self) -> None:
-        self.full[Plan()] = self.space.ask.as_written
-        self.space.traced.setdefault(Plan(), self.space.program.as_written)
-        self.space.of_plan.setdefault(Plan(), NONE)
-
-    @property
-    def is_over(self) -> bool:
-        return self.count >= self.space.ask.compile_budget or self.space.ask.is_over()
-
-    def need(self, plan: Plan) -> int | None:
-        compiled = self.full.get(plan)
-        return None if compiled is None else compiled.need_bytes
-
-    def open(self) -> list[Plan]:
-        """Return the plans that are traced and not compiled."""
-        known = self.full.keys() | self.refused
-        return [plan for plan in self.space.traced if plan not in known]
-
-    def order(self, plan: Plan) -> tuple[int, int, int]:
-        """Return the sort key of plans: cost, then what changes, then need."""
-        cost = self.space.cost(self.space.traced[plan])
-        return cost, len(self.space.of_plan[plan]), self.estimate(plan)
-
-    def _anchors(self, plan: Plan | None = None) -> list[Plan]:
-        """Return the compiled plans to estimate others from, those of its kind for a plan.
-
-        The function as written is one of a plan with a policy only until another is known: a policy
-        saves other values. A scan that is run as two holds copies of what it scans, which are no
-        residuals.
-        """
-        known = [one for one in self.full if self.need(one) is not None]
-        known = [one for one in known if one.free == self.space.base] or known
-        if plan is not None:
-            is_in_two = self._is_in_two(plan)
-            known = [one for one in known if self._is_in_two(one) == is_in_two] or known
-            if not plan.scans and self.space.program.calls:
-                return known
-        return [one for one in known if one.scans or one.calls] or known
-
-    def _is_in_two(self, plan: Plan) -> bool:
-        """Return whether a scan is run as two."""
-        regions = self.space.program.regions
-        return any(regions[one.region].kind == "scan" for one in plan.depths)
-
-    def slope(self) -> float:
-        """Return bytes of need for a byte of the figure: 1 of residuals, of live values as seen."""
-        space = self.space
-        if not space.program.calls:
-            return 1.0
-        points = [
-            (space.figure(space.traced[plan]), need)
-            for plan in self.full
-            if (need := self.need(plan)) is not None
-        ]
-        (low, small), (high, large) = min(points), max(points)
-        return min(max((large - small) / (high - low), 0.1), STEEPEST) if high > low else 1.0
-
-    def estimate(self, plan: Plan) -> int:
-        """Return the need of a plan: compiled, or from that of the compiled plan nearest to it."""
-        known = self.need(plan)
-        if known is not None:
-            return known
-        if self.quick.get(plan):
-            both = [other for other in self.quick if self.quick[other] and self.need(other)]
-            if both:
-                near = min(both, key=self._distance(plan))
-                return round((self.need(near) or 0) * self.quick[plan] / self.quick[near])
-        return self._estimate(plan, self._anchors(plan))
-
-    def _distance(self, plan: Plan) -> Callable[[Plan], tuple[int, int]]:
-        space = self.space
-        figure = space.figure(space.traced[plan])
-
-        def distance(other: Plan) -> tuple[int, int]:
-            apart = abs(figure - space.figure(space.traced[other]))
-            return apart, len(space.of_plan[other] ^ space.of_plan[plan])
-
-        return distance
-
-    def _estimate(self, plan: Plan, anchors: Sequence[Plan]) -> int:
-        """Return the need of a plan by its trace, from those of some compiled plans."""
-        space = self.space
-        figure = space.figure(space.traced[plan])
-        if not anchors:
-            return figure
-        below, above = self._around(figure, anchors)
-        if below is not None and above is not None:
-            small, large = self.need(below) or 0, self.need(above) or 0
-            low, high = (space.figure(space.traced[one]) for one in (below, above))
-            if space.program.calls:  # how many bytes a live byte is differs by call
-                share = (high - figure) / (high - low) if high > low else 0.0
-                return round(large - share * (large - small))
-            # Down from the larger one, to where the peak is elsewhere, as the smaller one shows.
-            return round(max(large - (high - figure), min(small, large)))
-        near = min(anchors, key=self._distance(plan))
-        need, other = self.need(near) or 0, space.figure(space.traced[near])
-        estimate = need + self.slope() * (figure - other)
-        # The rest of the program does not shrink with the values that are saved.
-        return round(max(estimate, need * figure / other) if 0 < figure < other else estimate)
-
-    def part(self, plan: Plan) -> int:
-        """Return the need of a plan as a part of the layers, with what dividing these costs.
-
-        That is the least by which a compiled plan of both kinds is above the line between these.
-        """
-        anchors = [one for one in self._anchors() if not self._is_in_two(one)]
-        divided = [one for one in self.full if self._is_in_two(one) and one.free == plan.free]
-        above = [(self.need(one) or 0) - self._estimate(one, anchors) for one in divided]
-        is_known = self._is_in_two(plan)
-        return self.estimate(plan) + (0 if is_known else max(0, min(above, default=0)))
-
-    def _around(self, figure: int, anchors: Sequence[Plan]) -> tuple[Plan | None, Plan | None]:
-        """Return the anchors next to a figure, below (or equal) and above (or equal)."""
-        space = self.space
-
-        def of(plan: Plan) -> int:
-            return space.figure(space.traced[plan])
-
-        below = max((one for one in anchors if of(one) <= figure), key=of, default=None)
-        above = min((one for one in anchors if of(one) >= figure), key=of, default=None)
-        return below, above
-
-    def hope(self, plan: Plan) -> int:
-        """Return the least need that a plan may have: that of one which saves less, 0 if unknown.
-
-        What a plan saves may be away from the peak, and a larger plan that is compiled says nothing
-        of it: other values may be what is at the peak there.
-        """
-        away = self.space.of_plan[plan]
-        anchors = self._anchors(plan)
-        needs = [self.need(other) or 0 for other in anchors if self.space.of_plan[other] >= away]
-        return max(needs, default=0)
-
-    @property
-    def margin(self) -> float:
-        return MARGIN if self.error is None else max(self.error, MARGIN / 4)
-
-    def compile_early(self, plan: Plan) -> None:
-        """Compile a plan whose estimate, from far away, is no measure of the others."""
-        self.count += 1
-        self.space.ask.observer("compiling the plan that saves nothing")
-        self.early[plan] = self.space.ask.compile(plan, True)
-
-    def finish(self) -> None:
-        """Know what was compiled early, too."""
-        for plan, compiled in self.early.items():
-            if compiled.need_bytes is not None:
-                self.full.setdefault(plan, compiled)
-
-    def compile(self, plan: Plan, *, is_full: bool = True) -> int | None:
-        """Return the need of a plan, compiled; None if XLA gave up."""
-        before = self.estimate(plan)
-        compiled = self.early.get(plan) if is_full else None
-        if compiled is None:
-            self.count += 1
-            self.space.ask.observer(f"compiling plan {self.count}, estimated at {before} bytes")
-            compiled = self.space.ask.compile(plan, is_full)
-        need = compiled.need_bytes
-        if not is_full:
-            self.quick[plan] = need or 0
-        elif need is None:
-            self.refused.add(plan)
-        else:
-            is_first = self._is_in_two(plan) and not any(map(self._is_in_two, self.full))
-            self.full[plan] = compiled
-            if not is_first:  # of plans of both kinds of layers: no error of the others
-                wrong = abs(before - need) / max(need, 1)
-                if self.error is not None:
-                    self.late_error = max(self.late_error, wrong)
-                self.error = max(self.error or 0.0, wrong)
-        return need
-
-    def candidate(self, plan: Plan) -> Candidate:
-        return Candidate(
-            plan,
-            self.space.traced[plan],
-            self.estimate(plan),
-            self.full.get(plan),
-            self.error,
-            self.space.is_explored,
-        )
 
 
 # -- the search ------------------------------------------------------------------------------------
@@ -438,7 +229,7 @@ def search(program: Program, ask: Ask) -> list[Candidate]:
     it is the answer; if there is none, the least need that is compiled is the least that is known.
     """
     space = Space(program, ask)
-    proof = _Proof(space)
+    proof = Estimates(space)
     limit = ask.limit_bytes
     if _fits(proof, Plan(), limit) and not any(region.remats for region in program.regions):
         return []
@@ -458,13 +249,13 @@ def search(program: Program, ask: Ask) -> list[Candidate]:
     return _shown(proof, limit)
 
 
-def _fits(proof: _Proof, plan: Plan, limit: int | None) -> bool:
+def _fits(proof: Estimates, plan: Plan, limit: int | None) -> bool:
     compiled = proof.full.get(plan)
     need = None if compiled is None or compiled.refusal is not None else compiled.need_bytes
     return limit is not None and need is not None and need <= limit
 
 
-def _extreme(space: Space, proof: _Proof) -> None:
+def _extreme(space: Space, proof: Estimates) -> None:
     """Compile first the plan that saves nothing, if it may need less than as written.
 
     Where one checkpoint is enough, there is an answer however early the time is up.
@@ -476,7 +267,7 @@ def _extreme(space: Space, proof: _Proof) -> None:
         proof.compile_early(plan)
 
 
-def _try_free(space: Space, proof: _Proof) -> None:
+def _try_free(space: Space, proof: Estimates) -> None:
     """Compile the function with what costs no work; drop it if it saves nothing.
 
     If XLA gives up, as it does without, that is unknown: other plans may be smaller by it.
@@ -493,7 +284,7 @@ def _try_free(space: Space, proof: _Proof) -> None:
         space.base = Plan()
 
 
-def _descend(space: Space, proof: _Proof, limit: int) -> None:
+def _descend(space: Space, proof: Estimates, limit: int) -> None:
     """Compile the cheapest plan whose estimate fits, until no cheaper one may fit."""
     while not proof.is_over:
         if len(space.atoms) > EXACT:
@@ -512,7 +303,7 @@ def _descend(space: Space, proof: _Proof, limit: int) -> None:
         proof.compile(plan)
 
 
-def _tie(proof: _Proof, limit: int) -> None:
+def _tie(proof: Estimates, limit: int) -> None:
     """Compile the least of the plans that cost the same as the cheapest that fits.
 
     That has the fewest changes: what it reads and writes may be more, or less.
@@ -533,16 +324,16 @@ def _tie(proof: _Proof, limit: int) -> None:
         proof.compile(min(alike, key=proof.estimate))
 
 
-def _quickly(proof: _Proof, plan: Plan) -> None:
+def _quickly(proof: Estimates, plan: Plan) -> None:
     """Compile a plan at low effort, and before it one that is known at full effort."""
     if not proof.quick:
-        anchors = proof._anchors()
+        anchors = proof.anchors()
         proof.compile(anchors[-1] if anchors else Plan(), is_full=False)
     if not proof.is_over:
         proof.compile(plan, is_full=False)
 
 
-def _next(proof: _Proof, limit: int) -> Plan | None:
+def _next(proof: Estimates, limit: int) -> Plan | None:
     """Return the plan to compile next; None if no other is worth it."""
     space = proof.space
     fitting = [plan for plan in proof.full if _fits(proof, plan, limit)]
@@ -597,7 +388,7 @@ def _next(proof: _Proof, limit: int) -> Plan | None:
     return None if is_hopeless else least
 
 
-def _hopeful(proof: _Proof, plans: Iterable[Plan], limit: int, cost: int) -> Plan | None:
+def _hopeful(proof: Estimates, plans: Iterable[Plan], limit: int, cost: int) -> Plan | None:
     """Return a plan that fits if what it saves is away from the peak; None if some were in vain.
 
     The middle one of these: if it fits, the larger ones remain, else the smallest is next.
@@ -620,7 +411,7 @@ def _hopeful(proof: _Proof, plans: Iterable[Plan], limit: int, cost: int) -> Pla
     return chosen
 
 
-def _pareto(proof: _Proof, plans: Iterable[Plan]) -> list[Plan]:
+def _pareto(proof: Estimates, plans: Iterable[Plan]) -> list[Plan]:
     """Return the plans that no other beats in both cost and size, cheapest first."""
     frontier: list[Plan] = []
     for plan in sorted(plans, key=lambda plan: (proof.order(plan)[0], proof.estimate(plan))):
@@ -629,7 +420,7 @@ def _pareto(proof: _Proof, plans: Iterable[Plan]) -> list[Plan]:
     return frontier
 
 
-def _frontier(proof: _Proof) -> None:
+def _frontier(proof: Estimates) -> None:
     """Compile plans of the frontier, always within its widest gap."""
     written = proof.need(Plan()) or proof.estimate(Plan())
     while not proof.is_over:
@@ -652,7 +443,7 @@ def _frontier(proof: _Proof) -> None:
         proof.compile(plan)
 
 
-def _shown(proof: _Proof, limit: int | None) -> list[Candidate]:
+def _shown(proof: Estimates, limit: int | None) -> list[Candidate]:
     """Return what is compiled, best or not, and the nearest of what may be better, traced only."""
     compiled = [plan for plan in proof.full if plan != Plan() and proof.need(plan) is not None]
     written = proof.need(Plan())

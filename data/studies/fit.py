@@ -23,9 +23,10 @@ from pathlib import Path
 
 from bufdb.errors import BufdbError
 from bufdb.fitting import search
-from bufdb.fitting.fit import _figures, _texts
-from bufdb.fitting.patch import patch
+from bufdb.fitting.figures import Scratch
+from bufdb.fitting.patch import patch, texts_of
 from bufdb.fitting.plans import Ask, Compiled, Plan, Program, Traced, as_json, from_json
+from bufdb.fitting.proof import beside
 from bufdb.fitting.session import Apart
 from bufdb.fitting.space import Space
 
@@ -68,12 +69,11 @@ class Bench:
         return self._measured(self.session.compile(plan, "a plan", is_full=is_full))
 
     def patched(self, program, plan, made):
-        donated = () if program.is_jitted else plan.donated
-        return self._measured(self.session.patched(made.texts, donated))
+        return self._measured(self.session.patched(made.texts, beside(program, plan)))
 
     def _measured(self, dumped):
-        need, peak = _figures(dumped, self.folder)
-        return Compiled(need, peak, True, dumped.seconds, None, dumped.refusal)
+        figures = Scratch().figures(dumped)._asdict()
+        return Compiled(**figures, is_full=True, seconds=dumped.seconds, refusal=dumped.refusal)
 
 
 def chosen(bench, program, count):
@@ -156,7 +156,7 @@ def patches(bench, program, plans, is_run):
     rows = []
     for at in sorted(some):
         plan = changed[at]
-        texts = _texts(program)
+        texts = texts_of(program)
         made = patch(program, plan, texts)
         alone = made
         if plan.donated and not program.is_jitted:

@@ -1,0 +1,224 @@
+"""Compiled plans, and estimates of what others need, by their traces, from the nearest of them.
+
+Estimates prove nothing: what a plan needs is not monotone in what it saves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from bufdb.fitting.plans import Candidate, Compiled, Plan
+from bufdb.fitting.space import NONE, Space
+
+MARGIN = 0.02
+"""Error of estimates that is assumed until one is known."""
+STEEPEST = 8.0
+"""Most bytes of need for a live byte of a trace: XLA may keep a float64 for a mask made of it."""
+
+
+@dataclass
+class Estimates:
+    """What is compiled, and estimates of what is not."""
+
+    space: Space
+    full: dict[Plan, Compiled] = field(default_factory=dict)
+    quick: dict[Plan, int] = field(default_factory=dict)
+    """Needs at low effort; 0 if XLA gave up, which it may do though full effort fits."""
+    refused: set[Plan] = field(default_factory=set)
+    """Plans that XLA gave up."""
+    count: int = 0
+    error: float | None = None
+    """Largest error of an estimate so far, as a share of the need."""
+    hoped: dict[Plan, int] = field(default_factory=dict)
+    """Plans that were compiled though their estimates were too large, and the estimates."""
+    late_error: float = MARGIN
+    """The same of those from a plan, not from the function as written."""
+    early: dict[Plan, Compiled] = field(default_factory=dict)
+    """What is compiled before the search needs it: the estimates do without it until then."""
+
+    def __post_init__(self) -> None:
+        self.full[Plan()] = self.space.ask.as_written
+        self.space.traced.setdefault(Plan(), self.space.program.as_written)
+        self.space.of_plan.setdefault(Plan(), NONE)
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether no compilation, or no time, is left."""
+        return self.count >= self.space.ask.compile_budget or self.space.ask.is_over()
+
+    def need(self, plan: Plan) -> int | None:
+        """Return the need of a plan that is compiled; None of others."""
+        compiled = self.full.get(plan)
+        return None if compiled is None else compiled.need_bytes
+
+    def open(self) -> list[Plan]:
+        """Return the plans that are traced and not compiled."""
+        known = self.full.keys() | self.refused
+        return [plan for plan in self.space.traced if plan not in known]
+
+    def order(self, plan: Plan) -> tuple[int, int, int]:
+        """Return the sort key of plans: cost, then what changes, then need."""
+        cost = self.space.cost(self.space.traced[plan])
+        return cost, len(self.space.of_plan[plan]), self.estimate(plan)
+
+    def anchors(self, plan: Plan | None = None) -> list[Plan]:
+        """Return the compiled plans to estimate others from, those of its kind for a plan.
+
+        The function as written is one of a plan with a policy only until another is known: a policy
+        saves other values. A scan that is run as two holds copies of what it scans, which are no
+        residuals.
+        """
+        known = [one for one in self.full if self.need(one) is not None]
+        known = [one for one in known if one.free == self.space.base] or known
+        if plan is not None:
+            is_in_two = self._is_in_two(plan)
+            known = [one for one in known if self._is_in_two(one) == is_in_two] or known
+            if not plan.scans and self.space.program.calls:
+                return known
+        return [one for one in known if one.scans or one.calls] or known
+
+    def _is_in_two(self, plan: Plan) -> bool:
+        """Return whether a scan is run as two."""
+        regions = self.space.program.regions
+        return any(regions[one.region].kind == "scan" for one in plan.depths)
+
+    def slope(self) -> float:
+        """Return bytes of need for a byte of the figure: 1 of residuals, of live values as seen."""
+        space = self.space
+        if not space.program.calls:
+            return 1.0
+        points = [
+            (space.figure(space.traced[plan]), need)
+            for plan in self.full
+            if (need := self.need(plan)) is not None
+        ]
+        (low, small), (high, large) = min(points), max(points)
+        return min(max((large - small) / (high - low), 0.1), STEEPEST) if high > low else 1.0
+
+    def estimate(self, plan: Plan) -> int:
+        """Return the need of a plan: compiled, or from that of the compiled plan nearest to it."""
+        known = self.need(plan)
+        if known is not None:
+            return known
+        if self.quick.get(plan):
+            both = [other for other in self.quick if self.quick[other] and self.need(other)]
+            if both:
+                near = min(both, key=self._distance(plan))
+                return round((self.need(near) or 0) * self.quick[plan] / self.quick[near])
+        return self._estimate(plan, self.anchors(plan))
+
+    def _distance(self, plan: Plan) -> Callable[[Plan], tuple[int, int]]:
+        space = self.space
+        figure = space.figure(space.traced[plan])
+
+        def distance(other: Plan) -> tuple[int, int]:
+            apart = abs(figure - space.figure(space.traced[other]))
+            return apart, len(space.of_plan[other] ^ space.of_plan[plan])
+
+        return distance
+
+    def _estimate(self, plan: Plan, anchors: Sequence[Plan]) -> int:
+        """Return the need of a plan by its trace, from those of some compiled plans."""
+        space = self.space
+        figure = space.figure(space.traced[plan])
+        if not anchors:
+            return figure
+        below, above = self._around(figure, anchors)
+        if below is not None and above is not None:
+            small, large = self.need(below) or 0, self.need(above) or 0
+            low, high = (space.figure(space.traced[one]) for one in (below, above))
+            if space.program.calls:  # how many bytes a live byte is differs by call
+                share = (high - figure) / (high - low) if high > low else 0.0
+                return round(large - share * (large - small))
+            # Down from the larger one, to where the peak is elsewhere, as the smaller one shows.
+            return round(max(large - (high - figure), min(small, large)))
+        near = min(anchors, key=self._distance(plan))
+        need, other = self.need(near) or 0, space.figure(space.traced[near])
+        estimate = need + self.slope() * (figure - other)
+        # The rest of the program does not shrink with the values that are saved.
+        return round(max(estimate, need * figure / other) if 0 < figure < other else estimate)
+
+    def part(self, plan: Plan) -> int:
+        """Return the need of a plan as a part of the layers, with what dividing these costs.
+
+        That is the least by which a compiled plan of both kinds is above the line between these.
+        """
+        anchors = [one for one in self.anchors() if not self._is_in_two(one)]
+        divided = [one for one in self.full if self._is_in_two(one) and one.free == plan.free]
+        above = [(self.need(one) or 0) - self._estimate(one, anchors) for one in divided]
+        is_known = self._is_in_two(plan)
+        return self.estimate(plan) + (0 if is_known else max(0, min(above, default=0)))
+
+    def _around(self, figure: int, anchors: Sequence[Plan]) -> tuple[Plan | None, Plan | None]:
+        """Return the anchors next to a figure, below (or equal) and above (or equal)."""
+        space = self.space
+
+        def of(plan: Plan) -> int:
+            return space.figure(space.traced[plan])
+
+        below = max((one for one in anchors if of(one) <= figure), key=of, default=None)
+        above = min((one for one in anchors if of(one) >= figure), key=of, default=None)
+        return below, above
+
+    def hope(self, plan: Plan) -> int:
+        """Return the least need that a plan may have: that of one which saves less, 0 if unknown.
+
+        What a plan saves may be away from the peak, and a larger plan that is compiled says nothing
+        of it: other values may be what is at the peak there.
+        """
+        away = self.space.of_plan[plan]
+        anchors = self.anchors(plan)
+        needs = [self.need(other) or 0 for other in anchors if self.space.of_plan[other] >= away]
+        return max(needs, default=0)
+
+    @property
+    def margin(self) -> float:
+        """Return the error that estimates may have, as a share."""
+        return MARGIN if self.error is None else max(self.error, MARGIN / 4)
+
+    def compile_early(self, plan: Plan) -> None:
+        """Compile a plan whose estimate, from far away, is no measure of the others."""
+        self.count += 1
+        self.space.ask.observer("compiling the plan that saves nothing")
+        self.early[plan] = self.space.ask.compile(plan, True)
+
+    def finish(self) -> None:
+        """Know what was compiled early, too."""
+        for plan, compiled in self.early.items():
+            if compiled.need_bytes is not None:
+                self.full.setdefault(plan, compiled)
+
+    def compile(self, plan: Plan, *, is_full: bool = True) -> int | None:
+        """Return the need of a plan, compiled; None if XLA gave up."""
+        before = self.estimate(plan)
+        compiled = self.early.get(plan) if is_full else None
+        if compiled is None:
+            self.count += 1
+            self.space.ask.observer(f"compiling plan {self.count}, estimated at {before} bytes")
+            compiled = self.space.ask.compile(plan, is_full)
+        need = compiled.need_bytes
+        if not is_full:
+            self.quick[plan] = need or 0
+        elif need is None:
+            self.refused.add(plan)
+        else:
+            is_first = self._is_in_two(plan) and not any(map(self._is_in_two, self.full))
+            self.full[plan] = compiled
+            if not is_first:  # of plans of both kinds of layers: no error of the others
+                wrong = abs(before - need) / max(need, 1)
+                if self.error is not None:
+                    self.late_error = max(self.late_error, wrong)
+                self.error = max(self.error or 0.0, wrong)
+        return need
+
+    def candidate(self, plan: Plan) -> Candidate:
+        """Return a plan with what is known of it."""
+        return Candidate(
+            plan,
+            self.space.traced[plan],
+            self.estimate(plan),
+            self.full.get(plan),
+            self.error,
+            self.space.is_explored,
+        )
