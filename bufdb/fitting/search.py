@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -33,6 +32,8 @@ BREADTH = 64
 """Traces between two compilations."""
 TRY = 0.05
 """Least excess of an estimate over the limit up to which a plan worth it is tried."""
+CLOSE = 0.01
+"""Share of the limit by which figures of traces may differ that say much the same."""
 HOPELESS = 0.35
 """Excess of the least estimate over the limit from which there is no use in more compilations."""
 HOPES = 6
@@ -340,14 +341,6 @@ def _next(proof: Estimates, limit: int) -> Plan | None:
     ceiling = min((proof.estimate(plan) for plan in proof.refused), default=None)
     rest = [plan for plan in proof.open() if ceiling is None or proof.estimate(plan) < ceiling]
     left = space.ask.compile_budget - proof.count
-    # What is traced alike needs much the same: one of them is enough, and two of a little too much.
-    alike = Counter(space.figures(plan) for plan in proof.full)
-    near = {
-        space.figures(plan)
-        for plan, one in proof.full.items()
-        if one.need_bytes is not None and limit < one.need_bytes <= limit * (1 + TRY)
-    }
-    known = {figures for figures, count in alike.items() if figures not in near or count > 1}
     if fitting:
         best = min(space.cost(space.traced[plan]) for plan in fitting)
         worth = max(best - space.cost(space.program.as_written), 0) // 10
@@ -363,11 +356,11 @@ def _next(proof: Estimates, limit: int) -> Plan | None:
             for plan in cheaper
             if space.cost(space.traced[plan]) <= best - worth
             and proof.estimate(plan) <= bound
-            and space.figures(plan) not in known
+            and not _is_known(proof, plan, limit)
         ]
         if maybe:
             return min(maybe, key=proof.estimate)
-        rest = [plan for plan in cheaper if space.figures(plan) not in known]
+        rest = [plan for plan in cheaper if not _is_known(proof, plan, limit)]
         return _hopeful(proof, rest, limit, best - worth)
     good = [plan for plan in rest if proof.estimate(plan) <= limit]
     if left <= 3:
@@ -377,7 +370,7 @@ def _next(proof: Estimates, limit: int) -> Plan | None:
     if good:
         return min(good, key=proof.order)
     if proof.margin <= MARGIN:
-        rest = [plan for plan in rest if space.figures(plan) not in known]
+        rest = [plan for plan in rest if not _is_known(proof, plan, limit)]
     least = min(rest, key=proof.estimate, default=None)
     if least is None:
         return None
@@ -386,6 +379,24 @@ def _next(proof: Estimates, limit: int) -> Plan | None:
         excess > 2 * proof.late_error and len(proof.full) > PATIENT
     )
     return None if is_hopeless else least
+
+
+def _is_known(proof: Estimates, plan: Plan, limit: int) -> bool:
+    """Return whether compiled plans that are traced much alike say what a plan needs.
+
+    One of them is enough, and two of a little too much.
+    """
+    space = proof.space
+    cost, figure, free = space.figures(plan)
+    most = SAME * space.program.as_written.work
+    alike = []
+    for other in proof.full:
+        other_cost, other_figure, other_free = space.figures(other)
+        is_close = abs(cost - other_cost) <= most and abs(figure - other_figure) <= CLOSE * limit
+        if is_close and free == other_free:
+            alike.append(proof.estimate(other))
+    is_near = any(limit < need <= limit * (1 + TRY) for need in alike)
+    return len(alike) > is_near
 
 
 def _hopeful(proof: Estimates, plans: Iterable[Plan], limit: int, cost: int) -> Plan | None:

@@ -236,6 +236,14 @@ def test_the_least_need_is_not_that_of_saving_nothing():
     assert text.plan.saved == ("fit_0",)
 
 
+def test_plans_that_are_traced_nearly_alike_are_compiled_once():
+    """Eight small values cost nothing; with any of them, what is dear to compute does not fit."""
+    model = Model([600, *range(1, 9)], [900, *[0] * 8], [[] for _ in range(9)], list(range(9)))
+    best = answer(searched(model, 1560), 1560)
+    assert best.traced.work == model.best(1560)
+    assert len(model.compiled) <= 5
+
+
 def test_an_impossible_limit_gives_the_least():
     model = made_up(1, 6)
     least = min(model.need(plan) for plan in model.plans())
