@@ -225,25 +225,35 @@ class Fitting:
     ) -> list[Candidate]:
         """Return the plans of a search; where one is by hand for what it donates, with more.
 
-        These fit what is left of the limit without that, so that there is one to compile without.
+        That is the best one without its donation, if it fits; else those that fit what is left of
+        the limit without that, so that there is one to compile without.
         """
         limit = self.question.limit_bytes
-        best = next(
-            (one for one in candidates if one.is_exact and is_met(one.compiled, limit)), None
+        best = min(
+            (one for one in candidates if one.is_exact and is_met(one.compiled, limit)),
+            key=lambda one: (Space.cost(one.traced), one.estimate_bytes),
+            default=None,
         )
         if limit is None or best is None or not best.plan.donated:
             return candidates
         donation = Plan(donated=program.donatable)
         if of_files(program, donation).is_whole or self._donated_bytes(program) is None:
             return candidates
-        own = replace(
+        plain = replace(best.plan, donated=())
+        if not plain.is_as_written and self._is_left(VERIFIED + self._kept(program)):
+            compiled = self._compile(plain, True)
+            if is_met(compiled, limit):
+                need = compiled.need_bytes or 0
+                own = replace(best, plan=plain, estimate_bytes=need, compiled=compiled)
+                return self._with(own, candidates)
+        without = replace(
             ask,
             limit_bytes=limit - (self._donated_bytes(program) or 0),
             compile_budget=2 * self.question.compile_budget,  # most of it is known
             is_over=lambda: not self._is_left(VERIFIED + 2 + self._kept(program)),
         )
         known = {one.plan for one in candidates}
-        more = [one for one in search(program, own) if one.is_exact and one.plan not in known]
+        more = [one for one in search(program, without) if one.is_exact and one.plan not in known]
         return sorted([*candidates, *more], key=lambda one: Space.cost(one.traced))
 
     def _donated_bytes(self, program: Program) -> int | None:
@@ -310,9 +320,14 @@ class Fitting:
                     whole = Candidate(
                         plan, traced, known.need_bytes or 0, known, is_explored=is_explored
                     )
-                    others = [one for one in candidates if one.plan != plan]
-                    return sorted([*others, whole], key=lambda one: Space.cost(one.traced))
+                    return self._with(whole, candidates)
         return candidates
+
+    @staticmethod
+    def _with(own: Candidate, candidates: list[Candidate]) -> list[Candidate]:
+        """Return candidates with another one, cheapest first."""
+        others = [one for one in candidates if one.plan != own.plan]
+        return sorted([*others, own], key=lambda one: Space.cost(one.traced))
 
     def _kept(self, program: Program) -> int:
         """Return how many compilations are kept for a scan over equal blocks."""

@@ -580,6 +580,19 @@ def test_a_useless_donation_by_hand_is_left_out(ask, monkeypatch):
     best = answer.plans[answer.best - 1]
     assert best.plan.donated == () and best.is_verified and not best.steps
     assert "fits 70 B" in text(answer) and "by hand" not in text(answer)
+    # What it saves of the function as written says nothing of the plan.
+    compile_plan = Made.compile
+
+    def compile_donated(self, plan, what, *, is_full):
+        if plan == Plan(donated=(0,)):
+            return Dumped({"100": Path()}, None, 1.0)
+        return compile_plan(self, plan, what, is_full=is_full)
+
+    monkeypatch.setattr(Made, "compile", compile_donated)
+    monkeypatch.setitem(NEEDS, ("a", "b"), 65)
+    answer = ask(70)
+    best = answer.plans[answer.best - 1]
+    assert best.plan == Plan((0,), ("a", "b")) and best.is_verified
 
 
 @pytest.mark.parametrize(("limit", "is_tried"), [(40, True), (70, False)])
