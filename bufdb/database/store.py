@@ -30,7 +30,7 @@ from bufdb.database.quoting import sql_name, sql_text
 from bufdb.database.spill import spill_folder
 from bufdb.errors import DatabaseError
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 BLOCK_SIZE = "131072"
 """Bytes per block of a new file. The file of 223 modules (28 MB of text) takes 7.4 MB in DuckDB's
 own blocks of 256 KiB, 5.3 in 128, 3.7 in 64; that of 1,000 modules (991 MB) 121, 119 and 132 MB,

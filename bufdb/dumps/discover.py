@@ -97,7 +97,7 @@ def _without_memory(
     every_file = list(below(files, odd))
     if memory_files is not None:
         memory_files += every_file
-    taken = {file.name for file in every_file}
+    taken = {file.name for file in every_file if not file.is_log}
     # What bufdb.watch writes quotes the error, and is no log.
     return {n: file for n, file in files.items() if n not in taken and not n.endswith(WATCHED)}
 

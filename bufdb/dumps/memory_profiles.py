@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ from bufdb.proto import pprof
 from bufdb.proto.pprof import Alive, Frame, Held, MemoryProfile, Stack
 from bufdb.proto.reader import GZIP, UnreadableProto, unpacked
 from bufdb.read import allocator_text
+from bufdb.read.message import Amount
 
 SUFFIX = ".prof"
 """JAX's own documentation calls the file memory.prof."""
@@ -26,6 +28,8 @@ WATCHED = ".watch.json"
 """Instead of SUFFIX, the file in which bufdb.watch says what the profile does not."""
 LOG = ".log"
 """Instead of SUFFIX, a log with a report of the allocator."""
+LOGS = (".log", ".out", ".err")
+"""Names of logs that may have one by themselves."""
 MOST_BYTES = 128 << 20
 """Limit of a profile, decompressed; one of 100,000 stacks has a tenth of it."""
 MOST_WATCHED_BYTES = 16 << 20
@@ -38,6 +42,8 @@ _HEAD_BYTES = 4096
 _BLOCK_BYTES = 1 << 20
 _LINE_BYTES = 1 << 16
 _NAMED = "the file next to it, {}, is not what bufdb.watch writes"
+_REPORT = re.compile(allocator_text.TITLES.encode())
+_DEVICE = re.compile(r"(?:[A-Z]+_|gpu_async_)(\d+)(?:_bfc)?")
 _OWN_FILE = "bufdb/capture/watched.py"
 _FIGURES = ("argument_bytes", "output_bytes", "alias_bytes", "temp_bytes", "code_bytes")
 
@@ -52,6 +58,8 @@ class MemoryFile:
     watched: Path | Place | None = None
     """The file of bufdb.watch next to it."""
     log: Path | Place | None = None
+    is_log: bool = False
+    """Whether there is no profile, and the file is a log with reports of allocators."""
 
 
 @dataclass
@@ -125,6 +133,25 @@ def below(files: Mapping[str, Path | Place], odd: list[Problem]) -> Iterator[Mem
         if is_one:
             stem = name.removesuffix(SUFFIX)
             yield MemoryFile(path, name, files.get(stem + WATCHED), files.get(stem + LOG))
+    for name, path in sorted(files.items()):
+        if name.endswith(LOGS) and name.removesuffix(LOG) + SUFFIX not in files:
+            log = log_of(path, name)
+            if log is not None:
+                yield log
+
+
+def log_of(path: Path | Place, name: str) -> MemoryFile | None:
+    """Return a file as a log with reports of allocators; None if it has none.
+
+    It is read as a dump, too, where it is reported if it cannot be read.
+    """
+    rest = b""
+    with suppress(OSError), open_file(path) as file:
+        while block := file.read(_BLOCK_BYTES):
+            if _REPORT.search(rest + block):
+                return MemoryFile(path, name, is_log=True)
+            rest = block[-_HEAD_BYTES:]
+    return None
 
 
 def _without_profile(name: str, path: Path | Place) -> Iterator[Problem]:
@@ -266,7 +293,8 @@ def _add_watched(taken: Taken, account: Mapping[str, Any]) -> None:
         row["is_failed"] = one["is_failed"] is True
         taken.programs.append(row | {name: _figure(one[name]) for name in _FIGURES})
     for device, statistics in account["statistics"].items():
-        taken.statistics += _rows(device, statistics)
+        exact = {str(name): Amount(int(value), 0) for name, value in statistics.items()}
+        taken.statistics += _rows(device, exact)
 
 
 def _without_bufdb(profile: MemoryProfile) -> MemoryProfile:
@@ -304,17 +332,28 @@ def _alive(fields: Mapping[str, Any]) -> tuple[Alive, Held]:
     return Alive(str(fields["device"]), stack), held
 
 
-def _rows(device: str, statistics: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _rows(device: str, statistics: Mapping[str, Amount]) -> list[dict[str, Any]]:
     """Return the statistics of a device, without those that have no bound: a limit of 2^63 - 1."""
     return [
         {
             "device": as_text(device),
             "statistic_name": as_text(name),
-            "statistic_value": int(value),
+            "statistic_value": value.size_bytes,
+            "slack_bytes": value.slack_bytes,
         }
         for name, value in statistics.items()
-        if 0 <= int(value) < pprof.MOST
+        if 0 <= value.size_bytes < pprof.MOST
     ]
+
+
+def statistics_of(log: Path | Place) -> list[dict[str, Any]]:
+    """Return the rows of allocator_statistics of a log without a profile.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    reports = allocator_text.read(_lines(log))
+    return [row for one in reports for row in _rows(one.allocator, one.statistics)]
 
 
 def _add_log(taken: Taken, log: Iterable[str]) -> None:
@@ -329,7 +368,10 @@ def _add_log(taken: Taken, log: Iterable[str]) -> None:
 
 
 def _device_of(allocator: str, devices: Sequence[str]) -> str:
-    """Return JAX's name of the device of an allocator such as GPU_0_bfc; else the allocator's."""
-    number = "".join(filter(str.isdigit, allocator))
-    matching = [name for name in devices if name.rpartition(":")[2] == number]
+    """Return JAX's name of the device of an allocator such as GPU_0_bfc; else the allocator's.
+
+    That of memory for collectives has a part of the device's memory for itself.
+    """
+    number = _DEVICE.fullmatch(allocator)
+    matching = [name for name in devices if number and name.rpartition(":")[2] == number[1]]
     return matching[0] if len(matching) == 1 else allocator

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import duckdb
 
 from bufdb.database.runs import LIVE_TABLES
 from bufdb.dumps.files import Problem
-from bufdb.dumps.memory_profiles import Taken, load
+from bufdb.dumps.memory_profiles import MemoryFile, Taken, load, statistics_of
 from bufdb.errors import BufdbError
 from bufdb.ingest.plan import PlannedRun, Summary
 from bufdb.proto.pprof import Frame, Held, Stack
@@ -35,6 +36,9 @@ def add(
         BufdbError: a file that was named itself cannot be read.
     """
     for file in planned.memory_files:
+        if file.is_log:
+            _store_log(con, run, file)
+            continue
         try:
             taken = load(file)
         except BufdbError as error:
@@ -52,6 +56,14 @@ def add(
             odd(Problem(taken.name, "notice", UNSIZED, message))
     if prune:
         summary.pruned_count += _prune(con, run, planned)
+
+
+def _store_log(con: duckdb.DuckDBPyConnection, run: str, file: MemoryFile) -> None:
+    """Store the statistics of allocators in a log, in place of those of the same name."""
+    with suppress(OSError):  # reported when it is read as a dump
+        rows = statistics_of(file.path)
+        remove(con, run, [file.name])
+        _insert(con, "allocator_statistics", run, file.name, rows)
 
 
 def store(con: duckdb.DuckDBPyConnection, run: str, taken: Taken, own: Own) -> None:
@@ -95,8 +107,11 @@ def remove(con: duckdb.DuckDBPyConnection, run: str, names: Sequence[str]) -> No
 
 def _prune(con: duckdb.DuckDBPyConnection, run: str, planned: PlannedRun) -> int:
     """Remove the profiles of a run that are not among the planned ones; return how many."""
-    sql = "SELECT profile_name FROM live_profiles WHERE run_name = ?"
-    stored = {name for (name,) in con.execute(sql, [run]).fetchall()}
+    sql = (
+        "SELECT profile_name FROM live_profiles WHERE run_name = $run "
+        "UNION SELECT profile_name FROM allocator_statistics WHERE run_name = $run"
+    )
+    stored = {name for (name,) in con.execute(sql, {"run": run}).fetchall()}
     gone = sorted(stored - {file.name for file in planned.memory_files})
     remove(con, run, gone)
     return len(gone)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bufdb.dumps import memory_profiles
+from bufdb.dumps.archives import is_archive
 from bufdb.dumps.discover import Source, base_of, discover
 from bufdb.dumps.files import BLOCK_BYTES, ModuleFiles, Problem, as_text
 from bufdb.dumps.memory_profiles import MemoryFile
@@ -177,6 +178,7 @@ def plan(paths: Sequence[Source], run: str | None) -> dict[str, PlannedRun]:
             memory_files.append(profile)
         else:
             modules = discover(path, problems, memory_files)
+            memory_files += _log_with_reports(path)
         is_empty = not modules and not memory_files
         if is_empty and not any(problem.severity == "error" for problem in problems):
             raise UsageError(_nothing_in(path, problems))
@@ -208,6 +210,14 @@ def _memory_profile(path: Source) -> MemoryFile | None:
         return memory_profiles.named(path) if memory_profiles.is_memory_profile(path) else None
     except OSError:  # reported when it is read as a dump
         return None
+
+
+def _log_with_reports(path: Source) -> list[MemoryFile]:
+    """Return a file that was named itself, if it is a log with reports of allocators."""
+    if not isinstance(path, Bytes) and not (isinstance(path, Path) and path.is_file()):
+        return []
+    log = None if is_archive(path.name) else memory_profiles.log_of(path, as_text(path.name))
+    return [] if log is None else [log]
 
 
 def _add_memory(planned: PlannedRun, run: str, files: Sequence[MemoryFile]) -> None:

@@ -2,7 +2,8 @@
 -- group: store
 --
 -- Rows of memory profiles (tables live_profiles, live_arrays, live_frames, live_programs,
--- allocator_statistics) belong to runs, so that a finding names no module.
+-- allocator_statistics) belong to runs, so that a finding names no module. A log may have statistics
+-- of allocators without a profile.
 --
 -- column module_id BIGINT: Always NULL.
 -- column finding VARCHAR: What was expected, what was found.
@@ -12,8 +13,6 @@ WITH named AS (
   SELECT run_name, profile_name, 'live_frames' AS table_name FROM live_frames
   UNION
   SELECT run_name, profile_name, 'live_programs' AS table_name FROM live_programs
-  UNION
-  SELECT run_name, profile_name, 'allocator_statistics' AS table_name FROM allocator_statistics
 ),
 found AS (
   SELECT named.run_name, named.profile_name, 'rows of ' || named.table_name || ' alone' AS what
@@ -25,6 +24,20 @@ found AS (
   SELECT live_profiles.run_name, live_profiles.profile_name, 'its run is not there' AS what
   FROM live_profiles
   ANTI JOIN runs ON runs.run_name = live_profiles.run_name
+  UNION ALL
+  SELECT
+    allocator_statistics.run_name, allocator_statistics.profile_name,
+    'the run of statistics is not there' AS what
+  FROM allocator_statistics
+  ANTI JOIN runs ON runs.run_name = allocator_statistics.run_name
+  UNION
+  SELECT
+    allocator_statistics.run_name, allocator_statistics.profile_name,
+    allocator_statistics.statistic_name || ' of ' || allocator_statistics.device || ' is '
+      || allocator_statistics.statistic_value || ' +- ' || allocator_statistics.slack_bytes AS what
+  FROM allocator_statistics
+  WHERE allocator_statistics.statistic_value < 0
+    OR allocator_statistics.slack_bytes < 0
   UNION ALL
   SELECT
     live_arrays.run_name, live_arrays.profile_name,

@@ -199,6 +199,41 @@ def test_a_log_next_to_it_may_have_long_lines_and_be_large(con, file):
     assert rows(con, sql) == [("bytes_in_use", 7), ("bytes_limit", 100)]
 
 
+STATISTICS = (
+    "SELECT profile_name, device, statistic_name, statistic_value, slack_bytes "
+    "FROM allocator_statistics ORDER BY ALL"
+)
+
+
+def test_a_log_with_a_report_needs_no_profile(con, tmp_path):
+    report = "BFCAllocator dump for GPU_0_bfc\nLimit: 89.77GiB\nInUse: 7\n"
+    out_of_memory = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 4096 bytes.\n"
+    log = tmp_path / "run.log"
+    log.write_text(report + out_of_memory)
+    expected = [
+        ("run.log", "GPU_0_bfc", "bytes_in_use", 7, 0),
+        ("run.log", "GPU_0_bfc", "bytes_limit", 96389803540, 5368710),
+    ]
+    for path in (log, tmp_path, log, tmp_path):
+        ingest_into(con, path, "r")
+        assert rows(con, STATISTICS) == expected
+        assert rows(con, "SELECT count(*) FROM modules") == [(1,)]
+    log.write_text(out_of_memory)
+    ingest_into(con, tmp_path, "r", prune=True)
+    assert rows(con, STATISTICS) == []
+
+
+def test_memory_of_collectives_is_no_device_s(con, file):
+    text = "XLA backend will use up to {} bytes on device 0 for {}BFCAllocator.\n"
+    log = file.with_name("mem.log")
+    log.write_text(text.format(90, "") + text.format(30, "Collective"))
+    ingest_into(con, file, "r")
+    assert rows(con, STATISTICS) == [
+        ("mem.prof", "GPU_collectivememory_0_bfc", "bytes_limit", 30, 0),
+        ("mem.prof", "cpu:0", "bytes_limit", 90, 0),
+    ]
+
+
 HALF = json.dumps(WATCHED | {"failed_program": "jit_\ud800"})
 WRONG = json.dumps(WATCHED | {"limit_bytes": "1"})
 LESS = json.dumps(WATCHED | {"arguments": [WATCHED["arguments"][0] | {"bytes": -8, "count": -1}]})

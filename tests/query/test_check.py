@@ -72,7 +72,9 @@ BREAKING = [
         "live_profiles VALUES ('x', 'p', NULL, NULL, NULL, NULL, NULL, 0, 0, 'why')",
         "live_programs VALUES ('cpu_b8', 'p', 0, 'f', FALSE, 0, 0, 0, 0, 0)",
         "live_frames VALUES ('cpu_b8', 'p', 2, 1, NULL, 1, 'a.py', 'f', 1)",
-        "live_arrays VALUES ('cpu_b8', 'p', 'cpu:0', NULL, 1, 1, 2, 1)")],
+        "live_arrays VALUES ('cpu_b8', 'p', 'cpu:0', NULL, 1, 1, 2, 1)",
+        "allocator_statistics VALUES ('x', 'p', 'cpu:0', 'bytes_limit', 1, 0)",
+        "allocator_statistics VALUES ('cpu_b8', 'p', 'cpu:0', 'bytes_limit', 1, -1)")],
     *[("live-arrays", sql) for sql in (
         "DELETE FROM live_programs WHERE program_ordinal = 5",
         "DELETE FROM live_programs WHERE program_ordinal = 1",
