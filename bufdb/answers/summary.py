@@ -99,7 +99,7 @@ SELECT diagnostics.module_id, diagnostics.code, diagnostics.message
 FROM diagnostics
 JOIN asked_modules ON asked_modules.module_id = diagnostics.module_id
 WHERE diagnostics.code IN ('memory_limit', 'out_of_memory', 'compiled', 'peak_at_least',
-  'memory_not_reduced', 'involuntary_rematerialization', 'autotuned')
+  'memory_not_reduced', 'arguments_exceed_limit', 'involuntary_rematerialization', 'autotuned')
 ORDER BY asked_modules.module_key, diagnostics.code, diagnostics.message
 """
 

@@ -344,7 +344,10 @@ def _many(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-_WARNINGS = ("autotuned", "memory_not_reduced", "involuntary_rematerialization")
+_WARNINGS = (
+    *("autotuned", "arguments_exceed_limit", "memory_not_reduced"),
+    "involuntary_rematerialization",
+)
 _HINTS = ("out_of_memory", "compiled")
 
 

@@ -105,6 +105,7 @@ def program_labels(command: Sequence[str], environ: Environment) -> dict[str, st
     labels = {"command": shlex.join(command)}
     if environ.flags:
         labels["xla_flags"] = environ.flags
+    labels |= pool_labels(environ.variables)
     labels.update(_versions(command, environ.variables))
     commit = _output(
         ["git", "describe", "--always", "--dirty=+dirty", "--abbrev=40", "--exclude=*"],
@@ -113,6 +114,22 @@ def program_labels(command: Sequence[str], environ: Environment) -> dict[str, st
     if commit:
         labels["git_commit"] = commit
     return labels
+
+
+_POOL = {
+    "memory_fraction": ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"),
+    "preallocate": ("XLA_PYTHON_CLIENT_PREALLOCATE",),
+    "allocator": ("XLA_PYTHON_CLIENT_ALLOCATOR",),
+    "collective_memory_mib": ("XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB",),
+}
+"""By label the variables that size the pool of a GPU's memory; JAX refuses both of the first."""
+
+
+def pool_labels(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return labels that say how JAX sizes the pool of a GPU's memory, as far as it is set."""
+    known = {label: [variables.get(name, "").strip() for name in names]
+             for label, names in _POOL.items()}  # fmt: skip
+    return {label: next(filter(None, texts)) for label, texts in known.items() if any(texts)}
 
 
 def run_name(command: Sequence[str], now: datetime) -> str:

@@ -333,6 +333,7 @@ MODULE_TABLES = (
     "compiler_options",
     "entry_parameters",
     "reported_sums",
+    "scheduled_limits",
     "diagnostics",
     "row_counts",
 )

@@ -110,7 +110,7 @@ class _Reader:
         self.chunks: dict[str, Amount] = {}
         """Of its free chunks, exact."""
         self.block: Amount | None = None
-        """The largest free block by the bins, the last of which has the largest chunks."""
+        """The largest free block by the bins; the last bin has the largest chunks."""
         self.binned = Amount(0, 0)
         """What is free in all bins."""
 

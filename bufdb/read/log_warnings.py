@@ -1,6 +1,7 @@
-"""XLA's warnings about memory in logs: what it could not reduce, what it replicates, what it tuned.
+"""XLA's warnings about memory in logs: what it plans for, what it replicates, what it tuned.
 
-Written by `hlo_rematerialization.cc`, `spmd_partitioner.cc` and the autotuner (format section 9.2).
+Written by `hlo_rematerialization.cc`, `gpu_hlo_schedule.cc`, `spmd_partitioner.cc` and the
+autotuner (format section 9.2).
 """
 
 from __future__ import annotations
@@ -29,12 +30,17 @@ _TUNED = re.compile(
     r"best cudnn convolution algorithm for:|All algorithms tried for|Autotuning failed for HLO: "
     r"|%\S+ = .* custom-call\(.*custom_call_target=\"__cudnn\$conv"
 )
+_EXCEEDED = re.compile(
+    r"byte size of input/output arguments \((?P<arguments>\d{1,18})\) exceeds the base limit "
+    r"\((?P<base>\d{1,18})\)"
+)
 TITLES = (
     r"|t reduce memory use below -?\d|\[(?:spmd|SPMD)\] Involuntary full rematerialization"
     r"|best cudnn convolution algorithm for:|All algorithms tried for|Autotuning failed for HLO: "
-    r"|__cudnn\$conv"
+    r"|__cudnn\$conv|exceeds the base limit \(\d"
 )
 REDUCED, REPLICATED, TUNED = "memory_not_reduced", "involuntary_rematerialization", "autotuned"
+EXCEEDED = "arguments_exceed_limit"
 
 
 @dataclass(frozen=True)
@@ -43,12 +49,23 @@ class Warned:
 
     code: str
     text: str
+    sizes: tuple[tuple[str, str], ...] = ()
+    """Sizes as printed, by the columns of scheduled_limits."""
 
 
 def warning_of(line: str) -> tuple[Warned, int] | None:
     """Return the warning of a line, and where it begins; None for other lines."""
     if "t reduce memory use below" in line and (match := _REDUCED.search(line)):
-        return Warned(REDUCED, _not_reduced(match)), match.start()
+        sizes = tuple((f"{n}_bytes", f"{match[f'{n}_bytes']}B" if match[f"{n}_bytes"] else match[n])
+                      for n in ("limit", "least", "first"))  # fmt: skip
+        return Warned(REDUCED, _not_reduced(match), sizes), match.start()
+    if "exceeds the base limit" in line and (match := _EXCEEDED.search(line)):
+        text = (
+            f"arguments and outputs alone have {match['arguments']} bytes, and XLA plans for "
+            f"{match['base']}: it saves memory wherever it can, at any cost in time"
+        )
+        sizes = (("limit_bytes", "0B"), ("base_bytes", f"{match['base']}B"))
+        return Warned(EXCEEDED, text, sizes), match.start()
     if "ematerialization" in line and (match := _REPLICATED.search(line)):
         return Warned(REPLICATED, _replicated(line[match.start() :])), match.start()
     return None

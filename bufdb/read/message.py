@@ -58,6 +58,14 @@ def amount_of(text: str) -> Amount | None:
     return Amount(size, slack) if size + slack < LIMIT else None
 
 
+def signed_amount_of(text: str) -> Amount | None:
+    """Return the amount that a text gives, which may be below 0."""
+    amount = amount_of(text.removeprefix("-"))
+    if amount is None or not text.startswith("-"):
+        return amount
+    return Amount(-amount.size_bytes, amount.slack_bytes)
+
+
 def size_of(shape: str, printed: Amount) -> tuple[int, bool]:
     """Return the bytes of a buffer, and whether they are exact.
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from bufdb.columnar.rows import objects, strings
 from bufdb.columnar.scan import Columns
-from bufdb.read.message import Buffer, Message, size_of
+from bufdb.read.log_warnings import Warned
+from bufdb.read.message import Buffer, Message, signed_amount_of, size_of
 from bufdb.rows.context import Context
 from bufdb.rows.message_text import figures_of, has_compiled, hint, is_exact, why_at_least
 from bufdb.rows.peak_checks import SUMS
@@ -35,6 +36,7 @@ _INSTRUCTIONS = (
     "source_line", "source_end_line", "source_column", "source_end_column", "stack_frame_id",
     "text",
 )  # fmt: skip
+_OF_LIMITS = ("least_bytes", "first_bytes", "base_bytes")
 NO_SHAPE = "unknown"
 """values.shape of a buffer that has none, such as spilled registers."""
 _JIT = re.compile(r"p?jit\(([^()]+)\)")
@@ -229,6 +231,19 @@ class _Space:
         return rows
 
 
+def _limits(warned: Warned) -> Row | None:
+    """Return what XLA planned for, as columns of scheduled_limits; None if it does not say."""
+    amounts = {name: signed_amount_of(text) for name, text in warned.sizes}
+    limit = amounts.get("limit_bytes")
+    if limit is None:
+        return None
+    sizes = {name: amounts.get(name) for name in ("limit_bytes", *_OF_LIMITS)}
+    return {
+        **{name: None if one is None else one.size_bytes for name, one in sizes.items()},
+        "slack_bytes": limit.slack_bytes,
+    }
+
+
 class _Program(_Space):
     """The rows of a message, with what is true of the whole program."""
 
@@ -245,6 +260,10 @@ class _Program(_Space):
         facts.jit_name = _function(message)
         for warned in message.warnings:
             self._find("notice", warned.code, warned.text)
+        limits = [row for warned in message.warnings if (row := _limits(warned)) is not None]
+        if limits:
+            # Passes of XLA may warn several times: the last says what was left.
+            tables.setdefault("scheduled_limits", []).append({"module": self.module, **limits[-1]})
         if message.form == "warning":
             return
         super().add(tables)

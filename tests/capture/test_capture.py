@@ -28,6 +28,7 @@ from bufdb.capture.environment import (
     _script_python,
     _versions,
     environment,
+    pool_labels,
     program_labels,
     run_name,
 )
@@ -225,6 +226,13 @@ def test_a_table_fits_the_terminal_and_is_whole_in_a_pipe(monkeypatch, capfd):
     terminal.truncate(terminal.seek(0))
     show_result(result, None, "table", None)
     assert max(map(len, terminal.getvalue().splitlines())) <= 40
+
+
+def test_labels_show_how_the_pool_is_sized():
+    variables = {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".93", "XLA_PYTHON_CLIENT_PREALLOCATE": " "}
+    assert pool_labels(variables) == {"memory_fraction": ".93"}
+    variables |= {"XLA_CLIENT_MEM_FRACTION": "0.5", "XLA_PYTHON_CLIENT_ALLOCATOR": "cuda_async"}
+    assert pool_labels(variables) == {"memory_fraction": "0.5", "allocator": "cuda_async"}
 
 
 @pytest.mark.slow

@@ -11,6 +11,14 @@ from bufdb.read.oom_text import read
 
 NEGATIVE = REDUCED.replace("18.88GiB (20266891105", "-2.50GiB (-2684354560")
 OLDEST = OLD[: OLD.index(" for HLO operation")] + ". You probably want to enrich the sharding.\n"
+EXCEEDED = (
+    "E0000 00:00:1773083054.653585   70889 gpu_hlo_schedule.cc:868] The byte size of input/output "
+    "arguments (86973087744) exceeds the base limit (81174881894). This indicates an error in the "
+    "calculation!\n"
+)
+LIMITS = (
+    "SELECT limit_bytes, slack_bytes, least_bytes, first_bytes, base_bytes FROM scheduled_limits"
+)
 TRACEBACK = """\
 Traceback (most recent call last):
   File "/srv/fold/run.py", line 690, in <module>
@@ -159,3 +167,28 @@ def test_what_follows_a_traceback_is_not_part_of_it():
         "stray words of 5.00GiB",
         "  more",
     ]
+
+
+@pytest.mark.parametrize(
+    ("warning", "limits"),
+    [
+        (REDUCED, (20266891105, 0, 44490724824, 49309847144, None)),
+        (NEGATIVE, (-2684354560, 0, 44490724824, 49309847144, None)),
+        (EXCEEDED, (0, 0, None, None, 81174881894)),
+        (EXCEEDED + REDUCED, (20266891105, 0, 44490724824, 49309847144, None)),
+        (
+            "Can't reduce memory use below 1.50GiB by rematerialization; only reduced to 2.00GiB, "
+            "down from 3.00GiB originally\n",
+            (3 << 29, 5368710, 2 << 30, 3 << 30, None),
+        ),
+    ],
+)
+def test_what_xla_planned_for_is_a_row(ingested, warning, limits):
+    for message in ("", GPU_ARRAY):
+        con = ingested(warning + message)
+        assert rows(con, LIMITS) == [limits]
+
+
+def test_arguments_beyond_the_limit_are_said(ingested):
+    con = ingested(EXCEEDED)
+    assert rows(con, "SELECT code FROM diagnostics") == [("arguments_exceed_limit",)]
