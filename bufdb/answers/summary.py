@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-from bufdb.answers import process
+from bufdb.answers import pool, process
 from bufdb.answers.devices import Device, device, limit_of
 from bufdb.answers.opening import Open
 from bufdb.database.definitions import CATALOG
@@ -134,6 +134,8 @@ class Overview:
     """severity, code, finding_count of diagnostics, worst first."""
     accounts: list[list[Row]] = field(default_factory=list)
     """Of each memory profile and device the rows of the query process."""
+    pools: list[list[Row]] = field(default_factory=list)
+    """Of each memory profile or log and device the rows of the query pool."""
 
     out_of_memory: dict[str, str] = field(default_factory=dict)
     """From a message in a log: its figures (`memory_limit`), a note if the peak is a lower bound
@@ -173,6 +175,8 @@ def sql_of(parts: Mapping[str, SavedQuery]) -> str:
             *([_GRADIENTS, _RUNS] if parts else []),
             process.HAS_PROFILES,
             process.query().sql,
+            pool.HAS_LIMITS,
+            pool.query().sql,
             *(q.sql for q in parts.values()),
         ]
     )
@@ -201,6 +205,7 @@ def overview(
     result.unknown = [row for row in here if row["unknown_reason"] is not None]
     result.findings = rows(FINDINGS)
     result.accounts = process.accounts(con, asked, top_n or MOST_BYSTANDERS)
+    result.pools = pool.accounts(con, asked)
     result.peak = next((row for row in here if row["peak_bytes"] is not None), None)
     result.out_of_memory = _of_a_message(rows(_MESSAGES), result.peak)
     limited = [row for row in here if row["color"] in LIMITED and need(row) is not None]
@@ -499,7 +504,7 @@ def summary(
     for query in list(parts.values())[:1]:
         asked = numbered(con, query, asked)
     answer = overview(con, parts, asked, *limits, top_n=top_n)
-    if answer.counts["module_count"] or answer.accounts:
+    if answer.counts["module_count"] or answer.accounts or answer.pools:
         return Summary(answer, None)
     return Summary(answer, why_nothing(Known(con, CATALOG), catalogue.find("modules"), asked))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bufdb.answers import process
+from bufdb.answers import pool, process
 from bufdb.answers.devices import GIB, device
 from bufdb.answers.summary import LIMITED, Overview, Row, need
 from bufdb.answers.summary_parts import Figure, Section, held, of_library, of_step
@@ -214,8 +214,9 @@ class Sentence:
 def text(overview: Overview, *, is_coloured: bool = False, more: str | None = None) -> str:
     """Return the screen; with `more`, a short one that ends in it (a command for the rest)."""
     paint: Paint = painted if is_coloured else (lambda text, _style: text)
-    if overview.accounts and not overview.counts["module_count"]:
-        lines = ["no dumps of programs, memory profiles alone"]
+    if (overview.accounts or overview.pools) and not overview.counts["module_count"]:
+        what = "memory profiles" if overview.accounts else "a log of an allocator"
+        lines = [f"no dumps of programs, {what} alone"]
     else:
         shown = sentences(overview, is_short=more is not None)
         lines = [_compiled(overview), *(line for one in shown for line in _laid_out(one, paint))]
@@ -306,16 +307,36 @@ def _noted(low: str, note: str) -> list[str]:
 
 
 def _account(overview: Overview, paint: Paint) -> list[str]:
-    """Return what the process holds besides, from a memory profile."""
+    """Return what the process holds besides, from a memory profile, and what its pool has."""
     if not overview.accounts:
-        return []
+        return _pool(overview.pools[-1], paint) if overview.pools else []
     heading = f"what the process holds ({_profile(overview)})"
     lines = ["", paint(heading, BOLD), *process.lines(overview.accounts[-1])]
+    here = pool.place(overview.accounts[-1][0])
+    for rows in overview.pools:
+        if pool.place(rows[0]) == here:
+            lines += _pool_lines(rows, paint)
     if overview.accounts[1:]:
         count = len(overview.accounts) - 1
         others = f"{_many(count, 'other profile')} or device{'' if count == 1 else 's'}"
         lines.append(f"{others}: 'bufdb query process'")
     return lines
+
+
+def _pool(rows: Sequence[Row], paint: Paint) -> list[str]:
+    """Return what the pool of a device has, from a log alone."""
+    lines = _pool_lines(rows, paint)
+    of = escape_control(f"{rows[0]['profile_name']}, {rows[0]['device']}")
+    return ["", paint(f"the pool ({of})", BOLD), *lines] if lines else []
+
+
+def _pool_lines(rows: Sequence[Row], paint: Paint) -> list[str]:
+    style = RED if rows[0]["fit"] == "no" else None
+    return [
+        paint(line, style if number == 0 else None)
+        for number, sentence in enumerate(pool.sentences(rows))
+        for line in textwrap.wrap(sentence, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    ]
 
 
 def _profile(overview: Overview) -> str:
@@ -561,6 +582,7 @@ def as_dict(overview: Overview) -> dict[str, Any]:
     return {
         **overview.counts,
         "process": [row for rows in overview.accounts for row in rows],
+        "pool": [row for rows in overview.pools for row in rows],
         "peak": overview.peak,
         "other_memory_spaces": overview.others,
         "steps": overview.steps,

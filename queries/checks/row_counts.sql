@@ -56,6 +56,8 @@ WITH stored AS (
   UNION ALL
   SELECT module_id, 'reported_sums' AS table_name FROM reported_sums
   UNION ALL
+  SELECT module_id, 'scheduled_limits' AS table_name FROM scheduled_limits
+  UNION ALL
   SELECT module_id, 'stack_frames' AS table_name FROM stack_frames
   UNION ALL
   SELECT module_id, 'uses' AS table_name FROM uses

@@ -454,6 +454,20 @@ def test_a_message_about_another_memory_has_a_peak(of_log):
 
 
 @pytest.mark.slow
+def test_a_log_of_an_allocator_says_what_is_free_in_one_piece(of_log):
+    report = (
+        "Allocator (GPU_0_bfc) ran out of memory trying to allocate 27.00GiB (rounded to "
+        "28991029248)requested by op\nBFCAllocator dump for GPU_0_bfc\n"
+        "Limit: 89.77GiB\nInUse: 81.00GiB\n"
+    )
+    lines = of_log(report + "RESOURCE_EXHAUSTED: Out of memory allocating 28991029248 bytes.\n")
+    at = lines.index("the pool (error.log, GPU_0_bfc)")
+    assert " ".join(lines[at + 1 : at + 3]).replace("  ", " ") == (
+        "the request that failed wants 27.00 GiB in one piece, at most 8.775 GiB are free after at "
+        "least 81.0 GiB that stay: it does not fit"
+    )
+
+
 def test_all_is_not_understood_where_a_line_was_not(of_log):
     text = oom_messages.LIST.replace("  2. Size", "stray words\n  2. Size")
     assert "not understood in full" in "\n".join(of_log(text))

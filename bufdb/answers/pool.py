@@ -1,0 +1,102 @@
+"""Whether a program's arena fits into one piece of a device's pool, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import duckdb
+
+from bufdb.query import execute
+from bufdb.query.catalogue import Catalogue
+from bufdb.query.header import SavedQuery, Value
+from bufdb.render.text import escape_control, human_apart, human_bytes
+from bufdb.resources import query_folder
+
+Row = dict[str, Any]
+QUERY = "pool"
+HAS_LIMITS = """
+SELECT 1 FROM pools
+WHERE run_name IN (FROM asked_runs) AND (limit_bytes IS NOT NULL OR requested_bytes IS NOT NULL)
+LIMIT 1
+"""
+"""The query is asked only if there is something to say."""
+
+
+def query() -> SavedQuery:
+    """Return the saved query."""
+    return Catalogue([query_folder()]).find(QUERY)
+
+
+def accounts(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[list[Row]]:
+    """Return the programs of each profile or log and device that globs of run and so on select."""
+    pool = query()
+    known = {name: value for name, value in asked.items() if pool.param(name) is not None}
+    if not execute.execute_with(con, HAS_LIMITS, known, QUERY).rows:
+        return []
+    result = execute.execute_query(con, pool, known)
+    names = [name for name, _ in result.columns]
+    rows = [dict(zip(names, row, strict=True)) for row in result.rows]
+    return [list(some) for _, some in groupby(rows, key=place)]
+
+
+def place(row: Row) -> tuple[Any, ...]:
+    """Return the profile or log, and device."""
+    return row["run_name"], row["profile_name"], row["device"]
+
+
+def sentences(rows: Sequence[Row]) -> list[str]:
+    """Return what decides for one device: what failed, else what is largest."""
+    row = next((one for one in rows if one["function_name"] is not None), rows[0])
+    if row["arena_bytes"] is None or row["block_bytes"] is None:
+        return []
+    shown = [sentence(row)]
+    if row["fit"] == "no" and row["planned_bytes"] is not None:
+        shown += _planned(row)
+    if row["outside_bytes"] is not None and row["outside_bytes"] > 0:
+        shown.append(
+            f"outside of the pool {_size(row['outside_bytes'])} of the device are in use: "
+            "CUDA's context, NCCL and other libraries, other processes"
+        )
+    return shown
+
+
+def sentence(row: Row) -> str:
+    """Return e.g. `step wants 125.7 GiB in one piece, at most 120.2 GiB are free after …`."""
+    name = "the request that failed" if row["function_name"] is None else row["function_name"]
+    sizes = [row["arena_bytes"], row["block_bytes"]]
+    wants, free = map(_size, sizes)
+    if wants == free:
+        wants, free = human_apart(sizes)
+    text = f"{name} wants {wants} in one piece, "
+    if row["low_block_bytes"] == row["block_bytes"]:
+        text += f"{free} are free"
+    else:
+        text += f"at most {free} are free"
+    if row["low_stay_bytes"] is not None:
+        stay = human_bytes(row["low_stay_bytes"])
+        is_known = row["stay_bytes"] is not None and human_bytes(row["stay_bytes"]) == stay
+        text += f" after {'' if is_known else 'at least '}{stay} that stay"
+    fits = {"yes": ": it fits", "no": ": it does not fit"}
+    return escape_control(text + fits.get(row["fit"], ": whether it fits is not known"))
+
+
+def _planned(row: Row) -> list[str]:
+    """Return what XLA planned the arena for, and what another slop factor would make of it."""
+    planned, factor = _size(row["planned_bytes"]), row["slop_factor"]
+    if row["planned_source"] == "warning":
+        return [f"XLA planned {planned} for it and warned that it cannot reach that"]
+    fitting = row["fitting_slop_factor"]
+    if fitting is None:
+        return []
+    arena = _size(row["fitting_arena_bytes"])
+    return [
+        f"XLA planned {planned} for it: --xla_gpu_memory_limit_slop_factor={fitting} makes that "
+        f"{arena} (it is {factor})"
+    ]
+
+
+def _size(size_bytes: int) -> str:
+    """Format bytes: a tenth of a GiB decides whether an arena fits."""
+    return human_bytes(size_bytes, 4)
