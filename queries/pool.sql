@@ -31,8 +31,8 @@
 -- column code_bytes BIGINT: Code of loaded programs [bytes]; NULL if not known.
 -- column rest_bytes BIGINT: In use beyond arrays and code, with code whose size is not known
 --   [bytes]; NULL if the allocator does not say what is in use.
--- column collective_bytes BIGINT: Memory for collectives, beside limit_bytes [bytes]; NULL if no
---   log has it.
+-- column collective_bytes BIGINT: Memory for collectives, in addition to limit_bytes [bytes]; NULL
+--   if no log has it.
 -- column outside_bytes BIGINT: What of the device is in use outside of the pool, such as CUDA's
 --   context, NCCL and other processes [bytes]; NULL if no log has it.
 -- column function_name VARCHAR: The program; NULL for a request that failed.

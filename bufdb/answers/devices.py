@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bufdb.errors import UsageError, quote
 from bufdb.query.sizes import parse_size, require_unit
@@ -179,6 +179,21 @@ def device(name: str) -> Device | None:
     if folded == "v5" and "tpu" not in name.casefold():
         return None  # JAX calls a v5p "TPU v5"; a person may mean a v5e
     return _BY_NAME.get(folded)
+
+
+def with_share(known: Device, fraction: str) -> Device:
+    """Return a GPU with another share of its memory for JAX, as its variables have it.
+
+    One above 1 is of memory that the device shares with the host; a TPU has no share.
+    """
+    try:
+        share = float(fraction)
+    except ValueError:
+        return known
+    if known.usable_bytes is not None or not 0 < share <= 1:
+        return known
+    usable = int(known.whole_bytes * share)
+    return replace(known, usable_bytes=usable, basis=f"memory_fraction={fraction} of the run")
 
 
 def limit_of(limit: int | str | None) -> Limits:

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 
 from bufdb.answers import pool, process
-from bufdb.answers.devices import Device, device, limit_of
+from bufdb.answers.devices import Device, device, limit_of, with_share
 from bufdb.answers.opening import Open
 from bufdb.database.definitions import CATALOG
 from bufdb.errors import UsageError
@@ -50,6 +50,8 @@ _RELATION = re.compile("^(?:saved|slice of|copy of|for) ")
 """What comes before a line that data is only attributed to."""
 DEVICE_LABEL = "device"
 """Label or metadata of a run that names the device its programs run on."""
+FRACTION_LABEL = "memory_fraction"
+"""Label or metadata of a run with the share of a GPU's memory that JAX takes."""
 
 _FUNCTIONS = """
 SELECT
@@ -83,7 +85,11 @@ ORDER BY
   asked.color NULLS LAST
 """
 _DEVICES = """
-SELECT min(label_value) AS device_name FROM run_labels WHERE label = ? AND run_name = ?
+SELECT
+  min(CASE WHEN label = ? THEN label_value END) AS device_name,
+  min(CASE WHEN label = ? THEN label_value END) AS memory_fraction
+FROM run_labels
+WHERE run_name = ?
 """
 _GRADIENTS = """
 SELECT DISTINCT module_id FROM instructions
@@ -125,6 +131,8 @@ class Overview:
     """Functions with an unknown peak, which may be higher than the known ones."""
     labeled: Device | None = None
     """The device that the run is labeled with, if it is known."""
+    device: Device | None = None
+    """The device that the limit is the memory of."""
     limit_bytes: int | None = None
     limit_name: str | None = None
     """The device that the limit is the memory of; None if the limit is a size."""
@@ -323,13 +331,16 @@ def set_limit(one: Overview, limit_bytes: int | None, limit_name: str | None) ->
     if limit_bytes is None and known is not None:
         limit_bytes, limit_name = known.memory_bytes, known.name
     one.limit_bytes, one.limit_name = limit_bytes, limit_name
+    one.device = None if limit_name is None else known
     for row in [] if one.peak is None else [one.peak, *one.others]:
         row["capacity_bytes"] = _capacity(row, limit_bytes, known)
 
 
 def _labeled(con: duckdb.DuckDBPyConnection, run: str) -> Device | None:
-    ((name,),) = con.execute(_DEVICES, [DEVICE_LABEL, run]).fetchall()
-    return None if name is None else device(name)
+    values = [DEVICE_LABEL, FRACTION_LABEL, run]
+    ((name, fraction),) = con.execute(_DEVICES, values).fetchall()
+    known = None if name is None else device(name)
+    return known if known is None or fraction is None else with_share(known, fraction)
 
 
 Place = tuple[int, int | None]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bufdb.answers import pool, process
-from bufdb.answers.devices import GIB, device
+from bufdb.answers.devices import GIB
 from bufdb.answers.summary import LIMITED, Overview, Row, need
 from bufdb.answers.summary_parts import Figure, Section, held, of_library, of_step
 from bufdb.render import table
@@ -542,13 +542,13 @@ def _limit(overview: Overview, width: int) -> Sentence:
 
 
 def _title(overview: Overview) -> str:
-    known = device(overview.limit_name or "")
+    known = overview.device
     return str(overview.limit_name) if known is None else known.title
 
 
 def _of_device(overview: Overview) -> list[Sentence]:
     """Explain a device's limit, and mention a larger device of the same name."""
-    known = device(overview.limit_name or "")
+    known = overview.device
     if known is None:
         return []
     more = [] if known.larger is None else [f"the smaller of two: {known.larger} has more"]

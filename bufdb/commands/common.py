@@ -6,6 +6,7 @@ Invariant: stdout (or the file of -o) gets the answer and nothing else; notes go
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shlex
 import shutil
@@ -192,6 +193,52 @@ quiet_option: Decorator = click.option(
     is_flag=True,
     help="No progress bar, and no output on success.",
 )
+
+live_alone: Decorator = click.option(
+    "--live",
+    metavar="FILE.prof|RUN",
+    help="Take what a process leaves of the device's memory as the limit: from a memory profile, "
+    "or the account of a run (bufdb capture --watch).",
+)
+
+
+def live_option(into: str, limit: str | None = None) -> Decorator:
+    """Return an option whose answer is given to the option `into`; `limit` has the whole memory."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def command(*args: Any, live: str | None, **options: Any) -> Any:
+            if live is not None:
+                if limit is None and options[into] is not None:
+                    raise UsageError(f"--live is in place of --{into}; name one of them")
+                whole = options[limit] if limit is not None else None
+                options[into] = left(live, options.get("db"), whole)
+            return function(*args, **options)
+
+        return live_alone(command)
+
+    return decorate
+
+
+def left(live: str, db: str | None, limit: str | None = None) -> str:
+    """Return the size that a process leaves, and note how that was read.
+
+    Raises:
+        UsageError: it is neither a file nor, with a database, a run; or nothing is left.
+    """
+    from bufdb.answers import live as answers
+
+    path = Path(live)
+    if path.is_file():
+        accounts = answers.of_file(path)
+    elif db is None or live.endswith(".prof"):
+        raise UsageError(f"--live {live}: no such file")
+    else:
+        accounts = answers.of_run(open_database(db, answers.ACCOUNTS, runs=[live]), live)
+    rest = answers.left_of(accounts, live, limit)
+    note(rest.note)
+    return f"{rest.size_bytes}B"
+
 
 limit_option: Decorator = click.option(
     "--limit",

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 @click.option("--label", "labels", metavar="K=V", multiple=True, help="Label of the run.")
 @common.own_option
 @common.limit_option
+@common.live_option("limit", "limit")
 @common.text_or_json_option
 @common.output_option
 @common.db_option

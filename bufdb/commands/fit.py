@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 )
 @common.devices_options
 @common.limit_option
+@common.live_option("limit", "limit")
 @click.option(
     "--gradients-only",
     is_flag=True,

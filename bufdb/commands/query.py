@@ -107,6 +107,7 @@ def _short(name: str, text: str) -> common.Decorator:
 @_short("platform", "cpu, gpu or tpu.")
 @_short("color", "a memory space, by number, by name, such as hbm, or all.")
 @_short("top", "rows to show.")
+@common.live_alone
 @common.data_options
 @click.option("--sql", "show_sql", is_flag=True, help="Print the query's text; needs no database.")
 @click.option(
@@ -130,6 +131,7 @@ def _short(name: str, text: str) -> common.Decorator:
 def command(
     name: str | None,
     parameters: tuple[tuple[str, str], ...],
+    live: str | None,
     show_sql: bool,
     dialect: str | None,
     engine: str,
@@ -168,6 +170,10 @@ def command(
         common.write(_sql(query, dialect), others["output"])
         return
     values = _parameters(query, parameters, short)
+    if live is not None:
+        if query.param("budget") is None or "budget" in values:
+            raise UsageError(f"{query.name}: --live sets the parameter budget, where there is one")
+        values["budget"] = common.left(live, db)
     if engine != "duckdb" or remote or master:
         if explain or categories:
             raise UsageError("--explain and --categories work only with DuckDB")

@@ -29,6 +29,7 @@ DEFAULT_FILE = "report.html"
     help="Compare with this run, or LABEL=VALUE; --run names the new one.",
 )
 @common.limit_option
+@common.live_option("limit", "limit")
 @click.option(
     "-o",
     "--output",

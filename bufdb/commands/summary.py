@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 @completion.filter_options
 @completion.color_option
 @common.limit_option
+@common.live_option("limit", "limit")
 @common.text_or_json_option
 @common.output_option
 @common.read_db_option

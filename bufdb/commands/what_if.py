@@ -62,6 +62,7 @@ BY = ("line", "op", "value")
     help="Remove what lowers the peak most, repeatedly, until the need of the device is down to "
     "SIZE, such as 16GiB.",
 )
+@common.live_option("until")
 @click.option(
     "--by",
     type=click.Choice(BY),

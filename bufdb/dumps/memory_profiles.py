@@ -20,7 +20,7 @@ from bufdb.proto import pprof
 from bufdb.proto.pprof import Alive, Frame, Held, MemoryProfile, Stack
 from bufdb.proto.reader import GZIP, UnreadableProto, unpacked
 from bufdb.read import allocator_text
-from bufdb.read.message import Amount
+from bufdb.read.amount import Amount
 
 SUFFIX = ".prof"
 """JAX's own documentation calls the file memory.prof."""

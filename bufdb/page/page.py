@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from bufdb import __version__
-from bufdb.answers.devices import device, limit_of
+from bufdb.answers.devices import limit_of
 from bufdb.answers.opening import Open
 from bufdb.answers.summary import set_limit
 from bufdb.answers.summary_text import sections, sentences, step_words
@@ -259,8 +259,7 @@ class _Slots:
 def _row(module: Module, contents: Contents, slots: _Slots) -> list[Any]:
     overview, step = contents.summaries[module.place], contents.steps.get(module.place)
     bytes_, name = overview.limit_bytes, overview.limit_name
-    known = None if name is None else device(name)
-    name = name if known is None else known.title
+    name = name if overview.device is None else overview.device.title
     if module.color != 0:  # a limit applies to the device's own memory
         bytes_, name = None, None
     one = ["--run", glob(module.run_name), "--module", glob(module.module_key)]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from bufdb.read.message import PATTERN, Amount, amount_of
+from bufdb.read.amount import PATTERN, Amount, amount_of
 
 _BYTES = r"\d{1,19}"
 _BEGIN = re.compile(

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-from bufdb.read.message import Amount, Message, amount_of
+from bufdb.read.amount import Amount, amount_of
+from bufdb.read.message import Message
 from bufdb.read.oom_rules import Rule
 
 # -- libtpu ----------------------------------------------------------------------------------------

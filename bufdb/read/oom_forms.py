@@ -9,9 +9,10 @@ import re
 from collections.abc import Callable
 
 from bufdb.read import compiled_forms
+from bufdb.read.amount import Amount, amount_of
 from bufdb.read.compiled_forms import STATISTICS
 from bufdb.read.instruction import metadata_of
-from bufdb.read.message import KINDS, SCOPED, Amount, Buffer, Message, amount_of
+from bufdb.read.message import KINDS, SCOPED, Buffer, Message
 from bufdb.read.oom_rules import Rule, pattern_of
 
 # -- titles, and messages of one line --------------------------------------------------------------

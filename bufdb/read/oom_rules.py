@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 
-from bufdb.read.message import LIMIT, PATTERN, Amount, Message, amount_of
+from bufdb.read.amount import LIMIT, PATTERN, Amount, amount_of
+from bufdb.read.message import Message
 
 _WORDS = {
     "FRONT": r"(?:^|(?<=[\s\]|:>\"'`+]))",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from bufdb.read import compiled_forms, log_warnings
 from bufdb.read import oom_forms as forms
+from bufdb.read.amount import PATTERN, amount_of
 from bufdb.read.compiled_forms import place_of
 from bufdb.read.instruction import metadata_of
 from bufdb.read.log_lines import (
@@ -26,7 +27,7 @@ from bufdb.read.log_lines import (
     plain,
 )
 from bufdb.read.log_warnings import Warned, tuned_of, warning_of
-from bufdb.read.message import PATTERN, SPARSE_SPACES, Buffer, Message, amount_of
+from bufdb.read.message import SPARSE_SPACES, Buffer, Message
 
 _TITLE = (
     r"BufferAssignment OOM Debugging|BufferAssignment stats:|Peak buffers:"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bufdb.read.message import Amount, Message
+from bufdb.read.amount import Amount
+from bufdb.read.message import Message
 
 
 def _size(amount: Amount) -> str:

@@ -15,8 +15,9 @@ import numpy as np
 
 from bufdb.columnar.rows import objects, strings
 from bufdb.columnar.scan import Columns
+from bufdb.read.amount import signed_amount_of
 from bufdb.read.log_warnings import Warned
-from bufdb.read.message import Buffer, Message, signed_amount_of, size_of
+from bufdb.read.message import Buffer, Message, size_of
 from bufdb.rows.context import Context
 from bufdb.rows.message_text import figures_of, has_compiled, hint, is_exact, why_at_least
 from bufdb.rows.peak_checks import SUMS

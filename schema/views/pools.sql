@@ -152,10 +152,10 @@ COMMENT ON COLUMN pools.used_bytes IS 'The most that is in use [bytes]; NULL if 
 COMMENT ON COLUMN pools.low_free_bytes IS 'limit_bytes minus used_bytes [bytes], not below 0.';
 COMMENT ON COLUMN pools.free_bytes IS 'limit_bytes minus low_used_bytes [bytes], not below 0: the most that is free.';
 COMMENT ON COLUMN pools.low_block_bytes IS 'The least that is free in one piece [bytes]: largest_free_block_bytes of the allocator; NULL if it does not say.';
-COMMENT ON COLUMN pools.block_bytes IS 'The most that may be had in one piece [bytes]: the largest free block, or what the pool may still grow by; all that is free if the allocator does not say. NULL if what is free is not known either.';
+COMMENT ON COLUMN pools.block_bytes IS 'The most that may be had in one piece [bytes]: the largest free block, or what the pool may still grow by; everything that is free if the allocator does not say. NULL if what is free is not known either.';
 COMMENT ON COLUMN pools.pool_bytes IS 'What the allocator has from the device [bytes]: its pool; NULL if it does not say.';
 COMMENT ON COLUMN pools.peak_used_bytes IS 'Most that was in use at one time [bytes]; NULL if it does not say.';
 COMMENT ON COLUMN pools.requested_bytes IS 'What there was no room for [bytes]: of the allocator, else of the error; NULL if nothing failed.';
-COMMENT ON COLUMN pools.collective_bytes IS 'Most that the allocator of memory for collectives may take, beside limit_bytes [bytes]; NULL if no log has it.';
+COMMENT ON COLUMN pools.collective_bytes IS 'Most that the allocator of memory for collectives may take, in addition to limit_bytes [bytes]; NULL if no log has it.';
 COMMENT ON COLUMN pools.device_total_bytes IS 'Memory of the whole device, by CUDA [bytes]; NULL if no log has it.';
 COMMENT ON COLUMN pools.outside_bytes IS 'What of the device is in use outside of the pool [bytes]: CUDA''s context, NCCL, cuBLAS and cuDNN, and other processes; NULL if no log has what the device has free.';

@@ -105,3 +105,15 @@ def test_the_documentation_has_the_table(request):
         PAGE.write_text(made, encoding="utf-8", newline="\n")
         text = made
     assert devices.table() in text and made == text
+
+
+def test_a_run_may_take_another_share_of_a_gpu():
+    known = devices.device("GB200")
+    assert devices.with_share(known, ".93").memory_bytes == int(known.whole_bytes * 0.93)
+    assert devices.with_share(known, ".93").explained == (
+        "a program may use it (memory_fraction=.93 of the run)"
+    )
+    for text in ("4.0", "0", "x", "nan"):  # above 1 it is the host's memory, too
+        assert devices.with_share(known, text) == known
+    tpu = devices.device("TPU v5e")
+    assert devices.with_share(tpu, ".5") == tpu

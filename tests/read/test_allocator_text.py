@@ -3,7 +3,7 @@
 import pytest
 
 from bufdb.read.allocator_text import Report, read
-from bufdb.read.message import Amount
+from bufdb.read.amount import Amount
 
 FRONT = "2026-03-02 10:14:07.551310: I external/xla/xla/tsl/framework/bfc_allocator.cc:{}] {}\n"
 OTHER = "I0302 10:14:07.551310   71204 bfc_allocator.cc:{}] {}\n"

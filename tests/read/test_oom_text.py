@@ -24,7 +24,8 @@ from oom_messages import (
 )
 from second_messages import read_message
 
-from bufdb.read.message import Amount, amount_of, size_of
+from bufdb.read.amount import Amount, amount_of
+from bufdb.read.message import size_of
 from bufdb.read.oom_text import MAX_FOREIGN, read
 
 GIB, MIB = 1 << 30, 1 << 20
