@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -84,8 +85,12 @@ def capture(
     dumps.metadata |= program_labels(command_line, changed)
     written = process.StandardError()
     with _own_folders(dumps, changed.variables) as variables:
+        before = _max_host_bytes()
         ended = process.run(command_line, variables, written)
+        after = _max_host_bytes()
     dumps.metadata["exit_code"] = str(ended.exit_code)
+    if after > before:  # else an earlier command of this process was larger
+        dumps.metadata["max_host_bytes"] = str(after)
     if dumps.is_watched:
         signals = {} if ended.signal is None else {ended.pid: ended.signal}
         ending.note_ended(dumps.folder, signals)
@@ -100,6 +105,16 @@ def capture(
         _note_watched(dumps, written.text)
     own_code = _store(dumps, changed, ended.exit_code, show)
     return Captured(ended.exit_code, own_code, ended.is_stopped)
+
+
+def _max_host_bytes() -> int:
+    """Return the most memory that one process of the commands until here had; 0 if not known."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return 0
+    size = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    return size if sys.platform == "darwin" else size << 10
 
 
 @contextmanager
