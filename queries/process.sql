@@ -187,6 +187,8 @@ statistics AS (
       WHERE allocator_statistics.statistic_name = 'largest_free_block_bytes'
     ) AS largest_free_bytes
   FROM allocator_statistics
+  -- Memory for collectives is no device of its own.
+  WHERE NOT starts_with(allocator_statistics.device, 'GPU_collectivememory_')
   GROUP BY
     allocator_statistics.run_name, allocator_statistics.profile_name, allocator_statistics.device
 ),

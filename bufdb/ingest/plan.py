@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from bufdb.dumps import memory_profiles
 from bufdb.dumps.archives import is_archive
 from bufdb.dumps.discover import Source, base_of, discover
-from bufdb.dumps.files import BLOCK_BYTES, ModuleFiles, Problem, as_text
+from bufdb.dumps.files import BLOCK_BYTES, PARTS, ModuleFiles, Problem, as_text
 from bufdb.dumps.memory_profiles import MemoryFile
 from bufdb.dumps.modules import NO_BUFFERS, NOT_A_DUMP
 from bufdb.dumps.place import Bytes, Place
@@ -216,7 +216,9 @@ def _log_with_reports(path: Source) -> list[MemoryFile]:
     """Return a file that was named itself, if it is a log with reports of allocators."""
     if not isinstance(path, Bytes) and not (isinstance(path, Path) and path.is_file()):
         return []
-    log = None if is_archive(path.name) else memory_profiles.log_of(path, as_text(path.name))
+    if is_archive(path.name) or path.name.endswith(tuple(PARTS)):
+        return []
+    log = memory_profiles.log_of(path, as_text(path.name))
     return [] if log is None else [log]
 
 

@@ -243,3 +243,17 @@ def test_nothing_alive_is_zero_and_devices_are_apart(step):
         gpu:1  | 9           | bystander
     """,
     )
+
+
+def test_memory_for_collectives_is_no_device(step):
+    profile(step)
+    insert(step, "allocator_statistics", **RUN, device="GPU_collectivememory_0_bfc",
+           statistic_name="bytes_limit", statistic_value=9)  # fmt: skip
+    line(step, 1, "f", 7)
+    holds(step, "process", """
+        device | part
+        gpu:0  | argument
+        gpu:0  | output
+        gpu:0  | temp
+        gpu:0  | bystander
+    """)  # fmt: skip
