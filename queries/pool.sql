@@ -133,6 +133,30 @@ loaded AS (
     live_programs.program_name, live_programs.is_failed, live_programs.argument_bytes,
     live_programs.output_bytes, live_programs.alias_bytes, live_programs.temp_bytes
 ),
+-- Without a list of what is loaded those of the dumps: in the folder of the profile, if it has any.
+near AS (
+  SELECT
+    profiles.run_name, profiles.profile_name, dumped.function_name,
+    coalesce(dumped.module_name = live_profiles.failed_program_name, FALSE) AS is_failed,
+    dumped.argument_bytes,
+    dumped.output_bytes - dumped.alias_bytes AS output_bytes,
+    dumped.arena_bytes, dumped.module_id, dumped.platform, dumped.module_key
+  FROM profiles
+  JOIN dumped ON dumped.run_name = profiles.run_name
+  LEFT JOIN live_profiles
+    ON live_profiles.run_name = profiles.run_name
+    AND live_profiles.profile_name = profiles.profile_name
+  WHERE NOT EXISTS (
+    SELECT 1
+    FROM live_programs
+    WHERE live_programs.run_name = profiles.run_name
+      AND live_programs.profile_name = profiles.profile_name
+  )
+  QUALIFY starts_with(dumped.module_key, regexp_extract(profiles.profile_name, '^(.*/)'))
+    OR NOT bool_or(
+      starts_with(dumped.module_key, regexp_extract(profiles.profile_name, '^(.*/)'))
+    ) OVER (PARTITION BY profiles.run_name, profiles.profile_name)
+),
 programs AS (
   SELECT
     loaded.run_name, loaded.profile_name, loaded.function_name, loaded.is_failed,
@@ -145,22 +169,9 @@ programs AS (
     AND (params.function IS NULL OR loaded.function_name GLOB params.function)
   UNION ALL
   SELECT
-    profiles.run_name, profiles.profile_name, dumped.function_name,
-    coalesce(dumped.module_name = live_profiles.failed_program_name, FALSE) AS is_failed,
-    dumped.argument_bytes,
-    dumped.output_bytes - dumped.alias_bytes AS output_bytes,
-    dumped.arena_bytes, dumped.module_id, dumped.platform, dumped.module_key AS name
-  FROM profiles
-  JOIN dumped ON dumped.run_name = profiles.run_name
-  LEFT JOIN live_profiles
-    ON live_profiles.run_name = profiles.run_name
-    AND live_profiles.profile_name = profiles.profile_name
-  WHERE NOT EXISTS (
-    SELECT 1
-    FROM live_programs
-    WHERE live_programs.run_name = profiles.run_name
-      AND live_programs.profile_name = profiles.profile_name
-  )
+    near.run_name, near.profile_name, near.function_name, near.is_failed, near.argument_bytes,
+    near.output_bytes, near.arena_bytes, near.module_id, near.platform, near.module_key AS name
+  FROM near
 ),
 wanted AS (
   SELECT

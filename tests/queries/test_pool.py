@@ -14,9 +14,9 @@ def statistics(con, place, slack=0, **values):
                slack_bytes=slack)  # fmt: skip
 
 
-def module(con, number, function, temp, argument, output=0, platform="gpu"):
-    one = Module(con, number, run_name="r", function_name=function, platform=platform,
-                 module_name=f"jit_{function}")  # fmt: skip
+def module(con, number, function, temp, argument, output=0, key=""):
+    one = Module(con, number, run_name="r", function_name=function, platform="gpu",
+                 module_name=f"jit_{function}", module_key=f"{key}{number}")  # fmt: skip
     one.allocation(0, "temp", temp)
     one.allocation(1, "parameter", argument)
     one.allocation(2, "output", output)
@@ -74,6 +74,19 @@ def test_a_pool_that_grows_has_more_than_its_largest_block(r):
     holds(r, "pool", """
         low_block_bytes | block_bytes | fit
         10              | 60          | possible
+    """)  # fmt: skip
+
+
+def test_programs_of_another_process_are_left_out(r):
+    module(r, 1, "step", 60, 20, key="process-1/")
+    module(r, 2, "eval", 30, 20, key="process-2/")
+    for name in ("process-2/run.log", "process-3/run.log"):
+        statistics(r, {**LOG, "profile_name": name}, bytes_limit=100, bytes_in_use=45)
+    holds(r, "pool", """
+        profile_name      | function_name
+        process-2/run.log | eval
+        process-3/run.log | step
+        process-3/run.log | eval
     """)  # fmt: skip
 
 
