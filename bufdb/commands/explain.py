@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,11 +14,14 @@ from bufdb.capture.runner import NotCompiledError, signals_heeded
 from bufdb.capture.target import hardware_of
 from bufdb.commands import common
 from bufdb.commands.summary import write
+from bufdb.errors import UsageError
 from bufdb.render.progress import waiting
 from bufdb.render.sources import spare
 
 if TYPE_CHECKING:
     from bufdb.answers.summary import Outcome
+    from bufdb.errors import BufdbError
+    from bufdb.query.result import Result
     from bufdb.recording.function import Function
 
 
@@ -37,6 +40,14 @@ if TYPE_CHECKING:
     multiple=True,
     help="Hardware to compile for, which need not exist here: v5e-8, tpu:v5e:2x2, gpu:h100, "
     "gpu:FILE or cpu; if repeated, gives a table.",
+)
+@click.option(
+    "--sweep",
+    "sweeps",
+    metavar="K=V1,V2,...",
+    multiple=True,
+    help="Compile for each value of {K} in FUNCTION and --args, in a run of its own; may be "
+    "repeated for all combinations.",
 )
 @common.devices_options
 @click.option(
@@ -61,6 +72,7 @@ def command(
     args: str,
     call: str | None,
     targets: tuple[str, ...],
+    sweeps: tuple[str, ...],
     device_count: int | None,
     mesh: str | None,
     timeout_s: float | None,
@@ -105,6 +117,10 @@ def command(
     give a table with a row for each: its need and the line that holds most; each is stored as a run
     NAME@TARGET.
 
+    With --sweep the same table has a row for each value, such as a kernel's block or the limit of
+    its scratch memory: 'kernel.py:step({block})' --sweep block=128,256. Runs are named
+    NAME-VALUE and labeled with it; write a literal brace twice.
+
     \b
     Exit codes:
       0    compiled, within its limit
@@ -147,7 +163,9 @@ def command(
         devices,
     )
     with signals_heeded():
-        if len(named) == 1:
+        if sweeps:
+            code = _sweep(function, targets, sweeps, format_name, output)
+        elif len(named) == 1:
             with common.failure_shown():
                 done = explained(function, named[0])
             code = _show(done, format_name, output)
@@ -172,8 +190,37 @@ def _compare(
     from bufdb.answers.summary import table
     from bufdb.recording.function import compared
 
+    done = compared(function, list(dict.fromkeys(targets)))
+    return _tabled(done, table, format_name, output)
+
+
+def _sweep(
+    function: Function,
+    targets: Sequence[str],
+    sweeps: Sequence[str],
+    format_name: str,
+    output: Path | None,
+) -> int:
+    """Write the table of all values of a sweep; return the first exit code that is not 0."""
+    from bufdb.answers.summary import table
+    from bufdb.recording.function import swept
+    from bufdb.recording.sweep import combinations, parse
+
+    if function.script is not None or len(targets) > 1:
+        raise UsageError("--sweep is for one FILE.py:FUNCTION and one --target")
+    planned = combinations([function.spec, function.args], parse(sweeps))
+    done = swept(function, targets[0] if targets else None, planned)
+    return _tabled(done, table, format_name, output)
+
+
+def _tabled(
+    done: Iterable[tuple[Outcome, BufdbError | None]],
+    table: Callable[[Sequence[Outcome]], Result],
+    format_name: str,
+    output: Path | None,
+) -> int:
     outcomes, codes = [], []
-    for outcome, error in compared(function, list(dict.fromkeys(targets))):
+    for outcome, error in done:
         if isinstance(error, NotCompiledError):
             common.show_lines(error)
         outcomes.append(outcome)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bufdb.answers.opening import Open
 from bufdb.answers.summary import DEVICE_LABEL, Outcome, summary
@@ -19,6 +20,9 @@ from bufdb.dumps.place import Files
 from bufdb.errors import BufdbError, DatabaseError, UsageError
 from bufdb.ingest.ingest import ingest
 from bufdb.query.asked import glob
+
+if TYPE_CHECKING:
+    from bufdb.recording.sweep import Combination
 
 
 @dataclass(frozen=True)
@@ -138,3 +142,25 @@ def compared(
             raise
         except BufdbError as error:  # another target may succeed
             yield Outcome(target, None, failure=str(error)), error
+
+
+def swept(
+    function: Function, target: str | None, combinations: Iterable[Combination]
+) -> Iterator[tuple[Outcome, BufdbError | None]]:
+    """Yield the outcome of each combination of values, which is named in place of the target.
+
+    The command of a combination is the function and its arguments. As for `compared`.
+    """
+    for one in combinations:
+        spec, args = one.command
+        name = f"{function.run or short_name(spec)}-{one.suffix}"
+        name += f"@{target}" if target is not None and function.run is None else ""
+        labels = {**function.labels, **one.values}
+        changed = replace(function, spec=spec, args=args, run=name, labels=labels)
+        values = " ".join(f"{label}={value}" for label, value in one.values.items())
+        try:
+            yield replace(explained(changed, target), target=values), None
+        except (UsageError, DatabaseError):
+            raise
+        except BufdbError as error:  # other values may do
+            yield Outcome(values, None, failure=str(error)), error

@@ -211,6 +211,36 @@ def test_several_targets_are_one_table(model):
 
 
 @pytest.mark.slow
+def test_each_value_of_a_sweep_is_a_row_and_a_run(model, monkeypatch):
+    words = ["lm.py:step", "--args", "args(4 + 0 * {batch})", "--target", "v5e", "--sweep"]
+    done = explain(*words, "batch=4,8", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)
+    assert [(row["target"], row["run_name"], row["outcome"]) for row in rows] == [
+        ("batch=4", "step-4@v5e", "compiled"),
+        ("batch=8", "step-8@v5e", "compiled"),
+    ]
+    with duckdb.connect("t.duckdb", read_only=True) as con:
+        sql = "SELECT run_name, label_value FROM run_labels WHERE label = 'batch' ORDER BY ALL"
+        assert con.execute(sql).fetchall() == [("step-4@v5e", "4"), ("step-8@v5e", "8")]
+    monkeypatch.setenv("STAND_IN_REFUSAL", E1000)
+    monkeypatch.setenv("STAND_IN_DUMP", "")
+    assert explain(*words, "batch=4,8").returncode == 1
+
+
+@pytest.mark.slow
+def test_a_sweep_is_of_one_function_and_one_target(model):
+    for words, message in (
+        (["lm.py:step", "--sweep", "batch=4,8"], "the command has no {batch}"),
+        (["lm.py:step", "--args", "args({n})", "--sweep", "batch=4"], "no --sweep for {n}"),
+        (["lm.py:step", "--args", "args({n})", "--sweep", "n=4", "--target", "v5e", "--target",
+          "v6e"], "one --target"),
+    ):  # fmt: skip
+        done = explain(*words)
+        assert done.returncode == 2 and message in done.stderr
+
+
+@pytest.mark.slow
 def test_a_failed_target_is_a_row_with_the_reason(model, monkeypatch):
     arguments = ["lm.py:step", "--args", "args(4)", "--target", "tpu:v9:2x2", "--target", "v5e"]
     done = explain(*arguments)
