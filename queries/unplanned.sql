@@ -116,7 +116,7 @@ found AS (
       END
     ) AS held_bytes,
     'largest process of the command, by bufdb capture' AS source,
-    'the run was not captured by bufdb capture, or an earlier command was larger' AS reason
+    'the run was not captured, or bufdb capture itself or an earlier command was larger' AS reason
   FROM runs
   CROSS JOIN params
   JOIN asked_runs ON asked_runs.run_name = runs.run_name

@@ -46,9 +46,14 @@ def place(row: Row) -> tuple[Any, ...]:
     return row["run_name"], row["profile_name"], row["device"]
 
 
+def decisive(rows: Sequence[Row]) -> Row:
+    """Return the program that decides for one device: what failed, else what is largest."""
+    return next((one for one in rows if one["function_name"] is not None), rows[0])
+
+
 def sentences(rows: Sequence[Row]) -> list[str]:
-    """Return what decides for one device: what failed, else what is largest."""
-    row = next((one for one in rows if one["function_name"] is not None), rows[0])
+    """Return what is known of the program that decides for one device."""
+    row = decisive(rows)
     if row["arena_bytes"] is None or row["block_bytes"] is None:
         return []
     shown = [sentence(row)]

@@ -331,7 +331,7 @@ def _pool(rows: Sequence[Row], paint: Paint) -> list[str]:
 
 
 def _pool_lines(rows: Sequence[Row], paint: Paint) -> list[str]:
-    style = RED if rows[0]["fit"] == "no" else None
+    style = RED if pool.decisive(rows)["fit"] == "no" else None
     return [
         paint(line, style if number == 0 else None)
         for number, sentence in enumerate(pool.sentences(rows))

@@ -365,6 +365,7 @@ def _add_log(taken: Taken, log: Iterable[str]) -> None:
         for row in _rows(device, report.statistics):
             if (device, row["statistic_name"]) not in has:
                 taken.statistics.append(row)
+                has.add((device, row["statistic_name"]))
 
 
 def _device_of(allocator: str, devices: Sequence[str]) -> str:

@@ -85,11 +85,12 @@ def capture(
     dumps.metadata |= program_labels(command_line, changed)
     written = process.StandardError()
     with _own_folders(dumps, changed.variables) as variables:
-        before = _max_host_bytes()
+        before = max(_max_host_bytes(is_own=True), _max_host_bytes())
         ended = process.run(command_line, variables, written)
         after = _max_host_bytes()
     dumps.metadata["exit_code"] = str(ended.exit_code)
-    if after > before:  # else an earlier command of this process was larger
+    # Else an earlier command was larger, or bufdb: a child begins with what its parent had.
+    if after > before:
         dumps.metadata["max_host_bytes"] = str(after)
     if dumps.is_watched:
         signals = {} if ended.signal is None else {ended.pid: ended.signal}
@@ -107,13 +108,17 @@ def capture(
     return Captured(ended.exit_code, own_code, ended.is_stopped)
 
 
-def _max_host_bytes() -> int:
-    """Return the most memory that one process of the commands until here had; 0 if not known."""
+def _max_host_bytes(*, is_own: bool = False) -> int:
+    """Return the most memory that one process of the commands until here, or bufdb, has had.
+
+    It is 0 if not known.
+    """
     try:
         import resource
     except ImportError:  # not on Windows
         return 0
-    size = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    who = resource.RUSAGE_SELF if is_own else resource.RUSAGE_CHILDREN
+    size = resource.getrusage(who).ru_maxrss
     return size if sys.platform == "darwin" else size << 10
 
 

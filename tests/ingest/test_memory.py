@@ -234,6 +234,18 @@ def test_memory_of_collectives_is_no_device_s(con, file):
     ]
 
 
+def test_two_allocators_of_a_device_give_one_limit(con, file):
+    made = "XLA backend allocating 90 bytes on device 0 for BFCAllocator.\n"
+    failed = "gpu_async_0 cuMemAllocAsync failed to allocate 40 bytes: CUDA_ERROR\nLimit: 90\n"
+    file.with_name("mem.log").write_text(made + failed)
+    ingest_into(con, file, "r")
+    assert rows(con, STATISTICS) == [
+        ("mem.prof", "cpu:0", "bytes_limit", 90, 0),
+        ("mem.prof", "cpu:0", "preallocated_bytes", 90, 0),
+        ("mem.prof", "cpu:0", "requested_bytes", 40, 0),
+    ]
+
+
 HALF = json.dumps(WATCHED | {"failed_program": "jit_\ud800"})
 WRONG = json.dumps(WATCHED | {"limit_bytes": "1"})
 LESS = json.dumps(WATCHED | {"arguments": [WATCHED["arguments"][0] | {"bytes": -8, "count": -1}]})
