@@ -3,7 +3,7 @@
 import pytest
 from places import ROOT
 
-from bufdb.capture import cache
+from bufdb import user_cache
 from bufdb.dumps.place import Bytes
 from bufdb.fitting import figures
 from bufdb.fitting.figures import Scratch
@@ -15,7 +15,7 @@ DUMP = ROOT / "data" / "demo" / "cpu_b8"
 @pytest.fixture
 def read(tmp_path, monkeypatch):
     """The dumps that were read, with a cache."""
-    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(user_cache.VARIABLE, str(tmp_path / "cache"))
     dumps, original = [], Scratch._read
 
     def reading(self, dumped):
@@ -52,6 +52,6 @@ def test_other_code_reads_again(read, monkeypatch):
 
 
 def test_without_a_cache_each_dump_is_read(read, monkeypatch):
-    monkeypatch.setenv(cache.VARIABLE, cache.OFF)
+    monkeypatch.setenv(user_cache.VARIABLE, user_cache.OFF)
     assert Scratch().figures(dumped()) == Scratch().figures(dumped())
     assert len(read) == 2

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bufdb.errors import BufdbError, TooSlowError, UsageError
+from bufdb.fitting import fit as module
 from bufdb.fitting import patch as patches
 from bufdb.fitting.answer_text import as_dict, no_patch, text
 from bufdb.fitting.figures import Figures, Scratch

@@ -9,7 +9,6 @@ jax = pytest.importorskip("jax", reason="this Python has no jax")
 
 import fit_programs as programs  # noqa: E402
 
-from bufdb.capture import cache  # noqa: E402
 from bufdb.fitting.function import Function  # noqa: E402
 from bufdb.fitting.losses import Losses  # noqa: E402
 from bufdb.fitting.plans import Plan  # noqa: E402
@@ -46,7 +45,7 @@ NOTHING = Plan(scans=(0,))
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    monkeypatch.setenv(cache.VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(user_cache.VARIABLE, str(tmp_path / "cache"))
     return tmp_path
 
 
@@ -96,7 +95,7 @@ def test_what_is_computed_again_is_read_once(place, monkeypatch):
 
 
 def test_without_a_cache_each_call_traces(place, made, monkeypatch):
-    monkeypatch.setenv(cache.VARIABLE, cache.OFF)
+    monkeypatch.setenv(user_cache.VARIABLE, user_cache.OFF)
     traced(place)
     made.clear()
     traced(place)
