@@ -9,6 +9,7 @@ jax = pytest.importorskip("jax", reason="this Python has no jax")
 
 import fit_programs as programs  # noqa: E402
 
+from bufdb import user_cache  # noqa: E402
 from bufdb.fitting.function import Function  # noqa: E402
 from bufdb.fitting.losses import Losses  # noqa: E402
 from bufdb.fitting.plans import Plan  # noqa: E402
