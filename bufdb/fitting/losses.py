@@ -87,6 +87,7 @@ class Losses:
         self.write()
         self.survey.narrow(kept)
         self._traces = {plan: traced for plan, traced in self._traces.items() if plan == Plan()}
+        self._derived.clear()
         self._alike.clear()
         self._last = Plan(), self._written
         self._before = Traces(self._content)
@@ -113,9 +114,13 @@ class Losses:
         plan = plan.as_traced
         if plan not in self._traces:
             derived = self._derive(plan)
-            if derived is not None:
-                self._derived.add(plan)
-            self._traces[plan] = self._by_jax(plan) if derived is None else derived
+            if derived is None:
+                self._traces[plan] = self._by_jax(plan)
+            else:
+                fewest = replace(plan, saved=derived.saved or ())
+                new = {plan, fewest} - self._traces.keys()
+                self._derived |= new
+                self._traces |= dict.fromkeys(new, derived)
         return self._traces[plan]
 
     def prove(self, plan: Plan) -> None:

@@ -136,6 +136,17 @@ def test_a_plan_that_is_compiled_is_traced_by_jax(monkeypatch, searched):
     assert seen == [plan] and traced.trace(plan) == got[own.index(plan)]
 
 
+def test_so_is_the_same_plan_of_fewer_names(monkeypatch, searched):
+    traced, own = searched
+    monkeypatch.setattr(module, "TRACED", 0)
+    full = max(own, key=lambda plan: len(plan.saved))
+    fewer = replace(full, saved=traced.trace(full).saved)
+    assert fewer != full
+    seen = by_jax(monkeypatch)
+    traced._losses.prove(fewer)
+    assert seen == [fewer]
+
+
 def test_one_that_differs_takes_all_derived_ones_back(monkeypatch, searched):
     traced, own = searched
     for plan in own:
