@@ -22,12 +22,20 @@
 -- are wrongly counted. A program that another thread runs at the same time is in the rest. What
 -- other processes hold on the device is in no figure.
 --
+-- Of the profiles of a process the one is shown that was taken when it failed or ended, else its
+-- last snapshot, as of a process that was killed; profile shows others.
+--
 -- param run, function, platform, color, module
--- param profile VARCHAR = NULL: Only memory profiles whose name matches this glob.
+-- param profile VARCHAR = NULL: Only memory profiles whose name matches this glob, snapshots
+--   included.
 -- param top_n BIGINT = 10: Lines to show of each device, the others as one row.
 --
 -- column run_name
 -- column profile_name VARCHAR: The memory profile.
+-- column moment VARCHAR: failure, end or snapshot; NULL if the program wrote the profile itself.
+-- column elapsed_seconds DOUBLE: When it was taken, since the process began to be watched [s]; NULL
+--   if not known.
+-- column mark VARCHAR: Text that the program gave the snapshot; NULL if it gave none.
 -- column device VARCHAR: The device; NULL if nothing is alive on any.
 -- column function_name VARCHAR: The program; NULL if there is none.
 -- column plan_bytes BIGINT: What the program needs [bytes]; NULL if not known, or not of this
@@ -63,12 +71,18 @@ WITH params AS (
 profiles AS (
   SELECT
     live_profiles.run_name, live_profiles.profile_name, live_profiles.failed_program_name,
-    live_profiles.limit_bytes, live_profiles.code_bytes, live_profiles.arguments_unknown_reason
+    live_profiles.limit_bytes, live_profiles.code_bytes, live_profiles.arguments_unknown_reason,
+    live_profiles.moment, live_profiles.elapsed_seconds, live_profiles.mark
   FROM live_profiles
+  JOIN live_moments
+    ON live_moments.run_name = live_profiles.run_name
+    AND live_moments.profile_name = live_profiles.profile_name
   CROSS JOIN params
   JOIN asked_runs ON asked_runs.run_name = live_profiles.run_name
-  WHERE params.profile IS NULL
-    OR live_profiles.profile_name GLOB params.profile
+  WHERE if(
+    params.profile IS NULL, live_moments.is_account,
+    live_profiles.profile_name GLOB params.profile
+  )
 ),
 -- Programs of the dumps that may be of the process of a profile: of its folder, if that has any.
 candidates AS (
@@ -210,7 +224,8 @@ devices AS (
 ),
 accounts AS (
   SELECT
-    profiles.run_name, profiles.profile_name, devices.device, plans.function_name,
+    profiles.run_name, profiles.profile_name, profiles.moment, profiles.elapsed_seconds,
+    profiles.mark, devices.device, plans.function_name,
     plans.plan_bytes, plans.argument_bytes, plans.output_bytes, plans.temp_bytes,
     coalesce(alive.alive_bytes, 0) AS alive_bytes,
     profiles.code_bytes, statistics.used_bytes, statistics.limit_bytes,
@@ -250,7 +265,8 @@ accounts AS (
 ),
 totals AS (
   SELECT
-    accounts.run_name, accounts.profile_name, accounts.device, accounts.function_name,
+    accounts.run_name, accounts.profile_name, accounts.moment, accounts.elapsed_seconds,
+    accounts.mark, accounts.device, accounts.function_name,
     accounts.plan_bytes, accounts.argument_bytes, accounts.output_bytes, accounts.temp_bytes,
     accounts.alive_bytes, accounts.code_bytes, accounts.used_bytes, accounts.limit_bytes,
     accounts.device_limit_bytes,
@@ -353,7 +369,8 @@ parts AS (
   FROM bystanders
 )
 SELECT
-  totals.run_name, totals.profile_name, totals.device, totals.function_name,
+  totals.run_name, totals.profile_name, totals.moment, totals.elapsed_seconds, totals.mark,
+  totals.device, totals.function_name,
   totals.plan_bytes::BIGINT AS plan_bytes,
   totals.alive_bytes,
   totals.low_bystander_bytes::BIGINT AS low_bystander_bytes,

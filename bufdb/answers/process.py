@@ -55,6 +55,9 @@ def sentence(rows: Sequence[Row]) -> str:
     row = rows[0]
     is_known = row["arguments_unknown_reason"] is None
     alive = "alive when it failed" if is_known else "alive"
+    if row["moment"] == "snapshot":
+        mark = "" if row["mark"] is None else f" ({escape_control(row['mark'])})"
+        alive = f"alive in the last snapshot, {row['elapsed_seconds']:.1f} s after it began{mark}"
     parts = []
     if row["plan_bytes"] is not None:
         parts.append(f"the plan needs {human_bytes(row['plan_bytes'])}")

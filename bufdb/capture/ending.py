@@ -24,8 +24,8 @@ from typing import Any
 
 WRITTEN, PROFILE = "memory.watch.json", "memory.prof"
 """What `bufdb.capture.watched` writes."""
-LIMIT = "BUFDB_WATCH_LIMIT"
-"""Variable of the environment of a captured program."""
+LIMIT, EVERY, HOLDERS = "BUFDB_WATCH_LIMIT", "BUFDB_WATCH_EVERY", "BUFDB_WATCH_HOLDERS"
+"""Variables of the environment of a captured program: bytes, seconds, 1."""
 ENDED = ".ended-"
 """Beginning of a file's name, before the number of a process: the signal that ended it."""
 
@@ -57,12 +57,16 @@ class _Finder:
 class _Process:
     """This process: how it ends, and what it then writes."""
 
-    def __init__(self, own: Any, watched: Any) -> None:
+    def __init__(self, own: Any, watched: Any, snapshots: Any, holders: Any) -> None:
         """Watch a process with a folder of its own (`bufdb.capture.processes.OwnFolder`)."""
         limit = os.environ.get(LIMIT)
         self.own, self.watched = own, watched
         self.watch = watched.Watch(own.path, int(limit) if limit else None)
         self.watch.on_first_call = self.first_call
+        if os.environ.get(HOLDERS):
+            self.watch.find_holders = holders.find
+        every = os.environ.get(EVERY)
+        self.snapshots = snapshots.Snapshots(watched, self.watch, float(every) if every else None)
         self.is_forked = self.has_called = False
         self._ends: list[int] = []
         """Threads that end this process by the signal, which each appends to at once."""
@@ -74,6 +78,9 @@ class _Process:
         watch.folder = self.own.path
         watch.has_failed = watch.has_ended = False
         watch._calls.clear()
+        watch.lock, watch._writer = threading.RLock(), None
+        watch.began = time.monotonic()
+        self.snapshots.begin()
         watch.on_first_call = self.first_call
         self.is_forked, self.has_called, self._ends = True, False, []
         if watch._undo:
@@ -85,15 +92,21 @@ class _Process:
         self.has_called = True
         self.ended(None)
         # Later than JAX's own, which removes its devices at the end.
-        atexit.register(self.watch.end)
+        atexit.register(self.end)
         util = sys.modules.get("multiprocessing.util")
         if self.is_forked and util is not None:
             # It ends by os._exit, before Python 3.12 without calling what is registered.
-            util.Finalize(None, self.watch.end, exitpriority=-1000)
+            util.Finalize(None, self.end, exitpriority=-1000)
+        self.snapshots.start()
         # A runtime that was initialized meanwhile may have set a handler of its own.
         if signal.getsignal(signal.SIGTERM) == self.terminated:
             with suppress(ValueError):  # not in the main thread
                 signal.signal(signal.SIGTERM, self.terminated)
+
+    def end(self) -> None:
+        """Write what the process holds at its end, after the last snapshot."""
+        self.snapshots.stop()
+        self.watch.end()
 
     def ended(self, how: str | None) -> None:
         """Note how the process ends, if that leaves no time for a profile."""
@@ -153,14 +166,16 @@ class _Process:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def install(own: Any, watched: Any) -> None:
+def install(own: Any, watched: Any, snapshots: Any, holders: Any) -> None:
     """Watch this process from when it has imported JAX to its end.
 
     Args:
         own: its folder (`bufdb.capture.processes.OwnFolder`).
         watched: the module `bufdb.capture.watched`, loaded without its package.
+        snapshots: the module `bufdb.capture.snapshots`, likewise.
+        holders: the module `bufdb.capture.holders`, likewise.
     """
-    process = _Process(own, watched)
+    process = _Process(own, watched, snapshots, holders)
     sys.meta_path.insert(0, _Finder(watched.EXECUTES, process.start))
     before, before_of_threads = sys.excepthook, threading.excepthook
 

@@ -150,8 +150,12 @@ if "_bufdb_processes" not in sys.modules:
     try:
         _own = _loaded("_bufdb_processes", {processes!r}).install()
         if {is_watched!r}:
-            _watched = _loaded("_bufdb_watched", {watched!r})
-            _loaded("_bufdb_ending", {ending!r}).install(_own, _watched)
+            _loaded("_bufdb_ending", {ending!r}).install(
+                _own,
+                _loaded("_bufdb_watched", {watched!r}),
+                _loaded("_bufdb_snapshots", {snapshots!r}),
+                _loaded("_bufdb_holders", {holders!r}),
+            )
     except Exception as error:  # the user's program runs all the same
         print(f"bufdb: this process is not captured by itself: {{error}}", file=sys.stderr)
 """
@@ -171,7 +175,8 @@ def environment(
     """
     site.mkdir(parents=True, exist_ok=True)
     here = Path(__file__).absolute()
-    files = {name: str(here.with_name(f"{name}.py")) for name in ("watched", "ending")}
+    names = ("watched", "ending", "snapshots", "holders")
+    files = {name: str(here.with_name(f"{name}.py")) for name in names}
     text = SITE.format(processes=str(here), is_watched=is_watched, **files)
     (site / "sitecustomize.py").write_text(text, encoding="utf-8")
     places = [str(site.absolute()), *filter(None, [variables.get("PYTHONPATH")])]

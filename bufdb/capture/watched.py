@@ -30,6 +30,12 @@ SMALL_BYTES = 64 << 20
 SMALL_SHARE = 256
 """Programs that need less than this, or than this part of the limit, stay on JAX's fast path."""
 _CALLS = 64
+_SHORT = {
+    **{"bfloat": "bf", "float": "f", "uint": "u", "int": "s", "complex": "c", "bool": "pred"},
+}
+"""Beginnings of the names of types in NumPy, and in XLA."""
+_SAMPLE = 5
+"""Arrays of a line and shape whose holder is searched for."""
 _NAMED = 200
 """Loaded programs whose names are looked up, the largest: each takes a millisecond."""
 _EXHAUSTED = "RESOURCE_EXHAUSTED"
@@ -57,6 +63,11 @@ class Call(NamedTuple):
     outputs: list[weakref.ref[Any]]
 
 
+def stem_of(ordinal: int | None) -> str:
+    """Return the name of the files of a snapshot, or of the failure or end, without suffixes."""
+    return NAME if ordinal is None else f"{NAME}-{ordinal:06d}"
+
+
 def is_exhausted(error: BaseException) -> bool:
     """Return whether an error says that a device has run out of memory."""
     return _EXHAUSTED in str(error)[:4096]
@@ -71,6 +82,11 @@ class Watch:
         self.small_bytes = min(SMALL_BYTES, limit // SMALL_SHARE)
         self.has_failed = self.has_ended = self._is_doubtful = False
         self._is_hurried = False
+        self.began = time.monotonic()
+        self.lock = threading.RLock()
+        """Of the thread that writes."""
+        self.find_holders: Callable[[list[list[Any]]], list[Any]] | None = None
+        """Returns what holds each of some samples of arrays; None does not search."""
         self._writer: int | None = None
         """The thread that writes: errors that it meets are of arrays whose error was raised."""
         self._current = threading.local()
@@ -183,10 +199,26 @@ class Watch:
             self.has_ended = True
             self._try("end", None)
 
-    def _try(self, moment: str, error: BaseException | None) -> None:
+    def snapshot(self, ordinal: int, mark: str | None) -> int | None:
+        """Write what the process holds while it runs on; return its bytes, None if it failed."""
+        return self._try("snapshot", None, ordinal, mark)
+
+    def _try(
+        self,
+        moment: str,
+        error: BaseException | None,
+        ordinal: int | None = None,
+        mark: str | None = None,
+    ) -> int | None:
+        with self.lock:
+            return self._try_alone(moment, error, ordinal, mark)
+
+    def _try_alone(
+        self, moment: str, error: BaseException | None, ordinal: int | None, mark: str | None
+    ) -> int | None:
         before, self._writer = self._writer, threading.get_ident()
         try:
-            self._write(moment, error)
+            return self._write(moment, error, ordinal, mark)
         except Exception as problem:  # reported; it must not hide the error of the program
             name = type(problem).__name__
             print(
@@ -194,13 +226,17 @@ class Watch:
             )
         finally:
             self._writer = before
+        return None
 
-    def _write(self, moment: str, error: BaseException | None) -> None:
+    def _write(
+        self, moment: str, error: BaseException | None, ordinal: int | None, mark: str | None
+    ) -> int:
         jax = sys.modules["jax"]
         # Before anything else, since looking at arrays makes others.
         arrays = list(jax.live_arrays())
         profile = jax.profiler.device_memory_profile()
-        hurry = self._is_hurried
+        elapsed = time.monotonic() - self.began
+        hurry = self._is_hurried or ordinal is not None
         problems = [(array, _problem(array, is_hurried=hurry)) for array in arrays]
         sound = [(array, problem is None) for array, problem in problems]
         late = [one for _, one in problems if isinstance(one, Exception) and is_exhausted(one)]
@@ -211,8 +247,12 @@ class Watch:
         error = error or next(iter(late), None)
         message = str(error).strip().splitlines()[0][:400] if error is not None else None
         asked = _REQUESTED.search(str(error)) if error is not None else None
+        parts = list(_once(_seen_parts(array for array, is_sound in sound if is_sound)))
         account = {
             "moment": moment,
+            "elapsed_seconds": round(elapsed, 3),
+            "mark": mark,
+            "snapshot": ordinal,
             "failed_program": None if call is None else _module_name(call.program.xla_executable),
             "message": message,
             "requested_bytes": int(asked[1]) if asked else None,
@@ -220,12 +260,30 @@ class Watch:
             "arguments_unknown_reason": why,
             "arguments": None if why else _arguments(sound, call),
             "lost": _gathered(_parts([array for array, is_sound in sound if not is_sound])),
+            "shapes": self._with_holders(_gathered(parts), parts),
             "programs": list(_programs(jax, call)),
             "statistics": _statistics(jax),
         }
         # The profile is last: without it the other is not read.
-        put(self.folder / f"{NAME}{WATCHED}", json.dumps(account).encode())
-        put(self.folder / f"{NAME}{PROFILE}", profile)
+        stem = stem_of(ordinal)
+        put(self.folder / f"{stem}{WATCHED}", json.dumps(account).encode())
+        put(self.folder / f"{stem}{PROFILE}", profile)
+        return sum(part.size_bytes for part in parts)
+
+    def _with_holders(
+        self, shapes: list[dict[str, Any]], parts: Iterable[Part]
+    ) -> list[dict[str, Any]]:
+        """Return counts of arrays with what holds a sample of them, if that is wanted."""
+        if self.find_holders is None:
+            return shapes
+        samples: dict[tuple[str, Any, str], list[Any]] = {}
+        for part in parts:
+            samples.setdefault((part.device, part.stack, part.shape), []).append(part.array)
+        # Old and new ones: the last that were made are also in variables that are soon others.
+        spread = [some[:: -(-len(some) // _SAMPLE)] for some in samples.values()]
+        for one, holder in zip(shapes, self.find_holders(spread), strict=True):
+            one["holder"] = holder
+        return shapes
 
     def _why_unknown(self, error: BaseException | None, call: Call | None) -> str | None:
         if error is None:
@@ -312,8 +370,16 @@ def _problem(array: Any, *, is_hurried: bool = False) -> Exception | str | None:
     return None
 
 
-Part = tuple[str, Any, int, int]
-"""Device, stack, address and bytes of a part of an array on a device; address 0 if it has none."""
+class Part(NamedTuple):
+    """A part of an array on a device."""
+
+    device: str
+    stack: tuple[tuple[str, str, int], ...]
+    shape: str
+    address: int
+    """0 if it has none."""
+    size_bytes: int
+    array: Any
 
 
 def _parts(arrays: Iterable[Any], *, are_sound: bool = False) -> Iterator[Part]:
@@ -324,7 +390,31 @@ def _parts(arrays: Iterable[Any], *, are_sound: bool = False) -> Iterator[Part]:
                 data = shard.data
                 # Without a value XLA ends the process when it is asked for an address.
                 address = _address(array, data) if are_sound else 0
-                yield str(shard.device), stack, address, _size(data)
+                shape = _shape(data.dtype, data.shape)
+                yield Part(str(shard.device), stack, shape, address, _size(data), array)
+
+
+def _seen_parts(arrays: Iterable[Any]) -> Iterator[Part]:
+    """Yield the parts of arrays, without the views of shards that JAX would make and keep."""
+    for array in arrays:
+        with suppress(Exception):  # deleted meanwhile
+            devices = [str(one) for one in array.sharding.addressable_devices]
+            shape = _shape(array.dtype, array.sharding.shard_shape(array.shape))
+            # An array that is still being made may yet fail: then it has no address.
+            is_asked = len(devices) == 1 and array.is_ready()
+            address = _address(array, array) if is_asked else -id(array)
+            size, stack = _size(array) // len(devices), _stack(array)
+            yield from (Part(name, stack, shape, address, size, array) for name in devices)
+
+
+def _shape(dtype: Any, dimensions: Iterable[int]) -> str:
+    """Return a shape as XLA writes it: f32[256,512]."""
+    name = str(dtype)
+    for prefix, short in _SHORT.items():
+        if name.startswith(prefix):
+            name = short + name[len(prefix) :].replace("_", "")
+            break
+    return f"{name}[{','.join(map(str, dimensions))}]"
 
 
 def _address(array: Any, data: Any) -> int:
@@ -349,27 +439,34 @@ def _stack(array: Any) -> tuple[tuple[str, str, int], ...]:
 def _arguments(sound: Iterable[tuple[Any, bool]], call: Call | None) -> list[dict[str, Any]]:
     """Return which of the arrays are arguments of a call, by device and stack."""
     there = [one for one in _there(call.arguments if call is not None else []) if _is_sound(one)]
-    taken = {(device, address) for device, _, address, _ in _parts(there, are_sound=True)}
-    # As in JAX's profile a buffer counts with the array that was made last, which comes first.
+    taken = {(part.device, part.address) for part in _parts(there, are_sound=True)}
+    every = _once(_parts((array for array, is_sound in sound if is_sound), are_sound=True))
+    return _gathered(part for part in every if (part.device, part.address) in taken)
+
+
+def _once(parts: Iterable[Part]) -> Iterator[Part]:
+    """Yield each buffer once.
+
+    As in JAX's profile it counts with the array that was made last, which comes first.
+    """
     seen: set[tuple[str, int]] = set()
-    parts = []
-    for part in _parts((array for array, is_sound in sound if is_sound), are_sound=True):
-        place = (part[0], part[2])
+    for part in parts:
+        place = (part.device, part.address)
         if place not in seen:
             seen.add(place)
-            parts += [part] if place in taken else []
-    return _gathered(parts)
+            yield part
 
 
 def _gathered(parts: Iterable[Part]) -> list[dict[str, Any]]:
-    sums: dict[tuple[str, Any], list[int]] = {}
-    for device, stack, _, size in parts:
-        of = sums.setdefault((device, stack), [0, 0])
+    """Return counts and bytes of the parts by device, stack and shape."""
+    sums: dict[tuple[str, Any, str], list[int]] = {}
+    for part in parts:
+        of = sums.setdefault((part.device, part.stack, part.shape), [0, 0])
         of[0] += 1
-        of[1] += size
+        of[1] += part.size_bytes
     return [
-        {"device": device, "stack": stack, "count": count, "bytes": size}
-        for (device, stack), (count, size) in sums.items()
+        {"device": device, "stack": stack, "shape": shape, "count": count, "bytes": size}
+        for (device, stack, shape), (count, size) in sums.items()
     ]
 
 

@@ -19,6 +19,25 @@ _UNSEEN = {"I": "-I", "S": "-S", "E": "-E"}
 """Options with which Python does not import the sitecustomize of PYTHONPATH."""
 
 
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
+LEAST_SECONDS = 0.01
+"""The shortest time between two snapshots, each of which takes some milliseconds."""
+
+
+def seconds_of(duration: str | float) -> float:
+    """Return a duration such as 60s, 5m or 500ms in seconds; a number alone is seconds.
+
+    Raises:
+        UsageError: it is not one, or so short that snapshots would take most of the time.
+    """
+    match = _DURATION.fullmatch(str(duration).strip())
+    seconds = float(match[1]) * _SECONDS[match[2] or "s"] if match else 0.0
+    if seconds < LEAST_SECONDS:
+        raise UsageError(f"a time between snapshots is such as 60s or 5m, got {duration!r}")
+    return seconds
+
+
 def is_python(word: str) -> bool:
     """Return whether a word is the name or a path of a Python."""
     return _PYTHON.fullmatch(os.path.basename(word)) is not None  # noqa: PTH119 - it is a word

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bufdb.answers.devices import limit_of
+from bufdb.capture import ending
 from bufdb.capture.environment import run_name
 from bufdb.capture.runner import signals_heeded
 from bufdb.capture.simulated import Devices
+from bufdb.capture.words import seconds_of
 from bufdb.commands import common, summary
 from bufdb.errors import UsageError
 from bufdb.recording import sweep
@@ -57,6 +59,20 @@ if TYPE_CHECKING:
     help="Also write down what the process holds: when memory runs out, else at the end.",
 )
 @click.option(
+    "--watch-every",
+    "every",
+    metavar="TIME",
+    envvar=ending.EVERY,
+    help="Also while it runs, every TIME such as 60s or 5m; implies --watch.",
+)
+@click.option(
+    "--watch-holders",
+    "has_holders",
+    is_flag=True,
+    envvar=ending.HOLDERS,
+    help="Search for the variables that hold arrays, with Python's gc; implies --watch.",
+)
+@click.option(
     "--keep-dumps",
     metavar="DIR",
     type=click.Path(path_type=Path),
@@ -91,6 +107,8 @@ def command(  # long: a parameter for each option
     mesh: str | None,
     limit: str | None,
     is_watched: bool,
+    every: str | None,
+    has_holders: bool,
     keep_dumps: Path | None,
     is_quiet: bool,
     format_name: str,
@@ -112,6 +130,9 @@ def command(  # long: a parameter for each option
     when a device first runs out of memory (RESOURCE_EXHAUSTED), else at their end or at SIGTERM.
     'bufdb query process' and the summary show what is alive next to what the program needs, by
     line. With --sweep each run is watched.
+
+    With --watch-every they do so while they run, too: 'bufdb query process-growth' shows what
+    grows, and of a process that was killed the last such snapshot is there.
 
     XLA_FLAGS is extended: XLA dumps to a fresh directory instead of its --xla_dump_to. JAX's
     persistent compilation cache is off, since a hit dumps nothing. Each Python process of COMMAND
@@ -155,12 +176,15 @@ def command(  # long: a parameter for each option
         raise UsageError("which command? bufdb capture -- COMMAND...")
     spare("-o", output, command_line)
     given_labels = common.parse_labels(labels)
+    is_watched = is_watched or every is not None or has_holders
     limits = limit_of(limit)
     name = run or run_name(command_line, datetime.now(UTC))
     how: dict[str, Any] = {
         "own_globs": common.own_globs(own, command_line),
         "is_quiet": is_quiet,
         "is_watched": is_watched,
+        "every_seconds": None if every is None else seconds_of(every),
+        "has_holders": has_holders,
         "note": common.note,
         "observed": partial(progress, "MB", is_quiet=is_quiet),
     }

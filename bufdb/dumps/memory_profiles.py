@@ -69,13 +69,21 @@ class Taken:
     name: str
     profile: MemoryProfile
     moment: str | None = None
+    elapsed_seconds: float | None = None
+    mark: str | None = None
+    snapshot_ordinal: int | None = None
     failed_program: str | None = None
     message: str | None = None
     requested_bytes: int | None = None
     limit_bytes: int | None = None
-    arguments: dict[Alive, Held] | None = None
-    """Of what is alive, arguments of the program that failed; None if that is not known."""
+    arguments: dict[tuple[Alive, str | None], Held] | None = None
+    """Arguments of the program that failed, by shape; None if that is not known."""
     why_unknown: str | None = None
+    shapes: dict[Alive, dict[str | None, Held]] = field(default_factory=dict)
+    """Of what is alive, as far as the shape is known."""
+    holders: dict[tuple[Alive, str | None], tuple[str, str | None]] = field(default_factory=dict)
+    """Variable that holds such arrays, with its file and line."""
+    why_no_shapes: str | None = None
     programs: list[dict[str, Any]] = field(default_factory=list)
     """Rows of live_programs."""
     statistics: list[dict[str, Any]] = field(default_factory=list)
@@ -85,6 +93,9 @@ class Taken:
         """Return the row of live_profiles."""
         return {
             "moment": self.moment,
+            "elapsed_seconds": self.elapsed_seconds,
+            "mark": self.mark,
+            "snapshot_ordinal": self.snapshot_ordinal,
             "failed_program_name": self.failed_program,
             "failure_message": self.message,
             "requested_bytes": self.requested_bytes,
@@ -92,7 +103,31 @@ class Taken:
             "code_bytes": None if self.profile.unsized_count else self.profile.code_bytes,
             "program_count": self._program_count(),
             "arguments_unknown_reason": self.why_unknown,
+            "shapes_unknown_reason": self.why_no_shapes,
         }
+
+    def arrays(self) -> Iterator[dict[str, Any]]:
+        """Yield rows of live_arrays, with the stack as `stack`."""
+        is_known = self.arguments is not None
+        of_stack = _added((alive, held) for (alive, _), held in (self.arguments or {}).items())
+        for alive, held in self.profile.arrays.items():
+            shapes = self.shapes.get(alive, {None: held})
+            for shape, of in shapes.items():
+                passed = (self.arguments or {}).get((alive, shape), Held())
+                if len(shapes) == 1:
+                    passed = of_stack.get(alive, passed)
+                name, source = self.holders.get((alive, shape), (None, None))
+                yield {
+                    "device": alive.device,
+                    "stack": alive.stack,
+                    "shape": shape,
+                    "total_bytes": of.total_bytes,
+                    "array_count": of.array_count,
+                    "argument_bytes": min(passed.total_bytes, of.total_bytes) if is_known else None,
+                    "argument_count": min(passed.array_count, of.array_count) if is_known else None,
+                    "holder_name": name,
+                    "holder_source": source,
+                }
 
     def _program_count(self) -> int:
         """Return how many programs were loaded: a profile of a CPU counts none."""
@@ -122,7 +157,7 @@ def below(files: Mapping[str, Path | Place], odd: list[Problem]) -> Iterator[Mem
     """Yield the memory profiles among the files of a directory or archive; add unreadable files."""
     for name, path in sorted(files.items()):
         if name.endswith(WATCHED) and name.removesuffix(WATCHED) + SUFFIX not in files:
-            odd += _without_profile(name, path)
+            odd += _without_profile(name, path, files)
         if not name.endswith(SUFFIX):
             continue
         try:
@@ -154,12 +189,27 @@ def log_of(path: Path | Place, name: str) -> MemoryFile | None:
     return None
 
 
-def _without_profile(name: str, path: Path | Place) -> Iterator[Problem]:
-    """Yield what bufdb.watch wrote of a process that had no time for a profile."""
+def _without_profile(
+    name: str, path: Path | Place, files: Mapping[str, Path | Place]
+) -> Iterator[Problem]:
+    """Yield what bufdb.watch wrote of a process that had no time for a profile at its end."""
     with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
         how = json.loads(_content(path, MOST_WATCHED_BYTES)).get("ended")
         if isinstance(how, str):
-            yield Problem(name, "notice", NO_PROFILE, f"{as_text(how)}: no memory profile")
+            there = f"no memory profile{_last_snapshot(name.removesuffix(WATCHED), files)}"
+            yield Problem(name, "notice", NO_PROFILE, f"{as_text(how)}: {there}")
+
+
+def _last_snapshot(stem: str, files: Mapping[str, Path | Place]) -> str:
+    """Return which snapshot is the last account of a process, if there is one."""
+    taken = [n for n in files if n.startswith(f"{stem}-") and n.endswith(SUFFIX)]
+    if not taken:
+        return ""
+    about = files.get(max(taken).removesuffix(SUFFIX) + WATCHED)
+    if about is None:
+        return ""
+    seconds = _seconds(json.loads(_content(about, MOST_WATCHED_BYTES))["elapsed_seconds"])
+    return f" of its end; the last snapshot is of {seconds:.1f} s after it began"
 
 
 def named(path: Path | Place) -> MemoryFile:
@@ -204,6 +254,7 @@ def load(file: MemoryFile) -> Taken:
             "the program wrote the profile itself: bufdb.watch or bufdb capture --watch sees the "
             "call that fails"
         )
+        taken.why_no_shapes = "the program wrote the profile itself: it has no shapes"
     if file.log is not None:
         try:
             _add_log(taken, _lines(file.log))
@@ -242,6 +293,7 @@ def _lines(path: Path | Place) -> Iterator[str]:
 
 
 Value = TypeVar("Value", int, str)
+Key = TypeVar("Key")
 
 
 def _typed(value: Any, kind: type[Value]) -> Value | None:
@@ -264,17 +316,24 @@ def _figure(value: Any) -> int | None:
 
 def _add_watched(taken: Taken, account: Mapping[str, Any]) -> None:
     moment = account["moment"]
-    if moment not in ("failure", "end"):
+    if moment not in ("failure", "end", "snapshot"):
         raise ValueError(moment)
     taken.moment = moment
+    if (elapsed := account.get("elapsed_seconds")) is not None:
+        taken.elapsed_seconds = _seconds(elapsed)
+    taken.mark = _typed(account.get("mark"), str)
+    taken.snapshot_ordinal = _typed(account.get("snapshot"), int)
+    if (moment == "snapshot") != (taken.snapshot_ordinal is not None):
+        raise ValueError(taken.snapshot_ordinal)
     taken.failed_program = _typed(account["failed_program"], str)
     taken.message = _typed(account["message"], str)
     taken.requested_bytes = _typed(account["requested_bytes"], int)
     taken.limit_bytes = _typed(account["limit_bytes"], int)
     taken.why_unknown = _typed(account["arguments_unknown_reason"], str)
     if account["arguments"] is not None:
-        taken.arguments = _added(map(_alive, account["arguments"]))
-        if not taken.arguments.keys() <= taken.profile.arrays.keys():
+        arguments = [(_alive(one), _shape(one)) for one in account["arguments"]]
+        taken.arguments = _added(((alive, shape), held) for (alive, held), shape in arguments)
+        if not {alive for alive, _ in taken.arguments} <= taken.profile.arrays.keys():
             # Alive under another stack, so it would count as a bystander.
             taken.arguments = None
             taken.why_unknown = "an argument's stack is not in the profile"
@@ -288,6 +347,7 @@ def _add_watched(taken: Taken, account: Mapping[str, Any]) -> None:
         held.array_count = max(held.array_count - lost.array_count, min(held.total_bytes, 1))
         if held.array_count == 0:
             del taken.profile.arrays[alive]
+    _add_shapes(taken, account.get("shapes"))
     for ordinal, one in enumerate(account["programs"]):
         row = {"program_ordinal": ordinal, "program_name": as_text(str(one["name"]))}
         row["is_failed"] = one["is_failed"] is True
@@ -297,6 +357,58 @@ def _add_watched(taken: Taken, account: Mapping[str, Any]) -> None:
         taken.statistics += _rows(device, exact)
 
 
+def _add_shapes(taken: Taken, parts: Iterable[Mapping[str, Any]] | None) -> None:
+    """Add the shapes of arrays; sums that are not those of the profile leave an unknown rest."""
+    if parts is None:
+        taken.why_no_shapes = "an older bufdb.watch wrote it, without shapes"
+        return
+    of_stack: dict[Alive, dict[str | None, Held]] = {}
+    for one in parts:
+        alive, held = _alive(one)
+        shape = _shape(one)
+        shapes = of_stack.setdefault(alive, {})
+        shapes[shape] = _sum(shapes.get(shape, Held()), held)
+        if one.get("holder") is not None:
+            name, source = one["holder"]
+            named = as_text(str(name)), _typed(source, str)
+            taken.holders.setdefault((alive, shape), named)
+    rest_count = 0
+    for alive, held in taken.profile.arrays.items():
+        shapes = of_stack.get(alive, {})
+        left = Held(
+            held.array_count - sum(one.array_count for one in shapes.values()),
+            held.total_bytes - sum(one.total_bytes for one in shapes.values()),
+        )
+        passed = {shape for stack, shape in taken.arguments or {} if stack == alive}
+        is_less = left.array_count < 0 or left.total_bytes < 0
+        if is_less or not shapes or not passed <= shapes.keys():
+            # More than is alive, or none: which of them are counted is not known.
+            rest_count += held.array_count
+            continue
+        if left != Held():
+            shapes[None] = left
+            rest_count += left.array_count
+        taken.shapes[alive] = shapes
+    if rest_count or taken.profile.arrays.keys() - taken.shapes.keys():
+        taken.why_no_shapes = (
+            f"{rest_count} arrays of the profile are not those that were looked at just after it"
+        )
+
+
+def _shape(fields: Mapping[str, Any]) -> str | None:
+    return _typed(fields.get("shape"), str)
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
+        raise ValueError(value)
+    return float(value)
+
+
+def _sum(one: Held, other: Held) -> Held:
+    return Held(one.array_count + other.array_count, one.total_bytes + other.total_bytes)
+
+
 def _without_bufdb(profile: MemoryProfile) -> MemoryProfile:
     """Return a profile without bufdb's own frame in calls that it sees."""
     arrays = profile.arrays.items()
@@ -304,13 +416,11 @@ def _without_bufdb(profile: MemoryProfile) -> MemoryProfile:
     return replace(profile, arrays=_added(without))
 
 
-def _added(arrays: Iterable[tuple[Alive, Held]]) -> dict[Alive, Held]:
+def _added(arrays: Iterable[tuple[Key, Held]]) -> dict[Key, Held]:
     """Return the sums of each device and stack: several may be the same without bufdb's frame."""
-    sums: dict[Alive, Held] = {}
-    for alive, held in arrays:
-        of = sums.setdefault(alive, Held())
-        of.array_count += held.array_count
-        of.total_bytes += held.total_bytes
+    sums: dict[Key, Held] = {}
+    for key, held in arrays:
+        sums[key] = _sum(sums.get(key, Held()), held)
     return sums
 
 

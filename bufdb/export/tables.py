@@ -33,7 +33,7 @@ KEPT = {
     "input_output_aliases": "output_index parameter_index alias_kind",
     "instruction_times": "device",
     "instructions": "shape opcode",
-    "live_arrays": "device",
+    "live_arrays": "device shape",
     "live_profiles": "moment",
     "live_ranges": "shape_index",
     "memory_spaces": "platform memory_space_name",

@@ -13,7 +13,7 @@ from bufdb.dumps.files import Problem
 from bufdb.dumps.memory_profiles import MemoryFile, Taken, load, statistics_of
 from bufdb.errors import BufdbError
 from bufdb.ingest.plan import PlannedRun, Summary
-from bufdb.proto.pprof import Frame, Held, Stack
+from bufdb.proto.pprof import Frame, Stack
 from bufdb.read.own import Own
 
 UNSIZED = "unknown_code_size"
@@ -70,20 +70,7 @@ def store(con: duckdb.DuckDBPyConnection, run: str, taken: Taken, own: Own) -> N
     """Store a profile in place of one of the same name, in the transaction that is open."""
     remove(con, run, [taken.name])
     frames = _Frames(own)
-    arrays = []
-    for alive, held in taken.profile.arrays.items():
-        is_known = taken.arguments is not None
-        passed = (taken.arguments or {}).get(alive, Held())
-        arrays.append(
-            {
-                "device": alive.device,
-                "stack_frame_id": frames.number(alive.stack),
-                "total_bytes": held.total_bytes,
-                "array_count": held.array_count,
-                "argument_bytes": min(passed.total_bytes, held.total_bytes) if is_known else None,
-                "argument_count": min(passed.array_count, held.array_count) if is_known else None,
-            }
-        )
+    arrays = [{"stack_frame_id": frames.number(row.pop("stack")), **row} for row in taken.arrays()]
     _insert(con, "live_profiles", run, taken.name, [taken.row()])
     _insert(con, "live_arrays", run, taken.name, arrays)
     _insert(con, "live_frames", run, taken.name, frames.rows)

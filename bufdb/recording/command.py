@@ -134,6 +134,10 @@ def _own_folders(dumps: Dumps, variables: Mapping[str, str]) -> Iterator[Mapping
         )
         if dumps.limit_bytes is not None:
             changed[ending.LIMIT] = str(dumps.limit_bytes)
+        if dumps.every_seconds is not None:
+            changed[ending.EVERY] = str(dumps.every_seconds)
+        if dumps.has_holders:
+            changed[ending.HOLDERS] = "1"
         yield changed
 
 
@@ -170,6 +174,10 @@ class Dumps:
     is_quiet: bool = False
     is_watched: bool = False
     """Whether the command's processes write what they hold."""
+    every_seconds: float | None = None
+    """How often they do while they run; None only at their end."""
+    has_holders: bool = False
+    """Whether they search for what holds arrays."""
     limit_bytes: int | None = None
     note: Callable[[str], None] = lambda text: None
     """Receives what the user should know, a line or more at a time."""

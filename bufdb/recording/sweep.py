@@ -168,6 +168,9 @@ class Plan:
     db: str = ""
     is_watched: bool = False
     """Whether each run writes down what its process holds."""
+    every_seconds: float | None = None
+    """See `bufdb.recording.command.Dumps`."""
+    has_holders: bool = False
     limits: Limits = (None, None)
     call: str | None = None
     """Which call of the command is compiled instead of running it; None runs it."""
@@ -302,6 +305,8 @@ def _capture(
         own_globs=planned.own_globs,
         is_quiet=planned.is_quiet,
         is_watched=planned.is_watched,
+        every_seconds=planned.every_seconds,
+        has_holders=planned.has_holders,
         limit_bytes=planned.limits[0],
         note=planned.note,
         observed=planned.observed,

@@ -126,9 +126,10 @@ WITH doubles AS (
   SELECT
     NULL AS module_id,
     'arrays of frame ' || coalesce(stack_frame_id::VARCHAR, '(none)') || ' on ' || device
-      || ' in memory profile ' || profile_name || ' of run ' || run_name AS what
+      || ' of shape ' || coalesce(shape, 'unknown') || ' in memory profile ' || profile_name
+      || ' of run ' || run_name AS what
   FROM live_arrays
-  GROUP BY run_name, profile_name, device, stack_frame_id
+  GROUP BY run_name, profile_name, device, stack_frame_id, shape
   HAVING count(*) > 1
   UNION ALL
   SELECT

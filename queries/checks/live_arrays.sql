@@ -100,6 +100,49 @@ found AS (
   UNION ALL
   SELECT
     live_arrays.run_name, live_arrays.profile_name,
+    'the shape of some arrays is not known, and live_profiles says otherwise' AS what
+  FROM live_arrays
+  JOIN live_profiles
+    ON live_profiles.run_name = live_arrays.run_name
+    AND live_profiles.profile_name = live_arrays.profile_name
+  GROUP BY live_arrays.run_name, live_arrays.profile_name
+  HAVING bool_or(live_arrays.shape IS NULL)
+    <> bool_or(live_profiles.shapes_unknown_reason IS NOT NULL)
+  UNION ALL
+  SELECT
+    live_arrays.run_name, live_arrays.profile_name,
+    'the arrays of frame ' || coalesce(live_arrays.stack_frame_id::VARCHAR, '(none)')
+      || ' are fewer than none, or a holder has no name' AS what
+  FROM live_arrays
+  WHERE live_arrays.array_count < 0
+    OR (live_arrays.holder_name IS NULL AND live_arrays.holder_source IS NOT NULL)
+  UNION ALL
+  SELECT
+    live_profiles.run_name, live_profiles.profile_name,
+    'number ' || coalesce(live_profiles.snapshot_ordinal::VARCHAR, 'unknown') || ' of moment '
+      || coalesce(live_profiles.moment, 'unknown') AS what
+  FROM live_profiles
+  WHERE (live_profiles.snapshot_ordinal IS NOT NULL)
+    <> (coalesce(live_profiles.moment, '') = 'snapshot')
+    OR live_profiles.snapshot_ordinal < 0
+    OR live_profiles.elapsed_seconds < 0
+    OR (live_profiles.mark IS NOT NULL AND live_profiles.snapshot_ordinal IS NULL)
+  UNION ALL
+  SELECT ordered.run_name, ordered.profile_name, 'it is earlier than the snapshot before' AS what
+  FROM (
+    SELECT
+      live_moments.run_name, live_moments.profile_name,
+      live_moments.elapsed_seconds < lag(live_moments.elapsed_seconds) OVER (
+        PARTITION BY live_moments.run_name, live_moments.account_name
+        ORDER BY live_moments.snapshot_ordinal NULLS LAST
+      ) AS is_earlier
+    FROM live_moments
+    WHERE live_moments.moment IS NOT NULL
+  ) AS ordered
+  WHERE ordered.is_earlier
+  UNION ALL
+  SELECT
+    live_arrays.run_name, live_arrays.profile_name,
     'arguments are known of some arrays, and live_profiles says otherwise' AS what
   FROM live_arrays
   JOIN live_profiles

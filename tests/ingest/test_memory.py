@@ -145,6 +145,70 @@ def test_arguments_of_one_line_add_up(con, file):
     assert rows(con, sql) == [(32, 4, 32, 4)]
 
 
+SHAPES = [
+    {"device": "cpu:0", "stack": [LOOP, LEAK, JAX], "shape": "f32[5]", "count": 2, "bytes": 40},
+    {"device": "cpu:0", "stack": [LOOP, LEAK, JAX], "shape": "s8[20]", "count": 1, "bytes": 20,
+     "holder": ["cache", "eval.py:3"]},
+    {"device": "cpu:0", "stack": [LOOP, JAX], "shape": "f32[2]", "count": 1, "bytes": 8},
+    {"device": "cpu:0", "stack": [], "shape": "f32[]", "count": 1, "bytes": 4},
+]  # fmt: skip
+SHAPE_ROWS = "SELECT shape, total_bytes, array_count, argument_bytes FROM live_arrays ORDER BY ALL"
+WHY_NO_SHAPES = "SELECT shapes_unknown_reason FROM live_profiles"
+
+
+TAKEN = [WATCHED["arguments"][0] | {"shape": "f32[2]"}]
+
+
+def watched(file, **changes):
+    file.with_name("mem.watch.json").write_text(json.dumps(WATCHED | changes))
+
+
+def test_arrays_of_one_line_are_divided_by_shape(con, file):
+    watched(file, shapes=SHAPES, arguments=TAKEN)
+    ingest_into(con, file, "r")
+    assert rows(con, SHAPE_ROWS) == [
+        ("f32[2]", 8, 1, 8), ("f32[5]", 40, 2, 0), ("f32[]", 4, 1, 0), ("s8[20]", 20, 1, 0)
+    ]  # fmt: skip
+    assert rows(con, WHY_NO_SHAPES) == [(None,)]
+    sql = "SELECT shape, holder_name, holder_source FROM live_arrays WHERE holder_name <> ''"
+    assert rows(con, sql) == [("s8[20]", "cache", "eval.py:3")]
+
+
+def test_a_rest_of_the_profile_has_no_shape(con, file):
+    watched(file, shapes=[SHAPES[0], *SHAPES[2:]], arguments=TAKEN)
+    ingest_into(con, file, "r")
+    assert ("f32[5]", 40, 2, 0) in rows(con, SHAPE_ROWS)
+    assert (None, 20, 1, 0) in rows(con, SHAPE_ROWS)
+    ((why,),) = rows(con, WHY_NO_SHAPES)
+    assert why.startswith("1 arrays of the profile are not those")
+
+
+def test_shapes_of_more_than_the_profile_are_not_believed(con, file):
+    watched(file, shapes=[SHAPES[0] | {"bytes": 41}, *SHAPES[1:]])
+    ingest_into(con, file, "r")
+    assert (None, 60, 3, 0) in rows(con, SHAPE_ROWS)
+    assert sum(size for _, size, _, _ in rows(con, SHAPE_ROWS)) == 72
+
+
+def test_an_argument_without_a_shape_leaves_its_line_without(con, file):
+    watched(file, shapes=SHAPES)
+    ingest_into(con, file, "r")
+    assert (None, 8, 1, 8) in rows(con, SHAPE_ROWS) and ("f32[5]", 40, 2, 0) in rows(
+        con, SHAPE_ROWS
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"moment": "snapshot"}, {"snapshot": 3}, {"elapsed_seconds": -1}, {"mark": 3},
+     {"shapes": [{"shape": 3}]}],
+)  # fmt: skip
+def test_what_watch_does_not_write_is_refused(con, file, changes):
+    watched(file, **changes)
+    with pytest.raises(BufdbError, match=r"is not what bufdb\.watch writes"):
+        ingest_into(con, file, "r")
+
+
 def test_an_argument_of_another_stack_leaves_bystanders_unknown(con, file):
     (one,) = WATCHED["arguments"]
     other = one | {"stack": [LOOP]}

@@ -14,6 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_BYTES = 12 << 20
+SNAPSHOTS = (2, 5, 8, 11)
+"""Calls of train_step before which a snapshot is taken."""
 
 
 def main(out: str) -> None:
@@ -26,6 +28,7 @@ def main(out: str) -> None:
     import train
     from jax._src.interpreters import pxla
 
+    from bufdb.capture.holders import find
     from bufdb.capture.watched import Watch
 
     seed = np.float32(0)
@@ -38,6 +41,8 @@ def main(out: str) -> None:
     def failing(executed, *args):
         if executed.name == "jit(train_step)":
             calls.append(executed)
+            if len(calls) in SNAPSHOTS:
+                watch.snapshot(SNAPSHOTS.index(len(calls)), f"step {len(calls) - 1}")
             if len(calls) == leak.STEPS:
                 needs = executed.xla_executable.get_compiled_memory_stats()
                 size = needs.temp_size_in_bytes
@@ -47,23 +52,27 @@ def main(out: str) -> None:
     pxla.ExecuteReplicated.__call__ = failing
     with tempfile.TemporaryDirectory() as folder:
         watch = Watch(Path(folder), LIMIT_BYTES)
+        watch.find_holders = find
         watch.start()
         try:
             leak.main(step, state, tokens)
         except RuntimeError as error:
             watch.end(error)
         watch.stop()
-        keep(Path(folder), Path(out))
+        keep(Path(folder) / "memory.prof", Path(out))
+        for number in range(len(SNAPSHOTS)):
+            of = Path(folder) / f"memory-{number:06d}.prof"
+            keep(of, Path(out).with_stem(f"{Path(out).stem}-{number:06d}"))
 
 
-def keep(folder: Path, out: Path) -> None:
+def keep(taken: Path, out: Path) -> None:
     """Write both files with the paths of the dumps, and without the frames of this file."""
     from pprof_writer import Sample, packed
 
     from bufdb.proto import pprof
     from bufdb.proto.reader import unpacked
 
-    profile = pprof.read(unpacked((folder / "memory.prof").read_bytes()))
+    profile = pprof.read(unpacked(taken.read_bytes()))
     samples = [
         Sample(
             held.total_bytes,
@@ -75,10 +84,15 @@ def keep(folder: Path, out: Path) -> None:
         for stack in [[f for f in alive.stack if f.source_file != __file__]]
     ]
     out.write_bytes(packed(samples))
-    watched = json.loads((folder / "memory.watch.json").read_text())
-    for part in (*watched["arguments"], *watched["lost"]):
+    watched = json.loads(taken.with_suffix(".watch.json").read_text())
+    number = watched["snapshot"]
+    # Not the time on this machine.
+    watched["elapsed_seconds"] = 60.0 * (len(SNAPSHOTS) if number is None else number)
+    for part in (*(watched["arguments"] or ()), *watched["lost"], *watched["shapes"]):
         part["stack"] = [[named(f), *more] for f, *more in part["stack"] if f != __file__]
-    text = json.dumps(watched, indent=1)
+        if part.get("holder"):
+            part["holder"] = [part["holder"][0], named(part["holder"][1])]
+    text = json.dumps(watched, indent=1 if watched["snapshot"] is None else None)
     out.with_name(out.name.replace(".prof", ".watch.json")).write_text(text + "\n")
 
 

@@ -20,5 +20,5 @@ LABELS = {
 """Labels of the demo runs."""
 PROFILES = {"cpu_b8": DEMO.parent / "profiles" / "cpu_b8.xplane.pb.gz"}
 """Times of instructions, by demo run."""
-MEMORY = {"cpu_b8": [DEMO.parent / "profiles" / "cpu_b8.prof"]}
+MEMORY = {"cpu_b8": sorted((DEMO.parent / "profiles").glob("cpu_b8*.prof"))}
 """Arrays of the process, by demo run."""
