@@ -68,7 +68,7 @@ def sentence(rows: Sequence[Row]) -> str:
         text += f", {'all' if is_all else part} of it bystanders"
     lines = [one for one in rows if one["part"] == "bystander" and one["held_bytes"]]
     if lines:
-        text += f", largest {_line(lines[0])}"
+        text += f", largest {line_of(lines[0])}"
     return "; ".join([*parts, text])
 
 
@@ -77,7 +77,7 @@ def _range(low: int | None, high: int) -> str:
     return most if least == most else f"{least} to {most}"
 
 
-def _line(row: Row) -> str:
+def line_of(row: Row) -> str:
     """Return the line of bystanders, such as cache_metrics eval.py:41."""
     name = row["python_function_name"]
     function = "" if name is None or name == "<module>" else f"{name} "
@@ -135,7 +135,7 @@ def _allocator(rows: Sequence[Row]) -> str:
 
 def _barred(row: Row) -> str:
     count = f" ({row['array_count']} arrays)" if row["array_count"] > 1 else ""
-    return shorten(f"{human_bytes(row['held_bytes']):>10}  {_line(row)}{count}", WIDTH)
+    return shorten(f"{human_bytes(row['held_bytes']):>10}  {line_of(row)}{count}", WIDTH)
 
 
 def text(rows_of_accounts: Sequence[Sequence[Row]]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-from bufdb.answers import pool, process
+from bufdb.answers import growth, pool, process
 from bufdb.answers.devices import Device, device, limit_of, with_share
 from bufdb.answers.opening import Open
 from bufdb.database.definitions import CATALOG
@@ -144,6 +144,10 @@ class Overview:
     """Of each memory profile and device the rows of the query process."""
     pools: list[list[Row]] = field(default_factory=list)
     """Of each memory profile or log and device the rows of the query pool."""
+    growth: list[Row] = field(default_factory=list)
+    """Rows of the query process-growth that may be leaks."""
+    copies: list[Row] = field(default_factory=list)
+    """Programs that a process has loaded many times."""
 
     out_of_memory: dict[str, str] = field(default_factory=dict)
     """From a message in a log: its figures (`memory_limit`), a note if the peak is a lower bound
@@ -185,6 +189,9 @@ def sql_of(parts: Mapping[str, SavedQuery]) -> str:
             process.query().sql,
             pool.HAS_LIMITS,
             pool.query().sql,
+            growth.HAS_SNAPSHOTS,
+            growth.query().sql,
+            growth.COPIES,
             *(q.sql for q in parts.values()),
         ]
     )
@@ -214,6 +221,8 @@ def overview(
     result.findings = rows(FINDINGS)
     result.accounts = process.accounts(con, asked, top_n or MOST_BYSTANDERS)
     result.pools = pool.accounts(con, asked)
+    result.growth = growth.rows(con, asked, top_n or MOST_BYSTANDERS)
+    result.copies = growth.copies(con, asked) if result.accounts else []
     result.peak = next((row for row in here if row["peak_bytes"] is not None), None)
     result.out_of_memory = _of_a_message(rows(_MESSAGES), result.peak)
     limited = [row for row in here if row["color"] in LIMITED and need(row) is not None]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bufdb.answers import pool, process
+from bufdb.answers import growth, pool, process
 from bufdb.answers.devices import GIB
 from bufdb.answers.summary import LIMITED, Overview, Row, need
 from bufdb.answers.summary_parts import Figure, Section, held, of_library, of_step
@@ -316,6 +316,7 @@ def _account(overview: Overview, paint: Paint) -> list[str]:
     for rows in overview.pools:
         if pool.place(rows[0]) == here:
             lines += _pool_lines(rows, paint)
+    lines += growth.lines(overview.growth, overview.copies)
     if overview.accounts[1:]:
         count = len(overview.accounts) - 1
         others = f"{_many(count, 'other profile')} or device{'' if count == 1 else 's'}"
@@ -583,6 +584,8 @@ def as_dict(overview: Overview) -> dict[str, Any]:
         **overview.counts,
         "process": [row for rows in overview.accounts for row in rows],
         "pool": [row for rows in overview.pools for row in rows],
+        "process_growth": overview.growth,
+        "loaded_programs": overview.copies,
         "peak": overview.peak,
         "other_memory_spaces": overview.others,
         "steps": overview.steps,

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bufdb.answers import process
+from bufdb.answers import growth, process
 from bufdb.answers.devices import limit_of
 from bufdb.api.database import Database, connect
 from bufdb.capture import watched
@@ -118,6 +118,12 @@ def _store(
             rows = opened.query("process", run=glob(name), profile=file.name, top_n=5)
             for line in process.text(process.grouped(rows.columns, rows.fetchall())):
                 write(line)
+            grown = opened.query("process-growth", run=glob(name), profile=file.name, top_n=5)
+            for row in grown.fetchall():
+                one = dict(zip(grown.columns, row, strict=True))
+                if one["sureness"] is not None:
+                    for line in growth.lines([one], []):
+                        write(line)
         finally:
             if opened is not db:
                 opened.close()

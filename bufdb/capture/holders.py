@@ -60,27 +60,34 @@ class _Search:
             if isinstance(one, types.ModuleType)
         }
         self.ignored = {id(one) for one in (*own, own, arrays)}
-        self.found: dict[int, _Variable] = {}
-        """By the id of the array."""
 
     def run(self) -> dict[int, _Variable]:
         """Return the variable of each array that has one, by its id."""
-        locals_of_functions = dict(_locals())
+        locals_of_functions = _locals()
         open_: dict[int, list[Any]] = {id(array): [array] for array in self.arrays}
         seen = {number: {number} for number in open_}
-        for _ in range(_LEVELS):
-            for number, objects in [*open_.items()]:
+        # A variable that is the array itself, such as the last loss, is soon another: what else
+        # holds the array is its holder, if there is anything.
+        direct: dict[int, _Variable] = {}
+        found: dict[int, _Variable] = {}
+        for level in range(_LEVELS):
+            of_level = found if level else direct
+            for number, objects in open_.items():
                 names = (locals_of_functions.get(id(one)) for one in objects)
                 if (variable := next(filter(None, names), None)) is not None:
-                    self.found[number] = variable
-                    del open_[number]
+                    of_level[number] = variable
+            open_ = {number: some for number, some in open_.items() if number not in found}
             if not open_:
                 break
-            open_ = self._above(open_, seen)
-        return self.found
+            open_ = self._above(open_, seen, of_level)
+            open_ = {number: some for number, some in open_.items() if number not in found}
+        return direct | found
 
     def _above(
-        self, open_: dict[int, list[Any]], seen: dict[int, set[int]]
+        self,
+        open_: dict[int, list[Any]],
+        seen: dict[int, set[int]],
+        found: dict[int, _Variable],
     ) -> dict[int, list[Any]]:
         """Return what refers to the objects of each array; note those that variables hold."""
         objects = {id(one): one for some in open_.values() for one in some}
@@ -103,10 +110,11 @@ class _Search:
                         continue
                     variable = self._variable(one, child)
                     if variable is not None:
-                        self.found.setdefault(number, variable)
+                        found.setdefault(number, variable)
                     seen[number].add(id(one))
-                    more.append(one)
-            if number not in self.found and more:
+                    # All functions of a module refer to its variables.
+                    more += [] if id(one) in self.modules else [one]
+            if more:
                 above[number] = more[:_MOST]
         return above
 
@@ -143,24 +151,26 @@ def _is_library(file: str) -> bool:
     return file.startswith(_LIBRARIES) or "site-packages" in file or "dist-packages" in file
 
 
-def _locals() -> Iterator[tuple[int, _Variable]]:
-    """Yield the values of variables of functions that run, by their id, the innermost last."""
-    for frame in sys._current_frames().values():
-        frames = []
-        while frame is not None:
-            frames.append(frame)
-            frame = frame.f_back  # type: ignore[assignment]
-        for one in reversed(frames):
+def _locals() -> dict[int, _Variable]:
+    """Return the variables of functions that run, by the id of their values; inner ones win."""
+    found: dict[int, _Variable] = {}
+    for frame in [*sys._current_frames().values()]:
+        one: types.FrameType | None = frame
+        while one is not None:
             code = one.f_code
-            if not code.co_flags & _OPTIMIZED or _is_library(code.co_filename):
-                continue
-            variables = one.f_locals
-            for name, value in [*variables.items()]:
-                yield id(value), _Variable(name, code.co_filename, code.co_name)
-            if sys.version_info < (3, 13):
-                # It is a copy that the frame keeps, and arrays with it.
-                with suppress(Exception):
-                    variables.clear()
+            if code.co_flags & _OPTIMIZED and not _is_library(code.co_filename):
+                variables = one.f_locals
+                for name, value in [*variables.items()]:
+                    found.setdefault(id(value), _Variable(name, code.co_filename, code.co_name))
+                value = None
+                if sys.version_info < (3, 13):
+                    # It is a copy that the frame keeps, and arrays with it.
+                    with suppress(Exception):
+                        variables.clear()
+            one = one.f_back
+    # A frame that refers to itself would keep the arrays of its callers.
+    frame = None  # type: ignore[assignment]
+    return found
 
 
 _trees: dict[str, ast.AST | None] = {}

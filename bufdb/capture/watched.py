@@ -247,7 +247,8 @@ class Watch:
         error = error or next(iter(late), None)
         message = str(error).strip().splitlines()[0][:400] if error is not None else None
         asked = _REQUESTED.search(str(error)) if error is not None else None
-        parts = list(_once(_seen_parts(array for array, is_sound in sound if is_sound)))
+        every = list(_seen_parts(array for array, is_sound in sound if is_sound))
+        parts = list(_once(every))
         account = {
             "moment": moment,
             "elapsed_seconds": round(elapsed, 3),
@@ -260,7 +261,7 @@ class Watch:
             "arguments_unknown_reason": why,
             "arguments": None if why else _arguments(sound, call),
             "lost": _gathered(_parts([array for array, is_sound in sound if not is_sound])),
-            "shapes": self._with_holders(_gathered(parts), parts),
+            "shapes": self._with_holders(_gathered(parts), parts, every),
             "programs": list(_programs(jax, call)),
             "statistics": _statistics(jax),
         }
@@ -271,17 +272,25 @@ class Watch:
         return sum(part.size_bytes for part in parts)
 
     def _with_holders(
-        self, shapes: list[dict[str, Any]], parts: Iterable[Part]
+        self, shapes: list[dict[str, Any]], parts: Iterable[Part], every: Iterable[Part]
     ) -> list[dict[str, Any]]:
         """Return counts of arrays with what holds a sample of them, if that is wanted."""
         if self.find_holders is None:
             return shapes
-        samples: dict[tuple[str, Any, str], list[Any]] = {}
+        # Several arrays may have one buffer, and only one of them be in a variable.
+        of_buffer: dict[tuple[str, int], list[Any]] = {}
+        for part in every:
+            of_buffer.setdefault((part.device, part.address), []).append(part.array)
+        samples: dict[tuple[str, Any, str], list[Part]] = {}
         for part in parts:
-            samples.setdefault((part.device, part.stack, part.shape), []).append(part.array)
+            samples.setdefault((part.device, part.stack, part.shape), []).append(part)
         # Old and new ones: the last that were made are also in variables that are soon others.
         spread = [some[:: -(-len(some) // _SAMPLE)] for some in samples.values()]
-        for one, holder in zip(shapes, self.find_holders(spread), strict=True):
+        arrays = [
+            [array for part in some for array in of_buffer[part.device, part.address]]
+            for some in spread
+        ]
+        for one, holder in zip(shapes, self.find_holders(arrays), strict=True):
             one["holder"] = holder
         return shapes
 

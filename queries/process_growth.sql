@@ -1,0 +1,217 @@
+-- title: Arrays and programs of a process that grow from snapshot to snapshot
+-- group: peak
+-- engines: duckdb
+--
+-- A process that slowly grows keeps what it made. From snapshots of its memory (bufdb capture
+-- --watch-every, mark of bufdb.watch) come for each line of Python and shape the arrays that are
+-- alive, and for each program how often it is loaded. One row per line and shape, or program,
+-- with figures of the first and the last snapshot, or of the failure if the process failed.
+-- What only ever grows is a leak of that line: likely if it never shrank, grew at least as often as
+-- least_count, and still grew in the second half of the snapshots; possible if it also shrank at
+-- times, or grew only twice. What grew once, such as an optimizer's state, is neither.
+-- A program that is loaded many times was compiled as often: the query retraces says why.
+--
+-- wrong when: The process was still warming up, so that what grows would soon stop. A cache with a
+-- bound grows like a leak until it is full. Only some snapshots of a long run are kept, so that
+-- what shrinks and grows again between two of them is not seen. Of programs at most the 200
+-- largest are listed.
+--
+-- param run
+-- param profile VARCHAR = NULL: Only processes whose account_name, such as process-2/memory.prof,
+--   matches this glob.
+-- param least_count BIGINT = 3: Pairs of snapshots in which a likely leak has to grow.
+-- param every_line BOOLEAN = FALSE: Also what does not grow.
+-- param top_n BIGINT = 100: Rows to return of each process.
+--
+-- column run_name
+-- column account_name VARCHAR: The process: its profiles without the number of a snapshot.
+-- column device VARCHAR: The device; NULL for programs.
+-- column kind VARCHAR: arrays or programs.
+-- column python_function_name VARCHAR: Function whose line made the arrays, or jitted function of
+--   the program.
+-- column source VARCHAR: That line as file:line, "library file:line" where all is library code,
+--   (no stack) where JAX has none; NULL for programs.
+-- column shape VARCHAR: Type and dimensions of the arrays; NULL if not known, and for programs.
+-- column snapshot_count BIGINT: Snapshots of the process.
+-- column first_count BIGINT: Arrays or programs at the first snapshot.
+-- column last_count BIGINT: The same at the last.
+-- column first_bytes BIGINT: Bytes of the arrays, or of the programs' code, at the first snapshot
+--   [bytes]; NULL if the size of code is not known.
+-- column last_bytes BIGINT: The same at the last [bytes].
+-- column growth_bytes BIGINT: last_bytes less first_bytes [bytes].
+-- column grown_count BIGINT: Pairs of successive snapshots between which there were more.
+-- column shrunk_count BIGINT: Pairs between which there were fewer.
+-- column since_seconds DOUBLE: Time of the last snapshot before it first grew [s]; NULL if it never
+--   did, or the time is not known.
+-- column since_mark VARCHAR: Mark of that snapshot; NULL if it has none.
+-- column last_seconds DOUBLE: Time of the last snapshot [s].
+-- column last_mark VARCHAR: Mark of the last snapshot; NULL if it has none.
+-- column holder_name VARCHAR: Variable that holds the arrays, at the last snapshot that knows it
+--   (--watch-holders); NULL if none does.
+-- column holder_source VARCHAR: File and line that first assign it; NULL if not known.
+-- column sureness VARCHAR: Whether it is a leak: likely, possible, or NULL if nothing shows it.
+WITH params AS (
+  SELECT
+    getvariable('profile')::VARCHAR AS profile,
+    coalesce(getvariable('least_count')::BIGINT, 3) AS least_count,
+    coalesce(getvariable('every_line')::BOOLEAN, FALSE) AS every_line,
+    coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
+),
+-- At the end of a program its functions have returned, and what they held is gone.
+moments AS (
+  SELECT
+    live_moments.run_name, live_moments.account_name, live_moments.profile_name,
+    live_moments.elapsed_seconds, live_moments.mark,
+    row_number() OVER (
+      PARTITION BY live_moments.run_name, live_moments.account_name
+      ORDER BY live_moments.snapshot_ordinal NULLS LAST
+    ) AS place,
+    count(*) OVER (
+      PARTITION BY live_moments.run_name, live_moments.account_name
+    ) AS snapshot_count
+  FROM live_moments
+  JOIN asked_runs ON asked_runs.run_name = live_moments.run_name
+  CROSS JOIN params
+  WHERE live_moments.moment IN ('snapshot', 'failure')
+    AND (params.profile IS NULL OR live_moments.account_name GLOB params.profile)
+),
+held AS (
+  SELECT
+    moments.run_name, moments.account_name, moments.place, 'arrays' AS kind,
+    live_line_shapes.device, live_line_shapes.python_function_name, live_line_shapes.source,
+    live_line_shapes.shape, live_line_shapes.array_count AS held_count,
+    live_line_shapes.total_bytes AS held_bytes,
+    live_line_shapes.holder_name, live_line_shapes.holder_source
+  FROM moments
+  JOIN live_line_shapes
+    ON live_line_shapes.run_name = moments.run_name
+    AND live_line_shapes.profile_name = moments.profile_name
+  UNION ALL
+  SELECT
+    moments.run_name, moments.account_name, moments.place, 'programs' AS kind,
+    NULL AS device,
+    regexp_replace(live_programs.program_name, '^p?jit_', '') AS python_function_name,
+    NULL AS source, NULL AS shape,
+    count(*) AS held_count,
+    CASE
+      WHEN count(live_programs.code_bytes) = count(*) THEN sum(live_programs.code_bytes)
+    END::BIGINT AS held_bytes,
+    NULL AS holder_name, NULL AS holder_source
+  FROM moments
+  JOIN live_programs
+    ON live_programs.run_name = moments.run_name
+    AND live_programs.profile_name = moments.profile_name
+  GROUP BY
+    moments.run_name, moments.account_name, moments.place, python_function_name
+),
+things AS (
+  SELECT
+    held.run_name, held.account_name, held.kind, held.device, held.python_function_name,
+    held.source, held.shape,
+    bool_and(held.held_bytes IS NOT NULL) AS is_known,
+    arg_max(held.holder_name, held.place) AS holder_name,
+    arg_max(held.holder_source, held.place) FILTER (
+      WHERE held.holder_name IS NOT NULL
+    ) AS holder_source
+  FROM held
+  GROUP BY
+    held.run_name, held.account_name, held.kind, held.device, held.python_function_name,
+    held.source, held.shape
+),
+counted AS (
+  SELECT
+    things.run_name, things.account_name, things.kind, things.device,
+    things.python_function_name, things.source, things.shape, things.is_known,
+    things.holder_name, things.holder_source,
+    moments.place, moments.snapshot_count, moments.elapsed_seconds, moments.mark,
+    coalesce(held.held_count, 0) AS held_count,
+    coalesce(held.held_bytes, 0) AS held_bytes
+  FROM things
+  JOIN moments
+    ON moments.run_name = things.run_name
+    AND moments.account_name = things.account_name
+  LEFT JOIN held
+    ON held.run_name = things.run_name
+    AND held.account_name = things.account_name
+    AND held.place = moments.place
+    AND held.kind = things.kind
+    AND held.device IS NOT DISTINCT FROM things.device
+    AND held.python_function_name IS NOT DISTINCT FROM things.python_function_name
+    AND held.source IS NOT DISTINCT FROM things.source
+    AND held.shape IS NOT DISTINCT FROM things.shape
+),
+changes AS (
+  SELECT
+    counted.run_name, counted.account_name, counted.kind, counted.device,
+    counted.python_function_name, counted.source, counted.shape, counted.is_known,
+    counted.holder_name, counted.holder_source, counted.place, counted.snapshot_count,
+    counted.elapsed_seconds, counted.mark, counted.held_count, counted.held_bytes,
+    lead(counted.held_count) OVER (
+      PARTITION BY
+        counted.run_name, counted.account_name, counted.kind, counted.device,
+        counted.python_function_name, counted.source, counted.shape
+      ORDER BY counted.place
+    ) - counted.held_count AS change_count
+  FROM counted
+),
+grown AS (
+  SELECT
+    changes.run_name, changes.account_name, changes.kind, changes.device,
+    changes.python_function_name, changes.source, changes.shape, changes.is_known,
+    changes.holder_name, changes.holder_source, changes.snapshot_count,
+    arg_min(changes.held_count, changes.place) AS first_count,
+    arg_max(changes.held_count, changes.place) AS last_count,
+    arg_min(changes.held_bytes, changes.place) AS first_bytes,
+    arg_max(changes.held_bytes, changes.place) AS last_bytes,
+    count(*) FILTER (WHERE changes.change_count > 0) AS grown_count,
+    count(*) FILTER (WHERE changes.change_count < 0) AS shrunk_count,
+    min(changes.place) FILTER (WHERE changes.change_count > 0) AS since_place,
+    max(changes.place) FILTER (WHERE changes.change_count > 0) AS latest_place
+  FROM changes
+  GROUP BY
+    changes.run_name, changes.account_name, changes.kind, changes.device,
+    changes.python_function_name, changes.source, changes.shape, changes.is_known,
+    changes.holder_name, changes.holder_source, changes.snapshot_count
+)
+SELECT
+  grown.run_name, grown.account_name, grown.device, grown.kind, grown.python_function_name,
+  grown.source, grown.shape, grown.snapshot_count, grown.first_count, grown.last_count,
+  if(grown.is_known, grown.first_bytes, NULL) AS first_bytes,
+  if(grown.is_known, grown.last_bytes, NULL) AS last_bytes,
+  if(grown.is_known, grown.last_bytes - grown.first_bytes, NULL) AS growth_bytes,
+  grown.grown_count, grown.shrunk_count,
+  since.elapsed_seconds AS since_seconds,
+  since.mark AS since_mark,
+  latest.elapsed_seconds AS last_seconds,
+  latest.mark AS last_mark,
+  grown.holder_name, grown.holder_source,
+  CASE
+    WHEN grown.last_count <= grown.first_count OR grown.grown_count < 2 THEN NULL
+    WHEN grown.shrunk_count = 0
+      AND grown.grown_count >= params.least_count
+      AND 2 * grown.latest_place >= grown.snapshot_count
+      THEN 'likely'
+    ELSE 'possible'
+  END AS sureness
+FROM grown
+CROSS JOIN params
+LEFT JOIN moments AS since
+  ON since.run_name = grown.run_name
+  AND since.account_name = grown.account_name
+  AND since.place = grown.since_place
+LEFT JOIN moments AS latest
+  ON latest.run_name = grown.run_name
+  AND latest.account_name = grown.account_name
+  AND latest.place = grown.snapshot_count
+WHERE grown.snapshot_count > 1
+  AND (grown.last_count > grown.first_count OR params.every_line)
+QUALIFY row_number() OVER (
+    PARTITION BY grown.run_name, grown.account_name
+    ORDER BY
+      sureness = 'likely' DESC NULLS LAST, growth_bytes DESC NULLS LAST, grown.kind, grown.source,
+      grown.python_function_name, grown.shape, grown.device
+  ) <= params.top_n
+ORDER BY
+  grown.run_name, grown.account_name, sureness = 'likely' DESC NULLS LAST,
+  growth_bytes DESC NULLS LAST, grown.kind, grown.source, grown.python_function_name, grown.shape,
+  grown.device;

@@ -1,0 +1,119 @@
+"""What grows in a process: real programs of JAX that leak, each in its own way."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from ingesting import rows
+from places import ROOT
+
+pytest.importorskip("jax", reason="this Python has no jax")
+LEAKS = ROOT / "tests" / "support" / "jax_leaks.py"
+STEPS = 6
+LINES = LEAKS.read_text().splitlines()
+
+
+def line(text):
+    """Return the only line of the program that has a text, as its number."""
+    (number,) = [number for number, one in enumerate(LINES, 1) if text in one]
+    return number
+
+
+def run(folder, *arguments):
+    settings = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "", "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        env=os.environ | settings, capture_output=True, text=True, cwd=folder,
+    )  # fmt: skip
+
+
+def growth(folder, *more):
+    query = ["-m", "bufdb", "query", "process-growth", "--db", "t.duckdb", "--format", "json"]
+    return json.loads(run(folder, *query, *more).stdout)
+
+
+WAYS = {
+    "metrics": ("params, loss = train(", "f32[256,512]", "HISTORY", "HISTORY, COPIES"),
+    "closure": ("cache[number] =", "f32[256,256]", "cache", "cache = {}"),
+    "copy": ("COPIES.append", "f32[512,256]", "COPIES", "HISTORY, COPIES"),
+    "optimizer": ("STATES.append", "f32[512,256]", "STATES", "HISTORY, COPIES"),
+    "prefetch": ("self.ready.put", "f32[256,512]", "prefetch", "prefetch, retrace ="),
+    "retraced": ("table = jnp.full", "f32[256,512]", "steps", "steps = {}"),
+}
+"""Text of the line that makes the arrays, their shape, what holds them and the text of its line."""
+
+
+@pytest.mark.slow  # six programs
+@pytest.mark.parametrize("way", WAYS)
+def test_a_leak_is_named_with_line_shape_bytes_and_holder(tmp_path, way):
+    made, shape, holder, assigned = WAYS[way]
+    done = run(tmp_path, LEAKS, way, STEPS)
+    assert done.returncode == 0, done.stderr
+    leaks = [row for row in growth(tmp_path) if row["sureness"] and row["kind"] == "arrays"]
+    (leak,) = leaks
+    assert leak["source"] == f"{LEAKS}:{line(made)}"
+    size = 4 * eval(shape.removeprefix("f32")[1:-1].replace(",", "*"))
+    grown = STEPS - 1
+    assert (leak["shape"], leak["growth_bytes"]) == (shape, grown * size)
+    assert (leak["last_count"] - leak["first_count"], leak["grown_count"]) == (grown, grown)
+    assert (leak["sureness"], leak["since_mark"]) == ("likely", "step 0")
+    assert leak["holder_name"] == holder
+    assert leak["holder_source"] == f"{LEAKS}:{line(assigned)}"
+    text = " ".join(done.stdout.split())
+    assert f"{grown} × {shape} made at" in text and f"held by {holder} (jax_leaks.py" in text
+
+
+@pytest.mark.slow
+def test_programs_that_are_loaded_many_times_are_counted(tmp_path):
+    assert run(tmp_path, LEAKS, "retraced", 10).returncode == 0
+    (row,) = [row for row in growth(tmp_path) if row["kind"] == "programs" and row["sureness"]]
+    assert (row["python_function_name"], row["first_count"], row["last_count"]) == (
+        "_lambda",
+        1,
+        10,
+    )
+    text = run(tmp_path, "-m", "bufdb", "summary", "--db", "t.duckdb", "--run", "r").stdout
+    assert "10 programs named jit__lambda are loaded, all with the same needs" in text
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_has_the_growth_until_then(tmp_path):
+    assert run(tmp_path, LEAKS, "metrics", STEPS, "kill").returncode == -9
+    assert run(tmp_path, "-m", "bufdb", "ingest", "kept", "--db", "t.duckdb").returncode == 0
+    (leak,) = [row for row in growth(tmp_path) if row["sureness"] and row["kind"] == "arrays"]
+    assert (leak["holder_name"], leak["growth_bytes"]) == ("HISTORY", (STEPS - 1) << 19)
+
+
+ODD = """
+import gc, weakref, jax, jax.numpy as jnp, bufdb
+class Step:
+    def __init__(self): self.seen = {}
+def train():
+    step, last = Step(), None
+    with bufdb.watch("t.duckdb", run="r", holders=True, write=lambda line: None) as seen:
+        for number in range(5):
+            last = jnp.full((64, 64), number)
+            step.seen[number % 2] = last
+            seen.mark(f"step {number}")
+            last_number = number
+        gc.disable()
+        died = weakref.ref(last)
+        seen.mark("again")
+        assert (number, last_number) == (4, 4), "locals are as before"
+        step.seen.clear()
+        del last
+        assert died() is None, gc.get_referrers(died())
+train()
+"""
+
+
+def test_a_search_for_holders_keeps_no_array_and_no_local(tmp_path):
+    done = run(tmp_path, "-c", ODD)
+    assert done.returncode == 0, done.stderr
+    # Two slots of a dictionary are filled; a buffer of two is no leak that only ever grows.
+    assert [row for row in growth(tmp_path) if row["sureness"] == "likely"] == []
+    sql = "SELECT DISTINCT holder_name FROM live_arrays JOIN live_profiles USING (profile_name)"
+    sql += " WHERE mark = 'step 4' AND shape = 's32[64,64]'"
+    assert rows(tmp_path / "t.duckdb", sql) == [("step",)]
