@@ -1,6 +1,6 @@
 -- title: Arrays and programs of a process that grow from snapshot to snapshot
 -- group: peak
--- engines: duckdb
+-- engines: duckdb (spark, sail: it casts to an integer and takes arg_min, arg_max and bool_and)
 --
 -- A process that slowly grows keeps what it made. From snapshots of its memory (bufdb capture
 -- --watch-every, mark of bufdb.watch) come for each line of Python and shape the arrays that are
@@ -16,7 +16,10 @@
 -- what shrinks and grows again between two of them is not seen. Of programs at most the 200
 -- largest are listed.
 --
--- param run
+-- A process of a run is shown if the run has a program that function, platform, color and module
+-- select.
+--
+-- param run, function, platform, color, module
 -- param profile VARCHAR = NULL: Only processes whose account_name, such as process-2/memory.prof,
 --   matches this glob.
 -- param least_count BIGINT = 3: Pairs of snapshots in which a likely leak has to grow.
@@ -52,6 +55,10 @@
 -- column sureness VARCHAR: Whether it is a leak: likely, possible, or NULL if nothing shows it.
 WITH params AS (
   SELECT
+    getvariable('function')::VARCHAR AS function,
+    getvariable('module')::VARCHAR AS module,
+    getvariable('platform')::VARCHAR AS platform,
+    getvariable('color')::VARCHAR AS color,
     getvariable('profile')::VARCHAR AS profile,
     coalesce(getvariable('least_count')::BIGINT, 3) AS least_count,
     coalesce(getvariable('every_line')::BOOLEAN, FALSE) AS every_line,
@@ -74,6 +81,17 @@ moments AS (
   CROSS JOIN params
   WHERE live_moments.moment IN ('snapshot', 'failure')
     AND (params.profile IS NULL OR live_moments.account_name GLOB params.profile)
+    AND (
+      (
+        coalesce(params.function, '*') = '*'
+        AND coalesce(params.module, '*') = '*'
+        AND coalesce(params.platform, '*') = '*'
+        AND params.color IS NULL
+      )
+      OR EXISTS (
+        SELECT 1 FROM asked_modules WHERE asked_modules.run_name = live_moments.run_name
+      )
+    )
 ),
 held AS (
   SELECT
