@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 
 MOST = 64
 """Snapshots that are kept on a grid in time; the last and the highest are kept besides."""
+
+REST = 20
+"""The least time between two snapshots of the thread, as a multiple of that which the last took."""
 
 
 class Kept:
@@ -73,8 +77,11 @@ class Snapshots:
             self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopped.wait(self.every_seconds):
+        rest = every = self.every_seconds or 0.0
+        while not self._stopped.wait(rest):
+            began = time.monotonic()
             self.take()
+            rest = max(every, REST * (time.monotonic() - began))
 
     def take(self, mark: str | None = None) -> None:
         """Take a snapshot now, unless the process has failed or ended."""

@@ -20,6 +20,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -416,7 +417,8 @@ def _seen_parts(arrays: Iterable[Any]) -> Iterator[Part]:
             yield from (Part(name, stack, shape, address, size, array) for name in devices)
 
 
-def _shape(dtype: Any, dimensions: Iterable[int]) -> str:
+@cache
+def _shape(dtype: Any, dimensions: tuple[int, ...]) -> str:
     """Return a shape as XLA writes it: f32[256,512]."""
     name = str(dtype)
     for prefix, short in _SHORT.items():
