@@ -63,7 +63,7 @@ def rows(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value], top_n: int)
 
 
 def copies(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[Row]:
-    """Return programs of which a process has loaded many of one name."""
+    """Return names that many programs of a process have."""
     known = {name: asked[name] for name in ("run",) if name in asked}
     result = execute.execute_with(con, COPIES, known, QUERY)
     return [dict(zip([n for n, _ in result.columns], row, strict=True)) for row in result.rows]

@@ -172,8 +172,8 @@ def install(own: Any, watched: Any, snapshots: Any, holders: Any) -> None:
     Args:
         own: its folder (`bufdb.capture.processes.OwnFolder`).
         watched: the module `bufdb.capture.watched`, loaded without its package.
-        snapshots: the module `bufdb.capture.snapshots`, likewise.
-        holders: the module `bufdb.capture.holders`, likewise.
+        snapshots: the module `bufdb.capture.snapshots`, loaded so, too.
+        holders: the module `bufdb.capture.holders`, loaded so, too.
     """
     process = _Process(own, watched, snapshots, holders)
     sys.meta_path.insert(0, _Finder(watched.EXECUTES, process.start))

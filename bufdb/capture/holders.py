@@ -41,12 +41,12 @@ def find(samples: list[list[Any]]) -> list[Holder | None]:
     """Return what holds most arrays of each sample; None if no variable is found."""
     arrays = [array for sample in samples for array in sample]
     held_by = _Search(arrays, [samples, *samples]).run()
-    found: list[Holder | None] = []
+    holders: list[Holder | None] = []
     for sample in samples:
         of = Counter(held_by[id(array)] for array in sample if id(array) in held_by)
         variable = of.most_common(1)[0][0] if of else None
-        found.append(None if variable is None else (variable.name, _source(variable)))
-    return found
+        holders.append(None if variable is None else (variable.name, _source(variable)))
+    return holders
 
 
 class _Search:
@@ -69,25 +69,25 @@ class _Search:
         # A variable that is the array itself, such as the last loss, is soon another: what else
         # holds the array is its holder, if there is anything.
         direct: dict[int, _Variable] = {}
-        found: dict[int, _Variable] = {}
+        variables: dict[int, _Variable] = {}
         for level in range(_LEVELS):
-            of_level = found if level else direct
+            of_level = variables if level else direct
             for number, objects in open_.items():
                 names = (locals_of_functions.get(id(one)) for one in objects)
                 if (variable := next(filter(None, names), None)) is not None:
                     of_level[number] = variable
-            open_ = {number: some for number, some in open_.items() if number not in found}
+            open_ = {number: some for number, some in open_.items() if number not in variables}
             if not open_:
                 break
             open_ = self._above(open_, seen, of_level)
-            open_ = {number: some for number, some in open_.items() if number not in found}
-        return direct | found
+            open_ = {number: some for number, some in open_.items() if number not in variables}
+        return direct | variables
 
     def _above(
         self,
         open_: dict[int, list[Any]],
         seen: dict[int, set[int]],
-        found: dict[int, _Variable],
+        variables: dict[int, _Variable],
     ) -> dict[int, list[Any]]:
         """Return what refers to the objects of each array; note those that variables hold."""
         objects = {id(one): one for some in open_.values() for one in some}
@@ -110,7 +110,7 @@ class _Search:
                         continue
                     variable = self._variable(one, child)
                     if variable is not None:
-                        found.setdefault(number, variable)
+                        variables.setdefault(number, variable)
                     seen[number].add(id(one))
                     # All functions of a module refer to its variables.
                     more += [] if id(one) in self.modules else [one]
@@ -153,24 +153,24 @@ def _is_library(file: str) -> bool:
 
 def _locals() -> dict[int, _Variable]:
     """Return the variables of functions that run, by the id of their values; inner ones win."""
-    found: dict[int, _Variable] = {}
+    variables: dict[int, _Variable] = {}
     for frame in [*sys._current_frames().values()]:
         one: types.FrameType | None = frame
         while one is not None:
             code = one.f_code
             if code.co_flags & _OPTIMIZED and not _is_library(code.co_filename):
-                variables = one.f_locals
-                for name, value in [*variables.items()]:
-                    found.setdefault(id(value), _Variable(name, code.co_filename, code.co_name))
+                values = one.f_locals
+                for name, value in [*values.items()]:
+                    variables.setdefault(id(value), _Variable(name, code.co_filename, code.co_name))
                 value = None
                 if sys.version_info < (3, 13):
                     # It is a copy that the frame keeps, and arrays with it.
                     with suppress(Exception):
-                        variables.clear()
+                        values.clear()
             one = one.f_back
     # A frame that refers to itself would keep the arrays of its callers.
     frame = None  # type: ignore[assignment]
-    return found
+    return variables
 
 
 _trees: dict[str, ast.AST | None] = {}

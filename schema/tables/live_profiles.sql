@@ -28,7 +28,7 @@ COMMENT ON COLUMN live_profiles.elapsed_seconds IS
 COMMENT ON COLUMN live_profiles.mark IS
   'Text that the program gave the snapshot, such as step 100; NULL for others.';
 COMMENT ON COLUMN live_profiles.snapshot_ordinal IS
-  'Number of the snapshot among all that the process took, from 0: only some are kept. NULL for other moments.';
+  'Number of the snapshot among those that the process took, from 0: only some are kept. NULL for other moments.';
 COMMENT ON COLUMN live_profiles.failed_program_name IS
   'The compiled program whose call failed, such as jit_step; NULL if none did, or it is not known.';
 COMMENT ON COLUMN live_profiles.failure_message IS

@@ -66,7 +66,7 @@ def main() -> None:
             plain = cost(watch, 7)
             size = sum(path.stat().st_size for path in Path(folder).iterdir())
             watch.find_holders = holders.find
-            found = cost(watch, 5)
+            searched = cost(watch, 5)
             watch.find_holders = None
             pairs = []
             for _ in range(3):  # by turns: the machine may be busy
@@ -77,7 +77,7 @@ def main() -> None:
                 snapshots.stop()
         bare, busy = (statistics.median(column) for column in zip(*pairs, strict=True))
         print(
-            f"{count:6}  {plain:11.2f}  {found:15.1f}  {size:10}  {bare:16.1f}"
+            f"{count:6}  {plain:11.2f}  {searched:15.1f}  {size:10}  {bare:16.1f}"
             f"  {busy:13.1f}  {bare / busy - 1:+5.1%}"
         )
         del kept
