@@ -19,7 +19,7 @@ from bufdb.capture.holders import find
 from bufdb.capture.snapshots import Snapshots
 from bufdb.capture.target import jax_module
 from bufdb.capture.words import seconds_of
-from bufdb.errors import BufdbError, one_line
+from bufdb.errors import BufdbError, UsageError, one_line
 from bufdb.query.asked import glob
 
 
@@ -66,13 +66,15 @@ def watch(
             `mark` alone.
         holders: whether the variables that hold arrays are searched for, which takes longer.
         folder: where snapshots are written at once, and stay, also if the process is killed:
-            `bufdb ingest` reads them. By default they are gone with the process.
+            `bufdb ingest` reads them. It must be new or empty. By default they are gone with the
+            process.
 
     Yields:
         What has `mark(text)`: a snapshot now.
 
     Raises:
-        UsageError: the limit or the time is not valid, or JAX is not installed.
+        UsageError: the limit or the time is not valid, the folder has files, or JAX is not
+            installed.
     """
     limit_bytes, _ = limit_of(limit)
     every_seconds = None if every is None else seconds_of(every)
@@ -81,7 +83,7 @@ def watch(
         if folder is None:
             place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bufdb-")))
         else:
-            place = Path(folder)
+            place = _new_folder(Path(folder).absolute())
         seen = watched.Watch(place, limit_bytes)
         seen.find_holders = find if holders else None
         snapshots = Snapshots(watched, seen, every_seconds)
@@ -98,6 +100,13 @@ def watch(
             seen.stop()
             seen.end(error)
             _store(place, db, run, write)
+
+
+def _new_folder(folder: Path) -> Path:
+    """Return a folder that has no files, so that all snapshots in it are of one process."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"folder {folder} is there and not empty: name a new one")
+    return folder
 
 
 def _store(

@@ -32,7 +32,7 @@ LOGS = (".log", ".out", ".err")
 """Names of logs that may have one by themselves."""
 MOST_BYTES = 128 << 20
 """Limit of a profile, decompressed; one of 100,000 stacks has a tenth of it."""
-MOST_WATCHED_BYTES = 16 << 20
+MOST_WATCHED_BYTES = 64 << 20
 """The same of what bufdb.watch writes next to it."""
 MOST_LISTED = 200
 """Programs that bufdb.watch lists, the largest; only the failed one where a runtime lists none."""

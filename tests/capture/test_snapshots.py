@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ingesting import rows
 from places import ROOT
 
+import bufdb
 from bufdb.capture.snapshots import Kept
 from bufdb.capture.words import seconds_of
 from bufdb.errors import UsageError
@@ -92,6 +93,16 @@ def test_a_mark_is_a_snapshot(tmp_path):
     assert "alive: 2.50 MiB" in " ".join(json.loads(done.stdout))
 
 
+def test_a_folder_has_snapshots_of_one_process(tmp_path):
+    pytest.importorskip("jax", reason="this Python has no jax")
+    (tmp_path / "memory-000000.prof").write_text("")
+    with (
+        pytest.raises(UsageError, match="is there and not empty: name a new one"),
+        bufdb.watch(folder=tmp_path),
+    ):
+        pass
+
+
 def test_snapshots_of_a_block_survive_a_kill(tmp_path):
     pytest.importorskip("jax", reason="this Python has no jax")
     assert run(BLOCK.replace("IS_KILLED", "True"), tmp_path).returncode == -9
@@ -130,3 +141,35 @@ def test_of_a_killed_process_the_last_snapshot_is_its_account(tmp_path):
     assert "other profiles" not in shown
     temporary = [path for path in tmp_path.rglob(".memory*")]
     assert temporary == []
+
+
+SHARDED = """
+import jax, jax.numpy as jnp, numpy as np, bufdb
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.sharding.Mesh(np.array(jax.devices()), ("x",))
+with bufdb.watch("t.duckdb", run="r", write=lambda line: None) as seen:
+    kept = [jax.device_put(np.ones((8, 128), np.float32), NamedSharding(mesh, P("x")))]
+    kept.append(jax.device_put(jnp.ones((16, 16), jnp.bfloat16), NamedSharding(mesh, P())))
+    jax.block_until_ready(kept)
+    seen.mark("before")
+    kept[0].addressable_shards[0].data
+    seen.mark("views")
+"""
+
+
+@pytest.mark.slow
+def test_a_shape_is_that_of_a_shard_or_not_known(tmp_path):
+    pytest.importorskip("jax", reason="this Python has no jax")
+    flags = "XLA_FLAGS=--xla_force_host_platform_device_count=4"
+    done = run(SHARDED, tmp_path, "env", flags)
+    assert done.returncode == 0, done.stderr
+    sql = """
+      SELECT mark, shape, total_bytes, count(*) FROM live_arrays JOIN live_profiles
+        USING (run_name, profile_name)
+      WHERE mark <> '' AND total_bytes > 100 GROUP BY ALL ORDER BY ALL
+    """
+    # Views of shards, which the program asked for, are arrays of their own with the same memory.
+    assert rows(tmp_path / "t.duckdb", sql) == [
+        ("before", "bf16[16,16]", 512, 4), ("before", "f32[2,128]", 1024, 4),
+        ("views", "bf16[16,16]", 512, 4), ("views", None, 1024, 4),
+    ]  # fmt: skip
