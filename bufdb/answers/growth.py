@@ -44,6 +44,20 @@ ORDER BY program_count DESC, live_programs.program_name
 LIMIT 3
 """
 
+CURVE = """
+SELECT
+  live_moments.run_name, live_moments.account_name, live_moments.elapsed_seconds,
+  live_moments.total_bytes
+FROM live_moments
+WHERE live_moments.moment IN ('snapshot', 'failure')
+  AND live_moments.elapsed_seconds IS NOT NULL
+  AND live_moments.run_name IN (FROM asked_runs)
+ORDER BY live_moments.run_name, live_moments.account_name, live_moments.elapsed_seconds
+"""
+"""Bytes of a process over time, of all devices."""
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_CURVE_WIDTH = 40
+
 
 def query() -> SavedQuery:
     """Return the saved query."""
@@ -59,7 +73,12 @@ def rows(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value], top_n: int)
     result = execute.execute_query(con, growth, {**known, "top_n": top_n})
     names = [name for name, _ in result.columns]
     every = [dict(zip(names, row, strict=True)) for row in result.rows]
-    return [row for row in every if row["sureness"] is not None]
+    # Each shape of an operation outside of jit is a program: a few of one name are no leak.
+    return [
+        row
+        for row in every
+        if row["sureness"] == "likely" or (row["sureness"] and row["kind"] == "arrays")
+    ]
 
 
 def copies(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[Row]:
@@ -67,6 +86,34 @@ def copies(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[R
     known = {name: asked[name] for name in ("run",) if name in asked}
     result = execute.execute_with(con, COPIES, known, QUERY)
     return [dict(zip([n for n, _ in result.columns], row, strict=True)) for row in result.rows]
+
+
+def moments(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[Row]:
+    """Return the bytes of each process at its snapshots, in order of time."""
+    known = {name: asked[name] for name in ("run",) if name in asked}
+    result = execute.execute_with(con, CURVE, known, QUERY)
+    return [dict(zip([n for n, _ in result.columns], row, strict=True)) for row in result.rows]
+
+
+def curve(snapshots: Sequence[Row]) -> str:
+    """Return the bytes of one process over time as a line; a column has its highest snapshot."""
+    first, last = (snapshots[place]["elapsed_seconds"] for place in (0, -1))
+    highest = max(row["total_bytes"] for row in snapshots)
+    width = min(_CURVE_WIDTH, len(snapshots))
+    columns: list[int | None] = [None] * width
+    for row in snapshots:
+        share = (row["elapsed_seconds"] - first) / ((last - first) or 1.0)
+        place = min(int(share * width), width - 1)
+        columns[place] = max(columns[place] or 0, row["total_bytes"])
+    blocks = "".join(
+        " " if size is None else _BLOCKS[(len(_BLOCKS) - 1) * size // (highest or 1)]
+        for size in columns
+    )
+    sizes = [human_bytes(snapshots[place]["total_bytes"]) for place in (0, -1)]
+    return (
+        f"alive from {first:.1f} s to {last:.1f} s: {sizes[0]} {blocks} {sizes[1]}, "
+        f"at most {human_bytes(highest)}"
+    )
 
 
 def sentence(row: Row) -> str:
@@ -91,7 +138,8 @@ def sentence(row: Row) -> str:
         text += f", since {row['since_mark']}"
     elif row["since_seconds"] is not None:
         text += f", since {row['since_seconds']:.1f} s"
-    return f"{escape_control(text)}: {row['sureness']} a leak"
+    sureness = {"possible": "possibly"}.get(row["sureness"], row["sureness"])
+    return f"{escape_control(text)}: {sureness} a leak"
 
 
 def lines(growth: Sequence[Row], many: Sequence[Row]) -> list[str]:

@@ -148,6 +148,8 @@ class Overview:
     """Rows of the query process-growth that may be leaks."""
     copies: list[Row] = field(default_factory=list)
     """Programs that a process has loaded many times."""
+    moments: list[Row] = field(default_factory=list)
+    """Bytes of processes at their snapshots."""
 
     out_of_memory: dict[str, str] = field(default_factory=dict)
     """From a message in a log: its figures (`memory_limit`), a note if the peak is a lower bound
@@ -192,6 +194,7 @@ def sql_of(parts: Mapping[str, SavedQuery]) -> str:
             growth.HAS_SNAPSHOTS,
             growth.query().sql,
             growth.COPIES,
+            growth.CURVE,
             *(q.sql for q in parts.values()),
         ]
     )
@@ -222,7 +225,9 @@ def overview(
     result.accounts = process.accounts(con, asked, top_n or MOST_BYSTANDERS)
     result.pools = pool.accounts(con, asked)
     result.growth = growth.rows(con, asked, top_n or MOST_BYSTANDERS)
-    result.copies = growth.copies(con, asked) if result.accounts else []
+    if result.accounts:
+        result.copies = growth.copies(con, asked)
+        result.moments = growth.moments(con, asked)
     result.peak = next((row for row in here if row["peak_bytes"] is not None), None)
     result.out_of_memory = _of_a_message(rows(_MESSAGES), result.peak)
     limited = [row for row in here if row["color"] in LIMITED and need(row) is not None]

@@ -316,6 +316,9 @@ def _account(overview: Overview, paint: Paint) -> list[str]:
     for rows in overview.pools:
         if pool.place(rows[0]) == here:
             lines += _pool_lines(rows, paint)
+    processes = {(row["run_name"], row["account_name"]) for row in overview.moments}
+    if len(overview.moments) > 1 and len(processes) == 1:
+        lines.append(growth.curve(overview.moments))
     lines += growth.lines(overview.growth, overview.copies)
     if overview.accounts[1:]:
         count = len(overview.accounts) - 1
@@ -586,6 +589,7 @@ def as_dict(overview: Overview) -> dict[str, Any]:
         "pool": [row for rows in overview.pools for row in rows],
         "process_growth": overview.growth,
         "loaded_programs": overview.copies,
+        "process_moments": overview.moments,
         "peak": overview.peak,
         "other_memory_spaces": overview.others,
         "steps": overview.steps,

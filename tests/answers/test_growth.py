@@ -20,11 +20,28 @@ def test_a_leak_is_a_sentence():
     )
 
 
+def test_a_possible_leak_is_said_so():
+    assert growth.sentence(ROW | {"sureness": "possible"}).endswith(": possibly a leak")
+
+
 def test_what_is_not_known_is_left_out():
     unknown = {"shape": None, "holder_name": None, "since_mark": None, "growth_bytes": None}
     assert growth.sentence(ROW | unknown) == (
         "in 20 snapshots, 20 × arrays made at train train.py:32, since 9.0 s: likely a leak"
     )
+
+
+def test_a_curve_has_the_highest_of_each_column():
+    def taken(sizes):
+        return [{"elapsed_seconds": float(n), "total_bytes": size} for n, size in enumerate(sizes)]
+
+    assert growth.curve(taken([0, 7, 3])) == "alive from 0.0 s to 2.0 s: 0 B ▁█▄ 3 B, at most 7 B"
+    assert growth.curve(taken([0, 0])) == "alive from 0.0 s to 1.0 s: 0 B ▁▁ 0 B, at most 0 B"
+    many = growth.curve(taken([1] * 55 + [80] + [1] * 24))
+    assert many.count("█") == 1 and many.count("▁") == 39
+    # Nothing was taken for long: a gap, not a guess.
+    gap = [*taken([8, 8, 8]), {"elapsed_seconds": 9.0, "total_bytes": 8}]
+    assert "8 B █  █ 8 B" in growth.curve(gap)
 
 
 def test_text_of_the_program_controls_no_terminal():
