@@ -46,7 +46,10 @@ def main(out: str) -> None:
             if len(calls) == leak.STEPS:
                 needs = executed.xla_executable.get_compiled_memory_stats()
                 size = needs.temp_size_in_bytes
-                raise RuntimeError(f"RESOURCE_EXHAUSTED: Out of memory allocating {size} bytes.")
+                text = f"RESOURCE_EXHAUSTED: Out of memory allocating {size} bytes."
+                error = RuntimeError(text)
+                watch.failed(error)  # as JAX's own errors do when they are made
+                raise error
         return original(executed, *args)
 
     pxla.ExecuteReplicated.__call__ = failing
