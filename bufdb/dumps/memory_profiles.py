@@ -205,7 +205,8 @@ def _last_snapshot(stem: str, files: Mapping[str, Path | Place]) -> str:
     taken = [n for n in files if n.startswith(f"{stem}-") and n.endswith(SUFFIX)]
     if not taken:
         return ""
-    about = files.get(max(taken).removesuffix(SUFFIX) + WATCHED)
+    last = max(taken, key=lambda one: (len(one), one))
+    about = files.get(last.removesuffix(SUFFIX) + WATCHED)
     if about is None:
         return ""
     seconds = _seconds(json.loads(_content(about, MOST_WATCHED_BYTES))["elapsed_seconds"])
@@ -323,7 +324,8 @@ def _add_watched(taken: Taken, account: Mapping[str, Any]) -> None:
         taken.elapsed_seconds = _seconds(elapsed)
     taken.mark = _typed(account.get("mark"), str)
     taken.snapshot_ordinal = _typed(account.get("snapshot"), int)
-    if (moment == "snapshot") != (taken.snapshot_ordinal is not None):
+    is_snapshot = taken.snapshot_ordinal is not None and taken.snapshot_ordinal >= 0
+    if (moment == "snapshot") != is_snapshot:
         raise ValueError(taken.snapshot_ordinal)
     taken.failed_program = _typed(account["failed_program"], str)
     taken.message = _typed(account["message"], str)
@@ -366,12 +368,17 @@ def _add_shapes(taken: Taken, parts: Iterable[Mapping[str, Any]] | None) -> None
     for one in parts:
         alive, held = _alive(one)
         shape = _shape(one)
+        if shape is None:
+            raise TypeError(one)
         shapes = of_stack.setdefault(alive, {})
         shapes[shape] = _sum(shapes.get(shape, Held()), held)
         if one.get("holder") is not None:
             name, source = one["holder"]
             named = as_text(str(name)), _typed(source, str)
             taken.holders.setdefault((alive, shape), named)
+    passed: dict[Alive, set[str | None]] = {}
+    for alive, shape in taken.arguments or {}:
+        passed.setdefault(alive, set()).add(shape)
     rest_count = 0
     for alive, held in taken.profile.arrays.items():
         shapes = of_stack.get(alive, {})
@@ -379,9 +386,8 @@ def _add_shapes(taken: Taken, parts: Iterable[Mapping[str, Any]] | None) -> None
             held.array_count - sum(one.array_count for one in shapes.values()),
             held.total_bytes - sum(one.total_bytes for one in shapes.values()),
         )
-        passed = {shape for stack, shape in taken.arguments or {} if stack == alive}
         is_less = left.array_count < 0 or left.total_bytes < 0
-        if is_less or not shapes or not passed <= shapes.keys():
+        if is_less or not shapes or not passed.get(alive, set()) <= shapes.keys():
             # More than is alive, or none: which of them are counted is not known.
             rest_count += held.array_count
             continue

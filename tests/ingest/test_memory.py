@@ -13,6 +13,7 @@ from places import DEMO, ROOT
 from pprof_writer import Sample, packed
 
 from bufdb.database.runs import LIVE_TABLES
+from bufdb.dumps.memory_profiles import MOST_WATCHED_BYTES
 from bufdb.dumps.place import Bytes
 from bufdb.errors import BufdbError, UsageError
 
@@ -313,7 +314,7 @@ def test_two_allocators_of_a_device_give_one_limit(con, file):
 HALF = json.dumps(WATCHED | {"failed_program": "jit_\ud800"})
 WRONG = json.dumps(WATCHED | {"limit_bytes": "1"})
 LESS = json.dumps(WATCHED | {"arguments": [WATCHED["arguments"][0] | {"bytes": -8, "count": -1}]})
-LONG = json.dumps(WATCHED) + " " * (16 << 20)
+LONG = json.dumps(WATCHED) + " " * MOST_WATCHED_BYTES
 MUCH = json.dumps(WATCHED | {"programs": [WATCHED["programs"][0] | {"temp_bytes": 1 << 62}]})
 LARGE = json.dumps(WATCHED | {"limit_bytes": 1 << 63})
 ENDLESS = json.dumps(WATCHED | {"arguments": [WATCHED["arguments"][0] | {"bytes": float("inf")}]})
