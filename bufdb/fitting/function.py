@@ -102,6 +102,7 @@ class Function:
         self._outputs = self._jax.tree.leaves(stage.out_info)
         self._unused = unused_note(stage)
         self._step = stage.jaxpr.jaxpr
+        self._in_shardings = stage._params["in_shardings"]
         try:
             self._losses = Losses(self._reader, self._gradients, self._step)
         except UnboundError as error:
@@ -202,7 +203,7 @@ class Function:
             arguments = self._batch()
 
             def record(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Gradient]:
-                return self._recorded(args, kwargs)[0]
+                return self._resized(args, kwargs)
 
             return Also(record, self._reader, arguments, self._gradients, self._step)
 
@@ -243,13 +244,25 @@ class Function:
         Raises:
             Refused: there are none, or it is unknown how they are sharded.
         """
+        args, kwargs = self._as_sharded()
+        return batch(args, kwargs, _argument_names(self._given, len(args)), self._gradients)
+
+    def _as_sharded(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments, each with its own sharding or that which the jit names for it.
+
+        Raises:
+            Refused: the arguments of the jit are not those of the function, such as static ones.
+        """
         info = getattr(self._given, "_jit_info", None)
-        leaves = self._jax.tree.leaves((self._args, self._kwargs))
-        is_known = any(is_placed(leaf) for leaf in leaves)
-        if getattr(info, "user_specified_in_shardings", False) and not is_known:
+        leaves, tree = self._jax.tree.flatten((self._args, self._kwargs))
+        arrays = [leaf for leaf in leaves if getattr(leaf, "shape", ())]
+        if not _has_in_shardings(info) or all(map(is_placed, arrays)):
+            return self._args, self._kwargs
+        if len(leaves) != len(self._in_shardings):
             raise Refused("in_shardings hide how the batch is sharded; shard the arguments, too")
-        names = _argument_names(self._given, len(self._args))
-        return batch(self._args, self._kwargs, names, self._gradients)
+        pairs = zip(leaves, self._in_shardings, strict=True)
+        args, kwargs = tree.unflatten([_placed(leaf, sharding) for leaf, sharding in pairs])
+        return args, kwargs
 
     def _on_demand(self) -> tuple[str, ...]:
         kinds = []
@@ -291,13 +304,24 @@ class Function:
             raise BufdbError(f"{type(error).__name__}: {error}".splitlines()[0]) from error
 
     def _at(self, size: int) -> list[Gradient]:
-        args, kwargs = self._batch().at(size, is_sharded=False)
-        return self._recorded(args, kwargs)[0]
+        return self._resized(*self._batch().at(size, is_sharded=False))
+
+    def _resized(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Gradient]:
+        """Return the losses for another size of the batch, sharded as the arguments alone say.
+
+        The devices of `in_shardings` may not divide it.
+        """
+        info = getattr(self._given, "_jit_info", None)
+        plain = None
+        if _has_in_shardings(info) and not hasattr(self._given, "lifted"):
+            options = {name: getattr(info, name) for name in ("static_argnums", "static_argnames")}
+            plain = self._jax.jit(self._given.__wrapped__, **options)
+        return self._recorded(args, kwargs, plain)[0]
 
     def _recorded(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], plain: Any = None
     ) -> tuple[list[Gradient], Any]:
-        """Trace the function; return its losses, and what was traced."""
+        """Trace the function, or another one jitted; return its losses, and what was traced."""
         jax = self._jax
         recorded: list[Gradient] = []
         outermost = sys._getframe().f_code
@@ -315,7 +339,7 @@ class Function:
 
         jax.clear_caches()
         with gradients(change, self._calls), mapped_calls(self._files) as self._mapped:
-            stage = self._jitted(Plan()).trace(*args, **kwargs)
+            stage = (plain or self._jitted(Plan())).trace(*args, **kwargs)
         jax.clear_caches()
         return recorded, stage
 
@@ -454,6 +478,18 @@ def _require_arrays(
                     f"argument {argument} of {name} is not an array: it has a "
                     f"{type(leaf).__name__}; bind it with functools.partial, or {how}"
                 )
+
+
+def _has_in_shardings(info: Any) -> bool:
+    return bool(getattr(info, "user_specified_in_shardings", False))
+
+
+def _placed(leaf: Any, sharding: Any) -> Any:
+    """Return an argument, with a sharding if it is an array that has none of its own."""
+    if not getattr(leaf, "shape", ()) or is_placed(leaf):
+        return leaf
+    one = jax_module().ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+    return one if is_placed(one) else leaf
 
 
 def _struct(jax: Any) -> Callable[[Any], Any]:

@@ -243,12 +243,47 @@ def test_devices_share_each_part_equally():
         batch((sharded(4, 4),), {}, ("x",), ())
 
 
+def data_parallel(devices=4):
+    mesh = jax.sharding.AbstractMesh((devices,), ("data",))
+    specs = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec("data")
+    return [jax.sharding.NamedSharding(mesh, one) for one in specs]
+
+
+def test_in_shardings_say_how_the_batch_is_sharded():
+    whole, rows = data_parallel()
+    step = jax.jit(programs.step, in_shardings=(whole, *[rows] * (len(programs.args()) - 1)))
+    (change, *_) = Function(step, programs.args(), {}, "step").changes(("microbatch",)).tried
+    # A batch of 4 would not divide by the devices of the jit; its check has none.
+    assert (change.devices, change.ground) == (4, "checked on 4 random examples: equal to 1e-04")
+
+
 def test_what_shards_the_batch_unseen_is_refused():
-    mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
-    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-    step = jax.jit(programs.step, in_shardings=rows)
-    changes = Function(step, programs.args(), {}, "step").changes(("microbatch",))
+    def step(count, params, *rest):
+        return programs.step(params, *rest)
+
+    whole, rows = data_parallel()
+    shardings = whole, *[rows] * (len(programs.args()) - 1)
+    jitted = jax.jit(step, static_argnums=0, in_shardings=shardings)
+    changes = Function(jitted, (1, *programs.args()), {}, "step").changes(("microbatch",))
     assert "in_shardings hide how the batch is sharded" in changes.notes[0]
+
+
+def test_a_loss_within_a_shard_map_is_not_put_in_chunks():
+    mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
+    whole, rows = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec("data")
+
+    def local(params, x):
+        logits = x @ params["head"]
+        loss = jax.nn.logsumexp(logits, axis=-1).mean()
+        return jax.lax.pmean(loss, "data")
+
+    mapped = jax.shard_map(local, mesh=mesh, in_specs=(whole, rows), out_specs=whole)
+    args = (
+        {"head": jax.ShapeDtypeStruct((4, 64), "float32")},
+        jax.ShapeDtypeStruct((16, 4), "float32"),
+    )
+    changes = Function(jax.grad(mapped), args, {}, "step").changes(("chunks",))
+    assert changes.notes == ("--also chunks: the loss is within a shard_map",)
 
 
 @pytest.mark.slow

@@ -27,6 +27,7 @@ from bufdb.fitting.editing import Editing
 from bufdb.fitting.edits import Refused
 from bufdb.fitting.flat import Flat, flattened
 from bufdb.fitting.jax_inside import (
+    SHARD_MAPS,
     Changed,
     bind,
     evaluate,
@@ -193,6 +194,8 @@ def _piece(flat: Flat) -> _Piece:
         except Refused as why:
             largest = largest or why
     none = "no product outside of scans is much wider than its input and then reduced"
+    if any(eqn.primitive.name in SHARD_MAPS and _is_heavy(eqn) for eqn in flat.full.eqns):
+        none = "the loss is within a shard_map"  # in the words of advised_chunk_values.obstacle
     raise largest or Refused(none)
 
 
