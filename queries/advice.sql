@@ -656,7 +656,7 @@ findings AS (
   SELECT
     module_id, color, kind, kind AS sureness_kind, name, value_count, saving_form, kept_name,
     low_operation_count, operation_count, low_recompute_ns, recompute_ns, low_saving_bytes,
-    saving_bytes, NULL AS reader
+    saving_bytes, NULL AS reader, NULL AS obstacle
   FROM of_values
   UNION ALL
   SELECT
@@ -669,24 +669,24 @@ findings AS (
     END AS name,
     value_count, NULL, NULL, NULL, NULL, NULL, NULL,
     together_low_saving_bytes AS low_saving_bytes, together_saving_bytes AS saving_bytes,
-    NULL AS reader
+    NULL AS reader, NULL AS obstacle
   FROM donations
   WHERE place = 1
   UNION ALL
   SELECT
     module_id, color, 'padding', 'padding', shape, value_count, NULL, NULL, NULL, NULL, NULL, NULL,
-    low_saving_bytes, saving_bytes, NULL AS reader
+    low_saving_bytes, saving_bytes, NULL AS reader, NULL AS obstacle
   FROM answered_padding
   WHERE low_saving_bytes > 0
   UNION ALL
   SELECT
     module_id, color, 'dtype', 'dtype', 'f32', value_count, NULL, NULL, NULL, NULL, NULL, NULL,
-    low_saving_bytes, saving_bytes, NULL AS reader
+    low_saving_bytes, saving_bytes, NULL AS reader, NULL AS obstacle
   FROM wide_programs
   UNION ALL
   SELECT
     module_id, color, 'carry', 'carry', name, value_count, NULL, NULL, NULL, NULL, NULL, NULL,
-    low_saving_bytes, saving_bytes, NULL AS reader
+    low_saving_bytes, saving_bytes, NULL AS reader, NULL AS obstacle
   FROM advised_carries
   UNION ALL
   SELECT
@@ -694,7 +694,8 @@ findings AS (
     CASE advised_groups.kind WHEN 'scan' THEN 'block' ELSE advised_groups.kind END,
     CASE advised_groups.kind WHEN 'scan' THEN 'block_of_scan' ELSE advised_groups.kind END,
     advised_groups.name, advised_groups.value_count, NULL, NULL, NULL, NULL, NULL, NULL,
-    advised_groups.low_saving_bytes, advised_groups.saving_bytes, advised_groups.reader
+    advised_groups.low_saving_bytes, advised_groups.saving_bytes, advised_groups.reader,
+    advised_groups.obstacle
   FROM functions
   JOIN advised_groups
     ON advised_groups.module_id = functions.module_id
@@ -711,7 +712,7 @@ findings AS (
     END,
     shards.value_count, NULL, NULL, NULL, NULL, NULL, NULL,
     greatest(shards.saving_bytes - shards.gathered_bytes, 0),
-    shards.saving_bytes + coalesce(divided_alike.saving_bytes, 0), NULL AS reader
+    shards.saving_bytes + coalesce(divided_alike.saving_bytes, 0), NULL AS reader, NULL AS obstacle
   FROM shards
   LEFT JOIN divided_alike
     ON divided_alike.module_id = shards.module_id
@@ -729,7 +730,7 @@ findings AS (
     ) AS name,
     1 AS value_count, NULL, NULL, NULL, NULL, NULL, NULL,
     -- It may be needed whole where it is computed.
-    0 AS low_saving_bytes, allocations.size_bytes AS saving_bytes, NULL AS reader
+    0 AS low_saving_bytes, allocations.size_bytes AS saving_bytes, NULL AS reader, NULL AS obstacle
   FROM functions
   JOIN peak_values
     ON peak_values.module_id = functions.module_id
@@ -787,7 +788,7 @@ found AS (
     functions.place AS function_place,
     functions.name_place, functions.run_name, functions.function_name, functions.platform,
     functions.color, functions.peak_bytes, functions.unknown_reason, findings.low_saving_bytes,
-    findings.saving_bytes, findings.reader,
+    findings.saving_bytes, findings.reader, findings.obstacle,
     -- Settings are of the whole program, and so is the jit; code is changed line by line.
     CASE
       WHEN findings.kind IN ('donate', 'dtype') OR program_words.has_settings
@@ -830,7 +831,7 @@ keyed AS (
     function_place, name_place, run_name, function_name, platform, color, peak_bytes,
     unknown_reason, low_saving_bytes, saving_bytes, saving_ratio, kind, sureness_kind, name,
     value_count, saving_form, kept_name, low_operation_count, operation_count, low_recompute_ns,
-    recompute_ns, saving_bytes_per_ms, ranked_by, reader, framework_place,
+    recompute_ns, saving_bytes_per_ms, ranked_by, reader, obstacle, framework_place,
     CASE
       WHEN ranked_by = 'saving' THEN 0
       WHEN coalesce(low_saving_bytes, saving_bytes) <= 0 AND kind <> 'recompute' THEN 3
@@ -852,7 +853,7 @@ ranked AS (
     function_place, name_place, run_name, function_name, platform, color, peak_bytes,
     unknown_reason, low_saving_bytes, saving_bytes, saving_ratio, kind, sureness_kind, name,
     value_count, saving_form, kept_name, low_operation_count, operation_count, low_recompute_ns,
-    recompute_ns, saving_bytes_per_ms, ranked_by, reader, framework_place,
+    recompute_ns, saving_bytes_per_ms, ranked_by, reader, obstacle, framework_place,
     row_number() OVER (
       PARTITION BY function_place
       ORDER BY
@@ -901,7 +902,7 @@ SELECT
         WHEN words.chunks <> '' THEN 'compute the loss in chunks: ' || words.chunks
         ELSE 'compute the loss in chunks under jax.checkpoint' || coalesce(
           ', and return metrics from it, not the logits that ' || ranked.reader || ' reads', ''
-        )
+        ) || coalesce(', by hand: ' || ranked.obstacle, '')
       END
     WHEN 'batch' THEN 'in batches, by lax.map(f, xs, batch_size=k), it holds about k/'
       || regexp_extract(ranked.name, '([0-9]+)$', 1) || ' of this'

@@ -248,9 +248,10 @@ def stopped_note(script: Script, child: Child, *, is_choice: bool = True) -> str
     at = f" at {short(place)}" if place else ""
     waiting = [f"{name} ({short(place)})" for name, place in child.known.get(WAITING, ())]
     more = f"; jitted, but not called by then: {', '.join(waiting[:_SHOWN])}" if waiting else ""
-    if waiting and is_choice and not script.is_chosen:
+    if is_choice and not script.is_chosen:
         more += (
-            f"; --call {LARGEST} runs one round of steps and takes the largest, --call NAME another"
+            f"; later calls are not known: --call {LARGEST} runs one round of steps and takes the "
+            f"largest{', --call NAME another' if waiting else ''}"
         )
     again = "in a second run " if script.is_largest else ""
     return (

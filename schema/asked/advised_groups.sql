@@ -6,7 +6,7 @@ WITH block_values AS (
   FROM advised_block_values
 ),
 chunk_values AS (
-  SELECT module_id, color, value_id, source_line, reader
+  SELECT module_id, color, value_id, source_line, reader, obstacle
   FROM advised_chunk_values
 ),
 batch_values AS (
@@ -43,7 +43,8 @@ blocks AS (
 chunks AS (
   SELECT
     chunk_values.module_id, chunk_values.color,
-    max(chunk_values.source_line) AS name, max(chunk_values.reader) AS reader
+    max(chunk_values.source_line) AS name, max(chunk_values.reader) AS reader,
+    max(chunk_values.obstacle) AS obstacle
   FROM chunk_values
   JOIN held_values AS held
     ON held.module_id = chunk_values.module_id
@@ -266,7 +267,7 @@ SELECT
     WHEN 'batch' THEN away.away_bytes - away.away_bytes // batches.axis_size
     ELSE away.away_bytes
   END AS saving_bytes,
-  chunks.reader
+  chunks.reader, chunks.obstacle
 FROM away
 LEFT JOIN chunks
   ON away.kind = 'chunk'
@@ -296,3 +297,4 @@ COMMENT ON COLUMN advised_groups.value_count IS 'Its values that hold bytes at t
 COMMENT ON COLUMN advised_groups.low_saving_bytes IS 'Lower bound of how far the peak falls [bytes]: a loss in two chunks, or a vmap in two batches; 0 for early, because the compiler decides where they are made; for a block, half of the saving when one call is recomputed at a time, because what its calls pass on stays; for a scan, without what one round recomputes and what the rounds pass on.';
 COMMENT ON COLUMN advised_groups.saving_bytes IS 'Upper bound [bytes]: without any of these values; for a loss, at least what they hold at the peak; for a batch, when one element of the axis is computed at a time.';
 COMMENT ON COLUMN advised_groups.reader IS 'For a chunk, what reads the logits outside of the gradient: advised_chunk_values.reader; else NULL.';
+COMMENT ON COLUMN advised_groups.obstacle IS 'For a chunk, why bufdb fit does not do it: advised_chunk_values.obstacle; else NULL.';

@@ -70,8 +70,8 @@ def test_the_largest_of_a_round_of_steps_is_explained(train, empty_folder):
     code, _, err = train("explain", *command)
     assert code == 0, err
     assert "call 1 of 1 so far, the first that takes a gradient: main.<locals>.critic" in err
-    hint = "; --call largest runs one round of steps and takes the largest, --call NAME another"
-    assert f"main.<locals>.evaluate (train.py:21){hint}" in err
+    hint = "later calls are not known: --call largest runs one round of steps and takes the largest"
+    assert f"main.<locals>.evaluate (train.py:21); {hint}, --call NAME another" in err
     assert not (empty_folder / "after").exists()
 
 

@@ -372,13 +372,20 @@ def loss(
     op_name="jit(step)/transpose(jvp(jit(take_along_axis)))/scatter-add",
     reads=None,
     weight="bf16[100,2]{1,0}",
+    logits="bf16[4,100]{1,0}",
+    sharding="",
 ):
     """Logits and their gradients of 4 tokens, 400 bytes each, one after the other."""
     module = Module(con, 1, function_name="step", platform="cpu")
     module.allocation(0, "temp", 1000)
     module.allocation(1, "parameter", 50, parameter_number=0)
     module.value(1, 1, 0, 50, (0, 9), "e", shape(con, weight), opcode="parameter")
-    text = shape(con, "bf16[4,100]{1,0}", count=400)
+    if sharding:
+        con.execute(
+            "UPDATE instructions SET text = ? WHERE instruction_name = 'e'",
+            [f"%e = {weight} parameter(0), sharding={sharding}"],
+        )
+    text = shape(con, logits, count=400)
     for value_id, live in ((2, (2, 4)), (3, (4, 6))):
         module.value(value_id, 0, 400 * (value_id - 2), 400, live, shape=text, op_name=op_name,
                      source_file="loss.py", source_line=88)  # fmt: skip
@@ -417,6 +424,35 @@ def test_chunks_are_of_a_product_twice_as_wide(con, weight, count):
     """As bufdb fit --also chunks wants it, see tests/fitting/test_jax_also.py."""
     loss(con, weight=f"bf16[{weight}]{{1,0}}")
     assert len(rows(con, "advice")) == count
+
+
+@pytest.mark.parametrize(("tiles", "count"), [("1,1", 1), ("2,1", 1), ("1,4", 0), ("2,4", 1)])
+def test_sharded_weights_are_as_wide_as_their_parts(con, tiles, count):
+    loss(con, weight="bf16[100,25]{1,0}", sharding=f"{{devices=[{tiles}]<=[8]}}")
+    assert len(rows(con, "advice")) == count
+
+
+@pytest.mark.parametrize(
+    ("op_name", "logits", "why"),
+    [
+        ("jit(step)/shard_map/transpose(jvp(jit(take_along_axis)))/mul", "4",
+         "the gradient is taken within a shard_map"),
+        ("jit(step)/transpose(jvp())/shard_map/jit(take_along_axis)/mul", "4",
+         "the loss is within a shard_map"),
+        ("jit(step)/transpose(jvp(jit(take_along_axis)))/mul", "1,4",
+         "the batch has no equal parts on a device"),
+        ("jit(step)/transpose(jvp(jit(take_along_axis)))/mul", "3,4",
+         "the batch has no equal parts on a device"),
+        ("jit(step)/transpose(jvp(jit(take_along_axis)))/mul", "2,4", None),
+        ("jit(step)/transpose(jvp(jit(take_along_axis)))/mul", "3", None),  # tokens
+    ],
+)  # fmt: skip
+def test_why_chunks_are_by_hand_is_said(con, op_name, logits, why):
+    """In the words of bufdb fit, see tests/fitting/test_jax_also.py."""
+    loss(con, op_name=op_name, logits=f"bf16[{logits},100]{{1,0}}")
+    (row,) = rows(con, "advice")
+    by_hand = f", by hand: {why}" if why else ""
+    assert row["advice"] == f"compute the loss in chunks under jax.checkpoint{by_hand}"
 
 
 @pytest.mark.parametrize(
