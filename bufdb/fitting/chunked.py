@@ -476,8 +476,14 @@ class _Callee(_Loss):
         called = call.func.id if isinstance(call.func, ast.Name) else called
         is_itself = self.is_method and function.name == "__call__"
         returns = [one for one in ast.walk(function) if isinstance(one, ast.Return)]
-        if function.decorator_list or len(returns) != 1 or self.block is not function.body:
-            raise Refused(f"{function.name} has a decorator, or several returns")
+        if function.decorator_list:
+            what = _excerpt(source, function.decorator_list[0])
+            raise Refused(
+                f"{function.name} has the decorator {what}, and is not taken apart; return from it "
+                "what the wide product takes, and compute the rest for each part"
+            )
+        if len(returns) != 1 or self.block is not function.body:
+            raise Refused(f"{function.name} has several returns, or one within a block")
         if not is_itself and called != function.name:
             raise Refused(f"the call does not show {function.name}")
         if self.source.free(self.name) != self.name:

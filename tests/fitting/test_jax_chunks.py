@@ -97,6 +97,7 @@ def test_a_wide_loss_is_put_into_a_function(name, outs):
     ("name", "reason"),
     [
         ("of_library", "the call does not show forward"),
+        ("of_decorated", "decorated has the decorator compact, and is not taken apart"),
         ("of_jitted", "its lines are in no function of the files that has all of them"),
         ("scaled", "has a number that grows with the batch"),
         ("shaped", "logits is wide, and line"),

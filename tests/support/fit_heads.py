@@ -136,6 +136,20 @@ def of_jitted(params, batch):
     return picked(logits, batch["labels"]).mean()
 
 
+def compact(function):
+    return function
+
+
+@compact
+def decorated(params, tokens):
+    return hidden(params, tokens) @ params["head"]
+
+
+def of_decorated(params, batch):
+    logits = decorated(params, batch["tokens"])
+    return picked(logits, batch["labels"]).mean()
+
+
 def of_library(params, batch):
     logits = jax.vmap(forward, (None, 0))(params, batch["tokens"])
     return picked(logits, batch["labels"]).mean()
