@@ -67,7 +67,7 @@ def of_file(path: Path) -> list[Held]:
         sums[alive.device] = sums.get(alive.device, 0) + held.total_bytes
     known = taken.arguments
     passed: dict[str, int] = {}
-    for alive, held in (known or {}).items():
+    for (alive, _), held in (known or {}).items():
         passed[alive.device] = passed.get(alive.device, 0) + held.total_bytes
     statistics: dict[str, dict[str, int]] = {}
     for row in taken.statistics:

@@ -54,6 +54,12 @@ devices AS (
   SELECT statistics.run_name, statistics.profile_name, statistics.device
   FROM statistics
 ),
+-- Of a process with snapshots the one that describes it.
+others AS (
+  SELECT live_moments.run_name, live_moments.profile_name
+  FROM live_moments
+  WHERE NOT live_moments.is_account
+),
 accounts AS (
   SELECT
     devices.run_name, devices.profile_name, devices.device,
@@ -104,6 +110,9 @@ accounts AS (
     ON collectives.run_name = devices.run_name
     AND collectives.profile_name = devices.profile_name
     AND collectives.device_number = regexp_extract(devices.device, '([0-9]+)[^0-9]*$', 1)
+  ANTI JOIN others
+    ON others.run_name = devices.run_name
+    AND others.profile_name = devices.profile_name
 )
 SELECT
   accounts.run_name, accounts.profile_name, accounts.device, accounts.has_profile,
@@ -137,7 +146,7 @@ SELECT
   accounts.collective_bytes, accounts.device_total_bytes, accounts.outside_bytes
 FROM accounts;
 COMMENT ON VIEW pools IS
-  'One row per memory profile or log and device with an account of its memory: what its allocator may take, holds and has free, from live_arrays and allocator_statistics. Key: run_name, profile_name, device.';
+  'One row per memory profile or log and device with an account of its memory: what its allocator may take, holds and has free, from live_arrays and allocator_statistics; of a process with snapshots that of live_moments.is_account. Key: run_name, profile_name, device.';
 COMMENT ON COLUMN pools.run_name IS 'The run: runs.run_name.';
 COMMENT ON COLUMN pools.profile_name IS 'The profile or log: allocator_statistics.profile_name.';
 COMMENT ON COLUMN pools.device IS 'The device, or the allocator''s name in a log: allocator_statistics.device.';

@@ -185,3 +185,16 @@ def test_memory_for_collectives_is_beside_the_pool(r):
         device    | collective_bytes | function_name | arena_bytes | fit
         GPU_0_bfc | 30               | NULL          | 85          | no
     """)  # fmt: skip
+
+
+def test_of_snapshots_the_last_is_the_account(r):
+    module(r, 1, "step", 60, 20)
+    for number, alive in ((1, 10), (2, 30)):
+        place = {"run_name": "r", "profile_name": f"memory-{number}.prof"}
+        insert(r, "live_profiles", **place, moment="snapshot", snapshot_ordinal=number,
+               limit_bytes=100, program_count=0, arguments_unknown_reason="why")  # fmt: skip
+        insert(r, "live_arrays", **place, device="gpu:0", total_bytes=alive, array_count=1)
+    holds(r, "pool", """
+        profile_name  | alive_bytes
+        memory-2.prof | 30
+    """)  # fmt: skip
