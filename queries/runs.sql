@@ -30,6 +30,8 @@
 -- column metadata VARCHAR: Labels that describe how the run was made, such as those of bufdb
 --   capture (the command, its exit code, flags, commit, versions), as K=V, separated by spaces;
 --   NULL if none.
+-- column kept_bytes BIGINT: Its dump files as the database keeps them, compressed [bytes]; equal
+--   files of several runs are kept once and count in each. 0 for --no-sources.
 -- column unknown_count BIGINT: Modules whose peak is unknown.
 -- column unknown_reason VARCHAR: Why; for several, the first reason in alphabetical order; NULL if
 --   all peaks are known.
@@ -104,6 +106,22 @@ problems AS (
   WHERE diagnostics.severity IN ('data_loss', 'error')
   GROUP BY diagnostics.run_name
 ),
+contents AS (
+  SELECT file_contents.content_hash, sum(file_contents.compressed_bytes) AS compressed_bytes
+  FROM file_contents
+  GROUP BY file_contents.content_hash
+),
+run_files AS (
+  SELECT DISTINCT modules.run_name, files.content_hash
+  FROM files
+  JOIN modules ON modules.module_id = files.module_id
+),
+kept AS (
+  SELECT run_files.run_name, sum(contents.compressed_bytes)::BIGINT AS kept_bytes
+  FROM run_files
+  JOIN contents ON contents.content_hash = run_files.content_hash
+  GROUP BY run_files.run_name
+),
 labels AS (
   SELECT
     run_labels.run_name,
@@ -123,7 +141,7 @@ SELECT
   figures.platforms, figures.format_eras, figures.max_partition_count, options.compiler_options,
   figures.max_peak_bytes, figures.max_need_bytes, figures.max_temp_bytes,
   coalesce(problems.problem_count, 0) AS problem_count,
-  runs.source_path, labels.metadata,
+  runs.source_path, labels.metadata, coalesce(kept.kept_bytes, 0) AS kept_bytes,
   coalesce(figures.unknown_count, 0) AS unknown_count,
   figures.unknown_reason
 FROM runs
@@ -132,6 +150,7 @@ JOIN asked_runs ON asked_runs.run_name = runs.run_name
 LEFT JOIN figures ON figures.run_name = runs.run_name
 LEFT JOIN labels ON labels.run_name = runs.run_name
 LEFT JOIN options ON options.run_name = runs.run_name
+LEFT JOIN kept ON kept.run_name = runs.run_name
 LEFT JOIN problems ON problems.run_name = runs.run_name
 WHERE figures.run_name IS NOT NULL
   OR coalesce(params.function, params.platform, params.color, params.module) IS NULL

@@ -43,7 +43,8 @@ def objects(values: Sequence[int | None]) -> Any:
     return column
 
 
-TYPES = ("BIGINT", "HUGEINT", "BOOLEAN", "VARCHAR", "BIGINT[]")
+_BYTES = ("VARCHAR", "BIGINT[]", "BLOB")
+TYPES = ("BIGINT", "HUGEINT", "BOOLEAN", *_BYTES)
 """DuckDB types that the tables of modules have."""
 _RANGES = {"BIGINT": range(-(2**63), 2**63), "HUGEINT": range(1 - 10**38, 10**38)}
 Misfits = list[tuple[int, str]]
@@ -107,7 +108,7 @@ def column_of(values: list[Any], data_type: str) -> Any:
 
 def _buffers_of(column: Any, data_type: str) -> tuple[Buffers, list[int]]:
     """Return the buffers of a column, and the rows whose value does not fit into its type."""
-    if data_type in ("VARCHAR", "BIGINT[]"):
+    if data_type in _BYTES:
         if isinstance(column, Text):
             views, data = column.views()
             return (_validity(column.there()), views, data), []
@@ -152,7 +153,7 @@ def _validity(there: Bools | None) -> Any:
 
 def _nulls(data_type: str, length: int) -> Buffers:
     """Return the buffers of a column that has only NULL."""
-    bits, is_text = np.zeros(-(-length // 8), np.uint8), data_type in ("VARCHAR", "BIGINT[]")
+    bits, is_text = np.zeros(-(-length // 8), np.uint8), data_type in _BYTES
     width = 2 if is_text or data_type == "HUGEINT" else 1
     return bits, np.zeros((length, width), np.int64), np.zeros(1, np.uint8) if is_text else None
 

@@ -6,8 +6,10 @@ from functools import partial
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from bufdb.commands import common, completion, paths
+from bufdb.errors import UsageError
 
 TABLES = ("parquet", "csv", "bundle")
 PICTURES = ("speedscope", "collapsed", "pprof", "perfetto", "torch-snapshot")
@@ -19,8 +21,13 @@ PICTURES = ("speedscope", "collapsed", "pprof", "perfetto", "torch-snapshot")
     "--format",
     "form",
     type=click.Choice([*TABLES, *PICTURES]),
-    required=True,
     help="Format to write, see above.",
+)
+@click.option(
+    "--sources",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Write the dump files themselves into a new folder, those of each run below its name.",
 )
 @completion.filter_options
 @click.option(
@@ -53,12 +60,12 @@ PICTURES = ("speedscope", "collapsed", "pprof", "perfetto", "torch-snapshot")
     metavar="FILE",
     type=click.Path(path_type=Path),
     callback=common.not_dash,
-    required=True,
     help="Where to write; a new folder for parquet and csv.",
 )
 @common.read_db_option
 def command(
-    form: str,
+    form: str | None,
+    sources: Path | None,
     run: str | None,
     function: str | None,
     module: str | None,
@@ -89,6 +96,9 @@ def command(
     and files are replaced whole. How a run was made (its command, versions, host) is dropped, or
     kept by --keep. Hashes of dump files stay.
 
+    --sources DIR gives the dump files back byte for byte, as they were read, unless they were
+    ingested with --no-sources. A bundle has them too; an anonymous export never has.
+
     \b
     Exit codes:
       0  written
@@ -96,9 +106,24 @@ def command(
       2  wrong usage, or the file cannot be written
       3  database missing, in use or of another version
     """
+    context = click.get_current_context()
+    opened = partial(common.open_database, db)
+    if sources is not None:
+        if form is not None or output is not None or anonymize or color is not None:
+            raise UsageError(
+                "--sources writes the dump files as they were; it takes --run, --function and "
+                "--module alone"
+            )
+        from bufdb.export.sources import export_sources
+
+        for text in export_sources(opened, sources, run=run, function=function, module=module):
+            common.note(text)
+        return
+    has_no_output = context.get_parameter_source("output") is ParameterSource.DEFAULT
+    if form is None or has_no_output:
+        raise UsageError("expected --format FORMAT -o FILE, or --sources DIR")
     from bufdb.export.ask import export
 
-    opened = partial(common.open_database, db)
     output = output or Path("/dev/stdout")
     filters = {"run": run, "function": function, "module": module, "color": color}
     notes = export(

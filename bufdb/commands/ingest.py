@@ -98,6 +98,12 @@ def _sources(
     help="With --out: plain Parquet, or Delta tables (bufdb[delta]).  [default: the dataset's, "
     "else parquet]",
 )
+@click.option(
+    "--no-sources",
+    "has_no_sources",
+    is_flag=True,
+    help="Do not keep the files themselves, compressed: 'bufdb upgrade' cannot read them again.",
+)
 @click.option("--prune", is_flag=True, help="Remove modules whose dumps are gone from PATH.")
 @click.option(
     "--profile",
@@ -123,6 +129,7 @@ def command(
     master: str | None,
     file_format: str | None,
     profile: Path | None,
+    has_no_sources: bool,
     **options: Any,
 ) -> None:
     """Read XLA dumps into the database: directories (recursively) or single files.
@@ -149,6 +156,10 @@ def command(
     write the dataset. bufdb must be installed there, and PATH and URL must mean the same, on a
     shared disk or in a bucket. A lost worker loses nothing.
 
+    The database keeps the bytes of the files it reads, compressed to about a tenth, so that a later
+    version of bufdb can read them again ('bufdb upgrade'), and 'bufdb export --sources' gives them
+    back. With --no-sources it does not.
+
     With --prune, the run keeps only what the paths hold now.
 
     With --run-from-dir, a name that does not match PATTERN makes a run without labels, and a
@@ -168,6 +179,7 @@ def command(
         options["profile"] = load(profile, common.note)
     ingest = _ingest_into(db, url, file_format, engine, remote, master)
     pairs = common.parse_labels(labels)
+    options["keeps_sources"] = not has_no_sources
     options["own_globs"] = common.own_globs(own)
     options["metadata"] = common.parse_labels(metadata, "--metadata")
     with progress("MB", is_quiet=is_quiet) as options["progress"]:

@@ -165,12 +165,14 @@ def delete(con: duckdb.DuckDBPyConnection, run: str) -> Removal:
             rows += _delete(con, f'"{table}" WHERE module_id IN {modules}', [run])
     for table in by_run:
         rows += _delete(con, f'"{table}" WHERE run_name = ?', [run])
-    return Removal(module_count, rows + delete_unused_shapes(con))
+    return Removal(module_count, rows + delete_unused(con))
 
 
-def delete_unused_shapes(con: duckdb.DuckDBPyConnection) -> int:
-    """Delete the shapes that no module uses any more; return how many."""
-    return _delete(con, 'shapes WHERE shape NOT IN (SELECT "values".shape FROM "values")', [])
+def delete_unused(con: duckdb.DuckDBPyConnection) -> int:
+    """Delete the shapes and contents that no module has any more; return how many."""
+    shapes = 'shapes WHERE shape NOT IN (SELECT "values".shape FROM "values")'
+    contents = "file_contents WHERE content_hash NOT IN (SELECT content_hash FROM files)"
+    return _delete(con, shapes, []) + _delete(con, contents, [])
 
 
 def _tables_with(con: duckdb.DuckDBPyConnection, column: str) -> list[str]:

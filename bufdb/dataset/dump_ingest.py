@@ -297,11 +297,12 @@ class _Ingest(Ingest):
         self.objects.store_modules(modules)
         for owner in modules:
             self.dataset.versions[owner.owner_id] = owner.version
-        for table in (*MODULE_TABLES, "shapes"):
+        for table in (*MODULE_TABLES, "shapes", "file_contents"):
             if table not in _PRELOADED:
                 kept = " WHERE module_id IS NULL" if table == "diagnostics" else ""
                 self.con.execute(f'DELETE FROM "{table}"{kept}')
         self._look_up_shapes()
+        self._look_up_contents()
 
     def groups(self, run: str) -> Iterable[Group]:
         """Return what there is to read of a run."""

@@ -25,6 +25,8 @@ from bufdb.database import definitions
 
 CONSTANT = frozenset(["schema_info", "op_categories", "role_rules", "memory_spaces"])
 """Tables that are bufdb's own and in no dataset."""
+SHARED = {"shapes": ("shape",), "file_contents": ("content_hash", "part_ordinal")}
+"""Tables with rows that several modules share, and the key of a row: each module has its own."""
 MARKERS = ("runs", "modules")
 """Tables whose rows commit owners."""
 UNKNOWN_DAY = "1970-01-01"

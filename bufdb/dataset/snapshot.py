@@ -80,9 +80,10 @@ def table_sql(name: str, types: Mapping[str, str], relation: str | None, owners:
     )
     is_of = " AND ".join(f"owners.{column} = stored.{column}" for column in layout.OWN_COLUMNS)
     whole = "NOT owners.is_removed"
-    if name == "shapes":  # each owner has those that it needs
+    if name in layout.SHARED:  # each owner has those that it needs
+        key = ", ".join(f"stored.{column}" for column in layout.SHARED[name])
         return (
-            f"SELECT DISTINCT ON (stored.shape)\n  {cells}\nFROM {rows}\n"
+            f"SELECT DISTINCT ON ({key})\n  {cells}\nFROM {rows}\n"
             f"SEMI JOIN {owners} AS owners ON {is_of} AND {whole}"
         )
     if name in ("runs", "run_labels"):

@@ -48,6 +48,12 @@ class Writer:
             'JOIN (SELECT DISTINCT module_id, shape FROM "values" UNION '
             "SELECT module_id, shape FROM instructions) AS used ON used.shape = shapes.shape)"
         )
+        sources["file_contents"] = (
+            "(SELECT DISTINCT ON (used.module_id, file_contents.content_hash, part_ordinal) "
+            "file_contents.*, used.module_id FROM file_contents "
+            "JOIN (SELECT DISTINCT module_id, content_hash FROM files) AS used "
+            "ON used.content_hash = file_contents.content_hash)"
+        )
         for start in range(0, len(owners), self.at_once):
             self._store(owners[start : start + self.at_once], sources, "module_id", "modules")
 

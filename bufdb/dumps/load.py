@@ -55,6 +55,8 @@ class Loaded:
     hashes: dict[str, str] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
     texts: dict[str, bytes] = field(default_factory=dict)
+    originals: dict[str, bytes] = field(default_factory=dict)
+    """Texts as they are in their files, where `texts` has them rewritten."""
     titles: dict[str, Titles] = field(default_factory=dict)
     before: BeforeOptimizations | None = None
     """What was kept of the HLO text before optimization, which may be long and is read once."""
@@ -103,7 +105,7 @@ def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
                     loaded.before.feed(text)
             loaded.hashes[kind] = digest.hexdigest()
         else:
-            text = read_span(file, 0, loaded.sizes[kind])
+            text = original = read_span(file, 0, loaded.sizes[kind])
             loaded.hashes[kind] = xxhash.xxh3_128_hexdigest(text)
             if not is_plain(text[:PASTED_BYTES]):
                 text = plain(text)
@@ -112,6 +114,8 @@ def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
             if kind != PROTO:
                 titles.feed(text)
             loaded.texts[kind] = text
+            if text is not original:
+                loaded.originals[kind] = original
     if PROTO in files.files:
         loaded.derived = _not_in_text(loaded)
         if loaded.derived and loaded.sizes[PROTO] > block_bytes:

@@ -95,23 +95,15 @@ def gzip(opener: Opener) -> Iterator[bytes]:
 
 
 def zstandard(opener: Opener) -> Iterator[bytes]:
-    """Return a Zstandard stream, by the standard library if it has one (Python 3.14).
-
-    Raises:
-        OSError: no library for it is installed.
-    """
-    for name in ("compression.zstd", "zstandard"):
-        try:
-            library = importlib.import_module(name)
-        except ImportError:
-            continue
-        # The frames share a context, and so does what zstandard makes of one decompressor.
-        if name == "zstandard":
-            new = library.ZstdDecompressor(max_window_size=WINDOW_BYTES).decompressobj
-        else:
-            most = {library.DecompressionParameter.window_log_max: WINDOW_BYTES.bit_length() - 1}
-            new = functools.partial(library.ZstdDecompressor, options=most)
-        # A block of four bytes may expand to 128 KiB.
-        return _decompressed(opener, new, library.ZstdError, 1 << 10)
-    text = "it is compressed by Zstandard, which needs: pip install 'bufdb[zst]'"
-    raise OSError(errno.ENOSYS, text)
+    """Return a Zstandard stream, by the standard library if it has one (Python 3.14)."""
+    # The frames share a context, and so does what zstandard makes of one decompressor.
+    try:
+        library = importlib.import_module("compression.zstd")
+    except ImportError:
+        library = importlib.import_module("zstandard")
+        new = library.ZstdDecompressor(max_window_size=WINDOW_BYTES).decompressobj
+    else:
+        most = {library.DecompressionParameter.window_log_max: WINDOW_BYTES.bit_length() - 1}
+        new = functools.partial(library.ZstdDecompressor, options=most)
+    # A block of four bytes may expand to 128 KiB.
+    return _decompressed(opener, new, library.ZstdError, 1 << 10)

@@ -112,8 +112,9 @@ def _write_tables(
     keep: Sequence[str],
 ) -> None:
     con = opened(allow_files=True, runs=_runs(asked))
-    selection = tables.Selection(con, asked, anonymous=anonymous, keep=keep)
-    if form == "bundle":
+    is_bundle = form == "bundle"
+    selection = tables.Selection(con, asked, anonymous=anonymous, keep=keep, has_sources=is_bundle)
+    if is_bundle:
         tables.write_bundle(selection, output, db)
     else:
         tables.write(selection, output, form)

@@ -29,6 +29,7 @@ KEPT = {
     "allocations": "kind parameter_shape parameter_shape_index output_shape",
     "diagnostics": "severity code",
     "entry_parameters": "shape",
+    "file_contents": "content_hash",
     "files": "file_kind content_hash",
     "input_output_aliases": "output_index parameter_index alias_kind",
     "instruction_times": "device",
@@ -81,8 +82,11 @@ class Selection:
         *,
         anonymous: bool,
         keep: Sequence[str] = (),
+        has_sources: bool = False,
     ) -> None:
         """Choose modules by globs of run, function and module; `keep` names labels to keep.
+
+        The bytes of dump files, which hold names and paths, are among the rows if `has_sources`.
 
         Raises:
             BufdbError: there are no such modules.
@@ -90,6 +94,7 @@ class Selection:
         self.con = con
         self.types = _types(con)
         self.anonymous = anonymous
+        self.has_sources = has_sources and not anonymous
         self._kept_labels = ", ".join(map(sql_text, keep)) or "NULL"
         globs = {name: str(asked[name]) for name in ("function", "module") if name in asked}
         _ask(con, asked, globs)
@@ -149,6 +154,11 @@ class Selection:
             return (
                 f'stored.shape IN (SELECT shape FROM {CATALOG}.main."values" AS stored '
                 f"WHERE {of_module})"
+            )
+        if table == "file_contents":
+            return (
+                f"{self.has_sources} AND stored.content_hash IN (SELECT content_hash "
+                f"FROM {CATALOG}.main.files AS stored WHERE {of_module})"
             )
         return "TRUE"
 

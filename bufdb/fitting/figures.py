@@ -84,7 +84,13 @@ class Scratch:
         return figures
 
     def _read(self, dumped: Dumped) -> Figures:
-        ingest_into(self._con, [Files("one", dumped.files, "")], run="one", replace=True)
+        ingest_into(
+            self._con,
+            [Files("one", dumped.files, "")],
+            run="one",
+            replace=True,
+            keeps_sources=False,
+        )
         row = self._con.execute(_SQL).fetchone()
         return Figures() if row is None else Figures(*row)
 

@@ -8,6 +8,7 @@ counts as the user's own and on nothing else: not on the group, nor on what was 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,8 @@ import numpy as np
 from bufdb.columnar.rows import Misfits, Rows, column_of, rows_of
 from bufdb.columnar.scan import Columns
 from bufdb.dumps.batch import Batch, LargeModule
-from bufdb.dumps.load import Loaded, dumped_at, load
+from bufdb.dumps.contents import PART_BYTES, Part, cut, parts
+from bufdb.dumps.load import Loaded, chunks, dumped_at, load
 from bufdb.ingest.plan import Job, check_unchanged, stamps_of
 from bufdb.ingest.rows import (
     Row,
@@ -39,18 +41,19 @@ def read(group: Group, sink: Sink) -> None:
 
     Small modules are taken together, up to a block of text; a large one is alone.
     """
-    batch: list[tuple[Job, Loaded]] = []
+    batch: list[_Changed] = []
     size, dumped = 0, math.inf
-    for job, loaded, time in _changed(group, sink):
+    for one in _changed(group, sink):
+        loaded = one.loaded
         if loaded.is_large or size + loaded.kept_size > group.block_bytes:
             _read_small(group, batch, dumped, sink)
             batch, size, dumped = [], 0, math.inf
         if loaded.is_large:
-            _read_large(group, job, loaded, time, sink)
+            _read_large(group, one, sink)
             continue
-        batch.append((job, loaded))
+        batch.append(one)
         size += loaded.kept_size
-        dumped = min(dumped, time)
+        dumped = min(dumped, one.dumped_at)
     _read_small(group, batch, dumped, sink)
 
 
@@ -64,6 +67,8 @@ class Collected:
     """Why modules could not be read."""
     rows: list[tuple[str, Rows]] = field(default_factory=list)
     """Rows with their table, in order."""
+    parts: list[Part] = field(default_factory=list)
+    """Bytes of files, if they are stored."""
     done: list[Done] = field(default_factory=list)
 
 
@@ -79,7 +84,7 @@ class _Collecting:
 
     def __init__(self) -> None:
         self.collected = Collected()
-        self._kept = 0
+        self._kept = self._kept_parts = 0
 
     def unchanged(self, module_id: int, dumped: float) -> None:
         self.collected.unchanged.append(module_id)
@@ -88,10 +93,13 @@ class _Collecting:
         self.collected.errors[module_id] = error
 
     def begin(self, ids: list[int], *, is_large: bool) -> None:
-        self._kept = len(self.collected.rows)
+        self._kept, self._kept_parts = len(self.collected.rows), len(self.collected.parts)
 
     def add(self, table: str, rows: Rows) -> None:
         self.collected.rows.append((table, rows))
+
+    def content(self, part: Part) -> None:
+        self.collected.parts.append(part)
 
     def part(self, size: int) -> None:
         pass
@@ -101,6 +109,7 @@ class _Collecting:
 
     def lost(self, module_id: int, error: OSError) -> None:
         del self.collected.rows[self._kept :]
+        del self.collected.parts[self._kept_parts :]
         self.collected.errors[module_id] = error
 
 
@@ -111,38 +120,72 @@ def content_of(job: Job, loaded: Loaded, own: Own) -> Content:
     return frozenset(hashes | {made_with(own.pattern)})
 
 
-def _changed(group: Group, sink: Sink) -> Iterator[tuple[Job, Loaded, float]]:
-    """Yield the modules that have changed, loaded, and when they were dumped."""
+@dataclass
+class _Changed:
+    """A module that is read because it has changed."""
+
+    job: Job
+    loaded: Loaded
+    dumped_at: float
+    """Seconds since 1970."""
+    parts: list[Part]
+    """Its files, if it is small and they are stored."""
+
+
+def _changed(group: Group, sink: Sink) -> Iterator[_Changed]:
+    """Yield the modules that have changed, loaded."""
     for job in group.jobs:
+        before = group.stored.get(job.module_id)
+        some: list[Part] = []
         try:
             job.stamps = stamps_of(job.files)
             loaded = load(job.files, group.block_bytes)
+            is_same = before is not None and before == content_of(job, loaded, group.own)
+            if group.keeps_sources and not is_same and not loaded.is_large:
+                some = list(_parts(loaded))
             check_unchanged(job)
             dumped = dumped_at(job.files)
         except OSError as error:
             sink.unreadable(job.module_id, error)
             continue
-        before = group.stored.get(job.module_id)
-        if before is not None and before == content_of(job, loaded, group.own):
+        if is_same:
             sink.unchanged(job.module_id, dumped)
         else:
-            yield job, loaded, dumped
+            yield _Changed(job, loaded, dumped, some)
 
 
-def _read_small(group: Group, batch: list[tuple[Job, Loaded]], dumped: float, sink: Sink) -> None:
+def _parts(loaded: Loaded) -> Iterator[Part]:
+    """Yield the parts of a module's files, each file's in order.
+
+    Raises:
+        OSError: a file that is not in memory cannot be read again.
+    """
+    for kind, file in loaded.files.files.items():
+        text = loaded.originals.get(kind) or loaded.texts.get(kind)
+        again = None if text else chunks(file, 0, loaded.sizes[kind], PART_BYTES)
+        yield from parts(loaded.hashes[kind], cut(text or b"") if again is None else again)
+
+
+def _read_small(group: Group, batch: list[_Changed], dumped: float, sink: Sink) -> None:
     if batch:
-        source = Batch([loaded for _, loaded in batch], group.own)
-        jobs = [job for job, _ in batch]
+        source = Batch([one.loaded for one in batch], group.own)
+        jobs = [one.job for one in batch]
         sink.begin([job.module_id for job in jobs], is_large=False)
+        for part in itertools.chain.from_iterable(one.parts for one in batch):
+            sink.content(part)
         sink.end(_tell(source, jobs, dumped, sink))
 
 
-def _read_large(group: Group, job: Job, loaded: Loaded, dumped: float, sink: Sink) -> None:
+def _read_large(group: Group, one: _Changed, sink: Sink) -> None:
     """Read a module whose files are read while its rows are emitted."""
+    job = one.job
     sink.begin([job.module_id], is_large=True)
     try:
-        source = LargeModule(loaded, group.block_bytes, group.own, sink.part)
-        done = _tell(source, [job], dumped, sink)
+        if group.keeps_sources:
+            for part in _parts(one.loaded):
+                sink.content(part)
+        source = LargeModule(one.loaded, group.block_bytes, group.own, sink.part)
+        done = _tell(source, [job], one.dumped_at, sink)
         check_unchanged(job)
     except OSError as error:
         sink.lost(job.module_id, error)

@@ -54,6 +54,8 @@ class Request:
     block_bytes: int = BLOCK_BYTES
     """Text read at a time; changes no row."""
     progress: Progress | None = None
+    keeps_sources: bool = True
+    """Whether the bytes of the files are stored, for a later bufdb to read them again."""
     profile: Profile | None = None
     """Times of instructions, of the one run."""
 

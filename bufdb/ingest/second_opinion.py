@@ -95,7 +95,7 @@ def _compare(
     other = store.open_writable(":memory:")
     try:
         planned = {"proto": PlannedRun(Path(key), [Job("proto", module_id, files)])}
-        Ingest(other, planned, Request()).run()
+        Ingest(other, planned, Request(keeps_sources=False)).run()
         for table, columns in COMPARED.items():
             rows = f'SELECT {columns} FROM "{table}" WHERE module_id = {module_id}'
             own_rows, other_rows = (Counter(c.execute(rows).fetchall()) for c in (con, other))

@@ -48,7 +48,7 @@ class ToRead:
         ids = set(self.unchanged)
         left = [job for job in jobs if job.module_id not in ids]
         self.groups = [
-            Group(some, self.own, block_bytes, stored.contents(some))
+            Group(some, self.own, block_bytes, stored.contents(some), request.keeps_sources)
             for some in _grouped(left, stored.ids, block_bytes, reader_count)
         ]
         """The others, in order."""

@@ -37,6 +37,7 @@ from bufdb.ingest.work import Done, Group
 from bufdb.ingest.writer import FEW_INSERT_ROWS, INSERT_ROWS, TableWriter
 
 if TYPE_CHECKING:
+    from bufdb.dumps.contents import Part
     from bufdb.ingest.profile import Timing
 
 TRANSACTION_BYTES = 1 << 30
@@ -45,6 +46,9 @@ seconds of work. Each packs again the row group that the last one began, in ever
 
 NOTED = (NO_BUFFERS, NO_PROFILE, SEVERAL)
 """Codes of what is missing from the dumps as a whole, which is noted at once."""
+
+CONTENT_BYTES = 8 << 20
+"""Compressed bytes of files that wait for an insert."""
 
 LOGGED_BYTES = 16 << 20
 """Text of a last transaction that may go to the log next to the file, which is joined to the file
@@ -127,6 +131,7 @@ class Ingest:
             if request.replace:
                 self.summary.removed_count += runs.delete(self.con, name).module_count
             self._look_up_shapes()
+            self._look_up_contents()
             self.of_run = self._to_read(name)
             self.run_changed, self.dumped_at = not self.of_run.stored_ids, math.inf
             own_labels, is_alone = request.labels_of(name), planned.is_memory_alone
@@ -158,6 +163,16 @@ class Ingest:
     def _look_up_shapes(self) -> None:
         stored = self.con.execute("SELECT shape FROM shapes").fetchall()
         self.stored_shapes = {shape for (shape,) in stored}
+
+    def _look_up_contents(self) -> None:
+        sql = "SELECT DISTINCT content_hash FROM file_contents"
+        self.stored_contents = {one for (one,) in self.con.execute(sql).fetchall()}
+        self.new_contents: set[str] = set()
+        """Those of them that came with the modules that were begun last."""
+        self.stored_content: str | None = None
+        """The file whose parts are being stored."""
+        self.waiting_parts: list[Part] = []
+        self.waiting_bytes = 0
 
     def _begin_anew(self) -> None:
         """Commit what was stored so far, unless everything must become visible at once."""
@@ -198,7 +213,7 @@ class Ingest:
 
     def begin(self, ids: list[int], *, is_large: bool) -> None:
         """Begin the rows of modules; what is stored of them is removed."""
-        self.ids, self.run_changed = ids, True
+        self.ids, self.run_changed, self.new_contents = ids, True, set()
         self.writer.insert_rows = FEW_INSERT_ROWS if is_large else INSERT_ROWS
         if is_large:
             self._begin_anew()
@@ -210,6 +225,26 @@ class Ingest:
     def add(self, table: str, rows: Rows) -> None:
         """Store rows of modules."""
         self.writer.add(table, rows)
+
+    def content(self, part: Part) -> None:
+        """Store a part of a file, unless an equal file is stored."""
+        if part.part_ordinal == 0:
+            is_new = part.content_hash not in self.stored_contents
+            self.stored_content = part.content_hash if is_new else None
+            self.stored_contents.add(part.content_hash)
+            self.new_contents |= {part.content_hash} if is_new else set()
+        if part.content_hash != self.stored_content:
+            return
+        self.waiting_parts.append(part)
+        self.waiting_bytes += len(part.compressed)
+        if self.waiting_bytes >= CONTENT_BYTES:
+            self._add_contents()
+            self.writer.flush("file_contents")
+            self.waiting_bytes = 0
+
+    def _add_contents(self) -> None:
+        self.writer.add_rows("file_contents", [part.row() for part in self.waiting_parts])
+        self.waiting_parts = []
 
     def idle(self) -> None:
         """Insert what waits, if it is worth it."""
@@ -224,6 +259,7 @@ class Ingest:
         fresh = [shape for shape in done.shapes if shape.text not in self.stored_shapes]
         self.stored_shapes.update(shape.text for shape in fresh)
         self.writer.add_rows("shapes", [shape_row(shape) for shape in fresh])
+        self._add_contents()
         self.problems += done.problem_counts
         self.dumped_at = min(self.dumped_at, done.dumped_at)
         self.summary.module_count += len(done.ids)
@@ -237,6 +273,8 @@ class Ingest:
             raise error
         self.writer.settle()
         self.con.execute("ROLLBACK")
+        self.stored_contents -= self.new_contents
+        self.waiting_parts = []
         self.writer.begin()
         self.summary, self.writer.row_count = self.before
         self.unreadable(module_id, error)
@@ -297,7 +335,7 @@ class Ingest:
         if not self.run_changed:
             return
         if self.summary.replaced_count or self.summary.pruned_count:
-            runs.delete_unused_shapes(self.con)
+            runs.delete_unused(self.con)
         run_rows.update_run(self.con, self.run_name, path, self.dumped_at)
 
     def _add_times(self) -> None:

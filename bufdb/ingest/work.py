@@ -18,6 +18,7 @@ from bufdb.read.own import NOTHING_MORE, Own
 
 if TYPE_CHECKING:
     from bufdb.columnar.rows import Rows
+    from bufdb.dumps.contents import Part
     from bufdb.read.shape import Shape
 
 Content = frozenset[tuple[str, str]]
@@ -38,6 +39,8 @@ class Group:
     stored: Mapping[int, Content] = field(default_factory=dict)
     """By module_id, what modules that were stored before were made of; those that are still made of
     the same are left alone."""
+    keeps_sources: bool = False
+    """Whether the bytes of files are stored with what is read from them."""
 
 
 @dataclass
@@ -70,6 +73,9 @@ class Sink(Protocol):
 
     def add(self, table: str, rows: Rows) -> None:
         """Add some rows of a table, at least one."""
+
+    def content(self, part: Part) -> None:
+        """Add a part of a file of these modules; the parts of a file are in order and together."""
 
     def part(self, size: int) -> None:
         """Report that so many more bytes of a large module were read."""

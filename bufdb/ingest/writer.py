@@ -89,6 +89,7 @@ _TYPES = {
     "VARCHAR": na.string_view(),
     # As text, which DuckDB casts: a list has no column here.
     "BIGINT[]": na.string_view(),
+    "BLOB": na.binary_view(),
 }
 """Arrow type of each DuckDB type that the tables of modules have."""
 _C_SCHEMAS = {name: na.c_schema(kind) for name, kind in _TYPES.items()}
@@ -185,6 +186,13 @@ class TableWriter:
         """Insert what is worth it; there is time to."""
         if self.new_rows >= IDLE_INSERT_ROWS:
             self._flush_many()
+
+    def flush(self, table: str) -> None:
+        """Insert what waits for a table."""
+        if table in self.batches:
+            waiting = self.new_rows - self.waiting_rows[table]
+            self._flush([table])
+            self.new_rows = max(0, waiting)
 
     def settle(self) -> None:
         """Insert everything that waits, so that the connection is free for other statements."""

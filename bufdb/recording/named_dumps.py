@@ -60,7 +60,7 @@ def database_of(
             summaries = [
                 ingest(
                     str(file), [path], run=name, prune=True, own_globs=own_globs, jobs=None,
-                    progress=progress,
+                    progress=progress, keeps_sources=False,
                 )
                 for path, name in zip(paths, names, strict=True)
             ]  # fmt: skip

@@ -24,6 +24,7 @@ from bufdb.dataset import layout
 from bufdb.dataset.dump_ingest import contents
 from bufdb.dataset.storage import Storage, storage_of
 from bufdb.dataset.writer import Owner, Writer
+from bufdb.dumps.contents import Part as Content
 from bufdb.errors import BufdbError
 from bufdb.ingest.group import read
 from bufdb.ingest.rows import MODULE_TABLES, shape_row
@@ -170,6 +171,9 @@ class _Storing:
     def add(self, table: str, rows: Rows) -> None:
         self.rows.add(table, rows)
 
+    def content(self, part: Content) -> None:
+        self.rows.add_rows("file_contents", [part.row()])
+
     def part(self, size: int) -> None:
         pass
 
@@ -178,7 +182,7 @@ class _Storing:
         self.rows.add_rows("shapes", [shape_row(shape) for shape in done.shapes])
         self.rows.commit()
         self.objects.store_modules(self._owners(done.ids))
-        for table in (*MODULE_TABLES, "shapes"):
+        for table in (*MODULE_TABLES, "shapes", "file_contents"):
             self.con.execute(f'DELETE FROM "{table}"')
         self._tell("end", done)
 

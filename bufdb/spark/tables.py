@@ -47,6 +47,7 @@ _TYPES = {
     "TIMESTAMP": "TIMESTAMP_NTZ",
     "INTEGER": "INT",
     "BIGINT[]": "ARRAY<BIGINT>",
+    "BLOB": "BINARY",
 }
 """Spark's names of DuckDB's types, where they differ."""
 
@@ -194,7 +195,7 @@ def _register_table(session: SparkSession, table: str, types: Mapping[str, str])
     cells = ", ".join(f"stored.`{column}` AS `{column}`" for column in types)
     matched = " AND ".join(f"owners.{name} = stored.{name}" for name in layout.OWN_COLUMNS)
     rows = f"FROM {stored} AS stored JOIN {OWNERS} AS owners ON {matched}"
-    if table == "shapes":  # each owner has those that it needs
+    if table in layout.SHARED:  # each owner has those that it needs
         sql = f"SELECT DISTINCT {cells} {rows}"
     elif table in ("runs", "run_labels"):
         sql = _merged(table, cells, rows)

@@ -30,9 +30,9 @@ def test_runs_in_order_of_their_dumps_with_labels_and_figures(con):
         module.close()
     late = ("late", "batch=16 remat=full", datetime(2026, 2, 1), DAY)
     assert answer(con, "runs") == [
-        ("early", None, DAY, DAY, 0, 0, *NOTHING, None, None, None, 0, "", None),
-        (*late, 3, 2, *FACTS, 30, 30, 0, 0, "p", "command=c"),
-        ("never", None, None, DAY, 0, 0, *NOTHING, None, None, None, 0, "", None),
+        ("early", None, DAY, DAY, 0, 0, *NOTHING, None, None, None, 0, "", None, 0),
+        (*late, 3, 2, *FACTS, 30, 30, 0, 0, "p", "command=c", 0),
+        ("never", None, None, DAY, 0, 0, *NOTHING, None, None, None, 0, "", None, 0),
     ]
     Module(con, 4, "late", "h", platform="cpu")
     holds(con, "runs", """
@@ -45,8 +45,8 @@ def test_runs_in_order_of_their_dumps_with_labels_and_figures(con):
         max_peak_bytes | max_need_bytes | max_temp_bytes | problem_count | source_path | metadata
         NULL           | NULL           | 0              | 0             | p           | command=c
 
-        unknown_count | unknown_reason
-        1             | the dump has no allocations
+        kept_bytes | unknown_count | unknown_reason
+        0          | 1             | the dump has no allocations
     """, run="late")  # fmt: skip
     con.execute("DELETE FROM modules WHERE module_id = 4")
     holds(con, "runs", """
@@ -101,3 +101,15 @@ def test_options_that_all_modules_share_and_problems(con):
     # Module 3 has no file of options, which says nothing against it.
     assert row["compiler_options"] == "a=1"
     assert row["problem_count"] == 2
+
+
+def test_equal_files_count_in_each_run_that_has_them(con):
+    for module_id, run in ((1, "a"), (2, "a"), (3, "b")):
+        Module(con, module_id, run, "f").close()
+        insert(con, "files", module_id=module_id, file_kind="hlo", content_hash="both")
+    insert(con, "files", module_id=3, file_kind="hlo", content_hash="alone")
+    for content_hash, ordinal, size in (("both", 0, 10), ("both", 1, 5), ("alone", 0, 1)):
+        part = {"content_hash": content_hash, "part_ordinal": ordinal, "compressed": b""}
+        insert(con, "file_contents", **part, compressed_bytes=size)
+    found = {row["run_name"]: row["kept_bytes"] for row in answer(con, "runs")}
+    assert found == {"a": 15, "b": 16}

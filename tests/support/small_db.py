@@ -17,7 +17,14 @@ from bufdb.query import catalogue, execute
 from bufdb.query.header import SavedQuery
 from bufdb.read import hlo
 
-_FILL = {"BIGINT": 0, "VARCHAR": "", "BOOLEAN": False, "TIMESTAMP": "2026-01-01", "HUGEINT": 0}
+_FILL = {
+    "BIGINT": 0,
+    "VARCHAR": "",
+    "BOOLEAN": False,
+    "TIMESTAMP": "2026-01-01",
+    "HUGEINT": 0,
+    "BLOB": b"",
+}
 """Value of a NOT NULL column that the test does not care about."""
 _SUMS = """
 SELECT
