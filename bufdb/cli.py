@@ -37,6 +37,7 @@ EXAMPLES = {
         "bufdb capture --sweep batch=8,16,32 --limit 16GiB -- python train.py --batch {batch}",
         "bufdb capture --watch --limit 16GiB -- python train.py",
     ),
+    "upgrade": ("bufdb upgrade bufdb.duckdb", "bufdb upgrade --jobs 2"),
     "profile": (
         "bufdb profile data/profiles/cpu_b8.xplane.pb.gz --run cpu_b8",
         "bufdb profile data/profiles --run cpu_b8 --quiet",
@@ -153,6 +154,7 @@ GROUPS = {
         "ingest": "Read dumps into the database.",
         "profile": "Read the time of each instruction.",
         "runs": "List, label and remove runs.",
+        "upgrade": "Make a database of this version from an older one.",
         "check": "Check invariants of the stored dumps.",
         "compact": "Merge a dataset's many small files into few.",
     },

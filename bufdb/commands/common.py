@@ -84,8 +84,8 @@ wait_option: Decorator = click.option(
     type=click.FloatRange(min=0, max=10**9),
     expose_value=False,
     callback=_set_patience,
-    help="How long to wait for another process to release the database.  [default: 10 to read, no "
-    "limit to write]",
+    help="How long to wait for another process to release the database.  [default: 10 to read, 60 "
+    "while an ingest writes, no limit to write]",
 )
 
 

@@ -18,8 +18,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
+from bufdb.errors import one_line
+
 DEFAULT_WAIT_S = 10.0
-"""A reader waits so long [s]: an ingest of some hundred modules is done in this time."""
+"""A reader waits so long [s], as a question or a short command takes."""
+INGEST_WAIT_S = 60.0
+"""The same while an ingest holds the database, which takes seconds and says how far it is."""
+_MOST_BYTES = 500
+"""Of what an ingest says."""
 
 
 def _silent(text: str) -> None:
@@ -32,15 +38,17 @@ class Patience:
 
     seconds: float | None = None
     """Time after which waiting ends with an error [s]; 0 does not wait. By default DEFAULT_WAIT_S
-    to read, and to write as long as it takes."""
+    to read, INGEST_WAIT_S while an ingest writes, and to write as long as it takes."""
     note: Callable[[str], None] = _silent
     """Takes one line for the user."""
 
-    def of(self, *, is_writer: bool) -> float:
-        """Return the seconds to wait."""
+    def of(self, *, is_writer: bool, is_ingest: bool = False) -> float:
+        """Return the seconds to wait; `is_ingest` if one holds the database."""
         if self.seconds is not None:
             return self.seconds
-        return float("inf") if is_writer else DEFAULT_WAIT_S
+        if is_writer:
+            return float("inf")
+        return INGEST_WAIT_S if is_ingest else DEFAULT_WAIT_S
 
 
 PATIENCE: ContextVar[Patience] = ContextVar("patience", default=Patience())  # noqa: B039
@@ -80,21 +88,50 @@ class Turn:
         self.file = None
 
 
+class Account(Turn):
+    """What an ingest that holds a database says of itself, in a file next to it."""
+
+    def __init__(self, path: str) -> None:
+        """Name the file of a database; nothing is said yet."""
+        super().__init__(path)
+        self.name = _account_name(path)
+
+    def say(self, text: str) -> None:
+        """Replace what is said."""
+        self.take()
+        if self.file is not None:
+            with contextlib.suppress(OSError):
+                data = text.encode(errors="replace")[:_MOST_BYTES]
+                os.pwrite(self.file, data, 0)
+                os.ftruncate(self.file, len(data))
+
+
 def is_awaited(path: str) -> bool:
     """Return whether a writer waits for a database. A file that a killed one left says nothing."""
+    return _locked(_name(path)) is not None
+
+
+def account_of(path: str) -> str | None:
+    """Return what the ingest that holds a database says of itself, if one does."""
+    text = _locked(_account_name(path))
+    return one_line(text.decode(errors="replace")) if text else None
+
+
+def _locked(name: str) -> bytes | None:
+    """Return what is in a file that another process has locked; None if none has."""
     try:
-        file = os.open(_name(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
-        return False
+        return None
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return True
+        return os.read(file, _MOST_BYTES)
     except OSError:  # a file system without such locks
-        return False
+        return None
     finally:
         os.close(file)
-    return False
+    return None
 
 
 @contextlib.contextmanager
@@ -107,5 +144,19 @@ def turn(path: str) -> Iterator[Turn]:
         own_turn.leave()
 
 
+@contextlib.contextmanager
+def account(path: str) -> Iterator[Account]:
+    """Hold the file in which an ingest says how far it is within the block."""
+    own_account = Account(path)
+    try:
+        yield own_account
+    finally:
+        own_account.leave()
+
+
 def _name(path: str) -> str:
     return f"{os.path.realpath(path)}.waiting"
+
+
+def _account_name(path: str) -> str:
+    return f"{os.path.realpath(path)}.ingest"

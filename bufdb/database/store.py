@@ -1,7 +1,7 @@
 """The database file: open it, apply the schema, check its version.
 
-The only module that runs the DDL of a file. The database is derived from dumps: a file of another
-schema version is refused with the remedy (ingest again), never migrated.
+The only module that runs the DDL of a file. A file of another schema version is refused with the
+remedy: `bufdb upgrade` makes one of this version, and never changes tables in place.
 
 A file may come from anybody, so nothing in it is obeyed. What answers questions runs in a locked
 database in memory, to which the file is attached read-only: views and macros are made there from
@@ -25,7 +25,7 @@ from bufdb.database import definitions, narrowing, ready
 from bufdb.database.definitions import CATALOG
 from bufdb.database.faults import is_interrupt
 from bufdb.database.memory import bound_memory, memory_limit
-from bufdb.database.patience import PATIENCE, is_awaited, turn
+from bufdb.database.patience import PATIENCE, account_of, is_awaited, turn
 from bufdb.database.quoting import sql_name, sql_text
 from bufdb.database.spill import spill_folder
 from bufdb.errors import DatabaseError
@@ -123,7 +123,7 @@ def open_writable(path: str, config: dict[str, str] | None = None) -> duckdb.Duc
     options: _Options = {**_FILE_FORMAT, **_NO_EXTENSIONS, "memory_limit": f"{memory_limit()}B"}
     options.update(config or {})
     is_new = path == ":memory:" or not Path(path).exists()
-    con = _open(path, lambda: _connected(path, options), is_writer=True)
+    con = open_waiting(path, lambda: _connected(path, options), is_writer=True)
     try:
         version, views = _versions(con, path)
         if not is_new:
@@ -240,7 +240,7 @@ def open_readable(
     con = open_memory()
     try:
         attach = f"ATTACH {sql_text(_place(path))} AS {CATALOG} (READ_ONLY, TYPE duckdb)"
-        _open(path, lambda: con.execute(attach), is_writer=False)
+        open_waiting(path, lambda: con.execute(attach), is_writer=False)
         # Built-ins come before the file, which may hold a macro named sum.
         con.execute(f"SET search_path = 'memory.main,system.main,{CATALOG}.main'")
         version, views = _versions(con, path)
@@ -304,7 +304,13 @@ def _place(path: str) -> str:
     return path if path == ":memory:" else str(Path(path).absolute())
 
 
-def _open(path: str, attempt: Callable[[], _Opened], *, is_writer: bool) -> _Opened:
+def open_plain(path: str) -> duckdb.DuckDBPyConnection:
+    """Open a file of any version to write, as it is."""
+    options: _Options = {**_NO_EXTENSIONS}
+    return open_waiting(path, lambda: duckdb.connect(path, config=options), is_writer=True)
+
+
+def open_waiting(path: str, attempt: Callable[[], _Opened], *, is_writer: bool) -> _Opened:
     """Return what `attempt` gives, tried again while another process holds the file.
 
     DuckDB lets one process write or several read. A short ingest or query is worth waiting for. A
@@ -322,8 +328,7 @@ def _open(path: str, attempt: Callable[[], _Opened], *, is_writer: bool) -> _Ope
     if Path(path).exists() and not Path(path).is_file():  # DuckDB would wait for a FIFO's writer
         raise DatabaseError(f"{path} is a FIFO, a socket or a device; --db names a database file")
     patience = PATIENCE.get()
-    seconds = patience.of(is_writer=is_writer)
-    end = time.monotonic() + seconds
+    began = time.monotonic()
     pause = 0.02
     is_noted = False
     with turn(path) as own_turn:
@@ -336,7 +341,11 @@ def _open(path: str, attempt: Callable[[], _Opened], *, is_writer: bool) -> _Ope
                     return attempt()
                 except duckdb.Error as error:
                     why, cause = f"in use by {_holder(path, error)}", error
-            left = end - time.monotonic()
+            ingest = account_of(path)
+            if ingest is not None:
+                why = f"being written: {ingest}"
+            seconds = patience.of(is_writer=is_writer, is_ingest=ingest is not None)
+            left = began + seconds - time.monotonic()
             if left <= 0:
                 raise DatabaseError(
                     f"{path} is {why}; try again later, or wait with --wait SECONDS"
@@ -478,12 +487,22 @@ def _versions(con: duckdb.DuckDBPyConnection, path: str) -> tuple[int | None, st
     rows = con.fetchall()
     info = dict(zip(names, rows[0], strict=True)) if len(rows) == 1 else {}
     version = info.get("schema_version")
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise of_later_version(path, version)
     if version != SCHEMA_VERSION:
         raise DatabaseError(
             f"{path} has schema version {version}, this bufdb needs {SCHEMA_VERSION}; "
-            "remove the file and run 'bufdb ingest' on the dumps again"
+            f"run 'bufdb upgrade {path}'"
         )
     return version, info.get("views_hash")
+
+
+def of_later_version(path: str, version: int) -> DatabaseError:
+    """Return the error about a file that a later bufdb has written."""
+    return DatabaseError(
+        f"{path} has schema version {version}, this bufdb knows {SCHEMA_VERSION} at the most; "
+        "a later bufdb wrote it: pip install -U bufdb"
+    )
 
 
 def _require_tables(path: str, views: Iterable[str]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bufdb.database import memory
+from bufdb.database.patience import account
 from bufdb.errors import UsageError
 from bufdb.ingest.plan import Summary
 from bufdb.ingest.processes import readers
@@ -65,11 +66,16 @@ def ingest(db: str, paths: Sequence[Source], **options: Any) -> Summary:
             from bufdb.ingest import storing  # NumPy and DuckDB with it, which begins threads
 
             config = {**_CONFIG, "memory_limit": request.memory_limit or memory.ingest_memory()}
-            with contextlib.closing(storing.opened(db, config)) as con:
+            with (
+                account(db) as progress_file,
+                contextlib.closing(storing.opened(db, config)) as con,
+            ):
                 # Another ingest may have made it; if of other runs, what is being read stays.
                 if to_read and storing.has_runs(con, planned):
                     to_read, reading = {}, Here()
-                summary = storing.Ingest(con, planned, request, reading, to_read).run()
+                work = storing.Ingest(con, planned, request, reading, to_read)
+                work.say = progress_file.say
+                summary = work.run()
         summary.run_names = list(planned)
     finally:
         if collects:

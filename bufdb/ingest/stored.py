@@ -9,12 +9,14 @@ from bufdb.dumps.files import BEFORE
 from bufdb.ingest.own import own_of_run
 from bufdb.ingest.plan import Job, Request
 from bufdb.ingest.work import Content, Group, made_with
-from bufdb.read.own import parse_own
+from bufdb.read.own import Own, parse_own
 
 if TYPE_CHECKING:
     import duckdb
 
 
+NOT_READ_AGAIN = "not_read_again"
+"""Code of the notice about a module whose rows are an earlier version's."""
 UNCHANGED_SHARE = 8
 """So many stored modules are read together for one that is not stored: most have not changed, and
 cost only their hash."""
@@ -30,16 +32,19 @@ class ToRead:
         jobs: Sequence[Job],
         request: Request,
         reader_count: int = 1,
+        own: Own | None = None,
     ) -> None:
         """Look at what the run has: nothing if it is replaced or if there is no database.
 
-        Groups are for so many readers at once.
+        Groups are for so many readers at once; `own` is what counts as the user's, if not what
+        the request or the run says.
         """
         block_bytes, own_globs = request.block_bytes, request.own_globs
         if con is None or request.replace:
             self.own, stored = parse_own(own_globs or ()), _Stored([])
         else:
             self.own, stored = own_of_run(con, run, own_globs), _Stored.of_run(con, run)
+        self.own = own or self.own
         self.stored_ids = stored.ids
         """modules.module_id of everything that the run has."""
         same = [job for job in jobs if stored.has_same_stamps(job, self.own.pattern)]
@@ -103,11 +108,13 @@ class _Stored:
     def of_run(cls, con: duckdb.DuckDBPyConnection, run: str) -> _Stored:
         return cls(
             con.execute(
-                "SELECT files.module_id, files.path, files.content_hash, files.source_stamp, "
-                "modules.own_pattern "
+                "SELECT files.module_id, files.path, "
+                "if(dated.module_id IS NULL, files.content_hash, ''), "
+                "if(dated.module_id IS NULL, files.source_stamp, NULL), modules.own_pattern "
                 "FROM files JOIN modules ON modules.module_id = files.module_id "
-                "WHERE modules.run_name = ?",
-                [run],
+                "LEFT JOIN (SELECT module_id FROM diagnostics WHERE code = ?) AS dated "
+                "ON dated.module_id = modules.module_id WHERE modules.run_name = ?",
+                [NOT_READ_AGAIN, run],
             ).fetchall()
         )
 

@@ -11,7 +11,7 @@ import copy
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,6 +105,8 @@ class Ingest:
             from bufdb.ingest.profile import Timing
 
             self.timing = Timing(request.profile)
+        self.say: Callable[[str], object] = str
+        """Receives how far the ingest is, for those who wait for the database."""
         self.is_last = False
         """Whether the file is closed after the next commit."""
 
@@ -127,6 +129,7 @@ class Ingest:
             self.reader.begin(self._ahead())
         for name, planned in self.plan.items():
             self.run_name, path = name, planned.path
+            self._say()
             self.writer.begin()
             if request.replace:
                 self.summary.removed_count += runs.delete(self.con, name).module_count
@@ -266,6 +269,13 @@ class Ingest:
         self.summary.text_bytes += done.text_bytes
         self.in_transaction += done.text_bytes
         self.reporter.done(done.ids)
+        self._say()
+
+    def _say(self) -> None:
+        """Say how far the ingest is."""
+        total = sum(len(planned.jobs) for planned in self.plan.values())
+        stored = self.summary.module_count
+        self.say(f"ingest of run {self.run_name}, {stored} of {total} modules so far")
 
     def lost(self, module_id: int, error: OSError) -> None:
         """Undo a large module that cannot be read to its end; what was there before stays."""

@@ -2,7 +2,8 @@
 -- group: store
 --
 -- instruction_executions has what does not run once, or touches a part of an array; so
--- instruction_costs has its count, or 1 for an instruction without a row.
+-- instruction_costs has its count, or 1 for an instruction without a row. Not in modules that an
+-- older bufdb read without instruction_executions, where it is unknown (code not_read_again).
 --
 -- column module_id BIGINT: The module.
 -- column finding VARCHAR: What was expected, what was found.
@@ -40,7 +41,14 @@ FROM instruction_costs AS costs
 LEFT JOIN instruction_executions AS executions
   ON executions.module_id = costs.module_id
   AND executions.instruction_name = costs.instruction_name
-WHERE costs.execution_count IS DISTINCT FROM CASE
+LEFT JOIN (
+  SELECT DISTINCT diagnostics.module_id
+  FROM diagnostics
+  WHERE diagnostics.code = 'not_read_again'
+) AS dated
+  ON dated.module_id = costs.module_id
+WHERE dated.module_id IS NULL
+  AND costs.execution_count IS DISTINCT FROM CASE
     WHEN executions.instruction_name IS NULL THEN 1
     ELSE executions.execution_count
   END

@@ -4,12 +4,14 @@ import shutil
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import duckdb
 import pytest
+from places import DEMO
 
 from bufdb import cli
-from bufdb.database import store
+from bufdb.database import patience, store
 from bufdb.database.patience import PATIENCE, Patience, is_awaited
 from bufdb.errors import DatabaseError
 
@@ -82,6 +84,68 @@ def test_no_wait_says_nothing_but_who(path, hold):
     finally:
         PATIENCE.reset(token)
     assert notes == []
+
+
+INGEST = """
+import sys, time, duckdb
+from bufdb.database.patience import account
+with account(sys.argv[1]) as file, duckdb.connect(sys.argv[1]):
+    file.say("ingest of run a, 3 of 15 modules so far")
+    print("held", flush=True)
+    time.sleep(float(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def ingesting(path):
+    """Another process that ingests for some seconds."""
+    started = []
+
+    def start(seconds):
+        command = [sys.executable, "-c", INGEST, path, str(seconds)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        started.append(process)
+        assert process.stdout.readline() == b"held\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.mark.slow
+def test_a_query_waits_longer_for_an_ingest(path, ingesting, monkeypatch, capfd):
+    monkeypatch.setattr(patience, "DEFAULT_WAIT_S", 0.2)
+    other = ingesting(1.5)
+    assert cli.run(["runs", "--db", path]) == 0
+    assert other.wait() == 0
+    text = "being written: ingest of run a, 3 of 15 modules so far; waiting up to 60 s"
+    assert capfd.readouterr().err.startswith(f"bufdb: {path} is {text}\n")
+    assert not Path(f"{path}.ingest").exists()
+
+
+@pytest.mark.slow
+def test_who_gives_up_names_the_ingest(path, ingesting, capfd):
+    other = ingesting(60)
+    assert cli.run(["runs", "--db", path, "--wait", "0"]) == 3
+    assert capfd.readouterr().err == (
+        f"bufdb: error: {path} is being written: ingest of run a, 3 of 15 modules so far; "
+        "try again later, or wait with --wait SECONDS\n"
+    )
+    other.kill()
+    other.wait()
+    # What a killed ingest has said counts no more.
+    assert patience.account_of(path) is None and Path(f"{path}.ingest").exists()
+
+
+def test_an_ingest_says_how_far_it_is(path, monkeypatch):
+    texts = []
+    monkeypatch.setattr(patience.Account, "say", lambda _, text: texts.append(text))
+    assert cli.run(["ingest", str(DEMO / "gpu_b8"), "--db", path, "-q"]) == 0
+    assert texts[0] == "ingest of run gpu_b8, 0 of 2 modules so far"
+    assert texts[-1] == "ingest of run gpu_b8, 2 of 2 modules so far"
 
 
 @pytest.mark.slow

@@ -68,7 +68,8 @@ def test_all_tables_come_back_row_by_row(export, demo, form):
     assert sorted(path.stem for path in folder.glob(f"*.{form}")) == TABLES
     with load(folder) as con:
         for table in TABLES:
-            assert rows(con, table) == rows(demo, table), table
+            own = [] if table == "file_contents" else rows(demo, table)  # a bundle has it
+            assert rows(con, table) == own, table
         comments = "SELECT table_name, column_name, data_type, comment FROM duckdb_columns() "
         comments += "WHERE NOT internal AND table_name IN (SELECT unnest(?)) ORDER BY ALL"
         comment_rows = con.execute(comments, [TABLES]).fetchall()

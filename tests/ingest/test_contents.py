@@ -16,7 +16,7 @@ from bufdb.ingest.ingest import ingest
 RUN = DEMO / "cpu_b8"
 
 
-def kept(con: duckdb.DuckDBPyConnection) -> dict[str, bytes]:
+def stored_files(con: duckdb.DuckDBPyConnection) -> dict[str, bytes]:
     """The stored files by content_hash."""
     ((catalog,),) = con.execute("SELECT current_database()").fetchall()
     files: dict[str, bytes] = {}
@@ -36,7 +36,7 @@ def test_files_are_kept_byte_for_byte(con, monkeypatch, block_bytes):
     monkeypatch.setattr("bufdb.ingest.group.PART_BYTES", 3000)
     monkeypatch.setattr("bufdb.dumps.contents.PART_BYTES", 3000)
     ingest_into(con, RUN, block_bytes=block_bytes)
-    files = kept(con)
+    files = stored_files(con)
     assert read_files(con)
     for path, content_hash in read_files(con):
         assert files[content_hash] == (RUN / path).read_bytes()
@@ -64,14 +64,14 @@ def test_a_text_that_is_rewritten_is_kept_as_it_was(con, tmp_path):
         is_values = file.name.endswith("-values.txt")
         (tmp_path / file.name).write_bytes(changed if is_values else text)
     ingest_into(con, tmp_path, run="r")
-    files = kept(con)
+    files = stored_files(con)
     for path, content_hash in read_files(con):
         assert files[content_hash] == (tmp_path / path).read_bytes()
 
 
-def test_without_sources_nothing_is_kept(con):
+def test_without_sources_nothing_is_stored_files(con):
     ingest_into(con, RUN, keeps_sources=False)
-    assert read_files(con) and kept(con) == {}
+    assert read_files(con) and stored_files(con) == {}
 
 
 def test_a_changed_file_replaces_what_was_kept(con, tmp_path):
@@ -80,22 +80,22 @@ def test_a_changed_file_replaces_what_was_kept(con, tmp_path):
     for file in (tmp_path / "r").glob("*-buffer-assignment.txt"):
         file.write_bytes(file.read_bytes() + b"\n")
     ingest_into(con, tmp_path / "r")
-    assert kept(con).keys() == {content_hash for _, content_hash in read_files(con)}
+    assert stored_files(con).keys() == {content_hash for _, content_hash in read_files(con)}
 
 
 @pytest.mark.slow
 def test_other_processes_keep_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr("bufdb.ingest.processes.FEW_BYTES", 0)
-    found = []
+    of_jobs = []
     for jobs in (1, 2):
         db = str(tmp_path / f"{jobs}.duckdb")
         ingest(db, [DEMO], run="r", jobs=jobs)
         with store.open_readable(db) as con:
-            found.append(kept_in(con))
-    assert found[0] == found[1] != {}
+            of_jobs.append(stored_in(con))
+    assert of_jobs[0] == of_jobs[1] != {}
 
 
-def kept_in(con: duckdb.DuckDBPyConnection) -> dict[str, bytes]:
+def stored_in(con: duckdb.DuckDBPyConnection) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for content_hash, _, size, compressed in stored_parts(con, "bufdb"):
         piece = contents.expanded(compressed, size)
@@ -115,7 +115,7 @@ def test_a_large_module_that_is_lost_leaves_nothing(con, tmp_path, monkeypatch):
     monkeypatch.setattr("bufdb.ingest.group.check_unchanged", changed)
     ingest_into(con, tmp_path / "r", block_bytes=2000)
     assert len(calls) >= 2
-    assert kept(con).keys() == {content_hash for _, content_hash in read_files(con)}
+    assert stored_files(con).keys() == {content_hash for _, content_hash in read_files(con)}
 
 
 @pytest.mark.parametrize("size", [2, 4, contents.PART_BYTES + 1])
@@ -139,5 +139,5 @@ def test_a_bomb_is_not_expanded():
 
 def test_hashes_of_what_is_kept_are_those_of_files(con):
     ingest_into(con, RUN)
-    for content_hash, data in kept(con).items():
+    for content_hash, data in stored_files(con).items():
         assert xxhash.xxh3_128_hexdigest(data) == content_hash

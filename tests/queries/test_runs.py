@@ -111,5 +111,7 @@ def test_equal_files_count_in_each_run_that_has_them(con):
     for content_hash, ordinal, size in (("both", 0, 10), ("both", 1, 5), ("alone", 0, 1)):
         part = {"content_hash": content_hash, "part_ordinal": ordinal, "compressed": b""}
         insert(con, "file_contents", **part, compressed_bytes=size)
-    found = {row["run_name"]: row["kept_bytes"] for row in answer(con, "runs")}
-    assert found == {"a": 15, "b": 16}
+    assert {row["run_name"]: row["kept_bytes"] for row in answer(con, "runs")} == {
+        "a": 15,
+        "b": 16,
+    }

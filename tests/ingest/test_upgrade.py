@@ -1,0 +1,295 @@
+"""`bufdb upgrade`: databases of each version answer as a fresh ingest does, and nothing is lost."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+
+import duckdb
+import pytest
+import zstandard
+from kept_database import RULE, RUN
+from places import DEMO, ROOT
+
+from bufdb import cli, resources
+from bufdb.database import store
+from bufdb.ingest.upgrade import upgrade
+from bufdb.query.catalogue import load
+from bufdb.query.execute import execute_query
+
+DATA = ROOT / "data"
+VERSIONS = DATA / "versions"
+PROFILES = DATA / "profiles"
+LABELS = ["--run", RUN, "--label", "batch=8", "--metadata", "commit=1f3a"]
+KILLS = int(os.environ.get("BUFDB_KILLS", "20"))
+VARYING = {"ingested_at"}
+"""Of an answer: when the run was ingested."""
+
+
+def run(*arguments):
+    assert cli.run([*arguments, "-q"]) in (0, 4)
+
+
+def unpacked(version, folder):
+    path = folder / f"schema_{version}.duckdb"
+    data = (VERSIONS / f"{path.name}.zst").read_bytes()
+    path.write_bytes(zstandard.ZstdDecompressor().decompress(data))
+    return str(path)
+
+
+def fresh(folder, version):
+    """What this version makes of what a kept database was made of."""
+    db = str(folder / f"fresh_{version}.duckdb")
+    run("ingest", str(DEMO / "cpu_b8"), *LABELS, "--db", db)
+    if version >= 7:
+        run("profile", str(PROFILES / "cpu_b8.xplane.pb.gz"), "--run", RUN, "--db", db)
+        run("ingest", str(PROFILES / "cpu_b8.prof"), "--run", RUN, "--db", db)
+    return db
+
+
+def answers(db):
+    """The answers of all saved queries."""
+    rows_by_query = {}
+    for file in sorted(resources.query_folder().glob("*.sql")):
+        query = load(file)
+        con = store.open_readable(db, query.sql)
+        result = execute_query(con, query, {})
+        names = [name for name, _ in result.columns]
+        rows_by_query[query.name] = [
+            {
+                name: value
+                for name, value in zip(names, row, strict=True)
+                if name not in VARYING and name != "source_path"
+            }
+            for row in result.rows
+        ]
+        con.close()
+    return rows_by_query
+
+
+def tables(db):
+    """All rows of all tables, but for times of ingests."""
+    with duckdb.connect(db, read_only=True) as con:
+        names = [
+            name for (name,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall()
+        ]
+        star = {"runs": "* EXCLUDE (ingested_at)"}
+        return {
+            name: sorted(
+                map(repr, con.execute(f'SELECT {star.get(name, "*")} FROM "{name}"').fetchall())
+            )
+            for name in names
+        }
+
+
+def rows(db, sql):
+    with duckdb.connect(db, read_only=True) as con:
+        return con.execute(sql).fetchall()
+
+
+def test_this_version_is_among_the_kept_ones():
+    assert (VERSIONS / f"schema_{store.SCHEMA_VERSION}.duckdb.zst").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", [6, 7, 9])
+def test_each_version_answers_as_a_fresh_ingest(tmp_path, version):
+    db = unpacked(version, tmp_path)
+    done = upgrade(db)
+    is_kept = version >= 9
+    assert (done.version_before, done.module_count) == (version, 3)
+    assert done.read_count == (3 if is_kept else 0)
+    old, new = answers(db), answers(fresh(tmp_path, version))
+    findings = old.pop("diagnostics")
+    assert [row["code"] for row in findings] == ([] if is_kept else ["not_read_again"] * 3)
+    assert new.pop("diagnostics") == []
+    if not is_kept:  # what is not kept takes no room
+        for row in new["runs"]:
+            row["kept_bytes"] = 0
+    assert {name for name in old if old[name] != new[name]} <= ({"time-by"} - {is_kept})
+    assert cli.run(["check", "--db", db]) == 0
+
+
+@pytest.mark.parametrize("version", [6, 7, 9])
+def test_what_a_user_wrote_comes_along(tmp_path, version):
+    db = unpacked(version, tmp_path)
+    written = {
+        table: rows(db, f"SELECT * FROM {table} ORDER BY ALL")
+        for table in ("run_labels", "live_arrays", "live_profiles", "instruction_times")
+        if table == "run_labels" or version >= 7
+    }
+    upgrade(db)
+    assert written["run_labels"] == [(RUN, "batch", "8", False), (RUN, "commit", "1f3a", True)]
+    for table, before in written.items():
+        assert before and rows(db, f"SELECT * FROM {table} ORDER BY ALL") == before
+    assert rows(db, "SELECT * FROM role_rules WHERE rule_order < 0") == [RULE]
+    assert rows(db, "SELECT count(*) FROM op_categories WHERE category = 'rematerialised'") == [
+        (0,)
+    ]
+
+
+@pytest.mark.slow
+def test_what_is_read_again_is_what_an_ingest_stores(tmp_path):
+    """Directories, an archive, a log, several --own and a run without any module."""
+    db = str(tmp_path / "t.duckdb")
+    archive = tmp_path / "dumps.zip"
+    with zipfile.ZipFile(archive, "w") as members:
+        for file in (DEMO / "gpu_b8").iterdir():
+            members.write(file, file.name)
+    run("ingest", str(DEMO), "--run-from-dir", "--db", db)
+    run("ingest", str(archive), "--db", db)
+    run("ingest", str(DATA / "oom"), "--run", "logs", "--own", "jax", "--db", db)
+    run("ingest", str(PROFILES / "cpu_b8.prof"), "--run", "process", "--db", db)
+    run("ingest", str(DEMO / "cpu_b8"), "--run", "mixed", "--own", "flax", "--db", db)
+    before = tables(db)
+    done = upgrade(db, jobs=2)
+    assert done.read_count == done.module_count > 20 and not done.notes
+    assert tables(db) == before
+    assert not list(tmp_path.glob("*.upgrading*")) and not list(tmp_path.glob("*.wal"))
+
+
+def test_copied_modules_are_read_when_ingested_again(tmp_path, capfd):
+    db = unpacked(6, tmp_path)
+    upgrade(db)
+    assert cli.run(["ingest", str(DEMO / "cpu_b8"), "--run", RUN, "--db", db]) == 0
+    assert "ingested 3 modules (3 replaced)" in capfd.readouterr().err
+    assert rows(db, "SELECT count(*) FROM diagnostics") == [(0,)]
+    assert cli.run(["ingest", str(DEMO / "cpu_b8"), "--run", RUN, "--db", db]) == 0
+    assert "unchanged 3" in capfd.readouterr().err
+
+
+def test_an_unknown_count_of_executions_is_not_one(tmp_path):
+    db = unpacked(7, tmp_path)
+    upgrade(db)
+    ((known, unknown),) = rows(
+        db,
+        "SELECT count(accessed_bytes), count(*) FILTER (WHERE unknown_reason LIKE '%schema 7') "
+        "FROM instruction_traffic",
+    )
+    assert known == 0 and unknown > 0
+
+
+def test_damaged_bytes_leave_the_rows_as_they_were(tmp_path):
+    db = unpacked(9, tmp_path)
+    with duckdb.connect(db) as con:
+        con.execute(
+            "UPDATE file_contents SET compressed = 'x' WHERE content_hash = (SELECT "
+            "content_hash FROM files WHERE path LIKE '%jit_init%buffer-assignment.txt')"
+        )
+    before = rows(db, 'SELECT * FROM "values" ORDER BY ALL')
+    done = upgrade(db)
+    assert done.read_count == 2 and len(done.notes) == 2
+    assert rows(db, 'SELECT * FROM "values" ORDER BY ALL') == before
+    ((message,),) = rows(db, "SELECT message FROM diagnostics")
+    assert "its kept dump files are damaged" in message
+
+
+def test_an_older_file_is_refused_with_the_command(tmp_path, capfd):
+    db = unpacked(6, tmp_path)
+    before = Path(db).read_bytes()
+    for command in (["summary"], ["ingest", str(DEMO / "cpu_b8")], ["runs", "unlabel", RUN, "a"]):
+        assert cli.run([*command, "--db", db]) == 3
+        err = capfd.readouterr().err
+        assert err.endswith(f"has schema version 6, this bufdb needs 9; run 'bufdb upgrade {db}'\n")
+    assert Path(db).read_bytes() == before
+
+
+def test_a_file_of_a_later_version_is_left_alone(tmp_path, capfd):
+    db = unpacked(9, tmp_path)
+    with duckdb.connect(db) as con:
+        con.execute("UPDATE schema_info SET schema_version = 99")
+    before = Path(db).read_bytes()
+    for command in (
+        ["summary", "--db", db],
+        ["upgrade", db],
+        ["runs", "unlabel", RUN, "a", "--db", db],
+    ):
+        assert cli.run(command) == 3
+        (line,) = capfd.readouterr().err.splitlines()
+        assert "a later bufdb wrote it: pip install -U bufdb" in line
+    assert Path(db).read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == [Path(db).name]
+
+
+def test_what_is_in_the_log_comes_along(tmp_path):
+    db = unpacked(9, tmp_path)
+    code = (
+        "import duckdb, os, sys; con = duckdb.connect(sys.argv[1]); "
+        "con.execute(\"UPDATE run_labels SET label_value = '9' WHERE label = 'batch'\"); "
+        "os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", code, db], check=True)
+    assert Path(f"{db}.wal").exists()
+    upgrade(db)
+    assert not Path(f"{db}.wal").exists()
+    assert rows(db, "SELECT label_value FROM run_labels WHERE label = 'batch'") == [("9",)]
+
+
+def test_a_link_and_permissions_stay(tmp_path):
+    db = Path(unpacked(9, tmp_path))
+    db.chmod(0o640)
+    link = tmp_path / "link.duckdb"
+    link.symlink_to(db)
+    upgrade(str(link))
+    assert link.is_symlink() and db.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ALTER TABLE modules RENAME TO m; CREATE VIEW modules AS FROM m",
+        "DROP TABLE files",
+        "DROP TABLE schema_info",
+        "CREATE TABLE g (a INT, b INT AS (a + 1))",
+    ],
+    ids=["view", "no files", "no version", "computed"],
+)
+def test_a_file_of_something_else_is_refused(tmp_path, sql, capfd):
+    db = unpacked(9, tmp_path)
+    with duckdb.connect(db) as con:
+        con.execute(f"{sql}; CHECKPOINT")
+    before = Path(db).read_bytes()
+    assert cli.run(["upgrade", db]) == 3
+    assert len(capfd.readouterr().err.splitlines()) == 1
+    assert Path(db).read_bytes() == before and len(list(tmp_path.iterdir())) == 1
+
+
+def test_what_a_killed_upgrade_left_is_removed(tmp_path):
+    db = unpacked(9, tmp_path)
+    Path(f"{db}.upgrading").write_bytes(b"half a database")
+    upgrade(db)
+    assert [path.name for path in tmp_path.iterdir()] == [Path(db).name]
+
+
+@pytest.mark.slow
+def test_a_killed_upgrade_loses_nothing(tmp_path):
+    first = str(tmp_path / "t.duckdb")
+    run("ingest", str(DEMO), "--run-from-dir", "--db", first)
+    whole, data = tables(first), Path(first).read_bytes()
+    command = [sys.executable, "-m", "bufdb", "upgrade", "-q", "--jobs", "2"]
+    began = time.monotonic()
+    subprocess.run([*command, first], check=True, cwd=ROOT)
+    seconds = time.monotonic() - began
+    assert tables(first) == whole
+    rng, killed = random.Random(0), 0
+    for number in range(4 * KILLS):
+        db = str(tmp_path / f"{number}.duckdb")
+        Path(db).write_bytes(data)
+        with subprocess.Popen([*command, db], cwd=ROOT) as process:
+            try:
+                process.wait(rng.uniform(0.3, 1.05) * seconds)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGKILL)
+        killed += process.returncode == -signal.SIGKILL
+        assert Path(db).read_bytes() == data or tables(db) == whole
+        upgrade(db)
+        assert tables(db) == whole
+        assert not list(tmp_path.glob(f"{number}.duckdb?*"))
+        Path(db).unlink()
+        if killed == KILLS:
+            break
+    assert killed == KILLS
