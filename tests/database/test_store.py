@@ -70,10 +70,13 @@ def test_reading_takes_bufdbs_views_and_leaves_the_file_alone(path):
     assert [file.name for file in Path(path).parent.iterdir()] == ["t.duckdb"]
 
 
-def test_another_schema_version_is_refused_with_the_remedy(path):
-    change(path, "UPDATE schema_info SET schema_version = 99")
+@pytest.mark.parametrize(
+    ("version", "remedy"), [(6, "run 'bufdb upgrade "), (99, "pip install -U bufdb")]
+)
+def test_another_schema_version_is_refused_with_the_remedy(path, version, remedy):
+    change(path, f"UPDATE schema_info SET schema_version = {version}")
     for opened in (store.open_readable, store.open_writable):
-        with pytest.raises(DatabaseError, match=r"schema version 99.*remove the file and run"):
+        with pytest.raises(DatabaseError, match=rf"schema version {version}.*{remedy}"):
             opened(path)
 
 

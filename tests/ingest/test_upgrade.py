@@ -111,7 +111,7 @@ def test_each_version_answers_as_a_fresh_ingest(tmp_path, version):
         for row in new["runs"]:
             row["kept_bytes"] = 0
     assert {name for name in old if old[name] != new[name]} <= ({"time-by"} - {is_kept})
-    assert cli.run(["check", "--db", db]) == 0
+    assert cli.run(["check", "--skip", "lookups", "--db", db]) == 0  # a rule is edited
 
 
 @pytest.mark.parametrize("version", [6, 7, 9])
