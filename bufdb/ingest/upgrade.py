@@ -57,6 +57,14 @@ FROM instructions
 JOIN modules ON modules.module_id = instructions.module_id AND modules.has_hlo_text
 WHERE instructions.module_id IN (SELECT module_id FROM temp.main.copied)
 """
+_PROGRAM_COUNTS = """
+UPDATE live_profiles SET program_count = greatest(live_profiles.program_count, listed.row_count)
+FROM (SELECT run_name, profile_name, count(*) AS row_count FROM live_programs GROUP BY ALL)
+  AS listed
+WHERE listed.run_name = live_profiles.run_name
+  AND listed.profile_name = live_profiles.profile_name
+"""
+"""Before schema version 8 programs that bufdb.watch lists did not count, if the profile had none."""
 _MOST_NAMED = 4
 
 
@@ -320,6 +328,8 @@ class _Copy:
         for table in _OF_RUNS:
             self.con.execute(f"DELETE FROM {table}")
             self._insert(table, "TRUE")
+        if self.version < 8:
+            self.con.execute(_PROGRAM_COUNTS)
         self.con.execute("DELETE FROM diagnostics WHERE module_id IS NULL")
         self._insert("diagnostics", "stored.module_id IS NULL")
         self.con.execute("DELETE FROM runs")
@@ -395,7 +405,8 @@ class _Copy:
         keys["run_labels"] = "run_name, label, label_value"
         for table in (*LIVE_TABLES, "instruction_times"):
             if table in self.old:
-                keys[table] = ", ".join(self._common(table))
+                names = [name for name in self._common(table) if name != "program_count"]
+                keys[table] = ", ".join(names)
         for table, key in keys.items():
             lost = self.con.execute(
                 f"SELECT {key} FROM {_OLD}.main.{table} EXCEPT SELECT {key} FROM {table} LIMIT 1"

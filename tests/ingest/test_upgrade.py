@@ -119,7 +119,7 @@ def test_what_a_user_wrote_comes_along(tmp_path, version):
     db = unpacked(version, tmp_path)
     written = {
         table: rows(db, f"SELECT * FROM {table} ORDER BY ALL")
-        for table in ("run_labels", "live_arrays", "live_profiles", "instruction_times")
+        for table in ("run_labels", "live_arrays", "live_programs", "instruction_times")
         if table == "run_labels" or version >= 7
     }
     upgrade(db)
