@@ -37,7 +37,7 @@ EXAMPLES = {
         "bufdb capture --sweep batch=8,16,32 --limit 16GiB -- python train.py --batch {batch}",
         "bufdb capture --watch --limit 16GiB -- python train.py",
     ),
-    "upgrade": ("bufdb upgrade bufdb.duckdb", "bufdb upgrade --jobs 2"),
+    "upgrade": ("bufdb upgrade --jobs 2", "bufdb upgrade bufdb.duckdb"),
     "profile": (
         "bufdb profile data/profiles/cpu_b8.xplane.pb.gz --run cpu_b8",
         "bufdb profile data/profiles --run cpu_b8 --quiet",

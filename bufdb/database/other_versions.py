@@ -17,6 +17,7 @@ def require_upgradable(path: str, db: str) -> None:
     Raises:
         DatabaseError: there is none, or it cannot be opened.
     """
+    store.require_file(db)
     if not Path(path).exists():
         raise DatabaseError(f"no database {db}; make one with 'bufdb ingest DUMPS --db {db}'")
     if Path(f"{path}.wal").exists():

@@ -310,14 +310,11 @@ def open_plain(path: str) -> duckdb.DuckDBPyConnection:
     return open_waiting(path, lambda: duckdb.connect(path, config=options), is_writer=True)
 
 
-def open_waiting(path: str, attempt: Callable[[], _Opened], *, is_writer: bool) -> _Opened:
-    """Return what `attempt` gives, tried again while another process holds the file.
-
-    DuckDB lets one process write or several read. A short ingest or query is worth waiting for. A
-    reader also waits while a writer does (`bufdb.database.patience`).
+def require_file(path: str) -> None:
+    """Check that a path is that of a file, if it is there.
 
     Raises:
-        DatabaseError: it is still held when the patience ends, or it cannot be opened at all.
+        DatabaseError: it is something else, or its name is not UTF-8.
     """
     try:
         path.encode()
@@ -327,6 +324,18 @@ def open_waiting(path: str, attempt: Callable[[], _Opened], *, is_writer: bool) 
         raise DatabaseError(f"{path} is a directory; --db names a database file")
     if Path(path).exists() and not Path(path).is_file():  # DuckDB would wait for a FIFO's writer
         raise DatabaseError(f"{path} is a FIFO, a socket or a device; --db names a database file")
+
+
+def open_waiting(path: str, attempt: Callable[[], _Opened], *, is_writer: bool) -> _Opened:
+    """Return what `attempt` gives, tried again while another process holds the file.
+
+    DuckDB lets one process write or several read. A short ingest or query is worth waiting for. A
+    reader also waits while a writer does (`bufdb.database.patience`).
+
+    Raises:
+        DatabaseError: it is still held when the patience ends, or it cannot be opened at all.
+    """
+    require_file(path)
     patience = PATIENCE.get()
     began = time.monotonic()
     pause = 0.02

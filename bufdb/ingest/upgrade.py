@@ -64,7 +64,7 @@ FROM (SELECT run_name, profile_name, count(*) AS row_count FROM live_programs GR
 WHERE listed.run_name = live_profiles.run_name
   AND listed.profile_name = live_profiles.profile_name
 """
-"""Before schema version 8 programs that bufdb.watch lists did not count, if the profile had none."""
+"""Before schema version 8, programs that only bufdb.watch lists did not count."""
 _MOST_NAMED = 4
 
 
