@@ -30,8 +30,8 @@
 -- column metadata VARCHAR: Labels that describe how the run was made, such as those of bufdb
 --   capture (the command, its exit code, flags, commit, versions), as K=V, separated by spaces;
 --   NULL if none.
--- column kept_bytes BIGINT: Its dump files as the database keeps them, compressed [bytes]; equal
---   files of several runs are kept once and count in each. 0 for --no-sources.
+-- column file_content_bytes BIGINT: Its dump files as the database keeps them, compressed [bytes];
+--   equal files of several runs are kept once and count in each. 0 for --no-sources.
 -- column unknown_count BIGINT: Modules whose peak is unknown.
 -- column unknown_reason VARCHAR: Why; for several, the first reason in alphabetical order; NULL if
 --   all peaks are known.
@@ -117,7 +117,7 @@ run_files AS (
   JOIN modules ON modules.module_id = files.module_id
 ),
 kept AS (
-  SELECT run_files.run_name, sum(contents.compressed_bytes)::BIGINT AS kept_bytes
+  SELECT run_files.run_name, sum(contents.compressed_bytes)::BIGINT AS file_content_bytes
   FROM run_files
   JOIN contents ON contents.content_hash = run_files.content_hash
   GROUP BY run_files.run_name
@@ -141,7 +141,7 @@ SELECT
   figures.platforms, figures.format_eras, figures.max_partition_count, options.compiler_options,
   figures.max_peak_bytes, figures.max_need_bytes, figures.max_temp_bytes,
   coalesce(problems.problem_count, 0) AS problem_count,
-  runs.source_path, labels.metadata, coalesce(kept.kept_bytes, 0) AS kept_bytes,
+  runs.source_path, labels.metadata, coalesce(kept.file_content_bytes, 0) AS file_content_bytes,
   coalesce(figures.unknown_count, 0) AS unknown_count,
   figures.unknown_reason
 FROM runs

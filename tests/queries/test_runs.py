@@ -45,8 +45,8 @@ def test_runs_in_order_of_their_dumps_with_labels_and_figures(con):
         max_peak_bytes | max_need_bytes | max_temp_bytes | problem_count | source_path | metadata
         NULL           | NULL           | 0              | 0             | p           | command=c
 
-        kept_bytes | unknown_count | unknown_reason
-        0          | 1             | the dump has no allocations
+        file_content_bytes | unknown_count | unknown_reason
+        0                  | 1             | the dump has no allocations
     """, run="late")  # fmt: skip
     con.execute("DELETE FROM modules WHERE module_id = 4")
     holds(con, "runs", """
@@ -111,7 +111,7 @@ def test_equal_files_count_in_each_run_that_has_them(con):
     for content_hash, ordinal, size in (("both", 0, 10), ("both", 1, 5), ("alone", 0, 1)):
         part = {"content_hash": content_hash, "part_ordinal": ordinal, "compressed": b""}
         insert(con, "file_contents", **part, compressed_bytes=size)
-    assert {row["run_name"]: row["kept_bytes"] for row in answer(con, "runs")} == {
+    assert {row["run_name"]: row["file_content_bytes"] for row in answer(con, "runs")} == {
         "a": 15,
         "b": 16,
     }

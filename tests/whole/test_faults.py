@@ -431,10 +431,10 @@ def test_file_that_changes_while_it_is_read(
 
     real_read = group_module._read_large
 
-    def read_late(group, job, *more):
-        if job.files.key == STEM:
+    def read_late(group, one, *more):
+        if one.job.files.key == STEM:
             CHANGES[change](path)
-        return real_read(group, job, *more)
+        return real_read(group, one, *more)
 
     if block_bytes == 40:
         monkeypatch.setattr(group_module, "_read_large", read_late)

@@ -38,8 +38,9 @@ STATIC = {
     "padding": {"value_count"},
     "top-values": {"value_count"},
 }
-OF_DUMPS = {name: query for name, query in QUERIES.items() if name != "process"}
-"""A row of process is a profiled process, with or without a module: answers/test_process.py."""
+OF_PROCESSES = {"process", "process-growth", "pool", "unplanned"}
+OF_DUMPS = {name: query for name, query in QUERIES.items() if name not in OF_PROCESSES}
+"""A row of the others is of a profiled process, with or without a module."""
 each_query = pytest.mark.parametrize("query", OF_DUMPS.values(), ids=OF_DUMPS.keys())
 
 
