@@ -29,9 +29,10 @@ import bufdb
 from bufdb.capture.simulated import Devices
 from bufdb.errors import BufdbError
 from bufdb.fitting.figures import Scratch
-from bufdb.fitting.fit import Fitting, Question, _texts
-from bufdb.fitting.patch import patch
+from bufdb.fitting.fit import Fitting
+from bufdb.fitting.patch import patch, texts_of
 from bufdb.fitting.plans import Plan
+from bufdb.fitting.question import Question
 from bufdb.fitting.session import Apart
 
 HERE = Path(__file__).resolve().parent
@@ -359,7 +360,7 @@ class Bench:
 
     def difference(self, answer, best, folder):
         """Largest difference of a result on the CPU, as a share of the largest of its kind."""
-        texts = _texts(answer.program)
+        texts = texts_of(answer.program)
         made = patch(answer.program, best.plan, texts)
         if not made.diff:
             return {"difference": None, "unrun": "the answer has no patch"}

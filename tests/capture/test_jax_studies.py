@@ -13,6 +13,13 @@ pytest.importorskip("jax", reason="this Python has no jax")
 STUDIES = ROOT / "data" / "studies"
 
 
+@pytest.mark.parametrize("name", ["frontier", "monotone", "fit", "scripts"])
+def test_a_study_begins(name, monkeypatch):
+    """What they import of bufdb is there: they run for hours, by hand."""
+    monkeypatch.syspath_prepend(str(STUDIES))
+    assert runpy.run_path(str(STUDIES / f"{name}.py"))["main"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["equinox_rnn", "at_import", "maxlike", "fsdp"])
 def test_the_call_of_a_script_is_that_of_the_table(name, call, monkeypatch):
