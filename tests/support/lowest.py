@@ -10,7 +10,8 @@ def lowest() -> list[str]:
     """Requirements with the lowest version of each dependency."""
     project = tomllib.loads(PROJECT.read_text())["project"]
     dependencies = [*project["dependencies"], *project["optional-dependencies"]["proto"]]
-    return [requirement.replace(">=", "==") for requirement in dependencies]
+    # A marker has spaces, and this Python is the one that they are about.
+    return [one.partition(";")[0].strip().replace(">=", "==") for one in dependencies]
 
 
 if __name__ == "__main__":
