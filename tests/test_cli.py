@@ -116,7 +116,7 @@ def test_no_command_shows_the_help_on_stderr(call):
         (["sql", "SELECT 1", "--db", "none.duckdb"], 3, "no database none.duckdb"),
         (["schema", "modles"], 2, "no table 'modles'; did you mean 'modules'?"),
         (["ingest"], 2, "Missing argument 'PATH...'"),
-        (["export"], 2, "Missing option '--format'. Choose from: parquet, csv, bundle, "),
+        (["export"], 2, "expected --format FORMAT -o FILE, or --sources DIR"),
         (["ingest", "nowhere"], 2, "Path 'nowhere' does not exist"),
         (["ingest", ".", "--label", "batch"], 2, "--label wants K=V, got 'batch'"),
         (["ingest", ".", "--label", "a=1", "--label", "a=2"], 2, "--label a is given twice"),

@@ -200,7 +200,7 @@ def sql_of(parts: Mapping[str, SavedQuery]) -> str:
     )
 
 
-def overview(
+def overview(  # long: a line for each part of the screen
     con: duckdb.DuckDBPyConnection,
     parts: Mapping[str, SavedQuery],
     asked: Mapping[str, Value],

@@ -13,7 +13,9 @@ from bufdb.api.running import NOT_ALLOWED, Runs
 from bufdb.errors import BufdbError
 
 
-def of(runs: Runs | None) -> list[Callable[..., Awaitable[str]]]:
+def of(  # long: a function for each tool, whose signature is its help
+    runs: Runs | None,
+) -> list[Callable[..., Awaitable[str]]]:
     """Return the tools; without `runs` each answers how its user can allow it."""
 
     async def asked(context: Context[Any, Any], name: str, *args: str, **options: Any) -> str:

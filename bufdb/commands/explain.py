@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 @common.text_or_json_option
 @common.output_option
 @common.db_option
-def command(
+def command(  # long: a parameter for each option
     program: tuple[str, ...],
     args: str,
     call: str | None,

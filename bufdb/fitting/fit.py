@@ -78,7 +78,7 @@ class Fitting:
             self._compiled = {key: one for key, one in self._compiled.items() if key[0] == Plan()}
             return self._answered()
 
-    def _answered(self) -> Answer:
+    def _answered(self) -> Answer:  # long: each kind of change in turn
         program = self._program = self.session.program()
         written = self._compile(Plan(), True)
         require_order(self.question.order, written, program.target)

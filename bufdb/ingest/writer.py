@@ -155,7 +155,7 @@ class TableWriter:
         self.insert_rows = INSERT_ROWS
         """Rows that wait for an insert; may be set at any time."""
         self.row_count = 0
-        """Rows given so far."""
+        """Rows given so far, without contents of files, which modules share."""
         self.is_open = False
         self.schemas = {table: TableSchema.of(types) for table, types in column_types().items()}
         """The schema of each table, which all its batches have."""
@@ -163,7 +163,7 @@ class TableWriter:
     def add(self, table: str, rows: Rows) -> None:
         """Take rows of a table."""
         self.batches.setdefault(table, []).append(rows)
-        self.row_count += rows.length
+        self.row_count += rows.length if table != "file_contents" else 0
         self.waiting_rows[table] += rows.length
         self.new_rows += rows.length
         if self.new_rows >= self.insert_rows:

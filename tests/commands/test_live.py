@@ -44,7 +44,7 @@ def test_a_watched_profile_knows_the_arguments_and_the_limit(call, demo_db, prof
 
 def test_a_run_has_an_account(call, demo_db):
     _, _, err = call("summary", "--db", demo_db, "--run", "cpu_b8_old", "--live", "cpu_b8")
-    # It has 12 MiB, of which 6,318,372 bytes are alive, 2,757,120 of them arguments.
+    # Of its 12 MiB 6,318,372 bytes are alive, 2,757,120 of them arguments.
     assert "are left of 12.0 MiB on cpu:0 (cpu_b8.prof)" in err
 
 

@@ -462,9 +462,9 @@ def test_a_log_of_an_allocator_says_what_is_free_in_one_piece(of_log):
     )
     lines = of_log(report + "RESOURCE_EXHAUSTED: Out of memory allocating 28991029248 bytes.\n")
     at = lines.index("the pool (error.log, GPU_0_bfc)")
-    assert " ".join(lines[at + 1 : at + 3]).replace("  ", " ") == (
-        "the request that failed wants 27.00 GiB in one piece, at most 8.775 GiB are free after at "
-        "least 81.0 GiB that stay: it does not fit"
+    assert " ".join(" ".join(lines[at + 1 : at + 3]).split()) == (
+        "the request that failed wants 27.00 GiB in one piece, at most 8.775 GiB are free after "
+        "81.0 GiB that stay: it does not fit"
     )
 
 

@@ -46,7 +46,7 @@ def test_types_are_exact(tmp_path):
         for path in tmp_path.glob("*/dt=*/*.parquet"):
             types = {row[1] for row in con.execute(f"DESCRIBE FROM '{path}'").fetchall()}
             assert types <= {
-                "BIGINT", "BIGINT[]", "BOOLEAN", "DATE", "DECIMAL(20,0)", "DECIMAL(38,0)",
+                "BIGINT", "BIGINT[]", "BLOB", "BOOLEAN", "DATE", "DECIMAL(20,0)", "DECIMAL(38,0)",
                 "INTEGER", "TIMESTAMP", "VARCHAR",
             }  # fmt: skip
         of_peaks = con.execute(f"DESCRIBE FROM '{tmp_path}/peaks/*/*.parquet'").fetchall()

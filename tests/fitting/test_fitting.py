@@ -145,7 +145,7 @@ def _compiled(ask):
 
 
 class Many(Made):
-    """A scan with eight switches, of which the last saves nothing where the first does."""
+    """A scan with eight switches; the last saves nothing where the first does."""
 
     def program(self):
         program = super().program()

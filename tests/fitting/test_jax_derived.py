@@ -16,7 +16,7 @@ from bufdb.fitting.plans import Plan  # noqa: E402
 from bufdb.fitting.session import MistracedError  # noqa: E402
 
 ALL_SETS = 5
-"""Switches of which all sets are tried; of more, each alone and all but each."""
+"""Most switches whose sets are all tried; of more, each alone and all but each."""
 CASES = [
     *((programs, name) for name in dir(programs) if name.startswith("step")),
     *((carries, name) for name in dir(carries) if name.startswith("step")),

@@ -491,8 +491,8 @@ def call_search(needs, sizes, limit):
     ("limit", "count"), [(16736, 4), (14926, 4), (14100, 5), (13582, 6), (13300, 8), (12900, 13)]
 )
 def test_the_first_of_unlike_calls_are_as_few_as_fit(limit, count):
-    found, compiled = call_search(VGG, VGG_SIZES, limit)
-    assert found == count
+    best, compiled = call_search(VGG, VGG_SIZES, limit)
+    assert best == count
     assert len(compiled) <= 7
 
 
@@ -506,8 +506,8 @@ def test_unlike_calls_of_any_order_are_as_few_as_fit(seed):
         need, live, _ = needs[-1]
         needs.append((need - draw.choice([3, 4]) * size, live - size, 30 * (at + 1)))
     for limit in sorted({need for need, *_ in needs[1:]})[::2]:
-        found, compiled = call_search(needs, sizes, limit)
-        assert found == min(at for at, (need, *_) in enumerate(needs) if need <= limit)
+        best, compiled = call_search(needs, sizes, limit)
+        assert best == min(at for at, (need, *_) in enumerate(needs) if need <= limit)
         assert len(compiled) <= 7
 
 

@@ -53,7 +53,7 @@ def test_what_is_collected_is_what_is_stored(con, fresh, block_bytes):
     """Also when group and rows went through another process."""
     jobs = jobs_of("cpu_b8")
     ingest_into(con, DEMO / "cpu_b8")
-    group = pickle.loads(pickle.dumps(Group(jobs, block_bytes=block_bytes)))
+    group = pickle.loads(pickle.dumps(Group(jobs, block_bytes=block_bytes, keeps_sources=True)))
     collected = pickle.loads(pickle.dumps(collect(group)))
     assert [i for done in collected.done for i in done.ids] == [job.module_id for job in jobs]
     parts = {}
@@ -64,10 +64,15 @@ def test_what_is_collected_is_what_is_stored(con, fresh, block_bytes):
             schema = TableSchema.of(column_types()[table])
             batches = Batches([schema.batch(part) for part in some])  # noqa: F841
             other.execute(f'INSERT INTO "{table}" BY NAME FROM batches')
-        for table in column_types().keys() - {"shapes", "run_labels", *LIVE_TABLES}:
+        apart = {"shapes", "file_contents", "run_labels", *LIVE_TABLES}
+        for table in column_types().keys() - apart:
             asked = f'SELECT * FROM "{table}"'
             stored = sorted(map(repr, rows(con, asked)))
             assert sorted(map(repr, rows(other, asked))) == stored, table
+    stored = "SELECT content_hash, part_ordinal, size_bytes FROM file_contents"
+    sent = [part.row() for part in collected.parts]
+    names = ("content_hash", "part_ordinal", "size_bytes")
+    assert {tuple(row[name] for name in names) for row in sent} == set(rows(con, stored))
     shapes = {shape.text for done in collected.done for shape in done.shapes}
     assert shapes == {shape for (shape,) in rows(con, "SELECT shape FROM shapes")}
 

@@ -72,7 +72,7 @@ def answers(db):
 
 
 def tables(db):
-    """All rows of all tables, but for times of ingests."""
+    """All rows of all tables, except times of ingests."""
     with duckdb.connect(db, read_only=True) as con:
         names = [
             name for (name,) in con.execute("SELECT table_name FROM duckdb_tables()").fetchall()

@@ -578,12 +578,12 @@ def test_axe_finds_nothing_serious(page, report, demo_db, is_dark):
     violations = page.driver.execute_async_script(
         "const done = arguments[0]; axe.run().then(result => done(result.violations))"
     )
-    found = [
+    serious = [
         (one["id"], one["impact"], [node["target"] for node in one["nodes"]][:3])
         for one in violations
         if one["impact"] in ("serious", "critical")
     ]
-    assert found == []
+    assert serious == []
 
 
 def test_enter_finds_the_largest_first(page, report, demo_db, demo):

@@ -55,8 +55,8 @@ ASKED = {"budget": "1000B", "reserved_bytes": "50B", "token_bytes": "7B"}
 
 
 def left(con, expected, **params):
-    found = [row for row in answers(con, **params) if row["part"] == "left"]
-    assert [tuple(row[name] for name in LEFT) for row in found] == [expected]
+    answered = [row for row in answers(con, **params) if row["part"] == "left"]
+    assert [tuple(row[name] for name in LEFT) for row in answered] == [expected]
 
 
 def answers(con, **params):
