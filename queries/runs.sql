@@ -106,16 +106,10 @@ problems AS (
   WHERE diagnostics.severity IN ('data_loss', 'error')
   GROUP BY diagnostics.run_name
 ),
--- A dataset has them with each module.
-content_parts AS (
-  SELECT DISTINCT
-    file_contents.content_hash, file_contents.part_ordinal, file_contents.compressed_bytes
-  FROM file_contents
-),
 contents AS (
-  SELECT content_parts.content_hash, sum(content_parts.compressed_bytes) AS compressed_bytes
-  FROM content_parts
-  GROUP BY content_parts.content_hash
+  SELECT file_contents.content_hash, sum(file_contents.compressed_bytes) AS compressed_bytes
+  FROM file_contents
+  GROUP BY file_contents.content_hash
 ),
 run_files AS (
   SELECT DISTINCT modules.run_name, files.content_hash
