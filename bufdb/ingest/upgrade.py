@@ -57,6 +57,14 @@ FROM instructions
 JOIN modules ON modules.module_id = instructions.module_id AND modules.has_hlo_text
 WHERE instructions.module_id IN (SELECT module_id FROM temp.main.copied)
 """
+_UNKNOWN_SHAPES = """
+UPDATE live_profiles SET shapes_unknown_reason = ?
+WHERE EXISTS (
+  FROM live_arrays
+  WHERE live_arrays.run_name = live_profiles.run_name
+    AND live_arrays.profile_name = live_profiles.profile_name
+)
+"""
 _PROGRAM_COUNTS = """
 UPDATE live_profiles SET program_count = greatest(live_profiles.program_count, listed.row_count)
 FROM (SELECT run_name, profile_name, count(*) AS row_count FROM live_programs GROUP BY ALL)
@@ -330,6 +338,9 @@ class _Copy:
             self._insert(table, "TRUE")
         if self.version < 8:
             self.con.execute(_PROGRAM_COUNTS)
+        if "shape" not in self.old.get("live_arrays", ()):
+            reason = f"a bufdb of schema {self.version}, which stored none, read the profile"
+            self.con.execute(_UNKNOWN_SHAPES, [reason])
         self.con.execute("DELETE FROM diagnostics WHERE module_id IS NULL")
         self._insert("diagnostics", "stored.module_id IS NULL")
         self.con.execute("DELETE FROM runs")
