@@ -104,7 +104,7 @@ def parse_color(value: Any) -> int | str | None:
         return int(value) if value.isdecimal() else value
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0):
         return value
-    raise ValueError(f"expected a number from 0, a name or all, found {_found(value)}")
+    raise ValueError(f"expected a number from 0, a name or all, found {_quoted(value)}")
 
 
 def parse(text: str, path: str) -> BudgetFile:
@@ -125,7 +125,7 @@ def parse(text: str, path: str) -> BudgetFile:
     _check_keys(document, ("base", "budget"), lines, None)
     base = document.get("base")
     if base is not None and not isinstance(base, str):
-        raise lines.error(None, "base", f"expected the name of a run, found {_found(base)}")
+        raise lines.error(None, "base", f"expected the name of a run, found {_quoted(base)}")
     entries = document.get("budget")
     if (
         not isinstance(entries, list)
@@ -143,11 +143,11 @@ def _budget(entry: dict[str, Any], number: int, lines: _Lines) -> Budget:
             raise lines.error(number, None, f"expected a key {key!r} in this entry, found none")
     for key in ("function", "platform"):
         if key in entry and (not isinstance(entry[key], str) or not entry[key]):
-            raise lines.error(number, key, f"expected text, found {_found(entry[key])}")
+            raise lines.error(number, key, f"expected text, found {_quoted(entry[key])}")
     metric = entry.get("metric", "need")
     if metric not in METRICS:
         raise lines.error(
-            number, "metric", f"expected one of {', '.join(METRICS)}, found {_found(metric)}"
+            number, "metric", f"expected one of {', '.join(METRICS)}, found {_quoted(metric)}"
         )
     if "color" in entry and "memory_space" in entry:
         raise lines.error(number, "color", "expected memory_space or color, found both")
@@ -158,7 +158,9 @@ def _budget(entry: dict[str, Any], number: int, lines: _Lines) -> Budget:
         raise lines.error(number, key, str(error)) from error
     allow_new = entry.get("allow_new", False)
     if not isinstance(allow_new, bool):
-        raise lines.error(number, "allow_new", f"expected true or false, found {_found(allow_new)}")
+        raise lines.error(
+            number, "allow_new", f"expected true or false, found {_quoted(allow_new)}"
+        )
     try:
         limit = parse_limit(entry["limit"])
     except ValueError as error:
@@ -220,7 +222,7 @@ def _toml_text(value: Any) -> str:
     return value if isinstance(value, str) else str(value).lower()
 
 
-def _found(value: Any) -> str:
+def _quoted(value: Any) -> str:
     return quote(_toml_text(value))
 
 

@@ -122,6 +122,6 @@ def left_of(accounts: list[Held], live: str, limit: int | str | None) -> Left:
     if one.argument_bytes is None:
         note += (
             ", with the program's own arguments as far as they are alive, which then count twice: "
-            "a profile of bufdb.watch tells them apart"
+            "a profile of bufdb.watch distinguishes them"
         )
     return Left(left, escape_control(note))

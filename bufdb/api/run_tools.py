@@ -18,7 +18,7 @@ def of(  # long: a function for each tool, whose signature is its help
 ) -> list[Callable[..., Awaitable[str]]]:
     """Return the tools; without `runs` each answers how its user can allow it."""
 
-    async def asked(context: Context[Any, Any], name: str, *args: str, **options: Any) -> str:
+    async def answer_of(context: Context[Any, Any], name: str, *args: str, **options: Any) -> str:
         if runs is None:
             raise ToolError(NOT_ALLOWED)
         count = itertools.count(1)
@@ -49,7 +49,7 @@ def of(  # long: a function for each tool, whose signature is its help
         next says what to ask then.
         """
         options = {"args": args, "limit": limit, "target": target, "call": call, "run": run}
-        return await asked(context, "explain", program, **options)
+        return await answer_of(context, "explain", program, **options)
 
     async def fit(
         context: Context[Any, Any],
@@ -66,7 +66,7 @@ def of(  # long: a function for each tool, whose signature is its help
         separated by commas. data.plans are the plans, data.patch is a patch that was compiled.
         """
         options = {"args": args, "target": target, "call": call, "also": also}
-        return await asked(context, "fit", program, limit, **options)
+        return await answer_of(context, "fit", program, limit, **options)
 
     async def blame(
         context: Context[Any, Any],
@@ -82,13 +82,13 @@ def of(  # long: a function for each tool, whose signature is its help
         installed. The answer says where the need jumps, what grew, and whose doing it is.
         """
         options = {"flag": flag, "jax": jax, "args": args, "target": target}
-        return await asked(context, "blame", program, **options)
+        return await answer_of(context, "blame", program, **options)
 
     async def capture(context: Context[Any, Any], command: str, run: str | None = None) -> str:
         """Run a command with XLA's dumps, and store what it compiles as a run; it does train.
 
         When a device runs out of memory, what the process holds is stored with it.
         """
-        return await asked(context, "capture", command, run=run)
+        return await answer_of(context, "capture", command, run=run)
 
     return [explain, fit, blame, capture]

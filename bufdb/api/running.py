@@ -64,7 +64,7 @@ class Runs:
 
     async def explain(self, report: Report, program: str, **options: str | None) -> str:
         """Compile a program, and return what it needs and what to ask next."""
-        got = await self._asked(report, "explain", _words("explain", program, options))
+        got = await self._run(report, "explain", _words("explain", program, options))
         data = got["data"]
         limit = options.get("limit")
         if isinstance(data, dict) and (data.get("limit_ratio") or 0) > 1 and limit:
@@ -77,7 +77,7 @@ class Runs:
     async def fit(self, report: Report, program: str, limit: str, **options: str | None) -> str:
         """Find what to change so that a program fits, and return the plans and a patch."""
         asked = {"limit": limit, **options}
-        got = await self._asked(report, "fit", _words("fit", program, asked))
+        got = await self._run(report, "fit", _words("fit", program, asked))
         data = got["data"]
         if isinstance(data, dict) and data.get("patch"):
             got["next"] = "apply data.patch with `git apply`: it was compiled, and it fits"
@@ -89,17 +89,17 @@ class Runs:
 
     async def blame(self, report: Report, program: str, **options: str | None) -> str:
         """Compile a program with several flags or versions, and return where its need jumps."""
-        return _text(await self._asked(report, "blame", _words("blame", program, options)))
+        return _text(await self._run(report, "blame", _words("blame", program, options)))
 
     async def capture(self, report: Report, command: str, **options: str | None) -> str:
         """Run a command with dumps, and return the peak of what it compiles."""
         run = options.get("run") or "captured"
         words = ["--watch", "--run", run, "--", *_split(command)]
-        got = await self._asked(report, "capture", words, has_json=False)
+        got = await self._run(report, "capture", words, has_json=False)
         got["next"] = {"tool": "summary", "arguments": {"run": run}}
         return _text(got)
 
-    async def _asked(
+    async def _run(
         self, report: Report, name: str, words: Sequence[str], *, has_json: bool = True
     ) -> dict[str, Any]:
         """Run a command of bufdb in a confined process; return its answer, notes and exit code.

@@ -24,7 +24,7 @@ from bufdb.fitting.plans import (
     Site,
     Traced,
 )
-from bufdb.fitting.proof import Proof, alone, beside
+from bufdb.fitting.proof import Proof, alone, outside_of_text
 from bufdb.fitting.question import BLOCKS, ROLLED, VERIFIED, WHOLE, Question
 from bufdb.fitting.ranking import (
     PRODUCTS,
@@ -396,7 +396,7 @@ class Fitting:
             raise BufdbError("; ".join(made.steps))
         keys = {key.partition("=")[0] for key in plan.extra}
         is_compared = any(lever.is_compared and lever.name in keys for lever in OF_TEXT)
-        rest = beside(program, plan)
+        rest = outside_of_text(program, plan)
         return self.session.patched(made.texts, rest, is_compared=is_compared)
 
     def _compile(self, plan: Plan, is_full: bool) -> Compiled:

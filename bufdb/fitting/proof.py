@@ -142,7 +142,7 @@ class Proof:
             BufdbError: they cannot be compiled.
         """
         self.count += 1
-        rest, numbers = beside(self.rows.program, plan), self._numbers(plan)
+        rest, numbers = outside_of_text(self.rows.program, plan), self._numbers(plan)
         compared = () if numbers is None else (numbers,)
         dumped = self.session.patched(made.texts, rest, *compared)
         self.before_count += dumped.is_before
@@ -189,7 +189,7 @@ def alone(program: Program, plan: Plan) -> Plan:
     return replace(plan if program.is_jitted else plan.as_traced, options=())
 
 
-def beside(program: Program, plan: Plan) -> Plan:
+def outside_of_text(program: Program, plan: Plan) -> Plan:
     """Return the rest, which the patched files are compiled with."""
     return Plan(donated=() if program.is_jitted else plan.donated, options=plan.options)
 

@@ -32,7 +32,7 @@ def test_without_identity_everything_alive_stays(call, demo_db, profile):
     assert code == 0
     assert "of 6.00 MiB: it does not fit" in out
     assert "6.00 MiB are left of 16.0 MiB on cpu:0 (mem.prof): 10.0 MiB stay" in err
-    assert "a profile of bufdb.watch tells them apart" in err
+    assert "a profile of bufdb.watch distinguishes them" in err
 
 
 def test_a_watched_profile_knows_the_arguments_and_the_limit(call, demo_db, profile):
