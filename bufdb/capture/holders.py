@@ -169,7 +169,7 @@ def _locals() -> dict[int, _Variable]:
                         values.clear()
             one = one.f_back
     # A frame that refers to itself would keep the arrays of its callers.
-    frame = None  # type: ignore[assignment]
+    del frame
     return variables
 
 
