@@ -26,7 +26,7 @@ from bufdb.fitting import search
 from bufdb.fitting.figures import Scratch
 from bufdb.fitting.patch import patch, texts_of
 from bufdb.fitting.plans import Ask, Compiled, Plan, Program, Traced, as_json, from_json
-from bufdb.fitting.proof import beside
+from bufdb.fitting.proof import outside_of_text
 from bufdb.fitting.session import Apart
 from bufdb.fitting.space import Space
 
@@ -69,7 +69,7 @@ class Bench:
         return self._measured(self.session.compile(plan, "a plan", is_full=is_full))
 
     def patched(self, program, plan, made):
-        return self._measured(self.session.patched(made.texts, beside(program, plan)))
+        return self._measured(self.session.patched(made.texts, outside_of_text(program, plan)))
 
     def _measured(self, dumped):
         figures = Scratch().figures(dumped)._asdict()
