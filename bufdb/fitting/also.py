@@ -12,6 +12,7 @@ from bufdb.capture.target import jax_module
 from bufdb.fitting.editing import Editing
 from bufdb.fitting.edits import Refused
 from bufdb.fitting.gradients import Gradient
+from bufdb.fitting.heads import Headed
 from bufdb.fitting.jax_inside import Changed
 from bufdb.fitting.lever import Lever
 from bufdb.fitting.plans import Change, Changes, Site
@@ -252,6 +253,13 @@ class Also:
         with Watched(where).watching() as watched:
             self._record(args, kwargs)
         return watched
+
+    def headed(self, size: int, count: int) -> Headed:
+        """Return the modules that make a value of a count of elements, for a size of the batch."""
+        args, kwargs = self.batch.at(size, is_sharded=True)
+        with Headed(count).watching() as headed:
+            self._record(args, kwargs)
+        return headed
 
     def _pairs(
         self, full: Sequence[Gradient], part: Sequence[Gradient], count: int, devices: int

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bufdb.fitting.edits import Refused, Render
-from bufdb.fitting.plans import Change, Expression, Site
+from bufdb.fitting.plans import Change, Expression, Head, Site
 from bufdb.fitting.source import FUNCTIONS, Source
 from bufdb.fitting.transforms import indent
 
@@ -39,6 +39,30 @@ def {name}(f, count, *arrays):
     f = {jax}.checkpoint(f, prevent_cse=False)
     parts = {jax}.tree.map(split, arrays)
     return {jax}.tree.map(join, {jax}.lax.map(lambda part: f(*part), parts))
+
+
+'''
+_AT_HEAD = '''\
+def {{name}}(apply, x=None):
+    """Return a function that gives what {title} gets while apply runs.
+
+    With an x, it gets that, and the function gives what apply does.
+    """
+
+    def run(*args, **kwargs):
+        inputs = []
+
+        def intercept(call, args, kwargs, context):
+            if context.method_name == "{method}" and context.module.{attribute} == {module}:
+                args = args if x is None else (x,)
+                inputs.extend(args)
+            return call(*args, **kwargs)
+
+        with {library}.intercept_methods(intercept):
+            result = apply(*args, **kwargs)
+        return inputs[0] if x is None else result
+
+    return run
 
 
 '''
@@ -72,8 +96,10 @@ def put_in_chunks(source: Source, change: Change) -> None:
     """
     if change.obstacle:
         raise Refused(change.obstacle)
-    callee = None
-    if change.callee is not None:
+    callee: _Callee | _Head | None = None
+    if change.head is not None:
+        callee = _Head(source, change.head)
+    elif change.callee is not None:
         if {one.site.file for one in change.callee.expressions} != {change.callee.site.file}:
             raise Refused("what makes the wide value is in another file than the loss")
         callee = _Callee(source, replace(
@@ -81,7 +107,7 @@ def put_in_chunks(source: Source, change: Change) -> None:
         ), change.callee.site)  # fmt: skip
     loss = _Loss(source, change, callee)
     loss.edit()
-    if callee is not None and callee.call in loss.called:
+    if isinstance(callee, _Callee) and callee.call in loss.called:
         callee.edit()
 
 
@@ -91,10 +117,10 @@ class _Loss:
 
     source: Source
     change: Change
-    callee: _Callee | None = None
-    """The function whose call makes the wide value, after what is before it."""
+    callee: _Callee | _Head | None = None
+    """What makes the wide value in a call, after what is before it."""
     called: dict[ast.expr, str] = field(default_factory=dict)
-    """Its call, and what is in its place."""
+    """Its call, or the function there, and what is in its place."""
     nodes: dict[ast.AST, Expression] = field(default_factory=dict)
     lost: list[Site] = field(default_factory=list)
     """Of expressions that are not found in the text."""
@@ -211,7 +237,7 @@ class _Loss:
             return False
         one, children = self.nodes.get(node), list(ast.iter_child_nodes(node))
         if self.callee is not None and node is self.callee.call:
-            return True
+            return all(self._is_part(child, hoisted) for child in self.callee.kept)
         if self._touches(node):
             is_part = one is None or one.is_part
             return is_part and all(self._is_part(child, hoisted) for child in children)
@@ -364,7 +390,15 @@ class _Loss:
         replaced: list[_Replaced],
     ) -> None:
         """Note which names and items of an expression are parameters, with their arguments."""
-        if self.callee is not None and node is self.callee.call:
+        if isinstance(self.callee, _Head) and node is self.callee.call:
+            if not self.called:
+                x = self.callee.received = self._free("x")
+                arguments[x] = x, x
+                self.called[self.callee.call.func] = self.callee.text(x)
+            for child in self.callee.kept:
+                self._take(child, bound, arguments, replaced)
+            return
+        if isinstance(self.callee, _Callee) and node is self.callee.call:
             assert isinstance(node, ast.expr)
             if node not in self.called:
                 head, results = self._free("head"), [self._free(x) for x in self.callee.results]
@@ -454,8 +488,63 @@ class _Loss:
         source.replace((lines.start, lines.end), make)
 
 
+class _Head:
+    """A call in which a module of a framework makes the wide value.
+
+    It is called twice: for the input of the module, and in each part of the batch with a part of
+    that. What it computes before the module is dead code there.
+    """
+
+    def __init__(self, source: Source, head: Head) -> None:
+        """Take the module.
+
+        Raises:
+            Refused: the call is none of a function by name.
+        """
+        call = source.find(head.site)
+        if not isinstance(call, ast.Call):
+            raise Refused("what makes the wide value is no call")
+        self.source, self.head, self.call = source, head, call
+        self.received = ""
+        """Name of the module's input."""
+
+    @property
+    def kept(self) -> list[ast.AST]:
+        """Return what is in the call within a part of the batch, too."""
+        return [*self.call.args, *self.call.keywords]
+
+    def function_text(self, render: Render) -> str:
+        """Return what is called for the input of the module."""
+        return self.text()
+
+    def text(self, *more: str) -> str:
+        """Return what is called in place of the function, for an input of the module if any."""
+        source, head = self.source, self.head
+        library = source.imported(head.library, "", [self.call, source.tree.body[0]])
+        text = _AT_HEAD.format(
+            title=_title(head),
+            attribute=head.attribute,
+            module=head.module,
+            method=head.method,
+            library=library,
+        )
+        name = source.helper("at_head", text, self.call)
+        return f"{name}({', '.join([source.of(self.call.func), *more])})"
+
+
+def _title(head: Head) -> str:
+    """Return a module of a framework in words."""
+    name = ast.literal_eval(head.module)
+    path = "/".join(name) if isinstance(name, tuple) else name
+    method = "" if head.method == "__call__" else f"{head.method} of "
+    return f"{method}module {path} of {head.library}"
+
+
 class _Callee(_Loss):
     """A function whose last statements make the wide value: they become a function it returns."""
+
+    kept: Sequence[ast.AST] = ()
+    """Nothing of the call is within a part of the batch."""
 
     def __init__(self, source: Source, change: Change, site: Site) -> None:
         """Take the call of it.

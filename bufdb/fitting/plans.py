@@ -266,6 +266,21 @@ class Callee:
 
 
 @dataclass(frozen=True)
+class Head:
+    """A method of a framework's module that makes a wide value of its only argument."""
+
+    site: Site
+    """The call among the expressions in which it is called."""
+    library: str
+    """The framework's module with `intercept_methods`, such as `flax.linen`."""
+    attribute: str
+    """Of its modules: what a module is called."""
+    module: str
+    """Its value, as text of Python."""
+    method: str
+
+
+@dataclass(frozen=True)
 class Change:
     """A change of the program's text that `--also` tries."""
 
@@ -293,6 +308,8 @@ class Change:
     """Those of that function."""
     callee: Callee | None = None
     """A function that is called there, and makes the wide value."""
+    head: Head | None = None
+    """A module that is called there, and makes the wide value."""
     obstacle: str = ""
     """Why no edit makes it; '' if one may."""
     within: str = ""

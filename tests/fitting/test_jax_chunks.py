@@ -47,17 +47,6 @@ def patched(name, has_aux=False):
     return made, twin.step_of(getattr(twin, name), has_aux)
 
 
-def values(args):
-    draw = np.random.default_rng(1)
-
-    def array(one):
-        if one.dtype == np.int32:
-            return jax.numpy.asarray(draw.integers(0, V, one.shape), one.dtype)
-        return jax.numpy.asarray(draw.normal(0, 0.5, one.shape), one.dtype)
-
-    return jax.tree.map(array, args)
-
-
 @pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("name", "outs"),
@@ -78,7 +67,7 @@ def test_a_wide_loss_is_put_into_a_function(name, outs):
     has_aux = name in ("tied", "summed")
     made, step = patched(name, has_aux)
     assert made.is_whole, made.steps
-    arguments = values(programs.args())
+    arguments = programs.numbers(programs.args())
     wanted = programs.step_of(getattr(programs, name), has_aux)(*arguments)
     got = step(*arguments)
     for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
@@ -114,7 +103,7 @@ def test_what_the_text_does_not_show_is_a_step_by_hand(name, reason):
 
 def test_a_function_that_returns_logits_is_taken_apart():
     made, step = patched("of_forward")
-    arguments = values(programs.args())
+    arguments = programs.numbers(programs.args())
     wanted = programs.step_of(programs.of_forward)(*arguments)
     for one, other in zip(jax.tree.leaves(step(*arguments)), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-6)

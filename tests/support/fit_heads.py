@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 B, S, D, V = 16, 4, 8, 64
 
@@ -14,6 +15,18 @@ def args():
     params = {"embed": shape(V, D), "head": shape(D, V), "bias": shape(V), "up": shape(D, D)}
     tokens = shape(B, S, dtype=jnp.int32)
     return params, {"tokens": tokens, "labels": tokens}
+
+
+def numbers(args):
+    """Return random numbers for shapes."""
+    draw = np.random.default_rng(1)
+
+    def array(one):
+        if one.dtype == np.int32:
+            return jnp.asarray(draw.integers(0, V, one.shape), one.dtype)
+        return jnp.asarray(draw.normal(0, 0.5, one.shape), one.dtype)
+
+    return jax.tree.map(array, args)
 
 
 def hidden(params, tokens):

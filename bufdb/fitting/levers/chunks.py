@@ -26,16 +26,19 @@ from bufdb.fitting.counting import (
 from bufdb.fitting.editing import Editing
 from bufdb.fitting.edits import Refused
 from bufdb.fitting.flat import Flat, flattened
+from bufdb.fitting.heads import head_of
 from bufdb.fitting.jax_inside import (
     SHARD_MAPS,
     Changed,
+    Files,
     bind,
     evaluate,
+    frames,
     site_of,
     value,
 )
 from bufdb.fitting.leaving import leaving
-from bufdb.fitting.plans import Callee, Change, Local
+from bufdb.fitting.plans import Callee, Change, Local, Site
 from bufdb.fitting.rewrites import Pair, joined, split
 from bufdb.fitting.wide import Piece, Place, expressions, inside, locals_of
 
@@ -149,11 +152,31 @@ def _shown(
         return {"obstacle": str(why)}
     shown: dict[str, Any] = {"expressions": some, "names": names(place)}
     calls = [one.site for one in some if one.is_member and one.gives == "wide" and one.why_not]
+    if len(calls) == 1 and _is_alone(flat, piece, calls[0], files):
+        full, part = also.headed(size, least), also.headed(size // count, least // count)
+        if (head := head_of(full, part, count, calls[0])) is not None:
+            return {**shown, "head": head}
     if len(calls) == 1:
         with suppress(Refused):
             place, some = inside(wide, files, calls[0])
             shown["callee"] = Callee(calls[0], some, names(place))
     return shown
+
+
+def _is_alone(flat: Flat, piece: _Piece, call: Site, files: Files) -> bool:
+    """Return whether a call makes the wide value of one value of its own, which has the batch."""
+    eqns = flat.full.eqns
+    own = {
+        var
+        for at, eqn in enumerate(eqns)
+        if at not in piece.members and any(one.site == call for one in frames(eqn, files))
+        for var in eqn.outvars
+    }
+    taken = [
+        var for at in piece.members for var in eqns[at].invars
+        if not is_literal(var) and var in own and flat.axes.get(var) is not None
+    ]  # fmt: skip
+    return len(taken) == 1
 
 
 # -- The piece -------------------------------------------------------------------------------------
