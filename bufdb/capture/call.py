@@ -15,6 +15,7 @@ import io
 import math
 import os
 import re
+import shlex
 import sys
 import tokenize
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+ARGV = "BUFDB_ARGV"
+"""Variable of the environment: what a file finds in sys.argv after its name, as in a shell."""
 
 
 class WrongCallError(ValueError):
@@ -56,9 +60,23 @@ def module(place: str) -> ModuleType:
     A file whose folder has `__init__.py` is imported by its dotted name, so that its relative
     imports work.
 
+    Its sys.argv is its name with the words of `ARGV`, since it may parse them when it is imported.
+
     Raises:
-        WrongCallError: there is no such file or module, or another module has that name.
+        WrongCallError: there is no such file or module, another module has that name, or it ends
+            Python, as argparse does.
     """
+    sys.argv = [place, *shlex.split(os.environ.get(ARGV, ""))]
+    try:
+        return _module(place)
+    except SystemExit as error:
+        raise WrongCallError(
+            f"{place} ends Python when it is imported (code {error.code}); --argv WORDS gives it "
+            f"the words that it parses, or ask about a command: -- python {place}"
+        ) from error
+
+
+def _module(place: str) -> ModuleType:
     if not place.endswith(".py"):
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 - as `python -m` does
         try:

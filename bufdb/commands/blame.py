@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     shell_complete=completion.known("run"),
 )
 @common.args_option
+@common.argv_option
 @common.call_option
 @click.option("--jax", "versions", metavar="V,V", help="Versions of jax, in order.")
 @click.option(

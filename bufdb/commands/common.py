@@ -294,6 +294,35 @@ args_option: Decorator = click.option(
 )
 
 
+def _with_argv(context: click.Context, _: object, words: str | None) -> None:
+    """Keep the value of --argv in the environment of children while a command runs.
+
+    Raises:
+        UsageError: a quotation is not closed, or the words after -- have those of the program.
+    """
+    from bufdb.capture.call import ARGV
+
+    if words is None:
+        return
+    if _WORDS in context.meta:
+        raise UsageError("--argv is about FILE.py:FUNCTION; words of a command are after --")
+    try:
+        shlex.split(words)
+    except ValueError as error:
+        raise UsageError(f"--argv {quote(words)}: {error}") from error
+    os.environ[ARGV] = words
+    context.call_on_close(lambda: os.environ.pop(ARGV, None))
+
+
+argv_option: Decorator = click.option(
+    "--argv",
+    metavar="WORDS",
+    expose_value=False,
+    callback=_with_argv,
+    help="Words that FILE finds in sys.argv, such as '--config base', if it parses them on import.",
+)
+
+
 class WithCommand(click.Command):
     """A command whose arguments may end with -- and a command of the user's."""
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 )
 @common.program_argument
 @common.args_option
+@common.argv_option
 @common.call_option
 @click.option(
     "--target",

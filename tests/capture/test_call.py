@@ -186,6 +186,7 @@ def files(tmp_path, monkeypatch):
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
     before = set(sys.modules)
     yield tmp_path
@@ -275,3 +276,13 @@ def test_a_function_that_a_call_makes():
         with pytest.raises(WrongCallError) as caught:
             call.function(where, "lm.py", name)
         assert str(caught.value) == message
+
+
+def test_a_file_finds_the_words_of_argv(files, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["bufdb", "--other"])
+    text = "import sys\nwords = sys.argv\nif len(words) < 2:\n    sys.exit(2)\n"
+    Path("parses.py").write_text(text)
+    with pytest.raises(WrongCallError, match=r"parses.py ends Python .*\(code 2\); --argv WORDS"):
+        call.module("parses.py")
+    monkeypatch.setenv(call.ARGV, "--config 'a b'")
+    assert call.module("parses.py").words == ["parses.py", "--config", "a b"]
