@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bufdb.capture.child import kind_of, question_of, taken
 from bufdb.capture.hooked import replace_sources
 from bufdb.capture.worker import serve, step
+from bufdb.fitting.frameworks import of_file
 from bufdb.fitting.places import place
 from bufdb.fitting.plans import Plan, Program, Site, as_json, from_json
 from bufdb.fitting.rebound import rebound
@@ -70,11 +71,12 @@ class Server:
                 question.target,
                 gradients_only=request["gradients_only"],
                 own=Own(request.get("own")),
+                is_users=self._caught is not None and is_users(self._caught, request.get("own")),
             )
             question.traced()
             program = self._function.program() if request["has_program"] else None
             if self._caught is not None and program is not None:
-                program = _without_later_reads(program, self._caught)
+                program = _without_later_reads(program, self._caught, request.get("own"))
         return {"device": kind_of(question.target), "program": as_json(program)}
 
     def _trace(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,12 +122,24 @@ class Server:
         return {"refusal": refusal, "seconds": time.monotonic() - began}
 
 
-def _without_later_reads(program: Program, caught: Caught) -> Program:
+def is_users(caught: Caught, own: str | None) -> bool:
+    """Return whether a call is of a function of the user's, whatever jits it."""
+    file = caught.call.function_place.rpartition(":")[0]
+    return file != "" and not Own(own).is_library(file)
+
+
+def _without_later_reads(program: Program, caught: Caught, own: str | None) -> Program:
     """Return the program without the donations of arguments that a command may read later."""
+    from bufdb.fitting.function import plain
+
     if not program.donatable:
         return program
     if caught.site is None:
         note = "no argument is donated: a library makes the call, and may read any of them later"
+        code = getattr(plain(caught.function), "__code__", None)
+        donation = "" if code is None else of_file(code.co_filename).donation
+        if is_users(caught, own) and "jit(" in donation:
+            note += f"; if the program does not, {donation} donates"
         return replace(program, donatable=(), notes=(*program.notes, note))
     site = Site(*caught.site, "")
     safe: frozenset[int] = frozenset()

@@ -67,6 +67,7 @@ class Function:
         *,
         gradients_only: bool = False,
         own: Own = NOTHING_MORE,
+        is_users: bool = False,
     ) -> None:
         """Trace the function once.
 
@@ -78,6 +79,7 @@ class Function:
             target: hardware to compile for.
             gradients_only: whether only the gradient is taken.
             own: what counts as the user's, so that it can be changed, although it is a library's.
+            is_users: whether it is known to have a function of the user's, if a library jits it.
 
         Raises:
             UsageError: an argument is not an array.
@@ -87,7 +89,7 @@ class Function:
         self._jax = jax_module()
         self._given = function = jitted(function, name)
         self._args, self._kwargs = tuple(args), dict(kwargs)
-        self._name, self._target = name, target
+        self._name, self._target, self._is_users = name, target, is_users
         self._hardware = () if target is None else (target.platform, described(target.name))
         if not hasattr(function, "lower"):
             _require_arrays(function, name, args, kwargs)
@@ -125,7 +127,7 @@ class Function:
 
     def program(self) -> Program:
         """Return what can be switched; what makes no difference is left out."""
-        of_library = _library_note(self._given, self._files.own)
+        of_library = None if self._is_users else _library_note(self._given, self._files.own)
         memory = memory_note(self._args, self._kwargs, self._target)
         notes = [note for note in (self._unused, memory, of_library) if note is not None]
         if not self._gradients:
@@ -401,7 +403,7 @@ class Function:
 # -- Functions and their arguments -----------------------------------------------------------------
 
 
-def _plain(function: Any) -> Any:
+def plain(function: Any) -> Any:
     """Return the function within jit, partial and decorators."""
     while True:
         if hasattr(function, "__wrapped__"):
@@ -414,7 +416,7 @@ def _plain(function: Any) -> Any:
 
 def _site(function: Any, files: Files) -> Site | None:
     """Return where a function is defined; None if that is no file of the user's."""
-    code = getattr(_plain(function), "__code__", None)
+    code = getattr(plain(function), "__code__", None)
     if code is None or not files.has(code.co_filename):
         return None
     if not os.path.exists(code.co_filename):  # noqa: PTH110 - it is text
@@ -425,7 +427,7 @@ def _site(function: Any, files: Files) -> Site | None:
 
 def _library_note(function: Any, own: Own) -> str | None:
     """Return why no line of a library's function is changed; None for a function of the user's."""
-    code = getattr(_plain(function), "__code__", None)
+    code = getattr(plain(function), "__code__", None)
     if code is None:
         return None
     shown = own.library_source(code.co_filename, code.co_firstlineno)

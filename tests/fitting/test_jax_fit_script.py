@@ -176,3 +176,37 @@ def own_of_runs(folder):
     with duckdb.connect(str(folder / "d.duckdb"), read_only=True) as con:
         select = "SELECT DISTINCT label_value FROM run_labels WHERE label = 'own'"
         return {value for (value,) in con.execute(select).fetchall()}
+
+
+EQUINOX = """import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+
+def main():
+    @eqx.filter_jit
+    def step(net, x):
+        grads = eqx.filter_grad(lambda net: (jax.vmap(net)(x) ** 2).sum())(net)
+        return eqx.apply_updates(net, grads)
+
+    net = eqx.nn.MLP(8, 8, 16, 2, key=jax.random.key(0))
+    net = step(net, jnp.ones((4, 8)))
+
+
+main()
+"""
+
+
+@pytest.mark.slow
+def test_a_function_that_equinox_jits_is_the_users(fit, empty_folder):
+    pytest.importorskip("equinox", reason="this Python has no equinox")
+    (empty_folder / "train.py").write_text(EQUINOX)
+    code, out, err = fit("--budget-compiles", "1", "--", sys.executable, "train.py")
+    assert code == 0, err
+    notes = json.loads(out)["notes"]
+    assert "main.<locals>.step at train.py:13" in notes[0]
+    assert not any("where no line is changed" in note for note in notes)
+    (note,) = (note for note in notes if "a library makes the call" in note)
+    assert note.endswith(
+        '; if the program does not, eqx.filter_jit(donate="all-except-first" or "all") donates'
+    )
