@@ -165,8 +165,11 @@ def _move(space: Space, plans: Iterable[Plan]) -> None:
             if not is_movable or space.is_over:
                 continue
             other = space.look(space.plan(away, [*moved, atom.name]), away)
-            if space.cost(space.traced[other]) < space.cost(space.traced[at]):
+            (cost, figure, _), (other_cost, other_figure, _) = map(space.figures, (at, other))
+            if other_cost < cost:
                 moved, at = [*moved, atom.name], other
+            elif other != at and other_figure >= figure:
+                space.drop(other, at)
 
 
 def _divide(space: Space, proof: Estimates, limit: int) -> None:
@@ -241,6 +244,9 @@ def search(program: Program, ask: Ask) -> list[Candidate]:
             return [proof.candidate(space.base)]
     _explore(space)
     space.is_explored = not space.is_over
+    for plan in _pareto(proof, space.traced):
+        if plan.with_dots:  # these may save what names save
+            space.slim(plan)
     _move(space, _pareto(proof, space.traced))
     if limit is None:
         _frontier(proof)

@@ -37,6 +37,8 @@ class Space:
         self.traced: dict[Plan, Traced] = {}
         self.same: dict[Plan, Plan] = {}
         """Plans with the one of the same trace that saves the fewest names."""
+        self._fewest: dict[tuple[Plan, int, int], Plan] = {}
+        """By what else is in a plan, its cost and its figure, the one with the fewest names."""
         self.count = 0
         self.is_explored = False
         """Whether the plans among which to choose were traced to the end."""
@@ -79,10 +81,41 @@ class Space:
             self.count += 1
             traced = self.ask.trace(plan)
             saved = plan.saved if traced.saved is None else traced.saved
-            same = self.same[plan] = replace(plan, saved=saved)
+            same = self.same[plan] = self._with_fewest(replace(plan, saved=saved), traced)
             self.traced.setdefault(same, traced)
             self.of_plan.setdefault(same, away)
         return self.same[plan]
+
+    def _with_fewest(self, plan: Plan, traced: Traced) -> Plan:
+        """Return the known plan that is traced alike without some of the names, or this one.
+
+        Where products are saved, too, XLA may hold what a name saves next to what it is made of.
+        """
+        key = replace(plan, saved=()), self.cost(traced), self.figure(traced)
+        known = self._fewest.setdefault(key, plan)
+        if set(plan.saved) < set(known.saved):
+            known = self._fewest[key] = plan
+        return known if set(known.saved) < set(plan.saved) else plan
+
+    def slim(self, plan: Plan) -> None:
+        """Give up the names of a plan that add nothing to it; plans that have them go."""
+        away, own = self.of_plan[plan], self.traced[plan]
+        same = self.cost(own), self.figure(own)
+        named = frozenset(atom for atom in self.lean - away if atom.name in plan.saved)
+        for some in (named, *(frozenset([atom]) for atom in sorted(named))):
+            if some and not self.is_over and self.point(away | some) == same:
+                away |= some
+        less = self.look(self.plan(away), away)
+        for other in [one for one in self.traced if set(one.saved) > set(less.saved)]:
+            traced = self.traced[other]
+            is_alike = (self.cost(traced), self.figure(traced)) == same
+            if is_alike and replace(other, saved=less.saved) == less:
+                self.drop(other, less)
+
+    def drop(self, plan: Plan, other: Plan) -> None:
+        """Have another plan in the place of one that traces show to be better in nothing."""
+        del self.traced[plan]
+        self.same = {asked: other if same == plan else same for asked, same in self.same.items()}
 
     def at(self, away: Atoms) -> Traced:
         """Return the trace without some atoms."""

@@ -435,6 +435,42 @@ def test_a_scan_that_moves_values_saves_no_products():
     assert space.plan(frozenset([carried])).with_dots == ()
 
 
+class Atomic(Model):
+    """Saving products spares all work; XLA keeps names next to them, which no trace shows."""
+
+    def trace(self, plan: Plan) -> Traced:
+        if not plan.with_dots:
+            return super().trace(plan)
+        self.traces += 1
+        names = tuple(name for name in plan.saved if name != "fit_0")
+        return Traced(500, 500, 3 * sum(self.work), 1, saved=names)
+
+    def need(self, plan: Plan) -> int:
+        return super().need(plan) + (40 * len(plan.saved) if plan.with_dots else 0)
+
+    def program(self, **fields) -> Program:
+        return super().program(
+            regions=(Region("scan", (HERE,), "body", HERE, 4, has_atomic=True),), **fields
+        )
+
+
+def test_products_alone_are_saved_where_names_add_nothing():
+    count = search.EXACT + 2
+    model = Atomic([300] * count, [50] * count, [[] for _ in range(count)], [*range(count)])
+    limit = model.need(Plan((0,), with_dots=(0,)))
+    assert answer(searched(model, limit), limit).plan == Plan((0,), with_dots=(0,))
+
+
+def test_what_is_moved_for_nothing_is_no_plan():
+    work = [10 * HOST_WORK * 100, 0, 50]
+    model = Model([100, 100, 100], work, [[], [0], [1]], [1, 2])
+    space = Space(model.program(has_host_memory=True), model.ask(None))
+    search._explore(space)
+    search._move(space, list(space.traced))
+    moved = {plan.offloaded for plan in space.traced if plan.offloaded}
+    assert moved == {("fit_0",), ("fit_1",)}  # both values were tried with nothing saved
+
+
 def test_calls_are_ordered_by_live_bytes_whatever_their_scale():
     """The live bytes predicted for a call are three times those of the compiler."""
     calls = tuple(Region("call", (HERE,), f"f{n}", HERE, 4) for n in range(3))
