@@ -1,6 +1,6 @@
 -- title: Room for a program in the pool of a device's allocator
 -- group: peak
--- engines: duckdb (spark, sail: it casts to an integer)
+-- engines: duckdb, spark, sail
 --
 -- A program needs its temporaries in one piece, its arena; what arrays, code and libraries hold
 -- stays while it runs. For each memory profile and log with reports of an allocator, and each
@@ -63,7 +63,6 @@ WITH params AS (
     getvariable('function')::VARCHAR AS function,
     getvariable('module')::VARCHAR AS module,
     getvariable('platform')::VARCHAR AS platform,
-    getvariable('profile')::VARCHAR AS profile,
     getvariable('budget')::BIGINT AS budget,
     coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
 ),
@@ -81,9 +80,9 @@ accounts AS (
     pools.requested_bytes, pools.collective_bytes, pools.outside_bytes, pools.device_total_bytes
   FROM pools
   CROSS JOIN params
-  JOIN asked_runs ON asked_runs.run_name = pools.run_name
-  WHERE params.profile IS NULL
-    OR pools.profile_name GLOB params.profile
+  JOIN asked_accounts
+    ON asked_accounts.run_name = pools.run_name
+    AND asked_accounts.profile_name = pools.profile_name
 ),
 profiles AS (
   SELECT DISTINCT accounts.run_name, accounts.profile_name
@@ -134,13 +133,17 @@ loaded AS (
     live_programs.output_bytes, live_programs.alias_bytes, live_programs.temp_bytes
 ),
 -- Without a list of what is loaded those of the dumps: in the folder of the profile, if it has any.
-near AS (
+unlisted AS (
   SELECT
     profiles.run_name, profiles.profile_name, dumped.function_name,
     coalesce(dumped.module_name = live_profiles.failed_program_name, FALSE) AS is_failed,
     dumped.argument_bytes,
     dumped.output_bytes - dumped.alias_bytes AS output_bytes,
-    dumped.arena_bytes, dumped.module_id, dumped.platform, dumped.module_key
+    dumped.arena_bytes, dumped.module_id, dumped.platform, dumped.module_key,
+    -- A path has no empty part, so that // marks its beginning.
+    contains(
+      '//' || dumped.module_key, '//' || regexp_extract(profiles.profile_name, '^(.*/)')
+    ) AS is_near
   FROM profiles
   JOIN dumped ON dumped.run_name = profiles.run_name
   LEFT JOIN live_profiles
@@ -152,16 +155,27 @@ near AS (
     WHERE live_programs.run_name = profiles.run_name
       AND live_programs.profile_name = profiles.profile_name
   )
-  QUALIFY starts_with(dumped.module_key, regexp_extract(profiles.profile_name, '^(.*/)'))
-    OR NOT bool_or(
-      starts_with(dumped.module_key, regexp_extract(profiles.profile_name, '^(.*/)'))
-    ) OVER (PARTITION BY profiles.run_name, profiles.profile_name)
+),
+near AS (
+  SELECT
+    unlisted.run_name, unlisted.profile_name, unlisted.function_name, unlisted.is_failed,
+    unlisted.argument_bytes, unlisted.output_bytes, unlisted.arena_bytes, unlisted.module_id,
+    unlisted.platform, unlisted.module_key
+  FROM unlisted
+  LEFT JOIN (
+    SELECT DISTINCT unlisted.run_name, unlisted.profile_name
+    FROM unlisted
+    WHERE unlisted.is_near
+  ) AS placed
+    ON placed.run_name = unlisted.run_name
+    AND placed.profile_name = unlisted.profile_name
+  WHERE unlisted.is_near OR placed.run_name IS NULL
 ),
 programs AS (
   SELECT
     loaded.run_name, loaded.profile_name, loaded.function_name, loaded.is_failed,
     loaded.argument_bytes, loaded.output_bytes, loaded.arena_bytes, loaded.module_id,
-    loaded.platform, loaded.program_ordinal::VARCHAR AS name
+    loaded.platform, CAST(loaded.program_ordinal AS VARCHAR) AS name
   FROM loaded
   CROSS JOIN params
   WHERE coalesce(params.module, '*') = '*'
@@ -182,7 +196,7 @@ wanted AS (
     programs.function_name, programs.is_failed, programs.arena_bytes, programs.output_bytes,
     programs.argument_bytes, programs.module_id, programs.platform, programs.name,
     -- When it failed its arguments were there.
-    CASE WHEN programs.is_failed THEN 0 ELSE programs.argument_bytes END AS added_bytes
+    CASE WHEN NOT programs.is_failed THEN programs.argument_bytes ELSE 0 END AS added_bytes
   FROM accounts
   JOIN programs
     ON programs.run_name = accounts.run_name
@@ -214,7 +228,7 @@ flags AS (
           max(
             CASE
               WHEN compiler_options.option_name = 'xla_gpu_memory_limit_slop_factor'
-                THEN try_cast(compiler_options.option_value AS BIGINT)
+                THEN try_cast(floor(try_cast(compiler_options.option_value AS DOUBLE)) AS BIGINT)
             END
           ),
           95
@@ -222,8 +236,12 @@ flags AS (
       WHEN max(run_labels.label_value) IS NOT NULL
         THEN coalesce(
           try_cast(
-            regexp_extract(
-              max(run_labels.label_value), 'xla_gpu_memory_limit_slop_factor=([0-9]+)', 1
+            floor(
+              try_cast(
+                regexp_extract(
+                  max(run_labels.label_value), 'xla_gpu_memory_limit_slop_factor=([0-9]+)', 1
+                ) AS DOUBLE
+              )
             ) AS BIGINT
           ),
           95

@@ -1,7 +1,6 @@
 -- title: Device memory of a process next to what a program needs
 -- group: peak
--- engines: duckdb (spark: it casts to an integer, unnests lists and takes any_value;
---   sail: it casts to an integer, unnests lists and takes any_value)
+-- engines: duckdb, spark, sail
 --
 -- The plan is what one program takes; a process holds more. From a memory profile
 -- (jax.profiler.save_device_memory_profile, bufdb.watch, bufdb capture --watch) come the arrays
@@ -38,12 +37,13 @@
 -- column mark VARCHAR: Text that the program gave the snapshot; NULL if it gave none.
 -- column device VARCHAR: The device; NULL if nothing is alive on any.
 -- column function_name VARCHAR: The program; NULL if there is none.
--- column plan_bytes BIGINT: What the program needs [bytes]; NULL if not known, or not of this
+-- column plan_bytes HUGEINT: What the program needs [bytes]; NULL if not known, or not of this
 --   process.
 -- column alive_bytes BIGINT: Arrays that are alive when the profile was taken [bytes].
--- column low_bystander_bytes BIGINT: The least that are bystanders [bytes]; NULL without a program.
+-- column low_bystander_bytes HUGEINT: The least that are bystanders [bytes]; NULL without a
+--   program.
 -- column bystander_bytes BIGINT: The most that are bystanders [bytes].
--- column process_bytes BIGINT: The most that is held while the program runs: plan and bystanders
+-- column process_bytes HUGEINT: The most that is held while the program runs: plan and bystanders
 --   [bytes]; NULL without a program.
 -- column process_ratio DOUBLE: process_bytes divided by plan_bytes.
 -- column limit_bytes BIGINT: Memory of the device as bufdb.watch was given it, else the most that
@@ -52,8 +52,8 @@
 --   all else); bystander; code of the loaded programs (no row if its size is not known); rest: in
 --   use beyond arrays and code, at the most all beyond arrays if the size of the code is not known;
 --   free; split: free, but not in the largest free block.
--- column low_bytes BIGINT: The least that the part holds [bytes]; NULL if not known.
--- column held_bytes BIGINT: The most that the part holds [bytes]; NULL if not known.
+-- column low_bytes HUGEINT: The least that the part holds [bytes]; NULL if not known.
+-- column held_bytes HUGEINT: The most that the part holds [bytes]; NULL if not known.
 -- column array_count BIGINT: Number of alive arrays in the part; NULL for others.
 -- column python_function_name VARCHAR: Function whose line made bystanders; NULL for other parts.
 -- column source VARCHAR: That line as file:line, "library file:line" where all is library code,
@@ -65,7 +65,6 @@ WITH params AS (
     getvariable('function')::VARCHAR AS function,
     getvariable('module')::VARCHAR AS module,
     getvariable('platform')::VARCHAR AS platform,
-    getvariable('profile')::VARCHAR AS profile,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
 ),
 profiles AS (
@@ -74,63 +73,76 @@ profiles AS (
     live_profiles.limit_bytes, live_profiles.code_bytes, live_profiles.arguments_unknown_reason,
     live_profiles.moment, live_profiles.elapsed_seconds, live_profiles.mark
   FROM live_profiles
-  JOIN live_moments
-    ON live_moments.run_name = live_profiles.run_name
-    AND live_moments.profile_name = live_profiles.profile_name
-  CROSS JOIN params
-  JOIN asked_runs ON asked_runs.run_name = live_profiles.run_name
-  WHERE if(
-    params.profile IS NULL, live_moments.is_account,
-    live_profiles.profile_name GLOB params.profile
-  )
+  JOIN asked_accounts
+    ON asked_accounts.run_name = live_profiles.run_name
+    AND asked_accounts.profile_name = live_profiles.profile_name
 ),
 -- Programs of the dumps that may be of the process of a profile: of its folder, if that has any.
 candidates AS (
   SELECT
     profiles.run_name, profiles.profile_name, profiles.failed_program_name,
     asked_modules.function_name, asked_modules.module_name, asked_modules.module_key,
-    asked_modules.argument_bytes, asked_modules.output_bytes, asked_modules.alias_bytes,
-    asked_modules.temp_bytes, asked_modules.need_bytes,
+    asked_modules.color, asked_modules.argument_bytes, asked_modules.output_bytes,
+    asked_modules.alias_bytes, asked_modules.temp_bytes, asked_modules.need_bytes,
     regexp_extract(asked_modules.module_key, '^(.*/)') AS folder,
     regexp_extract(profiles.profile_name, '^(.*/)') AS profile_folder
   FROM profiles
   JOIN asked_modules ON asked_modules.run_name = profiles.run_name
   WHERE asked_modules.need_bytes IS NOT NULL
-  QUALIFY starts_with(folder, profile_folder)
-    OR NOT bool_or(starts_with(folder, profile_folder)) OVER (
-      PARTITION BY profiles.run_name, profiles.profile_name
-    )
+),
+-- A path has no empty part, so that // marks its beginning.
+near AS (
+  SELECT
+    candidates.run_name, candidates.profile_name, candidates.failed_program_name,
+    candidates.function_name, candidates.module_name, candidates.module_key, candidates.color,
+    candidates.argument_bytes, candidates.output_bytes, candidates.alias_bytes,
+    candidates.temp_bytes, candidates.need_bytes, candidates.folder,
+    contains('//' || candidates.folder, '//' || candidates.profile_folder) AS is_near,
+    max(
+      CASE
+        WHEN contains('//' || candidates.folder, '//' || candidates.profile_folder) THEN 1 ELSE 0
+      END
+    ) OVER (PARTITION BY candidates.run_name, candidates.profile_name) AS near_count
+  FROM candidates
+),
+loaded AS (
+  SELECT
+    near.run_name, near.profile_name, near.module_key, near.color,
+    count(live_programs.run_name) AS program_count,
+    count(*) FILTER (
+      WHERE live_programs.program_name = near.module_name
+        AND coalesce(live_programs.argument_bytes = near.argument_bytes, TRUE)
+        AND coalesce(live_programs.output_bytes = near.output_bytes, TRUE)
+        AND coalesce(live_programs.alias_bytes = near.alias_bytes, TRUE)
+        AND coalesce(live_programs.temp_bytes = near.temp_bytes, TRUE)
+    ) AS agreeing_count
+  FROM near
+  LEFT JOIN live_programs
+    ON live_programs.run_name = near.run_name
+    AND live_programs.profile_name = near.profile_name
+  WHERE near.is_near OR near.near_count = 0
+  GROUP BY near.run_name, near.profile_name, near.module_key, near.color
 ),
 dumped AS (
   SELECT
-    candidates.run_name, candidates.profile_name, candidates.failed_program_name,
-    candidates.function_name, candidates.module_name, candidates.module_key,
-    candidates.argument_bytes, candidates.output_bytes, candidates.alias_bytes,
-    candidates.temp_bytes, candidates.need_bytes,
+    near.run_name, near.profile_name, near.failed_program_name, near.function_name,
+    near.module_name, near.module_key, near.argument_bytes, near.output_bytes, near.alias_bytes,
+    near.temp_bytes, near.need_bytes,
     CASE
       WHEN loaded.program_count > 0 AND loaded.agreeing_count = 0
         THEN 'no program loaded in this process has the need of the dump of '
-          || coalesce(candidates.function_name, candidates.module_key)
+          || coalesce(near.function_name, near.module_key)
       WHEN loaded.program_count = 0
-        AND min(candidates.folder) OVER profile <> max(candidates.folder) OVER profile
+        AND min(near.folder) OVER profile <> max(near.folder) OVER profile
         THEN 'the run has programs of several processes, and which the profile is of is not known'
     END AS unknown_reason
-  FROM candidates
-  CROSS JOIN LATERAL (
-    SELECT
-      count(*) AS program_count,
-      count(*) FILTER (
-        WHERE live_programs.program_name = candidates.module_name
-          AND coalesce(live_programs.argument_bytes = candidates.argument_bytes, TRUE)
-          AND coalesce(live_programs.output_bytes = candidates.output_bytes, TRUE)
-          AND coalesce(live_programs.alias_bytes = candidates.alias_bytes, TRUE)
-          AND coalesce(live_programs.temp_bytes = candidates.temp_bytes, TRUE)
-      ) AS agreeing_count
-    FROM live_programs
-    WHERE live_programs.run_name = candidates.run_name
-      AND live_programs.profile_name = candidates.profile_name
-  ) AS loaded
-  WINDOW profile AS (PARTITION BY candidates.run_name, candidates.profile_name)
+  FROM near
+  JOIN loaded
+    ON loaded.run_name = near.run_name
+    AND loaded.profile_name = near.profile_name
+    AND loaded.module_key = near.module_key
+    AND loaded.color = near.color
+  WINDOW profile AS (PARTITION BY near.run_name, near.profile_name)
 ),
 programs AS (
   SELECT
@@ -148,7 +160,7 @@ programs AS (
   UNION ALL
   SELECT
     live_programs.run_name, live_programs.profile_name,
-    regexp_replace(live_programs.program_name, '^p?jit_(.)', '\1') AS function_name,
+    regexp_replace(live_programs.program_name, '^p?jit_', '') AS function_name,
     live_programs.argument_bytes,
     live_programs.output_bytes - live_programs.alias_bytes AS output_bytes,
     live_programs.temp_bytes,
@@ -157,7 +169,7 @@ programs AS (
     live_programs.is_failed,
     -- Of the program that failed the process itself knows the plan; else dumps come first.
     if(live_programs.is_failed, 0, 2) AS place,
-    live_programs.program_ordinal::VARCHAR AS name,
+    CAST(live_programs.program_ordinal AS VARCHAR) AS name,
     NULL AS unknown_reason
   FROM live_programs
   CROSS JOIN params
@@ -168,7 +180,7 @@ programs AS (
     AND coalesce(params.platform, '*') = '*'
     AND (
       params.function IS NULL
-      OR regexp_replace(live_programs.program_name, '^p?jit_(.)', '\1') GLOB params.function
+      OR regexp_replace(live_programs.program_name, '^p?jit_', '') GLOB params.function
     )
 ),
 plans AS (
@@ -185,52 +197,21 @@ plans AS (
       programs.function_name, programs.name
   ) = 1
 ),
-statistics AS (
-  SELECT
-    allocator_statistics.run_name, allocator_statistics.profile_name, allocator_statistics.device,
-    max(allocator_statistics.statistic_value) FILTER (
-      WHERE allocator_statistics.statistic_name = 'bytes_in_use'
-    ) AS used_bytes,
-    max(allocator_statistics.statistic_value) FILTER (
-      WHERE allocator_statistics.statistic_name = 'bytes_limit'
-    ) AS limit_bytes,
-    max(allocator_statistics.statistic_value) FILTER (
-      WHERE allocator_statistics.statistic_name = 'free_chunk_bytes'
-    ) AS free_chunk_bytes,
-    max(allocator_statistics.statistic_value) FILTER (
-      WHERE allocator_statistics.statistic_name = 'largest_free_block_bytes'
-    ) AS largest_free_bytes
-  FROM allocator_statistics
-  -- Memory for collectives is no device of its own.
-  WHERE NOT starts_with(allocator_statistics.device, 'GPU_collectivememory_')
-  GROUP BY
-    allocator_statistics.run_name, allocator_statistics.profile_name, allocator_statistics.device
-),
-alive AS (
-  SELECT
-    live_arrays.run_name, live_arrays.profile_name, live_arrays.device,
-    sum(live_arrays.total_bytes)::BIGINT AS alive_bytes,
-    sum(live_arrays.argument_bytes)::BIGINT AS argument_bytes,
-    sum(live_arrays.argument_count)::BIGINT AS argument_count
-  FROM live_arrays
-  GROUP BY live_arrays.run_name, live_arrays.profile_name, live_arrays.device
-),
-devices AS (
-  SELECT alive.run_name, alive.profile_name, alive.device
-  FROM alive
-  UNION
-  SELECT statistics.run_name, statistics.profile_name, statistics.device
-  FROM statistics
-),
 accounts AS (
   SELECT
     profiles.run_name, profiles.profile_name, profiles.moment, profiles.elapsed_seconds,
-    profiles.mark, devices.device, plans.function_name,
+    profiles.mark, pools.device, plans.function_name,
     plans.plan_bytes, plans.argument_bytes, plans.output_bytes, plans.temp_bytes,
-    coalesce(alive.alive_bytes, 0) AS alive_bytes,
-    profiles.code_bytes, statistics.used_bytes, statistics.limit_bytes,
-    coalesce(profiles.limit_bytes, statistics.limit_bytes) AS device_limit_bytes,
-    statistics.free_chunk_bytes, statistics.largest_free_bytes,
+    coalesce(pools.alive_bytes, 0) AS alive_bytes,
+    profiles.code_bytes,
+    coalesce(pools.limit_bytes, profiles.limit_bytes) AS limit_bytes,
+    pools.rest_bytes, pools.split_bytes,
+    -- Without the allocator's own word used_bytes has arrays and code alone.
+    CASE
+      WHEN pools.rest_bytes IS NOT NULL
+        THEN pools.used_bytes - pools.alive_bytes - coalesce(profiles.code_bytes, 0)
+    END AS high_rest_bytes,
+    CASE WHEN pools.rest_bytes IS NOT NULL THEN pools.free_bytes END AS free_bytes,
     coalesce(plans.is_failed, FALSE) AND profiles.arguments_unknown_reason IS NULL AS is_known,
     coalesce(alive.argument_bytes, 0) AS known_bytes,
     coalesce(alive.argument_count, 0) AS known_count,
@@ -241,17 +222,13 @@ accounts AS (
       WHEN NOT plans.is_failed THEN 'arguments are known of the program that failed alone'
     END AS arguments_unknown_reason
   FROM profiles
-  LEFT JOIN devices
-    ON devices.run_name = profiles.run_name
-    AND devices.profile_name = profiles.profile_name
-  LEFT JOIN alive
-    ON alive.run_name = devices.run_name
-    AND alive.profile_name = devices.profile_name
-    AND alive.device = devices.device
-  LEFT JOIN statistics
-    ON statistics.run_name = devices.run_name
-    AND statistics.profile_name = devices.profile_name
-    AND statistics.device = devices.device
+  LEFT JOIN pools
+    ON pools.run_name = profiles.run_name
+    AND pools.profile_name = profiles.profile_name
+  LEFT JOIN live_sums AS alive
+    ON alive.run_name = pools.run_name
+    AND alive.profile_name = pools.profile_name
+    AND alive.device = pools.device
   LEFT JOIN plans
     ON plans.run_name = profiles.run_name
     AND plans.profile_name = profiles.profile_name
@@ -268,9 +245,8 @@ totals AS (
     accounts.run_name, accounts.profile_name, accounts.moment, accounts.elapsed_seconds,
     accounts.mark, accounts.device, accounts.function_name,
     accounts.plan_bytes, accounts.argument_bytes, accounts.output_bytes, accounts.temp_bytes,
-    accounts.alive_bytes, accounts.code_bytes, accounts.used_bytes, accounts.limit_bytes,
-    accounts.device_limit_bytes,
-    accounts.free_chunk_bytes, accounts.largest_free_bytes, accounts.is_known,
+    accounts.alive_bytes, accounts.code_bytes, accounts.limit_bytes, accounts.rest_bytes,
+    accounts.high_rest_bytes, accounts.free_bytes, accounts.split_bytes, accounts.is_known,
     accounts.known_bytes, accounts.known_count, accounts.arguments_unknown_reason,
     CASE
       WHEN accounts.is_known THEN accounts.alive_bytes - accounts.known_bytes
@@ -319,13 +295,14 @@ bystanders AS (
     shown.run_name, shown.profile_name, shown.device, shown.place,
     coalesce(shown.source, '(' || count(*) || ' more)') AS source,
     shown.python_function_name,
-    sum(shown.held_bytes)::BIGINT AS held_bytes,
-    sum(shown.array_count)::BIGINT AS array_count,
+    CAST(sum(shown.held_bytes) AS BIGINT) AS held_bytes,
+    CAST(sum(shown.array_count) AS BIGINT) AS array_count,
     CASE
-      WHEN bool_and(shown.is_known) THEN sum(shown.held_bytes)
-      WHEN any_value(shown.argument_bytes) IS NOT NULL
-        THEN greatest(0, sum(shown.held_bytes) - any_value(shown.argument_bytes))
-    END::BIGINT AS low_bytes
+      WHEN min(CASE WHEN shown.is_known THEN 1 ELSE 0 END) = 1
+        THEN CAST(sum(shown.held_bytes) AS BIGINT)
+      WHEN max(shown.argument_bytes) IS NOT NULL
+        THEN greatest(0, CAST(sum(shown.held_bytes) AS BIGINT) - max(shown.argument_bytes))
+    END AS low_bytes
   FROM shown
   GROUP BY
     shown.run_name, shown.profile_name, shown.device, shown.place, shown.source,
@@ -333,28 +310,33 @@ bystanders AS (
 ),
 single_parts AS (
   SELECT
-    totals.run_name, totals.profile_name, totals.device,
-    unnest(['argument', 'output', 'temp', 'constant', 'code', 'rest', 'free', 'split']) AS part,
-    unnest([1, 2, 3, 4, 6, 7, 8, 9]) AS part_place,
-    unnest([
-      totals.argument_bytes, totals.output_bytes, totals.temp_bytes,
-      totals.plan_bytes - totals.argument_bytes - totals.output_bytes - totals.temp_bytes,
-      nullif(totals.code_bytes, 0),
-      totals.used_bytes - totals.alive_bytes - coalesce(totals.code_bytes, 0),
-      totals.limit_bytes - totals.used_bytes,
-      totals.free_chunk_bytes - totals.largest_free_bytes
-    ]) AS held_bytes,
-    unnest([
-      if(totals.is_known, totals.known_count, NULL), NULL, NULL, NULL, NULL, NULL, NULL, NULL
-    ]) AS array_count,
-    totals.code_bytes
+    totals.run_name, totals.profile_name, totals.device, names.part, names.part_place,
+    CASE names.part
+      WHEN 'argument' THEN totals.argument_bytes
+      WHEN 'output' THEN totals.output_bytes
+      WHEN 'temp' THEN totals.temp_bytes
+      WHEN 'constant'
+        THEN totals.plan_bytes - totals.argument_bytes - totals.output_bytes - totals.temp_bytes
+      WHEN 'code' THEN nullif(totals.code_bytes, 0)
+      WHEN 'rest' THEN totals.high_rest_bytes
+      WHEN 'free' THEN totals.free_bytes
+      WHEN 'split' THEN totals.split_bytes
+    END AS held_bytes,
+    CASE WHEN names.part = 'argument' AND totals.is_known THEN totals.known_count END
+      AS array_count,
+    CASE WHEN totals.code_bytes IS NULL THEN 0 ELSE totals.rest_bytes END AS low_rest_bytes
   FROM totals
+  CROSS JOIN (
+    VALUES
+      ('argument', 1), ('output', 2), ('temp', 3), ('constant', 4), ('code', 6), ('rest', 7),
+      ('free', 8), ('split', 9)
+  ) AS names(part, part_place)
 ),
 parts AS (
   SELECT
     single_parts.run_name, single_parts.profile_name, single_parts.device, single_parts.part,
     single_parts.part_place, 0 AS place,
-    if(single_parts.part = 'rest' AND single_parts.code_bytes IS NULL, 0, single_parts.held_bytes)
+    if(single_parts.part = 'rest', single_parts.low_rest_bytes, single_parts.held_bytes)
       AS low_bytes,
     single_parts.held_bytes, single_parts.array_count, NULL AS python_function_name,
     NULL AS source
@@ -371,17 +353,11 @@ parts AS (
 SELECT
   totals.run_name, totals.profile_name, totals.moment, totals.elapsed_seconds, totals.mark,
   totals.device, totals.function_name,
-  totals.plan_bytes::BIGINT AS plan_bytes,
-  totals.alive_bytes,
-  totals.low_bystander_bytes::BIGINT AS low_bystander_bytes,
-  totals.bystander_bytes::BIGINT AS bystander_bytes,
-  (totals.plan_bytes + totals.bystander_bytes)::BIGINT AS process_bytes,
-  (totals.plan_bytes + totals.bystander_bytes)::DOUBLE / nullif(totals.plan_bytes, 0)
+  totals.plan_bytes, totals.alive_bytes, totals.low_bystander_bytes, totals.bystander_bytes,
+  totals.plan_bytes + totals.bystander_bytes AS process_bytes,
+  CAST(totals.plan_bytes + totals.bystander_bytes AS DOUBLE) / nullif(totals.plan_bytes, 0)
     AS process_ratio,
-  totals.device_limit_bytes AS limit_bytes, parts.part,
-  parts.low_bytes::BIGINT AS low_bytes,
-  parts.held_bytes::BIGINT AS held_bytes,
-  parts.array_count::BIGINT AS array_count,
+  totals.limit_bytes, parts.part, parts.low_bytes, parts.held_bytes, parts.array_count,
   parts.python_function_name, parts.source, totals.arguments_unknown_reason
 FROM totals
 LEFT JOIN parts

@@ -1,6 +1,6 @@
 -- title: Arrays and programs of a process that grow from snapshot to snapshot
 -- group: peak
--- engines: duckdb (spark, sail: it casts to an integer and takes arg_min, arg_max and bool_and)
+-- engines: duckdb, spark, sail
 --
 -- A process that slowly grows keeps what it made. From snapshots of its memory (bufdb capture
 -- --watch-every, mark of bufdb.watch) come for each line of Python and shape the arrays that are
@@ -93,6 +93,16 @@ moments AS (
       )
     )
 ),
+programs AS (
+  SELECT
+    moments.run_name, moments.account_name, moments.place,
+    regexp_replace(live_programs.program_name, '^p?jit_', '') AS python_function_name,
+    live_programs.code_bytes
+  FROM moments
+  JOIN live_programs
+    ON live_programs.run_name = moments.run_name
+    AND live_programs.profile_name = moments.profile_name
+),
 held AS (
   SELECT
     moments.run_name, moments.account_name, moments.place, 'arrays' AS kind,
@@ -106,35 +116,41 @@ held AS (
     AND live_line_shapes.profile_name = moments.profile_name
   UNION ALL
   SELECT
-    moments.run_name, moments.account_name, moments.place, 'programs' AS kind,
-    NULL AS device,
-    regexp_replace(live_programs.program_name, '^p?jit_', '') AS python_function_name,
-    NULL AS source, NULL AS shape,
+    programs.run_name, programs.account_name, programs.place, 'programs' AS kind,
+    NULL AS device, programs.python_function_name, NULL AS source, NULL AS shape,
     count(*) AS held_count,
     CASE
-      WHEN count(live_programs.code_bytes) = count(*) THEN sum(live_programs.code_bytes)
-    END::BIGINT AS held_bytes,
+      WHEN count(programs.code_bytes) = count(*)
+        THEN CAST(sum(programs.code_bytes) AS BIGINT)
+    END AS held_bytes,
     NULL AS holder_name, NULL AS holder_source
-  FROM moments
-  JOIN live_programs
-    ON live_programs.run_name = moments.run_name
-    AND live_programs.profile_name = moments.profile_name
+  FROM programs
   GROUP BY
-    moments.run_name, moments.account_name, moments.place, python_function_name
+    programs.run_name, programs.account_name, programs.place, programs.python_function_name
+),
+holders AS (
+  SELECT
+    held.run_name, held.account_name, held.kind, held.device, held.python_function_name,
+    held.source, held.shape, held.held_bytes, held.holder_name, held.holder_source,
+    row_number() OVER (
+      PARTITION BY
+        held.run_name, held.account_name, held.kind, held.device, held.python_function_name,
+        held.source, held.shape
+      ORDER BY CASE WHEN held.holder_name IS NULL THEN 1 ELSE 0 END, held.place DESC
+    ) AS holder_place
+  FROM held
 ),
 things AS (
   SELECT
-    held.run_name, held.account_name, held.kind, held.device, held.python_function_name,
-    held.source, held.shape,
-    bool_and(held.held_bytes IS NOT NULL) AS is_known,
-    arg_max(held.holder_name, held.place) AS holder_name,
-    arg_max(held.holder_source, held.place) FILTER (
-      WHERE held.holder_name IS NOT NULL
-    ) AS holder_source
-  FROM held
+    holders.run_name, holders.account_name, holders.kind, holders.device,
+    holders.python_function_name, holders.source, holders.shape,
+    count(holders.held_bytes) = count(*) AS is_known,
+    max(CASE WHEN holders.holder_place = 1 THEN holders.holder_name END) AS holder_name,
+    max(CASE WHEN holders.holder_place = 1 THEN holders.holder_source END) AS holder_source
+  FROM holders
   GROUP BY
-    held.run_name, held.account_name, held.kind, held.device, held.python_function_name,
-    held.source, held.shape
+    holders.run_name, holders.account_name, holders.kind, holders.device,
+    holders.python_function_name, holders.source, holders.shape
 ),
 counted AS (
   SELECT
@@ -177,10 +193,12 @@ grown AS (
     changes.run_name, changes.account_name, changes.kind, changes.device,
     changes.python_function_name, changes.source, changes.shape, changes.is_known,
     changes.holder_name, changes.holder_source, changes.snapshot_count,
-    arg_min(changes.held_count, changes.place) AS first_count,
-    arg_max(changes.held_count, changes.place) AS last_count,
-    arg_min(changes.held_bytes, changes.place) AS first_bytes,
-    arg_max(changes.held_bytes, changes.place) AS last_bytes,
+    max(CASE WHEN changes.place = 1 THEN changes.held_count END) AS first_count,
+    max(CASE WHEN changes.place = changes.snapshot_count THEN changes.held_count END)
+      AS last_count,
+    max(CASE WHEN changes.place = 1 THEN changes.held_bytes END) AS first_bytes,
+    max(CASE WHEN changes.place = changes.snapshot_count THEN changes.held_bytes END)
+      AS last_bytes,
     count(*) FILTER (WHERE changes.change_count > 0) AS grown_count,
     count(*) FILTER (WHERE changes.change_count < 0) AS shrunk_count,
     min(changes.place) FILTER (WHERE changes.change_count > 0) AS since_place,
@@ -190,46 +208,66 @@ grown AS (
     changes.run_name, changes.account_name, changes.kind, changes.device,
     changes.python_function_name, changes.source, changes.shape, changes.is_known,
     changes.holder_name, changes.holder_source, changes.snapshot_count
+),
+judged AS (
+  SELECT
+    grown.run_name, grown.account_name, grown.device, grown.kind, grown.python_function_name,
+    grown.source, grown.shape, grown.snapshot_count, grown.first_count, grown.last_count,
+    if(grown.is_known, grown.first_bytes, NULL) AS first_bytes,
+    if(grown.is_known, grown.last_bytes, NULL) AS last_bytes,
+    if(grown.is_known, grown.last_bytes - grown.first_bytes, NULL) AS growth_bytes,
+    grown.grown_count, grown.shrunk_count,
+    since.elapsed_seconds AS since_seconds,
+    since.mark AS since_mark,
+    latest.elapsed_seconds AS last_seconds,
+    latest.mark AS last_mark,
+    grown.holder_name, grown.holder_source,
+    CASE
+      WHEN grown.last_count <= grown.first_count OR grown.grown_count < 2 THEN NULL
+      WHEN grown.shrunk_count = 0
+        AND grown.grown_count >= params.least_count
+        AND 2 * grown.latest_place >= grown.snapshot_count
+        THEN 'likely'
+      ELSE 'possible'
+    END AS sureness
+  FROM grown
+  CROSS JOIN params
+  LEFT JOIN moments AS since
+    ON since.run_name = grown.run_name
+    AND since.account_name = grown.account_name
+    AND since.place = grown.since_place
+  LEFT JOIN moments AS latest
+    ON latest.run_name = grown.run_name
+    AND latest.account_name = grown.account_name
+    AND latest.place = grown.snapshot_count
+  WHERE grown.snapshot_count > 1
+    AND (grown.last_count > grown.first_count OR params.every_line)
+),
+ranked AS (
+  SELECT
+    judged.run_name, judged.account_name, judged.device, judged.kind,
+    judged.python_function_name, judged.source, judged.shape, judged.snapshot_count,
+    judged.first_count, judged.last_count, judged.first_bytes, judged.last_bytes,
+    judged.growth_bytes, judged.grown_count, judged.shrunk_count, judged.since_seconds,
+    judged.since_mark, judged.last_seconds, judged.last_mark, judged.holder_name,
+    judged.holder_source, judged.sureness,
+    row_number() OVER (
+      PARTITION BY judged.run_name, judged.account_name
+      ORDER BY
+        CASE WHEN judged.sureness = 'likely' THEN 0 WHEN judged.sureness = 'possible' THEN 1
+          ELSE 2 END,
+        judged.growth_bytes DESC NULLS LAST, judged.kind, judged.source NULLS LAST,
+        judged.python_function_name NULLS LAST, judged.shape NULLS LAST, judged.device NULLS LAST
+    ) AS place
+  FROM judged
 )
 SELECT
-  grown.run_name, grown.account_name, grown.device, grown.kind, grown.python_function_name,
-  grown.source, grown.shape, grown.snapshot_count, grown.first_count, grown.last_count,
-  if(grown.is_known, grown.first_bytes, NULL) AS first_bytes,
-  if(grown.is_known, grown.last_bytes, NULL) AS last_bytes,
-  if(grown.is_known, grown.last_bytes - grown.first_bytes, NULL) AS growth_bytes,
-  grown.grown_count, grown.shrunk_count,
-  since.elapsed_seconds AS since_seconds,
-  since.mark AS since_mark,
-  latest.elapsed_seconds AS last_seconds,
-  latest.mark AS last_mark,
-  grown.holder_name, grown.holder_source,
-  CASE
-    WHEN grown.last_count <= grown.first_count OR grown.grown_count < 2 THEN NULL
-    WHEN grown.shrunk_count = 0
-      AND grown.grown_count >= params.least_count
-      AND 2 * grown.latest_place >= grown.snapshot_count
-      THEN 'likely'
-    ELSE 'possible'
-  END AS sureness
-FROM grown
+  ranked.run_name, ranked.account_name, ranked.device, ranked.kind, ranked.python_function_name,
+  ranked.source, ranked.shape, ranked.snapshot_count, ranked.first_count, ranked.last_count,
+  ranked.first_bytes, ranked.last_bytes, ranked.growth_bytes, ranked.grown_count,
+  ranked.shrunk_count, ranked.since_seconds, ranked.since_mark, ranked.last_seconds,
+  ranked.last_mark, ranked.holder_name, ranked.holder_source, ranked.sureness
+FROM ranked
 CROSS JOIN params
-LEFT JOIN moments AS since
-  ON since.run_name = grown.run_name
-  AND since.account_name = grown.account_name
-  AND since.place = grown.since_place
-LEFT JOIN moments AS latest
-  ON latest.run_name = grown.run_name
-  AND latest.account_name = grown.account_name
-  AND latest.place = grown.snapshot_count
-WHERE grown.snapshot_count > 1
-  AND (grown.last_count > grown.first_count OR params.every_line)
-QUALIFY row_number() OVER (
-    PARTITION BY grown.run_name, grown.account_name
-    ORDER BY
-      sureness = 'likely' DESC NULLS LAST, growth_bytes DESC NULLS LAST, grown.kind, grown.source,
-      grown.python_function_name, grown.shape, grown.device
-  ) <= params.top_n
-ORDER BY
-  grown.run_name, grown.account_name, sureness = 'likely' DESC NULLS LAST,
-  growth_bytes DESC NULLS LAST, grown.kind, grown.source, grown.python_function_name, grown.shape,
-  grown.device;
+WHERE ranked.place <= params.top_n
+ORDER BY ranked.run_name, ranked.account_name, ranked.place;

@@ -1,6 +1,6 @@
 -- title: Memory that no plan of a program has, and how it is known
 -- group: peak
--- engines: duckdb (spark, sail: it casts to an integer)
+-- engines: duckdb, spark, sail
 --
 -- A plan has a program's arguments, outputs, temporaries and constants. A process takes more: for
 -- each memory profile and log with reports of an allocator, and each device, one row per kind of
@@ -42,14 +42,14 @@ WITH params AS (
 accounts AS (
   SELECT
     pools.run_name, pools.profile_name, pools.device, pools.has_profile, pools.code_bytes,
-    pools.rest_bytes, pools.collective_bytes, pools.outside_bytes, pools.free_bytes,
-    pools.low_block_bytes,
-    starts_with(lower(pools.device), 'cpu') AS is_cpu
+    pools.rest_bytes, pools.collective_bytes, pools.outside_bytes, pools.split_bytes,
+    lower(pools.device) GLOB 'cpu*' AS is_cpu
   FROM pools
   CROSS JOIN params
-  JOIN asked_runs ON asked_runs.run_name = pools.run_name
-  WHERE (params.profile IS NULL OR pools.profile_name GLOB params.profile)
-    AND coalesce(params.function, '*') = '*'
+  JOIN asked_accounts
+    ON asked_accounts.run_name = pools.run_name
+    AND asked_accounts.profile_name = pools.profile_name
+  WHERE coalesce(params.function, '*') = '*'
     AND coalesce(params.module, '*') = '*'
     AND coalesce(params.platform, '*') = '*'
     AND coalesce(params.color, '0') IN ('0', 'all')
@@ -99,10 +99,7 @@ found AS (
   UNION ALL
   SELECT
     accounts.run_name, accounts.profile_name, accounts.device, 'split' AS kind, 5 AS place,
-    CASE
-      WHEN accounts.free_bytes - accounts.low_block_bytes IS NOT NULL
-        THEN greatest(accounts.free_bytes - accounts.low_block_bytes, 0)
-    END AS held_bytes,
+    accounts.split_bytes AS held_bytes,
     'what is free without the largest free block, by the allocator' AS source,
     'the allocator does not say what is free in one piece: BFC''s dump in a log does' AS reason
   FROM accounts
@@ -112,7 +109,8 @@ found AS (
     runs.run_name, NULL AS profile_name, NULL AS device, 'host' AS kind, 6 AS place,
     max(
       CASE
-        WHEN run_labels.label = 'max_host_bytes' THEN try_cast(run_labels.label_value AS BIGINT)
+        WHEN run_labels.label = 'max_host_bytes'
+          THEN try_cast(floor(try_cast(run_labels.label_value AS DOUBLE)) AS BIGINT)
       END
     ) AS held_bytes,
     'largest process of the command, by bufdb capture' AS source,

@@ -25,7 +25,9 @@ SELECT
       AND live_arrays.device = pools.device
   ) AS argument_bytes
 FROM pools
-JOIN asked_runs ON asked_runs.run_name = pools.run_name
+JOIN asked_accounts
+  ON asked_accounts.run_name = pools.run_name
+  AND asked_accounts.profile_name = pools.profile_name
 ORDER BY pools.run_name, pools.profile_name, pools.device
 """
 

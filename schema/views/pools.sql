@@ -1,35 +1,6 @@
 -- One row per memory profile or log and device with an account of its memory: what its allocator may take, holds and has free.
 CREATE OR REPLACE VIEW pools AS
-WITH statistics AS (
-  SELECT
-    allocator_statistics.run_name, allocator_statistics.profile_name, allocator_statistics.device,
-    max(CASE WHEN statistic_name = 'bytes_limit' THEN statistic_value END) AS limit_bytes,
-    max(CASE WHEN statistic_name = 'bytes_in_use' THEN statistic_value - slack_bytes END)
-      AS low_used_bytes,
-    max(CASE WHEN statistic_name = 'bytes_in_use' THEN statistic_value + slack_bytes END)
-      AS used_bytes,
-    max(CASE WHEN statistic_name = 'pool_bytes' THEN statistic_value - slack_bytes END)
-      AS low_pool_bytes,
-    max(CASE WHEN statistic_name = 'pool_bytes' THEN statistic_value END) AS pool_bytes,
-    max(
-      CASE WHEN statistic_name = 'largest_free_block_bytes' THEN statistic_value - slack_bytes END
-    ) AS low_block_bytes,
-    max(
-      CASE WHEN statistic_name = 'largest_free_block_bytes' THEN statistic_value + slack_bytes END
-    ) AS block_bytes,
-    max(CASE WHEN statistic_name = 'requested_bytes' THEN statistic_value END) AS requested_bytes,
-    max(CASE WHEN statistic_name = 'peak_bytes_in_use' THEN statistic_value END)
-      AS peak_used_bytes,
-    max(CASE WHEN statistic_name = 'device_free_bytes' THEN statistic_value END)
-      AS device_free_bytes,
-    max(CASE WHEN statistic_name = 'device_total_bytes' THEN statistic_value END)
-      AS device_total_bytes
-  FROM allocator_statistics
-  WHERE NOT starts_with(allocator_statistics.device, 'GPU_collectivememory_')
-  GROUP BY
-    allocator_statistics.run_name, allocator_statistics.profile_name, allocator_statistics.device
-),
-collectives AS (
+WITH collectives AS (
   SELECT
     allocator_statistics.run_name, allocator_statistics.profile_name,
     regexp_extract(allocator_statistics.device, '[0-9]+') AS device_number,
@@ -40,25 +11,12 @@ collectives AS (
     allocator_statistics.run_name, allocator_statistics.profile_name,
     regexp_extract(allocator_statistics.device, '[0-9]+')
 ),
-alive AS (
-  SELECT
-    live_arrays.run_name, live_arrays.profile_name, live_arrays.device,
-    sum(live_arrays.total_bytes)::BIGINT AS alive_bytes
-  FROM live_arrays
-  GROUP BY live_arrays.run_name, live_arrays.profile_name, live_arrays.device
-),
 devices AS (
-  SELECT alive.run_name, alive.profile_name, alive.device
-  FROM alive
+  SELECT live_sums.run_name, live_sums.profile_name, live_sums.device
+  FROM live_sums
   UNION
-  SELECT statistics.run_name, statistics.profile_name, statistics.device
-  FROM statistics
-),
--- Of a process with snapshots the one that describes it.
-others AS (
-  SELECT live_moments.run_name, live_moments.profile_name
-  FROM live_moments
-  WHERE NOT live_moments.is_account
+  SELECT allocator_figures.run_name, allocator_figures.profile_name, allocator_figures.device
+  FROM allocator_figures
 ),
 accounts AS (
   SELECT
@@ -69,40 +27,41 @@ accounts AS (
       WHEN live_profiles.limit_bytes IS NOT NULL THEN 'bufdb.watch'
       WHEN statistics.limit_bytes IS NOT NULL THEN 'allocator'
     END AS limit_source,
-    CASE WHEN live_profiles.run_name IS NOT NULL THEN coalesce(alive.alive_bytes, 0) END
+    CASE WHEN live_profiles.run_name IS NOT NULL THEN coalesce(alive.total_bytes, 0) END
       AS alive_bytes,
     live_profiles.code_bytes,
     coalesce(
       statistics.low_used_bytes,
       CASE
         WHEN live_profiles.run_name IS NOT NULL
-          THEN coalesce(alive.alive_bytes, 0) + coalesce(live_profiles.code_bytes, 0)
+          THEN coalesce(alive.total_bytes, 0) + coalesce(live_profiles.code_bytes, 0)
       END
     ) AS low_used_bytes,
     coalesce(
       statistics.used_bytes,
       CASE
         WHEN live_profiles.run_name IS NOT NULL
-          THEN coalesce(alive.alive_bytes, 0) + live_profiles.code_bytes
+          THEN coalesce(alive.total_bytes, 0) + live_profiles.code_bytes
       END
     ) AS used_bytes,
-    statistics.low_used_bytes - coalesce(alive.alive_bytes, 0)
+    statistics.low_used_bytes - coalesce(alive.total_bytes, 0)
       - coalesce(live_profiles.code_bytes, 0) AS rest_bytes,
     statistics.low_pool_bytes, statistics.pool_bytes, statistics.peak_used_bytes,
     statistics.low_block_bytes AS low_largest_bytes, statistics.block_bytes AS largest_bytes,
     coalesce(statistics.requested_bytes, live_profiles.requested_bytes) AS requested_bytes,
     collectives.limit_bytes AS collective_bytes, statistics.device_total_bytes,
     statistics.device_total_bytes - statistics.device_free_bytes - statistics.pool_bytes
-      AS outside_bytes
+      AS outside_bytes,
+    statistics.free_chunk_bytes
   FROM devices
   LEFT JOIN live_profiles
     ON live_profiles.run_name = devices.run_name
     AND live_profiles.profile_name = devices.profile_name
-  LEFT JOIN statistics
+  LEFT JOIN allocator_figures AS statistics
     ON statistics.run_name = devices.run_name
     AND statistics.profile_name = devices.profile_name
     AND statistics.device = devices.device
-  LEFT JOIN alive
+  LEFT JOIN live_sums AS alive
     ON alive.run_name = devices.run_name
     AND alive.profile_name = devices.profile_name
     AND alive.device = devices.device
@@ -110,9 +69,6 @@ accounts AS (
     ON collectives.run_name = devices.run_name
     AND collectives.profile_name = devices.profile_name
     AND collectives.device_number = regexp_extract(devices.device, '([0-9]+)[^0-9]*$', 1)
-  ANTI JOIN others
-    ON others.run_name = devices.run_name
-    AND others.profile_name = devices.profile_name
 )
 SELECT
   accounts.run_name, accounts.profile_name, accounts.device, accounts.has_profile,
@@ -143,10 +99,20 @@ SELECT
     ELSE greatest(accounts.largest_bytes, accounts.limit_bytes - accounts.low_pool_bytes)
   END AS block_bytes,
   accounts.pool_bytes, accounts.peak_used_bytes, accounts.requested_bytes,
-  accounts.collective_bytes, accounts.device_total_bytes, accounts.outside_bytes
+  accounts.collective_bytes, accounts.device_total_bytes, accounts.outside_bytes,
+  CASE
+    WHEN coalesce(
+        accounts.free_chunk_bytes, accounts.limit_bytes - accounts.low_used_bytes
+      ) - accounts.low_largest_bytes IS NOT NULL
+      THEN greatest(
+        coalesce(accounts.free_chunk_bytes, accounts.limit_bytes - accounts.low_used_bytes)
+          - accounts.low_largest_bytes,
+        0
+      )
+  END AS split_bytes
 FROM accounts;
 COMMENT ON VIEW pools IS
-  'One row per memory profile or log and device with an account of its memory: what its allocator may take, holds and has free, from live_arrays and allocator_statistics; of a process with snapshots that of live_moments.is_account. Key: run_name, profile_name, device.';
+  'One row per memory profile or log and device with an account of its memory: what its allocator may take, holds and has free, from live_sums and allocator_figures; asked_accounts has the one that describes each process. Key: run_name, profile_name, device.';
 COMMENT ON COLUMN pools.run_name IS 'The run: runs.run_name.';
 COMMENT ON COLUMN pools.profile_name IS 'The profile or log: allocator_statistics.profile_name.';
 COMMENT ON COLUMN pools.device IS 'The device, or the allocator''s name in a log: allocator_statistics.device.';
@@ -168,3 +134,4 @@ COMMENT ON COLUMN pools.requested_bytes IS 'What there was no room for [bytes]: 
 COMMENT ON COLUMN pools.collective_bytes IS 'Most that the allocator of memory for collectives may take, in addition to limit_bytes [bytes]; NULL if no log has it.';
 COMMENT ON COLUMN pools.device_total_bytes IS 'Memory of the whole device, by CUDA [bytes]; NULL if no log has it.';
 COMMENT ON COLUMN pools.outside_bytes IS 'What of the device is in use outside of the pool [bytes]: CUDA''s context, NCCL, cuBLAS and cuDNN, and other processes; NULL if no log has what the device has free.';
+COMMENT ON COLUMN pools.split_bytes IS 'The most that is free but not in the largest free block [bytes]: of the free pieces of the pool, else of free_bytes; NULL if the allocator does not say how large that block is.';

@@ -1,6 +1,6 @@
 """Query unplanned: memory that no plan has, and how it is known."""
 
-from small_db import derived, insert, rows
+from small_db import answer, derived, insert, rows
 from tables import holds
 
 PROFILE = {"run_name": "r", "profile_name": "mem.prof"}
@@ -63,3 +63,18 @@ def test_memory_of_a_cpu_is_the_host_s(con):
         host | NULL       | NULL
     """)  # fmt: skip
     holds(con, "unplanned", "kind", function="f")
+
+
+def test_process_and_unplanned_agree_on_what_the_allocator_says(con):
+    """Both have it from the view pools, also where a log rounds it."""
+    insert(con, "runs", run_name="r")
+    insert(con, "live_profiles", **PROFILE, code_bytes=3, program_count=1)
+    insert(con, "live_arrays", **PROFILE, device="cuda:0", total_bytes=30, array_count=1)
+    figures = {"bytes_limit": 100, "bytes_in_use": 40, "largest_free_block_bytes": 45}
+    for name, value in {**figures, "free_chunk_bytes": 55}.items():
+        insert(con, "allocator_statistics", **PROFILE, device="cuda:0", statistic_name=name,
+               statistic_value=value, slack_bytes=2)  # fmt: skip
+    parts = {row[14]: row[15:17] for row in answer(con, "process") if row[14] != "bystander"}
+    assert parts == {"code": (3, 3), "rest": (5, 9), "free": (62, 62), "split": (12, 12)}
+    known = {row[3]: row[4] for row in answer(con, "unplanned") if row[4] is not None}
+    assert known == {"code": 3, "rest": 5, "split": 12}

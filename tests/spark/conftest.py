@@ -35,6 +35,7 @@ RUNS: dict[str, tuple[Path, list[str]]] = {
         for size in (512, 1024, 2048)
     },
     "oom": (DATA / "oom/gpu.log", []),
+    "leak": (DATA / "profiles", []),
 }
 """Runs for the queries: every kind of dump, with labels to compare by."""
 SPARK_SETTINGS = {
