@@ -1,99 +1,462 @@
--- title: Spread of a function's peak over hosts or ranks
+-- title: Spread of what the ranks of a job need and hold, odd ones first
 -- group: change
 -- engines: duckdb, spark, sail
 --
--- In a program that runs on many devices the fullest one sets the limit. Ingest each host's or
--- rank's dumps as a separate run with a label (--label rank=0, --label rank=1, …): one row per
--- function, memory space and set of other labels shows the spread of the peaks and the fullest
--- rank. Only runs with equal other labels are combined. If there are several compilations, each is
--- followed through those of the same signature, the rest by size, as bufdb diff pairs two runs
--- (view asked_series). If the peak in one run is unknown, so are the spread and the figures that
--- depend on it, and the row comes first; else largest spread first.
+-- In a job of many processes the fullest device sets the limit, and a rank that differs is the one
+-- to look at. Ranks are the processes of a run, that is the folders of what was ingested (bufdb
+-- capture makes one for each process; or one folder that has those of all hosts), or runs with a
+-- label (--label rank=0, --label rank=1, …) and otherwise equal labels.
+-- For each figure one row per rank that is odd, or else for the one that differs most, with the
+-- spread of the figure over all ranks: what plans need (need, peak: of each function, from dumps;
+-- program: of the largest loaded program), the arrays that are alive on the fullest device (alive:
+-- in the account of the process; most_alive: over its snapshots; grown: from the first to the
+-- last), and of the allocator what is in use (used, most_used), its pool, and its largest free
+-- block (block, of the device where it is smallest).
+-- A rank is odd if it differs from the median by more than odd_ratio, and by more than five times
+-- the median difference. If the peak in a rank is unknown, so is the spread, and the figure comes
+-- first; then figures with odd or missing ranks; then the largest spread.
 --
--- wrong when: With one program for all devices (SPMD) all ranks compile the same module, so a
--- spread means that they did not run the same program; no spread does not mean that the ranks hold
--- the same otherwise. A label that differs in each run for another reason (a host's name along with
--- its rank) leaves no two runs to compare: name the labels that matter in fixed. A renamed function
--- counts as another function: over many runs, matching names would depend on the runs selected.
--- bufdb diff pairs those of two runs by signature and similarity.
+-- wrong when: Compilations of a function are paired by size in each rank: one that a rank has in
+-- addition moves those after it (signature_count, missing_count). Ranks of a pipeline differ by
+-- stage. Profiles that a program wrote itself count as one process each, under their names. A label
+-- that differs in each run for another reason (a host's name along with its rank) leaves no two
+-- runs to compare: name the labels that matter in fixed.
 --
 -- param run, function, platform, color, module
 -- param label VARCHAR = 'rank': Label that differs between the ranks.
 -- param fixed VARCHAR = NULL: Labels, separated by commas, that must be equal within a row; NULL
 --   takes all others except metadata.
+-- param figure VARCHAR = NULL: Only figures whose name matches this glob.
+-- param odd_ratio DOUBLE = 0.02: Share of the median by which an odd rank differs at the least.
+-- param rank_n BIGINT = 3: Ranks to show of each figure, the most different ones.
 -- param top_n = 50
 --
--- column function_name, platform, compilation_place
--- column color BIGINT: Memory space; NULL for compilations without allocations.
--- column other_labels VARCHAR: Labels that the runs have in common, as K=V separated by spaces;
---   metadata (bufdb capture's labels) only if fixed names it.
--- column run_count BIGINT: Runs, one per rank.
+-- column figure VARCHAR: need, peak, program, alive, most_alive, grown, used, most_used, pool or
+--   block.
+-- column function_name VARCHAR: Function of need and peak; NULL for other figures.
+-- column platform VARCHAR: Its backend; NULL for other figures, and if unknown.
+-- column compilation_place BIGINT: Number of the compilation of the function in each rank, largest
+--   first; NULL for other figures.
+-- column color BIGINT: Memory space; NULL for other figures, and for compilations without
+--   allocations.
+-- column run_name VARCHAR: The run whose processes are the ranks; NULL if each is a run of its own.
+-- column other_labels VARCHAR: Labels that such runs have in common, as K=V separated by spaces;
+--   metadata (bufdb capture's labels) only if fixed names it. Empty for ranks within one run.
+-- column rank_count BIGINT: Ranks that have the figure.
+-- column missing_count BIGINT: Ranks of the job that do not have it.
 -- column signature_count BIGINT: Different shapes of arguments and result among them; NULL if none
---   is known.
--- column min_peak_bytes HUGEINT: Smallest peak [bytes]; NULL if a peak is unknown.
--- column median_peak_bytes HUGEINT: Median peak, the lower one of two [bytes]; NULL where
---   min_peak_bytes is.
--- column max_peak_bytes HUGEINT: Largest peak [bytes]; NULL where min_peak_bytes is.
--- column spread_bytes HUGEINT: Largest minus smallest peak [bytes]; NULL where min_peak_bytes is.
--- column spread_ratio DOUBLE: The same as a share of the largest peak (0 to 1); NULL where
---   min_peak_bytes is.
--- column fullest_rank VARCHAR: Value of the label with the largest peak, for ties in the first run
---   by name; NULL where min_peak_bytes is.
--- column emptiest_rank VARCHAR: Value of the label with the smallest peak; NULL where
---   min_peak_bytes is.
--- column unknown_count BIGINT: Runs in which the function's peak is unknown.
+--   is known, and for figures without a function.
+-- column min_bytes HUGEINT: Smallest of the ranks [bytes]; NULL if one is unknown.
+-- column median_bytes HUGEINT: Median, the lower one of two [bytes]; NULL where min_bytes is.
+-- column max_bytes HUGEINT: Largest [bytes]; NULL where min_bytes is.
+-- column spread_bytes HUGEINT: max_bytes less min_bytes [bytes]; NULL where min_bytes is.
+-- column spread_ratio DOUBLE: The same as a share of the largest (0 to 1); NULL where min_bytes is,
+--   or the largest is not above 0.
+-- column fullest_rank VARCHAR: Rank with max_bytes, for ties the first by name; NULL where
+--   min_bytes is.
+-- column emptiest_rank VARCHAR: Rank with min_bytes; NULL where min_bytes is.
+-- column odd_count BIGINT: Ranks that are odd; NULL where min_bytes is.
+-- column rank VARCHAR: The rank of this row: the label's value, the folder of the process, or both.
+-- column own_bytes HUGEINT: Its figure [bytes]; NULL if unknown.
+-- column difference_bytes HUGEINT: own_bytes less the median [bytes]; NULL where min_bytes is.
+-- column is_odd BOOLEAN: Whether it is odd; NULL where min_bytes is.
+-- column unknown_count BIGINT: Ranks in which the peak of the function is unknown.
 -- column unknown_reason VARCHAR: Why; for several, the first reason in alphabetical order; NULL if
---   all peaks are known.
+--   all are known.
 WITH params AS (
   SELECT
     coalesce(getvariable('label')::VARCHAR, 'rank') AS label,
     getvariable('fixed')::VARCHAR AS fixed,
+    getvariable('function')::VARCHAR AS function,
+    getvariable('module')::VARCHAR AS module,
+    getvariable('platform')::VARCHAR AS platform,
+    getvariable('color')::VARCHAR AS color,
+    getvariable('figure')::VARCHAR AS figure,
+    coalesce(getvariable('odd_ratio')::DOUBLE, 0.02) AS odd_ratio,
+    coalesce(getvariable('rank_n')::BIGINT, 3) AS rank_n,
     coalesce(getvariable('top_n')::BIGINT, 50) AS top_n
+),
+labelled AS (
+  SELECT run_groups.run_name, run_groups.label_value, run_groups.other_labels
+  FROM runs_by_label(
+    (SELECT params.label FROM params), (SELECT params.fixed FROM params)
+  ) AS run_groups
+),
+-- Runs of one job have the same job_name and other_labels.
+jobs AS (
+  SELECT
+    asked_runs.run_name, labelled.label_value,
+    coalesce(labelled.other_labels, '') AS other_labels,
+    CASE WHEN labelled.run_name IS NULL THEN asked_runs.run_name ELSE '' END AS job_name
+  FROM asked_runs
+  LEFT JOIN labelled ON labelled.run_name = asked_runs.run_name
+),
+compiled AS (
+  SELECT
+    asked_modules.run_name, regexp_extract(asked_modules.module_key, '^(.*)/', 1) AS folder,
+    module_signatures.pairing_name, module_signatures.entry_signature, asked_modules.platform,
+    asked_modules.color, asked_modules.module_key, asked_modules.total_bytes,
+    asked_modules.need_bytes, asked_modules.peak_bytes, asked_modules.peak_unknown_reason
+  FROM asked_modules
+  JOIN module_signatures ON module_signatures.module_id = asked_modules.module_id
+),
+compilations AS (
+  SELECT
+    compiled.run_name,
+    CASE
+      WHEN min(compiled.folder) OVER (PARTITION BY compiled.run_name)
+        = max(compiled.folder) OVER (PARTITION BY compiled.run_name) THEN ''
+      ELSE compiled.folder
+    END AS process_name,
+    compiled.folder, compiled.pairing_name, compiled.entry_signature, compiled.platform,
+    compiled.color, compiled.need_bytes, compiled.peak_bytes, compiled.peak_unknown_reason,
+    row_number() OVER (
+      PARTITION BY
+        compiled.run_name, compiled.folder, compiled.pairing_name, compiled.platform,
+        compiled.color
+      ORDER BY compiled.total_bytes DESC NULLS LAST, compiled.module_key
+    ) AS compilation_place
+  FROM compiled
+),
+-- Each table is read once; of several devices the fullest counts.
+parts AS (
+  SELECT
+    live_accounts.run_name, live_accounts.profile_name, 0 AS alive_bytes, NULL AS program_bytes,
+    NULL AS used_bytes, NULL AS most_used_bytes, NULL AS pool_bytes, NULL AS block_bytes
+  FROM live_accounts
+  UNION ALL
+  SELECT
+    live_sums.run_name, live_sums.profile_name, live_sums.total_bytes AS alive_bytes,
+    NULL AS program_bytes, NULL AS used_bytes, NULL AS most_used_bytes, NULL AS pool_bytes,
+    NULL AS block_bytes
+  FROM live_sums
+  UNION ALL
+  SELECT
+    live_programs.run_name, live_programs.profile_name, NULL AS alive_bytes,
+    live_programs.argument_bytes + live_programs.output_bytes - live_programs.alias_bytes
+      + live_programs.temp_bytes AS program_bytes,
+    NULL AS used_bytes, NULL AS most_used_bytes, NULL AS pool_bytes, NULL AS block_bytes
+  FROM live_programs
+  UNION ALL
+  SELECT
+    allocator_figures.run_name, allocator_figures.profile_name, NULL AS alive_bytes,
+    NULL AS program_bytes, allocator_figures.low_used_bytes AS used_bytes,
+    allocator_figures.peak_used_bytes AS most_used_bytes, allocator_figures.pool_bytes,
+    allocator_figures.low_block_bytes AS block_bytes
+  FROM allocator_figures
+),
+profiles AS (
+  SELECT
+    parts.run_name, parts.profile_name,
+    max(parts.alive_bytes) AS alive_bytes,
+    max(parts.program_bytes) AS program_bytes,
+    max(parts.used_bytes) AS used_bytes,
+    max(parts.most_used_bytes) AS most_used_bytes,
+    max(parts.pool_bytes) AS pool_bytes,
+    min(parts.block_bytes) AS block_bytes
+  FROM parts
+  JOIN asked_runs ON asked_runs.run_name = parts.run_name
+  CROSS JOIN params
+  WHERE coalesce(params.function, '*') = '*'
+    AND coalesce(params.module, '*') = '*'
+    AND coalesce(params.platform, '*') = '*'
+    AND coalesce(params.color, '0') IN ('0', 'all')
+  GROUP BY parts.run_name, parts.profile_name
+),
+moments AS (
+  SELECT
+    profiles.run_name,
+    coalesce(live_accounts.account_name, profiles.profile_name) AS account_name,
+    coalesce(live_accounts.is_account, TRUE) AS is_account,
+    profiles.alive_bytes, profiles.program_bytes, profiles.used_bytes, profiles.most_used_bytes,
+    profiles.pool_bytes, profiles.block_bytes,
+    -- At the end of a program its functions have returned, and what they held is gone.
+    coalesce(live_accounts.moment, '') IN ('snapshot', 'failure') AS is_running,
+    row_number() OVER (
+      PARTITION BY
+        profiles.run_name, coalesce(live_accounts.account_name, profiles.profile_name),
+        CASE WHEN coalesce(live_accounts.moment, '') IN ('snapshot', 'failure') THEN 1 ELSE 0 END
+      ORDER BY live_accounts.snapshot_ordinal NULLS LAST, profiles.profile_name
+    ) AS place,
+    count(*) OVER (
+      PARTITION BY
+        profiles.run_name, coalesce(live_accounts.account_name, profiles.profile_name),
+        CASE WHEN coalesce(live_accounts.moment, '') IN ('snapshot', 'failure') THEN 1 ELSE 0 END
+    ) AS moment_count
+  FROM profiles
+  LEFT JOIN live_accounts
+    ON live_accounts.run_name = profiles.run_name
+    AND live_accounts.profile_name = profiles.profile_name
+),
+processes AS (
+  SELECT
+    moments.run_name,
+    regexp_replace(
+      regexp_replace(moments.account_name, '(^|/)memory[.](prof|log)$', ''),
+      '[.](prof|log|out|err)$', ''
+    ) AS process_name,
+    max(CASE WHEN moments.is_account THEN moments.alive_bytes END) AS alive_bytes,
+    max(moments.alive_bytes) AS most_alive_bytes,
+    max(
+      CASE
+        WHEN moments.is_running
+          AND moments.moment_count > 1
+          AND moments.place = moments.moment_count
+          THEN moments.alive_bytes
+      END
+    ) - max(
+      CASE WHEN moments.is_running AND moments.place = 1 THEN moments.alive_bytes END
+    ) AS grown_bytes,
+    max(CASE WHEN moments.is_account THEN moments.program_bytes END) AS program_bytes,
+    max(CASE WHEN moments.is_account THEN moments.used_bytes END) AS used_bytes,
+    max(moments.most_used_bytes) AS most_used_bytes,
+    max(CASE WHEN moments.is_account THEN moments.pool_bytes END) AS pool_bytes,
+    min(CASE WHEN moments.is_account THEN moments.block_bytes END) AS block_bytes
+  FROM moments
+  GROUP BY moments.run_name, moments.account_name
+),
+accounts AS (
+  SELECT
+    processes.run_name,
+    CASE
+      WHEN min(processes.process_name) OVER (PARTITION BY processes.run_name)
+        = max(processes.process_name) OVER (PARTITION BY processes.run_name) THEN ''
+      ELSE processes.process_name
+    END AS process_name,
+    processes.alive_bytes, processes.most_alive_bytes, processes.grown_bytes,
+    processes.program_bytes, processes.used_bytes, processes.most_used_bytes,
+    processes.pool_bytes, processes.block_bytes
+  FROM processes
 ),
 figures AS (
   SELECT
-    history.function_name, history.platform, history.compilation_place, history.color,
-    run_groups.other_labels, run_groups.label_value, history.peak_bytes, history.unknown_reason,
-    history.entry_signature,
-    count(*) OVER ranks AS peak_count,
-    count(history.unknown_reason) OVER ranks AS unknown_count,
-    row_number() OVER (ranks ORDER BY history.peak_bytes NULLS LAST, history.run_name) AS place,
-    row_number() OVER (ranks ORDER BY history.peak_bytes DESC NULLS LAST, history.run_name)
+    compilations.run_name, compilations.process_name, names.figure, names.figure_place,
+    compilations.pairing_name AS function_name, compilations.platform,
+    compilations.compilation_place, compilations.color, compilations.entry_signature,
+    CASE
+      WHEN names.figure = 'need' THEN compilations.need_bytes
+      ELSE compilations.peak_bytes
+    END AS own_bytes,
+    CASE
+      WHEN names.figure = 'peak' THEN compilations.peak_unknown_reason
+      WHEN compilations.need_bytes IS NULL
+        THEN coalesce(
+          compilations.peak_unknown_reason, 'the dump does not say what the program needs'
+        )
+    END AS unknown_reason
+  FROM compilations
+  CROSS JOIN (VALUES ('peak', 1), ('need', 2)) AS names(figure, figure_place)
+  UNION ALL
+  SELECT
+    accounts.run_name, accounts.process_name, names.figure, names.figure_place,
+    NULL AS function_name, NULL AS platform, NULL AS compilation_place, NULL AS color,
+    NULL AS entry_signature,
+    CASE names.figure
+      WHEN 'alive' THEN accounts.alive_bytes
+      WHEN 'most_alive' THEN accounts.most_alive_bytes
+      WHEN 'grown' THEN accounts.grown_bytes
+      WHEN 'program' THEN accounts.program_bytes
+      WHEN 'used' THEN accounts.used_bytes
+      WHEN 'most_used' THEN accounts.most_used_bytes
+      WHEN 'pool' THEN accounts.pool_bytes
+      ELSE accounts.block_bytes
+    END AS own_bytes,
+    NULL AS unknown_reason
+  FROM accounts
+  CROSS JOIN (
+    VALUES
+      ('program', 3), ('alive', 4), ('most_alive', 5), ('grown', 6), ('used', 7),
+      ('most_used', 8), ('pool', 9), ('block', 10)
+  ) AS names(figure, figure_place)
+),
+ranks AS (
+  SELECT
+    jobs.job_name, jobs.other_labels,
+    CASE
+      WHEN jobs.label_value IS NULL THEN coalesce(nullif(figures.process_name, ''), '.')
+      WHEN figures.process_name = '' THEN jobs.label_value
+      ELSE jobs.label_value || '/' || figures.process_name
+    END AS rank,
+    jobs.run_name, figures.figure, figures.figure_place, figures.function_name, figures.platform,
+    figures.compilation_place, figures.color, figures.entry_signature, figures.own_bytes,
+    figures.unknown_reason,
+    jobs.label_value IS NOT NULL AS is_labelled
+  FROM figures
+  JOIN jobs ON jobs.run_name = figures.run_name
+  WHERE figures.own_bytes IS NOT NULL
+    OR figures.unknown_reason IS NOT NULL
+),
+job_sizes AS (
+  SELECT members.job_name, members.other_labels, count(*) AS rank_count
+  FROM (
+    SELECT DISTINCT ranks.job_name, ranks.other_labels, ranks.run_name, ranks.rank
+    FROM ranks
+  ) AS members
+  GROUP BY members.job_name, members.other_labels
+),
+placed AS (
+  SELECT
+    ranks.job_name, ranks.other_labels, ranks.rank, ranks.figure, ranks.figure_place,
+    ranks.function_name, ranks.platform, ranks.compilation_place, ranks.color,
+    ranks.entry_signature, ranks.own_bytes, ranks.unknown_reason, ranks.is_labelled,
+    count(*) OVER figure_ranks AS rank_count,
+    count(ranks.unknown_reason) OVER figure_ranks AS unknown_count,
+    min(ranks.unknown_reason) OVER figure_ranks AS first_reason,
+    dense_rank() OVER (figure_ranks ORDER BY ranks.entry_signature NULLS LAST) AS signature_place,
+    row_number() OVER (figure_ranks ORDER BY ranks.own_bytes NULLS LAST, ranks.rank) AS place,
+    row_number() OVER (figure_ranks ORDER BY ranks.own_bytes DESC NULLS LAST, ranks.rank)
       AS reverse_place
-  FROM asked_history AS history
-  JOIN runs_by_label(
-    (SELECT params.label FROM params), (SELECT params.fixed FROM params)
-  ) AS run_groups
-    ON run_groups.run_name = history.run_name
-  WINDOW ranks AS (
-    PARTITION BY history.series_place, run_groups.other_labels
+  FROM ranks
+  CROSS JOIN params
+  WHERE params.figure IS NULL
+    OR ranks.figure GLOB params.figure
+  WINDOW figure_ranks AS (
+    PARTITION BY
+      ranks.job_name, ranks.other_labels, ranks.figure, ranks.function_name, ranks.platform,
+      ranks.compilation_place, ranks.color
   )
 ),
-spreads AS (
+levels AS (
   SELECT
-    function_name, platform, compilation_place, color, other_labels,
-    count(*) AS run_count,
-    nullif(count(DISTINCT entry_signature), 0) AS signature_count,
-    unknown_count,
-    min(unknown_reason) AS unknown_reason,
-    min(peak_bytes) FILTER (WHERE unknown_count = 0) AS min_peak_bytes,
-    min(peak_bytes) FILTER (WHERE unknown_count = 0 AND place = (peak_count + 1) // 2)
-      AS median_peak_bytes,
-    max(peak_bytes) FILTER (WHERE unknown_count = 0) AS max_peak_bytes,
-    min(label_value) FILTER (WHERE unknown_count = 0 AND reverse_place = 1) AS fullest_rank,
-    min(label_value) FILTER (WHERE unknown_count = 0 AND place = 1) AS emptiest_rank
-  FROM figures
-  GROUP BY function_name, platform, compilation_place, color, other_labels, unknown_count
+    placed.job_name, placed.other_labels, placed.rank, placed.figure, placed.figure_place,
+    placed.function_name, placed.platform, placed.compilation_place, placed.color,
+    placed.own_bytes, placed.rank_count, placed.unknown_count, placed.first_reason,
+    max(CASE WHEN placed.entry_signature IS NOT NULL THEN placed.signature_place END)
+      OVER figure_ranks AS signature_count,
+    CASE
+      WHEN placed.unknown_count = 0
+        THEN max(CASE WHEN placed.place = 1 THEN placed.own_bytes END) OVER figure_ranks
+    END AS min_bytes,
+    CASE
+      WHEN placed.unknown_count = 0
+        THEN max(
+          CASE WHEN placed.place = (placed.rank_count + 1) // 2 THEN placed.own_bytes END
+        ) OVER figure_ranks
+    END AS median_bytes,
+    CASE
+      WHEN placed.unknown_count = 0
+        THEN max(CASE WHEN placed.reverse_place = 1 THEN placed.own_bytes END) OVER figure_ranks
+    END AS max_bytes,
+    CASE
+      WHEN placed.unknown_count = 0
+        THEN max(CASE WHEN placed.reverse_place = 1 THEN placed.rank END) OVER figure_ranks
+    END AS fullest_rank,
+    CASE
+      WHEN placed.unknown_count = 0
+        THEN max(CASE WHEN placed.place = 1 THEN placed.rank END) OVER figure_ranks
+    END AS emptiest_rank
+  FROM placed
+  WHERE placed.is_labelled OR placed.rank_count > 1
+  WINDOW figure_ranks AS (
+    PARTITION BY
+      placed.job_name, placed.other_labels, placed.figure, placed.function_name,
+      placed.platform, placed.compilation_place, placed.color
+  )
+),
+differences AS (
+  SELECT
+    levels.job_name, levels.other_labels, levels.rank, levels.figure, levels.figure_place,
+    levels.function_name, levels.platform, levels.compilation_place, levels.color,
+    levels.own_bytes, levels.rank_count, levels.unknown_count, levels.first_reason,
+    levels.signature_count, levels.min_bytes, levels.median_bytes, levels.max_bytes,
+    levels.fullest_rank, levels.emptiest_rank,
+    abs(levels.own_bytes - levels.median_bytes) AS distance_bytes,
+    row_number() OVER (
+      PARTITION BY
+        levels.job_name, levels.other_labels, levels.figure, levels.function_name,
+        levels.platform, levels.compilation_place, levels.color
+      ORDER BY abs(levels.own_bytes - levels.median_bytes), levels.rank
+    ) AS distance_place
+  FROM levels
+),
+typical AS (
+  SELECT
+    differences.job_name, differences.other_labels, differences.rank, differences.figure,
+    differences.figure_place, differences.function_name, differences.platform,
+    differences.compilation_place, differences.color, differences.own_bytes,
+    differences.rank_count, differences.unknown_count, differences.first_reason,
+    differences.signature_count, differences.min_bytes, differences.median_bytes,
+    differences.max_bytes, differences.fullest_rank, differences.emptiest_rank,
+    differences.distance_bytes,
+    max(
+      CASE
+        WHEN differences.distance_place = (differences.rank_count + 1) // 2
+          THEN differences.distance_bytes
+      END
+    ) OVER (
+      PARTITION BY
+        differences.job_name, differences.other_labels, differences.figure,
+        differences.function_name, differences.platform, differences.compilation_place,
+        differences.color
+    ) AS typical_bytes
+  FROM differences
+),
+judged AS (
+  SELECT
+    typical.job_name, typical.other_labels, typical.rank, typical.figure, typical.figure_place,
+    typical.function_name, typical.platform, typical.compilation_place, typical.color,
+    typical.own_bytes, typical.rank_count, typical.unknown_count, typical.first_reason,
+    typical.signature_count, typical.min_bytes, typical.median_bytes, typical.max_bytes,
+    typical.fullest_rank, typical.emptiest_rank, typical.distance_bytes,
+    CASE
+      WHEN typical.distance_bytes IS NOT NULL
+        THEN typical.rank_count > 2
+          AND typical.distance_bytes > 5 * typical.typical_bytes
+          AND typical.distance_bytes > params.odd_ratio * abs(typical.median_bytes)
+    END AS is_odd
+  FROM typical
+  CROSS JOIN params
+),
+shown AS (
+  SELECT
+    judged.job_name, judged.other_labels, judged.rank, judged.figure, judged.figure_place,
+    judged.function_name, judged.platform, judged.compilation_place, judged.color,
+    judged.own_bytes, judged.rank_count, judged.unknown_count, judged.first_reason,
+    judged.signature_count, judged.min_bytes, judged.median_bytes, judged.max_bytes,
+    judged.fullest_rank, judged.emptiest_rank, judged.is_odd,
+    CASE
+      WHEN judged.unknown_count = 0
+        THEN count(CASE WHEN judged.is_odd THEN 1 END) OVER figure_ranks
+    END AS odd_count,
+    row_number() OVER (
+      figure_ranks
+      ORDER BY
+        CASE WHEN judged.own_bytes IS NULL THEN 0 WHEN judged.is_odd THEN 1 ELSE 2 END,
+        judged.distance_bytes DESC NULLS LAST, judged.rank
+    ) AS odd_place
+  FROM judged
+  WINDOW figure_ranks AS (
+    PARTITION BY
+      judged.job_name, judged.other_labels, judged.figure, judged.function_name,
+      judged.platform, judged.compilation_place, judged.color
+  )
 )
 SELECT
-  function_name, platform, compilation_place, color, other_labels, run_count, signature_count,
-  min_peak_bytes, median_peak_bytes, max_peak_bytes,
-  max_peak_bytes - min_peak_bytes AS spread_bytes,
-  CAST(max_peak_bytes - min_peak_bytes AS DOUBLE) / nullif(max_peak_bytes, 0) AS spread_ratio,
-  fullest_rank, emptiest_rank, unknown_count, unknown_reason
-FROM spreads
+  shown.figure, shown.function_name, shown.platform, shown.compilation_place, shown.color,
+  nullif(shown.job_name, '') AS run_name,
+  shown.other_labels, shown.rank_count,
+  job_sizes.rank_count - shown.rank_count AS missing_count,
+  shown.signature_count, shown.min_bytes, shown.median_bytes, shown.max_bytes,
+  shown.max_bytes - shown.min_bytes AS spread_bytes,
+  CASE
+    WHEN shown.max_bytes > 0
+      THEN CAST(shown.max_bytes - shown.min_bytes AS DOUBLE) / nullif(shown.max_bytes, 0)
+  END AS spread_ratio,
+  shown.fullest_rank, shown.emptiest_rank, shown.odd_count, shown.rank, shown.own_bytes,
+  shown.own_bytes - shown.median_bytes AS difference_bytes,
+  shown.is_odd, shown.unknown_count, shown.first_reason AS unknown_reason
+FROM shown
+CROSS JOIN params
+JOIN job_sizes
+  ON job_sizes.job_name = shown.job_name
+  AND job_sizes.other_labels = shown.other_labels
+WHERE shown.odd_place = 1
+  OR (shown.odd_place <= params.rank_n AND (shown.is_odd OR shown.own_bytes IS NULL))
 ORDER BY
-  max_peak_bytes - min_peak_bytes DESC NULLS FIRST,
-  max_peak_bytes DESC NULLS LAST, function_name, platform NULLS LAST, color NULLS LAST,
-  other_labels, compilation_place
+  CASE WHEN shown.unknown_count > 0 THEN 0 ELSE 1 END,
+  CASE WHEN shown.odd_count > 0 OR job_sizes.rank_count > shown.rank_count THEN 0 ELSE 1 END,
+  shown.max_bytes - shown.min_bytes DESC NULLS FIRST, shown.max_bytes DESC NULLS LAST,
+  shown.figure_place, shown.function_name NULLS LAST, shown.platform NULLS LAST,
+  shown.color NULLS LAST, shown.job_name, shown.other_labels, shown.compilation_place NULLS LAST,
+  shown.odd_place
 LIMIT (SELECT top_n FROM params);
