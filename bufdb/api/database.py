@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from bufdb.capture.dump import Dumped
     from bufdb.dumps.discover import Source as Dumps
     from bufdb.ingest.plan import Summary as Ingested
+    from bufdb.ingest.upgrade import Upgraded
     from bufdb.query.header import SavedQuery, Value
 
 
@@ -378,6 +379,29 @@ class Database(Readable):
         for text in [*summary.notes, *(f"XLA gave up: {text}" for text in refusals)]:
             LOG.warning("%s", text)
         return summary
+
+    def upgrade(self, *, jobs: int | None = 1) -> Upgraded:
+        """Make the database, or dataset, of an older bufdb one of this version.
+
+        Args:
+            jobs: processes that read kept dump files; None for as many as processors, up to four.
+
+        Returns:
+            Counts of what was read again and of what was copied; notes go to the log, too.
+
+        Raises:
+            DatabaseError: there is none, it is of a later version, or it cannot be read.
+            BufdbError: the new one cannot be written; the old one is as it was.
+        """
+        if self._opener.is_dataset:
+            from bufdb.dataset.upgrade import upgrade
+        else:
+            from bufdb.ingest.upgrade import upgrade
+        with self._opener.faults():
+            upgraded = upgrade(self.path, jobs=jobs)
+        for text in upgraded.notes:
+            LOG.warning("%s", text)
+        return upgraded
 
     def capture(
         self, *, run: str, labels: Mapping[str, str] | None = None

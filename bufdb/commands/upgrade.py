@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 from click.core import ParameterSource
 
@@ -11,7 +13,7 @@ from bufdb.render.progress import progress
 
 
 @click.command(name="upgrade", short_help="Make a database of this version from an older one.")
-@click.argument("file", required=False, type=click.Path())
+@click.argument("place", metavar="[FILE|URL]", required=False, type=click.Path())
 @common.db_option
 @click.option(
     "--jobs",
@@ -20,7 +22,7 @@ from bufdb.render.progress import progress
     help="Number of reading processes.  [default: number of processors, at most 4]",
 )
 @common.quiet_option
-def command(file: str | None, db: str, jobs: int | None, is_quiet: bool) -> None:
+def command(place: str | None, db: str, jobs: int | None, is_quiet: bool) -> None:
     """Make the database FILE (or that of --db) one of this version, with everything that it holds.
 
     The dump files that it keeps are read again by this version's readers. Rows of modules without
@@ -30,15 +32,21 @@ def command(file: str | None, db: str, jobs: int | None, is_quiet: bool) -> None
 
     The new file is made next to the old one, which stays as it is until the new one replaces it as
     a whole. Until then both take space, and so do the dump files, in TMPDIR.
+
+    A folder or a URL is a dataset ('bufdb ingest --out'). Others may read it meanwhile: what is of
+    an earlier version is stored anew and counts at the end, all at once; 'bufdb compact' removes
+    what it replaced.
     """
     source = click.get_current_context().get_parameter_source("db")
-    if file is not None and source is ParameterSource.COMMANDLINE:
+    if place is not None and source is ParameterSource.COMMANDLINE:
         raise UsageError("FILE and --db both name the database; give one of them")
-    from bufdb.ingest.upgrade import upgrade
-
-    target = file or db
+    target = place or db
     if not target:
         raise UsageError("expected the name of a database file")
+    if place is not None and ("://" in place or Path(place).is_dir()):
+        from bufdb.dataset.upgrade import upgrade
+    else:
+        from bufdb.ingest.upgrade import upgrade
     state = click.get_current_context().find_root().obj
     if isinstance(state, dict):
         state["db"] = target

@@ -246,10 +246,13 @@ class DeltaWriter(Writer):
         self._forget(owners, list(sources))
 
     def _append(self, table: str, select: str) -> None:
+        self._add(table, lambda: self.con.sql(select))
+
+    def _add(self, table: str, rows: Callable[[], Any]) -> None:
         def append(uri: str) -> None:
             self.delta.write_deltalake(
                 uri,
-                self.con.sql(select),
+                rows(),
                 mode="append",
                 schema_mode="merge",
                 partition_by=["dt"],

@@ -31,6 +31,7 @@ from bufdb.ingest.plan import PlannedRun, Request, Summary, plan
 from bufdb.ingest.processes import readers
 from bufdb.ingest.reader import Reader
 from bufdb.ingest.rows import MODULE_TABLES
+from bufdb.ingest.stored import NOT_READ_AGAIN
 from bufdb.ingest.storing import Ingest
 from bufdb.ingest.work import Done, Group
 from bufdb.read.own import Own, parse_own
@@ -209,6 +210,12 @@ class _Dataset:
         of = self.snapshot.owners_of(some)
         for table in _PRELOADED:
             self._insert(table, of, of_run)
+        # What an upgrade has copied is read again, as if its files had changed.
+        self.con.execute(
+            "UPDATE files SET content_hash = '', source_stamp = NULL WHERE module_id IN "
+            f"(SELECT module_id FROM ({self._select('diagnostics', of, of_run)}) WHERE code = ?)",
+            [NOT_READ_AGAIN],
+        )
         self._note_elsewhere(run, of_run)
         # Of this place alone: what another place has stored of the run is not repeated here.
         self.con.execute(f"DELETE FROM {of_run} WHERE marker = 'runs' AND owner_id <> {self.key}")
@@ -219,9 +226,11 @@ class _Dataset:
         self.day = self._day(run, planned, labels)
 
     def _insert(self, table: str, of: Owners, owners: str) -> None:
+        self.con.execute(f"INSERT INTO {table} {self._select(table, of, owners)}")
+
+    def _select(self, table: str, of: Owners, owners: str) -> str:
         relation = self.snapshot.relation(table, of)
-        select = table_sql(table, self.columns[table], relation, owners)
-        self.con.execute(f"INSERT INTO {table} {select}")
+        return table_sql(table, self.columns[table], relation, owners)
 
     def _note_elsewhere(self, run: str, of_run: str) -> None:
         """Keep what labels say about --own, before this ingest writes its own."""
@@ -361,15 +370,7 @@ class _Ingest(Ingest):
         return [owner for owner in owners if self._is_new(owner)]
 
     def _store_run(self, run: str) -> None:
-        rows = [
-            self.con.execute(
-                f"SELECT '{table}', count(*), {_CHECKSUM} FROM {table} AS stored "
-                f"WHERE run_name = ?{condition}",
-                [run],
-            ).fetchone()
-            for table, condition in sorted(OF_RUNS.items())
-        ]
-        owner = self._owner(self.dataset.key, [row for row in rows if row and row[1]])
+        owner = self._owner(self.dataset.key, run_content(self.con, run))
         if self._is_new(owner):
             self.objects.store_run(run, owner)
             self.dataset.versions[owner.owner_id] = owner.version
@@ -380,6 +381,19 @@ class _Ingest(Ingest):
 
     def _is_new(self, owner: Owner) -> bool:
         return self.dataset.versions.get(owner.owner_id) != owner.version
+
+
+def run_content(con: duckdb.DuckDBPyConnection, run: str) -> list[tuple[Any, ...]]:
+    """Return what the version of a run is made from: rows of its own tables, as of `contents`."""
+    rows = [
+        con.execute(
+            f"SELECT '{table}', count(*), {_CHECKSUM} FROM {table} AS stored "
+            f"WHERE run_name = ?{condition}",
+            [run],
+        ).fetchone()
+        for table, condition in sorted(OF_RUNS.items())
+    ]
+    return [row for row in rows if row and row[1]]
 
 
 def contents(con: duckdb.DuckDBPyConnection, ids: Sequence[int]) -> list[tuple[int, list[str]]]:

@@ -145,6 +145,12 @@ def version_of(content: Iterable[object], before: int | None) -> int:
     return before if same == low else ((count + 1) << _HASH_BITS) | low
 
 
+def later_version(content: Iterable[object], before: int) -> int:
+    """Return a version for `content` that replaces `before`, even if that was made of the same."""
+    version = version_of(content, before)
+    return version if version != before else before + (1 << _HASH_BITS)
+
+
 def follows(version: int) -> bool:
     """Return whether a version replaced another one."""
     return version >= 1 << _HASH_BITS

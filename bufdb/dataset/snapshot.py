@@ -162,6 +162,8 @@ class Snapshot:
         place: Storage,
         owners: str,
         module_ids: set[int] | None = None,
+        *,
+        of_earlier: bool = False,
     ) -> None:
         """List the markers and read them.
 
@@ -170,6 +172,7 @@ class Snapshot:
             place: where the dataset lies.
             owners: the table to make in `con`, of the columns COMMITTED_COLUMNS.
             module_ids: modules that are looked for, if not all are; others may be left out.
+            of_earlier: whether owners may be of earlier schema versions.
 
         Raises:
             DatabaseError: the dataset cannot be read, or was written by a bufdb of another schema.
@@ -185,14 +188,13 @@ class Snapshot:
             attempt += 1
             if attempt == _ATTEMPTS:
                 raise DatabaseError(f"{place.root} is being written again and again; try later")
-        ((odd,),) = con.execute(
-            f"SELECT min(schema_version) FILTER (schema_version <> {SCHEMA_VERSION}) FROM {owners}"
+        rows = con.execute(
+            f"SELECT DISTINCT schema_version FROM {owners} WHERE schema_version IS NOT NULL "
+            "ORDER BY ALL"
         ).fetchall()
-        if odd is not None:
-            raise DatabaseError(
-                f"{place.root} holds rows of schema version {odd}, this bufdb needs "
-                f"{SCHEMA_VERSION}; ingest the dumps again, into another folder"
-            )
+        self.versions: list[int] = [version for (version,) in rows]
+        """Schema versions of the owners that count."""
+        require_versions(place.root, self.versions, of_earlier=of_earlier)
 
     def _is_taken(self, module_ids: set[int] | None) -> bool:
         """Read the markers; return whether what they commit is still there.
@@ -326,6 +328,22 @@ class Snapshot:
         return Owners({(key, version) for key, version in loose}, {part for (part,) in parts})
 
 
+def require_versions(root: str, versions: Sequence[int], *, of_earlier: bool = False) -> None:
+    """Check the schema versions of a dataset's owners.
+
+    Raises:
+        DatabaseError: one is later than this bufdb's, or earlier if that is not wanted.
+    """
+    later = [version for version in versions if version > SCHEMA_VERSION]
+    if later:
+        raise store.of_later_version(root, max(later))
+    if versions and not of_earlier and min(versions) < SCHEMA_VERSION:
+        raise DatabaseError(
+            f"{root} has schema version {min(versions)}, this bufdb needs {SCHEMA_VERSION}; "
+            f"run 'bufdb upgrade {root}'"
+        )
+
+
 def unreadable(place: Storage, error: duckdb.Error) -> BufdbError:
     """Return DuckDB's error about a dataset that it cannot read, on one line."""
     if faults.is_memory(error):
@@ -448,6 +466,8 @@ def _make(
         left -= snapshot.size(table, of) if is_copied else 0
         if is_copied:
             select = _with_short_texts(select, columns[table])
+        if is_copied and table == "file_contents":  # as a database file has them
+            select = f"FROM ({select}) ORDER BY content_hash, part_ordinal"
         kind = "TABLE" if is_copied else "VIEW"
         snapshot.con.execute(f'CREATE {kind} {schema}."{table}" AS {select}')
     counts = table_sql(

@@ -112,7 +112,7 @@ class _Stored:
                 "if(dated.module_id IS NULL, files.content_hash, ''), "
                 "if(dated.module_id IS NULL, files.source_stamp, NULL), modules.own_pattern "
                 "FROM files JOIN modules ON modules.module_id = files.module_id "
-                "LEFT JOIN (SELECT module_id FROM diagnostics WHERE code = ?) AS dated "
+                "LEFT JOIN (SELECT DISTINCT module_id FROM diagnostics WHERE code = ?) AS dated "
                 "ON dated.module_id = modules.module_id WHERE modules.run_name = ?",
                 [NOT_READ_AGAIN, run],
             ).fetchall()

@@ -85,9 +85,13 @@ class Upgraded:
     read_count: int = 0
     """Modules whose kept dump files were read again."""
     notes: list[str] = field(default_factory=list)
+    is_current: bool = False
+    """Whether nothing of a dataset was of an earlier version."""
 
     def line(self, db: str) -> str:
         """Return one line for people."""
+        if self.is_current:
+            return f"{db}: all of it has schema version {store.SCHEMA_VERSION} already"
         copied = self.module_count - self.read_count
         return (
             f"{db}: schema version {self.version_before} to {store.SCHEMA_VERSION}, "
@@ -108,7 +112,7 @@ class _Module:
     size: int = 0
 
 
-def upgrade(db: str, *, jobs: int | None = 1, progress: Progress | None = None) -> Upgraded:
+def upgrade(db: str, /, *, jobs: int | None = 1, progress: Progress | None = None) -> Upgraded:
     """Replace a database by one of this version, with everything that it holds.
 
     Args:
@@ -308,14 +312,19 @@ class _Copy:
         for table in MODULE_TABLES:
             self._insert(table, of_copied)
         self._insert("shapes", "stored.shape NOT IN (SELECT shape FROM shapes)")
-        if "instruction_executions" not in self.old:
+        if self.version < 8 or "instruction_executions" not in self.old:
             # An instruction without a row would run once and touch all of its operands.
             self.con.execute(_UNKNOWN_EXECUTIONS, [f"read by a bufdb of schema {self.version}"])
             self._count_again("instruction_executions")
         lacking = sorted(set(MODULE_TABLES) - self.old.keys())
         lacks = f", so {', '.join(lacking)} have no rows of it" if lacking else ""
-        self.con.execute("DELETE FROM diagnostics WHERE code = ?", [NOT_READ_AGAIN])
-        for module_id in ids:
+        noted = self.con.execute(
+            "SELECT DISTINCT module_id FROM diagnostics WHERE code = ?", [NOT_READ_AGAIN]
+        ).fetchall()
+        # What an earlier upgrade noted is still so.
+        for module_id in (
+            ids if lacking else sorted(self.reasons.keys() - {one for (one,) in noted})
+        ):
             message = (
                 f"as a bufdb of schema version {self.version} read it: "
                 f"{self.reasons[module_id]}{lacks}; ingest its dump again to renew it"
@@ -338,7 +347,7 @@ class _Copy:
             self._insert(table, "TRUE")
         if self.version < 8:
             self.con.execute(_PROGRAM_COUNTS)
-        if "shape" not in self.old.get("live_arrays", ()):
+        if self.version < 8 or "shape" not in self.old.get("live_arrays", ()):
             reason = f"a bufdb of schema {self.version}, which stored none, read the profile"
             self.con.execute(_UNKNOWN_SHAPES, [reason])
         self.con.execute("DELETE FROM diagnostics WHERE module_id IS NULL")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bufdb.database import ready, store
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dataset import delta, layout
-from bufdb.dataset.snapshot import Snapshot, asked_runs, require_rows, table_sql
+from bufdb.dataset.snapshot import Snapshot, asked_runs, require_rows, require_versions, table_sql
 from bufdb.dataset.storage import Storage, storage_of
 from bufdb.errors import BufdbError, DatabaseError, UsageError
 from bufdb.lint import translate
@@ -181,12 +181,8 @@ def _register_owners(session: SparkSession, place: Storage) -> None:
         + ") AS marked"
     )
     owners = session.sql(f"SELECT * FROM ({ranked}) AS ranked WHERE place = 1")
-    odd = owners.where(f"schema_version <> {SCHEMA_VERSION}").limit(1).collect()
-    if odd:
-        raise DatabaseError(
-            f"{place.root} holds rows of schema version {odd[0].schema_version}, this bufdb needs "
-            f"{SCHEMA_VERSION}; ingest the dumps again, into another folder"
-        )
+    versions = owners.where("schema_version IS NOT NULL").select("schema_version").distinct()
+    require_versions(place.root, [row.schema_version for row in versions.collect()])
     owners.where("NOT is_removed").createOrReplaceTempView(OWNERS)
 
 
