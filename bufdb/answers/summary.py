@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-from bufdb.answers import growth, pool, process
+from bufdb.answers import growth, kernels, pool, process
 from bufdb.answers.devices import Device, device, limit_of, with_share
 from bufdb.answers.opening import Open
 from bufdb.database.definitions import CATALOG
@@ -144,6 +144,8 @@ class Overview:
     """Of each memory profile and device the rows of the query process."""
     pools: list[list[Row]] = field(default_factory=list)
     """Of each memory profile or log and device the rows of the query pool."""
+    kernels: list[Row] = field(default_factory=list)
+    """Rows of the query kernels, of the shown run; those of the program are first."""
     growth: list[Row] = field(default_factory=list)
     """Rows of the query process-growth that may be leaks."""
     copies: list[Row] = field(default_factory=list)
@@ -191,6 +193,8 @@ def sql_of(parts: Mapping[str, SavedQuery]) -> str:
             process.query().sql,
             pool.HAS_LIMITS,
             pool.query().sql,
+            kernels.HAS_ROWS,
+            kernels.query().sql,
             growth.HAS_SNAPSHOTS,
             growth.query().sql,
             growth.COPIES,
@@ -228,6 +232,7 @@ def overview(  # long: a line for each part of the screen
     if result.accounts:
         result.copies = growth.copies(con, asked)
         result.moments = growth.moments(con, asked)
+    result.kernels = kernels.rows(con, asked)
     result.peak = next((row for row in here if row["peak_bytes"] is not None), None)
     result.out_of_memory = _of_a_message(rows(_MESSAGES), result.peak)
     limited = [row for row in here if row["color"] in LIMITED and need(row) is not None]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bufdb.answers import growth, pool, process
+from bufdb.answers import growth, kernels, pool, process
 from bufdb.answers.devices import GIB
 from bufdb.answers.summary import LIMITED, Overview, Row, need
 from bufdb.answers.summary_parts import Figure, Section, held, of_library, of_step
@@ -404,6 +404,8 @@ def sentences(overview: Overview, *, width: int = WIDTH, is_short: bool = False)
         lines += [_limit(overview, width), *_of_device(overview)]
     if overview.peak is not None:
         lines += _besides(overview)
+    if (text := kernels.sentence(overview.kernels)) is not None:
+        lines.append(Sentence("kernel", text))
     by_reason = _by_reason(overview.unknown)
     lines += [_unknown(rows, width) for rows in by_reason[:MOST_REASONS]]
     color = RED if "out_of_memory" in overview.out_of_memory else None
@@ -587,6 +589,7 @@ def as_dict(overview: Overview) -> dict[str, Any]:
         **overview.counts,
         "process": [row for rows in overview.accounts for row in rows],
         "pool": [row for rows in overview.pools for row in rows],
+        "kernels": overview.kernels,
         "process_growth": overview.growth,
         "loaded_programs": overview.copies,
         "process_moments": overview.moments,

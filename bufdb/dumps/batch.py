@@ -16,18 +16,23 @@ from bufdb.dumps.files import (
     BEFORE,
     BLOCK_BYTES,
     BUFFER_KINDS,
+    CODE,
+    GPU_CONFIG,
     LARGE_BLOCK_BYTES,
     MESSAGE_KIND,
     PROTO,
+    THUNK_NAMES,
+    THUNKS,
 )
 from bufdb.dumps.load import LOOK_BYTES, DumpText, Loaded
 from bufdb.errors import quote
 from bufdb.proto.reader import UnreadableProto
-from bufdb.read import hlo, layout_2019, other_files
+from bufdb.read import hlo, kernels, layout_2019, other_files
 from bufdb.read.arrays import ArrayRows, SectionArrays
 from bufdb.read.boundaries import Span, Titles, cut
 from bufdb.read.calls import CallOp
 from bufdb.read.hlo import HloHeader
+from bufdb.read.kernels import Companions
 from bufdb.read.live_ranges import Facts
 from bufdb.read.other_files import BeforeOptimizations
 from bufdb.read.own import NOTHING_MORE, Own
@@ -63,6 +68,8 @@ class Batch:
         """HLO texts before optimization, of modules that they fit."""
         self.messages: dict[int, Message] = {}
         self.options: dict[int, list[tuple[str, str]]] = {}
+        self.kernels: dict[int, Companions] = {}
+        """What files next to the HLO text print of a module's kernels."""
         self.reported_sums: dict[int, list[tuple[int | None, int]]] = {}
         self.has_block_layout: set[int] = set()
         self.one_file: set[int] = set()
@@ -181,6 +188,34 @@ class Batch:
             options, problems = other_files.read_debug_options(text.piece(0, text.size).text)
             self.options[number] = options
             self._report(text, len(options), problems)
+
+        self._kernels(number, loaded)
+
+    def _kernels(self, number: int, loaded: Loaded) -> None:
+        """Read what the files of generated code print of kernels."""
+        known = Companions(calls=loaded.code)
+        if loaded.code is not None:
+            path = loaded.files.files[CODE].name
+            self.account.open(number, path, loaded.code.line_count, rest_is_known=True)
+            self._count(number, path, loaded.code.read_count, [])
+        texts = {
+            kind: DumpText(number, loaded, kind, self.account)
+            for kind in (THUNKS, THUNK_NAMES, GPU_CONFIG)
+            if kind in loaded.texts
+        }
+        for kind, text in texts.items():
+            plain = text.piece(0, text.size).text
+            if kind == THUNKS:
+                known.thunks = kernels.read_thunks(plain)
+                self._report(text, len(known.thunks), [])
+            elif kind == THUNK_NAMES:
+                known.names = kernels.read_thunk_names(plain)
+                self._report(text, 2 * len(known.names), [])
+            else:
+                known.block_limit = kernels.read_block_limit(plain)
+                self._report(text, int(known.block_limit is not None), [])
+        if loaded.code is not None or texts:
+            self.kernels[number] = known
 
     def _message(self, number: int, text: DumpText) -> None:
         """Read an out-of-memory message; its other lines are known to be the log's."""

@@ -31,6 +31,18 @@ LARGE_BLOCK_BYTES = 4 << 20
 """Text of a large module read per round: 10 MB saves no CPU there and costs 60 MB of memory."""
 BEFORE = "before_optimizations"
 """The stage, and the kind, of the HLO text as the compiler received it."""
+CODE = "after_codegen"
+"""The kind of the HLO text after code generation (format section 9.3)."""
+THUNKS, THUNK_NAMES, GPU_CONFIG = "thunk_sequence", "thunk_metadata", "gpu_target_config"
+"""Kinds of the texts on kernels of a GPU."""
+COMPANIONS = {
+    "debug_options": ".debug_options",
+    CODE: ".after_codegen.txt",
+    THUNKS: ".thunk_sequence.txt",
+    THUNK_NAMES: ".thunk_metadata.txt",
+    GPU_CONFIG: ".gpu_target_config.pbtxt",
+}
+"""Suffixes, by kind, of files whose name has neither a stage nor a backend."""
 PROTO = "proto"
 """Kind of a serialized HloProto with its buffer assignment (format section 10)."""
 PROTO_SUFFIXES = (".hlo.pb.gz", ".hlo.pb", ".pb.gz", ".pb")
@@ -174,7 +186,7 @@ def bears_dump_name(name: str) -> bool:
         XLA_NAME.match(name) is not None
         and name.endswith(
             (
-                *("after_optimizations.txt", f".{BEFORE}.txt", ".debug_options"),
+                *("after_optimizations.txt", f".{BEFORE}.txt", *COMPANIONS.values()),
                 *("after_optimizations.hlo.pb", "after_optimizations.hlo.pb.gz"),
             )
         )

@@ -19,6 +19,7 @@ from bufdb.dumps.files import (
     BEFORE,
     BLOCK_BYTES,
     BUFFER_KINDS,
+    CODE,
     MESSAGE_KIND,
     PROTO,
     DumpFile,
@@ -31,6 +32,7 @@ from bufdb.dumps.pasted import LOOK_BYTES as PASTED_BYTES
 from bufdb.dumps.pasted import has_prose, is_plain, plain, without_prose
 from bufdb.read import layout_2019
 from bufdb.read.boundaries import BOM, Span, Titles, cut
+from bufdb.read.kernels import CompiledCalls
 from bufdb.read.other_files import BeforeOptimizations
 
 ABOVE_BYTES = 1 << 16
@@ -60,6 +62,8 @@ class Loaded:
     titles: dict[str, Titles] = field(default_factory=dict)
     before: BeforeOptimizations | None = None
     """What was kept of the HLO text before optimization, which may be long and is read once."""
+    code: CompiledCalls | None = None
+    """What was kept of the HLO text after code generation, which is as long."""
     is_large: bool = False
     derived: frozenset[str] = frozenset()
     """Kinds of text that no file has and that are derived from the proto."""
@@ -94,15 +98,18 @@ def load(files: ModuleFiles, block_bytes: int = BLOCK_BYTES) -> Loaded:
         raise OSError(errno.EFBIG, _TOO_LARGE)
     for kind, file in files.files.items():
         titles = loaded.titles[kind] = Titles(kind)
-        if kind == BEFORE or (loaded.is_large and kind in BUFFER_KINDS):
+        if kind in (BEFORE, CODE) or (loaded.is_large and kind in BUFFER_KINDS):
             digest = xxhash.xxh3_128()
+            kept: BeforeOptimizations | CompiledCalls | None = None
             if kind == BEFORE:
-                loaded.before = BeforeOptimizations()
+                kept = loaded.before = BeforeOptimizations()
+            elif kind == CODE:
+                kept = loaded.code = CompiledCalls()
             for _, text in whole_lines(file, 0, loaded.sizes[kind], LOOKED_BYTES):
                 digest.update(text)
                 titles.feed(text)
-                if kind == BEFORE and loaded.before is not None:
-                    loaded.before.feed(text)
+                if kept is not None:
+                    kept.feed(text)
             loaded.hashes[kind] = digest.hexdigest()
         else:
             text = original = read_span(file, 0, loaded.sizes[kind])

@@ -11,6 +11,7 @@ from pathlib import Path
 from bufdb.dumps.files import (
     BEFORE,
     BUFFER_KINDS,
+    COMPANIONS,
     MESSAGE_KIND,
     PARTS,
     PROTO,
@@ -271,6 +272,7 @@ def _add_companions(
     whole = re.sub(r"^\d+\.(?=module_)", "", stem)
     if match["stage"]:
         whole = whole[: -len(match["stage"]) - 1]
-    options = f"{folder}{whole}.debug_options"
-    if options in names:
-        module.files["debug_options"] = DumpFile(names[options], options, "debug_options")
+    for kind, suffix in COMPANIONS.items():
+        name = f"{folder}{whole}{suffix}"
+        if name in names:
+            module.files[kind] = DumpFile(names[name], name, kind)

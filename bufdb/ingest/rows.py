@@ -323,6 +323,7 @@ MODULE_TABLES = (
     "recompute_parts",
     "recompute_instructions",
     "instruction_costs",
+    "kernels",
     "instruction_executions",
     "instruction_times",
     "peak_savings",

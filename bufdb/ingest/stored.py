@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from bufdb.dumps.files import BEFORE
+from bufdb.dumps.files import BEFORE, CODE
 from bufdb.ingest.own import own_of_run
 from bufdb.ingest.plan import Job, Request
 from bufdb.ingest.work import Content, Group, made_with
@@ -68,7 +68,9 @@ def _grouped(
     third of one of them.
     """
     known = set(stored)
-    sizes = [sum(size for kind, size in job.sizes.items() if kind != BEFORE) for job in jobs]
+    sizes = [
+        sum(size for kind, size in job.sizes.items() if kind not in (BEFORE, CODE)) for job in jobs
+    ]
     sizes = [
         size // UNCHANGED_SHARE if job.module_id in known else size
         for size, job in zip(sizes, jobs, strict=True)

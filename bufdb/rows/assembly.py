@@ -15,7 +15,7 @@ import numpy as np
 from bufdb.columnar.scan import Columns, take
 from bufdb.read.hlo_graph import HloGraph
 from bufdb.read.shape import Shape
-from bufdb.rows import executions, instruction_costs
+from bufdb.rows import executions, instruction_costs, kernels
 from bufdb.rows.agreement import EntryShapes
 from bufdb.rows.attribution import Attribution, Users
 from bufdb.rows.context import Context, Emit, ModuleFacts, Source
@@ -59,8 +59,10 @@ def _walk_hlo(context: Context, values: ValueIndex, origins: Origins, costs: Cos
         for piece in pieces:
             has_costs = instruction_costs.has_costs(piece.text)
             has_executions = executions.has_rows(piece.text)
+            companions = source.kernels.get(piece.module)
+            has_kernels = kernels.has_rows(piece.text, companions)
             is_large = piece.module in origins.places or costs.has_values[piece.module]
-            if is_large or has_costs or has_executions:
+            if is_large or has_costs or has_executions or has_kernels:
                 calls = context.source.call_ops.get(piece.module, {})
                 metadata = {name: one.metadata for name, one in calls.items()}
                 graph = HloGraph(piece.text, origins.loops.get(piece.module, []), metadata)
@@ -70,6 +72,9 @@ def _walk_hlo(context: Context, values: ValueIndex, origins: Origins, costs: Cos
                 if has_executions:
                     rows = executions.columns_of(graph)
                     _emit(context, "instruction_executions", piece.module, rows)
+                if has_kernels:
+                    rows = kernels.columns_of(graph, companions)
+                    _emit(context, "kernels", piece.module, rows)
                 origins_of_module = origins.add_module(values, piece.module, graph)
                 costs.add_module(piece.module, graph, origins_of_module)
                 places = origins.places.get(piece.module)

@@ -15,6 +15,7 @@ from bufdb.read import allocations, live_ranges, used_values
 from bufdb.read.arrays import BUFFERS, RANGES, VALUES, ArrayRows
 from bufdb.read.calls import CallOp
 from bufdb.read.hlo import HloHeader
+from bufdb.read.kernels import Companions
 from bufdb.read.own import Own
 from bufdb.read.used_values import UsedValues
 
@@ -89,6 +90,9 @@ class Source(Protocol):
 
     reported_sums: dict[int, list[tuple[int | None, int]]]
     """Totals by memory space (None for all of them) in memory-usage-reports, by module."""
+
+    kernels: dict[int, Companions]
+    """What files next to the HLO text print of kernels, by module."""
 
     def path_of(self, module: int, kind: str) -> str | None:
         """Return the path of a module's file of this kind."""

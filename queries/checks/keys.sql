@@ -41,6 +41,11 @@ WITH doubles AS (
   GROUP BY module_id, instruction_name
   HAVING count(*) > 1
   UNION ALL
+  SELECT module_id, 'kernel ' || instruction_name AS what
+  FROM kernels
+  GROUP BY module_id, instruction_name
+  HAVING count(*) > 1
+  UNION ALL
   SELECT module_id, 'time of ' || instruction_name || ' on ' || device AS what
   FROM instruction_times
   GROUP BY module_id, instruction_name, device, is_overlapped

@@ -182,7 +182,10 @@ FROM files
 JOIN modules ON modules.module_id = files.module_id
 WHERE NOT regexp_full_match(files.content_hash, '[0-9a-f]{32}')
   OR (
-    files.file_kind NOT IN ('before_optimizations', 'debug_options')
+    files.file_kind NOT IN (
+      'before_optimizations', 'debug_options', 'after_codegen', 'thunk_sequence',
+      'thunk_metadata', 'gpu_target_config'
+    )
     AND NOT starts_with(files.path, modules.module_key)
   )
   OR files.file_kind <> CASE
@@ -191,6 +194,10 @@ WHERE NOT regexp_full_match(files.content_hash, '[0-9a-f]{32}')
     WHEN ends_with(files.path, '-buffer-assignment.txt') THEN 'buffer_assignment'
     WHEN ends_with(files.path, '.before_optimizations.txt') THEN 'before_optimizations'
     WHEN ends_with(files.path, '.debug_options') THEN 'debug_options'
+    WHEN ends_with(files.path, '.after_codegen.txt') THEN 'after_codegen'
+    WHEN ends_with(files.path, '.thunk_sequence.txt') THEN 'thunk_sequence'
+    WHEN ends_with(files.path, '.thunk_metadata.txt') THEN 'thunk_metadata'
+    WHEN ends_with(files.path, '.gpu_target_config.pbtxt') THEN 'gpu_target_config'
     WHEN ends_with(files.path, '-memory-usage-report.txt') THEN 'memory_report'
     ELSE files.file_kind
   END

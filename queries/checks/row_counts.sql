@@ -26,6 +26,8 @@ WITH stored AS (
   UNION ALL
   SELECT module_id, 'instructions' AS table_name FROM instructions
   UNION ALL
+  SELECT module_id, 'kernels' AS table_name FROM kernels
+  UNION ALL
   SELECT module_id, 'live_ranges' AS table_name FROM live_ranges
   UNION ALL
   SELECT module_id, 'memory_sums' AS table_name FROM memory_sums

@@ -2,7 +2,7 @@
 CREATE TABLE files (
   module_id BIGINT NOT NULL,
   path VARCHAR NOT NULL,
-  file_kind VARCHAR NOT NULL CHECK (file_kind IN ('buffer_assignment', 'values', 'live_range', 'hlo', 'before_optimizations', 'debug_options', 'proto', 'memory_report', 'oom_message')),
+  file_kind VARCHAR NOT NULL CHECK (file_kind IN ('buffer_assignment', 'values', 'live_range', 'hlo', 'before_optimizations', 'debug_options', 'after_codegen', 'thunk_sequence', 'thunk_metadata', 'gpu_target_config', 'proto', 'memory_report', 'oom_message')),
   size_bytes BIGINT NOT NULL,
   content_hash VARCHAR NOT NULL,
   source_stamp VARCHAR,
@@ -18,7 +18,7 @@ COMMENT ON COLUMN files.module_id IS
 COMMENT ON COLUMN files.path IS
   'Path of the file below the ingested directory.';
 COMMENT ON COLUMN files.file_kind IS
-  'What the file holds: allocations (through jaxlib 0.9.2 also used values and live ranges), used values, live ranges, optimized HLO text, HLO text as the compiler received it, compiler flags, the totals of a memory-usage report, an out-of-memory message in a log; proto: a serialized HloProto with its buffer assignment, from which bufdb derives what no text has.';
+  'What the file holds: allocations (through jaxlib 0.9.2 also used values and live ranges), used values, live ranges, optimized HLO text, HLO text as the compiler received it, compiler flags, HLO text after code generation, the thunks of a GPU program, their instructions, its device, the totals of a memory-usage report, an out-of-memory message in a log; proto: a serialized HloProto with its buffer assignment, from which bufdb derives what no text has.';
 COMMENT ON COLUMN files.size_bytes IS
   'Size of the file [bytes].';
 COMMENT ON COLUMN files.content_hash IS

@@ -12,8 +12,8 @@ from bufdb.database.runs import LIVE_TABLES
 TABLES = list(definitions.tables())
 FINDINGS = "diagnostics"
 """The only table with module_id that has no key: two findings may be alike."""
-EMPTY = {FINDINGS, "reported_sums", "allocator_statistics", "scheduled_limits"}
-"""The demo dumps have nothing to find, no memory-usage reports, no logs; a CPU has no
+EMPTY = {FINDINGS, "reported_sums", "allocator_statistics", "scheduled_limits", "kernels"}
+"""The demo dumps have nothing to find, no memory-usage reports, no logs, no kernels; a CPU has no
 statistics."""
 VALUE, INSTRUCTION = ("module_id", "value_id"), ("module_id", "instruction_name")
 REFERENCES = [

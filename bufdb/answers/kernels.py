@@ -1,0 +1,66 @@
+"""Scratch memory of kernels next to its limit, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import duckdb
+
+from bufdb.query import execute
+from bufdb.query.catalogue import Catalogue
+from bufdb.query.header import SavedQuery, Value
+from bufdb.render.text import escape_control, human_apart, human_bytes, human_ratio
+from bufdb.resources import query_folder
+
+Row = dict[str, Any]
+QUERY = "kernels"
+HAS_ROWS = """
+SELECT 1 FROM kernels
+WHERE module_id IN (SELECT module_id FROM asked_modules)
+LIMIT 1
+"""
+"""The query is asked only if there is something to say."""
+
+
+def query() -> SavedQuery:
+    """Return the saved query."""
+    return Catalogue([query_folder()]).find(QUERY)
+
+
+def rows(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[Row]:
+    """Return the kernels of the modules that globs of run and so on select, fullest first.
+
+    Kernels of the program are in front of what XLA compiled itself.
+    """
+    saved = query()
+    known = {name: value for name, value in asked.items() if saved.param(name) is not None}
+    if not execute.execute_with(con, HAS_ROWS, known, QUERY).rows:
+        return []
+    result = execute.execute_query(con, saved, known)
+    names = [name for name, _ in result.columns]
+    every = [dict(zip(names, row, strict=True)) for row in result.rows]
+    return sorted(every, key=lambda row: row["target"] is None)
+
+
+def sentence(some: Sequence[Row]) -> str | None:
+    """Return e.g. `kernel mm.1 uses 4.3 of 16 MiB of vmem (27.1%), mm.py:17; 2 more: …`."""
+    own = [row for row in some if row["target"] is not None]
+    if not own:
+        return None
+    row = own[0]
+    space = escape_control(row["memory_space_name"])
+    name = escape_control(row["instruction_name"])
+    used, limit = row["used_bytes"], row["limit_bytes"]
+    if used is None:
+        text = f"kernel {name} uses {space} memory of unknown size"
+    elif limit is None:
+        text = f"kernel {name} uses {human_bytes(used)} of {space} memory"
+    else:
+        have, of = human_apart([used, limit])
+        text = f"kernel {name} uses {have} of {of} of {space} memory"
+        text += f" ({human_ratio(row['used_ratio'])})"
+    if row["source"] is not None:
+        text += f", {escape_control(row['source'])}"
+    more = f"{len(own) - 1} more: " if len(own) > 1 else ""
+    return f"{text}; {more}bufdb query kernels"
