@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 @click.option(
     "--also",
     metavar="KINDS",
-    help="Try more: microbatch, chunks, vmap, blocks, flags, or several with commas.",
+    help="Try more: microbatch, chunks, vmap, blocks, vmem, flags, or several with commas.",
 )
 @click.option(
     "--order",
@@ -143,6 +143,8 @@ def command(  # long: a parameter for each option
     --also vmap runs what jax.vmap maps in batches, by jax.lax.map. --also blocks makes one
     jax.lax.scan of a Python loop over equal blocks, as is done where nothing else fits.
     --also flags tries options of the compiler, as is done where nothing else fits.
+    --also vmem finds the least vmem_limit_bytes with which a Pallas kernel compiles that needs more
+    than its limit.
 
     --vary b with '{b}' in --args finds the largest b that fits, as written and by a few plans, each
     compiled at that b and at the next one.

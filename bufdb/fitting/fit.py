@@ -18,6 +18,7 @@ from bufdb.fitting.plans import (
     Answer,
     Ask,
     Candidate,
+    Change,
     Compiled,
     Plan,
     Program,
@@ -36,6 +37,7 @@ from bufdb.fitting.runs import stored
 from bufdb.fitting.search import search
 from bufdb.fitting.session import Dumped, MistracedError, Session
 from bufdb.fitting.space import Space, figure
+from bufdb.fitting.vector_memory import VMEM, VectorMemory
 from bufdb.render.notes import merged
 from bufdb.render.text import human_bytes
 
@@ -97,7 +99,10 @@ class Fitting:
                     again = replace(ask, is_over=lambda: not self._is_left(kept))
                     candidates = search(program, replace(again, compile_budget=budget))
                 more = Extra(program, ask, lambda: self._left(VERIFIED), self._notes)
-                candidates = more.with_found(self.question.also, candidates)
+                kinds_of_parts = [kind for kind in self.question.also if kind != VMEM]
+                candidates = more.with_found(kinds_of_parts, candidates)
+                candidates = self._with_limits(program, ask, candidates)
+                program = self._program
             for _ in range(2):  # what a donation saves may be more for the plans of the first
                 candidates = self._without_donation(program, ask, candidates)
                 candidates = self._with_whole(program, written, candidates)
@@ -354,6 +359,25 @@ class Fitting:
         more = Extra(self._program, ask, lambda: self._left(VERIFIED), self._notes)
         return more.with_found((BLOCKS,), candidates)
 
+    def _with_limits(
+        self, program: Program, ask: Ask, candidates: list[Candidate]
+    ) -> list[Candidate]:
+        """Return candidates with the least limit of vector memory that kernels compile with."""
+
+        def widen(change: Change) -> Program:
+            assert self._program is not None
+            others = [one for one in self._program.changes if one.key != change.key]
+            self._program = replace(self._program, changes=(*others, change))
+            return self._program
+
+        def used(plan: Plan) -> dict[str, tuple[int, int | None]]:
+            return self._scratch.kernels(self._dumps[plan])
+
+        limits = VectorMemory(
+            program, ask, widen, used, lambda: self._is_left(VERIFIED), self._notes
+        )
+        return limits.with_found(candidates)
+
     def _with_costs(self, candidates: list[Candidate]) -> list[Candidate]:
         """Return candidates, those that may fit compiled, if a compilation alone has their cost."""
         limit = self.question.limit_bytes
@@ -383,7 +407,9 @@ class Fitting:
         """
         if plan not in self._again and not self.question.is_over():
             with suppress(TooSlowError):
-                self._again[plan] = self.session.recomputed(plan)
+                self._again[plan] = self.session.recomputed(
+                    replace(plan, extra=plan.as_traced.extra)
+                )
         return self._again.get(plan, ())
 
     def _dumped(self, plan: Plan, what: str, is_full: bool) -> Dumped:

@@ -34,7 +34,7 @@ from bufdb.fitting.jax_inside import (
 )
 from bufdb.fitting.jitted import jitted
 from bufdb.fitting.lever import Trial
-from bufdb.fitting.levers import LEVERS, ON_DEMAND, blocks, vmap
+from bufdb.fitting.levers import LEVERS, ON_DEMAND, blocks, vmap, vmem
 from bufdb.fitting.losses import Losses, UnboundError
 from bufdb.fitting.pinned import pinned
 from bufdb.fitting.places import place
@@ -234,6 +234,7 @@ class Function:
         return {
             vmap.Vmap.name: lambda: vmap.changes_of(mapped),
             blocks.Blocks.name: lambda: blocks.changes_of(losses, self._files),
+            vmem.Vmem.name: lambda: vmem.changes_of(self._step, self._files, self.platform),
         }
 
     def digests(self) -> list[list[str]]:

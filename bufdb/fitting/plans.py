@@ -170,8 +170,12 @@ class Plan:
 
     @property
     def as_traced(self) -> Plan:
-        """Return the plan without what no trace shows: that part, and options of the compiler."""
-        return dataclasses.replace(self, donated=(), options=())
+        """Return the plan without what no trace shows.
+
+        That is donations, options of the compiler, and limits of kernels.
+        """
+        extra = tuple(key for key in self.extra if not key.startswith("vmem="))
+        return dataclasses.replace(self, donated=(), options=(), extra=extra)
 
 
 @dataclass(frozen=True)
@@ -310,6 +314,8 @@ class Change:
     """A function that is called there, and makes the wide value."""
     head: Head | None = None
     """A module that is called there, and makes the wide value."""
+    spelling: str = ""
+    """Name of what an edit calls, as the version of JAX has it."""
     obstacle: str = ""
     """Why no edit makes it; '' if one may."""
     within: str = ""

@@ -186,7 +186,7 @@ def alone(program: Program, plan: Plan) -> Plan:
 
     Where the source has no jit that could donate, the compilation does as the words say.
     """
-    return replace(plan if program.is_jitted else plan.as_traced, options=())
+    return replace(plan if program.is_jitted else plan.as_traced, options=(), extra=plan.extra)
 
 
 def outside_of_text(program: Program, plan: Plan) -> Plan:

@@ -148,7 +148,9 @@ def undominated(
         need = _UNKNOWN if row.need_bytes is None else row.need_bytes
         return need, _cost(row, PRODUCTS), _cost(row, order), *_others(row)
 
-    least = _UNKNOWN if written.need_bytes is None else written.need_bytes
+    # What XLA gave up does not fit, whatever it needs.
+    need = None if written.refusal is not None else written.need_bytes
+    least = _UNKNOWN if need is None else need
     as_written = (least, 0.0, 0.0, 0, False, 0), -1, -1
     known = [(respects(row), _edits(row), at) for at, row in enumerate(rows)]
     kept = []

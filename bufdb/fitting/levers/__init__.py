@@ -17,6 +17,7 @@ from bufdb.fitting.levers.microbatch import Microbatch
 from bufdb.fitting.levers.products import Products
 from bufdb.fitting.levers.saved import Saved
 from bufdb.fitting.levers.vmap import Vmap
+from bufdb.fitting.levers.vmem import Vmem
 
 LEVERS: tuple[Lever, ...] = (
     Saved(), Host(), Carried(), Calls(), Products(), Depths(), Donation(), Flags(),
@@ -24,6 +25,6 @@ LEVERS: tuple[Lever, ...] = (
 """Those that every search tries."""
 ON_DEMAND: tuple[Rewrite, ...] = (Microbatch(), Chunks())
 """Those that `--also` names: they change the program's text."""
-OF_TEXT: tuple[Lever, ...] = (Vmap(), Blocks())
+OF_TEXT: tuple[Lever, ...] = (Vmap(), Blocks(), Vmem())
 """Those that `--also` names, and whose plans are compiled from the patched files."""
 EVERY: tuple[Lever, ...] = (*LEVERS, *ON_DEMAND, *OF_TEXT)

@@ -1,0 +1,115 @@
+"""The least limit of vector memory with which a kernel compiles, found by compiling.
+
+With everything that a TPU has as the limit, the compiled program says what each kernel uses. That
+much is compiled as the limit, and one byte less, which the compiler refuses: so nothing in between
+is to be searched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from bufdb.fitting.levers.vmem import LIMIT, Vmem, limited
+from bufdb.fitting.plans import Ask, Candidate, Change, Compiled, Plan, Program, Site
+from bufdb.fitting.space import free
+from bufdb.read.amount import amount_of
+from bufdb.render.text import human_bytes
+
+VMEM = Vmem.name
+REFUSED = re.compile(r"Scoped allocation with size \S+ and limit (\S+) exceeded scoped vmem limit")
+"""What the compiler says of a kernel that needs more than its limit; the size is that so far."""
+_STEPS = 3
+"""Limits above what the compiled kernel uses that are tried, each twice the one before."""
+
+
+@dataclass
+class VectorMemory:
+    """Compiles a function with other limits of its kernels."""
+
+    program: Program
+    ask: Ask
+    widen: Callable[[Change], Program]
+    """Adds a change to the program whose plans are compiled, and returns it."""
+    used: Callable[[Plan], Mapping[str, tuple[int, int | None]]]
+    """Returns what the kernels of a compiled plan use and may use, by file and line [bytes]."""
+    is_left: Callable[[], bool]
+    """Whether there is a compilation left."""
+    notes: list[str]
+    """Receives in words what came of it."""
+
+    def with_found(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Return candidates with a plan of the least limit, if kernels need more than theirs."""
+        change = next((one for one in self.program.changes if one.key.startswith(VMEM)), None)
+        if change is None:
+            return list(candidates)
+        refusal = REFUSED.search(self.ask.as_written.refusal or "")
+        if refusal is None:
+            self.notes.append(f"--also {VMEM}: as written no kernel needs more than its limit")
+            return list(candidates)
+        self.ask.observer("compiling with all vector memory for the kernels")
+        plan, compiled = self._compile(change)
+        if compiled is None or compiled.refusal is not None or compiled.need_bytes is None:
+            why = "" if compiled is None or compiled.refusal is None else f": {compiled.refusal}"
+            self.notes.append(
+                f"--also {VMEM}: no {LIMIT} makes it compile, as all vector memory is not enough; "
+                f"smaller blocks, or fewer, would do{why}"
+            )
+            return list(candidates)
+        used = {line: size for line, (size, _) in self.used(plan).items()}
+        sizes = {site: used.get(f"{site.file}:{site.line}", 0) for site in change.sites}
+        largest = max(sizes.values())
+        least = self._least(change, _needing(sizes, refusal[1]), largest) if largest else None
+        return [*candidates, self._candidate(plan, compiled) if least is None else least]
+
+    def _least(self, change: Change, sites: tuple[Site, ...], used: int) -> Candidate | None:
+        """Return the plan of the least limit for kernels at some sites; None if none compiles."""
+        limit = used
+        for _ in range(_STEPS):
+            one = limited(sites, limit, change.spelling)
+            self.ask.observer(f"compiling with {one.what}")
+            plan, compiled = self._compile(one)
+            if compiled is None:
+                return None
+            if compiled.refusal is None and compiled.need_bytes is not None:
+                self._prove(one, used)
+                return self._candidate(plan, compiled)
+            limit *= 2
+        return None
+
+    def _prove(self, change: Change, used: int) -> None:
+        """Compile with one byte less, and note what came of it."""
+        limit, where = change.count, change.where
+        text = f"the kernel at {where} uses {human_bytes(used)} of vector memory ({used} bytes)"
+        _, compiled = self._compile(limited(change.sites, limit - 1, change.spelling))
+        refusal = None if compiled is None else compiled.refusal
+        if refusal is not None and REFUSED.search(refusal):
+            self.notes.append(f"{text}: with {LIMIT} one byte lower it does not compile")
+        else:
+            self.notes.append(f"{text}; whether a lower {LIMIT} does was not tried")
+
+    def _compile(self, change: Change) -> tuple[Plan, Compiled | None]:
+        """Return a plan, compiled; None if no compilation is left."""
+        self.program = self.widen(change)
+        plan = replace(free(self.program), donated=(), extra=(change.key,))
+        if not self.is_left():
+            return plan, None
+        kept = len(self.notes)
+        compiled = self.ask.compile(plan, True)
+        del self.notes[kept:]  # what XLA gives up here is a question, not a plan
+        return plan, compiled
+
+    def _candidate(self, plan: Plan, compiled: Compiled) -> Candidate:
+        return Candidate(plan, self.program.as_written, compiled.need_bytes or 0, compiled)
+
+
+def _needing(sizes: Mapping[Site, int], limit: str) -> tuple[Site, ...]:
+    """Return the sites of kernels that use more than a limit, as the compiler prints it.
+
+    Where none does, that of the largest.
+    """
+    amount = amount_of(limit)
+    allowed = 0 if amount is None else amount.size_bytes - amount.slack_bytes
+    some = tuple(site for site, size in sizes.items() if size > allowed)
+    return some or (max(sizes, key=lambda site: sizes[site]),)
