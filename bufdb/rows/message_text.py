@@ -21,6 +21,8 @@ def why_at_least(message: Message) -> str:
     why = "the message does not say what arguments and outputs take"
     if message.form in ("array", "early", "tile"):
         why = "the message has the failed request, not the program's total"
+    if message.form == "kernel":
+        why = "the compiler stops at the first array of the kernel that does not fit"
     return f"{why}; the peak is at least this"
 
 
@@ -173,8 +175,8 @@ _HINTS = {
     ),
     "kernel": (
         "one instruction's scratch memory is too large: in a kernel use smaller or fewer blocks, "
-        "or raise the limit (vmem_limit_bytes of its compiler parameters, or "
-        "--xla_tpu_scoped_vmem_limit_kib)"
+        "or raise the limit (vmem_limit_bytes of its compiler parameters, which bufdb fit "
+        "--also vmem finds, or --xla_tpu_scoped_vmem_limit_kib)"
     ),
     "operand": (
         "one array of a kernel's scratch memory is larger than the memory: make the array, or its "

@@ -283,7 +283,8 @@ class _Program(_Space):
             self._find("notice", "buffers_without_size", text)
         is_list = message.form in ("list", "summary")
         is_open = is_list and message.is_tpu and message.space == "hbm"
-        is_least = message.is_program_alone or (is_open and "output" not in message.amounts)
+        is_least = message.is_program_alone or message.form == "kernel"
+        is_least = is_least or (is_open and "output" not in message.amounts)
         if is_least and self.facts.peak_problem is None:
             self._find("notice", "peak_at_least", why_at_least(message))
         if figures := figures_of(message, self.total):

@@ -247,6 +247,8 @@ def test_a_kernel_is_a_module_with_a_peak(ingested, text):
         "jit(step)/jit(heron)/pallas_call, /srv/heron.py:12), 32.00 MiB of vmem available: "
         "4.25 MiB too much"
     )
+    # The compiler stops at the first array that does not fit: there may be more of them.
+    assert "peak_at_least" in codes(con)
 
 
 FIGURES = {
