@@ -254,18 +254,19 @@ def overview(  # long: a line for each part of the screen
     ]
     set_limit(result, limit_bytes, limit_name)
     values["color"] = str(result.peak["color"])
-    for part, query in parts.items():
-        if part == "savings" and result.parts.get("advice"):
-            continue
-        if part == "library_lines" and not is_of_one_line(result):
-            continue
-        values["top_n"] = QUERIES[part][1] if top_n is None else top_n
-        # A summary says what lowers the peak most, whatever that costs.
-        is_ranked = top_n is None and query.param("rank_by") is not None
-        settings = {**values, "rank_by": "saving"} if is_ranked else values
-        result.parts[part] = [
-            row for row in _as_rows(execute.execute_query(con, query, settings)) if _is_known(row)
-        ]
+    with execute.of_function(con, list(parts.values()), values, result.peak["module_id"]):
+        for part, query in parts.items():
+            if part == "savings" and result.parts.get("advice"):
+                continue
+            if part == "library_lines" and not is_of_one_line(result):
+                continue
+            top = QUERIES[part][1] if top_n is None else top_n
+            settings: dict[str, Value] = {**values, "top_n": top}
+            if top_n is None and query.param("rank_by") is not None:
+                # A summary says what lowers the peak most, whatever that costs.
+                settings["rank_by"] = "saving"
+            answer = execute.execute_prepared(con, query, settings)
+            result.parts[part] = [row for row in _as_rows(answer) if _is_known(row)]
     _keep_of_one_line(result)
     if parts:
         result.steps = _steps(con, here).get(_space(result.peak), [])

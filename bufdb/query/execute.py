@@ -125,6 +125,33 @@ def together(
         yield
 
 
+@contextmanager
+def of_function(
+    con: duckdb.DuckDBPyConnection,
+    queries: Sequence[SavedQuery],
+    values: Mapping[str, Value],
+    module_id: int,
+) -> Iterator[None]:
+    """Within the block `execute_prepared` asks these queries about the function of one module.
+
+    What their views compute from the module is computed once for all of them. `values` choose the
+    function, as of `execute_query`.
+    """
+    sql = "\n".join(query.sql for query in queries)
+    is_narrowed = narrowing.module_count(con) >= LEAST_MODULES
+    chosen = f"SELECT {module_id}::BIGINT AS module_id"
+    with _variables(con, values), _views_computed(con, sql, chosen, is_narrowed=is_narrowed):
+        yield
+
+
+def execute_prepared(
+    con: duckdb.DuckDBPyConnection, query: SavedQuery, values: Mapping[str, Value]
+) -> Result:
+    """Return the answer of a saved query of bufdb's, as `execute_query` does, in `of_function`."""
+    with _variables(con, _settled(con, query, values)):
+        return execute(con, query.sql, query.name)
+
+
 def execute_each(
     con: duckdb.DuckDBPyConnection,
     query: SavedQuery,
