@@ -64,3 +64,39 @@ def sentence(some: Sequence[Row]) -> str | None:
         text += f", {escape_control(row['source'])}"
     more = f"{len(own) - 1} more: " if len(own) > 1 else ""
     return f"{text}; {more}bufdb query kernels"
+
+
+def edge(outcomes: Sequence[tuple[str, bool, Sequence[Row]]]) -> str | None:
+    """Return the last value of a sweep that compiles, where all on one side of it do not.
+
+    Args:
+        outcomes: of each combination its values, such as `block=128`, whether it compiles, and its
+            kernels.
+
+    Returns:
+        E.g. `block=512 is the largest that compiles, of those tried; …`; None for several labels,
+        values that are no numbers, and where there is no such side.
+    """
+    sizes: dict[bool, list[float]] = {True: [], False: []}
+    known: dict[float, tuple[str, Sequence[Row]]] = {}
+    for values, is_compiled, some in outcomes:
+        _, _, text = values.partition("=")
+        try:
+            size = float(text)
+        except ValueError:
+            return None
+        sizes[is_compiled].append(size)
+        known[size] = values, some
+    good, bad = sizes[True], sizes[False]
+    if not good or not bad:
+        return None
+    if max(good) < min(bad):
+        last, word = max(good), "largest"
+    elif min(good) > max(bad):
+        last, word = min(good), "least"
+    else:
+        return None
+    values, some = known[last]
+    text = f"{values} is the {word} that compiles, of those tried"
+    of_kernel = sentence(some)
+    return text if of_kernel is None else f"{text}; {of_kernel}"

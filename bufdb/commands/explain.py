@@ -211,7 +211,17 @@ def _sweep(
         raise UsageError("--sweep is for one FILE.py:FUNCTION and one --target")
     planned = combinations([function.spec, function.args], parse(sweeps))
     done = swept(function, targets[0] if targets else None, planned)
-    return _tabled(done, table, format_name, output)
+    return _tabled(done, table, format_name, output, _note_edge)
+
+
+def _note_edge(outcomes: Sequence[Outcome]) -> None:
+    """Note the last value of a sweep that compiles, with what its kernel uses."""
+    from bufdb.answers.kernels import edge
+
+    known = [(one, [] if one.overview is None else one.overview.kernels) for one in outcomes]
+    text = edge([(one.target, one.word == "compiled", some) for one, some in known])
+    if text is not None:
+        common.note(text)
 
 
 def _tabled(
@@ -219,6 +229,7 @@ def _tabled(
     table: Callable[[Sequence[Outcome]], Result],
     format_name: str,
     output: Path | None,
+    noted: Callable[[Sequence[Outcome]], None] = lambda outcomes: None,
 ) -> int:
     outcomes, codes = [], []
     for outcome, error in done:
@@ -228,4 +239,5 @@ def _tabled(
         codes.append(outcome.exit_code if error is None else error.exit_code)
     form = "table" if format_name == "text" else format_name
     common.emit(table(outcomes), format_name=form, output=output, full=None)
+    noted(outcomes)
     return next((code for code in codes if code), 0)

@@ -100,6 +100,9 @@ def _headline(answer: Answer) -> str:
     where = f" for {program.target}" if program.target is not None else ""
     shown = "an unknown amount" if need is None else human_bytes(need)
     line = f"{program.function}{where} needs {shown} as written"
+    if answer.limit_bytes is None and answer.as_written.refusal is not None:
+        line += ", which XLA gives up"
+        line += "" if answer.best is None else f"; plan {answer.best} compiles"
     if answer.limit_bytes is not None:
         limit = human_bytes(answer.limit_bytes)
         if answer.fits_as_written:
@@ -227,7 +230,8 @@ def _row(answer: Answer, row: PlanResult, costs: dict[str, str]) -> list[str]:
         patched = ", patch too" if row.is_verified else ", its patch fails" if row.is_broken else ""
         words.append(f"compiled{patched}")
     if row.rank in (answer.best, answer.by_hand):
-        words.append("fits, by hand" if row.steps else "fits")
+        fits = "compiles" if answer.limit_bytes is None else "fits"
+        words.append(f"{fits}, by hand" if row.steps else fits)
     mark = ">" if row.rank == answer.best else ""
     return [
         mark,

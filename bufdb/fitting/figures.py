@@ -50,7 +50,7 @@ LIMIT 1
 """
 
 _KERNELS = """
-SELECT instruction_sources.source, max(used_bytes), arg_max(limit_bytes, used_bytes)
+SELECT instruction_sources.source, max(used_bytes)
 FROM kernels
 JOIN instruction_sources USING (module_id, instruction_name)
 WHERE used_bytes IS NOT NULL AND instruction_sources.source IS NOT NULL
@@ -92,14 +92,13 @@ class Scratch:
             cache.write(place, name, json.dumps(figures).encode())
         return figures
 
-    def kernels(self, dumped: Dumped) -> dict[str, tuple[int, int | None]]:
-        """Return what kernels of a compilation use and may use, by file and line [bytes].
+    def kernels(self, dumped: Dumped) -> dict[str, int]:
+        """Return what kernels of a compilation use, by file and line [bytes].
 
         Of several kernels of a line it is that which uses most.
         """
         self._read(dumped)
-        rows = self._con.execute(_KERNELS).fetchall()
-        return {source: (used, limit) for source, used, limit in rows}
+        return dict(self._con.execute(_KERNELS).fetchall())
 
     def _read(self, dumped: Dumped) -> Figures:
         ingest_into(

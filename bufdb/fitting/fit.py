@@ -13,7 +13,7 @@ from bufdb.fitting.extra import Extra, is_met
 from bufdb.fitting.figures import Scratch
 from bufdb.fitting.last_resort import FLAGS, LastResort
 from bufdb.fitting.levers import OF_TEXT
-from bufdb.fitting.patch import of_files
+from bufdb.fitting.patch import of_files, texts_of
 from bufdb.fitting.plans import (
     Answer,
     Ask,
@@ -37,7 +37,7 @@ from bufdb.fitting.runs import stored
 from bufdb.fitting.search import search
 from bufdb.fitting.session import Dumped, MistracedError, Session
 from bufdb.fitting.space import Space, figure
-from bufdb.fitting.vector_memory import VMEM, VectorMemory
+from bufdb.fitting.vector_memory import VMEM, VectorMemory, lines_before
 from bufdb.render.notes import merged
 from bufdb.render.text import human_bytes
 
@@ -370,8 +370,17 @@ class Fitting:
             self._program = replace(self._program, changes=(*others, change))
             return self._program
 
-        def used(plan: Plan) -> dict[str, tuple[int, int | None]]:
-            return self._scratch.kernels(self._dumps[plan])
+        def used(plan: Plan) -> dict[str, int]:
+            assert self._program is not None
+            made = of_files(self._program, alone(self._program, plan)).texts
+            written = texts_of(self._program)
+            sizes = {}
+            for source, size in self._scratch.kernels(self._dumps[plan]).items():
+                file, _, line = source.rpartition(":")
+                if file in made:
+                    before = lines_before(written[file], made[file]).get(int(line))
+                    sizes[f"{file}:{before}"] = size
+            return sizes
 
         limits = VectorMemory(
             program, ask, widen, used, lambda: self._is_left(VERIFIED), self._notes

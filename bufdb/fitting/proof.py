@@ -63,17 +63,18 @@ class Proof:
         """Compile the patched files of plans; return the best, and all.
 
         With a limit the first that fits is proved, those without a step by hand before the others,
-        and the next one if its patch is not its plan; without one as many as the budget has.
+        and the next one if its patch is not its plan; without one as many as the budget has. What
+        XLA refuses as it is written has a limit: that of the compiler, which any plan fits.
         """
         proved, written = [*plans], self.rows.written
         best: PlanResult | None = None
-        has_limit = self.question.limit_bytes is not None
         is_planned = written.refusal is None
+        has_limit = self.question.limit_bytes is not None or not is_planned
         is_wanted = not (is_planned and fits(written.need_bytes, self.question.limit_bytes))
         order = sorted(range(len(plans)), key=lambda at: has_limit and not plans[at].is_whole)
         for at in order:
             row = plans[at]
-            is_asked = row.fits if has_limit else self.is_left()
+            is_asked = self._fits(row) if has_limit else self.is_left()
             is_open = row.is_compiled and not (row.is_broken or row.is_verified)
             if is_open and best is None and is_asked:
                 row = proved[at] = self._checked(row)
@@ -82,9 +83,15 @@ class Proof:
                     best = row
         if best is None and is_wanted and has_limit:
             rows = (proved[at] for at in order)
-            right = (row for row in rows if row.fits and row.is_compiled and not row.is_broken)
+            right = (
+                row for row in rows if self._fits(row) and row.is_compiled and not row.is_broken
+            )
             best = next(right, None)
         return best, proved
+
+    def _fits(self, row: PlanResult) -> bool:
+        """Return whether a plan fits the limit, or compiles if there is none."""
+        return bool(row.fits) if self.question.limit_bytes is not None else row.is_compiled
 
     def _checked(self, row: PlanResult) -> PlanResult:
         """Return a plan with what a compilation of its patched files says."""

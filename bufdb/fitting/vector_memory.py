@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 
 from bufdb.fitting.levers.vmem import LIMIT, Vmem, limited
 from bufdb.fitting.plans import Ask, Candidate, Change, Compiled, Plan, Program, Site
@@ -32,8 +33,8 @@ class VectorMemory:
     ask: Ask
     widen: Callable[[Change], Program]
     """Adds a change to the program whose plans are compiled, and returns it."""
-    used: Callable[[Plan], Mapping[str, tuple[int, int | None]]]
-    """Returns what the kernels of a compiled plan use and may use, by file and line [bytes]."""
+    used: Callable[[Plan], Mapping[str, int]]
+    """Returns what the kernels of a compiled plan use, by file and line as written [bytes]."""
     is_left: Callable[[], bool]
     """Whether there is a compilation left."""
     notes: list[str]
@@ -57,10 +58,12 @@ class VectorMemory:
                 f"smaller blocks, or fewer, would do{why}"
             )
             return list(candidates)
-        used = {line: size for line, (size, _) in self.used(plan).items()}
+        used = self.used(plan)
         sizes = {site: used.get(f"{site.file}:{site.line}", 0) for site in change.sites}
         largest = max(sizes.values())
         least = self._least(change, _needing(sizes, refusal[1]), largest) if largest else None
+        if least is None:
+            self.notes.append(f"{change.what} compiles; the least that does was not found")
         return [*candidates, self._candidate(plan, compiled) if least is None else least]
 
     def _least(self, change: Change, sites: tuple[Site, ...], used: int) -> Candidate | None:
@@ -86,8 +89,10 @@ class VectorMemory:
         refusal = None if compiled is None else compiled.refusal
         if refusal is not None and REFUSED.search(refusal):
             self.notes.append(f"{text}: with {LIMIT} one byte lower it does not compile")
-        else:
+        elif compiled is None:
             self.notes.append(f"{text}; whether a lower {LIMIT} does was not tried")
+        else:
+            self.notes.append(f"{text}, and needs {LIMIT} of at most {limit} to compile")
 
     def _compile(self, change: Change) -> tuple[Plan, Compiled | None]:
         """Return a plan, compiled; None if no compilation is left."""
@@ -113,3 +118,14 @@ def _needing(sizes: Mapping[Site, int], limit: str) -> tuple[Site, ...]:
     allowed = 0 if amount is None else amount.size_bytes - amount.slack_bytes
     some = tuple(site for site, size in sizes.items() if size > allowed)
     return some or (max(sizes, key=lambda site: sizes[site]),)
+
+
+def lines_before(old: str, new: str) -> dict[int, int]:
+    """Return lines of a text, from 1, by those of the text that edits made of it."""
+    matcher = SequenceMatcher(None, old.splitlines(), new.splitlines(), autojunk=False)
+    return {
+        to + at: begin + at
+        for tag, begin, end, to, stop in matcher.get_opcodes()
+        if tag == "equal" or end - begin == stop - to
+        for at in range(1, end - begin + 1)
+    }

@@ -1,0 +1,143 @@
+"""The limit of a kernel's vector memory: by the text of its call, and the search for the least."""
+
+from dataclasses import replace
+
+import pytest
+from patched import PATH, program, site
+
+from bufdb.fitting.levers.vmem import MOST, limited
+from bufdb.fitting.patch import patch
+from bufdb.fitting.plans import Ask, Compiled, Plan, Traced
+from bufdb.fitting.vector_memory import VectorMemory, lines_before
+
+PALLAS = "from jax.experimental import pallas as pl\n"
+TPU = "from jax.experimental.pallas import tpu as pltpu\n"
+CALL = "pl.pallas_call(kernel, out_shape=s{})(x)"
+
+
+def edited(text, call, name="CompilerParams"):
+    change = limited((site(text, call),), 64, name)
+    return patch(program(changes=(change,)), Plan(extra=(change.key,)), {PATH: text}, "/src")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", ", compiler_params=pltpu.CompilerParams(vmem_limit_bytes=64)"),
+        (", compiler_params=pltpu.CompilerParams()",
+         ", compiler_params=pltpu.CompilerParams(vmem_limit_bytes=64)"),
+        (", compiler_params=pltpu.TPUCompilerParams(has_side_effects=True)",
+         ", compiler_params=pltpu.TPUCompilerParams(has_side_effects=True, vmem_limit_bytes=64)"),
+        (", compiler_params=pltpu.CompilerParams(vmem_limit_bytes=1 << 5, collective_id=2,)",
+         ", compiler_params=pltpu.CompilerParams(vmem_limit_bytes=64, collective_id=2,)"),
+    ],
+)  # fmt: skip
+def test_a_call_gets_the_limit(before, after):
+    call = CALL.format(before)
+    made = edited(f"{PALLAS}{TPU}y = {call}\n", call)
+    assert made.steps == ()
+    assert made.texts[PATH] == f"{PALLAS}{TPU}y = {CALL.format(after)}\n"
+
+
+def test_names_that_are_bound_and_modules_that_are_not_imported():
+    head = f"{PALLAS}{TPU}p = pltpu.CompilerParams()\n"
+    run = "run = pl.pallas_call(kernel, out_shape=s, compiler_params=p)\ny = run(x)\n"
+    made = edited(head + run, "run(x)")
+    assert made.texts[PATH] == head.replace("()", "(vmem_limit_bytes=64)") + run
+    call = CALL.format("")
+    made = edited(f"{PALLAS}y = {call}\n", call, "TPUCompilerParams")
+    assert "from jax.experimental.pallas import tpu\n" in made.texts[PATH]
+    assert "compiler_params=tpu.TPUCompilerParams(vmem_limit_bytes=64)" in made.texts[PATH]
+
+
+@pytest.mark.parametrize(
+    ("line", "call", "why"),
+    [
+        ("y = pl.pallas_call(k, **options)(x)", "pl.pallas_call(k, **options)(x)", "two stars"),
+        ("y = pl.pallas_call(k, compiler_params=p)(x)", "pl.pallas_call(k, compiler_params=p)(x)",
+         "not made in sight"),
+        ("y = pl.pallas_call(k, compiler_params=f())(x)",
+         "pl.pallas_call(k, compiler_params=f())(x)", "none of pltpu.CompilerParams"),
+        ("y = flash(x)", "flash(x)", "is not pl.pallas_call"),
+    ],
+)  # fmt: skip
+def test_what_is_not_in_sight_is_a_step_in_words(line, call, why):
+    made = edited(f"{PALLAS}{line}\n", call)
+    assert made.diff == ""
+    (step,) = made.steps
+    assert "by hand, set vmem_limit_bytes=64 in compiler_params of" in step
+    assert why in step
+
+
+REFUSED = "Scoped allocation with size 9.00M and limit 8B exceeded scoped vmem limit by 1B."
+
+
+def searched(used, least, refusal=REFUSED, budget=9):
+    """The limits that are compiled, plans by their keys, and notes, for two kernels."""
+    text = "f(x)\ng(x)\n"
+    change = limited((site(text, "f(x)"), site(text, "g(x)")), MOST, "CompilerParams")
+    made, compiled, notes = [replace(program(), changes=(change,))], [], []
+
+    def widen(one):
+        made.append(replace(made[-1], changes=(one,)))
+        return made[-1]
+
+    def compiling(plan, is_full):
+        (key,) = plan.extra
+        limit = int(key.partition("=")[2])
+        compiled.append((limit, len(made[-1].changes[0].sites)))
+        notes.append("XLA gave up")
+        return Compiled(70, 70, is_full, 1.0, refusal=None if limit >= least else REFUSED)
+
+    written = Compiled(70, 70, True, 1.0, refusal=refusal)
+    ask = Ask(None, written, lambda plan: Traced(0, 0, 0, 0), compiling)
+    lines = {f"{PATH}:{line}": size for line, size in enumerate(used, 1)}
+    search = VectorMemory(
+        made[0], ask, widen, lambda plan: lines, lambda: len(compiled) < budget, notes
+    )
+    keys = [one.plan.extra for one in search.with_found(())]
+    return compiled, keys, notes
+
+
+def test_what_the_kernel_uses_is_the_least_limit():
+    compiled, keys, notes = searched((12, 4), 12)
+    assert compiled == [(MOST, 2), (12, 1), (11, 1)]
+    assert keys == [("vmem=12",)]
+    (note,) = notes
+    assert "uses 12 B of vector memory (12 bytes)" in note
+    assert "one byte lower it does not compile" in note
+
+
+def test_a_kernel_that_needs_more_to_compile_than_it_uses():
+    compiled, keys, notes = searched((12, 10), 20)
+    assert compiled == [(MOST, 2), (12, 2), (24, 2), (23, 2)]
+    assert keys == [("vmem=24",)]
+    assert "and needs vmem_limit_bytes of at most 24 to compile" in notes[0]
+
+
+def test_all_vector_memory_is_not_enough():
+    compiled, keys, notes = searched((), 2 * MOST)
+    assert (compiled, keys) == ([(MOST, 2)], [])
+    assert "smaller blocks, or fewer, would do" in notes[0]
+
+
+def test_a_program_that_compiles_as_written():
+    compiled, keys, notes = searched((), 0, refusal=None)
+    assert (compiled, keys) == ([], [])
+    assert notes == ["--also vmem: as written no kernel needs more than its limit"]
+
+
+def test_a_budget_that_ends():
+    compiled, keys, notes = searched((12, 4), 12, budget=2)
+    assert (compiled, keys) == ([(MOST, 2), (12, 1)], [("vmem=12",)])
+    assert "was not tried" in notes[0]
+
+
+def test_a_kernel_whose_line_is_not_known():
+    compiled, keys, notes = searched((), 12)
+    assert (compiled, keys) == ([(MOST, 2)], [(f"vmem={MOST}",)])
+    assert "the least that does was not found" in notes[0]
+
+
+def test_lines_of_an_edited_text():
+    assert lines_before("a\nb\nc\n", "a\nnew\nb\nC\n") == {1: 1, 3: 2, 4: 3}
