@@ -230,8 +230,9 @@ def _row(answer: Answer, row: PlanResult, costs: dict[str, str]) -> list[str]:
         patched = ", patch too" if row.is_verified else ", its patch fails" if row.is_broken else ""
         words.append(f"compiled{patched}")
     if row.rank in (answer.best, answer.by_hand):
-        fits = "compiles" if answer.limit_bytes is None else "fits"
-        words.append(f"{fits}, by hand" if row.steps else fits)
+        words += ["fits"] if answer.limit_bytes is not None else []
+        if row.steps:
+            words[-1] += ", by hand"
     mark = ">" if row.rank == answer.best else ""
     return [
         mark,

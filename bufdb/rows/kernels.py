@@ -14,7 +14,10 @@ _OTHER_CODE = "after_codegen.txt has no instruction like it, so it is of another
 _NO_THUNKS = "the dump has no thunk_sequence.txt with thunk_metadata.txt, which print it"
 _NO_SIZE = "thunk_sequence.txt does not print its shared memory"
 _AT_LOAD = "it is in the bytecode of the kernel alone, which is not read"
-_DEFAULT = "it has no vmem_limit_bytes: the compiler's own limit, which this text does not print"
+_DEFAULT = (
+    "it has no vmem_limit_bytes: the compiler's own limit, which this text does not print "
+    "(16 MiB on TPU v5e, 32 MiB on v6e)"
+)
 _NO_GPU = "the dump has no gpu_target_config.pbtxt with shared_memory_per_block_optin"
 
 
