@@ -464,9 +464,7 @@ class _Loss:
         if not results:
             raise Refused("nothing of each example is read of it")
         inner = [*items, *self.hoisted.items(), *self.called.items()]
-        joined = [
-            (node, f"{name}.{join}()" if join else name) for node, (name, join) in self.cuts.items()
-        ]
+        joined = [(node, self._joined(node, *cut)) for node, cut in self.cuts.items()]
 
         def make(render: Render) -> str:
             def text(node: ast.expr, some: Sequence[_Replaced]) -> str:
@@ -486,6 +484,14 @@ class _Loss:
             return source.line_end.join(out)
 
         source.replace((lines.start, lines.end), make)
+
+    def _joined(self, node: ast.expr, name: str, join: str) -> str:
+        """Return what is in the place of an expression: what its parts give, under a name."""
+        statement = self.source.parents[node]
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        if join and any(isinstance(one, ast.Tuple | ast.List) for one in targets):
+            return f"(one.{join}() for one in {name})"  # several numbers, each alike
+        return f"{name}.{join}()" if join else name
 
 
 class _Head:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,8 @@ from bufdb.fitting.session import Dumped, Numbers, Session, UncheckedError, Uneq
 
 EACH = 2
 """Examples of each chunk with which the numbers of patched files are compared."""
+_RAISED = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception)\b")
+"""Beginning of the line of a traceback that has what was raised."""
 
 
 @dataclass
@@ -116,10 +119,11 @@ class Proof:
         except UnequalError as error:
             return self._by_hand(row, f"the patched files compute something else: {error}")
         except BufdbError as error:
+            raised = [line for line in getattr(error, "lines", ()) if _RAISED.match(line)][-1:]
+            why = f"cannot be compiled: {': '.join([str(error), *raised])}"
             if _is_in_chunks(row.plan):
-                why = f"the patched files cannot be compiled: {error}"
-                return self._by_hand(row, why)
-            self.notes.append(f"plan {row.rank}: its patched files cannot be compiled: {error}")
+                return self._by_hand(row, f"the patched files {why}")
+            self.notes.append(f"plan {row.rank}: its patched files {why}")
             return replace(row, patch=None, is_broken=True)
         need = got.need_bytes
         if need == row.need_bytes:

@@ -58,6 +58,7 @@ def patched(name, has_aux=False):
         ("in_one", "values"),
         ("shifted", "nll"),
         ("flat", "values, values_2"),
+        ("weighted", "sums"),
         ("with_default", "losses"),
         ("of_examples", "values"),
         ("of_forward", "values"),

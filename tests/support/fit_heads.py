@@ -109,6 +109,18 @@ def flat(params, batch):
     return (jax.nn.logsumexp(logits, axis=-1) - logits[rows, batch["labels"].reshape(-1)]).mean()
 
 
+def weighted_sum(logits, labels):
+    """Return a sum, and what it is to be divided by."""
+    weights = jnp.where(labels > 0, 1.0, 0.0)
+    return (picked(logits, labels) * weights).sum(), weights.sum()
+
+
+def weighted(params, batch):
+    logits = hidden(params, batch["tokens"]) @ params["head"]
+    total, norm = weighted_sum(logits, batch["labels"])
+    return total / norm
+
+
 def with_default(params, batch, weights=None):
     logits = hidden(params, batch["tokens"]) @ params["head"]
     losses = picked(logits, batch["labels"])
