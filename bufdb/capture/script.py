@@ -204,7 +204,8 @@ class Script:
             if "No module named 'jax'" in "".join(died.lines[-1:]):
                 hint = f"; bufdb itself runs in {sys.executable}"
             notes = "".join(f"; {note}" for note in child.known.get(NOTES, ()))
-            message = f"{self.line}: {died.ended} before {wanted}{hint}{notes}"
+            before = "" if self.is_to_end else f" before {wanted}"
+            message = f"{self.line}: {died.ended}{before}{hint}{notes}"
             return NotCompiledError(message, died.lines)
         if "python" not in child.known:
             return NoCallError(

@@ -262,7 +262,9 @@ def test_calls_until_a_failure_or_the_limit_are_listed(folder):
     assert isinstance(listing.error, TooSlowError)
     (folder / "train.py").write_text(text)  # no time
     listing, _ = calls(folder, "train.py")
-    assert "ended with code 1" in str(listing.error) and len(listing.calls) == 1
+    assert "ended with code 1 before a call" in str(listing.error) and len(listing.calls) == 1
+    listing, _ = calls(folder, "train.py", is_to_end=True)  # where gradients are no end
+    assert str(listing.error).endswith("ended with code 1") and len(listing.calls) == 1
 
 
 def test_a_call_of_another_process_is_found(folder):
