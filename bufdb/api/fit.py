@@ -23,13 +23,14 @@ from bufdb.capture.runner import Watch
 from bufdb.capture.script import NoCallError, Script
 from bufdb.fitting import answer_text
 from bufdb.fitting.fit import Fitting
-from bufdb.fitting.plans import Changes, Plan, PlanResult, Program, Site, Traced, as_json
+from bufdb.fitting.plans import Changes, Plan, PlanResult, Program, Site, Traced
 from bufdb.fitting.question import Question, kinds_of
 from bufdb.fitting.ranking import PRODUCTS, order_of
 from bufdb.fitting.session import (
+    Check,
     Dumped,
-    Numbers,
     UncheckedError,
+    compiling,
     dumped_in,
     require_alike,
     require_equal,
@@ -204,14 +205,7 @@ class Here:
         is_small: bool = self._function.write_numbers(size, Path(path))
         return is_small
 
-    def patched(
-        self,
-        texts: Mapping[str, str],
-        rest: Plan,
-        numbers: Numbers | None = None,
-        *,
-        is_compared: bool = False,
-    ) -> Dumped:
+    def patched(self, texts: Mapping[str, str], rest: Plan, check: Check) -> Dumped:
         """Compile the function of the patched text of its module, executed as another module.
 
         One of the script, within another function, or of several files is that of the command of
@@ -222,7 +216,7 @@ class Here:
             UnequalError: it computes something else.
             BufdbError: it cannot be compiled, or is not known to compute the same.
         """
-        own = self._function.digests() if is_compared else None
+        own = self._function.digests() if check.is_compared else None
         module = sys.modules.get(getattr(self._call.function, "__module__", ""))
         file = getattr(module, "__file__", None)
         name = getattr(self._call.function, "__qualname__", "<locals>")
@@ -233,7 +227,7 @@ class Here:
             or {*texts} != {file}
             or "<locals>" in name
         ):
-            return self._again(texts, rest, numbers, own)
+            return self._again(texts, rest, check, own)
         twin = ModuleType(module.__name__)
         twin.__file__, twin.__package__ = file, module.__package__
         exec(compile(texts[file], file, "exec"), twin.__dict__)
@@ -241,17 +235,17 @@ class Here:
         for part in name.split("."):
             function = getattr(function, part)
         made = self._made(function)
-        if numbers is not None:
-            made.require_alike(numbers.size, Path(numbers.path))
+        if check.numbers is not None:
+            made.require_alike(check.numbers.size, Path(check.numbers.path))
         if own is not None:
             require_equal(own, made.digests())
-        return self._compiled(made, rest, is_full=True)
+        return check.settled(self._compiled(made, rest, is_full=True, known=check.known))
 
     def _again(
         self,
         texts: Mapping[str, str],
         rest: Plan,
-        numbers: Numbers | None,
+        check: Check,
         own: list[list[str]] | None,
     ) -> Dumped:
         """Run the command of this process again, and compile at the same call of `fit`."""
@@ -266,10 +260,6 @@ class Here:
             "gradients_only": call.gradients_only, "sources": {}, "has_program": False,
             "own": call.own.pattern,
         }  # fmt: skip
-        compiling = {
-            "do": "compile", "plan": as_json(rest), "dumps": str(dumps),
-            "what": "the patched files", "is_full": True,
-        }  # fmt: skip
         began = time.monotonic()
         watch = Watch(relay=lambda data: None)
         variables = dict(os.environ)
@@ -278,19 +268,19 @@ class Here:
                 script.first(child, start)
             except NoCallError as error:
                 raise UncheckedError(str(error)) from error
-            if numbers is not None:
-                require_alike(child.ask, numbers)
+            if check.numbers is not None:
+                require_alike(child.ask, check.numbers)
             if own is not None:
                 require_equal(own, child.ask({"do": "digests"})["digests"])
-            reply = child.ask(compiling)
-        return dumped_in(dumps, reply["refusal"], time.monotonic() - began)
+            reply = child.ask({**compiling(rest, check), "dumps": str(dumps)})
+        return check.settled(dumped_in(dumps, reply["refusal"], time.monotonic() - began))
 
-    def _compiled(self, function: Any, plan: Plan, *, is_full: bool) -> Dumped:
+    def _compiled(self, function: Any, plan: Plan, *, is_full: bool, known: str = "") -> Dumped:
         self._count += 1
         dumps = self._folder / f"dumps-{self._count}"
         dumps.mkdir()
         began = time.monotonic()
-        refusal = function.compile(plan, dumps, is_full=is_full)
+        refusal = function.compile(plan, dumps, is_full=is_full, known=known)
         return dumped_in(dumps, refusal, time.monotonic() - began)
 
 

@@ -30,6 +30,9 @@ _FORM = 1
 _SUFFIX = ".dump"
 _MARK = "compiled-before"
 """File next to a dump that is from here: the seconds that its compilation took."""
+_PROGRAM, _PLACED = "compiled-program", "compiled-placed"
+"""Files next to a dump: what identifies the program that was compiled, without the lines of its
+source and with them."""
 _UNREAD = (".ll", ".o", ".ptx", ".cubin", ".s")
 """Suffixes of files that no ingest reads."""
 _CALL = "compile_or_get_cached"
@@ -44,6 +47,7 @@ def compile_once(
     folder: Path,
     compiler_options: Mapping[str, Any] | None = None,
     target: tuple[object, ...] = (),
+    known: str = "",
 ) -> str | None:
     """Compile a lowered function with a dump in `folder`, unless an earlier call did so.
 
@@ -52,6 +56,7 @@ def compile_once(
         folder: takes what XLA writes, or what it wrote.
         compiler_options: as of `compile_into`.
         target: what describes the hardware, besides what JAX passes to the compiler.
+        known: identifies a program that is not compiled again: there is no dump of it then.
 
     Returns:
         XLA's message if it gave up after it had planned the memory; else None.
@@ -60,27 +65,63 @@ def compile_once(
         BufdbError: it wrote no dump.
     """
     place = cache.folder()
-    if place is None:
-        return compile_into(lowered, folder, compiler_options)
-    keys: list[str] = []
+    programs: list[tuple[str, str]] = []
 
     def look(*passed: Any) -> None:
-        key = _key(target, *passed)
-        keys.append(key)
-        if (entry := _read(place, key)) is not None:
+        program, placed = _key(target, *passed, has_places=False), _key(target, *passed)
+        programs.append((program, placed))
+        if program == known:
+            raise _Known(None)
+        if place is not None and (entry := _read(place, placed)) is not None:
             raise _Known(entry)
 
-    began = time.monotonic()
+    began, refusal, is_new = time.monotonic(), None, True
     try:
         with _before_compiling(look):
             refusal = compile_into(lowered, folder, compiler_options)
-    except _Known as known:
-        return known.entry.put(folder)
-    # Not if this JAX compiles in another way, or more than a module; nor what a device refuses,
-    # which may depend on what else is there.
-    if len(keys) == 1 and (refusal is None or target):
-        _write(place, keys[0], _Entry.of(folder, refusal, time.monotonic() - began))
+    except _Known as before:
+        is_new = False
+        refusal = None if before.entry is None else before.entry.put(folder)
+    if len(programs) != 1:  # this JAX compiles in another way, or more than a module
+        return refusal
+    ((program, placed),) = programs
+    # Not what a device refuses, which may depend on what else is there.
+    if is_new and place is not None and (refusal is None or target):
+        _write(place, placed, _Entry.of(folder, refusal, time.monotonic() - began))
+    _identify(folder, (program, placed))
     return refusal
+
+
+def put(identity: tuple[str, str], folder: Path) -> bool:
+    """Write the dump of a compilation that succeeded to a folder; return whether it is kept.
+
+    Args:
+        identity: what `program_in` returned of it.
+        folder: for the dump.
+    """
+    place = cache.folder()
+    entry = None if place is None else _read(place, identity[1])
+    if entry is None or entry.refusal is not None:
+        return False
+    entry.put(folder)
+    _identify(folder, identity)
+    return True
+
+
+def _identify(folder: Path, identity: tuple[str, str]) -> None:
+    for name, text in zip((_PROGRAM, _PLACED), identity, strict=True):
+        (folder / name).write_text(text)
+
+
+def program_in(folder: Path) -> tuple[str, str]:
+    """Return what identifies the program of a dump without the lines of its source, and with them.
+
+    Both are empty if it is unknown. Programs that are alike without them need the same.
+    """
+    try:
+        return (folder / _PROGRAM).read_text(), (folder / _PLACED).read_text()
+    except OSError:
+        return "", ""
 
 
 def seconds_before(folder: Path) -> float | None:
@@ -130,9 +171,9 @@ class _Entry:
 
 
 class _Known(BaseException):
-    """Ends a compilation before it begins: an entry has its dump."""
+    """Ends a compilation before it begins: an entry has its dump, or none is wanted."""
 
-    def __init__(self, entry: _Entry) -> None:
+    def __init__(self, entry: _Entry | None) -> None:
         super().__init__()
         self.entry = entry
 
@@ -162,11 +203,26 @@ def _before_compiling(look: Any) -> Iterator[None]:
 
 
 def _key(
-    target: tuple[object, ...], backend: Any, module: Any, devices: Any, compile_options: Any
+    target: tuple[object, ...],
+    backend: Any,
+    module: Any,
+    devices: Any,
+    compile_options: Any,
+    *,
+    has_places: bool = True,
 ) -> str:
-    """Return the hash of what the compiler is passed, and of the compiler."""
+    """Return the hash of what the compiler is passed, and of the compiler.
+
+    Args:
+        target: as of `compile_once`.
+        backend: as JAX passes it, and so are the others.
+        module: lowered.
+        devices: all of them.
+        compile_options: of XLA.
+        has_places: whether the lines of the source count.
+    """
     code = io.BytesIO()
-    module.operation.write_bytecode(code)
+    (module.operation if has_places else _without_places(module)).write_bytecode(code)
     # The folder of a dump is another one each time, and changes nothing.
     options, dumps = compile_options.env_option_overrides, dump_options(Path())
     compile_options.env_option_overrides = [pair for pair in options if pair[0] not in dumps]
@@ -185,6 +241,15 @@ def _key(
     for part in (serialized, code.getvalue()):
         digest.update(b"%d:" % len(part) + part)
     return digest.hexdigest()
+
+
+def _without_places(module: Any) -> Any:
+    """Return a copy of a module without the lines of its source, as JAX's cache has it."""
+    managers = importlib.import_module("jax._src.lib.mlir").passmanager
+    with module.context:
+        copy = module.operation.clone()
+        managers.PassManager.parse("builtin.module(strip-debuginfo)").run(copy.operation)
+    return copy.operation
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from bufdb import user_cache
 
 MOST_BYTES = 256 << 20
 """Of all files; the one that was used longest ago goes first."""
-SUFFIXES = (".dump", ".traces", ".figures")
+SUFFIXES = (".dump", ".traces", ".figures", ".needs")
 """Of all files: others in the folder are not bufdb's."""
 _DIGEST_BYTES = hashlib.sha256().digest_size
 

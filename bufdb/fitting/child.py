@@ -116,7 +116,8 @@ class Server:
         with step(f"compiling {request['what']} of {self._name}"):
             plan, dumps = from_json(Plan, request["plan"]), Path(request["dumps"])
             try:
-                refusal = self._function.compile(plan, dumps, is_full=request["is_full"])
+                how = {"is_full": request["is_full"], "known": request.get("known", "")}
+                refusal = self._function.compile(plan, dumps, **how)
             except MistracedError:
                 return {MISTRACED: True}
         return {"refusal": refusal, "seconds": time.monotonic() - began}

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from bufdb.fitting.plans import Candidate, Compiled, Plan
+from bufdb.fitting.plans import Candidate, Compiled, Learned, Plan
 from bufdb.fitting.space import NONE, Space
 
 MARGIN = 0.02
 """Error of estimates that is assumed until one is known."""
+ENOUGH = 2
+"""Plans that are new to the compiler, of a program whose plans were compiled for other limits."""
 STEEPEST = 8.0
 """Most bytes of need for a live byte of a trace: XLA may keep a float64 for a mask made of it."""
 
@@ -34,6 +36,10 @@ class Estimates:
     """Plans that were compiled though their estimates were too large, and the estimates."""
     late_error: float = MARGIN
     """The same of those from a plan, not from the function as written."""
+    kept: dict[Plan, int] = field(default_factory=dict)
+    """Needs of plans that earlier questions compiled."""
+    new_count: int = 0
+    """Of compilations, those of other plans."""
     early: dict[Plan, Compiled] = field(default_factory=dict)
     """What is compiled before the search needs it: the estimates do without it until then."""
 
@@ -47,15 +53,34 @@ class Estimates:
         """Return whether no compilation, or no time, is left."""
         return self.count >= self.space.ask.compile_budget or self.space.ask.is_over()
 
+    def remember(self) -> None:
+        """Take what earlier questions compiled as known; the plans are traced for that."""
+        space, count = self.space, self.space.count
+        for one in space.ask.known:
+            if space.ask.is_over():
+                break
+            plan = space.look(one.plan, one.away)
+            self.kept[plan] = one.need_bytes
+            if one.hoped_bytes is not None:
+                self.hoped[plan] = one.hoped_bytes
+        space.count = count
+
+    @property
+    def known(self) -> list[Plan]:
+        """Return the plans whose need is that of a compilation, now or earlier."""
+        return [*self.full, *(plan for plan in self.kept if plan not in self.full)]
+
     def need(self, plan: Plan) -> int | None:
         """Return the need of a plan that is compiled; None of others."""
         compiled = self.full.get(plan)
-        return None if compiled is None else compiled.need_bytes
+        return self.kept.get(plan) if compiled is None else compiled.need_bytes
 
     def open(self) -> list[Plan]:
-        """Return the plans that are traced and not compiled."""
+        """Return the plans that are traced and not compiled, without new ones if enough were."""
         known = self.full.keys() | self.refused
-        return [plan for plan in self.space.traced if plan not in known]
+        plans = [plan for plan in self.space.traced if plan not in known]
+        is_enough = self.kept and self.new_count >= ENOUGH
+        return [plan for plan in plans if plan in self.kept] if is_enough else plans
 
     def order(self, plan: Plan) -> tuple[int, int, int]:
         """Return the sort key of plans: cost, then what changes, then need."""
@@ -69,7 +94,7 @@ class Estimates:
         saves other values. A scan that is run as two holds copies of what it scans, which are no
         residuals.
         """
-        known = [one for one in self.full if self.need(one) is not None]
+        known = [one for one in self.known if self.need(one) is not None]
         known = [one for one in known if one.free == self.space.base] or known
         if plan is not None:
             is_in_two = self._is_in_two(plan)
@@ -90,7 +115,7 @@ class Estimates:
             return 1.0
         points = [
             (space.figure(space.traced[plan]), need)
-            for plan in self.full
+            for plan in self.known
             if (need := self.need(plan)) is not None
         ]
         (low, small), (high, large) = min(points), max(points)
@@ -145,7 +170,7 @@ class Estimates:
         That is the least by which a compiled plan of both kinds is above the line between these.
         """
         anchors = [one for one in self.anchors() if not self._is_in_two(one)]
-        divided = [one for one in self.full if self._is_in_two(one) and one.free == plan.free]
+        divided = [one for one in self.known if self._is_in_two(one) and one.free == plan.free]
         above = [(self.need(one) or 0) - self._estimate(one, anchors) for one in divided]
         is_known = self._is_in_two(plan)
         return self.estimate(plan) + (0 if is_known else max(0, min(above, default=0)))
@@ -188,13 +213,15 @@ class Estimates:
         for plan, compiled in self.early.items():
             if compiled.need_bytes is not None:
                 self.full.setdefault(plan, compiled)
+                self._learn(plan, compiled.need_bytes)
 
     def compile(self, plan: Plan, *, is_full: bool = True) -> int | None:
         """Return the need of a plan, compiled; None if XLA gave up."""
-        before = self.estimate(plan)
+        before, is_new = self.estimate(plan), plan not in self.kept
         compiled = self.early.get(plan) if is_full else None
         if compiled is None:
             self.count += 1
+            self.new_count += is_new
             self.space.ask.observer(f"compiling plan {self.count}, estimated at {before} bytes")
             compiled = self.space.ask.compile(plan, is_full)
         need = compiled.need_bytes
@@ -203,14 +230,19 @@ class Estimates:
         elif need is None:
             self.refused.add(plan)
         else:
-            is_first = self._is_in_two(plan) and not any(map(self._is_in_two, self.full))
+            is_first = self._is_in_two(plan) and not any(map(self._is_in_two, self.known))
             self.full[plan] = compiled
-            if not is_first:  # of plans of both kinds of layers: no error of the others
+            self._learn(plan, need)
+            if is_new and not is_first:  # of plans of both kinds of layers: no error of the others
                 wrong = abs(before - need) / max(need, 1)
                 if self.error is not None:
                     self.late_error = max(self.late_error, wrong)
                 self.error = max(self.error or 0.0, wrong)
         return need
+
+    def _learn(self, plan: Plan, need: int) -> None:
+        away, hoped = self.space.of_plan[plan], self.hoped.get(plan)
+        self.space.ask.learn(Learned(plan, away, need, hoped))
 
     def candidate(self, plan: Plan) -> Candidate:
         """Return a plan with what is known of it."""

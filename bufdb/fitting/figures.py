@@ -114,7 +114,7 @@ class Scratch:
 
 def _name(dumped: Dumped) -> str:
     """Return the file of the figures of a dump: a hash of its files, and of the code that reads."""
-    digest = hashlib.sha256(_code().encode())
+    digest = hashlib.sha256(code().encode())
     for name, file in sorted(dumped.files.items()):
         with file.open("rb") if isinstance(file, Path) else file.open() as opened:
             content = opened.read()
@@ -123,7 +123,7 @@ def _name(dumped: Dumped) -> str:
 
 
 @functools.cache
-def _code() -> str:
+def code() -> str:
     """Return what identifies the code and the SQL that read dumps."""
     package = Path(bufdb.__file__).parent
     files = [*package.rglob("*.py"), *resources.schema_files("tables", "views", "macros")]

@@ -13,6 +13,7 @@ from bufdb.fitting.extra import Extra, is_met
 from bufdb.fitting.figures import Scratch
 from bufdb.fitting.last_resort import FLAGS, LastResort
 from bufdb.fitting.levers import OF_TEXT
+from bufdb.fitting.needs import Needs
 from bufdb.fitting.patch import of_files, texts_of
 from bufdb.fitting.plans import (
     Answer,
@@ -35,7 +36,7 @@ from bufdb.fitting.ranking import (
 from bufdb.fitting.results import Rows, is_of_text, ratio_of
 from bufdb.fitting.runs import stored
 from bufdb.fitting.search import search
-from bufdb.fitting.session import Dumped, MistracedError, Session
+from bufdb.fitting.session import Check, Dumped, MistracedError, Session
 from bufdb.fitting.space import Space, figure
 from bufdb.fitting.vector_memory import VMEM, VectorMemory, lines_before
 from bufdb.render.notes import merged
@@ -64,6 +65,8 @@ class Fitting:
     """Of compilations that an earlier call made."""
     _program: Program | None = None
     _notes: list[str] = field(default_factory=list)
+    _needs: Needs | None = None
+    """What earlier calls compiled, once the function as written is."""
 
     def answer(self) -> Answer:
         """Search, compile, and check the patch.
@@ -127,8 +130,11 @@ class Fitting:
             self._notes,
             self._is_left,
             self._is_interrupted,
+            self._needs,
         )
         best, plans = self._proof.proved(rows.of(candidates))
+        if self._needs is not None:
+            self._needs.write()
         answer = Answer(
             program=program,
             limit_bytes=self.question.limit_bytes,
@@ -172,6 +178,8 @@ class Fitting:
                 divided[regions] = len(own) > len(whole)
             return divided[regions]
 
+        written_dump, limit = self._dumps[Plan()], self.question.limit_bytes
+        needs = self._needs = Needs(written_dump, program, limit, self.folder)
         return Ask(
             limit_bytes=self.question.limit_bytes,
             order=self.question.order,
@@ -182,6 +190,8 @@ class Fitting:
                 len(self.question.also), self._kept(program)
             ),
             is_by_hand=is_by_hand,
+            known=needs.known(),
+            learn=needs.learn,
             is_over=self.question.is_over,
             observer=self.question.observer,
         )
@@ -425,14 +435,21 @@ class Fitting:
         """Compile a plan, or the patched files if it is one of their text."""
         program = self._program
         if program is None or not is_of_text(plan):
-            return self.session.compile(plan, what, is_full=is_full)
+            needs = self._needs if is_full and not plan.extra else None
+            known = None if needs is None else needs.dumped(plan)
+            if known is not None:
+                return known
+            dumped = self.session.compile(plan, what, is_full=is_full)
+            if needs is not None:
+                needs.keep(dumped, plan)
+            return dumped
         made = of_files(program, alone(program, plan))
         if not made.is_whole:
             raise BufdbError("; ".join(made.steps))
         keys = {key.partition("=")[0] for key in plan.extra}
         is_compared = any(lever.is_compared and lever.name in keys for lever in OF_TEXT)
         rest = outside_of_text(program, plan)
-        return self.session.patched(made.texts, rest, is_compared=is_compared)
+        return self.session.patched(made.texts, rest, Check(is_compared=is_compared))
 
     def _compile(self, plan: Plan, is_full: bool) -> Compiled:
         """Compile a plan; its need is bufdb's of the module."""

@@ -348,8 +348,14 @@ class Function:
 
     # -- Compilations ------------------------------------------------------------------------------
 
-    def compile(self, plan: Plan, folder: Path, *, is_full: bool) -> str | None:
+    def compile(self, plan: Plan, folder: Path, *, is_full: bool, known: str = "") -> str | None:
         """Compile the function under a plan, with a dump in `folder`, unless that is known.
+
+        Args:
+            plan: what to change.
+            folder: for the dump.
+            is_full: whether at full effort.
+            known: identifies a program that is not compiled again.
 
         Returns:
             XLA's message if it gave up after it had planned the memory.
@@ -366,7 +372,7 @@ class Function:
         for cheap in [] if is_full else _CHEAP.get(self.platform, []):
             with suppress(TypeError):
                 return compile_once(stage, folder, {**options, **cheap}, hardware)
-        return compile_once(stage, folder, options or None, hardware)
+        return compile_once(stage, folder, options or None, hardware, known)
 
     def stage(self, plan: Plan) -> Any:
         """Return the function, lowered under a plan."""

@@ -396,6 +396,17 @@ class Program:
 # -- The search's side -----------------------------------------------------------------------------
 
 
+class Learned(NamedTuple):
+    """What a plan needs that was compiled."""
+
+    plan: Plan
+    away: frozenset[Any]
+    """The atoms that it gives up."""
+    need_bytes: int
+    hoped_bytes: int | None = None
+    """Its estimate, if that was too large and it was compiled in hope of less."""
+
+
 @dataclass(frozen=True)
 class Ask:
     """What `search.search(program, ask)` may do.
@@ -419,6 +430,11 @@ class Ask:
     """Cost that ranks the plans; only a compilation has another one than products."""
     is_by_hand: Callable[[Plan], bool] = lambda plan: False
     """Whether only a step by hand divides the layers as a plan does: such plans are not tried."""
+    known: Sequence[Learned] = ()
+    """What earlier questions compiled, if it is enough to choose by; to compile one of these again
+    takes no compiler."""
+    learn: Callable[[Learned], object] = lambda one: None
+    """Receives what is compiled, for later questions."""
     is_over: Callable[[], bool] = lambda: False
     """Whether the time is up."""
     observer: Callable[[str], None] = lambda text: None
@@ -480,7 +496,8 @@ class PlanResult:
     is_compiled: bool
     """Whether the need is that of a compilation, not the estimate of a trace."""
     is_verified: bool
-    """Whether the patched files were compiled, too, and need the same to the byte."""
+    """Whether the patched files make the program of the plan, or were compiled, too, and need the
+    same to the byte."""
     need_bytes: int | None
     """As compiled where `is_compiled`, else the estimate of the trace."""
     peak_bytes: int | None

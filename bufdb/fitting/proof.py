@@ -11,12 +11,13 @@ from bufdb.errors import BufdbError, TooSlowError
 from bufdb.fitting.figures import Figures, Scratch
 from bufdb.fitting.levers.chunks import Chunks
 from bufdb.fitting.levers.microbatch import Microbatch
+from bufdb.fitting.needs import Needs
 from bufdb.fitting.patch import of_files
 from bufdb.fitting.plans import Compiled, Patch, Plan, PlanResult, Program
 from bufdb.fitting.question import Question
 from bufdb.fitting.ranking import beyond
 from bufdb.fitting.results import Rows, fits, is_of_text
-from bufdb.fitting.session import Dumped, Numbers, Session, UncheckedError, UnequalError
+from bufdb.fitting.session import Check, Dumped, Numbers, Session, UncheckedError, UnequalError
 
 EACH = 2
 """Examples of each chunk with which the numbers of patched files are compared."""
@@ -40,6 +41,8 @@ class Proof:
     is_left: Callable[[], bool]
     """Whether the budget has a compilation more."""
     is_interrupted: bool = False
+    needs: Needs | None = None
+    """What earlier calls compiled."""
     count: int = 0
     """Of the compilations."""
     before_count: int = 0
@@ -152,10 +155,17 @@ class Proof:
             UnequalError: they compute something else.
             BufdbError: they cannot be compiled.
         """
+        rest, own = outside_of_text(self.rows.program, plan), self.dumps.get(plan)
+        check = Check(own, self._numbers(plan))
+        needs = None if check.numbers is not None else self.needs
+        known = None if needs is None else needs.dumped(plan, made.texts)
         self.count += 1
-        rest, numbers = outside_of_text(self.rows.program, plan), self._numbers(plan)
-        compared = () if numbers is None else (numbers,)
-        dumped = self.session.patched(made.texts, rest, *compared)
+        dumped = known or self.session.patched(made.texts, rest, check)
+        if needs is not None:
+            needs.keep(dumped, plan, made.texts)
+        if own is not None and own.placed == dumped.placed != "":  # the same program: none was made
+            self.count -= 1
+            return dumped, self.scratch.figures(dumped)
         self.before_count += dumped.is_before
         if dumped.refusal is not None:
             raise BufdbError(dumped.refusal)

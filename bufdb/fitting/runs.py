@@ -25,16 +25,12 @@ def stored(answer: Answer, question: Question, dumps: Mapping[Plan, Dumped], dev
         return answer
     drop_plans(question, question.db)
 
-    def store_plan(rank: int | None, plan: Plan) -> str:
-        name = run_name(question, rank)
-        store_run(question, name, dumps[plan], device, answer.program.target)
-        return name
-
-    as_written = replace(answer.as_written, run=store_plan(None, Plan()))
-    plans = [
-        replace(row, run=store_plan(row.rank, row.plan)) if row.plan in dumps else row
-        for row in answer.plans
-    ]
+    ranks = {row.plan: row.rank for row in answer.plans if row.plan in dumps}
+    names = {plan: run_name(question, rank) for plan, rank in [(Plan(), None), *ranks.items()]}
+    dumped = {name: dumps[plan] for plan, name in names.items()}
+    store_runs(question, dumped, device, answer.program.target)
+    as_written = replace(answer.as_written, run=names[Plan()])
+    plans = [replace(row, run=names.get(row.plan)) for row in answer.plans]
     return replace(answer, as_written=as_written, plans=tuple(plans))
 
 
@@ -53,15 +49,14 @@ def run_name(question: Question, rank: int | None, at: str = "") -> str:
     return f"{name}:{at}" if at else name
 
 
-def store_run(
-    question: Question, name: str, dumped: Dumped, device: str, target: str | None
+def store_runs(
+    question: Question, dumps: Mapping[str, Dumped], device: str, target: str | None
 ) -> None:
-    """Store a compilation as a run, in place of one of the same name."""
+    """Store compilations as runs, by name, in place of those of the same names."""
     assert question.db is not None
     ingest(
         question.db,
-        [Files(name, dumped.files, question.source_path or name)],
-        run=name,
+        [Files(name, one.files, question.source_path or name) for name, one in dumps.items()],
         labels=question.labels,
         metadata={DEVICE_LABEL: device} | ({"target": target} if target else {}),
         own_globs=question.own_globs,

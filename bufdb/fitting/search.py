@@ -244,6 +244,7 @@ def search(program: Program, ask: Ask) -> list[Candidate]:
             return [proof.candidate(space.base)]
     _explore(space)
     space.is_explored = not space.is_over
+    proof.remember()
     for plan in _pareto(proof, space.traced):
         if plan.with_dots:  # these may save what names save
             space.slim(plan)
@@ -356,7 +357,7 @@ def _next(proof: Estimates, limit: int) -> Plan | None:
         good = [plan for plan in cheaper if proof.estimate(plan) <= limit]
         if good:
             return min(good, key=proof.order)
-        bound = limit * (1 + max(2 * proof.late_error, TRY))
+        bound = limit * (1 + (CLOSE if proof.kept else max(2 * proof.late_error, TRY)))
         maybe = [
             plan
             for plan in cheaper
@@ -396,7 +397,7 @@ def _is_known(proof: Estimates, plan: Plan, limit: int) -> bool:
     cost, figure, free = space.figures(plan)
     most = SAME * space.program.as_written.work
     alike = []
-    for other in proof.full:
+    for other in proof.known:
         other_cost, other_figure, other_free = space.figures(other)
         is_close = abs(cost - other_cost) <= most and abs(figure - other_figure) <= CLOSE * limit
         if is_close and free == other_free:
@@ -476,7 +477,7 @@ def _shown(proof: Estimates, limit: int | None) -> list[Candidate]:
     is_frontier = limit is None and proof.space.ask.order == PRODUCTS
     kept = _pareto(proof, worth) if is_frontier else worth
     frontier = _pareto(proof, [plan for plan in proof.space.traced if plan not in proof.refused])
-    traced = [plan for plan in frontier if plan not in proof.full]
+    traced = [plan for plan in frontier if plan not in proof.known]
     if len(traced) > ROWS:
         last = len(traced) - 1
         traced = [traced[round(n * last / (ROWS - 1))] for n in range(ROWS)]

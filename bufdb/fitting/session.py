@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from bufdb.capture.before import seconds_before
+from bufdb.capture.before import program_in, seconds_before
 from bufdb.capture.dump import programs
 from bufdb.capture.runner import Child, Died, Watch, own_command
 from bufdb.capture.simulated import Devices
@@ -70,12 +70,39 @@ class Dumped:
     """That the compilation took, whenever it was made."""
     is_before: bool = False
     """Whether an earlier call made it."""
+    program: str = ""
+    """What identifies the program without the lines of its source; '' if unknown."""
+    placed: str = ""
+    """The same with them."""
 
 
 def dumped_in(folder: Path, refusal: str | None, seconds: float) -> Dumped:
     """Return the dump in a folder, of a compilation that was made now or by an earlier call."""
     before = seconds_before(folder)
-    return Dumped(programs(folder), refusal, before or seconds, before is not None)
+    identity = program_in(folder)
+    return Dumped(programs(folder), refusal, before or seconds, before is not None, *identity)
+
+
+@dataclass(frozen=True)
+class Check:
+    """What patched files are compared with before they are compiled."""
+
+    plan: Dumped | None = None
+    """Of the plan: where the patched files make its program, that is their compilation."""
+    numbers: Numbers | None = None
+    """What their losses are to give, if they are to be compared."""
+    is_compared: bool = False
+    """Whether their losses must have the equations that they have as written."""
+
+    @property
+    def known(self) -> str:
+        """Return what identifies the program of the plan; '' if unknown."""
+        return "" if self.plan is None else self.plan.program
+
+    def settled(self, dumped: Dumped) -> Dumped:
+        """Return the compilation of the patched files."""
+        is_known = self.plan is not None and dumped.program and dumped.program == self.known
+        return self.plan if is_known and self.plan is not None else dumped
 
 
 class Session(Protocol):
@@ -115,21 +142,13 @@ class Session(Protocol):
             BufdbError: they cannot be run.
         """
 
-    def patched(
-        self,
-        texts: Mapping[str, str],
-        rest: Plan,
-        numbers: Numbers | None = None,
-        *,
-        is_compared: bool = False,
-    ) -> Dumped:
+    def patched(self, texts: Mapping[str, str], rest: Plan, check: Check) -> Dumped:
         """Compile the function as files with these texts have it, with the rest of a plan.
 
         Args:
             texts: by path.
             rest: what of the plan no text has: donations, options of the compiler.
-            numbers: what its losses are to give, if they are to be compared.
-            is_compared: whether its losses must have the equations that they have as written.
+            check: what they are compared with before.
 
         Raises:
             UncheckedError: there is no way to do that here.
@@ -146,6 +165,14 @@ def require_alike(ask: Callable[[Mapping[str, Any]], dict[str, Any]], numbers: N
     """
     if why := ask({"do": "alike", "size": numbers.size, "path": numbers.path})["why"]:
         raise UnequalError(why)
+
+
+def compiling(rest: Plan, check: Check) -> dict[str, Any]:
+    """Return the request to compile patched files, unless they make the program of their plan."""
+    what = "the patched files"
+    return {
+        "do": "compile", "plan": as_json(rest), "what": what, "is_full": True, "known": check.known
+    }  # fmt: skip
 
 
 @dataclass
@@ -222,14 +249,7 @@ class Apart:
         """Write what the losses of a batch of a size give for random numbers, if they are small."""
         return bool(self._ask({"do": "numbers", "size": size, "path": path})["is_small"])
 
-    def patched(
-        self,
-        texts: Mapping[str, str],
-        rest: Plan,
-        numbers: Numbers | None = None,
-        *,
-        is_compared: bool = False,
-    ) -> Dumped:
+    def patched(self, texts: Mapping[str, str], rest: Plan, check: Check) -> Dumped:
         """Compile the function of these texts in a process of its own; see `Session`."""
         self._count += 1
         folder = self.folder / f"patched-{self._count}"
@@ -237,11 +257,11 @@ class Apart:
         other = replace(self, folder=folder, _child=None, _count=0)
         with other:
             other._started(texts, has_program=False)
-            if numbers is not None:
-                require_alike(other._ask, numbers)
-            if is_compared:
+            if check.numbers is not None:
+                require_alike(other._ask, check.numbers)
+            if check.is_compared:
                 require_equal(self._digests(), other._digests())
-            return other.compile(rest, "the patched files", is_full=True)
+            return check.settled(other._dumped(compiling(rest, check)))
 
     def _digests(self) -> list[list[str]]:
         digests: list[list[str]] = self._ask({"do": "digests"})["digests"]

@@ -19,7 +19,7 @@ from bufdb.fitting.figures import need_of
 from bufdb.fitting.fit import Fitting
 from bufdb.fitting.plans import Answer, Plan, Program
 from bufdb.fitting.question import Question
-from bufdb.fitting.runs import run_name, store_run
+from bufdb.fitting.runs import run_name, store_runs
 from bufdb.fitting.session import Apart
 from bufdb.fitting.vary import of_plans
 from bufdb.read.own import NOTHING_MORE, Own
@@ -122,7 +122,8 @@ def _sizes(
         ):
             program = session.program()
             dumped = session.compile(plan(program), f"{varied.name}={value}", is_full=True)
-            store_run(question, run_at(value, rank), dumped, session.device, program.target)
+            made = {run_at(value, rank): dumped}
+            store_runs(question, made, session.device, program.target)
             return need_of(dumped)
 
     return Sizes(varied.name, of_plans(answer, varied.start, need_at, run_at))

@@ -215,10 +215,9 @@ class Kept:
     def numbers(self, size, path):
         return self._once(("numbers", size), lambda: self.session.numbers(size, path))
 
-    def patched(self, texts, rest, numbers=None, *, is_compared=False):
-        key = "patched", tuple(sorted(texts.items())), rest, numbers
-        ask = functools.partial(self.session.patched, texts, rest, numbers, is_compared=is_compared)
-        return self._once(key, ask)
+    def patched(self, texts, rest, check):
+        key = "patched", tuple(sorted(texts.items())), rest, check.numbers, check.is_compared
+        return self._once(key, functools.partial(self.session.patched, texts, rest, check))
 
     def _once(self, key, ask):
         if key not in self.answers:

@@ -74,7 +74,7 @@ class Made:
             (), tuple(f"--also {kind}: the batch of 7 has no equal parts" for kind in kinds)
         )
 
-    def patched(self, texts, rest, numbers=None, *, is_compared=False):
+    def patched(self, texts, rest, check):
         raise BufdbError("no files")
 
 
@@ -321,7 +321,7 @@ def test_a_patch_of_another_need_is_an_answer_if_it_fits(ask, monkeypatch, need,
     made = Patch("--- a\n", {"train.py": "text"})
     monkeypatch.setattr(patches, "patch", lambda program, plan, texts: made)
     dumped = Dumped({str(need): Path()}, None, 1.0)
-    monkeypatch.setattr(Made, "patched", lambda self, texts, donated: dumped)
+    monkeypatch.setattr(Made, "patched", lambda self, texts, rest, check: dumped)
     answer = ask(70)
     assert (answer.best is not None, answer.patch is not None) == (is_best, is_best)
     assert not any(row.is_verified for row in answer.plans)
@@ -331,7 +331,7 @@ def test_a_patch_that_xla_refuses_is_no_answer(ask, monkeypatch):
     made = Patch("--- a\n", {"train.py": "text"})
     monkeypatch.setattr(patches, "patch", lambda program, plan, texts: made)
     dumped = Dumped({"60": Path()}, "RESOURCE_EXHAUSTED", 1.0)
-    monkeypatch.setattr(Made, "patched", lambda self, texts, donated: dumped)
+    monkeypatch.setattr(Made, "patched", lambda self, texts, rest, check: dumped)
     answer = ask(70)
     assert answer.best is None
     assert any("cannot be compiled: RESOURCE_EXHAUSTED" in note for note in answer.notes)
@@ -532,7 +532,7 @@ def by_hand(monkeypatch):
         steps = ("train.py:3: by hand, do it",) if "b" in plan.saved else ()
         return Patch(f"--- a\n+{len(plan.saved)}\n", {"train.py": " ".join(plan.saved)}, steps)
 
-    def compiled(self, texts, donated):
+    def compiled(self, texts, rest, check):
         return Dumped({str(NEEDS[tuple(texts["train.py"].split())]): Path()}, None, 1.0)
 
     monkeypatch.setattr(patches, "patch", patched)
@@ -569,7 +569,7 @@ def test_a_useless_donation_by_hand_is_left_out(ask, monkeypatch):
         steps = ("train.py:1: by hand, donate x",) if plan.donated else ()
         return Patch(f"--- a\n+{len(plan.saved)}\n", {"train.py": " ".join(plan.saved)}, steps)
 
-    def compiled(self, texts, rest):
+    def compiled(self, texts, rest, check):
         return Dumped({str(NEEDS[tuple(texts["train.py"].split())]): Path()}, None, 1.0)
 
     program = Made.program
@@ -600,9 +600,9 @@ def test_a_useless_donation_by_hand_is_left_out(ask, monkeypatch):
 def test_equal_blocks_are_tried_where_nothing_else_fits(ask, monkeypatch, limit, is_tried):
     compared = []
 
-    def patched(self, texts, rest, *, is_compared=False):
-        compared.append(is_compared)
-        return Dumped({"30" if is_compared else "60": Path()}, None, 1.0)
+    def patched(self, texts, rest, check):
+        compared.append(check.is_compared)
+        return Dumped({"30" if check.is_compared else "60": Path()}, None, 1.0)
 
     change = Change("blocks=4", "4 blocks in one scan", "", "train.py:3", "as before", (), 4)
     monkeypatch.setattr(Made, "changes", lambda self, kinds: Changes((change,)))
@@ -619,7 +619,7 @@ def test_equal_blocks_have_compilations_of_their_own(ask, monkeypatch):
     change = Change("blocks=4", "4 blocks in one scan", "", "train.py:3", "as before", (), 4)
     monkeypatch.setattr(Made, "changes", lambda self, kinds: Changes((change,)))
     dumped = Dumped({"30": Path()}, None, 1.0)
-    monkeypatch.setattr(Made, "patched", lambda self, texts, rest, **how: dumped)
+    monkeypatch.setattr(Made, "patched", lambda self, texts, rest, check: dumped)
     monkeypatch.setattr(patches, "patch", lambda *_: Patch("--- a\n", {"train.py": ""}))
     answer = ask(40, budget=4, on_demand=("blocks",))
     assert answer.best is not None and answer.plans[answer.best - 1].plan.extra == ("blocks=4",)

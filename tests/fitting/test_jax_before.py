@@ -81,7 +81,8 @@ def test_the_answer_is_the_same_whatever_was_compiled(fit, place, monkeypatch):
     first, second = fit("first.duckdb"), fit("second.duckdb")
     assert first["plans"][first["best"] - 1]["is_verified"]
     assert first == off
-    assert second["before_count"] == second["compile_count"] == 3
+    # The patched files make the program of the plan, which is compiled once.
+    assert second["before_count"] == second["compile_count"] == 2
     assert without_count(second) == without_count(first)
     assert (
         rows(place / "first.duckdb") == rows(place / "second.duckdb") == rows(place / "off.duckdb")

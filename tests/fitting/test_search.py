@@ -6,7 +6,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from bufdb.fitting import search
+from bufdb.fitting.estimates import ENOUGH
 from bufdb.fitting.levers.host import WORK as HOST_WORK
+from bufdb.fitting.needs import FAMILIAR
 from bufdb.fitting.plans import Ask, Compiled, Depth, Plan, Program, Region, Site, Switch, Traced
 from bufdb.fitting.space import Space
 
@@ -433,6 +435,31 @@ def test_a_scan_that_moves_values_saves_no_products():
     assert space.plan(frozenset([saved])).with_dots == (0,)
     assert space.plan(frozenset([saved]), [saved.name]).with_dots == ()
     assert space.plan(frozenset([carried])).with_dots == ()
+
+
+@pytest.mark.sample(0, 3)
+@pytest.mark.parametrize("odd", [0.01, 0, 0.04])
+def test_after_other_limits_two_new_plans_are_enough(odd):
+    worse, rows = [], 0
+    for seed in range(4):
+        model = made_up(seed, 7, odd)
+        low, high = model.need(Plan((0,))), model.need(Plan())
+        limits = [low + (high - low) * part // 10 for part in (1, 7, 4, 9, 2, 6, 3, 8, 5)]
+        learned = []
+        for at, limit in enumerate(limits):
+            known = [one for one, other in learned if other != limit] if at >= FAMILIAR else ()
+            now = []
+            first = answer(searched(model, limit), limit)
+            found = answer(searched(model, limit, known=known, learn=now.append), limit)
+            learned += [(one, limit) for one in now]
+            assert (found is None) <= (first is None)
+            if at >= FAMILIAR:
+                new = set(model.compiled) - {one.plan for one in known}
+                assert len(new) <= ENOUGH + 1  # one saves nothing
+            if first is not None and at >= FAMILIAR:
+                rows += 1
+                worse.append(found.traced.work - first.traced.work > 0.01 * first.traced.work)
+    assert rows > 15 and sum(worse) <= 0.1 * rows
 
 
 class Atomic(Model):

@@ -1,0 +1,96 @@
+"""What plans of a program need, and where their dumps are, as earlier calls compiled them.
+
+The name of a file is a hash of what identifies the function as it is compiled as written, with the
+lines of its source, of its regions and switches, and of bufdb's code. So a plan of it is known to
+be the program that was compiled for it, without being traced and lowered again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from bufdb.capture import cache
+from bufdb.capture.before import put
+from bufdb.fitting.figures import code
+from bufdb.fitting.lever import Atom
+from bufdb.fitting.plans import Learned, Plan, Program, as_json, from_json
+from bufdb.fitting.session import Dumped, dumped_in
+
+FAMILIAR = 3
+"""Other limits that were asked for before what their plans need is enough to choose by."""
+_SUFFIX = ".needs"
+
+
+class Needs:
+    """What is known of the plans of a program."""
+
+    def __init__(self, written: Dumped, program: Program, limit: int | None, folder: Path) -> None:
+        """Take the function as written, the limit of now, and a folder for dumps."""
+        self._place = cache.folder() if written.placed else None
+        self._limit, self._folder = limit, folder
+        self._learned: dict[tuple[int | None, Plan], Learned] = {}
+        self._dumps: dict[str, tuple[str, str]] = {}
+        """By what was compiled, what identifies its dump."""
+        if self._place is None:
+            return
+        facts = json.dumps(as_json(replace(program, notes=(), changes=())))
+        digest = hashlib.sha256(repr((written.placed, facts, code())).encode())
+        self._name = digest.hexdigest() + _SUFFIX
+        data = cache.read(self._place, self._name)
+        known = {"plans": [], "dumps": {}} if data is None else json.loads(zlib.decompress(data))
+        self._dumps = {
+            what: (program, placed) for what, (program, placed) in known["dumps"].items()
+        }
+        for at, plan, away, need, hoped in known["plans"]:
+            atoms = frozenset(Atom(lever, name, tuple(regions)) for lever, name, regions in away)
+            own = Learned(from_json(Plan, plan), atoms, need, hoped)
+            self._learned[at, own.plan] = own
+
+    def known(self) -> Sequence[Learned]:
+        """Return what was compiled for other limits; nothing if these are few."""
+        others = {at for at, _ in self._learned} - {self._limit}
+        if len(others) < FAMILIAR:
+            return ()
+        rows = {one.plan: one for (at, _), one in self._learned.items() if at != self._limit}
+        return tuple(rows.values())
+
+    def learn(self, one: Learned) -> None:
+        """Keep what a plan needs for later calls."""
+        self._learned.setdefault((self._limit, one.plan), one)
+
+    def dumped(self, *what: Any) -> Dumped | None:
+        """Return the dump of a plan, or of its patched files, that an earlier call made."""
+        identity = self._dumps.get(_text(what))
+        if self._place is None or identity is None:
+            return None
+        folder = Path(tempfile.mkdtemp(prefix="kept-", dir=self._folder))
+        return dumped_in(folder, None, 0.0) if put(identity, folder) else None
+
+    def keep(self, dumped: Dumped, *what: Any) -> None:
+        """Keep where the dump of a plan is, or of its patched files."""
+        if dumped.placed and dumped.refusal is None:
+            self._dumps[_text(what)] = dumped.program, dumped.placed
+
+    def write(self) -> None:
+        """Keep what is known now."""
+        if self._place is None:
+            return
+        rows = [
+            [at, as_json(one.plan), sorted(one.away), one.need_bytes, one.hoped_bytes]
+            for (at, _), one in self._learned.items()
+        ]
+        known = json.dumps({"plans": rows, "dumps": self._dumps})
+        cache.write(self._place, self._name, zlib.compress(known.encode()))
+
+
+def _text(what: Sequence[Any]) -> str:
+    """Return what identifies a plan, with the texts of its patched files."""
+    parts = [one if isinstance(one, Mapping) else as_json(one) for one in what]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
