@@ -85,6 +85,13 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the patch of the best plan there.",
 )
+@click.option(
+    "--page",
+    "page_path",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a page of HTML there: need against cost, and the patch of each plan.",
+)
 @common.verbose_option
 @common.quiet_option
 @click.option("--run", metavar="NAME", default="fit", help="Prefix of the names of the runs.")
@@ -108,6 +115,7 @@ def command(  # long: a parameter for each option
     vary: str | None,
     timeout_s: float | None,
     patch_path: Path | None,
+    page_path: Path | None,
     is_verbose: bool,
     is_quiet: bool,
     run: str,
@@ -182,6 +190,7 @@ def command(  # long: a parameter for each option
     spec, script = common.function_or_command(program, args, call, globs)
     spare("-o", output, words)
     spare("--patch", patch_path, words)
+    spare("--page", page_path, words)
     if target is not None:
         hardware_of(target)
     devices = Devices.of(device_count, mesh)
@@ -211,6 +220,11 @@ def command(  # long: a parameter for each option
         function = UserFunction(spec, args, target, *how)
         answer, sizes = fitted(function, question)
     _write(answer, sizes, format_name, output, patch_path)
+    if page_path is not None:
+        from bufdb.fitting.answer_text import as_dict, described
+        from bufdb.page.frontier import page
+
+        common.write(page(as_dict(answer, sizes), described(answer, sizes)), page_path)
     click.get_current_context().exit(exit_code(answer, sizes))
 
 

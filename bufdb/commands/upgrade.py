@@ -34,7 +34,7 @@ def command(place: str | None, db: str, jobs: int | None, is_quiet: bool) -> Non
     a whole. Until then both take space, and so do the dump files, in TMPDIR.
 
     A folder or a URL is a dataset ('bufdb ingest --out'). Others may read it meanwhile: what is of
-    an earlier version is stored anew and counts at the end, all at once; 'bufdb compact' removes
+    an earlier version is stored again and counts at the end, all at once; 'bufdb compact' removes
     what it replaced.
     """
     source = click.get_current_context().get_parameter_source("db")

@@ -3,7 +3,7 @@
 Modules and runs of earlier schema versions are made a database of that version, which is upgraded
 as any other, and stored as later versions of the same owners. Their markers come last, all at once:
 until then the dataset is, to the bufdb that wrote it, what it was. An upgrade that ends earlier is
-begun anew by the next one; one that ends among the markers is finished by it.
+begun again by the next one; one that ends among the markers is finished by it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -154,6 +154,33 @@ def _least(answer: Answer) -> str:
         return f", the {which} is as written"
     rank = min(rank for rank, need in needs.items() if need == least)
     return f", the {which} is plan {rank} with {human_bytes(least)}"
+
+
+@dataclass(frozen=True)
+class Described:
+    """What an answer says, part by part."""
+
+    headline: str
+    states: Mapping[int, str]
+    """By rank, how a plan was checked."""
+    changes: Mapping[int, str]
+    """By rank, what a plan changes."""
+    notes: Sequence[str]
+
+
+def described(answer: Answer, sizes: Sizes | None = None) -> Described:
+    """Return the words of the answer without its table and patch, unwrapped."""
+    costs = _costs(answer)
+    states = {row.rank: _row(answer, row, costs)[-1] for row in answer.plans}
+    changes = {row.rank: _unwrapped("\n".join(_changes(answer, row))) for row in answer.plans}
+    notes = [_unwrapped(part) for part in _footer(answer)]
+    if sizes is not None:
+        notes.insert(0, _sizes(answer, sizes))
+    return Described(_unwrapped(_headline(answer)), states, changes, notes)
+
+
+def _unwrapped(text: str) -> str:
+    return " ".join(text.split())
 
 
 def no_patch(answer: Answer) -> str:

@@ -58,7 +58,8 @@ class Frame:
     def policy(self) -> str:
         """The content security policy."""
         return (
-            f"default-src 'none'; script-src {_hash(self.script)}; style-src {_hash(self.style)}; "
+            f"default-src 'none'; script-src {text_hash(self.script)}; "
+            f"style-src {text_hash(self.style)}; "
             "base-uri 'none'; form-action 'none'"
         )
 
@@ -116,7 +117,8 @@ def _within(text: str, element: str) -> str:
     return text.replace("<!--", r"<\!--")
 
 
-def _hash(text: str) -> str:
+def text_hash(text: str) -> str:
+    """Return how a policy names a script or a style."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 

@@ -22,6 +22,8 @@ OPTIONS = (
 )
 PATIENCE = 120
 """Seconds that a page may take on the slowest machine; none should come near."""
+AXE = Path(__file__).parents[1] / "page/scripts/node_modules/axe-core/axe.min.js"
+"""Examines a page for what keeps people out; 'npm ci' in page/scripts installs it."""
 _BINARY, _DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 
 
@@ -48,6 +50,18 @@ class Browser:
         theme = {"name": "prefers-color-scheme", "value": "dark" if is_dark else "light"}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", sizes)
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [theme]})
+
+    def barriers(self) -> list[tuple[object, ...]]:
+        """What axe-core finds serious on the page: its rule, how serious, where."""
+        self.run(AXE.read_text("utf-8"))
+        violations = self.driver.execute_async_script(
+            "const done = arguments[0]; axe.run().then(result => done(result.violations))"
+        )
+        return [
+            (one["id"], one["impact"], [node["target"] for node in one["nodes"]][:3])
+            for one in violations
+            if one["impact"] in ("serious", "critical")
+        ]
 
     def open(self, page: Path, fragment: str = "") -> None:
         """A page from disk, until it is drawn. Copies go to `copied` instead of a clipboard."""
