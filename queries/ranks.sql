@@ -286,41 +286,44 @@ ranks AS (
   WHERE figures.own_bytes IS NOT NULL
     OR figures.unknown_reason IS NOT NULL
 ),
-job_sizes AS (
-  SELECT members.job_name, members.other_labels, count(*) AS rank_count
-  FROM (
-    SELECT DISTINCT ranks.job_name, ranks.other_labels, ranks.run_name, ranks.rank
-    FROM ranks
-  ) AS members
-  GROUP BY members.job_name, members.other_labels
-),
-placed AS (
+members AS (
   SELECT
     ranks.job_name, ranks.other_labels, ranks.rank, ranks.figure, ranks.figure_place,
     ranks.function_name, ranks.platform, ranks.compilation_place, ranks.color,
     ranks.entry_signature, ranks.own_bytes, ranks.unknown_reason, ranks.is_labelled,
-    count(*) OVER figure_ranks AS rank_count,
-    count(ranks.unknown_reason) OVER figure_ranks AS unknown_count,
-    min(ranks.unknown_reason) OVER figure_ranks AS first_reason,
-    dense_rank() OVER (figure_ranks ORDER BY ranks.entry_signature NULLS LAST) AS signature_place,
-    row_number() OVER (figure_ranks ORDER BY ranks.own_bytes NULLS LAST, ranks.rank) AS place,
-    row_number() OVER (figure_ranks ORDER BY ranks.own_bytes DESC NULLS LAST, ranks.rank)
-      AS reverse_place
+    dense_rank() OVER (
+      PARTITION BY ranks.job_name, ranks.other_labels ORDER BY ranks.run_name, ranks.rank
+    ) AS rank_place
   FROM ranks
-  CROSS JOIN params
-  WHERE params.figure IS NULL
-    OR ranks.figure GLOB params.figure
+),
+placed AS (
+  SELECT
+    members.job_name, members.other_labels, members.rank, members.figure, members.figure_place,
+    members.function_name, members.platform, members.compilation_place, members.color,
+    members.entry_signature, members.own_bytes, members.is_labelled,
+    max(members.rank_place) OVER (PARTITION BY members.job_name, members.other_labels)
+      AS job_rank_count,
+    count(*) OVER figure_ranks AS rank_count,
+    count(members.unknown_reason) OVER figure_ranks AS unknown_count,
+    min(members.unknown_reason) OVER figure_ranks AS first_reason,
+    dense_rank() OVER (figure_ranks ORDER BY members.entry_signature NULLS LAST)
+      AS signature_place,
+    row_number() OVER (figure_ranks ORDER BY members.own_bytes NULLS LAST, members.rank) AS place,
+    row_number() OVER (figure_ranks ORDER BY members.own_bytes DESC NULLS LAST, members.rank)
+      AS reverse_place
+  FROM members
   WINDOW figure_ranks AS (
     PARTITION BY
-      ranks.job_name, ranks.other_labels, ranks.figure, ranks.function_name, ranks.platform,
-      ranks.compilation_place, ranks.color
+      members.job_name, members.other_labels, members.figure, members.function_name,
+      members.platform, members.compilation_place, members.color
   )
 ),
 levels AS (
   SELECT
     placed.job_name, placed.other_labels, placed.rank, placed.figure, placed.figure_place,
     placed.function_name, placed.platform, placed.compilation_place, placed.color,
-    placed.own_bytes, placed.rank_count, placed.unknown_count, placed.first_reason,
+    placed.own_bytes, placed.job_rank_count, placed.rank_count, placed.unknown_count,
+    placed.first_reason,
     max(CASE WHEN placed.entry_signature IS NOT NULL THEN placed.signature_place END)
       OVER figure_ranks AS signature_count,
     CASE
@@ -346,7 +349,9 @@ levels AS (
         THEN max(CASE WHEN placed.place = 1 THEN placed.rank END) OVER figure_ranks
     END AS emptiest_rank
   FROM placed
-  WHERE placed.is_labelled OR placed.rank_count > 1
+  CROSS JOIN params
+  WHERE (placed.is_labelled OR placed.rank_count > 1)
+    AND (params.figure IS NULL OR placed.figure GLOB params.figure)
   WINDOW figure_ranks AS (
     PARTITION BY
       placed.job_name, placed.other_labels, placed.figure, placed.function_name,
@@ -357,7 +362,8 @@ differences AS (
   SELECT
     levels.job_name, levels.other_labels, levels.rank, levels.figure, levels.figure_place,
     levels.function_name, levels.platform, levels.compilation_place, levels.color,
-    levels.own_bytes, levels.rank_count, levels.unknown_count, levels.first_reason,
+    levels.own_bytes, levels.job_rank_count, levels.rank_count, levels.unknown_count,
+    levels.first_reason,
     levels.signature_count, levels.min_bytes, levels.median_bytes, levels.max_bytes,
     levels.fullest_rank, levels.emptiest_rank,
     abs(levels.own_bytes - levels.median_bytes) AS distance_bytes,
@@ -374,7 +380,8 @@ typical AS (
     differences.job_name, differences.other_labels, differences.rank, differences.figure,
     differences.figure_place, differences.function_name, differences.platform,
     differences.compilation_place, differences.color, differences.own_bytes,
-    differences.rank_count, differences.unknown_count, differences.first_reason,
+    differences.job_rank_count, differences.rank_count, differences.unknown_count,
+    differences.first_reason,
     differences.signature_count, differences.min_bytes, differences.median_bytes,
     differences.max_bytes, differences.fullest_rank, differences.emptiest_rank,
     differences.distance_bytes,
@@ -395,7 +402,8 @@ judged AS (
   SELECT
     typical.job_name, typical.other_labels, typical.rank, typical.figure, typical.figure_place,
     typical.function_name, typical.platform, typical.compilation_place, typical.color,
-    typical.own_bytes, typical.rank_count, typical.unknown_count, typical.first_reason,
+    typical.own_bytes, typical.job_rank_count, typical.rank_count, typical.unknown_count,
+    typical.first_reason,
     typical.signature_count, typical.min_bytes, typical.median_bytes, typical.max_bytes,
     typical.fullest_rank, typical.emptiest_rank, typical.distance_bytes,
     CASE
@@ -411,7 +419,8 @@ shown AS (
   SELECT
     judged.job_name, judged.other_labels, judged.rank, judged.figure, judged.figure_place,
     judged.function_name, judged.platform, judged.compilation_place, judged.color,
-    judged.own_bytes, judged.rank_count, judged.unknown_count, judged.first_reason,
+    judged.own_bytes, judged.job_rank_count, judged.rank_count, judged.unknown_count,
+    judged.first_reason,
     judged.signature_count, judged.min_bytes, judged.median_bytes, judged.max_bytes,
     judged.fullest_rank, judged.emptiest_rank, judged.is_odd,
     CASE
@@ -435,7 +444,7 @@ SELECT
   shown.figure, shown.function_name, shown.platform, shown.compilation_place, shown.color,
   nullif(shown.job_name, '') AS run_name,
   shown.other_labels, shown.rank_count,
-  job_sizes.rank_count - shown.rank_count AS missing_count,
+  shown.job_rank_count - shown.rank_count AS missing_count,
   shown.signature_count, shown.min_bytes, shown.median_bytes, shown.max_bytes,
   shown.max_bytes - shown.min_bytes AS spread_bytes,
   CASE
@@ -447,14 +456,11 @@ SELECT
   shown.is_odd, shown.unknown_count, shown.first_reason AS unknown_reason
 FROM shown
 CROSS JOIN params
-JOIN job_sizes
-  ON job_sizes.job_name = shown.job_name
-  AND job_sizes.other_labels = shown.other_labels
 WHERE shown.odd_place = 1
   OR (shown.odd_place <= params.rank_n AND (shown.is_odd OR shown.own_bytes IS NULL))
 ORDER BY
   CASE WHEN shown.unknown_count > 0 THEN 0 ELSE 1 END,
-  CASE WHEN shown.odd_count > 0 OR job_sizes.rank_count > shown.rank_count THEN 0 ELSE 1 END,
+  CASE WHEN shown.odd_count > 0 OR shown.job_rank_count > shown.rank_count THEN 0 ELSE 1 END,
   shown.max_bytes - shown.min_bytes DESC NULLS FIRST, shown.max_bytes DESC NULLS LAST,
   shown.figure_place, shown.function_name NULLS LAST, shown.platform NULLS LAST,
   shown.color NULLS LAST, shown.job_name, shown.other_labels, shown.compilation_place NULLS LAST,

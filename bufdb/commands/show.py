@@ -47,6 +47,12 @@ MOST = 2**63 - 1
     type=click.Choice(TREES),
     help="Show the bytes at the instant as a tree instead of the largest values.",
 )
+@click.option(
+    "--process",
+    "is_process",
+    is_flag=True,
+    help="Show what the process holds over its snapshots instead.",
+)
 @click.option("--ascii", "is_plain", is_flag=True, help="ASCII characters only.")
 @common.output_option
 @common.read_db_option
@@ -60,6 +66,7 @@ def command(
     peak: int | None,
     by: str | None,
     tree: str | None,
+    is_process: bool,
     is_plain: bool,
     output: Path | None,
     db: str,
@@ -79,8 +86,21 @@ def command(
     The width is that of the terminal (COLUMNS), from 60 to 160. Without colors (a pipe, NO_COLOR)
     letters mark buffers; --ascii is for terminals that show no block characters.
 
+    With --process it is what a process holds over time, by snapshots of 'bufdb capture
+    --watch-every' or bufdb.watch (those of 'bufdb query process-curve'): the arrays that are alive
+    on its fullest device, and what is added while the largest loaded program runs. MODULE is then a
+    glob of the process, such as 'process-2/*'.
+
     A PATH is read in place of a database: a dump folder, an archive, a log, a URL, or -.
     """
+    if is_process:
+        if step is not None or peak is not None or by is not None or tree is not None:
+            raise UsageError(
+                "--process shows no instant: leave out --step, --peak, --by and --tree"
+            )
+        globs = {"run": run, "function": function, "module": module, "color": color}
+        _process(paths.or_name(name), globs, is_plain, output, db)
+        return
     from bufdb.query import subject
     from bufdb.show import drawing, module_screen, picture
     from bufdb.show.screen import Screen
@@ -105,3 +125,40 @@ def command(
     instant: dict[str, Value] = {k: v for k, v in instants.items() if v is not None}
     module_screen.draw(con, queries, chosen, screen, instant, by, tree)
     common.write(screen.text(), output, is_safe=screen.look.is_coloured)
+
+
+def _process(
+    name: str | None,
+    globs: dict[str, str | None],
+    is_plain: bool,
+    output: Path | None,
+    db: str,
+) -> None:
+    """Show processes over time.
+
+    Raises:
+        UsageError: there is no snapshot.
+    """
+    from bufdb.answers import growth, process_curve, process_screen
+    from bufdb.show import drawing
+
+    asked: dict[str, Value] = {key: text for key, text in globs.items() if text is not None}
+    if name is not None:
+        asked["profile"] = name
+    run = globs["run"]
+    sql = "\n".join([growth.HAS_SNAPSHOTS, process_curve.query().sql])
+    con = common.open_database(db, sql, runs=None if run is None else [run])
+    curves = process_curve.curves(con, asked, process_screen.MOST + 1)
+    if not curves:
+        raise UsageError(
+            "no snapshot of a process: bufdb capture --watch-every 60s takes some, and mark of "
+            "bufdb.watch"
+        )
+    if len(curves) > process_screen.MOST:
+        other = process_curve.heading(curves[process_screen.MOST])
+        common.note(f"of more processes, such as {other}, name one to see it")
+    stream = sys.stdout if output is None else None
+    look = drawing.look_of(stream, os.environ, is_plain=is_plain)
+    width = max(60, min(160, shutil.get_terminal_size().columns))
+    shown = ["\n".join(process_screen.lines(rows, width, look)) for rows in curves]
+    common.write("\n\n".join(shown[: process_screen.MOST]) + "\n", output)

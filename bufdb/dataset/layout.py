@@ -45,6 +45,8 @@ _NAME = re.compile(
     r"(?:(?P<key>[0-9a-f]{16})-(?P<version>[0-9a-f]{16})|part-(?P<part>[0-9a-f]{16})-\d+)"
     r"\.parquet"
 )
+_PROSE = re.compile(r"--.*|\bvalues\s*\(")
+"""Comments of SQL, and a keyword that is also the name of a table."""
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 Columns = dict[str, dict[str, str]]
@@ -73,7 +75,7 @@ def tables() -> list[str]:
 def named(sql: str) -> set[str]:
     """Return the tables that a saved query needs: it names them itself, or by views."""
     whole = "\n".join([sql, *definitions.views(sql, comments=False).values()])
-    return definitions.tables().keys() & set(re.findall(r"\w+", whole.lower()))
+    return definitions.tables().keys() & set(re.findall(r"\w+", _PROSE.sub("", whole.lower())))
 
 
 def columns(con: duckdb.DuckDBPyConnection, catalog: str) -> Columns:

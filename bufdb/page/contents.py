@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import duckdb
 
-from bufdb.answers import process, summary
+from bufdb.answers import growth, process, process_curve, summary
 from bufdb.answers.summary import Overview
 from bufdb.database import narrowing
 from bufdb.page import comparison, tables, values
@@ -24,6 +24,8 @@ AT_ONCE = 100_000
 """Values that are read at once, or those of one module if it has more."""
 BYSTANDERS = 10
 """Lines of the account of a process."""
+COURSES = 8
+"""Processes whose memory over time is drawn."""
 _UNWRAPPED = 10_000
 MODULES_AT_ONCE = 100
 """The same of modules, each of which has some hundred rows of answers."""
@@ -40,6 +42,8 @@ class Contents:
     """Severity, code and number of findings about their dumps."""
     processes: list[list[str]]
     """Of each memory profile and device of their runs a heading, then the account line by line."""
+    courses: list[dict[str, object]]
+    """What each process with snapshots holds over time."""
     modules: list[Module]
     """In the order of `modules.modules`."""
     asked: dict[tuple[int, int | None], Asked]
@@ -67,13 +71,33 @@ def sql(catalogue: Catalogue) -> str:
     """Return all SQL that is executed; `open_readable` derives the views it needs."""
     asked = [query.sql for query in tables.queries(catalogue)]
     asked.append(summary.sql_of(tables.summary_parts()))
-    process_sql = (process.HAS_PROFILES, process.query().sql)
+    process_sql = (
+        *(process.HAS_PROFILES, process.query().sql),
+        *(growth.HAS_SNAPSHOTS, process_curve.query().sql),
+    )
     return "\n".join([comparison.MODULES_SQL, COUNTS, FINDINGS, values.SQL, *process_sql, *asked])
 
 
 def _processes(con: duckdb.DuckDBPyConnection, asked: Asked) -> list[list[str]]:
     accounts = process.accounts(con, {"run": asked["run"]} if "run" in asked else {}, BYSTANDERS)
     return [[_heading(rows[0]), *process.lines(rows, width=_UNWRAPPED)] for rows in accounts]
+
+
+def _courses(con: duckdb.DuckDBPyConnection, asked: Asked) -> list[dict[str, object]]:
+    runs = {"run": asked["run"]} if "run" in asked else {}
+    curves = process_curve.curves(con, runs, COURSES)
+    return [
+        {
+            "heading": process_curve.heading(rows),
+            "seconds": [row["elapsed_seconds"] for row in rows],
+            "alive": [row["alive_bytes"] for row in rows],
+            "running": [row["low_running_bytes"] for row in rows],
+            "limit": process_curve.limit(rows),
+            "program": process_curve.program(rows),
+            "sentences": process_curve.sentences(rows),
+        }
+        for rows in curves[:COURSES]
+    ]
 
 
 def _heading(row: process.Row) -> str:
@@ -110,6 +134,7 @@ def contents(
         comparison.counts(con, sides[-1]),
         comparison.findings(con, sides[-1]),
         _processes(con, sides[-1]),
+        _courses(con, sides[-1]),
         order,
         asked,
         summaries,

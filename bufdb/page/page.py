@@ -181,6 +181,7 @@ def page(
         "counts": contents.counts,
         "findings": contents.findings,
         "processes": contents.processes,
+        "courses": contents.courses,
         "diff": None if contents.compared is None else _diff(contents.compared, contents.modules),
     }
 

@@ -258,3 +258,28 @@ def test_a_message_reports_a_peak_without_its_instant(call, tmp_path):
     assert (code, err) == (0, "")
     assert "the peak: 18.1 GiB; an out-of-memory message has no instant" in out
     assert "convolution.77" in out
+
+
+# -- a process over time ---------------------------------------------------------------------------
+
+
+def test_a_process_over_time_with_the_program_upon_it(show):
+    code, out, _ = show("--process", "--ascii")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == "cpu_b8, cpu_b8.prof, cpu:0"
+    picture = [line.partition("|")[2] or line.partition("+")[2] for line in lines[1:13]]
+    # The limit is crossed from the third of five snapshots on, over the last half of the picture.
+    assert picture[1] == "-" * 67 and lines[2].startswith("  12.0 MiB +")
+    assert picture[0].strip(":") == " " * picture[0].count(" ") and picture[0].endswith(":")
+    assert picture[-1] == "#" * 67
+    assert [line.count("#") for line in picture] == sorted(line.count("#") for line in picture)
+    assert lines[-1] == (
+        "from 120.0 s (step 7) on train_step has no room: at least 12.5 MiB of 12.0 MiB"
+    )
+
+
+def test_a_process_that_is_not_there_or_an_instant_of_it(show):
+    code, _, err = show("--process", "process-9*")
+    assert code == 2 and "no snapshot of a process" in err
+    assert "shows no instant" in show("--process", "--step", "3")[2]

@@ -569,6 +569,17 @@ def test_accounts_of_processes_are_in_the_report(demo_report):
     assert "  3.23 MiB  cache_params leak.py:15 (44 arrays)" in more
 
 
+def test_what_processes_hold_over_time_is_in_the_report(demo_report):
+    (course,) = demo_report.head["courses"]
+    assert course["heading"] == "cpu_b8, cpu_b8.prof, cpu:0"
+    assert course["seconds"] == [0, 60, 120, 180, 240]
+    assert (course["alive"][-1], course["running"][-1]) == (6318372, 14296288)
+    assert (course["program"], course["limit"]) == ("train_step", 12 << 20)
+    assert course["sentences"][-1] == (
+        "from 120.0 s (step 7) on train_step has no room: at least 12.5 MiB of 12.0 MiB"
+    )
+
+
 # -- the training step -----------------------------------------------------------------------------
 
 

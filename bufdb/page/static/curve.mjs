@@ -11,7 +11,8 @@ import { humanBytes } from "./text.mjs";
  *   number) => void}} CurveActs
  */
 
-const STEP_TICKS = [1, 2, 5]
+/** Distances of ticks: 1, 2, 5, 10, … */
+export const TICKS = [1, 2, 5]
   .flatMap(digit => Array.from({ length: 10 }, (_, power) => digit * 10 ** power))
   .sort((a, b) => a - b);
 const BYTE_TICKS = Array.from({ length: 60 }, (_, power) => 2 ** power);
@@ -30,7 +31,7 @@ export function axes({ dim, rule }, isNarrow) {
       size: 24,
       gap: 2,
       space: isNarrow ? 44 : 60,
-      incrs: STEP_TICKS,
+      incrs: TICKS,
     },
     {
       ...common,

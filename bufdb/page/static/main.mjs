@@ -111,7 +111,7 @@ function head(report) {
       make("li", {}, `${severity}: ${code} × ${count}`),
     ),
   );
-  byId("processes-section").hidden = !report.processes.length;
+  byId("processes-section").hidden = !report.processes.length && !report.courses.length;
   fill(
     byId("processes"),
     ...report.processes.flatMap((/** @type {string[]} */ [heading, ...lines]) => [
@@ -125,6 +125,7 @@ async function start() {
   const { head: report } = await readSlot(0);
   const page = new Page(report);
   head(report);
+  page.courses.draw();
   if (!page.rows.length) {
     fill(byId("answer"), "Nothing to show: no module was chosen.");
     return;

@@ -2,6 +2,7 @@
 
 /** @import {Colouring, ModuleRow} from "./model.mjs" */
 /** @import {Place} from "./pictures.mjs" */
+import { Courses } from "./course.mjs";
 import { decode, unpack } from "./decode.mjs";
 import { Comparison } from "./diff.mjs";
 import { byId, fill, make, nameOf } from "./dom.mjs";
@@ -36,6 +37,7 @@ export class Page {
     this.link = "";
     this.pictures = new Pictures(() => this.remember());
     this.modules = new Modules(this.rows, row => this.open(row));
+    this.courses = new Courses(report.courses);
     this.select = /** @type {HTMLSelectElement} */ (byId("module"));
     this.rows.forEach((row, i) =>
       this.select.append(
@@ -127,6 +129,7 @@ export class Page {
   /** The theme or the width is another one. */
   restyle() {
     this.pictures.restyle();
+    this.courses.draw();
     this.comparison?.draw();
   }
 

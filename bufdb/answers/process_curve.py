@@ -1,0 +1,104 @@
+"""Memory of a process over its snapshots, with the program that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+import duckdb
+
+from bufdb.answers import growth
+from bufdb.query import execute
+from bufdb.query.catalogue import Catalogue
+from bufdb.query.header import SavedQuery, Value
+from bufdb.render.text import escape_control, human_bytes
+from bufdb.resources import query_folder
+
+Row = dict[str, Any]
+QUERY = "process-curve"
+
+
+def query() -> SavedQuery:
+    """Return the saved query."""
+    return Catalogue([query_folder()]).find(QUERY)
+
+
+def curves(
+    con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value], process_n: int
+) -> list[list[Row]]:
+    """Return the rows of each process: of its device with the most alive, in order of time.
+
+    Of many processes of a run those that hold the most.
+    """
+    curve = query()
+    known = {name: value for name, value in asked.items() if curve.param(name) is not None}
+    if not execute.execute_with(con, growth.HAS_SNAPSHOTS, known, QUERY).rows:
+        return []
+    result = execute.execute_query(con, curve, {**known, "process_n": process_n})
+    names = [name for name, _ in result.columns]
+    rows = [dict(zip(names, row, strict=True)) for row in result.rows]
+    devices = [
+        list(some) for _, some in groupby(rows, key=lambda row: (*_process(row), row["device"]))
+    ]
+    return [
+        max(some, key=lambda one: max(row["alive_bytes"] for row in one))
+        for _, some in groupby(devices, key=lambda one: _process(one[0]))
+    ]
+
+
+def _process(row: Row) -> tuple[str, str]:
+    return row["run_name"], row["account_name"]
+
+
+def heading(rows: Sequence[Row]) -> str:
+    """Return the process and its device."""
+    parts = (rows[0]["run_name"], rows[0]["account_name"], rows[0]["device"])
+    return escape_control(", ".join(str(part) for part in parts if part is not None))
+
+
+def program(rows: Sequence[Row]) -> str | None:
+    """Return the name of the program that runs last; None if none is known."""
+    names = [row["function_name"] for row in rows if row["low_running_bytes"] is not None]
+    return None if not names else str(names[-1])
+
+
+def limit(rows: Sequence[Row]) -> int | None:
+    """Return the memory of the device, if it is known [bytes]."""
+    known = [row["limit_bytes"] for row in rows if row["limit_bytes"] is not None]
+    return None if not known else int(known[-1])
+
+
+def sentences(rows: Sequence[Row]) -> list[str]:
+    """Return what a curve shows, in words."""
+    first, last = rows[0], rows[-1]
+    highest = max(row["alive_bytes"] for row in rows)
+    texts = [
+        f"arrays: {human_bytes(first['alive_bytes'])} at {at(first)}, "
+        f"{human_bytes(last['alive_bytes'])} at {at(last)}, at most {human_bytes(highest)}"
+    ]
+    running = [row for row in rows if row["low_running_bytes"] is not None]
+    if running:
+        row = max(running, key=lambda one: one["low_running_bytes"])
+        name, sizes = row["function_name"], (row["low_running_bytes"], row["running_bytes"])
+        texts.append(
+            f"while {name} runs: {human_bytes(sizes[0])} to {human_bytes(sizes[1])} at {at(row)}"
+        )
+    over = [
+        row
+        for row in running
+        if row["limit_bytes"] is not None and row["low_running_bytes"] > row["limit_bytes"]
+    ]
+    if over:
+        row = over[0]
+        texts.append(
+            f"from {at(row)} on {row['function_name']} has no room: at least "
+            f"{human_bytes(row['low_running_bytes'])} of {human_bytes(row['limit_bytes'])}"
+        )
+    return [escape_control(text) for text in texts]
+
+
+def at(row: Row) -> str:
+    """Return when a snapshot was taken, such as 61.9 s (step 7)."""
+    mark = "" if row["mark"] is None else f" ({row['mark']})"
+    return f"{row['elapsed_seconds']:.1f} s{mark}"

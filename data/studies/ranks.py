@@ -1,0 +1,277 @@
+"""The query ranks over many ranks and snapshots: its time, and that of one scan of what it reads.
+
+    python ranks.py make DIR [--ranks 10000] [--snapshots 10] [--lines 1]
+    python ranks.py ask DIR [--query ranks] [--engine duckdb|sail|spark] [--repeat 3]
+
+`make` writes a dataset of one run, scaled from a real account: the demo program's memory profiles
+(../profiles: four snapshots of a loop that leaks) and the dump of its step (../demo/cpu_b8). Each
+rank has the same processes, dumps and snapshots; arrays grow from snapshot to snapshot. One rank
+grows twice as fast, one has a larger temporary, one was killed halfway, one has no dump, and one
+has a fragmented pool. With `--lines N` each array is there for N lines of Python: a trainer has a
+hundred, the demo has nine. A CPU has no statistics of an allocator: they are made of the sums of
+arrays. Stored are the tables that answers about ranks and growth read, in files of 1,000 ranks.
+
+`ask` opens the dataset as the command line does, and prints wall and CPU time and the peak memory
+of the process (with the engine, except for Spark, whose JVM is another process): of opening it, of
+one scan (the maximum of each column of each table that the query names), and of the query.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+from bufdb import resources  # noqa: E402
+from bufdb.database import store  # noqa: E402
+from bufdb.dataset import layout  # noqa: E402
+from bufdb.dataset.snapshot import open_readable  # noqa: E402
+from bufdb.ingest import ingest  # noqa: E402
+from bufdb.query import catalogue, execute  # noqa: E402
+
+RUN, DAY, PART = "job7", "2026-01-31", 1 << 40
+BLOCK = 1000
+"""Ranks in a file."""
+ODD = {"leaking": 17, "larger": 42, "killed": 123, "bare": 256, "fragmented": 512}
+"""Ranks that differ, modulo the number of ranks."""
+OF_PROFILES = ("live_profiles", "live_arrays", "live_frames", "live_programs")
+OF_MODULES = ("memory_sums", "occupied_peaks", "allocations", "row_counts", "modules")
+GROWN = "(total_bytes * ({most} + s * CASE WHEN rank = {leaking} THEN 2 ELSE 1 END) // {most})"
+STATISTICS = """
+SELECT
+  '{run}' AS run_name, {profile} AS profile_name, device, statistic_name,
+  CASE statistic_name
+    WHEN 'bytes_limit' THEN 1 << 30
+    WHEN 'bytes_in_use' THEN held
+    WHEN 'peak_bytes_in_use' THEN held + (8 << 20)
+    WHEN 'pool_bytes' THEN 1 << 30
+    ELSE ((1 << 30) - held) // CASE WHEN rank = {fragmented} THEN 4 ELSE 1 END
+  END::BIGINT AS statistic_value,
+  0 AS slack_bytes, {owner}
+FROM (
+  SELECT rank, s, device, sum({grown})::BIGINT AS held
+  FROM every_array JOIN moments USING (profile_name)
+  GROUP BY rank, s, device
+)
+CROSS JOIN (
+  SELECT unnest([
+    'bytes_limit', 'bytes_in_use', 'peak_bytes_in_use', 'pool_bytes', 'largest_free_block_bytes'
+  ]) AS statistic_name
+)
+ORDER BY rank, s
+"""
+
+
+def make(root: Path, rank_count: int, snapshot_count: int, line_count: int) -> None:
+    """Write the dataset."""
+    odd = {name: rank % rank_count for name, rank in ODD.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        database = Path(folder) / "real.duckdb"
+        _ingest_real(Path(folder) / "job" / "rank-0", database)
+        with duckdb.connect(str(database)) as con:
+            con.execute(
+                "CREATE TEMP TABLE every_array AS SELECT live_arrays.* REPLACE "
+                "(stack_frame_id + 1000 * line AS stack_frame_id) "
+                "FROM live_arrays CROSS JOIN (SELECT unnest(range(?)) AS line)",
+                [line_count],
+            )
+            for first in range(0, rank_count, BLOCK):
+                last = min(first + BLOCK, rank_count)
+                con.execute(
+                    "CREATE OR REPLACE TEMP TABLE ranks AS SELECT unnest(range(?, ?)) AS rank",
+                    [first, last],
+                )
+                _write_block(con, root, first // BLOCK, snapshot_count, odd)
+            _write_run(con, root)
+    size = sum(file.stat().st_size for file in root.rglob("*.parquet"))
+    print(f"{rank_count} ranks, {snapshot_count} snapshots each: {size / 1e6:.1f} MB of Parquet")
+
+
+def _ingest_real(folder: Path, database: Path) -> None:
+    folder.mkdir(parents=True)
+    for file in (HERE.parent / "profiles").glob("cpu_b8-*"):
+        shutil.copy(file, folder / file.name.replace("cpu_b8", "memory"))
+    for file in (HERE.parent / "demo" / "cpu_b8").glob("*train_step*"):
+        shutil.copy(file, folder)
+    ingest.ingest(str(database), [folder.parent], run=RUN)
+
+
+def _write_block(
+    con: duckdb.DuckDBPyConnection, root: Path, number: int, most: int, odd: dict[str, int]
+) -> None:
+    con.execute(
+        "CREATE OR REPLACE TEMP TABLE moments AS "
+        "SELECT rank, s, profile_name FROM ranks CROSS JOIN (SELECT unnest(range(?)) AS s) "
+        "JOIN live_profiles ON snapshot_ordinal = s * 4 // ? "
+        "WHERE NOT (rank = ? AND s > ? // 2)",
+        [most, most, odd["killed"], most],
+    )
+    run_id = layout.run_key(RUN, "made")
+    profile = "printf('rank-%05d/memory-%06d.prof', rank, s)"
+    grown = GROWN.format(most=most, **odd)
+    owner = f"{run_id} AS owner_id, 0 AS owner_version, {PART} AS part_id"
+    changed = {
+        "run_name": f"'{RUN}'",
+        "profile_name": profile,
+        "snapshot_ordinal": "s",
+        "elapsed_seconds": "60.0 * s",
+        "mark": "printf('step %d', 100 * s)",
+        "total_bytes": grown,
+        "array_count": f"greatest(1, array_count * {grown} // total_bytes)",
+    }
+    for table in OF_PROFILES:
+        source = "every_array" if table == "live_arrays" else table
+        rows = f"{source} JOIN moments USING (profile_name) ORDER BY rank, s"
+        _copy(
+            con, root, table, number, f"SELECT {_cells(con, table, changed)}, {owner} FROM {rows}"
+        )
+    texts = {"run": RUN, "profile": profile, "owner": owner, "grown": grown, **odd}
+    _copy(con, root, "allocator_statistics", number, STATISTICS.format(**texts))
+    _write_modules(con, root, number, odd)
+
+
+def _write_modules(
+    con: duckdb.DuckDBPyConnection, root: Path, number: int, odd: dict[str, int]
+) -> None:
+    larger = "{0} + CASE WHEN rank = " + str(odd["larger"]) + " THEN 1 << 20 ELSE 0 END"
+    changed = {
+        "run_name": f"'{RUN}'",
+        "module_id": "(module_id // 2 + rank)",
+        "module_key": "replace(module_key, 'rank-0/', printf('rank-%05d/', rank))",
+        **{name: larger.format(name) for name in ("temp_bytes", "occupied_temp_bytes")},
+    }
+    tables = ", ".join(f"'{table}'" for table in OF_MODULES)
+    for table in OF_MODULES:
+        cells = _cells(con, table, changed)
+        cells += f", module_id // 2 + rank AS owner_id, 0 AS owner_version, {PART} AS part_id"
+        if table == "modules":
+            cells += f", FALSE AS is_removed, {store.SCHEMA_VERSION} AS schema_version"
+        where = f"rank <> {odd['bare']}"
+        if table == "row_counts":
+            where += f" AND table_name IN ({tables})"
+        rows = f"{table} CROSS JOIN ranks WHERE {where} ORDER BY rank"
+        _copy(con, root, table, number, f"SELECT {cells} FROM {rows}")
+
+
+def _write_run(con: duckdb.DuckDBPyConnection, root: Path) -> None:
+    cells = f"{layout.run_key(RUN, 'made')} AS owner_id, 0 AS owner_version, {PART} AS part_id"
+    cells += f", FALSE AS is_removed, {store.SCHEMA_VERSION} AS schema_version"
+    _copy(con, root, "runs", 0, f"SELECT runs.*, {cells} FROM runs")
+
+
+def _cells(con: duckdb.DuckDBPyConnection, table: str, changed: dict[str, str]) -> str:
+    names = [row[0] for row in con.execute(f"DESCRIBE {table}").fetchall()]
+    return ", ".join(f"({changed.get(name, name)}) AS {name}" for name in names)
+
+
+def _copy(con: duckdb.DuckDBPyConnection, root: Path, table: str, number: int, sql: str) -> None:
+    """Store rows as a file of the dataset, in the types of its format."""
+    catalog = con.execute("SELECT current_database()").fetchall()[0][0]
+    types = {**layout.columns(con, catalog)[table], **layout.extra_columns(table)}
+    cells = ", ".join(
+        f"{name}::{layout.stored_type(kind)} AS {name}" for name, kind in types.items()
+    )
+    path = root / layout.part_name(table, DAY, PART, number)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    con.execute(
+        f"COPY (SELECT {cells} FROM ({sql})) TO '{path}' (FORMAT parquet, COMPRESSION zstd)"
+    )
+
+
+# -- Questions -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def timed(figures: dict[str, Any], name: str) -> Iterator[None]:
+    """Add wall and CPU time of the block [s], the least of several, and the peak memory [MB]."""
+    began, cpu = time.perf_counter(), time.process_time()
+    yield
+    taken = {"wall_s": time.perf_counter() - began, "cpu_s": time.process_time() - cpu}
+    for kind, seconds in taken.items():
+        before = figures.get(f"{name}_{kind}", seconds)
+        figures[f"{name}_{kind}"] = round(min(seconds, before), 3)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    figures[f"{name}_peak_mb"] = peak
+
+
+def scans(query: Any, columns: layout.Columns) -> Iterator[str]:
+    """Yield a SELECT for each table that a query reads, which needs each of its columns."""
+    for table in sorted(layout.named(query.sql) - layout.CONSTANT):
+        cells = (f"max({name})" for name, kind in columns[table].items() if "[]" not in kind)
+        yield f"SELECT {', '.join(cells)} FROM {table}"
+
+
+def ask(root: Path, name: str, engine: str, repeat: int) -> None:
+    """Ask once per repetition, and scan once; print the shortest of each."""
+    figures: dict[str, Any] = {"engine": engine, "query": name}
+    query = catalogue.Catalogue([resources.query_folder()]).find(name)
+    with store.open_empty() as con:
+        ((catalog,),) = con.execute("SELECT current_database()").fetchall()
+        texts = list(scans(query, layout.columns(con, catalog)))
+    answer: Callable[[], list[tuple[Any, ...]]]
+    scan: Callable[[str], object]
+    if engine == "duckdb":
+        with timed(figures, "open"):
+            con = open_readable(str(root), query.sql)
+        answer = lambda: execute.execute_query(con, query, {}).rows  # noqa: E731
+        scan = lambda sql: con.execute(sql).fetchall()  # noqa: E731
+    else:
+        from bufdb.spark import session, tables
+
+        made = session.sail() if engine == "sail" else session.start("local[2]")
+        with timed(figures, "open"):
+            tables.register(made, str(root), query.sql)
+        answer = lambda: tables.answer(made, query, {}).rows  # noqa: E731
+        scan = lambda sql: made.sql(sql).collect()  # noqa: E731
+    for _ in range(repeat):
+        with timed(figures, "scan"):
+            for sql in texts:
+                scan(sql)
+    for _ in range(repeat):
+        with timed(figures, "query"):
+            rows = answer()
+    for kind in ("wall", "cpu"):
+        figures[f"{kind}_ratio"] = round(figures[f"query_{kind}_s"] / figures[f"scan_{kind}_s"], 2)
+    figures["row_count"] = len(rows)
+    if name == "ranks":
+        figures["odd"] = sorted({f"{row[0]} {row[18]}" for row in rows if row[21]})
+    print(json.dumps(figures))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    made = commands.add_parser("make")
+    made.add_argument("root", type=Path)
+    made.add_argument("--ranks", type=int, default=10_000)
+    made.add_argument("--snapshots", type=int, default=10)
+    made.add_argument("--lines", type=int, default=1)
+    asked = commands.add_parser("ask")
+    asked.add_argument("root", type=Path)
+    asked.add_argument("--query", default="ranks")
+    asked.add_argument("--engine", choices=("duckdb", "sail", "spark"), default="duckdb")
+    asked.add_argument("--repeat", type=int, default=3)
+    options = parser.parse_args()
+    if options.command == "make":
+        make(options.root, options.ranks, options.snapshots, options.lines)
+    else:
+        ask(options.root, options.query, options.engine, options.repeat)
+
+
+if __name__ == "__main__":
+    main()
