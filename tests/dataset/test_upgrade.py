@@ -1,4 +1,4 @@
-"""`bufdb upgrade` of a dataset: what is of an earlier version is stored again and counts at once."""
+"""`bufdb upgrade` of a dataset: what is of an earlier version is stored again."""
 
 import contextlib
 import io

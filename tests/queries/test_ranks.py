@@ -110,7 +110,7 @@ def taken(con):
     return take
 
 
-def test_processes_of_a_run_are_ranks_and_the_odd_ones_come_first(con, taken):
+def test_processes_of_a_run_are_ranks_odd_ones_first(con, taken):
     for rank in range(5):
         folder = f"rank-{rank}"
         most = 900 if rank == 3 else 500
