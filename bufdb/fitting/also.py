@@ -80,8 +80,8 @@ class Batch:
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     names: tuple[str, ...]
-    chosen: frozenset[int | str]
-    """Positions and names of these arguments."""
+    chosen: frozenset[tuple[int | str, int]]
+    """Positions and names of these arguments, each with the number of an array in it."""
     size: int
     devices: int = 1
     """Over how many devices it is sharded."""
@@ -97,48 +97,74 @@ class Batch:
             return jax.ShapeDtypeStruct((size, *one.shape[1:]), one.dtype, sharding=sharding)
 
         def resized(at: int | str, one: Any) -> Any:
-            return jax.tree.map(leaf, one) if at in self.chosen else one
+            leaves, tree = jax.tree.flatten(one)
+            if all((at, number) not in self.chosen for number in range(len(leaves))):
+                return one
+            return tree.unflatten(
+                leaf(each) if (at, number) in self.chosen else each
+                for number, each in enumerate(leaves)
+            )
 
         args = tuple(resized(at, one) for at, one in enumerate(self.args))
         return args, {name: resized(name, one) for name, one in self.kwargs.items()}
 
 
 def batch(
-    args: Sequence[Any], kwargs: Mapping[str, Any], names: Sequence[str], losses: Sequence[Gradient]
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    names: Sequence[str],
+    losses: Sequence[Gradient],
+    *,
+    is_bundled: bool = False,
 ) -> Batch:
     """Return the arguments that have the batch: arrays of one leading size, and no parameters.
 
     An argument with an array like one that is differentiated has parameters, or their state.
 
+    Args:
+        args: of the function.
+        kwargs: the same by name.
+        names: of the arguments.
+        losses: of the function.
+        is_bundled: whether a library puts arrays of several arguments into one, so that each is
+            judged for itself.
+
     Raises:
         Refused: there are none, or they have several sizes.
     """
     taken = {_signature(var.aval) for one in losses for var in one.closed.jaxpr.invars}
-    sizes: dict[int | str, int] = {}
     arguments: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
+    sizes: dict[tuple[int | str, int], int] = {}
     for at, one in arguments.items():
-        leaves = [leaf for leaf in jax_module().tree.leaves(one) if getattr(leaf, "shape", ())]
-        leaves = [leaf for leaf in leaves if not _is_key(leaf)]
-        if any(_signature(leaf) in taken for leaf in leaves):
+        leaves = {
+            number: leaf
+            for number, leaf in enumerate(jax_module().tree.leaves(one))
+            if getattr(leaf, "shape", ()) and not _is_key(leaf)
+        }
+        own = {number for number, leaf in leaves.items() if _signature(leaf) in taken}
+        if own and not is_bundled:
             continue
-        leading = {int(leaf.shape[0]) for leaf in leaves}
-        if len(leading) > 1:
+        leading = {number: int(leaf.shape[0]) for number, leaf in leaves.items()}
+        if len({*leading.values()}) > 1 and not is_bundled:
             what = _name(at, names)
-            raise Refused(f"arrays of argument {what} have leading axes {_listed(leading)}")
-        if leading:
-            sizes[at] = leading.pop()
+            raise Refused(
+                f"arrays of argument {what} have leading axes {_listed({*leading.values()})}"
+            )
+        sizes |= {(at, number): size for number, size in leading.items() if number not in own}
     if not sizes:
         raise Refused("no argument has a batch as its leading axis")
+    by_name = {_name(at, names): size for (at, _), size in sizes.items()}
     if len({*sizes.values()}) > 1:
-        each = ", ".join(f"{_name(at, names)} {size}" for at, size in sizes.items())
+        each = ", ".join(f"{name} {size}" for name, size in by_name.items())
+        if is_bundled:
+            each = _listed({*sizes.values()})
         raise Refused(f"the leading axes of the arguments are not one batch ({each})")
     size = next(iter(sizes.values()))
-    devices = max(_shards(leaf) for at in sizes for leaf in jax_module().tree.leaves(arguments[at]))
+    devices = max(_shards(jax_module().tree.leaves(arguments[at])[number]) for at, number in sizes)
     if size % (2 * devices):
         where = f" on each of {devices} devices" if devices > 1 else ""
         raise Refused(f"the batch of {size} has no equal parts{where}")
-    chosen = tuple(_name(at, names) for at in sizes)
-    return Batch(tuple(args), kwargs, chosen, frozenset(sizes), size, devices)
+    return Batch(tuple(args), kwargs, tuple(by_name), frozenset(sizes), size, devices)
 
 
 def _name(at: int | str, names: Sequence[str]) -> str:

@@ -5,6 +5,7 @@ What is wrapped in JAX is wrapped here, and nowhere else.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -129,17 +130,26 @@ def is_users(caught: Caught, own: str | None) -> bool:
     return file != "" and not Own(own).is_library(file)
 
 
+def _donation(function: Any) -> str:
+    """Return how the library that jits a function donates; '' if JAX does."""
+    while function is not None:
+        code = getattr(function, "__code__", None)
+        module = sys.modules.get(type(function).__module__)
+        file = getattr(module, "__file__", None) if code is None else code.co_filename
+        donation = of_file(file or "").donation
+        if "jit(" in donation:
+            return donation
+        function = getattr(function, "__wrapped__", None)
+    return ""
+
+
 def _without_later_reads(program: Program, caught: Caught, own: str | None) -> Program:
     """Return the program without the donations of arguments that a command may read later."""
-    from bufdb.fitting.function import plain
-
     if not program.donatable:
         return program
     if caught.site is None:
         note = "no argument is donated: a library makes the call, and may read any of them later"
-        code = getattr(plain(caught.function), "__code__", None)
-        donation = "" if code is None else of_file(code.co_filename).donation
-        if is_users(caught, own) and "jit(" in donation:
+        if is_users(caught, own) and (donation := _donation(caught.function)):
             note += f"; if the program does not, {donation} donates"
         return replace(program, donatable=(), notes=(*program.notes, note))
     site = Site(*caught.site, "")

@@ -579,6 +579,7 @@ class _Callee(_Loss):
             )
         if len(returns) != 1 or self.block is not function.body:
             raise Refused(f"{function.name} has several returns, or one within a block")
+        is_itself &= isinstance(call.func, ast.Name | ast.Attribute)  # no jax.vmap of it
         if not is_itself and called != function.name:
             raise Refused(f"the call does not show {function.name}")
         if self.source.free(self.name) != self.name:

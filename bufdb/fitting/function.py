@@ -248,7 +248,10 @@ class Function:
             Refused: there are none, or it is unknown how they are sharded.
         """
         args, kwargs = self._as_sharded()
-        return batch(args, kwargs, _argument_names(self._given, len(args)), self._gradients)
+        names = _argument_names(self._given, len(args))
+        code = getattr(plain(self._given), "__code__", None)
+        is_bundled = code is not None and of_file(code.co_filename).name == "equinox"
+        return batch(args, kwargs, names, self._gradients, is_bundled=is_bundled)
 
     def _as_sharded(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments, each with its own sharding or that which the jit names for it.
