@@ -188,6 +188,12 @@ def _divide(space: Space, proof: Estimates, limit: int) -> None:
         for dear, cheap in itertools.product(fitting[:NEAREST], others[: -NEAREST - 1 : -1]):
             if _between(space, proof, cheap, dear, limit):
                 return
+    # One that is traced to be better, and is not, may hide what differs in one region alone.
+    fitting = sorted((one for one in known if proof.estimate(one) <= limit), key=proof.order)
+    others = [one for one in frontier if proof.estimate(one) > limit][: -NEAREST - 1 : -1]
+    for dear, cheap in itertools.product(fitting[:NEAREST], others):
+        if _between(space, proof, cheap, dear, limit):
+            return
 
 
 def _between(space: Space, proof: Estimates, cheap: Plan, dear: Plan, limit: int) -> bool:

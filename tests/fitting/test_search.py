@@ -574,6 +574,31 @@ def test_unlike_calls_of_any_order_are_as_few_as_fit(seed):
         assert len(compiled) <= 7
 
 
+def test_layers_are_divided_though_a_trace_has_a_better_end():
+    """By traces the calls of a function cost nothing and save much; the compiler saves nothing."""
+    regions = (
+        Region("call", (HERE,), "normed", HERE, 8, order=(HERE,) * 8),
+        Region("call", (HERE,), "block", HERE, 8, order=(HERE,) * 8),
+    )
+
+    def again(plan):
+        depth = plan.depth(1)
+        return (8 if depth is None else depth.count) if 1 in plan.calls else 0
+
+    def trace(plan):
+        live = 3000 - 250 * again(plan) - (1400 - 170 * again(plan)) * (0 in plan.calls)
+        return Traced(0, live, 1000 + 40 * again(plan), 1)
+
+    def compile_plan(plan, is_full):
+        need = 3000 - 250 * again(plan) + 10 * (0 in plan.calls)
+        return Compiled(need, need, is_full, 1)
+
+    program = Program("f", None, "gpu", regions, (), (), ("a",), False, False, trace(Plan()))
+    ask = Ask(2000, compile_plan(Plan(), True), trace, compile_plan)
+    best = answer(search.search(program, ask), 2000)
+    assert best.plan.calls == (1,) and best.plan.depths == (Depth(1, 4),)
+
+
 def test_of_calls_that_nest_the_outer_one_alone_is_in_a_plan():
     calls = (
         Region("call", (HERE,), "block", HERE, 4),
