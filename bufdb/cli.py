@@ -219,7 +219,7 @@ OTHER_WORDS = {
     "load": "ingest",
     "memory": "summary",
     "monitor": "capture --watch",
-    "oom": "capture --watch",
+    "oom": "doctor",
     "optimize": "fit",
     "peak": "summary",
     "plot": "show",

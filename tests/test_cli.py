@@ -75,7 +75,7 @@ def test_lines_for_a_situation_are_understood(empty_folder):
 def test_another_word_for_a_command_leads_to_it(call):
     for word, meant in cli.OTHER_WORDS.items():
         assert word not in cli.COMMANDS and meant.split()[0] in cli.COMMANDS
-    error = "bufdb: error: no command 'OOM'; 'bufdb capture --watch' may be meant\n"
+    error = "bufdb: error: no command 'OOM'; 'bufdb doctor' may be meant\n"
     assert call("OOM") == (2, "", error)
 
 

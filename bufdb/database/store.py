@@ -506,11 +506,15 @@ def _versions(con: duckdb.DuckDBPyConnection, path: str) -> tuple[int | None, st
     return version, info.get("views_hash")
 
 
+LATER = "pip install -U bufdb"
+"""What helps against a file that a later bufdb has written."""
+
+
 def of_later_version(path: str, version: int) -> DatabaseError:
     """Return the error about a file that a later bufdb has written."""
     return DatabaseError(
         f"{path} has schema version {version}, this bufdb knows {SCHEMA_VERSION} at the most; "
-        "a later bufdb wrote it: pip install -U bufdb"
+        f"a later bufdb wrote it: {LATER}"
     )
 
 

@@ -6,6 +6,7 @@ import re
 import shlex
 import textwrap
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -13,9 +14,10 @@ from typing import NamedTuple
 
 from bufdb.answers.opening import open_readable
 from bufdb.answers.summary import Overview, need, summary
+from bufdb.database import other_versions, store
 from bufdb.dumps.discover import Source
 from bufdb.dumps.place import Bytes
-from bufdb.errors import UsageError
+from bufdb.errors import DatabaseError, UsageError
 from bufdb.read.own import parse_own
 from bufdb.render.text import escape_control, human_bytes
 
@@ -231,12 +233,9 @@ def of_command(words: Sequence[str]) -> Diagnosis:
 def of_folder(folder: Path, db: str) -> Diagnosis:
     """Return where to begin in a folder: with what is there of databases, dumps, logs, programs."""
     if (folder / db).exists():
-        return Diagnosis(
-            f"a folder with a database of bufdb, {db}",
-            "bufdb summary",
-            [],
-            "the highest peak of all its runs",
-        )
+        answer = of_database(folder / db, "bufdb summary")
+        answer.what = f"a folder with {answer.what}, {db}"
+        return answer
     files = sorted(path for path in folder.iterdir() if path.is_file())
     for path in files:
         if path.suffix in (".log", ".out", ".err", ".txt") and _is_exhausted(path):
@@ -257,6 +256,52 @@ def of_folder(folder: Path, db: str) -> Diagnosis:
         _WATCH.format(command=PROGRAM),
         known,
         f"{_WATCHED}; 'bufdb explain -- {PROGRAM}' compiles it and ends there",
+    )
+
+
+def of_database(path: Path, line: str) -> Diagnosis:
+    """Return what a database file is, of this version (`line` asks it) or of another.
+
+    Raises:
+        DatabaseError: it is not bufdb's, or cannot be opened.
+    """
+    with closing(store.open_memory()) as con:
+        other_versions.attach(con, str(path), "asked")
+        try:
+            version = other_versions.schema_version(con, "asked", str(path))
+        except DatabaseError as error:
+            if store.LATER not in str(error):
+                raise
+            return Diagnosis("a database of a later bufdb", store.LATER, [str(error)])
+    return _of_version("a database of bufdb", [version], line, path)
+
+
+def of_dataset(path: Path) -> Diagnosis:
+    """Return what a folder with a dataset is.
+
+    Raises:
+        DatabaseError: it cannot be read, or is of a later version.
+    """
+    from bufdb.dataset.snapshot import Snapshot
+    from bufdb.dataset.storage import storage_of
+
+    with closing(store.open_memory()) as con:
+        versions = Snapshot(con, storage_of(str(path)), "owners", of_earlier=True).versions
+    line = shlex.join(["bufdb", "summary", "--on", str(path)])
+    return _of_version("a dataset of bufdb", versions, line, path)
+
+
+def _of_version(what: str, versions: Sequence[int], line: str, path: Path) -> Diagnosis:
+    oldest = min(versions, default=store.SCHEMA_VERSION)
+    if oldest == store.SCHEMA_VERSION:
+        return Diagnosis(what, line, [], "the highest peak of all its runs")
+    return Diagnosis(
+        f"{what} of an earlier version",
+        shlex.join(["bufdb", "upgrade", str(path)]),
+        [
+            f"it has schema version {oldest}, this bufdb needs {store.SCHEMA_VERSION}; "
+            "upgrade keeps everything that it holds"
+        ],
     )
 
 
@@ -299,8 +344,9 @@ def diagnosis(
     if isinstance(source, Path) and source.suffix == ".py":
         return of_script(source)
     if isinstance(source, Path) and source.suffix in (".duckdb", ".db"):
-        line = shlex.join(["bufdb", "summary", "--db", str(source)])
-        return Diagnosis("a database of bufdb", line, [], "the highest peak of all its runs")
+        return of_database(source, shlex.join(["bufdb", "summary", "--db", str(source)]))
+    if isinstance(source, Path) and next(source.glob("runs/dt=*/*.parquet"), None) is not None:
+        return of_dataset(source)
 
     def read() -> Overview | None:
         try:

@@ -4,13 +4,19 @@ import io
 import json
 import re
 import shlex
+import tarfile
+from pathlib import Path
 
+import duckdb
 import pytest
+import zstandard
 from places import DEMO, ROOT
 
+from bufdb.database import store
 from bufdb.recording import diagnosis
 
 OOM = ROOT / "data" / "oom"
+VERSIONS = ROOT / "data" / "versions"
 LOST = """\
 Traceback (most recent call last):
   File "/usr/lib/python3.11/site-packages/jax/_src/api.py", line 30, in <module>
@@ -102,7 +108,7 @@ def test_a_folder_is_about_what_is_in_it(empty_folder):
     assert command() == ["summary", "out/"]
     (empty_folder / "job 1.log").write_text("RESOURCE_EXHAUSTED: x\n")
     assert command() == ["doctor", "job 1.log"]
-    (empty_folder / "bufdb.duckdb").touch()
+    store.open_writable("bufdb.duckdb").close()
     assert command() == ["summary"]
 
 
@@ -123,3 +129,44 @@ def test_what_is_nothing_known_is_an_error(doctor, empty_folder, words, message)
     (empty_folder / "text.txt").write_text("hello\n")
     code, out, err = doctor(*words)
     assert (code, out) == (2, "") and message in err
+
+
+def unpacked(name):
+    """A kept database or dataset of an earlier version, in the working directory."""
+    data = zstandard.ZstdDecompressor().decompress((VERSIONS / f"{name}.zst").read_bytes())
+    if name.endswith(".tar"):
+        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+            tar.extractall("old", filter="data")
+        return "old"
+    Path(name).write_bytes(data)
+    return name
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("schema_7.duckdb", "bufdb upgrade schema_7.duckdb"),
+        ("schema_9.duckdb", "bufdb summary --db schema_9.duckdb"),
+        ("dataset_7.tar", "bufdb upgrade old"),
+    ],
+)
+def test_what_is_stored_is_upgraded_before_it_is_asked(doctor, call, name, command):
+    code, out, err = doctor(unpacked(name))
+    assert (code, err) == (0, "") and f"type next  {command}\n" in out
+    assert call(*shlex.split(command)[1:])[0] == 0
+
+
+def test_a_folder_with_an_older_database_names_its_upgrade(doctor):
+    Path(unpacked("schema_7.duckdb")).rename("bufdb.duckdb")
+    assert "type next  bufdb upgrade bufdb.duckdb\n" in doctor()[1]
+
+
+def test_a_file_that_is_no_database_is_refused(doctor):
+    Path("a.duckdb").write_text("nothing of the kind")
+    assert doctor("a.duckdb")[0] == 3
+
+
+def test_a_database_of_a_later_version_is_left_alone(doctor):
+    with duckdb.connect(unpacked("schema_9.duckdb")) as con:
+        con.execute("UPDATE schema_info SET schema_version = 99")
+    assert "type next  pip install -U bufdb\n" in doctor("schema_9.duckdb")[1]

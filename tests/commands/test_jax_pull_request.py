@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -13,7 +14,9 @@ from places import ROOT
 pytest.importorskip("jax", reason="this Python has no jax")
 pytestmark = pytest.mark.slow
 
-SCRIPT = ROOT / ".github" / "actions" / "memory" / "compare.sh"
+ACTION = ROOT / ".github" / "actions" / "memory"
+STEPS = re.findall(r"^    - run: (.*)$", (ACTION / "action.yml").read_text(), re.MULTILINE)
+"""The commands of the action's steps."""
 PROGRAM = """\
 import jax
 import jax.numpy as jnp
@@ -78,9 +81,26 @@ def project(tmp_path):
             "MEMORY_DATABASE": "runs.duckdb",
             **variables,
         }
-        return subprocess.run(["bash", SCRIPT], cwd=folder, env=env, capture_output=True, text=True)
+        # What bufdb is installed from is here already.
+        env |= {"GITHUB_ACTION_PATH": str(ACTION)}
+        (step,) = [step for step in STEPS if not step.startswith("python -m pip")]
+        command = ["bash", "-e", "-o", "pipefail", "-c", step]
+        return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
 
     return folder, place, run
+
+
+def test_each_step_has_the_variables_that_it_reads():
+    text = (ACTION / "action.yml").read_text()
+    variables = set(re.findall(r"\b([A-Z][A-Z_]+): ?\"?\$\{\{", text))
+    read = set(re.findall(r"\$\{?(MEMORY_[A-Z_]+|GH_TOKEN)", (ACTION / "compare.sh").read_text()))
+    assert read and read <= variables and len(STEPS) == 2
+    declared = set(re.findall(r"^  (\w+):$", text.partition("\nruns:")[0], re.MULTILINE))
+    assert set(re.findall(r"inputs\.(\w+)", text)) <= declared
+    page = (ROOT / "bufdb" / "commands" / "compare.md").read_text()
+    workflow = page[page.index("actions/memory@") :]
+    used = re.findall(r"^ {14}(\w+):", workflow[: workflow.index("\n\n")], re.MULTILINE)
+    assert used and set(used) <= declared
 
 
 def test_one_comment_is_kept_with_line_and_change(project):
