@@ -94,6 +94,9 @@ def command(
     have; unknown_reason says why, and no change is counted. If profiles timed both sides, the
     figure 'time' is that of a run in nanoseconds, with parts by op, source and opcode.
 
+    If both runs have memory profiles, what their processes hold is compared, too, by line and
+    shape: 'bufdb query diff-process'. Profiles are paths as well: bufdb diff first.prof last.prof.
+
     The comparison itself is SQL: FROM diff_modules('BASE', 'NEW'), diff_peak, diff_temps.
     """
     from bufdb.answers import diff
@@ -105,9 +108,13 @@ def command(
     if output["format_name"] in _TEXT_FORMATS:
         shown = top or DEFAULT_TOP
         comparison = diff.diff(opened, base, new, top=shown, **asked)
+        held = _held(opened, base, new, asked)
+        if not comparison.comparison.figures and held:
+            common.write("\n".join([*held, ""]), output["output"])
+            return
         if comparison.note is not None:
             common.note(comparison.note)
-        _write_text(comparison.comparison, shown, **output)
+        _write_text(comparison.comparison, shown, held, **output)
         return
     if top is not None:
         common.note("--top cuts tables and Markdown only; all rows are written")
@@ -115,6 +122,15 @@ def command(
     common.emit_pieces(
         map(_noted, found_pieces), format_name=output["format_name"], output=output["output"]
     )
+
+
+def _held(opened: Any, base: str, new: str, asked: dict[str, Any]) -> list[str]:
+    """Return what processes hold, unless only some programs are asked about."""
+    from bufdb.answers import process_changes
+
+    if any(asked[name] is not None for name in ("function", "module", "color")) or asked["pairs"]:
+        return []
+    return process_changes.lines(opened, base, new, {})
 
 
 def _noted(piece: Diff) -> Result:
@@ -129,12 +145,18 @@ def _noted(piece: Diff) -> Result:
 
 
 def _write_text(
-    answer: Comparison, top: int, *, format_name: str, output: Path | None, full: str | None
+    answer: Comparison,
+    top: int,
+    held: list[str],
+    *,
+    format_name: str,
+    output: Path | None,
+    full: str | None,
 ) -> None:
     from bufdb.answers import diff_text
 
     shown = diff_text.text(answer, top, format_name, common.width_for(output, full))
-    common.write(shown.text, output)
+    common.write(shown.text + ("\n".join(["", *held, ""]) if held else ""), output)
     for text in shown.notes:
         common.note(text)
     if shown.cut:

@@ -75,8 +75,16 @@ def database_of(
 
 
 def run_names(paths: Sequence[Source]) -> list[str]:
-    """Return a name for each path: its last folder, with those above where they are alike."""
+    """Return a name for each path: its last folder, with those above where they are alike.
+
+    Of several files of one folder it has the file.
+    """
     parts = [Path(os.path.abspath(base_of(path))).parts[1:] for path in paths]  # noqa: PTH100
+    if len({*parts}) < len({*map(str, paths)}):
+        parts = [
+            (*part, path.name) if isinstance(path, Path) and path.is_file() else part
+            for part, path in zip(parts, paths, strict=True)
+        ]
     names: list[str] = []
     for depth in range(1, max(map(len, parts), default=0) + 1):
         names = ["/".join(part[-depth:]) for part in parts]

@@ -11,6 +11,7 @@ import pytest
 import shared_dumps
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import ROOT
 from small_db import Module, derive, in_bulk, insert
 
 from bufdb.answers import diff as questions
@@ -631,3 +632,22 @@ def test_a_name_that_is_a_run_and_a_label_is_ambiguous(small, tmp_path):
         "",
         "bufdb: error: 'x=a' is a run and also a label of b; name the runs\n",
     )
+
+
+# -- what processes hold ---------------------------------------------------------------------------
+
+
+def test_what_processes_hold_is_compared_by_line(call, empty_folder):
+    profiles = ROOT / "data" / "profiles"
+    code, out, err = call("diff", profiles / "cpu_b8-000000.prof", profiles / "cpu_b8-000003.prof")
+    assert code == 0, err
+    first, second, *_ = out.splitlines()
+    assert first == "what processes hold: 3.09 MiB → 5.73 MiB (+2.65 MiB)"
+    assert second == (
+        "  +1.10 MiB, 9 × f32[500,64] made at cache_params leak.py:15, held by history (leak.py:19)"
+    )
+
+
+def test_a_side_without_a_profile_says_nothing_of_processes(call, demo_db):
+    code, out, _ = call("diff", "cpu_b8", "cpu_b16", "--db", demo_db)
+    assert code == 0 and "what processes hold" not in out

@@ -569,7 +569,7 @@ def test_accounts_of_processes_are_in_the_report(demo_report):
     assert "  3.23 MiB  cache_params leak.py:15 (44 arrays)" in more
 
 
-def test_what_processes_hold_over_time_is_in_the_report(demo_report):
+def test_processes_over_time_are_in_the_report(demo_report):
     (course,) = demo_report.head["courses"]
     assert course["heading"] == "cpu_b8, cpu_b8.prof, cpu:0"
     assert course["seconds"] == [0, 60, 120, 180, 240]

@@ -65,7 +65,7 @@ def test_memory_of_a_cpu_is_the_host_s(con):
     holds(con, "unplanned", "kind", function="f")
 
 
-def test_process_and_unplanned_agree_on_what_the_allocator_says(con):
+def test_process_and_unplanned_agree_on_the_allocator(con):
     """Both have it from the view pools, also where a log rounds it."""
     insert(con, "runs", run_name="r")
     insert(con, "live_profiles", **PROFILE, code_bytes=3, program_count=1)

@@ -74,3 +74,12 @@ def test_runs_have_the_shortest_names_that_differ(monkeypatch, paths, names):
 
 def test_a_run_of_bytes_has_their_name():
     assert named_dumps.run_names([Bytes("stdin", b"")]) == ["stdin"]
+
+
+def test_two_files_of_one_folder_are_two_runs(tmp_path):
+    files = [tmp_path / "a" / name for name in ("first.prof", "last.prof")]
+    files[0].parent.mkdir()
+    for file in files:
+        file.touch()
+    assert named_dumps.run_names(files) == ["first.prof", "last.prof"]
+    assert named_dumps.run_names([files[0], files[0]]) == ["a", "a"]

@@ -39,7 +39,9 @@ STATIC = {
     "padding": {"value_count"},
     "top-values": {"value_count"},
 }
-OF_PROCESSES = {"process", "process-growth", "pool", "unplanned"}
+OF_PROCESSES = {
+    "process", "process-curve", "process-growth", "diff-process", "pool", "unplanned",
+}  # fmt: skip
 OF_DUMPS = {name: query for name, query in QUERIES.items() if name not in OF_PROCESSES}
 """A row of the others is of a profiled process, with or without a module."""
 each_query = pytest.mark.parametrize("query", OF_DUMPS.values(), ids=OF_DUMPS.keys())
