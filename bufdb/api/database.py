@@ -67,13 +67,22 @@ class Readable:
 
         Args:
             name: name of the query, with dashes or underscores.
-            params: parameters by name, such as run="b*" or top_n=5; None means the default.
+            params: parameters by name, such as run="b*" or top_n=5; None means the default. Of a
+                query with the parameter budget, such as pool, serving and scaling, `live` names a
+                memory profile or a run instead: what its process leaves is the budget.
 
         Raises:
-            UsageError: no such query, parameter or run, or a value of the wrong type.
+            UsageError: no such query, parameter or run, or a value of the wrong type; or nothing is
+                left.
             BufdbError: DuckDB refused a query of your own, or failed.
         """
         query = Catalogue(query_folders(self._folders, os.environ)).find(name)
+        if query.param("live") is None and query.param("budget") is not None:
+            live = params.pop("live", None)
+            if live is not None and params.get("budget") is not None:
+                raise UsageError("live is in place of budget; name one of them")
+            if live is not None:
+                params["budget"] = self._left(str(live), None)
         texts = {key: as_text(value) for key, value in params.items() if value is not None}
         bound = execute.bind(query, texts)
         sql = query.sql if query.is_own else None
@@ -83,6 +92,22 @@ class Readable:
             row_count = execute.query_as_table(con, query, bound)
             _note_nothing(con, query, bound, row_count)
             return _answered(con)
+
+    def _left(self, live: str, limit: int | str | None) -> int:
+        """Return what a process leaves of a limit, else of that of its account [bytes]."""
+        from bufdb.answers import live as answers
+
+        path = Path(live)
+        if path.is_file():
+            accounts = answers.of_file(path)
+        elif live.endswith(".prof"):
+            raise UsageError(f"live {live}: no such file")
+        else:
+            with self._opener.one(answers.ACCOUNTS, runs=[live]) as con:
+                accounts = answers.of_run(con, live)
+        rest = answers.left_of(accounts, live, limit)
+        LOG.info(rest.note)
+        return rest.size_bytes
 
     def sql(self, text: str, *, most_rows: int | None = None) -> Rows:
         """Return the answer of one SELECT of your own, as `bufdb sql`: read-only, no other files.
@@ -107,6 +132,7 @@ class Readable:
         module: str | None = None,
         color: int | str | None = None,
         limit: int | str | None = None,
+        live: str | os.PathLike[str] | None = None,
     ) -> Answer:
         """Return one screen: the highest peak, what holds it, and what would lower it most.
 
@@ -116,9 +142,14 @@ class Readable:
             module: glob of modules' keys.
             color: number or name of a memory space, or all; the device's own by default.
             limit: memory of the device: bytes, a size like "16GiB", or a name like "TPU v5e".
+            live: a memory profile, or a run: what its process leaves of the limit, or else of the
+                limit of its account, is the limit of the programs.
         """
         from bufdb.answers.summary import summary
         from bufdb.answers.summary_text import as_dict, text
+
+        if live is not None:
+            limit = self._left(str(live), limit)
 
         with self._opener.several() as opened:
             answer = summary(

@@ -370,3 +370,20 @@ def test_a_database_in_memory_leaves_no_files(ends):
     ends(db)
     del db
     assert not folder.exists()
+
+
+def test_what_a_process_leaves_is_a_limit(db):
+    """As with --live: of 12 MiB, without arrays of the account that are no arguments."""
+    left = (12 << 20) - 5390464
+    by_size = db.query("serving", run="cpu_b8", budget=left).fetchall()
+    assert db.query("serving", run="cpu_b8", live="cpu_b8").fetchall() == by_size
+    assert db.query("serving", run="cpu_b8").fetchall() != by_size
+    profile = DEMO.parent / "profiles" / "cpu_b8.prof"
+    for live in ("cpu_b8", profile):
+        assert (
+            db.summary(run="cpu_b16", live=live).text == db.summary(run="cpu_b16", limit=left).text
+        )
+    with pytest.raises(UsageError, match="live is in place of budget"):
+        db.query("pool", live="cpu_b8", budget=5)
+    with pytest.raises(UsageError, match="no such file"):
+        db.summary(live="gone.prof")

@@ -117,3 +117,58 @@ def test_a_search_for_holders_keeps_no_array_and_no_local(tmp_path):
     sql = "SELECT DISTINCT holder_name FROM live_arrays JOIN live_profiles USING (profile_name)"
     sql += " WHERE mark = 'step 4' AND shape = 's32[64,64]'"
     assert rows(tmp_path / "t.duckdb", sql) == [("step",)]
+
+
+HELD = """
+import collections
+import jax, jax.numpy as jnp, numpy as np, bufdb
+
+def train():
+    params, steps, ready = {"w": jnp.ones((256, 256))}, [], collections.deque(maxlen=3)
+    with bufdb.watch("t.duckdb", run="r", holders=True, write=print) as seen:
+        for number in range(6):
+            ready.append(jax.device_put(np.ones((64, 256), np.float32)))
+            if number == 1:
+                second = jax.tree.map(jnp.zeros_like, params)
+            if number == 2:
+                evaluated = jax.tree.map(jnp.copy, params)
+            for _ in range(4):
+                steps.append(jax.jit(lambda w: w * 2.0))
+                steps[-1](params["w"]).block_until_ready()
+            seen.mark(f"step {number}")
+        assert second and evaluated
+        print(steps[0].lower(params["w"]).compile()(params["w"]).shape)
+
+train()
+"""
+
+
+@pytest.mark.slow
+def test_what_is_held_once_is_a_line_and_no_leak(tmp_path):
+    (tmp_path / "held.py").write_text(HELD)
+    done = run(tmp_path, "held.py")
+    assert done.returncode == 0, done.stderr
+    every = growth(tmp_path, "-p", "every_line", "true")
+    lines = {
+        HELD.splitlines()[int(row["source"].rpartition(":")[2]) - 1].split("(")[0].strip(): row
+        for row in every
+        if row["kind"] == "arrays" and "held.py" in row["source"]
+    }
+    figures = {
+        text: (row["shape"], row["last_count"], row["last_bytes"], row["since_mark"])
+        for text, row in lines.items()
+        if row["growth_bytes"]
+    }
+    assert figures == {
+        "ready.append": ("f32[64,256]", 3, 3 << 16, "step 0"),
+        "second = jax.tree.map": ("f32[256,256]", 1, 1 << 18, "step 0"),
+        "evaluated = jax.tree.map": ("f32[256,256]", 1, 1 << 18, "step 1"),
+    }
+    assert {row["holder_name"] for row in lines.values()} >= {"ready", "second", "evaluated"}
+    # A queue of three that was filled has grown twice; the others once.
+    assert [row["sureness"] for row in lines.values() if row["sureness"]] == ["possible"]
+    text = run(tmp_path, "-m", "bufdb", "summary", "--db", "t.duckdb", "--run", "r").stdout
+    assert "programs named jit__lambda are loaded, all with the same needs" in text
+    text = run(tmp_path, "-m", "bufdb", "query", "process", "--db", "t.duckdb", "-p", "profile",
+               "memory-000005.prof").stdout  # fmt: skip
+    assert all(name in text for name in ("held.py:9", "held.py:11", "held.py:13"))
