@@ -3,8 +3,10 @@
     python tests/benchmarks/watch_overhead.py [--arrays 100,1000,10000] [--every 0.5] [--seconds 4]
 
 A process with some arrays of 4 KiB, and a step of some milliseconds on this CPU: the time of a
-snapshot on the processor (the median of several), with and without a search for holders, and how
-many steps a second are made less while snapshots are taken every so often in a thread.
+snapshot on the processor (the median of several), with and without a search for holders, its share
+of the interval (the most by which steps take longer, since the thread shares the processor and the
+interpreter with them), and how many steps a second are made less while snapshots are taken every so
+often in a thread, which only a machine without other work shows.
 """
 
 import argparse
@@ -22,7 +24,7 @@ import jax
 import jax.numpy as jnp
 
 from bufdb.capture import holders, watched
-from bufdb.capture.snapshots import Snapshots
+from bufdb.capture.snapshots import REST, Snapshots
 
 
 def cost(watch: watched.Watch, count: int) -> float:
@@ -33,6 +35,11 @@ def cost(watch: watched.Watch, count: int) -> float:
         watch.snapshot(0, None)
         times.append(time.thread_time() - began)
     return statistics.median(times) * 1e3
+
+
+def share(took_ms: float, every: float) -> float:
+    """Return the share of the time in which a snapshot is taken, after rests of the thread."""
+    return took_ms / (took_ms + max(every * 1e3, REST * took_ms))
 
 
 def throughput(step, x, seconds: float) -> float:
@@ -55,7 +62,8 @@ def main() -> None:
     x = jnp.ones((1024, 1024))
     step(x).block_until_ready()
     print(
-        "arrays  snapshot_ms  with_holders_ms  file_bytes  steps_per_second  while_watched  ratio"
+        "arrays  snapshot_ms  with_holders_ms  of_interval  of_60s  file_bytes  steps_per_second"
+        "  while_watched  ratio"
     )
     for count in map(int, options.arrays.split(",")):
         kept = [jnp.full((1024,), float(number)) for number in range(count)]
@@ -77,7 +85,8 @@ def main() -> None:
                 snapshots.stop()
         bare, busy = (statistics.median(column) for column in zip(*pairs, strict=True))
         print(
-            f"{count:6}  {plain:11.2f}  {searched:15.1f}  {size:10}  {bare:16.1f}"
+            f"{count:6}  {plain:11.2f}  {searched:15.1f}  {share(plain, options.every):11.3%}"
+            f"  {share(plain, 60):6.3%}  {size:10}  {bare:16.1f}"
             f"  {busy:13.1f}  {bare / busy - 1:+5.1%}"
         )
         del kept

@@ -62,3 +62,24 @@ def test_very_many_owners_are_found_by_the_server(connection, dataset, call, mon
     monkeypatch.setattr(tables, "SENT_OWNERS", 2)
     asked = ("query", "peak", "--on", dataset, "--run", "cpu_b8", "--format", "csv")
     assert call(*asked, *MASTER[connection[0]])[:2] == call(*asked)[:2]
+
+
+@pytest.mark.slow
+def test_snapshots_of_processes_are_compared_there(connection, tmp_path, call):
+    """Of a run with two processes, one of which was killed: growth, curve, account and ranks."""
+    name, _ = connection
+    for process, most in enumerate((4, 2)):
+        folder = tmp_path / "job" / f"process-{process}"
+        folder.mkdir(parents=True)
+        for file in (ROOT / "data/profiles").glob("cpu_b8-*"):
+            if int(file.name[7:13]) < most:
+                shutil.copy(file, folder / file.name.replace("cpu_b8", "memory"))
+    out = tmp_path / "dataset"
+    code, _, err = call("ingest", "-q", tmp_path / "job", "--run", "job", "--out", out)
+    assert code == 0, err
+    for query in ("process-growth", "process-curve", "process", "ranks"):
+        asked = ("query", query, "--on", out, "--run", "job", "--format", "csv")
+        expected = call(*asked)
+        assert expected[0] == 0 and expected[1].count("\n") > 2
+        result = call(*asked, *MASTER[name])
+        assert result[:2] == expected[:2], result[2]
