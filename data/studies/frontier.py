@@ -40,6 +40,9 @@ TARGET = "gpu:h100"
 MIB = 2**20
 SAME = 0.0005
 """Share of all products that is no difference."""
+ROUNDING = 1e-6
+"""Share of the largest result of all below which one is nothing but rounding, such as the gradient
+of a shift that a normalization takes away."""
 CLOSE = 0.02
 """Share of a limit by which another one must be apart from it."""
 MOST_LIMITS = 3
@@ -398,8 +401,9 @@ def compare(name, other):
             shapes = eval(f"({subject.small},)", vars(module))
             arguments = jax.tree.map(value, shapes)
         results.append(jax.tree.leaves(jax.jit(getattr(module, subject.function))(*arguments)))
+    most = max(float(jnp.abs(one).max()) for one in results[0])
     for first, second in zip(*results, strict=True):
-        largest = float(jnp.abs(first).max()) or 1.0
+        largest = max(float(jnp.abs(first).max()), ROUNDING * most) or 1.0
         worst = max(worst, float(jnp.abs(first - second).max()) / largest)
     return worst
 
@@ -422,7 +426,7 @@ means that the patched files were compiled and need the same to the byte. As pro
 the need fell by what `bufdb verify` promises for what the plan changes of the program as written;
 more is more than that, and empty is a row of an earlier version. The difference is that of results
 of the patched files from those as written, both run on a CPU with small arguments, relative to the
-largest value of a result.
+largest value of a result; one of a millionth of the largest of all is taken as that much.
 
 Published of MONeT are the figures of its README: shares of the gigabytes that PyTorch needs, and
 overheads in *time*, measured on its GPU. Ours are products and bytes of what XLA compiles, at equal
