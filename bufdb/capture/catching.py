@@ -1,7 +1,8 @@
 """In a process of a user's command: which jitted calls it makes, and the end of it at one of them.
 
 Every call of every `jax.jit` object that JAX has not seen goes through one function of
-`jax._src.pjit` that traces it, and executes nothing: `_infer_params`. So do those of `nnx.jit`,
+`jax._src.pjit` that traces it, and executes nothing: `_infer_params`, which JAX 0.9.0 has as
+`_trace_for_jit`. So do those of `nnx.jit`,
 `eqx.filter_jit`, keras, `jax.pmap` and `.lower()`. It is wrapped, and an outermost call is examined
 there: with the function, shapes, shardings, static values, closures and mesh of the program.
 
@@ -239,14 +240,15 @@ def install(jitting: Any, plan: str) -> None:
     """
     worker.connect(Path(plan).parent)
     worker.known({"python": sys.executable})
-    for name in ("_infer_params", "_cpp_pjit", "_get_fastpath_data"):
+    tracer = "_infer_params" if hasattr(jitting, "_infer_params") else "_trace_for_jit"
+    for name in (tracer, "_cpp_pjit", "_get_fastpath_data"):
         if not hasattr(jitting, name):
             jax = importlib.import_module("jax.version").__version__
             print(f"bufdb: error: the jit of JAX {jax} is unknown", file=sys.stderr, flush=True)
             os._exit(1)
     global current
     current = catching = Catching(jitting, Path(plan))
-    infer, jit = jitting._infer_params, jitting._cpp_pjit
+    infer, jit = getattr(jitting, tracer), jitting._cpp_pjit
 
     def infer_params(function: Any, info: Any, args: Any, kwargs: Any) -> Any:
         inferred = infer(function, info, args, kwargs)
@@ -257,7 +259,8 @@ def install(jitting: Any, plan: str) -> None:
         catching.made(function)
         return jit(function, info)
 
-    jitting._infer_params, jitting._cpp_pjit = infer_params, cpp_pjit
+    setattr(jitting, tracer, infer_params)
+    jitting._cpp_pjit = cpp_pjit
     if catching.is_round:
         # Calls that are made again are seen: no program gets onto the path that passes Python by.
         jitting._get_fastpath_data = lambda *args, **kwargs: None
