@@ -211,7 +211,8 @@ accounts AS (
       WHEN pools.rest_bytes IS NOT NULL
         THEN pools.used_bytes - pools.alive_bytes - coalesce(profiles.code_bytes, 0)
     END AS high_rest_bytes,
-    CASE WHEN pools.rest_bytes IS NOT NULL THEN pools.free_bytes END AS free_bytes,
+    -- Of the allocator's own limit, whatever bufdb.watch was given.
+    allocator_figures.limit_bytes - allocator_figures.low_used_bytes AS free_bytes,
     coalesce(plans.is_failed, FALSE) AND profiles.arguments_unknown_reason IS NULL AS is_known,
     coalesce(alive.argument_bytes, 0) AS known_bytes,
     coalesce(alive.argument_count, 0) AS known_count,
@@ -229,6 +230,10 @@ accounts AS (
     ON alive.run_name = pools.run_name
     AND alive.profile_name = pools.profile_name
     AND alive.device = pools.device
+  LEFT JOIN allocator_figures
+    ON allocator_figures.run_name = pools.run_name
+    AND allocator_figures.profile_name = pools.profile_name
+    AND allocator_figures.device = pools.device
   LEFT JOIN plans
     ON plans.run_name = profiles.run_name
     AND plans.profile_name = profiles.profile_name
