@@ -8,7 +8,8 @@
 -- such as a key-value cache), what the program with the largest need takes in addition (arena,
 -- outputs, arguments of its own), code, what is reserved, and with budget (the memory of the
 -- device) what is left: cache_bytes is how large the caches may be in all, with token_bytes in
--- tokens. Then each program, largest first.
+-- tokens. Then each program, largest first, those of unknown need last: with one of those, the most
+-- of each part is unknown.
 --
 -- Programs share an argument if it has the same name and shape in several of them; with the same
 -- shape alone it may be the same array or another, and the sum is a range. An argument that one
@@ -52,19 +53,33 @@ WITH params AS (
     coalesce(getvariable('reserved_bytes')::BIGINT, 0) AS reserved_bytes,
     coalesce(getvariable('top_n')::BIGINT, 20) AS top_n
 ),
-programs AS (
+chosen AS (
   SELECT
     asked_modules.run_name, asked_modules.platform, asked_modules.color, asked_modules.module_id,
     asked_modules.module_key,
     coalesce(asked_modules.function_name, asked_modules.module_key) AS function_name,
-    asked_modules.need_bytes
+    asked_modules.need_bytes, asked_modules.peak_unknown_reason
   FROM asked_modules
   CROSS JOIN params
-  WHERE asked_modules.need_bytes IS NOT NULL
-    AND (
-      params.skip IS NULL
-      OR NOT coalesce(asked_modules.function_name, asked_modules.module_key) GLOB params.skip
-    )
+  WHERE params.skip IS NULL
+    OR NOT coalesce(asked_modules.function_name, asked_modules.module_key) GLOB params.skip
+),
+programs AS (
+  SELECT
+    chosen.run_name, chosen.platform, chosen.color, chosen.module_id, chosen.module_key,
+    chosen.function_name, chosen.need_bytes
+  FROM chosen
+  WHERE chosen.need_bytes IS NOT NULL
+),
+unread AS (
+  SELECT
+    chosen.run_name, chosen.platform, chosen.color, chosen.function_name, chosen.module_key,
+    chosen.peak_unknown_reason AS unknown_reason,
+    row_number() OVER (
+      PARTITION BY chosen.run_name, chosen.platform ORDER BY chosen.function_name, chosen.module_key
+    ) AS place
+  FROM chosen
+  WHERE chosen.need_bytes IS NULL
 ),
 arguments AS (
   SELECT
@@ -206,6 +221,14 @@ runs_of AS (
   FROM buckets
   GROUP BY buckets.run_name, buckets.platform, buckets.color
 ),
+-- Programs of unknown need may share more, hold more of their own or be the largest.
+unknowns AS (
+  SELECT
+    unread.run_name, unread.platform,
+    unread.function_name || ': ' || unread.unknown_reason AS unknown_reason
+  FROM unread
+  WHERE unread.place = 1
+),
 codes AS (
   SELECT live_profiles.run_name, max(live_profiles.code_bytes) AS code_bytes
   FROM live_profiles
@@ -224,8 +247,11 @@ parts AS (
       codes.code_bytes, params.reserved_bytes
     ]) AS low_bytes,
     unnest([
-      coalesce(weights.held_bytes, 0), coalesce(caches.held_bytes, 0), runs_of.own_bytes,
-      runs_of.program_bytes, codes.code_bytes, params.reserved_bytes
+      CASE WHEN unknowns.run_name IS NULL THEN coalesce(weights.held_bytes, 0) END,
+      CASE WHEN unknowns.run_name IS NULL THEN coalesce(caches.held_bytes, 0) END,
+      CASE WHEN unknowns.run_name IS NULL THEN runs_of.own_bytes END,
+      CASE WHEN unknowns.run_name IS NULL THEN runs_of.program_bytes END,
+      codes.code_bytes, params.reserved_bytes
     ]) AS held_bytes,
     unnest([
       coalesce(weights.array_count, 0), coalesce(caches.array_count, 0), NULL, NULL, NULL, NULL
@@ -244,10 +270,11 @@ parts AS (
     ]) AS sharing,
     unnest([
       CASE
+        WHEN unknowns.run_name IS NOT NULL THEN unknowns.unknown_reason
         WHEN runs_of.program_count = 1
           THEN 'one program shares nothing: its weights are in the row program'
       END,
-      NULL, NULL, NULL,
+      unknowns.unknown_reason, unknowns.unknown_reason, unknowns.unknown_reason,
       CASE
         WHEN codes.code_bytes IS NULL
           THEN 'no memory profile of the run has the size of the loaded programs'' code'
@@ -267,6 +294,9 @@ parts AS (
     AND caches.color = runs_of.color
     AND caches.is_donated
   LEFT JOIN codes ON codes.run_name = runs_of.run_name
+  LEFT JOIN unknowns
+    ON unknowns.run_name = runs_of.run_name
+    AND unknowns.platform IS NOT DISTINCT FROM runs_of.platform
 ),
 lefts AS (
   SELECT
@@ -279,7 +309,10 @@ lefts AS (
       - sum(CASE WHEN parts.part <> 'cache' THEN parts.low_bytes END) AS cache_bytes,
     any_value(params.token_bytes) AS token_bytes,
     -- Code is small next to the rest: what is left is said without it, and the reason.
-    min(parts.unknown_reason) FILTER (WHERE parts.part = 'code') AS unknown_reason
+    coalesce(
+      min(parts.unknown_reason) FILTER (WHERE parts.part = 'program'),
+      min(parts.unknown_reason) FILTER (WHERE parts.part = 'code')
+    ) AS unknown_reason
   FROM parts
   CROSS JOIN params
   GROUP BY parts.run_name, parts.platform, parts.color
@@ -311,6 +344,13 @@ answers AS (
     NULL AS sharing, lefts.unknown_reason
   FROM lefts
   WHERE lefts.held_bytes IS NOT NULL
+  UNION ALL
+  SELECT
+    unread.run_name, unread.platform, unread.color, 'bucket' AS part, 9 AS part_place,
+    unread.place, unread.function_name, unread.module_key, NULL AS low_bytes, NULL AS held_bytes,
+    NULL AS array_count, NULL AS low_cache_bytes, NULL AS cache_bytes, NULL AS low_token_count,
+    NULL AS token_count, NULL AS sharing, unread.unknown_reason
+  FROM unread
   UNION ALL
   SELECT
     buckets.run_name, buckets.platform, buckets.color, 'bucket' AS part, 8 AS part_place,

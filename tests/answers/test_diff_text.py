@@ -168,9 +168,9 @@ def test_what_is_shortened_at_a_terminal_is_counted(monkeypatch, capsys):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     long = "scope/" * 20 + "dot"
     both = compared([row(base=1, new=2)], [row(base=1, new=2, part=long)])
-    command._write_text(both, 10, format_name="table", output=None, full=None)
+    command._write_text(both, 10, [], format_name="table", output=None, full=None)
     out, err = capsys.readouterr()
     assert long in out.splitlines()[0] and long not in out.partition("\n")[2]
     assert err == "bufdb: 1 cells shortened to fit the terminal; --full shows all of them\n"
-    command._write_text(both, 10, format_name="table", output=None, full="--full")
+    command._write_text(both, 10, [], format_name="table", output=None, full="--full")
     assert long in capsys.readouterr().out.partition("\n")[2]

@@ -49,6 +49,23 @@ def test_weights_and_caches_are_there_once(served):
     """)  # fmt: skip
 
 
+def test_a_program_of_unknown_need_may_be_the_largest(served):
+    Module(served, 4, run_name="r", function_name="verify", module_key="m4", platform="gpu")
+    holds(served, "serving", """
+        part    | module_key | low_bytes | held_bytes | unknown_reason
+        weights | NULL       | 44        | NULL       | verify: the dump has no allocations
+        cache   | NULL       | 20        | NULL       | verify: the dump has no allocations
+        own     | NULL       | 0         | NULL       | verify: the dump has no allocations
+        program | m1         | 132       | NULL       | verify: the dump has no allocations
+        code    | NULL       | NULL      | NULL       | no memory profile of the run has the size of the loaded programs' code
+        left    | NULL       | NULL      | 804        | verify: the dump has no allocations
+        bucket  | m1         | 132       | 132        | NULL
+        bucket  | m3         | 97        | 97         | NULL
+        bucket  | m2         | 76        | 76         | NULL
+        bucket  | m4         | NULL      | NULL       | the dump has no allocations
+    """, budget="1000B")  # fmt: skip  # noqa: E501
+
+
 LEFT = ["low_bytes", "held_bytes", "low_cache_bytes", "cache_bytes"]
 LEFT += ["low_token_count", "token_count"]
 ASKED = {"budget": "1000B", "reserved_bytes": "50B", "token_bytes": "7B"}

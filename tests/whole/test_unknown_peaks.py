@@ -39,12 +39,13 @@ STATIC = {
     "padding": {"value_count"},
     "top-values": {"value_count"},
 }
-OF_PROCESSES = {
-    "process", "process-curve", "process-growth", "diff-process", "pool", "unplanned",
+OF_OTHERS = {
+    "kernels", "process", "process-curve", "process-growth", "diff-process", "pool", "unplanned",
 }  # fmt: skip
-OF_DUMPS = {name: query for name, query in QUERIES.items() if name not in OF_PROCESSES}
-"""A row of the others is of a profiled process, with or without a module."""
+OF_DUMPS = {name: query for name, query in QUERIES.items() if name not in OF_OTHERS}
+"""A row of the others is of a kernel, or of a profiled process, with or without a module."""
 each_query = pytest.mark.parametrize("query", OF_DUMPS.values(), ids=OF_DUMPS.keys())
+OF_PEAKS = {name: query for name, query in OF_DUMPS.items() if name != "serving"}  # has needs
 
 
 def compiled(con, module_id, run_name, function, reason=None, **cells):
@@ -112,7 +113,7 @@ def functions_and_db(request, fresh):
 
 
 @pytest.mark.sample(20)
-@each_query
+@pytest.mark.parametrize("query", OF_PEAKS.values(), ids=OF_PEAKS.keys())
 def test_an_unknown_peak_has_a_reason_and_no_number(functions_and_db, query):
     functions, con = functions_and_db
     # Unknown ones come first; where peaks do not rank the rows, top_n can cut any.
