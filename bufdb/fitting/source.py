@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
@@ -279,7 +280,8 @@ class Source(Edits):
             self.imports = []
         text = self.edited()
         try:
-            ast.parse(text)
+            with warnings.catch_warnings(action="ignore"):  # the file as it was may have some
+                compile(text, "", "exec", dont_inherit=True)  # a parser allows equal keywords
         except SyntaxError as error:
             raise Refused("the edited text is no Python") from error
         return self._head + text

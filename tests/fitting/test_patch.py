@@ -7,8 +7,10 @@ from dataclasses import replace
 import pytest
 from patched import PATH, calls, git_apply, named, program, scan, site, switch
 
+from bufdb.fitting.edits import Refused
 from bufdb.fitting.patch import patch
 from bufdb.fitting.plans import Change, Plan, Site
+from bufdb.fitting.source import Source
 
 HEAD = "import jax\nimport jax.numpy as jnp\n"
 IMPORT = "from jax.ad_checkpoint import checkpoint_name\n"
@@ -800,6 +802,13 @@ def test_two_files_are_one_diff(tmp_path):
     }
     for text in after.values():
         ast.parse(text)
+
+
+def test_an_argument_that_a_call_has_twice_is_no_python():
+    source = Source(PATH, "y = f(a=1)\n")
+    source.replace((9, 9), lambda render: ", a=2")
+    with pytest.raises(Refused, match="no Python"):
+        source.result()
 
 
 def test_a_plan_of_nothing_is_no_diff():

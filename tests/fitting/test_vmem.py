@@ -15,8 +15,8 @@ TPU = "from jax.experimental.pallas import tpu as pltpu\n"
 CALL = "pl.pallas_call(kernel, out_shape=s{})(x)"
 
 
-def edited(text, call, name="CompilerParams"):
-    change = limited((site(text, call),), 64, name)
+def edited(text, *calls, name="CompilerParams"):
+    change = limited(tuple(site(text, call) for call in calls), 64, name)
     return patch(program(changes=(change,)), Plan(extra=(change.key,)), {PATH: text}, "/src")
 
 
@@ -45,9 +45,23 @@ def test_names_that_are_bound_and_modules_that_are_not_imported():
     made = edited(head + run, "run(x)")
     assert made.texts[PATH] == head.replace("()", "(vmem_limit_bytes=64)") + run
     call = CALL.format("")
-    made = edited(f"{PALLAS}y = {call}\n", call, "TPUCompilerParams")
+    made = edited(f"{PALLAS}y = {call}\n", call, name="TPUCompilerParams")
     assert "from jax.experimental.pallas import tpu\n" in made.texts[PATH]
     assert "compiler_params=tpu.TPUCompilerParams(vmem_limit_bytes=64)" in made.texts[PATH]
+
+
+@pytest.mark.parametrize("given", ["", ", compiler_params=p"])
+def test_kernels_that_share_what_is_edited(given):
+    head = f"{PALLAS}{TPU}p = pltpu.CompilerParams()\n"
+    run = f"run = pl.pallas_call(kernel, out_shape=s{given})\n"
+    other = f"other = pl.pallas_call(less, out_shape=s{given or ', compiler_params=p'})\n"
+    made = edited(f"{head}{run}{other}y = run(x) + run(z) + other(x)\n",
+                  "run(x)", "run(z)", "other(x)")  # fmt: skip
+    assert made.steps == ()
+    text = made.texts[PATH]
+    assert "p = pltpu.CompilerParams(vmem_limit_bytes=64)\n" in text
+    assert text.count("vmem_limit_bytes") == (1 if given else 2)
+    compile(text, PATH, "exec")
 
 
 @pytest.mark.parametrize(

@@ -38,10 +38,12 @@ class Vmem(Lever):
 
     def edit(self, editing: Editing) -> None:
         """Set the limit at each call."""
+        done: set[ast.Call] = set()
         for change in editing.program.changes_of(editing.plan):
             if change.key.partition("=")[0] == self.name:
                 for site in change.sites:
-                    editing.attempt(site, change.step, _edit, site, change.count, change.spelling)
+                    how = site, change.count, change.spelling, done
+                    editing.attempt(site, change.step, _edit, *how)
 
 
 def changes_of(step: Any, files: Files, platform: str) -> list[Change]:
@@ -67,10 +69,11 @@ def changes_of(step: Any, files: Files, platform: str) -> list[Change]:
 
 def limited(sites: tuple[Site, ...], limit: int, spelling: str) -> Change:
     """Return the change that gives kernels at some expressions a limit [bytes]."""
-    where = ", ".join(place(site) for site in sites)
+    places = dict.fromkeys(place(site) for site in sites)
+    where = ", ".join(places)
     return Change(
         f"{Vmem.name}={limit}",
-        f"{LIMIT}={limit} of the kernel at {where}",
+        f"{LIMIT}={limit} of the {'kernel' if len(sites) == 1 else 'kernels'} at {where}",
         f"set {LIMIT}={limit} in compiler_params of",
         where,
         "the kernel computes as before",
@@ -91,25 +94,37 @@ def _sites(jaxpr: Any, files: Files) -> Iterator[Site]:
             yield from _sites(inner, files)
 
 
-def _edit(source: Source, site: Site, limit: int, spelling: str) -> None:
+def _edit(source: Source, site: Site, limit: int, spelling: str, done: set[ast.Call]) -> None:
     """Set the limit of vector memory of a kernel.
+
+    Args:
+        source: that is edited.
+        site: which runs the kernel.
+        limit: what to set [bytes].
+        spelling: name of the class of compiler parameters, if there are none yet.
+        done: calls that have it; kernels may share their call of `pallas_call`, or the parameters.
 
     Raises:
         Refused: the kernel's compiler parameters are not in sight.
     """
     call = _pallas_call(source, source.find(site))
+    if call in done:
+        return
     if any(one.arg is None for one in call.keywords):
         raise Refused("its options come from two stars")
     options = next((one.value for one in call.keywords if one.arg == "compiler_params"), None)
     if options is None:
         tpu = source.imported(_PALLAS, "tpu", [call])
         _add(source, call, f"compiler_params={tpu}.{spelling}({LIMIT}={limit})")
+        done.add(call)
         return
     if isinstance(options, ast.Name):
         bound = source.binding(options.id, options)
         options = bound.value if isinstance(bound, ast.Assign) else options
     if not isinstance(options, ast.Call):
         raise Refused("its compiler_params are not made in sight of the call")
+    if options in done:
+        return
     of_tpu = [f"{_PALLAS}.tpu.{name}" for name in _CLASSES]
     has_stars = any(one.arg is None for one in options.keywords)
     if has_stars or source.dotted(options.func) not in of_tpu:
@@ -119,6 +134,7 @@ def _edit(source: Source, site: Site, limit: int, spelling: str) -> None:
         _add(source, options, f"{LIMIT}={limit}")
     else:
         source.replace(source.span(present), lambda render: str(limit))
+    done.add(options)
 
 
 def _add(source: Source, call: ast.Call, text: str) -> None:
