@@ -21,6 +21,14 @@ from bufdb.render.text import human_bytes
 VMEM = Vmem.name
 REFUSED = re.compile(r"Scoped allocation with size \S+ and limit (\S+) exceeded scoped vmem limit")
 """What the compiler says of a kernel that needs more than its limit; the size is that so far."""
+_CAPACITY = re.compile(r"Used \S+ of \S+ vmem\b")
+"""What it says of a program that needs more than there is, whatever its limits."""
+_ALL = (
+    f"no {LIMIT} makes it compile, as all vector memory is not enough; smaller blocks, or fewer, "
+    "would do"
+)
+_NOT_WHY = "no kernel's limit is why XLA gives up the function as written"
+_UNKNOWN = f"whether another {LIMIT} would do is unknown"
 _STEPS = 3
 """Limits above what the compiled kernel uses that are tried, each twice the one before."""
 
@@ -45,18 +53,18 @@ class VectorMemory:
         change = next((one for one in self.program.changes if one.key.startswith(VMEM)), None)
         if change is None:
             return list(candidates)
-        refusal = REFUSED.search(self.ask.as_written.refusal or "")
+        written = self.ask.as_written.refusal
+        refusal = REFUSED.search(written or "")
         if refusal is None:
-            self.notes.append(f"--also {VMEM}: as written no kernel needs more than its limit")
+            why = "as written no kernel needs more than its limit"
+            if written is not None:
+                why = _ALL if _CAPACITY.search(written) else _NOT_WHY
+            self.notes.append(f"--also {VMEM}: {why}")
             return list(candidates)
         self.ask.observer("compiling with all vector memory for the kernels")
         plan, compiled = self._compile(change)
         if compiled is None or compiled.refusal is not None or compiled.need_bytes is None:
-            why = "" if compiled is None or compiled.refusal is None else f": {compiled.refusal}"
-            self.notes.append(
-                f"--also {VMEM}: no {LIMIT} makes it compile, as all vector memory is not enough; "
-                f"smaller blocks, or fewer, would do{why}"
-            )
+            self.notes.append(f"--also {VMEM}: {_why_none(compiled)}")
             return list(candidates)
         used = self.used(plan)
         sizes = {site: used.get(f"{site.file}:{site.line}", 0) for site in change.sites}
@@ -84,15 +92,18 @@ class VectorMemory:
     def _prove(self, change: Change, used: int) -> None:
         """Compile with one byte less, and note what came of it."""
         limit, where = change.count, change.where
-        text = f"the kernel at {where} uses {human_bytes(used)} of vector memory ({used} bytes)"
+        text = f"the kernel at {where} uses"
+        if len(change.sites) > 1:
+            text = f"the kernels at {where} use up to"
+        text += f" {human_bytes(used)} of vector memory ({used} bytes)"
         _, compiled = self._compile(limited(change.sites, limit - 1, change.spelling))
         refusal = None if compiled is None else compiled.refusal
         if refusal is not None and REFUSED.search(refusal):
-            self.notes.append(f"{text}: with {LIMIT} one byte lower it does not compile")
+            self.notes.append(f"{text}: with {LIMIT} one byte lower the program does not compile")
         elif compiled is None:
             self.notes.append(f"{text}; whether a lower {LIMIT} does was not tried")
         else:
-            self.notes.append(f"{text}, and needs {LIMIT} of at most {limit} to compile")
+            self.notes.append(f"{text}: the program needs {LIMIT} of at most {limit} to compile")
 
     def _compile(self, change: Change) -> tuple[Plan, Compiled | None]:
         """Return a plan, compiled; None if no compilation is left."""
@@ -107,6 +118,16 @@ class VectorMemory:
 
     def _candidate(self, plan: Plan, compiled: Compiled) -> Candidate:
         return Candidate(plan, self.program.as_written, compiled.need_bytes or 0, compiled)
+
+
+def _why_none(compiled: Compiled | None) -> str:
+    """Return why there is no plan after a compilation with all vector memory."""
+    if compiled is None:
+        return f"{_UNKNOWN}, as no compilation is left"
+    refusal = compiled.refusal or "the compiler planned no memory"
+    if REFUSED.search(refusal) or _CAPACITY.search(refusal):
+        return f"{_ALL}: {refusal}"
+    return f"{_UNKNOWN}: {refusal}"
 
 
 def _needing(sizes: Mapping[Site, int], limit: str) -> tuple[Site, ...]:

@@ -86,7 +86,13 @@ def test_what_is_not_in_sight_is_a_step_in_words(line, call, why):
 REFUSED = "Scoped allocation with size 9.00M and limit 8B exceeded scoped vmem limit by 1B."
 
 
-def searched(used, least, refusal=REFUSED, budget=9):
+CAPACITY = "Ran out of memory in memory space vmem. Used 144.00M of 128.00M vmem. Exceeded"
+OTHER = "kernel.py:9: by hand, set it: what is called is not pl.pallas_call(…) in sight"
+
+UNKNOWN = "--also vmem: whether another vmem_limit_bytes would do is unknown"
+
+
+def searched(used, least, refusal=REFUSED, budget=9, below=REFUSED):
     """The limits that are compiled, plans by their keys, and notes, for two kernels."""
     text = "f(x)\ng(x)\n"
     change = limited((site(text, "f(x)"), site(text, "g(x)")), MOST, "CompilerParams")
@@ -101,7 +107,7 @@ def searched(used, least, refusal=REFUSED, budget=9):
         limit = int(key.partition("=")[2])
         compiled.append((limit, len(made[-1].changes[0].sites)))
         notes.append("XLA gave up")
-        return Compiled(70, 70, is_full, 1.0, refusal=None if limit >= least else REFUSED)
+        return Compiled(70, 70, is_full, 1.0, refusal=None if limit >= least else below)
 
     written = Compiled(70, 70, True, 1.0, refusal=refusal)
     ask = Ask(None, written, lambda plan: Traced(0, 0, 0, 0), compiling)
@@ -118,27 +124,46 @@ def test_what_the_kernel_uses_is_the_least_limit():
     assert compiled == [(MOST, 2), (12, 1), (11, 1)]
     assert keys == [("vmem=12",)]
     (note,) = notes
-    assert "uses 12 B of vector memory (12 bytes)" in note
-    assert "one byte lower it does not compile" in note
+    assert "train.py:1 uses 12 B of vector memory (12 bytes)" in note
+    assert "one byte lower the program does not compile" in note
 
 
 def test_a_kernel_that_needs_more_to_compile_than_it_uses():
     compiled, keys, notes = searched((12, 10), 20)
     assert compiled == [(MOST, 2), (12, 2), (24, 2), (23, 2)]
     assert keys == [("vmem=24",)]
-    assert "and needs vmem_limit_bytes of at most 24 to compile" in notes[0]
+    assert "the kernels at train.py:1, train.py:2 use up to 12 B of vector memory" in notes[0]
+    assert "the program needs vmem_limit_bytes of at most 24 to compile" in notes[0]
 
 
-def test_all_vector_memory_is_not_enough():
-    compiled, keys, notes = searched((), 2 * MOST)
+@pytest.mark.parametrize("below", [REFUSED, CAPACITY])
+def test_all_vector_memory_is_not_enough(below):
+    compiled, keys, (note,) = searched((), 2 * MOST, below=below)
     assert (compiled, keys) == ([(MOST, 2)], [])
-    assert "smaller blocks, or fewer, would do" in notes[0]
+    assert f"all vector memory is not enough; smaller blocks, or fewer, would do: {below}" in note
 
 
-def test_a_program_that_compiles_as_written():
-    compiled, keys, notes = searched((), 0, refusal=None)
+def test_a_plan_that_is_refused_for_another_reason_says_nothing():
+    compiled, keys, notes = searched((), 2 * MOST, below=OTHER)
+    assert (compiled, keys) == ([(MOST, 2)], [])
+    assert notes == [f"{UNKNOWN}: {OTHER}"]
+    compiled, keys, notes = searched((12, 4), 12, budget=0)
     assert (compiled, keys) == ([], [])
-    assert notes == ["--also vmem: as written no kernel needs more than its limit"]
+    assert notes == [f"{UNKNOWN}, as no compilation is left"]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "why"),
+    [
+        (None, "as written no kernel needs more than its limit"),
+        (CAPACITY, "no vmem_limit_bytes makes it compile, as all vector memory is not enough"),
+        ("Used 20.0G of 16.0G hbm.", "no kernel's limit is why XLA gives up the function"),
+    ],
+)
+def test_a_program_whose_limits_are_not_what_is_exceeded(refusal, why):
+    compiled, keys, (note,) = searched((), 0, refusal=refusal)
+    assert (compiled, keys) == ([], [])
+    assert note.startswith(f"--also vmem: {why}")
 
 
 def test_a_budget_that_ends():
