@@ -593,6 +593,11 @@ class Outcome:
         return self.need_bytes / limit
 
     @property
+    def is_compiled(self) -> bool:
+        """Whether XLA compiled it, however much memory it needs."""
+        return self.overview is not None and self.refusal is None
+
+    @property
     def is_too_large(self) -> bool:
         """Whether it needs more memory than there is, by the limit or by XLA's message."""
         is_refused = self.refusal is not None and _OF_MEMORY.search(self.refusal) is not None
@@ -608,7 +613,7 @@ class Outcome:
         """The outcome column."""
         if self.is_too_large:
             return "too large"
-        return "not compiled" if self.overview is None or self.refusal is not None else "compiled"
+        return "compiled" if self.is_compiled else "not compiled"
 
 
 def table(outcomes: Sequence[Outcome]) -> Result:

@@ -219,7 +219,7 @@ def _note_edge(outcomes: Sequence[Outcome]) -> None:
     from bufdb.answers.kernels import edge
 
     known = [(one, [] if one.overview is None else one.overview.kernels) for one in outcomes]
-    text = edge([(one.target, one.word == "compiled", some) for one, some in known])
+    text = edge([(one.target, one.is_compiled, some) for one, some in known])
     if text is not None:
         common.note(text)
 

@@ -223,6 +223,10 @@ def test_each_value_of_a_sweep_is_a_row_and_a_run(model, monkeypatch):
     with duckdb.connect("t.duckdb", read_only=True) as con:
         sql = "SELECT run_name, label_value FROM run_labels WHERE label = 'batch' ORDER BY ALL"
         assert con.execute(sql).fetchall() == [("step-4@v5e", "4"), ("step-8@v5e", "8")]
+    words[2] = "args({batch})"  # of another shape than 4 the function fails
+    done = explain(*words, "batch=4,8", "--limit", "1B", "--format", "json")
+    assert [row["outcome"] for row in json.loads(done.stdout)] == ["too large", "not compiled"]
+    assert "batch=4 is the largest that compiles, of those tried" in done.stderr
     monkeypatch.setenv("STAND_IN_REFUSAL", E1000)
     monkeypatch.setenv("STAND_IN_DUMP", "")
     assert explain(*words, "batch=4,8").returncode == 1
