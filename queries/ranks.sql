@@ -18,7 +18,8 @@
 --
 -- wrong when: Compilations of a function are paired by size in each rank: one that a rank has in
 -- addition moves those after it (signature_count, missing_count). Ranks of a pipeline differ by
--- stage. Profiles that a program wrote itself count as one process each, under their names. A label
+-- stage. Profiles that a program wrote itself count as one process each, under their names; next to
+-- several processes, dumps in a folder of none of them do, too. A label
 -- that differs in each run for another reason (a host's name along with its rank) leaves no two
 -- runs to compare: name the labels that matter in fixed.
 --
@@ -94,29 +95,12 @@ jobs AS (
 compiled AS (
   SELECT
     asked_modules.run_name, regexp_extract(asked_modules.module_key, '^(.*)/', 1) AS folder,
+    '//' || regexp_extract(asked_modules.module_key, '^(.*/)') AS path,
     module_signatures.pairing_name, module_signatures.entry_signature, asked_modules.platform,
     asked_modules.color, asked_modules.module_key, asked_modules.total_bytes,
     asked_modules.need_bytes, asked_modules.peak_bytes, asked_modules.peak_unknown_reason
   FROM asked_modules
   JOIN module_signatures ON module_signatures.module_id = asked_modules.module_id
-),
-compilations AS (
-  SELECT
-    compiled.run_name,
-    CASE
-      WHEN min(compiled.folder) OVER (PARTITION BY compiled.run_name)
-        = max(compiled.folder) OVER (PARTITION BY compiled.run_name) THEN ''
-      ELSE compiled.folder
-    END AS process_name,
-    compiled.folder, compiled.pairing_name, compiled.entry_signature, compiled.platform,
-    compiled.color, compiled.need_bytes, compiled.peak_bytes, compiled.peak_unknown_reason,
-    row_number() OVER (
-      PARTITION BY
-        compiled.run_name, compiled.folder, compiled.pairing_name, compiled.platform,
-        compiled.color
-      ORDER BY compiled.total_bytes DESC NULLS LAST, compiled.module_key
-    ) AS compilation_place
-  FROM compiled
 ),
 -- Each table is read once; of several devices the fullest counts.
 parts AS (
@@ -195,6 +179,7 @@ processes AS (
       regexp_replace(moments.account_name, '(^|/)memory[.](prof|log)$', ''),
       '[.](prof|log|out|err)$', ''
     ) AS process_name,
+    '//' || regexp_extract(moments.account_name, '^(.*/)') AS path,
     max(CASE WHEN moments.is_account THEN moments.alive_bytes END) AS alive_bytes,
     max(moments.alive_bytes) AS most_alive_bytes,
     max(
@@ -215,18 +200,58 @@ processes AS (
   FROM moments
   GROUP BY moments.run_name, moments.account_name
 ),
+places AS (
+  SELECT DISTINCT
+    compiled.run_name, compiled.folder, NULL AS process_name, compiled.path AS folder_path,
+    NULL AS process_path
+  FROM compiled
+  UNION ALL
+  SELECT
+    processes.run_name, NULL AS folder, processes.process_name, NULL AS folder_path,
+    processes.path AS process_path
+  FROM processes
+),
+-- Runs of one process need no name of it: its dumps and profiles are in one folder, or those of one
+-- kind in a folder within.
+alone AS (
+  SELECT places.run_name
+  FROM places
+  GROUP BY places.run_name
+  HAVING count(DISTINCT places.folder) <= 1
+    AND count(DISTINCT places.process_name) <= 1
+    AND (
+      contains(
+        coalesce(max(places.folder_path), '//'), coalesce(max(places.process_path), '//')
+      )
+      OR contains(
+        coalesce(max(places.process_path), '//'), coalesce(max(places.folder_path), '//')
+      )
+    )
+),
+compilations AS (
+  SELECT
+    compiled.run_name,
+    CASE WHEN alone.run_name IS NULL THEN compiled.folder ELSE '' END AS process_name,
+    compiled.folder, compiled.pairing_name, compiled.entry_signature, compiled.platform,
+    compiled.color, compiled.need_bytes, compiled.peak_bytes, compiled.peak_unknown_reason,
+    row_number() OVER (
+      PARTITION BY
+        compiled.run_name, compiled.folder, compiled.pairing_name, compiled.platform,
+        compiled.color
+      ORDER BY compiled.total_bytes DESC NULLS LAST, compiled.module_key
+    ) AS compilation_place
+  FROM compiled
+  LEFT JOIN alone ON alone.run_name = compiled.run_name
+),
 accounts AS (
   SELECT
     processes.run_name,
-    CASE
-      WHEN min(processes.process_name) OVER (PARTITION BY processes.run_name)
-        = max(processes.process_name) OVER (PARTITION BY processes.run_name) THEN ''
-      ELSE processes.process_name
-    END AS process_name,
+    CASE WHEN alone.run_name IS NULL THEN processes.process_name ELSE '' END AS process_name,
     processes.alive_bytes, processes.most_alive_bytes, processes.grown_bytes,
     processes.program_bytes, processes.used_bytes, processes.most_used_bytes,
     processes.pool_bytes, processes.block_bytes
   FROM processes
+  LEFT JOIN alone ON alone.run_name = processes.run_name
 ),
 figures AS (
   SELECT
@@ -350,7 +375,8 @@ levels AS (
     END AS emptiest_rank
   FROM placed
   CROSS JOIN params
-  WHERE (placed.is_labelled OR placed.rank_count > 1)
+  -- One process without a label is no job.
+  WHERE (placed.is_labelled OR placed.job_rank_count > 1)
     AND (params.figure IS NULL OR placed.figure GLOB params.figure)
   WINDOW figure_ranks AS (
     PARTITION BY

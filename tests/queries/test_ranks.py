@@ -164,3 +164,39 @@ def test_processes_of_labelled_runs_have_both_names(con, taken):
 def test_a_process_alone_is_no_job(con, taken):
     taken("memory.prof", 100)
     holds(con, "ranks", "figure")
+
+
+def test_dumps_of_one_process_have_its_name(con, taken):
+    module = Module(con, 1, "r", "f", module_key="process-0/f")
+    module.allocation(0, "output", 10)
+    module.close()
+    taken("process-0/memory.prof", 100)
+    taken("process-1/memory.prof", 100)
+    holds(con, "ranks", """
+        figure | rank_count | missing_count | rank
+        need   | 1          | 1             | process-0
+        alive  | 2          | 0             | process-0
+    """, figure="[na]*")  # fmt: skip
+
+
+@pytest.mark.parametrize("profile", ["memory.prof", "mine.prof", "profiles/memory.prof"])
+def test_dumps_and_profiles_of_one_process(con, taken, profile):
+    """Where they are in one folder, or those of one kind within, no name tells them apart."""
+    compiled(con, 1, "0", 10)
+    compiled(con, 2, "1", 10)
+    taken(profile, 100, run="run1")
+    taken(profile, 100, run="run2")
+    holds(con, "ranks", """
+        figure | rank_count | missing_count | rank
+        alive  | 2          | 0             | 0
+        need   | 2          | 0             | 0
+    """, figure="[na]*")  # fmt: skip
+
+
+def test_what_one_process_alone_has_is_shown(con, taken):
+    taken("process-0/memory.prof", 100, bytes_in_use=120)
+    taken("process-1/memory.prof", 100)
+    holds(con, "ranks", """
+        figure | rank_count | missing_count | rank      | own_bytes
+        used   | 1          | 1             | process-0 | 120
+    """, figure="used")  # fmt: skip
