@@ -205,7 +205,7 @@ accounts AS (
     coalesce(pools.alive_bytes, 0) AS alive_bytes,
     profiles.code_bytes,
     coalesce(pools.limit_bytes, profiles.limit_bytes) AS limit_bytes,
-    pools.rest_bytes, pools.split_bytes,
+    pools.rest_bytes, pools.low_split_bytes, pools.split_bytes, pools.low_free_bytes,
     -- Without the allocator's own word used_bytes has arrays and code alone.
     CASE
       WHEN pools.rest_bytes IS NOT NULL
@@ -251,7 +251,8 @@ totals AS (
     accounts.mark, accounts.device, accounts.function_name,
     accounts.plan_bytes, accounts.argument_bytes, accounts.output_bytes, accounts.temp_bytes,
     accounts.alive_bytes, accounts.code_bytes, accounts.limit_bytes, accounts.rest_bytes,
-    accounts.high_rest_bytes, accounts.free_bytes, accounts.split_bytes, accounts.is_known,
+    accounts.high_rest_bytes, accounts.low_free_bytes, accounts.free_bytes,
+    accounts.low_split_bytes, accounts.split_bytes, accounts.is_known,
     accounts.known_bytes, accounts.known_count, accounts.arguments_unknown_reason,
     CASE
       WHEN accounts.is_known THEN accounts.alive_bytes - accounts.known_bytes
@@ -329,7 +330,12 @@ single_parts AS (
     END AS held_bytes,
     CASE WHEN names.part = 'argument' AND totals.is_known THEN totals.known_count END
       AS array_count,
-    CASE WHEN totals.code_bytes IS NULL THEN 0 ELSE totals.rest_bytes END AS low_rest_bytes
+    -- Of what a log rounds, and of code whose size is not known, the least.
+    CASE names.part
+      WHEN 'rest' THEN CASE WHEN totals.code_bytes IS NULL THEN 0 ELSE totals.rest_bytes END
+      WHEN 'free' THEN totals.low_free_bytes
+      WHEN 'split' THEN coalesce(totals.low_split_bytes, 0)
+    END AS low_bytes
   FROM totals
   CROSS JOIN (
     VALUES
@@ -341,8 +347,7 @@ parts AS (
   SELECT
     single_parts.run_name, single_parts.profile_name, single_parts.device, single_parts.part,
     single_parts.part_place, 0 AS place,
-    if(single_parts.part = 'rest', single_parts.low_rest_bytes, single_parts.held_bytes)
-      AS low_bytes,
+    coalesce(single_parts.low_bytes, single_parts.held_bytes) AS low_bytes,
     single_parts.held_bytes, single_parts.array_count, NULL AS python_function_name,
     NULL AS source
   FROM single_parts

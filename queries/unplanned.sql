@@ -27,7 +27,8 @@
 --   outside (of the pool: CUDA's context, NCCL, cuBLAS, cuDNN, Warp's pool, other processes);
 --   split (free, but not in the largest free block); host (of the process: compiler, runtime,
 --   data).
--- column held_bytes BIGINT: What is known of it [bytes]; NULL if nothing is.
+-- column held_bytes BIGINT: What is known of it, the least where a log rounds it [bytes]; NULL if
+--   nothing is.
 -- column source VARCHAR: How it was read; NULL if it is not known.
 -- column unknown_reason VARCHAR: Why it is not known, and what has it; NULL if it is.
 WITH params AS (
@@ -42,7 +43,7 @@ WITH params AS (
 accounts AS (
   SELECT
     pools.run_name, pools.profile_name, pools.device, pools.has_profile, pools.code_bytes,
-    pools.rest_bytes, pools.collective_bytes, pools.outside_bytes, pools.split_bytes,
+    pools.rest_bytes, pools.collective_bytes, pools.outside_bytes, pools.low_split_bytes,
     lower(pools.device) GLOB 'cpu*' AS is_cpu
   FROM pools
   CROSS JOIN params
@@ -99,7 +100,7 @@ found AS (
   UNION ALL
   SELECT
     accounts.run_name, accounts.profile_name, accounts.device, 'split' AS kind, 5 AS place,
-    accounts.split_bytes AS held_bytes,
+    accounts.low_split_bytes AS held_bytes,
     'what is free without the largest free block, by the allocator' AS source,
     'the allocator does not say what is free in one piece: BFC''s dump in a log does' AS reason
   FROM accounts

@@ -16,7 +16,9 @@ SELECT
   max(
     CASE WHEN statistic_name = 'largest_free_block_bytes' THEN statistic_value + slack_bytes END
   ) AS block_bytes,
-  max(CASE WHEN statistic_name = 'free_chunk_bytes' THEN statistic_value END)
+  max(CASE WHEN statistic_name = 'free_chunk_bytes' THEN statistic_value - slack_bytes END)
+    AS low_free_chunk_bytes,
+  max(CASE WHEN statistic_name = 'free_chunk_bytes' THEN statistic_value + slack_bytes END)
     AS free_chunk_bytes,
   max(CASE WHEN statistic_name = 'requested_bytes' THEN statistic_value END) AS requested_bytes,
   max(CASE WHEN statistic_name = 'peak_bytes_in_use' THEN statistic_value END)
@@ -39,7 +41,8 @@ COMMENT ON COLUMN allocator_figures.low_pool_bytes IS 'The least of pool_bytes [
 COMMENT ON COLUMN allocator_figures.pool_bytes IS 'pool_bytes: what it has from the device [bytes].';
 COMMENT ON COLUMN allocator_figures.low_block_bytes IS 'The least of largest_free_block_bytes [bytes].';
 COMMENT ON COLUMN allocator_figures.block_bytes IS 'The most of largest_free_block_bytes [bytes].';
-COMMENT ON COLUMN allocator_figures.free_chunk_bytes IS 'free_chunk_bytes: all free pieces of the pool [bytes].';
+COMMENT ON COLUMN allocator_figures.low_free_chunk_bytes IS 'The least of free_chunk_bytes: of all free pieces of the pool [bytes].';
+COMMENT ON COLUMN allocator_figures.free_chunk_bytes IS 'The most of free_chunk_bytes [bytes].';
 COMMENT ON COLUMN allocator_figures.requested_bytes IS 'requested_bytes: what there was no room for [bytes].';
 COMMENT ON COLUMN allocator_figures.peak_used_bytes IS 'peak_bytes_in_use: the most that was in use at one time [bytes].';
 COMMENT ON COLUMN allocator_figures.device_free_bytes IS 'device_free_bytes: what the device has free [bytes].';

@@ -52,7 +52,7 @@ accounts AS (
     collectives.limit_bytes AS collective_bytes, statistics.device_total_bytes,
     statistics.device_total_bytes - statistics.device_free_bytes - statistics.pool_bytes
       AS outside_bytes,
-    statistics.free_chunk_bytes
+    statistics.low_free_chunk_bytes, statistics.free_chunk_bytes
   FROM devices
   LEFT JOIN live_profiles
     ON live_profiles.run_name = devices.run_name
@@ -102,6 +102,16 @@ SELECT
   accounts.collective_bytes, accounts.device_total_bytes, accounts.outside_bytes,
   CASE
     WHEN coalesce(
+        accounts.low_free_chunk_bytes, accounts.limit_bytes - accounts.used_bytes
+      ) - accounts.largest_bytes IS NOT NULL
+      THEN greatest(
+        coalesce(accounts.low_free_chunk_bytes, accounts.limit_bytes - accounts.used_bytes)
+          - accounts.largest_bytes,
+        0
+      )
+  END AS low_split_bytes,
+  CASE
+    WHEN coalesce(
         accounts.free_chunk_bytes, accounts.limit_bytes - accounts.low_used_bytes
       ) - accounts.low_largest_bytes IS NOT NULL
       THEN greatest(
@@ -134,4 +144,5 @@ COMMENT ON COLUMN pools.requested_bytes IS 'What there was no room for [bytes]: 
 COMMENT ON COLUMN pools.collective_bytes IS 'Most that the allocator of memory for collectives may take, in addition to limit_bytes [bytes]; NULL if no log has it.';
 COMMENT ON COLUMN pools.device_total_bytes IS 'Memory of the whole device, by CUDA [bytes]; NULL if no log has it.';
 COMMENT ON COLUMN pools.outside_bytes IS 'What of the device is in use outside of the pool [bytes]: CUDA''s context, NCCL, cuBLAS and cuDNN, and other processes; NULL if no log has what the device has free.';
+COMMENT ON COLUMN pools.low_split_bytes IS 'The least that is free but not in the largest free block [bytes], not below 0; NULL if it is not known.';
 COMMENT ON COLUMN pools.split_bytes IS 'The most that is free but not in the largest free block [bytes]: of the free pieces of the pool, else of free_bytes; NULL if the allocator does not say how large that block is.';

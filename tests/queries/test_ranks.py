@@ -181,7 +181,7 @@ def test_dumps_of_one_process_have_its_name(con, taken):
 
 @pytest.mark.parametrize("profile", ["memory.prof", "mine.prof", "profiles/memory.prof"])
 def test_dumps_and_profiles_of_one_process(con, taken, profile):
-    """Where they are in one folder, or those of one kind within, no name tells them apart."""
+    """Where they are in one folder, or those of one kind within, no name distinguishes them."""
     compiled(con, 1, "0", 10)
     compiled(con, 2, "1", 10)
     taken(profile, 100, run="run1")

@@ -75,6 +75,6 @@ def test_process_and_unplanned_agree_on_the_allocator(con):
         insert(con, "allocator_statistics", **PROFILE, device="cuda:0", statistic_name=name,
                statistic_value=value, slack_bytes=2)  # fmt: skip
     parts = {row[14]: row[15:17] for row in answer(con, "process") if row[14] != "bystander"}
-    assert parts == {"code": (3, 3), "rest": (5, 9), "free": (62, 62), "split": (12, 12)}
+    assert parts == {"code": (3, 3), "rest": (5, 9), "free": (58, 62), "split": (6, 14)}
     known = {row[3]: row[4] for row in answer(con, "unplanned") if row[4] is not None}
-    assert known == {"code": 3, "rest": 5, "split": 12}
+    assert known == {"code": 3, "rest": 5, "split": 6}
