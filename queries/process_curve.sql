@@ -22,7 +22,8 @@
 --
 -- column run_name
 -- column account_name VARCHAR: The process: its profiles without the number of a snapshot.
--- column device VARCHAR: The device; NULL if nothing is alive on any.
+-- column device VARCHAR: The device; NULL if nothing is alive on any, and no allocator reports what
+--   it has in use.
 -- column moment VARCHAR: snapshot or failure.
 -- column elapsed_seconds DOUBLE: Time since the process began to be watched [s].
 -- column mark VARCHAR: Text that the program gave the snapshot; NULL if it gave none.
@@ -82,8 +83,14 @@ alive AS (
     AND live_sums.profile_name = moments.profile_name
 ),
 devices AS (
-  SELECT DISTINCT alive.run_name, alive.account_name, alive.device
+  SELECT alive.run_name, alive.account_name, alive.device
   FROM alive
+  UNION
+  SELECT moments.run_name, moments.account_name, allocator_figures.device
+  FROM moments
+  JOIN allocator_figures
+    ON allocator_figures.run_name = moments.run_name
+    AND allocator_figures.profile_name = moments.profile_name
 ),
 programs AS (
   SELECT

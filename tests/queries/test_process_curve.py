@@ -42,6 +42,19 @@ def test_the_largest_program_runs_upon_what_is_alive(con):
     """)  # fmt: skip
 
 
+def test_a_device_with_nothing_alive_but_memory_in_use(con):
+    insert(con, "runs", run_name="r")
+    take(con, 0, {"gpu:0": 20})
+    of = {"run_name": "r", "profile_name": "memory-000000.prof", "device": "gpu:1"}
+    for name, value in {"bytes_in_use": 70, "bytes_limit": 100}.items():
+        insert(con, "allocator_statistics", **of, statistic_name=name, statistic_value=value)
+    holds(con, "process-curve", """
+        device | alive_bytes | array_count | used_bytes | limit_bytes | low_running_bytes
+        gpu:0  | 20          | 2           | NULL       | NULL        | 95
+        gpu:1  | 0           | 0           | 70         | 100         | 95
+    """)  # fmt: skip
+
+
 def test_of_many_processes_those_that_hold_most(con):
     insert(con, "runs", run_name="r")
     for process, size in enumerate((5, 9, 7)):
