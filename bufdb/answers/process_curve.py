@@ -17,6 +17,7 @@ from bufdb.resources import query_folder
 
 Row = dict[str, Any]
 QUERY = "process-curve"
+_ALL = 2**63 - 1
 
 
 def query() -> SavedQuery:
@@ -29,22 +30,37 @@ def curves(
 ) -> list[list[Row]]:
     """Return the rows of each process: of its device with the most alive, in order of time.
 
-    Of many processes of a run those that hold the most.
+    Of many processes those that hold the most, and these first.
     """
+    rows = _rows(con, {**asked, "process_n": process_n})
+    devices = [
+        list(some) for _, some in groupby(rows, key=lambda row: (*_process(row), row["device"]))
+    ]
+    processes = [
+        max(some, key=most_alive) for _, some in groupby(devices, key=lambda one: _process(one[0]))
+    ]
+    return sorted(processes, key=most_alive, reverse=True)[:process_n]
+
+
+def most_alive(rows: Sequence[Row]) -> int:
+    """Return the bytes of the highest snapshot."""
+    return max(int(row["alive_bytes"]) for row in rows)
+
+
+def processes(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[str]:
+    """Return the names of all processes with snapshots, each with its run."""
+    every = _rows(con, {**asked, "process_n": _ALL, "top_n": 1})
+    return [escape_control(", ".join(_process(row))) for row in every]
+
+
+def _rows(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[Row]:
     curve = query()
     known = {name: value for name, value in asked.items() if curve.param(name) is not None}
     if not execute.execute_with(con, growth.HAS_SNAPSHOTS, known, QUERY).rows:
         return []
-    result = execute.execute_query(con, curve, {**known, "process_n": process_n})
+    result = execute.execute_query(con, curve, known)
     names = [name for name, _ in result.columns]
-    rows = [dict(zip(names, row, strict=True)) for row in result.rows]
-    devices = [
-        list(some) for _, some in groupby(rows, key=lambda row: (*_process(row), row["device"]))
-    ]
-    return [
-        max(some, key=lambda one: max(row["alive_bytes"] for row in one))
-        for _, some in groupby(devices, key=lambda one: _process(one[0]))
-    ]
+    return [dict(zip(names, row, strict=True)) for row in result.rows]
 
 
 def _process(row: Row) -> tuple[str, str]:
@@ -84,18 +100,24 @@ def sentences(rows: Sequence[Row]) -> list[str]:
         texts.append(
             f"while {name} runs: {human_bytes(sizes[0])} to {human_bytes(sizes[1])} at {at(row)}"
         )
-    over = [
-        row
-        for row in running
-        if row["limit_bytes"] is not None and row["low_running_bytes"] > row["limit_bytes"]
-    ]
+    over = [place for place, row in enumerate(rows) if _is_over(row)]
     if over:
-        row = over[0]
+        row, later = rows[over[0]], rows[over[0] + 1 :]
+        name = row["function_name"]
+        stays = all(_is_over(other) and other["function_name"] == name for other in later)
         texts.append(
-            f"from {at(row)} on {row['function_name']} has no room: at least "
+            f"{f'from {at(row)} on' if stays else f'at {at(row)}'} {name} has no room: at least "
             f"{human_bytes(row['low_running_bytes'])} of {human_bytes(row['limit_bytes'])}"
         )
     return [escape_control(text) for text in texts]
+
+
+def _is_over(row: Row) -> bool:
+    return (
+        row["low_running_bytes"] is not None
+        and row["limit_bytes"] is not None
+        and row["low_running_bytes"] > row["limit_bytes"]
+    )
 
 
 def at(row: Row) -> str:

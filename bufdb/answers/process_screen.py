@@ -8,13 +8,12 @@ from typing import Any
 
 from bufdb.answers import process_curve
 from bufdb.render.text import display_width, escape_control, human_bytes
-from bufdb.show.drawing import Look, gutter
+from bufdb.show.drawing import GUTTER, Look, gutter
 
 Row = dict[str, Any]
 HEIGHT = 12
 MOST = 4
 """Processes that are drawn."""
-_GUTTER = 13
 _MARKS = {False: ("█", "░", "─"), True: ("#", ":", "-")}
 """Of arrays, of the program that runs, and of the limit; with and without ASCII alone."""
 
@@ -25,7 +24,7 @@ def lines(rows: Sequence[Row], width: int, look: Look) -> Iterator[str]:
     yield process_curve.heading(rows)
     limit = process_curve.limit(rows)
     top = max(*(row["running_top"] for row in _topped(rows)), limit or 0, 1)
-    columns = list(_columns(rows, max(width - _GUTTER, 10)))
+    columns = list(_columns(rows, max(width - GUTTER, 10)))
     for level in reversed(range(HEIGHT)):
         low, high = top * level / HEIGHT, top * (level + 1) / HEIGHT
         middle = (low + high) / 2
@@ -48,7 +47,7 @@ def lines(rows: Sequence[Row], width: int, look: Look) -> Iterator[str]:
             for row in columns
         )
         yield f"{gutter(label, is_plain=look.is_plain)}{cells}".rstrip()
-    yield _times(rows, len(columns), look)
+    yield _times(rows, len(columns))
     legend = [f"{alive} arrays that are alive"]
     if (name := process_curve.program(rows)) is not None:
         legend.append(f"{running} in addition while {escape_control(name)} runs, at the least")
@@ -83,9 +82,7 @@ def _columns(rows: Sequence[Row], width: int) -> Iterator[Row]:
             yield shown
 
 
-def _times(rows: Sequence[Row], width: int, look: Look) -> str:
-    texts = [process_curve.at(rows[place]) for place in (0, -1)]
-    room = width - display_width(texts[0]) - display_width(texts[1])
-    return (
-        " " * display_width(gutter("", is_plain=look.is_plain)) + texts[0] + " " * room + texts[1]
-    )
+def _times(rows: Sequence[Row], width: int) -> str:
+    texts = [escape_control(process_curve.at(rows[place])) for place in (0, -1)]
+    room = max(1, width - display_width(texts[0]) - display_width(texts[1]))
+    return " " * GUTTER + texts[0] + " " * room + texts[1]

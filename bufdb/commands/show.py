@@ -13,6 +13,7 @@ import click
 from bufdb.commands import common, completion, paths
 from bufdb.errors import UsageError
 from bufdb.query.catalogue import Catalogue
+from bufdb.render.text import escape_control
 from bufdb.resources import query_folder
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ BY = ("line", "op", "category", "dtype", "value")
 TREES = ("op", "line", "stack")
 MOST = 2**63 - 1
 """The largest number of a step."""
+_NAMES = 8
+"""Processes that an error names."""
 
 
 @click.command(name="show", short_help="Draw a module: memory over the program.")
@@ -137,10 +140,11 @@ def _process(
     """Show processes over time.
 
     Raises:
-        UsageError: there is no snapshot.
+        UsageError: there is no snapshot, or none of a process of that name.
     """
     from bufdb.answers import growth, process_curve, process_screen
     from bufdb.show import drawing
+    from bufdb.show.screen import width_of
 
     asked: dict[str, Value] = {key: text for key, text in globs.items() if text is not None}
     if name is not None:
@@ -148,17 +152,26 @@ def _process(
     run = globs["run"]
     sql = "\n".join([growth.HAS_SNAPSHOTS, process_curve.query().sql])
     con = common.open_database(db, sql, runs=None if run is None else [run])
-    curves = process_curve.curves(con, asked, process_screen.MOST + 1)
+    curves = process_curve.curves(con, asked, process_screen.MOST)
+    if not curves and name is not None:
+        every = process_curve.processes(con, {**asked, "profile": None})
+        if every:
+            names = ", ".join(every[:_NAMES]) + (", …" if len(every) > _NAMES else "")
+            raise UsageError(f"no process matches '{escape_control(name)}'; there is {names}")
     if not curves:
         raise UsageError(
             "no snapshot of a process: bufdb capture --watch-every 60s takes some, and mark of "
             "bufdb.watch"
         )
-    if len(curves) > process_screen.MOST:
-        other = process_curve.heading(curves[process_screen.MOST])
-        common.note(f"of more processes, such as {other}, name one to see it")
+    if len(curves) == process_screen.MOST:
+        other_count = len(process_curve.processes(con, asked)) - len(curves)
+        if other_count:
+            common.note(
+                f"the {len(curves)} processes that hold the most; {other_count} more: "
+                "bufdb show --process NAME"
+            )
     stream = sys.stdout if output is None else None
     look = drawing.look_of(stream, os.environ, is_plain=is_plain)
-    width = max(60, min(160, shutil.get_terminal_size().columns))
+    width = width_of(shutil.get_terminal_size().columns)
     shown = ["\n".join(process_screen.lines(rows, width, look)) for rows in curves]
-    common.write("\n\n".join(shown[: process_screen.MOST]) + "\n", output)
+    common.write("\n\n".join(shown) + "\n", output)

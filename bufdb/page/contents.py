@@ -43,7 +43,9 @@ class Contents:
     processes: list[list[str]]
     """Of each memory profile and device of their runs a heading, then the account line by line."""
     courses: list[dict[str, object]]
-    """What each process with snapshots holds over time."""
+    """What each process with snapshots holds over time: those that hold the most."""
+    other_course_count: int
+    """Processes with snapshots that are left out."""
     modules: list[Module]
     """In the order of `modules.modules`."""
     asked: dict[tuple[int, int | None], Asked]
@@ -83,10 +85,14 @@ def _processes(con: duckdb.DuckDBPyConnection, asked: Asked) -> list[list[str]]:
     return [[_heading(rows[0]), *process.lines(rows, width=_UNWRAPPED)] for rows in accounts]
 
 
-def _courses(con: duckdb.DuckDBPyConnection, asked: Asked) -> list[dict[str, object]]:
+def _courses(con: duckdb.DuckDBPyConnection, asked: Asked) -> tuple[list[dict[str, object]], int]:
+    """Return what the processes that hold the most hold over time, and how many there are more."""
     runs = {"run": asked["run"]} if "run" in asked else {}
     curves = process_curve.curves(con, runs, COURSES)
-    return [
+    other_count = 0
+    if len(curves) == COURSES:
+        other_count = len(process_curve.processes(con, runs)) - COURSES
+    courses: list[dict[str, object]] = [
         {
             "heading": process_curve.heading(rows),
             "seconds": [row["elapsed_seconds"] for row in rows],
@@ -96,8 +102,9 @@ def _courses(con: duckdb.DuckDBPyConnection, asked: Asked) -> list[dict[str, obj
             "program": process_curve.program(rows),
             "sentences": process_curve.sentences(rows),
         }
-        for rows in curves[:COURSES]
+        for rows in curves
     ]
+    return courses, other_count
 
 
 def _heading(row: process.Row) -> str:
@@ -134,7 +141,7 @@ def contents(
         comparison.counts(con, sides[-1]),
         comparison.findings(con, sides[-1]),
         _processes(con, sides[-1]),
-        _courses(con, sides[-1]),
+        *_courses(con, sides[-1]),
         order,
         asked,
         summaries,

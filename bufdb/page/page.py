@@ -182,6 +182,7 @@ def page(
         "findings": contents.findings,
         "processes": contents.processes,
         "courses": contents.courses,
+        "other_course_count": contents.other_course_count,
         "diff": None if contents.compared is None else _diff(contents.compared, contents.modules),
     }
 

@@ -270,16 +270,42 @@ def test_a_process_over_time_with_the_program_upon_it(show):
     assert lines[0] == "cpu_b8, cpu_b8.prof, cpu:0"
     picture = [line.partition("|")[2] or line.partition("+")[2] for line in lines[1:13]]
     # The limit is crossed from the third of five snapshots on, over the last half of the picture.
-    assert picture[1] == "-" * 67 and lines[2].startswith("  12.0 MiB +")
+    assert picture[1] == "-" * 68 and lines[2].startswith("  12.0 MiB +")
     assert picture[0].strip(":") == " " * picture[0].count(" ") and picture[0].endswith(":")
-    assert picture[-1] == "#" * 67
+    assert picture[-1] == "#" * 68
     assert [line.count("#") for line in picture] == sorted(line.count("#") for line in picture)
     assert lines[-1] == (
         "from 120.0 s (step 7) on train_step has no room: at least 12.5 MiB of 12.0 MiB"
     )
 
 
+def test_of_many_processes_those_that_hold_the_most(made, call):
+    def fill(con):
+        for number in range(6):
+            run = f"r{number % 2}"
+            if number < 2:
+                insert(con, "runs", run_name=run)
+            of = {"run_name": run, "profile_name": f"process-{number}/memory-000000.prof"}
+            insert(con, "live_profiles", **of, moment="snapshot", elapsed_seconds=0.0,
+                   snapshot_ordinal=0, program_count=0)  # fmt: skip
+            insert(con, "live_arrays", **of, device="gpu:0", total_bytes=10 + number, array_count=1)
+
+    db = made(fill)
+    code, out, err = call("show", "--process", "--db", db)
+    heads = [line for line in out.splitlines() if line.startswith("r")]
+    assert (code, [head.split("/")[0] for head in heads]) == (
+        0, ["r1, process-5", "r0, process-4", "r1, process-3", "r0, process-2"]
+    )  # fmt: skip
+    assert "the 4 processes that hold the most; 2 more: bufdb show --process NAME" in err
+    code, _, err = call("show", "--process", "process-9*", "--run", "r1", "--db", db)
+    names = ", ".join(f"r1, process-{number}/memory.prof" for number in (1, 3, 5))
+    assert code == 2 and f"no process matches 'process-9*'; there is {names}" in err
+
+
 def test_a_process_that_is_not_there_or_an_instant_of_it(show):
     code, _, err = show("--process", "process-9*")
-    assert code == 2 and "no snapshot of a process" in err
+    assert (code, err) == (
+        2, "bufdb: error: no process matches 'process-9*'; there is cpu_b8, cpu_b8.prof\n"
+    )  # fmt: skip
+    assert "no snapshot of a process" in show("--process", "--run", "cpu_b16")[2]
     assert "shows no instant" in show("--process", "--step", "3")[2]

@@ -34,15 +34,20 @@ export function stepped({ seconds, alive, running }) {
 }
 
 export class Courses {
-  /** @param {Course[]} courses */
-  constructor(courses) {
+  /** @param {Course[]} courses @param {number} otherCount processes that are left out */
+  constructor(courses, otherCount) {
     this.courses = courses;
     /** @type {import("uplot")[]} */
     this.plots = [];
     this.hosts = courses.map(({ sentences }) =>
       make("div", { class: "course", role: "img", "aria-label": sentences.join("; ") }),
     );
-    fill(byId("courses"), ...courses.flatMap((course, i) => this.#parts(course, this.hosts[i])));
+    const parts = courses.flatMap((course, i) => this.#parts(course, this.hosts[i]));
+    if (otherCount) {
+      const command = make("code", {}, "bufdb show --process NAME");
+      parts.push(make("p", {}, `These hold the most; ${otherCount} more: `, command));
+    }
+    fill(byId("courses"), ...parts);
   }
 
   /** @param {Course} course @param {HTMLElement} host */

@@ -37,7 +37,7 @@ export class Page {
     this.link = "";
     this.pictures = new Pictures(() => this.remember());
     this.modules = new Modules(this.rows, row => this.open(row));
-    this.courses = new Courses(report.courses);
+    this.courses = new Courses(report.courses, report.other_course_count);
     this.select = /** @type {HTMLSelectElement} */ (byId("module"));
     this.rows.forEach((row, i) =>
       this.select.append(
