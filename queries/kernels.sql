@@ -3,10 +3,10 @@
 -- engines: duckdb, spark, sail
 --
 -- A kernel has memory of its own that no arena shows: vector memory (vmem) of a TPU, shared memory
--- of a block on a GPU. One row per kernel of every compilation: custom calls of Pallas, and on a
--- GPU also what XLA compiled itself if it uses shared memory; fullest first, unknown ones last. A
--- kernel that needs too much is not compiled: 'bufdb summary' has the compiler's message, and
--- 'bufdb fit --also vmem' or 'bufdb explain --sweep' what would fit.
+-- of a block on a GPU. One row per kernel of every compilation: custom calls of Pallas, then on a
+-- GPU also what XLA compiled itself if it uses shared memory; in both the fullest first, unknown
+-- ones last. A kernel that needs too much is not compiled: 'bufdb summary' has the compiler's
+-- message, and 'bufdb fit --also vmem' or 'bufdb explain --sweep' what would fit.
 --
 -- wrong when: used_bytes is what the compiled kernel uses: on TPU the least vmem_limit_bytes that
 -- compiles is the same in all kernels that were tried but those that use nothing, which need some
@@ -46,6 +46,7 @@ ranked AS (
     coalesce(kernels.used_unknown_reason, kernels.limit_unknown_reason) AS unknown_reason,
     row_number() OVER (
       ORDER BY
+        CASE WHEN kernels.target IS NULL THEN 1 ELSE 0 END,
         CAST(kernels.used_bytes AS DOUBLE) / nullif(kernels.limit_bytes, 0) DESC NULLS LAST,
         kernels.used_bytes DESC NULLS LAST, compilations.run_name, compilations.module_key,
         kernels.instruction_name

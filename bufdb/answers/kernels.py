@@ -29,18 +29,14 @@ def query() -> SavedQuery:
 
 
 def rows(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[Row]:
-    """Return the kernels of the modules that globs of run and so on select, fullest first.
-
-    Kernels of the program are in front of what XLA compiled itself.
-    """
+    """Return the kernels of the modules that globs of run and so on select, in its order."""
     saved = query()
     known = {name: value for name, value in asked.items() if saved.param(name) is not None}
     if not execute.execute_with(con, HAS_ROWS, known, QUERY).rows:
         return []
     result = execute.execute_query(con, saved, known)
     names = [name for name, _ in result.columns]
-    every = [dict(zip(names, row, strict=True)) for row in result.rows]
-    return sorted(every, key=lambda row: row["target"] is None)
+    return [dict(zip(names, row, strict=True)) for row in result.rows]
 
 
 def sentence(some: Sequence[Row]) -> str | None:
