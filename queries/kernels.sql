@@ -11,7 +11,8 @@
 -- wrong when: used_bytes is what the compiled kernel uses: on TPU the least vmem_limit_bytes that
 -- compiles is the same in all kernels that were tried but those that use nothing, which need some
 -- KiB. Arrays that XLA itself puts into vmem are not part of it, and take from the same memory.
--- Shared memory that a library reserves in its own kernels does not show.
+-- Shared memory that a library reserves in its own kernels does not show, nor what XLA compiled
+-- itself where thunk_metadata.txt does not name its thunk.
 --
 -- param run, function, platform, color, module, top_n = 100
 --

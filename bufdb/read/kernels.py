@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 
 TPU_TARGET = b"tpu_custom_call"
 TARGETS = (
@@ -132,6 +133,11 @@ class Companions:
     """Instructions of thunks."""
     block_limit: int | None = None
     """What a block of the GPU may use [bytes]."""
+
+    @cached_property
+    def named(self) -> frozenset[bytes]:
+        """The instructions that have thunks."""
+        return frozenset(self.names.values())
 
     def shared(self) -> dict[bytes, int]:
         """Return the shared memory of instructions by name; of several thunks the largest."""

@@ -13,6 +13,7 @@ _NO_CODE = "the dump has no after_codegen.txt, which prints it once a kernel is 
 _OTHER_CODE = "after_codegen.txt has no instruction like it, so it is of another compilation"
 _NO_THUNKS = "the dump has no thunk_sequence.txt with thunk_metadata.txt, which print it"
 _NO_SIZE = "thunk_sequence.txt does not print its shared memory"
+_NO_NAME = "thunk_metadata.txt does not name it, so its thunk is not known"
 _AT_LOAD = "it is in the bytecode of the kernel alone, which is not read"
 _DEFAULT = (
     "it has no vmem_limit_bytes: the compiler's own limit, which this text does not print "
@@ -58,9 +59,9 @@ def rows_of(graph: HloGraph, companions: Companions) -> list[Row]:
             rows[ins.name] = _of_tpu(ins.name, target, ins.attributes, companions)
         elif target is not None:
             rows[ins.name] = _of_gpu(ins.name, target, shared, companions)
-    for name, size in shared.items():
-        if size and name not in rows and b"%" + name + b" = " in graph.text:
-            rows[name] = _of_gpu(name, None, shared, companions)
+    others = [name for name, size in shared.items() if size and name not in rows]
+    for name in graph.homes(others):
+        rows[name] = _of_gpu(name, None, shared, companions)
     return [rows[name] for name in sorted(rows)]
 
 
@@ -82,6 +83,8 @@ def _of_gpu(
     why = None
     if used is None and target is not None and target.startswith(b"mosaic"):
         why = _AT_LOAD
+    elif used is None and (companions.thunks is None or not companions.names):
+        why = _NO_THUNKS
     elif used is None:
-        why = _NO_SIZE if companions.thunks is not None and companions.names else _NO_THUNKS
+        why = _NO_SIZE if name in companions.named else _NO_NAME
     return name, target, "shared", used, limit, why, _NO_GPU if limit is None else None

@@ -61,10 +61,13 @@ def test_why_the_use_of_a_tpu_is_unknown(companions, why):
     assert why in because
 
 
-def test_kernels_of_a_gpu_and_fusions_with_shared_memory():
+@pytest.mark.parametrize("mark", [b"%", b""])
+def test_kernels_of_a_gpu_and_fusions_with_shared_memory(mark):
     thunks = {1: 32, 2: 16, 3: 0, 4: 64, 5: 9}
     names = {1: b"k.1", 2: b"k.1", 3: b"sort.3", 4: b"fusion.2", 5: b"gone.1"}
-    found = of(b"__gpu$xla.gpu.triton", Companions(None, thunks, names, 99))
+    text = TEXT.replace(b"TARGET", b"__gpu$xla.gpu.triton").replace(b"LIMIT", b"")
+    companions = Companions(None, thunks, names, 99)
+    found = kernels.rows_of(HloGraph(text.replace(b"%", mark), []), companions)
     assert [row[:5] for row in found] == [
         (b"fusion.2", None, "shared", 64, 99),
         (b"k.1", b"__gpu$xla.gpu.triton", "shared", 32, 99),
@@ -77,7 +80,8 @@ def test_kernels_of_a_gpu_and_fusions_with_shared_memory():
         (b"mosaic_gpu_v2", Companions(None, {1: 0}, {1: b"k.1x"}), "bytecode of the kernel"),
         (b"triton_kernel_call", Companions(), "no thunk_sequence.txt"),
         (b"triton_kernel_call", Companions(None, {1: 8}), "no thunk_sequence.txt"),
-        (b"triton_kernel_call", Companions(None, {1: 8}, {1: b"other"}), "does not print"),
+        (b"triton_kernel_call", Companions(None, {1: 8}, {1: b"other"}), "does not name it"),
+        (b"triton_kernel_call", Companions(None, {1: 8}, {2: b"k.1"}), "does not print"),
     ],
 )
 def test_why_the_use_of_a_gpu_is_unknown(target, companions, why):
