@@ -27,7 +27,7 @@ from bufdb.fitting.figures import Scratch
 from bufdb.fitting.patch import patch, texts_of
 from bufdb.fitting.plans import Ask, Compiled, Plan, Program, Traced, as_json, from_json
 from bufdb.fitting.proof import outside_of_text
-from bufdb.fitting.session import Apart
+from bufdb.fitting.session import Apart, Check
 from bufdb.fitting.space import Space
 
 HERE = Path(__file__).resolve().parent
@@ -69,7 +69,8 @@ class Bench:
         return self._measured(self.session.compile(plan, "a plan", is_full=is_full))
 
     def patched(self, program, plan, made):
-        return self._measured(self.session.patched(made.texts, outside_of_text(program, plan)))
+        rest = outside_of_text(program, plan)
+        return self._measured(self.session.patched(made.texts, rest, Check()))
 
     def _measured(self, dumped):
         figures = Scratch().figures(dumped)._asdict()

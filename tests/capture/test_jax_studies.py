@@ -4,9 +4,14 @@ import json
 import re
 import runpy
 import sys
+from unittest.mock import create_autospec
 
 import pytest
+from patched import program
 from places import ROOT
+
+from bufdb.fitting.plans import Patch, Plan
+from bufdb.fitting.session import Apart
 
 pytest.importorskip("jax", reason="this Python has no jax")
 
@@ -18,6 +23,15 @@ def test_a_study_begins(name, monkeypatch):
     """What they import of bufdb is there: they run for hours, by hand."""
     monkeypatch.syspath_prepend(str(STUDIES))
     assert runpy.run_path(str(STUDIES / f"{name}.py"))["main"]
+
+
+def test_the_study_of_fit_compiles_patched_files(monkeypatch, tmp_path):
+    made = runpy.run_path(str(STUDIES / "fit.py"))["Bench"]
+    session = create_autospec(Apart, instance=True)
+    monkeypatch.setattr(made, "_measured", lambda bench, dumped: dumped)
+    bench = made(session, tmp_path, is_quick=True)
+    dumped = bench.patched(program(), Plan(("scan_0",)), Patch("", {"a.py": ""}, ()))
+    assert dumped is session.patched.return_value
 
 
 @pytest.mark.slow
