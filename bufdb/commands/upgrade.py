@@ -33,9 +33,9 @@ def command(place: str | None, db: str, jobs: int | None, is_quiet: bool) -> Non
     The new file is made next to the old one, which stays as it is until the new one replaces it as
     a whole. Until then both take space, and so do the dump files, in TMPDIR.
 
-    A folder or a URL is a dataset ('bufdb ingest --out'). Others may read it meanwhile: what is of
-    an earlier version is stored again and counts at the end, all at once; 'bufdb compact' removes
-    what it replaced.
+    A folder or a URL, also that of --db, is a dataset ('bufdb ingest --out'). Others may read it
+    meanwhile: what is of an earlier version is stored again and counts at the end, all at once;
+    'bufdb compact' removes what it replaced.
     """
     source = click.get_current_context().get_parameter_source("db")
     if place is not None and source is ParameterSource.COMMANDLINE:
@@ -43,7 +43,7 @@ def command(place: str | None, db: str, jobs: int | None, is_quiet: bool) -> Non
     target = place or db
     if not target:
         raise UsageError("expected the name of a database file")
-    if place is not None and ("://" in place or Path(place).is_dir()):
+    if "://" in target or Path(target).is_dir():
         from bufdb.dataset.upgrade import upgrade
     else:
         from bufdb.ingest.upgrade import upgrade

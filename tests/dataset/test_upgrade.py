@@ -161,9 +161,11 @@ def test_a_later_version_is_left_alone(kept):
     assert objects(kept) == names
 
 
-def test_a_folder_without_dataset_is_refused(tmp_path, capfd):
-    assert cli.run(["upgrade", str(tmp_path)]) == 3
-    assert "no dataset" in capfd.readouterr().err
+def test_a_folder_without_dataset_is_refused(tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("BUFDB_DB", str(tmp_path))
+    for words in ([str(tmp_path)], ["--db", str(tmp_path)], []):
+        assert cli.run(["upgrade", *words]) == 3
+        assert "no dataset" in capfd.readouterr().err
 
 
 def test_dumps_are_given_back_from_a_large_dataset(tmp_path, monkeypatch):
