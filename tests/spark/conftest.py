@@ -38,6 +38,20 @@ RUNS: dict[str, tuple[Path, list[str]]] = {
     "leak": (DATA / "profiles", []),
 }
 """Runs for the queries: every kind of dump, with labels to compare by."""
+KERNELS = """
+INSERT INTO kernels
+SELECT
+  module_id, instruction_name,
+  CASE WHEN opcode <> 'fusion' THEN 'triton_kernel_call' END, 'shared',
+  nullif(CAST(100 * (number % 7) AS BIGINT), 0), CASE WHEN number % 5 > 0 THEN 1000 END,
+  CASE WHEN number % 7 = 0 THEN 'no size' END, CASE WHEN number % 5 = 0 THEN 'no limit' END
+FROM (
+  SELECT *, row_number() OVER (ORDER BY module_id, instruction_name) AS number
+  FROM instructions
+)
+WHERE number % 31 = 0
+"""
+"""Rows of a table of which the dumps have none: equal sizes, unknown ones, fusions."""
 SPARK_SETTINGS = {
     # Tables of one part each: what an engine answers is tried here, not how it moves rows about.
     "spark.sql.adaptive.enabled": "false",
@@ -73,6 +87,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         # Parquet files never have the dump files themselves.
         options = ["--no-sources", *(part for label in labels for part in ("--label", label))]
         assert cli.run(["ingest", "-q", str(path), "--run", name, *options, *db]) in (0, 4)
+    with duckdb.connect(str(made / "all.duckdb")) as con:
+        con.execute(KERNELS)
     assert cli.run(["export", "--format", "parquet", "-o", str(made / "tables"), *db]) == 0
     return made
 
