@@ -307,10 +307,14 @@ def _plan(answer: Mapping[str, Any], plan: Mapping[str, Any], described: Describ
         parts.append(f"<h3>by hand</h3><ul>{steps}</ul>")
     if plan["patch"]:
         proof = "compiled, it needs the same" if plan["is_verified"] else "not compiled itself"
-        proof = "compiled, it fails or needs more" if plan["is_broken"] else proof
         parts.append(
             f"<h3>the patch, for git apply ({proof})</h3>"
             f"<pre tabindex='0' aria-label='patch of plan {rank}'>{_diff(plan['patch'])}</pre>"
+        )
+    elif plan["is_broken"]:
+        parts.append(
+            "<p class='dim'>Its patch cannot be compiled, or needs more than the limit: see the "
+            "notes.</p>"
         )
     elif not plan["steps"]:
         parts.append("<p class='dim'>It has no patch: plans that cost less or save more have.</p>")

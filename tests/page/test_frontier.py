@@ -32,7 +32,7 @@ ANSWER = {
         plan(1, 500 * MIB, 0.0, is_compiled=False),
         plan(2, 250 * MIB, 0.125, is_verified=True, patch=PATCH),
         plan(3, 240 * MIB, 0.25, steps=["donate ws at t.py:9"]),
-        plan(4, 90 * MIB, 0.5, is_broken=True, patch=PATCH),
+        plan(4, 90 * MIB, 0.5, is_broken=True),
         plan(5, 80 * MIB, None),
     ],
 }
@@ -64,6 +64,14 @@ def test_each_plan_is_a_link_to_its_patch():
         ("compiled", "3", "plan 3: 240 MiB, +25.0% extra products"),
         ("broken", "4", "plan 4: 90.0 MiB, +50.0% extra products, its patch fails"),
     ]
+    shown = dict(
+        re.findall(r"id='plan-(\d)'>(?:(?!</section>).)*<p class='dim'>(.*?)</p></section>", text)
+    )
+    assert shown == {
+        "1": "It has no patch: plans that cost less or save more have.",
+        "4": "Its patch cannot be compiled, or needs more than the limit: see the notes.",
+        "5": "It has no patch: plans that cost less or save more have.",
+    }
     assert "unknown: plan 5." in text and "donate ws at t.py:9" in text
     assert re.findall(r"<section class='plan( best)?' id='plan-(\d)'>", text) == [
         ("", "1"), (" best", "2"), ("", "3"), ("", "4"), ("", "5"),
