@@ -13,6 +13,7 @@ import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +55,15 @@ class Needs:
             self._learned[at, own.plan] = own
 
     def known(self) -> Sequence[Learned]:
-        """Return what was compiled for other limits; nothing if these are few."""
-        others = {at for at, _ in self._learned} - {self._limit}
-        if len(others) < FAMILIAR:
+        """Return what was compiled for other limits; nothing if these are few.
+
+        Of a limit that was asked for before it is what was known then, so that the same call has
+        the same answer.
+        """
+        earlier = list(takewhile(lambda row: row[0][0] != self._limit, self._learned.items()))
+        if len({at for (at, _), _ in earlier}) < FAMILIAR:
             return ()
-        rows = {one.plan: one for (at, _), one in self._learned.items() if at != self._limit}
-        return tuple(rows.values())
+        return tuple({one.plan: one for _, one in earlier}.values())
 
     def learn(self, one: Learned) -> None:
         """Keep what a plan needs for later calls."""

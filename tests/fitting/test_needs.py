@@ -46,8 +46,16 @@ def test_plans_of_other_limits_are_known_once_these_are_enough(needs):
     known = needs(FAMILIAR).known()
     assert [one.need_bytes for one in known] == [7, *range(FAMILIAR)]
     assert known[0].away == {Atom("saved", "fit_0", (0,))} and known[1].hoped_bytes == 1
-    learn(needs, [FAMILIAR])
-    assert replace(PLAN, donated=(0,)) not in [one.plan for one in needs(0).known()]
+
+
+def test_a_limit_that_was_asked_starts_from_what_was_known_then(needs):
+    limits = range(FAMILIAR + 2)
+    known = []
+    for limit in limits:
+        known.append(needs(limit).known())
+        learn(needs, [limit])
+    assert [len(one) for one in known] == [0] * FAMILIAR + [FAMILIAR + 1, FAMILIAR + 2]
+    assert [needs(limit).known() for limit in limits] == known
 
 
 @pytest.mark.parametrize(
