@@ -44,7 +44,7 @@ def test_another_file_is_another_dump(read):
     assert len(read) == 2
 
 
-def test_othercode_reads_again(read, monkeypatch):
+def test_other_code_reads_again(read, monkeypatch):
     Scratch().figures(dumped())
     monkeypatch.setattr(figures, "code", lambda: "other")
     Scratch().figures(dumped())
