@@ -66,13 +66,7 @@ def query() -> SavedQuery:
 
 def rows(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value], top_n: int) -> list[Row]:
     """Return what is likely or possibly a leak in the runs that are asked for."""
-    growth = query()
-    known = {name: value for name, value in asked.items() if growth.param(name) is not None}
-    if not execute.execute_with(con, HAS_SNAPSHOTS, known, QUERY).rows:
-        return []
-    result = execute.execute_query(con, growth, {**known, "top_n": top_n})
-    names = [name for name, _ in result.columns]
-    every = [dict(zip(names, row, strict=True)) for row in result.rows]
+    every = execute.records(con, query(), {**asked, "top_n": top_n}, HAS_SNAPSHOTS)
     # Each shape of an operation outside of jit is a program: a few of one name are no leak.
     return [
         row

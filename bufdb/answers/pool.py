@@ -31,13 +31,7 @@ def query() -> SavedQuery:
 
 def accounts(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[list[Row]]:
     """Return the programs of each profile or log and device that globs of run and so on select."""
-    pool = query()
-    known = {name: value for name, value in asked.items() if pool.param(name) is not None}
-    if not execute.execute_with(con, HAS_LIMITS, known, QUERY).rows:
-        return []
-    result = execute.execute_query(con, pool, known)
-    names = [name for name, _ in result.columns]
-    rows = [dict(zip(names, row, strict=True)) for row in result.rows]
+    rows = execute.records(con, query(), asked, HAS_LIMITS)
     return [list(some) for _, some in groupby(rows, key=place)]
 
 

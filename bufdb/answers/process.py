@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -32,22 +32,16 @@ def accounts(
     con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value], top_n: int
 ) -> list[list[Row]]:
     """Return the rows of each profile and device that globs of run, function and so on select."""
-    process = query()
-    known = {name: value for name, value in asked.items() if process.param(name) is not None}
-    if not execute.execute_with(con, HAS_PROFILES, known, QUERY).rows:
-        return []
-    result = execute.execute_query(con, process, {**known, "top_n": top_n})
-    return grouped([name for name, _ in result.columns], result.rows)
+    return grouped(execute.records(con, query(), {**asked, "top_n": top_n}, HAS_PROFILES))
 
 
-def grouped(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> list[list[Row]]:
+def grouped(rows: Iterable[Row]) -> list[list[Row]]:
     """Return the rows of each profile and device of an answer."""
 
     def place(row: Row) -> tuple[Any, ...]:
         return row["run_name"], row["profile_name"], row["device"]
 
-    every = [dict(zip(names, row, strict=True)) for row in rows]
-    return [list(some) for _, some in groupby(every, key=place)]
+    return [list(some) for _, some in groupby(rows, key=place)]
 
 
 def sentence(rows: Sequence[Row]) -> str:

@@ -54,13 +54,7 @@ def processes(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> lis
 
 
 def _rows(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[Row]:
-    curve = query()
-    known = {name: value for name, value in asked.items() if curve.param(name) is not None}
-    if not execute.execute_with(con, growth.HAS_SNAPSHOTS, known, QUERY).rows:
-        return []
-    result = execute.execute_query(con, curve, known)
-    names = [name for name, _ in result.columns]
-    return [dict(zip(names, row, strict=True)) for row in result.rows]
+    return execute.records(con, query(), asked, growth.HAS_SNAPSHOTS)
 
 
 def _process(row: Row) -> tuple[str, str]:

@@ -125,7 +125,8 @@ def _store(
             name = run or run_name(["python", Path(sys.argv[0]).name], datetime.now(UTC))
             opened.ingest(str(place), run=name)
             rows = opened.query("process", run=glob(name), profile=file.name, top_n=5)
-            for line in process.text(process.grouped(rows.columns, rows.fetchall())):
+            held = [dict(zip(rows.columns, row, strict=True)) for row in rows.fetchall()]
+            for line in process.text(process.grouped(held)):
                 write(line)
             grown = opened.query("process-growth", run=glob(name), profile=file.name, top_n=5)
             for row in grown.fetchall():

@@ -168,6 +168,21 @@ def execute_each(
     return result
 
 
+def records(
+    con: duckdb.DuckDBPyConnection, query: SavedQuery, values: Mapping[str, Value], guard: str
+) -> list[dict[str, Any]]:
+    """Return the rows of a saved query, by column; of `values` those that it has a parameter for.
+
+    A query takes longer to plan than most answers: if the SQL `guard` has no row, there is none.
+    """
+    known = {name: value for name, value in values.items() if query.param(name) is not None}
+    if not execute_with(con, guard, known, query.name).rows:
+        return []
+    result = execute_query(con, query, known)
+    names = [name for name, _ in result.columns]
+    return [dict(zip(names, row, strict=True)) for row in result.rows]
+
+
 def execute_with(
     con: duckdb.DuckDBPyConnection, sql: str, values: Mapping[str, Value], name: str
 ) -> Result:

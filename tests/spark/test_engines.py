@@ -29,6 +29,7 @@ CASES = {
         {"label": "batch,rank", "fixed": "", "max_error": 9.0, "budget": 1 << 30},
     ],
     "first-regression": [{"label": "batch"}],
+    "ranks": [{"label": "length"}],
     "series": [{"label": "length"}, {"only": "regressions", "figure": "temps"}],
     "idle-at-peak": [{"remedy": "offload"}],
     "copies": [{"only": "carry"}],
