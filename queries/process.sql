@@ -332,9 +332,9 @@ single_parts AS (
       AS array_count,
     -- Of what a log rounds, and of code whose size is not known, the least.
     CASE names.part
-      WHEN 'rest' THEN CASE WHEN totals.code_bytes IS NULL THEN 0 ELSE totals.rest_bytes END
       WHEN 'free' THEN totals.low_free_bytes
       WHEN 'split' THEN coalesce(totals.low_split_bytes, 0)
+      WHEN 'rest' THEN CASE WHEN totals.code_bytes IS NOT NULL THEN totals.rest_bytes ELSE 0 END
     END AS low_bytes
   FROM totals
   CROSS JOIN (
