@@ -13,17 +13,11 @@ from bufdb.fitting.levers.host import WORK
 from bufdb.fitting.places import spans
 from bufdb.fitting.plans import Answer, PlanResult
 from bufdb.fitting.plans import as_json as as_plain
-from bufdb.fitting.ranking import PRODUCTS, SAME
+from bufdb.fitting.ranking import COSTS, PRODUCTS, SAME
 from bufdb.fitting.vary import Largest
 from bufdb.render.text import align, human_apart, human_bytes
 
 WIDTH = 80
-COSTS = {
-    "products": "extra_work_ratio",
-    "bytes": "extra_accessed_ratio",
-    "cycles": "extra_cycles_ratio",
-}
-"""The field of each cost."""
 _RESULT = (
     "rank", "is_compiled", "is_verified", "need_bytes", "peak_bytes", "extra_work_ratio",
     "recomputed_lines", "offloaded_lines", "donated", "fits", "error_ratio", "run", "patch",

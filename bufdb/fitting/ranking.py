@@ -9,8 +9,13 @@ from bufdb.errors import UsageError
 from bufdb.fitting.plans import Compiled, PlanResult
 
 PRODUCTS = "products"
-ORDERS = (PRODUCTS, "bytes", "cycles")
-"""Costs that rank the plans."""
+COSTS = {
+    PRODUCTS: "extra_work_ratio",
+    "bytes": "extra_accessed_ratio",
+    "cycles": "extra_cycles_ratio",
+}
+"""Costs that rank the plans, with the field of each."""
+ORDERS = tuple(COSTS)
 SAME = 0.0005
 """Share of all products that is no difference."""
 ALIKE = 0.005
@@ -126,10 +131,7 @@ def cheaper_by_hand(
 
 
 def _cost(row: PlanResult, order: str) -> float:
-    cost = {
-        "bytes": row.extra_accessed_ratio,
-        "cycles": row.extra_cycles_ratio,
-    }.get(order, row.extra_work_ratio)
+    cost: float | None = getattr(row, COSTS[order])
     return _UNKNOWN if cost is None else cost
 
 

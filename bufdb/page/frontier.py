@@ -15,15 +15,16 @@ from importlib.resources import files
 from typing import Any, Protocol
 
 from bufdb import __version__
+from bufdb.fitting.ranking import COSTS
 from bufdb.page.page import page_frame, text_hash
 from bufdb.render.text import escape_control, human_bytes
 
-COSTS = {
-    "products": ("extra_work_ratio", "extra products"),
-    "bytes": ("extra_accessed_ratio", "extra bytes read and written"),
-    "cycles": ("extra_cycles_ratio", "extra estimated cycles"),
+_NAMES = {
+    "products": "extra products",
+    "bytes": "extra bytes read and written",
+    "cycles": "extra estimated cycles",
 }
-"""By the order of an answer the field of what plans cost, and its name."""
+"""What plans cost, by the order of an answer."""
 _WIDE, _NARROW = (1000, 430), (360, 340)
 """Sizes of the curve [CSS px]; a narrow screen shows the second."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74, 28, 16, 46
@@ -108,7 +109,7 @@ def _text(text: str) -> str:
 
 
 def _points(answer: Mapping[str, Any]) -> list[_Point]:
-    field, _ = COSTS[answer["order"]]
+    field = COSTS[answer["order"]]
     written = answer["as_written"]["need_bytes"]
     points = []
     if written is not None:
@@ -141,7 +142,7 @@ def _undrawn(answer: Mapping[str, Any]) -> str:
     lost = [label for label in lost if label not in drawn]
     if not lost:
         return ""
-    _, name = COSTS[answer["order"]]
+    name = _NAMES[answer["order"]]
     return f"<p class='dim'>Not in the curve, as need or {name} are unknown: {', '.join(lost)}.</p>"
 
 
@@ -151,7 +152,7 @@ def _curve(answer: Mapping[str, Any], size: str) -> str:
     points = _points(answer)
     if not points:
         return ""
-    _, name = COSTS[answer["order"]]
+    name = _NAMES[answer["order"]]
     limit = answer["limit_bytes"]
     needs = [point.need for point in points] + ([] if limit is None else [limit])
     top: float = max(needs) * 1.05
@@ -270,7 +271,7 @@ def _need(plan: Mapping[str, Any]) -> str:
 
 def _table(answer: Mapping[str, Any], described: Described) -> str:
     """Return the plans as a table, which has what the curve shows."""
-    field, name = COSTS[answer["order"]]
+    field, name = COSTS[answer["order"]], _NAMES[answer["order"]]
     written = answer["as_written"]["need_bytes"]
     need = "unknown" if written is None else human_bytes(written)
     rows = [
@@ -297,9 +298,9 @@ def _table(answer: Mapping[str, Any], described: Described) -> str:
 def _plan(answer: Mapping[str, Any], plan: Mapping[str, Any], described: Described) -> str:
     """Return a plan with its patch, which is shown where the page is linked to it."""
     rank = plan["rank"]
-    _, name = COSTS[answer["order"]]
+    name = _NAMES[answer["order"]]
     parts = [
-        f"<h2>plan {rank}: {_need(plan)}, {_ratio(plan[COSTS[answer['order']][0]])} {name}</h2>",
+        f"<h2>plan {rank}: {_need(plan)}, {_ratio(plan[COSTS[answer['order']]])} {name}</h2>",
         f"<p>{_text(described.states[rank])}</p><p>{_text(described.changes[rank])}</p>",
     ]
     if plan["steps"]:
