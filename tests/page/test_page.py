@@ -5,13 +5,13 @@ import re
 
 import pytest
 from report_making import CATALOGUE, html, report
-from small_db import Module, in_bulk, insert
+from small_db import Module, derived, in_bulk, insert
 
 from bufdb.answers import summary
 from bufdb.answers.summary_text import sentences
 from bufdb.database import store
 from bufdb.export.values import without_rounds
-from bufdb.page import page
+from bufdb.page import contents, page
 
 LINES = CATALOGUE.find("peak-by-source-line")
 STEPS = """
@@ -578,6 +578,23 @@ def test_processes_over_time_are_in_the_report(demo_report):
     assert course["sentences"][-1] == (
         "from 120.0 s (step 7) on train_step has no room: at least 12.5 MiB of 12.0 MiB"
     )
+
+
+def test_of_many_processes_those_that_hold_most_and_how_many_more(con, monkeypatch):
+    monkeypatch.setattr(contents, "COURSES", 2)
+    for number, run in enumerate("abb"):
+        if number < 2:
+            insert(con, "runs", run_name=run)
+        of = {"run_name": run, "profile_name": f"process-{number}/memory-000000.prof"}
+        insert(con, "live_profiles", **of, moment="snapshot", elapsed_seconds=0.0,
+               snapshot_ordinal=0, program_count=0)  # fmt: skip
+        insert(con, "live_arrays", **of, device="gpu:0", total_bytes=10 + number, array_count=1)
+    with derived(con):
+        courses, other_count = contents._courses(con, {})
+        assert contents._courses(con, {"run": "b"})[1] == 0
+    headings = [course["heading"] for course in courses]
+    assert headings == ["b, process-2/memory.prof, gpu:0", "b, process-1/memory.prof, gpu:0"]
+    assert other_count == 1
 
 
 # -- the training step -----------------------------------------------------------------------------
