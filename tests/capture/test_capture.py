@@ -355,19 +355,19 @@ def test_two_dashes_are_optional_and_user_labels_win(empty_db):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("query", "label", "column"),
-    [("scaling", "batch", "point_count"), ("ranks", "rank", "run_count")],
+    [("scaling", "batch", "point_count"), ("ranks -p figure peak", "rank", "rank_count")],
 )
 def test_runs_whose_commands_differ_are_compared(run, capfd, query, label, column):
     for number in ("8", "16"):
         name = ("--run", f"r{number}", "--label", f"{label}={number}")
         assert run(*name, command=[*fake(f"dump('cpu_b{number}')"), "--size", number])[0] == 0
-    cli.run(["query", query, "-p", "function", "train_step", "--format", "jsonl"])
+    asked = ["query", *query.split(), "-p", "function", "train_step", "--format", "jsonl"]
+    cli.run(asked)
     row = json.loads(capfd.readouterr().out)
     assert (row["other_labels"], row[column]) == ("", 2)
     # Named, metadata keeps runs apart as any label does.
     for fixed, count in (("command", 2), ("exit_code, command", 2), ("exit_code", 1)):
-        options = ["-p", "function", "train_step", "-p", "fixed", fixed, "--format", "jsonl"]
-        cli.run(["query", query, *options])
+        cli.run([*asked, "-p", "fixed", fixed])
         assert capfd.readouterr().out.count("\n") == count
 
 
