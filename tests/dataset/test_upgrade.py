@@ -49,7 +49,7 @@ def rows_on(root):
 
 
 def of_version(root):
-    """Whether all that counts is of this version, by what is said of it otherwise."""
+    """Whether everything that counts is of this version, by what is said of it otherwise."""
     try:
         rows_on(root)
     except DatabaseError as error:
@@ -80,9 +80,9 @@ def test_a_dataset_has_the_rows_of_an_upgraded_database(kept, tmp_path):
     rows = rows_on(kept)
     assert len(of_modules) > 25 and "instruction_times" in of_modules
     for table in of_modules:
-        mine = [row for row in rows[table] if row[0] in keys]
+        own_rows = [row for row in rows[table] if row[0] in keys]
         unlike = table == "files"  # when they were read
-        assert unlike or mine == expected[table], table
+        assert unlike or own_rows == expected[table], table
     labels = [row for row in rows["run_labels"] if row[0] == "cpu_b8" and row[1] != "dt"]
     assert labels and labels == expected["run_labels"]
     assert ask(kept, "SELECT DISTINCT unknown_reason FROM instruction_executions") == [(READ_BY_7,)]
@@ -175,5 +175,5 @@ def test_dumps_are_given_back_from_a_large_dataset(tmp_path, monkeypatch):
     stored(root)
     monkeypatch.setattr("bufdb.dataset.snapshot.COPIED_BYTES", 0)
     assert cli.run(["export", "--sources", str(out), "--on", str(root)]) == 0
-    given = {file.name: file.read_bytes() for file in (out / "cpu_b8").iterdir()}
-    assert given == {file.name: file.read_bytes() for file in RUN.iterdir()}
+    restored = {file.name: file.read_bytes() for file in (out / "cpu_b8").iterdir()}
+    assert restored == {file.name: file.read_bytes() for file in RUN.iterdir()}

@@ -450,15 +450,15 @@ def test_after_other_limits_two_new_plans_are_enough(odd):
             known = [one for one, other in learned if other != limit] if at >= FAMILIAR else ()
             now = []
             first = answer(searched(model, limit), limit)
-            found = answer(searched(model, limit, known=known, learn=now.append), limit)
+            later = answer(searched(model, limit, known=known, learn=now.append), limit)
             learned += [(one, limit) for one in now]
-            assert (found is None) <= (first is None)
+            assert (later is None) <= (first is None)
             if at >= FAMILIAR:
                 new = set(model.compiled) - {one.plan for one in known}
                 assert len(new) <= ENOUGH + 1  # one saves nothing
             if first is not None and at >= FAMILIAR:
                 rows += 1
-                worse.append(found.traced.work - first.traced.work > 0.01 * first.traced.work)
+                worse.append(later.traced.work - first.traced.work > 0.01 * first.traced.work)
     assert rows > 15 and sum(worse) <= 0.1 * rows
 
 

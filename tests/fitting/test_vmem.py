@@ -50,17 +50,17 @@ def test_names_that_are_bound_and_modules_that_are_not_imported():
     assert "compiler_params=tpu.TPUCompilerParams(vmem_limit_bytes=64)" in made.texts[PATH]
 
 
-@pytest.mark.parametrize("given", ["", ", compiler_params=p"])
-def test_kernels_that_share_what_is_edited(given):
+@pytest.mark.parametrize("options", ["", ", compiler_params=p"])
+def test_kernels_that_share_what_is_edited(options):
     head = f"{PALLAS}{TPU}p = pltpu.CompilerParams()\n"
-    run = f"run = pl.pallas_call(kernel, out_shape=s{given})\n"
-    other = f"other = pl.pallas_call(less, out_shape=s{given or ', compiler_params=p'})\n"
+    run = f"run = pl.pallas_call(kernel, out_shape=s{options})\n"
+    other = f"other = pl.pallas_call(less, out_shape=s{options or ', compiler_params=p'})\n"
     made = edited(f"{head}{run}{other}y = run(x) + run(z) + other(x)\n",
                   "run(x)", "run(z)", "other(x)")  # fmt: skip
     assert made.steps == ()
     text = made.texts[PATH]
     assert "p = pltpu.CompilerParams(vmem_limit_bytes=64)\n" in text
-    assert text.count("vmem_limit_bytes") == (1 if given else 2)
+    assert text.count("vmem_limit_bytes") == (1 if options else 2)
     compile(text, PATH, "exec")
 
 

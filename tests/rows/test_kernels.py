@@ -67,8 +67,8 @@ def test_kernels_of_a_gpu_and_fusions_with_shared_memory(mark):
     names = {1: b"k.1", 2: b"k.1", 3: b"sort.3", 4: b"fusion.2", 5: b"gone.1"}
     text = TEXT.replace(b"TARGET", b"__gpu$xla.gpu.triton").replace(b"LIMIT", b"")
     companions = Companions(None, thunks, names, 99)
-    found = kernels.rows_of(HloGraph(text.replace(b"%", mark), []), companions)
-    assert [row[:5] for row in found] == [
+    rows = kernels.rows_of(HloGraph(text.replace(b"%", mark), []), companions)
+    assert [row[:5] for row in rows] == [
         (b"fusion.2", None, "shared", 64, 99),
         (b"k.1", b"__gpu$xla.gpu.triton", "shared", 32, 99),
     ]

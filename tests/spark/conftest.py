@@ -51,7 +51,7 @@ FROM (
 )
 WHERE number % 31 = 0
 """
-"""Rows of a table of which the dumps have none: equal sizes, unknown ones, fusions."""
+"""Rows of a table that no dump fills: equal sizes, unknown ones, fusions."""
 SPARK_SETTINGS = {
     # Tables of one part each: what an engine answers is tried here, not how it moves rows about.
     "spark.sql.adaptive.enabled": "false",

@@ -66,7 +66,7 @@ def test_very_many_owners_are_found_by_the_server(connection, dataset, call, mon
 
 @pytest.mark.slow
 def test_snapshots_of_processes_are_compared_there(connection, tmp_path, call):
-    """Of a run with two processes, one of which was killed: growth, curve, account and ranks."""
+    """Of a run with two processes, one killed: growth, curve, account and ranks."""
     name, _ = connection
     for process, most in enumerate((4, 2)):
         folder = tmp_path / "job" / f"process-{process}"
