@@ -51,7 +51,7 @@
 -- column part VARCHAR: Of the plan argument, output (in memory of its own), temp, constant (and
 --   all else); bystander; code of the loaded programs (no row if its size is not known); rest: in
 --   use beyond arrays and code, at the most all beyond arrays if the size of the code is not known;
---   free; split: free, but not in the largest free block.
+--   free, of the allocator's own limit; split: free, but not in the largest free block.
 -- column low_bytes HUGEINT: The least that the part holds [bytes]; NULL if not known.
 -- column held_bytes HUGEINT: The most that the part holds [bytes]; NULL if not known.
 -- column array_count BIGINT: Number of alive arrays in the part; NULL for others.
@@ -205,13 +205,18 @@ accounts AS (
     coalesce(pools.alive_bytes, 0) AS alive_bytes,
     profiles.code_bytes,
     coalesce(pools.limit_bytes, profiles.limit_bytes) AS limit_bytes,
-    pools.rest_bytes, pools.low_split_bytes, pools.split_bytes, pools.low_free_bytes,
+    pools.rest_bytes, pools.low_split_bytes, pools.split_bytes,
     -- Without the allocator's own word used_bytes has arrays and code alone.
     CASE
       WHEN pools.rest_bytes IS NOT NULL
         THEN pools.used_bytes - pools.alive_bytes - coalesce(profiles.code_bytes, 0)
     END AS high_rest_bytes,
     -- Of the allocator's own limit, whatever bufdb.watch was given.
+    CASE
+      WHEN allocator_figures.used_bytes <= allocator_figures.limit_bytes
+        THEN allocator_figures.limit_bytes - allocator_figures.used_bytes
+      WHEN allocator_figures.used_bytes > allocator_figures.limit_bytes THEN 0
+    END AS low_free_bytes,
     allocator_figures.limit_bytes - allocator_figures.low_used_bytes AS free_bytes,
     coalesce(plans.is_failed, FALSE) AND profiles.arguments_unknown_reason IS NULL AS is_known,
     coalesce(alive.argument_bytes, 0) AS known_bytes,
