@@ -580,7 +580,7 @@ def test_processes_over_time_are_in_the_report(demo_report):
     )
 
 
-def test_of_many_processes_those_that_hold_most_and_how_many_more(con, monkeypatch):
+def test_of_many_processes_the_largest_are_drawn(con, monkeypatch):
     monkeypatch.setattr(contents, "COURSES", 2)
     for number, run in enumerate("abb"):
         if number < 2:
