@@ -372,6 +372,7 @@ def test_a_database_in_memory_leaves_no_files(ends):
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_what_a_process_leaves_is_a_limit(db):
     """As with --live: of 12 MiB, without arrays of the account that are no arguments."""
     left = (12 << 20) - 5390464

@@ -147,7 +147,7 @@ def unpacked(name):
     [
         ("schema_7.duckdb", "bufdb upgrade schema_7.duckdb"),
         ("schema_9.duckdb", "bufdb summary --db schema_9.duckdb"),
-        ("dataset_7.tar", "bufdb upgrade old"),
+        pytest.param("dataset_7.tar", "bufdb upgrade old", marks=pytest.mark.slow),
     ],
 )
 def test_what_is_stored_is_upgraded_before_it_is_asked(doctor, call, name, command):

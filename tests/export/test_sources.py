@@ -80,6 +80,7 @@ def test_damaged_bytes_are_not_written(db, tmp_path, capfd):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_a_bundle_has_the_files_and_an_anonymous_one_none(db, tmp_path):
     for options, is_there in ((["--run", "cpu_b8"], True), (["--anonymize"], False)):
         out = tmp_path / f"{is_there}.duckdb"
