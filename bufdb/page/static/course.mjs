@@ -54,7 +54,12 @@ export class Courses {
   #parts({ heading, limit, program, sentences }, host) {
     const legend = make("p", { class: "keys" }, swatch(ALIVE), " arrays that are alive ");
     if (program) {
-      legend.append(swatch(RUNNING), " in addition while ", nameOf(program), " runs, at the least ");
+      legend.append(
+        swatch(RUNNING),
+        " in addition while ",
+        nameOf(program),
+        " runs, at the least ",
+      );
     }
     if (limit !== null) legend.append(make("span", { class: "edge" }), " limit");
     return [
