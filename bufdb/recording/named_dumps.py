@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from bufdb import __version__, user_cache
+from bufdb import __version__, resources, user_cache
 from bufdb.database.store import SCHEMA_VERSION
 from bufdb.dumps.discover import Source, base_of
 from bufdb.dumps.place import Bytes
@@ -96,7 +96,8 @@ def run_names(paths: Sequence[Source]) -> list[str]:
 def _key(paths: Sequence[Source], own_globs: Sequence[str] | None) -> str:
     """Return the hash of where the dumps are, how they are read, and of the tables."""
     where = [_where(path) for path in paths]
-    described = (__version__, SCHEMA_VERSION, where, own_globs and [*own_globs])
+    tables = [path.read_bytes() for path in resources.schema_files("tables")]
+    described = (__version__, SCHEMA_VERSION, tables, where, own_globs and [*own_globs])
     return hashlib.sha256(repr(described).encode()).hexdigest()[:32]
 
 

@@ -46,7 +46,8 @@ SHARE = 0.7
 async def follow(folder, text, program, args, limit):
     """Ask doctor, then what each answer names, until it names no tool; return the last answer."""
     served = ["-m", "bufdb", "mcp", "--allow-run", str(folder), "--db", str(folder / "a.duckdb")]
-    server = StdioServerParameters(command=sys.executable, args=served, cwd=str(folder))
+    env = {"BUFDB_CACHE": str(folder / "cache")}  # the server has not this process' variables
+    server = StdioServerParameters(command=sys.executable, args=served, cwd=str(folder), env=env)
     asked = []
     async with Client(stdio_client(server)) as client:
         known = {"text": text, "program": program, "args": args, "limit": limit}

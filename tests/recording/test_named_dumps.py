@@ -47,6 +47,12 @@ def test_own_code_makes_another_database(dumps):
         assert Path(named.db) != read(dumps)[0]
 
 
+def test_other_tables_make_another_database(dumps, monkeypatch):
+    before = named_dumps._key([dumps], None)
+    monkeypatch.setattr(named_dumps.resources, "schema_files", lambda _: [])
+    assert named_dumps._key([dumps], None) != before
+
+
 def test_the_database_asked_longest_ago_makes_room(dumps, monkeypatch, tmp_path):
     first, _ = read(dumps)
     monkeypatch.setattr(named_dumps, "MOST_BYTES", first.stat().st_size * 3 // 2)
