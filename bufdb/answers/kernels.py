@@ -30,13 +30,7 @@ def query() -> SavedQuery:
 
 def rows(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[Row]:
     """Return the kernels of the modules that globs of run and so on select, in its order."""
-    saved = query()
-    known = {name: value for name, value in asked.items() if saved.param(name) is not None}
-    if not execute.execute_with(con, HAS_ROWS, known, QUERY).rows:
-        return []
-    result = execute.execute_query(con, saved, known)
-    names = [name for name, _ in result.columns]
-    return [dict(zip(names, row, strict=True)) for row in result.rows]
+    return execute.records(con, query(), asked, HAS_ROWS)
 
 
 def sentence(some: Sequence[Row]) -> str | None:
