@@ -1,8 +1,7 @@
 """A dataset in a bucket: against an S3-compatible server of this machine, no network."""
 
-import importlib.util
-
 import pytest
+from buckets import lenient, needs_s3, s3_bucket
 from datasets import TODAY, all_rows, rows_on, stored
 
 from bufdb.dataset.compact import compact
@@ -10,38 +9,15 @@ from bufdb.dataset.snapshot import open_readable
 from bufdb.dataset.storage import storage_of
 from bufdb.errors import DatabaseError, UsageError
 
-MISSING = [name for name in ("moto", "boto3", "s3fs") if importlib.util.find_spec(name) is None]
-s3 = pytest.mark.skipif(
-    bool(MISSING),
-    reason=f"this Python has no {', '.join(MISSING)}: pip install 'bufdb[remote,remote-test]'",
-)
-lenient = pytest.mark.filterwarnings("ignore")
-"""The libraries of others warn of each other."""
-
 
 @pytest.fixture
 def bucket(monkeypatch):
-    """A bucket, and a client for it."""
-    import boto3
-    import s3fs
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    client = boto3.client("s3")
-    client.create_bucket(Bucket="shared")
-    s3fs.S3FileSystem.clear_instance_cache()  # it would go on with another test's server
-    yield client
-    s3fs.S3FileSystem.clear_instance_cache()
-    server.stop()
+    """A client for a server with an empty bucket."""
+    with s3_bucket(monkeypatch, "shared") as client:
+        yield client
 
 
-@s3
+@needs_s3
 @lenient
 def test_a_bucket_holds_what_a_folder_does(bucket, tmp_path):
     url = "s3://shared/job/set"
@@ -58,7 +34,7 @@ def test_a_bucket_holds_what_a_folder_does(bucket, tmp_path):
     assert all(f"/dt={TODAY}/part-" in key for key in keys)
 
 
-@s3
+@needs_s3
 @lenient
 def test_other_objects_and_files_cannot_be_read_or_written(bucket, tmp_path):
     url = "s3://shared/job/set"
@@ -75,7 +51,7 @@ def test_other_objects_and_files_cannot_be_read_or_written(bucket, tmp_path):
             con.execute(f"COPY (SELECT 1) TO '{url}/x.csv'")
 
 
-@s3
+@needs_s3
 @lenient
 def test_what_is_not_there_is_one_line(bucket):
     for url in ("s3://shared/nothing", "s3://no-such-bucket/x"):

@@ -1,6 +1,5 @@
 """Dumps in buckets and at URLs, with servers on this machine and no network."""
 
-import importlib.util
 import json
 import shutil
 import threading
@@ -12,6 +11,7 @@ from typing import ClassVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pytest
+from buckets import lenient, needs, needs_s3, s3_bucket
 from ingesting import ingest_into, rows
 from places import DEMO
 
@@ -25,46 +25,16 @@ INIT = "module_0000.jit_init.cpu_after_optimizations"
 LIVE = f"{INIT}-live-range.txt"
 
 
-def needs(*modules):
-    missing = [name for name in modules if importlib.util.find_spec(name) is None]
-    why = f"this Python has no {', '.join(missing)}: pip install 'bufdb[remote,remote-test]'"
-    return pytest.mark.skipif(bool(missing), reason=why)
-
-
-@pytest.fixture(scope="module")
-def server():
-    """The address of an S3-compatible server."""
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 @pytest.fixture
-def bucket(server, monkeypatch):
-    """A bucket with a dump directory, and a client for it."""
-    import boto3
-
-    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    client = boto3.client("s3")
-    client.create_bucket(Bucket="dumps")
-    for path in RUN.iterdir():
-        client.put_object(Bucket="dumps", Key=f"job/run1/{path.name}", Body=path.read_bytes())
-    return client
+def bucket(monkeypatch):
+    """A client for a server whose bucket has a dump directory."""
+    with s3_bucket(monkeypatch, "dumps") as client:
+        for path in RUN.iterdir():
+            client.put_object(Bucket="dumps", Key=f"job/run1/{path.name}", Body=path.read_bytes())
+        yield client
 
 
-s3 = needs("moto", "boto3", "s3fs")
-lenient = pytest.mark.filterwarnings("ignore")
-"""The libraries of others warn of each other."""
-
-
-@s3
+@needs_s3
 @lenient
 def test_a_folder_of_a_bucket_is_a_run(bucket, fresh):
     con, plain = fresh(), fresh()
@@ -78,7 +48,7 @@ def test_a_folder_of_a_bucket_is_a_run(bucket, fresh):
     ]
 
 
-@s3
+@needs_s3
 @lenient
 def test_only_changed_objects_are_read_again(bucket, fresh, monkeypatch):
     con, url = fresh(), Url("s3://dumps/job/run1")
@@ -92,7 +62,7 @@ def test_only_changed_objects_are_read_again(bucket, fresh, monkeypatch):
     assert (summary.replaced_count, summary.unchanged_count) == (1, 2)
 
 
-@s3
+@needs_s3
 @lenient
 def test_an_archive_in_a_bucket_is_read_where_it_lies(bucket, fresh, tmp_path):
     path = shutil.make_archive(str(tmp_path / "all"), "gztar", DEMO, "cpu_b8")
@@ -103,7 +73,7 @@ def test_an_archive_in_a_bucket_is_read_where_it_lies(bucket, fresh, tmp_path):
     assert rows(con, "SELECT DISTINCT run_name FROM modules") == [("all",)]
 
 
-@s3
+@needs_s3
 @lenient
 def test_what_is_not_there_or_not_allowed_is_one_line(bucket):
     for text in ("s3://dumps/nothing/here", "s3://no-such-bucket/x"):
