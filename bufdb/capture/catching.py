@@ -41,6 +41,8 @@ CALL, WAITING = "call-", "waiting"
 """Beginning of the keys under which calls are reported; that of functions without a call."""
 _PASSED_THROUGH = 8
 """Most functions around a user's that are looked into."""
+_HANDING_ON = ("_jit.py", "_module")
+"""Files and folders of equinox between a call of what `filter_jit` returned and JAX's jit."""
 _ENDING = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGUSR1", "SIGUSR2")
 
 
@@ -89,6 +91,9 @@ class Caught:
     site: tuple[str, int, int, int, int] | None
     """The user's expression that makes it: file, first line and column, last line and column; None
     where a library makes it."""
+    outer: tuple[Any, tuple[Any, ...], Mapping[str, Any]] | None = None
+    """What `eqx.filter_jit` returned, and its arguments, if that makes the call: JAX's jit within
+    has other ones."""
 
 
 current: Catching | None = None
@@ -147,7 +152,8 @@ class Catching:
                 if self._simulation is not None:
                     self._simulation.require()
                 jitted = self._jitting._cpp_pjit(function, info)
-                self._stop(Caught(call, jitted, tuple(args), dict(kwargs), _site(self._own)))
+                site, outer = _site(self._own), _of_equinox()
+                self._stop(Caught(call, jitted, tuple(args), dict(kwargs), site, outer))
             if call.has_gradient:
                 name = params.params["name"]
                 self._known[id(closed)] = closed, True
@@ -396,9 +402,29 @@ def _caller(own: Own) -> tuple[FrameType | None, bool]:
     frame: FrameType | None = sys._getframe(1)
     is_direct = True
     while frame is not None and own.is_library(file := frame.f_code.co_filename):
-        is_direct &= file == __file__ or file.startswith((_jax_folder(), "<"))
+        is_direct &= file.startswith((__file__, _jax_folder(), *_equinox_files(), "<"))
         frame = frame.f_back
     return frame, is_direct
+
+
+def _equinox_files() -> tuple[str, ...]:
+    """Return where the code of equinox is that hands the arguments of `filter_jit` on."""
+    spec = getattr(sys.modules.get("equinox"), "__file__", None)
+    return () if spec is None else tuple(str(Path(spec).parent / one) for one in _HANDING_ON)
+
+
+def _of_equinox() -> tuple[Any, tuple[Any, ...], Mapping[str, Any]] | None:
+    """Return the function of `eqx.filter_jit` that the call goes through, and its arguments."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "_call" and code.co_filename.startswith(_equinox_files() or "\0"):
+            known = frame.f_locals
+            function, args = known.get("jit_wrapper"), known.get("args")
+            if hasattr(function, "donate_rest") and isinstance(args, tuple):
+                return function, args, known.get("kwargs", {})
+        frame = frame.f_back
+    return None
 
 
 def _place(own: Own) -> str:

@@ -114,8 +114,6 @@ def batch(
     kwargs: Mapping[str, Any],
     names: Sequence[str],
     losses: Sequence[Gradient],
-    *,
-    is_bundled: bool = False,
 ) -> Batch:
     """Return the arguments that have the batch: arrays of one leading size, and no parameters.
 
@@ -126,8 +124,6 @@ def batch(
         kwargs: the same by name.
         names: of the arguments.
         losses: of the function.
-        is_bundled: whether a library puts arrays of several arguments into one, so that each is
-            judged for itself.
 
     Raises:
         Refused: there are none, or they have several sizes.
@@ -142,10 +138,10 @@ def batch(
             if getattr(leaf, "shape", ()) and not _is_key(leaf)
         }
         own = {number for number, leaf in leaves.items() if _signature(leaf) in taken}
-        if own and not is_bundled:
+        if own:
             continue
         leading = {number: int(leaf.shape[0]) for number, leaf in leaves.items()}
-        if len({*leading.values()}) > 1 and not is_bundled:
+        if len({*leading.values()}) > 1:
             what = _name(at, names)
             raise Refused(
                 f"arrays of argument {what} have leading axes {_listed({*leading.values()})}"
@@ -156,8 +152,6 @@ def batch(
     by_name = {_name(at, names): size for (at, _), size in sizes.items()}
     if len({*sizes.values()}) > 1:
         each = ", ".join(f"{name} {size}" for name, size in by_name.items())
-        if is_bundled:
-            each = _listed({*sizes.values()})
         raise Refused(f"the leading axes of the arguments are not one batch ({each})")
     size = next(iter(sizes.values()))
     devices = max(_shards(jax_module().tree.leaves(arguments[at])[number]) for at, number in sizes)

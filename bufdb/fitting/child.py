@@ -5,7 +5,6 @@ What is wrapped in JAX is wrapped here, and nowhere else.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -16,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from bufdb.capture.child import kind_of, question_of, taken
 from bufdb.capture.hooked import replace_sources
 from bufdb.capture.worker import serve, step
-from bufdb.fitting.frameworks import of_file
+from bufdb.fitting.levers.donation import lost_of
 from bufdb.fitting.places import place
 from bufdb.fitting.plans import Plan, Program, Site, as_json, from_json
-from bufdb.fitting.rebound import rebound
+from bufdb.fitting.rebound import made, rebound
 from bufdb.fitting.session import MISTRACED, MistracedError, UnequalError
 from bufdb.read.own import Own
 
@@ -63,6 +62,9 @@ class Server:
             question = question_of(spec, request["args"], hardware)
         else:
             question = taken(self._caught, hardware)
+            if self._caught.outer is not None:
+                function, args, kwargs = self._caught.outer
+                question = replace(question, function=function, args=args, kwargs=dict(kwargs))
         with step(f"tracing {self._name}"):
             self._function = Function(
                 question.function,
@@ -77,7 +79,7 @@ class Server:
             question.traced()
             program = self._function.program() if request["has_program"] else None
             if self._caught is not None and program is not None:
-                program = _without_later_reads(program, self._caught, request.get("own"))
+                program = _without_later_reads(program, self._caught)
         return {"device": kind_of(question.target), "program": as_json(program)}
 
     def _trace(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,32 +132,23 @@ def is_users(caught: Caught, own: str | None) -> bool:
     return file != "" and not Own(own).is_library(file)
 
 
-def _donation(function: Any) -> str:
-    """Return how the library that jits a function donates; '' if JAX does."""
-    while function is not None:
-        code = getattr(function, "__code__", None)
-        module = sys.modules.get(type(function).__module__)
-        file = getattr(module, "__file__", None) if code is None else code.co_filename
-        donation = of_file(file or "").donation
-        if "jit(" in donation:
-            return donation
-        function = getattr(function, "__wrapped__", None)
-    return ""
-
-
-def _without_later_reads(program: Program, caught: Caught, own: str | None) -> Program:
+def _without_later_reads(program: Program, caught: Caught) -> Program:
     """Return the program without the donations of arguments that a command may read later."""
     if not program.donatable:
         return program
     if caught.site is None:
         note = "no argument is donated: a library makes the call, and may read any of them later"
-        if is_users(caught, own) and (donation := _donation(caught.function)):
-            note += f"; if the program does not, {donation} donates"
-        return replace(program, donatable=(), notes=(*program.notes, note))
+        return replace(program, donatable=(), lost=(), notes=(*program.notes, note))
+    _, args, kwargs = caught.outer or (None, caught.args, caught.kwargs)
     site = Site(*caught.site, "")
-    safe: frozenset[int] = frozenset()
+    safe = new = frozenset[int]()
     with suppress(OSError, UnicodeDecodeError):
-        safe = rebound(site.file, Path(site.file).read_bytes().decode(), site)
+        text = Path(site.file).read_bytes().decode()
+        call = site.file, text, site, len(args)
+        safe, new = rebound(*call), made(*call)
+    if caught.outer is not None:  # equinox donates them together
+        lost = lost_of(program, args, kwargs, program.donatable, safe | new)
+        return replace(program, lost=lost)
     held = [program.argument_names[at] for at in program.donatable if at not in safe]
     if not held:
         return program

@@ -147,6 +147,7 @@ class Function:
             name=self._name,
             function=self._given,
             args=self._args,
+            kwargs=self._kwargs,
             outputs=self._outputs,
             is_alone=self._is_alone,
             platform=self.platform,
@@ -249,9 +250,7 @@ class Function:
         """
         args, kwargs = self._as_sharded()
         names = _argument_names(self._given, len(args))
-        code = getattr(plain(self._given), "__code__", None)
-        is_bundled = code is not None and of_file(code.co_filename).name == "equinox"
-        return batch(args, kwargs, names, self._gradients, is_bundled=is_bundled)
+        return batch(args, kwargs, names, self._gradients)
 
     def _as_sharded(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments, each with its own sharding or that which the jit names for it.

@@ -60,7 +60,7 @@ def jitted(function: Any, name: str) -> Any:
     if library.startswith("flax.nnx") and hasattr(function, "jitted_fn"):
         return Lifted(function, _stage_of_nnx(function), function.jitted_fn)
     if library.startswith("equinox") and hasattr(function, "_cached"):
-        return Lifted(function, _stage_of_equinox(function))
+        return filtered(function, is_first=function.donate_first, is_rest=function.donate_rest)
     raise UsageError(
         f"{name} is jitted by {library}.{type(function).__qualname__}, whose inside bufdb fit does "
         "not know; name the function within, or jit it with jax.jit, nnx.jit or eqx.filter_jit"
@@ -83,7 +83,12 @@ def _stage_of_nnx(function: Any) -> Callable[..., Any]:
     return stage
 
 
-def _stage_of_equinox(function: Any) -> Callable[..., Any]:
+def filtered(function: Any, *, is_first: bool, is_rest: bool) -> Lifted:
+    """Return a function of `equinox.filter_jit` that donates its first argument, and the others."""
+    return Lifted(function, _stage_of_equinox(function, is_first=is_first, is_rest=is_rest))
+
+
+def _stage_of_equinox(function: Any, *, is_first: bool, is_rest: bool) -> Callable[..., Any]:
     """Return what traces a function of `equinox.filter_jit`, as its `lower` does.
 
     Arrays without values count as arrays, too; equinox takes them for what is not traced.
@@ -101,8 +106,8 @@ def _stage_of_equinox(function: Any) -> Callable[..., Any]:
         first, rest = positional[0], positional[1:]
         firsts, others = split(first, is_array), split((tuple(rest), bound.kwargs), is_array)
         taken: dict[bool, dict[str, Any]] = {True: {}, False: {}}
-        taken[function.donate_first]["first"] = firsts[0]
-        taken[function.donate_rest] |= {"fun": function._dynamic_fun, "rest": others[0]}
+        taken[is_first]["first"] = firsts[0]
+        taken[is_rest] |= {"fun": function._dynamic_fun, "rest": others[0]}
         static = function._static_fun, firsts[1], others[1]
         return function._cached.trace(taken[True], taken[False], static)
 

@@ -49,6 +49,7 @@ class Trial:
     function: Any
     """As the user has it, or as a library's jit that is read as one of JAX."""
     args: Sequence[Any]
+    kwargs: Mapping[str, Any]
     outputs: Sequence[Any]
     """Leaves of its results, with shape and dtype."""
     is_alone: bool

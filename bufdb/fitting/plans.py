@@ -351,7 +351,8 @@ class Program:
     regions: tuple[Region, ...]
     switches: tuple[Switch, ...]
     donatable: tuple[int, ...]
-    """Numbers of arguments that are not donated and whose buffers an output could take."""
+    """Numbers of arguments that are not donated and whose buffers an output could take; where all
+    or none are donated, those that go with them, too."""
     argument_names: tuple[str, ...]
     """Names of the positional arguments, as the function has them."""
     has_host_memory: bool
@@ -363,6 +364,10 @@ class Program:
     """`def` line of the function; None if it is not in a file."""
     is_jitted: bool = False
     """Whether the function is a `jax.jit` already."""
+    is_filtered: bool = False
+    """Whether that is by `eqx.filter_jit`."""
+    lost: tuple[str, ...] = ()
+    """Names of arguments that go with `donatable`, and that the program may read after the call."""
     notes: tuple[str, ...] = ()
     """What could not be taken, in words."""
     changes: tuple[Change, ...] = ()

@@ -12,8 +12,11 @@ from bufdb.fitting.edits import Refused
 from bufdb.fitting.plans import Site
 from bufdb.fitting.source import Source
 
+_MAKERS = ("array", "zeros", "ones", "full", "arange", "linspace", "eye")
+"""Functions of `jax.numpy` that return a new array whatever they are called with."""
 
-def rebound(path: str, text: str, site: Site) -> frozenset[int]:
+
+def rebound(path: str, text: str, site: Site, count: int) -> frozenset[int]:
     """Return the numbers of the positional arguments that the statement of a call assigns.
 
     Such as 0 and 1 in `w, state = step(w, state, batch)`; none where the call is in another
@@ -23,25 +26,55 @@ def rebound(path: str, text: str, site: Site) -> frozenset[int]:
         path: of the file.
         text: of the file.
         site: the call.
+        count: of the positional arguments that the function got: a method's instance, and what a
+            partial has, are not in the call's text.
     """
+    source, call = _call(path, text, site)
+    if call is None or source is None:
+        return frozenset()
+    statement = next((node for node in source.above(call) if isinstance(node, ast.stmt)), None)
+    if not isinstance(statement, ast.Assign | ast.AnnAssign):
+        return frozenset()
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    assigned = {name for target in targets for name in _assigned(target)}
+    return frozenset(
+        number
+        for number, argument in _numbered(call, count)
+        if (name := ast.unparse(argument)) in assigned and _reads(statement.value, name) == 1
+    )
+
+
+def made(path: str, text: str, site: Site, count: int) -> frozenset[int]:
+    """Return the numbers of the arguments that are arrays made in the call's text.
+
+    Such as 1 in `step(w, jnp.ones((8, 2)))`. The arguments are those of `rebound`.
+    """
+    source, call = _call(path, text, site)
+    if call is None or source is None:
+        return frozenset()
+    makers = {f"jax.numpy.{name}" for name in _MAKERS}
+    return frozenset(
+        number
+        for number, argument in _numbered(call, count)
+        if isinstance(argument, ast.Call)
+        and ((name := source.dotted(argument.func)) in makers or name.startswith("jax.random."))
+    )
+
+
+def _call(path: str, text: str, site: Site) -> tuple[Source | None, ast.Call | None]:
     try:
         source = Source(path, text)
         call = source.find(site)
     except Refused:
-        return frozenset()
-    statement = next((node for node in source.above(call) if isinstance(node, ast.stmt)), None)
-    if not isinstance(call, ast.Call) or not isinstance(statement, ast.Assign | ast.AnnAssign):
-        return frozenset()
-    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-    assigned = {name for target in targets for name in _assigned(target)}
-    numbers = set()
-    for number, argument in enumerate(call.args):
-        if isinstance(argument, ast.Starred):
-            break
-        name = ast.unparse(argument)
-        if name in assigned and _reads(statement.value, name) == 1:
-            numbers.add(number)
-    return frozenset(numbers)
+        return None, None
+    return source, call if isinstance(call, ast.Call) else None
+
+
+def _numbered(call: ast.Call, count: int) -> list[tuple[int, ast.expr]]:
+    """Return the arguments of a call that are not in a star, with their numbers."""
+    if any(isinstance(one, ast.Starred) for one in call.args):
+        return []
+    return [*enumerate(call.args, count - len(call.args))]
 
 
 def _assigned(target: ast.expr) -> list[str]:

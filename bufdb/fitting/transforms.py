@@ -30,6 +30,7 @@ NNX_SCANS = ("flax.nnx.scan",)
 NNX_REMATS = ("flax.nnx.remat",)
 REMATS = (*CHECKPOINTS, *LINEN_REMATS, *NNX_REMATS)
 JITS = ("jax.jit", "flax.nnx.jit", "jax.pjit", "jax.experimental.pjit.pjit")
+FILTER_JITS = ("equinox.filter_jit",)
 PARTIALS = ("functools.partial",)
 NO_UPDATES = ", graph_updates=False"
 """Option of `nnx.remat` with which parameters are no results, which a scan would stack."""

@@ -243,27 +243,6 @@ def test_devices_share_each_part_equally():
         batch((sharded(4, 4),), {}, ("x",), ())
 
 
-def test_arrays_of_a_bundle_are_judged_each_for_itself():
-    def shape(*sizes, dtype="float32"):
-        return jax.ShapeDtypeStruct(sizes, dtype)
-
-    closed = jax.make_jaxpr(lambda w: (w**2).sum())(shape(4, 8))
-    bundle = {"model": [shape(4, 8), shape()], "rest": [shape(16, 3), shape(16, dtype="int32")]}
-    loss = (Gradient(closed, 1),)
-    with pytest.raises(Refused, match="no argument has a batch"):
-        batch((bundle, None), {}, ("a", "b"), loss)
-    whole = batch((bundle, None), {}, ("a", "b"), loss, is_bundled=True)
-    assert (whole.size, whole.names) == (16, ("a",))
-    (small, nothing), _ = whole.at(2, is_sharded=False)
-    assert nothing is None and [one.shape for one in jax.tree.leaves(small)] == [
-        *((4, 8), ()),
-        *((2, 3), (2,)),
-    ]
-    bundle["rest"].append(shape(5))
-    with pytest.raises(Refused, match=r"are not one batch \(5 and 16\)"):
-        batch((bundle,), {}, ("a",), loss, is_bundled=True)
-
-
 def data_parallel(devices=4):
     mesh = jax.sharding.AbstractMesh((devices,), ("data",))
     specs = jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec("data")

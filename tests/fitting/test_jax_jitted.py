@@ -3,12 +3,12 @@
 import functools
 import types
 
+import numpy as np
 import pytest
 
 jax = pytest.importorskip("jax", reason="this Python has no jax")
 
 from bufdb.errors import UsageError  # noqa: E402
-from bufdb.fitting.frameworks import named  # noqa: E402
 from bufdb.fitting.function import Function  # noqa: E402
 from bufdb.fitting.jitted import jitted  # noqa: E402
 from bufdb.fitting.plans import Plan  # noqa: E402
@@ -118,11 +118,42 @@ def test_a_step_of_filter_jit_has_plans(donate, tmp_path):
     function = Function(eqx.filter_jit(step, donate=donate), args, {"how": "mean"}, "step")
     program = function.program()
     assert [region.function.rpartition(".")[2] for region in program.regions] == ["layer"]
-    assert program.donatable == ()
+    assert (program.donatable, program.lost) == (((0, 1), ("x",)) if donate == "none" else ((), ()))
     assert function.trace(Plan(calls=(0,))).live_bytes < program.as_written.live_bytes
     assert function.compile(Plan(calls=(0,)), tmp_path, is_full=True) is None
-    lowered = function.stage(Plan()).as_text()
-    assert ("tf.aliasing_output" in lowered or "jax.buffer_donor" in lowered) == (donate == "all")
+    for donated in ((), program.donatable):
+        lowered = function.stage(Plan(donated=donated)).as_text()
+        is_donated = "tf.aliasing_output" in lowered or "jax.buffer_donor" in lowered
+        assert is_donated == (donate == "all" or donated != ())
+
+
+@pytest.mark.parametrize(
+    ("donate", "args", "kwargs", "donatable", "lost"),
+    [
+        ("none", ("batch", "net"), {}, (1,), ()),  # the first one stays
+        ("none", ("net", "numbers"), {}, (0, 1), ()),  # JAX copies what is NumPy's
+        ("none", ("net", "batch", "batch"), {}, (0, 1, 2), ("1", "2")),
+        ("none", ("net",), {"x": "batch"}, (0,), ()),
+        ("none", ("batch", "net"), {"x": "batch"}, (1,), ("x",)),
+        ("warn-except-first", ("net", "batch"), {}, (0,), ()),
+        ("all-except-first", ("batch", "net"), {}, (), ()),
+        ("none", ("batch", "batch"), {}, (), ()),  # no output takes one
+    ],
+)
+def test_what_equinox_donates_together(donate, args, kwargs, donatable, lost):
+    eqx = pytest.importorskip("equinox", reason="this Python has no equinox")
+    values = {"net": jax.numpy.ones((D, D)), "batch": X, "numbers": np.ones((64, D), "float32")}
+
+    names = args
+
+    def step(*args, **kwargs):
+        own = args[names.index("net")] if "net" in names else args[0]
+        grads = jax.grad(lambda own: (own**2).sum())(own)
+        return grads if "net" in names else grads.sum()
+
+    taken = [values[name] for name in args], {at: values[name] for at, name in kwargs.items()}
+    program = Function(eqx.filter_jit(step, donate=donate), *taken, "step").program()
+    assert (program.donatable, program.lost) == (donatable, lost)
 
 
 def test_a_jitted_partial_has_plans():
@@ -179,15 +210,3 @@ def test_a_note_on_donation_only_where_an_argument_could_be(function, options, n
     notes = Function(jax.jit(function, **options), (w, x), {}, "step").program().notes
     assert all(note in one for one in notes)
     assert bool(notes) == bool(note)
-
-
-@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
-@pytest.mark.parametrize("donate", ["none", "all"])
-def test_a_note_on_filter_jit_only_if_it_does_not_donate(donate):
-    eqx = pytest.importorskip("equinox")
-    step = eqx.filter_jit(updated, donate=donate)
-    notes = (
-        Function(step, (jax.numpy.ones((8, 8)), jax.numpy.ones((4, 8))), {}, "step").program().notes
-    )
-    form = named("equinox").donation
-    assert [one.endswith(f"; {form} does") for one in notes] == ([True] * (donate == "none"))

@@ -764,6 +764,49 @@ def test_without_one_jit_it_is_a_step(rest):
     assert result.steps[0].startswith("train.py:2: by hand, donate params (donate_argnums=0)")
 
 
+OF_EQUINOX = "import equinox as eqx\nfrom functools import partial\n"
+
+
+def filtered(head, rest, numbers, lost=()):
+    text = f"{OF_EQUINOX}{head}def step(a, b):\n    return 1\n{rest}"
+    place = site(text, "1")._replace(line=3, column=0)
+    own = program(function_site=place, is_filtered=True, lost=lost)
+    return text, patch(own, Plan(donated=numbers), {PATH: text}, "/src")
+
+
+@pytest.mark.parametrize(
+    ("head", "rest", "numbers", "before", "after"),
+    [
+        ("@eqx.filter_jit\n", "", (0, 1), "filter_jit", 'filter_jit(donate="all")'),
+        ("@eqx.filter_jit()\n", "", (1,), "jit()", 'jit(donate="all-except-first")'),
+        ('@eqx.filter_jit(donate="none")\n', "", (0, 1), '"none"', '"all"'),
+        ('@eqx.filter_jit(donate="warn-except-first")\n', "", (0,), '"warn-except-first"',
+         '"warn"'),
+        ("@partial(eqx.filter_jit, inline=True)\n", "", (1,), "=True",
+         '=True, donate="all-except-first"'),
+        ("", "fast = eqx.filter_jit(step)\n", (0, 1), "(step)", '(step, donate="all")'),
+    ],
+)  # fmt: skip
+def test_equinox_donates_at_its_own_jit(head, rest, numbers, before, after):
+    text, made = filtered(head, rest, numbers)
+    assert made.texts[PATH] == text.replace(before, after) and not made.steps
+
+
+@pytest.mark.parametrize(
+    ("head", "lost", "why"),
+    [
+        ("@eqx.filter_jit\n", ("b",), "b is given away, too, which the program may read after"),
+        ("@eqx.filter_jit(donate=how)\n", (), "its donate is not a constant"),
+        ("@eqx.filter_jit(**options)\n", (), "its options come from two stars"),
+        ("@jax.jit\n", (), "the file has no equinox.filter_jit of it"),
+    ],
+)
+def test_a_donation_of_equinox_by_hand(head, lost, why):
+    _, made = filtered(head, "", (0, 1), lost)
+    assert not made.texts and why in made.steps[0]
+    assert 'eqx.filter_jit(donate="all")' in made.steps[0]
+
+
 # -- the diff --------------------------------------------------------------------------------------
 
 FILES = {

@@ -1,11 +1,15 @@
-"""Arguments whose buffers an output takes: `donate_argnums` at the jit."""
+"""Arguments whose buffers an output takes: `donate_argnums` at the jit, `donate` of equinox.
+
+`eqx.filter_jit` donates all arrays, or all but those of the first argument: also those that no
+output takes, which the program must not read after the call either.
+"""
 
 from __future__ import annotations
 
 import ast
 import importlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,12 +17,11 @@ from bufdb.capture.target import jax_module
 from bufdb.fitting.counting import aval_bytes, is_sized
 from bufdb.fitting.editing import Editing
 from bufdb.fitting.edits import Refused
-from bufdb.fitting.frameworks import named
-from bufdb.fitting.jitted import jitted
+from bufdb.fitting.jitted import filtered, jitted
 from bufdb.fitting.lever import Lever, Trial
 from bufdb.fitting.plans import Plan, PlanResult, Program, Site, Traced
 from bufdb.fitting.source import Source
-from bufdb.fitting.transforms import JITS, function_at, transform, whole
+from bufdb.fitting.transforms import FILTER_JITS, JITS, function_at, transform, whole
 
 _OPTIONS = ("static_argnums", "static_argnames", "keep_unused", "inline")
 
@@ -32,11 +35,13 @@ class Donation(Lever):
         """Find the arguments whose buffers, or half of their bytes, free outputs can take."""
         if trial.is_alone:
             return program
+        if _is_filtered(trial.function):
+            return _of_equinox(trial, program)
         taken = _donated(trial.function)
         switches = _takeable(trial, _known(trial.function) if taken is None else taken)
         if taken is not None:
             return replace(program, donatable=switches)
-        if switches and not _donates_by_itself(trial.function):
+        if switches:
             names = ", ".join(program.argument_names[at] for at in switches)
             trial.notes.append(
                 f"donating {names} is not tried, which may save more: the jit of {trial.name} "
@@ -61,10 +66,13 @@ class Donation(Lever):
         listed = ", ".join(names) or ", ".join(map(str, numbers))
         how = f"donate {listed} (donate_argnums={_tuple(numbers)})"
         site = program.function_site
+        if program.is_filtered:
+            how = f"donate {listed} (eqx.filter_jit(donate={_mode(numbers)}))"
         if site is None:
             editing.steps.append(f"{how} where {program.function} is given to jax.jit")
             return
-        editing.attempt(site, f"{how} where it is jitted", _donate, site, numbers)
+        edit = _filter if program.is_filtered else _donate
+        editing.attempt(site, f"{how} where it is jitted", edit, site, numbers, program.lost)
 
     def results(self, program: Program, plan: Plan, traced: Traced) -> Mapping[str, Any]:
         """Return the names of the donated arguments."""
@@ -129,15 +137,7 @@ def _known(function: Any) -> tuple[int, ...]:
     return tuple(getattr(getattr(function, "_jit_info", None), "donate_argnums", None) or ())
 
 
-def _donates_by_itself(function: Any) -> bool:
-    """Return whether a function of equinox donates, as it says for all arguments alike."""
-    lifted = getattr(function, "lifted", None)
-    return any(getattr(lifted, name, False) for name in ("donate_first", "donate_rest"))
-
-
 def _why_hidden(function: Any) -> str:
-    if hasattr(getattr(function, "lifted", None), "donate_rest"):
-        return f"; {named('equinox').donation} does"
     options = _hiding(getattr(function, "_jit_info", None))
     return f", as it has {' and '.join(options)}" if options else ""
 
@@ -147,6 +147,9 @@ def _donating(function: Any, numbers: tuple[int, ...], name: str) -> Any:
     jax = jax_module()
     if not hasattr(function, "lower"):
         return jax.jit(function, donate_argnums=numbers)
+    if _is_filtered(function):
+        is_first = 0 in numbers or function.lifted.donate_first
+        return filtered(function.lifted, is_first=is_first, is_rest=True)
     info = function._jit_info
     options = {name: getattr(info, name) for name in _OPTIONS if getattr(info, name, None)}
     options["donate_argnums"] = tuple(sorted({*info.donate_argnums, *numbers}))
@@ -159,34 +162,125 @@ def _donating(function: Any, numbers: tuple[int, ...], name: str) -> Any:
     return jitted(nnx.jit(function.__wrapped__, **options), name)
 
 
+# -- equinox's jit ---------------------------------------------------------------------------------
+
+
+def _is_filtered(function: Any) -> bool:
+    """Return whether a function is jitted by `eqx.filter_jit`."""
+    return hasattr(getattr(function, "lifted", None), "donate_rest")
+
+
+def _of_equinox(trial: Trial, program: Program) -> Program:
+    """Return a program with what `eqx.filter_jit` donates, if an output can take some of it."""
+    lifted = trial.function.lifted
+    numbers = [at for at in range(len(trial.args)) if _arrays(trial.args[at])]
+    taken = [at for at in numbers if (lifted.donate_first if at == 0 else lifted.donate_rest)]
+    switches = _takeable(trial, taken)
+    if not switches:
+        return program
+    if not lifted.donate_rest and _arrays(lifted._dynamic_fun):
+        why = "eqx.filter_jit would donate the arrays of the function itself, too"
+        trial.notes.append(f"no argument is donated: {why}")
+        return program
+    more = tuple(at for at in numbers if at not in taken and (at > 0 or at in switches))
+    program = replace(program, donatable=more, is_filtered=True)
+    return replace(program, lost=lost_of(program, trial.args, trial.kwargs, more, switches))
+
+
+def lost_of(
+    program: Program,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    numbers: Iterable[int],
+    safe: Collection[int],
+) -> tuple[str, ...]:
+    """Return the names of the arguments that are donated although the program may read them later.
+
+    Args:
+        program: with the names of the arguments.
+        args: with values, where they are known: NumPy's stay as they are.
+        kwargs: the same by name.
+        numbers: of those that are donated.
+        safe: those that nothing reads later.
+    """
+    jax = jax_module()
+
+    def is_lost(argument: Any) -> bool:
+        kinds = jax.Array, jax.ShapeDtypeStruct
+        return any(isinstance(leaf, kinds) for leaf in jax.tree.leaves(argument))
+
+    lost = [program.argument_names[at] for at in numbers if at not in safe and is_lost(args[at])]
+    by_name = kwargs if any(numbers) else {}  # they are donated with the arguments after the first
+    return (*lost, *(name for name, argument in by_name.items() if is_lost(argument)))
+
+
+def _arrays(argument: Any) -> list[Any]:
+    return [leaf for leaf in jax_module().tree.leaves(argument) if is_sized(leaf)]
+
+
 # -- The edit --------------------------------------------------------------------------------------
 
 
-def _donate(source: Source, site: Site, numbers: Iterable[int]) -> None:
+def _donate(source: Source, site: Site, numbers: Iterable[int], _: Sequence[str]) -> None:
     """Add arguments to those that the jit of a function donates."""
+    jit = _jit_of(source, site, JITS)
+    if isinstance(jit, ast.Call):
+        _add_numbers(source, jit, numbers)
+        return
+    partial = source.imported("functools", "partial", [jit])
+    source.wrap(jit, f"{partial}(", f", donate_argnums={_tuple(numbers)})")
+
+
+def _filter(source: Source, site: Site, numbers: Iterable[int], lost: Sequence[str]) -> None:
+    """Have equinox's jit of a function donate."""
+    if lost:
+        names, are = ", ".join(lost), "are" if len(lost) > 1 else "is"
+        raise Refused(
+            f"{names} {are} given away, too, which the program may read after the call; if it does "
+            'not, it is right; else give it as first argument, and donate="all-except-first"'
+        )
+    jit, mode = _jit_of(source, site, FILTER_JITS), _mode(numbers)
+    if not isinstance(jit, ast.Call):
+        source.wrap(jit, "", f"(donate={mode})")
+        return
+    if any(keyword.arg is None for keyword in jit.keywords):
+        raise Refused("its options come from two stars")
+    present = next((one.value for one in jit.keywords if one.arg == "donate"), None)
+    if present is None:
+        _add(source, jit, f"donate={mode}")
+    elif isinstance(present, ast.Constant):
+        if str(present.value).startswith("warn"):
+            mode = mode.replace("all", "warn")
+        source.replace(source.span(present), lambda render: mode)
+    else:
+        raise Refused("its donate is not a constant")
+
+
+def _mode(numbers: Iterable[int]) -> str:
+    return '"all"' if 0 in numbers else '"all-except-first"'
+
+
+def _jit_of(source: Source, site: Site, names: Sequence[str]) -> ast.expr:
+    """Return the call or the bare decorator that jits a function."""
     function = function_at(source, site)
     for decorator in function.decorator_list:
-        if source.dotted(decorator) in JITS:
-            partial = source.imported("functools", "partial", [decorator])
-            options = f", donate_argnums={_tuple(numbers)})"
-            source.wrap(decorator, f"{partial}(", options)
-            return
-        call = transform(source, decorator, JITS)
-        if call is not None:
-            _add_numbers(source, call, numbers)
-            return
+        if source.dotted(decorator) in names:
+            return decorator
+        if (call := transform(source, decorator, names)) is not None:
+            return call
     calls = [
         one
         for one in ast.walk(source.tree)
         if isinstance(one, ast.Call)
-        and source.dotted(one.func) in JITS
+        and source.dotted(one.func) in names
         and one.args
         and isinstance(one.args[0], ast.Name)
         and source.binding(one.args[0].id, one) is function
     ]
     if len(calls) != 1:
-        raise Refused("the file has no jax.jit of it" if not calls else "it has several jax.jit")
-    _add_numbers(source, calls[0], numbers)
+        what = names[0]
+        raise Refused(f"the file has no {what} of it" if not calls else f"it has several {what}")
+    return calls[0]
 
 
 def _add_numbers(source: Source, call: ast.Call, numbers: Iterable[int]) -> None:
@@ -202,10 +296,14 @@ def _add_numbers(source: Source, call: ast.Call, numbers: Iterable[int]) -> None
         text = _tuple({*there, *numbers})
         source.replace(source.span(present), lambda render: text)
         return
-    options = f", donate_argnums={_tuple(numbers)}"
+    _add(source, call, f"donate_argnums={_tuple(numbers)}")
+
+
+def _add(source: Source, call: ast.Call, option: str) -> None:
     parts: list[ast.expr | ast.keyword] = [*call.args, *call.keywords]
-    last = max(whole(source, one)[1] for one in parts)
-    source.replace((last, last), lambda render: options)
+    after = source.span(call)[1] - 1  # of no arguments
+    last = max((whole(source, one)[1] for one in parts), default=after)
+    source.replace((last, last), lambda render: f"{', ' if parts else ''}{option}")
 
 
 def _tuple(numbers: Iterable[int]) -> str:
