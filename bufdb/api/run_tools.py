@@ -40,16 +40,18 @@ def of(  # long: a function for each tool, whose signature is its help
         target: str | None = None,
         call: str | None = None,
         run: str | None = None,
+        argv: str | None = None,
     ) -> str:
         """Compile a program, without running it, and return what it needs and what holds it: JSON.
 
-        program is FILE.py:FUNCTION with args as in a call ("f32[8,128], f32[]"), or a command such
-        as python train.py, which runs up to its training step; call names another one. limit is a
-        size or a device; target is hardware that need not be there, such as v5e-8 or gpu:h100.
-        next says what to ask then.
+        program is FILE.py:FUNCTION with args as in a call ("f32[8,128], f32[]"), and argv such as
+        "--config base" where FILE parses its words on import; or a command such as python train.py,
+        which runs up to its training step; call names another one. limit is a size or a device;
+        target is hardware that need not be there, such as v5e-8 or gpu:h100. next says what to ask
+        then.
         """
-        options = {"args": args, "limit": limit, "target": target, "call": call, "run": run}
-        return await answer_of(context, "explain", program, **options)
+        options = {"limit": limit, "target": target, "call": call, "run": run}
+        return await answer_of(context, "explain", program, args=args, argv=argv, **options)
 
     async def fit(
         context: Context[Any, Any],
@@ -59,13 +61,14 @@ def of(  # long: a function for each tool, whose signature is its help
         target: str | None = None,
         call: str | None = None,
         also: str | None = None,
+        argv: str | None = None,
     ) -> str:
         """Find what to change so that a program fits into a limit; prove it by compiling: JSON.
 
         Arguments are those of explain; also tries more: microbatch, chunks, vmap, blocks, vmem,
         flags, separated by commas. data.plans are the plans, data.patch a patch that was compiled.
         """
-        options = {"args": args, "target": target, "call": call, "also": also}
+        options = {"args": args, "target": target, "call": call, "also": also, "argv": argv}
         return await answer_of(context, "fit", program, limit, **options)
 
     async def blame(
@@ -75,13 +78,15 @@ def of(  # long: a function for each tool, whose signature is its help
         jax: str | None = None,
         args: str | None = None,
         target: str | None = None,
+        argv: str | None = None,
     ) -> str:
         """Compile a program with several values of a flag, or versions of jax: JSON.
 
         flag is NAME=V,V without dashes; jax is versions in order, such as 0.9.0,0.10.0, which are
-        installed. The answer says where the need jumps, what grew, and whose doing it is.
+        installed. The answer says where the need jumps, what grew, and whose doing it is. args,
+        target and argv are those of explain.
         """
-        options = {"flag": flag, "jax": jax, "args": args, "target": target}
+        options = {"flag": flag, "jax": jax, "args": args, "target": target, "argv": argv}
         return await answer_of(context, "blame", program, **options)
 
     async def capture(context: Context[Any, Any], command: str, run: str | None = None) -> str:

@@ -97,7 +97,9 @@ def test_code_writes_in_its_folder_alone(tmp_path):
     folder, outside = tmp_path / "work", tmp_path / "outside.txt"
     folder.mkdir()
     (folder / "train.py").write_text(
-        HEAD + f"open('inside.txt', 'w').close()\ntry:\n    open({str(outside)!r}, 'w').close()\n"
+        HEAD
+        + "import sys\nassert sys.argv[1:] == ['--config', 'base']\n"
+        + f"open('inside.txt', 'w').close()\ntry:\n    open({str(outside)!r}, 'w').close()\n"
         "except OSError as error:\n    print('refused', error.errno)\n"
         + SCAN.format(body=BODIES["tanh"])
     )
@@ -106,7 +108,7 @@ def test_code_writes_in_its_folder_alone(tmp_path):
         served = ["-m", "bufdb", "mcp", "--allow-run", str(folder), "--db", str(folder / "a.db")]
         server = StdioServerParameters(command=sys.executable, args=served, cwd=str(folder))
         async with Client(stdio_client(server)) as client:
-            arguments = {"program": "train.py:step", "args": ARGS}
+            arguments = {"program": "train.py:step", "args": ARGS, "argv": "--config base"}
             return await client.call_tool("explain", arguments)
 
     got = asyncio.run(ask())
