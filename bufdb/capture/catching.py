@@ -41,8 +41,11 @@ CALL, WAITING = "call-", "waiting"
 """Beginning of the keys under which calls are reported; that of functions without a call."""
 _PASSED_THROUGH = 8
 """Most functions around a user's that are looked into."""
-_HANDING_ON = ("_jit.py", "_module")
-"""Files and folders of equinox between a call of what `filter_jit` returned and JAX's jit."""
+_JITS = (
+    ("equinox", "_jit.py"), ("equinox", "_module"), ("flax.nnx", "transforms/compilation.py"),
+    ("flax.nnx", "graphlib.py"), ("flax.nnx", "extract.py"),
+)  # fmt: skip
+"""Packages with a jit of their own, and their files between a call of what that made and JAX's."""
 _ENDING = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGALRM", "SIGUSR1", "SIGUSR2")
 
 
@@ -92,8 +95,8 @@ class Caught:
     """The user's expression that makes it: file, first line and column, last line and column; None
     where a library makes it."""
     outer: tuple[Any, tuple[Any, ...], Mapping[str, Any]] | None = None
-    """What `eqx.filter_jit` returned, and its arguments, if that makes the call: JAX's jit within
-    has other ones."""
+    """What `eqx.filter_jit` or `nnx.jit` returned, and its arguments, if that makes the call: JAX's
+    jit within has other ones."""
 
 
 current: Catching | None = None
@@ -152,7 +155,7 @@ class Catching:
                 if self._simulation is not None:
                     self._simulation.require()
                 jitted = self._jitting._cpp_pjit(function, info)
-                site, outer = _site(self._own), _of_equinox()
+                site, outer = _site(self._own), _outer()
                 self._stop(Caught(call, jitted, tuple(args), dict(kwargs), site, outer))
             if call.has_gradient:
                 name = params.params["name"]
@@ -402,26 +405,26 @@ def _caller(own: Own) -> tuple[FrameType | None, bool]:
     frame: FrameType | None = sys._getframe(1)
     is_direct = True
     while frame is not None and own.is_library(file := frame.f_code.co_filename):
-        is_direct &= file.startswith((__file__, _jax_folder(), *_equinox_files(), "<"))
+        is_direct &= file.startswith((__file__, _jax_folder(), *_handing_on(), "<"))
         frame = frame.f_back
     return frame, is_direct
 
 
-def _equinox_files() -> tuple[str, ...]:
-    """Return where the code of equinox is that hands the arguments of `filter_jit` on."""
-    spec = getattr(sys.modules.get("equinox"), "__file__", None)
-    return () if spec is None else tuple(str(Path(spec).parent / one) for one in _HANDING_ON)
+def _handing_on() -> tuple[str, ...]:
+    """Return where the code of libraries is that hands arguments on to JAX's jit."""
+    files = ((getattr(sys.modules.get(name), "__file__", None), rest) for name, rest in _JITS)
+    return tuple(str(Path(file).parent / rest) for file, rest in files if file is not None)
 
 
-def _of_equinox() -> tuple[Any, tuple[Any, ...], Mapping[str, Any]] | None:
-    """Return the function of `eqx.filter_jit` that the call goes through, and its arguments."""
+def _outer() -> tuple[Any, tuple[Any, ...], Mapping[str, Any]] | None:
+    """Return what a library's jit made of the user's function, and its arguments."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        code = frame.f_code
-        if code.co_name == "_call" and code.co_filename.startswith(_equinox_files() or "\0"):
-            known = frame.f_locals
-            function, args = known.get("jit_wrapper"), known.get("args")
-            if hasattr(function, "donate_rest") and isinstance(args, tuple):
+        code, known = frame.f_code, frame.f_locals
+        if code.co_filename.startswith(_handing_on() or "\0"):
+            function = known.get("jit_wrapper" if code.co_name == "_call" else "self")
+            is_jit = hasattr(function, "donate_rest") or hasattr(function, "jitted_fn")
+            if is_jit and isinstance(args := known.get("args"), tuple):
                 return function, args, known.get("kwargs", {})
         frame = frame.f_back
     return None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bufdb.capture.child import kind_of, question_of, taken
 from bufdb.capture.hooked import replace_sources
 from bufdb.capture.worker import serve, step
-from bufdb.fitting.levers.donation import lost_of
+from bufdb.fitting.levers.donation import is_of_nnx, lost_of
 from bufdb.fitting.places import place
 from bufdb.fitting.plans import Plan, Program, Site, as_json, from_json
 from bufdb.fitting.rebound import made, rebound
@@ -139,14 +139,16 @@ def _without_later_reads(program: Program, caught: Caught) -> Program:
     if caught.site is None:
         note = "no argument is donated: a library makes the call, and may read any of them later"
         return replace(program, donatable=(), lost=(), notes=(*program.notes, note))
-    _, args, kwargs = caught.outer or (None, caught.args, caught.kwargs)
+    function, args, kwargs = caught.outer or (None, caught.args, caught.kwargs)
     site = Site(*caught.site, "")
     safe = new = frozenset[int]()
     with suppress(OSError, UnicodeDecodeError):
         text = Path(site.file).read_bytes().decode()
         call = site.file, text, site, len(args)
         safe, new = rebound(*call), made(*call)
-    if caught.outer is not None:  # equinox donates them together
+    if type(function).__name__ == "JitWrapped":  # nnx updates all their arrays by the call
+        safe |= {at for at, one in enumerate(args) if is_of_nnx(one)}
+    if program.is_filtered:  # all of them or none
         lost = lost_of(program, args, kwargs, program.donatable, safe | new)
         return replace(program, lost=lost)
     held = [program.argument_names[at] for at in program.donatable if at not in safe]

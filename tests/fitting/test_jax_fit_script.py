@@ -197,16 +197,46 @@ main()
 """
 
 
+NNX = """import jax.numpy as jnp
+import optax
+from flax import nnx
+
+
+def main():
+    @nnx.jit
+    def step(net, state, x):
+        state.update(net, nnx.grad(lambda net: (net(x) ** 2).sum())(net))
+
+    net = nnx.Linear(64, 256, rngs=nnx.Rngs(0))
+    state, x = nnx.Optimizer(net, optax.adam(1e-3), wrt=nnx.Param), jnp.ones((4, 64))
+    for _ in range(2):
+        step(net, state, x)
+
+
+main()
+"""
+
+
 @pytest.mark.slow
-def test_a_function_that_equinox_jits_is_the_users(fit, empty_folder):
-    pytest.importorskip("equinox", reason="this Python has no equinox")
-    (empty_folder / "train.py").write_text(EQUINOX)
+@pytest.mark.parametrize(
+    ("text", "package", "line", "donated", "after"),
+    [
+        (EQUINOX, "equinox", 13, ["net", "x"], '@eqx.filter_jit(donate="all")'),
+        (NNX, "flax.nnx", 14, ["net", "state"], "@partial(nnx.jit, donate_argnums=(0, 1))"),
+    ],
+)
+def test_what_a_library_jits_is_the_users(fit, empty_folder, text, package, line, donated, after):
+    pytest.importorskip(package, reason=f"this Python has no {package}")
+    (empty_folder / "train.py").write_text(text)
     code, out, err = fit("--budget-compiles", "2", "--", sys.executable, "train.py")
     assert code == 0, err
     answer = json.loads(out)
     notes = answer["notes"]
-    assert "main.<locals>.step at train.py:13" in notes[0]
+    assert f"main.<locals>.step at train.py:{line}" in notes[0]
     assert not any("where no line is changed" in note for note in notes)
     (plan,) = answer["plans"]
-    assert plan["donated"] == ["net", "x"] and plan["is_verified"]
-    assert '+    @eqx.filter_jit(donate="all")' in plan["patch"]
+    assert plan["donated"] == donated and plan["is_verified"]
+    assert f"+    {after}\n" in plan["patch"]
+    (empty_folder / "p.diff").write_text(plan["patch"])
+    subprocess.run(["git", "apply", "p.diff"], check=True)
+    subprocess.run([sys.executable, "train.py"], check=True)  # what is donated is not read later

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -160,6 +161,12 @@ def _donating(function: Any, numbers: tuple[int, ...], name: str) -> Any:
         options |= {"graph": lifted.graph, "graph_updates": False}
     nnx = importlib.import_module("flax.nnx")
     return jitted(nnx.jit(function.__wrapped__, **options), name)
+
+
+def is_of_nnx(argument: Any) -> bool:
+    """Return whether an argument has its arrays in variables alone, to which `nnx.jit` assigns."""
+    kinds = [getattr(sys.modules["flax.nnx"], name, ()) for name in ("Pytree", "Object")]
+    return isinstance(argument, tuple(one for one in kinds if one))
 
 
 # -- equinox's jit ---------------------------------------------------------------------------------
