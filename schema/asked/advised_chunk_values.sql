@@ -75,6 +75,7 @@ logits AS (
   SELECT
     vocabularies.module_id, temp_values.color,
     vocabularies.vocabulary_size > 4 * vocabularies.width AS is_long,
+    shapes.dimensions_text LIKE '%,' || vocabularies.vocabulary AS is_last,
     vocabularies.vocabulary_size * vocabularies.width AS weight_count,
     temp_values.value_id, sources.op_name, sources.source_line,
     nullif(regexp_extract(shapes.dimensions_text, '^([0-9]+),[0-9]+,', 1), '') AS example_count
@@ -124,6 +125,8 @@ losses AS (
     max(CASE WHEN is_backward(logits.op_name) THEN 1 ELSE 0 END) = 1
     AND max(
       CASE
+        -- Examples come first: their number may be that of an argument, too.
+        WHEN NOT logits.is_last THEN 0
         WHEN regexp_matches(
             logits.op_name, 'take_along_axis|one_hot|logsumexp|log_softmax|cross_entropy'
           ) THEN 1
@@ -181,7 +184,7 @@ LEFT JOIN readers
   ON readers.module_id = logits.module_id
   AND readers.color = logits.color;
 COMMENT ON VIEW advised_chunk_values IS
-  'One row per value of a temp allocation that a loss over a vocabulary makes in one piece, logits and their gradients: it has the largest dimension of all two-dimensional arguments that are at least twice as long as wide, all of their parts on devices together (the vocabulary of an embedding; bufdb fit --also chunks wants as much) and others, is in no loop body, and the op_name of one like it indicates a loss (log_softmax, take_along_axis, …; also exp or log if the vocabulary is more than four widths). No rows if no gradient is computed. Key: module_id, color, value_id.';
+  'One row per value of a temp allocation that a loss over a vocabulary makes in one piece, logits and their gradients: it has the largest dimension of all two-dimensional arguments that are at least twice as long as wide, all of their parts on devices together (the vocabulary of an embedding; bufdb fit --also chunks wants as much) and others, is in no loop body, and the op_name of one like it, whose last dimension that is, indicates a loss (log_softmax, take_along_axis, …; also exp or log if the vocabulary is more than four widths). No rows if no gradient is computed. Key: module_id, color, value_id.';
 COMMENT ON COLUMN advised_chunk_values.module_id IS 'answered_functions.module_id.';
 COMMENT ON COLUMN advised_chunk_values.color IS 'allocations.color.';
 COMMENT ON COLUMN advised_chunk_values.value_id IS 'values.value_id.';

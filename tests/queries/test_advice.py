@@ -426,6 +426,12 @@ def test_chunks_are_of_a_product_twice_as_wide(con, weight, count):
     assert len(rows(con, "advice")) == count
 
 
+def test_the_number_of_examples_is_no_vocabulary(con):
+    """A batch of numbers is an argument that is longer than wide, like an embedding."""
+    loss(con, logits="bf16[100,4]{1,0}")
+    assert rows(con, "advice") == []
+
+
 @pytest.mark.parametrize(("tiles", "count"), [("1,1", 1), ("2,1", 1), ("1,4", 0), ("2,4", 1)])
 def test_sharded_weights_are_as_wide_as_their_parts(con, tiles, count):
     loss(con, weight="bf16[100,25]{1,0}", sharding=f"{{devices=[{tiles}]<=[8]}}")
