@@ -50,7 +50,7 @@ FRAMEWORKS = (
     ),
     Framework(
         "keras", "/keras/src/", 'keras.RematScope(mode="full")', "donate_argnums", "", "",
-        'keras.config.set_dtype_policy("mixed_bfloat16")',
+        'keras.config.set_dtype_policy("mixed_bfloat16")', True,
     ),
     Framework("haiku", "/haiku/", "hk.remat", "donate_argnums", "hk.remat(policy=…)", "", ""),
     Framework(

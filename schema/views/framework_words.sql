@@ -26,7 +26,7 @@ FROM (
     ),
     (
       5, 'keras', '/keras/src/', 'keras.RematScope(mode="full")', 'donate_argnums', '', '',
-      'keras.config.set_dtype_policy("mixed_bfloat16")', FALSE
+      'keras.config.set_dtype_policy("mixed_bfloat16")', TRUE
     ),
     (
       6, 'haiku', '/haiku/', 'hk.remat', 'donate_argnums', 'hk.remat(policy=…)', '', '', FALSE

@@ -347,6 +347,7 @@ FLAX = "/x/flax/linen/module.py"
         (FLAX, "compute it again: nn.remat around the line"),
         ("/x/equinox/_jit.py", "compute it again: eqx.filter_checkpoint around the line"),
         ("/x/maxtext/train.py", "compute it again: remat_policy=full"),
+        ("/x/keras/src/layers/layer.py", 'compute it again: keras.RematScope(mode="full")'),
         ("/x/train.py", "compute it again: jax.checkpoint around the line"),
         (None, "compute it again: jax.checkpoint around the line"),  # flax calls another line
     ],
