@@ -105,25 +105,34 @@ compiled AS (
 -- Each table is read once; of several devices the fullest counts.
 parts AS (
   SELECT
-    live_accounts.run_name, live_accounts.profile_name, 0 AS alive_bytes, NULL AS program_bytes,
-    NULL AS used_bytes, NULL AS most_used_bytes, NULL AS pool_bytes, NULL AS block_bytes
+    live_accounts.run_name, live_accounts.profile_name, live_accounts.account_name,
+    CASE WHEN live_accounts.is_account THEN 1 ELSE 0 END AS account_count,
+    -- At the end of a program its functions have returned, and what they held is gone.
+    CASE
+      WHEN live_accounts.moment IN ('snapshot', 'failure') THEN 1 ELSE 0
+    END AS running_count,
+    live_accounts.snapshot_ordinal, 0 AS alive_bytes, NULL AS program_bytes, NULL AS used_bytes,
+    NULL AS most_used_bytes, NULL AS pool_bytes, NULL AS block_bytes
   FROM live_accounts
   UNION ALL
   SELECT
-    live_sums.run_name, live_sums.profile_name, live_sums.total_bytes AS alive_bytes,
+    live_sums.run_name, live_sums.profile_name, NULL AS account_name, NULL AS account_count,
+    NULL AS running_count, NULL AS snapshot_ordinal, live_sums.total_bytes AS alive_bytes,
     NULL AS program_bytes, NULL AS used_bytes, NULL AS most_used_bytes, NULL AS pool_bytes,
     NULL AS block_bytes
   FROM live_sums
   UNION ALL
   SELECT
-    live_programs.run_name, live_programs.profile_name, NULL AS alive_bytes,
+    live_programs.run_name, live_programs.profile_name, NULL AS account_name,
+    NULL AS account_count, NULL AS running_count, NULL AS snapshot_ordinal, NULL AS alive_bytes,
     live_programs.argument_bytes + live_programs.output_bytes - live_programs.alias_bytes
       + live_programs.temp_bytes AS program_bytes,
     NULL AS used_bytes, NULL AS most_used_bytes, NULL AS pool_bytes, NULL AS block_bytes
   FROM live_programs
   UNION ALL
   SELECT
-    allocator_figures.run_name, allocator_figures.profile_name, NULL AS alive_bytes,
+    allocator_figures.run_name, allocator_figures.profile_name, NULL AS account_name,
+    NULL AS account_count, NULL AS running_count, NULL AS snapshot_ordinal, NULL AS alive_bytes,
     NULL AS program_bytes, allocator_figures.low_used_bytes AS used_bytes,
     allocator_figures.peak_used_bytes AS most_used_bytes, allocator_figures.pool_bytes,
     allocator_figures.low_block_bytes AS block_bytes
@@ -132,6 +141,10 @@ parts AS (
 profiles AS (
   SELECT
     parts.run_name, parts.profile_name,
+    coalesce(max(parts.account_name), parts.profile_name) AS account_name,
+    coalesce(max(parts.account_count), 1) = 1 AS is_account,
+    coalesce(max(parts.running_count), 0) = 1 AS is_running,
+    max(parts.snapshot_ordinal) AS snapshot_ordinal,
     max(parts.alive_bytes) AS alive_bytes,
     max(parts.program_bytes) AS program_bytes,
     max(parts.used_bytes) AS used_bytes,
@@ -149,28 +162,16 @@ profiles AS (
 ),
 moments AS (
   SELECT
-    profiles.run_name,
-    coalesce(live_accounts.account_name, profiles.profile_name) AS account_name,
-    coalesce(live_accounts.is_account, TRUE) AS is_account,
+    profiles.run_name, profiles.account_name, profiles.is_account, profiles.is_running,
     profiles.alive_bytes, profiles.program_bytes, profiles.used_bytes, profiles.most_used_bytes,
     profiles.pool_bytes, profiles.block_bytes,
-    -- At the end of a program its functions have returned, and what they held is gone.
-    coalesce(live_accounts.moment, '') IN ('snapshot', 'failure') AS is_running,
     row_number() OVER (
-      PARTITION BY
-        profiles.run_name, coalesce(live_accounts.account_name, profiles.profile_name),
-        CASE WHEN coalesce(live_accounts.moment, '') IN ('snapshot', 'failure') THEN 1 ELSE 0 END
-      ORDER BY live_accounts.snapshot_ordinal NULLS LAST, profiles.profile_name
+      PARTITION BY profiles.run_name, profiles.account_name, profiles.is_running
+      ORDER BY profiles.snapshot_ordinal NULLS LAST, profiles.profile_name
     ) AS place,
-    count(*) OVER (
-      PARTITION BY
-        profiles.run_name, coalesce(live_accounts.account_name, profiles.profile_name),
-        CASE WHEN coalesce(live_accounts.moment, '') IN ('snapshot', 'failure') THEN 1 ELSE 0 END
-    ) AS moment_count
+    count(*) OVER (PARTITION BY profiles.run_name, profiles.account_name, profiles.is_running)
+      AS moment_count
   FROM profiles
-  LEFT JOIN live_accounts
-    ON live_accounts.run_name = profiles.run_name
-    AND live_accounts.profile_name = profiles.profile_name
 ),
 processes AS (
   SELECT
@@ -311,126 +312,94 @@ ranks AS (
   WHERE figures.own_bytes IS NOT NULL
     OR figures.unknown_reason IS NOT NULL
 ),
-members AS (
+-- Figures by number, so that what follows has neither names nor labels in each row.
+groups AS (
   SELECT
-    ranks.job_name, ranks.other_labels, ranks.rank, ranks.figure, ranks.figure_place,
-    ranks.function_name, ranks.platform, ranks.compilation_place, ranks.color,
-    ranks.entry_signature, ranks.own_bytes, ranks.unknown_reason, ranks.is_labelled,
-    dense_rank() OVER (
-      PARTITION BY ranks.job_name, ranks.other_labels ORDER BY ranks.run_name, ranks.rank
-    ) AS rank_place
+    row_number() OVER (
+      ORDER BY
+        ranks.job_name, ranks.other_labels, ranks.figure, ranks.function_name, ranks.platform,
+        ranks.compilation_place, ranks.color
+    ) AS group_id,
+    ranks.job_name, ranks.other_labels, ranks.figure, ranks.figure_place, ranks.function_name,
+    ranks.platform, ranks.compilation_place, ranks.color,
+    max(CASE WHEN ranks.is_labelled THEN 1 ELSE 0 END) AS is_labelled,
+    count(*) AS rank_count,
+    count(ranks.unknown_reason) AS unknown_count,
+    min(ranks.unknown_reason) AS first_reason,
+    nullif(count(DISTINCT ranks.entry_signature), 0) AS signature_count,
+    min(CASE WHEN ranks.unknown_reason IS NULL THEN ranks.own_bytes END) AS min_bytes,
+    max(CASE WHEN ranks.unknown_reason IS NULL THEN ranks.own_bytes END) AS max_bytes
   FROM ranks
+  GROUP BY
+    ranks.job_name, ranks.other_labels, ranks.figure, ranks.figure_place, ranks.function_name,
+    ranks.platform, ranks.compilation_place, ranks.color
+),
+sizes AS (
+  SELECT members.job_name, members.other_labels, count(*) AS job_rank_count
+  FROM (
+    SELECT DISTINCT ranks.job_name, ranks.other_labels, ranks.run_name, ranks.rank FROM ranks
+  ) AS members
+  GROUP BY members.job_name, members.other_labels
 ),
 placed AS (
   SELECT
-    members.job_name, members.other_labels, members.rank, members.figure, members.figure_place,
-    members.function_name, members.platform, members.compilation_place, members.color,
-    members.entry_signature, members.own_bytes, members.is_labelled,
-    max(members.rank_place) OVER (PARTITION BY members.job_name, members.other_labels)
-      AS job_rank_count,
-    count(*) OVER figure_ranks AS rank_count,
-    count(members.unknown_reason) OVER figure_ranks AS unknown_count,
-    min(members.unknown_reason) OVER figure_ranks AS first_reason,
-    dense_rank() OVER (figure_ranks ORDER BY members.entry_signature NULLS LAST)
-      AS signature_place,
-    row_number() OVER (figure_ranks ORDER BY members.own_bytes NULLS LAST, members.rank) AS place,
-    row_number() OVER (figure_ranks ORDER BY members.own_bytes DESC NULLS LAST, members.rank)
-      AS reverse_place
-  FROM members
-  WINDOW figure_ranks AS (
-    PARTITION BY
-      members.job_name, members.other_labels, members.figure, members.function_name,
-      members.platform, members.compilation_place, members.color
-  )
+    groups.group_id, ranks.rank, ranks.own_bytes, groups.rank_count, groups.unknown_count,
+    groups.min_bytes, groups.max_bytes,
+    row_number() OVER (PARTITION BY groups.group_id ORDER BY ranks.own_bytes) AS place
+  FROM ranks
+  JOIN groups
+    ON groups.job_name = ranks.job_name
+    AND groups.other_labels = ranks.other_labels
+    AND groups.figure = ranks.figure
+    AND groups.function_name IS NOT DISTINCT FROM ranks.function_name
+    AND groups.platform IS NOT DISTINCT FROM ranks.platform
+    AND groups.compilation_place IS NOT DISTINCT FROM ranks.compilation_place
+    AND groups.color IS NOT DISTINCT FROM ranks.color
+  CROSS JOIN params
+  WHERE params.figure IS NULL
+    OR groups.figure GLOB params.figure
 ),
 levels AS (
   SELECT
-    placed.job_name, placed.other_labels, placed.rank, placed.figure, placed.figure_place,
-    placed.function_name, placed.platform, placed.compilation_place, placed.color,
-    placed.own_bytes, placed.job_rank_count, placed.rank_count, placed.unknown_count,
-    placed.first_reason,
-    max(CASE WHEN placed.entry_signature IS NOT NULL THEN placed.signature_place END)
-      OVER figure_ranks AS signature_count,
-    CASE
-      WHEN placed.unknown_count = 0
-        THEN max(CASE WHEN placed.place = 1 THEN placed.own_bytes END) OVER figure_ranks
-    END AS min_bytes,
+    placed.group_id, placed.rank, placed.own_bytes, placed.rank_count,
     CASE
       WHEN placed.unknown_count = 0
         THEN max(
           CASE WHEN placed.place = (placed.rank_count + 1) // 2 THEN placed.own_bytes END
-        ) OVER figure_ranks
+        ) OVER (PARTITION BY placed.group_id)
     END AS median_bytes,
-    CASE
-      WHEN placed.unknown_count = 0
-        THEN max(CASE WHEN placed.reverse_place = 1 THEN placed.own_bytes END) OVER figure_ranks
-    END AS max_bytes,
-    CASE
-      WHEN placed.unknown_count = 0
-        THEN max(CASE WHEN placed.reverse_place = 1 THEN placed.rank END) OVER figure_ranks
-    END AS fullest_rank,
-    CASE
-      WHEN placed.unknown_count = 0
-        THEN max(CASE WHEN placed.place = 1 THEN placed.rank END) OVER figure_ranks
-    END AS emptiest_rank
+    min(CASE WHEN placed.own_bytes = placed.max_bytes THEN placed.rank END)
+      OVER (PARTITION BY placed.group_id) AS fullest_rank,
+    min(CASE WHEN placed.own_bytes = placed.min_bytes THEN placed.rank END)
+      OVER (PARTITION BY placed.group_id) AS emptiest_rank
   FROM placed
-  CROSS JOIN params
-  -- One process without a label is no job.
-  WHERE (placed.is_labelled OR placed.job_rank_count > 1)
-    AND (params.figure IS NULL OR placed.figure GLOB params.figure)
-  WINDOW figure_ranks AS (
-    PARTITION BY
-      placed.job_name, placed.other_labels, placed.figure, placed.function_name,
-      placed.platform, placed.compilation_place, placed.color
-  )
 ),
 differences AS (
   SELECT
-    levels.job_name, levels.other_labels, levels.rank, levels.figure, levels.figure_place,
-    levels.function_name, levels.platform, levels.compilation_place, levels.color,
-    levels.own_bytes, levels.job_rank_count, levels.rank_count, levels.unknown_count,
-    levels.first_reason,
-    levels.signature_count, levels.min_bytes, levels.median_bytes, levels.max_bytes,
+    levels.group_id, levels.rank, levels.own_bytes, levels.rank_count, levels.median_bytes,
     levels.fullest_rank, levels.emptiest_rank,
     abs(levels.own_bytes - levels.median_bytes) AS distance_bytes,
     row_number() OVER (
-      PARTITION BY
-        levels.job_name, levels.other_labels, levels.figure, levels.function_name,
-        levels.platform, levels.compilation_place, levels.color
-      ORDER BY abs(levels.own_bytes - levels.median_bytes), levels.rank
+      PARTITION BY levels.group_id ORDER BY abs(levels.own_bytes - levels.median_bytes)
     ) AS distance_place
   FROM levels
 ),
 typical AS (
   SELECT
-    differences.job_name, differences.other_labels, differences.rank, differences.figure,
-    differences.figure_place, differences.function_name, differences.platform,
-    differences.compilation_place, differences.color, differences.own_bytes,
-    differences.job_rank_count, differences.rank_count, differences.unknown_count,
-    differences.first_reason,
-    differences.signature_count, differences.min_bytes, differences.median_bytes,
-    differences.max_bytes, differences.fullest_rank, differences.emptiest_rank,
+    differences.group_id, differences.rank, differences.own_bytes, differences.rank_count,
+    differences.median_bytes, differences.fullest_rank, differences.emptiest_rank,
     differences.distance_bytes,
     max(
       CASE
         WHEN differences.distance_place = (differences.rank_count + 1) // 2
           THEN differences.distance_bytes
       END
-    ) OVER (
-      PARTITION BY
-        differences.job_name, differences.other_labels, differences.figure,
-        differences.function_name, differences.platform, differences.compilation_place,
-        differences.color
-    ) AS typical_bytes
+    ) OVER (PARTITION BY differences.group_id) AS typical_bytes
   FROM differences
 ),
 judged AS (
   SELECT
-    typical.job_name, typical.other_labels, typical.rank, typical.figure, typical.figure_place,
-    typical.function_name, typical.platform, typical.compilation_place, typical.color,
-    typical.own_bytes, typical.job_rank_count, typical.rank_count, typical.unknown_count,
-    typical.first_reason,
-    typical.signature_count, typical.min_bytes, typical.median_bytes, typical.max_bytes,
+    typical.group_id, typical.rank, typical.own_bytes, typical.median_bytes,
     typical.fullest_rank, typical.emptiest_rank, typical.distance_bytes,
     CASE
       WHEN typical.distance_bytes IS NOT NULL
@@ -443,52 +412,62 @@ judged AS (
 ),
 shown AS (
   SELECT
-    judged.job_name, judged.other_labels, judged.rank, judged.figure, judged.figure_place,
-    judged.function_name, judged.platform, judged.compilation_place, judged.color,
-    judged.own_bytes, judged.job_rank_count, judged.rank_count, judged.unknown_count,
-    judged.first_reason,
-    judged.signature_count, judged.min_bytes, judged.median_bytes, judged.max_bytes,
-    judged.fullest_rank, judged.emptiest_rank, judged.is_odd,
-    CASE
-      WHEN judged.unknown_count = 0
-        THEN count(CASE WHEN judged.is_odd THEN 1 END) OVER figure_ranks
-    END AS odd_count,
+    judged.group_id, judged.rank, judged.own_bytes, judged.median_bytes, judged.fullest_rank,
+    judged.emptiest_rank, judged.is_odd,
+    count(CASE WHEN judged.is_odd THEN 1 END) OVER (PARTITION BY judged.group_id) AS odd_count,
     row_number() OVER (
-      figure_ranks
+      PARTITION BY judged.group_id
       ORDER BY
         CASE WHEN judged.own_bytes IS NULL THEN 0 WHEN judged.is_odd THEN 1 ELSE 2 END,
         judged.distance_bytes DESC NULLS LAST, judged.rank
     ) AS odd_place
   FROM judged
-  WINDOW figure_ranks AS (
-    PARTITION BY
-      judged.job_name, judged.other_labels, judged.figure, judged.function_name,
-      judged.platform, judged.compilation_place, judged.color
-  )
 )
 SELECT
-  shown.figure, shown.function_name, shown.platform, shown.compilation_place, shown.color,
-  nullif(shown.job_name, '') AS run_name,
-  shown.other_labels, shown.rank_count,
-  shown.job_rank_count - shown.rank_count AS missing_count,
-  shown.signature_count, shown.min_bytes, shown.median_bytes, shown.max_bytes,
-  shown.max_bytes - shown.min_bytes AS spread_bytes,
+  groups.figure, groups.function_name, groups.platform, groups.compilation_place, groups.color,
+  nullif(groups.job_name, '') AS run_name,
+  groups.other_labels, groups.rank_count,
+  sizes.job_rank_count - groups.rank_count AS missing_count,
+  groups.signature_count,
+  CASE WHEN groups.unknown_count = 0 THEN groups.min_bytes END AS min_bytes,
+  shown.median_bytes,
+  CASE WHEN groups.unknown_count = 0 THEN groups.max_bytes END AS max_bytes,
+  CASE WHEN groups.unknown_count = 0 THEN groups.max_bytes - groups.min_bytes END AS spread_bytes,
   CASE
-    WHEN shown.max_bytes > 0
-      THEN CAST(shown.max_bytes - shown.min_bytes AS DOUBLE) / nullif(shown.max_bytes, 0)
+    WHEN groups.unknown_count = 0
+      AND groups.max_bytes > 0
+      THEN CAST(groups.max_bytes - groups.min_bytes AS DOUBLE) / nullif(groups.max_bytes, 0)
   END AS spread_ratio,
-  shown.fullest_rank, shown.emptiest_rank, shown.odd_count, shown.rank, shown.own_bytes,
+  CASE WHEN groups.unknown_count = 0 THEN shown.fullest_rank END AS fullest_rank,
+  CASE WHEN groups.unknown_count = 0 THEN shown.emptiest_rank END AS emptiest_rank,
+  CASE WHEN groups.unknown_count = 0 THEN shown.odd_count END AS odd_count,
+  shown.rank, shown.own_bytes,
   shown.own_bytes - shown.median_bytes AS difference_bytes,
-  shown.is_odd, shown.unknown_count, shown.first_reason AS unknown_reason
+  shown.is_odd, groups.unknown_count, groups.first_reason AS unknown_reason
 FROM shown
+JOIN groups ON groups.group_id = shown.group_id
+JOIN sizes
+  ON sizes.job_name = groups.job_name
+  AND sizes.other_labels = groups.other_labels
 CROSS JOIN params
-WHERE shown.odd_place = 1
-  OR (shown.odd_place <= params.rank_n AND (shown.is_odd OR shown.own_bytes IS NULL))
+-- One process without a label is no job.
+WHERE (groups.is_labelled = 1 OR sizes.job_rank_count > 1)
+  AND (
+    shown.odd_place = 1
+    OR (shown.odd_place <= params.rank_n AND (shown.is_odd OR shown.own_bytes IS NULL))
+  )
 ORDER BY
-  CASE WHEN shown.unknown_count > 0 THEN 0 ELSE 1 END,
-  CASE WHEN shown.odd_count > 0 OR shown.job_rank_count > shown.rank_count THEN 0 ELSE 1 END,
-  shown.max_bytes - shown.min_bytes DESC NULLS FIRST, shown.max_bytes DESC NULLS LAST,
-  shown.figure_place, shown.function_name NULLS LAST, shown.platform NULLS LAST,
-  shown.color NULLS LAST, shown.job_name, shown.other_labels, shown.compilation_place NULLS LAST,
-  shown.odd_place
+  CASE WHEN groups.unknown_count > 0 THEN 0 ELSE 1 END,
+  CASE
+    WHEN groups.unknown_count = 0
+      AND shown.odd_count > 0
+      OR sizes.job_rank_count > groups.rank_count THEN 0
+    ELSE 1
+  END,
+  CASE WHEN groups.unknown_count = 0 THEN groups.max_bytes - groups.min_bytes END
+    DESC NULLS FIRST,
+  CASE WHEN groups.unknown_count = 0 THEN groups.max_bytes END DESC NULLS LAST,
+  groups.figure_place, groups.function_name NULLS LAST, groups.platform NULLS LAST,
+  groups.color NULLS LAST, groups.job_name, groups.other_labels,
+  groups.compilation_place NULLS LAST, shown.odd_place
 LIMIT (SELECT top_n FROM params);
