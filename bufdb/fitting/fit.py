@@ -392,8 +392,12 @@ class Fitting:
                     sizes[f"{file}:{before}"] = size
             return sizes
 
+        def by_hand(change: Change) -> tuple[str, ...]:
+            changed = replace(program, changes=(change,))
+            return of_files(changed, Plan(extra=change.keys)).steps
+
         limits = VectorMemory(
-            program, ask, widen, used, lambda: self._is_left(VERIFIED), self._notes
+            program, ask, widen, used, lambda: self._is_left(VERIFIED), self._notes, by_hand
         )
         return limits.with_found(candidates)
 

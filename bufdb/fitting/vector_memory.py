@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
-from bufdb.fitting.levers.vmem import LIMIT, Vmem, limited
+from bufdb.fitting.levers.vmem import LIMIT, MOST, Vmem, limited
 from bufdb.fitting.plans import Ask, Candidate, Change, Compiled, Plan, Program, Site
 from bufdb.fitting.space import free
 from bufdb.read.amount import amount_of
@@ -29,6 +29,7 @@ _ALL = (
 )
 _NOT_WHY = "no kernel's limit is why XLA gives up the function as written"
 _UNKNOWN = f"whether another {LIMIT} would do is unknown"
+_OTHER = "a kernel needs more than its limit, which may be one that no edit reaches"
 _STEPS = 3
 """Limits above what the compiled kernel uses that are tried, each twice the one before."""
 
@@ -47,6 +48,8 @@ class VectorMemory:
     """Whether there is a compilation left."""
     notes: list[str]
     """Receives in words what came of it."""
+    by_hand: Callable[[Change], Sequence[str]]
+    """Returns the steps by hand of a change; () if an edit makes it."""
 
     def with_found(self, candidates: Sequence[Candidate]) -> list[Candidate]:
         """Return candidates with a plan of the least limit, if kernels need more than theirs."""
@@ -61,10 +64,21 @@ class VectorMemory:
                 why = _ALL if _CAPACITY.search(written) else _NOT_WHY
             self.notes.append(f"--also {VMEM}: {why}")
             return list(candidates)
+        steps = {site: self._steps(site, change.spelling) for site in change.sites}
+        edited = tuple(site for site in change.sites if not steps[site])
+        others = "; ".join(dict.fromkeys(step for some in steps.values() for step in some))
+        if not edited:
+            self.notes.append(f"--also {VMEM}: {_UNKNOWN}: {others}")
+            return list(candidates)
+        if others:
+            self.notes.append(f"--also {VMEM}: the limit of the other kernels alone: {others}")
+            change = limited(edited, change.count, change.spelling)
         self.ask.observer("compiling with all vector memory for the kernels")
         plan, compiled = self._compile(change)
         if compiled is None or compiled.refusal is not None or compiled.need_bytes is None:
-            self.notes.append(f"--also {VMEM}: {_why_none(compiled)}")
+            is_one_left = others and compiled is not None and REFUSED.search(compiled.refusal or "")
+            why = f"{_UNKNOWN}: {_OTHER}" if is_one_left else _why_none(compiled)
+            self.notes.append(f"--also {VMEM}: {why}")
             return list(candidates)
         used = self.used(plan)
         sizes = {site: used.get(f"{site.file}:{site.line}", 0) for site in change.sites}
@@ -73,6 +87,10 @@ class VectorMemory:
         if least is None:
             self.notes.append(f"{change.what} compiles; the least that does was not found")
         return [*candidates, self._candidate(plan, compiled) if least is None else least]
+
+    def _steps(self, site: Site, spelling: str) -> tuple[str, ...]:
+        """Return the steps by hand of the kernel at a site."""
+        return tuple(self.by_hand(limited((site,), MOST, spelling)))
 
     def _least(self, change: Change, sites: tuple[Site, ...], used: int) -> Candidate | None:
         """Return the plan of the least limit for kernels at some sites; None if none compiles."""

@@ -92,7 +92,7 @@ OTHER = "kernel.py:9: by hand, set it: what is called is not pl.pallas_call(…)
 UNKNOWN = "--also vmem: whether another vmem_limit_bytes would do is unknown"
 
 
-def searched(used, least, refusal=REFUSED, budget=9, below=REFUSED):
+def searched(used, least, refusal=REFUSED, budget=9, below=REFUSED, hidden=()):
     """The limits that are compiled, plans by their keys, and notes, for two kernels."""
     text = "f(x)\ng(x)\n"
     change = limited((site(text, "f(x)"), site(text, "g(x)")), MOST, "CompilerParams")
@@ -112,11 +112,27 @@ def searched(used, least, refusal=REFUSED, budget=9, below=REFUSED):
     written = Compiled(70, 70, True, 1.0, refusal=refusal)
     ask = Ask(None, written, lambda plan: Traced(0, 0, 0, 0), compiling)
     lines = {f"{PATH}:{line}": size for line, size in enumerate(used, 1)}
+
+    def by_hand(one):
+        return [OTHER] if {one.line for one in one.sites} & {*hidden} else []
+
     search = VectorMemory(
-        made[0], ask, widen, lambda plan: lines, lambda: len(compiled) < budget, notes
+        made[0], ask, widen, lambda plan: lines, lambda: len(compiled) < budget, notes, by_hand
     )
     keys = [one.plan.extra for one in search.with_found(())]
     return compiled, keys, notes
+
+
+def test_kernels_that_no_edit_reaches_keep_their_limit():
+    others = "the limit of the other kernels alone: kernel.py:9: by hand"
+    compiled, keys, notes = searched((12, 4), 12, hidden=[2])
+    assert (compiled, keys) == ([(MOST, 1), (12, 1), (11, 1)], [("vmem=12",)])
+    assert others in notes[0] and "train.py:1 uses 12 B" in notes[1]
+    compiled, keys, notes = searched((), 2 * MOST, hidden=[1])
+    assert (compiled, keys) == ([(MOST, 1)], [])
+    assert "which may be one that no edit reaches" in notes[1]
+    compiled, keys, notes = searched((), 0, hidden=[1, 2])
+    assert (compiled, keys, notes) == ([], [], [f"{UNKNOWN}: {OTHER}"])
 
 
 def test_what_the_kernel_uses_is_the_least_limit():
