@@ -17,7 +17,6 @@ from typing import Any
 
 from bufdb.capture.target import jax_module
 from bufdb.dumps.place import Bytes, Place
-from bufdb.dumps.refusals import other_spaces
 from bufdb.errors import BufdbError, UsageError
 from bufdb.proto.reader import (
     MAX_BYTES,
@@ -223,6 +222,8 @@ def compile_into(
         if not _is_planned(folder):
             raise
         refusal = _shortened(error)
+        from bufdb.dumps.refusals import other_spaces
+
         # A dump omits the memory of a kernel; only the message has it.
         if text := other_spaces(str(error), folder):
             (folder / f"compiler{LOG}").write_text(text, encoding="utf-8")

@@ -153,6 +153,8 @@ def remove_runs(con: duckdb.DuckDBPyConnection, runs: Iterable[str]) -> dict[str
 
 def delete(con: duckdb.DuckDBPyConnection, run: str) -> Removal:
     """Delete all rows of a run, if there is one, in the transaction that is open."""
+    if con.execute("SELECT 1 FROM runs WHERE run_name = ?", [run]).fetchone() is None:
+        return Removal(0, 0)
     by_module, by_run = _tables_with(con, "module_id"), _tables_with(con, "run_name")
     modules = "(SELECT module_id FROM modules WHERE run_name = ?)"
     (module_count,) = con.execute(

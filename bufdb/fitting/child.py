@@ -5,6 +5,7 @@ What is wrapped in JAX is wrapped here, and nowhere else.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,6 +25,10 @@ from bufdb.read.own import Own
 
 if TYPE_CHECKING:
     from bufdb.capture.catching import Caught
+
+
+COLLECTED = 50_000
+"""Objects that are made before Python looks for unused ones among them."""
 
 
 class Server:
@@ -166,4 +171,6 @@ def answers(caught: Caught) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
 
 def main(arguments: list[str]) -> int:
     """Answer the requests of `bufdb fit`; return the exit code."""
+    # Of what JAX makes in a trace most lives on, and each visit of the collector calls into XLA.
+    gc.set_threshold(COLLECTED)
     return serve(Path(arguments[0]), Server().answer)

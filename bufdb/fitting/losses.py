@@ -31,6 +31,9 @@ from bufdb.fitting.traces import Traces, content
 TRACED = 8
 """Plans of the same scans that JAX traces before the others are derived."""
 
+LATEST = 2
+"""Plans whose jaxprs are kept: one, and the same with the names that add nothing."""
+
 
 class UnboundError(Exception):
     """A loss has the name of an axis that is bound around its gradient."""
@@ -77,8 +80,8 @@ class Losses:
         """Those of the traced plans that JAX has not traced."""
         self._may_derive = True
         self._written = [self._as_written(number) for number in self._numbers]
-        self._last: tuple[Plan, Sequence[Any]] = Plan(), self._written
-        """The plan whose gradients were traced last, and their jaxprs."""
+        self._last: dict[Plan, Sequence[Any]] = {Plan(): self._written}
+        """The plans whose gradients were traced last, and their jaxprs."""
         self._other = self._work_outside(step)
         self._before = Traces(self._content)
 
@@ -89,7 +92,7 @@ class Losses:
         self._traces = {plan: traced for plan, traced in self._traces.items() if plan == Plan()}
         self._derived.clear()
         self._alike.clear()
-        self._last = Plan(), self._written
+        self._last = {Plan(): self._written}
         self._before = Traces(self._content)
 
     def _content(self) -> Sequence[str]:
@@ -159,6 +162,10 @@ class Losses:
         alike.asked += 1
         if alike.asked <= TRACED or not alike.is_known:
             return None
+        return self._before.derived(plan, lambda: self._derived_now(plan, alike))
+
+    def _derived_now(self, plan: Plan, alike: _Alike) -> Traced | None:
+        """Return what is derived of a plan, compared with JAX's trace more and more rarely."""
         if not alike.derived:
             try:
                 alike.derived = [self._apart(number, plan) for number in self._numbers]
@@ -166,6 +173,8 @@ class Losses:
                 alike.is_known = False
                 return None
             alike.is_known = self._is_known(alike.derived, plan)
+            if not alike.is_known and any(_is_alike(one, plan) for one in self._derived):
+                self._derive_no_more()  # an earlier call derived these
         derived = self._of(alike.derived, plan) if alike.is_known else None
         if derived is not None and alike.asked & (alike.asked - 1) == 0:
             self._require_same(derived, self._traced(plan))
@@ -176,7 +185,7 @@ class Losses:
         pairs = (
             (self._of(derived, one), traced)
             for one, traced in self._traces.items()
-            if (one.scans, one.extra) == (plan.scans, plan.extra) and _is_of_names(one)
+            if _is_alike(one, plan) and _is_of_names(one)
         )
         return all(one is None or self._is_same(one, traced) for one, traced in pairs)
 
@@ -191,11 +200,20 @@ class Losses:
 
     def _require_same(self, derived: Traced, traced: Traced) -> None:
         if not self._is_same(derived, traced):
-            self._may_derive = False
-            for plan in self._derived:
-                del self._traces[plan]
-            self._derived.clear()
-            raise MistracedError
+            self._derive_no_more()
+
+    def _derive_no_more(self) -> None:
+        """Forget what is derived, which is not what JAX traces.
+
+        Raises:
+            MistracedError: always.
+        """
+        self._may_derive = False
+        for plan in self._derived:
+            del self._traces[plan]
+        self._derived.clear()
+        self._before.forget_derived()
+        raise MistracedError
 
     def _of(self, derived: Sequence[Derived], plan: Plan) -> Traced | None:
         """Return what is derived of a plan; None if it is unknown."""
@@ -255,9 +273,12 @@ class Losses:
 
     def _gradient_jaxprs(self, plan: Plan) -> Sequence[Any]:
         """Return the jaxprs of the gradients under a plan."""
-        if self._last[0] != plan:
-            self._last = plan, [self._gradient_jaxpr(number, plan) for number in self._numbers]
-        return self._last[1]
+        jaxprs = self._last.get(plan)
+        if jaxprs is None:
+            jaxprs = [self._gradient_jaxpr(number, plan) for number in self._numbers]
+            latest = list(self._last.items())[1 - LATEST :]
+            self._last = {**dict(latest), plan: jaxprs}
+        return jaxprs
 
     def _as_written(self, number: int) -> Any:
         """Return the jaxpr of a gradient as written.
@@ -301,6 +322,11 @@ class Losses:
                 # A vmap makes products larger, not more of them.
                 one.at_once = max(1, round(times * alone.count / got.count))
         return total
+
+
+def _is_alike(one: Plan, other: Plan) -> bool:
+    """Return whether two plans change the same scans."""
+    return (one.scans, one.extra) == (other.scans, other.extra)
 
 
 def _is_of_names(plan: Plan) -> bool:

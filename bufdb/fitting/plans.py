@@ -148,6 +148,15 @@ class Plan:
     options: tuple[str, ...] = ()
     """Options of the compiler, such as `xla_gpu_memory_limit_slop_factor=10`."""
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        """A search looks a plan up some hundred times."""
+        fields = dataclasses.fields(self)
+        return hash(tuple(getattr(self, field.name) for field in fields))
+
     @property
     def is_as_written(self) -> bool:
         """Return whether nothing changes."""
@@ -163,12 +172,12 @@ class Plan:
         """Return how far it goes into a region; None: to its end."""
         return next((one for one in self.depths if one.region == region), None)
 
-    @property
+    @functools.cached_property
     def free(self) -> Plan:
         """Return the part of it that costs no work, which no trace shows."""
         return Plan(donated=self.donated)
 
-    @property
+    @functools.cached_property
     def as_traced(self) -> Plan:
         """Return the plan without what no trace shows.
 
@@ -375,17 +384,17 @@ class Program:
     on_demand: tuple[str, ...] = ()
     """Kinds of changes of the text that `--also` could try."""
 
-    @property
+    @functools.cached_property
     def scans(self) -> tuple[int, ...]:
         """Return the indices of the scan regions."""
         return tuple(i for i, region in enumerate(self.regions) if region.kind == "scan")
 
-    @property
+    @functools.cached_property
     def calls(self) -> tuple[int, ...]:
         """Return the indices of the call regions."""
         return tuple(i for i, region in enumerate(self.regions) if region.kind == "call")
 
-    @property
+    @functools.cached_property
     def switched(self) -> tuple[int, ...]:
         """Return the indices of the scan regions that have a switch."""
         used = {index for switch in self.switches for index in switch.regions}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -23,24 +23,25 @@ def stored(answer: Answer, question: Question, dumps: Mapping[Plan, Dumped], dev
     """Store what was compiled as runs, in place of those of an earlier question."""
     if question.db is None:
         return answer
-    drop_plans(question, question.db)
-
     ranks = {row.plan: row.rank for row in answer.plans if row.plan in dumps}
     names = {plan: run_name(question, rank) for plan, rank in [(Plan(), None), *ranks.items()]}
     dumped = {name: dumps[plan] for plan, name in names.items()}
+    drop_plans(question, question.db, dumped)
     store_runs(question, dumped, device, answer.program.target)
     as_written = replace(answer.as_written, run=names[Plan()])
     plans = [replace(row, run=names.get(row.plan)) for row in answer.plans]
     return replace(answer, as_written=as_written, plans=tuple(plans))
 
 
-def drop_plans(question: Question, db: str) -> None:
-    """Remove the plans of an earlier question, which may have been more."""
+def drop_plans(question: Question, db: str, replaced: Container[str]) -> None:
+    """Remove the plans of an earlier question without those that others replace."""
     if not Path(db).exists():
         return
     with closing(store.open_writable(db)) as con:
         own_runs = f"{question.run}:plan-", f"{run_name(question, None)}:"
-        remove_runs(con, [name for name in names(con) if name.startswith(own_runs)])
+        earlier = [name for name in names(con) if name.startswith(own_runs)]
+        if gone := [name for name in earlier if name not in replaced]:
+            remove_runs(con, gone)
 
 
 def run_name(question: Question, rank: int | None, at: str = "") -> str:

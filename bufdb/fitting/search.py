@@ -487,4 +487,6 @@ def _shown(proof: Estimates, limit: int | None) -> list[Candidate]:
     if len(traced) > ROWS:
         last = len(traced) - 1
         traced = [traced[round(n * last / (ROWS - 1))] for n in range(ROWS)]
-    return [proof.candidate(plan) for plan in sorted({*kept, *traced}, key=proof.order)]
+    return [
+        proof.candidate(plan) for plan in sorted(dict.fromkeys([*kept, *traced]), key=proof.order)
+    ]

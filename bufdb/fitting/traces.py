@@ -35,8 +35,12 @@ class Traces:
         """Take a function that returns what a trace depends on, besides JAX and this code."""
         self._place = cache.folder()
         self._known: dict[Plan, Traced] = {}
+        self._derived: dict[Plan, Traced | None] = {}
+        """What is derived of plans; None if it cannot be."""
         self._again: dict[Plan, tuple[Site, ...]] = {}
         """What is computed again under plans."""
+        self._texts: dict[Plan, str] = {}
+        """What is kept of plans, as it is written."""
         self._is_written = True
         if self._place is None:
             return
@@ -44,16 +48,29 @@ class Traces:
         self._name = digest.hexdigest() + _SUFFIX
         data = cache.read(self._place, self._name)
         if data is not None:
-            for plan, traced, again in json.loads(zlib.decompress(data)):
+            for plan, traced, derived, again in json.loads(zlib.decompress(data)):
                 own = from_json(Plan, plan)
                 if traced is not None:
                     self._known[own] = from_json(Traced, traced)
+                if derived is not None:
+                    self._derived[own] = from_json(Traced, derived) if derived else None
                 if again is not None:
                     self._again[own] = tuple(Site(*site) for site in again)
 
     def traced(self, plan: Plan, trace: Callable[[], Traced]) -> Traced:
         """Return the trace of a plan, made if it is not known."""
         return self._once(self._known, plan, trace)
+
+    def derived(self, plan: Plan, derive: Callable[[], Traced | None]) -> Traced | None:
+        """Return what is derived of a plan, now if it is not known; None if it cannot be."""
+        return self._once(self._derived, plan, derive)
+
+    def forget_derived(self) -> None:
+        """Keep nothing that is derived: it is not what JAX traces."""
+        self._derived.clear()
+        self._texts.clear()
+        self._is_written = False
+        self.write()
 
     def again(self, plan: Plan, read: Callable[[], tuple[Site, ...]]) -> tuple[Site, ...]:
         """Return what is computed again under a plan, read if it is not known."""
@@ -64,6 +81,7 @@ class Traces:
             return make()
         if plan not in known:
             known[plan] = make()
+            self._texts.pop(plan, None)
             self._is_written = False
         return known[plan]
 
@@ -71,9 +89,13 @@ class Traces:
         """Keep what is known now."""
         if self._place is None or self._is_written:
             return
-        plans = dict.fromkeys([*self._known, *self._again])
-        rows = [as_json([one, self._known.get(one), self._again.get(one)]) for one in plans]
-        cache.write(self._place, self._name, zlib.compress(json.dumps(rows).encode()))
+        for plan in dict.fromkeys([*self._known, *self._derived, *self._again]):
+            if plan not in self._texts:
+                derived = self._derived.get(plan) or (False if plan in self._derived else None)
+                row = [plan, self._known.get(plan), derived, self._again.get(plan)]
+                self._texts[plan] = json.dumps(as_json(row))
+        text = f"[{','.join(self._texts.values())}]"
+        cache.write(self._place, self._name, zlib.compress(text.encode()))
         self._is_written = True
 
 

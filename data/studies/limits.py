@@ -27,23 +27,26 @@ MIB = 2**20
 FIRST = 3
 """Limits after which a compilation or two are enough."""
 COUNTED = """
-import time
+import os
 from pathlib import Path
 from bufdb.capture import dump
 
 original = dump.compile_into
 
+def used():
+    return sum(os.times()[:4])
+
 def compile_into(*arguments):
-    begin = time.process_time()
+    begin = used()
     refusal = original(*arguments)
     with Path({file!r}).open("a") as opened:
-        opened.write(f"{{time.process_time() - begin}}\\n")
+        opened.write(f"{{used() - begin}}\\n")
     return refusal
 
 dump.compile_into = compile_into
 """
-"""What notes the CPU seconds of each compilation, in whichever process it is made; one that is
-kept ends before that."""
+"""What notes the CPU seconds of each compilation, in whichever process it is made, with those of
+the assemblers that XLA runs; one that is kept ends before that."""
 
 
 def turns(count):
@@ -70,9 +73,11 @@ class Bench:
         self.seconds.write_text("")
         db = self.folder / "runs.duckdb"
         command = [sys.executable, "-m", "bufdb", "fit", PROGRAM, "--args", "args()"]
-        command += ["--target", self.target, "--limit", str(limit), "--db", str(db), *more]
+        command += ["--target", self.target, "--limit", f"{limit}B", "--db", str(db), *more]
         path = os.pathsep.join(filter(None, [str(self.folder), os.environ.get("PYTHONPATH")]))
         own = {"BUFDB_CACHE": str(self.folder / "kept"), "PYTHONPATH": path, "JAX_PLATFORMS": "cpu"}
+        # As where a package is installed: modules are not translated again for each command.
+        own |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(self.folder / "modules")}
         begin, before = time.monotonic(), used()
         done = subprocess.run(
             [*command, "--format", "json", "--quiet"],
@@ -137,7 +142,8 @@ Written by `limits.py` with jax {jax}, ahead of time for {target}: `{program}`, 
 the shape of Llama 3 8B with 32 layers in a scan, needs {written} MiB as written. Each row is a
 command of its own, in the order in which they were asked. Compilations are those that XLA made, the
 patched files' among them; used are these and those that an earlier row made. CPU seconds are those
-of all processes of the command beyond compilations, on a machine that others shared.
+of all processes of the command beyond compilations, on a machine that others shared; those of the
+assemblers that XLA runs (ptxas) are of its compilations.
 
 {total}
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -10,9 +11,12 @@ jax = pytest.importorskip("jax", reason="this Python has no jax")
 import fit_programs as programs  # noqa: E402
 
 from bufdb import user_cache  # noqa: E402
+from bufdb.fitting import losses  # noqa: E402
+from bufdb.fitting.derived import Derived  # noqa: E402
 from bufdb.fitting.function import Function  # noqa: E402
 from bufdb.fitting.losses import Losses  # noqa: E402
 from bufdb.fitting.plans import Plan  # noqa: E402
+from bufdb.fitting.session import MistracedError  # noqa: E402
 
 PROGRAM = """import jax
 import jax.numpy as jnp
@@ -94,6 +98,40 @@ def test_what_is_computed_again_is_read_once(place, monkeypatch):
     first = lines()
     monkeypatch.setattr(Losses, "_recomputed_now", None)
     assert lines() == first != ()
+
+
+def derived(monkeypatch):
+    """What is derived of plans of a program with nothing traced before."""
+    monkeypatch.setattr(losses, "TRACED", 0)
+    function = Function(programs.step, programs.args(), {}, "step")
+    names = [one.name for one in function.program().switches if one.lever == "saved"]
+    plans = [Plan((0,), tuple(names[:count])) for count in range(len(names) + 1)]
+    got = [function.trace(plan) for plan in plans]
+    function._losses.write()
+    return got
+
+
+def test_what_an_earlier_call_derived_is_not_derived_again(place, monkeypatch):
+    first = derived(monkeypatch)
+    monkeypatch.setattr(Losses, "_apart", None)
+    assert derived(monkeypatch) == first
+
+
+def test_what_was_derived_wrongly_is_not_kept(place, monkeypatch):
+    right = derived(monkeypatch)
+    for path in (place / "cache" / "compiled").glob("*.traces"):
+        path.unlink()
+    figures = Derived.figures
+
+    def doubled(self, *names):
+        made = figures(self, *names)
+        return replace(made, work=made.work.times(2))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Derived, "figures", doubled)
+        with pytest.raises(MistracedError):
+            derived(patched)
+    assert derived(monkeypatch) == right
 
 
 def test_without_a_cache_each_call_traces(place, made, monkeypatch):
