@@ -97,6 +97,8 @@ class LastResort:
 
     def _compiled(self, base: Candidate, option: str) -> Candidate | None:
         if not self.is_left():
+            if not self.ask.is_over():
+                self.notes.append(f"--{option} is not tried: no compilation is left")
             return None
         plan = replace(base.plan, options=(option,))
         self.ask.observer(f"compiling with --{option}")

@@ -8,6 +8,7 @@ import pytest
 
 from bufdb.errors import BufdbError, TooSlowError, UsageError
 from bufdb.fitting import fit as module
+from bufdb.fitting import last_resort
 from bufdb.fitting import patch as patches
 from bufdb.fitting.answer_text import as_dict, no_patch, text
 from bufdb.fitting.figures import Figures, Scratch
@@ -517,6 +518,30 @@ def test_what_is_compiled_at_an_interrupt_is_the_answer(tmp_path, interrupted, l
     missed = "no plan that fits 20 B was found in time"
     assert ("plan 1 fits 110 B" if code == 0 else missed) in shown
     assert best == ["100 B at +25.0% fits" if code == 0 else "the least is 100 B"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TooSlowError("stopped after 1 s")])
+def test_options_of_the_compiler_end_with_the_best_so_far(tmp_path, ask, monkeypatch, error):
+    program, compiled, ended = Made.program, Made.compile, []
+
+    def compile(self, plan, what, *, is_full):
+        assert not ended
+        if plan.options and plan.options != ("xla_gpu_memory_limit_slop_factor=1",):
+            ended.append(plan.options)
+            raise error
+        if plan.options:
+            return Dumped({"40": Path()}, None, 1.0)
+        return compiled(self, plan, what, is_full=is_full)
+
+    monkeypatch.setattr(Made, "program", lambda self: replace(program(self), platform="gpu"))
+    monkeypatch.setattr(Made, "compile", compile)
+    monkeypatch.setattr(last_resort, "SWITCHES", {})
+    question = Question(limit_bytes=45, is_interruptible=True, is_over=lambda: bool(ended))
+    answer = Fitting(Made(NEEDS), question, tmp_path).answer()
+    assert ended and not answer.is_complete
+    assert answer.is_interrupted == (error is KeyboardInterrupt)
+    best = answer.plans[answer.best - 1]
+    assert (best.need_bytes, best.options) == (40, ("xla_gpu_memory_limit_slop_factor=1",))
 
 
 def test_a_library_does_not_swallow_an_interrupt(tmp_path, interrupted):

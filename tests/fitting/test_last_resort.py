@@ -67,6 +67,12 @@ def test_the_least_plan_has_options_if_nothing_else_fits():
     assert [one.plan.scans for one in candidates] == [()]
 
 
+def test_an_option_without_a_compilation_left_is_a_note():
+    compiled, _, notes = tried(700, lambda share: 990, budget=1)
+    assert compiled == [FUSION]
+    assert notes[-1] == f"--{SLOP}=1 is not tried: no compilation is left"
+
+
 @pytest.mark.parametrize(
     ("limit", "plans", "is_wanted", "platform"),
     [
