@@ -148,7 +148,8 @@ class Extra:
         budget = self.left()
         ask = replace(
             self.ask, as_written=base.compiled, trace=trace, compile=compiled,
-            compile_budget=budget, known=(), learn=lambda one: None,
+            compile_budget=budget, known=(), before=(),
+            learn=lambda one: None,
         )  # fmt: skip
         space = Space(program, ask)
         if not space.atoms or budget < 1 or limit is None:

@@ -191,6 +191,7 @@ class Fitting:
             ),
             is_by_hand=is_by_hand,
             known=needs.known(),
+            before=needs.before(),
             learn=needs.learn,
             is_over=self.question.is_over,
             observer=self.question.observer,

@@ -11,7 +11,7 @@ import hashlib
 import json
 import tempfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
@@ -55,15 +55,22 @@ class Needs:
             self._learned[at, own.plan] = own
 
     def known(self) -> Sequence[Learned]:
-        """Return what was compiled for other limits; nothing if these are few.
+        """Return what was compiled for other limits; nothing if these are few."""
+        is_enough = len({at for at, _ in self._earlier()}) >= FAMILIAR
+        return self.before() if is_enough else ()
+
+    def before(self) -> Sequence[Learned]:
+        """Return what was compiled for other limits, however few."""
+        return tuple({one.plan: one for _, one in self._earlier()}.values())
+
+    def _earlier(self) -> Iterator[tuple[int | None, Learned]]:
+        """Yield other limits with what was compiled for them.
 
         Of a limit that was asked for before it is what was known then, so that the same call has
         the same answer.
         """
-        earlier = list(takewhile(lambda row: row[0][0] != self._limit, self._learned.items()))
-        if len({at for (at, _), _ in earlier}) < FAMILIAR:
-            return ()
-        return tuple({one.plan: one for _, one in earlier}.values())
+        rows = ((at, one) for (at, _), one in self._learned.items())
+        return takewhile(lambda row: row[0] != self._limit, rows)
 
     def learn(self, one: Learned) -> None:
         """Keep what a plan needs for later calls."""

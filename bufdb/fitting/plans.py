@@ -447,6 +447,8 @@ class Ask:
     known: Sequence[Learned] = ()
     """What earlier questions compiled, if it is enough to choose by; to compile one of these again
     takes no compiler."""
+    before: Sequence[Learned] = ()
+    """The plans that earlier questions compiled: where one fits, no answer costs more."""
     learn: Callable[[Learned], object] = lambda one: None
     """Receives what is compiled, for later questions."""
     is_over: Callable[[], bool] = lambda: False

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -259,6 +260,7 @@ def search(program: Program, ask: Ask) -> list[Candidate]:
         _frontier(proof)
     else:
         _descend(space, proof, limit)
+        _recall(space, proof, limit)
     proof.finish()
     return _shown(proof, limit)
 
@@ -336,6 +338,25 @@ def _tie(proof: Estimates, limit: int) -> None:
     ]
     if alike:
         proof.compile(min(alike, key=proof.estimate))
+
+
+def _recall(space: Space, proof: Estimates, limit: int) -> None:
+    """Compile what an earlier question did, if it fits and costs less than each that is compiled.
+
+    That takes no compiler, so it needs no budget: more memory never costs more work.
+    """
+    fitting = [plan for plan in proof.full if _fits(proof, plan, limit)]
+    dearest = min((space.cost(space.traced[plan]) for plan in fitting), default=math.inf)
+    most = dearest - SAME * space.program.as_written.work
+    before = [one for one in space.ask.before if one.need_bytes <= limit]
+    known = [space.look(one.plan, one.away) for one in before if not space.ask.is_over()]
+    cheaper = [
+        plan
+        for plan in known
+        if plan not in proof.full.keys() | proof.refused and space.cost(space.traced[plan]) < most
+    ]
+    if cheaper:
+        proof.compile(min(cheaper, key=lambda plan: space.cost(space.traced[plan])))
 
 
 def _quickly(proof: Estimates, plan: Plan) -> None:

@@ -43,7 +43,9 @@ def learn(needs, limits):
 def test_plans_of_other_limits_are_known_once_these_are_enough(needs):
     learn(needs, range(FAMILIAR))
     assert needs(0).known() == ()  # one of the limits is this one
+    assert [one.need_bytes for one in needs(1).before()] == [7, 0]  # what was known then
     known = needs(FAMILIAR).known()
+    assert needs(FAMILIAR).before() == known
     assert [one.need_bytes for one in known] == [7, *range(FAMILIAR)]
     assert known[0].away == {Atom("saved", "fit_0", (0,))} and known[1].hoped_bytes == 1
 
