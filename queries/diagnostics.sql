@@ -4,7 +4,8 @@
 --
 -- One row per finding of ingest, worst first: error (the dump contradicts itself or a file could
 -- not be read), data_loss (part of a dump was not understood), notice (something is missing from
--- the dump), info.
+-- the dump), info. Of a dataset also profiles of one name that several places ingested into one
+-- run: shared_profile_name.
 --
 -- param run, function, platform, module
 -- param severity VARCHAR = NULL: Only this severity: error, data_loss, notice or info.
@@ -27,23 +28,23 @@ WITH params AS (
     coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
 )
 SELECT
-  diagnostics.severity, diagnostics.code, diagnostics.run_name, modules.module_key,
-  diagnostics.path, diagnostics.line_number, diagnostics.message
-FROM diagnostics
+  findings.severity, findings.code, findings.run_name, modules.module_key,
+  findings.path, findings.line_number, findings.message
+FROM findings
 CROSS JOIN params
-JOIN asked_runs ON asked_runs.run_name = diagnostics.run_name
-LEFT JOIN modules ON modules.module_id = diagnostics.module_id
+JOIN asked_runs ON asked_runs.run_name = findings.run_name
+LEFT JOIN modules ON modules.module_id = findings.module_id
 WHERE (
     params.function IS NULL
     OR coalesce(modules.function_name, modules.module_key) GLOB params.function
   )
   AND (params.platform IS NULL OR modules.platform = params.platform)
   AND (params.module IS NULL OR modules.module_key GLOB params.module)
-  AND (params.severity IS NULL OR diagnostics.severity = params.severity)
+  AND (params.severity IS NULL OR findings.severity = params.severity)
 ORDER BY
-  CASE diagnostics.severity
+  CASE findings.severity
     WHEN 'error' THEN 0 WHEN 'data_loss' THEN 1 WHEN 'notice' THEN 2 ELSE 3
   END,
-  diagnostics.run_name, modules.module_key NULLS LAST, diagnostics.path NULLS LAST,
-  diagnostics.line_number NULLS LAST, diagnostics.code, diagnostics.message
+  findings.run_name, modules.module_key NULLS LAST, findings.path NULLS LAST,
+  findings.line_number NULLS LAST, findings.code, findings.message
 LIMIT (SELECT top_n FROM params);

@@ -374,19 +374,19 @@ FROM asked_modules
 """
 """One row: run_count, module_count, function_count, and platforms."""
 FINDINGS = """
-SELECT diagnostics.severity, diagnostics.code, count(*) AS finding_count
-FROM diagnostics
-WHERE diagnostics.run_name IN (SELECT run_name FROM asked_runs)
+SELECT findings.severity, findings.code, count(*) AS finding_count
+FROM findings
+WHERE findings.run_name IN (SELECT run_name FROM asked_runs)
   AND (
-    diagnostics.module_id IS NULL
-    OR diagnostics.module_id IN (SELECT module_id FROM asked_modules)
+    findings.module_id IS NULL
+    OR findings.module_id IN (SELECT module_id FROM asked_modules)
   )
-GROUP BY diagnostics.severity, diagnostics.code
+GROUP BY findings.severity, findings.code
 ORDER BY
-  CASE diagnostics.severity
+  CASE findings.severity
     WHEN 'error' THEN 0 WHEN 'data_loss' THEN 1 WHEN 'notice' THEN 2 ELSE 3
   END,
-  finding_count DESC, diagnostics.code
+  finding_count DESC, findings.code
 """
 """Severity, code and number of findings about the dumps, worst first."""
 

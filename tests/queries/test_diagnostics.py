@@ -37,3 +37,15 @@ def test_worst_first_then_by_place(con):
     """, severity="info")  # fmt: skip
     assert len(answer(con, "diagnostics", platform="cpu", function="f")) == 2
     holds(con, "diagnostics", "severity", run="other*")
+
+
+def test_a_profile_name_of_two_processes_is_an_error(con):
+    Module(con, 1)
+    for name in ("memory.prof", "memory.prof", "rank-1/memory.prof"):
+        insert(con, "live_profiles", run_name="r", profile_name=name, program_count=0)
+    holds(con, "diagnostics", """
+        severity | code                | path
+        error    | shared_profile_name | memory.prof
+    """)  # fmt: skip
+    (row,) = answer(con, "diagnostics")
+    assert row["message"].startswith("2 processes of the run have a profile of this name")
