@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp, parse_one
@@ -296,31 +296,37 @@ def body(query: SavedQuery, dialect: str) -> str:
         UsageError: sqlglot does not know the engine.
         BufdbError: the query cannot be translated.
     """
-    return _written(query, dialect, lambda tree: [("", tree)])[0][1]
+    return _written(query, dialect, is_parted=False)[0][1]
 
 
-def parts(query: SavedQuery, dialect: str) -> list[tuple[str, str]]:
+def parts(query: SavedQuery, dialect: str) -> tuple[tuple[str, str], ...]:
     """Return the translated query in named parts of a size that engines can plan (`parted`).
 
     Raises:
         UsageError: sqlglot does not know the engine.
         BufdbError: the query cannot be translated.
     """
-    return _written(query, dialect, parted)
+    return _written(query, dialect, is_parted=True)
 
 
-def _written(
-    query: SavedQuery, dialect: str, divided: Callable[[exp.Query], list[tuple[str, exp.Query]]]
-) -> list[tuple[str, str]]:
-    """Return the text of each part into which a statement is divided."""
+def _written(query: SavedQuery, dialect: str, is_parted: bool) -> tuple[tuple[str, str], ...]:
+    """Return the text of the whole statement, or of each part into which it is divided."""
     name = "spark" if dialect == "sail" else dialect
     if Dialect.get(name) is None:
         raise UsageError(f"no SQL dialect {dialect!r}; tried are spark and sail")
     try:
-        tree = spark.rewritten(Whole(query.sql).statement(query.sql), _table_columns())
-        return [(part, spark.text(made, name)) for part, made in divided(tree)]
+        return _texts(query.sql, name, is_parted)
     except (SqlglotError, Unportable) as error:
         raise BufdbError(f"{query.name}: cannot be written for {dialect}: {error}") from error
+
+
+# A translation takes up to seconds, half of an answer of Sail's, and is the same whatever the
+# values of the parameters are: a session asks for it again with others.
+@functools.lru_cache(maxsize=256)
+def _texts(sql: str, name: str, is_parted: bool) -> tuple[tuple[str, str], ...]:
+    tree = spark.rewritten(Whole(sql).statement(sql), _table_columns())
+    made = parted(tree) if is_parted else [("", tree)]
+    return tuple((part, spark.text(one, name)) for part, one in made)
 
 
 @functools.cache
