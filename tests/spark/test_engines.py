@@ -47,19 +47,15 @@ LONGEST_SECONDS = 300
 each_query = pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES.keys())
 
 
-def cases(query, engine):
-    """Values of parameters to ask an engine with; a comparison always has its sides.
+def cases(query):
+    """Values of parameters to ask an engine with."""
+    return [of_query(query, values) for values in ({}, *CASES.get(query.name, []))]
 
-    Spark takes seconds to plan a query and is asked less.
-    """
+
+def of_query(query, values):
+    """Those of some values that the query has; a comparison always has its sides."""
     names = {param.name for param in query.params}
-    sides = {name: value for name, value in SIDES.items() if name in names}
-    filtered = [FILTERS] if engine.name == "sail" else []
-    choices = [{}, *filtered, *CASES.get(query.name, [])]
-    return [
-        {**sides, **{name: value for name, value in values.items() if name in names}}
-        for values in choices
-    ]
+    return {name: value for name, value in {**SIDES, **values}.items() if name in names}
 
 
 def refusal(query):
@@ -90,9 +86,9 @@ def test_what_cannot_be_said_to_other_engines_is_claimed_so(query, request):
         assert query.engines == ("duckdb",)
 
 
-def difference(engine, duck, query):
+def difference(engine, duck, query, choices=None):
     """Why an engine does not give DuckDB's rows; None if it does."""
-    for values in cases(query, engine):
+    for values in choices or cases(query):
         expected = comparable(execute.execute_query(duck, query, values).rows)
         try:
             rows = comparable(engine.answer(query, values).rows)
@@ -117,6 +113,14 @@ def interrupted(*_):
 @pytest.mark.parametrize("query", ALIASES.values(), ids=ALIASES)
 def test_an_alias_gives_the_same_there(engine, duck, query):
     assert difference(engine, duck, query) is None
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("connection", ["sail"], indirect=True)
+@each_query
+def test_filters_leave_the_same_rows_there(engine, duck, query):
+    if engine.name in query.engines:
+        assert difference(engine, duck, query, [of_query(query, FILTERS)]) is None
 
 
 @each_query
