@@ -341,6 +341,7 @@ def test_what_is_no_carry(con, platform, op_name):
 FLAX = "/x/flax/linen/module.py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("caller", "words"),
     [
@@ -375,16 +376,17 @@ def loss(
     weight="bf16[100,2]{1,0}",
     logits="bf16[4,100]{1,0}",
     sharding="",
+    number=1,
 ):
     """Logits and their gradients of 4 tokens, 400 bytes each, one after the other."""
-    module = Module(con, 1, function_name="step", platform="cpu")
+    module = Module(con, number, f"r{number}", function_name="step", platform="cpu")
     module.allocation(0, "temp", 1000)
     module.allocation(1, "parameter", 50, parameter_number=0)
     module.value(1, 1, 0, 50, (0, 9), "e", shape(con, weight), opcode="parameter")
     if sharding:
         con.execute(
-            "UPDATE instructions SET text = ? WHERE instruction_name = 'e'",
-            [f"%e = {weight} parameter(0), sharding={sharding}"],
+            "UPDATE instructions SET text = ? WHERE instruction_name = 'e' AND module_id = ?",
+            [f"%e = {weight} parameter(0), sharding={sharding}", number],
         )
     text = shape(con, logits, count=400)
     for value_id, live in ((2, (2, 4)), (3, (4, 6))):
@@ -393,15 +395,26 @@ def loss(
     module.value(4, 0, 800, 100, (6, 7), "other")
     if reads is not None:
         instruction, reader_shape = reads
-        insert(con, "instructions", module_id=1, instruction_name="reader", program_order=7,
+        insert(con, "instructions", module_id=number, instruction_name="reader", program_order=7,
                source_file="train.py", source_line=12, op_name=instruction)  # fmt: skip
         module.value(5, 1, 0, 1, (7, 8), "reader", reader_shape)
         module.value(6, 0, 0, 1, (2, 4), "logits", text, op_name="jit(step)/jvp()/dot_general")
         module.use(6, "reader")
     for time, height in ((0, 0), (2, 400), (4, 800), (5, 400), (6, 500), (7, 100), (8, 0)):
-        insert(con, "occupancy_steps", module_id=1, color=0, start_time=time,
+        insert(con, "occupancy_steps", module_id=number, color=0, start_time=time,
                occupied_temp_bytes=height)  # fmt: skip
     module.close()
+
+
+def of_losses(con, *losses):
+    """What is advised of each of some losses: one question takes half a second."""
+    for number, changes in enumerate(losses):
+        loss(con, number=number, **changes)
+    advice = rows(con, "advice", top_functions=len(losses))
+    return [
+        [row["advice"] for row in advice if row["run_name"] == f"r{number}"]
+        for number in range(len(losses))
+    ]
 
 
 @pytest.mark.slow
@@ -417,14 +430,11 @@ def test_a_loss_of_all_tokens_is_computed_in_chunks(con):
     )
 
 
-@pytest.mark.parametrize(
-    ("weight", "count"),
-    [("100,50", 1), ("50,100", 1), ("100,51", 0), ("51,100", 0), ("100,100", 0)],
-)
-def test_chunks_are_of_a_product_twice_as_wide(con, weight, count):
+def test_chunks_are_of_a_product_twice_as_wide(con):
     """As bufdb fit --also chunks wants it, see tests/fitting/test_jax_also.py."""
-    loss(con, weight=f"bf16[{weight}]{{1,0}}")
-    assert len(rows(con, "advice")) == count
+    weights = {"100,50": 1, "50,100": 1, "100,51": 0, "51,100": 0, "100,100": 0}
+    advice = of_losses(con, *({"weight": f"bf16[{weight}]{{1,0}}"} for weight in weights))
+    assert dict(zip(weights, map(len, advice), strict=True)) == weights
 
 
 def test_the_number_of_examples_is_no_vocabulary(con):
@@ -433,15 +443,18 @@ def test_the_number_of_examples_is_no_vocabulary(con):
     assert rows(con, "advice") == []
 
 
-@pytest.mark.parametrize(("tiles", "count"), [("1,1", 1), ("2,1", 1), ("1,4", 0), ("2,4", 1)])
-def test_sharded_weights_are_as_wide_as_their_parts(con, tiles, count):
-    loss(con, weight="bf16[100,25]{1,0}", sharding=f"{{devices=[{tiles}]<=[8]}}")
-    assert len(rows(con, "advice")) == count
+def test_sharded_weights_are_as_wide_as_their_parts(con):
+    tiles = {"1,1": 1, "2,1": 1, "1,4": 0, "2,4": 1}
+    losses = (
+        {"weight": "bf16[100,25]{1,0}", "sharding": f"{{devices=[{tile}]<=[8]}}"} for tile in tiles
+    )
+    advice = of_losses(con, *losses)
+    assert dict(zip(tiles, map(len, advice), strict=True)) == tiles
 
 
-@pytest.mark.parametrize(
-    ("op_name", "logits", "why"),
-    [
+def test_why_chunks_are_by_hand_is_said(con):
+    """In the words of bufdb fit, see tests/fitting/test_jax_also.py."""
+    cases = [
         ("jit(step)/shard_map/transpose(jvp(jit(take_along_axis)))/mul", "4",
          "the gradient is taken within a shard_map"),
         ("jit(step)/transpose(jvp())/shard_map/jit(take_along_axis)/mul", "4",
@@ -452,44 +465,32 @@ def test_sharded_weights_are_as_wide_as_their_parts(con, tiles, count):
          "the batch has no equal parts on a device"),
         ("jit(step)/transpose(jvp(jit(take_along_axis)))/mul", "2,4", None),
         ("jit(step)/transpose(jvp(jit(take_along_axis)))/mul", "3", None),  # tokens
-    ],
-)  # fmt: skip
-def test_why_chunks_are_by_hand_is_said(con, op_name, logits, why):
-    """In the words of bufdb fit, see tests/fitting/test_jax_also.py."""
-    loss(con, op_name=op_name, logits=f"bf16[{logits},100]{{1,0}}")
-    (row,) = rows(con, "advice")
-    by_hand = f", by hand: {why}" if why else ""
-    assert row["advice"] == f"compute the loss in chunks under jax.checkpoint{by_hand}"
+    ]  # fmt: skip
+    losses = ({"op_name": name, "logits": f"bf16[{size},100]{{1,0}}"} for name, size, _ in cases)
+    for texts, (_, _, why) in zip(of_losses(con, *losses), cases, strict=True):
+        by_hand = f", by hand: {why}" if why else ""
+        assert texts == [f"compute the loss in chunks under jax.checkpoint{by_hand}"]
 
 
-@pytest.mark.parametrize(
-    ("op_name", "shape_text", "is_reader"),
-    [
-        ("jit(step)/jit(argmax)/argmax", "s32[4]{0}", True),
-        ("jit(step)/jvp()/reduce_max", "bf16[4]{0}", False),
-        ("jit(step)/sub", "f32[100,2]{1,0}", False),  # an update of the weights
-    ],
-)
-def test_what_reads_the_logits_outside_is_named(con, op_name, shape_text, is_reader):
-    count = 200 if "100,2" in shape_text else 4
-    loss(con, reads=(op_name, shape(con, shape_text, count=count)))
-    (row,) = rows(con, "advice")
+def test_what_reads_the_logits_outside_is_named(con):
+    reads = [
+        ("jit(step)/jit(argmax)/argmax", shape(con, "s32[4]{0}", count=4)),
+        ("jit(step)/jvp()/reduce_max", shape(con, "bf16[4]{0}", count=4)),
+        ("jit(step)/sub", shape(con, "f32[100,2]{1,0}", count=200)),  # an update of the weights
+    ]
+    chunks = "compute the loss in chunks under jax.checkpoint"
     instead = ", and return metrics from it, not the logits that train.py:12 reads"
-    assert row["advice"] == "compute the loss in chunks under jax.checkpoint" + instead * is_reader
+    advice = of_losses(con, *({"reads": one} for one in reads))
+    assert advice == [[chunks + instead], [chunks], [chunks]]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "op_name",
-    [
+def test_what_is_no_loss_of_all_tokens(con):
+    op_names = [
         "jit(step)/jvp(jit(take_along_axis))/gather",  # no gradient
         "jit(step)/transpose(jvp())/while/body/jit(take_along_axis)/scatter-add",
         "jit(step)/transpose(jvp())/dot_general",
-    ],
-)
-def test_what_is_no_loss_of_all_tokens(con, op_name):
-    loss(con, op_name)
-    assert rows(con, "advice") == []
+    ]
+    assert of_losses(con, *({"op_name": name} for name in op_names)) == [[], [], []]
 
 
 @pytest.mark.slow

@@ -1,9 +1,6 @@
 import pytest
-from small_db import Module, answer, shape
+from small_db import Module, answer, rows, shape
 from tables import holds
-
-from bufdb import resources
-from bufdb.query import catalogue, execute
 
 
 def test_nothing_in_an_empty_database(con):
@@ -48,31 +45,30 @@ def test_padding_at_the_peak_by_shape_and_layout(con):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("layout", "size", "kind"),
-    [
+def test_what_takes_one_tile_or_has_none_can_take_no_less(con):
+    cases = [
         ("{:T(128)}", 512, "least_size"),
         ("{1,0:T(8,128)(2,1)}", 4096, "least_size"),
         ("{1,0:T(8,128)(2,1)}", 8192, "padding"),
         ("{0:S(4)}", 4096, "least_size"),
         ("", 512, "least_size"),
         ("{0:T(99999999999999999999)}", 512, "padding"),
-    ],
-)
-def test_what_takes_one_tile_or_has_none_can_take_no_less(con, layout, size, kind):
-    ((sureness,),) = con.execute(
-        "SELECT sureness FROM advice_sureness "
-        "WHERE kind = ? AND platform = 'tpu' AND NOT is_from_zero",
-        [kind],
-    ).fetchall()
-    module = Module(con, 1, platform="tpu")
-    module.allocation(0, "parameter", size)
-    module.value(0, 0, 0, size, shape=shape(con, f"f32[3]{layout}", 12, 3), logical=12)
-    module.close()
-    query = catalogue.Catalogue([resources.query_folder()]).find("padding")
-    (row,) = execute.execute_query(con, query, execute.bind(query, {})).rows
-    assert dict(zip([c.name for c in query.columns], row, strict=True))["sureness"] == sureness
-    assert (answer(con, "advice") == []) == (kind == "least_size")
+    ]
+    for number, (layout, size, _) in enumerate(cases):
+        module = Module(con, number, f"r{number}", platform="tpu")
+        module.allocation(0, "parameter", size)
+        module.value(0, 0, 0, size, shape=shape(con, f"f32[3]{layout}", 12, 3), logical=12)
+        module.close()
+    sureness = dict(
+        con.execute(
+            "SELECT kind, sureness FROM advice_sureness "
+            "WHERE platform = 'tpu' AND NOT is_from_zero AND kind IN ('least_size', 'padding')"
+        ).fetchall()
+    )
+    expected = {f"r{number}": sureness[kind] for number, (_, _, kind) in enumerate(cases)}
+    assert {row["run_name"]: row["sureness"] for row in rows(con, "padding", top_n=99)} == expected
+    padded = {f"r{number}" for number, (_, _, kind) in enumerate(cases) if kind == "padding"}
+    assert {row["run_name"] for row in rows(con, "advice", top_functions=9)} == padded
 
 
 @pytest.mark.parametrize(

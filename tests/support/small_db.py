@@ -253,7 +253,9 @@ class Module:
 def shape(
     con: duckdb.DuckDBPyConnection, text: str, logical: int | None = None, count: int = 1
 ) -> str:
-    """A row of `shapes` taken from the text; the text again, for `Module.value`."""
+    """A row of `shapes` taken from the text, once; the text again, for `Module.value`."""
+    if con.execute("SELECT 1 FROM shapes WHERE shape = $1", [text]).fetchall():
+        return text
     is_tuple = text.startswith("(")
     head, _, layout = text.partition("{")
     dtype, _, dimensions = head.partition("[")
