@@ -105,6 +105,7 @@ def test_what_was_used_longest_ago_makes_room(place, monkeypatch):
     assert {*place.iterdir()} == {path(place, key) for key in keys if key != keys[1]}
 
 
+@pytest.mark.slow
 def test_an_entry_of_a_quarter_of_all_is_not_kept(place):
     before._write(place, OTHER, entry({"a.txt": os.urandom(cache.MOST_BYTES // 4 + 1)}))
     assert not path(place, OTHER).exists()

@@ -256,7 +256,7 @@ def test_a_patch_of_a_sharded_program_is_proved(folder, call):
     assert not (folder / "after").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.sample(0, 2)
 @pytest.mark.parametrize(
     ("kind", "sizes"),
     [

@@ -233,6 +233,7 @@ else:
 
 
 @pytest.mark.slow
+@pytest.mark.sample(0, 2)
 @pytest.mark.parametrize("how", ["caught", "thread", "ahead", "twice"])
 def test_a_failure_is_seen_where_it_is_raised(how):
     pytest.importorskip("jax", reason="this Python has no jax")
@@ -276,6 +277,7 @@ def test_a_child_and_then_its_parent():
 
 @needs_cases
 @pytest.mark.slow
+@pytest.mark.sample(0, 2)
 @pytest.mark.parametrize("mode", ["jit", "aot", "eager", "thread", "caught"])
 def test_bystanders_are_exact_however_it_fails(mode):
     pytest.importorskip("jax", reason="this Python has no jax")

@@ -155,7 +155,7 @@ def any_db(fresh):
 
 
 @pytest.mark.slow
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=2, deadline=None)
 @given(modules=st.lists(MODULE, max_size=6), key=st.sampled_from(diff_command.KEYS))
 def test_any_modules(any_db, modules, key):
     with in_bulk(any_db):
@@ -255,7 +255,7 @@ def test_the_demo_runs(diff, golden, base, new):
 EVERY_PAIR = [*DEMO_PAIRS, ("gpu_b8", "tpu_b8"), ("cpu_b8", "gpu_b8")]
 
 
-@pytest.mark.slow
+@pytest.mark.sample(0, 2)
 @pytest.mark.parametrize(("number", "key"), list(enumerate(diff_command.KEYS)))
 def test_sums_mirror_and_self_over_the_demo_runs(demo, number, key):
     # Each key with one pair in turn: a pair is paired before it is divided by a key.
@@ -637,6 +637,7 @@ def test_a_name_that_is_a_run_and_a_label_is_ambiguous(small, tmp_path):
 # -- what processes hold ---------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_processes_hold_is_compared_by_line(call, empty_folder):
     profiles = ROOT / "data" / "profiles"
     code, out, err = call("diff", profiles / "cpu_b8-000000.prof", profiles / "cpu_b8-000003.prof")

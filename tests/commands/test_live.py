@@ -26,6 +26,7 @@ def profile(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_without_identity_everything_alive_stays(call, demo_db, profile):
     code, out, err = call("summary", "--db", demo_db, "--run", "cpu_b8", "--limit", "16MiB",
                           "--live", str(profile))  # fmt: skip
@@ -35,6 +36,7 @@ def test_without_identity_everything_alive_stays(call, demo_db, profile):
     assert "a profile of bufdb.watch distinguishes them" in err
 
 
+@pytest.mark.slow
 def test_a_watched_profile_knows_the_arguments_and_the_limit(call, demo_db, profile):
     profile.with_name("mem.watch.json").write_text(json.dumps(ACCOUNT))
     _, out, err = call("summary", "--db", demo_db, "--run", "cpu_b8", "--live", str(profile))
@@ -42,12 +44,14 @@ def test_a_watched_profile_knows_the_arguments_and_the_limit(call, demo_db, prof
     assert err.endswith("10.0 MiB are left of 16.0 MiB on cpu:0 (mem.prof): 6.00 MiB stay\n")
 
 
+@pytest.mark.slow
 def test_a_run_has_an_account(call, demo_db):
     _, _, err = call("summary", "--db", demo_db, "--run", "cpu_b8_old", "--live", "cpu_b8")
     # Of its 12 MiB 6,318,372 bytes are alive, 2,757,120 of them arguments.
     assert "are left of 12.0 MiB on cpu:0 (cpu_b8.prof)" in err
 
 
+@pytest.mark.slow
 def test_what_is_left_is_the_size_of_until_and_the_budget(call, demo_db, profile):
     profile.with_name("mem.watch.json").write_text(json.dumps(ACCOUNT))
     where = ["--db", demo_db, "--live", str(profile)]

@@ -27,7 +27,7 @@ def small_spans(monkeypatch):
     monkeypatch.setattr(diff, "AT_ONCE", 1)
 
 
-@pytest.mark.slow
+@pytest.mark.sample(0, 2)
 @pytest.mark.parametrize(
     ("key", "form"),
     [("op", "table"), ("source", "csv"), ("stack", "json"), ("category", "jsonl")],
@@ -135,7 +135,7 @@ def test_modules_that_find_no_room_in_a_row_end_the_search(call, demo_db, monkey
     assert len(asked) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.sample(0, 2)
 @pytest.mark.parametrize("form", ["torch-snapshot", "speedscope", "perfetto"])
 def test_a_picture_of_copied_rows_is_that_of_the_tables(call, demo_db, monkeypatch, tmp_path, form):
     def drawn(name):

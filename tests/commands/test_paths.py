@@ -92,6 +92,7 @@ def test_what_cannot_be_asked_of_paths(place, call, words, message):
     assert (code, out) == (2, "") and message in err
 
 
+@pytest.mark.slow
 def test_a_word_is_a_name_where_there_is_a_database(place, call):
     (place / "train_step").mkdir()
     assert call("ingest", GPU, "-q")[0] == 0

@@ -104,7 +104,7 @@ def test_an_empty_answer_says_why(summary):
     assert (data["module_count"], data["peak"]) == (0, None)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(0, 3)
 @pytest.mark.parametrize(
     ("limit_text", "line"),
     [
@@ -468,6 +468,7 @@ def test_a_log_of_an_allocator_says_what_is_free_in_one_piece(of_log):
     )
 
 
+@pytest.mark.slow
 def test_all_is_not_understood_where_a_line_was_not(of_log):
     text = oom_messages.LIST.replace("  2. Size", "stray words\n  2. Size")
     assert "not understood in full" in "\n".join(of_log(text))
@@ -497,6 +498,7 @@ def of_programs(con):
     return one, screen.text(one)
 
 
+@pytest.mark.slow
 def test_a_step_is_named_where_another_program_is_higher(con):
     program(con, 1, "init", 100, "jit(init)/dot_general")
     program(con, 2, "train_step", 40, "jit(train_step)/transpose(jvp(loss))/dot_general")
@@ -518,6 +520,7 @@ def test_a_step_is_named_where_another_program_is_higher(con):
     assert data["peak"]["function_name"] == "init"
 
 
+@pytest.mark.slow
 def test_a_step_that_is_the_highest_is_no_second_one(con):
     program(con, 1, "init", 10, "jit(init)/dot_general")
     program(con, 2, "train_step", 40, "jit(train_step)/transpose(jvp(loss))/dot_general")

@@ -117,7 +117,7 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(0, 3)
 @pytest.mark.parametrize(
     ("demo_dataset", "name"),
     [(DATASETS[at % 2 * 3], name) for at, name in enumerate(COMMANDS)],

@@ -223,6 +223,7 @@ def test_reading_what_was_removed_is_an_error(tmp_path, monkeypatch):
             con.execute('SELECT sum(size_bytes) FROM "values"').fetchall()
 
 
+@pytest.mark.slow
 def test_the_command(call, tmp_path):
     stored(tmp_path)
     code, out, err = call("compact", tmp_path, "--dt", TODAY, "--grace", "0")

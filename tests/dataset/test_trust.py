@@ -25,7 +25,7 @@ def test_files_outside_cannot_be_read(tmp_path, place):
                 con.execute(sql)
 
 
-@pytest.mark.slow
+@pytest.mark.sample(0, 2)
 @pytest.mark.parametrize("where", ["l", "modules/l", "deeper/still/l"])
 @pytest.mark.parametrize("copied_bytes", [0, snapshot.COPIED_BYTES])
 def test_no_link_in_a_dataset_is_followed_by_a_question(tmp_path, monkeypatch, where, copied_bytes):

@@ -168,6 +168,7 @@ def test_a_folder_without_dataset_is_refused(tmp_path, capfd, monkeypatch):
         assert "no dataset" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_dumps_are_given_back_from_a_large_dataset(tmp_path, monkeypatch):
     """Parts of files lie in no order in a view of Parquet objects."""
     monkeypatch.setattr("bufdb.dumps.contents.PART_BYTES", 4096)

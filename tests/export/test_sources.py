@@ -34,6 +34,7 @@ def test_dumps_are_given_back_byte_for_byte(db, tmp_path, capfd):
     assert {run: files_of(out / run) for run in RUNS} == {run: files_of(DEMO / run) for run in RUNS}
 
 
+@pytest.mark.slow
 def test_what_is_given_back_is_ingested_unchanged(db, tmp_path, capfd):
     out = tmp_path / "out"
     cli.run(["export", "--sources", str(out), "--db", db])
@@ -41,12 +42,14 @@ def test_what_is_given_back_is_ingested_unchanged(db, tmp_path, capfd):
     assert "ingested 0 modules" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_one_run_alone(db, tmp_path):
     out = tmp_path / "out"
     assert cli.run(["export", "--sources", str(out), "--run", "gpu_b8", "--db", db]) == 0
     assert [path.name for path in out.iterdir()] == ["gpu_b8"]
 
 
+@pytest.mark.slow
 def test_what_is_not_kept_is_said(db, tmp_path, capfd):
     bare = str(tmp_path / "bare.duckdb")
     cli.run(["ingest", str(DEMO / "cpu_b8"), "--db", bare, "-q", "--no-sources"])
@@ -61,6 +64,7 @@ def test_what_is_not_kept_is_said(db, tmp_path, capfd):
     assert "files are not kept" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["../evil.txt", "/tmp/evil.txt", "a/../../evil.txt"])
 def test_a_name_that_leads_out_is_refused(db, tmp_path, capfd, name):
     with duckdb.connect(db) as con:
@@ -70,6 +74,7 @@ def test_a_name_that_leads_out_is_refused(db, tmp_path, capfd, name):
     assert not (tmp_path / "out").exists() and not (tmp_path / "evil.txt").exists()
 
 
+@pytest.mark.slow
 def test_damaged_bytes_are_not_written(db, tmp_path, capfd):
     with duckdb.connect(db) as con:
         con.execute(

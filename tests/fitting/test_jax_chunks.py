@@ -47,7 +47,7 @@ def patched(name, has_aux=False):
     return made, twin.step_of(getattr(twin, name), has_aux)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     ("name", "outs"),
     [

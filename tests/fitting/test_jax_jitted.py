@@ -92,7 +92,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize(
-    "form", ["jit", *(pytest.param(one, marks=pytest.mark.slow) for one in [*FORMS][1:])]
+    "form", ["jit", "static", "tree", pytest.param("donate", marks=pytest.mark.by_hand)]
 )
 def test_a_step_of_nnx_jit_has_plans(form, tmp_path):
     nnx, step, args = of_nnx()

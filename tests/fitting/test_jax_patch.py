@@ -94,10 +94,9 @@ FLAX = (
     "step_counting",
     *(
         pytest.param(name, marks=pytest.mark.slow)
-        for name in (
-            "step_nnx_dropping_methods", "step_nnx_dropping_functions", "step_counting_in_setup",
-        )
+        for name in ("step_nnx_dropping_methods", "step_nnx_dropping_functions")
     ),
+    pytest.param("step_counting_in_setup", marks=pytest.mark.by_hand),
 )  # fmt: skip
 
 

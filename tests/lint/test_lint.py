@@ -147,6 +147,7 @@ def test_what_is_not_portable_is_found(sql, message):
     assert any(message in finding for finding in messages), messages
 
 
+@pytest.mark.slow
 def test_the_subset_is_asked_for_only_where_it_is_claimed(con, tmp_path):
     text = GOOD.replace("AS run,", "AS run,").replace(
         "memory_figures.total_bytes\n",

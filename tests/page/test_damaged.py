@@ -30,7 +30,7 @@ def damaged(first: int, folder: Path) -> None:
 @pytest.mark.parametrize(
     "first",
     [
-        200,  # it alone reaches 35 branches
+        pytest.param(200, marks=pytest.mark.slow),  # it alone reaches 35 branches
         pytest.param(0, marks=pytest.mark.slow),
         *(
             pytest.param(n, marks=pytest.mark.by_hand)

@@ -37,6 +37,7 @@ def test_figures_are_the_same_whatever_holds_most(modules):
     assert compared.count > 300
 
 
+@pytest.mark.slow
 def test_what_holds_most_comes_first(modules):
     page = report(modules, has_sections=True)
 

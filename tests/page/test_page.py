@@ -54,6 +54,7 @@ def test_blocks_add_up_to_the_occupied_bytes_at_every_step(demo, demo_report):
         assert picture.sums(row["length"]) == at_all_steps(demo, row), row["module_key"]
 
 
+@pytest.mark.slow
 def test_blocks_do_not_overlap(demo_report):
     for row, picture in demo_report.pictures():
         blocks = sorted(
@@ -607,6 +608,7 @@ def program(con, module_id, name, size, op_name, run="r"):
     module.close()
 
 
+@pytest.mark.slow
 def test_a_training_step_has_the_words_of_the_summary(con):
     gradient = "jit(train_step)/transpose(jvp(loss))/dot_general"
     program(con, 1, "init", 100, "jit(init)/dot_general")

@@ -215,6 +215,7 @@ def shown_sections(con):
     return one, {section.name: section for section in summary_text.sections(one)}
 
 
+@pytest.mark.slow
 def test_the_summary_shows_them_below_more_than_half(con):
     solved(con)
     one, sections = shown_sections(con)
@@ -233,6 +234,7 @@ def test_the_summary_shows_them_below_more_than_half(con):
     assert alone.parts["library_lines"] == one.parts["library_lines"]
 
 
+@pytest.mark.slow
 def test_the_summary_shows_none_below_half_or_of_one_line(con):
     solved(con)
     con.execute("UPDATE stack_frames SET own_frame_id = 6 WHERE stack_frame_id = 7")

@@ -23,6 +23,7 @@ def loops_db(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_every_buffer_has_its_marked_line(loops_db):
     origins = rows(loops_db)
     right, wrong = judge(origins, marks(ROOT / "data" / "model" / "loops.py"), MADE_IN.__getitem__)

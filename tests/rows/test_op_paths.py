@@ -1,5 +1,6 @@
 """Scope paths are written in Python and in SQL; both must agree."""
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ def test_op_names_of_real_dumps(demo):
     agree(demo, [name for (name,) in names.fetchall()])
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(st.lists(st.lists(st.sampled_from(PIECES), max_size=7), min_size=50, max_size=50))
 def test_made_up_op_names(demo, paths):

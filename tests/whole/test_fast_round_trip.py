@@ -50,7 +50,7 @@ def stored_rows(con: duckdb.DuckDBPyConnection, table: str, module_id: int) -> l
     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
-@pytest.mark.parametrize("examples", [2, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("examples", [2, pytest.param(8, marks=pytest.mark.by_hand)])
 @pytest.mark.parametrize("block_bytes", [10_000_000, 500], ids=["whole", "in blocks"])
 @pytest.mark.parametrize("era", ERAS)
 def test_reading_gives_back_the_rows(

@@ -29,7 +29,7 @@ def test_cost_grows_as_the_text_does(kind: str) -> None:
     assert not too_much(*measured(make, size, DEFAULT))
 
 
-@pytest.mark.slow
+@pytest.mark.sample(0, 2)
 @pytest.mark.parametrize("kind", IN_ROUNDS)
 def test_cost_grows_as_the_text_does_in_rounds(kind: str) -> None:
     size, make = KINDS[kind]

@@ -45,6 +45,7 @@ def test_reading_gives_back_the_rows(era: str, examples: int) -> None:
     holds()
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.text())
 def test_unescape_undoes_escape(text: str) -> None:
