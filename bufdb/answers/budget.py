@@ -7,20 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-import duckdb
-
 from bufdb.answers.budget_file import Budget, BudgetFile, fits, in_space, learned, parse
 from bufdb.answers.opening import Open
 from bufdb.database import runs
+from bufdb.database.engine import duckdb
 from bufdb.errors import DatabaseError, UsageError, did_you_mean
 from bufdb.query import execute, figures
 from bufdb.query.asked import ALL
-from bufdb.query.catalogue import Catalogue
+from bufdb.query.catalogue import own as own_queries
 from bufdb.query.figures import MemoryFigures, Place
 from bufdb.query.result import Result
 from bufdb.render import formats
 from bufdb.render.text import human_bytes, markdown_escape
-from bufdb.resources import query_folder
 
 # -- Judge figures against budgets -----------------------------------------------------------------
 #
@@ -267,7 +265,7 @@ def trends(opened: Open, judged: Judged) -> list[str]:
 
     A function whose peak has not changed, or is unknown in one of them, has none.
     """
-    series = Catalogue([query_folder()]).find(_SERIES)
+    series = own_queries().find(_SERIES)
     result = execute.execute_query(
         opened(series.sql), series, {"top_n": _EVERY, "fixed": None, "color": ALL}
     )

@@ -6,14 +6,12 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import duckdb
-
 from bufdb.answers.process import WIDTH, line_of
+from bufdb.database.engine import duckdb
 from bufdb.query import execute
-from bufdb.query.catalogue import Catalogue
+from bufdb.query.catalogue import own as own_queries
 from bufdb.query.header import SavedQuery, Value
 from bufdb.render.text import escape_control, human_bytes
-from bufdb.resources import query_folder
 
 Row = dict[str, Any]
 QUERY = "process-growth"
@@ -61,7 +59,7 @@ _CURVE_WIDTH = 40
 
 def query() -> SavedQuery:
     """Return the saved query."""
-    return Catalogue([query_folder()]).find(QUERY)
+    return own_queries().find(QUERY)
 
 
 def rows(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value], top_n: int) -> list[Row]:

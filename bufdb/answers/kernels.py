@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import duckdb
-
+from bufdb.database.engine import duckdb
 from bufdb.query import execute
-from bufdb.query.catalogue import Catalogue
+from bufdb.query.catalogue import own as own_queries
 from bufdb.query.header import SavedQuery, Value
 from bufdb.render.text import escape_control, human_apart, human_bytes, human_ratio
-from bufdb.resources import query_folder
 
 Row = dict[str, Any]
 QUERY = "kernels"
@@ -25,7 +23,7 @@ LIMIT 1
 
 def query() -> SavedQuery:
     """Return the saved query."""
-    return Catalogue([query_folder()]).find(QUERY)
+    return own_queries().find(QUERY)
 
 
 def rows(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[Row]:

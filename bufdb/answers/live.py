@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-import duckdb
-
 from bufdb.answers.devices import limit_of
+from bufdb.database.engine import duckdb
 from bufdb.dumps import memory_profiles
 from bufdb.errors import UsageError, quote
 from bufdb.query import execute

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-import duckdb
-
+from bufdb.database.engine import duckdb
 from bufdb.query import execute
-from bufdb.query.catalogue import Catalogue
+from bufdb.query.catalogue import own as own_queries
 from bufdb.query.header import SavedQuery, Value
 from bufdb.render.text import escape_control, human_apart, human_bytes
-from bufdb.resources import query_folder
 
 Row = dict[str, Any]
 QUERY = "pool"
@@ -26,7 +24,7 @@ LIMIT 1
 
 def query() -> SavedQuery:
     """Return the saved query."""
-    return Catalogue([query_folder()]).find(QUERY)
+    return own_queries().find(QUERY)
 
 
 def accounts(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[list[Row]]:

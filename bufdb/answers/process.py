@@ -7,13 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-import duckdb
-
+from bufdb.database.engine import duckdb
 from bufdb.query import execute
-from bufdb.query.catalogue import Catalogue
+from bufdb.query.catalogue import own as own_queries
 from bufdb.query.header import SavedQuery, Value
 from bufdb.render.text import escape_control, human_bytes, human_ratio, shorten
-from bufdb.resources import query_folder
 
 Row = dict[str, Any]
 WIDTH = 80
@@ -25,7 +23,7 @@ _OF_PLAN = {"argument": "arguments", "output": "outputs", "temp": "temporaries"}
 
 def query() -> SavedQuery:
     """Return the saved query."""
-    return Catalogue([query_folder()]).find(QUERY)
+    return own_queries().find(QUERY)
 
 
 def accounts(

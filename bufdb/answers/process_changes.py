@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import duckdb
-
 from bufdb.answers.process import line_of
+from bufdb.database.engine import duckdb
 from bufdb.query import execute
-from bufdb.query.catalogue import Catalogue
+from bufdb.query.catalogue import own as own_queries
 from bufdb.query.header import SavedQuery, Value
 from bufdb.render.text import escape_control, human_bytes
-from bufdb.resources import query_folder
 
 Row = dict[str, Any]
 Open = Callable[..., duckdb.DuckDBPyConnection]
@@ -23,7 +21,7 @@ MOST = 5
 
 def query() -> SavedQuery:
     """Return the saved query."""
-    return Catalogue([query_folder()]).find(QUERY)
+    return own_queries().find(QUERY)
 
 
 def lines(opened: Open, base: str, new: str, values: Mapping[str, Value]) -> list[str]:

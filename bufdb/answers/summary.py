@@ -8,19 +8,18 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
-import duckdb
-
 from bufdb.answers import growth, kernels, pool, process
 from bufdb.answers.devices import Device, device, limit_of, with_share
 from bufdb.answers.opening import Open
 from bufdb.database.definitions import CATALOG
+from bufdb.database.engine import duckdb
 from bufdb.errors import UsageError
 from bufdb.query import execute
 from bufdb.query.asked import ALL, COUNTS, FINDINGS, Known, glob, numbered, why_nothing
 from bufdb.query.catalogue import Catalogue
+from bufdb.query.catalogue import own as own_queries
 from bufdb.query.header import SavedQuery, Value
 from bufdb.query.result import Result
-from bufdb.resources import query_folder
 
 # -- What was compiled, and what holds the highest peak: answers of saved queries, put together ----
 #
@@ -222,10 +221,12 @@ def overview(  # long: a line for each part of the screen
     def rows(sql: str) -> list[Row]:
         return _rows(con, sql, asked)
 
-    result = Overview(rows(COUNTS)[0])
-    here = rows(_FUNCTIONS)
+    with execute.of_asked(con, asked):
+        result = Overview(rows(COUNTS)[0])
+        here = rows(_FUNCTIONS)
+        result.findings = rows(FINDINGS)
+        messages = rows(_MESSAGES)
     result.unknown = [row for row in here if row["unknown_reason"] is not None]
-    result.findings = rows(FINDINGS)
     result.accounts = process.accounts(con, asked, top_n or MOST_BYSTANDERS)
     result.pools = pool.accounts(con, asked)
     result.growth = growth.rows(con, asked, top_n or MOST_BYSTANDERS)
@@ -234,7 +235,7 @@ def overview(  # long: a line for each part of the screen
         result.moments = growth.moments(con, asked)
     result.kernels = kernels.rows(con, asked)
     result.peak = next((row for row in here if row["peak_bytes"] is not None), None)
-    result.out_of_memory = _of_a_message(rows(_MESSAGES), result.peak)
+    result.out_of_memory = _of_a_message(messages, result.peak)
     limited = [row for row in here if row["color"] in LIMITED and need(row) is not None]
     result.largest = max(limited, key=lambda row: need(row) or 0, default=None)
     of = result.largest or result.peak
@@ -525,7 +526,7 @@ def summary(
     space = None if color is None else str(color)
     globs = {"run": run, "function": function, "module": module, "color": space}
     asked: dict[str, Value] = {name: text for name, text in globs.items() if text is not None}
-    catalogue = Catalogue([query_folder()])
+    catalogue = own_queries()
     parts = queries(catalogue, tuple(names))
     for query in parts.values():
         for name in asked:

@@ -30,10 +30,9 @@ from bufdb.database import spill
 from bufdb.database.quoting import sql_name
 from bufdb.dumps.place import Bytes
 from bufdb.errors import BufdbError
-from bufdb.query.catalogue import Catalogue
+from bufdb.query.catalogue import own as own_queries
 from bufdb.query.result import Result
 from bufdb.render.formats import render
-from bufdb.resources import query_folder
 
 if TYPE_CHECKING:
     from bufdb.api.running import Runs
@@ -182,7 +181,7 @@ class Tools:
 
     def queries(self) -> str:
         """Return the saved queries: name, question, and the parameters that each takes."""
-        saved = Catalogue([query_folder()]).load_all()
+        saved = own_queries().load_all()
         lines = [
             f"{query.name}: {query.title} ({', '.join(param.name for param in query.params)})"
             for query in saved

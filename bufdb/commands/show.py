@@ -12,9 +12,8 @@ import click
 
 from bufdb.commands import common, completion, paths
 from bufdb.errors import UsageError
-from bufdb.query.catalogue import Catalogue
+from bufdb.query.catalogue import own as own_queries
 from bufdb.render.text import escape_control
-from bufdb.resources import query_folder
 
 if TYPE_CHECKING:
     from bufdb.query.header import Value
@@ -113,7 +112,7 @@ def command(
         raise UsageError("--step and --peak both say which instant to show; give one of them")
     globs = {"run": run, "function": function, "module": module, "color": color}
     asked: dict[str, Value] = {key: text for key, text in globs.items() if text is not None}
-    queries = picture.queries(Catalogue([query_folder()]), tree)
+    queries = picture.queries(own_queries(), tree)
     sql = "\n".join([subject.SQL, subject.NAMES, picture.sql_of(queries)])
     con = common.open_database(db, sql, runs=None if run is None else [run])
     chosen = subject.choose(con, "show", name, asked)

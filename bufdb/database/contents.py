@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import duckdb
+from bufdb.database.engine import duckdb
 
 _AT_ONCE = 32
 """Rows read together: of large files each has some hundred kilobytes."""

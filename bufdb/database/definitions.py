@@ -12,9 +12,8 @@ from collections.abc import Set
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import duckdb
-
 from bufdb import resources
+from bufdb.database.engine import duckdb
 
 TABLES = ("tables",)
 """Folders of what is made once, with the database."""
@@ -40,7 +39,7 @@ _PROSE = re.compile(r"--.*|'[^']*'")
 
 def tables() -> dict[str, str]:
     """Return name and SQL of each table."""
-    return {file.stem: file.read_text(encoding="utf-8") for file in resources.schema_files(*TABLES)}
+    return {file.stem: _bytes(file).decode() for file in resources.schema_files(*TABLES)}
 
 
 def module_tables(sql: str) -> list[str]:
@@ -57,7 +56,7 @@ def views(sql: str | None = None, *, comments: bool = True) -> dict[str, str]:
         comments: with their comments, and those of columns that a view only forwards.
     """
     files = resources.schema_files(*VIEWS)
-    whole = {file.stem: file.read_text(encoding="utf-8") for file in files}
+    whole = {file.stem: _bytes(file).decode() for file in files}
     bare = {name: text.partition(_COMMENTS)[0] for name, text in whole.items()}
     uses: dict[str, set[str]] = {}
     waiting = set(whole) if sql is None else _named(sql, whole.keys())
@@ -133,10 +132,15 @@ def schema_hash() -> str:
 
 
 @functools.cache
+def _bytes(file: Path) -> bytes:
+    return file.read_bytes()
+
+
+@functools.cache
 def _hash(*folders: str) -> str:
     digest = hashlib.blake2b(duckdb.__version__.encode(), digest_size=16)
     # Comments that columns inherit are of this module.
     digest.update(Path(__file__).read_bytes())
     for file in resources.schema_files(*folders):
-        digest.update(file.name.encode() + b"\0" + file.read_bytes())
+        digest.update(file.name.encode() + b"\0" + _bytes(file))
     return digest.hexdigest()

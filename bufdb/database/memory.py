@@ -19,6 +19,8 @@ DuckDB's own code take. What needs more spills."""
 BYTES_PER_THREAD = 125_000_000
 """The least that DuckDB advises for each thread: on a machine of 64 cores the threads would hold a
 limit's memory before there is anything in it."""
+SMALL_FILE = 8_000_000
+"""Bytes of a database up to which one thread answers."""
 
 FOR_INGEST = 256_000_000
 """Bytes for an ingest, in addition to which Python holds a block of text and the names of a module:
@@ -38,9 +40,16 @@ def ingest_memory() -> str:
     return f"{MEMORY_LIMIT.get() or FOR_INGEST}B"
 
 
-def bound_memory(con: duckdb.DuckDBPyConnection) -> None:
-    """Give DuckDB the limit of a question, and no more threads than it is enough for."""
+def bound_memory(con: duckdb.DuckDBPyConnection, *, is_small: bool = False) -> None:
+    """Give DuckDB the limit of a question, and no more threads than it is enough for.
+
+    One does for a small file (SMALL_FILE): most of an answer is its planning, by one thread, and
+    others that look for work in it take a quarter more CPU.
+    """
     con.execute(f"SET memory_limit = '{memory_limit()}B'")
+    if is_small:
+        con.execute("SET threads = 1")
+        return
     ((threads,),) = con.execute("SELECT current_setting('threads')").fetchall()
     allowed = max(1, memory_limit() // BYTES_PER_THREAD)
     if threads > allowed:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-import duckdb
-
 from bufdb.database import definitions
 from bufdb.database.definitions import CATALOG
+from bufdb.database.engine import duckdb
 
 _WHOLE = "whole_"
 """Prefix of the name of a view or a copy in memory while another is in front of it."""

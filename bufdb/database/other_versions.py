@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import duckdb
-
 from bufdb.database import store
+from bufdb.database.engine import duckdb
 from bufdb.database.quoting import sql_text
 from bufdb.errors import DatabaseError
 

@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import duckdb
-
+from bufdb.database.engine import duckdb
 from bufdb.errors import UsageError, did_you_mean, listed, quote
 
 LIVE_TABLES = (

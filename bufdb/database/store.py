@@ -19,12 +19,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import duckdb
-
 from bufdb.database import definitions, narrowing, ready
 from bufdb.database.definitions import CATALOG
+from bufdb.database.engine import duckdb
 from bufdb.database.faults import is_interrupt
-from bufdb.database.memory import bound_memory, memory_limit
+from bufdb.database.memory import SMALL_FILE, bound_memory, memory_limit
 from bufdb.database.patience import PATIENCE, account_of, is_awaited, turn
 from bufdb.database.quoting import sql_name, sql_text
 from bufdb.database.spill import spill_folder
@@ -49,11 +48,6 @@ _NO_EXTENSIONS = {
     "allow_community_extensions": "false",
     "allow_unsigned_extensions": "false",
 }
-_VIEWS = """
-SELECT database_name = 'memory' AS is_own, view_name, replace(sql, ' MATERIALIZED (', ' (')
-FROM duckdb_views()
-WHERE schema_name = 'main' AND NOT internal
-"""
 _MACROS = """
 SELECT
   database_name = 'memory' AS is_own,
@@ -61,10 +55,6 @@ SELECT
   parameters::VARCHAR || replace(macro_definition, ' MATERIALIZED (', ' (')
 FROM duckdb_functions()
 WHERE schema_name = 'main' AND NOT internal
-"""
-_TEXTS = f"""
-SELECT database_name = '{CATALOG}' AS is_theirs, table_name, sql FROM system.main.duckdb_tables()
-WHERE database_name IN ('{CATALOG}', '{ready.READY}') AND schema_name = 'main'
 """
 _MISSING = f"""
 SELECT table_name, column_name FROM (
@@ -79,7 +69,6 @@ ORDER BY ALL
 LIMIT 1
 """
 """What the file lacks of bufdb's tables, or has with another type."""
-# Both without AS MATERIALIZED, which the storage of 1.4 does not keep; it changes no answer.
 _OBEYED_IN_WRITING = """
 WITH functions AS MATERIALIZED (
   SELECT DISTINCT function_name, internal FROM system.main.duckdb_functions()
@@ -237,7 +226,7 @@ def open_readable(
     """
     if not Path(path).exists():
         raise DatabaseError(f"no database {path}; make one with 'bufdb ingest DUMPS --db {path}'")
-    con = open_memory()
+    con = open_memory(is_small=Path(path).stat().st_size <= SMALL_FILE)
     try:
         attach = f"ATTACH {sql_text(_place(path))} AS {CATALOG} (READ_ONLY, TYPE duckdb)"
         open_waiting(path, lambda: con.execute(attach), is_writer=False)
@@ -257,14 +246,14 @@ def open_readable(
     return con
 
 
-def open_memory() -> duckdb.DuckDBPyConnection:
+def open_memory(*, is_small: bool = False) -> duckdb.DuckDBPyConnection:
     """Return an empty database in memory that loads no extension, to be furnished and closed up.
 
     It has the limits of a question from the start: what furnishes it may be large too.
     """
     con = duckdb.connect(config={**_NO_EXTENSIONS, "python_enable_replacements": "false"})
     con.execute(f"SET temp_directory = {sql_text(spill_folder())}")
-    bound_memory(con)
+    bound_memory(con, is_small=is_small)
     return con
 
 
@@ -423,28 +412,22 @@ def _copy_views(
     Raises:
         DatabaseError: the file does not have those tables.
     """
-    tables = definitions.tables()
-    with ready.attached_schema(con, SCHEMA_VERSION):
-        texts = con.execute(_TEXTS).fetchall()
-        of_file = {(name, sql) for is_theirs, name, sql in texts if is_theirs}
-        # Columns are listed only where a table is not word for word bufdb's: 1 ms instead of 20.
-        is_same = all((name, sql) in of_file for is_theirs, name, sql in texts if not is_theirs)
-        missing = None if is_same else con.execute(_MISSING, [list(tables)]).fetchone()
-        copy_own_views(con)
-    rows = con.execute(_VIEWS).fetchall()
+    in_file = _texts(con, ready.texts_of(CATALOG))  # before others are attached, which it lists too
+    with ready.attached_schema(con, SCHEMA_VERSION, is_bare=not with_macros):
+        kept = ready.texts_of(ready.READY) if with_macros else f"FROM {ready.READY}.{ready.TEXTS}"
+        own = _texts(con, kept)
+        copy_own_views(con, definitions.tables() if with_macros else [ready.TEXTS])
+    _require_tables(path, in_file["view"])
+    # Columns are listed only where a table is not word for word bufdb's: 1 ms instead of 20.
+    if any(in_file["table"].get(name) != own["table"][name] for name in definitions.tables()):
+        _require_columns(con, path)
+    own_texts, texts = own["view"], in_file["view"]
     # Listing DuckDB's functions takes longer than many a query: bufdb's own queries do without it,
     # if the file says that it has the macros that they use.
     if with_macros:
-        rows += con.execute(_MACROS).fetchall()
-    own = {name: text for is_own, name, text in rows if is_own}
-    in_file = {name: text for is_own, name, text in rows if not is_own}
-    _require_tables(path, in_file)
-    if missing is not None:
-        raise DatabaseError(
-            f"{path} does not hold bufdb's tables (no {missing[0]}.{missing[1]}); "
-            "remove the file and run 'bufdb ingest' on the dumps again"
-        )
-    others = [name for name, text in in_file.items() if not _is_same(own.get(name, text), text)]
+        for is_own, name, text in con.execute(_MACROS).fetchall():
+            (own_texts if is_own else texts)[name] = text
+    others = [name for name, text in texts.items() if not _is_same(own_texts.get(name, text), text)]
     if others:
         names = ", ".join(sorted(others))
         text = f"has another {names} than bufdb; bufdb's own is used"
@@ -453,12 +436,38 @@ def _copy_views(
         PATIENCE.get().note(f"{path} {text}")
 
 
-def copy_own_views(con: duckdb.DuckDBPyConnection) -> None:
-    """Copy bufdb's views and macros into memory, where the ready-made database is attached."""
+def _texts(con: duckdb.DuckDBPyConnection, sql: str) -> dict[str, dict[str, str]]:
+    """Return by kind and name what SQL as of `ready.texts_of` gives."""
+    texts: dict[str, dict[str, str]] = {"table": {}, "view": {}}
+    for kind, name, text in con.execute(sql).fetchall():
+        texts[kind][name] = text
+    return texts
+
+
+def _require_columns(con: duckdb.DuckDBPyConnection, path: str) -> None:
+    """Check that the attached file has all columns of bufdb's tables.
+
+    Raises:
+        DatabaseError: it lacks one.
+    """
+    with ready.attached_schema(con, SCHEMA_VERSION):
+        missing = con.execute(_MISSING, [list(definitions.tables())]).fetchone()
+    if missing is not None:
+        raise DatabaseError(
+            f"{path} does not hold bufdb's tables (no {missing[0]}.{missing[1]}); "
+            "remove the file and run 'bufdb ingest' on the dumps again"
+        )
+
+
+def copy_own_views(con: duckdb.DuckDBPyConnection, tables: Iterable[str]) -> None:
+    """Copy bufdb's views and macros into memory, where the ready-made database is attached.
+
+    Its tables, whose names are `tables`, are not.
+    """
     con.execute(f"COPY FROM DATABASE {ready.READY} TO memory (SCHEMA)")
     con.execute("BEGIN")
-    for table in definitions.tables():
-        con.execute(f'DROP TABLE memory.main."{table}"')
+    # One call: each takes longer than what DuckDB does in it.
+    con.execute("".join(f'DROP TABLE memory.main."{table}";' for table in tables))
     con.execute("COMMIT")
 
 

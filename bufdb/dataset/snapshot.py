@@ -407,7 +407,7 @@ def open_readable(
         place.attach(con)
         with ready.attached_schema(con, SCHEMA_VERSION):
             columns = layout.columns(con, ready.READY)
-            store.copy_own_views(con)
+            store.copy_own_views(con, definitions.tables())
             con.execute(f"ATTACH ':memory:' AS {CATALOG}")
             for table in sorted(layout.CONSTANT):
                 con.execute(f"CREATE TABLE {CATALOG}.main.{table} AS FROM {ready.READY}.{table}")

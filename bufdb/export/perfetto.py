@@ -12,8 +12,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 
-import duckdb
-
+from bufdb.database.engine import duckdb
 from bufdb.errors import BufdbError
 from bufdb.export import wire
 from bufdb.export.shown import Function

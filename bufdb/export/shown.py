@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import duckdb
-
+from bufdb.database.engine import duckdb
 from bufdb.errors import BufdbError, listed, quote
 from bufdb.query import execute
 from bufdb.query.asked import find_space, is_plain_space

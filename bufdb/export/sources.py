@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
-import duckdb
 import xxhash
 
 from bufdb.answers.opening import Open
 from bufdb.database.contents import stored_parts
 from bufdb.database.definitions import CATALOG
+from bufdb.database.engine import duckdb
 from bufdb.dumps.contents import expanded
 from bufdb.errors import BufdbError, UsageError, listed, quote
 from bufdb.export.tables import Selection

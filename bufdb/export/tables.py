@@ -8,10 +8,9 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import duckdb
-
 from bufdb.database import definitions, store
 from bufdb.database.definitions import CATALOG
+from bufdb.database.engine import duckdb
 from bufdb.database.quoting import sql_text
 from bufdb.errors import BufdbError, DatabaseError, UsageError, quote
 from bufdb.export.anonymous import Words

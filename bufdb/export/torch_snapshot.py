@@ -15,8 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import duckdb
-
+from bufdb.database.engine import duckdb
 from bufdb.export.shown import Function
 from bufdb.export.tenancy import Tenancy, tenancies
 from bufdb.export.values import Frame, HloValue, values

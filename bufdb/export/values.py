@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import duckdb
-
+from bufdb.database.engine import duckdb
 from bufdb.export.shown import Function
 
 VALUES = """

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
-import duckdb
-
 from bufdb.answers import diff
+from bufdb.database.engine import duckdb
 from bufdb.errors import UsageError, quote
 from bufdb.query import execute
 from bufdb.query.asked import ALL, COUNTS, FINDINGS, glob

@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import duckdb
-
 from bufdb.answers import growth, process, process_curve, summary
 from bufdb.answers.summary import Overview
 from bufdb.database import narrowing
+from bufdb.database.engine import duckdb
 from bufdb.page import comparison, tables, values
 from bufdb.page.comparison import Asked, Compared, Module
 from bufdb.page.picture import Picture, picture

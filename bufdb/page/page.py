@@ -25,8 +25,7 @@ from bufdb.page.comparison import Compared, Module
 from bufdb.page.contents import Contents, Shown
 from bufdb.page.slots import TooLargeError, pack, slot
 from bufdb.query.asked import Known, glob, why_nothing
-from bufdb.query.catalogue import Catalogue
-from bufdb.resources import query_folder
+from bufdb.query.catalogue import own as own_queries
 
 if TYPE_CHECKING:
     from bufdb.query.header import Value
@@ -355,7 +354,7 @@ def report(
     limits = limit_of(limit)
     globs = {"run": run, "function": function, "module": module, "platform": platform}
     asked: dict[str, Value] = {name: text for name, text in globs.items() if text is not None}
-    catalogue = Catalogue([query_folder()])
+    catalogue = own_queries()
     sql = contents.sql(catalogue)
     runs = None if run is None else [run] if base is None else [run, glob(base)]
     con = opened(sql if base is None else sql + comparison.SQL, runs=runs)

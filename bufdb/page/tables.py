@@ -11,17 +11,16 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import duckdb
-
 from bufdb.answers import summary
 from bufdb.answers.summary import Overview
 from bufdb.database import narrowing
+from bufdb.database.engine import duckdb
 from bufdb.page.comparison import Asked, Module
 from bufdb.query import execute
 from bufdb.query.asked import ALL, glob
 from bufdb.query.catalogue import Catalogue
+from bufdb.query.catalogue import own as own_queries
 from bufdb.query.header import SavedQuery, Value
-from bufdb.resources import query_folder
 
 NAMES = (
     "peak",
@@ -142,7 +141,7 @@ def tables(
 
 def summary_parts() -> dict[str, SavedQuery]:
     """Return the queries of a summary, by part."""
-    return summary.queries(Catalogue([query_folder()]), tuple(summary.QUERIES))
+    return summary.queries(own_queries(), tuple(summary.QUERIES))
 
 
 def _table(

@@ -15,9 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import duckdb
-
 from bufdb.database import definitions, narrowing
+from bufdb.database.engine import duckdb
 from bufdb.query import execute
 
 _SHOWN = "IN (SELECT unnest(string_split(getvariable('shown')::VARCHAR, ','))::BIGINT)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import tomllib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -413,6 +412,8 @@ def read_categories(path: Path) -> Rows:
     Raises:
         UsageError: the file cannot be read, is not TOML, or has other content.
     """
+    import tomllib  # 2 ms, for a file that few have
+
     try:
         document = tomllib.loads(path.read_bytes().decode())
     except OSError as error:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from bufdb import resources
@@ -86,6 +86,12 @@ class Catalogue:
             except QueryFileError as error:
                 problems.append(error)
         return queries, problems
+
+
+@cache
+def own() -> Catalogue:
+    """Return the saved queries that come with bufdb: files that do not change."""
+    return Catalogue([resources.query_folder()])
 
 
 def _alias_names(path: Path) -> list[str]:

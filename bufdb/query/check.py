@@ -12,10 +12,9 @@ its dump does. Such findings are kept apart from unexplained ones.
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-import duckdb
-
 from bufdb import resources
 from bufdb.database import definitions
+from bufdb.database.engine import duckdb
 from bufdb.errors import BufdbError, UsageError, did_you_mean, quote
 from bufdb.query import catalogue, execute, header, result
 from bufdb.query.header import SavedQuery

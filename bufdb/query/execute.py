@@ -14,9 +14,8 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from datetime import date, datetime
 from typing import Any, TypeVar
 
-import duckdb
-
 from bufdb.database import definitions, narrowing
+from bufdb.database.engine import duckdb
 from bufdb.database.quoting import sql_name
 from bufdb.errors import BufdbError, DatabaseError, UsageError, did_you_mean, quote
 from bufdb.query import asked, pairs
@@ -141,6 +140,16 @@ def of_function(
     is_narrowed = narrowing.module_count(con) >= LEAST_MODULES
     chosen = f"SELECT {module_id}::BIGINT AS module_id"
     with _variables(con, values), _views_computed(con, sql, chosen, is_narrowed=is_narrowed):
+        yield
+
+
+@contextmanager
+def of_asked(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> Iterator[None]:
+    """Within the block the modules that all of these values select are read once.
+
+    Each statement in it has to be executed with the same values.
+    """
+    with _variables(con, values), narrowing.computed(con, _SPACES, f"FROM {_SPACES}"):
         yield
 
 
@@ -450,6 +459,7 @@ _OF_MODULES = (
 )
 """Views that others name many times over, each after those that it names."""
 _ASKED = "asked_functions"
+_SPACES = "asked_spaces"
 _FUNCTIONS = "answered_functions"
 _WITH_USES = "answered_functions_with_uses"
 """The view that gives the rank of a function in queries that do not use _FUNCTIONS."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
+from typing import TYPE_CHECKING
 
 from bufdb.errors import UsageError, quote
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 UNIT = r"[KMGTPE]iB|[kKMGTPE]B|B"
 """Units of bytes: KiB is 1024, kB and KB are 1000."""
@@ -36,6 +39,8 @@ def require_unit(text: str, what: str) -> None:
 
 def in_bytes(number: str, unit: str) -> Fraction:
     """Return a number with a unit in bytes."""
+    from fractions import Fraction  # 3 ms, for what few commands are given
+
     if unit == "B":
         return Fraction(number)
     power = "KMGTPE".index(unit[0].upper()) + 1

@@ -32,11 +32,10 @@ from bufdb.errors import (
     quote,
 )
 from bufdb.query.asked import glob
-from bufdb.query.catalogue import Catalogue
+from bufdb.query.catalogue import own as own_queries
 from bufdb.query.result import Result
 from bufdb.recording.command import Captured, Dumps, capture, dump_folder
 from bufdb.render.progress import duration
-from bufdb.resources import query_folder
 
 if TYPE_CHECKING:
     from bufdb.answers.summary import Overview
@@ -334,7 +333,7 @@ def compared(planned: Plan, done: Sequence[Captured]) -> tuple[Result, list[str]
     stored = [planned.run_name(combination) for combination, one in made if one.is_stored]
     if not stored:
         return _table(planned, done, {}), []
-    query = Catalogue([query_folder()]).find(answer.QUERY)
+    query = own_queries().find(answer.QUERY)
     globs = [glob(name) for name in stored]
     with store.open_readable(planned.db, answer.sql_of(query), runs=globs) as con:
         peaks = answer.peaks(con, stored, *planned.limits)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-import duckdb
-
+from bufdb.database.engine import duckdb
 from bufdb.errors import one_line
 from bufdb.query.header import SavedQuery, Value
 from bufdb.query.subject import Subject

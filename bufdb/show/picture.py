@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import duckdb
-
+from bufdb.database.engine import duckdb
 from bufdb.errors import UsageError
 from bufdb.query import execute
 from bufdb.query.catalogue import Catalogue

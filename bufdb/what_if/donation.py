@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import duckdb
 import numpy as np
 
+from bufdb.database.engine import duckdb
 from bufdb.errors import UsageError, did_you_mean, listed, quote
 from bufdb.memory.donation import donors
 from bufdb.what_if import temps

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import duckdb
-
+from bufdb.database.engine import duckdb
 from bufdb.errors import BufdbError
 from bufdb.query import subject
 from bufdb.query.header import Value

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-import duckdb
 import numpy as np
 
 from bufdb.columnar.scan import Ints
+from bufdb.database.engine import duckdb
 from bufdb.memory.donation import Spans, donated
 from bufdb.memory.maxima import Steps
 from bufdb.memory.needs import Together, together

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-import duckdb
 import numpy as np
 
 from bufdb.columnar.scan import Bools, Ints
+from bufdb.database.engine import duckdb
 from bufdb.errors import BufdbError, UsageError, did_you_mean, quote
 from bufdb.memory.buffers import buffers, labels_of_buffers, shared_slots
 from bufdb.memory.needs import Kept, Needs

@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
-import duckdb
 import numpy as np
 
 from bufdb import resources
 from bufdb.answers import diff
 from bufdb.answers.opening import Open
+from bufdb.database.engine import duckdb
 from bufdb.query import catalogue, execute
 from bufdb.query.asked import glob
 from bufdb.query.header import SavedQuery

@@ -1,8 +1,11 @@
 -- Source files that are not user code.
 CREATE OR REPLACE MACRO is_library_path(path, own_pattern := NULL) AS
   (
-    regexp_matches(path, '(?:^|/)(?:site|dist)-packages/|/lib(?:64)?/(?:python|pypy)[0-9.]+t?/')
-    OR regexp_matches(path, '(?:^|/)(?:' || checkout_pattern() || ')')
+    regexp_matches(
+      path,
+      '/lib(?:64)?/(?:python|pypy)[0-9.]+t?/|(?:^|/)(?:(?:site|dist)-packages/|'
+        || checkout_pattern() || ')'
+    )
     OR (starts_with(path, '<') AND NOT regexp_matches(path, '^<(?:stdin|string|console|input|ipython-input|python-input|doctest|timed|magic)'))
   )
   AND (own_pattern IS NULL OR NOT regexp_full_match(path, own_pattern));

@@ -1,4 +1,5 @@
--- Scope paths as the user wrote them.
+-- Scope paths as the user wrote them. The names of JAX are those of jax_names, in the patterns
+-- themselves: to join them takes DuckDB longer than most of a query, wherever this is used.
 CREATE OR REPLACE MACRO strip_op_path(path) AS
   -- Each element except the last gets its own "/" on both sides, so that all match separately. The
   -- last one is the operation, even if it is a while or a jit(f), and stays unchanged.
@@ -11,34 +12,32 @@ CREATE OR REPLACE MACRO strip_op_path(path) AS
               regexp_replace(
                 replace('/' || path, '/', '//'),
                 -- The scope around a checkpoint is in its gradient twice.
-                '/' || jax_names('backward') || jax_names('gradient')
-                  || '[^/]*/(/' || jax_names('gradient') || '[^/]*/)',
+                '/transpose[(]jvp[(][^/]*/(/jvp[(][^/]*/)',
                 '\1',
                 'g'
               ),
               -- Calls that name a function: jit(f), jvp(jit(f)), older remat(core).
-              '/(?:(?:' || jax_names('transforms') || ')[(])*'
-                || '(?:' || jax_names('functions') || ')[(][^/]*/',
+              '/(?:(?:jvp|transpose|vmap|linearize)[(])*'
+                '(?:p?jit|pmap|xla_call|xla_pmap|core_call|remat|checkpoint)[(][^/]*/',
               '',
               'g'
             ),
             -- Loops and conditionals with the part of them that follows.
-            '/(?:(?:' || jax_names('transforms') || ')[(])*' || jax_names('loop')
-              || '[)]*//(?:' || jax_names('loop_parts') || ')/'
-              || '|/(?:(?:' || jax_names('transforms') || ')[(])*' || jax_names('choice')
-              || '[)]*//' || jax_names('branch') || '/',
+            '/(?:(?:jvp|transpose|vmap|linearize)[(])*while[)]*//(?:body|cond)/'
+              '|/(?:(?:jvp|transpose|vmap|linearize)[(])*cond[)]*//branch_[0-9]+_fun/',
             '',
             'g'
           ),
           -- Transforms without a scope, and words that only say how code is called.
-          '/(?:(?:' || jax_names('transforms') || ')[(])+[)]+/'
-            || '|/(?:(?:' || jax_names('transforms') || ')[(])*'
-            || '(?:' || jax_names('words') || ')[)]*/',
+          '/(?:(?:jvp|transpose|vmap|linearize)[(])+[)]+/'
+            '|/(?:(?:jvp|transpose|vmap|linearize)[(])*'
+            '(?:while|checkpoint|remat|rematted_computation|closed_call|eval_jaxpr|core_call'
+            '|shard_map|custom_jvp_call|custom_vjp_call|custom_vjp_call_jaxpr)[)]*/',
           '',
           'g'
         ),
         -- A transform of a scope: transpose(jvp(Decoder)) gives Decoder.
-        '/(?:(?:' || jax_names('transforms') || ')[(])+([^()/]*)[)]+/',
+        '/(?:(?:jvp|transpose|vmap|linearize)[(])+([^()/]*)[)]+/',
         '/\1/',
         'g'
       ),

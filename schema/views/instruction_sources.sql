@@ -19,42 +19,53 @@ WITH used AS (
     ON "values".module_id = named_uses.module_id
     AND "values".value_id = named_uses.value_id
   GROUP BY "values".module_id, "values".instruction_name
+),
+framed AS (
+  SELECT
+    instructions.module_id, instructions.instruction_name, instructions.program_order,
+    instructions.opcode,
+    op_path(instructions.op_name) AS op_path,
+    instructions.source_file, instructions.source_line,
+    stack_frames.stack_frame_id IS NOT NULL AS is_framed,
+    own_frames.source_file AS frame_file,
+    own_frames.source_line AS frame_line,
+    own_frames.function_name AS frame_function_name,
+    is_library_path(instructions.source_file, modules.own_pattern) AS is_library,
+    used.stripped_op_path AS used_stripped_op_path,
+    used.source AS used_source,
+    used.function_name AS used_function_name
+  FROM instructions
+  JOIN modules ON modules.module_id = instructions.module_id
+  LEFT JOIN stack_frames
+    ON stack_frames.module_id = instructions.module_id
+    AND stack_frames.stack_frame_id = instructions.stack_frame_id
+  LEFT JOIN stack_frames AS own_frames
+    ON own_frames.module_id = stack_frames.module_id
+    AND own_frames.stack_frame_id = stack_frames.own_frame_id
+  LEFT JOIN used
+    ON used.module_id = instructions.module_id
+    AND used.instruction_name = instructions.instruction_name
 )
 SELECT
-  instructions.module_id, instructions.instruction_name, instructions.program_order,
-  instructions.opcode,
-  coalesce(strip_op_path(op_path(instructions.op_name)), used.stripped_op_path)
-    AS stripped_op_path,
+  framed.module_id, framed.instruction_name, framed.program_order, framed.opcode,
+  coalesce(strip_op_path(framed.op_path), framed.used_stripped_op_path) AS stripped_op_path,
   coalesce(
     CASE
-      WHEN stack_frames.stack_frame_id IS NOT NULL
-        THEN own_frames.source_file || ':' || own_frames.source_line
-      WHEN NOT is_library_path(instructions.source_file, modules.own_pattern)
-        THEN instructions.source_file || ':' || instructions.source_line
+      WHEN framed.is_framed THEN framed.frame_file || ':' || framed.frame_line
+      WHEN NOT framed.is_library THEN framed.source_file || ':' || framed.source_line
     END,
-    used.source,
-    library_source(instructions.source_file, instructions.source_line, modules.own_pattern)
+    framed.used_source,
+    CASE WHEN framed.is_library THEN library_name(framed.source_file, framed.source_line) END
   ) AS source,
   coalesce(
-    own_frames.function_name,
+    framed.frame_function_name,
     CASE
-      WHEN stack_frames.stack_frame_id IS NOT NULL THEN own_frames.source_file
-      WHEN NOT is_library_path(instructions.source_file, modules.own_pattern)
-        THEN instructions.source_file
+      WHEN framed.is_framed THEN framed.frame_file
+      WHEN NOT framed.is_library THEN framed.source_file
     END,
-    used.function_name
+    framed.used_function_name
   ) AS own_function_name
-FROM instructions
-JOIN modules ON modules.module_id = instructions.module_id
-LEFT JOIN stack_frames
-  ON stack_frames.module_id = instructions.module_id
-  AND stack_frames.stack_frame_id = instructions.stack_frame_id
-LEFT JOIN stack_frames AS own_frames
-  ON own_frames.module_id = stack_frames.module_id
-  AND own_frames.stack_frame_id = stack_frames.own_frame_id
-LEFT JOIN used
-  ON used.module_id = instructions.module_id
-  AND used.instruction_name = instructions.instruction_name;
+FROM framed;
 COMMENT ON VIEW instruction_sources IS
   'One row per row of instructions with the line and operation that it is attributed to: its own or, if XLA made it without an op_name, those of its first use that has one (named_uses). Key: module_id, instruction_name.';
 COMMENT ON COLUMN instruction_sources.stripped_op_path IS

@@ -1,42 +1,53 @@
 -- One row per value that XLA made without an op_name, with details of the instruction it is for.
 CREATE OR REPLACE VIEW named_uses AS
+WITH framed AS (
+  SELECT
+    value_users.module_id, value_users.value_id, value_users.step_count,
+    instructions.instruction_name, instructions.opcode, instructions.op_name,
+    op_path(instructions.op_name) AS op_path,
+    instructions.source_file, instructions.source_line,
+    stack_frames.stack_frame_id IS NOT NULL AS is_framed,
+    own_frames.source_file AS frame_file,
+    own_frames.source_line AS frame_line,
+    own_frames.function_name AS own_function_name,
+    is_library_path(instructions.source_file, modules.own_pattern) AS is_library,
+    instructions.stack_frame_id
+  FROM value_users
+  JOIN modules ON modules.module_id = value_users.module_id
+  JOIN "values"
+    ON "values".module_id = value_users.module_id
+    AND "values".value_id = value_users.user_value_id
+  JOIN instructions
+    ON instructions.module_id = "values".module_id
+    AND instructions.instruction_name = "values".instruction_name
+  LEFT JOIN stack_frames
+    ON stack_frames.module_id = instructions.module_id
+    AND stack_frames.stack_frame_id = instructions.stack_frame_id
+  LEFT JOIN stack_frames AS own_frames
+    ON own_frames.module_id = stack_frames.module_id
+    AND own_frames.stack_frame_id = stack_frames.own_frame_id
+)
 SELECT
-  value_users.module_id, value_users.value_id, value_users.step_count,
-  instructions.instruction_name, instructions.opcode, instructions.op_name,
-  op_path(instructions.op_name) AS op_path,
-  strip_op_path(op_path(instructions.op_name)) AS stripped_op_path,
-  jit_path(instructions.op_name) AS jit_path,
-  instructions.source_file, instructions.source_line,
+  framed.module_id, framed.value_id, framed.step_count, framed.instruction_name, framed.opcode,
+  framed.op_name, framed.op_path,
+  strip_op_path(framed.op_path) AS stripped_op_path,
+  jit_names(framed.op_path) AS jit_path,
+  framed.source_file, framed.source_line,
   CASE
-    WHEN stack_frames.stack_frame_id IS NOT NULL THEN own_frames.source_file
-    WHEN NOT is_library_path(instructions.source_file, modules.own_pattern)
-      THEN instructions.source_file
+    WHEN framed.is_framed THEN framed.frame_file
+    WHEN NOT framed.is_library THEN framed.source_file
   END AS own_source_file,
   CASE
-    WHEN stack_frames.stack_frame_id IS NOT NULL THEN own_frames.source_line
-    WHEN NOT is_library_path(instructions.source_file, modules.own_pattern)
-      THEN instructions.source_line
+    WHEN framed.is_framed THEN framed.frame_line
+    WHEN NOT framed.is_library THEN framed.source_line
   END AS own_source_line,
-  own_frames.function_name AS own_function_name,
+  framed.own_function_name,
   CASE
-    WHEN own_source_file IS NULL
-      THEN library_source(instructions.source_file, instructions.source_line, modules.own_pattern)
+    WHEN own_source_file IS NULL AND framed.is_library
+      THEN library_name(framed.source_file, framed.source_line)
   END AS library_source,
-  instructions.stack_frame_id
-FROM value_users
-JOIN modules ON modules.module_id = value_users.module_id
-JOIN "values"
-  ON "values".module_id = value_users.module_id
-  AND "values".value_id = value_users.user_value_id
-JOIN instructions
-  ON instructions.module_id = "values".module_id
-  AND instructions.instruction_name = "values".instruction_name
-LEFT JOIN stack_frames
-  ON stack_frames.module_id = instructions.module_id
-  AND stack_frames.stack_frame_id = instructions.stack_frame_id
-LEFT JOIN stack_frames AS own_frames
-  ON own_frames.module_id = stack_frames.module_id
-  AND own_frames.stack_frame_id = stack_frames.own_frame_id;
+  framed.stack_frame_id
+FROM framed;
 COMMENT ON VIEW named_uses IS
   'One row per row of value_users: a temp or output value that XLA made without an op_name, with the instruction that it is for, which the other columns describe. Key: module_id, value_id.';
 COMMENT ON COLUMN named_uses.instruction_name IS 'The instruction that it is for: uses.instruction_name.';

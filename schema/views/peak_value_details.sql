@@ -6,11 +6,8 @@ SELECT
   peak_values.allocation_kind, peak_values.value_id, peak_values.held_bytes, value_details.shape,
   value_details.dtype, value_details.dimensions_text, value_details.layout,
   value_details.bare_shape, value_details.instruction_name, value_details.opcode,
-  value_details.op_name,
-  op_path(value_details.op_name) AS op_path,
-  strip_op_path(op_path(value_details.op_name)) AS stripped_op_path,
-  jit_path(value_details.op_name) AS jit_path,
-  value_details.source_file, value_details.source_line, value_details.own_source_file,
+  value_details.op_name, value_details.op_path, value_details.stripped_op_path,
+  value_details.jit_path, value_details.source_file, value_details.source_line, value_details.own_source_file,
   value_details.own_source_line, value_details.own_source, value_details.library_source,
   value_details.stack_frame_id, value_details.start_time, value_details.end_time
 FROM peak_values

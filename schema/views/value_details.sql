@@ -1,73 +1,89 @@
 -- One row per value with its module, allocation, shape, instruction, source and live range.
 CREATE OR REPLACE VIEW value_details AS
+WITH described AS (
+  -- Each pattern is matched once: an alias is its text again, wherever it is used.
+  SELECT
+    modules.run_name, "values".module_id, modules.module_key, modules.module_name,
+    modules.function_name, modules.platform, "values".value_id, "values".instruction_name,
+    "values".shape_index, "values".is_phi, "values".shape, shapes.dtype, shapes.dimensions_text,
+    shapes.layout, shapes.is_tuple, shapes.element_count, "values".size_bytes,
+    "values".logical_bytes, "values".allocation_index, allocations.kind AS allocation_kind,
+    allocations.size_bytes AS allocation_size_bytes, allocations.parameter_number,
+    "values".offset_bytes,
+    coalesce(allocations.color, "values".color) AS color,
+    memory_spaces.memory_space_name, instructions.program_order, instructions.opcode,
+    instructions.op_type, instructions.op_name,
+    op_path(instructions.op_name) AS op_path,
+    instructions.source_file, instructions.source_line, instructions.stack_frame_id,
+    instructions.stack_frame_id IS NOT NULL AND stack_frames.stack_frame_id IS NOT NULL
+      AS is_framed,
+    own_frames.source_file AS frame_file, own_frames.source_line AS frame_line,
+    is_library_path(instructions.source_file, modules.own_pattern) AS is_library,
+    live_ranges.start_time, live_ranges.end_time
+  FROM "values"
+  JOIN modules ON modules.module_id = "values".module_id
+  LEFT JOIN allocations
+    ON allocations.module_id = "values".module_id
+    AND allocations.allocation_index = "values".allocation_index
+  LEFT JOIN shapes ON shapes.shape = "values".shape
+  LEFT JOIN memory_spaces
+    ON memory_spaces.platform = modules.platform
+    AND memory_spaces.color = coalesce(allocations.color, "values".color)
+  LEFT JOIN instructions
+    ON instructions.module_id = "values".module_id
+    AND instructions.instruction_name = "values".instruction_name
+  LEFT JOIN stack_frames
+    ON stack_frames.module_id = instructions.module_id
+    AND stack_frames.stack_frame_id = instructions.stack_frame_id
+  LEFT JOIN stack_frames AS own_frames
+    ON own_frames.module_id = stack_frames.module_id
+    AND own_frames.stack_frame_id = stack_frames.own_frame_id
+  LEFT JOIN live_ranges
+    ON live_ranges.module_id = "values".module_id
+    AND live_ranges.value_id = "values".value_id
+)
 SELECT
-  modules.run_name, "values".module_id, modules.module_key, modules.module_name,
-  modules.function_name, modules.platform, "values".value_id, "values".instruction_name,
-  "values".shape_index, "values".is_phi, "values".shape, shapes.dtype, shapes.dimensions_text,
-  shapes.layout,
-  coalesce(shapes.dtype || '[' || shapes.dimensions_text || ']', "values".shape) AS bare_shape,
-  coalesce(shapes.is_tuple, FALSE) AS is_tuple,
-  "values".size_bytes, "values".logical_bytes,
-  greatest("values".size_bytes::HUGEINT - "values".logical_bytes, 0) AS padding_bytes,
+  described.run_name, described.module_id, described.module_key, described.module_name,
+  described.function_name, described.platform, described.value_id, described.instruction_name,
+  described.shape_index, described.is_phi, described.shape, described.dtype,
+  described.dimensions_text, described.layout,
+  coalesce(described.dtype || '[' || described.dimensions_text || ']', described.shape)
+    AS bare_shape,
+  coalesce(described.is_tuple, FALSE) AS is_tuple,
+  described.size_bytes, described.logical_bytes,
+  greatest(described.size_bytes::HUGEINT - described.logical_bytes, 0) AS padding_bytes,
   CASE
-    WHEN regexp_matches(shapes.layout, 'T[(]')
+    WHEN regexp_matches(described.layout, 'T[(]')
       THEN coalesce(
-        "values".size_bytes::HUGEINT * shapes.element_count
-          <= "values".logical_bytes::HUGEINT * tile_element_count(shapes.layout),
+        described.size_bytes::HUGEINT * described.element_count
+          <= described.logical_bytes::HUGEINT * tile_element_count(described.layout),
         FALSE
       )
     ELSE TRUE
   END AS is_least_size,
-  "values".allocation_index, allocations.kind AS allocation_kind,
-  allocations.size_bytes AS allocation_size_bytes, allocations.parameter_number,
-  "values".offset_bytes,
-  "values".offset_bytes::HUGEINT + "values".size_bytes AS end_bytes,
-  coalesce(allocations.color, "values".color) AS color,
-  memory_spaces.memory_space_name, instructions.program_order, instructions.opcode,
-  instructions.op_type, instructions.op_name,
-  op_path(instructions.op_name) AS op_path,
-  strip_op_path(op_path(instructions.op_name)) AS stripped_op_path,
-  jit_path(instructions.op_name) AS jit_path,
-  instructions.source_file, instructions.source_line, instructions.stack_frame_id,
+  described.allocation_index, described.allocation_kind, described.allocation_size_bytes,
+  described.parameter_number, described.offset_bytes,
+  described.offset_bytes::HUGEINT + described.size_bytes AS end_bytes,
+  described.color, described.memory_space_name, described.program_order, described.opcode,
+  described.op_type, described.op_name, described.op_path,
+  strip_op_path(described.op_path) AS stripped_op_path,
+  jit_names(described.op_path) AS jit_path,
+  described.source_file, described.source_line, described.stack_frame_id,
   CASE
-    WHEN instructions.stack_frame_id IS NOT NULL AND stack_frames.stack_frame_id IS NOT NULL
-      THEN own_frames.source_file
-    WHEN NOT is_library_path(instructions.source_file, modules.own_pattern)
-      THEN instructions.source_file
+    WHEN described.is_framed THEN described.frame_file
+    WHEN NOT described.is_library THEN described.source_file
   END AS own_source_file,
   CASE
-    WHEN instructions.stack_frame_id IS NOT NULL AND stack_frames.stack_frame_id IS NOT NULL
-      THEN own_frames.source_line
-    WHEN NOT is_library_path(instructions.source_file, modules.own_pattern)
-      THEN instructions.source_line
+    WHEN described.is_framed THEN described.frame_line
+    WHEN NOT described.is_library THEN described.source_line
   END AS own_source_line,
   own_source_file || ':' || own_source_line AS own_source,
   CASE
-    WHEN own_source_file IS NULL
-      THEN library_source(instructions.source_file, instructions.source_line, modules.own_pattern)
+    WHEN own_source_file IS NULL AND described.is_library
+      THEN library_name(described.source_file, described.source_line)
   END AS library_source,
-  live_ranges.start_time, live_ranges.end_time
-FROM "values"
-JOIN modules ON modules.module_id = "values".module_id
-LEFT JOIN allocations
-  ON allocations.module_id = "values".module_id
-  AND allocations.allocation_index = "values".allocation_index
-LEFT JOIN shapes ON shapes.shape = "values".shape
-LEFT JOIN memory_spaces
-  ON memory_spaces.platform = modules.platform
-  AND memory_spaces.color = coalesce(allocations.color, "values".color)
-LEFT JOIN instructions
-  ON instructions.module_id = "values".module_id
-  AND instructions.instruction_name = "values".instruction_name
-LEFT JOIN stack_frames
-  ON stack_frames.module_id = instructions.module_id
-  AND stack_frames.stack_frame_id = instructions.stack_frame_id
-LEFT JOIN stack_frames AS own_frames
-  ON own_frames.module_id = stack_frames.module_id
-  AND own_frames.stack_frame_id = stack_frames.own_frame_id
-LEFT JOIN live_ranges
-  ON live_ranges.module_id = "values".module_id
-  AND live_ranges.value_id = "values".value_id;
+  described.start_time, described.end_time
+FROM described;
 COMMENT ON VIEW value_details IS
   'One row per value with its module, allocation, shape, instruction, source and live range. Key: module_id, value_id.';
 COMMENT ON COLUMN value_details.bare_shape IS 'Shape without layout; that with layout for a tuple or if it was not understood.';

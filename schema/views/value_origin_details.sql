@@ -13,19 +13,12 @@ WITH framed AS (
       WHEN value_origins.origin_kind IN ('stacked', 'slice') THEN 'saved '
       ELSE ''
     END AS relation,
-    CASE
-      WHEN stack_frames.stack_frame_id IS NOT NULL THEN own_frames.source_file
-      WHEN NOT is_library_path(value_origins.source_file, modules.own_pattern)
-        THEN value_origins.source_file
-    END AS own_source_file,
-    CASE
-      WHEN stack_frames.stack_frame_id IS NOT NULL THEN own_frames.source_line
-      WHEN NOT is_library_path(value_origins.source_file, modules.own_pattern)
-        THEN value_origins.source_line
-    END AS own_source_line,
+    op_path(value_origins.op_name) AS op_path,
+    stack_frames.stack_frame_id IS NOT NULL AS is_framed,
+    own_frames.source_file AS frame_file,
+    own_frames.source_line AS frame_line,
     own_frames.function_name AS own_function_name,
-    library_source(value_origins.source_file, value_origins.source_line, modules.own_pattern)
-      AS innermost_library_source
+    is_library_path(value_origins.source_file, modules.own_pattern) AS is_library
   FROM value_origins
   JOIN modules ON modules.module_id = value_origins.module_id
   LEFT JOIN stack_frames
@@ -38,17 +31,26 @@ WITH framed AS (
 SELECT
   framed.module_id, framed.value_id, framed.origin_kind, framed.relation, framed.instruction_name,
   framed.opcode, framed.op_name,
-  op_path(framed.op_name) AS op_path,
-  strip_op_path(op_path(framed.op_name)) AS stripped_op_path,
-  jit_path(framed.op_name) AS jit_path,
-  framed.source_file, framed.source_line, framed.own_source_file, framed.own_source_line,
+  framed.op_path,
+  strip_op_path(framed.op_path) AS stripped_op_path,
+  jit_names(framed.op_path) AS jit_path,
+  framed.source_file, framed.source_line,
+  CASE
+    WHEN framed.is_framed THEN framed.frame_file
+    WHEN NOT framed.is_library THEN framed.source_file
+  END AS own_source_file,
+  CASE
+    WHEN framed.is_framed THEN framed.frame_line
+    WHEN NOT framed.is_library THEN framed.source_line
+  END AS own_source_line,
   framed.own_function_name,
   coalesce(
-    framed.own_source_file || ':' || framed.own_source_line,
+    own_source_file || ':' || own_source_line,
     CASE framed.opcode WHEN 'parameter' THEN framed.op_name END
   ) AS own_source,
   CASE
-    WHEN own_source IS NULL AND framed.own_source_file IS NULL THEN framed.innermost_library_source
+    WHEN own_source IS NULL AND own_source_file IS NULL AND framed.is_library
+      THEN library_name(framed.source_file, framed.source_line)
   END AS library_source,
   framed.stack_frame_id, framed.loop_instruction_name, framed.slice_shape, framed.slice_bytes,
   framed.slice_count, framed.trip_count, framed.is_layer_input,

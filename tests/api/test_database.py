@@ -3,6 +3,7 @@
 import importlib
 import json
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,20 @@ def test_importing_bufdb_imports_nothing_of_it():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout == "[]\n", done.stderr
+
+
+@pytest.mark.slow
+def test_a_question_loads_the_engine_alone(demo_db):
+    """The package around it takes longer than the answer."""
+    script = (
+        "import sys; from bufdb import cli; cli.run(sys.argv[1:]); "
+        "print([name for name in ('duckdb', '_duckdb', 'numpy', 'tomllib') if name in sys.modules])"
+    )
+    command = ["query", "peak-figures", "--db", str(demo_db), "-o", os.devnull]
+    done = subprocess.run(
+        [sys.executable, "-c", script, *command], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "['_duckdb']\n", done.stderr
 
 
 def test_public_names_are_few_and_hide_no_package():

@@ -37,11 +37,11 @@ def test_it_is_made_once_and_again_if_it_is_damaged(cache):
 def test_an_interrupt_while_it_is_made_is_no_missing_file(cache, monkeypatch):
     furnish, calls = ready._furnish, []
 
-    def interrupted(con, version):
+    def interrupted(con, version, *, is_bare):
         calls.append(con)
         if len(calls) == 1:
             raise RuntimeError("Query interrupted")  # what DuckDB makes of ^C
-        furnish(con, version)
+        furnish(con, version, is_bare=is_bare)
 
     monkeypatch.setattr(ready, "_furnish", interrupted)
     with duckdb.connect() as con, pytest.raises(RuntimeError, match="interrupted"):
@@ -96,5 +96,5 @@ def test_those_of_many_other_versions_go(cache):
     with duckdb.connect() as con:
         tables(con)
     left = sorted(file.name for file in cache.iterdir())
-    assert len(left) == 9 and "other.txt" in left
+    assert len(left) == 17 and "other.txt" in left
     assert f"schema-{VERSION}-{definitions.schema_hash()}.duckdb" in left

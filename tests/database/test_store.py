@@ -273,6 +273,6 @@ def test_an_interrupt_while_opening_is_no_damage(tmp_path, monkeypatch):
     def interrupted(*_, **__):
         raise duckdb.InterruptException("INTERRUPT Error: Interrupted!")
 
-    monkeypatch.setattr(duckdb, "connect", interrupted)
+    monkeypatch.setattr(store.duckdb, "connect", interrupted)
     with pytest.raises(duckdb.InterruptException):
         store.open_writable(str(path))

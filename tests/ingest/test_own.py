@@ -189,7 +189,7 @@ def test_the_macros_say_what_ingest_says(con_of_macros, globs, path, line):
 def con_of_macros():
 
     with duckdb.connect() as con:
-        for name in ("checkout_pattern", "is_library_path", "library_source"):
+        for name in ("checkout_pattern", "is_library_path", "library_name", "library_source"):
             con.execute((ROOT / "schema" / "macros" / f"{name}.sql").read_text("utf-8"))
         yield con
 

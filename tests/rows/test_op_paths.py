@@ -65,3 +65,13 @@ def test_passes_of_a_gradient_are_known_by_the_same_names(demo):
     for name in ("jit(f)/jvp(Net)/dot", "jit(f)/transpose(jvp(Net))/dot", "jit(f)/dot"):
         row = demo.execute("SELECT is_forward($n), is_backward($n)", {"n": name}).fetchone()
         assert row == (jax_names.is_forward(name.encode()), jax_names.is_backward(name.encode()))
+
+
+def test_patterns_of_scope_paths_have_these_names(demo):
+    """They have them in their text, since DuckDB would join it anew for each use."""
+    sql = "SELECT macro_definition FROM duckdb_functions() WHERE function_name = 'strip_op_path'"
+    (text,) = demo.execute(sql).fetchone()
+    kinds = ("transforms", "functions", "words", "loop", "loop_parts", "choice", "branch")
+    for kind in (*kinds, "gradient", "backward"):
+        (names,) = demo.execute("SELECT jax_names(?)", [kind]).fetchone()
+        assert names in text, kind
