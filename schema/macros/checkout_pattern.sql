@@ -1,5 +1,5 @@
 -- What is in checkouts of known libraries. One literal, on several lines: DuckDB would join parts
--- by || anew wherever it is used.
+-- by || again wherever it is used.
 CREATE OR REPLACE MACRO checkout_pattern() AS
   'MaxText/(?:__init__[.]py|common/|inference/|input_pipeline/|kernels/|layers/|models/|optimizers/|trainers/|utils/|(?:maxtext_utils|max_utils|optimizers|pyconfig|train)[.]py)|'
   'axlearn/(?:__init__[.]py|common/|experiments/)|'
