@@ -71,6 +71,10 @@ class _Rule(NamedTuple):
 
 _WATCH = "bufdb capture --watch -- {command}"
 _WATCHED = "what the process holds when memory runs out, next to what the program needs"
+_CHIP = "an error of the compiler: a memory of the chip is too small, not the device's main memory"
+_SPACES = "the need in each memory space: the compiler dumps a module before it gives up"
+_SCOPED = "--also vmem"
+"""Option of `bufdb fit` that the advice about a kernel's vector memory names."""
 _FIGURES = ("memory_limit", "memory_not_reduced", "peak_at_least")
 """Notes about a message that say what is known; the others say what to do."""
 _NUMBERED = re.compile(r"message_\d+$")
@@ -91,9 +95,9 @@ _RULES = (
     ),
     _Rule(
         re.compile(r"memory space (?:smem|sflag|sparsecore\w*)\b"),
-        "an error of the TPU compiler: a memory of the chip is too small, not HBM",
+        _CHIP,
         "bufdb explain -- {command}",
-        "the need in each memory space: the compiler dumps a module before it gives up",
+        _SPACES,
     ),
     _Rule(
         re.compile(r"RESOURCE_EXHAUSTED|ran out of memory trying|CUDA_ERROR_OUT_OF_MEMORY", re.I),
@@ -132,6 +136,8 @@ def of_text(text: str, read: Callable[[], Overview | None]) -> Diagnosis:
     overview = read()
     if overview is not None and overview.largest is not None:
         return _of_message(overview, command)
+    if overview is not None and "memory_limit" in overview.out_of_memory:
+        return _of_chip(overview, command)
     for rule in _RULES:
         if (match := rule.pattern.search(text)) is not None:
             known = [rule.known] if rule.known else []
@@ -197,6 +203,20 @@ def _of_message(overview: Overview, command: str) -> Diagnosis:
         [f"{function} needs {human_bytes(need(row) or 0)}", *figures],
         "what holds the peak, by line, and what lowers it; the program is compiled, not run",
     )
+
+
+def _of_chip(overview: Overview, command: str) -> Diagnosis:
+    """Return the answer to what a log says of a memory of the chip, such as a kernel's."""
+    known = [overview.out_of_memory[code] for code in (*_FIGURES, "out_of_memory")
+             if code in overview.out_of_memory]  # fmt: skip
+    if _SCOPED in overview.out_of_memory.get("out_of_memory", ""):
+        return Diagnosis(
+            _CHIP,
+            f"bufdb fit {_SCOPED} -- {command}",
+            known,
+            "the least vmem_limit_bytes with which the kernel compiles, as a patch",
+        )
+    return Diagnosis(_CHIP, f"bufdb explain -- {command}", known, _SPACES)
 
 
 def of_dumps(overview: Overview, path: str) -> Diagnosis:

@@ -8,6 +8,7 @@ import tarfile
 from pathlib import Path
 
 import duckdb
+import oom_messages
 import pytest
 import zstandard
 from places import DEMO, ROOT
@@ -68,6 +69,24 @@ def test_a_log_has_the_figures_of_its_message(doctor, name, known, command):
     code, out, err = doctor(OOM / name)
     assert (code, err) == (0, "")
     assert known in out and f"\ntype next  bufdb {command}\n" in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "known", "command"),
+    [
+        ("2025", "36.25 MiB needed by %heron_kernel.3", "fit --also vmem"),
+        ("triton", "176.00 KiB needed, 99.00 KiB of shared memory available", "explain"),
+        ("tile", "585.94 KiB needed by %egret_gather.4, 512.00 KiB of tile spmem", "explain"),
+    ],
+)
+def test_a_kernels_message_has_its_figures(doctor, empty_folder, name, known, command):
+    log = empty_folder / "a.log"
+    log.write_text(oom_messages.ALL[name])
+    code, out, err = doctor(log)
+    assert (code, err) == (0, "")
+    assert "a memory of the chip is too small" in out and known in out
+    assert f"\ntype next  bufdb {command} -- python train.py\n" in out
 
 
 @pytest.mark.slow
