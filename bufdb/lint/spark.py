@@ -350,6 +350,8 @@ def _joined(pattern: exp.Expr) -> str:
                 return _joined(branch.args["true"])
     if isinstance(pattern, exp.DPipe):
         return _joined(pattern.this) + _joined(pattern.expression)
+    if isinstance(pattern, exp.Concat):  # what sqlglot makes of one literal on several lines
+        return "".join(map(_joined, pattern.expressions))
     if not isinstance(pattern, exp.Literal):
         raise Unportable("a regular expression that is not a literal")
     return str(pattern.name)

@@ -58,6 +58,7 @@ def test_the_statement_gives_duckdb_the_rows_of_the_query(demo, name):
         ("SELECT size_bytes::HUGEINT AS x FROM allocations", "AS DECIMAL(38, 0))"),
         ("SELECT kind GLOB 'a*' AS x FROM allocations", "RLIKE"),
         ("SELECT base_name(op_name) AS x FROM instructions", r"'[^/]*\\z', 0)"),
+        ("SELECT regexp_matches(kind, 'a|'\n'b') AS x FROM allocations", "RLIKE 'a|b'"),
         ("SELECT instruction_name AS x FROM \"values\"", "FROM `values` AS `values`"),
     ],
 )  # fmt: skip
