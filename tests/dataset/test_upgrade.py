@@ -2,7 +2,11 @@
 
 import contextlib
 import io
+import os
+import random
 import shutil
+import subprocess
+import sys
 import tarfile
 
 import datasets
@@ -178,3 +182,48 @@ def test_dumps_are_given_back_from_a_large_dataset(tmp_path, monkeypatch):
     assert cli.run(["export", "--sources", str(out), "--on", str(root)]) == 0
     restored = {file.name: file.read_bytes() for file in (out / "cpu_b8").iterdir()}
     assert restored == {file.name: file.read_bytes() for file in RUN.iterdir()}
+
+
+KILLER = """
+import os, signal, sys, time
+from bufdb.dataset.upgrade import upgrade
+
+def begun(root):
+    pid = os.fork()
+    if pid == 0:
+        upgrade(root)
+        os._exit(0)
+    return pid
+
+whole, *roots = sys.argv[1:]
+start = time.monotonic()
+os.waitpid(begun(whole), 0)
+took = time.monotonic() - start
+for number, root in enumerate(roots):
+    pid = begun(root)
+    time.sleep(took * (number + {instant}) / len(roots))
+    os.kill(pid, signal.SIGKILL)
+    print(os.WIFSIGNALED(os.waitpid(pid, 0)[1]))
+"""
+"""Upgrades the first dataset, then each of the others for a share of the time that this took."""
+
+
+@pytest.mark.slow
+def test_a_killed_upgrade_loses_nothing(tmp_path):
+    """BUFDB_KILLS sets how many; each is at a random instant of its share of the time."""
+    root, count = tmp_path / "set", int(os.environ.get("BUFDB_KILLS", "2"))
+    with as_version(8):
+        stored(root)
+        before = rows_on(root)
+    names = objects(root)
+    roots = [shutil.copytree(root, tmp_path / str(number)) for number in range(count)]
+    script = KILLER.format(instant=random.random())
+    done = subprocess.run(
+        [sys.executable, "-c", script, root, *roots], stdout=subprocess.PIPE, text=True, check=True
+    )
+    assert "True" in done.stdout, "none was killed"
+    for one in roots:
+        assert names <= objects(one), "what it read is there until it is done"
+        if not of_version(one):
+            upgrade(str(one))
+        assert rows_on(one) == before, script
