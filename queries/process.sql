@@ -71,39 +71,69 @@ profiles AS (
   SELECT
     live_profiles.run_name, live_profiles.profile_name, live_profiles.failed_program_name,
     live_profiles.limit_bytes, live_profiles.code_bytes, live_profiles.arguments_unknown_reason,
-    live_profiles.moment, live_profiles.elapsed_seconds, live_profiles.mark
+    live_profiles.moment, live_profiles.elapsed_seconds, live_profiles.mark,
+    regexp_extract(live_profiles.profile_name, '^(.*/)') AS folder,
+    length(regexp_extract(live_profiles.profile_name, '^(.*/)')) AS folder_length
   FROM live_profiles
   JOIN asked_accounts
     ON asked_accounts.run_name = live_profiles.run_name
     AND asked_accounts.profile_name = live_profiles.profile_name
 ),
--- Programs of the dumps that may be of the process of a profile: of its folder, if that has any.
-candidates AS (
+compiled AS (
   SELECT
-    profiles.run_name, profiles.profile_name, profiles.failed_program_name,
-    asked_modules.function_name, asked_modules.module_name, asked_modules.module_key,
-    asked_modules.color, asked_modules.argument_bytes, asked_modules.output_bytes,
-    asked_modules.alias_bytes, asked_modules.temp_bytes, asked_modules.need_bytes,
-    regexp_extract(asked_modules.module_key, '^(.*/)') AS folder,
-    regexp_extract(profiles.profile_name, '^(.*/)') AS profile_folder
-  FROM profiles
-  JOIN asked_modules ON asked_modules.run_name = profiles.run_name
+    asked_modules.run_name, asked_modules.function_name, asked_modules.module_name,
+    asked_modules.module_key, asked_modules.color, asked_modules.argument_bytes,
+    asked_modules.output_bytes, asked_modules.alias_bytes, asked_modules.temp_bytes,
+    asked_modules.need_bytes, regexp_extract(asked_modules.module_key, '^(.*/)') AS folder
+  FROM asked_modules
   WHERE asked_modules.need_bytes IS NOT NULL
 ),
--- A path has no empty part, so that // marks its beginning.
+-- Folders of dumps, with as much of their beginning as a folder of a profile is long.
+folders AS (
+  SELECT DISTINCT
+    compiled.run_name, compiled.folder, lengths.folder_length,
+    substr(compiled.folder, 1, lengths.folder_length) AS beginning
+  FROM compiled
+  JOIN (SELECT DISTINCT profiles.run_name, profiles.folder_length FROM profiles) AS lengths
+    ON lengths.run_name = compiled.run_name
+),
+-- Programs of the dumps that may be of the process of a profile: those in or below its folder.
+below AS (
+  SELECT
+    profiles.run_name, profiles.profile_name, profiles.failed_program_name,
+    compiled.function_name, compiled.module_name, compiled.module_key, compiled.color,
+    compiled.argument_bytes, compiled.output_bytes, compiled.alias_bytes, compiled.temp_bytes,
+    compiled.need_bytes, compiled.folder
+  FROM profiles
+  JOIN folders
+    ON folders.run_name = profiles.run_name
+    AND folders.folder_length = profiles.folder_length
+    AND folders.beginning = profiles.folder
+  JOIN compiled
+    ON compiled.run_name = folders.run_name
+    AND compiled.folder = folders.folder
+),
+-- If its folder has none, all of the run.
 near AS (
   SELECT
-    candidates.run_name, candidates.profile_name, candidates.failed_program_name,
-    candidates.function_name, candidates.module_name, candidates.module_key, candidates.color,
-    candidates.argument_bytes, candidates.output_bytes, candidates.alias_bytes,
-    candidates.temp_bytes, candidates.need_bytes, candidates.folder,
-    contains('//' || candidates.folder, '//' || candidates.profile_folder) AS is_near,
-    max(
-      CASE
-        WHEN contains('//' || candidates.folder, '//' || candidates.profile_folder) THEN 1 ELSE 0
-      END
-    ) OVER (PARTITION BY candidates.run_name, candidates.profile_name) AS near_count
-  FROM candidates
+    below.run_name, below.profile_name, below.failed_program_name, below.function_name,
+    below.module_name, below.module_key, below.color, below.argument_bytes, below.output_bytes,
+    below.alias_bytes, below.temp_bytes, below.need_bytes, below.folder
+  FROM below
+  UNION ALL
+  SELECT
+    profiles.run_name, profiles.profile_name, profiles.failed_program_name,
+    compiled.function_name, compiled.module_name, compiled.module_key, compiled.color,
+    compiled.argument_bytes, compiled.output_bytes, compiled.alias_bytes, compiled.temp_bytes,
+    compiled.need_bytes, compiled.folder
+  FROM profiles
+  JOIN compiled ON compiled.run_name = profiles.run_name
+  WHERE NOT EXISTS (
+    SELECT 1
+    FROM below
+    WHERE below.run_name = profiles.run_name
+      AND below.profile_name = profiles.profile_name
+  )
 ),
 loaded AS (
   SELECT
@@ -120,7 +150,6 @@ loaded AS (
   LEFT JOIN live_programs
     ON live_programs.run_name = near.run_name
     AND live_programs.profile_name = near.profile_name
-  WHERE near.is_near OR near.near_count = 0
   GROUP BY near.run_name, near.profile_name, near.module_key, near.color
 ),
 dumped AS (

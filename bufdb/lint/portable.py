@@ -28,7 +28,8 @@ _OPERATORS = (
 _FUNCTIONS = (
     "Coalesce Nullif Greatest Least Abs Round Floor Ceil Count Sum Min Max Avg RowNumber Rank "
     "DenseRank Lag Lead Lower Upper Length RegexpExtract RegexpLike RegexpReplace GroupConcat "
-    "Split ArrayToString LogicalOr RegexpExtractAll TryCast Replace Contains Bracket Pow Sqrt"
+    "Split ArrayToString LogicalOr RegexpExtractAll TryCast Replace Contains Bracket Pow Sqrt "
+    "Substring"
 )
 ALLOWED = frozenset(f"{_STRUCTURE} {_OPERATORS} {_FUNCTIONS}".split())
 """Names of sqlglot's node classes that mean the same everywhere, given the rules below."""
@@ -119,6 +120,12 @@ def _join(node: exp.Expr) -> Iterator[str]:
         yield "join with ON; no USING, NATURAL or ASOF"
     elif not node.args.get("on") and node.args.get("kind") != "CROSS":
         yield "join with ON or CROSS JOIN"
+
+
+def _substring(node: exp.Expr) -> Iterator[str]:
+    start = node.args.get("start")
+    if not isinstance(start, exp.Literal) or start.name != "1" or not node.args.get("length"):
+        yield "substr from 1, with a length: engines count from 0 and from the end in other ways"
 
 
 def _literal(node: exp.Expr) -> Iterator[str]:
@@ -233,6 +240,7 @@ def _where(node: exp.Expr) -> Iterator[str]:
 
 
 _RULES: dict[str, tuple[Callable[[exp.Expr], Iterator[str]], ...]] = {
+    "Substring": (_substring,),
     "Star": (_star,),
     "Join": (_join,),
     "Literal": (_literal,),

@@ -107,6 +107,7 @@ def test_statements_that_write_are_refused(con, tmp_path):
     [
         ("SELECT [1, 2] AS x ORDER BY 1", "Array is not in the portable subset"),
         ("SELECT t.* FROM t", "list the columns"),
+        ("SELECT substr(t.x, -2, 1) AS q FROM t", "substr from 1, with a length"),
         ("SELECT {'a': 1} AS x", "Struct is not in the portable subset"),
         ("SELECT first(x ORDER BY x) AS x FROM t AS t", "is not in the portable subset"),
         ("SELECT t.x FROM t ORDER BY ALL", "name the columns; no ALL"),
