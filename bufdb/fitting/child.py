@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bufdb.capture.child import kind_of, question_of, taken
 from bufdb.capture.hooked import replace_sources
 from bufdb.capture.worker import serve, step
-from bufdb.fitting.levers.donation import is_of_nnx, lost_of
+from bufdb.fitting.levers.donation import is_of_nnx, lost_of, shared
 from bufdb.fitting.places import place
 from bufdb.fitting.plans import Plan, Program, Site, as_json, from_json
 from bufdb.fitting.rebound import made, rebound
@@ -153,15 +153,22 @@ def _without_later_reads(program: Program, caught: Caught) -> Program:
         safe, new = rebound(*call), made(*call)
     if type(function).__name__ == "JitWrapped":  # nnx updates all their arrays by the call
         safe |= {at for at, one in enumerate(args) if is_of_nnx(one)}
+    twice = shared(args, kwargs)
     if program.is_filtered:  # all of them or none
-        lost = lost_of(program, args, kwargs, program.donatable, safe | new)
+        by_name = {} if getattr(function, "donate_rest", False) else kwargs
+        lost = lost_of(program, args, by_name, program.donatable, (safe | new) - twice)
         return replace(program, lost=lost)
-    held = [program.argument_names[at] for at in program.donatable if at not in safe]
-    if not held:
-        return program
-    note = f"not donated: {', '.join(held)}, as {place(site)} does not assign the result to it"
-    donatable = tuple(at for at in program.donatable if at in safe)
-    return replace(program, donatable=donatable, notes=(*program.notes, note))
+    held = {
+        f"{place(site)} does not assign the result to it": {*program.donatable} - safe,
+        "an array of it is in the call twice": {*program.donatable} & safe & twice,
+    }
+    notes = [
+        f"not donated: {', '.join(program.argument_names[at] for at in sorted(some))}, as {why}"
+        for why, some in held.items()
+        if some
+    ]
+    donatable = tuple(at for at in program.donatable if at in safe - twice)
+    return replace(program, donatable=donatable, notes=(*program.notes, *notes))
 
 
 def answers(caught: Caught) -> Callable[[Mapping[str, Any]], dict[str, Any]]:

@@ -13,7 +13,9 @@ from bufdb.fitting.plans import Site
 from bufdb.fitting.source import Source
 
 _MAKERS = ("array", "zeros", "ones", "full", "arange", "linspace", "eye")
-"""Functions of `jax.numpy` that return a new array whatever they are called with."""
+"""Functions of `jax.numpy` that return a new array, without `copy=False`."""
+_VIEWS = ("key_data", "wrap_key_data", "clone")
+"""Functions of `jax.random` that return the buffer of their argument."""
 
 
 def rebound(path: str, text: str, site: Site, count: int) -> frozenset[int]:
@@ -52,13 +54,18 @@ def made(path: str, text: str, site: Site, count: int) -> frozenset[int]:
     source, call = _call(path, text, site)
     if call is None or source is None:
         return frozenset()
-    makers = {f"jax.numpy.{name}" for name in _MAKERS}
     return frozenset(
         number
         for number, argument in _numbered(call, count)
-        if isinstance(argument, ast.Call)
-        and ((name := source.dotted(argument.func)) in makers or name.startswith("jax.random."))
+        if isinstance(argument, ast.Call) and _is_made(source, argument)
     )
+
+
+def _is_made(source: Source, call: ast.Call) -> bool:
+    module, _, name = source.dotted(call.func).rpartition(".")
+    if module == "jax.numpy":
+        return name in _MAKERS and all(one.arg not in ("copy", None) for one in call.keywords)
+    return module == "jax.random" and name not in _VIEWS
 
 
 def _call(path: str, text: str, site: Site) -> tuple[Source | None, ast.Call | None]:

@@ -11,6 +11,7 @@ jax = pytest.importorskip("jax", reason="this Python has no jax")
 from bufdb.errors import UsageError  # noqa: E402
 from bufdb.fitting.function import Function  # noqa: E402
 from bufdb.fitting.jitted import jitted  # noqa: E402
+from bufdb.fitting.levers.donation import shared  # noqa: E402
 from bufdb.fitting.plans import Plan  # noqa: E402
 
 N, D = 3, 8
@@ -133,9 +134,10 @@ def test_a_step_of_filter_jit_has_plans(donate, tmp_path):
         ("none", ("batch", "net"), {}, (1,), ()),  # the first one stays
         ("none", ("net", "numbers"), {}, (0, 1), ()),  # JAX copies what is NumPy's
         ("none", ("net", "batch", "batch"), {}, (0, 1, 2), ("1", "2")),
-        ("none", ("net",), {"x": "batch"}, (0,), ()),
+        ("none", ("net",), {"x": "batch"}, (0,), ("x",)),
         ("none", ("batch", "net"), {"x": "batch"}, (1,), ("x",)),
         ("warn-except-first", ("net", "batch"), {}, (0,), ()),
+        ("all-except-first", ("net",), {"x": "batch"}, (0,), ()),  # as it is given away already
         ("all-except-first", ("batch", "net"), {}, (), ()),
         ("none", ("batch", "batch"), {}, (), ()),  # no output takes one
     ],
@@ -154,6 +156,18 @@ def test_what_equinox_donates_together(donate, args, kwargs, donatable, lost):
     taken = [values[name] for name in args], {at: values[name] for at, name in kwargs.items()}
     program = Function(eqx.filter_jit(step, donate=donate), *taken, "step").program()
     assert (program.donatable, program.lost) == (donatable, lost)
+
+
+def test_an_array_that_a_call_has_twice_is_not_donated():
+    """XLA refuses to run that: at first an average of the parameters is these themselves."""
+    a, b = jax.numpy.ones(2), jax.numpy.ones(2)
+    assert shared((a, [b, a], b + 1, np.ones(2)), {}) == {0, 1}
+    assert shared((a,), {"x": a}) == {0, 1}
+    assert shared(([a, a], b), {}) == {0}
+    nnx = pytest.importorskip("flax.nnx", reason="this Python has no flax")
+    layer = nnx.Linear(2, 2, rngs=nnx.Rngs(0))
+    assert shared((layer, [layer.kernel]), {}) == set()
+    assert shared((layer, nnx.clone(layer)), {}) == {0, 1}
 
 
 def test_a_jitted_partial_has_plans():

@@ -38,6 +38,8 @@ def test_arguments_that_a_statement_assigns(text, numbers):
         ("step(w, jnp.ones(2), jnp.array(x))", {1, 2}),
         ("step(w, jax.random.split(key)[0], jax.random.fold_in(key, 1))", {2}),
         ("step(w, jnp.asarray(x), x[1:], f(x))", set()),
+        ("step(jnp.array(x, copy=False), jax.random.key_data(key))", set()),
+        ("step(jax.random.wrap_key_data(x), jax.random.clone(key))", set()),
         ("step(*w, jnp.ones(2))", set()),
     ],
 )

@@ -169,6 +169,26 @@ def is_of_nnx(argument: Any) -> bool:
     return isinstance(argument, tuple(one for one in kinds if one))
 
 
+def shared(args: Sequence[Any], kwargs: Mapping[str, Any]) -> frozenset[int]:
+    """Return the numbers of the arguments with an array that the call has twice.
+
+    XLA refuses to run what donates one of these. Of nnx a variable counts once, wherever it is.
+    """
+    jax = jax_module()
+    variable = getattr(sys.modules.get("flax.nnx"), "Variable", ())
+    places: dict[int, set[Any]] = {}
+    numbers: dict[int, set[int]] = {}
+    for number, argument in enumerate([*args, *kwargs.values()]):
+        leaves = jax.tree.leaves(argument, is_leaf=lambda one: isinstance(one, variable))
+        for at, leaf in enumerate(leaves):
+            place = id(leaf) if isinstance(leaf, variable) else (number, at)
+            for array in jax.tree.leaves(leaf):
+                if isinstance(array, jax.Array):
+                    places.setdefault(id(array), set()).add(place)
+                    numbers.setdefault(id(array), set()).add(number)
+    return frozenset(at for array, some in numbers.items() if len(places[array]) > 1 for at in some)
+
+
 # -- equinox's jit ---------------------------------------------------------------------------------
 
 
@@ -191,14 +211,15 @@ def _of_equinox(trial: Trial, program: Program) -> Program:
         return program
     more = tuple(at for at in numbers if at not in taken and (at > 0 or at in switches))
     program = replace(program, donatable=more, is_filtered=True)
-    return replace(program, lost=lost_of(program, trial.args, trial.kwargs, more, switches))
+    kwargs = {} if lifted.donate_rest else trial.kwargs
+    return replace(program, lost=lost_of(program, trial.args, kwargs, more, switches))
 
 
 def lost_of(
     program: Program,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    numbers: Iterable[int],
+    numbers: Collection[int],
     safe: Collection[int],
 ) -> tuple[str, ...]:
     """Return the names of the arguments that are donated although the program may read them later.
@@ -206,7 +227,7 @@ def lost_of(
     Args:
         program: with the names of the arguments.
         args: with values, where they are known: NumPy's stay as they are.
-        kwargs: the same by name.
+        kwargs: the same by name, if they are not donated as written: they are by each plan.
         numbers: of those that are donated.
         safe: those that nothing reads later.
     """
@@ -217,8 +238,8 @@ def lost_of(
         return any(isinstance(leaf, kinds) for leaf in jax.tree.leaves(argument))
 
     lost = [program.argument_names[at] for at in numbers if at not in safe and is_lost(args[at])]
-    by_name = kwargs if any(numbers) else {}  # they are donated with the arguments after the first
-    return (*lost, *(name for name, argument in by_name.items() if is_lost(argument)))
+    by_name = kwargs.items() if numbers else ()
+    return (*lost, *(name for name, argument in by_name if is_lost(argument)))
 
 
 def _arrays(argument: Any) -> list[Any]:
