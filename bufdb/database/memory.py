@@ -44,7 +44,8 @@ def bound_memory(con: duckdb.DuckDBPyConnection, *, is_small: bool = False) -> N
     """Give DuckDB the limit of a question, and no more threads than it is enough for.
 
     One does for a small file (SMALL_FILE): most of an answer is its planning, by one thread, and
-    others that look for work in it take a quarter more CPU.
+    others that look for work in it take a quarter more CPU. SQL that reads other files is not
+    bound by it: those may be large.
     """
     con.execute(f"SET memory_limit = '{memory_limit()}B'")
     if is_small:

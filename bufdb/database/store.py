@@ -226,7 +226,7 @@ def open_readable(
     """
     if not Path(path).exists():
         raise DatabaseError(f"no database {path}; make one with 'bufdb ingest DUMPS --db {path}'")
-    con = open_memory(is_small=Path(path).stat().st_size <= SMALL_FILE)
+    con = open_memory(is_small=not allow_files and Path(path).stat().st_size <= SMALL_FILE)
     try:
         attach = f"ATTACH {sql_text(_place(path))} AS {CATALOG} (READ_ONLY, TYPE duckdb)"
         open_waiting(path, lambda: con.execute(attach), is_writer=False)
@@ -414,7 +414,9 @@ def _copy_views(
     """
     in_file = _texts(con, ready.texts_of(CATALOG))  # before others are attached, which it lists too
     with ready.attached_schema(con, SCHEMA_VERSION, is_bare=not with_macros):
-        kept = ready.texts_of(ready.READY) if with_macros else f"FROM {ready.READY}.{ready.TEXTS}"
+        kept = (
+            ready.texts_of(ready.READY) if with_macros else f"FROM {ready.READY}.main.{ready.TEXTS}"
+        )
         own = _texts(con, kept)
         copy_own_views(con, definitions.tables() if with_macros else [ready.TEXTS])
     _require_tables(path, in_file["view"])

@@ -217,12 +217,24 @@ def test_a_query_has_a_memory_limit_and_threads_to_match(path):
         assert con.execute(LIMIT).fetchall()[0][0] == "732.4 MiB"
     token = memory.MEMORY_LIMIT.set(130_000_000)
     try:
-        with store.open_readable(path) as con:
+        with store.open_readable(path, allow_files=True) as con:
             assert con.execute(LIMIT).fetchall() == [("123.9 MiB", 1)]
         with store.open_writable(path) as con:
             assert con.execute(LIMIT).fetchall()[0][0] == "123.9 MiB"
     finally:
         memory.MEMORY_LIMIT.reset(token)
+
+
+def test_one_thread_answers_from_a_small_file_alone(path, monkeypatch):
+    def count(con):
+        with con:
+            return con.execute("SELECT current_setting('threads')").fetchall()[0][0]
+
+    several = min(count(duckdb.connect()), memory.FOR_QUESTIONS // memory.BYTES_PER_THREAD)
+    assert count(store.open_readable(path)) == 1
+    assert count(store.open_readable(path, allow_files=True)) == several
+    monkeypatch.setattr(store, "SMALL_FILE", 0)
+    assert count(store.open_readable(path)) == several
 
 
 @pytest.mark.slow
