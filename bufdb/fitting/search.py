@@ -343,11 +343,12 @@ def _tie(proof: Estimates, limit: int) -> None:
 def _recall(space: Space, proof: Estimates, limit: int) -> None:
     """Compile what an earlier question did, if it fits and costs less than each that is compiled.
 
-    That takes no compiler, so it needs no budget: more memory never costs more work.
+    It is one plan, and takes no compiler while its dump is kept, so that the budget does not bound
+    it: more memory never costs more work.
     """
     fitting = [plan for plan in proof.full if _fits(proof, plan, limit)]
-    dearest = min((space.cost(space.traced[plan]) for plan in fitting), default=math.inf)
-    most = dearest - SAME * space.program.as_written.work
+    least = min((space.cost(space.traced[plan]) for plan in fitting), default=math.inf)
+    most = least - SAME * space.program.as_written.work
     before = [one for one in space.ask.before if one.need_bytes <= limit]
     known = [space.look(one.plan, one.away) for one in before if not space.ask.is_over()]
     cheaper = [
