@@ -156,11 +156,14 @@ def _without_later_reads(program: Program, caught: Caught) -> Program:
     twice = shared(args, kwargs)
     if program.is_filtered:  # all of them or none
         by_name = {} if getattr(function, "donate_rest", False) else kwargs
-        lost = lost_of(program, args, by_name, program.donatable, (safe | new) - twice)
-        return replace(program, lost=lost)
+        lost = lost_of(program, args, by_name, program.donatable, safe | new)
+        program = replace(program, lost=() if twice else lost)
+        if not twice:
+            return program
+        safe = twice = frozenset(program.donatable)
     held = {
         f"{place(site)} does not assign the result to it": {*program.donatable} - safe,
-        "an array of it is in the call twice": {*program.donatable} & safe & twice,
+        "an array of these is in the call twice": {*program.donatable} & safe & twice,
     }
     notes = [
         f"not donated: {', '.join(program.argument_names[at] for at in sorted(some))}, as {why}"

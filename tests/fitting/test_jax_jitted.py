@@ -8,7 +8,9 @@ import pytest
 
 jax = pytest.importorskip("jax", reason="this Python has no jax")
 
+from bufdb.capture.catching import Caught  # noqa: E402
 from bufdb.errors import UsageError  # noqa: E402
+from bufdb.fitting.child import _without_later_reads  # noqa: E402
 from bufdb.fitting.function import Function  # noqa: E402
 from bufdb.fitting.jitted import jitted  # noqa: E402
 from bufdb.fitting.levers.donation import shared  # noqa: E402
@@ -168,6 +170,21 @@ def test_an_array_that_a_call_has_twice_is_not_donated():
     layer = nnx.Linear(2, 2, rngs=nnx.Rngs(0))
     assert shared((layer, [layer.kernel]), {}) == set()
     assert shared((layer, nnx.clone(layer)), {}) == {0, 1}
+
+
+@pytest.mark.parametrize("package", ["jax", "equinox"])
+def test_a_call_keeps_what_it_has_twice(tmp_path, package):
+    module = pytest.importorskip(package, reason=f"this Python has no {package}")
+    step = (module.jit if package == "jax" else module.filter_jit)(lambda a, b: (a * 2, b * 3))
+    file = tmp_path / "train.py"
+    file.write_text("a, b = step(a, b)\n")
+    a, b = jax.numpy.ones(2), jax.numpy.ones(2)
+    for args, donatable in (((a, b), (0, 1)), ((a, a), ())):
+        outer = None if package == "jax" else (step, args, {})
+        caught = Caught(None, step, args, {}, (str(file), 1, 7, 1, 17), outer)
+        program = _without_later_reads(Function(step, args, {}, "step").program(), caught)
+        assert (program.donatable, program.lost) == (donatable, ())
+    assert program.notes[-1] == "not donated: a, b, as an array of these is in the call twice"
 
 
 def test_a_jitted_partial_has_plans():
