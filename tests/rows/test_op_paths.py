@@ -68,7 +68,7 @@ def test_passes_of_a_gradient_are_known_by_the_same_names(demo):
 
 
 def test_patterns_of_scope_paths_have_these_names(demo):
-    """They have them in their text, since DuckDB would join it anew for each use."""
+    """They have them in their text, since DuckDB would join it again for each use."""
     sql = "SELECT macro_definition FROM duckdb_functions() WHERE function_name = 'strip_op_path'"
     (text,) = demo.execute(sql).fetchone()
     kinds = ("transforms", "functions", "words", "loop", "loop_parts", "choice", "branch")
