@@ -5,14 +5,14 @@
 -- A program needs its temporaries in one piece, its arena; what arrays, code and libraries hold
 -- stays while it runs. For each memory profile and log with reports of an allocator, and each
 -- device: what the allocator may take, what stays, the most that is free in one piece, and each
--- program with its arena, what failed and then the largest first, and whether it fits. The programs
--- are those that the process has loaded, else those in the dumps of the run; and a request that
--- failed, without a name.
+-- program with its arena and outputs, what failed and then the largest arena first, and whether it
+-- fits. The programs are those that the process has loaded, else those in the dumps of the run; and
+-- a request that failed, without a name.
 --
 -- On a GPU XLA plans the arena for a limit: 80 % of the device's memory without arguments and
 -- outputs, times xla_gpu_memory_limit_slop_factor (95 by default) / 100. Where an arena that does
 -- not fit follows that limit, fitting_slop_factor is the largest factor at which XLA would plan
--- for what is free in one piece.
+-- for what is free in one piece, and without the outputs.
 --
 -- wrong when: The profile is of another moment than the call. Of cuda_async the limit is what its
 -- pool keeps: it may take more, if the device has it. A lower factor costs time, and XLA may not
@@ -54,8 +54,9 @@
 -- column planned_source VARCHAR: warning (XLA printed it), computed (from the device's memory or
 --   the limit that XLA printed); NULL where planned_bytes is.
 -- column slop_factor BIGINT: xla_gpu_memory_limit_slop_factor of the program; NULL if not known.
--- column fitting_slop_factor HUGEINT: Largest factor at which XLA would plan for block_bytes; NULL
---   unless it does not fit and its arena follows what XLA planned for.
+-- column fitting_slop_factor HUGEINT: Largest factor at which XLA would plan for block_bytes, and
+--   leave room for outputs; NULL unless it does not fit and its arena follows what XLA planned for,
+--   and where outputs alone do not fit.
 -- column fitting_arena_bytes HUGEINT: What XLA would plan for with that factor [bytes]; NULL where
 --   fitting_slop_factor is.
 WITH params AS (
@@ -295,7 +296,7 @@ judged AS (
     wanted.run_name, wanted.profile_name, wanted.device, wanted.limit_bytes, wanted.alive_bytes,
     wanted.code_bytes, wanted.rest_bytes, wanted.collective_bytes, wanted.outside_bytes,
     wanted.function_name, wanted.is_failed, wanted.arena_bytes, wanted.output_bytes,
-    staying.low_stay_bytes, staying.stay_bytes,
+    wanted.argument_bytes, staying.low_stay_bytes, staying.stay_bytes,
     CASE
       WHEN wanted.low_block_bytes - wanted.added_bytes IS NOT NULL
         THEN greatest(wanted.low_block_bytes - wanted.added_bytes, 0)
@@ -333,11 +334,18 @@ fits AS (
       WHEN judged.arena_bytes + judged.output_bytes <= judged.low_block_bytes THEN 'yes'
       WHEN judged.arena_bytes IS NOT NULL AND judged.block_bytes IS NOT NULL THEN 'possible'
     END AS fit,
+    -- What an arena may take, next to the outputs.
+    least(
+      judged.block_bytes,
+      coalesce(judged.free_bytes - coalesce(judged.output_bytes, 0), judged.block_bytes)
+    ) AS room_bytes,
     judged.planned_bytes, judged.printed_bytes, judged.slop_factor,
     row_number() OVER (
       PARTITION BY judged.run_name, judged.profile_name, judged.device
       ORDER BY
         judged.is_failed DESC, judged.arena_bytes DESC NULLS LAST,
+        -- Not what merely made arrays, such as the weights.
+        judged.argument_bytes + judged.output_bytes DESC NULLS LAST,
         judged.function_name NULLS LAST, judged.name
     ) AS place
   FROM judged
@@ -352,7 +360,8 @@ factors AS (
         AND fits.arena_bytes * 10 >= fits.planned_bytes * 9
         AND fits.arena_bytes * 50 <= fits.planned_bytes * 51
         AND fits.planned_bytes > 0
-        THEN fits.block_bytes * fits.slop_factor // fits.planned_bytes
+        AND fits.room_bytes > 0
+        THEN fits.room_bytes * fits.slop_factor // fits.planned_bytes
     END AS fitting_factor
   FROM fits
 )

@@ -62,19 +62,24 @@ def sentences(rows: Sequence[Row]) -> list[str]:
 def sentence(row: Row) -> str:
     """Return e.g. `step wants 125.7 GiB in one piece, at most 120.2 GiB are free after …`."""
     name = "the request that failed" if row["function_name"] is None else row["function_name"]
-    sizes = [row["arena_bytes"], row["block_bytes"]]
-    wants, free = map(_size, sizes)
-    if wants == free:
-        wants, free = human_apart(sizes)
-    text = f"{name} wants {wants} in one piece, "
-    if row["low_block_bytes"] == row["block_bytes"]:
-        text += f"{free} are free"
-    else:
-        text += f"at most {free} are free"
-    if row["low_stay_bytes"] is not None:
-        stay = human_bytes(row["low_stay_bytes"])
-        is_known = row["stay_bytes"] is not None and human_bytes(row["stay_bytes"]) == stay
-        text += f" after {'' if is_known else 'at least '}{stay} that stay"
+    arena, output, stay = row["arena_bytes"], row["output_bytes"] or 0, row["low_stay_bytes"]
+    parts, size, free = [(arena, "in one piece")], arena, row["block_bytes"]
+    is_exact = row["low_block_bytes"] == free
+    if row["limit_bytes"] is not None and stay is not None and output > 0 and arena <= free:
+        whole = row["limit_bytes"] - stay
+        if arena == 0 or whole < arena + output:
+            # Outputs decide, and may be in several pieces.
+            parts = [*parts[arena == 0 :], (output, "for its outputs")]
+            size, free, is_exact = arena + output, whole, False
+    wants, room = [_size(part) for part, _ in parts], _size(free)
+    if [room] == wants:
+        wants[0], room = human_apart([size, free])
+    text = " and ".join(f"{wanted} {kind}" for wanted, (_, kind) in zip(wants, parts, strict=True))
+    text = f"{name} wants {text}, {'' if is_exact else 'at most '}{room} are free"
+    if stay is not None:
+        held = human_bytes(stay)
+        is_known = row["stay_bytes"] is not None and human_bytes(row["stay_bytes"]) == held
+        text += f" after {'' if is_known else 'at least '}{held} that stay"
     fits = {"yes": ": it fits", "no": ": it does not fit"}
     return escape_control(text + fits.get(row["fit"], ": whether it fits is not known"))
 

@@ -10,7 +10,7 @@ ROW = {
     "block_bytes": 1202 * GIB // 10, "low_stay_bytes": 181 * GIB // 10,
     "stay_bytes": 181 * GIB // 10, "fit": "no", "planned_bytes": None, "planned_source": None,
     "slop_factor": None, "fitting_slop_factor": None, "fitting_arena_bytes": None,
-    "outside_bytes": None,
+    "outside_bytes": None, "output_bytes": 0, "limit_bytes": 1383 * GIB // 10,
 }  # fmt: skip
 WANTS = (
     "train_step wants 125.7 GiB in one piece, at most 120.2 GiB are free after 18.1 GiB that stay"
@@ -42,6 +42,17 @@ FACTOR = {
             {**FACTOR, "planned_source": "warning", "fitting_slop_factor": None},
             [f"{WANTS}: it does not fit",
              "XLA planned 126.9 GiB for it and warned that it cannot reach that"],
+        ),
+        # Outputs may be in several pieces, and in what is free beyond the largest one.
+        (
+            {"arena_bytes": 0, "output_bytes": 130 * GIB},
+            ["train_step wants 130.0 GiB for its outputs, at most 120.2 GiB are free after 18.1 "
+             "GiB that stay: it does not fit"],
+        ),
+        (
+            {"arena_bytes": 50 * GIB, "output_bytes": 90 * GIB, "block_bytes": 60 * GIB},
+            ["train_step wants 50.00 GiB in one piece and 90.00 GiB for its outputs, at most 120.2 "
+             "GiB are free after 18.1 GiB that stay: it does not fit"],
         ),
         ({"arena_bytes": None}, []),
         ({"block_bytes": None, "fit": None}, []),

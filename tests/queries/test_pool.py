@@ -107,6 +107,26 @@ def test_what_failed_comes_first_and_has_its_arguments(r):
     """)  # fmt: skip
 
 
+def test_outputs_take_room_as_the_arena_does(r):
+    module(r, 1, "step", 30, 10, output=40)
+    module(r, 2, "eval", 35, 10)
+    module(r, 3, "init", 0, 0, output=80)
+    module(r, 4, "train", 0, 70, output=20)
+    place = {**PROFILE, "device": "gpu:0"}
+    statistics(r, place, bytes_limit=100, bytes_in_use=40)
+    holds(
+        r,
+        "pool",
+        """
+        function_name | arena_bytes | output_bytes | block_bytes | fit
+        eval          | 35          | 0            | 60          | possible
+        step          | 30          | 40           | 60          | no
+        train         | 0           | 20           | 30          | possible
+        init          | 0           | 80           | 60          | no
+    """,
+    )
+
+
 def test_an_unknown_limit_decides_nothing(r):
     module(r, 1, "step", 60, 20)
     insert(r, "live_profiles", **PROFILE, program_count=0, arguments_unknown_reason="why")
@@ -130,10 +150,11 @@ GB200 = {
 """Of marin-community/marin#8508 and its logs."""
 
 
-def arena(con, gib, flags=None):
+def arena(con, gib, flags=None, output=0):
     """A step whose arguments and outputs leave 133.6 GiB of 80 % of the device."""
     insert(con, "runs", run_name="r")
-    module(con, 1, "step", int(gib * GIB), 197890015232 * 8 // 10 - int(133.6 * GIB))
+    rest = 197890015232 * 8 // 10 - int(133.6 * GIB) - output
+    module(con, 1, "step", int(gib * GIB), rest, output)
     if flags is not None:
         label = {"label": "xla_flags", "label_value": flags, "is_metadata": True}
         insert(con, "run_labels", run_name="r", **label)
@@ -150,6 +171,12 @@ def test_a_factor_fits_where_the_arena_follows_it(con):
         {PLANNED} | planned_bytes | fitting_arena_bytes
         computed | 95 | 89 | no | {95 * int(133.6 * GIB) // 100} | 127672197839
     """)  # fmt: skip
+
+
+def test_a_factor_leaves_room_for_outputs(con):
+    arena(con, 125.7, "--xla_gpu_foo=1", output=10 * GIB)
+    # 110.2 of the 120.2 GiB are left beside them: 133.6 * 82 / 100 = 109.6 GiB.
+    holds(con, "pool", "slop_factor | fitting_slop_factor | fit\n95 | 82 | no")
 
 
 @pytest.mark.parametrize(
