@@ -10,6 +10,7 @@ from bufdb.database.engine import duckdb
 from bufdb.dumps import memory_profiles
 from bufdb.errors import UsageError, quote
 from bufdb.query import execute
+from bufdb.query.header import SavedQuery
 from bufdb.render.text import escape_control, human_bytes
 
 ACCOUNTS = """
@@ -54,6 +55,17 @@ class Left:
 
     size_bytes: int
     note: str
+
+
+def require_budget(query: SavedQuery) -> None:
+    """Raise UsageError unless the parameter budget of a query is what a process leaves."""
+    if query.param("budget") is None:
+        raise UsageError(f"{query.name}: --live sets the parameter budget, where there is one")
+    if query.param("profile") is not None:
+        raise UsageError(
+            f"{query.name}: it takes what stays off by itself, which --live would count twice; "
+            "the budget is the whole memory"
+        )
 
 
 def of_file(path: Path) -> list[Held]:

@@ -68,8 +68,8 @@ class Readable:
         Args:
             name: name of the query, with dashes or underscores.
             params: parameters by name, such as run="b*" or top_n=5; None means the default. Of a
-                query with the parameter budget, such as pool, serving and scaling, `live` names a
-                memory profile or a run instead: what its process leaves is the budget.
+                query with the parameter budget, such as serving and scaling, `live` names a memory
+                profile or a run instead: what its process leaves is the budget.
 
         Raises:
             UsageError: no such query, parameter or run, or a value of the wrong type; or nothing is
@@ -82,6 +82,9 @@ class Readable:
             if live is not None and params.get("budget") is not None:
                 raise UsageError("live is in place of budget; name one of them")
             if live is not None:
+                from bufdb.answers.live import require_budget
+
+                require_budget(query)
                 params["budget"] = self._left(str(live), None)
         texts = {key: as_text(value) for key, value in params.items() if value is not None}
         bound = execute.bind(query, texts)

@@ -171,8 +171,11 @@ def command(
         return
     values = _parameters(query, parameters, short)
     if live is not None:
-        if query.param("budget") is None or "budget" in values:
-            raise UsageError(f"{query.name}: --live sets the parameter budget, where there is one")
+        from bufdb.answers.live import require_budget
+
+        require_budget(query)
+        if "budget" in values:
+            raise UsageError(f"{query.name}: --live is in place of the parameter budget")
         values["budget"] = common.left(live, db)
     if engine != "duckdb" or remote or master:
         if explain or categories:

@@ -400,6 +400,8 @@ def test_what_a_process_leaves_is_a_limit(db):
             db.summary(run="cpu_b16", live=live).text == db.summary(run="cpu_b16", limit=left).text
         )
     with pytest.raises(UsageError, match="live is in place of budget"):
-        db.query("pool", live="cpu_b8", budget=5)
+        db.query("serving", live="cpu_b8", budget=5)
+    with pytest.raises(UsageError, match="--live would count twice"):
+        db.query("pool", live="cpu_b8")
     with pytest.raises(UsageError, match="no such file"):
         db.summary(live="gone.prof")

@@ -69,7 +69,11 @@ def test_what_is_left_is_the_size_of_until_and_the_budget(call, demo_db, profile
         (["summary"], "it does not say what the device has; name that with --limit"),
         (["summary", "--limit", "9MiB"], "nothing is left of 9.00 MiB on 'cpu:0', 10.0 MiB stay"),
         (["query", "peak"], "peak: --live sets the parameter budget, where there is one"),
-        (["query", "scaling", "-p", "budget", "9MiB"], "--live sets the parameter budget"),
+        (
+            ["query", "scaling", "-p", "budget", "9MiB"],
+            "--live is in place of the parameter budget",
+        ),
+        (["query", "pool"], "it takes what stays off by itself, which --live would count twice"),
         (["what-if", "train_step", "--until", "9MiB"], "--live is in place of --until"),
     ],
 )
