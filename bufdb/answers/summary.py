@@ -130,6 +130,8 @@ class Overview:
     """Functions with an unknown peak, which may be higher than the known ones."""
     labeled: Device | None = None
     """The device that the run is labeled with, if it is known."""
+    memory_fraction: str | None = None
+    """The share of a GPU's memory that the run is labeled with: text of JAX's variable."""
     device: Device | None = None
     """The device that the limit is the memory of."""
     limit_bytes: int | None = None
@@ -239,7 +241,8 @@ def overview(  # long: a line for each part of the screen
     limited = [row for row in here if row["color"] in LIMITED and need(row) is not None]
     result.largest = max(limited, key=lambda row: need(row) or 0, default=None)
     of = result.largest or result.peak
-    result.labeled = None if of is None else _labeled(con, of["run_name"])
+    if of is not None:
+        result.labeled, result.memory_fraction = _labeled(con, of["run_name"])
     if result.peak is None:
         set_limit(result, limit_bytes, limit_name)
         return result
@@ -349,7 +352,9 @@ def set_limit(one: Overview, limit_bytes: int | None, limit_name: str | None) ->
     """Compare a summary with a limit, or else with the device that the run is labeled with."""
     known = None if limit_name is None else device(limit_name)
     known = known or one.labeled
-    if limit_bytes is None and known is not None:
+    if known is not None and one.memory_fraction is not None:
+        known = with_share(known, one.memory_fraction)
+    if known is not None and (limit_bytes is None or limit_name is not None):
         limit_bytes, limit_name = known.memory_bytes, known.name
     one.limit_bytes, one.limit_name = limit_bytes, limit_name
     one.device = None if limit_name is None else known
@@ -357,11 +362,11 @@ def set_limit(one: Overview, limit_bytes: int | None, limit_name: str | None) ->
         row["capacity_bytes"] = _capacity(row, limit_bytes, known)
 
 
-def _labeled(con: duckdb.DuckDBPyConnection, run: str) -> Device | None:
+def _labeled(con: duckdb.DuckDBPyConnection, run: str) -> tuple[Device | None, str | None]:
+    """Return the device that a run is labeled with, and the share of its memory."""
     values = [DEVICE_LABEL, FRACTION_LABEL, run]
     ((name, fraction),) = con.execute(_DEVICES, values).fetchall()
-    known = None if name is None else device(name)
-    return known if known is None or fraction is None else with_share(known, fraction)
+    return (None if name is None else device(name)), fraction
 
 
 Place = tuple[int, int | None]
@@ -375,7 +380,7 @@ def each(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> dict[Pla
     alone for others; without counts and findings, which are about all modules.
     """
     values = {**asked, "color": ALL}
-    devices: dict[str, Device | None] = {}
+    devices: dict[str, tuple[Device | None, str | None]] = {}
     messages: dict[int, list[Row]] = {}
     for row in _rows(con, _MESSAGES, values):
         messages.setdefault(row["module_id"], []).append(row)
@@ -394,7 +399,7 @@ def each(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> dict[Pla
                 if run not in devices:
                     devices[run] = _labeled(con, run)
                 one = _alone(row, rows, messages.get(row["module_id"], []))
-                one.labeled = devices[run]
+                one.labeled, one.memory_fraction = devices[run]
                 overviews[row["module_id"], row["color"]] = one
     return overviews
 

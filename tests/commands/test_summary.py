@@ -173,6 +173,17 @@ def test_the_device_that_a_run_is_labelled_with_counts(con):
 
 
 @pytest.mark.slow
+def test_a_limit_by_name_has_the_share_of_the_run(con):
+    module(con, 1, 100)
+    insert(con, "run_labels", run_name="r", label="memory_fraction", label_value=".9")
+    size, name = devices.limit_of("H100")
+    answer = overview.overview(con, {}, {}, size, name)
+    assert answer.limit_bytes == int(devices.device("H100").whole_bytes * 0.9)
+    assert answer.device.explained == "a program may use it (memory_fraction=.9 of the run)"
+    assert overview.overview(con, {}, {}, size).limit_bytes == size
+
+
+@pytest.mark.slow
 def test_other_peaks_and_how_many_are_unknown(con):
     first = Module(con, 1, platform="tpu")
     for color, size in enumerate((100, 2048)):
