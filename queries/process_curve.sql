@@ -43,35 +43,16 @@
 WITH params AS (
   SELECT
     getvariable('function')::VARCHAR AS function,
-    getvariable('module')::VARCHAR AS module,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::VARCHAR AS color,
-    getvariable('profile')::VARCHAR AS profile,
     coalesce(getvariable('process_n')::BIGINT, 100) AS process_n,
     coalesce(getvariable('top_n')::BIGINT, 1000) AS top_n
 ),
 moments AS (
   SELECT
-    live_accounts.run_name, live_accounts.profile_name, live_accounts.account_name,
-    live_accounts.moment, live_accounts.elapsed_seconds, live_accounts.mark,
-    live_accounts.snapshot_ordinal
-  FROM live_accounts
-  JOIN asked_runs ON asked_runs.run_name = live_accounts.run_name
-  CROSS JOIN params
-  WHERE live_accounts.moment IN ('snapshot', 'failure')
-    AND live_accounts.elapsed_seconds IS NOT NULL
-    AND (params.profile IS NULL OR live_accounts.account_name GLOB params.profile)
-    AND (
-      (
-        coalesce(params.function, '*') = '*'
-        AND coalesce(params.module, '*') = '*'
-        AND coalesce(params.platform, '*') = '*'
-        AND params.color IS NULL
-      )
-      OR EXISTS (
-        SELECT 1 FROM asked_modules WHERE asked_modules.run_name = live_accounts.run_name
-      )
-    )
+    asked_moments.run_name, asked_moments.profile_name, asked_moments.account_name,
+    asked_moments.moment, asked_moments.elapsed_seconds, asked_moments.mark,
+    asked_moments.snapshot_ordinal
+  FROM asked_moments
+  WHERE asked_moments.elapsed_seconds IS NOT NULL
 ),
 alive AS (
   SELECT

@@ -55,43 +55,22 @@
 -- column sureness VARCHAR: Whether it is a leak: likely, possible, or NULL if nothing shows it.
 WITH params AS (
   SELECT
-    getvariable('function')::VARCHAR AS function,
-    getvariable('module')::VARCHAR AS module,
-    getvariable('platform')::VARCHAR AS platform,
-    getvariable('color')::VARCHAR AS color,
-    getvariable('profile')::VARCHAR AS profile,
     coalesce(getvariable('least_count')::BIGINT, 3) AS least_count,
     coalesce(getvariable('every_line')::BOOLEAN, FALSE) AS every_line,
     coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
 ),
--- At the end of a program its functions have returned, and what they held is gone.
 moments AS (
   SELECT
-    live_moments.run_name, live_moments.account_name, live_moments.profile_name,
-    live_moments.elapsed_seconds, live_moments.mark,
+    asked_moments.run_name, asked_moments.account_name, asked_moments.profile_name,
+    asked_moments.elapsed_seconds, asked_moments.mark,
     row_number() OVER (
-      PARTITION BY live_moments.run_name, live_moments.account_name
-      ORDER BY live_moments.snapshot_ordinal NULLS LAST
+      PARTITION BY asked_moments.run_name, asked_moments.account_name
+      ORDER BY asked_moments.snapshot_ordinal NULLS LAST
     ) AS place,
     count(*) OVER (
-      PARTITION BY live_moments.run_name, live_moments.account_name
+      PARTITION BY asked_moments.run_name, asked_moments.account_name
     ) AS snapshot_count
-  FROM live_moments
-  JOIN asked_runs ON asked_runs.run_name = live_moments.run_name
-  CROSS JOIN params
-  WHERE live_moments.moment IN ('snapshot', 'failure')
-    AND (params.profile IS NULL OR live_moments.account_name GLOB params.profile)
-    AND (
-      (
-        coalesce(params.function, '*') = '*'
-        AND coalesce(params.module, '*') = '*'
-        AND coalesce(params.platform, '*') = '*'
-        AND params.color IS NULL
-      )
-      OR EXISTS (
-        SELECT 1 FROM asked_modules WHERE asked_modules.run_name = live_moments.run_name
-      )
-    )
+  FROM asked_moments
 ),
 programs AS (
   SELECT
