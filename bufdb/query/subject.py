@@ -164,7 +164,7 @@ def _others(fits: list[Subject]) -> str:
     where = f" in {runs} runs" if runs > 1 else ""
     unknown = len({item.module_id for item in fits if item.unknown_reason is not None})
     first = fits[0]
-    text = f"{count} modules{where} fit; {first.module_key} of run {first.run_name}"
+    text = f"{count} modules{where} match; {first.module_key} of run {first.run_name}"
     if first.unknown_reason is not None:
         return f"{text} is used; all peaks are unknown"
     if unknown:

@@ -189,7 +189,7 @@ def test_what_is_not_donated_is_noted(ask):
 def test_other_modules_that_fit_are_noted(call, demo_db):
     code, _, err = call("what-if", "*", "--run", "gpu_b8", "--until", "9MiB", "--db", demo_db)
     assert code == 0
-    assert err.startswith("bufdb: 2 modules fit; module_0664.jit_train_step")
+    assert err.startswith("bufdb: 2 modules match; module_0664.jit_train_step")
     assert err.endswith("of run gpu_b8 has the largest need\n")
 
 

@@ -231,7 +231,7 @@ def test_several_of_unknown_peaks_are_reported(con):
     for number in (1, 2):
         Module(con, number, has_live_ranges=False).allocation(0, "temp", number)
     derive(con)
-    assert chosen(con).others == ("2 modules fit; m2 of run r is used; all peaks are unknown")
+    assert chosen(con).others == ("2 modules match; m2 of run r is used; all peaks are unknown")
 
 
 @pytest.mark.slow

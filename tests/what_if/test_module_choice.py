@@ -35,7 +35,7 @@ def test_the_largest_need_of_several_with_a_known_peak(con):
     choice = choose(con, "f", None, None)
     assert (choice.module_id, choice.peak_bytes, choice.need_bytes) == (1, 9, 20)
     assert choice.others == (
-        "3 modules fit; m1 of run r has the largest need of those whose peak is known; "
+        "3 modules match; m1 of run r has the largest need of those whose peak is known; "
         "that of 1 is not"
     )
     assert choose(con, "m1", None, None).others == ""
