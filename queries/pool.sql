@@ -113,7 +113,7 @@ dumped AS (
 loaded AS (
   SELECT
     live_programs.run_name, live_programs.profile_name, live_programs.program_ordinal,
-    regexp_replace(live_programs.program_name, '^p?jit_', '') AS function_name,
+    python_name(live_programs.program_name) AS function_name,
     live_programs.is_failed, live_programs.argument_bytes,
     live_programs.output_bytes - live_programs.alias_bytes AS output_bytes,
     coalesce(min(dumped.arena_bytes), live_programs.temp_bytes) AS arena_bytes,

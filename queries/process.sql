@@ -189,7 +189,7 @@ programs AS (
   UNION ALL
   SELECT
     live_programs.run_name, live_programs.profile_name,
-    regexp_replace(live_programs.program_name, '^p?jit_', '') AS function_name,
+    python_name(live_programs.program_name) AS function_name,
     live_programs.argument_bytes,
     live_programs.output_bytes - live_programs.alias_bytes AS output_bytes,
     live_programs.temp_bytes,
@@ -209,7 +209,7 @@ programs AS (
     AND coalesce(params.platform, '*') = '*'
     AND (
       params.function IS NULL
-      OR regexp_replace(live_programs.program_name, '^p?jit_', '') GLOB params.function
+      OR python_name(live_programs.program_name) GLOB params.function
     )
 ),
 plans AS (

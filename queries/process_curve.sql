@@ -76,7 +76,7 @@ devices AS (
 programs AS (
   SELECT
     live_programs.run_name, live_programs.profile_name,
-    regexp_replace(live_programs.program_name, '^p?jit_', '') AS function_name,
+    python_name(live_programs.program_name) AS function_name,
     live_programs.argument_bytes,
     live_programs.argument_bytes + live_programs.output_bytes - live_programs.alias_bytes
       + live_programs.temp_bytes AS plan_bytes,

@@ -75,7 +75,7 @@ moments AS (
 programs AS (
   SELECT
     moments.run_name, moments.account_name, moments.place,
-    regexp_replace(live_programs.program_name, '^p?jit_', '') AS python_function_name,
+    python_name(live_programs.program_name) AS python_function_name,
     live_programs.code_bytes
   FROM moments
   JOIN live_programs
