@@ -175,7 +175,7 @@ def test_a_factor_fits_where_the_arena_follows_it(con):
 
 def test_a_factor_leaves_room_for_outputs(con):
     arena(con, 125.7, "--xla_gpu_foo=1", output=10 * GIB)
-    # 110.2 of the 120.2 GiB are left beside them: 133.6 * 82 / 100 = 109.6 GiB.
+    # 110.2 of the 120.2 GiB are left next to them: 133.6 * 82 / 100 = 109.6 GiB.
     holds(con, "pool", "slop_factor | fitting_slop_factor | fit\n95 | 82 | no")
 
 
