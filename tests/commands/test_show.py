@@ -100,10 +100,10 @@ def test_two_ways_to_name_an_instant_are_one_too_many(show):
 
 
 @pytest.mark.slow
-def test_what_else_fits_is_reported(show):
+def test_what_else_matches_is_reported(show):
     err = show("train_step", "--run", "cpu*")[2]
     assert err == (
-        "bufdb: 4 modules in 4 runs fit; module_0002.jit_train_step.cpu_after_optimizations of "
+        "bufdb: 4 modules in 4 runs match; module_0002.jit_train_step.cpu_after_optimizations of "
         "run cpu_b16 has the largest need\n"
     )
     assert show("module_0002*", "--run", "cpu_b8")[2] == ""

@@ -186,7 +186,7 @@ def test_what_is_not_donated_is_noted(ask):
 
 
 @pytest.mark.slow
-def test_other_modules_that_fit_are_noted(call, demo_db):
+def test_other_modules_that_match_are_noted(call, demo_db):
     code, _, err = call("what-if", "*", "--run", "gpu_b8", "--until", "9MiB", "--db", demo_db)
     assert code == 0
     assert err.startswith("bufdb: 2 modules match; module_0664.jit_train_step")

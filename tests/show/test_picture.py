@@ -179,7 +179,7 @@ def test_the_largest_need_is_chosen_and_the_others_are_reported(con):
     module(con, 1, 10)
     module(con, 2, 30, function_name="g", run_name="s")
     assert chosen(con).module_id == 2
-    assert chosen(con).others == ("2 modules in 2 runs fit; m2 of run s has the largest need")
+    assert chosen(con).others == ("2 modules in 2 runs match; m2 of run s has the largest need")
     assert (chosen(con, "f").module_id, chosen(con, "f").others) == (1, "")
     assert chosen(con, "m*", run="r").module_id == 1
     unknown = Module(con, 3, has_live_ranges=False)

@@ -47,7 +47,7 @@ def test_of_several_runs_the_one_with_the_largest_need(con):
         case(con, number, 5 + (number == 4), run_name=f"r{number}")
     choice = choose(con, "f", None, None)
     assert choice.run_name == "r4"
-    assert choice.others == "7 modules in 7 runs fit; m4 of run r4 has the largest need"
+    assert choice.others == "7 modules in 7 runs match; m4 of run r4 has the largest need"
     assert choose(con, "f", "r3", None).run_name == "r3"
     with pytest.raises(UsageError, match="no module 'f' with run 'x'"):
         choose(con, "f", "x", None)
