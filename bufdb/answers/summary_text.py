@@ -42,11 +42,6 @@ _CODE = re.compile(
 """A code block of a page, with the paragraph before it if that names the library."""
 
 
-def advice_lines(overview: Overview) -> list[str]:
-    """Return two lines per piece of advice, a third for what is kept instead; else a sentence."""
-    return [line for one in sections(overview) if one.name == "advice" for line in _rows(one)]
-
-
 def least(row: Row) -> str:
     """Return the low end of a saving, to show under the high one; '' if they are equal."""
     low, high = row["low_saving_bytes"], row["saving_bytes"]

@@ -11,7 +11,9 @@ PEAK = {"peak_bytes": 1000, "function_name": "step", "run_name": "r", "color": 0
 def no_advice(saving, platform="gpu"):
     line = {"what": "source_line", "name": "m.py:17", "saving_bytes": saving, "platform": platform}
     parts = {"advice": [], "savings": [line]}
-    return " ".join(summary_text.advice_lines(Overview({}, peak=PEAK, parts=parts)))
+    head, *lines = summary_text.advice_text(Overview({}, peak=PEAK, parts=parts)).splitlines()
+    assert head == "1000 B, the peak of step of run r"
+    return " ".join(lines)
 
 
 def test_nothing_saves_where_no_line_does():
