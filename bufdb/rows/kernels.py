@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bufdb.columnar.rows import objects, strings
 from bufdb.columnar.scan import Columns
-from bufdb.read import kernels
+from bufdb.read import kernels, mosaic_gpu
 from bufdb.read.hlo_graph import HloGraph
 from bufdb.read.kernels import Companions
 
@@ -14,7 +14,8 @@ _OTHER_CODE = "after_codegen.txt has no instruction like it, so it is of another
 _NO_THUNKS = "the dump has no thunk_sequence.txt with thunk_metadata.txt, which print it"
 _NO_SIZE = "thunk_sequence.txt does not print its shared memory"
 _NO_NAME = "thunk_metadata.txt does not name it, so its thunk is not known"
-_AT_LOAD = "it is in the bytecode of the kernel alone, which is not read"
+_NO_MODULE = "the kernel's module, which has it, is not in the text"
+_OTHER_MODULE = "the kernel's module, which has it, is not understood: "
 _DEFAULT = (
     "it has no vmem_limit_bytes: the compiler's own limit, which this text does not print "
     "(16 MiB on TPU v5e, 32 MiB on v6e)"
@@ -58,10 +59,10 @@ def rows_of(graph: HloGraph, companions: Companions) -> list[Row]:
         if target == kernels.TPU_TARGET:
             rows[ins.name] = _of_tpu(ins.name, target, ins.attributes, companions)
         elif target is not None:
-            rows[ins.name] = _of_gpu(ins.name, target, shared, companions)
+            rows[ins.name] = _of_gpu(ins.name, target, ins.attributes, shared, companions)
     others = [name for name, size in shared.items() if size and name not in rows]
     for name in graph.homes(others):
-        rows[name] = _of_gpu(name, None, shared, companions)
+        rows[name] = _of_gpu(name, None, b"", shared, companions)
     return [rows[name] for name in sorted(rows)]
 
 
@@ -77,14 +78,27 @@ def _of_tpu(name: bytes, target: bytes, attributes: bytes, companions: Companion
 
 
 def _of_gpu(
-    name: bytes, target: bytes | None, shared: dict[bytes, int], companions: Companions
+    name: bytes,
+    target: bytes | None,
+    attributes: bytes,
+    shared: dict[bytes, int],
+    companions: Companions,
 ) -> Row:
     limit, used = companions.block_limit, shared.get(name)
     why = None
     if used is None and target is not None and target.startswith(b"mosaic"):
-        why = _AT_LOAD
+        used, why = _of_module(attributes)
     elif used is None and (companions.thunks is None or not companions.names):
         why = _NO_THUNKS
     elif used is None:
         why = _NO_SIZE if name in companions.named else _NO_NAME
     return name, target, "shared", used, limit, why, _NO_GPU if limit is None else None
+
+
+def _of_module(attributes: bytes) -> tuple[int | None, str | None]:
+    """Return the shared memory of a Mosaic GPU kernel, or why it is not known."""
+    try:
+        used = mosaic_gpu.shared_bytes(attributes)
+    except ValueError as error:
+        return None, f"{_OTHER_MODULE}{error}"
+    return used, _NO_MODULE if used is None else None

@@ -18,7 +18,7 @@ COMMENT ON COLUMN kernels.target IS
 COMMENT ON COLUMN kernels.memory_space_name IS
   'vmem: vector memory of a TPU; shared: shared memory of a block on a GPU.';
 COMMENT ON COLUMN kernels.used_bytes IS
-  'What it uses there, blocks in flight, scratch operands and spilled registers included, arrays that XLA itself puts there not [bytes]. On TPU used_scoped_memory_configs in after_codegen.txt, or in the text of a compiled function; on GPU shared_memory in thunk_sequence.txt. NULL if unknown (used_unknown_reason).';
+  'What it uses there, blocks in flight, scratch operands and spilled registers included, arrays that XLA itself puts there not [bytes]. On TPU used_scoped_memory_configs in after_codegen.txt, or in the text of a compiled function; on GPU shared_memory in thunk_sequence.txt, for Mosaic the size that gpu.launch has in the kernel''s module. NULL if unknown (used_unknown_reason).';
 COMMENT ON COLUMN kernels.limit_bytes IS
   'What it may use [bytes]: on TPU vmem_limit_bytes of the kernel, or the compiler''s limit where the text has that; on GPU shared_memory_per_block_optin in gpu_target_config.pbtxt. NULL if unknown (limit_unknown_reason).';
 COMMENT ON COLUMN kernels.used_unknown_reason IS 'Why used_bytes is NULL; NULL where it is known.';

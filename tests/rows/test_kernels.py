@@ -77,7 +77,7 @@ def test_kernels_of_a_gpu_and_fusions_with_shared_memory(mark):
 @pytest.mark.parametrize(
     ("target", "companions", "why"),
     [
-        (b"mosaic_gpu_v2", Companions(None, {1: 0}, {1: b"k.1x"}), "bytecode of the kernel"),
+        (b"mosaic_gpu_v2", Companions(None, {1: 0}, {1: b"k.1x"}), "is not in the text"),
         (b"triton_kernel_call", Companions(), "no thunk_sequence.txt"),
         (b"triton_kernel_call", Companions(None, {1: 8}), "no thunk_sequence.txt"),
         (b"triton_kernel_call", Companions(None, {1: 8}, {1: b"other"}), "does not name it"),
