@@ -92,65 +92,79 @@ jobs AS (
   FROM asked_runs
   LEFT JOIN labelled ON labelled.run_name = asked_runs.run_name
 ),
-compiled AS (
+compilations AS MATERIALIZED (
   SELECT
-    asked_modules.run_name, regexp_extract(asked_modules.module_key, '^(.*)/', 1) AS folder,
-    '//' || regexp_extract(asked_modules.module_key, '^(.*/)') AS path,
+    asked_modules.run_name, regexp_extract(asked_modules.module_key, '^(.*/)') AS folder,
     module_signatures.pairing_name, module_signatures.entry_signature, asked_modules.platform,
-    asked_modules.color, asked_modules.module_key, asked_modules.total_bytes,
-    asked_modules.need_bytes, asked_modules.peak_bytes, asked_modules.peak_unknown_reason
+    asked_modules.color, asked_modules.need_bytes, asked_modules.peak_bytes,
+    asked_modules.peak_unknown_reason,
+    row_number() OVER (
+      PARTITION BY
+        asked_modules.run_name, regexp_extract(asked_modules.module_key, '^(.*/)'),
+        module_signatures.pairing_name, asked_modules.platform, asked_modules.color
+      ORDER BY asked_modules.total_bytes DESC NULLS LAST, asked_modules.module_key
+    ) AS compilation_place
   FROM asked_modules
   JOIN module_signatures ON module_signatures.module_id = asked_modules.module_id
 ),
 -- Each table is read once; of several devices the fullest counts.
-parts AS (
+held AS (
   SELECT
-    live_accounts.run_name, live_accounts.profile_name, live_accounts.account_name,
-    CASE WHEN live_accounts.is_account THEN 1 ELSE 0 END AS account_count,
-    -- At the end of a program its functions have returned, and what they held is gone.
-    CASE
-      WHEN live_accounts.moment IN ('snapshot', 'failure') THEN 1 ELSE 0
-    END AS running_count,
-    live_accounts.snapshot_ordinal, 0 AS alive_bytes, NULL AS program_bytes, NULL AS used_bytes,
-    NULL AS most_used_bytes, NULL AS pool_bytes, NULL AS block_bytes
-  FROM live_accounts
-  UNION ALL
-  SELECT
-    live_sums.run_name, live_sums.profile_name, NULL AS account_name, NULL AS account_count,
-    NULL AS running_count, NULL AS snapshot_ordinal, live_sums.total_bytes AS alive_bytes,
-    NULL AS program_bytes, NULL AS used_bytes, NULL AS most_used_bytes, NULL AS pool_bytes,
-    NULL AS block_bytes
+    live_sums.run_name, live_sums.profile_name, live_sums.total_bytes AS alive_bytes,
+    CAST(NULL AS BIGINT) AS used_bytes, CAST(NULL AS BIGINT) AS most_used_bytes,
+    CAST(NULL AS BIGINT) AS pool_bytes, CAST(NULL AS BIGINT) AS block_bytes
   FROM live_sums
   UNION ALL
+  -- Without arrays nothing is alive.
   SELECT
-    live_programs.run_name, live_programs.profile_name, NULL AS account_name,
-    NULL AS account_count, NULL AS running_count, NULL AS snapshot_ordinal, NULL AS alive_bytes,
-    live_programs.argument_bytes + live_programs.output_bytes - live_programs.alias_bytes
-      + live_programs.temp_bytes AS program_bytes,
-    NULL AS used_bytes, NULL AS most_used_bytes, NULL AS pool_bytes, NULL AS block_bytes
-  FROM live_programs
+    live_profiles.run_name, live_profiles.profile_name, 0 AS alive_bytes, NULL AS used_bytes,
+    NULL AS most_used_bytes, NULL AS pool_bytes, NULL AS block_bytes
+  FROM live_profiles
   UNION ALL
   SELECT
-    allocator_figures.run_name, allocator_figures.profile_name, NULL AS account_name,
-    NULL AS account_count, NULL AS running_count, NULL AS snapshot_ordinal, NULL AS alive_bytes,
-    NULL AS program_bytes, allocator_figures.low_used_bytes AS used_bytes,
+    allocator_figures.run_name, allocator_figures.profile_name, NULL AS alive_bytes,
+    allocator_figures.low_used_bytes AS used_bytes,
     allocator_figures.peak_used_bytes AS most_used_bytes, allocator_figures.pool_bytes,
     allocator_figures.low_block_bytes AS block_bytes
   FROM allocator_figures
 ),
-profiles AS (
+parts AS (
   SELECT
-    parts.run_name, parts.profile_name,
-    coalesce(max(parts.account_name), parts.profile_name) AS account_name,
-    coalesce(max(parts.account_count), 1) = 1 AS is_account,
-    coalesce(max(parts.running_count), 0) = 1 AS is_running,
-    max(parts.snapshot_ordinal) AS snapshot_ordinal,
-    max(parts.alive_bytes) AS alive_bytes,
+    held.run_name,
+    -- A log is an account of its own.
+    coalesce(live_accounts.account_name, held.profile_name) AS account_name,
+    live_accounts.is_account, live_accounts.is_first, live_accounts.is_last,
+    held.alive_bytes, held.used_bytes, held.most_used_bytes, held.pool_bytes, held.block_bytes,
+    CAST(NULL AS BIGINT) AS program_bytes
+  FROM held
+  LEFT JOIN live_accounts
+    ON live_accounts.run_name = held.run_name
+    AND live_accounts.profile_name = held.profile_name
+  UNION ALL
+  SELECT
+    live_accounts.run_name, live_accounts.account_name, live_accounts.is_account,
+    live_accounts.is_first, live_accounts.is_last, NULL AS alive_bytes, NULL AS used_bytes,
+    NULL AS most_used_bytes, NULL AS pool_bytes, NULL AS block_bytes,
+    live_programs.argument_bytes + live_programs.output_bytes - live_programs.alias_bytes
+      + live_programs.temp_bytes AS program_bytes
+  FROM live_programs
+  JOIN live_accounts
+    ON live_accounts.run_name = live_programs.run_name
+    AND live_accounts.profile_name = live_programs.profile_name
+  WHERE live_accounts.is_account
+),
+processes AS MATERIALIZED (
+  SELECT
+    parts.run_name, parts.account_name,
+    max(CASE WHEN coalesce(parts.is_account, TRUE) THEN parts.alive_bytes END) AS alive_bytes,
+    max(parts.alive_bytes) AS most_alive_bytes,
+    max(CASE WHEN parts.is_last THEN parts.alive_bytes END)
+      - max(CASE WHEN parts.is_first THEN parts.alive_bytes END) AS grown_bytes,
     max(parts.program_bytes) AS program_bytes,
-    max(parts.used_bytes) AS used_bytes,
+    max(CASE WHEN coalesce(parts.is_account, TRUE) THEN parts.used_bytes END) AS used_bytes,
     max(parts.most_used_bytes) AS most_used_bytes,
-    max(parts.pool_bytes) AS pool_bytes,
-    min(parts.block_bytes) AS block_bytes
+    max(CASE WHEN coalesce(parts.is_account, TRUE) THEN parts.pool_bytes END) AS pool_bytes,
+    min(CASE WHEN coalesce(parts.is_account, TRUE) THEN parts.block_bytes END) AS block_bytes
   FROM parts
   JOIN asked_runs ON asked_runs.run_name = parts.run_name
   CROSS JOIN params
@@ -158,59 +172,31 @@ profiles AS (
     AND coalesce(params.module, '*') = '*'
     AND coalesce(params.platform, '*') = '*'
     AND coalesce(params.color, '0') IN ('0', 'all')
-  GROUP BY parts.run_name, parts.profile_name
+  GROUP BY parts.run_name, parts.account_name
 ),
-moments AS (
+named AS (
   SELECT
-    profiles.run_name, profiles.account_name, profiles.is_account, profiles.is_running,
-    profiles.alive_bytes, profiles.program_bytes, profiles.used_bytes, profiles.most_used_bytes,
-    profiles.pool_bytes, profiles.block_bytes,
-    row_number() OVER (
-      PARTITION BY profiles.run_name, profiles.account_name, profiles.is_running
-      ORDER BY profiles.snapshot_ordinal NULLS LAST, profiles.profile_name
-    ) AS place,
-    count(*) OVER (PARTITION BY profiles.run_name, profiles.account_name, profiles.is_running)
-      AS moment_count
-  FROM profiles
-),
-processes AS (
-  SELECT
-    moments.run_name,
+    processes.run_name,
     regexp_replace(
-      regexp_replace(moments.account_name, '(^|/)memory[.](prof|log)$', ''),
+      regexp_replace(processes.account_name, '(^|/)memory[.](prof|log)$', ''),
       '[.](prof|log|out|err)$', ''
     ) AS process_name,
-    '//' || regexp_extract(moments.account_name, '^(.*/)') AS path,
-    max(CASE WHEN moments.is_account THEN moments.alive_bytes END) AS alive_bytes,
-    max(moments.alive_bytes) AS most_alive_bytes,
-    max(
-      CASE
-        WHEN moments.is_running
-          AND moments.moment_count > 1
-          AND moments.place = moments.moment_count
-          THEN moments.alive_bytes
-      END
-    ) - max(
-      CASE WHEN moments.is_running AND moments.place = 1 THEN moments.alive_bytes END
-    ) AS grown_bytes,
-    max(CASE WHEN moments.is_account THEN moments.program_bytes END) AS program_bytes,
-    max(CASE WHEN moments.is_account THEN moments.used_bytes END) AS used_bytes,
-    max(moments.most_used_bytes) AS most_used_bytes,
-    max(CASE WHEN moments.is_account THEN moments.pool_bytes END) AS pool_bytes,
-    min(CASE WHEN moments.is_account THEN moments.block_bytes END) AS block_bytes
-  FROM moments
-  GROUP BY moments.run_name, moments.account_name
+    '//' || regexp_extract(processes.account_name, '^(.*/)') AS path,
+    processes.alive_bytes, processes.most_alive_bytes, processes.grown_bytes,
+    processes.program_bytes, processes.used_bytes, processes.most_used_bytes,
+    processes.pool_bytes, processes.block_bytes
+  FROM processes
 ),
 places AS (
-  SELECT DISTINCT
-    compiled.run_name, compiled.folder, NULL AS process_name, compiled.path AS folder_path,
-    NULL AS process_path
-  FROM compiled
+  SELECT
+    compilations.run_name, compilations.folder, NULL AS process_name,
+    '//' || compilations.folder AS folder_path, NULL AS process_path
+  FROM compilations
   UNION ALL
   SELECT
-    processes.run_name, NULL AS folder, processes.process_name, NULL AS folder_path,
-    processes.path AS process_path
-  FROM processes
+    named.run_name, NULL AS folder, named.process_name, NULL AS folder_path,
+    named.path AS process_path
+  FROM named
 ),
 -- Runs of one process need no name of it: its dumps and profiles are in one folder, or those of one
 -- kind in a folder within.
@@ -218,8 +204,8 @@ alone AS (
   SELECT places.run_name
   FROM places
   GROUP BY places.run_name
-  HAVING count(DISTINCT places.folder) <= 1
-    AND count(DISTINCT places.process_name) <= 1
+  HAVING (count(places.folder) = 0 OR min(places.folder) = max(places.folder))
+    AND (count(places.process_name) = 0 OR min(places.process_name) = max(places.process_name))
     AND (
       contains(
         coalesce(max(places.folder_path), '//'), coalesce(max(places.process_path), '//')
@@ -229,34 +215,12 @@ alone AS (
       )
     )
 ),
-compilations AS (
-  SELECT
-    compiled.run_name,
-    CASE WHEN alone.run_name IS NULL THEN compiled.folder ELSE '' END AS process_name,
-    compiled.folder, compiled.pairing_name, compiled.entry_signature, compiled.platform,
-    compiled.color, compiled.need_bytes, compiled.peak_bytes, compiled.peak_unknown_reason,
-    row_number() OVER (
-      PARTITION BY
-        compiled.run_name, compiled.folder, compiled.pairing_name, compiled.platform,
-        compiled.color
-      ORDER BY compiled.total_bytes DESC NULLS LAST, compiled.module_key
-    ) AS compilation_place
-  FROM compiled
-  LEFT JOIN alone ON alone.run_name = compiled.run_name
-),
-accounts AS (
-  SELECT
-    processes.run_name,
-    CASE WHEN alone.run_name IS NULL THEN processes.process_name ELSE '' END AS process_name,
-    processes.alive_bytes, processes.most_alive_bytes, processes.grown_bytes,
-    processes.program_bytes, processes.used_bytes, processes.most_used_bytes,
-    processes.pool_bytes, processes.block_bytes
-  FROM processes
-  LEFT JOIN alone ON alone.run_name = processes.run_name
-),
 figures AS (
   SELECT
-    compilations.run_name, compilations.process_name, names.figure, names.figure_place,
+    compilations.run_name,
+    CASE WHEN alone.run_name IS NULL THEN regexp_replace(compilations.folder, '/$', '') ELSE '' END
+      AS process_name,
+    names.figure, names.figure_place,
     compilations.pairing_name AS function_name, compilations.platform,
     compilations.compilation_place, compilations.color, compilations.entry_signature,
     CASE
@@ -271,24 +235,27 @@ figures AS (
         )
     END AS unknown_reason
   FROM compilations
+  LEFT JOIN alone ON alone.run_name = compilations.run_name
   CROSS JOIN (VALUES ('peak', 1), ('need', 2)) AS names(figure, figure_place)
   UNION ALL
   SELECT
-    accounts.run_name, accounts.process_name, names.figure, names.figure_place,
-    NULL AS function_name, NULL AS platform, NULL AS compilation_place, NULL AS color,
-    NULL AS entry_signature,
+    named.run_name,
+    CASE WHEN alone.run_name IS NULL THEN named.process_name ELSE '' END AS process_name,
+    names.figure, names.figure_place, NULL AS function_name, NULL AS platform,
+    NULL AS compilation_place, NULL AS color, NULL AS entry_signature,
     CASE names.figure
-      WHEN 'alive' THEN accounts.alive_bytes
-      WHEN 'most_alive' THEN accounts.most_alive_bytes
-      WHEN 'grown' THEN accounts.grown_bytes
-      WHEN 'program' THEN accounts.program_bytes
-      WHEN 'used' THEN accounts.used_bytes
-      WHEN 'most_used' THEN accounts.most_used_bytes
-      WHEN 'pool' THEN accounts.pool_bytes
-      ELSE accounts.block_bytes
+      WHEN 'alive' THEN named.alive_bytes
+      WHEN 'most_alive' THEN named.most_alive_bytes
+      WHEN 'grown' THEN named.grown_bytes
+      WHEN 'program' THEN named.program_bytes
+      WHEN 'used' THEN named.used_bytes
+      WHEN 'most_used' THEN named.most_used_bytes
+      WHEN 'pool' THEN named.pool_bytes
+      ELSE named.block_bytes
     END AS own_bytes,
     NULL AS unknown_reason
-  FROM accounts
+  FROM named
+  LEFT JOIN alone ON alone.run_name = named.run_name
   CROSS JOIN (
     VALUES
       ('program', 3), ('alive', 4), ('most_alive', 5), ('grown', 6), ('used', 7),
@@ -306,33 +273,11 @@ ranks AS (
     jobs.run_name, figures.figure, figures.figure_place, figures.function_name, figures.platform,
     figures.compilation_place, figures.color, figures.entry_signature, figures.own_bytes,
     figures.unknown_reason,
-    jobs.label_value IS NOT NULL AS is_labelled
+    CASE WHEN jobs.label_value IS NOT NULL THEN 1 ELSE 0 END AS is_labelled
   FROM figures
   JOIN jobs ON jobs.run_name = figures.run_name
   WHERE figures.own_bytes IS NOT NULL
     OR figures.unknown_reason IS NOT NULL
-),
--- Figures by number, so that what follows has neither names nor labels in each row.
-groups AS (
-  SELECT
-    row_number() OVER (
-      ORDER BY
-        ranks.job_name, ranks.other_labels, ranks.figure, ranks.function_name, ranks.platform,
-        ranks.compilation_place, ranks.color
-    ) AS group_id,
-    ranks.job_name, ranks.other_labels, ranks.figure, ranks.figure_place, ranks.function_name,
-    ranks.platform, ranks.compilation_place, ranks.color,
-    max(CASE WHEN ranks.is_labelled THEN 1 ELSE 0 END) AS is_labelled,
-    count(*) AS rank_count,
-    count(ranks.unknown_reason) AS unknown_count,
-    min(ranks.unknown_reason) AS first_reason,
-    nullif(count(DISTINCT ranks.entry_signature), 0) AS signature_count,
-    min(CASE WHEN ranks.unknown_reason IS NULL THEN ranks.own_bytes END) AS min_bytes,
-    max(CASE WHEN ranks.unknown_reason IS NULL THEN ranks.own_bytes END) AS max_bytes
-  FROM ranks
-  GROUP BY
-    ranks.job_name, ranks.other_labels, ranks.figure, ranks.figure_place, ranks.function_name,
-    ranks.platform, ranks.compilation_place, ranks.color
 ),
 sizes AS (
   SELECT members.job_name, members.other_labels, count(*) AS job_rank_count
@@ -341,87 +286,172 @@ sizes AS (
   ) AS members
   GROUP BY members.job_name, members.other_labels
 ),
-placed AS (
+-- Most ranks of a job have the same figure: what follows has one row for each value of it.
+levels AS MATERIALIZED (
   SELECT
-    groups.group_id, ranks.rank, ranks.own_bytes, groups.rank_count, groups.unknown_count,
-    groups.min_bytes, groups.max_bytes,
-    row_number() OVER (PARTITION BY groups.group_id ORDER BY ranks.own_bytes) AS place
+    ranks.job_name, ranks.other_labels, ranks.figure, ranks.figure_place, ranks.function_name,
+    ranks.platform, ranks.compilation_place, ranks.color, ranks.entry_signature, ranks.own_bytes,
+    max(ranks.is_labelled) AS is_labelled,
+    count(*) AS rank_count,
+    count(ranks.unknown_reason) AS unknown_count,
+    min(ranks.unknown_reason) AS first_reason,
+    min(ranks.rank) AS first_rank
   FROM ranks
-  JOIN groups
-    ON groups.job_name = ranks.job_name
-    AND groups.other_labels = ranks.other_labels
-    AND groups.figure = ranks.figure
-    AND groups.function_name IS NOT DISTINCT FROM ranks.function_name
-    AND groups.platform IS NOT DISTINCT FROM ranks.platform
-    AND groups.compilation_place IS NOT DISTINCT FROM ranks.compilation_place
-    AND groups.color IS NOT DISTINCT FROM ranks.color
   CROSS JOIN params
   WHERE params.figure IS NULL
-    OR groups.figure GLOB params.figure
+    OR ranks.figure GLOB params.figure
+  GROUP BY
+    ranks.job_name, ranks.other_labels, ranks.figure, ranks.figure_place, ranks.function_name,
+    ranks.platform, ranks.compilation_place, ranks.color, ranks.entry_signature, ranks.own_bytes
 ),
-levels AS (
+-- Figures by number, so that what follows has neither names nor labels in each row.
+groups AS (
   SELECT
-    placed.group_id, placed.rank, placed.own_bytes, placed.rank_count,
+    row_number() OVER (
+      ORDER BY
+        levels.job_name, levels.other_labels, levels.figure, levels.function_name,
+        levels.platform, levels.compilation_place, levels.color
+    ) AS group_id,
+    levels.job_name, levels.other_labels, levels.figure, levels.figure_place,
+    levels.function_name, levels.platform, levels.compilation_place, levels.color,
+    max(levels.is_labelled) AS is_labelled,
+    CAST(sum(levels.rank_count) AS BIGINT) AS rank_count,
+    CAST(sum(levels.unknown_count) AS BIGINT) AS unknown_count,
+    min(levels.first_reason) AS first_reason,
+    nullif(count(DISTINCT levels.entry_signature), 0) AS signature_count,
+    min(CASE WHEN levels.unknown_count = 0 THEN levels.own_bytes END) AS min_bytes,
+    max(CASE WHEN levels.unknown_count = 0 THEN levels.own_bytes END) AS max_bytes
+  FROM levels
+  GROUP BY
+    levels.job_name, levels.other_labels, levels.figure, levels.figure_place,
+    levels.function_name, levels.platform, levels.compilation_place, levels.color
+),
+counted AS (
+  SELECT
+    groups.group_id, levels.own_bytes, groups.rank_count, groups.unknown_count,
+    groups.min_bytes, groups.max_bytes, levels.first_rank, levels.rank_count AS own_count,
+    sum(levels.rank_count) OVER (
+      PARTITION BY groups.group_id
+      ORDER BY levels.own_bytes
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS place
+  FROM levels
+  JOIN groups
+    ON groups.job_name = levels.job_name
+    AND groups.other_labels = levels.other_labels
+    AND groups.figure = levels.figure
+    AND groups.function_name IS NOT DISTINCT FROM levels.function_name
+    AND groups.platform IS NOT DISTINCT FROM levels.platform
+    AND groups.compilation_place IS NOT DISTINCT FROM levels.compilation_place
+    AND groups.color IS NOT DISTINCT FROM levels.color
+),
+medians AS (
+  SELECT
+    counted.group_id,
     CASE
-      WHEN placed.unknown_count = 0
-        THEN max(
-          CASE WHEN placed.place = (placed.rank_count + 1) // 2 THEN placed.own_bytes END
-        ) OVER (PARTITION BY placed.group_id)
+      WHEN max(counted.unknown_count) = 0
+        THEN min(
+          CASE WHEN counted.place >= (counted.rank_count + 1) // 2 THEN counted.own_bytes END
+        )
     END AS median_bytes,
-    min(CASE WHEN placed.own_bytes = placed.max_bytes THEN placed.rank END)
-      OVER (PARTITION BY placed.group_id) AS fullest_rank,
-    min(CASE WHEN placed.own_bytes = placed.min_bytes THEN placed.rank END)
-      OVER (PARTITION BY placed.group_id) AS emptiest_rank
-  FROM placed
+    min(CASE WHEN counted.own_bytes = counted.max_bytes THEN counted.first_rank END)
+      AS fullest_rank,
+    min(CASE WHEN counted.own_bytes = counted.min_bytes THEN counted.first_rank END)
+      AS emptiest_rank
+  FROM counted
+  GROUP BY counted.group_id
 ),
 differences AS (
   SELECT
-    levels.group_id, levels.rank, levels.own_bytes, levels.rank_count, levels.median_bytes,
-    levels.fullest_rank, levels.emptiest_rank,
-    abs(levels.own_bytes - levels.median_bytes) AS distance_bytes,
-    row_number() OVER (
-      PARTITION BY levels.group_id ORDER BY abs(levels.own_bytes - levels.median_bytes)
+    counted.group_id, counted.own_bytes, counted.own_count, counted.first_rank,
+    counted.rank_count, medians.median_bytes,
+    abs(counted.own_bytes - medians.median_bytes) AS distance_bytes,
+    sum(counted.own_count) OVER (
+      PARTITION BY counted.group_id
+      ORDER BY abs(counted.own_bytes - medians.median_bytes)
+      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     ) AS distance_place
-  FROM levels
+  FROM counted
+  JOIN medians ON medians.group_id = counted.group_id
 ),
 typical AS (
   SELECT
-    differences.group_id, differences.rank, differences.own_bytes, differences.rank_count,
-    differences.median_bytes, differences.fullest_rank, differences.emptiest_rank,
-    differences.distance_bytes,
-    max(
+    differences.group_id,
+    min(
       CASE
-        WHEN differences.distance_place = (differences.rank_count + 1) // 2
+        WHEN differences.distance_place >= (differences.rank_count + 1) // 2
           THEN differences.distance_bytes
       END
-    ) OVER (PARTITION BY differences.group_id) AS typical_bytes
+    ) AS typical_bytes
   FROM differences
+  GROUP BY differences.group_id
 ),
 judged AS (
   SELECT
-    typical.group_id, typical.rank, typical.own_bytes, typical.median_bytes,
-    typical.fullest_rank, typical.emptiest_rank, typical.distance_bytes,
+    differences.group_id, differences.own_bytes, differences.own_count, differences.first_rank,
+    differences.distance_bytes,
     CASE
-      WHEN typical.distance_bytes IS NOT NULL
-        THEN typical.rank_count > 2
-          AND typical.distance_bytes > 5 * typical.typical_bytes
-          AND typical.distance_bytes > params.odd_ratio * abs(typical.median_bytes)
+      WHEN differences.distance_bytes IS NOT NULL
+        THEN differences.rank_count > 2
+          AND differences.distance_bytes > 5 * typical.typical_bytes
+          AND differences.distance_bytes > params.odd_ratio * abs(differences.median_bytes)
     END AS is_odd
-  FROM typical
+  FROM differences
+  JOIN typical ON typical.group_id = differences.group_id
   CROSS JOIN params
 ),
-shown AS (
+classed AS (
   SELECT
-    judged.group_id, judged.rank, judged.own_bytes, judged.median_bytes, judged.fullest_rank,
-    judged.emptiest_rank, judged.is_odd,
-    count(CASE WHEN judged.is_odd THEN 1 END) OVER (PARTITION BY judged.group_id) AS odd_count,
-    row_number() OVER (
+    judged.group_id, judged.own_bytes, judged.first_rank, judged.distance_bytes, judged.is_odd,
+    CASE WHEN judged.own_bytes IS NULL THEN 0 WHEN judged.is_odd THEN 1 ELSE 2 END AS class,
+    rank() OVER (
       PARTITION BY judged.group_id
       ORDER BY
         CASE WHEN judged.own_bytes IS NULL THEN 0 WHEN judged.is_odd THEN 1 ELSE 2 END,
-        judged.distance_bytes DESC NULLS LAST, judged.rank
-    ) AS odd_place
+        judged.distance_bytes DESC NULLS LAST
+    ) AS value_place
   FROM judged
+),
+odds AS (
+  SELECT
+    judged.group_id,
+    CAST(sum(CASE WHEN judged.is_odd THEN judged.own_count ELSE 0 END) AS BIGINT) AS odd_count
+  FROM judged
+  GROUP BY judged.group_id
+),
+-- The values that are shown: a rank of such a one has at least its place.
+shown_values AS (
+  SELECT
+    classed.group_id, classed.own_bytes, classed.distance_bytes, classed.is_odd, classed.class,
+    min(classed.first_rank) AS first_rank
+  FROM classed
+  CROSS JOIN params
+  WHERE classed.value_place = 1
+    OR (classed.value_place <= params.rank_n AND classed.class < 2)
+  GROUP BY
+    classed.group_id, classed.own_bytes, classed.distance_bytes, classed.is_odd, classed.class
+),
+shown AS (
+  SELECT
+    groups.group_id, ranks.rank, ranks.own_bytes, shown_values.is_odd,
+    row_number() OVER (
+      PARTITION BY groups.group_id
+      ORDER BY
+        shown_values.class, shown_values.distance_bytes DESC NULLS LAST, ranks.rank
+    ) AS odd_place
+  FROM shown_values
+  JOIN groups ON groups.group_id = shown_values.group_id
+  JOIN ranks
+    ON ranks.job_name = groups.job_name
+    AND ranks.other_labels = groups.other_labels
+    AND ranks.figure = groups.figure
+    AND ranks.function_name IS NOT DISTINCT FROM groups.function_name
+    AND ranks.platform IS NOT DISTINCT FROM groups.platform
+    AND ranks.compilation_place IS NOT DISTINCT FROM groups.compilation_place
+    AND ranks.color IS NOT DISTINCT FROM groups.color
+    AND ranks.own_bytes IS NOT DISTINCT FROM shown_values.own_bytes
+  WHERE shown_values.class < 2
+    OR ranks.rank = shown_values.first_rank
 )
 SELECT
   groups.figure, groups.function_name, groups.platform, groups.compilation_place, groups.color,
@@ -430,7 +460,7 @@ SELECT
   sizes.job_rank_count - groups.rank_count AS missing_count,
   groups.signature_count,
   CASE WHEN groups.unknown_count = 0 THEN groups.min_bytes END AS min_bytes,
-  shown.median_bytes,
+  medians.median_bytes,
   CASE WHEN groups.unknown_count = 0 THEN groups.max_bytes END AS max_bytes,
   CASE WHEN groups.unknown_count = 0 THEN groups.max_bytes - groups.min_bytes END AS spread_bytes,
   CASE
@@ -438,14 +468,16 @@ SELECT
       AND groups.max_bytes > 0
       THEN CAST(groups.max_bytes - groups.min_bytes AS DOUBLE) / nullif(groups.max_bytes, 0)
   END AS spread_ratio,
-  CASE WHEN groups.unknown_count = 0 THEN shown.fullest_rank END AS fullest_rank,
-  CASE WHEN groups.unknown_count = 0 THEN shown.emptiest_rank END AS emptiest_rank,
-  CASE WHEN groups.unknown_count = 0 THEN shown.odd_count END AS odd_count,
+  CASE WHEN groups.unknown_count = 0 THEN medians.fullest_rank END AS fullest_rank,
+  CASE WHEN groups.unknown_count = 0 THEN medians.emptiest_rank END AS emptiest_rank,
+  CASE WHEN groups.unknown_count = 0 THEN odds.odd_count END AS odd_count,
   shown.rank, shown.own_bytes,
-  shown.own_bytes - shown.median_bytes AS difference_bytes,
+  shown.own_bytes - medians.median_bytes AS difference_bytes,
   shown.is_odd, groups.unknown_count, groups.first_reason AS unknown_reason
 FROM shown
 JOIN groups ON groups.group_id = shown.group_id
+JOIN medians ON medians.group_id = shown.group_id
+JOIN odds ON odds.group_id = shown.group_id
 JOIN sizes
   ON sizes.job_name = groups.job_name
   AND sizes.other_labels = groups.other_labels
@@ -460,7 +492,7 @@ ORDER BY
   CASE WHEN groups.unknown_count > 0 THEN 0 ELSE 1 END,
   CASE
     WHEN groups.unknown_count = 0
-      AND shown.odd_count > 0
+      AND odds.odd_count > 0
       OR sizes.job_rank_count > groups.rank_count THEN 0
     ELSE 1
   END,

@@ -144,6 +144,7 @@ def _cast(node: exp.Expr) -> Iterator[str]:
         is_getvariable(node.this)
         or isinstance(_first(node.this), exp.Count | exp.Sum)
         or is_whole(node)
+        or isinstance(node.this, exp.Null)
     ):
         yield "no cast to an integer: a fraction is rounded here and cut off elsewhere"
 

@@ -36,7 +36,8 @@ MOST_READS = 100
 def parted(tree: exp.Query) -> list[tuple[str, exp.Query]]:
     """Split a statement into named parts; the last one, without a name, is the answer.
 
-    A part reads earlier ones by the names of the CTEs that they were.
+    A part reads earlier ones by the names of the CTEs that they were. CTEs that the statement has
+    AS MATERIALIZED are parts, others where reading them again is too much.
 
     Args:
         tree: a statement of `bufdb.lint.translate` or `bufdb.lint.spark`, whose CTEs read only
@@ -46,7 +47,7 @@ def parted(tree: exp.Query) -> list[tuple[str, exp.Query]]:
     body = tree.copy()
     body.set("with_", None)
     readings = {name: _read_names(part) for name, part in {**ctes, "": body}.items()}
-    first: set[str] = set()
+    first = {cte.alias for cte in tree.ctes if cte.args.get("materialized")}
     while wanted := _most_saving(readings, first):
         first.add(wanted)
     names = [name for name in ctes if name in first]
@@ -153,6 +154,8 @@ class Whole:
         self.macros: dict[str, _Macro] = {}
         self.views: dict[str, exp.Expr] = {}
         self.ctes: dict[str, exp.Expr] = {}
+        self.kept: set[str] = set()
+        """CTEs of the query that are AS MATERIALIZED."""
         for name, text in definitions.views(sql, comments=False).items():
             made = _MACRO.search(text)
             if made is None:
@@ -170,7 +173,11 @@ class Whole:
         params = next((cte.this for cte in tree.ctes if cte.alias == "params"), None)
         result = self._named(tree, {}, "", params)
         parts = [
-            exp.CTE(this=body, alias=exp.TableAlias(this=exp.to_identifier(name)))
+            exp.CTE(
+                this=body,
+                alias=exp.TableAlias(this=exp.to_identifier(name)),
+                materialized=name in self.kept or None,
+            )
             for name, body in self.ctes.items()
         ]
         if parts:
@@ -208,6 +215,8 @@ class Whole:
             name = f"{prefix}__{cte.alias}" if prefix else cte.alias
             inner = {**known, cte.alias: name} if is_recursive else known
             self.ctes[name] = self._named(cte.this, inner, name, params)
+            if cte.args.get("materialized"):
+                self.kept.add(name)
             known[cte.alias] = name
         for select in [node for node in tree.find_all(exp.Query) if node.args.get("with_")]:
             select.replace(self._named(select.copy(), known, f"{prefix}__inner", params))
@@ -325,7 +334,12 @@ def _written(query: SavedQuery, dialect: str, is_parted: bool) -> tuple[tuple[st
 @functools.lru_cache(maxsize=256)
 def _texts(sql: str, name: str, is_parted: bool) -> tuple[tuple[str, str], ...]:
     tree = spark.rewritten(Whole(sql).statement(sql), _table_columns())
-    made = parted(tree) if is_parted else [("", tree)]
+    if is_parted:
+        made = parted(tree)
+    else:
+        for cte in tree.ctes:  # Spark does not know the word
+            cte.set("materialized", None)
+        made = [("", tree)]
     return tuple((part, spark.text(one, name)) for part, one in made)
 
 

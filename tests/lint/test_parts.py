@@ -47,6 +47,16 @@ def test_each_part_has_what_it_reads_and_no_more():
         assert own <= read and not own & made.keys()
 
 
+def test_what_is_materialized_is_a_part():
+    made = parted("WITH a AS MATERIALIZED (SELECT 1 AS x), b AS (SELECT x FROM a) SELECT x FROM b")
+    assert list(made) == ["a", ""]
+    assert "MATERIALIZED" not in made[""]
+    query = QUERIES["ranks"]
+    assert "processes" in dict(translate.parts(query, "spark"))
+    assert "MATERIALIZED" in query.sql
+    assert "MATERIALIZED" not in translate.body(query, "spark")
+
+
 @pytest.mark.parametrize(
     "name", ["scaling", "diff-modules", pytest.param("advice", marks=pytest.mark.slow)]
 )

@@ -71,6 +71,22 @@ def test_other_labels_keep_jobs_apart_unless_they_do_not_matter(con):
     assert len(answer(con, "ranks", fixed="job", top_n=1)) == 1
 
 
+def test_ranks_of_one_value_are_one_each_whatever_their_shapes(con, taken):
+    """Each value is read once, however many ranks and shapes of arguments it is of."""
+    for rank, size in enumerate([10, 10, 10, 10, 10, 10, 10, 900, 900, 40]):
+        module = Module(con, rank, "r", "f", module_key=f"rank-{rank}/f", has_live_ranges=rank > 1)
+        module.allocation(0, "output", size, output_shape=f"f32[{rank}]")
+        if rank > 1:
+            module.close()
+    holds(con, "ranks", """
+        figure | rank   | own_bytes | is_odd | odd_count | signature_count | median_bytes
+        peak   | rank-0 | NULL      | NULL   | NULL      | 10              | NULL
+        peak   | rank-1 | NULL      | NULL   | NULL      | 10              | NULL
+        need   | rank-7 | 900       | True   | 3         | 10              | 10
+        need   | rank-8 | 900       | True   | 3         | 10              | 10
+    """, rank_n=2)  # fmt: skip
+
+
 def test_a_function_that_ranks_lack_comes_first(con):
     for rank in "012":
         compiled(con, int(rank), rank, 10)
