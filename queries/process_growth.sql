@@ -59,168 +59,221 @@ WITH params AS (
     coalesce(getvariable('every_line')::BOOLEAN, FALSE) AS every_line,
     coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
 ),
-moments AS (
+processes AS (
   SELECT
-    asked_moments.run_name, asked_moments.account_name, asked_moments.profile_name,
-    asked_moments.elapsed_seconds, asked_moments.mark,
-    row_number() OVER (
-      PARTITION BY asked_moments.run_name, asked_moments.account_name
-      ORDER BY asked_moments.snapshot_ordinal NULLS LAST
-    ) AS place,
-    count(*) OVER (
-      PARTITION BY asked_moments.run_name, asked_moments.account_name
-    ) AS snapshot_count
+    row_number() OVER (ORDER BY asked_moments.run_name, asked_moments.account_name)
+      AS process_id,
+    asked_moments.run_name, asked_moments.account_name, count(*) AS snapshot_count
   FROM asked_moments
+  GROUP BY asked_moments.run_name, asked_moments.account_name
+  HAVING count(*) > 1
 ),
-programs AS (
+-- Processes and things by number, so that what follows has no names in each row.
+moments AS MATERIALIZED (
   SELECT
-    moments.run_name, moments.account_name, moments.place,
-    python_name(live_programs.program_name) AS python_function_name,
-    live_programs.code_bytes
+    processes.process_id, processes.snapshot_count, asked_moments.run_name,
+    asked_moments.account_name, asked_moments.profile_name, asked_moments.elapsed_seconds,
+    asked_moments.mark,
+    row_number() OVER (
+      PARTITION BY processes.process_id
+      ORDER BY asked_moments.snapshot_ordinal NULLS LAST
+    ) AS place
+  FROM asked_moments
+  JOIN processes
+    ON processes.run_name = asked_moments.run_name
+    AND processes.account_name = asked_moments.account_name
+),
+parts AS (
+  SELECT
+    moments.process_id, moments.snapshot_count, moments.place, 'arrays' AS kind,
+    live_array_lines.device, live_array_lines.python_function_name, live_array_lines.source,
+    live_array_lines.shape, live_array_lines.holder_name, live_array_lines.holder_source,
+    live_array_lines.array_count AS held_count, live_array_lines.total_bytes AS held_bytes
+  FROM moments
+  JOIN live_array_lines
+    ON live_array_lines.run_name = moments.run_name
+    AND live_array_lines.profile_name = moments.profile_name
+  UNION ALL
+  SELECT
+    moments.process_id, moments.snapshot_count, moments.place, 'programs' AS kind,
+    NULL AS device, python_name(live_programs.program_name) AS python_function_name,
+    NULL AS source, NULL AS shape, NULL AS holder_name, NULL AS holder_source, 1 AS held_count,
+    live_programs.code_bytes AS held_bytes
   FROM moments
   JOIN live_programs
     ON live_programs.run_name = moments.run_name
     AND live_programs.profile_name = moments.profile_name
 ),
+things AS MATERIALIZED (
+  SELECT
+    dense_rank() OVER (
+      ORDER BY named.kind, named.device, named.python_function_name, named.source, named.shape
+    ) AS thing_id,
+    row_number() OVER (
+      ORDER BY
+        named.holder_name, named.holder_source NULLS LAST, named.kind, named.device,
+        named.python_function_name, named.source, named.shape
+    ) AS holder_id,
+    named.kind, named.device, named.python_function_name, named.source, named.shape,
+    named.holder_name, named.holder_source
+  FROM (
+    SELECT DISTINCT
+      parts.kind, parts.device, parts.python_function_name, parts.source, parts.shape,
+      parts.holder_name, parts.holder_source
+    FROM parts
+  ) AS named
+),
+numbered AS (
+  SELECT
+    parts.process_id, parts.snapshot_count, parts.place, things.thing_id, things.holder_id,
+    CASE WHEN parts.holder_name IS NOT NULL THEN parts.place END AS holder_place,
+    parts.held_count, parts.held_bytes
+  FROM parts
+  JOIN things
+    ON things.kind = parts.kind
+    AND things.device IS NOT DISTINCT FROM parts.device
+    AND things.python_function_name IS NOT DISTINCT FROM parts.python_function_name
+    AND things.source IS NOT DISTINCT FROM parts.source
+    AND things.shape IS NOT DISTINCT FROM parts.shape
+    AND things.holder_name IS NOT DISTINCT FROM parts.holder_name
+    AND things.holder_source IS NOT DISTINCT FROM parts.holder_source
+),
+lines AS (
+  SELECT
+    numbered.process_id, numbered.thing_id, numbered.snapshot_count,
+    CAST(
+      sum(CASE WHEN numbered.place = 1 THEN numbered.held_count ELSE 0 END) AS BIGINT
+    ) AS first_count,
+    CAST(
+      sum(CASE WHEN numbered.place = numbered.snapshot_count THEN numbered.held_count ELSE 0 END)
+      AS BIGINT
+    ) AS last_count,
+    CAST(
+      sum(CASE WHEN numbered.place = 1 THEN numbered.held_bytes ELSE 0 END) AS BIGINT
+    ) AS first_bytes,
+    CAST(
+      sum(CASE WHEN numbered.place = numbered.snapshot_count THEN numbered.held_bytes ELSE 0 END)
+      AS BIGINT
+    ) AS last_bytes,
+    count(*) = count(numbered.held_bytes) AS is_known,
+    max(numbered.holder_place) AS holder_place
+  FROM numbered
+  GROUP BY numbered.process_id, numbered.thing_id, numbered.snapshot_count
+),
+-- Of most lines as much is alive at the end as at the beginning: they need no order.
+shown AS MATERIALIZED (
+  SELECT
+    lines.process_id, lines.thing_id, lines.snapshot_count,
+    lines.first_count, lines.last_count,
+    CASE WHEN lines.is_known THEN lines.first_bytes END AS first_bytes,
+    CASE WHEN lines.is_known THEN lines.last_bytes END AS last_bytes,
+    lines.holder_place
+  FROM lines
+  CROSS JOIN params
+  WHERE lines.last_count > lines.first_count
+    OR params.every_line
+),
 held AS (
   SELECT
-    moments.run_name, moments.account_name, moments.place, 'arrays' AS kind,
-    live_line_shapes.device, live_line_shapes.python_function_name, live_line_shapes.source,
-    live_line_shapes.shape, live_line_shapes.array_count AS held_count,
-    live_line_shapes.total_bytes AS held_bytes,
-    live_line_shapes.holder_name, live_line_shapes.holder_source
-  FROM moments
-  JOIN live_line_shapes
-    ON live_line_shapes.run_name = moments.run_name
-    AND live_line_shapes.profile_name = moments.profile_name
-  UNION ALL
-  SELECT
-    programs.run_name, programs.account_name, programs.place, 'programs' AS kind,
-    NULL AS device, programs.python_function_name, NULL AS source, NULL AS shape,
-    count(*) AS held_count,
-    CASE
-      WHEN count(programs.code_bytes) = count(*)
-        THEN CAST(sum(programs.code_bytes) AS BIGINT)
-    END AS held_bytes,
-    NULL AS holder_name, NULL AS holder_source
-  FROM programs
+    numbered.process_id, numbered.thing_id, numbered.place, numbered.snapshot_count,
+    CAST(sum(numbered.held_count) AS BIGINT) AS held_count
+  FROM shown
+  JOIN numbered
+    ON numbered.process_id = shown.process_id
+    AND numbered.thing_id = shown.thing_id
   GROUP BY
-    programs.run_name, programs.account_name, programs.place, programs.python_function_name
+    numbered.process_id, numbered.thing_id, numbered.place, numbered.snapshot_count
 ),
-holders AS (
-  SELECT
-    held.run_name, held.account_name, held.kind, held.device, held.python_function_name,
-    held.source, held.shape, held.held_bytes, held.holder_name, held.holder_source,
-    row_number() OVER (
-      PARTITION BY
-        held.run_name, held.account_name, held.kind, held.device, held.python_function_name,
-        held.source, held.shape
-      ORDER BY CASE WHEN held.holder_name IS NULL THEN 1 ELSE 0 END, held.place DESC
-    ) AS holder_place
-  FROM held
-),
-things AS (
-  SELECT
-    holders.run_name, holders.account_name, holders.kind, holders.device,
-    holders.python_function_name, holders.source, holders.shape,
-    count(holders.held_bytes) = count(*) AS is_known,
-    max(CASE WHEN holders.holder_place = 1 THEN holders.holder_name END) AS holder_name,
-    max(CASE WHEN holders.holder_place = 1 THEN holders.holder_source END) AS holder_source
-  FROM holders
-  GROUP BY
-    holders.run_name, holders.account_name, holders.kind, holders.device,
-    holders.python_function_name, holders.source, holders.shape
-),
-counted AS (
-  SELECT
-    things.run_name, things.account_name, things.kind, things.device,
-    things.python_function_name, things.source, things.shape, things.is_known,
-    things.holder_name, things.holder_source,
-    moments.place, moments.snapshot_count, moments.elapsed_seconds, moments.mark,
-    coalesce(held.held_count, 0) AS held_count,
-    coalesce(held.held_bytes, 0) AS held_bytes
-  FROM things
-  JOIN moments
-    ON moments.run_name = things.run_name
-    AND moments.account_name = things.account_name
-  LEFT JOIN held
-    ON held.run_name = things.run_name
-    AND held.account_name = things.account_name
-    AND held.place = moments.place
-    AND held.kind = things.kind
-    AND held.device IS NOT DISTINCT FROM things.device
-    AND held.python_function_name IS NOT DISTINCT FROM things.python_function_name
-    AND held.source IS NOT DISTINCT FROM things.source
-    AND held.shape IS NOT DISTINCT FROM things.shape
-),
+-- What a snapshot does not list is zero there.
 changes AS (
   SELECT
-    counted.run_name, counted.account_name, counted.kind, counted.device,
-    counted.python_function_name, counted.source, counted.shape, counted.is_known,
-    counted.holder_name, counted.holder_source, counted.place, counted.snapshot_count,
-    counted.elapsed_seconds, counted.mark, counted.held_count, counted.held_bytes,
-    lead(counted.held_count) OVER (
-      PARTITION BY
-        counted.run_name, counted.account_name, counted.kind, counted.device,
-        counted.python_function_name, counted.source, counted.shape
-      ORDER BY counted.place
-    ) - counted.held_count AS change_count
-  FROM counted
+    held.process_id, held.thing_id, held.place,
+    CASE
+      WHEN held.place = 1 THEN 0
+      WHEN lag(held.place) OVER thing = held.place - 1
+        THEN held.held_count - lag(held.held_count) OVER thing
+      ELSE held.held_count
+    END AS change_count,
+    CASE
+      WHEN held.held_count > 0
+        AND held.place < held.snapshot_count
+        AND coalesce(lead(held.place) OVER thing, 0) <> held.place + 1
+        THEN 1
+    END AS end_mark
+  FROM held
+  WINDOW thing AS (PARTITION BY held.process_id, held.thing_id ORDER BY held.place)
 ),
 grown AS (
   SELECT
-    changes.run_name, changes.account_name, changes.kind, changes.device,
-    changes.python_function_name, changes.source, changes.shape, changes.is_known,
-    changes.holder_name, changes.holder_source, changes.snapshot_count,
-    max(CASE WHEN changes.place = 1 THEN changes.held_count END) AS first_count,
-    max(CASE WHEN changes.place = changes.snapshot_count THEN changes.held_count END)
-      AS last_count,
-    max(CASE WHEN changes.place = 1 THEN changes.held_bytes END) AS first_bytes,
-    max(CASE WHEN changes.place = changes.snapshot_count THEN changes.held_bytes END)
-      AS last_bytes,
-    count(*) FILTER (WHERE changes.change_count > 0) AS grown_count,
-    count(*) FILTER (WHERE changes.change_count < 0) AS shrunk_count,
-    min(changes.place) FILTER (WHERE changes.change_count > 0) AS since_place,
-    max(changes.place) FILTER (WHERE changes.change_count > 0) AS latest_place
+    changes.process_id, changes.thing_id,
+    count(CASE WHEN changes.change_count > 0 THEN 1 END) AS grown_count,
+    count(CASE WHEN changes.change_count < 0 THEN 1 END) + count(changes.end_mark)
+      AS shrunk_count,
+    min(CASE WHEN changes.change_count > 0 THEN changes.place - 1 END) AS since_place,
+    max(CASE WHEN changes.change_count > 0 THEN changes.place - 1 END) AS latest_place
   FROM changes
+  GROUP BY changes.process_id, changes.thing_id
+),
+-- Of the last snapshot that knows a holder, that of the most bytes.
+holders AS (
+  SELECT
+    numbered.process_id, numbered.thing_id, numbered.holder_id,
+    row_number() OVER (
+      PARTITION BY numbered.process_id, numbered.thing_id
+      ORDER BY numbered.held_bytes DESC, numbered.holder_id
+    ) AS place
+  FROM shown
+  JOIN numbered
+    ON numbered.process_id = shown.process_id
+    AND numbered.thing_id = shown.thing_id
+    AND numbered.holder_place = shown.holder_place
+),
+names AS (
+  SELECT
+    things.thing_id, things.kind, things.device, things.python_function_name, things.source,
+    things.shape
+  FROM things
   GROUP BY
-    changes.run_name, changes.account_name, changes.kind, changes.device,
-    changes.python_function_name, changes.source, changes.shape, changes.is_known,
-    changes.holder_name, changes.holder_source, changes.snapshot_count
+    things.thing_id, things.kind, things.device, things.python_function_name, things.source,
+    things.shape
 ),
 judged AS (
   SELECT
-    grown.run_name, grown.account_name, grown.device, grown.kind, grown.python_function_name,
-    grown.source, grown.shape, grown.snapshot_count, grown.first_count, grown.last_count,
-    if(grown.is_known, grown.first_bytes, NULL) AS first_bytes,
-    if(grown.is_known, grown.last_bytes, NULL) AS last_bytes,
-    if(grown.is_known, grown.last_bytes - grown.first_bytes, NULL) AS growth_bytes,
+    latest.run_name, latest.account_name, names.device, names.kind, names.python_function_name,
+    names.source, names.shape, shown.snapshot_count, shown.first_count, shown.last_count,
+    shown.first_bytes, shown.last_bytes,
+    shown.last_bytes - shown.first_bytes AS growth_bytes,
     grown.grown_count, grown.shrunk_count,
     since.elapsed_seconds AS since_seconds,
     since.mark AS since_mark,
     latest.elapsed_seconds AS last_seconds,
     latest.mark AS last_mark,
-    grown.holder_name, grown.holder_source,
+    things.holder_name, things.holder_source,
     CASE
-      WHEN grown.last_count <= grown.first_count OR grown.grown_count < 2 THEN NULL
+      WHEN shown.last_count <= shown.first_count OR grown.grown_count < 2 THEN NULL
       WHEN grown.shrunk_count = 0
         AND grown.grown_count >= params.least_count
-        AND 2 * grown.latest_place >= grown.snapshot_count
+        AND 2 * grown.latest_place >= shown.snapshot_count
         THEN 'likely'
       ELSE 'possible'
     END AS sureness
-  FROM grown
-  CROSS JOIN params
+  FROM shown
+  JOIN grown
+    ON grown.process_id = shown.process_id
+    AND grown.thing_id = shown.thing_id
+  JOIN names ON names.thing_id = shown.thing_id
+  JOIN moments AS latest
+    ON latest.process_id = shown.process_id
+    AND latest.place = shown.snapshot_count
   LEFT JOIN moments AS since
-    ON since.run_name = grown.run_name
-    AND since.account_name = grown.account_name
+    ON since.process_id = grown.process_id
     AND since.place = grown.since_place
-  LEFT JOIN moments AS latest
-    ON latest.run_name = grown.run_name
-    AND latest.account_name = grown.account_name
-    AND latest.place = grown.snapshot_count
-  WHERE grown.snapshot_count > 1
-    AND (grown.last_count > grown.first_count OR params.every_line)
+  LEFT JOIN holders
+    ON holders.process_id = shown.process_id
+    AND holders.thing_id = shown.thing_id
+    AND holders.place = 1
+  LEFT JOIN things ON things.holder_id = holders.holder_id
+  CROSS JOIN params
 ),
 ranked AS (
   SELECT

@@ -61,6 +61,16 @@ found AS (
     OR (live_frames.parent_frame_id IS NOT NULL AND callers.stack_frame_id IS NULL)
   UNION ALL
   SELECT
+    live_frames.run_name, live_frames.profile_name,
+    'the own frame of frame ' || live_frames.stack_frame_id || ' is not its own' AS what
+  FROM live_frames
+  LEFT JOIN live_frames AS own
+    ON own.run_name = live_frames.run_name
+    AND own.profile_name = live_frames.profile_name
+    AND own.stack_frame_id = live_frames.own_frame_id
+  WHERE live_frames.own_frame_id IS DISTINCT FROM own.own_frame_id
+  UNION ALL
+  SELECT
     live_programs.run_name, live_programs.profile_name,
     count(*) || ' programs up to number ' || max(live_programs.program_ordinal) || ' of '
       || coalesce(any_value(live_profiles.program_count)::VARCHAR, 'no') || ' loaded ones' AS what

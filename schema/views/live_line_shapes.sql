@@ -1,68 +1,56 @@
 -- One row per memory profile, device, own line of Python that made arrays that are alive, and their shape.
 CREATE OR REPLACE VIEW live_line_shapes AS
-WITH lines AS (
+WITH sums AS (
   SELECT
-    live_arrays.run_name, live_arrays.profile_name, live_arrays.device,
-    coalesce(
-      own.source_file || ':' || own.source_line,
-      library_source(made.source_file, made.source_line),
-      '(no stack)'
-    ) AS source,
+    live_array_lines.run_name, live_array_lines.profile_name, live_array_lines.device,
+    live_array_lines.source, live_array_lines.python_function_name, live_array_lines.shape,
+    CAST(sum(live_array_lines.total_bytes) AS BIGINT) AS total_bytes,
+    CAST(sum(live_array_lines.array_count) AS BIGINT) AS array_count,
     CASE
-      WHEN own.stack_frame_id IS NOT NULL THEN own.function_name
-      ELSE made.function_name
-    END AS python_function_name,
-    live_arrays.shape, live_arrays.total_bytes, live_arrays.array_count,
-    live_arrays.argument_bytes, live_arrays.argument_count, live_arrays.holder_name,
-    live_arrays.holder_source
-  FROM live_arrays
-  LEFT JOIN live_frames AS made
-    ON made.run_name = live_arrays.run_name
-    AND made.profile_name = live_arrays.profile_name
-    AND made.stack_frame_id = live_arrays.stack_frame_id
-  LEFT JOIN live_frames AS own
-    ON own.run_name = live_arrays.run_name
-    AND own.profile_name = live_arrays.profile_name
-    AND own.stack_frame_id = made.own_frame_id
+      WHEN count(live_array_lines.argument_bytes) = count(*)
+        THEN CAST(sum(live_array_lines.argument_bytes) AS BIGINT)
+    END AS argument_bytes,
+    CASE
+      WHEN count(live_array_lines.argument_count) = count(*)
+        THEN CAST(sum(live_array_lines.argument_count) AS BIGINT)
+    END AS argument_count
+  FROM live_array_lines
+  GROUP BY
+    live_array_lines.run_name, live_array_lines.profile_name, live_array_lines.device,
+    live_array_lines.source, live_array_lines.python_function_name, live_array_lines.shape
 ),
+-- Few profiles have holders: only those rows are sorted.
 placed AS (
   SELECT
-    lines.run_name, lines.profile_name, lines.device, lines.source, lines.python_function_name,
-    lines.shape, lines.total_bytes, lines.array_count, lines.argument_bytes,
-    lines.argument_count, lines.holder_name, lines.holder_source,
+    live_array_lines.run_name, live_array_lines.profile_name, live_array_lines.device,
+    live_array_lines.source, live_array_lines.python_function_name, live_array_lines.shape,
+    live_array_lines.holder_name, live_array_lines.holder_source,
     row_number() OVER (
       PARTITION BY
-        lines.run_name, lines.profile_name, lines.device, lines.source,
-        lines.python_function_name, lines.shape
+        live_array_lines.run_name, live_array_lines.profile_name, live_array_lines.device,
+        live_array_lines.source, live_array_lines.python_function_name, live_array_lines.shape
       ORDER BY
-        CASE WHEN lines.holder_name IS NULL THEN 1 ELSE 0 END, lines.total_bytes DESC,
-        lines.holder_name NULLS LAST, lines.holder_source NULLS LAST
+        live_array_lines.total_bytes DESC, live_array_lines.holder_name,
+        live_array_lines.holder_source NULLS LAST
     ) AS holder_place
-  FROM lines
+  FROM live_array_lines
+  WHERE live_array_lines.holder_name IS NOT NULL
 )
 SELECT
-  placed.run_name, placed.profile_name, placed.device, placed.source,
-  placed.python_function_name, placed.shape,
-  CAST(sum(placed.total_bytes) AS BIGINT) AS total_bytes,
-  CAST(sum(placed.array_count) AS BIGINT) AS array_count,
-  CASE
-    WHEN count(placed.argument_bytes) = count(*)
-      THEN CAST(sum(placed.argument_bytes) AS BIGINT)
-  END AS argument_bytes,
-  CASE
-    WHEN count(placed.argument_count) = count(*)
-      THEN CAST(sum(placed.argument_count) AS BIGINT)
-  END AS argument_count,
-  max(CASE WHEN placed.holder_place = 1 THEN placed.holder_name END) AS holder_name,
-  max(CASE WHEN placed.holder_place = 1 THEN placed.holder_source END) AS holder_source
-FROM placed
-GROUP BY
-  placed.run_name, placed.profile_name, placed.device, placed.source,
-  placed.python_function_name, placed.shape;
+  sums.run_name, sums.profile_name, sums.device, sums.source, sums.python_function_name,
+  sums.shape, sums.total_bytes, sums.array_count, sums.argument_bytes, sums.argument_count,
+  placed.holder_name, placed.holder_source
+FROM sums
+LEFT JOIN placed
+  ON placed.holder_place = 1
+  AND placed.run_name = sums.run_name
+  AND placed.profile_name = sums.profile_name
+  AND placed.device = sums.device
+  AND placed.source = sums.source
+  AND placed.python_function_name IS NOT DISTINCT FROM sums.python_function_name
+  AND placed.shape IS NOT DISTINCT FROM sums.shape;
 COMMENT ON VIEW live_line_shapes IS
   'One row per memory profile, device, innermost own line of Python that made arrays that are alive, and their shape. Key: run_name, profile_name, device, source, python_function_name, shape.';
-COMMENT ON COLUMN live_line_shapes.source IS 'File and line of live_arrays'' own frame; "library FILE:LINE" where all frames are library code, (no stack) where JAX has none.';
-COMMENT ON COLUMN live_line_shapes.python_function_name IS 'Function of that line; NULL if unknown.';
 COMMENT ON COLUMN live_line_shapes.total_bytes IS 'Sum of live_arrays.total_bytes [bytes].';
 COMMENT ON COLUMN live_line_shapes.array_count IS 'Sum of live_arrays.array_count.';
 COMMENT ON COLUMN live_line_shapes.argument_bytes IS 'Sum of live_arrays.argument_bytes [bytes]; NULL if it is not known which are arguments.';

@@ -73,6 +73,26 @@ def test_only_what_never_shrinks_is_likely(con, taken):
     )
 
 
+def test_what_a_snapshot_does_not_list_is_none(con, taken):
+    for number, counts in enumerate([(1, 2), (0, 1), (2, 0), (0, 0), (3, 0)]):
+        lines = {line: (n, 16 * n) for line, n in enumerate(counts, 1) if n}
+        taken(number, lines)
+    holds(
+        con,
+        "process-growth",
+        """
+        source | first_count | last_count | growth_bytes | grown_count | shrunk_count
+        t.py:1 | 1           | 3          | 32           | 2           | 2
+        t.py:2 | 2           | 0          | -32          | 0           | 2
+
+        source | since_seconds | sureness
+        t.py:1 | 1.0           | possible
+        t.py:2 | NULL          | NULL
+    """,
+        every_line=True,
+    )
+
+
 def test_what_has_stopped_to_grow_is_no_likely_leak(con, taken):
     for number in range(12):
         count = min(number + 1, 4)

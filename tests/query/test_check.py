@@ -86,6 +86,7 @@ BREAKING = [
         "UPDATE live_arrays SET shape = NULL WHERE total_bytes = 2000000",
         "UPDATE live_arrays SET array_count = -1, argument_count = 0",
         "UPDATE live_arrays SET holder_name = NULL",
+        "UPDATE live_frames SET own_frame_id = NULL WHERE own_frame_id = stack_frame_id",
         "UPDATE live_profiles SET snapshot_ordinal = NULL WHERE moment = 'snapshot'",
         "UPDATE live_profiles SET moment = 'end' WHERE moment = 'snapshot'",
         "UPDATE live_profiles SET elapsed_seconds = -1",
