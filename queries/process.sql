@@ -22,7 +22,7 @@
 -- other processes hold on the device is in no figure.
 --
 -- Of the profiles of a process the one is shown that was taken when it failed or ended, else its
--- last snapshot, as of a process that was killed; profile shows others.
+-- last snapshot, as of a process that was killed; profile shows lines.
 --
 -- param run, function, platform, color, module
 -- param profile VARCHAR = NULL: Only memory profiles whose name matches this glob, snapshots
@@ -54,7 +54,7 @@
 --   free, of the allocator's own limit; split: free, but not in the largest free block.
 -- column low_bytes HUGEINT: The least that the part holds [bytes]; NULL if not known.
 -- column held_bytes HUGEINT: The most that the part holds [bytes]; NULL if not known.
--- column array_count BIGINT: Number of alive arrays in the part; NULL for others.
+-- column array_count BIGINT: Number of alive arrays in the part; NULL for lines.
 -- column python_function_name VARCHAR: Function whose line made bystanders; NULL for other parts.
 -- column source VARCHAR: That line as file:line, "library file:line" where all is library code,
 --   (no stack) where JAX has none, (N more) for the other lines; NULL for other parts.
@@ -296,18 +296,34 @@ totals AS (
     accounts.alive_bytes - if(accounts.is_known, accounts.known_bytes, 0) AS bystander_bytes
   FROM accounts
 ),
+alive_lines AS (
+  SELECT
+    profiles.run_name, profiles.profile_name, live_array_lines.device, live_array_lines.source,
+    live_array_lines.python_function_name,
+    CAST(sum(live_array_lines.total_bytes) AS BIGINT) AS total_bytes,
+    CAST(sum(live_array_lines.array_count) AS BIGINT) AS array_count,
+    CAST(sum(live_array_lines.argument_bytes) AS BIGINT) AS argument_bytes,
+    CAST(sum(live_array_lines.argument_count) AS BIGINT) AS argument_count
+  FROM profiles
+  JOIN live_array_lines
+    ON live_array_lines.run_name = profiles.run_name
+    AND live_array_lines.profile_name = profiles.profile_name
+  GROUP BY
+    profiles.run_name, profiles.profile_name, live_array_lines.device, live_array_lines.source,
+    live_array_lines.python_function_name
+),
 lines AS (
   SELECT
-    totals.run_name, totals.profile_name, totals.device, live_lines.source,
-    live_lines.python_function_name,
-    live_lines.total_bytes - if(totals.is_known, live_lines.argument_bytes, 0) AS held_bytes,
-    live_lines.array_count - if(totals.is_known, live_lines.argument_count, 0) AS array_count,
+    totals.run_name, totals.profile_name, totals.device, alive_lines.source,
+    alive_lines.python_function_name,
+    alive_lines.total_bytes - if(totals.is_known, alive_lines.argument_bytes, 0) AS held_bytes,
+    alive_lines.array_count - if(totals.is_known, alive_lines.argument_count, 0) AS array_count,
     totals.is_known, totals.argument_bytes
   FROM totals
-  JOIN live_lines
-    ON live_lines.run_name = totals.run_name
-    AND live_lines.profile_name = totals.profile_name
-    AND live_lines.device = totals.device
+  JOIN alive_lines
+    ON alive_lines.run_name = totals.run_name
+    AND alive_lines.profile_name = totals.profile_name
+    AND alive_lines.device = totals.device
 ),
 ranked AS (
   SELECT
