@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from bufdb.answers.devices import limit_of
+from bufdb.answers.devices import device, limit_of, with_share
 from bufdb.database.engine import duckdb
 from bufdb.dumps import memory_profiles
 from bufdb.errors import UsageError, quote
@@ -23,7 +23,13 @@ SELECT
     WHERE live_arrays.run_name = pools.run_name
       AND live_arrays.profile_name = pools.profile_name
       AND live_arrays.device = pools.device
-  ) AS argument_bytes
+  ) AS argument_bytes,
+  (
+    SELECT min(run_labels.label_value)
+    FROM run_labels
+    WHERE run_labels.run_name = pools.run_name
+      AND run_labels.label = 'memory_fraction'
+  ) AS memory_fraction
 FROM pools
 JOIN asked_accounts
   ON asked_accounts.run_name = pools.run_name
@@ -42,6 +48,8 @@ class Held:
     used_bytes: int | None
     argument_bytes: int | None
     """Of these, arguments of the program that failed; None if that is not known."""
+    memory_fraction: str | None = None
+    """The share of a GPU that the run has, by its label."""
 
     @property
     def stay_bytes(self) -> int:
@@ -111,8 +119,15 @@ def left_of(accounts: list[Held], live: str, limit: int | str | None) -> Left:
     Raises:
         UsageError: nothing is known, or nothing is left.
     """
-    size, _ = limit_of(limit)
-    known = [(one, size or one.limit_bytes) for one in accounts if one.used_bytes is not None]
+    size, name = limit_of(limit)
+    kind = None if name is None else device(name)
+
+    def bound_of(one: Held) -> int | None:
+        if kind is not None and one.memory_fraction is not None:
+            return with_share(kind, one.memory_fraction).memory_bytes
+        return size or one.limit_bytes
+
+    known = [(one, bound_of(one)) for one in accounts if one.used_bytes is not None]
     if not known:
         raise UsageError(f"--live {live}: it does not say what a device holds")
     if any(bound is None for _, bound in known):

@@ -4,6 +4,10 @@ import json
 
 import pytest
 from pprof_writer import Sample, packed
+from small_db import insert
+
+from bufdb.answers import live
+from bufdb.answers.devices import device
 
 MIB = 1 << 20
 FRAME = ("/home/user/train.py", "main", 7)
@@ -49,6 +53,21 @@ def test_a_run_has_an_account(call, demo_db):
     _, _, err = call("summary", "--db", demo_db, "--run", "cpu_b8_old", "--live", "cpu_b8")
     # Of its 12 MiB 6,318,372 bytes are alive, 2,757,120 of them arguments.
     assert "are left of 12.0 MiB on cpu:0 (cpu_b8.prof)" in err
+
+
+@pytest.mark.parametrize("share", ["0.9", None])
+def test_of_a_gpu_by_name_the_run_has_its_share(con, share):
+    insert(con, "runs", run_name="r")
+    of = {"run_name": "r", "profile_name": "memory.prof"}
+    insert(con, "live_profiles", **of, program_count=0, code_bytes=0)
+    insert(con, "live_arrays", **of, device="cuda:0", shape="s8[7]", total_bytes=7, array_count=1)
+    if share:
+        insert(con, "run_labels", run_name="r", label="memory_fraction", label_value=share)
+    accounts = live.of_run(con, "r")
+    limit = int(device("H100").whole_bytes * float(share or 0.75))
+    assert live.left_of(accounts, "r", "H100").size_bytes == limit - 7
+    assert live.left_of(accounts, "r", "100B").size_bytes == 93
+    assert live.left_of(accounts, "r", "TPU v5e").size_bytes == device("TPU v5e").memory_bytes - 7
 
 
 @pytest.mark.slow
