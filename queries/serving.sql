@@ -8,8 +8,8 @@
 -- such as a key-value cache), what the program with the largest need takes in addition (arena,
 -- outputs, arguments of its own), code, what is reserved, and with budget (the memory of the
 -- device) what is left: cache_bytes is how large the caches may be in all, with token_bytes in
--- tokens. Then each program, largest first, those of unknown need last: with one of those, the most
--- of each part is unknown.
+-- tokens (-p budget 16GiB -p token_bytes 128KiB). Then each program, largest first, those of
+-- unknown need last: with one of those, the most of each part is unknown.
 --
 -- Programs share an argument if it has the same name and shape in several of them; with the same
 -- shape alone it may be the same array or another, and the sum is a range. An argument that one
