@@ -33,7 +33,7 @@ _MARK = "compiled-before"
 _PROGRAM, _PLACED = "compiled-program", "compiled-placed"
 """Files next to a dump: what identifies the program that was compiled, without the lines of its
 source and with them."""
-_UNREAD = (".ll", ".o", ".ptx", ".cubin", ".s")
+UNREAD = (".ll", ".o", ".ptx", ".cubin", ".s")
 """Suffixes of files that no ingest reads."""
 _CALL = "compile_or_get_cached"
 """JAX's function that has everything that the compiler is passed."""
@@ -142,7 +142,7 @@ class _Entry:
     def of(cls, folder: Path, refusal: str | None, seconds: float) -> _Entry:
         """Return the entry of a dump."""
         paths = [path for path in sorted(folder.iterdir()) if path.is_file()]
-        read = [path for path in paths if path.suffix not in _UNREAD]
+        read = [path for path in paths if path.suffix not in UNREAD]
         return cls({path.name: content_of(path) for path in read}, refusal, seconds)
 
     def put(self, folder: Path) -> str | None:

@@ -83,8 +83,9 @@ class _Value:
     stacked_bytes: int | None = None
     """Of all iterations of the scans around it in the forward pass; 0 where it is computed before
     these, since it is the same in each; None if the forward pass has none of it."""
-    is_nested: bool = False
-    """Whether there are several scans around it."""
+    is_divided: bool = False
+    """Whether JAX stacks it in part on the device where it is moved: a scan within a scan carries
+    it, and the first comes from the outer one."""
 
 
 @dataclass
@@ -154,12 +155,18 @@ class Figures:
 class Derived:
     """A gradient under the plans of some scans."""
 
-    def __init__(self, jaxpr: Any, loss: Any) -> None:
+    def __init__(self, jaxpr: Any, loss: Any, carried: Set[str]) -> None:
         """Take the jaxpr of a gradient without dead code, as `NamedApart` evaluated its loss.
+
+        Args:
+            jaxpr: open.
+            loss: its jaxpr.
+            carried: names of what bodies of scans carry.
 
         Raises:
             UnknownError: a value is named where it is unknown what an output needs.
         """
+        self._carried = carried
         self._values: list[_Value] = []
         self._numbers: dict[str, int] = {}
         self._directions = Directions(jaxpr, loss)
@@ -169,8 +176,8 @@ class Derived:
         """Return what a plan does, by the names that it saves on the device and on the host.
 
         Raises:
-            UnknownError: the forward pass does not compute what it saves, or it moves a value of a
-                scan within a scan, which JAX stacks in part on the device.
+            UnknownError: the forward pass does not compute what it saves, or it moves what JAX
+                stacks in part on the device.
         """
         names = [one.name for one in self._values]
         cuts = frozenset(at for at, name in enumerate(names) if name in saved or name in offloaded)
@@ -180,7 +187,7 @@ class Derived:
         for at in part.saved:
             size = self._values[at].stacked_bytes
             is_moved = names[at] in offloaded
-            if size is None or (is_moved and self._values[at].is_nested):
+            if size is None or (is_moved and self._values[at].is_divided):
                 raise UnknownError
             if is_moved:
                 host += size
@@ -241,7 +248,7 @@ class Derived:
                     raise UnknownError
                 size = aval_bytes(eqn.outvars[0].aval) * math.prod(lengths)
                 value.stacked_bytes = size if lengths else 0
-                value.is_nested = len(lengths) > 1
+                value.is_divided = len(lengths) > 1 and value.name in self._carried
                 one.forward = frozenset([one.value])
             return
         is_forward = self._directions.is_forward(eqn)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import bufdb
 from bufdb import resources
 from bufdb.capture import cache
+from bufdb.capture.before import UNREAD
 from bufdb.database import store
 from bufdb.dumps.place import Files
 from bufdb.ingest.ingest import ingest_into
@@ -115,9 +116,14 @@ class Scratch:
 
 
 def _name(dumped: Dumped) -> str:
-    """Return the file of the figures of a dump: a hash of its files, and of the code that reads."""
+    """Return the file of the figures of a dump: a hash of its files, and of the code that reads.
+
+    Files that no ingest reads are left out: the dump that is kept has none.
+    """
     digest = hashlib.sha256(code().encode())
     for name, file in sorted(dumped.files.items()):
+        if name.endswith(UNREAD):
+            continue
         with file.open("rb") if isinstance(file, Path) else file.open() as opened:
             content = opened.read()
         digest.update(b"%s:%d:" % (name.encode(), len(content)) + content)

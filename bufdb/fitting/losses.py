@@ -21,6 +21,7 @@ from bufdb.fitting.counting import (
 from bufdb.fitting.derived import Derived, Figures, NamedApart, UnknownError
 from bufdb.fitting.gradients import Gradient, gradient
 from bufdb.fitting.jax_inside import Changed, gradient_number, without_dead_code
+from bufdb.fitting.levers.carried import Carried
 from bufdb.fitting.plans import Plan, Site, Traced, as_json
 from bufdb.fitting.reader import SCAN, Reader
 from bufdb.fitting.replay import Replay
@@ -196,7 +197,8 @@ class Losses:
         one = self._gradients[number]
         run, inputs = gradient(one, self.changed(number, plan, replay))
         jaxpr = without_dead_code(self._jax.make_jaxpr(run)(*inputs).jaxpr)
-        return Derived(jaxpr, one.closed.jaxpr)
+        carried = {one.name for one in self.survey.switches if one.lever == Carried.name}
+        return Derived(jaxpr, one.closed.jaxpr, carried)
 
     def _require_same(self, derived: Traced, traced: Traced) -> None:
         if not self._is_same(derived, traced):

@@ -1,11 +1,16 @@
-"""What was compiled for an answer, as stored runs."""
+"""What was compiled for an answer, as stored runs.
+
+A run that has the same program as before is not read again: for the next limit of a function that
+is most of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bufdb.answers.summary import DEVICE_LABEL
 from bufdb.database import store
@@ -15,6 +20,9 @@ from bufdb.fitting.plans import Answer, Plan
 from bufdb.fitting.question import Question
 from bufdb.fitting.session import Dumped
 from bufdb.ingest.ingest import ingest
+
+if TYPE_CHECKING:
+    import duckdb
 
 AS_WRITTEN = "as-written"
 
@@ -26,22 +34,36 @@ def stored(answer: Answer, question: Question, dumps: Mapping[Plan, Dumped], dev
     ranks = {row.plan: row.rank for row in answer.plans if row.plan in dumps}
     names = {plan: run_name(question, rank) for plan, rank in [(Plan(), None), *ranks.items()]}
     dumped = {name: dumps[plan] for plan, name in names.items()}
-    drop_plans(question, question.db, dumped)
+    _drop_earlier(question, question.db, dumped)
     store_runs(question, dumped, device, answer.program.target)
     as_written = replace(answer.as_written, run=names[Plan()])
     plans = [replace(row, run=names.get(row.plan)) for row in answer.plans]
     return replace(answer, as_written=as_written, plans=tuple(plans))
 
 
-def drop_plans(question: Question, db: str, replaced: Container[str]) -> None:
-    """Remove the plans of an earlier question without those that others replace."""
+def _drop_earlier(question: Question, db: str, dumps: Mapping[str, Dumped]) -> None:
+    """Remove the runs of an earlier question, but those whose programs are stored again."""
     if not Path(db).exists():
         return
+    plans = f"{question.run}:plan-", f"{run_name(question, None)}:"
     with closing(store.open_writable(db)) as con:
-        own_runs = f"{question.run}:plan-", f"{run_name(question, None)}:"
-        earlier = [name for name in names(con) if name.startswith(own_runs)]
-        if gone := [name for name in earlier if name not in replaced]:
+        known = _programs(con)
+        same = {name for name, one in dumps.items() if known.get(name) == _programs_of(one)}
+        own = (name for name in names(con) if name in dumps or name.startswith(plans))
+        if gone := [name for name in own if name not in same]:
             remove_runs(con, gone)
+        for name in same:  # those of this question replace them
+            con.execute("DELETE FROM run_labels WHERE run_name = ?", [name])
+
+
+def _programs(con: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
+    """Return what identifies the programs of each run, see `bufdb.capture.dump.programs`."""
+    sql = "SELECT run_name, list(split_part(module_key, '/', 1)) FROM modules GROUP BY run_name"
+    return {run: set(keys) for run, keys in con.execute(sql).fetchall()}
+
+
+def _programs_of(dumped: Dumped) -> set[str]:
+    return {name.partition("/")[0] for name in dumped.files}
 
 
 def run_name(question: Question, rank: int | None, at: str = "") -> str:
@@ -53,13 +75,16 @@ def run_name(question: Question, rank: int | None, at: str = "") -> str:
 def store_runs(
     question: Question, dumps: Mapping[str, Dumped], device: str, target: str | None
 ) -> None:
-    """Store compilations as runs, by name, in place of those of the same names."""
+    """Store compilations as runs, by name, in place of those of the same names.
+
+    What has not changed of these stays as it is.
+    """
     assert question.db is not None
     ingest(
         question.db,
         [Files(name, one.files, question.source_path or name) for name, one in dumps.items()],
         labels=question.labels,
         metadata={DEVICE_LABEL: device} | ({"target": target} if target else {}),
-        own_globs=question.own_globs,
-        replace=True,
+        own_globs=question.own_globs or (),  # not those of an earlier question
+        prune=True,
     )

@@ -44,6 +44,12 @@ def test_another_file_is_another_dump(read):
     assert len(read) == 2
 
 
+def test_a_file_that_no_ingest_reads_changes_nothing(read):
+    Scratch().figures(dumped())
+    Scratch().figures(dumped(**{"module_0000.ir-with-opt.ll": Bytes("a.ll", b"more")}))
+    assert len(read) == 1
+
+
 def test_other_code_reads_again(read, monkeypatch):
     Scratch().figures(dumped())
     monkeypatch.setattr(figures, "code", lambda: "other")
