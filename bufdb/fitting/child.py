@@ -18,7 +18,7 @@ from bufdb.capture.hooked import replace_sources
 from bufdb.capture.worker import serve, step
 from bufdb.fitting.levers.donation import is_of_nnx, lost_of, shared
 from bufdb.fitting.places import place
-from bufdb.fitting.plans import Plan, Program, Site, as_json, from_json
+from bufdb.fitting.plans import Plan, Program, Site, Traced, as_json, from_json
 from bufdb.fitting.rebound import made, rebound
 from bufdb.fitting.session import MISTRACED, MistracedError, UnequalError
 from bufdb.read.own import Own
@@ -85,7 +85,20 @@ class Server:
             program = self._function.program() if request["has_program"] else None
             if self._caught is not None and program is not None:
                 program = _without_later_reads(program, self._caught)
-        return {"device": kind_of(question.target), "program": as_json(program)}
+            known = {} if program is None else self._known()
+        return {
+            "device": kind_of(question.target),
+            "program": as_json(program),
+            "known": [[as_json(plan), as_json(traced)] for plan, traced in known.items()],
+        }
+
+    def _known(self) -> Mapping[Plan, Traced]:
+        """Return the traces of earlier calls: to ask for each takes longer than to read it."""
+        try:
+            known: Mapping[Plan, Traced] = self._function.known()
+        except MistracedError:  # nothing has been said of these yet
+            return {}
+        return known
 
     def _trace(self, request: Mapping[str, Any]) -> dict[str, Any]:
         with step(f"tracing a plan of {self._name}"):

@@ -191,6 +191,10 @@ class Function:
         """Return what a trace says of a plan."""
         return self._losses.trace(plan)
 
+    def known(self) -> Mapping[Plan, Traced]:
+        """Return what traces say of the plans that earlier calls asked about."""
+        return self._losses.known()
+
     def recomputed(self, plan: Plan) -> tuple[Site, ...]:
         """Return the expressions that are computed again under a plan."""
         sites = self._losses.recomputed(plan)

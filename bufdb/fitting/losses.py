@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -126,6 +126,12 @@ class Losses:
                 self._derived |= new
                 self._traces |= dict.fromkeys(new, derived)
         return self._traces[plan]
+
+    def known(self) -> Mapping[Plan, Traced]:
+        """Return what traces say of the plans that earlier calls asked about."""
+        for plan in self._before.plans():
+            self.trace(plan)
+        return self._traces
 
     def prove(self, plan: Plan) -> None:
         """Trace a plan if what is known of it is derived.

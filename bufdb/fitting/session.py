@@ -203,6 +203,8 @@ class Apart:
     _count: int = 0
     _kinds: tuple[str, ...] = ()
     """Of the changes that plans may have."""
+    _traced: Mapping[Plan, Traced] = field(default_factory=dict, repr=False)
+    """Of plans that earlier calls asked about."""
 
     def __enter__(self) -> Apart:
         return self
@@ -220,10 +222,17 @@ class Apart:
 
     def program(self) -> Program:
         """Return what can be switched."""
-        return from_json(Program, self._started({}, has_program=True)["program"])
+        reply = self._started({}, has_program=True)
+        self._traced = {
+            from_json(Plan, plan): from_json(Traced, traced) for plan, traced in reply["known"]
+        }
+        return from_json(Program, reply["program"])
 
     def trace(self, plan: Plan) -> Traced:
         """Return what a trace says of a plan."""
+        known = self._traced.get(plan)
+        if known is not None:
+            return known
         return from_json(Traced, self._ask({"do": "trace", "plan": as_json(plan)})["traced"])
 
     def recomputed(self, plan: Plan) -> tuple[Site, ...]:
@@ -359,5 +368,6 @@ class Apart:
             self.close()
             raise
         if reply.get(MISTRACED):
+            self._traced = {}
             raise MistracedError
         return reply

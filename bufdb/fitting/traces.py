@@ -57,6 +57,10 @@ class Traces:
                 if again is not None:
                     self._again[own] = tuple(Site(*site) for site in again)
 
+    def plans(self) -> Sequence[Plan]:
+        """Return the plans of which a trace, or what is derived, is known."""
+        return [*self._known, *(plan for plan, one in self._derived.items() if one is not None)]
+
     def traced(self, plan: Plan, trace: Callable[[], Traced]) -> Traced:
         """Return the trace of a plan, made if it is not known."""
         return self._once(self._known, plan, trace)

@@ -1,6 +1,7 @@
 """Traces that earlier calls made: which are used, and when a program is another one."""
 
 import importlib.util
+import json
 import sys
 from dataclasses import replace
 
@@ -12,11 +13,12 @@ import fit_programs as programs  # noqa: E402
 
 from bufdb import user_cache  # noqa: E402
 from bufdb.fitting import losses  # noqa: E402
+from bufdb.fitting.child import Server  # noqa: E402
 from bufdb.fitting.derived import Derived  # noqa: E402
 from bufdb.fitting.function import Function  # noqa: E402
 from bufdb.fitting.losses import Losses  # noqa: E402
 from bufdb.fitting.plans import Plan  # noqa: E402
-from bufdb.fitting.session import MistracedError  # noqa: E402
+from bufdb.fitting.session import Apart, MistracedError  # noqa: E402
 
 PROGRAM = """import jax
 import jax.numpy as jnp
@@ -187,3 +189,37 @@ def test_what_changes_the_text_is_traced_each_time(place, made):
         function.trace(plan)
         function._losses.write()
     assert made.count(plan) == 2
+
+
+class Answered(Apart):
+    """A session whose child is this process."""
+
+    def _started(self, texts, *, has_program):
+        self.server, self.asked = Server(), []
+        return self._ask(
+            {"do": "start", "spec": self.spec, "args": self.args, "target": None,
+             "gradients_only": False, "own": None, "sources": {}, "has_program": has_program},
+        )  # fmt: skip
+
+    def _ask(self, request, ask=None):
+        self.asked.append(request["do"])
+        return json.loads(json.dumps(self.server.answer(request)))
+
+
+def test_known_traces_come_with_the_program(place, made):
+    (place / "train.py").write_text(PROGRAM)
+
+    def session():
+        own = Answered(f"{place / 'train.py'}:step", "args()", None, place)
+        own.program()
+        return own
+
+    plans = NOTHING, Plan(scans=(0,), saved=("fit_0",))
+    first = session()
+    got = [first.trace(plan) for plan in plans]
+    assert first.asked.count("trace") == 1  # that which saves nothing is traced for the program
+    first.recomputed(NOTHING)  # what is known is kept then
+    made.clear()
+    second = session()
+    assert [second.trace(plan) for plan in plans] == got
+    assert second.asked == ["start"] and made == []
