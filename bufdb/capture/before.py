@@ -99,13 +99,23 @@ def put(identity: tuple[str, str], folder: Path) -> bool:
         identity: what `program_in` returned of it.
         folder: for the dump.
     """
-    place = cache.folder()
-    entry = None if place is None else _read(place, identity[1])
-    if entry is None or entry.refusal is not None:
+    entry = _kept(identity)
+    if entry is None:
         return False
     entry.put(folder)
     _identify(folder, identity)
     return True
+
+
+def is_kept(identity: tuple[str, str]) -> bool:
+    """Return whether `put` would write a dump."""
+    return _kept(identity) is not None
+
+
+def _kept(identity: tuple[str, str]) -> _Entry | None:
+    place = cache.folder()
+    entry = None if place is None else _read(place, identity[1])
+    return None if entry is None or entry.refusal is not None else entry
 
 
 def _identify(folder: Path, identity: tuple[str, str]) -> None:

@@ -192,6 +192,7 @@ class Fitting:
             is_by_hand=is_by_hand,
             known=needs.known(),
             before=needs.before(),
+            is_kept=needs.is_kept,
             learn=needs.learn,
             is_over=self.question.is_over,
             observer=self.question.observer,

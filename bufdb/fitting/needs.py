@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bufdb.capture import cache
-from bufdb.capture.before import put
+from bufdb.capture.before import is_kept, put
 from bufdb.fitting.figures import code
 from bufdb.fitting.lever import Atom
 from bufdb.fitting.plans import Learned, Plan, Program, as_json, from_json
@@ -75,6 +75,11 @@ class Needs:
     def learn(self, one: Learned) -> None:
         """Keep what a plan needs for later calls."""
         self._learned.setdefault((self._limit, one.plan), one)
+
+    def is_kept(self, plan: Plan) -> bool:
+        """Return whether the dump of a plan is there again without the compiler."""
+        identity = self._dumps.get(_text([plan]))
+        return identity is not None and is_kept(identity)
 
     def dumped(self, *what: Any) -> Dumped | None:
         """Return the dump of a plan, or of its patched files, that an earlier call made."""

@@ -449,6 +449,8 @@ class Ask:
     takes no compiler."""
     before: Sequence[Learned] = ()
     """The plans that earlier questions compiled: where one fits, no answer costs more."""
+    is_kept: Callable[[Plan], bool] = lambda plan: False
+    """Whether the dump of such a plan is kept: to compile it takes no compiler then."""
     learn: Callable[[Learned], object] = lambda one: None
     """Receives what is compiled, for later questions."""
     is_over: Callable[[], bool] = lambda: False

@@ -344,7 +344,7 @@ def _recall(space: Space, proof: Estimates, limit: int) -> None:
     """Compile what an earlier question did, if it fits and costs less than each that is compiled.
 
     It is one plan, and takes no compiler while its dump is kept, so that the budget does not bound
-    it: more memory never costs more work.
+    it then: more memory never costs more work.
     """
     fitting = [plan for plan in proof.full if _fits(proof, plan, limit)]
     least = min((space.cost(space.traced[plan]) for plan in fitting), default=math.inf)
@@ -356,8 +356,11 @@ def _recall(space: Space, proof: Estimates, limit: int) -> None:
         for plan in known
         if plan not in proof.full.keys() | proof.refused and space.cost(space.traced[plan]) < most
     ]
-    if cheaper:
-        proof.compile(min(cheaper, key=lambda plan: space.cost(space.traced[plan])))
+    cheaper.sort(key=lambda plan: space.cost(space.traced[plan]))
+    is_free = space.ask.is_kept
+    plan = next((plan for plan in cheaper if not proof.is_over or is_free(plan)), None)
+    if plan is not None:
+        proof.compile(plan)
 
 
 def _quickly(proof: Estimates, plan: Plan) -> None:

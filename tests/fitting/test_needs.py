@@ -82,12 +82,14 @@ def test_the_dump_of_a_plan_and_of_its_files_is_there_again(needs, tmp_path):
     own.keep(made, PLAN, {"train.py": "x = 1"})
     own.keep(replace(made, refusal="RESOURCE_EXHAUSTED"), Plan((0,)))
     own.write()
-    assert needs(2).dumped(PLAN) is None  # what was used longest ago has made room
+    assert not needs(2).is_kept(PLAN)  # what was used longest ago has made room
+    assert needs(2).dumped(PLAN) is None
     files = {"module_0001.f.cpu_after_optimizations.txt": b"HloModule f\n"}
     before._write(cache.folder(), IDENTITY[1], before._Entry(files, None, 1.5))
     for what in ([PLAN], [PLAN, {"train.py": "x = 1"}]):
         again = needs(2).dumped(*what)
         assert (again.program, again.placed) == IDENTITY and again.is_before
         assert again.seconds == 1.5
+    assert needs(2).is_kept(PLAN) and not needs(2).is_kept(Plan((0,)))
     assert needs(2).dumped(Plan((0,))) is None
     assert needs(2).dumped(PLAN, {"train.py": "x = 2"}) is None

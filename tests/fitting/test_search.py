@@ -462,17 +462,20 @@ def test_after_other_limits_two_new_plans_are_enough(odd):
     assert rows > 15 and sum(worse) <= 0.1 * rows
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
 @pytest.mark.parametrize("seed", range(4))
-def test_no_answer_costs_more_than_an_earlier_plan_that_fits(seed):
+def test_no_answer_costs_more_than_an_earlier_plan_that_fits(seed, is_kept):
     model = made_up(seed, 7, 0.04)
     low, high = model.need(Plan((0,))), model.need(Plan())
     learned, best = [], []
     for part, budget in ((3, 12), (9, 1), (5, 12), (8, 2)):
         limit = low + (high - low) * part // 10
         how = {"before": tuple(learned), "learn": learned.append, "compile_budget": budget}
-        got = answer(searched(model, limit, **how), limit)
+        model.compiled.clear()
+        got = answer(searched(model, limit, is_kept=lambda plan: is_kept, **how), limit)
+        assert is_kept or len(model.compiled) <= budget  # without its dump it is a compilation
         fitting = [work for need, work in best if need <= limit]
-        if fitting:
+        if fitting and (is_kept or budget == 12):
             assert got.traced.work <= min(fitting)
         if got is not None:
             best.append((got.compiled.need_bytes, got.traced.work))
