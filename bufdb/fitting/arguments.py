@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import numpy as np
@@ -26,3 +27,20 @@ def kind_of(value: Any) -> Kind:
     except Exception:  # whatever a class of the user's raises
         return ""
     return "static"
+
+
+def shape_of(value: Any) -> str:
+    """Return the type and shape of an array, or of what JAX knows of one."""
+    return f"{value.dtype}{value.shape}" if hasattr(value, "dtype") else ""
+
+
+def shapes_of(values: Iterable[Any]) -> tuple[str, ...]:
+    """Return those of all arrays in arguments, in order; none if one is no `Kind`."""
+    shapes: list[str] = []
+    for value in values:
+        kind = kind_of(value)
+        if not kind:
+            return ()
+        if kind == "arrays":
+            shapes += map(shape_of, jax_module().tree.leaves(value))
+    return tuple(shapes)

@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 
 from bufdb.capture.target import jax_module
 from bufdb.errors import BufdbError
-from bufdb.fitting.arguments import Kind, kind_of
+from bufdb.fitting.arguments import Kind, kind_of, shapes_of
 from bufdb.fitting.counting import REMATS, aval_bytes, is_dropped, is_literal, kind, residuals, work
 from bufdb.fitting.plans import Site
 from bufdb.read.jax_names import SCAN_STEPS
@@ -329,6 +329,8 @@ class Call:
     first_line: int
     rank: int
     """How many calls of the function were before it in the same trace."""
+    shapes: tuple[str, ...] = ()
+    """Of the arrays in its arguments, see `shapes_of`."""
 
 
 @dataclass
@@ -419,7 +421,9 @@ class Calls:
         site = _frame(caller.f_code, caller.f_lasti).site
         key = code.co_filename, code.co_firstlineno
         self._ranks[key] += 1
-        return Call(site, code.co_qualname, *key, rank=self._ranks[key] - 1)
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        shapes = shapes_of(frame.f_locals[name] for name in names if name in frame.f_locals)
+        return Call(site, code.co_qualname, *key, self._ranks[key] - 1, shapes)
 
     def _read_state(self, frame: FrameType) -> None:
         """Note which parameters of a function hold state; a checkpoint must have them as its own.
@@ -451,6 +455,10 @@ class Calls:
     def rank(self, number: int) -> int:
         """Return how many calls of its function were before a call in the same trace."""
         return self._known[number].rank
+
+    def shapes(self, number: int) -> tuple[str, ...]:
+        """Return those of the arrays in the arguments of a call."""
+        return self._known[number].shapes
 
     def of(self, eqn: Any) -> list[tuple[int, Call]]:
         """Return the calls in which an equation was made with their numbers, outermost first."""

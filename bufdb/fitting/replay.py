@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from bufdb.capture.target import jax_module
+from bufdb.fitting.arguments import shape_of
 from bufdb.fitting.counting import (
     NAMES,
     REMATS,
@@ -265,9 +266,10 @@ class Replay:
             if part is None:
                 self._equations(eqns, env, {}, Where.OUTSIDE)
                 continue
-            lever, region, _ = part
+            lever, region, instance = part
             self.applied.regions.add(region)
-            inputs = _inputs(eqns)
+            shapes = self._reader.calls.shapes(instance) if isinstance(instance, int) else ()
+            inputs = _in_order(_inputs(eqns), shapes, jaxpr)
 
             def run(
                 *arguments: Any,
@@ -315,3 +317,22 @@ def _inputs(eqns: Sequence[Any]) -> list[Any]:
     made = {var for eqn in eqns for var in eqn.outvars}
     taken = (var for eqn in eqns for var in eqn.invars if not is_literal(var))
     return list(dict.fromkeys(var for var in taken if var not in made))
+
+
+def _in_order(inputs: Sequence[Any], shapes: Sequence[str], jaxpr: Any) -> list[Any]:
+    """Return what a call takes in the order in which a checkpoint of its function has it.
+
+    That is what the closure has, as it is read, and then the arguments: the compiler may need other
+    bytes for another order. Of equal shapes those that were made first come first, as the leaves of
+    one argument mostly are.
+    """
+    made = [*jaxpr.invars, *(var for eqn in jaxpr.eqns for var in eqn.outvars)]
+    numbers = {var: at for at, var in enumerate(made)}
+    places: dict[str, list[int]] = {}
+    for at, shape in enumerate(shapes):
+        places.setdefault(shape, []).append(at)
+    order = {}
+    for var in sorted(inputs, key=lambda var: numbers.get(var, -1)):
+        own = places.get(shape_of(var.aval))
+        order[var] = own.pop(0) if own else -1
+    return sorted(inputs, key=lambda var: order[var])

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 jax = pytest.importorskip("jax", reason="this Python has no jax")
+jnp = jax.numpy
 
 import fit_forms as forms  # noqa: E402
 import fit_programs as programs  # noqa: E402
@@ -120,3 +121,31 @@ def step(x, wide, narrow):
     wide, narrow, last = sizes(D, 4 * D)
     assert wide == last == 4 * narrow
     assert sizes(D, D) == ()
+
+
+OUT_OF_ORDER = """import jax, jax.numpy as jnp
+
+def block(p, x, power):
+    return jnp.sin(jnp.exp(jnp.sin(x) @ p["b"])) ** power @ p["a"]
+
+def step(ps, x):
+    def loss(ps, x):
+        for p in ps:
+            x = block(p, x, 2)
+        return x.sum()
+    return jax.grad(loss)(ps, x)
+"""
+
+
+def test_plan_and_patch_are_one_program(tmp_path):
+    module = loaded(OUT_OF_ORDER, tmp_path)
+    own = {"a": jnp.ones((D, D)), "b": jnp.ones((D, D))}
+    args = [own] * N, jnp.ones((4 * D, D))
+    function = Function(module.step, args, {}, "step")
+    at = next(at for at, one in enumerate(function.program().regions) if one.layers == N)
+    plan = Plan(calls=(at,), depths=(Depth(at, 2),))
+    made = patch(function.program(), plan, {module.__file__: OUT_OF_ORDER}, str(tmp_path))
+    assert "static_argnums=(2,)" in made.texts[module.__file__]
+    other = loaded(made.texts[module.__file__], tmp_path)
+    patched = Function(other.step, args, {}, "step")
+    assert patched.stage(Plan()).as_text() == function.stage(plan).as_text()
