@@ -171,11 +171,25 @@ class _Rolled:
             look(one)
         return lifted
 
+    def _require_arrays(self) -> None:
+        """Refuse a loop whose numbers choose a function or a class: these cannot be stacked.
+
+        What a function returns may be arrays, and so may what a class is made with.
+        """
+        for one in self._first:
+            called = {node.func for node in ast.walk(one) if isinstance(node, ast.Call)}
+            for node in ast.walk(one):
+                if isinstance(node, ast.Name) and node not in called:
+                    bound = self.source.binding(node.id, node)
+                    if isinstance(bound, (*FUNCTIONS, ast.ClassDef)):
+                        raise Refused(f"line {one.lineno} makes a function for each time")
+
     # -- The text ----------------------------------------------------------------------------------
 
     def edit(self) -> None:
         """Put a function, and its scan, in the place of the loop."""
         source, loop = self.source, self.loop
+        self._require_arrays()
         carry, end = self._carry, source.line_end
         indent, inner = self._indent(loop), self._indent(loop.body[0])
         before, argument, unpacked, values = self._parts()

@@ -58,7 +58,7 @@ class Traces:
                     self._again[own] = tuple(Site(*site) for site in again)
 
     def plans(self) -> Sequence[Plan]:
-        """Return the plans of which a trace, or what is derived, is known."""
+        """Return the plans that were traced, or derived, before."""
         return [*self._known, *(plan for plan, one in self._derived.items() if one is not None)]
 
     def traced(self, plan: Plan, trace: Callable[[], Traced]) -> Traced:

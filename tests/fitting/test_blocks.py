@@ -133,6 +133,19 @@ def test_what_no_scan_does_is_a_step_in_words(body, why):
     assert why in step
 
 
+def test_a_loop_that_chooses_a_function_is_a_step_in_words():
+    lines = """\
+    def other(p, x):
+        return x
+    for i in range(n):
+        block = jax.checkpoint(other) if i % 2 else other
+        x = block(params, x)
+"""
+    made, _ = rolled(lines, "block(params, x)")
+    (step,) = made.steps
+    assert made.diff == "" and "line 7 makes a function for each time" in step
+
+
 def test_calls_in_no_loop_are_a_step_in_words():
     made, _ = rolled("    x = [block(p, x) for p in params][-1]\n", "block(p, x)")
     (step,) = made.steps
