@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -83,8 +83,11 @@ class Server:
             )
             question.traced()
             program = self._function.program() if request["has_program"] else None
-            if self._caught is not None and program is not None:
-                program = _without_later_reads(program, self._caught)
+            if program is not None:
+                if self._caught is None:
+                    program = _with_shared(program, question.args, question.kwargs)
+                else:
+                    program = _without_later_reads(program, self._caught)
             known = {} if program is None else self._known()
         return {
             "device": kind_of(question.target),
@@ -148,6 +151,23 @@ def is_users(caught: Caught, own: str | None) -> bool:
     """Return whether a call is of a function of the user's, whatever jits it."""
     file = caught.call.function_place.rpartition(":")[0]
     return file != "" and not Own(own).is_library(file)
+
+
+def _with_shared(program: Program, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Program:
+    """Return the program with a note on donated arguments that have an array twice in --args.
+
+    They may be examples, so the arguments are donated all the same.
+    """
+    twice = [
+        program.argument_names[at] for at in sorted(shared(args, kwargs) & {*program.donatable})
+    ]
+    if not twice:
+        return program
+    note = (
+        f"an array of {', '.join(twice)} is in --args twice: XLA refuses to run a call that "
+        "donates such an array; make it a copy there, as by jax.tree.map(jnp.copy, ...)"
+    )
+    return replace(program, notes=(*program.notes, note))
 
 
 def _without_later_reads(program: Program, caught: Caught) -> Program:

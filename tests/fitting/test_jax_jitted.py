@@ -10,7 +10,7 @@ jax = pytest.importorskip("jax", reason="this Python has no jax")
 
 from bufdb.capture.catching import Caught  # noqa: E402
 from bufdb.errors import UsageError  # noqa: E402
-from bufdb.fitting.child import _without_later_reads  # noqa: E402
+from bufdb.fitting.child import Server, _without_later_reads  # noqa: E402
 from bufdb.fitting.function import Function  # noqa: E402
 from bufdb.fitting.jitted import jitted  # noqa: E402
 from bufdb.fitting.levers.donation import shared  # noqa: E402
@@ -241,3 +241,19 @@ def test_a_note_on_donation_only_where_an_argument_could_be(function, options, n
     notes = Function(jax.jit(function, **options), (w, x), {}, "step").program().notes
     assert all(note in one for one in notes)
     assert bool(notes) == bool(note)
+
+
+@pytest.mark.parametrize(("ema", "count"), [("w", 1), ("w + 0", 0)])
+def test_an_array_twice_in_args_is_a_note(tmp_path, ema, count):
+    (tmp_path / "train.py").write_text(
+        "import jax, jax.numpy as jnp\n"
+        "step = jax.jit(lambda state, x: jax.tree.map(lambda one: one + x, state))\n"
+        f"def args(w=jnp.ones(8)):\n    return (w, {ema}), 1.0\n"
+    )
+    request = {
+        "do": "start", "spec": f"{tmp_path / 'train.py'}:step", "args": "args()", "target": None,
+        "gradients_only": False, "own": None, "sources": {}, "has_program": True,
+    }  # fmt: skip
+    program = Server().answer(request)["program"]
+    assert program["donatable"] == [0]
+    assert sum("an array of state is in --args twice" in one for one in program["notes"]) == count
