@@ -11,7 +11,7 @@ from typing import Any
 
 from bufdb.fitting.levers.host import WORK
 from bufdb.fitting.places import spans
-from bufdb.fitting.plans import Answer, PlanResult
+from bufdb.fitting.plans import Answer, PlanResult, Program, Site
 from bufdb.fitting.plans import as_json as as_plain
 from bufdb.fitting.ranking import COSTS, PRODUCTS, SAME
 from bufdb.fitting.vary import Largest
@@ -269,6 +269,13 @@ def _bytes(count: int | None) -> str:
     return "unknown" if count is None else human_bytes(count)
 
 
+def _sites(program: Program, row: PlanResult, at: int) -> Sequence[Site]:
+    """Return where a plan changes a region: of the first calls alone their places."""
+    region, depth = program.regions[at], row.plan.depth(at)
+    is_first = depth is not None and region.kind == "call"
+    return region.order[: depth.count] if is_first and depth is not None else region.sites
+
+
 def _changes(answer: Answer, row: PlanResult) -> list[str]:
     """Return what a plan changes: lines computed again, offloaded, donated, and where to edit."""
     from bufdb.fitting.levers import LEVERS  # NumPy, which --help does without
@@ -276,8 +283,11 @@ def _changes(answer: Answer, row: PlanResult) -> list[str]:
     parts = [*row.changes, *(words for lever in LEVERS for words in lever.words(row))]
     if row.estimated_cycles is not None and row.extra_cycles_ratio is None:
         parts.append(f"{row.estimated_cycles / 1e6:.3g} million estimated cycles")
-    regions = answer.program.regions
-    touched = [site for at in (*row.plan.scans, *row.plan.calls) for site in regions[at].sites]
+    touched = [
+        site
+        for at in (*row.plan.scans, *row.plan.calls)
+        for site in _sites(answer.program, row, at)
+    ]
     if touched:
         places = sorted({(Path(site.file).name, site.line) for site in touched})
         parts.append(f"edit at {spans([f'{file}:{line}' for file, line in places])}")

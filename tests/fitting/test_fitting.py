@@ -21,6 +21,7 @@ from bufdb.fitting.plans import (
     Change,
     Changes,
     Compiled,
+    Depth,
     Patch,
     Plan,
     PlanResult,
@@ -712,3 +713,17 @@ def test_changes_and_plans_are_searched_together(monkeypatch, tmp_path, limit, a
         other = "chunks of 4; checked"
         assert (other in best.changes) == (len(extra) == 2)
         assert "chunks of 8; checked" not in best.changes or extra[0] == "chunks=2"
+
+
+def test_the_first_calls_are_edited_where_they_are_made():
+    sites = [PLACE._replace(line=line) for line in (3, 5, 5, 7)]
+    region = Region("call", (sites[0], sites[1], sites[3]), "f", None, 4, order=tuple(sites))
+    program = replace(Made(NEEDS).program(), regions=(region,))
+    plan = Plan(calls=(0,), depths=(Depth(0, 2),))
+    row = PlanResult(1, True, False, 50, 50, 0.0, (), (), (), None, plan=plan)
+    written = Compiled(100, 100, True, 1.0)
+    shown = text(Answer(program, None, written, (row,), None, None, 1, 1))
+    assert "edit at train.py:3,5\n" in shown
+    every = replace(row, plan=replace(plan, depths=()))
+    shown = text(Answer(program, None, written, (every,), None, None, 1, 1))
+    assert "edit at train.py:3,5,7\n" in shown
