@@ -16,14 +16,29 @@ from __future__ import annotations
 
 import ast
 import builtins
-import itertools
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bufdb.fitting.edits import Refused, Render
 from bufdb.fitting.plans import Change, Expression, Head, Site
 from bufdb.fitting.source import FUNCTIONS, Source
+from bufdb.fitting.statements import (
+    UNIT,
+    Lines,
+    Replaced,
+    block_of,
+    check_lines,
+    excerpt,
+    flat,
+    indented,
+    inside_of,
+    is_name,
+    names_bound,
+    names_read,
+    range_of,
+    rendered,
+    word_of,
+)
 from bufdb.fitting.transforms import indent
 
 _HELPER = '''\
@@ -79,13 +94,10 @@ _ON_SEVERAL = (
         y = y.reshape(count, {devices}, -1, *y.shape[2:]).swapaxes(0, 1)
         return y.reshape(-1, *y.shape[3:])""",
 )
-_UNIT = "    "
 _JOINS = ("mean", "sum", "max", "min")
 _OTHER_SCOPES = (
     *FUNCTIONS, ast.ClassDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
 )  # fmt: skip
-_Replaced = tuple[ast.expr, str]
-"""An expression, and what is in its place."""
 
 
 def put_in_chunks(source: Source, change: Change) -> None:
@@ -150,8 +162,8 @@ class _Loss:
                 self.lost.append(one.site)
         self.has = {one.text: one.has for one in self.change.names}
         members = [node for node, one in self.nodes.items() if one.is_member]
-        self.function, self.block = _block(self.source, members)
-        first, last = _range(self.source, self.block, members)
+        self.function, self.block = block_of(self.source, members)
+        first, last = range_of(self.source, self.block, members)
         self.first = first
         self._sort(first, last)
 
@@ -166,9 +178,9 @@ class _Loss:
                 break
             if is_inside:
                 self.inside.append(statement)
-            elif touches or _names(statement) & self.later:
+            elif touches or names_read(statement) & self.later:
                 self.after.append(statement)
-                self.later |= _bound(statement)
+                self.later |= names_bound(statement)
                 self._cut(statement)
             else:
                 self.before.append(statement)
@@ -182,10 +194,10 @@ class _Loss:
             Refused: there are such.
         """
         groups = (self.before, self.inside, self.after)
-        bound = [set().union(*map(_bound, some)) for some in groups]
+        bound = [set().union(*map(names_bound, some)) for some in groups]
         if bound[0] & (bound[1] | bound[2]) or bound[1] & bound[2]:
             raise Refused("a name gets several values between its lines")
-        if any(_names(one) & bound[2] for one in self.inside):
+        if any(names_read(one) & bound[2] for one in self.inside):
             raise Refused("its lines read what others between them compute")
         span = self.block[self.first].lineno, self.block[self.last].end_lineno or 0
         if any(span[0] <= site.line <= span[1] for site in self.lost):
@@ -214,10 +226,10 @@ class _Loss:
         elif isinstance(statement, ast.AnnAssign | ast.AugAssign):
             targets = [statement.target]
         value = getattr(statement, "value", None)
-        if not targets or value is None or _names(value) & self.later:
+        if not targets or value is None or names_read(value) & self.later:
             return False
         hoisted: list[ast.expr] = []
-        if not self._is_part(value, hoisted) or not all(_is_name(one) for one in targets):
+        if not self._is_part(value, hoisted) or not all(is_name(one) for one in targets):
             return False
         whole = self.nodes.get(statement)
         if whole is not None and not whole.is_part:
@@ -226,7 +238,7 @@ class _Loss:
         if gives not in ("wide", "each"):
             return False
         self.hoisted |= {one: self._free("x") for one in hoisted}
-        self.made |= dict.fromkeys(_bound(statement), gives)
+        self.made |= dict.fromkeys(names_bound(statement), gives)
         return True
 
     # -- Expressions -------------------------------------------------------------------------------
@@ -247,7 +259,7 @@ class _Loss:
         if one is None:
             return all(self._is_part(child, hoisted) for child in children)
         within = [above for above in self.source.above(node) if above is not self.function]
-        is_apart = any(isinstance(above, _OTHER_SCOPES) for above in _inside(within, self.block))
+        is_apart = any(isinstance(above, _OTHER_SCOPES) for above in inside_of(within, self.block))
         if one.gives in ("", "wide") or is_apart or not isinstance(node, ast.expr):
             return False
         hoisted.append(node)
@@ -310,7 +322,7 @@ class _Loss:
             one = self.nodes.get(inner)
             if one is not None and one.why_not and not one.is_joined and self._touches(inner):
                 shown, why = inner, one.why_not
-        return f"`{_excerpt(self.source, shown)}` {why}"
+        return f"`{excerpt(self.source, shown)}` {why}"
 
     def _cut_names(self, node: ast.AST) -> None:
         """Return the names that a statement or function of its own reads, which has no cuts."""
@@ -347,20 +359,20 @@ class _Loss:
 
     # -- What a part gets --------------------------------------------------------------------------
 
-    def _parameters(self) -> tuple[list[str], list[str], list[_Replaced]]:
+    def _parameters(self) -> tuple[list[str], list[str], list[Replaced]]:
         """Return parameters of the function, arguments of it, and items that parameters replace.
 
         Raises:
             Refused: it is not known whether a name has the batch.
         """
         arguments: dict[str, tuple[str, str]] = {}
-        replaced: list[_Replaced] = []
+        replaced: list[Replaced] = []
         bound: set[str] = set()
         for statement in self.inside:
             self._take(getattr(statement, "value", statement), bound, arguments, replaced)
             if isinstance(statement, ast.AugAssign):
                 self._take(statement.target, bound, arguments, replaced)
-            bound |= _bound(statement)
+            bound |= names_bound(statement)
         for node in self.cuts:
             self._take(node, bound, arguments, replaced)
         if not arguments:
@@ -376,10 +388,10 @@ class _Loss:
         early: set[str] = set()
         for statement in self.inside:
             value = getattr(statement, "value", statement)
-            early |= (_names(value) & bound) - known
+            early |= (names_read(value) & bound) - known
             if isinstance(statement, ast.AugAssign):
-                early |= _bound(statement) - known
-            known |= _bound(statement)
+                early |= names_bound(statement) - known
+            known |= names_bound(statement)
         return early
 
     def _take(
@@ -387,7 +399,7 @@ class _Loss:
         node: ast.AST,
         bound: set[str],
         arguments: dict[str, tuple[str, str]],
-        replaced: list[_Replaced],
+        replaced: list[Replaced],
     ) -> None:
         """Note which names and items of an expression are parameters, with their arguments."""
         if isinstance(self.callee, _Head) and node is self.callee.call:
@@ -412,10 +424,10 @@ class _Loss:
                 arguments[name] = name, name
             return
         text = ast.unparse(node) if isinstance(node, ast.Attribute | ast.Subscript) else ""
-        if self.has.get(text) == "batch" and not _names(node) & bound:
+        if self.has.get(text) == "batch" and not names_read(node) & bound:
             assert isinstance(node, ast.expr)
             if text not in arguments:
-                arguments[text] = self._free(_word(text)), self.source.of(node)
+                arguments[text] = self._free(word_of(text)), self.source.of(node)
             replaced.append((node, arguments[text][0]))
             return
         is_own = isinstance(node, ast.Name) and node.id not in bound
@@ -449,7 +461,7 @@ class _Loss:
         first = block[self.first]
         space = indent(source, first)
         statements = block[self.first : self.last + 1]
-        _check_lines(source, statements, space)
+        check_lines(source, statements, space)
         parameters, arguments, items = self._parameters()
         jax_free = {"devices": str(self.change.devices)}
         split, join = _ON_ONE if self.change.devices == 1 else (
@@ -458,7 +470,7 @@ class _Loss:
         text = _HELPER.replace("{split}", split).replace("{join}", join)
         helper = source.helper("in_chunks", text, first)
         chunk = self._free("chunk")
-        lines = _Lines(source, statements)
+        lines = Lines(source, statements)
         called = f"{helper}({chunk}, {self.change.count}, {', '.join(arguments)})"
         results = [*self.returned, *(name for name, _ in self.cuts.values())]
         if not results:
@@ -467,8 +479,8 @@ class _Loss:
         joined = [(node, self._joined(node, *cut)) for node, cut in self.cuts.items()]
 
         def make(render: Render) -> str:
-            def text(node: ast.expr, some: Sequence[_Replaced]) -> str:
-                return _rendered(render, source.span(node), source, some)
+            def text(node: ast.expr, some: Sequence[Replaced]) -> str:
+                return rendered(render, source.span(node), source, some)
 
             out = [lines.text(one, render, []) for one in self.before]
             out += [f"{space}{name} = {text(node, [])}" for node, name in self.hoisted.items()]
@@ -476,9 +488,9 @@ class _Loss:
                 function = [(self.callee.call.func, self.callee.function_text(render))]
                 out.append(f"{space}{self.callee.received} = {text(self.callee.call, function)}")
             out += ["", f"{space}def {chunk}({', '.join(parameters)}):"]
-            out += [_indented(lines.text(one, render, inner)) for one in self.inside]
-            values = [*self.returned, *(_flat(text(node, inner)) for node in self.cuts)]
-            out += [f"{space}{_UNIT}return {', '.join(values)}", ""]
+            out += [indented(lines.text(one, render, inner)) for one in self.inside]
+            values = [*self.returned, *(flat(text(node, inner)) for node in self.cuts)]
+            out += [f"{space}{UNIT}return {', '.join(values)}", ""]
             out.append(f"{space}{', '.join(results)} = {called}")
             out += [lines.text(one, render, joined) for one in self.after]
             return source.line_end.join(out)
@@ -572,7 +584,7 @@ class _Callee(_Loss):
         is_itself = self.is_method and function.name == "__call__"
         returns = [one for one in ast.walk(function) if isinstance(one, ast.Return)]
         if function.decorator_list:
-            what = _excerpt(source, function.decorator_list[0])
+            what = excerpt(source, function.decorator_list[0])
             raise Refused(
                 f"{function.name} has the decorator {what}, and is not taken apart; return from it "
                 "what the wide product takes, and compute the rest for each part"
@@ -610,8 +622,8 @@ class _Callee(_Loss):
         source, function = self.source, self.function
         statements = self.block[self.first :]
         space, outer = indent(source, statements[0]), indent(source, function)
-        _check_lines(source, statements, space)
-        lines = _Lines(source, statements)
+        check_lines(source, statements, space)
+        lines = Lines(source, statements)
         inner = list(self.hoisted.items())
         head, names = self._free("head"), ", ".join(self.parameters)
         passed = _passed(function.args, skip=self.is_method)
@@ -623,11 +635,11 @@ class _Callee(_Loss):
         def make(render: Render) -> str:
             out = [lines.text(one, render, []) for one in self.before]
             out += [
-                f"{space}{name} = {_rendered(render, source.span(node), source, [])}"
+                f"{space}{name} = {rendered(render, source.span(node), source, [])}"
                 for node, name in self.hoisted.items()
             ]
             out += ["", f"{space}def {head}({names}):"]
-            out += [_indented(lines.text(one, render, inner)) for one in self.inside]
+            out += [indented(lines.text(one, render, inner)) for one in self.inside]
             out += ["", f"{space}return {head}, {', '.join(self.results)}", ""]
             out += [] if self.is_method else [""]
             out += [f"{outer}{line}" for line in colon.split("\n")[:1]]
@@ -655,184 +667,3 @@ _WHY: Mapping[str, str] = {
     "size": "is a number that grows with the batch",
     "unclear": "may have the batch, which its lines do not show",
 }
-
-
-# -- The text of statements ------------------------------------------------------------------------
-
-
-class _Lines:
-    """Whole lines of statements, with the comments above each."""
-
-    def __init__(self, source: Source, statements: Sequence[ast.stmt]) -> None:
-        self._source = source
-        self._spans: dict[ast.stmt, tuple[int, int]] = {}
-        begin = statements[0].lineno
-        for one in statements:
-            last = one.end_lineno or one.lineno
-            end = source.end_of_line(last)
-            self._spans[one] = source.offset(begin, 0), end
-            begin = last + 1
-        self.start = source.offset(statements[0].lineno, 0)
-        self.end = self._spans[statements[-1]][1]
-
-    def text(self, one: ast.stmt, render: Render, replaced: Sequence[_Replaced]) -> str:
-        return _rendered(render, self._spans[one], self._source, replaced)
-
-
-def _rendered(
-    render: Render, span: tuple[int, int], source: Source, replaced: Sequence[_Replaced]
-) -> str:
-    """Return the text of a span with some expressions replaced; of those that nest the outer."""
-    at, end = span
-    pieces = []
-    spans = sorted((_around(source, node), name) for node, name in replaced)
-    for (first, last), name in sorted(spans, key=lambda one: (one[0][0], -one[0][1])):
-        if first >= at and last <= end:
-            pieces += [render(at, first), name]
-            at = last
-    return "".join([*pieces, render(at, end)])
-
-
-def _around(source: Source, node: ast.expr) -> tuple[int, int]:
-    """Return the span of an expression, with the parentheses that it alone needs."""
-    start, end = source.span(node)
-    around = source.raw[start - 1 : start], source.raw[end : end + 1]
-    is_grouped = isinstance(node, ast.BinOp | ast.UnaryOp | ast.BoolOp | ast.Compare)
-    is_called = bool(re.match(rb"[\w\])]", source.raw[start - 2 : start - 1]))
-    return (
-        (start - 1, end + 1)
-        if around == (b"(", b")") and is_grouped and not is_called
-        else (start, end)
-    )
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"{_UNIT}{line}" if line.strip() else line for line in text.split("\n"))
-
-
-def _flat(text: str) -> str:
-    """Return an expression on one line; with a comment, in parentheses, which a `return` needs."""
-    if "#" in text:
-        return f"({text})" if "\n" in text else text
-    flat = ""
-    for line in (one.strip() for one in text.split("\n")):
-        is_close = not flat or flat[-1] in "([{" or line[:1] in ")]}."
-        flat += line if is_close else f" {line}"
-    return flat
-
-
-def _check_lines(source: Source, statements: Sequence[ast.stmt], space: str) -> None:
-    """Refuse statements that share lines, or have texts over several lines.
-
-    Raises:
-        Refused: they do.
-    """
-    if space.strip():
-        raise Refused("several statements are on one line")
-    for one, other in itertools.pairwise(statements):
-        if one.end_lineno == other.lineno:
-            raise Refused("several statements are on one line")
-    for one in statements:
-        for node in ast.walk(one):
-            is_text = isinstance(node, ast.JoinedStr) or (
-                isinstance(node, ast.Constant) and isinstance(node.value, str)
-            )
-            if is_text and getattr(node, "lineno", 0) != getattr(node, "end_lineno", 0):
-                raise Refused("a text over several lines is between its lines")
-
-
-# -- Nodes -----------------------------------------------------------------------------------------
-
-
-def _block(
-    source: Source, members: Sequence[ast.AST]
-) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, list[ast.stmt]]:
-    """Return the function that has some nodes, and the innermost block in it that has all.
-
-    Raises:
-        Refused: they are in no function, or in a loop of it.
-    """
-    above = [[node, *source.above(node)] for node in members]
-    functions = [next((one for one in some if isinstance(one, _SCOPES)), None) for some in above]
-    function = functions[0]
-    if not isinstance(function, ast.FunctionDef) or any(one is not function for one in functions):
-        raise Refused("its lines are not in one function with a def")
-    body, outer = function.body, above
-    while True:
-        here = {next(one for one in some if one in body) for some in outer}
-        if len(here) > 1:
-            return function, body
-        (only,) = here
-        if not isinstance(only, ast.With | ast.If | ast.For | ast.While | ast.Try):
-            return function, body
-        if isinstance(only, ast.For | ast.While | ast.Try):
-            raise Refused("its lines are in a loop, or in a try")
-        blocks = [only.body, getattr(only, "orelse", [])]
-        inner = [one for one in blocks if all(any(s in one for s in some) for some in outer)]
-        if not inner:
-            raise Refused("its lines are in several blocks")
-        body = inner[0]
-
-
-_SCOPES = (*FUNCTIONS, ast.Lambda, ast.ClassDef)
-
-
-def _range(
-    source: Source, block: Sequence[ast.stmt], members: Sequence[ast.AST]
-) -> tuple[int, int]:
-    """Return the first and the last statement of a block that has some of the nodes."""
-    known = set(block)
-    places = [
-        block.index(one)
-        for node in members
-        for one in (node, *source.above(node))
-        if one in known and isinstance(one, ast.stmt)
-    ]
-    return min(places), max(places)
-
-
-def _inside(above: Sequence[ast.AST], block: Sequence[ast.stmt]) -> Iterator[ast.AST]:
-    """Yield the nodes around an expression that are in a statement of a block."""
-    for one in above:
-        if one in block:
-            return
-        yield one
-
-
-def _names(node: ast.AST) -> set[str]:
-    """Return the names that are read in a node."""
-    return {
-        one.id
-        for one in ast.walk(node)
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)
-    }
-
-
-def _bound(statement: ast.AST) -> set[str]:
-    """Return the names that a statement binds, those in functions within it, too."""
-    bound = {
-        one.id
-        for one in ast.walk(statement)
-        if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)
-    }
-    if isinstance(statement, (*FUNCTIONS, ast.ClassDef)):
-        bound.add(statement.name)
-    return bound
-
-
-def _is_name(target: ast.expr) -> bool:
-    return isinstance(target, ast.Name) or (
-        isinstance(target, ast.Tuple) and all(isinstance(one, ast.Name) for one in target.elts)
-    )
-
-
-def _word(text: str) -> str:
-    """Return a name for an item, such as `labels` of `batch['labels']`."""
-    words = re.findall(r"\w+", text)
-    return next((word for word in words[::-1] if word.isidentifier()), "part")
-
-
-def _excerpt(source: Source, node: ast.AST) -> str:
-    assert isinstance(node, ast.expr | ast.stmt)
-    text = " ".join(source.of(node).split())
-    return text if len(text) <= 40 else f"{text[:39]}…"
