@@ -12,8 +12,8 @@ from typing import Any
 from bufdb.fitting.levers.host import WORK
 from bufdb.fitting.places import spans
 from bufdb.fitting.plans import Answer, PlanResult, Program, Site
-from bufdb.fitting.plans import as_json as as_plain
 from bufdb.fitting.ranking import COSTS, PRODUCTS, SAME
+from bufdb.fitting.records import as_json as as_plain
 from bufdb.fitting.vary import Largest
 from bufdb.render.text import align, human_apart, human_bytes
 

@@ -18,8 +18,9 @@ from bufdb.capture.hooked import replace_sources
 from bufdb.capture.worker import serve, step
 from bufdb.fitting.levers.donation import is_of_nnx, lost_of, shared
 from bufdb.fitting.places import place
-from bufdb.fitting.plans import Plan, Program, Site, Traced, as_json, from_json
+from bufdb.fitting.plans import Plan, Program, Site, Traced
 from bufdb.fitting.rebound import made, rebound
+from bufdb.fitting.records import as_json, from_json
 from bufdb.fitting.session import MISTRACED, MistracedError, UnequalError
 from bufdb.read.own import Own
 

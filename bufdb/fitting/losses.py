@@ -22,8 +22,9 @@ from bufdb.fitting.derived import Derived, Figures, NamedApart, UnknownError
 from bufdb.fitting.gradients import Gradient, gradient
 from bufdb.fitting.jax_inside import Changed, gradient_number, without_dead_code
 from bufdb.fitting.levers.carried import Carried
-from bufdb.fitting.plans import Plan, Site, Traced, as_json
+from bufdb.fitting.plans import Plan, Site, Traced
 from bufdb.fitting.reader import SCAN, Reader
+from bufdb.fitting.records import as_json
 from bufdb.fitting.replay import Replay
 from bufdb.fitting.session import MistracedError
 from bufdb.fitting.survey import Survey

@@ -21,7 +21,8 @@ from bufdb.capture import cache
 from bufdb.capture.before import is_kept, put
 from bufdb.fitting.figures import code
 from bufdb.fitting.lever import Atom
-from bufdb.fitting.plans import Learned, Plan, Program, as_json, from_json
+from bufdb.fitting.plans import Learned, Plan, Program
+from bufdb.fitting.records import as_json, from_json
 from bufdb.fitting.session import Dumped, dumped_in
 
 FAMILIAR = 3

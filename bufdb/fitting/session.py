@@ -16,7 +16,8 @@ from bufdb.capture.simulated import Devices
 from bufdb.capture.simulation import NOTES
 from bufdb.dumps.place import Place
 from bufdb.errors import BufdbError, TooSlowError
-from bufdb.fitting.plans import Changes, Plan, Program, Site, Traced, as_json, from_json
+from bufdb.fitting.plans import Changes, Plan, Program, Site, Traced
+from bufdb.fitting.records import as_json, from_json
 from bufdb.read.own import NOTHING_MORE, Own
 
 if TYPE_CHECKING:

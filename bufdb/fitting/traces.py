@@ -20,7 +20,8 @@ from typing import Any, TypeVar
 from bufdb.capture import cache
 from bufdb.capture.target import jax_module
 from bufdb.fitting.counting import is_literal, kind, open_jaxpr
-from bufdb.fitting.plans import Plan, Site, Traced, as_json, from_json
+from bufdb.fitting.plans import Plan, Site, Traced
+from bufdb.fitting.records import as_json, from_json
 
 Record = TypeVar("Record")
 _SUFFIX = ".traces"

@@ -25,8 +25,9 @@ from bufdb.errors import BufdbError
 from bufdb.fitting import search
 from bufdb.fitting.figures import Scratch
 from bufdb.fitting.patch import patch, texts_of
-from bufdb.fitting.plans import Ask, Compiled, Plan, Program, Traced, as_json, from_json
+from bufdb.fitting.plans import Ask, Compiled, Plan, Program, Traced
 from bufdb.fitting.proof import outside_of_text
+from bufdb.fitting.records import as_json, from_json
 from bufdb.fitting.session import Apart, Check
 from bufdb.fitting.space import Space
 

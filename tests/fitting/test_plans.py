@@ -10,9 +10,8 @@ from bufdb.fitting.plans import (
     Site,
     Switch,
     Traced,
-    as_json,
-    from_json,
 )
+from bufdb.fitting.records import as_json, from_json
 
 SITE = Site("/a/train.py", 14, 4, 15, 20, "loss.<locals>.body")
 
