@@ -564,94 +564,6 @@ donations AS (
   FROM answered_donations
   WHERE NOT answered_donations.is_copied
 ),
--- An f32 program: bf16 halves everything, at the lower bound except weights that are trained.
-wide_programs AS (
-  SELECT
-    functions.module_id, functions.color,
-    count(*) AS value_count,
-    sum(
-      CASE
-        WHEN values_held.allocation_kind = 'temp' OR NOT trained.is_trained
-          THEN values_held.held_bytes
-        ELSE 0
-      END
-    ) // 4 AS low_saving_bytes,
-    sum(values_held.held_bytes) // 2 AS saving_bytes
-  FROM functions
-  JOIN module_precisions AS precisions
-    ON precisions.module_id = functions.module_id
-    AND NOT precisions.is_own
-    AND precisions.is_wide
-  JOIN (
-    SELECT
-      instructions.module_id,
-      max(CASE WHEN is_backward(instructions.op_name) THEN 1 ELSE 0 END) = 1 AS is_trained
-    FROM instructions
-    GROUP BY instructions.module_id
-  ) AS trained
-    ON trained.module_id = functions.module_id
-  JOIN peak_values_held AS values_held
-    ON values_held.module_id = functions.module_id
-    AND values_held.color = functions.color
-    AND values_held.allocation_kind IN ('temp', 'parameter', 'donated_parameter', 'output')
-  JOIN value_details
-    ON value_details.module_id = values_held.module_id
-    AND value_details.value_id = values_held.value_id
-    AND value_details.dtype = 'f32'
-  -- The CPU computes bf16 in f32.
-  WHERE functions.platform <> 'cpu'
-  GROUP BY functions.module_id, functions.color
-),
-shards AS (
-  SELECT
-    shardings.module_id, shardings.color, shardings.replicated_bytes, shardings.size_bytes,
-    shardings.holder_count, shardings.shape, shardings.parameter_name,
-    sum(shardings.replicated_bytes) OVER (PARTITION BY shardings.module_id, shardings.color)
-      AS saving_bytes,
-    max(shardings.size_bytes) OVER (PARTITION BY shardings.module_id, shardings.color)
-      AS gathered_bytes,
-    count(*) OVER (PARTITION BY shardings.module_id, shardings.color) AS value_count,
-    row_number() OVER (
-      PARTITION BY shardings.module_id, shardings.color
-      ORDER BY shardings.replicated_bytes DESC, shardings.parameter_number,
-        shardings.allocation_index
-    ) AS place
-  FROM functions
-  JOIN parameter_shardings AS shardings
-    ON shardings.module_id = functions.module_id
-    AND shardings.color = functions.color
-    AND shardings.replicated_bytes > 0
-    AND shardings.is_divisible
-),
--- Arrays made from them element by element are divided like them: gradients, updates, outputs.
-divided_alike AS (
-  SELECT
-    shard_shapes.module_id, shard_shapes.color,
-    sum(
-      values_held.held_bytes
-        - (values_held.held_bytes + shard_shapes.holder_count - 1) // shard_shapes.holder_count
-    ) AS saving_bytes
-  FROM (
-    SELECT
-      shards.module_id, shards.color, shapes.dtype, shapes.dimensions_text,
-      min(shards.holder_count) AS holder_count
-    FROM shards
-    JOIN shapes ON shapes.shape = shards.shape
-    GROUP BY shards.module_id, shards.color, shapes.dtype, shapes.dimensions_text
-  ) AS shard_shapes
-  JOIN peak_values_held AS values_held
-    ON values_held.module_id = shard_shapes.module_id
-    AND values_held.color = shard_shapes.color
-    AND values_held.allocation_kind IN ('temp', 'output')
-  JOIN "values"
-    ON "values".module_id = values_held.module_id
-    AND "values".value_id = values_held.value_id
-  JOIN shapes
-    ON shapes.shape = "values".shape
-    AND shapes.dtype = shard_shapes.dtype
-    AND shapes.dimensions_text = shard_shapes.dimensions_text
-  GROUP BY shard_shapes.module_id, shard_shapes.color
-),
 findings AS (
   SELECT
     module_id, color, kind, kind AS sureness_kind, name, value_count, saving_form, kept_name,
@@ -682,7 +594,7 @@ findings AS (
   SELECT
     module_id, color, 'dtype', 'dtype', 'f32', value_count, NULL, NULL, NULL, NULL, NULL, NULL,
     low_saving_bytes, saving_bytes, NULL AS reader, NULL AS obstacle
-  FROM wide_programs
+  FROM advised_wide_programs
   UNION ALL
   SELECT
     module_id, color, 'carry', 'carry', name, value_count, NULL, NULL, NULL, NULL, NULL, NULL,
@@ -704,20 +616,14 @@ findings AS (
   WHERE advised_groups.kind <> 'block' OR functions.platform <> 'cpu'
   UNION ALL
   SELECT
-    shards.module_id, shards.color, 'shard', 'shard',
+    module_id, color, 'shard', 'shard',
     CASE
-      WHEN shards.value_count > 1
-        THEN shards.parameter_name || ' and ' || (shards.value_count - 1) || ' more'
-      ELSE shards.parameter_name
+      WHEN value_count > 1 THEN parameter_name || ' and ' || (value_count - 1) || ' more'
+      ELSE parameter_name
     END,
-    shards.value_count, NULL, NULL, NULL, NULL, NULL, NULL,
-    greatest(shards.saving_bytes - shards.gathered_bytes, 0),
-    shards.saving_bytes + coalesce(divided_alike.saving_bytes, 0), NULL AS reader, NULL AS obstacle
-  FROM shards
-  LEFT JOIN divided_alike
-    ON divided_alike.module_id = shards.module_id
-    AND divided_alike.color = shards.color
-  WHERE shards.place = 1
+    value_count, NULL, NULL, NULL, NULL, NULL, NULL, low_saving_bytes, saving_bytes,
+    NULL AS reader, NULL AS obstacle
+  FROM advised_shards
   UNION ALL
   SELECT
     allocations.module_id, allocations.color,
@@ -743,45 +649,10 @@ findings AS (
     AND value_details.value_id = peak_values.value_id
   WHERE peak_values.allocation_kind = 'constant'
 ),
-file_frameworks AS (
-  SELECT files.module_id, files.source_file, min(framework_words.place) AS place
-  FROM (
-    SELECT DISTINCT stack_frames.module_id, stack_frames.source_file
-    FROM stack_frames
-    JOIN functions ON functions.module_id = stack_frames.module_id
-  ) AS files
-  JOIN framework_words ON contains(lower(files.source_file), framework_words.folder)
-  GROUP BY files.module_id, files.source_file
-),
--- A line is of the framework that has called the function it is in.
-called_frames AS (
-  SELECT
-    stack_frames.module_id, stack_frames.source_file, stack_frames.source_line,
-    stack_frames.function_name, file_frameworks.place
-  FROM file_frameworks
-  JOIN framework_words
-    ON framework_words.place = file_frameworks.place
-    AND framework_words.framework <> 'jax'
-  JOIN stack_frames AS callers
-    ON callers.module_id = file_frameworks.module_id
-    AND callers.source_file = file_frameworks.source_file
-  JOIN stack_frames
-    ON stack_frames.module_id = callers.module_id
-    AND stack_frames.tree_ordinal BETWEEN callers.tree_ordinal AND callers.last_tree_ordinal
-),
-name_frameworks AS (
-  SELECT module_id, source_file || ':' || source_line AS name, min(place) AS place
-  FROM called_frames
-  GROUP BY module_id, source_file, source_line
-  UNION ALL
-  SELECT module_id, function_name || ' (' || source_file || ')' AS name, min(place) AS place
-  FROM called_frames
-  GROUP BY module_id, function_name, source_file
-),
 program_frameworks AS (
-  SELECT module_id, min(place) AS place
-  FROM file_frameworks
-  GROUP BY module_id
+  SELECT module_id, place
+  FROM advised_frameworks
+  WHERE name IS NULL
 ),
 found AS (
   SELECT
@@ -821,7 +692,7 @@ found AS (
     AND findings.saving_bytes >= params.min_ratio * functions.peak_bytes
   LEFT JOIN program_frameworks ON program_frameworks.module_id = functions.module_id
   LEFT JOIN framework_words AS program_words ON program_words.place = program_frameworks.place
-  LEFT JOIN name_frameworks
+  LEFT JOIN advised_frameworks AS name_frameworks
     ON name_frameworks.module_id = functions.module_id
     AND name_frameworks.name = regexp_replace(findings.name, '^(saved|for|scan of) ', '')
   WHERE findings.kind IS NOT NULL OR functions.unknown_reason IS NOT NULL

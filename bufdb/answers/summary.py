@@ -540,7 +540,8 @@ def summary(
     con = opened(sql_of(parts), runs=None if run is None else [run])
     for query in list(parts.values())[:1]:
         asked = numbered(con, query, asked)
-    answer = overview(con, parts, asked, *limits, top_n=top_n)
+    with execute.of_figures(con):
+        answer = overview(con, parts, asked, *limits, top_n=top_n)
     if answer.counts["module_count"] or answer.accounts or answer.pools:
         return Summary(answer, None)
     return Summary(answer, why_nothing(Known(con, CATALOG), catalogue.find("modules"), asked))

@@ -6,10 +6,10 @@ its tables; these views make it read no others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from bufdb.database import definitions
+from bufdb.database import definitions, ready
 from bufdb.database.definitions import CATALOG
 from bufdb.database.engine import duckdb
 
@@ -115,32 +115,64 @@ def to_modules(
 
 
 @contextmanager
-def computed(con: duckdb.DuckDBPyConnection, view: str, sql: str) -> Iterator[None]:
-    """Replace one of bufdb's views by a table with the rows of some SQL, within the block.
+def computed(
+    con: duckdb.DuckDBPyConnection, views: Mapping[str, str], needs: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """Replace some of bufdb's views by tables with the rows of some SQL, within the block.
 
     Args:
         con: opened for questions, of a file or a dataset; on others nothing happens.
-        view: name of the view.
-        sql: what it is to hold, of the view's columns.
+        views: by name of the view what it is to hold, of the view's columns; each is computed where
+            those before it are tables.
+        needs: by name of a view SQL without which it has no rows there: if this has none, the table
+            is empty, and DuckDB does not plan the view.
     """
-    if not _in_memory(con, "view", [view]):
+    # To list what is there takes DuckDB longer than many of these statements.
+    if not views or con.execute("SELECT current_database()").fetchall() != [("memory",)]:
         yield
         return
-    con.execute(f"CREATE OR REPLACE TABLE memory.main.computed_{view} AS {sql}")
-    # To make a view again takes DuckDB 7 ms, most of it to bind it; to rename it takes none.
-    con.execute(f"ALTER VIEW memory.main.{view} RENAME TO {_WHOLE}{view}")
-    con.execute(f"ALTER TABLE memory.main.computed_{view} RENAME TO {view}")
+    kept: dict[str, str] = {}
 
     def put_back() -> None:
-        con.execute(f"DROP TABLE memory.main.{view}")
-        con.execute(f"ALTER VIEW memory.main.{_WHOLE}{view} RENAME TO {view}")
+        pairs = (
+            f"{away}; ALTER VIEW memory.main.{_WHOLE}{view} RENAME TO {view};"
+            for view, away in kept.items()
+        )
+        con.execute(f"BEGIN; {' '.join(pairs)} COMMIT")
 
     try:
+        for view, sql in views.items():
+            kept[view] = _replace(con, view, sql, (needs or {}).get(view))
         yield
     except Exception:  # as in to_modules
         put_back()
         raise
     put_back()
+
+
+def _replace(con: duckdb.DuckDBPyConnection, view: str, sql: str, need: str | None) -> str:
+    """Put a table in the place of a view, as `computed` does; return SQL that takes it away."""
+    table = f"{ready.EMPTY}{view}"
+    away = f"ALTER TABLE memory.main.{view} RENAME TO {table}"
+    if need is None or con.execute(f"{need} LIMIT 1").fetchone() or not _has(con, table):
+        table = f"computed_{view}"
+        away = f"DROP TABLE memory.main.{view}"
+        con.execute(f"CREATE OR REPLACE TABLE memory.main.{table} AS {sql}")
+    # To make a view again takes DuckDB 7 ms, most of it to bind it; to rename it takes none.
+    con.execute(
+        f"ALTER VIEW memory.main.{view} RENAME TO {_WHOLE}{view};"
+        f"ALTER TABLE memory.main.{table} RENAME TO {view}"
+    )
+    return away
+
+
+def _has(con: duckdb.DuckDBPyConnection, table: str) -> bool:
+    """Return whether there is such a table in memory."""
+    try:
+        con.execute(f"SELECT 1 FROM memory.main.{table} LIMIT 0")
+    except duckdb.CatalogException:
+        return False
+    return True
 
 
 def _in_memory(con: duckdb.DuckDBPyConnection, kind: str, names: Sequence[str]) -> list[str]:

@@ -7,7 +7,8 @@ every answer, so it lies where Python keeps compiled code: only those who may ch
 change it. Where nothing can be written it is made in memory, each time.
 
 There are two: the whole schema, and what bufdb's own questions need of it, which takes half the
-time to attach and to copy: views and macros without tables and comments, and a table TEXTS.
+time to attach and to copy: views and macros without tables and comments, a table TEXTS, and empty
+tables with the columns of some views.
 """
 
 import contextlib
@@ -25,6 +26,10 @@ READY = "bufdb_ready_made"
 """Name under which it is attached."""
 TEXTS = "own_texts"
 """Table of the bare one: name and SQL, as DuckDB prints it, of the tables and views of a file."""
+EMPTY = "empty_"
+"""Prefix of the name of a table of the bare one that has the columns of a view, and no rows."""
+_ADVISED = ("advised_", "answered_", "asked_instants")
+"""Prefixes of the names of views that have such a table."""
 _FILE_FORMAT: dict[str, str | bool | int | float | list[str]] = {
     "default_block_size": "16384",
     "storage_compatibility_version": "latest",
@@ -117,6 +122,9 @@ def _furnish(con: duckdb.DuckDBPyConnection, version: int, *, is_bare: bool) -> 
         con.execute(sql)
     if is_bare:
         con.execute(f"CREATE TABLE {TEXTS} AS {texts_of(READY)}")
+        for view in views(comments=False):
+            if view.startswith(_ADVISED):
+                con.execute(f"CREATE TABLE {EMPTY}{view} AS FROM {view} LIMIT 0")
         con.execute("".join(f'DROP TABLE "{table}";' for table in tables()))
     else:
         con.execute("INSERT INTO schema_info VALUES (?, ?)", [version, views_hash()])

@@ -170,7 +170,7 @@ def pictures(
         answers = _answers(con, contents, contents.modules, are_all=True)
     left = deque(modules)
     # Counts over all programs of a run are computed before other modules' rows are hidden.
-    with narrowing.computed(con, _OF_RUNS, f"FROM {_OF_RUNS}"):
+    with narrowing.computed(con, {_OF_RUNS: f"FROM {_OF_RUNS}"}):
         while left:
             batch: list[Module] = []
             count = 0

@@ -103,6 +103,23 @@ def test_a_database_that_is_open_for_writing_is_left_as_it_is(con, monkeypatch):
     assert ("values",) not in views
 
 
+@pytest.mark.sample(3)
+@pytest.mark.parametrize(
+    "run", ["cpu_b8", "cpu_b8_old", "cpu_b8_remat", "cpu_b16", "gpu_b8", "tpu_b8"]
+)
+def test_what_is_not_planned_has_no_rows(demo_db, run):
+    query = next(query for query in QUERIES if query.name == "advice")
+    with store.open_readable(str(demo_db), query.sql) as con:
+        sql = "SELECT max_by(module_id, peak_bytes) FROM memory_figures WHERE run_name = ?"
+        ((module_id,),) = con.execute(sql, [run]).fetchall()
+        with execute.of_function(con, [query], {"run": run, "color": "all"}, module_id):
+            for view, need in execute._OF_MODULES.items():
+                if need is not None:
+                    rows = con.execute(f"SELECT count(*) FROM {view}").fetchall()
+                    whole = f"SELECT count(*) FROM whole_{view} WHERE module_id = {module_id}"
+                    assert con.execute(whole).fetchall() == rows, view
+
+
 def test_names_with_wildcards_mean_themselves():
     assert execute.runs_asked({"base": "a*[b]?", "new": "c"}) == ["a[*][[]b][?]", "c"]
     assert execute.runs_asked({"run": "a*", "base": None, "new": None}) == ["a*"]
