@@ -635,4 +635,8 @@ def open_database(path: str, sql: str | None = None, **how: Any) -> duckdb.DuckD
 
     url = dataset()
     named = paths.database(note, _own_of_environment)
-    return open_readable(url or named or path, sql, is_dataset=url is not None, **how)
+    con = open_readable(url or named or path, sql, is_dataset=url is not None, **how)
+    state = click.get_current_context().find_root().obj
+    if isinstance(state, dict):
+        state["connection"] = con
+    return con
