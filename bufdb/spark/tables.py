@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from bufdb.database import ready, store
 from bufdb.database.store import SCHEMA_VERSION
@@ -275,17 +276,23 @@ def _frame(
     return session.sql(text, args={name: values.get(name) for name in names})
 
 
+_without_place: WeakSet[SparkSession] = WeakSet()
+"""Sessions that have no place for rows; each plans a frame before it says so."""
+
+
 def _kept(session: SparkSession, frame: DataFrame) -> DataFrame:
     """Return the rows that a frame gives, computed now and not again each time that they are read.
 
     They stay where the session computes; Sail 0.7 has no place for them, and sends them here.
     """
-    try:
-        return frame.localCheckpoint()
-    except _failures() as error:
-        if "checkpoint object-store path" not in str(error):
-            raise
-        return session.createDataFrame(frame.toArrow(), frame.schema)
+    if session not in _without_place:
+        try:
+            return frame.localCheckpoint()
+        except _failures() as error:
+            if "checkpoint object-store path" not in str(error):
+                raise
+            _without_place.add(session)
+    return session.createDataFrame(frame.toArrow(), frame.schema)
 
 
 def _failures() -> tuple[type[Exception], ...]:

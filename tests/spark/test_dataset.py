@@ -50,8 +50,17 @@ def test_a_question_of_a_run_opens_the_files_of_that_run_alone(connection, datas
     assert call(*asked, *MASTER[name])[:2] == (0, expected)
 
 
-def test_so_has_one_that_reads_tables_a_thousand_times(connection, dataset, call):
-    asked = ("query", "advice", "--on", dataset, "--format", "csv")
+@pytest.mark.parametrize(
+    ("connection", "name"),
+    [
+        ("sail", "advice"),  # tables are read a thousand times
+        ("spark", "fragmentation"),
+        pytest.param("spark", "advice", marks=pytest.mark.by_hand),  # planned for minutes
+    ],
+    indirect=["connection"],
+)
+def test_so_has_one_that_is_computed_in_parts(connection, name, dataset, call):
+    asked = ("query", name, "--on", dataset, "--format", "csv")
     expected = call(*asked)
     assert expected[0] == 0 and expected[1].count("\n") > 2
     assert call(*asked, *MASTER[connection[0]])[:2] == expected[:2]
