@@ -59,29 +59,33 @@ WITH params AS (
     coalesce(getvariable('every_line')::BOOLEAN, FALSE) AS every_line,
     coalesce(getvariable('top_n')::BIGINT, 100) AS top_n
 ),
+chosen AS MATERIALIZED (
+  SELECT
+    asked_moments.run_name, asked_moments.account_name, asked_moments.profile_name,
+    asked_moments.elapsed_seconds, asked_moments.mark, asked_moments.snapshot_ordinal
+  FROM asked_moments
+),
 processes AS (
   SELECT
-    row_number() OVER (ORDER BY asked_moments.run_name, asked_moments.account_name)
-      AS process_id,
-    asked_moments.run_name, asked_moments.account_name, count(*) AS snapshot_count
-  FROM asked_moments
-  GROUP BY asked_moments.run_name, asked_moments.account_name
+    row_number() OVER (ORDER BY chosen.run_name, chosen.account_name) AS process_id,
+    chosen.run_name, chosen.account_name, count(*) AS snapshot_count
+  FROM chosen
+  GROUP BY chosen.run_name, chosen.account_name
   HAVING count(*) > 1
 ),
 -- Processes and things by number, so that what follows has no names in each row.
 moments AS MATERIALIZED (
   SELECT
-    processes.process_id, processes.snapshot_count, asked_moments.run_name,
-    asked_moments.account_name, asked_moments.profile_name, asked_moments.elapsed_seconds,
-    asked_moments.mark,
+    processes.process_id, processes.snapshot_count, chosen.run_name, chosen.account_name,
+    chosen.profile_name, chosen.elapsed_seconds, chosen.mark,
     row_number() OVER (
       PARTITION BY processes.process_id
-      ORDER BY asked_moments.snapshot_ordinal NULLS LAST
+      ORDER BY chosen.snapshot_ordinal NULLS LAST
     ) AS place
-  FROM asked_moments
+  FROM chosen
   JOIN processes
-    ON processes.run_name = asked_moments.run_name
-    AND processes.account_name = asked_moments.account_name
+    ON processes.run_name = chosen.run_name
+    AND processes.account_name = chosen.account_name
 ),
 parts AS (
   SELECT
@@ -123,7 +127,7 @@ things AS MATERIALIZED (
     FROM parts
   ) AS named
 ),
-numbered AS (
+numbered AS MATERIALIZED (
   SELECT
     parts.process_id, parts.snapshot_count, parts.place, things.thing_id, things.holder_id,
     CASE WHEN parts.holder_name IS NOT NULL THEN parts.place END AS holder_place,
