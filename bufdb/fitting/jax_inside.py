@@ -330,7 +330,8 @@ class Call:
     rank: int
     """How many calls of the function were before it in the same trace."""
     shapes: tuple[str, ...] = ()
-    """Of the arrays in its arguments, see `shapes_of`."""
+    """Of the arrays in its arguments, or in those that hold state: only they are arguments of the
+    checkpoint then."""
 
 
 @dataclass
@@ -422,7 +423,11 @@ class Calls:
         key = code.co_filename, code.co_firstlineno
         self._ranks[key] += 1
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        shapes = shapes_of(frame.f_locals[name] for name in names if name in frame.f_locals)
+        state, values = self.state(*key), frame.f_locals
+        taken = [
+            name for name in names if name in values and (name in state.held or not state.held)
+        ]
+        shapes = shapes_of(values[name] for name in taken)
         return Call(site, code.co_qualname, *key, self._ranks[key] - 1, shapes)
 
     def _read_state(self, frame: FrameType) -> None:

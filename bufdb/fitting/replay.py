@@ -326,13 +326,13 @@ def _in_order(inputs: Sequence[Any], shapes: Sequence[str], jaxpr: Any) -> list[
     bytes for another order. Of equal shapes those that were made first come first, as the leaves of
     one argument mostly are.
     """
-    made = [*jaxpr.invars, *(var for eqn in jaxpr.eqns for var in eqn.outvars)]
+    made = [*jaxpr.invars, *jaxpr.constvars, *(var for eqn in jaxpr.eqns for var in eqn.outvars)]
     numbers = {var: at for at, var in enumerate(made)}
     places: dict[str, list[int]] = {}
     for at, shape in enumerate(shapes):
         places.setdefault(shape, []).append(at)
     order = {}
-    for var in sorted(inputs, key=lambda var: numbers.get(var, -1)):
+    for var in sorted(inputs, key=lambda var: numbers[var]):
         own = places.get(shape_of(var.aval))
         order[var] = own.pop(0) if own else -1
     return sorted(inputs, key=lambda var: order[var])

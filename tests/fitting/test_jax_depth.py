@@ -123,7 +123,7 @@ def step(x, wide, narrow):
     assert sizes(D, D) == ()
 
 
-OUT_OF_ORDER = """import jax, jax.numpy as jnp
+OUT_OF_ORDER = f"""import jax, jax.numpy as jnp
 
 def block(p, x, power):
     return jnp.sin(jnp.exp(jnp.sin(x) @ p["b"])) ** power @ p["a"]
@@ -134,18 +134,52 @@ def step(ps, x):
             x = block(p, x, 2)
         return x.sum()
     return jax.grad(loss)(ps, x)
+
+def args():
+    own = {{"a": jnp.ones(({D}, {D})), "b": jnp.ones(({D}, {D}))}}
+    return [own] * {N}, jnp.ones(({4 * D}, {D}))
+"""
+OF_MODULES = f"""import jax, jax.numpy as jnp
+from flax import nnx
+
+class Block(nnx.Module):
+    def __init__(self, rngs):
+        self.b = nnx.Linear({D}, {4 * D}, rngs=rngs)
+        self.a = nnx.Linear({4 * D}, {D}, rngs=rngs)
+
+    def __call__(self, x):
+        return x + self.a(jnp.sin(jnp.exp(self.b(jnp.sin(x)))))
+
+@nnx.jit
+def step(blocks, x):
+    def loss(blocks):
+        y = x
+        for block in blocks:
+            y = block(y)
+        return y.sum()
+    return nnx.grad(loss)(blocks)
+
+def args():
+    rngs = nnx.Rngs(0)
+    return nnx.List([Block(rngs) for _ in range({N})]), jnp.ones(({4 * D}, {D}))
 """
 
 
-def test_plan_and_patch_are_one_program(tmp_path):
-    module = loaded(OUT_OF_ORDER, tmp_path)
-    own = {"a": jnp.ones((D, D)), "b": jnp.ones((D, D))}
-    args = [own] * N, jnp.ones((4 * D, D))
-    function = Function(module.step, args, {}, "step")
-    at = next(at for at, one in enumerate(function.program().regions) if one.layers == N)
-    plan = Plan(calls=(at,), depths=(Depth(at, 2),))
-    made = patch(function.program(), plan, {module.__file__: OUT_OF_ORDER}, str(tmp_path))
-    assert "static_argnums=(2,)" in made.texts[module.__file__]
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [(OUT_OF_ORDER, "static_argnums=(2,)"), (OF_MODULES, "nnx.remat(lambda block: block(y))")],
+    ids=["dict", "nnx"],
+)
+def test_plan_and_patch_are_one_program(tmp_path, text, written):
+    """What a block reads first is neither its first argument nor first by name."""
+    pytest.importorskip("flax.nnx", reason="this Python has no flax")
+    module = loaded(text, tmp_path)
+    function = Function(module.step, module.args(), {}, "step")
+    program = function.program()
+    at = next(at for at, one in enumerate(program.regions) if one.layers == N)
+    plan = Plan(calls=(at,))
+    made = patch(program, plan, {module.__file__: text}, str(tmp_path))
+    assert written in made.texts[module.__file__]
     other = loaded(made.texts[module.__file__], tmp_path)
-    patched = Function(other.step, args, {}, "step")
+    patched = Function(other.step, other.args(), {}, "step")
     assert patched.stage(Plan()).as_text() == function.stage(plan).as_text()
