@@ -428,8 +428,11 @@ class Fitting:
     def _recomputed(self, plan: Plan) -> tuple[Site, ...]:
         """Return the expressions that are computed again under a plan; nothing when the time is up.
 
-        Plans are asked about once they are compiled, while there is time.
+        Plans are asked about once they are compiled, while there is time. What is computed again as
+        written is no change of a plan that donates alone.
         """
+        if plan.as_traced.is_as_written:
+            return ()
         if plan not in self._again and not self.question.is_over():
             with suppress(TooSlowError):
                 self._again[plan] = self.session.recomputed(

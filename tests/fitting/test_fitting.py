@@ -727,3 +727,9 @@ def test_the_first_calls_are_edited_where_they_are_made():
     every = replace(row, plan=replace(plan, depths=()))
     shown = text(Answer(program, None, written, (every,), None, None, 1, 1))
     assert "edit at train.py:3,5,7\n" in shown
+
+
+def test_a_plan_that_donates_alone_computes_nothing_again(tmp_path):
+    fitting = Fitting(Made(NEEDS), Question(), tmp_path)
+    assert fitting._recomputed(Plan(donated=(0,))) == ()
+    assert fitting._recomputed(Plan((0,), donated=(0,))) == (PLACE,)
