@@ -104,8 +104,6 @@
 WITH params AS (
   SELECT
     coalesce(getvariable('min_ratio')::DOUBLE, 0.01) AS min_ratio,
-    coalesce(getvariable('min_lifetime_ratio')::DOUBLE, 0.1) AS min_lifetime_ratio,
-    coalesce(getvariable('min_bf16_ratio')::DOUBLE, 0.1) AS min_bf16_ratio,
     coalesce(getvariable('rank_by')::VARCHAR, 'auto') AS rank_by,
     coalesce(getvariable('top_functions')::BIGINT, 1) AS top_functions,
     coalesce(getvariable('top_n')::BIGINT, 10) AS top_n
@@ -147,179 +145,15 @@ functions AS (
     AND asked_instants.color = answered.color
   WHERE answered.place <= params.top_functions
 ),
--- Values that hold temp bytes, with their details.
-held AS (
-  SELECT
-    values_held.module_id, values_held.color, values_held.value_id, values_held.held_bytes,
-    coalesce(value_sources.source_line, value_sources.op_name, value_details.instruction_name)
-      AS name,
-    savings.saving_bytes, costs.operation_count, functions.platform,
-    gathered_values.low_saving_bytes AS gather_low_saving_bytes,
-    gathered_values.saving_bytes AS gather_saving_bytes,
-    coalesce(value_details.opcode IN ('copy', 'copy-start', 'copy-done'), FALSE) AS is_copy,
-    gathered_values.value_id IS NOT NULL AS is_gathered
-  FROM functions
-  JOIN peak_values_held AS values_held
-    ON values_held.module_id = functions.module_id
-    AND values_held.color = functions.color
-  JOIN peak_savings AS savings
-    ON savings.module_id = values_held.module_id
-    AND savings.color = values_held.color
-    AND savings.value_id = values_held.value_id
-  JOIN value_details
-    ON value_details.module_id = values_held.module_id
-    AND value_details.value_id = values_held.value_id
-  LEFT JOIN gathered_values
-    ON gathered_values.module_id = values_held.module_id
-    AND gathered_values.value_id = values_held.value_id
-  JOIN value_sources
-    ON value_sources.module_id = values_held.module_id
-    AND value_sources.value_id
-      = coalesce(gathered_values.result_value_id, values_held.value_id)
-  LEFT JOIN recompute_costs AS costs
-    ON costs.module_id = values_held.module_id
-    AND costs.value_id = values_held.value_id
-),
-idle AS (
-  SELECT
-    idle_values.module_id, idle_values.value_id, idle_values.is_stack, idle_values.is_layer_input,
-    coalesce(idle_values.is_cheap, FALSE) AS is_cheap, idle_values.is_late,
-    idle_values.kept_bytes, idle_values.low_saving_bytes, idle_values.saving_bytes,
-    idle_values.offload_kept_bytes, idle_values.offload_low_saving_bytes,
-    idle_values.offload_saving_bytes,
-    idle_values.is_stack OR idle_values.lifetime_ratio >= params.min_lifetime_ratio AS is_long,
-    coalesce(idle_values.is_forward, TRUE) AS is_forward
-  FROM answered_idle_values AS idle_values
-  CROSS JOIN params
-),
-twins AS (
-  SELECT copy_details.module_id, copy_details.value_id
-  FROM copy_details
-  JOIN functions
-    ON functions.module_id = copy_details.module_id
-    AND functions.color = copy_details.color
-  WHERE copy_details.is_avoidable
-),
-idle_items AS (
-  SELECT
-    held.module_id, held.color, held.value_id, held.name, held.held_bytes, held.saving_bytes,
-    held.operation_count, idle.kept_bytes, idle.low_saving_bytes AS recompute_low_saving_bytes,
-    idle.saving_bytes AS recompute_saving_bytes, idle.offload_kept_bytes,
-    idle.offload_low_saving_bytes, idle.offload_saving_bytes,
-    CASE
-      WHEN idle.is_stack AND NOT idle.is_layer_input THEN 'residual'
-      WHEN idle.is_late THEN 'late_free'
-      WHEN NOT idle.is_long OR NOT idle.is_forward OR held.platform = 'cpu' OR held.is_copy
-        THEN NULL
-      WHEN idle.is_cheap AND NOT idle.is_layer_input THEN 'recompute'
-      WHEN held.color = 0 THEN 'offload'
-    END AS kind
-  FROM held
-  JOIN idle ON idle.module_id = held.module_id AND idle.value_id = held.value_id
-),
-other_items AS (
-  SELECT
-    held.module_id, held.color, held.value_id, held.name, held.held_bytes, held.saving_bytes,
-    held.gather_low_saving_bytes, held.gather_saving_bytes,
-    f32_values.saving_bytes AS f32_saving_bytes,
-    CASE
-      WHEN held.is_gathered THEN 'gather'
-      WHEN twins.value_id IS NOT NULL THEN 'copy'
-      WHEN f32_values.bf16_ratio >= params.min_bf16_ratio AND NOT f32_values.is_kept_wide
-        THEN 'dtype'
-    END AS kind
-  FROM held
-  CROSS JOIN params
-  LEFT JOIN twins ON twins.module_id = held.module_id AND twins.value_id = held.value_id
-  LEFT JOIN answered_f32_values AS f32_values
-    ON f32_values.module_id = held.module_id
-    AND f32_values.color = held.color
-    AND f32_values.value_id = held.value_id
-),
-items AS (
-  SELECT
-    module_id, color, value_id, name, held_bytes, kind, operation_count,
-    CASE kind WHEN 'recompute' THEN kept_bytes WHEN 'offload' THEN offload_kept_bytes ELSE 0 END
-      AS kept_bytes,
-    CASE kind
-      WHEN 'late_free' THEN saving_bytes
-      WHEN 'offload' THEN offload_low_saving_bytes
-      ELSE recompute_low_saving_bytes
-    END AS low_saving_bytes,
-    CASE kind
-      WHEN 'late_free' THEN saving_bytes
-      WHEN 'offload' THEN offload_saving_bytes
-      ELSE recompute_saving_bytes
-    END AS saving_bytes
-  FROM idle_items
-  UNION ALL
-  SELECT
-    module_id, color, value_id, name, held_bytes, kind, NULL AS operation_count, 0 AS kept_bytes,
-    CASE kind
-      WHEN 'gather' THEN gather_low_saving_bytes
-      WHEN 'dtype' THEN f32_saving_bytes
-      ELSE saving_bytes
-    END AS low_saving_bytes,
-    CASE kind
-      WHEN 'gather' THEN gather_saving_bytes
-      WHEN 'dtype' THEN f32_saving_bytes
-      ELSE saving_bytes
-    END AS saving_bytes
-  FROM other_items
-),
-ranked_items AS (
-  SELECT
-    items.module_id, items.color, items.value_id, items.name, items.held_bytes,
-    items.low_saving_bytes, items.saving_bytes, items.operation_count, items.kept_bytes, items.kind,
-    row_number() OVER (
-      PARTITION BY items.module_id, items.color, items.kind, items.name
-      ORDER BY items.low_saving_bytes DESC, items.saving_bytes DESC, items.value_id
-    ) AS place
-  FROM items
-  WHERE items.kind IS NOT NULL
-),
--- What is executed to compute the values of a line again, each instruction once.
-makers AS (
-  SELECT
-    ranked_items.module_id, ranked_items.color, ranked_items.kind, ranked_items.name,
-    made.instruction_name,
-    max(CASE WHEN made.is_low THEN 1 ELSE 0 END) AS low_count
-  FROM ranked_items
-  JOIN recompute_instructions AS made
-    ON made.module_id = ranked_items.module_id
-    AND made.value_id = ranked_items.value_id
-  WHERE ranked_items.kind IN ('residual', 'recompute', 'offload')
-  GROUP BY
-    ranked_items.module_id, ranked_items.color, ranked_items.kind, ranked_items.name,
-    made.instruction_name
-),
-times AS (
-  SELECT
-    makers.module_id, makers.color, makers.kind, makers.name,
-    CASE
-      WHEN sum(makers.low_count) > 0
-        AND count(CASE WHEN makers.low_count = 1 THEN run_times.run_ns END)
-          = sum(makers.low_count)
-        THEN CAST(sum(CASE WHEN makers.low_count = 1 THEN run_times.run_ns END) AS BIGINT)
-    END AS low_recompute_ns,
-    CASE
-      WHEN count(run_times.run_ns) = count(*) THEN CAST(sum(run_times.run_ns) AS BIGINT)
-    END AS recompute_ns
-  FROM makers
-  LEFT JOIN run_times
-    ON run_times.module_id = makers.module_id
-    AND run_times.instruction_name = makers.instruction_name
-  GROUP BY makers.module_id, makers.color, makers.kind, makers.name
-),
 -- Of values that one instruction makes its operations count once.
 shared_counts AS (
   SELECT
-    ranked_items.module_id, ranked_items.color, ranked_items.kind, ranked_items.name,
-    coalesce(single_makers.instruction_name, CAST(ranked_items.value_id AS VARCHAR)) AS maker,
+    items.module_id, items.color, items.kind, items.name,
+    coalesce(single_makers.instruction_name, CAST(items.value_id AS VARCHAR)) AS maker,
     count(*) AS value_count,
-    count(ranked_items.operation_count) AS known_count,
-    max(ranked_items.operation_count) AS operation_count
-  FROM ranked_items
+    count(items.operation_count) AS known_count,
+    max(items.operation_count) AS operation_count
+  FROM advised_items AS items
   LEFT JOIN (
     SELECT
       made.module_id, made.value_id, min(made.instruction_name) AS instruction_name
@@ -327,11 +161,11 @@ shared_counts AS (
     GROUP BY made.module_id, made.value_id
     HAVING count(*) = 1
   ) AS single_makers
-    ON single_makers.module_id = ranked_items.module_id
-    AND single_makers.value_id = ranked_items.value_id
+    ON single_makers.module_id = items.module_id
+    AND single_makers.value_id = items.value_id
   GROUP BY
-    ranked_items.module_id, ranked_items.color, ranked_items.kind, ranked_items.name,
-    coalesce(single_makers.instruction_name, CAST(ranked_items.value_id AS VARCHAR))
+    items.module_id, items.color, items.kind, items.name,
+    coalesce(single_makers.instruction_name, CAST(items.value_id AS VARCHAR))
 ),
 line_counts AS (
   SELECT
@@ -341,163 +175,6 @@ line_counts AS (
     END AS operation_count
   FROM shared_counts
   GROUP BY module_id, color, kind, name
-),
--- Values of a line together save at least as much as the best one. One gather is needed, possibly
--- the largest.
-lines AS (
-  SELECT
-    ranked_items.module_id, ranked_items.color, ranked_items.kind, ranked_items.name,
-    count(*) AS value_count,
-    sum(ranked_items.held_bytes) AS held_bytes, sum(ranked_items.saving_bytes) AS sum_bytes,
-    CASE
-      WHEN ranked_items.kind = 'gather' THEN max("values".size_bytes)
-      ELSE sum(ranked_items.kept_bytes)
-    END AS kept_bytes,
-    max(ranked_items.low_saving_bytes) AS low_bytes,
-    max(ranked_items.saving_bytes) AS most_bytes,
-    max(
-      CASE
-        WHEN ranked_items.kind = 'recompute' THEN ranked_items.saving_bytes
-        WHEN ranked_items.kind <> 'gather' OR ranked_items.place > 1
-          THEN ranked_items.low_saving_bytes
-      END
-    ) AS best_bytes
-  FROM ranked_items
-  JOIN "values"
-    ON "values".module_id = ranked_items.module_id
-    AND "values".value_id = ranked_items.value_id
-  GROUP BY
-    ranked_items.module_id, ranked_items.color, ranked_items.kind, ranked_items.name
-  HAVING ranked_items.kind <> 'gather' OR count(*) > 1
-),
--- Lines that may save more than the best of these values. The whole line becomes bf16 if it holds
--- nothing else at the peak.
-whole_lines AS (
-  SELECT
-    lines.module_id, lines.color, lines.kind, lines.name, lines.kept_bytes,
-    savings.saving_bytes, savings.half_saving_bytes,
-    savings.held_bytes - lines.held_bytes AS other_bytes
-  FROM lines
-  CROSS JOIN params
-  JOIN functions
-    ON functions.module_id = lines.module_id
-    AND functions.color = lines.color
-    AND functions.peak_bytes * params.min_ratio <= lines.held_bytes
-  JOIN peak_savings AS savings
-    ON savings.module_id = lines.module_id
-    AND savings.color = lines.color
-    AND savings.what = 'source_line'
-    AND savings.name = lines.name
-  WHERE (lines.value_count > 1 AND lines.kind NOT IN ('residual', 'dtype'))
-    OR (savings.held_bytes = lines.held_bytes AND lines.kind = 'dtype')
-),
-steps AS (
-  SELECT
-    occupancy_steps.module_id, occupancy_steps.color, occupancy_steps.start_time,
-    lead(occupancy_steps.start_time) OVER (
-      PARTITION BY occupancy_steps.module_id, occupancy_steps.color
-      ORDER BY occupancy_steps.start_time
-    ) AS next_time,
-    occupied_peaks.occupied_temp_bytes - occupancy_steps.occupied_temp_bytes AS lower_bytes
-  FROM functions
-  JOIN occupancy_steps
-    ON occupancy_steps.module_id = functions.module_id
-    AND occupancy_steps.color = functions.color
-  JOIN occupied_peaks
-    ON occupied_peaks.module_id = functions.module_id
-    AND occupied_peaks.color = functions.color
-),
--- Instants at which these values limit what the line saves: nearly as high as the peak.
-high_steps AS (
-  SELECT
-    whole_lines.module_id, whole_lines.color, whole_lines.kind, whole_lines.name,
-    steps.start_time, steps.next_time
-  FROM whole_lines
-  JOIN steps
-    ON steps.module_id = whole_lines.module_id
-    AND steps.color = whole_lines.color
-    AND steps.lower_bytes < whole_lines.saving_bytes
-),
--- Other values of the line, which stay: at no instant do they reduce the saving by more than they
--- hold there.
-others AS (
-  SELECT
-    whole_lines.module_id, whole_lines.color, whole_lines.kind, whole_lines.name,
-    temp_values.start_time, temp_values.end_time, temp_values.size_bytes
-  FROM whole_lines
-  JOIN value_sources
-    ON value_sources.module_id = whole_lines.module_id
-    AND value_sources.source_line = whole_lines.name
-  JOIN temp_values
-    ON temp_values.module_id = value_sources.module_id
-    AND temp_values.value_id = value_sources.value_id
-    AND temp_values.color = whole_lines.color
-  JOIN "values"
-    ON "values".module_id = temp_values.module_id
-    AND "values".value_id = temp_values.value_id
-  LEFT JOIN shapes ON shapes.shape = "values".shape
-  LEFT JOIN ranked_items
-    ON ranked_items.module_id = whole_lines.module_id
-    AND ranked_items.color = whole_lines.color
-    AND ranked_items.kind = whole_lines.kind
-    AND ranked_items.value_id = temp_values.value_id
-  WHERE ranked_items.value_id IS NULL
-    AND (whole_lines.kind <> 'dtype' OR coalesce(shapes.dtype, '') <> 'f32')
-),
-changes AS (
-  SELECT
-    module_id, color, kind, name, start_time AS change_time, size_bytes AS change_bytes,
-    0 AS high_change
-  FROM others
-  UNION ALL
-  SELECT module_id, color, kind, name, end_time + 1, -size_bytes, 0
-  FROM others
-  UNION ALL
-  SELECT module_id, color, kind, name, start_time, 0, 1
-  FROM high_steps
-  UNION ALL
-  SELECT module_id, color, kind, name, next_time, 0, -1
-  FROM high_steps
-  WHERE next_time IS NOT NULL
-),
-changed AS (
-  SELECT
-    module_id, color, kind, name, change_time, sum(change_bytes) AS change_bytes,
-    sum(high_change) AS high_change
-  FROM changes
-  GROUP BY module_id, color, kind, name, change_time
-),
-instants AS (
-  SELECT
-    module_id, color, kind, name,
-    sum(change_bytes) OVER (
-      PARTITION BY module_id, color, kind, name ORDER BY change_time
-      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-    ) AS other_bytes,
-    sum(high_change) OVER (
-      PARTITION BY module_id, color, kind, name ORDER BY change_time
-      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-    ) AS high_count
-  FROM changed
-),
-most_others AS (
-  SELECT module_id, color, kind, name, max(other_bytes) AS other_bytes
-  FROM instants
-  WHERE high_count > 0
-  GROUP BY module_id, color, kind, name
-),
-whole AS (
-  SELECT
-    whole_lines.module_id, whole_lines.color, whole_lines.kind, whole_lines.name,
-    CASE WHEN whole_lines.kind = 'dtype' THEN whole_lines.half_saving_bytes
-      ELSE whole_lines.saving_bytes - whole_lines.kept_bytes
-    END - greatest(coalesce(most_others.other_bytes, 0), whole_lines.other_bytes) AS saving_bytes
-  FROM whole_lines
-  LEFT JOIN most_others
-    ON most_others.module_id = whole_lines.module_id
-    AND most_others.color = whole_lines.color
-    AND most_others.kind = whole_lines.kind
-    AND most_others.name = whole_lines.name
 ),
 -- For what a scan saves, the range is that of its line (query savings).
 of_values AS (
@@ -523,13 +200,13 @@ of_values AS (
         THEN greatest(coalesce(whole.saving_bytes + lines.kept_bytes, 0), lines.most_bytes)
       ELSE greatest(coalesce(whole.saving_bytes, lines.best_bytes), lines.best_bytes)
     END AS saving_bytes
-  FROM lines
+  FROM advised_lines AS lines
   JOIN line_counts
     ON line_counts.module_id = lines.module_id
     AND line_counts.color = lines.color
     AND line_counts.kind = lines.kind
     AND line_counts.name = lines.name
-  LEFT JOIN times
+  LEFT JOIN advised_times AS times
     ON times.module_id = lines.module_id
     AND times.color = lines.color
     AND times.kind = lines.kind
@@ -540,7 +217,7 @@ of_values AS (
     AND line_savings.color = lines.color
     AND line_savings.what = 'source_line'
     AND line_savings.name = lines.name
-  LEFT JOIN whole
+  LEFT JOIN advised_whole_lines AS whole
     ON whole.module_id = lines.module_id
     AND whole.color = lines.color
     AND whole.kind = lines.kind

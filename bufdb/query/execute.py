@@ -134,7 +134,7 @@ def of_function(
     """Within the block `execute_prepared` asks these queries about the function of one module.
 
     What their views compute from the module is computed once for all of them. `values` choose the
-    function, as of `execute_query`.
+    function, as of `execute_query`. The connection answers nothing else afterwards.
     """
     sql = "\n".join(query.sql for query in queries)
     if not sql:
@@ -142,7 +142,10 @@ def of_function(
         return
     is_narrowed = narrowing.module_count(con) >= LEAST_MODULES
     chosen = f"SELECT {module_id}::BIGINT AS module_id"
-    with _variables(con, values), _views_computed(con, sql, chosen, is_narrowed=is_narrowed):
+    with (
+        _variables(con, values),
+        _views_computed(con, sql, chosen, is_narrowed=is_narrowed, is_last=True),
+    ):
         yield
 
 
@@ -478,6 +481,18 @@ _OF_MODULES: dict[str, str | None] = {
     """,
     "answered_f32_values": "SELECT 1 FROM value_details WHERE dtype = 'bf16'",
     "answered_padding": "SELECT 1 FROM value_details WHERE padding_bytes > 0 AND NOT is_tuple",
+    "advised_items": None,
+    "advised_lines": None,
+    "advised_whole_lines": """
+        SELECT 1
+        FROM advised_lines
+        WHERE kind = 'dtype' OR (value_count > 1 AND kind <> 'residual')
+    """,
+    "advised_times": """
+        SELECT 1
+        FROM answered_functions
+        JOIN instruction_times ON instruction_times.module_id = answered_functions.module_id
+    """,
     "advised_carries": """
         SELECT 1
         FROM value_origin_details
@@ -600,7 +615,12 @@ def functions_alone(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> Iterat
 
 @contextmanager
 def _views_computed(
-    con: duckdb.DuckDBPyConnection, sql: str, chosen: str, *, is_narrowed: bool
+    con: duckdb.DuckDBPyConnection,
+    sql: str,
+    chosen: str,
+    *,
+    is_narrowed: bool,
+    is_last: bool = False,
 ) -> Iterator[None]:
     """Within the block views that long queries have below them many times are tables.
 
@@ -612,6 +632,7 @@ def _views_computed(
         sql: what will be asked, of one query or of several.
         chosen: SQL that gives module_id of the modules that answers are made of.
         is_narrowed: whether the large tables hold these modules alone, too.
+        is_last: as of `narrowing.computed`.
     """
     with ExitStack() as stack:
         if is_narrowed:
@@ -626,7 +647,7 @@ def _views_computed(
             views[_ATTRIBUTED] = f"FROM {_ATTRIBUTED}"
         needs = {view: need for view, need in _OF_MODULES.items() if need is not None}
         needs["asked_instants"] = _OTHER_INSTANT
-        stack.enter_context(narrowing.computed(con, views, needs))
+        stack.enter_context(narrowing.computed(con, views, needs, is_last=is_last))
         yield
 
 
