@@ -5,7 +5,6 @@ no order to keep by hand.
 """
 
 import functools
-import hashlib
 import re
 import textwrap
 from collections.abc import Set
@@ -13,6 +12,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 from bufdb import resources
+from bufdb.database.digest import blake2b
 from bufdb.database.engine import duckdb
 
 TABLES = ("tables",)
@@ -128,7 +128,7 @@ def views_hash() -> str:
 
 def schema_hash() -> str:
     """Return a hash of the SQL of everything in a database, and of what comments and makes it."""
-    maker = hashlib.blake2b(Path(__file__).with_name("ready.py").read_bytes(), digest_size=16)
+    maker = blake2b(Path(__file__).with_name("ready.py").read_bytes(), digest_size=16)
     maker.update(_hash(*TABLES, *VIEWS).encode())
     return maker.hexdigest()
 
@@ -140,7 +140,7 @@ def _bytes(file: Path) -> bytes:
 
 @functools.cache
 def _hash(*folders: str) -> str:
-    digest = hashlib.blake2b(duckdb.__version__.encode(), digest_size=16)
+    digest = blake2b(duckdb.__version__.encode(), digest_size=16)
     # Comments that columns inherit are of this module.
     digest.update(Path(__file__).read_bytes())
     for file in resources.schema_files(*folders):

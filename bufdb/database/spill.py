@@ -8,12 +8,13 @@ name that the process is gone.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import signal
 import threading
 from pathlib import Path
 from types import FrameType
+
+from bufdb.database.digest import blake2b
 
 _MADE: dict[str, int] = {}
 """Folders, by the process that they are of; DuckDB makes one on need."""
@@ -93,7 +94,7 @@ def _machine() -> str:
         space = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         space = ""
-    return hashlib.blake2b(f"{os.uname().nodename} {space}".encode(), digest_size=4).hexdigest()
+    return blake2b(f"{os.uname().nodename} {space}".encode(), digest_size=4).hexdigest()
 
 
 def _remove_left(above: Path, prefix: str) -> None:
