@@ -110,7 +110,11 @@ def reported(call, demo_db, out, names):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "names", [("peak", "top-values", "constants"), tables.NAMES], ids=["some", "all"]
+    "names",
+    [
+        pytest.param(("peak", "top-values", "constants"), id="some"),
+        pytest.param(tables.NAMES, id="all", marks=pytest.mark.by_hand),
+    ],
 )
 def test_a_page_in_parts_is_that_of_all_at_once(call, demo_db, monkeypatch, tmp_path, names):
     whole = reported(call, demo_db, tmp_path / "a.html", names)

@@ -23,12 +23,13 @@ for path in itertools.cycle(map(Path, runs)):
     print("done", flush=True)
 """
 COMPACT = """
-import sys
+import sys, time
 from bufdb.dataset.compact import compact
 
 print("begun", flush=True)
 while True:
     print(compact(sys.argv[1]).line(), flush=True)
+    time.sleep(0.2)  # else the writers, whom the test waits for, share the processors with it
 """
 COUNTS = """
 SELECT

@@ -90,7 +90,7 @@ def test_at_every_moment_of_a_removal_each_row_is_there_once(tmp_path, monkeypat
     def watched(self, names):
         for number, name in enumerate(names):
             remove(self, [name])
-            if number % 5 == 0:
+            if number % 10 == 0:
                 moments.append(rows_on(tmp_path) == rows)
 
     monkeypatch.setattr(storage.Folder, "remove", watched)

@@ -7,7 +7,7 @@ import duckdb
 import kill
 import pytest
 
-KILLS = int(os.environ.get("BUFDB_KILLS", "4"))
+KILLS = int(os.environ.get("BUFDB_KILLS", "3"))
 
 
 @pytest.fixture(scope="module")
