@@ -29,9 +29,22 @@ def run(folder, *arguments):
     )  # fmt: skip
 
 
-def growth(folder, *more):
-    query = ["-m", "bufdb", "query", "process-growth", "--db", "t.duckdb", "--format", "json"]
-    return json.loads(run(folder, *query, *more).stdout)
+@pytest.fixture
+def answer(call, tmp_path, monkeypatch):
+    """Run a command in the folder of the test, in this process; return what it prints."""
+    monkeypatch.chdir(tmp_path)
+
+    def run_here(*words):
+        code, out, err = call(*words, "--db", "t.duckdb")
+        assert code == 0, err
+        return out
+
+    return run_here
+
+
+@pytest.fixture
+def growth(answer):
+    return lambda *more: json.loads(answer("query", "process-growth", "--format", "json", *more))
 
 
 WAYS = {
@@ -47,11 +60,11 @@ WAYS = {
 
 @pytest.mark.sample(0, 2)  # six programs
 @pytest.mark.parametrize("way", WAYS)
-def test_a_leak_is_named_with_line_shape_bytes_and_holder(tmp_path, way):
+def test_a_leak_is_named_with_line_shape_bytes_and_holder(tmp_path, growth, way):
     made, shape, holder, assigned = WAYS[way]
     done = run(tmp_path, LEAKS, way, STEPS)
     assert done.returncode == 0, done.stderr
-    leaks = [row for row in growth(tmp_path) if row["sureness"] and row["kind"] == "arrays"]
+    leaks = [row for row in growth() if row["sureness"] and row["kind"] == "arrays"]
     (leak,) = leaks
     assert leak["source"] == f"{LEAKS}:{line(made)}"
     size = 4 * eval(shape.removeprefix("f32")[1:-1].replace(",", "*"))
@@ -66,23 +79,23 @@ def test_a_leak_is_named_with_line_shape_bytes_and_holder(tmp_path, way):
 
 
 @pytest.mark.slow
-def test_programs_that_are_loaded_many_times_are_counted(tmp_path):
+def test_programs_that_are_loaded_many_times_are_counted(tmp_path, answer, growth):
     assert run(tmp_path, LEAKS, "retraced", 10).returncode == 0
-    (row,) = [row for row in growth(tmp_path) if row["kind"] == "programs" and row["sureness"]]
+    (row,) = [row for row in growth() if row["kind"] == "programs" and row["sureness"]]
     assert (row["python_function_name"], row["first_count"], row["last_count"]) == (
         "_lambda",
         1,
         10,
     )
-    text = run(tmp_path, "-m", "bufdb", "summary", "--db", "t.duckdb", "--run", "r").stdout
+    text = answer("summary", "--run", "r")
     assert "10 programs named jit__lambda are loaded, all with the same needs" in text
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_has_the_growth_until_then(tmp_path):
+def test_a_process_that_is_killed_has_the_growth_until_then(tmp_path, answer, growth):
     assert run(tmp_path, LEAKS, "metrics", STEPS, "kill").returncode == -9
-    assert run(tmp_path, "-m", "bufdb", "ingest", "kept", "--db", "t.duckdb").returncode == 0
-    (leak,) = [row for row in growth(tmp_path) if row["sureness"] and row["kind"] == "arrays"]
+    answer("ingest", "kept")
+    (leak,) = [row for row in growth() if row["sureness"] and row["kind"] == "arrays"]
     assert (leak["holder_name"], leak["growth_bytes"]) == ("HISTORY", (STEPS - 1) << 19)
 
 
@@ -109,11 +122,11 @@ train()
 """
 
 
-def test_a_search_for_holders_keeps_no_array_and_no_local(tmp_path):
+def test_a_search_for_holders_keeps_no_array_and_no_local(tmp_path, growth):
     done = run(tmp_path, "-c", ODD)
     assert done.returncode == 0, done.stderr
     # Two slots of a dictionary are filled; a buffer of two is no leak that only ever grows.
-    assert [row for row in growth(tmp_path) if row["sureness"] == "likely"] == []
+    assert [row for row in growth() if row["sureness"] == "likely"] == []
     sql = "SELECT DISTINCT holder_name FROM live_arrays JOIN live_profiles USING (profile_name)"
     sql += " WHERE mark = 'step 4' AND shape = 's32[64,64]'"
     assert rows(tmp_path / "t.duckdb", sql) == [("step",)]
@@ -144,11 +157,11 @@ train()
 
 
 @pytest.mark.slow
-def test_what_is_held_once_is_a_line_and_no_leak(tmp_path):
+def test_what_is_held_once_is_a_line_and_no_leak(tmp_path, answer, growth):
     (tmp_path / "held.py").write_text(HELD)
     done = run(tmp_path, "held.py")
     assert done.returncode == 0, done.stderr
-    every = growth(tmp_path, "-p", "every_line", "true")
+    every = growth("-p", "every_line", "true")
     lines = {
         HELD.splitlines()[int(row["source"].rpartition(":")[2]) - 1].split("(")[0].strip(): row
         for row in every
@@ -167,8 +180,7 @@ def test_what_is_held_once_is_a_line_and_no_leak(tmp_path):
     assert {row["holder_name"] for row in lines.values()} >= {"ready", "second", "evaluated"}
     # A queue of three that was filled has grown twice; the others once.
     assert [row["sureness"] for row in lines.values() if row["sureness"]] == ["possible"]
-    text = run(tmp_path, "-m", "bufdb", "summary", "--db", "t.duckdb", "--run", "r").stdout
+    text = answer("summary", "--run", "r")
     assert "programs named jit__lambda are loaded, all with the same needs" in text
-    text = run(tmp_path, "-m", "bufdb", "query", "process", "--db", "t.duckdb", "-p", "profile",
-               "memory-000005.prof").stdout  # fmt: skip
+    text = answer("query", "process", "-p", "profile", "memory-000005.prof")
     assert all(name in text for name in ("held.py:9", "held.py:11", "held.py:13"))

@@ -13,7 +13,7 @@ from places import ROOT
 
 pytest.importorskip("jax", reason="this Python has no jax")
 pytestmark = pytest.mark.slow
-COMPILATIONS = int(os.environ.get("BUFDB_COMPILATIONS", "6"))
+COMPILATIONS = int(os.environ.get("BUFDB_COMPILATIONS", "4"))
 """20 gave the same bytes, too."""
 
 ACTION = ROOT / ".github" / "actions" / "memory"

@@ -24,6 +24,7 @@ from bufdb.fitting.patch import patch  # noqa: E402
 from bufdb.fitting.plans import Change, Plan  # noqa: E402
 from bufdb.fitting.rewrites import Pair, _apart, compared, joined, split  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("few_passes")
 MEANS = ["step", "step_closure", "step_jitted", "step_one_hot", "step_flat", "step_shifted"]
 B, S, D, V, N = programs.B, programs.S, programs.D, programs.V, programs.N
 
@@ -74,7 +75,7 @@ def test_what_is_computed_is_equal_to_rounding(name, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["microbatch", "chunks"])
+@pytest.mark.parametrize("kind", ["microbatch", pytest.param("chunks", marks=pytest.mark.by_hand)])
 def test_with_a_plan_it_is_still_equal(kind):
     function, changes = prepared("step", kind)
     values = arrays(programs.args())
