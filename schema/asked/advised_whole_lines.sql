@@ -137,7 +137,7 @@ LEFT JOIN most_others
   AND most_others.kind = whole_lines.kind
   AND most_others.name = whole_lines.name;
 COMMENT ON VIEW advised_whole_lines IS
-  'One row per line of advised_lines with several values (for dtype with all that it holds) whose saving as a whole is in peak_savings, and that holds at least the share min_ratio of the peak (a variable of the query advice), with what is saved without the whole line. Key: module_id, color, kind, name.';
+  'One row per line of advised_lines with several values (for dtype with everything that it holds) whose saving as a whole is in peak_savings, and that holds at least the share min_ratio of the peak (a variable of the query advice), with what is saved without the whole line. Key: module_id, color, kind, name.';
 COMMENT ON COLUMN advised_whole_lines.module_id IS 'advised_lines.module_id.';
 COMMENT ON COLUMN advised_whole_lines.color IS 'advised_lines.color.';
 COMMENT ON COLUMN advised_whole_lines.kind IS 'advised_lines.kind.';
