@@ -258,14 +258,6 @@ def overview(  # long: a line for each part of the screen
     ]
     set_limit(result, limit_bytes, limit_name)
     values["color"] = str(result.peak["color"])
-    if parts:
-        result.steps = _steps(con, here).get(_space(result.peak), [])
-    step_lines: list[Row] | None = None
-    if result.steps and "lines" in parts:
-        of_step = glob(result.steps[0]["function_name"])
-        asked_of_step = {**values, "top_n": MOST_OF_STEP, "function": of_step}
-        rows_of_step = _as_rows(execute.execute_query(con, parts["lines"], asked_of_step))
-        step_lines = [row for row in rows_of_step if _is_known(row)]
     with execute.of_function(con, list(parts.values()), values, result.peak["module_id"]):
         for part, query in parts.items():
             if part == "savings" and result.parts.get("advice"):
@@ -280,8 +272,13 @@ def overview(  # long: a line for each part of the screen
             answer = execute.execute_prepared(con, query, settings)
             result.parts[part] = [row for row in _as_rows(answer) if _is_known(row)]
     _keep_of_one_line(result)
-    if step_lines is not None:
-        result.parts["step_lines"] = step_lines
+    if parts:
+        result.steps = _steps(con, here).get(_space(result.peak), [])
+    if result.steps and "lines" in parts:
+        step = result.steps[0]
+        settings = {**values, "top_n": MOST_OF_STEP, "function": glob(step["function_name"])}
+        rows_of_step = _as_rows(execute.execute_query(con, parts["lines"], settings))
+        result.parts["step_lines"] = [row for row in rows_of_step if _is_known(row)]
     return result
 
 

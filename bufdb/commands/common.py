@@ -635,9 +635,4 @@ def open_database(path: str, sql: str | None = None, **how: Any) -> duckdb.DuckD
 
     url = dataset()
     named = paths.database(note, _own_of_environment)
-    con = open_readable(url or named or path, sql, is_dataset=url is not None, **how)
-    context = click.get_current_context(silent=True)  # a shell's completion has none
-    state = None if context is None else context.find_root().obj
-    if isinstance(state, dict):
-        state["connection"] = con
-    return con
+    return open_readable(url or named or path, sql, is_dataset=url is not None, **how)

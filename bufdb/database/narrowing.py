@@ -116,11 +116,7 @@ def to_modules(
 
 @contextmanager
 def computed(
-    con: duckdb.DuckDBPyConnection,
-    views: Mapping[str, str],
-    needs: Mapping[str, str] | None = None,
-    *,
-    is_last: bool = False,
+    con: duckdb.DuckDBPyConnection, views: Mapping[str, str], needs: Mapping[str, str] | None = None
 ) -> Iterator[None]:
     """Replace some of bufdb's views by tables with the rows of some SQL, within the block.
 
@@ -130,7 +126,6 @@ def computed(
             those before it are tables.
         needs: by name of a view SQL without which it has no rows there: if this has none, the table
             is empty, and DuckDB does not plan the view.
-        is_last: whether the connection answers nothing else afterwards: the tables may stay.
     """
     # To list what is there takes DuckDB longer than many of these statements.
     if not views or con.execute("SELECT current_database()").fetchall() != [("memory",)]:
@@ -152,8 +147,7 @@ def computed(
     except Exception:  # as in to_modules
         put_back()
         raise
-    if not is_last:
-        put_back()
+    put_back()
 
 
 def _replace(con: duckdb.DuckDBPyConnection, view: str, sql: str, need: str | None) -> str:

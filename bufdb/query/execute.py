@@ -134,7 +134,7 @@ def of_function(
     """Within the block `execute_prepared` asks these queries about the function of one module.
 
     What their views compute from the module is computed once for all of them. `values` choose the
-    function, as of `execute_query`. The connection answers nothing else afterwards.
+    function, as of `execute_query`.
     """
     sql = "\n".join(query.sql for query in queries)
     if not sql:
@@ -142,10 +142,7 @@ def of_function(
         return
     is_narrowed = narrowing.module_count(con) >= LEAST_MODULES
     chosen = f"SELECT {module_id}::BIGINT AS module_id"
-    with (
-        _variables(con, values),
-        _views_computed(con, sql, chosen, is_narrowed=is_narrowed, is_last=True),
-    ):
+    with _variables(con, values), _views_computed(con, sql, chosen, is_narrowed=is_narrowed):
         yield
 
 
@@ -615,12 +612,7 @@ def functions_alone(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> Iterat
 
 @contextmanager
 def _views_computed(
-    con: duckdb.DuckDBPyConnection,
-    sql: str,
-    chosen: str,
-    *,
-    is_narrowed: bool,
-    is_last: bool = False,
+    con: duckdb.DuckDBPyConnection, sql: str, chosen: str, *, is_narrowed: bool
 ) -> Iterator[None]:
     """Within the block views that long queries have below them many times are tables.
 
@@ -632,7 +624,6 @@ def _views_computed(
         sql: what will be asked, of one query or of several.
         chosen: SQL that gives module_id of the modules that answers are made of.
         is_narrowed: whether the large tables hold these modules alone, too.
-        is_last: as of `narrowing.computed`.
     """
     with ExitStack() as stack:
         if is_narrowed:
@@ -647,7 +638,7 @@ def _views_computed(
             views[_ATTRIBUTED] = f"FROM {_ATTRIBUTED}"
         needs = {view: need for view, need in _OF_MODULES.items() if need is not None}
         needs["asked_instants"] = _OTHER_INSTANT
-        stack.enter_context(narrowing.computed(con, views, needs, is_last=is_last))
+        stack.enter_context(narrowing.computed(con, views, needs))
         yield
 
 
