@@ -50,7 +50,7 @@ def ask(tmp_path, monkeypatch):
 
     monkeypatch.setattr(group, "_read_small", reading)
 
-    def asked(written, *dumps, **how):
+    def store_answer(written, *dumps, **how):
         read.clear()
         rows = tuple(
             PlanResult(at, True, False, 1, 1, 0.0, (), (), (), None, plan=plan)
@@ -62,7 +62,7 @@ def ask(tmp_path, monkeypatch):
         with closing(store.open_readable(db, RUNS)) as con:
             return con.execute(RUNS).fetchall(), len(read)
 
-    return asked
+    return store_answer
 
 
 def test_what_an_earlier_question_stored_is_not_read_again(ask, dump):

@@ -9,6 +9,7 @@ from places import ROOT
 from bufdb.database import store
 from bufdb.query import execute
 from bufdb.query.catalogue import load
+from bufdb.query.computed_views import OF_MODULES
 
 QUERIES = [load(path) for path in sorted((ROOT / "queries").glob("*.sql"))]
 RUNS = ("cpu_b8", "gpu*", "batch=16", "none*")
@@ -113,7 +114,7 @@ def test_what_is_not_planned_has_no_rows(demo_db, run):
         sql = "SELECT max_by(module_id, peak_bytes) FROM memory_figures WHERE run_name = ?"
         ((module_id,),) = con.execute(sql, [run]).fetchall()
         with execute.of_function(con, [query], {"run": run, "color": "all"}, module_id):
-            for view, need in execute._OF_MODULES.items():
+            for view, need in OF_MODULES.items():
                 if need is not None:
                     rows = con.execute(f"SELECT count(*) FROM {view}").fetchall()
                     whole = f"SELECT count(*) FROM whole_{view} WHERE module_id = {module_id}"

@@ -1,0 +1,123 @@
+"""Views that are computed once for a question, and what each needs to have rows at all."""
+
+from __future__ import annotations
+
+OF_MODULES: dict[str, str | None] = {
+    "named_uses": None,
+    "value_origin_details": None,
+    "value_details": None,
+    "copy_details": None,
+    "gathered_values": None,
+    "value_sources": None,
+    "answered_idle_values": None,
+    "answered_donations": """
+        SELECT 1
+        FROM value_details AS arguments
+        JOIN value_details AS outputs
+          ON outputs.module_id = arguments.module_id
+          AND outputs.color = arguments.color
+          AND outputs.dtype = arguments.dtype
+          AND outputs.dimensions_text = arguments.dimensions_text
+        WHERE arguments.allocation_kind = 'parameter' AND outputs.allocation_kind = 'output'
+    """,
+    "answered_f32_values": "SELECT 1 FROM value_details WHERE dtype = 'bf16'",
+    "answered_padding": "SELECT 1 FROM value_details WHERE padding_bytes > 0 AND NOT is_tuple",
+    "advised_items": None,
+    "advised_lines": None,
+    "advised_whole_lines": """
+        SELECT 1
+        FROM advised_lines
+        WHERE kind = 'dtype' OR (value_count > 1 AND kind <> 'residual')
+    """,
+    "advised_times": """
+        SELECT 1
+        FROM answered_functions
+        JOIN instruction_times ON instruction_times.module_id = answered_functions.module_id
+    """,
+    "advised_carries": """
+        SELECT 1
+        FROM value_origin_details
+        WHERE origin_kind = 'stacked'
+          AND slice_count > 1
+          AND NOT (is_forward(op_name) OR is_backward(op_name))
+    """,
+    "advised_shards": """
+        SELECT 1
+        FROM answered_functions
+        JOIN modules ON modules.module_id = answered_functions.module_id
+        WHERE coalesce(modules.partition_count, 2) > 1
+    """,
+    "advised_frameworks": """
+        SELECT 1
+        FROM (
+          SELECT DISTINCT stack_frames.source_file
+          FROM answered_functions
+          JOIN stack_frames ON stack_frames.module_id = answered_functions.module_id
+        ) AS files
+        JOIN framework_words
+          ON framework_words.framework <> 'jax'
+          AND contains(lower(files.source_file), framework_words.folder)
+    """,
+    "advised_wide_programs": "SELECT 1 FROM answered_functions WHERE platform <> 'cpu'",
+    "advised_block_values": """
+        SELECT 1
+        FROM answered_idle_values
+        WHERE is_stack OR (is_forward AND next_use_time IS NOT NULL)
+    """,
+    "advised_chunk_values": """
+        SELECT 1
+        FROM value_sources
+        JOIN value_details AS logits
+          ON logits.module_id = value_sources.module_id
+          AND logits.value_id = value_sources.value_id
+        JOIN shapes ON shapes.shape = logits.shape
+        JOIN (
+          SELECT DISTINCT
+            module_id,
+            try_cast(split_part(dimensions_text, ',', 1) AS BIGINT) AS first_size,
+            try_cast(split_part(dimensions_text, ',', 2) AS BIGINT) AS second_size
+          FROM value_details
+          WHERE allocation_kind IN ('parameter', 'donated_parameter')
+            AND coalesce(opcode, 'parameter') = 'parameter'
+            AND regexp_matches(dtype, '^(f|bf|c)[0-9]')
+            AND regexp_matches(dimensions_text, '^[0-9]{1,9},[0-9]{1,9}$')
+        ) AS weights
+          ON weights.module_id = logits.module_id
+          AND greatest(first_size, second_size) >= 2 * least(first_size, second_size)
+          AND greatest(first_size, second_size) < shapes.element_count
+          AND greatest(first_size, second_size)
+            = try_cast(regexp_extract(shapes.dimensions_text, '[0-9]+$') AS BIGINT)
+        WHERE NOT contains(value_sources.op_name, '/body/')
+          AND regexp_matches(
+            value_sources.op_name,
+            'take_along_axis|one_hot|logsumexp|log_softmax|cross_entropy'
+              '|/(exp|log|reduce_max|argmax)$'
+          )
+    """,
+    "advised_batch_values": "SELECT 1 FROM value_sources WHERE contains(op_name, 'vmap(')",
+    "advised_early_values": """
+        SELECT 1
+        FROM asked_peak_values AS held
+        JOIN value_details
+          ON value_details.module_id = held.module_id
+          AND value_details.value_id = held.value_id
+        WHERE held.allocation_kind = 'temp' AND NOT value_details.is_phi
+        GROUP BY held.module_id, held.color, value_details.instruction_name
+        HAVING count(*) > 1
+    """,
+    "advised_groups": """
+        SELECT 1 FROM advised_block_values
+        UNION ALL SELECT 1 FROM advised_chunk_values
+        UNION ALL SELECT 1 FROM advised_batch_values
+        UNION ALL SELECT 1 FROM advised_early_values
+    """,
+}
+"""Views that others name many times over, or that advice needs once, each after those that it
+names; and of some what there is wherever they have rows: the kinds of advice that a program cannot
+have take DuckDB longer to plan than all else."""
+OTHER_INSTANT = """
+    SELECT 1
+    WHERE getvariable('step')::BIGINT IS NOT NULL
+      OR coalesce(getvariable('peak')::BIGINT, 1) <> 1
+"""
+"""Without it asked_instants has no rows."""
