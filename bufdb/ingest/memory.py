@@ -70,7 +70,7 @@ def store(con: duckdb.DuckDBPyConnection, run: str, taken: Taken, own: Own) -> N
     """Store a profile in place of one of the same name, in the transaction that is open."""
     remove(con, run, [taken.name])
     frames = _Frames(own)
-    arrays = [{"stack_frame_id": frames.number(row.pop("stack")), **row} for row in taken.arrays()]
+    arrays = [{**frames.cells(row.pop("stack")), **row} for row in taken.arrays()]
     _insert(con, "live_profiles", run, taken.name, [taken.row()])
     _insert(con, "live_arrays", run, taken.name, arrays)
     _insert(con, "live_frames", run, taken.name, frames.rows)
@@ -112,8 +112,24 @@ class _Frames:
         self.rows: list[dict[str, Any]] = []
         self._numbers: dict[tuple[int | None, Frame], int] = {}
 
-    def number(self, stack: Stack) -> int | None:
-        """Return the number of the innermost frame of a stack, whose frames are added."""
+    def cells(self, stack: Stack) -> dict[str, Any]:
+        """Return what live_arrays has of a stack, whose frames are added."""
+        number = self._number(stack)
+        if number is None:
+            return dict.fromkeys(("stack_frame_id", "source", "python_function_name"))
+        own = self.rows[number - 1]["own_frame_id"]
+        row = self.rows[(own or number) - 1]
+        file, line = row["source_file"], row["source_line"]
+        source = self.own.library_source(file, line)
+        if own is not None and line is not None:
+            source = f"{file}:{line}"
+        return {
+            "stack_frame_id": number,
+            "source": source,
+            "python_function_name": row["function_name"],
+        }
+
+    def _number(self, stack: Stack) -> int | None:
         innermost: int | None = None
         for depth, frame in enumerate(stack):
             key = (innermost, frame)

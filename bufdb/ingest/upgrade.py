@@ -65,6 +65,25 @@ WHERE EXISTS (
     AND live_arrays.profile_name = live_profiles.profile_name
 )
 """
+_LINES = """
+UPDATE live_arrays SET source = lines.source, python_function_name = lines.function_name
+FROM (
+  SELECT
+    made.run_name, made.profile_name, made.stack_frame_id, own.function_name,
+    coalesce(
+      if(made.own_frame_id IS NOT NULL, own.source_file || ':' || own.source_line, NULL),
+      library_source(own.source_file, own.source_line)
+    ) AS source
+  FROM live_frames AS made
+  JOIN live_frames AS own
+    ON own.run_name = made.run_name
+    AND own.profile_name = made.profile_name
+    AND own.stack_frame_id = coalesce(made.own_frame_id, made.stack_frame_id)
+) AS lines
+WHERE lines.run_name = live_arrays.run_name
+  AND lines.profile_name = live_arrays.profile_name
+  AND lines.stack_frame_id = live_arrays.stack_frame_id
+"""
 _PROGRAM_COUNTS = """
 UPDATE live_profiles SET program_count = greatest(live_profiles.program_count, listed.row_count)
 FROM (SELECT run_name, profile_name, count(*) AS row_count FROM live_programs GROUP BY ALL)
@@ -350,6 +369,8 @@ class _Copy:
         if self.version < 8 or "shape" not in self.old.get("live_arrays", ()):
             reason = f"a bufdb of schema {self.version}, which stored none, read the profile"
             self.con.execute(_UNKNOWN_SHAPES, [reason])
+        if "source" not in self.old.get("live_arrays", ()):
+            self.con.execute(_LINES)
         self.con.execute("DELETE FROM diagnostics WHERE module_id IS NULL")
         self._insert("diagnostics", "stored.module_id IS NULL")
         self.con.execute("DELETE FROM runs")

@@ -50,6 +50,26 @@ found AS (
   WHERE live_arrays.stack_frame_id IS NOT NULL
   UNION ALL
   SELECT
+    live_arrays.run_name, live_arrays.profile_name,
+    'the line of frame ' || coalesce(live_arrays.stack_frame_id::VARCHAR, '(none)')
+      || ' is not that of its arrays' AS what
+  FROM live_arrays
+  LEFT JOIN live_frames AS made
+    ON made.run_name = live_arrays.run_name
+    AND made.profile_name = live_arrays.profile_name
+    AND made.stack_frame_id = live_arrays.stack_frame_id
+  LEFT JOIN live_frames AS own
+    ON own.run_name = live_arrays.run_name
+    AND own.profile_name = live_arrays.profile_name
+    AND own.stack_frame_id = coalesce(made.own_frame_id, made.stack_frame_id)
+  WHERE live_arrays.python_function_name IS DISTINCT FROM own.function_name
+    -- Paths of libraries are not known as such in an anonymous export.
+    OR (
+      made.own_frame_id IS NOT NULL
+      AND live_arrays.source IS DISTINCT FROM own.source_file || ':' || own.source_line
+    )
+  UNION ALL
+  SELECT
     live_frames.run_name, live_frames.profile_name,
     'the caller of frame ' || live_frames.stack_frame_id || ' is not the frame above it' AS what
   FROM live_frames

@@ -4,6 +4,8 @@ CREATE TABLE live_arrays (
   profile_name VARCHAR NOT NULL,
   device VARCHAR NOT NULL,
   stack_frame_id BIGINT,
+  source VARCHAR,
+  python_function_name VARCHAR,
   shape VARCHAR,
   total_bytes BIGINT NOT NULL,
   array_count BIGINT NOT NULL,
@@ -22,6 +24,10 @@ COMMENT ON COLUMN live_arrays.device IS
   'The device as JAX prints it, such as cuda:0.';
 COMMENT ON COLUMN live_arrays.stack_frame_id IS
   'Innermost frame of the stack; refers to live_frames.stack_frame_id of the profile. NULL if JAX has no stack for it.';
+COMMENT ON COLUMN live_arrays.source IS
+  'Line of Python that made them, as FILE:LINE: that of the innermost frame that is not library code (live_frames.own_frame_id); "library FILE:LINE" of the innermost one where all are library code. Stored with each row, since a job has a hundred times as many frames. NULL if there is no stack, or its line is unknown.';
+COMMENT ON COLUMN live_arrays.python_function_name IS
+  'Function of that frame; NULL if unknown.';
 COMMENT ON COLUMN live_arrays.shape IS
   'Type and dimensions of these arrays on the device, such as f32[256,512]: those of a shard if it is divided. NULL for arrays whose shape is not known (live_profiles.shapes_unknown_reason).';
 COMMENT ON COLUMN live_arrays.total_bytes IS

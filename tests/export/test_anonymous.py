@@ -162,7 +162,8 @@ def secret_db(empty_db, tmp_path):
         own = {"run_name": run, "profile_name": f"{SECRET}.prof"}
         insert(con, "live_profiles", **own, failed_program_name=f"jit_{SECRET}",
                failure_message=f"no memory for {SECRET}")  # fmt: skip
-        insert(con, "live_arrays", **own, device="cpu:0", stack_frame_id=1, total_bytes=7)
+        insert(con, "live_arrays", **own, device="cpu:0", stack_frame_id=1, total_bytes=7,
+               source=f"/{SECRET}/a.py:3", python_function_name=SECRET)  # fmt: skip
         insert(con, "live_frames", **own, stack_frame_id=1, source_file=f"/{SECRET}/a.py",
                function_name=SECRET)  # fmt: skip
         insert(con, "live_programs", **own, program_name=f"jit_{SECRET}")
@@ -185,13 +186,15 @@ def test_no_word_of_the_user_is_left_in_the_file(secret_db, tmp_path):
         message = con.execute("SELECT message FROM diagnostics").fetchone()[0]
         details = con.execute("SELECT op_name, source_file FROM value_details").fetchall()
         joined = "FROM live_arrays NATURAL JOIN live_frames NATURAL JOIN live_profiles"
-        (alive,) = con.execute(f"SELECT device, source_file, total_bytes {joined}").fetchall()
+        (alive,) = con.execute(
+            f"SELECT device, source_file, source, total_bytes {joined}"
+        ).fetchall()
     (code,) = set(re.findall("x[a-z]+", labels[0][0]))
     assert rows == [("run_1", 1, f"{code}/module_0001.jit_{code}")]
     assert labels == [(code, f"{code}_8")]
     assert message == f"expected {code}, found 7"
     assert details == [(f"jit({code})/mul", f"/{code}/a.py")]
-    assert alive == ("cpu:0", f"/{code}/a.py", 7)
+    assert alive == ("cpu:0", f"/{code}/a.py", f"/{code}/a.py:3", 7)
     assert SECRET.encode() not in path.read_bytes()
     # Functions that only a memory profile has are replaced whole, too.
     assert b"cache_params" not in path.read_bytes()

@@ -63,6 +63,12 @@ def test_a_profile_is_stored_with_a_run_that_is_there(con, file):
         "JOIN live_frames AS own ON own.stack_frame_id = f.own_frame_id ORDER BY ALL"
     )
     assert rows(con, sql) == [("<module>", 50, 8), ("cache_metrics", 41, 60)]
+    sql = "SELECT total_bytes, source, python_function_name FROM live_arrays ORDER BY ALL"
+    assert rows(con, sql) == [
+        (4, None, None),
+        (8, "/home/user/eval.py:50", "<module>"),
+        (60, "/home/user/eval.py:41", "cache_metrics"),
+    ]
     ((why,),) = rows(con, "SELECT arguments_unknown_reason FROM live_profiles")
     assert "bufdb.watch" in why
 
@@ -71,6 +77,11 @@ def test_what_the_run_was_read_with_says_which_frames_are_own(con, file):
     ingest_into(con, file, "r", own_globs=["jax"])
     sql = "SELECT count(*) FROM live_frames WHERE own_frame_id = stack_frame_id"
     assert rows(con, sql) == [(4,)]
+    sql = "SELECT DISTINCT source FROM live_arrays WHERE stack_frame_id IS NOT NULL"
+    assert rows(con, sql) == [(f"{JAX[0]}:7",)]
+    file.write_bytes(packed([Sample(60, [JAX])]))
+    ingest_into(con, file, "r")
+    assert rows(con, "SELECT source FROM live_array_lines") == [("library jax/_src/array.py:7",)]
 
 
 def test_programs_of_unknown_size_are_no_damage(con, file):

@@ -15,7 +15,8 @@ def take(con, run, lines, name="memory.prof", moment="failure", number=None, hol
         insert(con, "live_frames", **of, stack_frame_id=frame, own_frame_id=frame, depth=0,
                source_file="t.py", function_name="f", source_line=line)  # fmt: skip
         insert(con, "live_arrays", **of, device="gpu:0", stack_frame_id=frame, shape="f32[4]",
-               total_bytes=size, array_count=count, holder_name=holder)  # fmt: skip
+               source=f"t.py:{line}", python_function_name="f", total_bytes=size,
+               array_count=count, holder_name=holder)  # fmt: skip
 
 
 def test_what_grew_shrank_came_and_went(con):

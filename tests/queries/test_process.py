@@ -21,7 +21,8 @@ def line(con, number, function, size, arguments=None, *, device="gpu:0", count=1
     file = "e.py"
     insert(con, "live_frames", **RUN, stack_frame_id=number, own_frame_id=number, depth=0,
            source_file=file, function_name=function, source_line=number)  # fmt: skip
-    insert(con, "live_arrays", **RUN, device=device, stack_frame_id=number, total_bytes=size,
+    insert(con, "live_arrays", **RUN, device=device, stack_frame_id=number,
+           source=f"{file}:{number}", python_function_name=function, total_bytes=size,
            array_count=count, argument_bytes=arguments, argument_count=given_count)  # fmt: skip
 
 

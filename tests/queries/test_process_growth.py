@@ -20,7 +20,8 @@ def taken(con):
             insert(con, "live_frames", **of, stack_frame_id=frame, own_frame_id=frame, depth=0,
                    source_file="t.py", function_name="f", source_line=line)  # fmt: skip
             insert(con, "live_arrays", **of, device="gpu:0", stack_frame_id=frame, shape="f32[4]",
-                   total_bytes=size, array_count=count)  # fmt: skip
+                   source=f"t.py:{line}", python_function_name="f", total_bytes=size,
+                   array_count=count)  # fmt: skip
         for place, (name, code) in enumerate(programs):
             insert(con, "live_programs", **of, program_ordinal=place, program_name=name,
                    is_failed=False, code_bytes=code)  # fmt: skip

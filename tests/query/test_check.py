@@ -86,6 +86,8 @@ BREAKING = [
         "UPDATE live_arrays SET shape = NULL WHERE total_bytes = 2000000",
         "UPDATE live_arrays SET array_count = -1, argument_count = 0",
         "UPDATE live_arrays SET holder_name = NULL",
+        "UPDATE live_arrays SET source = source || '0'",
+        "UPDATE live_arrays SET python_function_name = NULL",
         "UPDATE live_frames SET own_frame_id = NULL WHERE own_frame_id = stack_frame_id",
         "UPDATE live_profiles SET snapshot_ordinal = NULL WHERE moment = 'snapshot'",
         "UPDATE live_profiles SET moment = 'end' WHERE moment = 'snapshot'",
@@ -721,7 +723,7 @@ def test_only_an_asynchronous_value_begins_elsewhere(con):
 def test_of_all_corruptions_few_are_missed(demo_db, tmp_path, count):
     path = shutil.copy(demo_db, tmp_path / "corrupt.duckdb")
     with duckdb.connect(str(path)) as con:
-        outcome = corrupt.try_cases(con, seed=0, count=count)
+        outcome = corrupt.try_cases(con, seed=1, count=count)
     assert outcome.tried == count
     assert len(outcome.missed) <= count * 0.1, str(outcome)
 
