@@ -113,6 +113,17 @@ below AS (
     ON compiled.run_name = folders.run_name
     AND compiled.folder = folders.folder
 ),
+-- Materialized, or else each profile is joined with each program of its run before.
+apart AS MATERIALIZED (
+  SELECT profiles.run_name, profiles.profile_name, profiles.failed_program_name
+  FROM profiles
+  WHERE NOT EXISTS (
+    SELECT 1
+    FROM below
+    WHERE below.run_name = profiles.run_name
+      AND below.profile_name = profiles.profile_name
+  )
+),
 -- If its folder has none, all of the run.
 near AS (
   SELECT
@@ -122,18 +133,12 @@ near AS (
   FROM below
   UNION ALL
   SELECT
-    profiles.run_name, profiles.profile_name, profiles.failed_program_name,
+    apart.run_name, apart.profile_name, apart.failed_program_name,
     compiled.function_name, compiled.module_name, compiled.module_key, compiled.color,
     compiled.argument_bytes, compiled.output_bytes, compiled.alias_bytes, compiled.temp_bytes,
     compiled.need_bytes, compiled.folder
-  FROM profiles
-  JOIN compiled ON compiled.run_name = profiles.run_name
-  WHERE NOT EXISTS (
-    SELECT 1
-    FROM below
-    WHERE below.run_name = profiles.run_name
-      AND below.profile_name = profiles.profile_name
-  )
+  FROM apart
+  JOIN compiled ON compiled.run_name = apart.run_name
 ),
 loaded AS (
   SELECT

@@ -73,7 +73,7 @@ processes AS (
   GROUP BY chosen.run_name, chosen.account_name
   HAVING count(*) > 1
 ),
--- Processes and things by number, so that what follows has no names in each row.
+-- Processes by number, so that what follows has no names in each row.
 moments AS MATERIALIZED (
   SELECT
     processes.process_id, processes.snapshot_count, chosen.run_name, chosen.account_name,
@@ -87,172 +87,147 @@ moments AS MATERIALIZED (
     ON processes.run_name = chosen.run_name
     AND processes.account_name = chosen.account_name
 ),
-parts AS (
+-- Of most lines as much is alive at the end as at the beginning: they need no other snapshot.
+ends AS (
   SELECT
-    moments.process_id, moments.snapshot_count, moments.place, 'arrays' AS kind,
-    live_array_lines.device, live_array_lines.python_function_name, live_array_lines.source,
-    live_array_lines.shape, live_array_lines.holder_name, live_array_lines.holder_source,
-    live_array_lines.array_count AS held_count, live_array_lines.total_bytes AS held_bytes
+    moments.process_id, moments.snapshot_count, moments.place, moments.run_name,
+    moments.profile_name
   FROM moments
-  JOIN live_array_lines
-    ON live_array_lines.run_name = moments.run_name
-    AND live_array_lines.profile_name = moments.profile_name
-  UNION ALL
-  SELECT
-    moments.process_id, moments.snapshot_count, moments.place, 'programs' AS kind,
-    NULL AS device, python_name(live_programs.program_name) AS python_function_name,
-    NULL AS source, NULL AS shape, NULL AS holder_name, NULL AS holder_source, 1 AS held_count,
-    live_programs.code_bytes AS held_bytes
-  FROM moments
-  JOIN live_programs
-    ON live_programs.run_name = moments.run_name
-    AND live_programs.profile_name = moments.profile_name
-),
-things AS MATERIALIZED (
-  SELECT
-    dense_rank() OVER (
-      ORDER BY named.kind, named.device, named.python_function_name, named.source, named.shape
-    ) AS thing_id,
-    row_number() OVER (
-      ORDER BY
-        named.holder_name, named.holder_source NULLS LAST, named.kind, named.device,
-        named.python_function_name, named.source, named.shape
-    ) AS holder_id,
-    named.kind, named.device, named.python_function_name, named.source, named.shape,
-    named.holder_name, named.holder_source
-  FROM (
-    SELECT DISTINCT
-      parts.kind, parts.device, parts.python_function_name, parts.source, parts.shape,
-      parts.holder_name, parts.holder_source
-    FROM parts
-  ) AS named
-),
-numbered AS MATERIALIZED (
-  SELECT
-    parts.process_id, parts.snapshot_count, parts.place, things.thing_id, things.holder_id,
-    CASE WHEN parts.holder_name IS NOT NULL THEN parts.place END AS holder_place,
-    parts.held_count, parts.held_bytes
-  FROM parts
-  JOIN things
-    ON things.kind = parts.kind
-    AND things.device IS NOT DISTINCT FROM parts.device
-    AND things.python_function_name IS NOT DISTINCT FROM parts.python_function_name
-    AND things.source IS NOT DISTINCT FROM parts.source
-    AND things.shape IS NOT DISTINCT FROM parts.shape
-    AND things.holder_name IS NOT DISTINCT FROM parts.holder_name
-    AND things.holder_source IS NOT DISTINCT FROM parts.holder_source
+  CROSS JOIN params
+  WHERE moments.place IN (1, moments.snapshot_count)
+    OR params.every_line
 ),
 lines AS (
   SELECT
-    numbered.process_id, numbered.thing_id, numbered.snapshot_count,
+    ends.process_id, ends.snapshot_count, live_parts.kind, live_parts.device,
+    live_parts.python_function_name, live_parts.source, live_parts.shape,
     CAST(
-      sum(CASE WHEN numbered.place = 1 THEN numbered.held_count ELSE 0 END) AS BIGINT
+      sum(CASE WHEN ends.place = 1 THEN live_parts.part_count ELSE 0 END) AS BIGINT
     ) AS first_count,
     CAST(
-      sum(CASE WHEN numbered.place = numbered.snapshot_count THEN numbered.held_count ELSE 0 END)
+      sum(CASE WHEN ends.place = ends.snapshot_count THEN live_parts.part_count ELSE 0 END)
       AS BIGINT
     ) AS last_count,
     CAST(
-      sum(CASE WHEN numbered.place = 1 THEN numbered.held_bytes ELSE 0 END) AS BIGINT
+      sum(CASE WHEN ends.place = 1 THEN live_parts.part_bytes ELSE 0 END) AS BIGINT
     ) AS first_bytes,
     CAST(
-      sum(CASE WHEN numbered.place = numbered.snapshot_count THEN numbered.held_bytes ELSE 0 END)
+      sum(CASE WHEN ends.place = ends.snapshot_count THEN live_parts.part_bytes ELSE 0 END)
       AS BIGINT
-    ) AS last_bytes,
-    count(*) = count(numbered.held_bytes) AS is_known,
-    max(numbered.holder_place) AS holder_place
-  FROM numbered
-  GROUP BY numbered.process_id, numbered.thing_id, numbered.snapshot_count
+    ) AS last_bytes
+  FROM ends
+  JOIN live_parts
+    ON live_parts.run_name = ends.run_name
+    AND live_parts.profile_name = ends.profile_name
+  GROUP BY
+    ends.process_id, ends.snapshot_count, live_parts.kind, live_parts.device,
+    live_parts.python_function_name, live_parts.source, live_parts.shape
 ),
--- Of most lines as much is alive at the end as at the beginning: they need no order.
+-- Lines by number, so that what is sorted has no names in each row.
 shown AS MATERIALIZED (
   SELECT
-    lines.process_id, lines.thing_id, lines.snapshot_count,
-    lines.first_count, lines.last_count,
-    CASE WHEN lines.is_known THEN lines.first_bytes END AS first_bytes,
-    CASE WHEN lines.is_known THEN lines.last_bytes END AS last_bytes,
-    lines.holder_place
+    row_number() OVER (
+      ORDER BY
+        lines.process_id, lines.kind, lines.device, lines.python_function_name, lines.source,
+        lines.shape
+    ) AS line_id,
+    lines.process_id, lines.snapshot_count, lines.kind, lines.device, lines.python_function_name,
+    lines.source, lines.shape, lines.first_count, lines.last_count, lines.first_bytes,
+    lines.last_bytes
   FROM lines
   CROSS JOIN params
   WHERE lines.last_count > lines.first_count
     OR params.every_line
 ),
-held AS (
+counts AS (
   SELECT
-    numbered.process_id, numbered.thing_id, numbered.place, numbered.snapshot_count,
-    CAST(sum(numbered.held_count) AS BIGINT) AS held_count
-  FROM shown
-  JOIN numbered
-    ON numbered.process_id = shown.process_id
-    AND numbered.thing_id = shown.thing_id
-  GROUP BY
-    numbered.process_id, numbered.thing_id, numbered.place, numbered.snapshot_count
+    shown.line_id, shown.process_id, shown.snapshot_count, moments.place,
+    CAST(sum(live_parts.part_count) AS BIGINT) AS part_count,
+    count(*) = count(live_parts.part_bytes) AS is_known,
+    count(live_parts.holder_name) AS holder_count
+  FROM moments
+  JOIN live_parts
+    ON live_parts.run_name = moments.run_name
+    AND live_parts.profile_name = moments.profile_name
+  JOIN shown
+    ON shown.process_id = moments.process_id
+    AND shown.kind = live_parts.kind
+    AND shown.device IS NOT DISTINCT FROM live_parts.device
+    AND shown.python_function_name IS NOT DISTINCT FROM live_parts.python_function_name
+    AND shown.source IS NOT DISTINCT FROM live_parts.source
+    AND shown.shape IS NOT DISTINCT FROM live_parts.shape
+  GROUP BY shown.line_id, shown.process_id, shown.snapshot_count, moments.place
 ),
 -- What a snapshot does not list is zero there.
 changes AS (
   SELECT
-    held.process_id, held.thing_id, held.place,
+    counts.line_id, counts.process_id, counts.place, counts.is_known, counts.holder_count,
     CASE
-      WHEN held.place = 1 THEN 0
-      WHEN lag(held.place) OVER thing = held.place - 1
-        THEN held.held_count - lag(held.held_count) OVER thing
-      ELSE held.held_count
+      WHEN counts.place = 1 THEN 0
+      WHEN lag(counts.place) OVER line = counts.place - 1
+        THEN counts.part_count - lag(counts.part_count) OVER line
+      ELSE counts.part_count
     END AS change_count,
     CASE
-      WHEN held.held_count > 0
-        AND held.place < held.snapshot_count
-        AND coalesce(lead(held.place) OVER thing, 0) <> held.place + 1
+      WHEN counts.part_count > 0
+        AND counts.place < counts.snapshot_count
+        AND coalesce(lead(counts.place) OVER line, 0) <> counts.place + 1
         THEN 1
     END AS end_mark
-  FROM held
-  WINDOW thing AS (PARTITION BY held.process_id, held.thing_id ORDER BY held.place)
+  FROM counts
+  WINDOW line AS (PARTITION BY counts.line_id ORDER BY counts.place)
 ),
 grown AS (
   SELECT
-    changes.process_id, changes.thing_id,
+    changes.line_id, changes.process_id,
     count(CASE WHEN changes.change_count > 0 THEN 1 END) AS grown_count,
     count(CASE WHEN changes.change_count < 0 THEN 1 END) + count(changes.end_mark)
       AS shrunk_count,
     min(CASE WHEN changes.change_count > 0 THEN changes.place - 1 END) AS since_place,
-    max(CASE WHEN changes.change_count > 0 THEN changes.place - 1 END) AS latest_place
+    max(CASE WHEN changes.change_count > 0 THEN changes.place - 1 END) AS latest_place,
+    count(CASE WHEN NOT changes.is_known THEN 1 END) AS unknown_count,
+    max(CASE WHEN changes.holder_count > 0 THEN changes.place END) AS holder_place
   FROM changes
-  GROUP BY changes.process_id, changes.thing_id
+  GROUP BY changes.line_id, changes.process_id
 ),
 -- Of the last snapshot that knows a holder, that of the most bytes.
 holders AS (
   SELECT
-    numbered.process_id, numbered.thing_id, numbered.holder_id,
+    shown.line_id, live_parts.holder_name, live_parts.holder_source,
     row_number() OVER (
-      PARTITION BY numbered.process_id, numbered.thing_id
-      ORDER BY numbered.held_bytes DESC, numbered.holder_id
+      PARTITION BY shown.line_id
+      ORDER BY
+        live_parts.part_bytes DESC, live_parts.holder_name, live_parts.holder_source NULLS LAST
     ) AS place
-  FROM shown
-  JOIN numbered
-    ON numbered.process_id = shown.process_id
-    AND numbered.thing_id = shown.thing_id
-    AND numbered.holder_place = shown.holder_place
-),
-names AS (
-  SELECT
-    things.thing_id, things.kind, things.device, things.python_function_name, things.source,
-    things.shape
-  FROM things
-  GROUP BY
-    things.thing_id, things.kind, things.device, things.python_function_name, things.source,
-    things.shape
+  FROM grown
+  JOIN moments
+    ON moments.process_id = grown.process_id
+    AND moments.place = grown.holder_place
+  JOIN shown ON shown.line_id = grown.line_id
+  JOIN live_parts
+    ON live_parts.run_name = moments.run_name
+    AND live_parts.profile_name = moments.profile_name
+    AND live_parts.kind = shown.kind
+    AND live_parts.device IS NOT DISTINCT FROM shown.device
+    AND live_parts.python_function_name IS NOT DISTINCT FROM shown.python_function_name
+    AND live_parts.source IS NOT DISTINCT FROM shown.source
+    AND live_parts.shape IS NOT DISTINCT FROM shown.shape
+  WHERE live_parts.holder_name IS NOT NULL
 ),
 judged AS (
   SELECT
-    latest.run_name, latest.account_name, names.device, names.kind, names.python_function_name,
-    names.source, names.shape, shown.snapshot_count, shown.first_count, shown.last_count,
-    shown.first_bytes, shown.last_bytes,
-    shown.last_bytes - shown.first_bytes AS growth_bytes,
+    latest.run_name, latest.account_name, shown.device, shown.kind, shown.python_function_name,
+    shown.source, shown.shape, shown.snapshot_count, shown.first_count, shown.last_count,
+    CASE WHEN grown.unknown_count = 0 THEN shown.first_bytes END AS first_bytes,
+    CASE WHEN grown.unknown_count = 0 THEN shown.last_bytes END AS last_bytes,
+    CASE WHEN grown.unknown_count = 0 THEN shown.last_bytes - shown.first_bytes END
+      AS growth_bytes,
     grown.grown_count, grown.shrunk_count,
     since.elapsed_seconds AS since_seconds,
     since.mark AS since_mark,
     latest.elapsed_seconds AS last_seconds,
     latest.mark AS last_mark,
-    things.holder_name, things.holder_source,
+    holders.holder_name, holders.holder_source,
     CASE
       WHEN shown.last_count <= shown.first_count OR grown.grown_count < 2 THEN NULL
       WHEN grown.shrunk_count = 0
@@ -262,21 +237,16 @@ judged AS (
       ELSE 'possible'
     END AS sureness
   FROM shown
-  JOIN grown
-    ON grown.process_id = shown.process_id
-    AND grown.thing_id = shown.thing_id
-  JOIN names ON names.thing_id = shown.thing_id
+  JOIN grown ON grown.line_id = shown.line_id
   JOIN moments AS latest
     ON latest.process_id = shown.process_id
     AND latest.place = shown.snapshot_count
   LEFT JOIN moments AS since
-    ON since.process_id = grown.process_id
+    ON since.process_id = shown.process_id
     AND since.place = grown.since_place
   LEFT JOIN holders
-    ON holders.process_id = shown.process_id
-    AND holders.thing_id = shown.thing_id
+    ON holders.line_id = shown.line_id
     AND holders.place = 1
-  LEFT JOIN things ON things.holder_id = holders.holder_id
   CROSS JOIN params
 ),
 ranked AS (
