@@ -15,6 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -47,6 +48,8 @@ _NAME = re.compile(
 )
 _PROSE = re.compile(r"--.*|\bvalues\s*\(")
 """Comments of SQL, and a keyword that is also the name of a table."""
+_SOURCE = re.compile(r"\b\w+\b(?!\.)")
+"""A word that does not qualify a column."""
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 Columns = dict[str, dict[str, str]]
@@ -76,6 +79,18 @@ def named(sql: str) -> set[str]:
     """Return the tables that a saved query needs: it names them itself, or by views."""
     whole = "\n".join([sql, *definitions.views(sql, comments=False).values()])
     return definitions.tables().keys() & set(re.findall(r"\w+", _PROSE.sub("", whole.lower())))
+
+
+def named_once(sql: str) -> set[str]:
+    """Return the tables that a saved query names in one place alone, whichever views lead there."""
+    texts = {"": sql, **definitions.views(sql, comments=False)}
+    words = {name: Counter(_SOURCE.findall(_PROSE.sub("", text))) for name, text in texts.items()}
+    counts = Counter({"": 1})
+    for name in ["", *reversed(list(texts)[1:])]:  # what uses a view comes before it
+        for word, count in words[name].items():
+            if word != name:
+                counts[word] += counts[name] * count
+    return {table for table in definitions.tables() if counts[table] == 1}
 
 
 def columns(con: duckdb.DuckDBPyConnection, catalog: str) -> Columns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -422,7 +422,8 @@ def open_readable(
         few = [] if sql is None or runs is None else definitions.module_tables(sql)
         tables = [table for table in _needed(sql) if table not in few or table in _ALWAYS]
         every = snapshot.owners_of()
-        _make(snapshot, columns, tables, f"{CATALOG}.main", every, _OWNERS, as_views=few)
+        once = set() if sql is None else layout.named_once(sql)
+        _make(snapshot, columns, tables, f"{CATALOG}.main", every, _OWNERS, few, once)
         if few:
             _narrow(con, snapshot, columns, few, runs or ())
         _require_shapes(snapshot, tables)
@@ -455,14 +456,20 @@ def _make(
     of: Owners,
     owners: str,
     as_views: Sequence[str] = (),
+    once: Set[str] = frozenset(),
 ) -> None:
-    """Make tables of the rows of some owners: the smallest as copies, the others as views."""
+    """Make tables of the rows of some owners: the smallest as copies, the others as views.
+
+    Tables in `once` are read once: a copy, which has all columns, takes longer than that. If their
+    rows are of modules they are read before, to be counted, and so are copied all the same.
+    """
     left = COPIED_BYTES
     for table in sorted(tables, key=lambda table: snapshot.size(table, of)):
         if table not in as_views:
             snapshot.require_sound(table, of)
         select = table_sql(table, columns[table], snapshot.relation(table, of), owners)
-        is_copied = table not in as_views and snapshot.size(table, of) <= left
+        is_read_once = table in once and "module_id" not in columns[table]
+        is_copied = table not in as_views and not is_read_once and snapshot.size(table, of) <= left
         left -= snapshot.size(table, of) if is_copied else 0
         if is_copied:
             select = _with_short_texts(select, columns[table])

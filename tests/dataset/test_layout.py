@@ -90,3 +90,13 @@ def test_a_day_is_a_date():
     assert all(map(layout.is_day, ("2026-01-31", "2024-02-29", layout.UNKNOWN_DAY)))
     odd = ("2026-99-99", "2026-02-29", "0000-01-01", "20260131", "2026-W05-6", "", "２０２６-01-31")
     assert not any(map(layout.is_day, odd))
+
+
+def test_what_a_query_names_once_counts_views_of_views():
+    """live_moments names live_accounts, and that live_profiles; live_parts names two tables."""
+    once = layout.named_once("SELECT 1 FROM live_moments")
+    assert {"live_profiles", "live_arrays"} <= once
+    assert layout.named_once("FROM live_parts; FROM live_arrays") == {"live_programs"}
+    assert layout.named_once("SELECT live_arrays.device FROM live_arrays -- not live_arrays") == {
+        "live_arrays"
+    }
