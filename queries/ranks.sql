@@ -18,10 +18,11 @@
 --
 -- wrong when: Compilations of a function are paired by size in each rank: one that a rank has in
 -- addition moves those after it (signature_count, missing_count). Ranks of a pipeline differ by
--- stage. Profiles that a program wrote itself count as one process each, under their names; next to
--- several processes, dumps in a folder of none of them do, too. A label
--- that differs in each run for another reason (a host's name along with its rank) leaves no two
--- runs to compare: name the labels that matter in fixed.
+-- stage. A process that ended before the others, such as one that was killed, has held and grown
+-- less than they at their last snapshot (last_seconds of process-growth). Profiles that a program
+-- wrote itself count as one process each, under their names; next to several processes, dumps in a
+-- folder of none of them do, too. A label that differs in each run for another reason (a host's
+-- name along with its rank) leaves no two runs to compare: name the labels that matter in fixed.
 --
 -- param run, function, platform, color, module
 -- param label VARCHAR = 'rank': Label that differs between the ranks.
@@ -107,6 +108,12 @@ compilations AS MATERIALIZED (
   FROM asked_modules
   JOIN module_signatures ON module_signatures.module_id = asked_modules.module_id
 ),
+accounts AS (
+  SELECT
+    live_accounts.run_name, live_accounts.profile_name, live_accounts.account_name,
+    live_accounts.is_account, live_accounts.is_first, live_accounts.is_last
+  FROM live_accounts
+),
 -- Each table is read once; of several devices the fullest counts.
 held AS (
   SELECT
@@ -132,26 +139,26 @@ parts AS (
   SELECT
     held.run_name,
     -- A log is an account of its own.
-    coalesce(live_accounts.account_name, held.profile_name) AS account_name,
-    live_accounts.is_account, live_accounts.is_first, live_accounts.is_last,
+    coalesce(accounts.account_name, held.profile_name) AS account_name,
+    accounts.is_account, accounts.is_first, accounts.is_last,
     held.alive_bytes, held.used_bytes, held.most_used_bytes, held.pool_bytes, held.block_bytes,
     CAST(NULL AS BIGINT) AS program_bytes
   FROM held
-  LEFT JOIN live_accounts
-    ON live_accounts.run_name = held.run_name
-    AND live_accounts.profile_name = held.profile_name
+  LEFT JOIN accounts
+    ON accounts.run_name = held.run_name
+    AND accounts.profile_name = held.profile_name
   UNION ALL
   SELECT
-    live_accounts.run_name, live_accounts.account_name, live_accounts.is_account,
-    live_accounts.is_first, live_accounts.is_last, NULL AS alive_bytes, NULL AS used_bytes,
+    accounts.run_name, accounts.account_name, accounts.is_account,
+    accounts.is_first, accounts.is_last, NULL AS alive_bytes, NULL AS used_bytes,
     NULL AS most_used_bytes, NULL AS pool_bytes, NULL AS block_bytes,
     live_programs.argument_bytes + live_programs.output_bytes - live_programs.alias_bytes
       + live_programs.temp_bytes AS program_bytes
   FROM live_programs
-  JOIN live_accounts
-    ON live_accounts.run_name = live_programs.run_name
-    AND live_accounts.profile_name = live_programs.profile_name
-  WHERE live_accounts.is_account
+  JOIN accounts
+    ON accounts.run_name = live_programs.run_name
+    AND accounts.profile_name = live_programs.profile_name
+  WHERE accounts.is_account
 ),
 processes AS MATERIALIZED (
   SELECT
