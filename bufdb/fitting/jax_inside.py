@@ -96,8 +96,13 @@ def being_evaluated(files: Files, outermost: CodeType) -> Site | None:
     return None
 
 
-@cache
 def _frame(code: CodeType, instruction: int) -> Frame:
+    return _frame_in(code.co_filename, code, instruction)
+
+
+@cache
+def _frame_in(_file: str, code: CodeType, instruction: int) -> Frame:
+    """Return a frame; codes of equal functions in two files are equal."""
     positions = next(itertools.islice(code.co_positions(), instruction // 2, None))
     line, end_line, column, end_column = (-1 if value is None else value for value in positions)
     site = Site(code.co_filename, line, column, end_line, end_column, code.co_qualname)

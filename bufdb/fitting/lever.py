@@ -94,7 +94,7 @@ class Lever:
     # -- Trace -------------------------------------------------------------------------------------
 
     def part(
-        self, reader: Reader, region_of: Callable[[Key], int | None], plan: Plan, eqn: Any
+        self, reader: Reader, region_of: Callable[[Key, Site], int | None], plan: Plan, eqn: Any
     ) -> tuple[int, Any] | None:
         """Return the region of a plan that an equation outside of scans is in, and which run."""
         return None

@@ -92,14 +92,15 @@ class Region:
     held: tuple[str, ...] = ()
     """Parameters that hold modules with such state; '' is one of them if the closure does."""
     order: tuple[Site, ...] = ()
-    """`call`: where each call is made, in their order; () if two of them are one trace."""
+    """`call`: where each call is made, in their order; () if two of them are one trace, or if
+    several calls evaluate one of these expressions."""
     sizes: tuple[int, ...] = ()
     """`call`: bytes that each of `order` computes, where they differ; () if calls are alike."""
     length: int = 0
     """`scan`: iterations, if the scan runs once and forward; else 0."""
     within: tuple[int, ...] = ()
-    """Indices of the regions around it. A plan has no call region within another one of its own: of
-    two that nest the outer counts, and a patch takes that alone."""
+    """Indices of the regions around all of it. A plan has no call region within another one of its
+    own. One that is within another in part is a checkpoint there, too."""
 
     @property
     def layers(self) -> int:

@@ -26,8 +26,8 @@ from bufdb.fitting.jax_inside import SHARD_MAPS, bind, context, evaluate, named,
 from bufdb.fitting.lever import Lever, Value
 from bufdb.fitting.levers import LEVERS
 from bufdb.fitting.levers.policy import policy, rest_of
-from bufdb.fitting.plans import Depth, Plan
-from bufdb.fitting.reader import SCAN, Reader
+from bufdb.fitting.plans import Depth, Plan, Site
+from bufdb.fitting.reader import SCAN, Key, Reader
 from bufdb.fitting.survey import Survey
 
 
@@ -35,11 +35,22 @@ class Where(Enum):
     """Where an equation is."""
 
     OUTSIDE = 1
-    """In no scan: calls of the plan are checkpoints."""
+    """In no scan."""
     IN_SCAN = 2
     """In the body of a scan that stays as it is written."""
     IN_REGION = 3
     """In a region of the plan: values get names, and checkpoints of the source go."""
+
+
+@dataclass(frozen=True)
+class _Inside:
+    """A jaxpr while its equations are evaluated in parts."""
+
+    names: Mapping[Any, str]
+    """What values get."""
+    where: Where
+    numbers: Mapping[Any, int]
+    """Its values in the order in which they are made."""
 
 
 @dataclass
@@ -64,7 +75,9 @@ class Replay:
         self._survey = survey
         self._plan = plan
         self._kept = plan.names
-        self._touched: dict[tuple[int, Where], tuple[Any, bool]] = {}
+        self._around: tuple[int, ...] = ()
+        """The call regions of the plan around what is evaluated: each is one checkpoint."""
+        self._touched: dict[tuple[int, tuple[int, ...]], tuple[Any, bool]] = {}
         self.applied = Applied()
 
     def run(self, closed: Any, inputs: Sequence[Any]) -> list[Any]:
@@ -80,10 +93,11 @@ class Replay:
     ) -> list[Any]:
         env = dict(zip(jaxpr.constvars, consts, strict=True))
         env.update(zip(jaxpr.invars, inputs, strict=True))
-        if where is Where.OUTSIDE and self._plan.calls:
-            self._in_parts(jaxpr, env)
+        names = self._names_in(jaxpr) if where is Where.IN_REGION else {}
+        if self._plan.calls:
+            inside = _Inside(names, where, _numbers(jaxpr))
+            self._in_parts(jaxpr.eqns, jaxpr.outvars, env, inside)
         else:
-            names = self._names_in(jaxpr) if where is Where.IN_REGION else {}
             self._equations(jaxpr.eqns, env, names, where)
         return [value(var, env) for var in jaxpr.outvars]
 
@@ -129,7 +143,7 @@ class Replay:
         name, params = kind(eqn), parameters(eqn)
         if where is Where.IN_REGION and name in REMATS:  # the plan's policy is in its place
             return self._evaluate(*_opened(params["jaxpr"]), inputs, where)
-        if where is not Where.IN_REGION and not self._touches(eqn, where):
+        if where is not Where.IN_REGION and not self._touches(eqn):
             return bind(eqn, inputs)
         if name == SCAN:
             depth = self._depth(eqn)
@@ -155,24 +169,20 @@ class Replay:
                 return list(jax.checkpoint(run, **options)(*inputs))
         return bind(eqn, inputs)
 
-    def _touches(self, eqn: Any, where: Where) -> bool:
+    def _touches(self, eqn: Any) -> bool:
         """Return whether something of the plan is in an equation."""
-        key = self._reader.scan_key(eqn)
-        if self._survey.region_of(key) in self._plan.scans:
+        if self._survey.region_of(self._reader.scan_key(eqn)) in self._plan.scans:
             return True
-        if key is not None:
-            where = Where.IN_SCAN
-        return any(self._touches_jaxpr(jaxpr, where) for jaxpr in inner_jaxprs(eqn))
+        return any(map(self._touches_jaxpr, inner_jaxprs(eqn)))
 
-    def _touches_jaxpr(self, jaxpr: Any, where: Where) -> bool:
-        kept = self._touched.get((id(jaxpr), where))
+    def _touches_jaxpr(self, jaxpr: Any) -> bool:
+        key = id(jaxpr), self._around
+        kept = self._touched.get(key)
         if kept is None:
             touches = any(
-                self._touches(eqn, where)
-                or (where is Where.OUTSIDE and self._part_of(eqn) is not None)
-                for eqn in jaxpr.eqns
+                self._touches(eqn) or self._part_of(eqn) is not None for eqn in jaxpr.eqns
             )
-            kept = self._touched[id(jaxpr), where] = (jaxpr, touches)
+            kept = self._touched[key] = (jaxpr, touches)
         return kept[1]
 
     def _depth(self, eqn: Any) -> Depth | None:
@@ -234,7 +244,7 @@ class Replay:
 
     def _changed(self, closed: Any, where: Where) -> Any:
         """Return a nested closed jaxpr under the plan."""
-        if where is not Where.IN_REGION and not self._touches_jaxpr(open_jaxpr(closed), where):
+        if where is not Where.IN_REGION and not self._touches_jaxpr(open_jaxpr(closed)):
             return closed
         return self._traced(self._bound(closed.jaxpr, closed.consts, where), closed)
 
@@ -255,55 +265,81 @@ class Replay:
     def _part_of(self, eqn: Any) -> tuple[Lever, int, Any] | None:
         """Return the lever that wraps what an equation is part of, the region, and which run."""
         for lever in LEVERS:
-            part = lever.part(self._reader, self._survey.region_of, self._plan, eqn)
+            part = lever.part(self._reader, self._region_of, self._plan, eqn)
             if part is not None:
                 return lever, *part
         return None
 
-    def _in_parts(self, jaxpr: Any, env: dict[Any, Any]) -> None:
-        """Evaluate a jaxpr with the plan's calls as checkpoints."""
-        for part, eqns, outputs in self._parts(jaxpr):
+    def _region_of(self, key: Key, site: Site) -> int | None:
+        """Return the index of a region that a call is of, if a patch changes the call.
+
+        That is where the call is written, in a scan too; of a recursion the outermost.
+        """
+        region = self._survey.region_of(key)
+        if region is None or region in self._around:
+            return None
+        return region if site in self._survey.regions[region].sites else None
+
+    def _in_parts(
+        self,
+        eqns: Sequence[Any],
+        outvars: Sequence[Any],
+        env: dict[Any, Any],
+        inside: _Inside,
+    ) -> None:
+        """Evaluate equations with the plan's calls as checkpoints, and those within them, too.
+
+        Args:
+            eqns: of one jaxpr.
+            outvars: what is read after them.
+            env: receives what they make.
+            inside: of what jaxpr they are.
+        """
+        for part, some, outputs in self._parts(eqns, outvars):
             if part is None:
-                self._equations(eqns, env, {}, Where.OUTSIDE)
+                self._equations(some, env, inside.names, inside.where)
                 continue
             lever, region, instance = part
             self.applied.regions.add(region)
             shapes = self._reader.calls.shapes(instance) if isinstance(instance, int) else ()
-            inputs = _in_order(_inputs(eqns), shapes, jaxpr)
+            inputs = _in_order(_inputs(some), shapes, inside.numbers)
 
             def run(
                 *arguments: Any,
-                eqns: Sequence[Any] = eqns,
+                region: int = region,
+                eqns: Sequence[Any] = some,
                 inputs: Sequence[Any] = inputs,
                 outputs: Sequence[Any] = outputs,
             ) -> list[Any]:
                 own = dict(zip(inputs, arguments, strict=True))
-                self._equations(eqns, own, {}, Where.IN_REGION)
+                before, self._around = self._around, (*self._around, region)
+                self._in_parts(eqns, outputs, own, inside)
+                self._around = before
                 return [own[var] for var in outputs]
 
             results = lever.checkpoint(self._plan, region, run)(*(env[var] for var in inputs))
             env.update(zip(outputs, results, strict=True))
 
     def _parts(
-        self, jaxpr: Any
-    ) -> Iterator[tuple[tuple[Lever, int, Any] | None, list[Any], list[Any]]]:
+        self, eqns: Sequence[Any], outvars: Sequence[Any]
+    ) -> Iterator[tuple[tuple[Lever, int, Any] | None, Sequence[Any], list[Any]]]:
         """Yield runs of equations of one part, with what is read of them later on."""
         last: dict[Any, int] = {}
-        for at, eqn in enumerate(jaxpr.eqns):
+        for at, eqn in enumerate(eqns):
             last.update((var, at) for var in eqn.invars if not is_literal(var))
-        last.update((var, len(jaxpr.eqns)) for var in jaxpr.outvars if not is_literal(var))
-        parts = [self._part_of(eqn) for eqn in jaxpr.eqns]
+        last.update((var, len(eqns)) for var in outvars if not is_literal(var))
+        parts = [self._part_of(eqn) for eqn in eqns]
         start = 0
         for part, group in itertools.groupby(parts):
             stop = start + len(list(group))
-            eqns = jaxpr.eqns[start:stop]
+            some = eqns[start:stop]
             outputs = [
                 var
-                for eqn in eqns
+                for eqn in some
                 for var in eqn.outvars
                 if not is_dropped(var) and last.get(var, -1) >= stop
             ]
-            yield part, eqns, outputs
+            yield part, some, outputs
             start = stop
 
 
@@ -319,15 +355,21 @@ def _inputs(eqns: Sequence[Any]) -> list[Any]:
     return list(dict.fromkeys(var for var in taken if var not in made))
 
 
-def _in_order(inputs: Sequence[Any], shapes: Sequence[str], jaxpr: Any) -> list[Any]:
+def _numbers(jaxpr: Any) -> Mapping[Any, int]:
+    """Return the values of a jaxpr, numbered in the order in which they are made."""
+    made = [*jaxpr.invars, *jaxpr.constvars, *(var for eqn in jaxpr.eqns for var in eqn.outvars)]
+    return {var: at for at, var in enumerate(made)}
+
+
+def _in_order(
+    inputs: Sequence[Any], shapes: Sequence[str], numbers: Mapping[Any, int]
+) -> list[Any]:
     """Return what a call takes in the order in which a checkpoint of its function has it.
 
     That is what the closure has, as it is read, and then the arguments: the compiler may need other
     bytes for another order. Of equal shapes those that were made first come first, as the leaves of
     one argument mostly are.
     """
-    made = [*jaxpr.invars, *jaxpr.constvars, *(var for eqn in jaxpr.eqns for var in eqn.outvars)]
-    numbers = {var: at for at, var in enumerate(made)}
     places: dict[str, list[int]] = {}
     for at, shape in enumerate(shapes):
         places.setdefault(shape, []).append(at)

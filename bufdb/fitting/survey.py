@@ -46,8 +46,8 @@ class _Found:
     has_atomic: bool = False
     around: set[Key] | None = None
     """Keys of the regions around everything seen of it."""
-    order: dict[Any, tuple[int, Site]] = field(default_factory=dict)
-    """By call, its rank among those of the function, and where it is made."""
+    order: dict[Any, tuple[int, Site, Any]] = field(default_factory=dict)
+    """By call, its rank among those of the function, where it is made, and in which other call."""
     sizes: Counter[Any] = field(default_factory=Counter)
     """By call, bytes that its equations compute."""
     length: int = 0
@@ -166,7 +166,9 @@ class Survey:
     ) -> list[CallKey]:
         """Note the calls around an equation; return their functions, outermost first."""
         keys: list[CallKey] = []
+        caller = None
         for key, instance, site in self._reader.chain(eqn):
+            within, caller = caller, instance
             if key in keys or key in around:  # of a recursion the outermost
                 continue
             noted = self._found.setdefault(key, _Found(key))
@@ -174,7 +176,7 @@ class Survey:
             noted.instances.add((place, instance))
             noted.count = len(noted.instances)
             if isinstance(instance, int):
-                noted.order[instance] = self._reader.calls.rank(instance), site
+                noted.order[instance] = self._reader.calls.rank(instance), site, within
                 noted.sizes[instance] += sum(aval_bytes(var.aval) for var in eqn.outvars)
             file, name, line = key[1]
             noted.function, noted.defined = name, Site(file, line, 0, line, 0, name)
@@ -282,10 +284,13 @@ class _Switch:
 def _in_order(noted: _Found) -> list[tuple[Any, Site]]:
     """Return the calls of a function in order, and where they are; none if some are the same one.
 
-    The calls of a function that is jitted are traced once, and so are those within it.
+    The calls of a function that is jitted are traced once, and so are those within it. Where
+    several calls evaluate one expression, each would have its own first iterations.
     """
-    ranked = sorted((rank, call, site) for call, (rank, site) in noted.order.items())
+    ranked = sorted((rank, call, site) for call, (rank, site, _) in noted.order.items())
     is_known = [rank for rank, *_ in ranked] == list(range(noted.count))
+    callers = {(site, caller) for _, site, caller in noted.order.values()}
+    is_known &= len(callers) == len({site for site, _ in callers})
     return [(call, site) for _, call, site in ranked] if is_known else []
 
 

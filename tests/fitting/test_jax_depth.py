@@ -123,6 +123,27 @@ def step(x, wide, narrow):
     assert sizes(D, D) == ()
 
 
+def test_calls_of_a_loop_that_runs_twice_have_no_first_ones(tmp_path):
+    """A test in the loop would take the first iterations of each."""
+    text = """import jax, jax.numpy as jnp
+
+def block(x, w):
+    return jnp.sin(jnp.exp(jnp.sin(x) @ w))
+
+def stack(x, ws):
+    for w in ws:
+        x = block(x, w)
+    return x
+
+def step(ws, x):
+    return jax.grad(lambda ws: stack(stack(x, ws), ws).sum())(ws)
+"""
+    module = loaded(text, tmp_path)
+    arguments = [jnp.ones((D, D))] * N, jnp.ones((D, D))
+    block, _ = Function(module.step, arguments, {}, "step").program().regions
+    assert (block.function, block.count, block.layers) == ("block", 2 * N, 0)
+
+
 OUT_OF_ORDER = f"""import jax, jax.numpy as jnp
 
 def block(p, x, power):
@@ -183,3 +204,64 @@ def test_plan_and_patch_are_one_program(tmp_path, text, written):
     other = loaded(made.texts[module.__file__], tmp_path)
     patched = Function(other.step, other.args(), {}, "step")
     assert patched.stage(Plan()).as_text() == function.stage(plan).as_text()
+
+
+WITHIN = f"""import jax, jax.numpy as jnp
+
+def inner(x, w):
+    return jnp.sin(jnp.exp(jnp.sin(x) @ w))
+
+def middle(x, w):
+    return inner(jnp.cos(inner(x, w)), w)
+
+def outer(x, w):
+    return jnp.tanh(middle(middle(x, w), w))
+
+def other(x, w):
+    return 2 * inner(jnp.exp(x), w)
+
+def step(ws, x):
+    def loss(ws, x):
+        x = middle(inner(x, ws[0]), ws[0])
+        for w in ws:
+            x = other(outer(x, w), w)
+        return x.sum()
+    return jax.grad(loss)(ws, x)
+
+def scanned(ws, x):
+    def body(x, w):
+        return middle(jnp.exp(x), w), None
+
+    def loss(ws, x):
+        return jax.lax.scan(body, middle(x, ws[0]), ws)[0].sum()
+    return jax.grad(loss)(ws, x)
+
+def args():
+    return jnp.ones(({N}, {D}, {D})), jnp.ones(({4 * D}, {D}))
+"""
+"""Functions that are called in another one, in two others, in one that is in a third, in a scan."""
+
+
+@pytest.mark.parametrize(
+    ("name", "chosen"),
+    [
+        ("step", {"inner", "middle"}),
+        ("step", {"inner", "other"}),
+        ("step", {"inner", "middle", "outer"}),
+        ("scanned", {"inner"}),
+    ],
+)
+def test_calls_within_calls_are_one_program(tmp_path, name, chosen):
+    """A patch of a function's calls counts wherever it runs, so the plan has them there, too."""
+    module = loaded(WITHIN, tmp_path)
+    function = Function(getattr(module, name), module.args(), {}, name)
+    program = function.program()
+    calls = tuple(at for at, one in enumerate(program.regions) if one.function in chosen)
+    assert len(calls) == len(chosen)
+    plan = Plan(program.scans, calls=calls)
+    made = patch(program, plan, {module.__file__: WITHIN}, str(tmp_path))
+    other = loaded(made.texts[module.__file__], tmp_path)
+    patched = Function(getattr(other, name), other.args(), {}, name)
+    assert _figures(patched.trace(Plan())) == _figures(function.trace(plan))
+    if not program.scans:  # else JAX gives functions other names
+        assert patched.stage(Plan()).as_text() == function.stage(plan).as_text()

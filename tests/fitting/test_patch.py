@@ -699,6 +699,28 @@ def test_only_the_outermost_call_is_checkpointed():
 
 
 @pytest.mark.parametrize(
+    ("text", "function"),
+    [
+        ("y = reduce(block, ws, block(x))", "block"),
+        ("y = tree.map(net.layer, xs)", "Net.layer"),
+        ("y = cond(p, lambda: f(x), lambda: g(x))", "loss.<locals>.<lambda>"),
+        ("y = sum(map(lambda x: f(x), xs))", "<lambda>"),
+    ],
+)
+def test_calls_by_what_is_passed_a_function_are_steps(text, function):
+    region = calls(site(f"{HEAD}{text}\n", text.removeprefix("y = ")), function=function)
+    made = patch(program([region]), Plan(calls=(0,)), {PATH: f"{HEAD}{text}\n"}, "/src")
+    assert not made.texts
+    assert "may call what it is passed several times" in made.steps[0]
+
+
+def test_a_call_may_be_passed_what_has_its_name():
+    text = f"{HEAD}y = block(p.block, block(x))\n"
+    region = calls(site(text, "block(p.block, block(x))"), site(text, "block(x)"))
+    assert not patch(program([region]), Plan(calls=(0,)), {PATH: text}, "/src").steps
+
+
+@pytest.mark.parametrize(
     ("text", "call", "why"),
     [
         (

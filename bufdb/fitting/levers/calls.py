@@ -1,7 +1,8 @@
 """Calls of one function, run several times without a scan: checkpointed, or not.
 
     find     functions of the user that are called at least twice and whose values matter
-    trace    the equations of a call run as one checkpoint, which saves nothing
+    trace    the equations of a call run as one checkpoint, which saves nothing; so do those of a
+             call within it
     edit     the call becomes that of a checkpoint, of JAX or of the library whose state it changes:
 
         jax.checkpoint(block)(p, x)             arrays, and values of Python as `static_argnums`
@@ -69,11 +70,11 @@ class Calls(Lever):
         return True
 
     def part(
-        self, reader: Reader, region_of: Callable[[Key], int | None], plan: Plan, eqn: Any
+        self, reader: Reader, region_of: Callable[[Key, Site], int | None], plan: Plan, eqn: Any
     ) -> tuple[int, Any] | None:
-        """Return the outermost call region of a plan that an equation is in, and which call."""
-        for key, instance, _ in reader.chain(eqn):
-            region = region_of(key)
+        """Return the outermost of the call regions that an equation is in, and which call."""
+        for key, instance, site in reader.chain(eqn):
+            region = region_of(key, site)
             if region is None or region not in plan.calls:
                 continue
             depth = plan.depth(region)
@@ -95,13 +96,13 @@ class Calls(Lever):
     def planned(
         self, program: Program, plan: Plan, given_up: Sequence[Atom], kept: Sequence[Atom]
     ) -> Plan:
-        """Checkpoint calls; of two that nest the outer one counts."""
+        """Checkpoint calls; of a function that is called within another one alone, that one's."""
         called = {region for atom in given_up for region in atom.regions}
         outer = (one for one in called if not called & set(program.regions[one].within))
         return replace(plan, calls=tuple(sorted(outer)))
 
     def edit(self, editing: Editing) -> None:
-        """Change the calls that are in no other ones of the plan."""
+        """Change the calls of functions that are not called within others of the plan alone."""
         regions, chosen = editing.program.regions, editing.plan.calls
         for index in chosen:
             region = regions[index]
@@ -125,8 +126,35 @@ def _edit(
     node = source.find(site)
     if not isinstance(node, ast.Call):
         raise Refused("it is not a call")
+    if _is_passed_on(source, node, region.function.rpartition(".")[2]):
+        raise Refused(f"{ast.unparse(node.func)} may call what it is passed several times")
     test = "" if count is None else f"{counter(source, node)} < {count}"
     _checkpoint_call(source, node, region, site, has_dots, test)
+
+
+def _is_passed_on(source: Source, node: ast.Call, name: str) -> bool:
+    """Whether a call passes a function on, as `reduce(block, ws, x)`: others call it there."""
+    if _name(node.func) == name:
+        return False
+    for inner in (one for value in _values(node) for one in ast.walk(value)):
+        parent = source.parents[inner]
+        is_called = isinstance(parent, ast.Call) and parent.func is inner
+        if _name(inner) == name and not is_called:
+            return True
+    return False
+
+
+def _name(node: ast.AST) -> str | None:
+    """Return what a function is called at the end of its qualified name."""
+    if isinstance(node, ast.Lambda):
+        return "<lambda>"
+    name: str | None = getattr(node, "id", getattr(node, "attr", None))
+    return name
+
+
+def _values(node: ast.Call) -> list[ast.expr]:
+    """Return what a call is passed."""
+    return [*node.args, *(keyword.value for keyword in node.keywords)]
 
 
 def _checkpoint_call(
@@ -161,8 +189,7 @@ def _checkpoint_call(
 
         source.replace(source.span(node), of_function, rank=1)
         return
-    values = [*node.args, *(keyword.value for keyword in node.keywords)]
-    hoisted = [value for value in values if _has_call(value) and value not in modules]
+    hoisted = [value for value in _values(node) if _has_call(value) and value not in modules]
     if any(isinstance(value, ast.Starred) for value in hoisted):
         raise Refused("an argument with a star holds a call")
     inner_names = _names(source, modules)
