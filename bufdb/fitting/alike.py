@@ -19,7 +19,15 @@ from bufdb.fitting.also import as_written
 from bufdb.fitting.edits import Refused
 from bufdb.fitting.gradients import Gradient, gradient
 from bufdb.fitting.precise import is_concrete, precise
-from bufdb.fitting.rewrites import DRAWS, differences, is_small, numbers, random, require_equal
+from bufdb.fitting.rewrites import (
+    DRAWS,
+    differences,
+    is_small,
+    jit_for_check,
+    numbers,
+    random,
+    require_equal,
+)
 
 _ORDERS = 24
 """Orders of constants that are tried."""
@@ -79,7 +87,7 @@ def _results(one: Gradient) -> Iterator[_Results]:
     run, inputs = gradient(one, as_written)
     if not is_small(run, inputs):
         return
-    jitted = jax.jit(run)
+    jitted = jit_for_check(run)
     with jax.default_device(jax.local_devices(backend="cpu")[0]):
         for order in itertools.islice(_orders(one), _ORDERS):
             yield [

@@ -22,7 +22,15 @@ from bufdb.fitting.function import Function  # noqa: E402
 from bufdb.fitting.gradients import Gradient  # noqa: E402
 from bufdb.fitting.patch import patch  # noqa: E402
 from bufdb.fitting.plans import Change, Plan  # noqa: E402
-from bufdb.fitting.rewrites import Pair, _apart, compared, joined, split  # noqa: E402
+from bufdb.fitting.rewrites import (  # noqa: E402
+    _SOON,
+    Pair,
+    _apart,
+    compared,
+    jit_for_check,
+    joined,
+    split,
+)
 
 pytestmark = pytest.mark.usefixtures("few_passes")
 MEANS = ["step", "step_closure", "step_jitted", "step_one_hot", "step_flat", "step_shifted"]
@@ -61,17 +69,21 @@ def assert_same(got, wanted):
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-6)
 
 
+def run(function, plan, values):
+    return function.stage(plan).compile(compiler_options=_SOON)(*values)
+
+
 @pytest.mark.sample(0, 5)
 @pytest.mark.parametrize("kind", ["microbatch", "chunks"])
 @pytest.mark.parametrize("name", MEANS)
 def test_what_is_computed_is_equal_to_rounding(name, kind):
     function, changes = prepared(name, kind)
     values = arrays(programs.args())
-    wanted = jax.jit(getattr(programs, name))(*values)
+    wanted = jit_for_check(getattr(programs, name))(*values)
     assert changes.tried and not changes.notes
     for change in changes.tried[-1:]:
         assert change.ground == "checked on 4 random examples: equal to 1e-04"
-        assert_same(function.stage(Plan(extra=(change.key,))).compile()(*values), wanted)
+        assert_same(run(function, Plan(extra=(change.key,)), values), wanted)
 
 
 @pytest.mark.slow
@@ -80,7 +92,7 @@ def test_with_a_plan_it_is_still_equal(kind):
     function, changes = prepared("step", kind)
     values = arrays(programs.args())
     plan = Plan(scans=(0,), extra=(changes.tried[-1].key,))
-    assert_same(function.stage(plan).compile()(*values), jax.jit(programs.step)(*values))
+    assert_same(run(function, plan, values), jit_for_check(programs.step)(*values))
 
 
 def test_a_product_in_chunks_is_twice_as_wide_as_its_input():
@@ -116,7 +128,10 @@ def items(args):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "form"), [("step", tuple), ("step_items", items)])
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [pytest.param("step", tuple, marks=pytest.mark.by_hand), ("step_items", items)],
+)
 def test_a_patch_takes_the_gradient_in_microbatches(name, form):
     args = form(programs.args())
     function, changes = prepared(name, "microbatch", args)
@@ -128,7 +143,8 @@ def test_a_patch_takes_the_gradient_in_microbatches(name, form):
     twin = ModuleType("patched")
     exec(compile(made.texts[path], path, "exec"), twin.__dict__)
     values = arrays(args)
-    assert_same(getattr(twin, name)(*values), jax.jit(getattr(programs, name))(*values))
+    both = jit_for_check(getattr(twin, name)), jit_for_check(getattr(programs, name))
+    assert_same(*(each(*values) for each in both))
 
 
 @pytest.mark.parametrize("name", ["step_closure", "step_sum"])
@@ -174,9 +190,9 @@ def test_what_would_compute_something_else_is_refused(name, kind, reason):
 def test_metrics_that_are_means_or_sums(name, kind):
     function, changes = prepared(name, kind)
     values = arrays(programs.args())
-    wanted = jax.jit(getattr(programs, name))(*values)
+    wanted = jit_for_check(getattr(programs, name))(*values)
     assert not changes.notes and changes.tried[-1].ground.startswith("checked on 4")
-    result = function.stage(Plan(extra=(changes.tried[-1].key,))).compile()(*values)
+    result = run(function, Plan(extra=(changes.tried[-1].key,)), values)
     assert_same(result, wanted)
     types = [one.dtype for one in jax.tree.leaves(wanted)]
     assert [one.dtype for one in jax.tree.leaves(result)] == types
@@ -325,7 +341,7 @@ def planned(kind):
     return answer.data, {row.plan.extra[0]: row for row in answer.plans if row.plan.extra}
 
 
-@pytest.mark.slow
+@pytest.mark.by_hand  # test_jax_fit_command.py compiles a plan with microbatches
 def test_microbatches_are_compiled_and_listed():
     data, parts = planned("microbatch")
     written = data["as_written"]["need_bytes"]

@@ -84,11 +84,12 @@ OTHER = [
 
 
 @pytest.fixture
-def compared(tmp_path):
+def compared(tmp_path, few_passes):
     """Whether a loop and the scan in its place compute the same: by digests, and by numbers."""
     from bufdb.fitting.function import Function
     from bufdb.fitting.patch import patch
     from bufdb.fitting.plans import Plan
+    from bufdb.fitting.rewrites import jit_for_check
 
     draw = jax.random.split(jax.random.key(0), 4)
     args = (
@@ -108,7 +109,8 @@ def compared(tmp_path):
         assert made.steps == ()
         other = loaded(made.texts[written.__file__], tmp_path)
         is_same = function.digests() == Function(jax.grad(other.loss), args, {}, "x").digests()
-        grads = [jax.tree.leaves(jax.grad(one.loss)(*args)) for one in (written, other)]
+        both = (jit_for_check(jax.grad(one.loss)) for one in (written, other))
+        grads = [jax.tree.leaves(grad(*args)) for grad in both]
         return is_same, all(
             jax.numpy.allclose(*pair, 1e-4, 1e-4) for pair in zip(*grads, strict=True)
         )
