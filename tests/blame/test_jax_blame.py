@@ -120,13 +120,13 @@ def test_what_an_environment_runs_needs_nothing_of_bufdb(file):
 
 @pytest.mark.slow
 def test_a_report_has_smaller_arguments_and_both_dumps(blame, tmp_path):
-    options = ("train.py:sorts", "--args", "args(24)", "--flag", FLAG, "--report", "bug")
+    options = ("train.py:sorts", "--args", "args(4)", "--flag", FLAG, "--report", "bug")
     code, _, err = blame(*options)
     assert code == 1, err
     text = (tmp_path / "bug" / "README.md").read_text()
-    size = int(re.search(r"stayed: 24 → (\d+)\.", text)[1])
-    assert size < 24 and f"f32[{size},{size}]" in text
-    assert "sorts(args(24))` of `train.py:sorts`" in text
+    size = int(re.search(r"stayed: 4 → (\d+)\.", text)[1])
+    assert size < 4 and f"f32[{size},{size}]" in text
+    assert "sorts(args(4))` of `train.py:sorts`" in text
     for side in ("old", "new"):
         folder = tmp_path / "bug" / side
         assert f"tensor<{size}x{size}xf32>" in (folder / "stablehlo.mlir").read_text()
@@ -141,7 +141,7 @@ def test_an_anonymous_report_has_no_word_of_the_user(blame, tmp_path):
         (tmp_path / "train.py").read_text().replace("sorts", "zebra_lens").replace("(x", "(giraffe")
     )
     (tmp_path / "crow.py").write_text(text.replace("x + 1.0", "giraffe + 1.0"))
-    options = ("crow.py:zebra_lens", "--args", "f32[8,8]", "--flag", FLAG)
+    options = ("crow.py:zebra_lens", "--args", "f32[2,2]", "--flag", FLAG)
     code, _, err = blame(*options, "--report", "bug", "--anonymize")
     assert code == 1, err
     files = [path for path in (tmp_path / "bug").rglob("*") if path.is_file()]

@@ -665,7 +665,7 @@ def test_an_ignored_signal_stays_ignored(start):
 def jax_python():
     """An interpreter that has jax: that of BUFDB_TEST_PYTHON, else this one."""
     python = os.environ.get("BUFDB_TEST_PYTHON", sys.executable)
-    done = subprocess.run([python, "-c", "import jax"], capture_output=True, check=False)
+    done = subprocess.run([python, "-c", "import jaxlib"], capture_output=True, check=False)
     if done.returncode:
         pytest.skip(f"{python} has no jax; BUFDB_TEST_PYTHON can name a Python that has")
     return python
@@ -714,10 +714,9 @@ def test_jax(run, jax_python, monkeypatch):
     assert (code, "nothing was jitted" in err) == (4, True)
 
     # The program sets the directory itself; a warm cache must not hide the compilation.
-    for name in ("cold", "warm"):
-        subprocess.run([*command, "cached"], check=True)
-        assert run("--run", name, command=[*command, "cached"])[0] == 0
-        assert rows(peak.format(name)) == rows(peak.format("plain"))
+    subprocess.run([*command, "cached"], check=True)
+    assert run("--run", "warm", command=[*command, "cached"])[0] == 0
+    assert rows(peak.format("warm")) == rows(peak.format("plain"))
 
     code, _, err = run("--run", "forced", command=[*command, "cached", "forced"])
     assert (code, "modules came from a compilation cache" in err) == (4, True)

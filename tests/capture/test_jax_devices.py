@@ -236,14 +236,10 @@ def test_a_sweep_of_a_call_has_devices(folder, call):
 @pytest.mark.slow
 def test_a_script_of_eight_devices_has_any_mesh(folder, call):
     pytest.importorskip("libtpu", reason="no libtpu to compile with")
-    for name, mesh, sizes in (
-        ("v5e-4", "data=2,model=2", ["f32[8,32,32]", "f32[2048,64]"]),
-        ("v5e-16", "data=8,model=2", ["f32[8,8,32]", "f32[512,64]"]),
-    ):
-        words = ["explain", "--run", "r", "--devices", "8", "--target", name, "--mesh", mesh]
-        code, _, err = call(*words, *command("fsdp.py"))
-        assert code == 0, err
-        assert shapes(call) == sizes
+    words = ["explain", "--devices", "8", "--target", "v5e-16", "--mesh", "data=8,model=2"]
+    code, _, err = call(*words, *command("fsdp.py"))
+    assert code == 0, err
+    assert shapes(call) == ["f32[8,8,32]", "f32[512,64]"]
 
 
 @pytest.mark.slow
@@ -256,7 +252,7 @@ def test_a_patch_of_a_sharded_program_is_proved(folder, call):
     assert not (folder / "after").exists()
 
 
-@pytest.mark.sample(0, 2)
+@pytest.mark.sample(0, 4)
 @pytest.mark.parametrize(
     ("kind", "sizes"),
     [

@@ -58,7 +58,7 @@ WAYS = {
 """Text of the line that makes the arrays, their shape, what holds them and the text of its line."""
 
 
-@pytest.mark.sample(0, 2)  # six programs
+@pytest.mark.sample(0, 3)  # six programs
 @pytest.mark.parametrize("way", WAYS)
 def test_a_leak_is_named_with_line_shape_bytes_and_holder(tmp_path, growth, way):
     made, shape, holder, assigned = WAYS[way]

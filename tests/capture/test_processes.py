@@ -167,7 +167,7 @@ def child():
     return lambda how: capture(sys.executable, "child.py", how, watch=True)
 
 
-@pytest.mark.parametrize("how", ["spawn", pytest.param("fork", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("how", ["spawn", pytest.param("fork", marks=pytest.mark.by_hand)])
 def test_the_account_of_a_process_is_of_its_own_programs(child, how):
     done = child(how)
     assert done.returncode == 0, done.stderr
@@ -233,7 +233,7 @@ else:
 
 
 @pytest.mark.slow
-@pytest.mark.sample(0, 2)
+@pytest.mark.sample(0, 4)
 @pytest.mark.parametrize("how", ["caught", "thread", "ahead", "twice"])
 def test_a_failure_is_seen_where_it_is_raised(how):
     pytest.importorskip("jax", reason="this Python has no jax")
@@ -277,7 +277,7 @@ def test_a_child_and_then_its_parent():
 
 @needs_cases
 @pytest.mark.slow
-@pytest.mark.sample(0, 2)
+@pytest.mark.sample(0, 3)
 @pytest.mark.parametrize("mode", ["jit", "aot", "eager", "thread", "caught"])
 def test_bystanders_are_exact_however_it_fails(mode):
     pytest.importorskip("jax", reason="this Python has no jax")

@@ -94,7 +94,7 @@ def test_what_a_command_may_read_later_is_not_donated(fit, empty_folder):
     assert note in answer["notes"]
 
 
-@pytest.mark.slow
+@pytest.mark.by_hand  # test_jax_fit_command.py varies an argument
 def test_a_value_in_the_words_of_a_command_is_varied(fit):
     options = ["--limit", "1600KiB", "--budget-compiles", "2", "--vary", "n=5", "--"]
     code, out, err = fit(*options, sys.executable, "train.py", "--rows", "{n}00")

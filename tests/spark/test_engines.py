@@ -124,7 +124,7 @@ def test_an_alias_gives_the_same_there(engine, duck, query):
     assert difference(engine, duck, query) is None
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("connection", ["sail"], indirect=True)
 @each_query
 def test_filters_leave_the_same_rows_there(engine, duck, query):

@@ -48,7 +48,7 @@ with jax.profiler.trace(sys.argv[1]):
         jax.block_until_ready(compiled["nothing"](w, x))
 # In turn, so that what else the machine does meets all alike; the least is what each takes alone.
 least = dict.fromkeys(compiled, float("inf"))
-for _ in range(40):
+for _ in range(20):
     for wrap, run in compiled.items():
         begin = time.perf_counter()
         jax.block_until_ready(run(w, x))
