@@ -180,7 +180,7 @@ def test_every_picture_has_the_bytes_of_the_chosen_step(page, report, demo_db, d
     length = figures["schedule_length"]
     curve = rows_of(page.copy("#peaks-copy button"))
     assert len(curve) == length + 1
-    steps = {figures["peak_time"], 0, length, *range(1, length, max(1, length // 20))}
+    steps = {figures["peak_time"], 0, length, *range(1, length, max(1, length // 10))}
     for step in sorted(steps):
         wanted = occupied(demo, figures, step)
         assert int(curve[step]["occupied_bytes"]) == wanted
