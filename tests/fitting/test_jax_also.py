@@ -26,6 +26,7 @@ from bufdb.fitting.rewrites import (  # noqa: E402
     _SOON,
     Pair,
     _apart,
+    _known_options,
     compared,
     jit_for_check,
     joined,
@@ -237,6 +238,11 @@ def test_what_is_no_number_is_not_equal():
     first, second = np.ones(1), np.full(1, np.nan)
     for got in ([first, second], [second, first]):
         assert np.isnan(_apart([first, first], got)).tolist() == [np.isnan(one[0]) for one in got]
+
+
+def test_an_option_of_another_compiler_is_left_out(monkeypatch):
+    monkeypatch.setattr("bufdb.fitting.rewrites._SOON", {"xla_no_such_option": True})
+    assert _known_options.__wrapped__() == {}
 
 
 @pytest.mark.parametrize(
