@@ -5,6 +5,7 @@ What is wrapped in JAX is wrapped here, and nowhere else.
 
 from __future__ import annotations
 
+import functools
 import gc
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +27,7 @@ from bufdb.read.own import Own
 
 if TYPE_CHECKING:
     from bufdb.capture.catching import Caught
+    from bufdb.fitting.function import Function, Written
 
 
 COLLECTED = 50_000
@@ -38,7 +40,9 @@ class Server:
     def __init__(self, caught: Caught | None = None) -> None:
         """Take a call of a user's command, if it is not a function of a file."""
         self._caught = caught
-        self._function: Any = None
+        self._written: Written | None = None
+        self._traced: Callable[[], Function] | None = None
+        """Returns the function, which is traced at the first call."""
         self._name = ""
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,7 +60,7 @@ class Server:
         return do[request["do"]](request)
 
     def _start(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        from bufdb.fitting.function import Function
+        from bufdb.fitting.function import Function, Written
 
         spec, hardware = request["spec"], request["target"]
         if self._caught is None:
@@ -71,20 +75,24 @@ class Server:
             if self._caught.outer is not None:
                 function, args, kwargs = self._caught.outer
                 question = replace(question, function=function, args=args, kwargs=dict(kwargs))
-        with step(f"tracing {self._name}"):
-            self._function = Function(
-                question.function,
-                question.args,
-                question.kwargs,
-                spec,
-                question.target,
+        called = question.function, question.args, question.kwargs, spec, question.target
+        self._traced = functools.cache(
+            lambda: Function(
+                *called,
                 gradients_only=request["gradients_only"],
                 own=Own(request.get("own")),
                 is_users=self._caught is not None and is_users(self._caught, request.get("own")),
             )
+        )
+        program = None
+        with step(f"tracing {self._name}"):
+            # Patched files are mostly compiled alone: the trace for that is another one.
+            is_needed = request["has_program"] or request["gradients_only"]
+            is_needed = is_needed or question.simulation is not None
+            self._written = self._function if is_needed else Written(*called)
             question.traced()
-            program = self._function.program() if request["has_program"] else None
-            if program is not None:
+            if request["has_program"]:
+                program = self._function.program()
                 if self._caught is None:
                     program = _with_shared(program, question.args, question.kwargs)
                 else:
@@ -95,6 +103,12 @@ class Server:
             "program": as_json(program),
             "known": [[as_json(plan), as_json(traced)] for plan, traced in known.items()],
         }
+
+    @property
+    def _function(self) -> Function:
+        """Return the function, traced."""
+        assert self._traced is not None
+        return self._traced()
 
     def _known(self) -> Mapping[Plan, Traced]:
         """Return the traces of earlier calls: to ask for each takes longer than to read it."""
@@ -142,7 +156,8 @@ class Server:
             plan, dumps = from_json(Plan, request["plan"]), Path(request["dumps"])
             try:
                 how = {"is_full": request["is_full"], "known": request.get("known", "")}
-                refusal = self._function.compile(plan, dumps, **how)
+                assert self._written is not None
+                refusal = self._written.compile(plan, dumps, **how)
             except MistracedError:
                 return {MISTRACED: True}
         return {"refusal": refusal, "seconds": time.monotonic() - began}

@@ -40,6 +40,10 @@ class Estimates:
     """Needs of plans that earlier questions compiled."""
     new_count: int = 0
     """Of compilations, those of other plans."""
+    _estimates: dict[Plan, int] = field(default_factory=dict)
+    """Until more is compiled."""
+    _known: tuple[object, ...] = ()
+    """What they are of: how many compilations, and what is free."""
     early: dict[Plan, Compiled] = field(default_factory=dict)
     """What is compiled before the search needs it: the estimates do without it until then."""
 
@@ -123,6 +127,14 @@ class Estimates:
 
     def estimate(self, plan: Plan) -> int:
         """Return the need of a plan: compiled, or from that of the compiled plan nearest to it."""
+        known = len(self.full), len(self.kept), len(self.quick), self.space.base
+        if known != self._known:
+            self._known, self._estimates = known, {}
+        if plan not in self._estimates:
+            self._estimates[plan] = self._estimated(plan)
+        return self._estimates[plan]
+
+    def _estimated(self, plan: Plan) -> int:
         known = self.need(plan)
         if known is not None:
             return known

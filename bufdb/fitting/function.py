@@ -54,7 +54,82 @@ _WORTH_A_NOTE = 0.01
 """Share of the live values from which what a `custom_vjp` saves has a note."""
 
 
-class Function:
+class Written:
+    """A function with arguments, as it is written: not traced until it is compiled."""
+
+    def __init__(
+        self,
+        function: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        name: str,
+        target: Target | None = None,
+    ) -> None:
+        """Take the function.
+
+        Args:
+            function: plain, or jitted.
+            args: its arguments.
+            kwargs: the same by name.
+            name: names it in messages.
+            target: hardware to compile for.
+
+        Raises:
+            UsageError: an argument is not an array.
+        """
+        self._jax = jax_module()
+        self._given = function = jitted(function, name)
+        self._args, self._kwargs = tuple(args), dict(kwargs)
+        self._name, self._target = name, target
+        self._hardware = () if target is None else (target.platform, described(target.name))
+        if not hasattr(function, "lower"):
+            _require_arrays(function, name, args, kwargs)
+
+    @property
+    def platform(self) -> Literal["cpu", "gpu", "tpu"]:
+        """Return the platform that is compiled for."""
+        platform = self._jax.default_backend() if self._target is None else self._target.platform
+        return (
+            "gpu" if platform in ("cuda", "rocm", "gpu") else "tpu" if platform == "tpu" else "cpu"
+        )
+
+    def compile(self, plan: Plan, folder: Path, *, is_full: bool, known: str = "") -> str | None:
+        """Compile the function under a plan, with a dump in `folder`, unless that is known.
+
+        Args:
+            plan: what to change.
+            folder: for the dump.
+            is_full: whether at full effort.
+            known: identifies a program that is not compiled again.
+
+        Returns:
+            XLA's message if it gave up after it had planned the memory.
+
+        Raises:
+            BufdbError: a part of the plan was not met when the function was traced.
+        """
+        options = {} if self._target is None else dict(self._target.options)
+        options |= dict(one.split("=", 1) for one in plan.options)
+        stage, hardware = self.stage(plan), self._hardware
+        for cheap in [] if is_full else _CHEAP.get(self.platform, []):
+            with suppress(TypeError):
+                return compile_once(stage, folder, {**options, **cheap}, hardware)
+        return compile_once(stage, folder, options or None, hardware, known)
+
+    def stage(self, plan: Plan) -> Any:
+        """Return the function, lowered under a plan of what no trace shows."""
+        self._jax.clear_caches()
+        return lowered(self._jitted(plan), self._args, self._kwargs, self._target)
+
+    def _jitted(self, plan: Plan) -> Any:
+        """Return the function, jitted as a plan has it."""
+        function = self._given
+        for lever in LEVERS:
+            function = lever.jitted(function, plan, self._name)
+        return function if hasattr(function, "lower") else self._jax.jit(function)
+
+
+class Function(Written):
     """A function with arguments, whose gradients are taken under plans."""
 
     def __init__(
@@ -86,13 +161,8 @@ class Function:
             BufdbError: this JAX is unknown.
         """
         probe()
-        self._jax = jax_module()
-        self._given = function = jitted(function, name)
-        self._args, self._kwargs = tuple(args), dict(kwargs)
-        self._name, self._target, self._is_users = name, target, is_users
-        self._hardware = () if target is None else (target.platform, described(target.name))
-        if not hasattr(function, "lower"):
-            _require_arrays(function, name, args, kwargs)
+        super().__init__(function, args, kwargs, name, target)
+        function, self._is_users = self._given, is_users
         self._files = files = Files(own)
         self._calls = Calls(files)
         self._reader = Reader(files, self._calls)
@@ -116,14 +186,6 @@ class Function:
             ) from error
 
     # -- The program -------------------------------------------------------------------------------
-
-    @property
-    def platform(self) -> Literal["cpu", "gpu", "tpu"]:
-        """Return the platform that is compiled for."""
-        platform = self._jax.default_backend() if self._target is None else self._target.platform
-        return (
-            "gpu" if platform in ("cuda", "rocm", "gpu") else "tpu" if platform == "tpu" else "cpu"
-        )
 
     def program(self) -> Program:
         """Return what can be switched; what makes no difference is left out."""
@@ -355,30 +417,14 @@ class Function:
     # -- Compilations ------------------------------------------------------------------------------
 
     def compile(self, plan: Plan, folder: Path, *, is_full: bool, known: str = "") -> str | None:
-        """Compile the function under a plan, with a dump in `folder`, unless that is known.
-
-        Args:
-            plan: what to change.
-            folder: for the dump.
-            is_full: whether at full effort.
-            known: identifies a program that is not compiled again.
-
-        Returns:
-            XLA's message if it gave up after it had planned the memory.
+        """Compile the function under a plan whose trace is JAX's; see `Written.compile`.
 
         Raises:
-            MistracedError: see there.
-            BufdbError: a part of the plan was not met when the function was traced.
+            MistracedError: that is not the one that was returned.
         """
         self._losses.prove(plan)
         self._losses.write()
-        options = {} if self._target is None else dict(self._target.options)
-        options |= dict(one.split("=", 1) for one in plan.options)
-        stage, hardware = self.stage(plan), self._hardware
-        for cheap in [] if is_full else _CHEAP.get(self.platform, []):
-            with suppress(TypeError):
-                return compile_once(stage, folder, {**options, **cheap}, hardware)
-        return compile_once(stage, folder, options or None, hardware, known)
+        return super().compile(plan, folder, is_full=is_full, known=known)
 
     def stage(self, plan: Plan) -> Any:
         """Return the function, lowered under a plan."""
@@ -394,23 +440,15 @@ class Function:
             return self._losses.changed(next(numbers), plan, replay)
 
         is_changed = plan.as_traced != Plan()
-        self._jax.clear_caches()
         with (
             gradients(change, self._calls if plan.calls else None) if is_changed else nullcontext()
         ):
-            stage = lowered(self._jitted(plan), self._args, self._kwargs, self._target)
+            stage = super().stage(plan)
         if is_changed:
             self._jax.clear_caches()
             if missing := replay.applied.missing(plan):
                 raise BufdbError(f"{self._name}, traced again, has no {missing}")
         return stage
-
-    def _jitted(self, plan: Plan) -> Any:
-        """Return the function, jitted as a plan has it."""
-        function = self._given
-        for lever in LEVERS:
-            function = lever.jitted(function, plan, self._name)
-        return function if hasattr(function, "lower") else self._jax.jit(function)
 
 
 # -- Functions and their arguments -----------------------------------------------------------------

@@ -6,14 +6,11 @@ is most of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bufdb.answers.summary import DEVICE_LABEL
-from bufdb.database import store
 from bufdb.database.runs import names, remove_runs
 from bufdb.dumps.place import Files
 from bufdb.fitting.plans import Answer, Plan
@@ -34,26 +31,28 @@ def stored(answer: Answer, question: Question, dumps: Mapping[Plan, Dumped], dev
     ranks = {row.plan: row.rank for row in answer.plans if row.plan in dumps}
     names = {plan: run_name(question, rank) for plan, rank in [(Plan(), None), *ranks.items()]}
     dumped = {name: dumps[plan] for plan, name in names.items()}
-    _drop_earlier(question, question.db, dumped)
-    store_runs(question, dumped, device, answer.program.target)
+
+    def drop_earlier(con: duckdb.DuckDBPyConnection) -> None:
+        _drop_earlier(con, question, dumped)
+
+    store_runs(question, dumped, device, answer.program.target, drop_earlier)
     as_written = replace(answer.as_written, run=names[Plan()])
     plans = [replace(row, run=names.get(row.plan)) for row in answer.plans]
     return replace(answer, as_written=as_written, plans=tuple(plans))
 
 
-def _drop_earlier(question: Question, db: str, dumps: Mapping[str, Dumped]) -> None:
+def _drop_earlier(
+    con: duckdb.DuckDBPyConnection, question: Question, dumps: Mapping[str, Dumped]
+) -> None:
     """Remove the runs of an earlier question, but those whose programs are stored again."""
-    if not Path(db).exists():
-        return
     plans = f"{question.run}:plan-", f"{run_name(question, None)}:"
-    with closing(store.open_writable(db)) as con:
-        known = _programs(con)
-        same = {name for name, one in dumps.items() if known.get(name) == _programs_of(one)}
-        own = (name for name in names(con) if name in dumps or name.startswith(plans))
-        if gone := [name for name in own if name not in same]:
-            remove_runs(con, gone)
-        for name in same:  # those of this question replace them
-            con.execute("DELETE FROM run_labels WHERE run_name = ?", [name])
+    known = _programs(con)
+    same = {name for name, one in dumps.items() if known.get(name) == _programs_of(one)}
+    own = (name for name in names(con) if name in dumps or name.startswith(plans))
+    if gone := [name for name in own if name not in same]:
+        remove_runs(con, gone)
+    for name in same:  # those of this question replace them
+        con.execute("DELETE FROM run_labels WHERE run_name = ?", [name])
 
 
 def _programs(con: duckdb.DuckDBPyConnection) -> dict[str, set[str]]:
@@ -73,16 +72,21 @@ def run_name(question: Question, rank: int | None, at: str = "") -> str:
 
 
 def store_runs(
-    question: Question, dumps: Mapping[str, Dumped], device: str, target: str | None
+    question: Question,
+    dumps: Mapping[str, Dumped],
+    device: str,
+    target: str | None,
+    before: Callable[[duckdb.DuckDBPyConnection], object] = lambda con: None,
 ) -> None:
     """Store compilations as runs, by name, in place of those of the same names.
 
-    What has not changed of these stays as it is.
+    What has not changed of these stays as it is. `before` is that of an ingest.
     """
     assert question.db is not None
     ingest(
         question.db,
         [Files(name, one.files, question.source_path or name) for name, one in dumps.items()],
+        before,
         labels=question.labels,
         metadata={DEVICE_LABEL: device} | ({"target": target} if target else {}),
         own_globs=question.own_globs or (),  # not those of an earlier question

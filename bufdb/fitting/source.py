@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 
 from bufdb.fitting.edits import Edits, Refused
 from bufdb.fitting.plans import Site
@@ -17,87 +17,29 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _SCOPES = (ast.Module, *FUNCTIONS, ast.ClassDef, ast.Lambda)
 
 
-class Source(Edits):
-    """A file as its syntax tree, and the edits that are to be made."""
+class _Syntax:
+    """The syntax tree of a text, which no edit changes: plans of a program share it."""
 
-    def __init__(self, path: str, text: str) -> None:
-        super().__init__(text.removeprefix(BOM))
-        self._head = BOM if text.startswith(BOM) else ""
-        self.imports: list[str] = []
-        self._helpers: dict[str, str] = {}
-        """Names of functions that are put into it, by their text."""
-        try:
-            # As text: what a file says of its encoding has been obeyed already.
-            self.tree = ast.parse(text.removeprefix(BOM))
-        except (SyntaxError, ValueError) as error:
-            raise Refused(f"{path} is no Python that this version parses") from error
+    def __init__(self, text: str) -> None:
+        # As text: what a file says of its encoding has been obeyed already.
+        self.tree = ast.parse(text)
         self.parents = {
             child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)
         }
 
-    # -- places ------------------------------------------------------------------------------------
-
-    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
-        """Return the offsets in bytes of the start and the end of a node."""
-        assert node.end_lineno is not None
-        assert node.end_col_offset is not None
-        return (
-            self.offset(node.lineno, node.col_offset),
-            self.offset(node.end_lineno, node.end_col_offset),
-        )
-
-    def of(self, node: ast.expr | ast.stmt) -> str:
-        """Return the text of a node."""
-        start, end = self.span(node)
-        return self.raw[start:end].decode()
-
-    @cached_property
-    def _by_end(self) -> dict[tuple[int | None, int | None], list[ast.expr | ast.AugAssign]]:
+    @functools.cached_property
+    def by_end(self) -> dict[tuple[int | None, int | None], list[ast.expr | ast.AugAssign]]:
         by_end: dict[tuple[int | None, int | None], list[ast.expr | ast.AugAssign]] = {}
         for node in ast.walk(self.tree):
             if isinstance(node, ast.expr | ast.AugAssign):
                 by_end.setdefault((node.end_lineno, node.end_col_offset), []).append(node)
         return by_end
 
-    def find(self, site: Site) -> ast.expr | ast.AugAssign:
-        """Return the expression at a site, or the augmented assignment.
-
-        Raises:
-            Refused: there is none, or its position is not reliable.
-        """
-        nodes = self._by_end.get((site.end_line, site.end_column), [])
-        exact = [node for node in nodes if (node.lineno, node.col_offset) == site[1:3]]
-        # A method call over several lines starts at the method's name (CPython 3.11 and later).
-        called = [node for node in nodes if self._method_start(node) == site[1:3]]
-        expression = exact or called
-        if not expression:
-            raise Refused("no expression of the file is at this position")
-        node = expression[0]
-        if sys.version_info < (3, 12) and any(
-            isinstance(parent, ast.JoinedStr) for parent in self.above(node)
-        ):
-            raise Refused("it is inside an f-string, where Python 3.11 gives no exact positions")
-        if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
-            raise Refused("it is the target of an assignment")
-        return node
-
-    def _method_start(self, node: ast.AST) -> tuple[int, int] | None:
-        function = node.func if isinstance(node, ast.Call) else None
-        if not isinstance(function, ast.Attribute) or function.lineno == function.end_lineno:
-            return None
-        assert function.end_lineno is not None
-        assert function.end_col_offset is not None
-        return function.end_lineno, function.end_col_offset - len(function.attr.encode())
-
     def above(self, node: ast.AST) -> Iterator[ast.AST]:
         """Return the nodes around a node, inside out."""
         while node in self.parents:
             node = self.parents[node]
             yield node
-
-    def class_of(self, node: ast.AST) -> ast.ClassDef | None:
-        """Return the innermost class around a node."""
-        return next((one for one in self.above(node) if isinstance(one, ast.ClassDef)), None)
 
     def scopes(self, node: ast.AST) -> list[Scope]:
         """Return the scopes in which a name of a node is looked up, inside out."""
@@ -116,9 +58,7 @@ class Source(Edits):
                 scopes.append(parent)
         return scopes
 
-    # -- names -------------------------------------------------------------------------------------
-
-    @cached_property
+    @functools.cached_property
     def bindings(self) -> dict[Scope, dict[str, list[ast.AST]]]:
         """By scope and name, what binds the name."""
         bindings: dict[Scope, dict[str, list[ast.AST]]] = {}
@@ -145,6 +85,81 @@ class Source(Edits):
             elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
                 bind(node, node.name, node)
         return bindings
+
+
+@functools.lru_cache(maxsize=16)
+def _syntax(text: str) -> _Syntax:
+    return _Syntax(text)
+
+
+class Source(Edits):
+    """A file as its syntax tree, and the edits that are to be made."""
+
+    def __init__(self, path: str, text: str) -> None:
+        super().__init__(text.removeprefix(BOM))
+        self._head = BOM if text.startswith(BOM) else ""
+        self.imports: list[str] = []
+        self._helpers: dict[str, str] = {}
+        """Names of functions that are put into it, by their text."""
+        try:
+            self._syntax = _syntax(text.removeprefix(BOM))
+        except (SyntaxError, ValueError) as error:
+            raise Refused(f"{path} is no Python that this version parses") from error
+        self.tree, self.parents = self._syntax.tree, self._syntax.parents
+        self.above, self.scopes = self._syntax.above, self._syntax.scopes
+        self.bindings = self._syntax.bindings
+
+    # -- places ------------------------------------------------------------------------------------
+
+    def span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        """Return the offsets in bytes of the start and the end of a node."""
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return (
+            self.offset(node.lineno, node.col_offset),
+            self.offset(node.end_lineno, node.end_col_offset),
+        )
+
+    def of(self, node: ast.expr | ast.stmt) -> str:
+        """Return the text of a node."""
+        start, end = self.span(node)
+        return self.raw[start:end].decode()
+
+    def find(self, site: Site) -> ast.expr | ast.AugAssign:
+        """Return the expression at a site, or the augmented assignment.
+
+        Raises:
+            Refused: there is none, or its position is not reliable.
+        """
+        nodes = self._syntax.by_end.get((site.end_line, site.end_column), [])
+        exact = [node for node in nodes if (node.lineno, node.col_offset) == site[1:3]]
+        # A method call over several lines starts at the method's name (CPython 3.11 and later).
+        called = [node for node in nodes if self._method_start(node) == site[1:3]]
+        expression = exact or called
+        if not expression:
+            raise Refused("no expression of the file is at this position")
+        node = expression[0]
+        if sys.version_info < (3, 12) and any(
+            isinstance(parent, ast.JoinedStr) for parent in self.above(node)
+        ):
+            raise Refused("it is inside an f-string, where Python 3.11 gives no exact positions")
+        if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            raise Refused("it is the target of an assignment")
+        return node
+
+    def _method_start(self, node: ast.AST) -> tuple[int, int] | None:
+        function = node.func if isinstance(node, ast.Call) else None
+        if not isinstance(function, ast.Attribute) or function.lineno == function.end_lineno:
+            return None
+        assert function.end_lineno is not None
+        assert function.end_col_offset is not None
+        return function.end_lineno, function.end_col_offset - len(function.attr.encode())
+
+    def class_of(self, node: ast.AST) -> ast.ClassDef | None:
+        """Return the innermost class around a node."""
+        return next((one for one in self.above(node) if isinstance(one, ast.ClassDef)), None)
+
+    # -- names -------------------------------------------------------------------------------------
 
     def binding(self, name: str, at: ast.AST) -> ast.AST | None:
         """Return what binds a name as it is seen at a node; None if unknown, or one of several."""

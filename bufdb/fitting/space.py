@@ -37,6 +37,8 @@ class Space:
         self.traced: dict[Plan, Traced] = {}
         self.same: dict[Plan, Plan] = {}
         """Plans with the one of the same trace that saves the fewest names."""
+        self._alike: dict[Plan, list[Plan]] = {}
+        """The reverse: plans of the same trace, by that one."""
         self._fewest: dict[tuple[Plan, int, int], Plan] = {}
         """By what else is in a plan, its cost and its figure, the one with the fewest names."""
         self.count = 0
@@ -82,6 +84,7 @@ class Space:
             traced = self.ask.trace(plan)
             saved = plan.saved if traced.saved is None else traced.saved
             same = self.same[plan] = self._with_fewest(replace(plan, saved=saved), traced)
+            self._alike.setdefault(same, []).append(plan)
             self.traced.setdefault(same, traced)
             self.of_plan.setdefault(same, away)
         return self.same[plan]
@@ -115,7 +118,9 @@ class Space:
     def drop(self, plan: Plan, other: Plan) -> None:
         """Have another plan in the place of one that traces show to be better in nothing."""
         del self.traced[plan]
-        self.same = {asked: other if same == plan else same for asked, same in self.same.items()}
+        moved = self._alike.pop(plan, [])
+        self.same |= dict.fromkeys(moved, other)
+        self._alike.setdefault(other, []).extend(moved)
 
     def at(self, away: Atoms) -> Traced:
         """Return the trace without some atoms."""
