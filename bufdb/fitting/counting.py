@@ -213,6 +213,9 @@ def recomputed(jaxpr: Any) -> Iterator[Any]:
                 yield from recomputed(inner)
 
 
+_BACKWARD = "transpose("
+"""In the stack of names of an equation of a backward pass."""
+
 # -- Memory ----------------------------------------------------------------------------------------
 
 
@@ -273,6 +276,23 @@ class Directions:
 def residuals(jaxpr: Any, loss: Any = None) -> Residuals:
     """Return what forward scans stack: residuals, and outputs that the program has anyway."""
     return Directions(jaxpr, loss).residuals(jaxpr)
+
+
+def handed_over(jaxpr: Any) -> int:
+    """Return the bytes of what the forward pass of a gradient computes and its backward pass reads.
+
+    What is in host memory is none of it. 0 if JAX has other names for its backward pass.
+    """
+    made: dict[Any, int] = {}
+    total = 0
+    for eqn in jaxpr.eqns:
+        if _BACKWARD in str(eqn.source_info.name_stack):
+            read = {var for var in eqn.invars if not is_literal(var)}
+            total += sum(made.pop(var, 0) for var in read)
+        else:
+            own = (one for one in eqn.outvars if not is_dropped(one) and not on_host(one.aval))
+            made.update((var, aval_bytes(var.aval)) for var in own)
+    return total
 
 
 def _is_reverse(eqn: Any) -> bool:

@@ -10,6 +10,7 @@ from bufdb.capture.target import jax_module
 from bufdb.fitting.counting import (
     Work,
     equation_work,
+    handed_over,
     inner_jaxprs,
     live_peak,
     recomputed,
@@ -248,7 +249,12 @@ class Losses:
             one.at_once * live_peak(jaxpr)
             for one, jaxpr in zip(self._gradients, jaxprs, strict=True)
         )
-        return self._summed(plan, figures, live_bytes=max(live, default=0))
+        traced = self._summed(plan, figures, live_bytes=max(live, default=0))
+        if not self._has_calls:
+            return traced
+        pairs = zip(self._gradients, jaxprs, strict=True)
+        handed = max((one.at_once * handed_over(jaxpr) for one, jaxpr in pairs), default=0)
+        return replace(traced, handed_bytes=handed)
 
     def _summed(self, plan: Plan, figures: Sequence[Figures], live_bytes: int) -> Traced:
         """Return what a plan does from the figures of each gradient."""

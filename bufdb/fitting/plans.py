@@ -206,6 +206,9 @@ class Traced:
     saved: tuple[str, ...] | None = None
     """Those of the plan's `saved` that are saved in effect: the same plan with these alone has the
     same trace, and less to patch. None if unknown."""
+    handed_bytes: int = 0
+    """What the forward pass computes and the backward pass reads, if functions are called several
+    times; else 0."""
 
 
 @dataclass(frozen=True)
@@ -546,8 +549,8 @@ class PlanResult:
     """What goes to host memory, and back, while the function runs once."""
     gap_ratio: float | None = None
     """Cost beyond the least of any choice of these values and layers that saves as many bytes, by
-    traces, by the work as written; bytes to the host count as work. None where calls are regions:
-    no trace has their residuals; or if not all choices were traced."""
+    traces, by the work as written; bytes to the host count as work. None where calls that are
+    unlike, or in each other, are regions; or if not all choices were traced."""
     gap_unknown_reason: str = ""
     """Why `gap_ratio` is None."""
     is_least: bool = False

@@ -67,7 +67,14 @@ class Rows:
                 (plan.options, "what XLA computes again is in no trace"),
                 (is_of_text(plan), "what the patch alone changes is in no trace"),
                 (plan == plan.free, "it computes nothing again that is not as written"),
-                (program.calls, "no trace has what layers save that are called in a row"),
+                (
+                    program.calls and not program.as_written.handed_bytes,
+                    "no trace has what layers save that are called in a row",
+                ),
+                (
+                    not _are_alike(program),
+                    "some calls are unlike, or in each other: the cheapest of them may go first",
+                ),
                 (not one.is_explored, "not all choices were traced"),
                 (True, ""),
             )
@@ -77,8 +84,8 @@ class Rows:
             return {"gap_unknown_reason": why}
         known = [traced for other, traced in self.traced.items() if other.extra == plan.extra]
         known += [] if plan.extra else [program.as_written]
-        points = [(traced.residual_bytes, Space.cost(traced)) for traced in known]
-        size, cost = one.traced.residual_bytes, Space.cost(one.traced)
+        points = [(_saved(program, traced), Space.cost(traced)) for traced in known]
+        size, cost = _saved(program, one.traced), Space.cost(one.traced)
         return {
             "gap_ratio": (cost - least(points, size)) / max(program.as_written.work, 1),
             "is_least": size <= min(points)[0],
@@ -92,6 +99,21 @@ class Rows:
         for lever in EVERY:
             shown = [*lever.compared(shown, program, texts)]
         return shown
+
+
+def _are_alike(program: Program) -> bool:
+    """Return whether calls in part again are on the line between all and none, as far as known.
+
+    Where one function calls another one that is a region, or calls compute unlike bytes, other
+    choices of them than the first ones may be below.
+    """
+    calls = [program.regions[at] for at in program.calls]
+    return all(one.layers and not one.sizes for one in calls)
+
+
+def _saved(program: Program, traced: Traced) -> int:
+    """Return what a plan saves, of the values that a choice of the same kind is about."""
+    return traced.handed_bytes if program.calls else traced.residual_bytes
 
 
 def is_of_text(plan: Plan) -> bool:

@@ -419,14 +419,15 @@ memory, beyond as written. The best by hand is the plan of fewest products withi
 those of `programs/by_hand.py` that apply: a checkpoint of each block or of every second one,
 `dots_saveable`, inputs of layers in host memory, the loss in 8 chunks, 4 microbatches. Limits are
 needs of these plans, or figures that others published. Above the bound is the cost beyond that of
-any mixture of the same values and layers at the same size of residuals, by traces; where layers are
-called in a row, no trace has it. Compilations are those of a first question, patches included, and
-CPU seconds are those of the same, all processes together, on a machine that others shared. Proved
-means that the patched files were compiled and need the same to the byte. As promised is whether
-the need fell by what `bufdb verify` promises for what the plan changes of the program as written;
-more is more than that, and empty is a row of an earlier version. The difference is that of results
-of the patched files from those as written, both run on a CPU with small arguments, relative to the
-largest value of a result; one of a millionth of the largest of all is taken as that much.
+any mixture of the same values and layers at the same size of residuals, by traces; where unlike
+layers are called in a row, no trace has it, and where equal ones are, rows of an earlier version
+lack it. Compilations are those of a first question, patches included, and CPU seconds are those of
+the same, all processes together, on a machine that others shared. Proved means that the patched
+files were compiled and need the same to the byte. As promised is whether the need fell by what
+`bufdb verify` promises for what the plan changes of the program as written; more is more than that,
+and empty is a row of an earlier version. The difference is that of results of the patched files
+from those as written, both run on a CPU with small arguments, relative to the largest value of a
+result; one of a millionth of the largest of all is taken as that much.
 
 Published of MONeT are the figures of its README: shares of the gigabytes that PyTorch needs, and
 overheads in *time*, measured on its GPU. Ours are products and bytes of what XLA compiles, at equal

@@ -4,15 +4,19 @@ import pytest
 
 jax = pytest.importorskip("jax", reason="this Python has no jax")
 
+import itertools  # noqa: E402
+from dataclasses import replace  # noqa: E402
+
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from scipy.optimize import linprog  # noqa: E402
 
 from bufdb.fitting.bound import hull, least  # noqa: E402
-from bufdb.fitting.counting import aval_bytes, equation_work, is_literal  # noqa: E402
+from bufdb.fitting.counting import aval_bytes, equation_work, is_literal, work  # noqa: E402
 from bufdb.fitting.function import Function  # noqa: E402
 from bufdb.fitting.levers.saved import Saved  # noqa: E402
 from bufdb.fitting.plans import Ask, Compiled, Plan  # noqa: E402
+from bufdb.fitting.results import _are_alike  # noqa: E402
 from bufdb.fitting.search import _explore  # noqa: E402
 from bufdb.fitting.space import Space  # noqa: E402
 
@@ -139,6 +143,63 @@ def test_no_optimum_is_below_the_hull_of_the_traces(layer):
         best = optimum(made, needed, budget)
         bound = least(points, nothing.residual_bytes + budget) - full.work
         assert bound <= best + 0.001 * full.work
+
+
+def wide(x, w):
+    return jnp.sin(jnp.tanh(x @ w["up"]) @ w["down"])
+
+
+def narrow(x, w):
+    return jnp.sin(x @ w["q"])
+
+
+NARROW, WIDE = 3, 2
+"""How often each is called."""
+
+
+def called(wide=wide, narrow=narrow):
+    """The loss of some calls, or of these with checkpoints around some of them."""
+
+    def loss(w, x):
+        for at in range(NARROW):
+            x = (narrow if callable(narrow) else narrow[at])(x, w[at])
+        for at in range(WIDE):
+            x = (wide if callable(wide) else wide[at])(x, w[at])
+        return (x**2).mean()
+
+    return loss
+
+
+def test_no_choice_of_calls_is_below_the_hull_of_the_traces(monkeypatch):
+    """Each of the 32 choices, by what JAX says that its forward pass saves."""
+    from jax._src.ad_checkpoint import saved_residuals
+
+    monkeypatch.setattr(Function, "platform", "gpu")
+    args = (
+        [{name: shape(*one.shape[1:]) for name, one in WEIGHTS.items()}] * NARROW,
+        shape(64 * BATCH, D),
+    )
+    function = Function(jax.grad(called()), args, {}, "step")
+    program = function.program()
+    compiled = Compiled(1 << 40, 1, True, 1.0)
+    space = Space(program, Ask(None, compiled, function.trace, lambda plan, is_full: compiled))
+    _explore(space)
+    points = [(one.handed_bytes, one.work) for one in space.traced.values()]
+    choices = set()
+    for mask in itertools.product((False, True), repeat=NARROW + WIDE):
+        again = [jax.checkpoint if one else (lambda f: f) for one in mask]
+        loss = called([of(wide) for of in again[NARROW:]], [of(narrow) for of in again[:NARROW]])
+        saved = saved_residuals(loss, *args)
+        size = sum(aval_bytes(one) for one, source in saved if "argument" not in source)
+        choices.add((size, work(jax.make_jaxpr(jax.grad(loss))(*args).jaxpr).operations))
+    assert len(program.regions) == 2 and len(hull(points)) == 3
+    assert hull(points) == hull(choices)
+    assert _are_alike(program)
+    unlike, nested = (
+        replace(program.regions[0], **one) for one in ({"sizes": (1, 2)}, {"order": ()})
+    )
+    for other in (unlike, nested):
+        assert not _are_alike(replace(program, regions=(other, program.regions[1])))
 
 
 def test_a_mixture_is_on_the_line_between_two():
