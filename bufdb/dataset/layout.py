@@ -16,7 +16,7 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
@@ -81,16 +81,16 @@ def named(sql: str) -> set[str]:
     return definitions.tables().keys() & set(re.findall(r"\w+", _PROSE.sub("", whole.lower())))
 
 
-def named_once(sql: str) -> set[str]:
-    """Return the tables that a saved query names in one place alone, whichever views lead there."""
+def times_named(sql: str) -> Mapping[str, int]:
+    """Return how often a saved query names each table that it needs, counted through the views."""
     texts = {"": sql, **definitions.views(sql, comments=False)}
     words = {name: Counter(_SOURCE.findall(_PROSE.sub("", text))) for name, text in texts.items()}
-    counts = Counter({"": 1})
+    times = Counter({"": 1})
     for name in ["", *reversed(list(texts)[1:])]:  # what uses a view comes before it
         for word, count in words[name].items():
             if word != name:
-                counts[word] += counts[name] * count
-    return {table for table in definitions.tables() if counts[table] == 1}
+                times[word] += times[name] * count
+    return {table: times[table] for table in named(sql)}
 
 
 def columns(con: duckdb.DuckDBPyConnection, catalog: str) -> Columns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -378,6 +378,9 @@ def require_rows(snapshot: Snapshot) -> None:
 COPIED_BYTES = 16 << 20
 """Parquet that is read into memory once, when a dataset is opened. A query may name a table thirty
 times, through views upon views, and opens its files again each time."""
+LARGE_OBJECT, FEW_TIMES = 64 << 10, 5
+"""Mean size of the objects of a table, from which on their rows take longer than their opening; and
+how often a question may name it, to read them there each time."""
 LONGEST_TEXT = 16 << 20
 """Bytes of a text in what is copied: 30 of 100 MB that are the same take eleven kilobytes."""
 _OWNERS = f"{CATALOG}.stored.owners"
@@ -422,10 +425,10 @@ def open_readable(
         few = [] if sql is None or runs is None else definitions.module_tables(sql)
         tables = [table for table in _needed(sql) if table not in few or table in _ALWAYS]
         every = snapshot.owners_of()
-        once = set() if sql is None else layout.named_once(sql)
-        _make(snapshot, columns, tables, f"{CATALOG}.main", every, _OWNERS, few, once)
+        times = {} if sql is None else layout.times_named(sql)
+        _make(snapshot, columns, tables, f"{CATALOG}.main", every, _OWNERS, times, few)
         if few:
-            _narrow(con, snapshot, columns, few, runs or ())
+            _narrow(con, snapshot, columns, few, runs or (), times)
         _require_shapes(snapshot, tables)
         if not allow_files:
             place.allow(con, snapshot.paths)
@@ -455,21 +458,31 @@ def _make(
     schema: str,
     of: Owners,
     owners: str,
+    times: Mapping[str, int],
     as_views: Sequence[str] = (),
-    once: Set[str] = frozenset(),
 ) -> None:
     """Make tables of the rows of some owners: the smallest as copies, the others as views.
 
-    Tables in `once` are read once: a copy, which has all columns, takes longer than that. If their
-    rows are of modules they are read before, to be counted, and so are copied all the same.
+    Args:
+        snapshot: where they are.
+        columns: of all tables.
+        tables: those to make.
+        schema: where.
+        of: the owners.
+        owners: the table with them.
+        times: how often the question names tables.
+        as_views: those never to copy.
     """
     left = COPIED_BYTES
     for table in sorted(tables, key=lambda table: snapshot.size(table, of)):
         if table not in as_views:
             snapshot.require_sound(table, of)
         select = table_sql(table, columns[table], snapshot.relation(table, of), owners)
-        is_read_once = table in once and "module_id" not in columns[table]
-        is_copied = table not in as_views and not is_read_once and snapshot.size(table, of) <= left
+        is_copied = (
+            table not in as_views
+            and snapshot.size(table, of) <= left
+            and not _is_read_there(snapshot.chosen(table, of), times.get(table), columns[table])
+        )
         left -= snapshot.size(table, of) if is_copied else 0
         if is_copied:
             select = _with_short_texts(select, columns[table])
@@ -489,6 +502,18 @@ def _make(
         },
         counts,
     )
+
+
+def _is_read_there(
+    objects: Mapping[str, Listed], times: int | None, types: Mapping[str, str]
+) -> bool:
+    """Return whether to read a few columns a few times takes less than to copy all of them once."""
+    if times is None or not objects:
+        return False
+    size = sum(entry.size_bytes for entry in objects.values())
+    is_large = size >= LARGE_OBJECT * len(objects) and times <= FEW_TIMES
+    # Rows of modules are read at opening, too, to be counted.
+    return is_large or (times == 1 and "module_id" not in types)
 
 
 def _with_short_texts(select: str, types: Mapping[str, str]) -> str:
@@ -563,6 +588,7 @@ def _narrow(
     columns: layout.Columns,
     tables: Sequence[str],
     runs: Sequence[str],
+    times: Mapping[str, int],
 ) -> None:
     """Put views of the modules of some runs in front of tables, with fewer objects."""
     con.execute(
@@ -572,7 +598,7 @@ def _narrow(
     some = "SELECT run_name FROM temp.main.narrowed_runs"
     narrowed = f"{CATALOG}.stored.narrowed_owners"
     con.execute(f"CREATE TABLE {narrowed} AS FROM {_OWNERS} WHERE run_name IN ({some})")
-    _make(snapshot, columns, tables, "memory.main", snapshot.owners_of(some), narrowed)
+    _make(snapshot, columns, tables, "memory.main", snapshot.owners_of(some), narrowed, times)
 
 
 # --------------------------------------------------------------------------------------------------

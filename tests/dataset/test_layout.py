@@ -92,11 +92,14 @@ def test_a_day_is_a_date():
     assert not any(map(layout.is_day, odd))
 
 
-def test_what_a_query_names_once_counts_views_of_views():
+def test_tables_are_counted_through_views_of_views():
     """live_moments names live_accounts, and that live_profiles; live_parts names two tables."""
-    once = layout.named_once("SELECT 1 FROM live_moments")
-    assert {"live_profiles", "live_arrays"} <= once
-    assert layout.named_once("FROM live_parts; FROM live_arrays") == {"live_programs"}
-    assert layout.named_once("SELECT live_arrays.device FROM live_arrays -- not live_arrays") == {
-        "live_arrays"
+    assert layout.times_named("SELECT 1 FROM live_moments") == {
+        "live_arrays": 1,
+        "live_profiles": 1,
     }
+    assert layout.times_named("FROM live_parts; FROM live_arrays -- live_arrays") == {
+        "live_arrays": 2,
+        "live_programs": 1,
+    }
+    assert layout.times_named("SELECT live_arrays.shape FROM live_arrays") == {"live_arrays": 1}
