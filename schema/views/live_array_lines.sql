@@ -10,3 +10,4 @@ FROM live_arrays;
 COMMENT ON VIEW live_array_lines IS
   'One row per row of live_arrays: those arrays, with the innermost own line of Python that made them. Key: that of live_arrays; several rows may have the same line.';
 COMMENT ON COLUMN live_array_lines.source IS 'live_arrays.source; (no stack) where that is NULL.';
+COMMENT ON COLUMN live_array_lines.python_function_name IS 'live_arrays.python_function_name: function of that line; NULL if unknown.';

@@ -15,6 +15,8 @@ SELECT
 FROM live_programs;
 COMMENT ON VIEW live_parts IS
   'One row per row of live_arrays and of live_programs: what a process has alive or loaded in a memory profile, in columns of both. Key: none; programs of one name are rows of their own.';
+COMMENT ON COLUMN live_parts.run_name IS 'The run: runs.run_name.';
+COMMENT ON COLUMN live_parts.profile_name IS 'The profile: live_profiles.profile_name.';
 COMMENT ON COLUMN live_parts.kind IS 'arrays or programs.';
 COMMENT ON COLUMN live_parts.device IS 'The device; NULL for programs.';
 COMMENT ON COLUMN live_parts.python_function_name IS 'Function whose line made the arrays (live_array_lines), or jitted function of the program; NULL if unknown.';
