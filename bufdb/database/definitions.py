@@ -37,9 +37,10 @@ _SOURCE = re.compile(r'\b(?:FROM|JOIN) "?(\w+)"?(?: AS (\w+))?')
 _PROSE = re.compile(r"--.*|'[^']*'")
 
 
-def tables() -> dict[str, str]:
-    """Return name and SQL of each table."""
-    return {file.stem: _bytes(file).decode() for file in resources.schema_files(*TABLES)}
+def tables(*, comments: bool = True) -> dict[str, str]:
+    """Return name and SQL of each table, with its comments or without."""
+    whole = {file.stem: _bytes(file).decode() for file in resources.schema_files(*TABLES)}
+    return whole if comments else {name: _bare(text) for name, text in whole.items()}
 
 
 def module_tables(sql: str) -> list[str]:
@@ -57,7 +58,7 @@ def views(sql: str | None = None, *, comments: bool = True) -> dict[str, str]:
     """
     files = resources.schema_files(*VIEWS)
     whole = {file.stem: _bytes(file).decode() for file in files}
-    bare = {name: text.partition(_COMMENTS)[0] for name, text in whole.items()}
+    bare = {name: _bare(text) for name, text in whole.items()}
     uses: dict[str, set[str]] = {}
     waiting = set(whole) if sql is None else _named(sql, whole.keys())
     while waiting:
@@ -75,6 +76,11 @@ def asked_views(sql: str) -> dict[str, str]:
     """Return name and SQL of the views that the SQL needs and that read variables, in order."""
     names = {file.stem for file in resources.schema_files(ASKED)}
     return {name: text for name, text in views(sql, comments=False).items() if name in names}
+
+
+def _bare(text: str) -> str:
+    """Return the SQL of one object without its comments."""
+    return text.partition(_COMMENTS)[0]
 
 
 def _inherited(name: str, text: str, known: dict[str, dict[str, str]]) -> str:

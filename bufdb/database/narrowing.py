@@ -6,7 +6,7 @@ its tables; these views make it read no others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 
 from bufdb.database import definitions, ready
@@ -18,6 +18,8 @@ _WHOLE = "whole_"
 FEW_ROWS = 1_000_000
 """Up to so many rows of some runs are copied: with a view in front of each table a long query takes
 DuckDB longer to plan than to answer (advice over one of 36 runs: 2.7 s of CPU, 1.4 with copies)."""
+_COLUMNS: dict[str, str] = {}
+"""Columns of views whose empty tables are not ready-made: to list them takes DuckDB 20 ms."""
 
 
 def to_runs(con: duckdb.DuckDBPyConnection, sql: str, runs: Sequence[str]) -> None:
@@ -116,7 +118,11 @@ def to_modules(
 
 @contextmanager
 def computed(
-    con: duckdb.DuckDBPyConnection, views: Mapping[str, str], needs: Mapping[str, str] | None = None
+    con: duckdb.DuckDBPyConnection,
+    views: Mapping[str, str],
+    needs: Mapping[str, str] | None = None,
+    *,
+    is_undone: bool = False,
 ) -> Iterator[None]:
     """Replace some of bufdb's views by tables with the rows of some SQL, within the block.
 
@@ -126,11 +132,14 @@ def computed(
             those before it are tables.
         needs: by name of a view SQL without which it has no rows there: if this has none, the table
             is empty, and DuckDB does not plan the view.
+        is_undone: whether whatever is made within the block goes at its end: to roll it back takes
+            a tenth of putting thirty views back.
     """
     # To list what is there takes DuckDB longer than many of these statements.
     if not views or con.execute("SELECT current_database()").fetchall() != [("memory",)]:
         yield
         return
+    empty = _empty_tables(con) if needs else frozenset()
     kept: dict[str, str] = {}
 
     def put_back() -> None:
@@ -138,11 +147,13 @@ def computed(
             f"{away}; ALTER VIEW memory.main.{_WHOLE}{view} RENAME TO {view};"
             for view, away in kept.items()
         )
-        con.execute(f"BEGIN; {' '.join(pairs)} COMMIT")
+        con.execute("ROLLBACK" if is_undone else f"BEGIN; {' '.join(pairs)} COMMIT")
 
+    if is_undone:
+        con.execute("BEGIN")
     try:
         for view, sql in views.items():
-            kept[view] = _replace(con, view, sql, (needs or {}).get(view))
+            kept[view] = _replace(con, view, sql, (needs or {}).get(view), empty)
         yield
     except Exception:  # as in to_modules
         put_back()
@@ -150,14 +161,20 @@ def computed(
     put_back()
 
 
-def _replace(con: duckdb.DuckDBPyConnection, view: str, sql: str, need: str | None) -> str:
+def _replace(
+    con: duckdb.DuckDBPyConnection, view: str, sql: str, need: str | None, empty: Set[str]
+) -> str:
     """Put a table in the place of a view, as `computed` does; return SQL that takes it away."""
     table = f"{ready.EMPTY}{view}"
     away = f"ALTER TABLE memory.main.{view} RENAME TO {table}"
-    if need is None or con.execute(f"{need} LIMIT 1").fetchone() or not _has(con, table):
+    if need is None or con.execute(f"{need} LIMIT 1").fetchone():
         table = f"computed_{view}"
         away = f"DROP TABLE memory.main.{view}"
         con.execute(f"CREATE OR REPLACE TABLE memory.main.{table} AS {sql}")
+    elif table not in empty:
+        if view not in _COLUMNS:
+            _COLUMNS.update(ready.columns_of_views(con, "memory"))
+        con.execute(f"CREATE OR REPLACE TABLE memory.main.{table} ({_COLUMNS[view]})")
     # To make a view again takes DuckDB 7 ms, most of it to bind it; to rename it takes none.
     con.execute(
         f"ALTER VIEW memory.main.{view} RENAME TO {_WHOLE}{view};"
@@ -166,13 +183,13 @@ def _replace(con: duckdb.DuckDBPyConnection, view: str, sql: str, need: str | No
     return away
 
 
-def _has(con: duckdb.DuckDBPyConnection, table: str) -> bool:
-    """Return whether there is such a table in memory."""
-    try:
-        con.execute(f"SELECT 1 FROM memory.main.{table} LIMIT 0")
-    except duckdb.CatalogException:
-        return False
-    return True
+def _empty_tables(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
+    """Return the names of the ready-made tables with the columns of a view and no rows."""
+    rows = con.execute(
+        "SELECT table_name FROM system.main.duckdb_tables() "
+        f"WHERE database_name = 'memory' AND starts_with(table_name, '{ready.EMPTY}')"
+    ).fetchall()
+    return frozenset(name for (name,) in rows)
 
 
 def _in_memory(con: duckdb.DuckDBPyConnection, kind: str, names: Sequence[str]) -> list[str]:

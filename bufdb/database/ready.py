@@ -6,29 +6,35 @@ file is made when it is first needed and named after everything that it is made 
 every answer, so it lies where Python keeps compiled code: only those who may change bufdb may
 change it. Where nothing can be written it is made in memory, each time.
 
-There are two: the whole schema, and what bufdb's own questions need of it, which takes half the
-time to attach and to copy: views and macros without tables and comments, a table TEXTS, and empty
-tables with the columns of some views.
+Besides the whole schema there is a small one for each question of bufdb's own: the views and macros
+that it needs, without tables and comments, a table TEXTS, and empty tables with the columns of some
+views. Reading, copying and freeing all 117 views took a question 25 ms of CPU; what `top-temps`
+needs of them takes 3.
 """
 
 import contextlib
 import importlib.util
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from bufdb.database.definitions import schema_hash, tables, views, views_hash
+from bufdb.database.digest import blake2b
 from bufdb.database.engine import duckdb
 from bufdb.database.quoting import sql_text
 
 READY = "bufdb_ready_made"
 """Name under which it is attached."""
 TEXTS = "own_texts"
-"""Table of the bare one: name and SQL, as DuckDB prints it, of the tables and views of a file."""
+"""Table of one for a question: what `marks_of` gives of bufdb's tables and views."""
 EMPTY = "empty_"
-"""Prefix of the name of a table of the bare one that has the columns of a view, and no rows."""
-_ADVISED = ("advised_", "answered_", "asked_instants")
+"""Prefix of the name of a table there that has the columns of a view, and no rows."""
+_ADVISED = (
+    "advised_", "answered_", "asked_instants", "named_uses", "value_origin_details", "copy_details",
+    "gathered_values",
+)  # fmt: skip
 """Prefixes of the names of views that have such a table."""
 _FILE_FORMAT: dict[str, str | bool | int | float | list[str]] = {
     "default_block_size": "16384",
@@ -36,35 +42,37 @@ _FILE_FORMAT: dict[str, str | bool | int | float | list[str]] = {
 }
 """Small, and with all parts of macros, some of which older forms leave out."""
 _FOLDER = Path(importlib.util.cache_from_source(__file__)).parent
-_KEPT = 16
-"""Files that stay, two of a version: a machine may have several installs."""
+_KEPT = 128
+"""Files that stay, some 70 of a version with 0.15 MB each: a machine may have several installs."""
+_VIEW_COMMENT = re.compile(r"^COMMENT ON VIEW (\w+) IS\s+('(?:[^']|'')*');", re.MULTILINE)
 
 
 @contextlib.contextmanager
 def attached_schema(
-    con: duckdb.DuckDBPyConnection, version: int, *, is_bare: bool = False
+    con: duckdb.DuckDBPyConnection, version: int, question: str | None = None
 ) -> Iterator[None]:
     """Attach the ready-made database to `con` as READY within the block.
 
     Args:
         con: any connection that may still reach files.
         version: what its table schema_info says.
-        is_bare: whether it is the one with views and macros, and TEXTS, alone.
+        question: SQL of bufdb's own, if it is to be the one with what that needs; '' for one with
+            what any needs.
     """
     # A damaged one is made again.
-    if not any(_attach_file(con, version, is_bare=is_bare) for _ in range(2)):
+    if not any(_attach_file(con, version, question) for _ in range(2)):
         con.execute(f"ATTACH ':memory:' AS {READY}")
-        _furnish(con, version, is_bare=is_bare)
+        _furnish(con, version, question)
     try:
         yield
     finally:
         con.execute(f"DETACH {READY}")
 
 
-def _attach_file(con: duckdb.DuckDBPyConnection, version: int, *, is_bare: bool) -> bool:
+def _attach_file(con: duckdb.DuckDBPyConnection, version: int, question: str | None) -> bool:
     """Return whether the file is there or could be made, and is attached; remove it if damaged."""
     try:
-        path = _file(version, is_bare=is_bare)
+        path = _file(version, question)
     except (OSError, duckdb.Error):  # nothing can be written; ^C is a RuntimeError
         return False
     try:
@@ -76,23 +84,27 @@ def _attach_file(con: duckdb.DuckDBPyConnection, version: int, *, is_bare: bool)
     return True
 
 
-def _file(version: int, *, is_bare: bool) -> Path:
+def _file(version: int, question: str | None) -> Path:
     """Return the file, made if it is not there.
 
     Raises:
         OSError, duckdb.Error: it cannot be made.
         RuntimeError: DuckDB was interrupted.
     """
-    path = _FOLDER / f"schema-{version}-{schema_hash()}{'-bare' if is_bare else ''}.duckdb"
+    of = "" if question is None else f"-{blake2b(question.encode(), digest_size=8).hexdigest()}"
+    path = _FOLDER / f"schema-{version}-{schema_hash()}{of}.duckdb"
     if _is_ours(path):
         return path
     _FOLDER.mkdir(parents=True, exist_ok=True)
     made = _FOLDER / f"{path.stem}-{os.urandom(8).hex()}.tmp"
     try:
         with duckdb.connect(config=_FILE_FORMAT) as con:
-            con.execute(f"ATTACH {sql_text(made.absolute())} AS {READY}")
-            _furnish(con, version, is_bare=is_bare)
-            con.execute(f"DETACH {READY}")
+            if question:
+                _take(con, version, question, made)
+            else:
+                con.execute(f"ATTACH {sql_text(made.absolute())} AS {READY}")
+                _furnish(con, version, question)
+                con.execute(f"DETACH {READY}")
         made.chmod(0o644)
         made.replace(path)
     finally:
@@ -114,22 +126,61 @@ def _is_ours(path: Path) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_uid in owners and not is_open
 
 
-def _furnish(con: duckdb.DuckDBPyConnection, version: int, *, is_bare: bool) -> None:
+def _furnish(con: duckdb.DuckDBPyConnection, version: int, question: str | None) -> None:
+    is_bare = question is not None
+    needed = views(question or None, comments=not is_bare)
     ((before,),) = con.execute("SELECT current_setting('search_path')").fetchall()
     con.execute(f"USE {READY}")
     con.execute("BEGIN")
-    for sql in [*tables().values(), *views(comments=not is_bare).values()]:
+    for sql in [*tables(comments=not is_bare).values(), *needed.values()]:
         con.execute(sql)
     if is_bare:
-        con.execute(f"CREATE TABLE {TEXTS} AS {texts_of(READY)}")
-        for view in views(comments=False):
+        con.execute(f"CREATE TABLE {TEXTS} AS {marks_of(READY)}")
+        con.execute(f"DELETE FROM {TEXTS} WHERE kind = 'view'")
+        comments = _VIEW_COMMENT.findall("\n".join(views().values()))
+        marks = ", ".join(f"('view', '{view}', {comment})" for view, comment in comments)
+        con.execute(f"INSERT INTO {TEXTS} VALUES {marks}")
+        for view, columns in columns_of_views(con, READY).items():
             if view.startswith(_ADVISED):
-                con.execute(f"CREATE TABLE {EMPTY}{view} AS FROM {view} LIMIT 0")
+                con.execute(f"CREATE TABLE {EMPTY}{view} ({columns})")
         con.execute("".join(f'DROP TABLE "{table}";' for table in tables()))
     else:
         con.execute("INSERT INTO schema_info VALUES (?, ?)", [version, views_hash()])
     con.execute("COMMIT")
     con.execute(f"SET search_path = '{before}'")
+
+
+def _take(con: duckdb.DuckDBPyConnection, version: int, question: str, path: Path) -> None:
+    """Make a database with what a question needs of the one with what any needs."""
+    needed = views(question, comments=False)
+    others = {name: sql for name, sql in views(comments=False).items() if name not in needed}
+    drops = (
+        f"DROP {_kind(sql)} {name}; DROP TABLE IF EXISTS {EMPTY}{name};"
+        for name, sql in others.items()
+    )
+    with attached_schema(con, version, ""):
+        con.execute(f"ATTACH {sql_text(path.absolute())} AS part")
+        con.execute(f"COPY FROM DATABASE {READY} TO part (SCHEMA)")
+        con.execute(f"INSERT INTO part.{TEXTS} FROM {READY}.{TEXTS}")
+    con.execute(f"USE part; BEGIN; {''.join(drops)} COMMIT; USE memory; DETACH part")
+
+
+def _kind(sql: str) -> str:
+    """Return what the SQL of a view or macro makes, as DROP names it."""
+    if "CREATE OR REPLACE VIEW " in sql:
+        return "VIEW"
+    return "MACRO TABLE" if ") AS TABLE\n" in sql else "MACRO"
+
+
+def columns_of_views(con: duckdb.DuckDBPyConnection, database: str) -> dict[str, str]:
+    """Return the columns of the views of a database, as CREATE TABLE has them, by view."""
+    columns = "string_agg('\"' || column_name || '\" ' || data_type, ', ' ORDER BY column_index)"
+    return dict(
+        con.execute(
+            f"SELECT table_name, {columns} FROM system.main.duckdb_columns() "
+            f"WHERE database_name = '{database}' AND schema_name = 'main' GROUP BY table_name"
+        ).fetchall()
+    )
 
 
 def texts_of(database: str) -> str:
@@ -142,6 +193,22 @@ def texts_of(database: str) -> str:
         WHERE database_name = '{database}' AND schema_name = 'main'
         UNION ALL
         SELECT 'view', view_name, replace(sql, ' MATERIALIZED (', ' (')
+        FROM system.main.duckdb_views()
+        WHERE database_name = '{database}' AND schema_name = 'main' AND NOT internal
+    """
+
+
+def marks_of(database: str) -> str:
+    """Return SQL that gives kind, name and a mark of the tables and views of an attached database.
+
+    That of a table is its SQL, that of a view its comment, which a view that is made in its place
+    does not have: to print the SQL of all views takes DuckDB 5 ms.
+    """
+    return f"""
+        SELECT 'table' AS kind, table_name AS name, sql AS mark FROM system.main.duckdb_tables()
+        WHERE database_name = '{database}' AND schema_name = 'main'
+        UNION ALL
+        SELECT 'view', view_name, comment
         FROM system.main.duckdb_views()
         WHERE database_name = '{database}' AND schema_name = 'main' AND NOT internal
     """

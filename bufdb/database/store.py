@@ -236,7 +236,7 @@ def open_readable(
         if version is None:
             raise DatabaseError(f"{path} is not a bufdb database; name another file with --db")
         is_current = views == definitions.views_hash()
-        _copy_views(con, path, with_macros=sql is None or not is_current, is_current=is_current)
+        _copy_views(con, path, sql, is_current=is_current)
         if sql is not None and runs is not None:
             narrowing.to_runs(con, sql, runs)
         close_up(con, before, allow_files=allow_files)
@@ -402,31 +402,43 @@ def _failure(path: str, error: duckdb.Error) -> DatabaseError:
 
 
 def _copy_views(
-    con: duckdb.DuckDBPyConnection, path: str, *, with_macros: bool, is_current: bool
+    con: duckdb.DuckDBPyConnection, path: str, question: str | None, *, is_current: bool
 ) -> None:
     """Copy bufdb's views and macros into memory, where they mean the tables of the attached file.
 
     A note is given if the file has others, as one has that was written before bufdb's were changed
-    (not `is_current`); about its macros only `with_macros`.
+    (not `is_current`).
+
+    Args:
+        con: the database in memory.
+        path: the attached file.
+        question: SQL of bufdb's own, if only what it needs is wanted. Other views of a current file
+            are known by their comments then, and its macros are not compared.
+        is_current: whether the file says that it has bufdb's views.
 
     Raises:
         DatabaseError: the file does not have those tables.
     """
-    in_file = _texts(con, ready.texts_of(CATALOG))  # before others are attached, which it lists too
-    with ready.attached_schema(con, SCHEMA_VERSION, is_bare=not with_macros):
-        kept = (
-            ready.texts_of(ready.READY) if with_macros else f"FROM {ready.READY}.main.{ready.TEXTS}"
-        )
-        own = _texts(con, kept)
-        copy_own_views(con, definitions.tables() if with_macros else [ready.TEXTS])
+    is_quick = question is not None and is_current
+    of = ready.marks_of if is_quick else ready.texts_of
+    in_file = _texts(con, of(CATALOG))  # before others are attached, which it lists too
+    if not is_quick:
+        with ready.attached_schema(con, SCHEMA_VERSION):
+            own = _texts(con, of(ready.READY))
+            if question is None:
+                copy_own_views(con, definitions.tables())
+    if question is not None:
+        with ready.attached_schema(con, SCHEMA_VERSION, question):
+            if is_quick:
+                own = _texts(con, f"FROM {ready.READY}.main.{ready.TEXTS}")
+            copy_own_views(con, [ready.TEXTS])
     _require_tables(path, in_file["view"])
     # Columns are listed only where a table is not word for word bufdb's: 1 ms instead of 20.
     if any(in_file["table"].get(name) != own["table"][name] for name in definitions.tables()):
         _require_columns(con, path)
     own_texts, texts = own["view"], in_file["view"]
-    # Listing DuckDB's functions takes longer than many a query: bufdb's own queries do without it,
-    # if the file says that it has the macros that they use.
-    if with_macros:
+    # Listing DuckDB's functions takes longer than many a query.
+    if not is_quick:
         for is_own, name, text in con.execute(_MACROS).fetchall():
             (own_texts if is_own else texts)[name] = text
     others = [name for name, text in texts.items() if not _is_same(own_texts.get(name, text), text)]
@@ -439,10 +451,10 @@ def _copy_views(
 
 
 def _texts(con: duckdb.DuckDBPyConnection, sql: str) -> dict[str, dict[str, str]]:
-    """Return by kind and name what SQL as of `ready.texts_of` gives."""
+    """Return by kind and name what SQL as of `ready.texts_of` gives; '' for NULL."""
     texts: dict[str, dict[str, str]] = {"table": {}, "view": {}}
     for kind, name, text in con.execute(sql).fetchall():
-        texts[kind][name] = text
+        texts[kind][name] = text or ""
     return texts
 
 

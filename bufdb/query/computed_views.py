@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 OF_MODULES: dict[str, str | None] = {
-    "named_uses": None,
-    "value_origin_details": None,
+    "named_uses": "SELECT 1 FROM value_users {of_chosen}",
+    "value_origin_details": "SELECT 1 FROM value_origins {of_chosen}",
     "value_details": None,
-    "copy_details": None,
-    "gathered_values": None,
+    "copy_details": """
+        SELECT 1
+        FROM (FROM instructions {of_chosen})
+        WHERE opcode IN ('copy', 'copy-start')
+          OR (opcode = 'fusion' AND contains(text, 'wrapped_copy'))
+    """,
+    "gathered_values": """
+        SELECT 1 FROM (FROM instructions {of_chosen}) WHERE starts_with(opcode, 'all-gather')
+    """,
     "value_sources": None,
     "answered_idle_values": None,
     "answered_donations": """
@@ -23,7 +30,7 @@ OF_MODULES: dict[str, str | None] = {
     "answered_f32_values": "SELECT 1 FROM value_details WHERE dtype = 'bf16'",
     "answered_padding": "SELECT 1 FROM value_details WHERE padding_bytes > 0 AND NOT is_tuple",
     "advised_items": None,
-    "advised_lines": None,
+    "advised_lines": "SELECT 1 FROM advised_items",
     "advised_whole_lines": """
         SELECT 1
         FROM advised_lines
@@ -113,8 +120,8 @@ OF_MODULES: dict[str, str | None] = {
     """,
 }
 """Views that others name many times over, or that advice needs once, each after those that it
-names; and of some what there is wherever they have rows: the kinds of advice that a program cannot
-have take DuckDB longer to plan than all else."""
+names; and of some what there is wherever they have rows, {of_chosen} being what restricts to the
+modules: what a program cannot have takes DuckDB longer to plan than all else."""
 OTHER_INSTANT = """
     SELECT 1
     WHERE getvariable('step')::BIGINT IS NOT NULL

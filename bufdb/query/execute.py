@@ -142,8 +142,7 @@ def of_function(
         yield
         return
     is_narrowed = narrowing.module_count(con) >= LEAST_MODULES
-    chosen = f"SELECT {module_id}::BIGINT AS module_id"
-    with _variables(con, values), _views_computed(con, sql, chosen, is_narrowed=is_narrowed):
+    with _variables(con, values), _views_computed(con, sql, module_id, is_narrowed=is_narrowed):
         yield
 
 
@@ -314,7 +313,7 @@ def query_as_table(
     if not query.is_own:
         require_select(con, query.sql, query.name)
     _set(con, _settled(con, query, values))
-    with functions_alone(con, query):
+    with functions_alone(con, query, is_undone=False):
         return _as_table(con, query.sql, query.name)
 
 
@@ -471,12 +470,15 @@ _WITH_USES = "answered_functions_with_uses"
 
 
 @contextmanager
-def functions_alone(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> Iterator[None]:
+def functions_alone(
+    con: duckdb.DuckDBPyConnection, query: SavedQuery, *, is_undone: bool = True
+) -> Iterator[None]:
     """Within the block the large tables hold the modules alone that the answer is made of.
 
     Args:
         con: as `store.open_readable` opens it, with the variables of the query set.
         query: what will be asked; one without the parameter, or that is not bufdb's, sees all.
+        is_undone: as of `_views_computed`.
     """
     shown = query.param(_PARAMETER) if query.is_own else None
     # A query that ranks modules by something else shows other functions.
@@ -488,13 +490,18 @@ def functions_alone(con: duckdb.DuckDBPyConnection, query: SavedQuery) -> Iterat
         f"SELECT DISTINCT module_id FROM {_places(query.sql)} WHERE module_id IS NOT NULL "
         f"AND place <= coalesce(getvariable('{_PARAMETER}')::BIGINT, {shown.default})"
     )
-    with _views_computed(con, query.sql, chosen, is_narrowed=is_narrowed):
+    with _views_computed(con, query.sql, chosen, is_narrowed=is_narrowed, is_undone=is_undone):
         yield
 
 
 @contextmanager
 def _views_computed(
-    con: duckdb.DuckDBPyConnection, sql: str, chosen: str, *, is_narrowed: bool
+    con: duckdb.DuckDBPyConnection,
+    sql: str,
+    chosen: str | int,
+    *,
+    is_narrowed: bool,
+    is_undone: bool = True,
 ) -> Iterator[None]:
     """Within the block views that long queries have below them many times are tables.
 
@@ -504,23 +511,38 @@ def _views_computed(
     Args:
         con: as `store.open_readable` opens it, with the variables of the queries set.
         sql: what will be asked, of one query or of several.
-        chosen: SQL that gives module_id of the modules that answers are made of.
+        chosen: SQL that gives module_id of the modules that answers are made of, or one of it.
         is_narrowed: whether the large tables hold these modules alone, too.
+        is_undone: whether nothing that is made within the block is needed after it.
     """
     with ExitStack() as stack:
         if is_narrowed:
             needed = definitions.module_tables(_places(sql))
             tables = [name for name in definitions.module_tables(sql) if name not in needed]
-            stack.enter_context(narrowing.to_modules(con, tables, chosen, is_asked_often=True))
+            modules = f"SELECT {chosen}::BIGINT AS module_id" if isinstance(chosen, int) else chosen
+            stack.enter_context(narrowing.to_modules(con, tables, modules, is_asked_often=True))
         whole = ("asked_instants", _FUNCTIONS, "asked_peak_values")
         views = {view: f"FROM {view}" for view in whole}
+        # What is said of one module reaches the tables below a view.
+        of_chosen = (
+            f"WHERE module_id = {chosen}"
+            if isinstance(chosen, int)
+            else f"SEMI JOIN ({chosen}) USING (module_id)"
+        )
         for view in OF_MODULES:
-            views[view] = f"FROM {view} SEMI JOIN ({chosen}) USING (module_id)"
+            views[view] = f"FROM {view} {of_chosen}"
+        if _ADVISED not in sql:  # advice needs all of them
+            needed_views = definitions.views(sql, comments=False)
+            views = {view: text for view, text in views.items() if view in needed_views}
         if sql.count(_PARTS) > 1:
             views[_ATTRIBUTED] = f"FROM {_ATTRIBUTED}"
-        needs = {view: need for view, need in OF_MODULES.items() if need is not None}
+        needs = {
+            view: need.replace("{of_chosen}", of_chosen)
+            for view, need in OF_MODULES.items()
+            if need is not None
+        }
         needs["asked_instants"] = OTHER_INSTANT
-        stack.enter_context(narrowing.computed(con, views, needs))
+        stack.enter_context(narrowing.computed(con, views, needs, is_undone=is_undone))
         yield
 
 

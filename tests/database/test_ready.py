@@ -34,14 +34,37 @@ def test_it_is_made_once_and_again_if_it_is_damaged(cache):
     assert [path.stat().st_size for path in cache.iterdir()] == [made.st_size]
 
 
+def names(con, question):
+    """Return the tables, views and macros of the one for a question."""
+    with ready.attached_schema(con, VERSION, question):
+        parts = (
+            f"SELECT {kind}_name FROM duckdb_{kind}s() WHERE database_name = ? AND NOT internal"
+            for kind in ("table", "view", "function")
+        )
+        sql = " UNION ".join(parts)
+        return {name for (name,) in con.execute(sql, [ready.READY] * 3).fetchall()}
+
+
+def test_one_for_a_question_has_what_the_question_needs(cache):
+    question = "SELECT place FROM answered_functions"
+    needed = definitions.views(question, comments=False).keys()
+    with duckdb.connect() as con:
+        for _ in range(2):
+            assert names(con, question) == {*needed, "empty_answered_functions", ready.TEXTS}
+        assert len([*cache.iterdir()]) == 2  # one has what any question needs
+        cache.rename(cache.with_name("before"))
+        cache.touch()  # nothing can be written
+        assert names(con, question) == {*needed, "empty_answered_functions", ready.TEXTS}
+
+
 def test_an_interrupt_while_it_is_made_is_no_missing_file(cache, monkeypatch):
     furnish, calls = ready._furnish, []
 
-    def interrupted(con, version, *, is_bare):
+    def interrupted(con, version, question):
         calls.append(con)
         if len(calls) == 1:
             raise RuntimeError("Query interrupted")  # what DuckDB makes of ^C
-        furnish(con, version, is_bare=is_bare)
+        furnish(con, version, question)
 
     monkeypatch.setattr(ready, "_furnish", interrupted)
     with duckdb.connect() as con, pytest.raises(RuntimeError, match="interrupted"):
@@ -88,8 +111,9 @@ def test_where_nothing_can_be_written_it_is_made_in_memory(cache):
 
 
 @pytest.mark.slow
-def test_those_of_many_other_versions_go(cache):
+def test_those_of_many_other_versions_go(cache, monkeypatch):
     cache.mkdir(parents=True)
+    monkeypatch.setattr(ready, "_KEPT", 16)
     for number in range(20):
         (cache / f"schema-{number}-x.duckdb").touch()
     (cache / "other.txt").touch()
