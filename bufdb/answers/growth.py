@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bufdb.answers.process import WIDTH, line_of
+from bufdb.answers.process import TABLES, WIDTH, line_of
 from bufdb.database.engine import duckdb
 from bufdb.query import execute
 from bufdb.query.catalogue import own as own_queries
@@ -64,7 +64,7 @@ def query() -> SavedQuery:
 
 def rows(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value], top_n: int) -> list[Row]:
     """Return what is likely or possibly a leak in the runs that are asked for."""
-    every = execute.records(con, query(), {**asked, "top_n": top_n}, HAS_SNAPSHOTS)
+    every = execute.records(con, query(), {**asked, "top_n": top_n}, HAS_SNAPSHOTS, TABLES)
     # Each shape of an operation outside of jit is a program: a few of one name are no leak.
     return [
         row

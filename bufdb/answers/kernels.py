@@ -28,7 +28,7 @@ def query() -> SavedQuery:
 
 def rows(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[Row]:
     """Return the kernels of the modules that globs of run and so on select, in its order."""
-    return execute.records(con, query(), asked, HAS_ROWS)
+    return execute.records(con, query(), asked, HAS_ROWS, ("kernels",))
 
 
 def sentence(some: Sequence[Row]) -> str | None:

@@ -20,6 +20,8 @@ WHERE run_name IN (FROM asked_runs) AND (limit_bytes IS NOT NULL OR requested_by
 LIMIT 1
 """
 """The query is asked only if there is something to say."""
+_TABLES = ("live_arrays", "allocator_statistics")
+"""pools has no rows where these have none."""
 
 
 def query() -> SavedQuery:
@@ -29,7 +31,7 @@ def query() -> SavedQuery:
 
 def accounts(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[list[Row]]:
     """Return the programs of each profile or log and device that globs of run and so on select."""
-    rows = execute.records(con, query(), asked, HAS_LIMITS)
+    rows = execute.records(con, query(), asked, HAS_LIMITS, _TABLES)
     return [list(some) for _, some in groupby(rows, key=place)]
 
 

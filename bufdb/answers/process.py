@@ -18,6 +18,8 @@ WIDTH = 80
 QUERY = "process"
 HAS_PROFILES = "SELECT 1 FROM live_profiles WHERE run_name IN (FROM asked_runs) LIMIT 1"
 """The query is asked only if there is something to say."""
+TABLES = ("live_profiles",)
+"""The query has no rows where these have none."""
 _OF_PLAN = {"argument": "arguments", "output": "outputs", "temp": "temporaries"}
 
 
@@ -30,7 +32,7 @@ def accounts(
     con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value], top_n: int
 ) -> list[list[Row]]:
     """Return the rows of each profile and device that globs of run, function and so on select."""
-    return grouped(execute.records(con, query(), {**asked, "top_n": top_n}, HAS_PROFILES))
+    return grouped(execute.records(con, query(), {**asked, "top_n": top_n}, HAS_PROFILES, TABLES))
 
 
 def grouped(rows: Iterable[Row]) -> list[list[Row]]:

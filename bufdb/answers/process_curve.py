@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from bufdb.answers import growth
+from bufdb.answers.process import TABLES
 from bufdb.database.engine import duckdb
 from bufdb.query import execute
 from bufdb.query.catalogue import own as own_queries
@@ -52,7 +53,7 @@ def processes(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> lis
 
 
 def _rows(con: duckdb.DuckDBPyConnection, asked: Mapping[str, Value]) -> list[Row]:
-    return execute.records(con, query(), asked, growth.HAS_SNAPSHOTS)
+    return execute.records(con, query(), asked, growth.HAS_SNAPSHOTS, TABLES)
 
 
 def _process(row: Row) -> tuple[str, str]:

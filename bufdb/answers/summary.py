@@ -225,9 +225,10 @@ def overview(  # long: a line for each part of the screen
 
     with execute.of_asked(con, asked):
         result = Overview(rows(COUNTS)[0])
-        here = rows(_FUNCTIONS)
         result.findings = rows(FINDINGS)
         messages = rows(_MESSAGES)
+    spaces = _rows(con, _FUNCTIONS, {**asked, "color": ALL})
+    here = [row for row in spaces if _is_asked(row, asked.get("color"))]
     result.unknown = [row for row in here if row["unknown_reason"] is not None]
     result.accounts = process.accounts(con, asked, top_n or MOST_BYSTANDERS)
     result.pools = pool.accounts(con, asked)
@@ -250,11 +251,11 @@ def overview(  # long: a line for each part of the screen
     values: dict[str, Value] = {**asked, "run": one["run_name"], "function": one["function_name"]}
     if result.peak["platform"] is not None:
         values["platform"] = result.peak["platform"]
-    spaces = _rows(con, _FUNCTIONS, {**values, "color": ALL})
     result.others = [
         row
         for row in spaces
-        if row["color"] != result.peak["color"] and row["platform"] == result.peak["platform"]
+        if row["color"] != result.peak["color"]
+        and all(row[name] == result.peak[name] for name in FUNCTION[:3])
     ]
     set_limit(result, limit_bytes, limit_name)
     values["color"] = str(result.peak["color"])
@@ -313,6 +314,13 @@ def _steps(con: duckdb.DuckDBPyConnection, here: Sequence[Row]) -> dict[tuple[An
             step = {**row, "run_count": counts.get(row["module_id"])}
             by_space.setdefault(_space(row), []).append(step)
     return by_space
+
+
+def _is_asked(row: Row, color: Value) -> bool:
+    """Return whether a row of _FUNCTIONS is of a memory space that is asked for (asked_spaces)."""
+    if row["color"] is None or color == ALL:
+        return True
+    return bool(row["is_device_memory"]) if color is None else str(row["color"]) == str(color)
 
 
 def _space(row: Row) -> tuple[Any, ...]:

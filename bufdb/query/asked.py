@@ -364,14 +364,24 @@ def _near(name: str, names: Iterable[str]) -> str:
 # -- The scope of an answer: counts of selected modules, and findings of ingest; as SQL ------------
 
 COUNTS = """
+WITH lists AS (
+  SELECT
+    list_distinct(list(run_name)) AS runs,
+    list_distinct(list(module_id)) AS modules,
+    list_distinct(list(coalesce(function_name, module_key))) AS functions,
+    list_distinct(list(platform)) AS platforms
+  FROM asked_modules
+)
 SELECT
-  count(DISTINCT run_name) AS run_count,
-  count(DISTINCT module_id) AS module_count,
-  count(DISTINCT coalesce(function_name, module_key)) AS function_count,
-  string_agg(DISTINCT platform, ' ' ORDER BY platform) AS platforms
-FROM asked_modules
+  coalesce(len(runs), 0) AS run_count,
+  coalesce(len(modules), 0) AS module_count,
+  coalesce(len(functions), 0) AS function_count,
+  nullif(array_to_string(list_sort(platforms), ' '), '') AS platforms
+FROM lists
 """
-"""One row: run_count, module_count, function_count, and platforms."""
+"""One row: run_count, module_count, function_count, and platforms.
+
+With count(DISTINCT …) it has twice the operators, and takes twice the time."""
 FINDINGS = """
 SELECT findings.severity, findings.code, count(*) AS finding_count
 FROM findings

@@ -188,13 +188,20 @@ def execute_each(
 
 
 def records(
-    con: duckdb.DuckDBPyConnection, query: SavedQuery, values: Mapping[str, Value], guard: str
+    con: duckdb.DuckDBPyConnection,
+    query: SavedQuery,
+    values: Mapping[str, Value],
+    guard: str,
+    tables: Sequence[str],
 ) -> list[dict[str, Any]]:
     """Return the rows of a saved query, by column; of `values` those that it has a parameter for.
 
-    A query takes longer to plan than most answers: if the SQL `guard` has no row, there is none.
+    A query takes longer to plan than most answers: if the SQL `guard` has no row, there is none,
+    nor if none of `tables` has, which is seen without planning the guard.
     """
     known = {name: value for name, value in values.items() if query.param(name) is not None}
+    if not any(con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in tables):
+        return []
     if not execute_with(con, guard, known, query.name).rows:
         return []
     result = execute_query(con, query, known)
