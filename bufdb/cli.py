@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import importlib
 import os
 import sys
 import threading
+from typing import Any
 
 import click
 
@@ -309,7 +311,10 @@ keep_lines(bufdb)
 
 def main() -> None:
     """Run the `bufdb` script: its entry point."""
-    code = run(sys.argv[1:])
+    # What it refers to is not closed, nor are modules torn down: 10 and 45 ms of CPU.
+    state: dict[str, Any] = {"last": None}
+    gc.set_threshold(50_000)  # little of a command is garbage: 10 ms of CPU
+    code = run(sys.argv[1:], state)
     _settle_streams()
     if code != INTERRUPTED:  # then a query may still be running on its thread
         if threading.active_count() > 1:
@@ -317,13 +322,12 @@ def main() -> None:
         atexit._run_exitfuncs()
         _settle_streams()
     spill.remove_spilled()
-    # Python's shutdown would first tear down all modules: 45 ms of CPU with NumPy and DuckDB.
     os._exit(code)
 
 
-def run(arguments: list[str]) -> int:
-    """Run one command and return its exit code."""
-    state: dict[str, str] = {}
+def run(arguments: list[str], state: dict[str, Any] | None = None) -> int:
+    """Run one command and return its exit code; `state` has "last" if the process ends with it."""
+    state = {} if state is None else state
     try:
         code = bufdb.main(arguments, prog_name="bufdb", standalone_mode=False, obj=state)
     except click.exceptions.NoArgsIsHelpError as error:

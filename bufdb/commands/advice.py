@@ -54,7 +54,7 @@ def command(
     name = paths.or_name(name)
     if name is not None and function is not None:
         raise UsageError("FUNCTION and --function are the same: give one of them")
-    opened = partial(common.open_database, db)
+    opened = partial(common.open_last, db)
     answer = summary(
         opened, run=run, function=name or function, module=module, color=color,
         names=("advice", "savings"), top_n=top,

@@ -255,7 +255,7 @@ def _answer(
     sql = query.sql if query.is_own else None
     # A parameter of another query may mean anything.
     runs = execute.runs_asked(bound) if query.is_own else None
-    con = common.open_database(db, sql, runs=runs, **opening)
+    con = common.open_last(db, sql, runs=runs, **opening)
     if explain:
         plans = execute.execute_query(con, query, bound, explain=True).rows
         common.write("".join(f"{plan}\n" for _, plan in plans), output["output"])

@@ -39,7 +39,7 @@ def command(
     if text == "-":
         text = sys.stdin.read()
     common.require_pipe(output["format_name"], output["output"])
-    con = common.open_database(db, allow_files=allow_files, categories=categories)
+    con = common.open_last(db, allow_files=allow_files, categories=categories)
     if explain:
         plans = execute.execute_sql(con, text, explain=True).rows
         common.write("".join(f"{plan}\n" for _, plan in plans), output["output"])

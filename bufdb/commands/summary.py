@@ -53,7 +53,7 @@ def command(
     """
     from bufdb.answers.summary import summary as ask
 
-    opened = partial(common.open_database, db)
+    opened = partial(common.open_last, db)
     answer = ask(opened, run=run, function=function, module=module, color=color, limit=limit)
     if answer.note is not None:
         common.note(answer.note)
