@@ -76,7 +76,8 @@ def sql(catalogue: Catalogue) -> str:
         *(process.HAS_PROFILES, process.query().sql),
         *(growth.HAS_SNAPSHOTS, process_curve.query().sql),
     )
-    return "\n".join([comparison.MODULES_SQL, COUNTS, FINDINGS, values.SQL, *process_sql, *asked])
+    own_sql = (comparison.MODULES_SQL, COUNTS, FINDINGS, values.SQL, f"FROM {_OF_RUNS}")
+    return "\n".join([*own_sql, *process_sql, *asked])
 
 
 def _processes(con: duckdb.DuckDBPyConnection, asked: Asked) -> list[list[str]]:
