@@ -55,11 +55,11 @@ def fresh(folder, version):
 def answers(db, turn):
     """The answers of every second saved query, and of `diagnostics`."""
     rows_by_query = {}
+    con = store.open_readable(db)
     for number, file in enumerate(sorted(resources.query_folder().glob("*.sql"))):
         if number % 2 != turn and file.stem != "diagnostics":
             continue
         query = load(file)
-        con = store.open_readable(db, query.sql)
         result = execute_query(con, query, {})
         names = [name for name, _ in result.columns]
         rows_by_query[query.name] = [
@@ -70,7 +70,7 @@ def answers(db, turn):
             }
             for row in result.rows
         ]
-        con.close()
+    con.close()
     return rows_by_query
 
 
@@ -303,7 +303,8 @@ def test_what_a_killed_upgrade_left_is_removed(tmp_path):
 def test_a_killed_upgrade_loses_nothing(tmp_path, version):
     if version is None:
         first = str(tmp_path / "t.duckdb")
-        run("ingest", str(DEMO), "--run-from-dir", "--db", first)
+        for name in ("cpu_b8", "gpu_b8"):
+            run("ingest", str(DEMO / name), "--run", name, "--db", first)
     else:
         first = unpacked(version, tmp_path)
     before, data = tables(first), Path(first).read_bytes()

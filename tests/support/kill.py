@@ -32,7 +32,7 @@ SCRIPT = (
     "from bufdb.cli import main; main()"
 )
 COPIES = 3
-"""How often each demo run is ingested, as separate runs: a commit follows each."""
+"""How often the script ingests each demo run, as separate runs: a commit follows each."""
 TIMES = ("dumped_at", "ingested_at")
 """Columns that differ from one ingest to the next."""
 
@@ -91,12 +91,12 @@ def state_of(db: Path) -> State:
 class Bench:
     """Dumps in two versions, and what undisturbed ingests of them give."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, copies: int = COPIES) -> None:
         self.folder = folder
         self.new, self.old = folder / "new", folder / "old"
         for root in (self.new, self.old):
             for run in sorted(path for path in DEMO.iterdir() if path.is_dir()):
-                for copy in range(COPIES):
+                for copy in range(copies):
                     shutil.copytree(run, root / f"{run.name}_{copy}")
         for number, path in enumerate(sorted(self.old.rglob("*-buffer-assignment.txt"))):
             if number % 2:  # the other half does not change

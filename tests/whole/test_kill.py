@@ -12,7 +12,7 @@ KILLS = int(os.environ.get("BUFDB_KILLS", "3"))
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> kill.Bench:
-    return kill.Bench(tmp_path_factory.mktemp("kill"))
+    return kill.Bench(tmp_path_factory.mktemp("kill"), copies=1)
 
 
 @pytest.mark.slow
