@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import random
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ from typing import Any
 import duckdb
 
 from bufdb.query import check
+from bufdb.query.header import SavedQuery
 
 GENERATIONS = ("tf-1.15", "tf-2.4", "cpu-0.4.13", "cpu-0.4.30", "cpu-0.7.2",
                "cpu-0.10.2/while_newton", "cpu-0.12.0/while_newton",
@@ -182,7 +184,7 @@ def try_cases(con: duckdb.DuckDBPyConnection, seed: int, count: int) -> Outcome:
         seed: of the corruptions.
         count: how many.
     """
-    outcome, database = Outcome(), Database(con)
+    outcome, database, checks = Outcome(), Database(con), check.checks()
     chance = random.Random(seed)
     while outcome.tried < count:
         corruption = database.draw(chance)
@@ -191,10 +193,23 @@ def try_cases(con: duckdb.DuckDBPyConnection, seed: int, count: int) -> Outcome:
                 outcome.refused += 1
                 continue
             outcome.tried += 1
-            broken = check.violations(con)
-            if not any(not violation.is_explained for violation in broken):
+            if not _is_noticed(con, corruption, checks):
                 outcome.missed.append(corruption)
     return outcome
+
+
+def _is_noticed(
+    con: duckdb.DuckDBPyConnection, corruption: Corruption, checks: list[SavedQuery]
+) -> bool:
+    """Return whether an invariant fails: those that name the table first, mostly enough."""
+    names_it = re.compile(rf"\b{corruption.table}\b")
+    first = [query for query in checks if names_it.search(query.sql)]
+    others = [query for query in checks if query not in first]
+    return any(
+        not violation.is_explained
+        for queries in (first, others)
+        for violation in check.violations(con, queries)
+    )
 
 
 def main() -> None:
