@@ -17,14 +17,14 @@ def savings(con, **fields):
     return [row for row in all_rows if row["what"] is not None]
 
 
-@pytest.mark.sample(0, 4)
-@pytest.mark.parametrize("first", range(4))
+@pytest.mark.sample(0, 8)
+@pytest.mark.parametrize("first", range(8))
 @pytest.mark.parametrize("run", ["gpu_b8", "tpu_b8"])
 def test_each_name_saves_what_the_query_shows(demo_db, run, first):
     with closing(opening.open_readable(str(demo_db))) as con:
         shown = savings(con, run=run, function="train_step")
         assert {row["what"] for row in shown} == set(KINDS)
-        for row in shown[first::4]:  # from lines to values, each a change of half a second
+        for row in shown[first::8]:  # from lines to values, each a change of half a second
             name = f"{KINDS[row['what']]}:{row['name']}"
             answer = what_if(
                 lambda *_, **__: con, "train_step", run=run, without=name, color=row["color"]
