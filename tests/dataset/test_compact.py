@@ -5,7 +5,7 @@ import time
 
 import duckdb
 import pytest
-from datasets import RUN, TODAY, age, change, copied, objects, rows_on, stored
+from datasets import RUN, TODAY, age, change, copied, objects, prepared, rows_on, stored
 
 from bufdb.dataset import compact as compaction
 from bufdb.dataset import layout, storage
@@ -16,7 +16,7 @@ from bufdb.errors import DatabaseError
 
 @pytest.mark.slow
 def test_a_day_becomes_one_file_per_table(tmp_path):
-    stored(tmp_path)
+    prepared(tmp_path)
     rows, small = rows_on(tmp_path), objects(tmp_path)
     done = compact(str(tmp_path))
     assert (done.day_count, done.owner_count, done.removed_count) == (1, 4, 0)
@@ -67,7 +67,7 @@ def test_only_closed_days_and_those_named_are_rewritten(tmp_path):
 
 @pytest.mark.slow
 def test_at_every_moment_of_a_compaction_each_row_is_there_once(tmp_path, monkeypatch):
-    stored(tmp_path)
+    prepared(tmp_path)
     rows, put, moments, count = rows_on(tmp_path), storage.Folder.put, [], []
 
     def watched(self, made, name):
@@ -83,7 +83,7 @@ def test_at_every_moment_of_a_compaction_each_row_is_there_once(tmp_path, monkey
 
 @pytest.mark.slow
 def test_at_every_moment_of_a_removal_each_row_is_there_once(tmp_path, monkeypatch):
-    stored(tmp_path)
+    prepared(tmp_path)
     rows, remove, moments = rows_on(tmp_path), storage.Folder.remove, []
     compact(str(tmp_path))
 
@@ -125,7 +125,7 @@ def test_a_module_that_is_ingested_meanwhile_counts(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_two_compactions_at_once_leave_each_row_once(tmp_path, monkeypatch):
-    stored(tmp_path)
+    prepared(tmp_path)
     rows, put, is_done = rows_on(tmp_path), storage.Folder.put, []
 
     def meanwhile(self, made, name):
@@ -145,7 +145,7 @@ def test_two_compactions_at_once_leave_each_row_once(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_what_no_marker_commits_is_not_seen_and_not_removed(tmp_path):
-    stored(tmp_path)
+    prepared(tmp_path)
     rows = rows_on(tmp_path)
     (first, *_) = sorted(objects(tmp_path, "modules"))
     (tmp_path / first).unlink()
@@ -160,7 +160,7 @@ def test_what_no_marker_commits_is_not_seen_and_not_removed(tmp_path):
 
 @pytest.mark.slow
 def test_only_files_of_a_killed_writer_go(tmp_path):
-    stored(tmp_path)
+    prepared(tmp_path)
     rows, outside = rows_on(tmp_path), tmp_path / "outside"
     made = {name: tmp_path / storage.STAGING / name for name in ("left", "begun", "slow")}
     for folder in (outside, *made.values()):
@@ -190,7 +190,7 @@ def test_no_link_leads_out_of_a_dataset(tmp_path):
     os.utime(outside / "precious" / "file.txt", (0, 0))
     os.utime(outside / "precious", (0, 0))
     root = tmp_path / "data"
-    stored(root)
+    prepared(root)
     (tmp_path / "link").symlink_to(root)
     staging = root / storage.STAGING
     staging.rmdir()
@@ -215,7 +215,7 @@ def test_no_link_leads_out_of_a_dataset(tmp_path):
 def test_reading_what_was_removed_is_an_error(tmp_path, monkeypatch):
     from bufdb.dataset import snapshot
 
-    stored(tmp_path)
+    prepared(tmp_path)
     monkeypatch.setattr(snapshot, "COPIED_BYTES", 0)
     with open_readable(str(tmp_path)) as con:
         compact(str(tmp_path), grace_s=0)
@@ -225,7 +225,7 @@ def test_reading_what_was_removed_is_an_error(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_the_command(call, tmp_path):
-    stored(tmp_path)
+    prepared(tmp_path)
     code, out, err = call("compact", tmp_path, "--dt", TODAY, "--grace", "0")
     assert (code, out) == (0, "") and "4 modules and runs of 1 days" in err
     assert call("compact", tmp_path, "-q")[1:] == ("", "")

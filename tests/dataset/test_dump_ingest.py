@@ -8,7 +8,20 @@ import sys
 
 import duckdb
 import pytest
-from datasets import INIT, LIVE, RUN, TODAY, all_rows, ask, change, copied, objects, rows_on, stored
+from datasets import (
+    INIT,
+    LIVE,
+    RUN,
+    TODAY,
+    all_rows,
+    ask,
+    change,
+    copied,
+    objects,
+    prepared,
+    rows_on,
+    stored,
+)
 from ingesting import ingest_into
 from places import DEMO
 from pprof_writer import Sample, packed
@@ -25,7 +38,7 @@ MODULES = "SELECT run_name, module_key, has_live_ranges FROM modules ORDER BY AL
 
 @pytest.mark.slow
 def test_a_module_has_an_object_for_each_table_with_rows_of_it(tmp_path):
-    summary = stored(tmp_path)
+    summary = prepared(tmp_path)
     assert (summary.module_count, summary.exit_code) == (3, 0)
     rows = rows_on(tmp_path)
     names = objects(tmp_path)
@@ -41,7 +54,7 @@ def test_a_module_has_an_object_for_each_table_with_rows_of_it(tmp_path):
 
 @pytest.mark.slow
 def test_types_are_exact(tmp_path):
-    stored(tmp_path)
+    prepared(tmp_path)
     with duckdb.connect() as con:
         for path in tmp_path.glob("*/dt=*/*.parquet"):
             types = {row[1] for row in con.execute(f"DESCRIBE FROM '{path}'").fetchall()}
@@ -74,7 +87,7 @@ def test_any_process_writes_the_same_bytes(tmp_path):
 
 @pytest.mark.slow
 def test_what_is_unchanged_is_not_written_again(tmp_path):
-    stored(tmp_path)
+    prepared(tmp_path)
     before = {name: (tmp_path / name).stat().st_mtime_ns for name in objects(tmp_path)}
     assert stored(tmp_path).unchanged_count == 3
     assert {name: (tmp_path / name).stat().st_mtime_ns for name in objects(tmp_path)} == before
@@ -274,7 +287,7 @@ def test_processes_that_read_change_no_object(call, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_rows_of_another_schema_version_are_refused(tmp_path):
-    stored(tmp_path)
+    prepared(tmp_path)
     with duckdb.connect() as con:
         for name in objects(tmp_path, "modules"):
             sql = f"SELECT * REPLACE (4 AS schema_version) FROM read_parquet('{tmp_path}/{name}')"
@@ -286,7 +299,7 @@ def test_rows_of_another_schema_version_are_refused(tmp_path):
 
 @pytest.mark.slow
 def test_however_an_ingest_is_cut_its_rows_are_the_same(tmp_path, monkeypatch):
-    stored(tmp_path / "one")
+    prepared(tmp_path / "one")
     monkeypatch.setattr("bufdb.dataset.dump_ingest.TRANSACTION_BYTES", 1)
     stored(tmp_path / "other", block_bytes=4096)
     assert rows_on(tmp_path / "one") == rows_on(tmp_path / "other")

@@ -2,7 +2,7 @@
 
 import duckdb
 import pytest
-from datasets import RUN, objects, rows_on, stored
+from datasets import RUN, objects, prepared, rows_on
 
 from bufdb.dataset import layout, snapshot
 from bufdb.dataset.snapshot import open_readable
@@ -13,7 +13,7 @@ from bufdb.errors import DatabaseError
 @pytest.mark.parametrize("place", ["/etc/passwd", "{root}/../outside.csv", "{root}x.csv"])
 def test_files_outside_cannot_be_read(tmp_path, place):
     root = tmp_path / "set"
-    stored(root)
+    prepared(root)
     for name in ("outside.csv", "setx.csv"):
         (tmp_path / name).write_text("secret\n1\n")
     with open_readable(str(root)) as con:
@@ -31,7 +31,7 @@ def test_files_outside_cannot_be_read(tmp_path, place):
 def test_no_link_in_a_dataset_is_followed_by_a_question(tmp_path, monkeypatch, where, copied_bytes):
     """DuckDB takes `l/..` for the folder of `l`, the system for that above what it leads to."""
     root = tmp_path / "set"
-    stored(root)
+    prepared(root)
     rows = rows_on(root)
     (tmp_path / "out" / "side").mkdir(parents=True)
     (tmp_path / "out" / "secret.csv").write_text("secret\n1\n")
@@ -47,7 +47,7 @@ def test_no_link_in_a_dataset_is_followed_by_a_question(tmp_path, monkeypatch, w
 
 @pytest.mark.slow
 def test_a_link_is_no_object(tmp_path):
-    stored(tmp_path / "set")
+    prepared(tmp_path / "set")
     for name in objects(tmp_path / "set", "values"):
         path = tmp_path / "set" / name
         path.rename(tmp_path / path.name)
@@ -59,7 +59,7 @@ def test_a_link_is_no_object(tmp_path):
 @pytest.mark.slow
 def test_a_lost_object_is_missed(tmp_path):
     """Each that has rows of modules, but their marker: without it a module was never stored."""
-    stored(tmp_path)
+    prepared(tmp_path)
     tables = [table for table in layout.tables() if objects(tmp_path, table)]
     assert len(tables) > 25
     for table in sorted(set(tables) - {"modules", "run_labels"})[::3]:  # each is read in one way
@@ -74,7 +74,7 @@ def test_a_lost_object_is_missed(tmp_path):
 
 @pytest.mark.slow
 def test_a_table_with_fewer_or_more_rows_is_refused(tmp_path):
-    stored(tmp_path)
+    prepared(tmp_path)
     path = tmp_path / min(objects(tmp_path, "uses"))
     for sql in ("FROM '{}' LIMIT 2", "FROM '{0}' UNION ALL FROM '{0}'"):
         whole = path.read_bytes()
@@ -89,7 +89,7 @@ def test_a_table_with_fewer_or_more_rows_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_what_else_lies_there_is_not_read(tmp_path):
-    stored(tmp_path)
+    prepared(tmp_path)
     rows = rows_on(tmp_path)
     (day,) = (tmp_path / "values").iterdir()
     (day / ".0000000000000001-0000000000000001.parquet.tmp").write_text("half")
@@ -101,7 +101,7 @@ def test_what_else_lies_there_is_not_read(tmp_path):
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("copied_bytes", [0, snapshot.COPIED_BYTES])
 def test_a_damaged_file_is_reported_on_one_line(tmp_path, monkeypatch, copied_bytes):
-    stored(tmp_path)
+    prepared(tmp_path)
     monkeypatch.setattr(snapshot, "COPIED_BYTES", copied_bytes)
     name = min(objects(tmp_path, "values"))
     (tmp_path / name).write_bytes(b"PAR1" + b"\0" * 100 + b"PAR1")
@@ -114,7 +114,7 @@ def test_a_damaged_file_is_reported_on_one_line(tmp_path, monkeypatch, copied_by
 @pytest.mark.parametrize(("table", "runs"), [("values", None), ("modules", ["*"])])
 def test_more_rows_than_a_file_can_have_are_refused(tmp_path, monkeypatch, table, runs):
     """Joined with others of the same key they have no end."""
-    stored(tmp_path)
+    prepared(tmp_path)
     monkeypatch.setattr(snapshot, "FREE_ROWS", 1000)
     path = tmp_path / min(objects(tmp_path, table))
     with duckdb.connect() as con:
