@@ -11,6 +11,7 @@ from dataclasses import replace
 import oom_messages
 import pytest
 from ingesting import ingest_into
+from kept import kept_for_advice
 from places import DEMO
 from small_db import Module, derive, insert
 
@@ -18,9 +19,12 @@ from bufdb import resources
 from bufdb.answers import devices
 from bufdb.answers import summary as overview
 from bufdb.answers import summary_text as screen
+from bufdb.database import store
 from bufdb.query import catalogue, execute
 from bufdb.render import table
 from bufdb.render.text import display_width
+
+__all__ = ["kept_for_advice"]  # the database of `con` here
 
 CATALOGUE = catalogue.Catalogue([resources.query_folder()])
 PARTS = overview.queries(CATALOGUE, tuple(overview.QUERIES))
@@ -59,12 +63,13 @@ def test_it_is_one_screen_of_eighty_columns(summary):
 
 
 @pytest.mark.slow
-def test_its_figures_are_those_of_the_queries(summary, demo):
+def test_its_figures_are_those_of_the_queries(summary, demo_db):
     data = json.loads(summary("--format", "json", "--limit", "h200")[1])
     asked = {"run": "cpu_b16", "function": "train_step", "color": "0"}
-    assert data["categories"] == answer(demo, "peak-by-category", **asked)
-    assert data["lines"] == answer(demo, "peak-by-source-line", **asked, top_n="5")
-    assert data["advice"] == answer(demo, "advice", **asked, top_n="2")
+    with closing(store.open_readable(str(demo_db))) as con:
+        assert data["categories"] == answer(con, "peak-by-category", **asked)
+        assert data["lines"] == answer(con, "peak-by-source-line", **asked, top_n="5")
+        assert data["advice"] == answer(con, "advice", **asked, top_n="2")
     assert data["peak"]["peak_bytes"] == 16447936
     assert (data["run_count"], data["module_count"], data["function_count"]) == (6, 15, 3)
     assert (data["limit_bytes"], data["limit_device"]) == (113548197888, "H200")

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import duckdb
+import pytest
+from once import made_once
+from small_db import open_copy
+
+from bufdb.database import ready
+from bufdb.query import computed_views
 
 _CATALOG = """
 SELECT table_name, table_oid, column_count FROM duckdb_tables()
@@ -69,3 +76,26 @@ class Kept:
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         return self._con.execute(sql).fetchall()
+
+
+@pytest.fixture(scope="session", name="_kept")
+def kept_for_advice(
+    fresh: Callable[[], duckdb.DuckDBPyConnection], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Kept]:
+    """That of `con` with the empty tables that a database has which bufdb opens for questions.
+
+    With them advice takes three quarters of the time. A test module or `conftest.py` imports it.
+    """
+
+    def make(folder: Path) -> None:
+        with fresh() as con:
+            for view, need in computed_views.OF_MODULES.items():
+                if need is not None:
+                    con.execute(f"CREATE TABLE {ready.EMPTY}{view} AS FROM {view} LIMIT 0")
+            con.execute(f"ATTACH '{folder / 'kept.duckdb'}' AS kept (STORAGE_VERSION 'latest')")
+            con.execute("COPY FROM DATABASE memory TO kept")
+
+    path = made_once(tmp_path_factory, "kept", make) / "kept.duckdb"
+    kept = Kept(lambda: open_copy(path))
+    yield kept
+    kept.close()

@@ -1,0 +1,5 @@
+"""The database of `con` here."""
+
+from kept import kept_for_advice
+
+__all__ = ["kept_for_advice"]
