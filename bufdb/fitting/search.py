@@ -341,26 +341,30 @@ def _tie(proof: Estimates, limit: int) -> None:
 
 
 def _recall(space: Space, proof: Estimates, limit: int) -> None:
-    """Compile what an earlier question did, if it fits and costs less than each that is compiled.
+    """Compile what an earlier question did, if it fits and beats each that is compiled.
 
-    It is one plan, and takes no compiler while its dump is kept, so that the budget does not bound
-    it then: more memory never costs more work.
+    It costs less, or as much with a smaller need. It is one plan, and takes no compiler while its
+    dump is kept, so that the budget does not bound it then: more memory never costs more work.
     """
+    same = SAME * space.program.as_written.work
     fitting = [plan for plan in proof.full if _fits(proof, plan, limit)]
     least = min((space.cost(space.traced[plan]) for plan in fitting), default=math.inf)
-    most = least - SAME * space.program.as_written.work
-    before = [one for one in space.ask.before if one.need_bytes <= limit]
-    known = [space.look(one.plan, one.away) for one in before if not space.ask.is_over()]
-    cheaper = [
-        plan
-        for plan in known
-        if plan not in proof.full.keys() | proof.refused and space.cost(space.traced[plan]) < most
-    ]
-    cheaper.sort(key=lambda plan: space.cost(space.traced[plan]))
+    alike = [plan for plan in fitting if space.cost(space.traced[plan]) <= least + same]
+    need = min((proof.estimate(plan) for plan in alike), default=math.inf)
+    better: list[tuple[int, int, Plan]] = []
+    for one in space.ask.before:
+        if one.need_bytes > limit or space.ask.is_over():
+            continue
+        plan = space.look(one.plan, one.away)
+        cost = space.cost(space.traced[plan])
+        is_better = cost < least - same or (cost <= least + same and one.need_bytes < need)
+        if is_better and plan not in proof.full.keys() | proof.refused:
+            better.append((cost, one.need_bytes, plan))
+    better.sort(key=lambda row: row[:2])
     is_free = space.ask.is_kept
-    plan = next((plan for plan in cheaper if not proof.is_over or is_free(plan)), None)
-    if plan is not None:
-        proof.compile(plan)
+    best = next((plan for *_, plan in better if not proof.is_over or is_free(plan)), None)
+    if best is not None:
+        proof.compile(best)
 
 
 def _quickly(proof: Estimates, plan: Plan) -> None:
