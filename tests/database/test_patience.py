@@ -65,10 +65,10 @@ def test_a_query_waits_for_an_ingest_and_says_so(path, hold, capfd):
 def test_one_that_writes_says_who_is_in_its_way(path, hold, how, capfd):
     other = hold(how, 60)
     begin = time.monotonic()
-    assert cli.run(["runs", "label", "r", "a=b", "--db", path, "--wait", "0.2"]) == 3
+    assert cli.run(["runs", "label", "r", "a=b", "--db", path, "--wait", "1"]) == 3
     assert time.monotonic() - begin < 30
     waiting, error = capfd.readouterr().err.splitlines()
-    assert waiting.endswith(f" (PID {other.pid}); waiting up to 0.2 s")
+    assert waiting.endswith(f" (PID {other.pid}); waiting up to 1 s")
     assert error.startswith(f"bufdb: error: {path} is in use by python")
     assert error.endswith("; try again later, or wait with --wait SECONDS")
 
