@@ -44,14 +44,12 @@ _MOST_READS = 64
 _PASSED_ON = ("SIGTERM", "SIGHUP")
 
 _START = """
-import gc, sys
+import sys
 from importlib import import_module, util
 root, module, *arguments = sys.argv[1:]
 if util.find_spec("bufdb") is None:
     sys.path.append(root)  # a checkout that is not installed
-code = import_module(module).main(arguments)
-gc.freeze()  # else Python looks at all objects of JAX once more, for a third of a second
-sys.exit(code)
+sys.exit(import_module(module).main(arguments))
 """
 
 Observer = Callable[[str, float], None]
