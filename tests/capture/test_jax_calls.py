@@ -67,7 +67,7 @@ def explain(spec, args, folder):
 
 def fit(spec, args, folder):
     server = Server()
-    request = {"spec": spec, "args": args, "target": None, "sources": {}, "has_program": False}
+    request = {"spec": spec, "args": args, "target": None, "sources": {}, "has_program": True}
     server.answer({"do": "start", "gradients_only": False, **request})
 
 
