@@ -43,6 +43,8 @@ SAME = 0.0005
 ROUNDING = 1e-6
 """Share of the largest result of all below which one is nothing but rounding, such as the gradient
 of a shift that a normalization takes away."""
+UNEQUAL = 1e-4
+"""Difference of results from which that by rounding is said."""
 CLOSE = 0.02
 """Share of a limit by which another one must be apart from it."""
 MOST_LIMITS = 3
@@ -377,11 +379,14 @@ class Bench:
         if done.returncode:
             last = done.stderr.strip().splitlines()[-1:]
             return {"difference": None, "unrun": " ".join(last)[:200]}
-        return {"difference": float(done.stdout)}
+        return dict(zip(("difference", "rounding"), map(float, done.stdout.split()), strict=True))
 
 
 def compare(name, other):
-    """Run a program as written and patched on small random arguments; return the difference."""
+    """Run a program on small random arguments; return how much what a patch computes differs.
+
+    And how much what it computes as written differs if its arguments change by one rounding.
+    """
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -394,18 +399,25 @@ def compare(name, other):
             return jnp.asarray(draw.integers(0, 8, shape.shape), jnp.int32)
         return jnp.asarray(draw.standard_normal(shape.shape, np.float32) * 0.1)
 
-    worst, results, arguments = 0.0, [], None
-    for path in (subject.path, other):
-        module = module_of(path)
-        if arguments is None:
-            shapes = eval(f"({subject.small},)", vars(module))
-            arguments = jax.tree.map(value, shapes)
-        results.append(jax.tree.leaves(jax.jit(getattr(module, subject.function))(*arguments)))
-    most = max(float(jnp.abs(one).max()) for one in results[0])
-    for first, second in zip(*results, strict=True):
-        largest = max(float(jnp.abs(first).max()), ROUNDING * most) or 1.0
-        worst = max(worst, float(jnp.abs(first - second).max()) / largest)
-    return worst
+    written, patched = (
+        jax.jit(getattr(module_of(path), subject.function)) for path in (subject.path, other)
+    )
+    shapes = eval(f"({subject.small},)", vars(module_of(subject.path)))
+    arguments = jax.tree.map(value, shapes)
+    rounded = jax.tree.map(
+        lambda one: one if one.dtype == jnp.int32 else jnp.nextafter(one, jnp.inf), arguments
+    )
+    results = jax.tree.leaves(written(*arguments))
+    most = max(float(jnp.abs(one).max()) for one in results)
+
+    def difference(others):
+        worst = 0.0
+        for first, second in zip(results, jax.tree.leaves(others), strict=True):
+            largest = max(float(jnp.abs(first).max()), ROUNDING * most) or 1.0
+            worst = max(worst, float(jnp.abs(first - second).max()) / largest)
+        return worst
+
+    return difference(patched(*arguments)), difference(written(*rounded))
 
 
 # -- The page --------------------------------------------------------------------------------------
@@ -534,6 +546,11 @@ def reasons(bench, limit):
         yield where + "by hand: " + "; ".join(row["steps"])
     if row.get("unrun"):
         yield where + "not run: " + row["unrun"]
+    if (row.get("difference") or 0.0) > UNEQUAL and "rounding" in row:
+        yield (
+            f"{where}the program as written differs from itself by {row['rounding']:.0e} where "
+            "each of its arguments is the next float32."
+        )
 
 
 @dataclass
@@ -611,7 +628,7 @@ def main():
     parser.add_argument("--compare", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.compare:
-        print(compare(*options.compare))
+        print(*compare(*options.compare))
         return
     os.environ |= {"JAX_PLATFORMS": "cpu", "BUFDB_CACHE": "off"}
     keep, written = options.keep.resolve(), HERE / "frontier.md"
