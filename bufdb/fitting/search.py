@@ -178,6 +178,9 @@ def _divide(space: Space, proof: Estimates, limit: int) -> None:
     if space.is_over:
         return
     known = [plan for plan in space.traced if plan not in proof.refused]
+    if all(proof.estimate(plan) > limit for plan in known):
+        _spare_last(space, min(known, key=proof.estimate))
+        return
     frontier = _pareto(proof, known)
     curves = [_hull(proof, frontier), frontier]
     if any(plan.scans for plan in proof.full):
@@ -223,6 +226,27 @@ def _between(space: Space, proof: Estimates, cheap: Plan, dear: Plan, limit: int
     return is_new
 
 
+def _spare_last(space: Space, plan: Plan) -> None:
+    """Trace a plan of calls with the last one as written, function by function.
+
+    What that one saves is live with all the others anyway, so that to compute it again saves
+    nothing, and costs work and often bytes.
+    """
+    for index in plan.calls:
+        region = space.program.regions[index]
+        cheap = replace(
+            plan,
+            calls=tuple(at for at in plan.calls if at != index),
+            with_dots=tuple(at for at in plan.with_dots if at != index),
+            depths=tuple(one for one in plan.depths if one.region != index),
+        )
+        share = 1.0 if region.sizes else (region.layers - 1.5) / max(region.layers, 1)
+        some = (lever.between(space.program, cheap, plan, share) for lever in LEVERS)
+        other = next((one for one in some if one is not None), None)
+        if other is not None and not space.is_over:
+            space.look(other, space.of_plan[plan])
+
+
 def _hull(proof: Estimates, frontier: Sequence[Plan]) -> list[Plan]:
     """Return the plans of the frontier that no mixture of two others beats, cheapest first."""
     points = {plan: (proof.estimate(plan), proof.order(plan)[0]) for plan in frontier}
@@ -260,8 +284,9 @@ def search(program: Program, ask: Ask) -> list[Candidate]:
         _frontier(proof)
     else:
         _descend(space, proof, limit)
-        _recall(space, proof, limit)
     proof.finish()
+    if limit is not None:
+        _recall(space, proof, limit)
     return _shown(proof, limit)
 
 
@@ -343,24 +368,27 @@ def _tie(proof: Estimates, limit: int) -> None:
 def _recall(space: Space, proof: Estimates, limit: int) -> None:
     """Compile what an earlier question did, if it fits and beats each that is compiled.
 
-    It costs less, or as much with a smaller need. It is one plan, and takes no compiler while its
-    dump is kept, so that the budget does not bound it then: more memory never costs more work.
+    It costs less, or as much with a smaller need; where nothing fits, it needs less. It is one
+    plan, and takes no compiler while its dump is kept, so that the budget does not bound it then:
+    more memory never costs more work, and the least need is the least that is known.
     """
     same = SAME * space.program.as_written.work
     fitting = [plan for plan in proof.full if _fits(proof, plan, limit)]
     least = min((space.cost(space.traced[plan]) for plan in fitting), default=math.inf)
     alike = [plan for plan in fitting if space.cost(space.traced[plan]) <= least + same]
-    need = min((proof.estimate(plan) for plan in alike), default=math.inf)
-    better: list[tuple[int, int, Plan]] = []
+    need = min(proof.estimate(plan) for plan in alike or proof.full)
+    better: list[tuple[bool, int, int, Plan]] = []
     for one in space.ask.before:
-        if one.need_bytes > limit or space.ask.is_over():
+        fits = one.need_bytes <= limit
+        if (not fits and (fitting or one.need_bytes >= need)) or space.ask.is_over():
             continue
         plan = space.look(one.plan, one.away)
         cost = space.cost(space.traced[plan])
         is_better = cost < least - same or (cost <= least + same and one.need_bytes < need)
         if is_better and plan not in proof.full.keys() | proof.refused:
-            better.append((cost, one.need_bytes, plan))
-    better.sort(key=lambda row: row[:2])
+            order = (cost, one.need_bytes) if fits else (one.need_bytes, cost)
+            better.append((not fits, *order, plan))
+    better.sort(key=lambda row: row[:3])
     is_free = space.ask.is_kept
     best = next((plan for *_, plan in better if not proof.is_over or is_free(plan)), None)
     if best is not None:
@@ -420,7 +448,22 @@ def _next(proof: Estimates, limit: int) -> Plan | None:
     is_hopeless = (excess > HOPELESS and len(proof.full) > FEWEST) or (
         excess > 2 * proof.late_error and len(proof.full) > PATIENT
     )
-    return None if is_hopeless else least
+    return _whole(proof, rest) if is_hopeless else least
+
+
+def _whole(proof: Estimates, plans: Iterable[Plan]) -> Plan | None:
+    """Return a checkpoint of one function, as by hand, if its trace is not far from the least.
+
+    With fewer functions XLA may need less than where each within another has one of its own.
+    """
+    space = proof.space
+
+    def live(plan: Plan) -> int:
+        return space.figure(space.traced[plan])
+
+    most = (1 + HOPELESS) * min(map(live, space.traced))
+    alone = [plan for plan in plans if len(plan.calls) == 1 and not plan.depths]
+    return min((plan for plan in alone if live(plan) <= most), key=live, default=None)
 
 
 def _is_known(proof: Estimates, plan: Plan, limit: int) -> bool:

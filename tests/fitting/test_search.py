@@ -9,7 +9,18 @@ from bufdb.fitting import search
 from bufdb.fitting.estimates import ENOUGH
 from bufdb.fitting.levers.host import WORK as HOST_WORK
 from bufdb.fitting.needs import FAMILIAR
-from bufdb.fitting.plans import Ask, Compiled, Depth, Plan, Program, Region, Site, Switch, Traced
+from bufdb.fitting.plans import (
+    Ask,
+    Compiled,
+    Depth,
+    Learned,
+    Plan,
+    Program,
+    Region,
+    Site,
+    Switch,
+    Traced,
+)
 from bufdb.fitting.space import Space
 
 HERE = Site("/a/train.py", 1, 0, 1, 9)
@@ -621,6 +632,74 @@ def test_layers_are_divided_though_a_trace_has_a_better_end():
     ask = Ask(2000, compile_plan(Plan(), True), trace, compile_plan)
     best = answer(search.search(program, ask), 2000)
     assert best.plan.calls == (1,) and best.plan.depths == (Depth(1, 4),)
+
+
+def searched_calls(regions, needs, limit, **fields):
+    """Return the rows of a search in functions, by a table of what traces and the compiler say."""
+
+    def of(plan):
+        return needs[plan.calls, *(one.count for one in plan.depths)]
+
+    def trace(plan):
+        _, live, extra = of(plan)
+        return Traced(0, live, 1000 + extra, 1)
+
+    def compile_plan(plan, is_full):
+        need, *_ = of(plan)
+        return Compiled(need, need, is_full, 1)
+
+    program = Program("f", None, "gpu", regions, (), (), ("a",), False, False, trace(Plan()))
+    ask = Ask(limit, compile_plan(Plan(), True), trace, compile_plan, **fields)
+    return search.search(program, ask)
+
+
+UNET_SIZES = (64, 32, 16, 8, 4, 8, 16, 32, 64)
+UNET = {
+    ((),): (12542, 24476, 0), ((0,),): (13051, 16664, 0), ((1,),): (12347, 11825, 323),
+    ((2,),): (7815, 11273, 323), ((2,), 8): (7147, 11273, 264), ((2,), 7): (7997, 13268, 216),
+}  # fmt: skip
+"""Needs, live bytes and work of a U-Net by which functions compute again, and how many calls."""
+
+
+UNET_REGIONS = (
+    Region("call", (HERE,), "normed", HERE, 18, within=(1, 2)),
+    Region("call", (HERE,), "conv", HERE, 18, within=(2,)),
+    Region("call", (HERE,), "double", HERE, 9, order=(HERE,) * 9, sizes=UNET_SIZES),
+)
+
+
+@pytest.mark.parametrize("limit", [7300, 7060])
+def test_the_last_call_is_left_as_written_where_nothing_fits(limit):
+    rows = searched_calls(UNET_REGIONS, UNET, limit)
+    assert min(row.compiled.need_bytes for row in rows if row.compiled) == 7147
+    assert (answer(rows, limit) is not None) == (limit >= 7147)
+
+
+def test_the_least_is_that_of_an_earlier_question_too():
+    plan = Plan(calls=(2,), depths=(Depth(2, 8),))
+    before = (Learned(plan, frozenset(), 7147),)
+    how = {"before": before, "compile_budget": 1, "is_kept": lambda other: other == plan}
+    rows = searched_calls(UNET_REGIONS, UNET, 3000, **how)
+    assert min(row.compiled.need_bytes for row in rows if row.compiled) == 7147
+
+
+MOBILENET = {
+    ((),): (14289, 29436, 0), ((0,),): (14400, 15756, 0), ((1,),): (7200, 8827, 331),
+    ((2,),): (5162, 9879, 297), ((0, 2),): (5200, 9983, 297), ((1, 2),): (5629, 8317, 498),
+}  # fmt: skip
+"""The same of MobileNet-V2: where convolutions within blocks have their own, it needs more."""
+
+
+@pytest.mark.parametrize("limit", [5200, 4950])
+def test_a_checkpoint_of_one_function_is_tried_as_by_hand(limit):
+    regions = (
+        Region("call", (HERE,), "normed", HERE, 52, within=(1,)),
+        Region("call", (HERE,), "conv", HERE, 52),
+        Region("call", (HERE,), "inverted", HERE, 17),
+    )
+    rows = searched_calls(regions, MOBILENET, limit)
+    assert min(row.compiled.need_bytes for row in rows if row.compiled) == 5162
+    assert (answer(rows, limit) is not None) == (limit >= 5162)
 
 
 def test_of_calls_that_nest_the_outer_one_alone_is_in_a_plan():
