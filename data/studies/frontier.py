@@ -159,11 +159,11 @@ PROGRAMS = {
     "unet_nnx": fitted("U-Net of flax.nnx", "unet", "Residual.__call__"),
     "vgg16": monet(
         "VGG-16", "vgg16", "filtered", (14.12, 9.71, 8.66, 7.88, 6.82, 5.90, 5.51),
-        (-5.30, -4.64, -2.18, 1.99, 5.44, 9.11), "2, 32", last=("microbatch",),
+        (-5.30, -4.64, -2.18, 1.99, 5.44, 9.11), "16, 32", last=("microbatch",),
     ),
     "unet": monet(
         "U-Net", "unet", "double", (14.32, 10.01, 9.01, 8.02, 7.00, 6.01, 5.01),
-        (-4.10, -2.07, -0.09, 1.39, 4.95, 11.51), "2, 32, 32", last=("microbatch",),
+        (-4.10, -2.07, -0.09, 1.39, 4.95, 11.51), "16, 32, 32", last=("microbatch",),
     ),
     "resnet50": monet(
         "ResNet-50", "resnet50", "bottleneck", (15.06, 10.01, 9.01, 8.01, 6.99, 6.00, 4.99),
