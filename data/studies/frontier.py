@@ -441,12 +441,12 @@ those of `programs/by_hand.py` that apply: a checkpoint of each block or of ever
 `dots_saveable`, inputs of layers in host memory, the loss in 8 chunks, 4 microbatches. Limits are
 needs of these plans, or figures that others published. Above the bound is the cost beyond that of
 any mixture of the same values and layers at the same size of residuals, by traces; where unlike
-layers are called in a row, no trace has it, and where equal ones are, rows of an earlier version
-lack it. Compilations are those of a first question, patches included, and CPU seconds are those of
+layers are called in a row, or functions within them are checkpoints too, no trace has it.
+Compilations are those of a first question, patches included, and CPU seconds are those of
 the same, all processes together, on a machine that others shared. Proved means that the patched
 files were compiled and need the same to the byte. As promised is whether the need fell by what
-`bufdb verify` promises for what the plan changes of the program as written; more is more than that,
-and empty is a row of an earlier version. The difference is that of results of the patched files
+`bufdb verify` promises for what the plan changes of the program as written; more is more than that.
+The difference is that of results of the patched files
 from those as written, both run on a CPU with small arguments, relative to the largest value of a
 result; one of a millionth of the largest of all is taken as that much.
 
@@ -594,24 +594,9 @@ class Rows:
             rows.notes.append(f"- {title}: not run at {', '.join(rest)} MiB.")
         return rows
 
-    @classmethod
-    def of_page(cls, text, title):
-        """Those of an earlier page, whose results are not there."""
-        own = [one for one in text.splitlines() if one.startswith(f"| {title} | ")]
-        if "| as promised |" not in text:
-            own = [" | ".join([*(cells := one.split(" | "))[:9], "", *cells[9:]]) for one in own]
-        notes = [
-            one for one in text.splitlines() if one.startswith((f"- {title}, ", f"- {title}: "))
-        ]
-        return cls({one.split(" | ")[1]: one for one in own}, notes)
 
-
-def page(benches, before):
-    """The page; what has no results, and is in that of before, stays as it is."""
-    programs = [
-        Rows.of(bench) if bench.known.get("limits") else Rows.of_page(before, bench.subject.title)
-        for bench in benches
-    ]
+def page(benches):
+    programs = [Rows.of(bench) for bench in benches]
     lines = [one for rows in programs for one in rows.lines.values()]
     notes = [one for rows in programs for one in rows.notes]
     missing = [bench.name for bench, rows in zip(benches, programs, strict=True) if not rows.lines]
@@ -651,8 +636,7 @@ def main():
                 Bench(name, keep).run(Path(folder), options.limits)
             except BufdbError as error:
                 print(f"{name}: {error}", file=sys.stderr, flush=True)
-    before = written.read_text() if written.exists() else ""
-    written.write_text(page([Bench(name, keep) for name in PROGRAMS], before))
+    written.write_text(page([Bench(name, keep) for name in PROGRAMS]))
 
 
 if __name__ == "__main__":
