@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
 import shutil
@@ -42,6 +43,8 @@ SETTINGS = (
 
 _NOT_SLOW = "not slow and not by_hand"
 """What pyproject.toml chooses."""
+_ALONE = ("slow", "by_hand")
+"""Marks of which tests are few, so that with one as the expression most files have none."""
 
 # How long an example takes says more of the machine than of bufdb.
 hypothesis.settings.register_profile("bufdb", deadline=None)
@@ -82,10 +85,28 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    base = config.getoption("--touched")
-    if base is None or not collection_path.name.startswith("test_"):
+    if not collection_path.name.startswith("test_"):
         return None
-    return None if collection_path in touched.choose(base) else True
+    mark = config.option.markexpr
+    if mark in _ALONE and not _may_have(mark, collection_path):
+        return True
+    base = config.getoption("--touched")
+    return None if base is None or collection_path in touched.choose(base) else True
+
+
+def _may_have(mark: str, path: Path) -> bool:
+    """Return whether a file, its folder's fixtures or shared code that it names has the mark."""
+    texts = [
+        one.read_text("utf-8") for one in (path, path.with_name("conftest.py")) if one.exists()
+    ]
+    words = (f"mark.{mark}", "mark.sample(", *_shared_with(mark))
+    return any(word in text for text in texts for word in words)
+
+
+@functools.cache
+def _shared_with(mark: str) -> list[str]:
+    support = Path(__file__).with_name("support").glob("*.py")
+    return [one.stem for one in support if f"mark.{mark}" in one.read_text("utf-8")]
 
 
 @pytest.hookimpl(tryfirst=True)
