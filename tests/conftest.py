@@ -25,7 +25,7 @@ from small_db import open_copy
 from bufdb import cli
 from bufdb.database import store
 from bufdb.dumps import profiles
-from bufdb.ingest.ingest import ingest
+from bufdb.ingest.ingest import ingest_into
 from bufdb.user_cache import OFF, VARIABLE
 
 FIRST_DUMP_TIME = 1_750_000_000
@@ -274,14 +274,17 @@ def demo_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def make(folder: Path) -> None:
         shutil.copytree(DEMO, folder / "demo")
         runs = sorted(path for path in (folder / "demo").iterdir() if path.is_dir())
-        with contextlib.chdir(folder):  # for a runs.source_path that does not depend on the machine
+        with (
+            contextlib.chdir(folder),  # for a runs.source_path that does not depend on the machine
+            contextlib.closing(store.open_writable("demo.duckdb")) as con,
+        ):
             for number, run in enumerate(runs):
                 time = FIRST_DUMP_TIME + 3600 * number
                 for path in run.rglob("*"):
                     os.utime(path, (time, time))
                 profile = PROFILES.get(run.name)
-                ingest(
-                    "demo.duckdb",
+                ingest_into(
+                    con,
                     [run.relative_to(folder), *MEMORY.get(run.name, [])],
                     run=run.name,
                     labels=LABELS[run.name],
