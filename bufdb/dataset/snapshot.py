@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -180,6 +181,8 @@ class Snapshot:
         self.con, self.place, self.owners = con, place, owners
         self.paths: set[str] = set()
         """Objects from which rows are read."""
+        self.row_counts: dict[str, int] = {}
+        """Rows in the objects of the tables that `require_sound` has read, whosever they are."""
         self._listed: dict[str, dict[str, tuple[Name, Listed]]] = {}
         self._lost: dict[str, int] = {}
         self.is_delta = any(delta.is_log(place.names(table), table) for table in MARKERS)
@@ -226,9 +229,9 @@ class Snapshot:
                 if ids is None or name.owner_id is None or name.owner_id in ids
             ]
             if names:
-                self.require_sound(table)
                 owners[table] = self._rows(names)
         self.has_markers = bool(owners)
+        self.require_sound(owners)
         try:
             self.con.execute(f"CREATE OR REPLACE TABLE {self.owners} AS {committed(owners)}")
         except duckdb.Error as error:
@@ -274,23 +277,28 @@ class Snapshot:
         chosen = self.chosen(table, of)
         return self._rows(list(chosen)) if chosen else None
 
-    def require_sound(self, table: str, of: Owners | None = None) -> None:
-        """Nothing if the objects of a table have no more rows than bufdb can have written.
+    def require_sound(self, tables: Iterable[str], of: Owners | None = None) -> None:
+        """Check that objects of tables have no more rows than bufdb can have written; count rows.
 
         Raises:
             DatabaseError: one has.
         """
-        paths = [f"{self.place.root}/{name}" for name in self.chosen(table, of)]
+        root = self.place.root
+        paths = [f"{root}/{name}" for table in tables for name in self.chosen(table, of)]
         if not paths:
             return
-        odd = self.con.execute(
-            "SELECT file_name, num_rows, file_size_bytes FROM parquet_file_metadata(?) "
-            f"WHERE num_rows > greatest({FREE_ROWS}, {MOST_ROWS} * file_size_bytes) LIMIT 1",
-            [paths],
-        ).fetchone()
-        if odd is not None:
-            name, rows, size = odd
-            raise DatabaseError(f"{name}: {rows} rows in {size} bytes; bufdb did not write that")
+        # One statement: for each table it would take longer than its footers.
+        footers = self.con.execute(
+            "SELECT file_name, num_rows, file_size_bytes FROM parquet_file_metadata(?)", [paths]
+        )
+        row_counts: Counter[str] = Counter()
+        for name, rows, size in footers.fetchall():
+            if rows > max(FREE_ROWS, MOST_ROWS * size):
+                raise DatabaseError(
+                    f"{name}: {rows} rows in {size} bytes; bufdb did not write that"
+                )
+            row_counts[name.rsplit("/", 3)[-3]] += rows
+        self.row_counts.update(row_counts)
 
     def size(self, table: str, of: Owners) -> int:
         """Return the bytes in the objects of a table that have rows of some owners."""
@@ -378,9 +386,11 @@ def require_rows(snapshot: Snapshot) -> None:
 COPIED_BYTES = 16 << 20
 """Parquet that is read into memory once, when a dataset is opened. A query may name a table thirty
 times, through views upon views, and opens its files again each time."""
-LARGE_OBJECT, FEW_TIMES = 64 << 10, 5
-"""Mean size of the objects of a table, from which on their rows take longer than their opening; and
-how often a question may name it, to read them there each time."""
+LARGE_OBJECT, MANY_ROWS, FEW_TIMES = 64 << 10, 5000, 5
+"""Mean size and mean rows of the objects of a table, from which on their rows take longer than
+their opening; and how often a question may name it, to read them there each time. What repeats
+itself is small: 10,000 profiles take nine kilobytes."""
+_KEY_SUMS = "sum({0})::HUGEINT AS row_count, sum(hash(module_id)::HUGEINT * ({0})) AS key_sum"
 LONGEST_TEXT = 16 << 20
 """Bytes of a text in what is copied: 30 of 100 MB that are the same take eleven kilobytes."""
 _OWNERS = f"{CATALOG}.stored.owners"
@@ -474,14 +484,14 @@ def _make(
         as_views: those never to copy.
     """
     left = COPIED_BYTES
+    # Those of MARKERS are known to be sound, or they would not have been read.
+    snapshot.require_sound([table for table in tables if table not in (*as_views, *MARKERS)], of)
     for table in sorted(tables, key=lambda table: snapshot.size(table, of)):
-        if table not in as_views:
-            snapshot.require_sound(table, of)
         select = table_sql(table, columns[table], snapshot.relation(table, of), owners)
         is_copied = (
             table not in as_views
             and snapshot.size(table, of) <= left
-            and not _is_read_there(snapshot.chosen(table, of), times.get(table), columns[table])
+            and not _is_read_there(snapshot, table, of, times.get(table), columns[table])
         )
         left -= snapshot.size(table, of) if is_copied else 0
         if is_copied:
@@ -505,15 +515,16 @@ def _make(
 
 
 def _is_read_there(
-    objects: Mapping[str, Listed], times: int | None, types: Mapping[str, str]
+    snapshot: Snapshot, table: str, of: Owners, times: int | None, types: Mapping[str, str]
 ) -> bool:
     """Return whether to read a few columns a few times takes less than to copy all of them once."""
-    if times is None or not objects:
+    object_count = len(snapshot.chosen(table, of))
+    if times is None or not object_count:
         return False
-    size = sum(entry.size_bytes for entry in objects.values())
-    is_large = size >= LARGE_OBJECT * len(objects) and times <= FEW_TIMES
+    size, rows = snapshot.size(table, of), snapshot.row_counts.get(table, 0)
+    is_large = size >= LARGE_OBJECT * object_count or rows >= MANY_ROWS * object_count
     # Rows of modules are read at opening, too, to be counted.
-    return is_large or (times == 1 and "module_id" not in types)
+    return (is_large and times <= FEW_TIMES) or (times == 1 and "module_id" not in types)
 
 
 def _with_short_texts(select: str, types: Mapping[str, str]) -> str:
@@ -541,19 +552,31 @@ def _require_whole(snapshot: Snapshot, tables: Mapping[str, str], counts: str) -
     """
     if not tables:
         return
-    counted = " UNION ALL ".join(
-        f"SELECT {sql_text(table)} AS table_name, module_id, count(*) AS row_count FROM {name} "
-        "WHERE module_id IS NOT NULL GROUP BY module_id"
+    sums = " UNION ALL ".join(
+        f"SELECT {sql_text(table)} AS table_name, {_KEY_SUMS.format('1')} FROM {name} "
+        "WHERE module_id IS NOT NULL"
         for table, name in tables.items()
     )
-    names = ", ".join(sql_text(table) for table in tables)
+    # Sums of keys are equal where the rows of each module are, and need no table of modules.
+    differing = snapshot.con.execute(
+        f"SELECT table_name FROM (({sums}) UNION ALL "
+        f"SELECT table_name, {_KEY_SUMS.format('-row_count')} FROM ({counts}) "
+        f"WHERE table_name IN ({', '.join(map(sql_text, tables))}) GROUP BY table_name) "
+        "GROUP BY table_name HAVING sum(row_count) <> 0 OR sum(key_sum) <> 0"
+    ).fetchall()
+    if not differing:
+        return
+    counted = " UNION ALL ".join(
+        f"SELECT {sql_text(table)} AS table_name, module_id, count(*) AS row_count "
+        f"FROM {tables[table]} WHERE module_id IS NOT NULL GROUP BY module_id"
+        for (table,) in differing
+    )
+    names = ", ".join(sql_text(table) for (table,) in differing)
     odd = snapshot.con.execute(
-        f"WITH counts AS MATERIALIZED ({counts}) "
         "SELECT table_name, module_id, coalesce(stored.row_count, 0), coalesce(found.row_count, 0)"
-        f" FROM (FROM counts WHERE table_name IN ({names})) AS stored"
-        f" FULL JOIN ({counted}) AS found "
-        "USING (table_name, module_id) "
-        "WHERE stored.row_count IS DISTINCT FROM found.row_count ORDER BY ALL LIMIT 1"
+        f" FROM (FROM ({counts}) WHERE table_name IN ({names})) AS stored"
+        f" FULL JOIN ({counted}) AS found USING (table_name, module_id)"
+        " WHERE stored.row_count IS DISTINCT FROM found.row_count ORDER BY ALL LIMIT 1"
     ).fetchone()
     if odd is not None:
         table, module_id, stored, count = odd

@@ -225,10 +225,10 @@ def _fill(snapshot: Snapshot, columns: layout.Columns, batch: _Batch, file: Path
     con.execute(f"ATTACH {sql_text(str(file))} AS made")
     try:
         con.execute(f"CREATE TABLE made.schema_info AS SELECT {batch.version} AS schema_version")
+        snapshot.require_sound(layout.tables(), of)
         for table in layout.tables():
             types, relation = columns[table], snapshot.relation(table, of)
             if relation is not None:
-                snapshot.require_sound(table, of)
                 stored = {row[0] for row in con.execute(f"DESCRIBE FROM {relation}").fetchall()}
                 types = {name: kind for name, kind in types.items() if name in stored}
             elif batch.version < _SINCE.get(table, 0):

@@ -81,19 +81,22 @@ def test_what_is_too_large_to_be_copied_is_read_where_it_lies(demo_dataset, demo
         assert answer(con, peaks, {}) == answer(demo_file, peaks, {})
 
 
-@pytest.mark.sample(0, 4)
-@pytest.mark.parametrize("size", [0, 1 << 40])
+@pytest.mark.sample(0, 6)
+@pytest.mark.parametrize(
+    ("size", "rows"), [(0, 1 << 40), (1 << 40, 0), (1 << 40, 1 << 40)], ids=["size", "rows", "no"]
+)
 def test_large_objects_named_a_few_times_stay_where_they_are(
-    demo_dataset, demo_file, monkeypatch, size
+    demo_dataset, demo_file, monkeypatch, size, rows
 ):
     monkeypatch.setattr(snapshot, "LARGE_OBJECT", size)
+    monkeypatch.setattr(snapshot, "MANY_ROWS", rows)
     query = next(query for query in QUERIES if query.name == "process-growth")
     with open_readable(str(demo_dataset), query.sql) as con:
         views = con.execute(
             "SELECT view_name FROM duckdb_views() WHERE database_name = 'bufdb' AND NOT internal "
             "AND view_name IN ('live_arrays', 'live_profiles', 'modules') ORDER BY ALL"
         ).fetchall()
-        names = ["live_profiles"] if size else ["live_arrays", "live_profiles", "modules"]
+        names = ["live_profiles"] if size and rows else ["live_arrays", "live_profiles", "modules"]
         assert [name for (name,) in views] == names
         assert answer(con, query, {}) == answer(demo_file, query, {})
 
