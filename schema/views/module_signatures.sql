@@ -1,39 +1,45 @@
 -- One row per module: the shapes that it was compiled for, and the name that pairs it with others.
 CREATE OR REPLACE VIEW module_signatures AS
-WITH parameters AS (
+WITH shapes_of AS (
+  -- One pass, of rows that matter: to read allocations again takes longer than all of this.
   SELECT
     allocations.module_id,
-    count(*) AS parameter_count,
     -- Index {} holds the shape of the whole parameter in every format era; deeper ones do not.
-    CASE WHEN count(*) = count(allocations.parameter_shape)
-      THEN string_agg(allocations.parameter_shape, ', ' ORDER BY allocations.parameter_number)
-    END AS parameter_shapes
+    count(*) FILTER (WHERE allocations.parameter_shape_index = '{}') AS parameter_count,
+    count(allocations.parameter_shape) FILTER (WHERE allocations.parameter_shape_index = '{}')
+      AS shape_count,
+    string_agg(allocations.parameter_shape, ', ' ORDER BY allocations.parameter_number)
+      FILTER (WHERE allocations.parameter_shape_index = '{}') AS parameter_shapes,
+    min(allocations.output_shape) AS output_shape
   FROM allocations
   WHERE allocations.parameter_shape_index = '{}'
+    OR allocations.output_shape IS NOT NULL
   GROUP BY allocations.module_id
 ),
-outputs AS (
-  SELECT allocations.module_id, min(allocations.output_shape) AS output_shape
-  FROM allocations
-  GROUP BY allocations.module_id
-),
-signatures AS (
+programs AS (
   SELECT
     modules.module_id, modules.run_name, modules.function_name, modules.module_name,
     modules.module_key,
-    coalesce(parameters.parameter_count, 0) AS parameter_count,
-    CASE WHEN parameters.module_id IS NULL THEN '' ELSE parameters.parameter_shapes END
-      AS parameter_shapes,
-    outputs.output_shape,
+    coalesce(shapes_of.parameter_count, 0) AS parameter_count,
+    CASE
+      WHEN coalesce(shapes_of.parameter_count, 0) = 0 THEN ''
+      WHEN shapes_of.shape_count = shapes_of.parameter_count THEN shapes_of.parameter_shapes
+    END AS parameter_shapes,
+    shapes_of.output_shape
+  FROM modules
+  LEFT JOIN shapes_of ON shapes_of.module_id = modules.module_id
+),
+signatures AS (
+  SELECT
+    programs.module_id, programs.run_name, programs.function_name, programs.module_name,
+    programs.module_key, programs.parameter_count, programs.parameter_shapes,
+    programs.output_shape,
     -- XLA numbers the elements of long tuples in comments, but not in every version.
     regexp_replace(
-      '(' || CASE WHEN parameters.module_id IS NULL THEN '' ELSE parameters.parameter_shapes END
-        || ') -> ' || outputs.output_shape,
+      '(' || programs.parameter_shapes || ') -> ' || programs.output_shape,
       '/[*]index=[0-9]+[*]/', '', 'g'
     ) AS entry_signature
-  FROM modules
-  LEFT JOIN parameters ON parameters.module_id = modules.module_id
-  LEFT JOIN outputs ON outputs.module_id = modules.module_id
+  FROM programs
 )
 SELECT
   signatures.module_id, signatures.run_name, signatures.function_name, signatures.parameter_count,
