@@ -21,6 +21,8 @@ ASKED = "asked"
 """Folder of the views that read the variables by which saved queries are asked."""
 VIEWS = ("macros", "views", "diff", ASKED)
 """Folders of what is made again when the database has others."""
+CONSTANT = frozenset(["schema_info", "op_categories", "role_rules", "memory_spaces"])
+"""Tables that are bufdb's own: they have rows from the start, and are in no dataset."""
 CATALOG = "bufdb"
 """Name of the attached file in the database in memory that answers questions."""
 _COMMENTS = "\nCOMMENT ON "

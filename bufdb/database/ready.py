@@ -7,7 +7,7 @@ every answer, so it lies where Python keeps compiled code: only those who may ch
 change it. Where nothing can be written it is made in memory, each time.
 
 Besides the whole schema there is a small one for each question of bufdb's own: the views and macros
-that it needs, without tables and comments, a table TEXTS, and empty tables with the columns of some
+that it needs, without comments, the tables WITHIN, and empty tables with the columns of some
 views. Reading, copying and freeing all 117 views took a question 25 ms of CPU; what `top-temps`
 needs of them takes 3.
 """
@@ -20,7 +20,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from bufdb.database.definitions import schema_hash, tables, views, views_hash
+from bufdb.database.definitions import CONSTANT, schema_hash, tables, views, views_hash
 from bufdb.database.digest import blake2b
 from bufdb.database.engine import duckdb
 from bufdb.database.quoting import sql_text
@@ -29,8 +29,12 @@ READY = "bufdb_ready_made"
 """Name under which it is attached."""
 TEXTS = "own_texts"
 """Table of one for a question: what `marks_of` gives of bufdb's tables and views."""
+COLUMNS = "own_columns"
+"""Table of one for a question: table_name, column_name, data_type of bufdb's tables, in order."""
 EMPTY = "empty_"
 """Prefix of the name of a table there that has the columns of a view, and no rows."""
+WITHIN = (TEXTS, COLUMNS, *sorted(CONSTANT))
+"""Tables of one for a question that have rows."""
 _ADVISED = (
     "advised_", "answered_", "asked_instants", "named_uses", "value_origin_details", "copy_details",
     "gathered_values",
@@ -132,20 +136,24 @@ def _furnish(con: duckdb.DuckDBPyConnection, version: int, question: str | None)
     ((before,),) = con.execute("SELECT current_setting('search_path')").fetchall()
     con.execute(f"USE {READY}")
     con.execute("BEGIN")
-    for sql in [*tables(comments=not is_bare).values(), *needed.values()]:
+    whole = tables()
+    rows = {table: whole[table] for table in CONSTANT}
+    for sql in [*(tables(comments=not is_bare) | rows).values(), *needed.values()]:
         con.execute(sql)
     if is_bare:
         con.execute(f"CREATE TABLE {TEXTS} AS {marks_of(READY)}")
         con.execute(f"DELETE FROM {TEXTS} WHERE kind = 'view'")
+        con.execute(f"CREATE TABLE {COLUMNS} AS {own_columns(READY)}")
+        names = ", ".join(f"'{table}'" for table in tables())
+        con.execute(f"DELETE FROM {COLUMNS} WHERE table_name NOT IN ({names})")
         comments = _VIEW_COMMENT.findall("\n".join(views().values()))
         marks = ", ".join(f"('view', '{view}', {comment})" for view, comment in comments)
         con.execute(f"INSERT INTO {TEXTS} VALUES {marks}")
         for view, columns in columns_of_views(con, READY).items():
             if view.startswith(_ADVISED):
                 con.execute(f"CREATE TABLE {EMPTY}{view} ({columns})")
-        con.execute("".join(f'DROP TABLE "{table}";' for table in tables()))
-    else:
-        con.execute("INSERT INTO schema_info VALUES (?, ?)", [version, views_hash()])
+        con.execute("".join(f'DROP TABLE "{table}";' for table in tables().keys() - CONSTANT))
+    con.execute("INSERT INTO schema_info VALUES (?, ?)", [version, views_hash()])
     con.execute("COMMIT")
     con.execute(f"SET search_path = '{before}'")
 
@@ -161,7 +169,8 @@ def _take(con: duckdb.DuckDBPyConnection, version: int, question: str, path: Pat
     with attached_schema(con, version, ""):
         con.execute(f"ATTACH {sql_text(path.absolute())} AS part")
         con.execute(f"COPY FROM DATABASE {READY} TO part (SCHEMA)")
-        con.execute(f"INSERT INTO part.{TEXTS} FROM {READY}.{TEXTS}")
+        for table in WITHIN:
+            con.execute(f"INSERT INTO part.{table} FROM {READY}.{table}")
     con.execute(f"USE part; BEGIN; {''.join(drops)} COMMIT; USE memory; DETACH part")
 
 
@@ -180,6 +189,15 @@ def columns_of_views(con: duckdb.DuckDBPyConnection, database: str) -> dict[str,
             f"SELECT table_name, {columns} FROM system.main.duckdb_columns() "
             f"WHERE database_name = '{database}' AND schema_name = 'main' GROUP BY table_name"
         ).fetchall()
+    )
+
+
+def own_columns(database: str) -> str:
+    """Return SQL that gives table_name, column_name and data_type of an attached database."""
+    return (
+        "SELECT table_name, column_name, data_type FROM system.main.duckdb_columns() "
+        f"WHERE database_name = '{database}' AND schema_name = 'main' "
+        "ORDER BY table_name, column_index"
     )
 
 

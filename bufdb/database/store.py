@@ -431,7 +431,7 @@ def _copy_views(
         with ready.attached_schema(con, SCHEMA_VERSION, question):
             if is_quick:
                 own = _texts(con, f"FROM {ready.READY}.main.{ready.TEXTS}")
-            copy_own_views(con, [ready.TEXTS])
+            copy_own_views(con, ready.WITHIN)
     _require_tables(path, in_file["view"])
     # Columns are listed only where a table is not word for word bufdb's: 1 ms instead of 20.
     if any(in_file["table"].get(name) != own["table"][name] for name in definitions.tables()):

@@ -22,10 +22,9 @@ from datetime import UTC, date, datetime
 
 import duckdb
 
-from bufdb.database import definitions
+from bufdb.database import definitions, ready
 
-CONSTANT = frozenset(["schema_info", "op_categories", "role_rules", "memory_spaces"])
-"""Tables that are bufdb's own and in no dataset."""
+CONSTANT = definitions.CONSTANT
 SHARED = {"shapes": ("shape",), "file_contents": ("content_hash", "part_ordinal")}
 """Tables with rows that several modules share, and the key of a row: each module has its own."""
 MARKERS = ("runs", "modules")
@@ -93,13 +92,9 @@ def times_named(sql: str) -> Mapping[str, int]:
     return {table: times[table] for table in named(sql)}
 
 
-def columns(con: duckdb.DuckDBPyConnection, catalog: str) -> Columns:
-    """Return all tables of bufdb's schema, as a database of `con` has them."""
-    rows = con.execute(
-        "SELECT table_name, column_name, data_type FROM system.main.duckdb_columns() "
-        "WHERE database_name = ? AND schema_name = 'main' ORDER BY table_name, column_index",
-        [catalog],
-    ).fetchall()
+def columns(con: duckdb.DuckDBPyConnection, catalog: str, sql: str | None = None) -> Columns:
+    """Return all tables of bufdb's schema, as a database of `con` has them or as SQL gives them."""
+    rows = con.execute(sql or ready.own_columns(catalog)).fetchall()
     columns_of: Columns = {table: {} for table in definitions.tables()}
     for table, column, data_type in rows:
         if table in columns_of:

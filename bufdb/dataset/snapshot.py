@@ -418,9 +418,10 @@ def open_readable(
     con = store.open_memory()
     try:
         place.attach(con)
-        with ready.attached_schema(con, SCHEMA_VERSION):
-            columns = layout.columns(con, ready.READY)
-            store.copy_own_views(con, definitions.tables())
+        with ready.attached_schema(con, SCHEMA_VERSION, sql):
+            listed = None if sql is None else f"FROM {ready.READY}.{ready.COLUMNS}"
+            columns = layout.columns(con, ready.READY, listed)
+            store.copy_own_views(con, definitions.tables() if sql is None else ready.WITHIN)
             con.execute(f"ATTACH ':memory:' AS {CATALOG}")
             for table in sorted(layout.CONSTANT):
                 con.execute(f"CREATE TABLE {CATALOG}.main.{table} AS FROM {ready.READY}.{table}")

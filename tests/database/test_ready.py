@@ -50,11 +50,24 @@ def test_one_for_a_question_has_what_the_question_needs(cache):
     needed = definitions.views(question, comments=False).keys()
     with duckdb.connect() as con:
         for _ in range(2):
-            assert names(con, question) == {*needed, "empty_answered_functions", ready.TEXTS}
+            assert names(con, question) == {*needed, "empty_answered_functions", *ready.WITHIN}
         assert len([*cache.iterdir()]) == 2  # one has what any question needs
         cache.rename(cache.with_name("before"))
         cache.touch()  # nothing can be written
-        assert names(con, question) == {*needed, "empty_answered_functions", ready.TEXTS}
+        assert names(con, question) == {*needed, "empty_answered_functions", *ready.WITHIN}
+
+
+def test_one_for_a_question_has_columns_and_own_rows_of_all(cache):
+    tables = sorted(definitions.CONSTANT)
+    with duckdb.connect() as con:
+        with ready.attached_schema(con, VERSION):
+            rows = [con.execute(f"FROM {ready.READY}.{table}").fetchall() for table in tables]
+            listed = con.execute(ready.own_columns(ready.READY)).fetchall()
+            columns = [row for row in listed if row[0] in definitions.tables()]
+        with ready.attached_schema(con, VERSION, "SELECT place FROM answered_functions"):
+            assert rows == [con.execute(f"FROM {ready.READY}.{name}").fetchall() for name in tables]
+            assert con.execute(f"FROM {ready.READY}.{ready.COLUMNS}").fetchall() == columns
+    assert all(rows)
 
 
 def test_an_interrupt_while_it_is_made_is_no_missing_file(cache, monkeypatch):
