@@ -1,11 +1,12 @@
 -- Source files that are not user code.
 CREATE OR REPLACE MACRO is_library_path(path, own_pattern := NULL) AS
   (
-    regexp_matches(
+    -- Not regexp_matches: DuckDB would compile the pattern three times, wherever this is used.
+    regexp_extract(
       path,
       '/lib(?:64)?/(?:python|pypy)[0-9.]+t?/|(?:^|/)(?:(?:site|dist)-packages/|'
         || checkout_pattern() || ')'
-    )
+    ) <> ''
     OR (starts_with(path, '<') AND NOT regexp_matches(path, '^<(?:stdin|string|console|input|ipython-input|python-input|doctest|timed|magic)'))
   )
   AND (own_pattern IS NULL OR NOT regexp_full_match(path, own_pattern));
