@@ -213,10 +213,12 @@ def overview(  # long: a line for each part of the screen
     limit_name: str | None = None,
     *,
     top_n: int | None = None,
+    is_last: bool = False,
 ) -> Overview:
     """Return the summary of the modules that `asked` (run, function, module: globs) selects.
 
-    `top_n` is the number of rows of each part, by default that of QUERIES.
+    `top_n` is the number of rows of each part, by default that of QUERIES. `is_last` says that the
+    connection answers nothing after it (`narrowing.computed`).
     Without a limit, that of the device that the run is labeled with applies, if it is known.
     """
 
@@ -259,7 +261,11 @@ def overview(  # long: a line for each part of the screen
     ]
     set_limit(result, limit_bytes, limit_name)
     values["color"] = str(result.peak["color"])
-    with execute.of_function(con, list(parts.values()), values, result.peak["module_id"]):
+    if parts:
+        result.steps = _steps(con, here).get(_space(result.peak), [])
+    is_last = is_last and not result.steps
+    module_id = result.peak["module_id"]
+    with execute.of_function(con, list(parts.values()), values, module_id, is_last=is_last):
         for part, query in parts.items():
             if part == "savings" and result.parts.get("advice"):
                 continue
@@ -273,8 +279,6 @@ def overview(  # long: a line for each part of the screen
             answer = execute.execute_prepared(con, query, settings)
             result.parts[part] = [row for row in _as_rows(answer) if _is_known(row)]
     _keep_of_one_line(result)
-    if parts:
-        result.steps = _steps(con, here).get(_space(result.peak), [])
     if result.steps and "lines" in parts:
         step = result.steps[0]
         settings = {**values, "top_n": MOST_OF_STEP, "function": glob(step["function_name"])}
@@ -549,7 +553,7 @@ def summary(
     for query in list(parts.values())[:1]:
         asked = numbered(con, query, asked)
     with execute.of_figures(con):
-        answer = overview(con, parts, asked, *limits, top_n=top_n)
+        answer = overview(con, parts, asked, *limits, top_n=top_n, is_last=True)
     if answer.counts["module_count"] or answer.accounts or answer.pools:
         return Summary(answer, None)
     return Summary(answer, why_nothing(Known(con, CATALOG), catalogue.find("modules"), asked))

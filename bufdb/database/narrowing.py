@@ -123,64 +123,62 @@ def computed(
     needs: Mapping[str, str] | None = None,
     *,
     is_undone: bool = False,
+    is_last: bool = False,
 ) -> Iterator[None]:
-    """Replace some of bufdb's views by tables with the rows of some SQL, within the block.
+    """Hide some of bufdb's views by temporary tables with the rows of some SQL, within the block.
+
+    DuckDB looks for each name among what is temporary first, also for those in a view.
 
     Args:
         con: opened for questions, of a file or a dataset; on others nothing happens.
         views: by name of the view what it is to hold, of the view's columns; each is computed where
             those before it are tables.
-        needs: by name of a view SQL without which it has no rows there: if this has none, the table
-            is empty, and DuckDB does not plan the view.
-        is_undone: whether whatever is made within the block goes at its end: to roll it back takes
-            a tenth of putting thirty views back.
+        needs: by name of a view SQL without which it has no rows there: if this has none, a view
+            that never has any hides it, and DuckDB plans neither it nor most of what joins it.
+        is_undone: whether whatever is made within the block goes at its end.
+        is_last: whether the connection answers nothing after the block: what DuckDB takes to free
+            it all is saved in a process that ends.
     """
     # To list what is there takes DuckDB longer than many of these statements.
     if not views or con.execute("SELECT current_database()").fetchall() != [("memory",)]:
         yield
         return
     empty = _empty_tables(con) if needs else frozenset()
-    kept: dict[str, str] = {}
+    drops: list[str] = []
 
     def put_back() -> None:
-        pairs = (
-            f"{away}; ALTER VIEW memory.main.{_WHOLE}{view} RENAME TO {view};"
-            for view, away in kept.items()
-        )
-        con.execute("ROLLBACK" if is_undone else f"BEGIN; {' '.join(pairs)} COMMIT")
+        if is_undone:
+            con.execute("ROLLBACK")
+        elif drops:
+            con.execute(" ".join(reversed(drops)))
 
     if is_undone:
         con.execute("BEGIN")
     try:
         for view, sql in views.items():
-            kept[view] = _replace(con, view, sql, (needs or {}).get(view), empty)
+            need = (needs or {}).get(view)
+            if need is None or con.execute(f"{need} LIMIT 1").fetchone():
+                con.execute(f"CREATE TEMP TABLE {view} AS {sql}")
+                drops.append(f"DROP TABLE temp.main.{view};")
+            else:
+                _hide(con, view, empty)
+                drops.append(f"DROP VIEW temp.main.{view};")
         yield
     except Exception:  # as in to_modules
         put_back()
         raise
-    put_back()
+    if not is_last:
+        put_back()
 
 
-def _replace(
-    con: duckdb.DuckDBPyConnection, view: str, sql: str, need: str | None, empty: Set[str]
-) -> str:
-    """Put a table in the place of a view, as `computed` does; return SQL that takes it away."""
+def _hide(con: duckdb.DuckDBPyConnection, view: str, empty: Set[str]) -> None:
+    """Put a view without rows in front of another one."""
     table = f"{ready.EMPTY}{view}"
-    away = f"ALTER TABLE memory.main.{view} RENAME TO {table}"
-    if need is None or con.execute(f"{need} LIMIT 1").fetchone():
-        table = f"computed_{view}"
-        away = f"DROP TABLE memory.main.{view}"
-        con.execute(f"CREATE OR REPLACE TABLE memory.main.{table} AS {sql}")
-    elif table not in empty:
+    if table not in empty:
         if view not in _COLUMNS:
             _COLUMNS.update(ready.columns_of_views(con, "memory"))
         con.execute(f"CREATE OR REPLACE TABLE memory.main.{table} ({_COLUMNS[view]})")
-    # To make a view again takes DuckDB 7 ms, most of it to bind it; to rename it takes none.
-    con.execute(
-        f"ALTER VIEW memory.main.{view} RENAME TO {_WHOLE}{view};"
-        f"ALTER TABLE memory.main.{table} RENAME TO {view}"
-    )
-    return away
+    con.execute(f"CREATE TEMP VIEW {view} AS FROM memory.main.{table} WHERE FALSE")
 
 
 def _empty_tables(con: duckdb.DuckDBPyConnection) -> frozenset[str]:

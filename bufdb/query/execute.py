@@ -131,25 +131,30 @@ def of_function(
     queries: Sequence[SavedQuery],
     values: Mapping[str, Value],
     module_id: int,
+    *,
+    is_last: bool = False,
 ) -> Iterator[None]:
     """Within the block `execute_prepared` asks these queries about the function of one module.
 
     What their views compute from the module is computed once for all of them. `values` choose the
-    function, as of `execute_query`.
+    function, as of `execute_query`; `is_last` is as of `narrowing.computed`.
     """
     sql = "\n".join(query.sql for query in queries)
     if not sql:
         yield
         return
     is_narrowed = narrowing.module_count(con) >= LEAST_MODULES
-    with _variables(con, values), _views_computed(con, sql, module_id, is_narrowed=is_narrowed):
+    with (
+        _variables(con, values),
+        _views_computed(con, sql, module_id, is_narrowed=is_narrowed, is_last=is_last),
+    ):
         yield
 
 
 @contextmanager
 def of_figures(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """Within the block the memory figures of all modules are read once, whatever is selected."""
-    with narrowing.computed(con, {_FIGURES: f"FROM {_FIGURES}"}):
+    """Within the block, the last of the connection, memory figures of modules are read once."""
+    with narrowing.computed(con, {_FIGURES: f"FROM {_FIGURES}"}, is_last=True):
         yield
 
 
@@ -240,8 +245,9 @@ def _set(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> None:
 
 
 def _forget(con: duckdb.DuckDBPyConnection, variables: Iterable[str]) -> None:
-    for variable in variables:
-        con.execute(f'RESET VARIABLE "{variable}"')
+    resets = [f'RESET VARIABLE "{variable}";' for variable in variables]
+    if resets:
+        con.execute(" ".join(resets))
 
 
 def execute_sql(con: duckdb.DuckDBPyConnection, sql: str, *, explain: bool = False) -> Result:
@@ -509,6 +515,7 @@ def _views_computed(
     *,
     is_narrowed: bool,
     is_undone: bool = True,
+    is_last: bool = False,
 ) -> Iterator[None]:
     """Within the block views that long queries have below them many times are tables.
 
@@ -521,6 +528,7 @@ def _views_computed(
         chosen: SQL that gives module_id of the modules that answers are made of, or one of it.
         is_narrowed: whether the large tables hold these modules alone, too.
         is_undone: whether nothing that is made within the block is needed after it.
+        is_last: as of `narrowing.computed`.
     """
     with ExitStack() as stack:
         if is_narrowed:
@@ -549,7 +557,9 @@ def _views_computed(
             if need is not None
         }
         needs["asked_instants"] = OTHER_INSTANT
-        stack.enter_context(narrowing.computed(con, views, needs, is_undone=is_undone))
+        stack.enter_context(
+            narrowing.computed(con, views, needs, is_undone=is_undone, is_last=is_last)
+        )
         yield
 
 

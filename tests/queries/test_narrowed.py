@@ -6,7 +6,7 @@ The answer is the same.
 import pytest
 from places import ROOT
 
-from bufdb.database import store
+from bufdb.database import narrowing, store
 from bufdb.query import execute
 from bufdb.query.catalogue import load
 from bufdb.query.computed_views import OF_MODULES
@@ -117,8 +117,26 @@ def test_what_is_not_planned_has_no_rows(demo_db, run):
             for view, need in OF_MODULES.items():
                 if need is not None:
                     rows = con.execute(f"SELECT count(*) FROM {view}").fetchall()
-                    whole = f"SELECT count(*) FROM whole_{view} WHERE module_id = {module_id}"
+                    whole = f"SELECT count(*) FROM memory.main.{view} WHERE module_id = {module_id}"
                     assert con.execute(whole).fetchall() == rows, view
+
+
+@pytest.mark.parametrize("is_undone", [True, False])
+@pytest.mark.parametrize("is_last", [True, False])
+def test_computed_views_go_unless_nothing_follows(demo_db, is_undone, is_last):
+    counted = "SELECT (SELECT count(*) FROM modules), (SELECT count(*) FROM asked_functions)"
+    with store.open_readable(str(demo_db), "FROM asked_functions, modules") as con:
+        whole = con.execute(counted).fetchall()
+        few = {"memory_figures": "FROM memory_figures LIMIT 1"}
+        none = {"asked_functions": "FROM asked_functions"}
+        needs = {"asked_functions": "SELECT 1 FROM memory_figures OFFSET 1"}
+        with narrowing.computed(con, few | none, needs, is_undone=is_undone, is_last=is_last):
+            within = con.execute(counted).fetchall()
+            assert within == [(whole[0][0], 0)]
+            # DuckDB knows that a view which is hidden so has no rows, and plans none of it.
+            plan = con.execute("EXPLAIN FROM modules JOIN asked_functions USING (module_id)")
+            assert "Empty Result" in plan.fetchall()[0][1]
+        assert con.execute(counted).fetchall() == (within if is_last else whole)
 
 
 def test_names_with_wildcards_mean_themselves():
