@@ -1,7 +1,7 @@
 -- Source files that are not user code.
 CREATE OR REPLACE MACRO is_library_path(path, own_pattern := NULL) AS
   (
-    -- Not regexp_matches: DuckDB would compile the pattern three times, wherever this is used.
+    -- Not regexp_matches, which takes DuckDB twice as long to plan and set up, wherever it is used.
     regexp_extract(
       path,
       '/lib(?:64)?/(?:python|pypy)[0-9.]+t?/|(?:^|/)(?:(?:site|dist)-packages/|'
