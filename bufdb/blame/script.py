@@ -323,4 +323,4 @@ def _of_module(request: dict[str, Any], devices: Any) -> Any:
 if __name__ == "__main__":
     # The folder of this file, which Python puts first: its modules must not hide others.
     sys.path = [item for item in sys.path if item != str(Path(__file__).parent)]
-    sys.exit(worker.serve(Path(sys.argv[1]), main))
+    worker.end(worker.serve(Path(sys.argv[1]), main))

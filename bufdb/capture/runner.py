@@ -49,7 +49,8 @@ from importlib import import_module, util
 root, module, *arguments = sys.argv[1:]
 if util.find_spec("bufdb") is None:
     sys.path.append(root)  # a checkout that is not installed
-sys.exit(import_module(module).main(arguments))
+code = import_module(module).main(arguments)
+import_module("bufdb.capture.worker").end(code)
 """
 
 Observer = Callable[[str, float], None]

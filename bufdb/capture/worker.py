@@ -10,8 +10,11 @@ output is the user's: a key STEP, KNOWN, ANSWER or FAILURE with its value.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import importlib
+import io
 import json
 import os
 import queue
@@ -23,7 +26,7 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Optional, TextIO
+from typing import Any, NoReturn, Optional, TextIO
 
 ANSWERS = "answers"
 STEP, KNOWN, ANSWER, FAILURE = "step", "known", "answer", "failure"
@@ -113,6 +116,24 @@ def serve(
                 stream.flush()
         _outer.send(message)
     return 0
+
+
+def end(code: int) -> NoReturn:
+    """End this process as Python does, without taking JAX apart: that takes 0.2 s of CPU.
+
+    Exit handlers run, and what open files have not written yet is written.
+    """
+    others = [one for one in threading.enumerate() if one is not threading.main_thread()]
+    if not all(one.daemon for one in others):
+        sys.exit(code)  # which waits for them
+    atexit._run_exitfuncs()
+    for one in gc.get_objects():
+        if issubclass(type(one), (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
+            with contextlib.suppress(Exception):  # closed, or its reader is gone
+                one.flush()
+    with contextlib.suppress(Exception):  # what C code has printed
+        importlib.import_module("ctypes").CDLL(None).fflush(None)
+    os._exit(code)
 
 
 def _reply(answer: Callable[[dict[str, Any]], dict[str, Any]], request: Any) -> dict[str, Any]:

@@ -40,13 +40,14 @@ def answer(request):
         exec(request["do"], globals())
     return {{"count": request.get("count", 0) + 1}}
 
-sys.exit(worker.serve(Path(sys.argv[1]), answer))
+worker.end(worker.serve(Path(sys.argv[1]), answer))
 """
 
 
 @pytest.fixture
-def start(tmp_path):
+def start(tmp_path, monkeypatch):
     """Start a child without bufdb, whose requests are Python; return it, and what it printed."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # C's output, too, waits in buffers
 
     def started(python=sys.executable, **how):
         printed = []
@@ -84,6 +85,14 @@ def wait_for(condition):
         ("os.fork()", b""),
         ("if os.fork() == 0: raise SystemExit(3)", b""),
         ("import atexit; atexit.register(lambda: print('at the end'))", b"at the end\n"),
+        ("left_open = os.fdopen(os.dup(1), 'w'); left_open.write('kept')", b"kept\n"),
+        ("left_open = os.fdopen(os.dup(1), 'wb'); left_open.write(b'kept')", b"kept\n"),
+        ("import ctypes; ctypes.CDLL(None).printf(b'from C')", b"from C\n"),
+        (
+            "threading.Thread(target=lambda: (threading.main_thread().join(), print('later')))"
+            ".start()",
+            b"later\n",
+        ),
     ],
 )
 def test_output_of_any_kind_leaves_the_answer_alone(start, do, printed):
