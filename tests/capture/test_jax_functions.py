@@ -41,7 +41,6 @@ def taken_in(tmp_path_factory):
     out = run(
         *(SUPPORT / "jax_functions.py", path, ROOT / "data" / "model", folder / "dumps"),
         TMPDIR=str(folder / "tmp"),
-        JAX_DISABLE_MOST_OPTIMIZATIONS="1",  # of LLVM: the same buffers, sooner
     )
     with duckdb.connect(str(path), read_only=True) as con:
         yield con, json.loads(out)

@@ -33,7 +33,6 @@ from bufdb.fitting.rewrites import (  # noqa: E402
     split,
 )
 
-pytestmark = pytest.mark.usefixtures("few_passes")
 MEANS = ["step", "step_closure", "step_jitted", "step_one_hot", "step_flat", "step_shifted"]
 B, S, D, V, N = programs.B, programs.S, programs.D, programs.V, programs.N
 

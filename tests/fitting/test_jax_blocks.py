@@ -84,7 +84,7 @@ OTHER = [
 
 
 @pytest.fixture
-def compared(tmp_path, few_passes):
+def compared(tmp_path):
     """Whether a loop and the scan in its place compute the same: by digests, and by numbers."""
     from bufdb.fitting.function import Function
     from bufdb.fitting.patch import patch

@@ -20,7 +20,6 @@ from bufdb.fitting.gradients import Gradient  # noqa: E402
 from bufdb.fitting.patch import patch  # noqa: E402
 from bufdb.fitting.plans import Plan  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("few_passes")
 PATH = programs.__file__
 TEXT = Path(PATH).read_text("utf-8")
 V = programs.V

@@ -48,7 +48,7 @@ def big():
 @pytest.mark.parametrize(
     "name", [name for name in dir(programs) if name.startswith("step") and name != "step_jitted"]
 )
-def test_gradients_of_every_plan_are_equal_to_rounding(name, few_passes):
+def test_gradients_of_every_plan_are_equal_to_rounding(name):
     from bufdb.fitting.function import Function
     from bufdb.fitting.plans import Plan
 
