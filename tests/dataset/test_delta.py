@@ -7,7 +7,7 @@ import sys
 
 import duckdb
 import pytest
-from datasets import INIT, RUN, ask, change, copied, rows_on, stored
+from datasets import INIT, RUN, ask, change, copied, prepared, rows_on, stored
 from places import ROOT
 
 from bufdb.dataset import delta as delta_writer
@@ -59,7 +59,7 @@ def test_a_module_ingested_again_is_read_once(tmp_path):
 
 
 def test_the_same_again_commits_nothing(tmp_path):
-    delta(tmp_path)
+    prepared(tmp_path, "delta")
     commits = sorted(tmp_path.glob("*/_delta_log/*"))
     assert delta(tmp_path).unchanged_count == 3
     assert sorted(tmp_path.glob("*/_delta_log/*")) == commits
@@ -76,7 +76,7 @@ def test_what_is_pruned_is_gone_for_bufdb_and_for_others(tmp_path):
 
 
 def test_a_format_once_chosen_stays(tmp_path):
-    delta(tmp_path / "set")
+    prepared(tmp_path / "set", "delta")
     stored(tmp_path / "set", run="other")
     assert len(as_others_read(tmp_path / "set", "values")) == 6
     with pytest.raises(UsageError, match="format delta, not parquet"):
@@ -144,7 +144,7 @@ def test_what_a_killed_writer_left_is_not_counted(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert ask(tmp_path / "set", 'SELECT count(*) FROM "values"') == [(0,)]
     delta(tmp_path / "set")
-    stored(tmp_path / "plain")
+    prepared(tmp_path / "plain")
     assert rows_on(tmp_path / "set")["values"] == rows_on(tmp_path / "plain")["values"]
 
 
@@ -198,7 +198,7 @@ VECTOR = {"storageType": "u", "pathOrInlineDv": "a" * 20, "sizeInBytes": 1, "car
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_a_list_of_files_lacks_is_refused(tmp_path, action, words):
-    delta(tmp_path)
+    prepared(tmp_path, "delta")
     (tmp_path / "values" / log.FOLDER / f"{1:020}.json").write_text(json.dumps(action))
     with pytest.raises(DatabaseError, match=words) as error:
         rows_on(tmp_path)
@@ -234,7 +234,7 @@ def test_folders_have_names_that_delta_rs_can_write(tmp_path):
 
 
 def test_compacting_is_left_to_delta_tools(call, tmp_path):
-    delta(tmp_path)
+    prepared(tmp_path, "delta")
     code, _, err = call("compact", tmp_path)
     assert code == 2 and "optimize" in err
 
@@ -252,14 +252,14 @@ def test_without_delta_rs_it_says_what_to_install(call, tmp_path, monkeypatch):
 
 
 def test_reading_without_delta_rs_names_the_extra(call, tmp_path, monkeypatch):
-    delta(tmp_path)
+    prepared(tmp_path, "delta")
     monkeypatch.setitem(sys.modules, "deltalake", None)
     code, _, err = call("summary", "--on", tmp_path)
     assert code == 2 and err.count("\n") == 1 and "pip install 'bufdb[delta]'" in err
 
 
 def test_a_log_is_not_read_through_links(tmp_path):
-    delta(tmp_path / "set")
+    prepared(tmp_path / "set", "delta")
     commit = last_commit(tmp_path / "set", "values")
     commit.rename(tmp_path / "outside")
     commit.symlink_to(tmp_path / "outside")
@@ -269,7 +269,7 @@ def test_a_log_is_not_read_through_links(tmp_path):
 
 def test_a_log_in_a_bucket_is_read_through_its_file_system(tmp_path):
     system = pytest.importorskip("fsspec").filesystem("memory")
-    delta(tmp_path / "set")
+    prepared(tmp_path / "set", "delta")
     system.put(f"{tmp_path}/set/", "/delta-set", recursive=True)
     assert ask("memory://delta-set", "SELECT count(*) FROM modules") == [(3,)]
     system.rm("/delta-set", recursive=True)

@@ -28,17 +28,17 @@ def stored(url: object, path: Path = RUN, **more: object) -> object:
     return ingest(str(url), [path], metadata={"dt": TODAY}, **more)
 
 
-def prepared(folder: Path) -> object:
+def prepared(folder: Path, file_format: str = "parquet") -> object:
     """Make in a folder what `stored` makes of RUN, as a copy: an ingest takes a second."""
-    first, summary = _first()
+    first, summary = _first(file_format)
     shutil.copytree(first.name, folder, copy_function=shutil.copyfile, dirs_exist_ok=True)
     return summary
 
 
 @functools.cache
-def _first() -> tuple[tempfile.TemporaryDirectory[str], object]:
+def _first(file_format: str) -> tuple[tempfile.TemporaryDirectory[str], object]:
     folder = tempfile.TemporaryDirectory(prefix="bufdb-tests-")
-    return folder, stored(folder.name)
+    return folder, stored(folder.name, file_format=file_format)
 
 
 def copied(folder: Path) -> Path:
