@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import tempfile
@@ -103,6 +104,8 @@ class Job:
     """Its call, once it is known: that of the first way."""
     devices: Devices = field(default_factory=Devices)
     """What the program has of devices."""
+    _made: dict[str, Compilation] = field(default_factory=dict, repr=False)
+    """Compilations so far, of this job and those with other divisors, by what was requested."""
 
     @property
     def function_name(self) -> str:
@@ -112,7 +115,7 @@ class Job:
         return short_name(self.spec)
 
     def compile(self, variant: Variant, **how: Any) -> Compilation:
-        """Compile in a child process, which does not outlive this one.
+        """Compile in a child process, which does not outlive this one; the same only once.
 
         Args:
             variant: how.
@@ -124,13 +127,16 @@ class Job:
             NotCompiledError: it failed.
             UsageError: there is no such file or function, or it takes other arguments.
         """
-        folder = Path(tempfile.mkdtemp(dir=self.folder))
-        (folder / DUMPS).mkdir()
         request = {"passes": False, "export": False, "module": None, **how}
         request["divisors"] = dict(self.divisors)
         hardware = self._hardware()
         request["target"] = None if hardware is None else asdict(hardware)
         request |= {"spec": self.spec, "args": self.args, "options": dict(variant.options)}
+        key = json.dumps([variant.python, request], sort_keys=True)
+        if key in self._made:
+            return self._made[key]
+        folder = Path(tempfile.mkdtemp(dir=self.folder))
+        (folder / DUMPS).mkdir()
         outcome = self._answer(variant, {**request, "folder": str(folder)}, folder)
         wanted = variant.wants_jax
         if wanted is not None and outcome["versions"].get("jax") != wanted:
@@ -138,7 +144,7 @@ class Job:
                 f"{variant.name}: its Python found jax {outcome['versions'].get('jax')}; "
                 "is PYTHONPATH set?"
             )
-        return Compilation(
+        self._made[key] = Compilation(
             folder,
             outcome["versions"],
             outcome["device"],
@@ -148,6 +154,7 @@ class Job:
             outcome.get("python", ""),
             tuple(outcome.get("notes", ())),
         )
+        return self._made[key]
 
     def _hardware(self) -> Described | None:
         """Return what is compiled for; None for this machine, or its CPU."""
