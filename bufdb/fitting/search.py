@@ -179,7 +179,8 @@ def _divide(space: Space, proof: Estimates, limit: int) -> None:
         return
     known = [plan for plan in space.traced if plan not in proof.refused]
     if all(proof.estimate(plan) > limit for plan in known):
-        _spare_last(space, min(known, key=proof.estimate))
+        whole = [plan for plan in proof.full if not plan.depths]
+        _spare_last(space, min(whole, key=proof.estimate))
         return
     frontier = _pareto(proof, known)
     curves = [_hull(proof, frontier), frontier]
@@ -238,7 +239,6 @@ def _spare_last(space: Space, plan: Plan) -> None:
             plan,
             calls=tuple(at for at in plan.calls if at != index),
             with_dots=tuple(at for at in plan.with_dots if at != index),
-            depths=tuple(one for one in plan.depths if one.region != index),
         )
         share = 1.0 if region.sizes else (region.layers - 1.5) / max(region.layers, 1)
         some = (lever.between(space.program, cheap, plan, share) for lever in LEVERS)
@@ -420,6 +420,11 @@ def _next(proof: Estimates, limit: int) -> Plan | None:
         good = [plan for plan in cheaper if proof.estimate(plan) <= limit]
         if good:
             return min(good, key=proof.order)
+        alone = _alone(
+            proof, [plan for plan in cheaper if space.cost(space.traced[plan]) <= best - worth]
+        )
+        if alone is not None:
+            return alone
         bound = limit * (1 + (CLOSE if proof.kept else max(2 * proof.late_error, TRY)))
         maybe = [
             plan
@@ -441,6 +446,9 @@ def _next(proof: Estimates, limit: int) -> Plan | None:
         return min(good, key=proof.order)
     if proof.margin <= MARGIN:
         rest = [plan for plan in rest if not _is_known(proof, plan, limit)]
+    alone = _alone(proof, rest)
+    if alone is not None:
+        return alone
     least = min(rest, key=proof.estimate, default=None)
     if least is None:
         return None
@@ -448,10 +456,10 @@ def _next(proof: Estimates, limit: int) -> Plan | None:
     is_hopeless = (excess > HOPELESS and len(proof.full) > FEWEST) or (
         excess > 2 * proof.late_error and len(proof.full) > PATIENT
     )
-    return _whole(proof, rest) if is_hopeless else least
+    return None if is_hopeless else least
 
 
-def _whole(proof: Estimates, plans: Iterable[Plan]) -> Plan | None:
+def _alone(proof: Estimates, plans: Iterable[Plan]) -> Plan | None:
     """Return a checkpoint of one function, as by hand, if its trace is not far from the least.
 
     With fewer functions XLA may need less than where each within another has one of its own.

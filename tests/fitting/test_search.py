@@ -689,13 +689,13 @@ def test_the_least_is_that_of_an_earlier_question_too():
 
 MOBILENET = {
     ((),): (14284, 29436, 0), ((0,),): (14400, 15756, 0), ((1,),): (13509, 8827, 331),
-    ((2,),): (5162, 9879, 297), ((0, 2),): (8119, 9983, 297), ((1, 2),): (5629, 8317, 498),
+    ((2,),): (5474, 9879, 297), ((0, 2),): (8119, 9983, 297), ((1, 2),): (5629, 8317, 498),
 }  # fmt: skip
 """The same of MobileNet-V2: where convolutions within blocks have their own, it needs more."""
 MOBILENET_SIZES = (16, 24, 12, 12, 6, 6, 6, 3, 3, 3, 3, 4, 4, 4, 2, 2, 2)
 
 
-@pytest.mark.parametrize("limit", [5200, 4950])
+@pytest.mark.parametrize("limit", [5939, 5500, 4950])
 def test_a_checkpoint_of_one_function_is_tried_as_by_hand(limit):
     regions = (
         Region("call", (HERE,), "normed", HERE, 52, within=(1,)),
@@ -703,8 +703,10 @@ def test_a_checkpoint_of_one_function_is_tried_as_by_hand(limit):
         Region("call", (HERE,), "inverted", HERE, 17, order=(HERE,) * 17, sizes=MOBILENET_SIZES),
     )
     rows = searched_calls(regions, MOBILENET, limit)
-    assert min(row.compiled.need_bytes for row in rows if row.compiled) == 5162
-    assert (answer(rows, limit) is not None) == (limit >= 5162)
+    assert min(row.compiled.need_bytes for row in rows if row.compiled) == 5474
+    best = answer(rows, limit)
+    assert (best is not None) == (limit >= 5474)
+    assert best is None or best.traced.work <= 1297
 
 
 def test_of_calls_that_nest_the_outer_one_alone_is_in_a_plan():
