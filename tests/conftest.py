@@ -44,7 +44,7 @@ SETTINGS = (
 _NOT_SLOW = "not slow and not by_hand"
 """What pyproject.toml chooses."""
 _ALONE = ("slow", "by_hand")
-"""Marks of which tests are few, so that with one as the expression most files have none."""
+"""Marks that few tests have: with one as the expression most files have none."""
 
 # How long an example takes says more of the machine than of bufdb.
 hypothesis.settings.register_profile("bufdb", deadline=None)

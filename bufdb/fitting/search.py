@@ -243,7 +243,7 @@ def _spare_last(space: Space, plan: Plan) -> None:
         share = 1.0 if region.sizes else (region.layers - 1.5) / max(region.layers, 1)
         some = (lever.between(space.program, cheap, plan, share) for lever in LEVERS)
         other = next((one for one in some if one is not None), None)
-        if other is not None and not space.is_over:
+        if other is not None and not space.ask.is_by_hand(other) and not space.is_over:
             space.look(other, space.of_plan[plan])
 
 
