@@ -53,9 +53,12 @@ def open_readable(
 
         opened = snapshot.open_readable
     before = None if categories is None else read_categories(categories)
+    selections = how.get("runs") or ()
+    if sql is not None and selections:
+        sql = f"{sql}\n{runs.SELECTED}"  # of a dataset only views that this names are there
     con = opened(place, sql, before=before, **how)
     try:
-        runs.require_selected(con, how.get("runs") or ())
+        runs.require_selected(con, selections)
     except BaseException:
         con.close()
         raise

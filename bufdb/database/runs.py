@@ -21,6 +21,8 @@ LIVE_TABLES = (
     "allocator_statistics",
 )
 """Tables with rows of a memory profile, by run_name and profile_name."""
+SELECTED = "SELECT count(*) > 0 FROM run_selectors WHERE selector GLOB ?"
+"""Whether a glob selects a run."""
 
 _SHOWN = 6
 """Names listed if none is similar."""
@@ -63,8 +65,7 @@ def require_selected(con: duckdb.DuckDBPyConnection, selections: Iterable[str]) 
         UsageError: one selects none.
     """
     for selection in selections:
-        is_any = "SELECT count(*) > 0 FROM run_selectors WHERE selector GLOB ?"
-        if not con.execute(is_any, [selection]).fetchall()[0][0]:
+        if not con.execute(SELECTED, [selection]).fetchall()[0][0]:
             known = con.execute(
                 "SELECT selector FROM run_selectors GROUP BY selector "
                 "ORDER BY bool_and(run_name <> selector), selector"
