@@ -80,7 +80,8 @@ def test_fit_runs_the_file_alone(hostile):
 def test_blame_runs_the_file_alone(hostile, monkeypatch):
     done = bufdb("blame", "sub/train.py:step", *SPEC, "--python", sys.executable)
     assert "sub/train.py:step" in done.stderr or done.returncode == 0, done.stderr
-    monkeypatch.setenv("PIP_NO_INDEX", "1")  # nothing is fetched: the attempt is what is seen
+    for installer in ("PIP", "UV"):  # nothing is fetched: the attempt is what is seen
+        monkeypatch.setenv(f"{installer}_NO_INDEX", "1")
     done = bufdb("blame", "sub/train.py:step", *SPEC, "--jax", "0.7.1,0.7.2")
     assert "making an environment with" in done.stderr, done.stderr
 
