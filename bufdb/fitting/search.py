@@ -456,7 +456,9 @@ def _next(proof: Estimates, limit: int) -> Plan | None:
     is_hopeless = (excess > HOPELESS and len(proof.full) > FEWEST) or (
         excess > 2 * proof.late_error and len(proof.full) > PATIENT
     )
-    return None if is_hopeless else least
+    # What may need less than the least so far is worth a compilation whatever the limit.
+    need = min(proof.estimate(plan) for plan in proof.full)
+    return None if is_hopeless and proof.estimate(least) > need else least
 
 
 def _alone(proof: Estimates, plans: Iterable[Plan]) -> Plan | None:

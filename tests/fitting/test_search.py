@@ -672,7 +672,7 @@ UNET_REGIONS = (
 )
 
 
-@pytest.mark.parametrize("limit", [7300, 7060])
+@pytest.mark.parametrize("limit", [7300, 7060, 4410])
 def test_the_last_call_is_left_as_written_where_nothing_fits(limit):
     rows = searched_calls(UNET_REGIONS, UNET, limit)
     assert min(row.compiled.need_bytes for row in rows if row.compiled) == 7147
