@@ -546,7 +546,8 @@ def reasons(bench, limit):
     elif row.get("need") is None and not row["as_written"]:
         yield where + "nothing fits. " + "; ".join(row["notes"])
     for other, one in known["limits"].items():
-        if row.get("extra") is None or one.get("extra") is None:
+        is_apart = ("without" in one) != ("without" in row)  # other kinds of changes were tried
+        if is_apart or row.get("extra") is None or one.get("extra") is None:
             continue
         if one["need"] <= limit and one["extra"] < row["extra"] - SAME:
             plan = f"the plan for {size(int(other))} MiB needs {size(one['need'])}"
