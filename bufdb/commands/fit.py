@@ -144,7 +144,8 @@ def command(  # long: a parameter for each option
     value_and_grad, vjp) arguments are donated; --gradients-only takes the gradient of a loss.
     Nothing is executed without --also.
 
-    --also microbatch takes the gradient of 2, 4 or 8 equal parts of the batch, one after another;
+    --also microbatch takes the gradient of 2, 4 or 8 equal parts of the batch, one after another,
+    or of 3, 5, up to 16 where these do not divide it;
     --also chunks computes the widest product and its reductions, such as the loss over a
     vocabulary, for one part at a time. Each is compiled. A small gradient runs for 4 random
     examples to see that it stays the same; of a large one the answer says what is assumed.

@@ -36,11 +36,25 @@ Made = Callable[[Replaying], Changed]
 """What a change makes of a loss."""
 
 
+MOST_PARTS = 16
+"""Into how many parts a batch is divided at most: each more is a step of a loop with less in it."""
+
+
+def divided(size: int) -> list[int]:
+    """Return up to three numbers of equal parts, each twice the one before or more: 2, 4, 8 of 16.
+
+    Of 15 examples 3 and 15, of 11 all; none of 17, or of one.
+    """
+    counts: list[int] = []
+    for count in range(2, min(size, MOST_PARTS) + 1):
+        if size % count == 0 and count >= 2 * (counts[-1] if counts else 1):
+            counts.append(count)
+    return counts[:3]
+
+
 class Rewrite(Lever):
     """A lever that changes the program's text, on demand, for parts of the batch."""
 
-    counts: ClassVar[tuple[int, ...]]
-    """Into how many parts, in the order in which they are tried."""
     assumed: ClassVar[str]
     """What it assumes where nothing is run to check it, in words."""
     is_first_enough: ClassVar[bool] = False
@@ -48,6 +62,10 @@ class Rewrite(Lever):
 
     is_inner: ClassVar[bool] = False
     """Whether it can be made of each part that another one makes."""
+
+    def counts(self, size: int) -> Sequence[int]:
+        """Return into how many parts a batch is divided, in the order in which they are tried."""
+        return divided(size)
 
     def change(self, also: Also, count: int, within: Change | None = None) -> Change:
         """Return the change for a number of parts, with what it makes of each loss in `also`.
@@ -155,7 +173,7 @@ def batch(
         raise Refused(f"the leading axes of the arguments are not one batch ({each})")
     size = next(iter(sizes.values()))
     devices = max(_shards(jax_module().tree.leaves(arguments[at])[number]) for at, number in sizes)
-    if size % (2 * devices):
+    if size % devices or not divided(size // devices):
         where = f" on each of {devices} devices" if devices > 1 else ""
         raise Refused(f"the batch of {size} has no equal parts{where}")
     return Batch(tuple(args), kwargs, tuple(by_name), frozenset(sizes), size, devices)
@@ -226,9 +244,8 @@ class Also:
         changes: list[Change] = []
         refusals: dict[int, str] = {}
         size = self.size(within)
-        for count in kind.counts:
-            if size % (count * self.batch.devices):
-                continue
+        own = 0 if size % self.batch.devices else size // self.batch.devices
+        for count in kind.counts(own):
             try:
                 changes.append(kind.change(self, count, within))
             except Refused as error:  # a batch of one may be another program

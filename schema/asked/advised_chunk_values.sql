@@ -78,7 +78,8 @@ logits AS (
     shapes.dimensions_text LIKE '%,' || vocabularies.vocabulary AS is_last,
     vocabularies.vocabulary_size * vocabularies.width AS weight_count,
     temp_values.value_id, sources.op_name, sources.source_line,
-    nullif(regexp_extract(shapes.dimensions_text, '^([0-9]+),[0-9]+,', 1), '') AS example_count
+    CAST(nullif(regexp_extract(shapes.dimensions_text, '^([0-9]{1,9}),[0-9]+,', 1), '') AS DOUBLE)
+      AS example_count
   FROM vocabularies
   JOIN temp_values
     ON temp_values.module_id = vocabularies.module_id
@@ -116,7 +117,12 @@ losses AS (
         THEN 'the gradient is taken within a shard_map'
       WHEN bool_or(contains(logits.op_name, '/shard_map/')) THEN 'the loss is within a shard_map'
       WHEN min(logits.example_count) = max(logits.example_count)
-        AND regexp_matches(min(logits.example_count), '[13579]$')
+        -- Up to 16 parts are tried: none if no prime below that divides it.
+        AND least(
+          min(logits.example_count) % 2, min(logits.example_count) % 3,
+          min(logits.example_count) % 5, min(logits.example_count) % 7,
+          min(logits.example_count) % 11, min(logits.example_count) % 13
+        ) > 0
         THEN 'the batch has no equal parts on a device'
     END AS obstacle
   FROM logits

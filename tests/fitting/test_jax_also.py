@@ -16,10 +16,11 @@ import numpy as np  # noqa: E402
 
 import bufdb  # noqa: E402
 from bufdb.errors import UsageError  # noqa: E402
-from bufdb.fitting.also import batch  # noqa: E402
+from bufdb.fitting.also import batch, divided  # noqa: E402
 from bufdb.fitting.edits import Refused  # noqa: E402
 from bufdb.fitting.function import Function  # noqa: E402
 from bufdb.fitting.gradients import Gradient  # noqa: E402
+from bufdb.fitting.levers.chunks import Chunks  # noqa: E402
 from bufdb.fitting.patch import patch  # noqa: E402
 from bufdb.fitting.plans import Change, Plan  # noqa: E402
 from bufdb.fitting.rewrites import (  # noqa: E402
@@ -133,11 +134,11 @@ def items(args):
     [pytest.param("step", tuple, marks=pytest.mark.by_hand), ("step_items", items)],
 )
 def test_a_patch_takes_the_gradient_in_microbatches(name, form):
-    args = form(programs.args())
+    args = form(programs.args(batch=9))
     function, changes = prepared(name, "microbatch", args)
     program = replace(function.program(), changes=changes.tried)
     path = programs.__file__
-    plan = Plan(scans=(0,), extra=("microbatch=4",), donated=program.donatable)
+    plan = Plan(scans=(0,), extra=("microbatch=3",), donated=program.donatable)
     made = patch(program, replace(plan, donated=()), {path: Path(path).read_text("utf-8")})
     assert made.is_whole and made.diff.count("microbatched(") == 2
     twin = ModuleType("patched")
@@ -245,9 +246,22 @@ def test_an_option_of_another_compiler_is_left_out(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("size", "counts"),
+    [(16, [2, 4, 8]), (12, [2, 4, 12]), (15, [3, 15]), (11, [11]), (34, [2]), (17, []), (1, [])],
+)
+def test_a_batch_is_divided_by_what_divides_it(size, counts):
+    assert divided(size) == counts
+
+
+@pytest.mark.parametrize(("size", "first"), [(16, 8), (12, 4), (15, 3), (11, 11)])
+def test_chunks_are_as_many_as_eight(size, first):
+    assert Chunks().counts(size)[0] == first
+
+
+@pytest.mark.parametrize(
     ("args", "reason"),
     [
-        (programs.args(batch=7), "the batch of 7 has no equal parts"),
+        (programs.args(batch=17), "the batch of 17 has no equal parts"),
         ((*programs.args()[:2], programs.args(batch=1)[1]), "are not one batch (t 8, n 1)"),
         ((programs.args()[0], {"a": programs.shape(8), "b": programs.shape(4)}, 1), "axes 4 and 8"),
     ],

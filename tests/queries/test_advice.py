@@ -461,9 +461,9 @@ def test_why_chunks_are_by_hand_is_said(con):
          "the loss is within a shard_map"),
         ("jit(step)/transpose(jvp(jit(take_along_axis)))/mul", "1,4",
          "the batch has no equal parts on a device"),
-        ("jit(step)/transpose(jvp(jit(take_along_axis)))/mul", "3,4",
+        ("jit(step)/transpose(jvp(jit(take_along_axis)))/mul", "17,4",
          "the batch has no equal parts on a device"),
-        ("jit(step)/transpose(jvp(jit(take_along_axis)))/mul", "2,4", None),
+        ("jit(step)/transpose(jvp(jit(take_along_axis)))/mul", "3,4", None),
         ("jit(step)/transpose(jvp(jit(take_along_axis)))/mul", "3", None),  # tokens
     ]  # fmt: skip
     losses = ({"op_name": name, "logits": f"bf16[{size},100]{{1,0}}"} for name, size, _ in cases)

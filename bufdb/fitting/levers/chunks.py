@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from bufdb.capture.target import jax_module
-from bufdb.fitting.also import Also, Made, Rewrite, applicable, as_planned, places
+from bufdb.fitting.also import (
+    Also,
+    Made,
+    Rewrite,
+    applicable,
+    as_planned,
+    divided,
+    places,
+)
 from bufdb.fitting.chunked import put_in_chunks
 from bufdb.fitting.counting import (
     aval_bytes,
@@ -44,6 +52,8 @@ from bufdb.fitting.wide import Piece, Place, expressions, inside, locals_of
 
 _REDUCED = {"reduce_sum": "add", "reduce_max": "maximum", "reduce_min": "minimum"}
 """By what reduces the batch, the operation of NumPy that joins what it gives for two parts."""
+MOST_CHUNKS = 8
+"""Chunks that are enough: more make the loss smaller, but not what is there besides."""
 WIDER = 2
 """How many times as large as its input a product must be to be wide; advised_chunk_values asks the
 same of weights."""
@@ -53,10 +63,13 @@ class Chunks(Rewrite):
     """A wide piece of the loss in parts; all numbers of parts cost the same."""
 
     name = "chunks"
-    counts = (8, 4, 2)
     assumed = "assumes that these lines mix no examples"
     is_first_enough = True
     is_inner = True
+
+    def counts(self, size: int) -> Sequence[int]:
+        """Return into how many chunks a batch is divided: 8 or what is next below, then more."""
+        return sorted(divided(size), key=lambda count: (count > MOST_CHUNKS, -count))
 
     def change(self, also: Also, count: int, within: Change | None = None) -> Change:
         """Return the change that computes the widest product for one part at a time."""

@@ -67,7 +67,6 @@ class Microbatch(Rewrite):
     """The gradient as the mean of those of equal parts of the batch."""
 
     name = "microbatch"
-    counts = (2, 4, 8)
     assumed = "assumes that the loss is a mean over the batch"
 
     def change(self, also: Also, count: int, within: Change | None = None) -> Change:
