@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import gc
 import importlib
 import os
 import sys
@@ -313,7 +312,6 @@ def main() -> None:
     """Run the `bufdb` script: its entry point."""
     # What it refers to is not closed, nor are modules torn down: 10 and 45 ms of CPU.
     state: dict[str, Any] = {"last": None}
-    gc.set_threshold(50_000)  # little of a command is garbage: 10 ms of CPU
     code = run(sys.argv[1:], state)
     _settle_streams()
     if code != INTERRUPTED:  # then a query may still be running on its thread

@@ -7,7 +7,7 @@ limit is what JAX's allocator takes by default, three quarters of what the drive
 
 from __future__ import annotations
 
-import difflib
+import functools
 import re
 from dataclasses import dataclass, replace
 
@@ -152,25 +152,31 @@ DEVICES = (
     _label("MI355X", 288, f"{_AMD}/mi350/mi355x.html"),
 )  # fmt: skip
 
-_WORDS = re.compile(r"[^a-z0-9.]+")
-_DROPPED = re.compile(
-    r"nvidia|tesla|geforce|amd|instinct|google|cloud|gpu|tpu|cuda|rocm|sxm\d?|hbm\d?e?"
-)
+_WORDS = r"[^a-z0-9.]+"
+_DROPPED = r"nvidia|tesla|geforce|amd|instinct|google|cloud|gpu|tpu|cuda|rocm|sxm\d?|hbm\d?e?"
 """Words that are not part of a name."""
-_SLICE = re.compile(r"\d+(x\d+)*")
+_SLICE = r"\d+(x\d+)*"
 """The cores or chips of a slice, or its topology, at the end of a TPU's name."""
 
 
 def _folded(name: str) -> str:
     """Return a normalized device name: 'NVIDIA A100-SXM4-40GB' is 'a10040gb'."""
-    words = [word for word in _WORDS.split(name.casefold()) if word]
-    kept = [word for word in words if not _DROPPED.fullmatch(word)]
-    if kept and re.match(r"(tpu)?v?\d", kept[0]) and len(kept) > 1 and _SLICE.fullmatch(kept[-1]):
+    words = [word for word in re.split(_WORDS, name.casefold()) if word]
+    kept = [word for word in words if not re.fullmatch(_DROPPED, word)]
+    if (
+        kept
+        and re.match(r"(tpu)?v?\d", kept[0])
+        and len(kept) > 1
+        and re.fullmatch(_SLICE, kept[-1])
+    ):
         kept.pop()
     return re.sub(r"^tpu(?=v)", "", "".join(kept))
 
 
-_BY_NAME = {_folded(name): known for known in DEVICES for name in (known.name, *known.other_names)}
+@functools.cache
+def _by_name() -> dict[str, Device]:
+    """Return the devices by all of their names, folded: 2 ms, for what few questions are asked."""
+    return {_folded(name): known for known in DEVICES for name in (known.name, *known.other_names)}
 
 
 def device(name: str) -> Device | None:
@@ -178,7 +184,7 @@ def device(name: str) -> Device | None:
     folded = _folded(name)
     if folded == "v5" and "tpu" not in name.casefold():
         return None  # JAX calls a v5p "TPU v5"; a person may mean a v5e
-    return _BY_NAME.get(folded)
+    return _by_name().get(folded)
 
 
 def with_share(known: Device, fraction: str) -> Device:
@@ -226,9 +232,11 @@ def limit_of(limit: int | str | None) -> Limits:
 
 def _nearest(text: str) -> str:
     """Return up to four device names similar to a text, or else a few common ones."""
+    import difflib  # only needed for errors
+
     asked = _folded(text) if text[:1].isalpha() else ""
-    near = difflib.get_close_matches(asked, _BY_NAME, n=8, cutoff=0.5)
-    names = list(dict.fromkeys(_BY_NAME[name].name for name in near))[:4]
+    near = difflib.get_close_matches(asked, _by_name(), n=8, cutoff=0.5)
+    names = list(dict.fromkeys(_by_name()[name].name for name in near))[:4]
     return ", ".join(names or ["TPU v5e", "TPU v6e", "A100 80GB", "H100 80GB"])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import textwrap
 from collections.abc import Callable, Sequence
@@ -35,10 +34,8 @@ from bufdb.render.text import (
 ADVICE_WIDTH = 80
 _DOES = 20
 """Column at which the advice begins."""
-_PREFIX = re.compile(r"^(saved|for|library|slice of|copy of) ")
-_CODE = re.compile(
-    r"(?:^(With [^`](?:[^\n]|\n(?!\n))*:)\n\n)?^```python\n(.*?)```", re.DOTALL | re.M
-)
+_PREFIX = r"^(saved|for|library|slice of|copy of) "
+_CODE = r"(?ms)(?:^(With [^`](?:[^\n]|\n(?!\n))*:)\n\n)?^```python\n(.*?)```"
 """A code block of a page, with the paragraph before it if that names the library."""
 
 
@@ -130,7 +127,7 @@ def _typed(page: str, rows: list[Row]) -> list[str]:
     code_lines += _comment(f"for {', '.join(dict.fromkeys(row['name'] for row in rows))}")
     names = _names(rows)
     pattern = "|".join(rf"(?<![\w.]){re.escape(name)}(?!\w)" for name in names)
-    for heading, code in _CODE.findall(page):
+    for heading, code in re.findall(_CODE, page):
         filled = re.sub(pattern, lambda match: names[match[0]], f"{heading}```{code}")
         heading, _, code = filled.rpartition("```")
         code_lines += ["", *(_comment(" ".join(heading.split())) if heading else [])]
@@ -153,7 +150,7 @@ def _label(line: str) -> str | None:
 
 def _names(rows: list[Row]) -> dict[str, str]:
     """Return the program's names by the example's: of the first row, and all lines in a list."""
-    row, lines = rows[0], [_PREFIX.sub("", row["name"]) for row in rows]
+    row, lines = rows[0], [re.sub(_PREFIX, "", row["name"]) for row in rows]
     line, labels = lines[0], [label for label in map(_label, lines) if label is not None]
     names = {"train.py:65": line}
     if labels:
@@ -575,6 +572,8 @@ def _not_understood(overview: Overview, paint: Paint) -> list[str]:
 
 def as_json(overview: Overview) -> str:
     """Return the whole summary as one JSON object."""
+    import json  # 2 ms, which few summaries want
+
     return json.dumps(as_dict(overview), indent=2, ensure_ascii=False) + "\n"
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from bufdb.capture import hooked
 from bufdb.errors import UsageError
 
-_PYTHON = re.compile(r"python(?:\d+(?:\.\d+)?t?)?(?:\.exe)?")
+_PYTHON = r"python(?:\d+(?:\.\d+)?t?)?(?:\.exe)?"
 _AROUND = (
     "conda", "env", "hatch", "ionice", "nice", "nohup", "numactl", "pdm", "poetry", "stdbuf",
     "taskset", "time", "timeout", "uv", "xvfb-run",
@@ -20,7 +20,7 @@ _UNSEEN = {"I": "-I", "S": "-S", "E": "-E"}
 
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
+_DURATION = r"(\d+(?:\.\d+)?)(ms|s|m|h)?"
 LEAST_SECONDS = 0.01
 """The shortest time between two snapshots, each of which takes some milliseconds."""
 
@@ -31,7 +31,7 @@ def seconds_of(duration: str | float) -> float:
     Raises:
         UsageError: it is not one, or so short that snapshots would take most of the time.
     """
-    match = _DURATION.fullmatch(str(duration).strip())
+    match = re.fullmatch(_DURATION, str(duration).strip())
     seconds = float(match[1]) * _SECONDS[match[2] or "s"] if match else 0.0
     if seconds < LEAST_SECONDS:
         raise UsageError(f"a time between snapshots is such as 60s or 5m, got {duration!r}")
@@ -40,7 +40,7 @@ def seconds_of(duration: str | float) -> float:
 
 def is_python(word: str) -> bool:
     """Return whether a word is the name or a path of a Python."""
-    return _PYTHON.fullmatch(os.path.basename(word)) is not None  # noqa: PTH119 - it is a word
+    return re.fullmatch(_PYTHON, os.path.basename(word)) is not None  # noqa: PTH119 - it is a word
 
 
 def python_at(words: Sequence[str]) -> int | None:

@@ -9,7 +9,6 @@ import contextlib
 import functools
 import os
 import shlex
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -478,6 +477,8 @@ def width_for(output: Path | None, full: str | None) -> int | None:
     """Return the columns to fit a table into; None if not a terminal, or for the full table."""
     if output is not None or full or not is_terminal(sys.stdout):
         return None
+    import shutil  # 3 ms, with libraries of compression
+
     return shutil.get_terminal_size().columns
 
 

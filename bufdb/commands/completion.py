@@ -23,7 +23,7 @@ from bufdb.query.header import QueryFileError, SavedQuery
 
 OPEN_PARAMETER = "bufdb.open_parameter"
 """Key of the context's meta: the NAME of a -p at the end of the line that has no VALUE yet."""
-_PLAIN = re.compile(r"[\w./+@%:,][\w./+@%:,=-]*")
+_PLAIN = r"[\w./+@%:,][\w./+@%:,=-]*"
 """Characters that every shell reads as a plain word: bash inserts a completion unquoted, and would
 run `$(...)`, or end the command at `;`. Names with other characters are not offered."""
 _HELD = ("run", "function", "module", "platform", "color")
@@ -39,7 +39,7 @@ def query_name(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[
     except BufdbError:
         return []
     for name in [*saved.paths, *(saved.aliases if incomplete else ())]:
-        if name.startswith(incomplete.replace("_", "-")) and _PLAIN.fullmatch(name):
+        if name.startswith(incomplete.replace("_", "-")) and re.fullmatch(_PLAIN, name):
             try:
                 query = saved.find(name)
             except QueryFileError:
@@ -101,7 +101,7 @@ def parameter(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[C
     return [
         CompletionItem(param.name, help=_printable(param.text))
         for param in query.params
-        if param.name.startswith(incomplete.replace("-", "_")) and _PLAIN.fullmatch(param.name)
+        if param.name.startswith(incomplete.replace("-", "_")) and re.fullmatch(_PLAIN, param.name)
     ]
 
 
@@ -152,7 +152,7 @@ def _items(names: Iterable[str], incomplete: str) -> list[CompletionItem]:
     return [
         CompletionItem(name)
         for name in dict.fromkeys(names)
-        if name.startswith(incomplete) and _PLAIN.fullmatch(name)
+        if name.startswith(incomplete) and re.fullmatch(_PLAIN, name)
     ]
 
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from bufdb.errors import BufdbError, DatabaseError
 
-_KIND = re.compile(r"^(?:\w+ ){1,4}Error: ")
-_ORIGINAL = re.compile(r'Original error: "(.+)"', re.DOTALL)
-_NUMBERS = re.compile(r"computed checksum \d+ does not match stored checksum \d+ in")
+_KIND = r"^(?:\w+ ){1,4}Error: "
+_ORIGINAL = r'(?s)Original error: "(.+)"'
+_NUMBERS = r"computed checksum \d+ does not match stored checksum \d+ in"
 NOT_UTF8 = BufdbError("a name or an argument holds bytes that are not UTF-8; write it in UTF-8")
 
 
@@ -68,17 +68,17 @@ def is_interrupt(error: BaseException) -> bool:
 
 def is_full(error: BaseException) -> bool:
     """Return whether DuckDB could write no more."""
-    return is_duckdb(error) and any(_MEANINGS[i][0].search(str(error)) for i in (0, 1))
+    return is_duckdb(error) and any(re.search(_MEANINGS[i][0], str(error)) for i in (0, 1))
 
 
 def is_memory(error: BaseException) -> bool:
     """Return whether DuckDB needed more memory than it may take."""
-    return is_duckdb(error) and _MEMORY.search(str(error)) is not None
+    return is_duckdb(error) and re.search(_MEMORY, str(error)) is not None
 
 
 def is_outside(error: BaseException) -> bool:
     """Return whether DuckDB failed by something outside, and not by what it was asked."""
-    return is_duckdb(error) and any(pattern.search(str(error)) for pattern, _ in _MEANINGS)
+    return is_duckdb(error) and any(re.search(pattern, str(error)) for pattern, _ in _MEANINGS)
 
 
 def _of_system(error: OSError, db: str | None) -> BufdbError:
@@ -94,11 +94,11 @@ def _of_system(error: OSError, db: str | None) -> BufdbError:
 
 
 def _of_duckdb(message: str, db: str | None) -> BufdbError:
-    original = _ORIGINAL.search(message)
+    original = re.search(_ORIGINAL, message)
     reason = " ".join((original[1] if original else message).split())
-    reason = _NUMBERS.sub("a wrong checksum in", _KIND.sub("", reason))
+    reason = re.sub(_NUMBERS, "a wrong checksum in", re.sub(_KIND, "", reason))
     for pattern, meaning in _MEANINGS:
-        if pattern.search(message):
+        if re.search(pattern, message):
             return meaning(reason, db)
     return BufdbError(f"DuckDB failed: {reason}; if it happens again, please report it")
 
@@ -146,19 +146,17 @@ def _disk_error(reason: str, db: str | None) -> BufdbError:
     )
 
 
-_MEMORY = re.compile(r"Out of Memory|failed to (?:allocate|pin|offload)|bad_alloc")
-_MEANINGS: tuple[tuple[re.Pattern[str], Callable[[str, str | None], BufdbError]], ...] = (
-    (re.compile(r"No space left|Disk quota exceeded"), _disk_full),
-    (re.compile(r"File too large"), _too_large),
+_MEMORY = r"Out of Memory|failed to (?:allocate|pin|offload)|bad_alloc"
+_MEANINGS: tuple[tuple[str, Callable[[str, str | None], BufdbError]], ...] = (
+    (r"No space left|Disk quota exceeded", _disk_full),
+    (r"File too large", _too_large),
     (
-        re.compile(
-            r"Corrupt|Data Corruption|not a valid DuckDB|Could not read enough bytes|"
-            r"Failure while replaying WAL|Serialization Error"
-        ),
+        r"Corrupt|Data Corruption|not a valid DuckDB|Could not read enough bytes|"
+        r"Failure while replaying WAL|Serialization Error",
         _damaged,
     ),
     (_MEMORY, _no_memory),
-    (re.compile(r"Permission denied|Read-only file system|read-only mode"), _read_only),
-    (re.compile(r"Input/output error"), _disk_error),
+    (r"Permission denied|Read-only file system|read-only mode", _read_only),
+    (r"Input/output error", _disk_error),
 )
 """The meaning of DuckDB's words; the first match counts."""

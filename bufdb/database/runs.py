@@ -26,8 +26,8 @@ SELECTED = "SELECT count(*) > 0 FROM run_selectors WHERE selector GLOB ?"
 
 _SHOWN = 6
 """Names listed if none is similar."""
-_SPECIAL = re.compile(r"[*?[]")
-_LITERAL = re.compile(r"\[([*?[])\]")
+_SPECIAL = r"[*?[]"
+_LITERAL = r"\[([*?[])\]"
 """A character of a name in a glob of that name alone."""
 
 
@@ -70,7 +70,7 @@ def require_selected(con: duckdb.DuckDBPyConnection, selections: Iterable[str]) 
                 "SELECT selector FROM run_selectors GROUP BY selector "
                 "ORDER BY bool_and(run_name <> selector), selector"
             ).fetchall()
-            raise _no_run(_LITERAL.sub(r"\1", selection), [name for (name,) in known])
+            raise _no_run(re.sub(_LITERAL, r"\1", selection), [name for (name,) in known])
 
 
 def _no_run(name: str, known: Sequence[str]) -> UsageError:
@@ -78,12 +78,12 @@ def _no_run(name: str, known: Sequence[str]) -> UsageError:
     if not known:
         return UsageError(f"no run {quote(name)}: no run is stored")
     if name in known:  # a name that, as a glob, does not match itself
-        literal = _SPECIAL.sub(r"[\g<0>]", name)
+        literal = re.sub(_SPECIAL, r"[\g<0>]", name)
         return UsageError(
             f"no run {quote(name)}; where [ * ? match other characters, the name is "
             f"{quote(literal)}"
         )
-    near = did_you_mean(_SPECIAL.sub("", name), known) or f"; there is {listed(known, _SHOWN)};"
+    near = did_you_mean(re.sub(_SPECIAL, "", name), known) or f"; there is {listed(known, _SHOWN)};"
     return UsageError(f"no run {quote(name)}{near} 'bufdb runs' lists them")
 
 

@@ -33,25 +33,42 @@ class Catalogue:
     def __init__(self, folders: Iterable[Path]) -> None:
         """Search `folders` in order; of files with the same name the first is the query."""
         self.paths: dict[str, Path] = {}
-        self.aliases: dict[str, Path] = {}
-        """Other names of queries, with defaults of their own, and the file that declares each."""
-        self.clashes: list[QueryFileError] = []
-        """The other files, each with a remedy; none is hidden silently."""
+        self._aliases: dict[str, Path] = {}
+        self._clashes: list[QueryFileError] = []
+        self._unread: list[Path] = []
+        """Files of the last folder, whose aliases are not known yet: to read them takes 3 ms."""
+        self._loaded_files: dict[Path, SavedQuery] = {}
         for folder in dict.fromkeys(folder.resolve() for folder in folders):
-            files = sorted(folder.glob("*.sql"))
-            for path in files:
+            self._read_aliases()
+            self._unread = sorted(folder.glob("*.sql"))
+            for path in self._unread:
                 self._add(self.paths, query_name(path.stem), path)
-            for path in files:
-                for name in _alias_names(path):
-                    self._add(self.aliases, name, path)
+
+    @property
+    def aliases(self) -> dict[str, Path]:
+        """Other names of queries, with defaults of their own, and the file that declares each."""
+        self._read_aliases()
+        return self._aliases
+
+    @property
+    def clashes(self) -> list[QueryFileError]:
+        """The other files, each with a remedy; none is hidden silently."""
+        self._read_aliases()
+        return self._clashes
+
+    def _read_aliases(self) -> None:
+        for path in self._unread:
+            for name in _alias_names(path):
+                self._add(self._aliases, name, path)
+        self._unread = []
 
     def _add(self, names: dict[str, Path], name: str, path: Path) -> None:
-        other = self.paths.get(name) or self.aliases.get(name)
+        other = self.paths.get(name) or self._aliases.get(name)
         if other is None:
             names[name] = path
         else:
             message = f"left out, for {other} is named '{name}' too; rename it"
-            self.clashes.append(QueryFileError(path, None, message))
+            self._clashes.append(QueryFileError(path, None, message))
 
     def find(self, name: str) -> SavedQuery:
         """Return the query of that name or alias, written with dashes or underscores.
@@ -62,11 +79,20 @@ class Catalogue:
         """
         wanted = query_name(name)
         if wanted in self.paths:
-            return load(self.paths[wanted])
-        if wanted in self.aliases:
-            return load(self.aliases[wanted]).under(wanted)
+            return self._load(self.paths[wanted])
+        # Most aliases begin with the name of their query.
+        near = (path for name, path in self.paths.items() if wanted.startswith(f"{name}-"))
+        alias_path = next((path for path in near if wanted in _alias_names(path)), None)
+        alias_path = alias_path or self.aliases.get(wanted)
+        if alias_path is not None:
+            return self._load(alias_path).under(wanted)
         hint = did_you_mean(wanted, [*self.paths, *self.aliases]) or ";"
         raise UsageError(f"no saved query {quote(name)}{hint} 'bufdb queries' lists them")
+
+    def _load(self, path: Path) -> SavedQuery:
+        if path not in self._loaded_files:
+            self._loaded_files[path] = load(path)
+        return self._loaded_files[path]
 
     def load_all(self) -> list[SavedQuery]:
         """Return all queries with valid files, by group and name."""

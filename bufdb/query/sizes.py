@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 UNIT = r"[KMGTPE]iB|[kKMGTPE]B|B"
 """Units of bytes: KiB is 1024, kB and KB are 1000."""
-_SIZE = re.compile(rf"(\d+(?:\.\d+)?)\s*({UNIT})", re.ASCII)
+_SIZE = rf"(?a)(\d+(?:\.\d+)?)\s*({UNIT})"
 
 
-_UNCLEAR = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])i?b?)?", re.ASCII | re.IGNORECASE)
+_UNCLEAR = r"(?ai)(\d+(?:\.\d+)?)\s*(?:([kmgt])i?b?)?"
 """A number without a unit, or with a unit in another spelling."""
 SMALLEST_BARE = 10**6
 """From here on a number without a unit is bytes; a smaller one may be meant as GiB."""
@@ -27,8 +27,8 @@ def require_unit(text: str, what: str) -> None:
     Raises:
         UsageError: it is a small number without a unit, or with an invalid one.
     """
-    number = _UNCLEAR.fullmatch(text)
-    if number is None or _SIZE.fullmatch(text) or not float(number[1]):
+    number = re.fullmatch(_UNCLEAR, text)
+    if number is None or re.fullmatch(_SIZE, text) or not float(number[1]):
         return
     if text.isdecimal() and float(text) >= SMALLEST_BARE:
         return
@@ -69,5 +69,5 @@ def parse_size(text: str) -> int:
     Raises:
         ValueError: it is not a size.
     """
-    match = _SIZE.fullmatch(text.strip())
+    match = re.fullmatch(_SIZE, text.strip())
     return int(text) if match is None else int(in_bytes(*match.groups()))

@@ -34,13 +34,13 @@ from bufdb.render.text import (
 if TYPE_CHECKING:
     from bufdb.query.result import Result
 
-_NUMBER = re.compile(r"(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL.*)$")
-_SHARE = re.compile(r"(time|held|saving|peak|module_peak|padding|replicated|size|limit)_ratio")
+_NUMBER = r"(U?(TINY|SMALL|BIG|HUGE)INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL.*)$"
+_SHARE = r"(time|held|saving|peak|module_peak|padding|replicated|size|limit)_ratio"
 """Columns that are a share of a whole."""
-_SIDE = re.compile(r"^(base|new|low|high|previous|value|limit)_|_without$")
+_SIDE = r"^(base|new|low|high|previous|value|limit)_|_without$"
 """The part of a name that distinguishes columns whose sizes are compared."""
-_CHANGE = re.compile(r"(delta|change)_ratio$")
-_TEXT = re.compile(r"VARCHAR|JSON|STRUCT|MAP|UNION|.*\]$")
+_CHANGE = r"(delta|change)_ratio$"
+_TEXT = r"VARCHAR|JSON|STRUCT|MAP|UNION|.*\]$"
 
 
 def render(
@@ -113,7 +113,7 @@ def _columns(result: Result, has_titles: bool) -> tuple[list[Column], list[Colum
             escape_control(name),
             [row[place] for row in cells],
             is_number=_is_number(type_name),
-            is_text=_TEXT.match(type_name) is not None,
+            is_text=re.match(_TEXT, type_name) is not None,
         )
         # Compare values, not their texts: two numbers may both show as 8.5 MiB.
         values = [repr(row[place]) for row in result.rows]
@@ -130,7 +130,7 @@ def _add_shares(columns: list[Column], result: Result) -> None:
     """
     names = [name for name, _ in result.columns]
     for column in columns:
-        if _SHARE.fullmatch(column.name) and names.count(column.name) == 1:
+        if re.fullmatch(_SHARE, column.name) and names.count(column.name) == 1:
             shares = [row[names.index(column.name)] for row in result.rows]
             if all(share is None or 0 <= share <= 1 for share in shares):
                 column.shares = shares
@@ -157,7 +157,7 @@ def _for_people(result: Result) -> list[list[str]]:
     stems: dict[str, list[int]] = {}
     for place, name in enumerate(names):
         if name.endswith("_bytes") or "_bytes_" in name:
-            stems.setdefault(_SIDE.sub("", name), []).append(place)
+            stems.setdefault(re.sub(_SIDE, "", name), []).append(place)
     compared = [places for places in stems.values() if len(places) > 1]
     rows = []
     for row in result.rows:
@@ -174,7 +174,7 @@ def _human(name: str, value: Any) -> str:
     if value is None:
         return "-"
     if name.endswith("_ratio") and isinstance(value, float):
-        return human_change(value) if _CHANGE.search(name) else human_ratio(value)
+        return human_change(value) if re.search(_CHANGE, name) else human_ratio(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and "_bytes" in name:
         return human_bytes(round(value)) if math.isfinite(value) else _text(value)
     if isinstance(value, int | float) and name.endswith("_ns"):
@@ -239,4 +239,4 @@ def _text(value: Any) -> str:
 
 
 def _is_number(type_name: str) -> bool:
-    return _NUMBER.match(type_name) is not None
+    return re.match(_NUMBER, type_name) is not None

@@ -25,31 +25,31 @@ SMALLEST_PATH = 16
 SMALLEST_OP = 24
 """Minimum width of the end of an op_name."""
 
-_SHAPE = re.compile(r"(?:.*_)?shapes?$")
-_OP = re.compile(r"(?:.*_)?(?:op_name|op_path)$")
-_START = re.compile(r"(?:.*_)?(?:key|stack)$")
+_SHAPE = r"(?:.*_)?shapes?$"
+_OP = r"(?:.*_)?(?:op_name|op_path)$"
+_START = r"(?:.*_)?(?:key|stack)$"
 """Columns whose start is most informative: module_0002.jit_train_step.cpu_after_optimizations."""
-_PROSE = re.compile(r"(?:.*_)?(?:reason|message|advice|labels|metadata|options)$")
+_PROSE = r"(?:.*_)?(?:reason|message|advice|labels|metadata|options)$"
 """Columns whose texts are not paths, even with slashes."""
 _WHOLE = ("layout", "remedy")
 """Columns that are the point of a query, and never shortened."""
-_LAYOUT = re.compile(r"\{[^{}]*\}")
-_PATH = re.compile(r"((?:saved |for )?library |saved |for )(.+)|()(.*/.*)", re.DOTALL)
+_LAYOUT = r"\{[^{}]*\}"
+_PATH = r"(?s)((?:saved |for )?library |saved |for )(.+)|()(.*/.*)"
 
 
 def least(column: str, text: str) -> int:
     """Return the minimum width that a text of this column of a table needs."""
     if column in _WHOLE:
         return display_width(text)
-    if _SHAPE.fullmatch(column):
-        return min(display_width(_LAYOUT.sub("", text)), SMALLEST_START)
+    if re.fullmatch(_SHAPE, column):
+        return min(display_width(re.sub(_LAYOUT, "", text)), SMALLEST_START)
     if column.endswith("stack"):
         return min(display_width(text), SMALLEST_START)
-    if _PROSE.fullmatch(column):
+    if re.fullmatch(_PROSE, column):
         return min(display_width(text), SMALLEST_PROSE)
     prefix, path = _parts(column, text)
     if path:
-        smallest = SMALLEST_OP if _OP.fullmatch(column) else SMALLEST_PATH
+        smallest = SMALLEST_OP if re.fullmatch(_OP, column) else SMALLEST_PATH
         return min(display_width(text), len(prefix) + smallest)
     return min(display_width(text), SMALLEST)
 
@@ -62,10 +62,10 @@ def give_way(column: str, text: str, width: int) -> str:
     """
     if display_width(text) <= width:
         return text
-    if _SHAPE.fullmatch(column):
-        bare = _LAYOUT.sub("", text)
+    if re.fullmatch(_SHAPE, column):
+        bare = re.sub(_LAYOUT, "", text)
         return bare if display_width(bare) <= width else _start(bare, width)
-    if _START.fullmatch(column):
+    if re.fullmatch(_START, column):
         return _start(text, width)
     prefix, path = _parts(column, text)
     if path and width > len(prefix) + 2:
@@ -75,8 +75,8 @@ def give_way(column: str, text: str, width: int) -> str:
 
 def _parts(column: str, text: str) -> tuple[str, str]:
     """Return the relation before a path ("saved ", "library ") and the path; '' if not a path."""
-    match = _PATH.fullmatch(text)
-    if match is None or _PROSE.fullmatch(column) or _START.fullmatch(column):
+    match = re.fullmatch(_PATH, text)
+    if match is None or re.fullmatch(_PROSE, column) or re.fullmatch(_START, column):
         return "", ""
     return match[1] or "", match[2] or match[4]
 

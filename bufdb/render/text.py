@@ -14,14 +14,10 @@ from bufdb.errors import OBEYED, one_line
 #
 # Names come from dumps, so from anybody. `terminal_safe` makes any text fit to be shown.
 
-_CONTROL_IN_LINES = re.compile(f"[\x00-\x08\x0b-\x1f{OBEYED}]")
-_MARKDOWN = re.compile(
-    r"[\\`*|<>$]|\](?=[(\[:])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|~(?=[~\w])|&(?=#?\w+;)"
-)
+_CONTROL_IN_LINES = f"[\x00-\x08\x0b-\x1f{OBEYED}]"
+_MARKDOWN = r"[\\`*|<>$]|\](?=[(\[:])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|~(?=[~\w])|&(?=#?\w+;)"
 # References that GitHub and GitLab link even after a backslash: a mention notifies a person.
-_REFERENCE = re.compile(
-    r"@(?=\w)|#(?=\d)|\bGH-(?=\d)|(?<!\w)[!%](?=\d)|[a-z]:(?=//)|\bwww(?=\.)", re.IGNORECASE
-)
+_REFERENCE = r"(?i)@(?=\w)|#(?=\d)|\bGH-(?=\d)|(?<!\w)[!%](?=\d)|[a-z]:(?=//)|\bwww(?=\.)"
 _ZERO_WIDTH_SPACE = "&#8203;"
 
 
@@ -99,13 +95,13 @@ def terminal_safe(text: str) -> str:
 
     The escapes are those of JSON, \u001b, so JSON stays valid: they only occur in strings.
     """
-    return _CONTROL_IN_LINES.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return re.sub(_CONTROL_IN_LINES, lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def markdown_escape(text: str) -> str:
     """Escape text so that Markdown shows it unchanged, also in a table; mentions are disabled."""
-    escaped = _MARKDOWN.sub(lambda match: "\\" + match[0], escape_control(text))
-    return _REFERENCE.sub(lambda match: match[0] + _ZERO_WIDTH_SPACE, escaped)
+    escaped = re.sub(_MARKDOWN, lambda match: "\\" + match[0], escape_control(text))
+    return re.sub(_REFERENCE, lambda match: match[0] + _ZERO_WIDTH_SPACE, escaped)
 
 
 def shorten(text: str, width: int) -> str:
