@@ -16,7 +16,12 @@ def _folder(name: str) -> Path:
 
 def schema_files(*folders: str) -> list[Path]:
     """Return the SQL files of these folders of the schema; each has one object of its name."""
-    return [file for name in folders for file in sorted((_folder("schema") / name).glob("*.sql"))]
+    return [file for folder in schema_folders(*folders) for file in sorted(folder.glob("*.sql"))]
+
+
+def schema_folders(*names: str) -> list[Path]:
+    """Return these folders of the schema."""
+    return [_folder("schema") / name for name in names]
 
 
 def query_folder() -> Path:

@@ -5,13 +5,13 @@ no order to keep by hand.
 """
 
 import functools
+import os
 import re
 import textwrap
 from collections.abc import Set
-from graphlib import TopologicalSorter
 from pathlib import Path
 
-from bufdb import resources
+from bufdb import __version__, resources
 from bufdb.database.digest import blake2b
 from bufdb.database.engine import duckdb
 
@@ -26,17 +26,15 @@ CONSTANT = frozenset(["schema_info", "op_categories", "role_rules", "memory_spac
 CATALOG = "bufdb"
 """Name of the attached file in the database in memory that answers questions."""
 _COMMENTS = "\nCOMMENT ON "
-_COMMENT = re.compile(r"^COMMENT ON COLUMN \w+\.(\w+) IS\s+'((?:[^']|'')*)';", re.MULTILINE)
-_SELECT = re.compile(
-    r"^SELECT(?: DISTINCT)?\n(.*?)^(FROM .*?)(?:^UNION|\Z)", re.MULTILINE | re.DOTALL
-)
-_CTE = re.compile(r"^(?:WITH )?(\w+) AS \(\n(.*?)^\)", re.MULTILINE | re.DOTALL)
+_COMMENT = r"(?m)^COMMENT ON COLUMN \w+\.(\w+) IS\s+'((?:[^']|'')*)';"
+_SELECT = r"(?ms)^SELECT(?: DISTINCT)?\n(.*?)^(FROM .*?)(?:^UNION|\Z)"
+_CTE = r"(?ms)^(?:WITH )?(\w+) AS \(\n(.*?)^\)"
 _COLUMN = r'"?\w+"?\.\w+(?: AS \w+)?'
-_COLUMNS = re.compile(rf"^  ((?:{_COLUMN}, )*{_COLUMN}),?$", re.MULTILINE)
+_COLUMNS = rf"(?m)^  ((?:{_COLUMN}, )*{_COLUMN}),?$"
 """A line of columns alone."""
-_FORWARDED = re.compile(r'(?:^|, )"?(\w+)"?\.(\w+)(?=,|$)')
-_SOURCE = re.compile(r'\b(?:FROM|JOIN) "?(\w+)"?(?: AS (\w+))?')
-_PROSE = re.compile(r"--.*|'[^']*'")
+_FORWARDED = r'(?:^|, )"?(\w+)"?\.(\w+)(?=,|$)'
+_SOURCE = r'\b(?:FROM|JOIN) "?(\w+)"?(?: AS (\w+))?'
+_PROSE = r"--.*|'[^']*'"
 
 
 def tables(*, comments: bool = True) -> dict[str, str]:
@@ -61,6 +59,8 @@ def views(sql: str | None = None, *, comments: bool = True) -> dict[str, str]:
     files = resources.schema_files(*VIEWS)
     whole = {file.stem: _bytes(file).decode() for file in files}
     bare = {name: _bare(text) for name, text in whole.items()}
+    from graphlib import TopologicalSorter  # needed only to make them
+
     uses: dict[str, set[str]] = {}
     waiting = set(whole) if sql is None else _named(sql, whole.keys())
     while waiting:
@@ -70,7 +70,7 @@ def views(sql: str | None = None, *, comments: bool = True) -> dict[str, str]:
     ordered = {name: bare[name] for name in TopologicalSorter(uses).static_order()}
     if not comments:
         return ordered
-    known = {name: dict(_COMMENT.findall(text)) for name, text in {**tables(), **whole}.items()}
+    known = {name: dict(re.findall(_COMMENT, text)) for name, text in {**tables(), **whole}.items()}
     return {name: whole[name] + _inherited(name, text, known) for name, text in ordered.items()}
 
 
@@ -96,7 +96,7 @@ def _inherited(name: str, text: str, known: dict[str, dict[str, str]]) -> str:
     if f"\nCREATE OR REPLACE VIEW {name} " not in text:
         return ""
     within = dict(known)
-    for cte, body in _CTE.findall(text):
+    for cte, body in re.findall(_CTE, text):
         within[cte] = _forwarded(textwrap.dedent(body), within)
     comments = {
         column: comment
@@ -112,21 +112,21 @@ def _inherited(name: str, text: str, known: dict[str, dict[str, str]]) -> str:
 
 def _forwarded(text: str, known: dict[str, dict[str, str]]) -> dict[str, str]:
     """Comments of the columns that the first SELECT of a text takes as they are."""
-    select = _SELECT.search(text)
+    select = re.search(_SELECT, text)
     if select is None:
         return {}
-    sources = {alias or source: source for source, alias in _SOURCE.findall(select[2])}
+    sources = {alias or source: source for source, alias in re.findall(_SOURCE, select[2])}
     return {
         column: known[sources[alias]][column]
-        for columns in _COLUMNS.findall(select[1])
-        for alias, column in _FORWARDED.findall(columns)
+        for columns in re.findall(_COLUMNS, select[1])
+        for alias, column in re.findall(_FORWARDED, columns)
         if column in known.get(sources.get(alias, ""), {})
     }
 
 
 def _named(sql: str, names: Set[str]) -> set[str]:
     """Return those of `names` that the SQL names; prose says nothing of what it uses."""
-    return set(re.findall(r"\w+", _PROSE.sub("", sql).lower())) & names
+    return set(re.findall(r"\w+", re.sub(_PROSE, "", sql).lower())) & names
 
 
 def views_hash() -> str:
@@ -134,11 +134,24 @@ def views_hash() -> str:
     return _hash(*VIEWS)
 
 
-def schema_hash() -> str:
-    """Return a hash of the SQL of everything in a database, and of what comments and makes it."""
-    maker = blake2b(Path(__file__).with_name("ready.py").read_bytes(), digest_size=16)
-    maker.update(_hash(*TABLES, *VIEWS).encode())
-    return maker.hexdigest()
+@functools.cache
+def schema_mark() -> str:
+    """Return a mark of the SQL of everything in a database, and of what comments and makes it.
+
+    Files are known by size and time, as Python knows the source of compiled code: to read them all
+    takes 5 ms.
+    """
+    digest = blake2b(f"{duckdb.__version__} {__version__}".encode(), digest_size=16)
+    own = Path(__file__)
+    for place in (own, own.with_name("ready.py")):
+        status = place.stat()
+        digest.update(f"{place.name} {status.st_size} {status.st_mtime_ns}\0".encode())
+    for folder in resources.schema_folders(*TABLES, *VIEWS):
+        with os.scandir(folder) as entries:
+            statuses = sorted((entry.name, entry.stat()) for entry in entries)
+        for name, status in statuses:
+            digest.update(f"{name} {status.st_size} {status.st_mtime_ns}\0".encode())
+    return digest.hexdigest()
 
 
 @functools.cache

@@ -6,6 +6,7 @@ its tables; these views make it read no others.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 
@@ -133,8 +134,9 @@ def computed(
         con: opened for questions, of a file or a dataset; on others nothing happens.
         views: by name of the view what it is to hold, of the view's columns; each is computed where
             those before it are tables.
-        needs: by name of a view SQL without which it has no rows there: if this has none, a view
-            that never has any hides it, and DuckDB plans neither it nor most of what joins it.
+        needs: by name of a view SQL without which it has no rows there, '' if it has none anyway:
+            where this has none, a view that never has any hides it, and DuckDB plans neither it nor
+            most of what joins it.
         is_undone: whether whatever is made within the block goes at its end.
         is_last: whether the connection answers nothing after the block: what DuckDB takes to free
             it all is saved in a process that ends.
@@ -143,7 +145,9 @@ def computed(
     if not views or con.execute("SELECT current_database()").fetchall() != [("memory",)]:
         yield
         return
-    empty = _empty_tables(con) if needs else frozenset()
+    made = _empty_tables(con) if needs else None
+    waiting = {view: need for view, need in (needs or {}).items() if view in views}
+    hidden: set[str] = set()
     drops: list[str] = []
 
     def put_back() -> None:
@@ -155,14 +159,15 @@ def computed(
     if is_undone:
         con.execute("BEGIN")
     try:
-        for view, sql in views.items():
-            need = (needs or {}).get(view)
-            if need is None or con.execute(f"{need} LIMIT 1").fetchone():
+        for place, (view, sql) in enumerate(views.items()):
+            if view in waiting:
+                hidden |= _without_rows(con, waiting, set([*views][place:]))
+            if view in hidden:
+                _hide(con, view, made)
+                drops.append(f"DROP VIEW temp.main.{view};")
+            else:
                 con.execute(f"CREATE TEMP TABLE {view} AS {sql}")
                 drops.append(f"DROP TABLE temp.main.{view};")
-            else:
-                _hide(con, view, empty)
-                drops.append(f"DROP VIEW temp.main.{view};")
         yield
     except Exception:  # as in to_modules
         put_back()
@@ -171,23 +176,51 @@ def computed(
         put_back()
 
 
-def _hide(con: duckdb.DuckDBPyConnection, view: str, empty: Set[str]) -> None:
-    """Put a view without rows in front of another one."""
-    table = f"{ready.EMPTY}{view}"
-    if table not in empty:
-        if view not in _COLUMNS:
-            _COLUMNS.update(ready.columns_of_views(con, "memory"))
-        con.execute(f"CREATE OR REPLACE TABLE memory.main.{table} ({_COLUMNS[view]})")
-    con.execute(f"CREATE TEMP VIEW {view} AS FROM memory.main.{table} WHERE FALSE")
+def _without_rows(
+    con: duckdb.DuckDBPyConnection, waiting: dict[str, str], later: Set[str]
+) -> set[str]:
+    """Return the views whose needs have no rows, of those that name none that is computed later.
+
+    They are asked in one statement, and wait no more.
+    """
+    needs = {
+        view: need for view, need in waiting.items() if not later & set(re.findall(r"\w+", need))
+    }
+    for view in needs:
+        del waiting[view]
+    asked = [f"(SELECT '{view}' FROM ({need}) LIMIT 1)" for view, need in needs.items() if need]
+    rows = con.execute(" UNION ALL ".join(asked)).fetchall() if asked else []
+    return needs.keys() - {view for (view,) in rows}
 
 
-def _empty_tables(con: duckdb.DuckDBPyConnection) -> frozenset[str]:
-    """Return the names of the ready-made tables with the columns of a view and no rows."""
-    rows = con.execute(
-        "SELECT table_name FROM system.main.duckdb_tables() "
-        f"WHERE database_name = 'memory' AND starts_with(table_name, '{ready.EMPTY}')"
-    ).fetchall()
-    return frozenset(name for (name,) in rows)
+def _hide(con: duckdb.DuckDBPyConnection, view: str, made: Set[str] | None) -> None:
+    """Put a view without rows in front of another one; `made` is as of `_empty_tables`."""
+    place = ready.VIEWS
+    if made is not None or not view.startswith(ready.HIDDEN):
+        place = "memory"
+        if made is None or view not in made:
+            if view not in _COLUMNS:
+                for database in ("memory", ready.VIEWS):
+                    _COLUMNS.update(ready.columns_of_views(con, database))
+            table = f"memory.main.{ready.EMPTY}{view}"
+            con.execute(f"CREATE OR REPLACE TABLE {table} ({_COLUMNS[view]})")
+    con.execute(f"CREATE TEMP VIEW {view} AS FROM {place}.main.{ready.EMPTY}{view} WHERE FALSE")
+
+
+def _empty_tables(con: duckdb.DuckDBPyConnection) -> frozenset[str] | None:
+    """Return the views in memory that have an empty table; None if a ready-made database has them.
+
+    To list what there is takes DuckDB 2 ms.
+    """
+    try:
+        con.execute(f"SELECT 1 FROM {ready.VIEWS}.{ready.OWN}.{ready.TEXTS} LIMIT 0")
+    except duckdb.CatalogException:
+        rows = con.execute(
+            f"SELECT substr(table_name, {len(ready.EMPTY) + 1}) FROM system.main.duckdb_tables() "
+            f"WHERE database_name = 'memory' AND starts_with(table_name, '{ready.EMPTY}')"
+        ).fetchall()
+        return frozenset(name for (name,) in rows)
+    return None
 
 
 def _in_memory(con: duckdb.DuckDBPyConnection, kind: str, names: Sequence[str]) -> list[str]:

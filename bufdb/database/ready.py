@@ -2,14 +2,16 @@
 
 Making the tables, views, macros and their comments takes DuckDB 0.35 s of CPU, most of it to bind
 views upon views; copying them from another database takes 3 ms, since what is bound stays so. The
-file is made when it is first needed and named after everything that it is made of. It decides
-every answer, so it lies where Python keeps compiled code: only those who may change bufdb may
-change it. Where nothing can be written it is made in memory, each time.
+file is made when it is first needed, and named after size and time of everything that it is made
+of, as Python knows what compiled code is made of. It decides every answer, so it lies where Python
+keeps that: only those who may change bufdb may change it. Where nothing can be written it is made
+in memory, each time.
 
 Besides the whole schema there is a small one for each question of bufdb's own: the views and macros
-that it needs, without comments, the tables WITHIN, and empty tables with the columns of some
-views. Reading, copying and freeing all 117 views took a question 25 ms of CPU; what `top-temps`
-needs of them takes 3.
+that it needs, without comments, empty tables with the columns of some views, and the tables WITHIN
+in a schema of their own. It stays attached and is searched for names where it is: what views name
+is looked for next to them first, and then as anywhere, so that they mean the tables of a database.
+Reading, copying and freeing all 117 views took a question 25 ms of CPU.
 """
 
 import contextlib
@@ -20,24 +22,28 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from bufdb.database.definitions import CONSTANT, schema_hash, tables, views, views_hash
+from bufdb.database.definitions import CONSTANT, schema_mark, tables, views, views_hash
 from bufdb.database.digest import blake2b
 from bufdb.database.engine import duckdb
 from bufdb.database.quoting import sql_text
 
 READY = "bufdb_ready_made"
 """Name under which it is attached."""
+VIEWS = "bufdb_views"
+"""Name under which one for a question is attached."""
+OWN = "own"
+"""Schema of one for a question that has the tables WITHIN, which no view names there."""
 TEXTS = "own_texts"
-"""Table of one for a question: what `marks_of` gives of bufdb's tables and views."""
+"""Table of one for a question: what `marks_of` gives of bufdb's tables and views; their hash."""
 COLUMNS = "own_columns"
 """Table of one for a question: table_name, column_name, data_type of bufdb's tables, in order."""
 EMPTY = "empty_"
 """Prefix of the name of a table there that has the columns of a view, and no rows."""
 WITHIN = (TEXTS, COLUMNS, *sorted(CONSTANT))
-"""Tables of one for a question that have rows."""
-_ADVISED = (
+"""Tables of one for a question that have rows, in the schema OWN."""
+HIDDEN = (
     "advised_", "answered_", "asked_instants", "named_uses", "value_origin_details", "copy_details",
-    "gathered_values",
+    "gathered_values", "op_name_roles",
 )  # fmt: skip
 """Prefixes of the names of views that have such a table."""
 _FILE_FORMAT: dict[str, str | bool | int | float | list[str]] = {
@@ -48,14 +54,23 @@ _FILE_FORMAT: dict[str, str | bool | int | float | list[str]] = {
 _FOLDER = Path(importlib.util.cache_from_source(__file__)).parent
 _KEPT = 128
 """Files that stay, some 70 of a version with 0.15 MB each: a machine may have several installs."""
-_VIEW_COMMENT = re.compile(r"^COMMENT ON VIEW (\w+) IS\s+('(?:[^']|'')*');", re.MULTILINE)
+_VIEW_COMMENT = r"(?m)^COMMENT ON VIEW (\w+) IS\s+('(?:[^']|'')*');"
 
 
 @contextlib.contextmanager
 def attached_schema(
     con: duckdb.DuckDBPyConnection, version: int, question: str | None = None
 ) -> Iterator[None]:
-    """Attach the ready-made database to `con` as READY within the block.
+    """Attach the ready-made database to `con` within the block; arguments as of `attach`."""
+    attach(con, version, question)
+    try:
+        yield
+    finally:
+        con.execute(f"DETACH {_name(question)}")
+
+
+def attach(con: duckdb.DuckDBPyConnection, version: int, question: str | None) -> None:
+    """Attach the ready-made database to `con` as READY, or that for a question as VIEWS.
 
     Args:
         con: any connection that may still reach files.
@@ -65,12 +80,12 @@ def attached_schema(
     """
     # A damaged one is made again.
     if not any(_attach_file(con, version, question) for _ in range(2)):
-        con.execute(f"ATTACH ':memory:' AS {READY}")
+        con.execute(f"ATTACH ':memory:' AS {_name(question)}")
         _furnish(con, version, question)
-    try:
-        yield
-    finally:
-        con.execute(f"DETACH {READY}")
+
+
+def _name(question: str | None) -> str:
+    return READY if question is None else VIEWS
 
 
 def _attach_file(con: duckdb.DuckDBPyConnection, version: int, question: str | None) -> bool:
@@ -80,7 +95,8 @@ def _attach_file(con: duckdb.DuckDBPyConnection, version: int, question: str | N
     except (OSError, duckdb.Error):  # nothing can be written; ^C is a RuntimeError
         return False
     try:
-        con.execute(f"ATTACH {sql_text(path.absolute())} AS {READY} (READ_ONLY, TYPE duckdb)")
+        name = _name(question)
+        con.execute(f"ATTACH {sql_text(path.absolute())} AS {name} (READ_ONLY, TYPE duckdb)")
     except duckdb.Error:
         with contextlib.suppress(OSError):
             path.unlink()
@@ -96,7 +112,7 @@ def _file(version: int, question: str | None) -> Path:
         RuntimeError: DuckDB was interrupted.
     """
     of = "" if question is None else f"-{blake2b(question.encode(), digest_size=8).hexdigest()}"
-    path = _FOLDER / f"schema-{version}-{schema_hash()}{of}.duckdb"
+    path = _FOLDER / f"schema-{version}-{schema_mark()}{of}.duckdb"
     if _is_ours(path):
         return path
     _FOLDER.mkdir(parents=True, exist_ok=True)
@@ -106,9 +122,9 @@ def _file(version: int, question: str | None) -> Path:
             if question:
                 _take(con, version, question, made)
             else:
-                con.execute(f"ATTACH {sql_text(made.absolute())} AS {READY}")
+                con.execute(f"ATTACH {sql_text(made.absolute())} AS {_name(question)}")
                 _furnish(con, version, question)
-                con.execute(f"DETACH {READY}")
+                con.execute(f"DETACH {_name(question)}")
         made.chmod(0o644)
         made.replace(path)
     finally:
@@ -134,26 +150,31 @@ def _furnish(con: duckdb.DuckDBPyConnection, version: int, question: str | None)
     is_bare = question is not None
     needed = views(question or None, comments=not is_bare)
     ((before,),) = con.execute("SELECT current_setting('search_path')").fetchall()
-    con.execute(f"USE {READY}")
+    con.execute(f"USE {_name(question)}")
     con.execute("BEGIN")
     whole = tables()
     rows = {table: whole[table] for table in CONSTANT}
     for sql in [*(tables(comments=not is_bare) | rows).values(), *needed.values()]:
         con.execute(sql)
-    if is_bare:
-        con.execute(f"CREATE TABLE {TEXTS} AS {marks_of(READY)}")
-        con.execute(f"DELETE FROM {TEXTS} WHERE kind = 'view'")
-        con.execute(f"CREATE TABLE {COLUMNS} AS {own_columns(READY)}")
-        names = ", ".join(f"'{table}'" for table in tables())
-        con.execute(f"DELETE FROM {COLUMNS} WHERE table_name NOT IN ({names})")
-        comments = _VIEW_COMMENT.findall("\n".join(views().values()))
-        marks = ", ".join(f"('view', '{view}', {comment})" for view, comment in comments)
-        con.execute(f"INSERT INTO {TEXTS} VALUES {marks}")
-        for view, columns in columns_of_views(con, READY).items():
-            if view.startswith(_ADVISED):
-                con.execute(f"CREATE TABLE {EMPTY}{view} ({columns})")
-        con.execute("".join(f'DROP TABLE "{table}";' for table in tables().keys() - CONSTANT))
     con.execute("INSERT INTO schema_info VALUES (?, ?)", [version, views_hash()])
+    if is_bare:
+        con.execute(f"CREATE SCHEMA {OWN}")
+        con.execute(f"CREATE TABLE {OWN}.{TEXTS} AS {marks_of(VIEWS)}")
+        con.execute(f"DELETE FROM {OWN}.{TEXTS} WHERE kind = 'view'")
+        con.execute(f"CREATE TABLE {OWN}.{COLUMNS} AS {own_columns(VIEWS)}")
+        names = ", ".join(f"'{table}'" for table in whole)
+        con.execute(f"DELETE FROM {OWN}.{COLUMNS} WHERE table_name NOT IN ({names})")
+        comments = re.findall(_VIEW_COMMENT, "\n".join(views().values()))
+        marks = ", ".join(f"('view', '{view}', {comment})" for view, comment in comments)
+        con.execute(
+            f"INSERT INTO {OWN}.{TEXTS} VALUES {marks}, ('hash', 'views', ?)", [views_hash()]
+        )
+        for view, columns in columns_of_views(con, VIEWS).items():
+            if view.startswith(HIDDEN):
+                con.execute(f"CREATE TABLE {EMPTY}{view} ({columns})")
+        for table in CONSTANT:
+            con.execute(f"CREATE TABLE {OWN}.{table} AS FROM main.{table}")
+        con.execute("".join(f'DROP TABLE main."{table}";' for table in whole))
     con.execute("COMMIT")
     con.execute(f"SET search_path = '{before}'")
 
@@ -168,9 +189,9 @@ def _take(con: duckdb.DuckDBPyConnection, version: int, question: str, path: Pat
     )
     with attached_schema(con, version, ""):
         con.execute(f"ATTACH {sql_text(path.absolute())} AS part")
-        con.execute(f"COPY FROM DATABASE {READY} TO part (SCHEMA)")
+        con.execute(f"COPY FROM DATABASE {VIEWS} TO part (SCHEMA)")
         for table in WITHIN:
-            con.execute(f"INSERT INTO part.{table} FROM {READY}.{table}")
+            con.execute(f"INSERT INTO part.{OWN}.{table} FROM {VIEWS}.{OWN}.{table}")
     con.execute(f"USE part; BEGIN; {''.join(drops)} COMMIT; USE memory; DETACH part")
 
 

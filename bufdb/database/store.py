@@ -23,7 +23,12 @@ from bufdb.database import definitions, narrowing, ready
 from bufdb.database.definitions import CATALOG
 from bufdb.database.engine import duckdb
 from bufdb.database.faults import is_interrupt
-from bufdb.database.memory import SMALL_FILE, bound_memory, memory_limit
+from bufdb.database.memory import (
+    SMALL_FILE,
+    bound_threads,
+    memory_limit,
+    settings_of_questions,
+)
 from bufdb.database.patience import PATIENCE, account_of, is_awaited, turn
 from bufdb.database.quoting import sql_name, sql_text
 from bufdb.database.spill import spill_folder
@@ -48,9 +53,9 @@ _NO_EXTENSIONS = {
     "allow_community_extensions": "false",
     "allow_unsigned_extensions": "false",
 }
-_MACROS = """
+_MACROS = f"""
 SELECT
-  database_name = 'memory' AS is_own,
+  database_name <> '{CATALOG}' AS is_own,
   function_name,
   parameters::VARCHAR || replace(macro_definition, ' MATERIALIZED (', ' (')
 FROM duckdb_functions()
@@ -99,7 +104,7 @@ Listing the functions takes DuckDB 14 ms: once. It calls none, since the file ma
 _Opened = TypeVar("_Opened")
 _Options = dict[str, str | bool | int | float | list[str]]
 """As DuckDB has it."""
-_HOLDER = re.compile(r"held in (\S*?)([^/\s]+) \(PID (\d+)\)")
+_HOLDER = r"held in (\S*?)([^/\s]+) \(PID (\d+)\)"
 
 
 def open_writable(path: str, config: dict[str, str] | None = None) -> duckdb.DuckDBPyConnection:
@@ -172,7 +177,7 @@ def _refuse_actors(con: duckdb.DuckDBPyConnection, path: str) -> None:
         DatabaseError: it does.
     """
     rows = con.execute("SELECT view_name FROM system.main.duckdb_views() WHERE NOT internal")
-    _require_tables(path, (name for (name,) in rows.fetchall()))
+    _require_tables(path, definitions.tables(), (name for (name,) in rows.fetchall()))
     actor = con.execute(_OBEYED_IN_WRITING).fetchone()
     if actor is not None:
         raise DatabaseError(
@@ -229,14 +234,12 @@ def open_readable(
     con = open_memory(is_small=not allow_files and Path(path).stat().st_size <= SMALL_FILE)
     try:
         attach = f"ATTACH {sql_text(_place(path))} AS {CATALOG} (READ_ONLY, TYPE duckdb)"
-        open_waiting(path, lambda: con.execute(attach), is_writer=False)
-        # Built-ins come before the file, which may hold a macro named sum.
-        con.execute(f"SET search_path = 'memory.main,system.main,{CATALOG}.main'")
+        search = f"SET search_path = '{search_path()}'"
+        open_waiting(path, lambda: con.execute(f"{attach}; {search}"), is_writer=False)
         version, views = _versions(con, path)
         if version is None:
             raise DatabaseError(f"{path} is not a bufdb database; name another file with --db")
-        is_current = views == definitions.views_hash()
-        _copy_views(con, path, sql, is_current=is_current)
+        _take_views(con, path, sql, views)
         if sql is not None and runs is not None:
             narrowing.to_runs(con, sql, runs)
         close_up(con, before, allow_files=allow_files)
@@ -251,9 +254,16 @@ def open_memory(*, is_small: bool = False) -> duckdb.DuckDBPyConnection:
 
     It has the limits of a question from the start: what furnishes it may be large too.
     """
-    con = duckdb.connect(config={**_NO_EXTENSIONS, "python_enable_replacements": "false"})
-    con.execute(f"SET temp_directory = {sql_text(spill_folder())}")
-    bound_memory(con, is_small=is_small)
+    # Settings that DuckDB starts with take no statement.
+    options: _Options = {
+        **_NO_EXTENSIONS,
+        **settings_of_questions(is_small=is_small),
+        "python_enable_replacements": "false",
+        "temp_directory": spill_folder(),
+    }
+    con = duckdb.connect(config=options)
+    if not is_small:
+        bound_threads(con)
     return con
 
 
@@ -282,10 +292,8 @@ def _replace_rows(
 
 
 def _lock(con: duckdb.DuckDBPyConnection, *, allow_files: bool = False) -> None:
-    con.execute("SET python_enable_replacements = false")
-    if not allow_files:
-        con.execute("SET enable_external_access = false")
-    con.execute("SET lock_configuration = true")
+    access = "" if allow_files else "SET enable_external_access = false;"
+    con.execute(f"SET python_enable_replacements = false; {access} SET lock_configuration = true")
 
 
 def _place(path: str) -> str:
@@ -366,7 +374,7 @@ def _holder(path: str, error: duckdb.Error) -> str:
     """
     if "Could not set lock" not in str(error):
         raise _failure(path, error) from error
-    match = _HOLDER.search(str(error))
+    match = re.search(_HOLDER, str(error))
     return f"{match[2]} (PID {match[3]})" if match else "another process"
 
 
@@ -401,40 +409,40 @@ def _failure(path: str, error: duckdb.Error) -> DatabaseError:
     return DatabaseError(f"cannot open {path}: {reason}; {other}")
 
 
-def _copy_views(
-    con: duckdb.DuckDBPyConnection, path: str, question: str | None, *, is_current: bool
+def _take_views(
+    con: duckdb.DuckDBPyConnection, path: str, question: str | None, views: str | None
 ) -> None:
-    """Copy bufdb's views and macros into memory, where they mean the tables of the attached file.
+    """Put bufdb's views and macros where they mean the tables of the attached file.
 
-    A note is given if the file has others, as one has that was written before bufdb's were changed
-    (not `is_current`).
+    A note is given if the file has others, as one has that was written before bufdb's were changed.
 
     Args:
         con: the database in memory.
         path: the attached file.
         question: SQL of bufdb's own, if only what it needs is wanted. Other views of a current file
             are known by their comments then, and its macros are not compared.
-        is_current: whether the file says that it has bufdb's views.
+        views: hash of the views that the file says it has.
 
     Raises:
         DatabaseError: the file does not have those tables.
     """
-    is_quick = question is not None and is_current
-    of = ready.marks_of if is_quick else ready.texts_of
-    in_file = _texts(con, of(CATALOG))  # before others are attached, which it lists too
-    if not is_quick:
-        with ready.attached_schema(con, SCHEMA_VERSION):
-            own = _texts(con, of(ready.READY))
-            if question is None:
-                copy_own_views(con, definitions.tables())
+    is_quick = False
     if question is not None:
-        with ready.attached_schema(con, SCHEMA_VERSION, question):
-            if is_quick:
-                own = _texts(con, f"FROM {ready.READY}.main.{ready.TEXTS}")
-            copy_own_views(con, ready.WITHIN)
-    _require_tables(path, in_file["view"])
+        attach_views(con, question)
+        own = _texts(con, f"FROM {ready.VIEWS}.{ready.OWN}.{ready.TEXTS}")
+        is_current = is_quick = views == own["hash"]["views"]
+    if is_quick:
+        in_file = _texts(con, ready.marks_of(CATALOG))
+    else:
+        in_file = _texts(con, ready.texts_of(CATALOG))
+        is_current = views == definitions.views_hash()
+        with ready.attached_schema(con, SCHEMA_VERSION):
+            own = _texts(con, ready.texts_of(ready.READY))
+            if question is None:
+                copy_own_views(con)
+    _require_tables(path, own["table"], in_file["view"])
     # Columns are listed only where a table is not word for word bufdb's: 1 ms instead of 20.
-    if any(in_file["table"].get(name) != own["table"][name] for name in definitions.tables()):
+    if any(in_file["table"].get(name) != text for name, text in own["table"].items()):
         _require_columns(con, path)
     own_texts, texts = own["view"], in_file["view"]
     # Listing DuckDB's functions takes longer than many a query.
@@ -452,7 +460,7 @@ def _copy_views(
 
 def _texts(con: duckdb.DuckDBPyConnection, sql: str) -> dict[str, dict[str, str]]:
     """Return by kind and name what SQL as of `ready.texts_of` gives; '' for NULL."""
-    texts: dict[str, dict[str, str]] = {"table": {}, "view": {}}
+    texts: dict[str, dict[str, str]] = {"table": {}, "view": {}, "hash": {}}
     for kind, name, text in con.execute(sql).fetchall():
         texts[kind][name] = text or ""
     return texts
@@ -473,16 +481,30 @@ def _require_columns(con: duckdb.DuckDBPyConnection, path: str) -> None:
         )
 
 
-def copy_own_views(con: duckdb.DuckDBPyConnection, tables: Iterable[str]) -> None:
-    """Copy bufdb's views and macros into memory, where the ready-made database is attached.
+def copy_own_views(con: duckdb.DuckDBPyConnection) -> None:
+    """Copy bufdb's views and macros into memory, where the whole ready-made database is attached.
 
-    Its tables, whose names are `tables`, are not.
+    Its tables are not.
     """
     con.execute(f"COPY FROM DATABASE {ready.READY} TO memory (SCHEMA)")
     con.execute("BEGIN")
     # One call: each takes longer than what DuckDB does in it.
-    con.execute("".join(f'DROP TABLE memory.main."{table}";' for table in tables))
+    con.execute("".join(f'DROP TABLE memory.main."{table}";' for table in definitions.tables()))
     con.execute("COMMIT")
+
+
+def attach_views(con: duckdb.DuckDBPyConnection, question: str) -> None:
+    """Attach the views and macros that a question of bufdb's own needs, to be found by name."""
+    ready.attach(con, SCHEMA_VERSION, question)
+    con.execute(f"SET search_path = '{search_path(ready.VIEWS)}'")
+
+
+def search_path(*views: str) -> str:
+    """Return where names are looked for: in memory, in databases of views, then in the file.
+
+    Built-ins come before the file, which may hold a macro named sum.
+    """
+    return ",".join(f"{name}.main" for name in ("memory", *views, "system", CATALOG))
 
 
 def _is_same(one: str, other: str) -> bool:
@@ -541,13 +563,13 @@ def of_later_version(path: str, version: int) -> DatabaseError:
     )
 
 
-def _require_tables(path: str, views: Iterable[str]) -> None:
+def _require_tables(path: str, tables: Iterable[str], views: Iterable[str]) -> None:
     """Check that no view of the file is in place of a table of bufdb's.
 
     Raises:
         DatabaseError: one does.
     """
-    instead = definitions.tables().keys() & set(views)
+    instead = {*tables} & {*views}
     if instead:
         raise DatabaseError(
             f"{path} has a view in place of the table {min(instead)}; "

@@ -418,14 +418,16 @@ def open_readable(
     con = store.open_memory()
     try:
         place.attach(con)
-        with ready.attached_schema(con, SCHEMA_VERSION, sql):
-            listed = None if sql is None else f"FROM {ready.READY}.{ready.COLUMNS}"
-            columns = layout.columns(con, ready.READY, listed)
-            store.copy_own_views(con, definitions.tables() if sql is None else ready.WITHIN)
-            con.execute(f"ATTACH ':memory:' AS {CATALOG}")
-            for table in sorted(layout.CONSTANT):
-                con.execute(f"CREATE TABLE {CATALOG}.main.{table} AS FROM {ready.READY}.{table}")
-        con.execute(f"SET search_path = 'memory.main,system.main,{CATALOG}.main'")
+        con.execute(f"ATTACH ':memory:' AS {CATALOG}")
+        if sql is None:
+            with ready.attached_schema(con, SCHEMA_VERSION):
+                columns = _furnish(con, f"{ready.READY}.main", ready.own_columns(ready.READY))
+                store.copy_own_views(con)
+            con.execute(f"SET search_path = '{store.search_path()}'")
+        else:
+            store.attach_views(con, sql)
+            own = f"{ready.VIEWS}.{ready.OWN}"
+            columns = _furnish(con, own, f"FROM {own}.{ready.COLUMNS}")
         con.execute("SET parquet_metadata_cache = true")
         con.execute(f"CREATE SCHEMA {CATALOG}.stored")
         # Copies are in memory; a few kilobytes of Parquet must not fill the disk instead.
@@ -452,6 +454,13 @@ def open_readable(
         con.close()
         raise
     return con
+
+
+def _furnish(con: duckdb.DuckDBPyConnection, schema: str, listed: str) -> layout.Columns:
+    """Copy bufdb's own tables from a schema; return the columns of all, which SQL lists."""
+    for table in sorted(layout.CONSTANT):
+        con.execute(f"CREATE TABLE {CATALOG}.main.{table} AS FROM {schema}.{table}")
+    return layout.columns(con, ready.READY, listed)
 
 
 def _needed(sql: str | None) -> list[str]:

@@ -1,8 +1,11 @@
 """The ready-made database: kept next to compiled code, or made in memory where it cannot be."""
 
+import os
+
 import duckdb
 import pytest
 
+from bufdb import resources
 from bufdb.database import definitions, ready, store
 
 VERSION = store.SCHEMA_VERSION
@@ -42,7 +45,7 @@ def names(con, question):
             for kind in ("table", "view", "function")
         )
         sql = " UNION ".join(parts)
-        return {name for (name,) in con.execute(sql, [ready.READY] * 3).fetchall()}
+        return {name for (name,) in con.execute(sql, [ready.VIEWS] * 3).fetchall()}
 
 
 def test_one_for_a_question_has_what_the_question_needs(cache):
@@ -65,8 +68,9 @@ def test_one_for_a_question_has_columns_and_own_rows_of_all(cache):
             listed = con.execute(ready.own_columns(ready.READY)).fetchall()
             columns = [row for row in listed if row[0] in definitions.tables()]
         with ready.attached_schema(con, VERSION, "SELECT place FROM answered_functions"):
-            assert rows == [con.execute(f"FROM {ready.READY}.{name}").fetchall() for name in tables]
-            assert con.execute(f"FROM {ready.READY}.{ready.COLUMNS}").fetchall() == columns
+            own = f"{ready.VIEWS}.{ready.OWN}"
+            assert rows == [con.execute(f"FROM {own}.{name}").fetchall() for name in tables]
+            assert con.execute(f"FROM {own}.{ready.COLUMNS}").fetchall() == columns
     assert all(rows)
 
 
@@ -85,10 +89,30 @@ def test_an_interrupt_while_it_is_made_is_no_missing_file(cache, monkeypatch):
     assert not [*cache.iterdir()]
 
 
+def test_its_name_changes_with_a_file_of_the_schema(tmp_path, monkeypatch):
+    folder = tmp_path / "views"
+    folder.mkdir()
+    monkeypatch.setattr(resources, "schema_folders", lambda *_: [folder])
+    marks = []
+    for name, text, time in (
+        ("a", "1", 1),
+        ("a", "1", 2),
+        ("a", "12", 2),
+        ("b", "", 2),
+        ("b", "", 2),
+    ):
+        (folder / f"{name}.sql").write_text(text)
+        os.utime(folder / f"{name}.sql", ns=(time, time))
+        definitions.schema_mark.cache_clear()
+        marks.append(definitions.schema_mark())
+    definitions.schema_mark.cache_clear()
+    assert len(set(marks)) == 4 and marks[3] == marks[4]
+
+
 @pytest.mark.slow
 def test_a_file_in_the_users_cache_folder_is_not_believed(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    planted = tmp_path / "bufdb" / f"schema-{VERSION}-{definitions.schema_hash()}.duckdb"
+    planted = tmp_path / "bufdb" / f"schema-{VERSION}-{definitions.schema_mark()}.duckdb"
     planted.parent.mkdir()
     planted_at(planted)
     with duckdb.connect() as con:
@@ -98,7 +122,7 @@ def test_a_file_in_the_users_cache_folder_is_not_believed(tmp_path, monkeypatch)
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["mode", "link"])
 def test_a_file_that_others_may_write_is_not_believed(cache, how):
-    name = f"schema-{VERSION}-{definitions.schema_hash()}.duckdb"
+    name = f"schema-{VERSION}-{definitions.schema_mark()}.duckdb"
     cache.mkdir(parents=True)
     planted = cache / name if how == "mode" else cache.parent / "other.duckdb"
     planted_at(planted)
@@ -134,4 +158,4 @@ def test_those_of_many_other_versions_go(cache, monkeypatch):
         tables(con)
     left = sorted(file.name for file in cache.iterdir())
     assert len(left) == 17 and "other.txt" in left
-    assert f"schema-{VERSION}-{definitions.schema_hash()}.duckdb" in left
+    assert f"schema-{VERSION}-{definitions.schema_mark()}.duckdb" in left

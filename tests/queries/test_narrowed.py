@@ -6,7 +6,7 @@ The answer is the same.
 import pytest
 from places import ROOT
 
-from bufdb.database import narrowing, store
+from bufdb.database import narrowing, ready, store
 from bufdb.query import execute
 from bufdb.query.catalogue import load
 from bufdb.query.computed_views import OF_MODULES
@@ -117,8 +117,8 @@ def test_what_is_not_planned_has_no_rows(demo_db, run):
             for view, need in OF_MODULES.items():
                 if need is not None:
                     rows = con.execute(f"SELECT count(*) FROM {view}").fetchall()
-                    whole = f"SELECT count(*) FROM memory.main.{view} WHERE module_id = {module_id}"
-                    assert con.execute(whole).fetchall() == rows, view
+                    whole = f"SELECT count(*) FROM {ready.VIEWS}.main.{view} WHERE module_id = ?"
+                    assert con.execute(whole, [module_id]).fetchall() == rows, view
 
 
 @pytest.mark.parametrize("is_undone", [True, False])
