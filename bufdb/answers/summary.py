@@ -15,7 +15,7 @@ from bufdb.database.definitions import CATALOG
 from bufdb.database.engine import duckdb
 from bufdb.errors import UsageError
 from bufdb.query import execute
-from bufdb.query.asked import ALL, COUNTS, FINDINGS, Known, glob, numbered, why_nothing
+from bufdb.query.asked import ALL, COUNTS, FINDINGS, NOTED, Known, glob, numbered, why_nothing
 from bufdb.query.catalogue import Catalogue
 from bufdb.query.catalogue import own as own_queries
 from bufdb.query.header import SavedQuery, Value
@@ -45,7 +45,7 @@ LIMITED = (0, None)
 """Colors of memory spaces that a limit applies to: the device's main memory."""
 FUNCTION = ("run_name", "function_name", "platform", "color")
 """Columns of all parts that name the function and memory space."""
-_RELATION = re.compile("^(?:saved|slice of|copy of|for) ")
+_RELATION = "^(?:saved|slice of|copy of|for) "
 """What comes before a line that data is only attributed to."""
 DEVICE_LABEL = "device"
 """Label or metadata of a run that names the device its programs run on."""
@@ -55,11 +55,10 @@ FRACTION_LABEL = "memory_fraction"
 _FUNCTIONS = """
 SELECT
   functions.run_name, functions.function_name, functions.platform, functions.color,
-  functions.memory_space_name, functions.module_id, modules.module_key, functions.peak_bytes,
+  functions.memory_space_name, functions.module_id, functions.module_key, functions.peak_bytes,
   functions.is_device_memory, functions.need_bytes, functions.max_need_bytes,
   functions.module_count, functions.unknown_count, functions.unknown_reason
 FROM asked_functions AS functions
-JOIN modules ON modules.module_id = functions.module_id
 ORDER BY
   functions.peak_bytes IS NULL, functions.need_bytes DESC NULLS LAST,
   functions.peak_bytes DESC NULLS LAST, functions.run_name, functions.function_name,
@@ -92,8 +91,9 @@ WHERE run_name = ?
 """
 _GRADIENTS = """
 SELECT DISTINCT module_id FROM instructions
-WHERE module_id IN (SELECT unnest($modules)) AND is_backward(op_name)
+WHERE module_id IN ({modules}) AND is_backward(op_name)
 """
+"""Modules as numbers: to plan a list of them as a join takes 3 ms."""
 _RUNS = """
 SELECT module_id, max(run_count) FROM instruction_times
 WHERE module_id IN (SELECT unnest($modules))
@@ -225,11 +225,13 @@ def overview(  # long: a line for each part of the screen
     def rows(sql: str) -> list[Row]:
         return _rows(con, sql, asked)
 
-    with execute.of_asked(con, asked):
+    with execute.of_asked(con, asked) as in_all_spaces:
         result = Overview(rows(COUNTS)[0])
-        result.findings = rows(FINDINGS)
-        messages = rows(_MESSAGES)
-    spaces = _rows(con, _FUNCTIONS, {**asked, "color": ALL})
+        is_noted = execute.have_rows(con, NOTED)
+        result.findings = rows(FINDINGS) if is_noted else []
+        messages = rows(_MESSAGES) if is_noted else []
+        with in_all_spaces():
+            spaces = _rows(con, _FUNCTIONS, {**asked, "color": ALL})
     here = [row for row in spaces if _is_asked(row, asked.get("color"))]
     result.unknown = [row for row in here if row["unknown_reason"] is not None]
     result.accounts = process.accounts(con, asked, top_n or MOST_BYSTANDERS)
@@ -264,15 +266,15 @@ def overview(  # long: a line for each part of the screen
     if parts:
         result.steps = _steps(con, here).get(_space(result.peak), [])
     is_last = is_last and not result.steps
-    module_id = result.peak["module_id"]
-    with execute.of_function(con, list(parts.values()), values, module_id, is_last=is_last):
+    place = result.peak["module_id"], result.peak["color"]
+    with execute.of_function(con, list(parts.values()), values, *place, is_last=is_last):
         for part, query in parts.items():
             if part == "savings" and result.parts.get("advice"):
                 continue
             if part == "library_lines" and not is_of_one_line(result):
                 continue
             top = QUERIES[part][1] if top_n is None else top_n
-            settings: dict[str, Value] = {**values, "top_n": top}
+            settings: dict[str, Value] = {"top_n": top}
             if top_n is None and query.param("rank_by") is not None:
                 # A summary says what lowers the peak most, whatever that costs.
                 settings["rank_by"] = "saving"
@@ -336,14 +338,15 @@ def _taking(con: duckdb.DuckDBPyConnection, rows: Sequence[Row]) -> set[int]:
     modules = sorted({row["module_id"] for row in rows})
     if not modules:
         return set()
-    return {number for (number,) in con.execute(_GRADIENTS, {"modules": modules}).fetchall()}
+    sql = _GRADIENTS.format(modules=", ".join(map(str, modules)))
+    return {number for (number,) in con.execute(sql).fetchall()}
 
 
 def is_of_one_line(one: Overview) -> bool:
     """Return whether more than half of the highest peak is attributed to one line of the user's."""
     held: dict[str, int] = {}
     for row in one.parts.get("lines", []):
-        place = _RELATION.sub("", row["source"])
+        place = re.sub(_RELATION, "", row["source"])
         if not place.startswith(("library ", "(")):
             held[place] = held.get(place, 0) + row["held_bytes"]
     peak = 0 if one.peak is None else one.peak["peak_bytes"]
@@ -578,7 +581,7 @@ COLUMNS = [
 the figures are from the plan that XLA had made before it gave up.
 need_bytes: from memory_figures; limit_ratio is based on it.
 held_bytes, source: the line that holds most of the peak."""
-_OF_MEMORY = re.compile(r"RESOURCE_EXHAUSTED|out of memory|exceeds available", re.IGNORECASE)
+_OF_MEMORY = r"(?i)RESOURCE_EXHAUSTED|out of memory|exceeds available"
 
 
 @dataclass(frozen=True)
@@ -619,7 +622,7 @@ class Outcome:
     @property
     def is_too_large(self) -> bool:
         """Whether it needs more memory than there is, by the limit or by XLA's message."""
-        is_refused = self.refusal is not None and _OF_MEMORY.search(self.refusal) is not None
+        is_refused = self.refusal is not None and re.search(_OF_MEMORY, self.refusal) is not None
         return is_refused or (self.limit_ratio or 0.0) > 1
 
     @property

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # A size may have a unit where the header says [bytes], a list may have blanks after its commas, and
 # a memory space may have a name, which stays a text here: only a database knows its number.
 
-_SPACE_NAME = re.compile(r"[A-Za-z_]\w*")
+_SPACE_NAME = r"[A-Za-z_]\w*"
 
 
 def glob(name: str) -> str:
@@ -68,7 +68,7 @@ def value(query: SavedQuery, param: Parameter, text: str) -> Value:
 def _parsed(param: Parameter, text: str) -> Value:
     if is_space(param):
         name = text.strip()
-        return name if _SPACE_NAME.fullmatch(name) else str(parse_value("BIGINT", name))
+        return name if re.fullmatch(_SPACE_NAME, name) else str(parse_value("BIGINT", name))
     if is_size(param):
         if param.name == "budget":
             require_unit(text.strip(), f"{param.name} {text}")
@@ -256,8 +256,8 @@ def find_space(
 
 # -- Why an answer has no rows: what was named that is not there, and what is there instead --------
 
-_WILD = re.compile(r"[*?]")
-_SPECIAL = re.compile(r"[*?[]")
+_WILD = r"[*?]"
+_SPECIAL = r"[*?[]"
 _SHOWN = 6
 """Names listed if none is similar."""
 
@@ -355,9 +355,9 @@ def _near(name: str, names: Iterable[str]) -> str:
     """Return a missing name with the most similar existing name, or the first few names."""
     names = list(names)
     if name in names:  # a name that, as a glob, does not match itself
-        literal = _SPECIAL.sub(r"[\g<0>]", name)
+        literal = re.sub(_SPECIAL, r"[\g<0>]", name)
         return f"{quote(name)}; where [ * ? match other characters, the name is {quote(literal)}"
-    hint = did_you_mean(_WILD.sub("", name), names)
+    hint = did_you_mean(re.sub(_WILD, "", name), names)
     return quote(name) + (hint or f"; there is {listed(names, _SHOWN) or 'none'}")
 
 
@@ -398,6 +398,8 @@ ORDER BY
   finding_count DESC, findings.code
 """
 """Severity, code and number of findings about the dumps, worst first."""
+NOTED = ("diagnostics", "live_profiles")
+"""There are no findings where these tables have no rows."""
 
 
 # --------------------------------------------------------------------------------------------------

@@ -128,3 +128,22 @@ OTHER_INSTANT = """
       OR coalesce(getvariable('peak')::BIGINT, 1) <> 1
 """
 """Without it asked_instants has no rows."""
+UNREAD: dict[str, str] = {
+    "value_details": """
+        run_name, module_key, module_name, function_name, platform, shape_index, layout,
+        allocation_index, allocation_size_bytes, parameter_number, offset_bytes, end_bytes,
+        memory_space_name, program_order, op_type, start_time, end_time
+    """,
+    "copy_details": """
+        instruction_name, shape, size_bytes, allocation_kind, start_time, end_time, source_name,
+        source_opcode, source_shape, source_allocation_kind, source_start_time, source_end_time,
+        carry_role, into_carry_of, is_kept_twice
+    """,
+}
+"""Columns that neither advice nor the parts of a peak read, by view: without them a table takes a
+fifth less."""
+WITH_PATHS = ("named_uses", "value_origin_details", "value_details")
+"""Views of OF_MODULES that make scope paths of op_names."""
+NO_PATHS = ", ".join(
+    f"NULL::VARCHAR AS {column}" for column in ("op_path", "stripped_op_path", "jit_path")
+)

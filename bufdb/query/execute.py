@@ -9,8 +9,8 @@ Invariant: a value is DuckDB's, or DuckDB's own text of it, never a lossy conver
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import date, datetime
 from typing import Any, TypeVar
 
@@ -19,12 +19,18 @@ from bufdb.database.engine import duckdb
 from bufdb.database.quoting import sql_name
 from bufdb.errors import BufdbError, DatabaseError, UsageError, did_you_mean, quote
 from bufdb.query import asked, pairs
-from bufdb.query.computed_views import OF_MODULES, OTHER_INSTANT
+from bufdb.query.computed_views import (
+    NO_PATHS,
+    OF_MODULES,
+    OTHER_INSTANT,
+    UNREAD,
+    WITH_PATHS,
+)
 from bufdb.query.header import SavedQuery, Value
 from bufdb.query.result import Result
 
-_WRITING = re.compile(r"\b(copy|insert|update|delete|merge)\b", re.IGNORECASE)
-_WRITING_CTE = re.compile(r"WITH clause containing an? ([A-Z]+) statement", re.IGNORECASE)
+_WRITING = r"(?i)\b(copy|insert|update|delete|merge)\b"
+_WRITING_CTE = r"(?i)WITH clause containing an? ([A-Z]+) statement"
 _EXACT = frozenset(
     ["null", "boolean", "varchar", "enum", "uuid", "bit", "bignum", "decimal", "float", "double"]
     + [f"{sign}{size}" for sign in ("", "u") for size in ("tinyint", "smallint", "integer")]
@@ -131,13 +137,21 @@ def of_function(
     queries: Sequence[SavedQuery],
     values: Mapping[str, Value],
     module_id: int,
+    color: int,
     *,
     is_last: bool = False,
 ) -> Iterator[None]:
     """Within the block `execute_prepared` asks these queries about the function of one module.
 
-    What their views compute from the module is computed once for all of them. `values` choose the
-    function, as of `execute_query`; `is_last` is as of `narrowing.computed`.
+    What their views compute from the module is computed once for all of them.
+
+    Args:
+        con: the database.
+        queries: what will be asked.
+        values: for all of them, as of `execute_query`.
+        module_id: the compilation that answers show of the function.
+        color: the memory space, in which its peak is known.
+        is_last: as of `narrowing.computed`.
     """
     sql = "\n".join(query.sql for query in queries)
     if not sql:
@@ -146,7 +160,15 @@ def of_function(
     is_narrowed = narrowing.module_count(con) >= LEAST_MODULES
     with (
         _variables(con, values),
-        _views_computed(con, sql, module_id, is_narrowed=is_narrowed, is_last=is_last),
+        _views_computed(
+            con,
+            sql,
+            module_id,
+            is_narrowed=is_narrowed,
+            is_last=is_last,
+            parts=_parts(queries),
+            functions=_FUNCTION.format(module_id=module_id, color=color),
+        ),
     ):
         yield
 
@@ -159,20 +181,24 @@ def of_figures(con: duckdb.DuckDBPyConnection) -> Iterator[None]:
 
 
 @contextmanager
-def of_asked(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> Iterator[None]:
+def of_asked(
+    con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]
+) -> Iterator[Callable[[], AbstractContextManager[None]]]:
     """Within the block the modules that all of these values select are read once.
 
-    Each statement in it has to be executed with the same values.
+    Each statement in it has to be executed with the same values, but those in a block of what this
+    yields with all memory spaces instead of those that the values select.
     """
+    every = {"asked_modules": f"SELECT * EXCLUDE is_asked FROM {_SPACES}"}
     with _variables(con, values), narrowing.computed(con, {_SPACES: f"FROM {_SPACES}"}):
-        yield
+        yield lambda: narrowing.computed(con, every)
 
 
 def execute_prepared(
     con: duckdb.DuckDBPyConnection, query: SavedQuery, values: Mapping[str, Value]
 ) -> Result:
-    """Return the answer of a saved query of bufdb's, as `execute_query` does, in `of_function`."""
-    with _variables(con, _settled(con, query, values)):
+    """Return the answer of a saved query of bufdb's in `of_function`, with more values."""
+    with _variables(con, query.with_settings(values)):
         return execute(con, query.sql, query.name)
 
 
@@ -205,13 +231,18 @@ def records(
     nor if none of `tables` has, which is seen without planning the guard.
     """
     known = {name: value for name, value in values.items() if query.param(name) is not None}
-    if not any(con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in tables):
+    if not have_rows(con, tables):
         return []
     if not execute_with(con, guard, known, query.name).rows:
         return []
     result = execute_query(con, query, known)
     names = [name for name, _ in result.columns]
     return [dict(zip(names, row, strict=True)) for row in result.rows]
+
+
+def have_rows(con: duckdb.DuckDBPyConnection, tables: Sequence[str]) -> bool:
+    """Return whether one of the tables has a row, which takes less than any question about them."""
+    return any(con.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in tables)
 
 
 def execute_with(
@@ -283,11 +314,11 @@ def require_select(con: duckdb.DuckDBPyConnection, sql: str, name: str) -> None:
         raise UsageError(
             f"{name}: expected a SELECT, found {kinds[0]}; only reading is possible here"
         )
-    if _WRITING.search(sql):
+    if re.search(_WRITING, sql):
         try:
             con.execute(f"EXPLAIN FROM ({_without_semicolon(sql)}\n)")
         except duckdb.Error as error:
-            writing = _WRITING_CTE.search(str(error))
+            writing = re.search(_WRITING_CTE, str(error))
             if writing:
                 raise UsageError(
                     f"{name}: expected a SELECT, found {writing[1]} in its WITH; "
@@ -478,6 +509,16 @@ _FIGURES = "memory_figures"
 _ASKED = "asked_functions"
 _SPACES = "asked_spaces"
 _FUNCTIONS = "answered_functions"
+_FUNCTION = """
+SELECT
+  run_name, coalesce(function_name, module_key) AS function_name, platform, color, module_id,
+  0::BIGINT AS unknown_count, peak_bytes, need_bytes, peak_time, constant_bytes,
+  thread_local_bytes, total_bytes, fragmentation_bytes, NULL::VARCHAR AS unknown_reason,
+  CASE WHEN peak_bytes <> 0 THEN 1::BIGINT END AS place, 1::BIGINT AS name_place
+FROM memory_figures
+WHERE module_id = {module_id} AND color = {color}
+"""
+"""The row of answered_functions for a function whose shown compilation is this one."""
 _WITH_USES = "answered_functions_with_uses"
 """The view that gives the rank of a function in queries that do not use _FUNCTIONS."""
 
@@ -516,6 +557,8 @@ def _views_computed(
     is_narrowed: bool,
     is_undone: bool = True,
     is_last: bool = False,
+    parts: Set[str] | None = None,
+    functions: str = f"FROM {_FUNCTIONS}",
 ) -> Iterator[None]:
     """Within the block views that long queries have below them many times are tables.
 
@@ -529,6 +572,10 @@ def _views_computed(
         is_narrowed: whether the large tables hold these modules alone, too.
         is_undone: whether nothing that is made within the block is needed after it.
         is_last: as of `narrowing.computed`.
+        parts: by what the parts of a peak are asked for, if nothing else is but advice, savings and
+            lines of libraries. Where scope paths are not, they are NULL, which saves the patterns
+            that make them, in three views.
+        functions: SQL of the rows of answered_functions.
     """
     with ExitStack() as stack:
         if is_narrowed:
@@ -536,16 +583,23 @@ def _views_computed(
             tables = [name for name in definitions.module_tables(sql) if name not in needed]
             modules = f"SELECT {chosen}::BIGINT AS module_id" if isinstance(chosen, int) else chosen
             stack.enter_context(narrowing.to_modules(con, tables, modules, is_asked_often=True))
-        whole = ("asked_instants", _FUNCTIONS, "asked_peak_values")
-        views = {view: f"FROM {view}" for view in whole}
         # What is said of one module reaches the tables below a view.
         of_chosen = (
             f"WHERE module_id = {chosen}"
             if isinstance(chosen, int)
             else f"SEMI JOIN ({chosen}) USING (module_id)"
         )
+        views = {"asked_instants": "FROM asked_instants", _FUNCTIONS: functions}
+        views["asked_peak_values"] = (
+            f"FROM asked_peak_values {of_chosen if isinstance(chosen, int) else ''}"
+        )
         for view in OF_MODULES:
-            views[view] = f"FROM {view} {of_chosen}"
+            columns = "*"
+            if parts is not None and view in UNREAD:
+                columns += f" EXCLUDE ({UNREAD[view]})"
+            if parts is not None and not parts & {"op", "jit"} and view in WITH_PATHS:
+                columns += f" REPLACE ({NO_PATHS})"
+            views[view] = f"SELECT {columns} FROM {view} {of_chosen}"
         if _ADVISED not in sql:  # advice needs all of them
             needed_views = definitions.views(sql, comments=False)
             views = {view: text for view, text in views.items() if view in needed_views}
@@ -557,10 +611,24 @@ def _views_computed(
             if need is not None
         }
         needs["asked_instants"] = OTHER_INSTANT
+        if parts and parts <= {"line", "category"}:
+            views = {"op_name_roles": "", **views}
+            needs["op_name_roles"] = ""
         stack.enter_context(
             narrowing.computed(con, views, needs, is_undone=is_undone, is_last=is_last)
         )
         yield
+
+
+def _parts(queries: Sequence[SavedQuery]) -> set[str]:
+    """Return by what queries ask for the parts of a peak: the values of their parameter `by`."""
+    every = {"op", "role"}
+    of_queries = [
+        {str(query.with_settings({})["by"])} if query.alias is not None else every
+        for query in queries
+        if _PARTS in query.sql
+    ]
+    return set().union(*of_queries)
 
 
 def _places(sql: str) -> str:

@@ -111,9 +111,12 @@ def test_a_database_that_is_open_for_writing_is_left_as_it_is(con, monkeypatch):
 def test_what_is_not_planned_has_no_rows(demo_db, run):
     query = next(query for query in QUERIES if query.name == "advice")
     with store.open_readable(str(demo_db), query.sql) as con:
-        sql = "SELECT max_by(module_id, peak_bytes) FROM memory_figures WHERE run_name = ?"
-        ((module_id,),) = con.execute(sql, [run]).fetchall()
-        with execute.of_function(con, [query], {"run": run, "color": "all"}, module_id):
+        sql = (
+            "SELECT module_id, color FROM memory_figures WHERE run_name = ? "
+            "ORDER BY peak_bytes DESC NULLS LAST LIMIT 1"
+        )
+        ((module_id, color),) = con.execute(sql, [run]).fetchall()
+        with execute.of_function(con, [query], {"run": run, "color": "all"}, module_id, color):
             for view, need in OF_MODULES.items():
                 if need is not None:
                     rows = con.execute(f"SELECT count(*) FROM {view}").fetchall()
