@@ -297,20 +297,51 @@ def _filter(node: exp.Expr) -> exp.Expr:
 
 
 def _text_of_many(node: exp.Expr) -> exp.Expr:
-    """Rewrite an ordered string_agg as listagg."""
-    if not isinstance(node, exp.GroupConcat):
-        return node
+    """Rewrite an ordered string_agg as a sorted list: Sail takes six times as long for listagg."""
+    if isinstance(node, exp.GroupConcat) and not isinstance(node.parent, exp.Filter):
+        return _sorted_text(node, None)
+    if isinstance(node, exp.Filter) and isinstance(node.this, exp.GroupConcat):
+        return _sorted_text(node.this, node.expression.this)
+    return node
+
+
+def _sorted_text(node: exp.GroupConcat, condition: exp.Expr | None) -> exp.Expr:
+    """Return what gives the texts of a string_agg in its order, joined; NULL without any."""
     value, between = node.this, node.args.get("separator") or exp.Literal.string(",")
     if not isinstance(value, exp.Order):
         raise Unportable("string_agg without an order")
+    if any(ordered.args.get("desc") for ordered in value.expressions):
+        raise Unportable("string_agg in descending order")
     if isinstance(value.this, exp.Distinct):
-        # Spark 4.3 fails at listagg(DISTINCT …) together with another DISTINCT.
         (one,) = value.this.expressions
-        texts = _call("array_join", _call("sort_array", _call("collect_set", one)), between)
-        there = exp.GT(this=exp.Count(this=one.copy()), expression=_number(0))
-        return exp.Case(ifs=[exp.If(this=there, true=texts)])
-    ordered = exp.Order(expressions=value.expressions)
-    return exp.WithinGroup(this=_call("listagg", value.this, between), expression=ordered)
+        texts = _call("sort_array", _call("collect_set", _where(one, condition)))
+    else:
+        one = value.this
+        # NULL comes last in DuckDB, first in a sorted list.
+        cells = [
+            cell
+            for place, ordered in enumerate(value.expressions)
+            for cell in (
+                exp.Literal.string(f"is_null_{place}"),
+                exp.Is(this=ordered.this.copy(), expression=exp.Null()),
+                exp.Literal.string(f"key_{place}"),
+                ordered.this,
+            )
+        ]
+        row = _call("named_struct", *cells, exp.Literal.string("text"), one.copy())
+        is_there = exp.Not(this=exp.Is(this=one.copy(), expression=exp.Null()))
+        wanted = is_there if condition is None else exp.and_(is_there, condition.copy())
+        rows = _call("sort_array", _call("collect_list", _where(row, wanted)))
+        name = exp.to_identifier("item")
+        text = exp.Dot(this=name.copy(), expression=exp.to_identifier("text"))
+        texts = _call("transform", rows, exp.Lambda(this=text, expressions=[name]))
+    there = exp.GT(this=exp.Count(this=_where(one.copy(), condition)), expression=_number(0))
+    return exp.Case(ifs=[exp.If(this=there, true=_call("array_join", texts, between))])
+
+
+def _where(node: exp.Expr, condition: exp.Expr | None) -> exp.Expr:
+    """Return an expression that is NULL unless the condition is true."""
+    return node if condition is None else exp.Case(ifs=[exp.If(this=condition.copy(), true=node)])
 
 
 def _regex(node: exp.Expr) -> exp.Expr:
