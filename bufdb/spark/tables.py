@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 OWNERS = "committed_owners"
 """View of the owners that count; no table of bufdb's has that name."""
 SENT_OWNERS = 200_000
-"""Limit on the owners of some runs that are sent to the server; it finds more of them itself."""
+"""Limit on the owners that are sent to the server; it finds more of them itself."""
 _OWNER = {
     "marker": "VARCHAR",
     **layout.OWN_COLUMNS,
@@ -62,6 +62,8 @@ def register(
     session: SparkSession, url: str, sql: str | None = None, runs: Sequence[str] | None = None
 ) -> None:
     """Make a view of each table of a dataset, or of what `bufdb export --format parquet` wrote.
+
+    Of a dataset with no more than SENT_OWNERS the views show what counts now, not later ingests.
 
     Args:
         session: on Spark or on Sail; views that are there are replaced.
@@ -182,6 +184,10 @@ def _register_owners(session: SparkSession, place: Storage) -> None:
         + ") AS marked"
     )
     owners = session.sql(f"SELECT * FROM ({ranked}) AS ranked WHERE place = 1")
+    some = owners.limit(SENT_OWNERS + 1).toArrow()
+    if some.num_rows <= SENT_OWNERS:
+        # Otherwise they are found again for each table, wherever a query names it.
+        owners = session.createDataFrame(some, owners.schema).hint("broadcast")
     versions = owners.where("schema_version IS NOT NULL").select("schema_version").distinct()
     require_versions(place.root, [row.schema_version for row in versions.collect()])
     owners.where("NOT is_removed").createOrReplaceTempView(OWNERS)
