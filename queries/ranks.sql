@@ -93,18 +93,13 @@ jobs AS (
   FROM asked_runs
   LEFT JOIN labelled ON labelled.run_name = asked_runs.run_name
 ),
-compilations AS MATERIALIZED (
+programs AS (
   SELECT
-    asked_modules.run_name, regexp_extract(asked_modules.module_key, '^(.*/)') AS folder,
+    asked_modules.run_name, asked_modules.module_key,
+    regexp_extract(asked_modules.module_key, '^(.*/)') AS folder,
     module_signatures.pairing_name, module_signatures.entry_signature, asked_modules.platform,
-    asked_modules.color, asked_modules.need_bytes, asked_modules.peak_bytes,
-    asked_modules.peak_unknown_reason,
-    row_number() OVER (
-      PARTITION BY
-        asked_modules.run_name, regexp_extract(asked_modules.module_key, '^(.*/)'),
-        module_signatures.pairing_name, asked_modules.platform, asked_modules.color
-      ORDER BY asked_modules.total_bytes DESC NULLS LAST, asked_modules.module_key
-    ) AS compilation_place
+    asked_modules.color, asked_modules.total_bytes, asked_modules.need_bytes,
+    asked_modules.peak_bytes, asked_modules.peak_unknown_reason
   FROM asked_modules
   JOIN module_signatures ON module_signatures.module_id = asked_modules.module_id
 ),
@@ -122,12 +117,6 @@ held AS (
     CAST(NULL AS BIGINT) AS pool_bytes, CAST(NULL AS BIGINT) AS block_bytes
   FROM live_sums
   UNION ALL
-  -- Without arrays nothing is alive.
-  SELECT
-    live_profiles.run_name, live_profiles.profile_name, 0 AS alive_bytes, NULL AS used_bytes,
-    NULL AS most_used_bytes, NULL AS pool_bytes, NULL AS block_bytes
-  FROM live_profiles
-  UNION ALL
   SELECT
     allocator_figures.run_name, allocator_figures.profile_name, NULL AS alive_bytes,
     allocator_figures.low_used_bytes AS used_bytes,
@@ -136,22 +125,30 @@ held AS (
   FROM allocator_figures
 ),
 parts AS (
+  -- Without arrays nothing is alive.
+  SELECT
+    accounts.run_name, accounts.account_name, accounts.is_account, accounts.is_first,
+    accounts.is_last, 0 AS alive_bytes, CAST(NULL AS BIGINT) AS used_bytes,
+    CAST(NULL AS BIGINT) AS most_used_bytes, CAST(NULL AS BIGINT) AS pool_bytes,
+    CAST(NULL AS BIGINT) AS block_bytes, CAST(NULL AS BIGINT) AS program_bytes
+  FROM accounts
+  UNION ALL
   SELECT
     held.run_name,
     -- A log is an account of its own.
     coalesce(accounts.account_name, held.profile_name) AS account_name,
     accounts.is_account, accounts.is_first, accounts.is_last,
     held.alive_bytes, held.used_bytes, held.most_used_bytes, held.pool_bytes, held.block_bytes,
-    CAST(NULL AS BIGINT) AS program_bytes
+    NULL AS program_bytes
   FROM held
   LEFT JOIN accounts
     ON accounts.run_name = held.run_name
     AND accounts.profile_name = held.profile_name
   UNION ALL
   SELECT
-    accounts.run_name, accounts.account_name, accounts.is_account,
-    accounts.is_first, accounts.is_last, NULL AS alive_bytes, NULL AS used_bytes,
-    NULL AS most_used_bytes, NULL AS pool_bytes, NULL AS block_bytes,
+    accounts.run_name, accounts.account_name, accounts.is_account, accounts.is_first,
+    accounts.is_last, NULL AS alive_bytes, NULL AS used_bytes, NULL AS most_used_bytes,
+    NULL AS pool_bytes, NULL AS block_bytes,
     live_programs.argument_bytes + live_programs.output_bytes - live_programs.alias_bytes
       + live_programs.temp_bytes AS program_bytes
   FROM live_programs
@@ -160,9 +157,10 @@ parts AS (
     AND accounts.profile_name = live_programs.profile_name
   WHERE accounts.is_account
 ),
-processes AS MATERIALIZED (
+processes AS (
   SELECT
     parts.run_name, parts.account_name,
+    regexp_extract(parts.account_name, '^(.*/)') AS path,
     max(CASE WHEN coalesce(parts.is_account, TRUE) THEN parts.alive_bytes END) AS alive_bytes,
     max(parts.alive_bytes) AS most_alive_bytes,
     max(CASE WHEN parts.is_last THEN parts.alive_bytes END)
@@ -183,229 +181,268 @@ processes AS MATERIALIZED (
 ),
 named AS (
   SELECT
-    processes.run_name,
-    regexp_replace(
-      regexp_replace(processes.account_name, '(^|/)memory[.](prof|log)$', ''),
-      '[.](prof|log|out|err)$', ''
-    ) AS process_name,
-    '//' || regexp_extract(processes.account_name, '^(.*/)') AS path,
-    processes.alive_bytes, processes.most_alive_bytes, processes.grown_bytes,
-    processes.program_bytes, processes.used_bytes, processes.most_used_bytes,
+    processes.run_name, processes.path,
+    -- memory.prof and memory.log have the name of their folder, others their own.
+    CASE
+      WHEN processes.account_name = processes.path || 'memory.prof'
+        OR processes.account_name = processes.path || 'memory.log'
+        THEN substr(processes.path, 1, greatest(length(processes.path) - 1, 0))
+      ELSE processes.account_name
+    END AS process_name,
+    processes.program_bytes, processes.alive_bytes, processes.most_alive_bytes,
+    processes.grown_bytes, processes.used_bytes, processes.most_used_bytes,
     processes.pool_bytes, processes.block_bytes
   FROM processes
 ),
-places AS (
+-- Compilations, and processes: those have a folder, these a path.
+seats AS MATERIALIZED (
   SELECT
-    compilations.run_name, compilations.folder, NULL AS process_name,
-    '//' || compilations.folder AS folder_path, NULL AS process_path
-  FROM compilations
+    programs.run_name, programs.folder, CAST(NULL AS VARCHAR) AS path,
+    substr(programs.folder, 1, greatest(length(programs.folder) - 1, 0)) AS process_name,
+    programs.pairing_name AS function_name, programs.platform,
+    row_number() OVER (
+      PARTITION BY
+        programs.run_name, programs.folder, programs.pairing_name, programs.platform,
+        programs.color
+      ORDER BY programs.total_bytes DESC NULLS LAST, programs.module_key
+    ) AS compilation_place,
+    programs.color, programs.entry_signature, programs.peak_bytes, programs.need_bytes,
+    programs.peak_unknown_reason,
+    CAST(NULL AS BIGINT) AS program_bytes, CAST(NULL AS BIGINT) AS alive_bytes,
+    CAST(NULL AS BIGINT) AS most_alive_bytes, CAST(NULL AS BIGINT) AS grown_bytes,
+    CAST(NULL AS BIGINT) AS used_bytes, CAST(NULL AS BIGINT) AS most_used_bytes,
+    CAST(NULL AS BIGINT) AS pool_bytes, CAST(NULL AS BIGINT) AS block_bytes
+  FROM programs
   UNION ALL
   SELECT
-    named.run_name, NULL AS folder, named.process_name, NULL AS folder_path,
-    named.path AS process_path
+    named.run_name, NULL AS folder, named.path,
+    CASE
+      WHEN contains(named.process_name, '.')
+        THEN regexp_replace(named.process_name, '[.](prof|log|out|err)$', '')
+      ELSE named.process_name
+    END AS process_name,
+    NULL AS function_name, NULL AS platform, NULL AS compilation_place, NULL AS color,
+    NULL AS entry_signature, NULL AS peak_bytes, NULL AS need_bytes, NULL AS peak_unknown_reason,
+    named.program_bytes, named.alive_bytes, named.most_alive_bytes, named.grown_bytes,
+    named.used_bytes, named.most_used_bytes, named.pool_bytes, named.block_bytes
   FROM named
 ),
 -- Runs of one process need no name of it: its dumps and profiles are in one folder, or those of one
 -- kind in a folder within.
 alone AS (
   SELECT places.run_name
-  FROM places
-  GROUP BY places.run_name
-  HAVING (count(places.folder) = 0 OR min(places.folder) = max(places.folder))
-    AND (count(places.process_name) = 0 OR min(places.process_name) = max(places.process_name))
+  FROM (
+    SELECT
+      seats.run_name, count(seats.folder) AS folder_count, count(seats.path) AS path_count,
+      min(seats.folder) AS first_folder, max(seats.folder) AS last_folder,
+      min(CASE WHEN seats.path IS NOT NULL THEN seats.process_name END) AS first_name,
+      max(CASE WHEN seats.path IS NOT NULL THEN seats.process_name END) AS last_name,
+      '//' || coalesce(max(seats.folder), '') AS folder_path,
+      '//' || coalesce(max(seats.path), '') AS process_path
+    FROM seats
+    GROUP BY seats.run_name
+  ) AS places
+  WHERE (places.folder_count = 0 OR places.first_folder = places.last_folder)
+    AND (places.path_count = 0 OR places.first_name = places.last_name)
     AND (
-      contains(
-        coalesce(max(places.folder_path), '//'), coalesce(max(places.process_path), '//')
-      )
-      OR contains(
-        coalesce(max(places.process_path), '//'), coalesce(max(places.folder_path), '//')
-      )
+      contains(places.folder_path, places.process_path)
+      OR contains(places.process_path, places.folder_path)
     )
 ),
-figures AS (
+members AS MATERIALIZED (
   SELECT
-    compilations.run_name,
-    CASE WHEN alone.run_name IS NULL THEN regexp_replace(compilations.folder, '/$', '') ELSE '' END
-      AS process_name,
-    names.figure, names.figure_place,
-    compilations.pairing_name AS function_name, compilations.platform,
-    compilations.compilation_place, compilations.color, compilations.entry_signature,
+    jobs.job_name, jobs.other_labels, jobs.run_name,
     CASE
-      WHEN names.figure = 'need' THEN compilations.need_bytes
-      ELSE compilations.peak_bytes
-    END AS own_bytes,
-    CASE
-      WHEN names.figure = 'peak' THEN compilations.peak_unknown_reason
-      WHEN compilations.need_bytes IS NULL
-        THEN coalesce(
-          compilations.peak_unknown_reason, 'the dump does not say what the program needs'
-        )
-    END AS unknown_reason
-  FROM compilations
-  LEFT JOIN alone ON alone.run_name = compilations.run_name
-  CROSS JOIN (VALUES ('peak', 1), ('need', 2)) AS names(figure, figure_place)
-  UNION ALL
-  SELECT
-    named.run_name,
-    CASE WHEN alone.run_name IS NULL THEN named.process_name ELSE '' END AS process_name,
-    names.figure, names.figure_place, NULL AS function_name, NULL AS platform,
-    NULL AS compilation_place, NULL AS color, NULL AS entry_signature,
-    CASE names.figure
-      WHEN 'alive' THEN named.alive_bytes
-      WHEN 'most_alive' THEN named.most_alive_bytes
-      WHEN 'grown' THEN named.grown_bytes
-      WHEN 'program' THEN named.program_bytes
-      WHEN 'used' THEN named.used_bytes
-      WHEN 'most_used' THEN named.most_used_bytes
-      WHEN 'pool' THEN named.pool_bytes
-      ELSE named.block_bytes
-    END AS own_bytes,
-    NULL AS unknown_reason
-  FROM named
-  LEFT JOIN alone ON alone.run_name = named.run_name
-  CROSS JOIN (
-    VALUES
-      ('program', 3), ('alive', 4), ('most_alive', 5), ('grown', 6), ('used', 7),
-      ('most_used', 8), ('pool', 9), ('block', 10)
-  ) AS names(figure, figure_place)
-),
-ranks AS (
-  SELECT
-    jobs.job_name, jobs.other_labels,
-    CASE
-      WHEN jobs.label_value IS NULL THEN coalesce(nullif(figures.process_name, ''), '.')
-      WHEN figures.process_name = '' THEN jobs.label_value
-      ELSE jobs.label_value || '/' || figures.process_name
+      WHEN alone.run_name IS NULL AND seats.process_name <> ''
+        THEN coalesce(jobs.label_value || '/', '') || seats.process_name
+      ELSE coalesce(jobs.label_value, '.')
     END AS rank,
-    jobs.run_name, figures.figure, figures.figure_place, figures.function_name, figures.platform,
-    figures.compilation_place, figures.color, figures.entry_signature, figures.own_bytes,
-    figures.unknown_reason,
-    CASE WHEN jobs.label_value IS NOT NULL THEN 1 ELSE 0 END AS is_labelled
-  FROM figures
-  JOIN jobs ON jobs.run_name = figures.run_name
-  WHERE figures.own_bytes IS NOT NULL
-    OR figures.unknown_reason IS NOT NULL
+    CASE WHEN jobs.label_value IS NOT NULL THEN 1 ELSE 0 END AS is_labelled,
+    CASE WHEN seats.folder IS NOT NULL THEN 1 ELSE 0 END AS is_compiled,
+    seats.function_name, seats.platform, seats.compilation_place, seats.color,
+    seats.entry_signature, seats.peak_bytes, seats.need_bytes, seats.peak_unknown_reason,
+    seats.program_bytes, seats.alive_bytes, seats.most_alive_bytes, seats.grown_bytes,
+    seats.used_bytes, seats.most_used_bytes, seats.pool_bytes, seats.block_bytes
+  FROM seats
+  JOIN jobs ON jobs.run_name = seats.run_name
+  LEFT JOIN alone ON alone.run_name = seats.run_name
+  -- A log may say nothing of all these.
+  WHERE seats.folder IS NOT NULL
+    OR coalesce(
+      seats.program_bytes, seats.alive_bytes, seats.most_alive_bytes, seats.grown_bytes,
+      seats.used_bytes, seats.most_used_bytes, seats.pool_bytes, seats.block_bytes
+    ) IS NOT NULL
 ),
 sizes AS (
-  SELECT members.job_name, members.other_labels, count(*) AS job_rank_count
+  SELECT ranks.job_name, ranks.other_labels, count(*) AS job_rank_count
   FROM (
-    SELECT DISTINCT ranks.job_name, ranks.other_labels, ranks.run_name, ranks.rank FROM ranks
-  ) AS members
-  GROUP BY members.job_name, members.other_labels
+    SELECT DISTINCT members.job_name, members.other_labels, members.run_name, members.rank
+    FROM members
+  ) AS ranks
+  GROUP BY ranks.job_name, ranks.other_labels
 ),
--- Most ranks of a job have the same figure: what follows has one row for each value of it.
-levels AS MATERIALIZED (
-  SELECT
-    ranks.job_name, ranks.other_labels, ranks.figure, ranks.figure_place, ranks.function_name,
-    ranks.platform, ranks.compilation_place, ranks.color, ranks.entry_signature, ranks.own_bytes,
-    max(ranks.is_labelled) AS is_labelled,
-    count(*) AS rank_count,
-    count(ranks.unknown_reason) AS unknown_count,
-    min(ranks.unknown_reason) AS first_reason,
-    min(ranks.rank) AS first_rank
-  FROM ranks
-  CROSS JOIN params
-  WHERE params.figure IS NULL
-    OR ranks.figure GLOB params.figure
-  GROUP BY
-    ranks.job_name, ranks.other_labels, ranks.figure, ranks.figure_place, ranks.function_name,
-    ranks.platform, ranks.compilation_place, ranks.color, ranks.entry_signature, ranks.own_bytes
-),
--- Figures by number, so that what follows has neither names nor labels in each row.
-groups AS (
+-- What is compared, by number, so that what follows has neither names nor labels in each row.
+kinds AS (
   SELECT
     row_number() OVER (
       ORDER BY
-        levels.job_name, levels.other_labels, levels.figure, levels.function_name,
-        levels.platform, levels.compilation_place, levels.color
-    ) AS group_id,
-    levels.job_name, levels.other_labels, levels.figure, levels.figure_place,
-    levels.function_name, levels.platform, levels.compilation_place, levels.color,
-    max(levels.is_labelled) AS is_labelled,
-    CAST(sum(levels.rank_count) AS BIGINT) AS rank_count,
-    CAST(sum(levels.unknown_count) AS BIGINT) AS unknown_count,
-    min(levels.first_reason) AS first_reason,
-    nullif(count(DISTINCT levels.entry_signature), 0) AS signature_count,
-    min(CASE WHEN levels.unknown_count = 0 THEN levels.own_bytes END) AS min_bytes,
-    max(CASE WHEN levels.unknown_count = 0 THEN levels.own_bytes END) AS max_bytes
-  FROM levels
+        members.job_name, members.other_labels, members.is_compiled, members.function_name,
+        members.platform, members.compilation_place, members.color
+    ) AS kind_id,
+    members.job_name, members.other_labels, members.is_compiled, members.function_name,
+    members.platform, members.compilation_place, members.color,
+    max(members.is_labelled) AS is_labelled,
+    count(
+      DISTINCT CASE
+        WHEN members.peak_bytes IS NOT NULL OR members.peak_unknown_reason IS NOT NULL
+          THEN members.entry_signature
+      END
+    ) AS peak_signature_count,
+    count(DISTINCT members.entry_signature) AS signature_count
+  FROM members
   GROUP BY
-    levels.job_name, levels.other_labels, levels.figure, levels.figure_place,
-    levels.function_name, levels.platform, levels.compilation_place, levels.color
+    members.job_name, members.other_labels, members.is_compiled, members.function_name,
+    members.platform, members.compilation_place, members.color
+),
+names AS (
+  SELECT known.figure, known.figure_place, known.is_compiled
+  FROM (
+    VALUES
+      ('peak', 1, 1), ('need', 2, 1), ('program', 3, 0), ('alive', 4, 0), ('most_alive', 5, 0),
+      ('grown', 6, 0), ('used', 7, 0), ('most_used', 8, 0), ('pool', 9, 0), ('block', 10, 0)
+  ) AS known(figure, figure_place, is_compiled)
+  CROSS JOIN params
+  WHERE params.figure IS NULL
+    OR known.figure GLOB params.figure
+),
+figures AS (
+  SELECT
+    16 * kinds.kind_id + names.figure_place AS group_id, members.rank,
+    CASE names.figure_place
+      WHEN 1 THEN members.peak_bytes
+      WHEN 2 THEN members.need_bytes
+      WHEN 3 THEN members.program_bytes
+      WHEN 4 THEN members.alive_bytes
+      WHEN 5 THEN members.most_alive_bytes
+      WHEN 6 THEN members.grown_bytes
+      WHEN 7 THEN members.used_bytes
+      WHEN 8 THEN members.most_used_bytes
+      WHEN 9 THEN members.pool_bytes
+      ELSE members.block_bytes
+    END AS own_bytes,
+    CASE
+      WHEN names.figure_place = 1 THEN members.peak_unknown_reason
+      WHEN names.figure_place = 2 AND members.need_bytes IS NULL
+        THEN coalesce(
+          members.peak_unknown_reason, 'the dump does not say what the program needs'
+        )
+    END AS unknown_reason
+  FROM members
+  JOIN kinds
+    ON kinds.job_name = members.job_name
+    AND kinds.other_labels = members.other_labels
+    AND kinds.is_compiled = members.is_compiled
+    AND kinds.function_name IS NOT DISTINCT FROM members.function_name
+    AND kinds.platform IS NOT DISTINCT FROM members.platform
+    AND kinds.compilation_place IS NOT DISTINCT FROM members.compilation_place
+    AND kinds.color IS NOT DISTINCT FROM members.color
+  JOIN names ON names.is_compiled = members.is_compiled
+),
+-- Most ranks of a job have the same figure: what follows has one row for each value of it.
+levels AS (
+  SELECT
+    figures.group_id, figures.own_bytes, count(*) AS own_count,
+    count(figures.unknown_reason) AS own_unknown_count,
+    min(figures.unknown_reason) AS first_reason, min(figures.rank) AS first_rank
+  FROM figures
+  WHERE figures.own_bytes IS NOT NULL
+    OR figures.unknown_reason IS NOT NULL
+  GROUP BY figures.group_id, figures.own_bytes
 ),
 counted AS (
   SELECT
-    groups.group_id, levels.own_bytes, groups.rank_count, groups.unknown_count,
-    groups.min_bytes, groups.max_bytes, levels.first_rank, levels.rank_count AS own_count,
-    sum(levels.rank_count) OVER (
-      PARTITION BY groups.group_id
+    levels.group_id, levels.own_bytes, levels.own_count, levels.own_unknown_count,
+    levels.first_rank, levels.first_reason,
+    sum(levels.own_count) OVER (PARTITION BY levels.group_id) AS rank_count,
+    sum(levels.own_unknown_count) OVER (PARTITION BY levels.group_id) AS unknown_count,
+    min(levels.own_bytes) OVER (PARTITION BY levels.group_id) AS min_bytes,
+    max(levels.own_bytes) OVER (PARTITION BY levels.group_id) AS max_bytes,
+    sum(levels.own_count) OVER (
+      PARTITION BY levels.group_id
       ORDER BY levels.own_bytes
       ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     ) AS place
   FROM levels
-  JOIN groups
-    ON groups.job_name = levels.job_name
-    AND groups.other_labels = levels.other_labels
-    AND groups.figure = levels.figure
-    AND groups.function_name IS NOT DISTINCT FROM levels.function_name
-    AND groups.platform IS NOT DISTINCT FROM levels.platform
-    AND groups.compilation_place IS NOT DISTINCT FROM levels.compilation_place
-    AND groups.color IS NOT DISTINCT FROM levels.color
 ),
 medians AS (
   SELECT
-    counted.group_id,
-    CASE
-      WHEN max(counted.unknown_count) = 0
-        THEN min(
-          CASE WHEN counted.place >= (counted.rank_count + 1) // 2 THEN counted.own_bytes END
-        )
-    END AS median_bytes,
-    min(CASE WHEN counted.own_bytes = counted.max_bytes THEN counted.first_rank END)
-      AS fullest_rank,
-    min(CASE WHEN counted.own_bytes = counted.min_bytes THEN counted.first_rank END)
-      AS emptiest_rank
+    counted.group_id, counted.own_bytes, counted.own_count, counted.own_unknown_count,
+    counted.first_rank, counted.first_reason, counted.rank_count, counted.min_bytes,
+    counted.max_bytes,
+    min(
+      CASE
+        WHEN counted.unknown_count = 0 AND counted.place >= (counted.rank_count + 1) // 2
+          THEN counted.own_bytes
+      END
+    ) OVER (PARTITION BY counted.group_id) AS median_bytes
   FROM counted
-  GROUP BY counted.group_id
 ),
 differences AS (
   SELECT
-    counted.group_id, counted.own_bytes, counted.own_count, counted.first_rank,
-    counted.rank_count, medians.median_bytes,
-    abs(counted.own_bytes - medians.median_bytes) AS distance_bytes,
-    sum(counted.own_count) OVER (
-      PARTITION BY counted.group_id
-      ORDER BY abs(counted.own_bytes - medians.median_bytes)
+    medians.group_id, medians.own_bytes, medians.own_count, medians.own_unknown_count,
+    medians.first_rank, medians.first_reason, medians.rank_count, medians.min_bytes,
+    medians.max_bytes, medians.median_bytes,
+    abs(medians.own_bytes - medians.median_bytes) AS distance_bytes,
+    sum(medians.own_count) OVER (
+      PARTITION BY medians.group_id
+      ORDER BY abs(medians.own_bytes - medians.median_bytes)
       ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     ) AS distance_place
-  FROM counted
-  JOIN medians ON medians.group_id = counted.group_id
+  FROM medians
 ),
 typical AS (
   SELECT
-    differences.group_id,
+    differences.group_id, differences.own_bytes, differences.own_count,
+    differences.own_unknown_count, differences.first_rank, differences.first_reason,
+    differences.rank_count, differences.min_bytes, differences.max_bytes,
+    differences.median_bytes, differences.distance_bytes,
     min(
       CASE
         WHEN differences.distance_place >= (differences.rank_count + 1) // 2
           THEN differences.distance_bytes
       END
-    ) AS typical_bytes
+    ) OVER (PARTITION BY differences.group_id) AS typical_bytes
   FROM differences
-  GROUP BY differences.group_id
 ),
-judged AS (
+judged AS MATERIALIZED (
   SELECT
-    differences.group_id, differences.own_bytes, differences.own_count, differences.first_rank,
-    differences.distance_bytes,
+    typical.group_id, typical.own_bytes, typical.own_count, typical.own_unknown_count,
+    typical.first_rank, typical.first_reason, typical.min_bytes, typical.max_bytes,
+    typical.median_bytes, typical.distance_bytes,
     CASE
-      WHEN differences.distance_bytes IS NOT NULL
-        THEN differences.rank_count > 2
-          AND differences.distance_bytes > 5 * typical.typical_bytes
-          AND differences.distance_bytes > params.odd_ratio * abs(differences.median_bytes)
+      WHEN typical.distance_bytes IS NOT NULL
+        THEN typical.rank_count > 2
+          AND typical.distance_bytes > 5 * typical.typical_bytes
+          AND typical.distance_bytes > params.odd_ratio * abs(typical.median_bytes)
     END AS is_odd
-  FROM differences
-  JOIN typical ON typical.group_id = differences.group_id
+  FROM typical
   CROSS JOIN params
+),
+groups AS (
+  SELECT
+    judged.group_id,
+    CAST(sum(judged.own_count) AS BIGINT) AS rank_count,
+    CAST(sum(judged.own_unknown_count) AS BIGINT) AS unknown_count,
+    min(judged.first_reason) AS first_reason,
+    max(judged.min_bytes) AS min_bytes, max(judged.max_bytes) AS max_bytes,
+    max(judged.median_bytes) AS median_bytes,
+    min(CASE WHEN judged.own_bytes = judged.max_bytes THEN judged.first_rank END)
+      AS fullest_rank,
+    min(CASE WHEN judged.own_bytes = judged.min_bytes THEN judged.first_rank END)
+      AS emptiest_rank,
+    CAST(sum(CASE WHEN judged.is_odd THEN judged.own_count ELSE 0 END) AS BIGINT) AS odd_count
+  FROM judged
+  GROUP BY judged.group_id
 ),
 classed AS (
   SELECT
@@ -419,55 +456,43 @@ classed AS (
     ) AS value_place
   FROM judged
 ),
-odds AS (
-  SELECT
-    judged.group_id,
-    CAST(sum(CASE WHEN judged.is_odd THEN judged.own_count ELSE 0 END) AS BIGINT) AS odd_count
-  FROM judged
-  GROUP BY judged.group_id
-),
 -- The values that are shown: a rank of such a one has at least its place.
 shown_values AS (
   SELECT
     classed.group_id, classed.own_bytes, classed.distance_bytes, classed.is_odd, classed.class,
-    min(classed.first_rank) AS first_rank
+    classed.first_rank
   FROM classed
   CROSS JOIN params
   WHERE classed.value_place = 1
     OR (classed.value_place <= params.rank_n AND classed.class < 2)
-  GROUP BY
-    classed.group_id, classed.own_bytes, classed.distance_bytes, classed.is_odd, classed.class
 ),
 shown AS (
   SELECT
-    groups.group_id, ranks.rank, ranks.own_bytes, shown_values.is_odd,
+    figures.group_id, figures.rank, figures.own_bytes, shown_values.is_odd,
     row_number() OVER (
-      PARTITION BY groups.group_id
+      PARTITION BY figures.group_id
       ORDER BY
-        shown_values.class, shown_values.distance_bytes DESC NULLS LAST, ranks.rank
+        shown_values.class, shown_values.distance_bytes DESC NULLS LAST, figures.rank,
+        figures.own_bytes
     ) AS odd_place
   FROM shown_values
-  JOIN groups ON groups.group_id = shown_values.group_id
-  JOIN ranks
-    ON ranks.job_name = groups.job_name
-    AND ranks.other_labels = groups.other_labels
-    AND ranks.figure = groups.figure
-    AND ranks.function_name IS NOT DISTINCT FROM groups.function_name
-    AND ranks.platform IS NOT DISTINCT FROM groups.platform
-    AND ranks.compilation_place IS NOT DISTINCT FROM groups.compilation_place
-    AND ranks.color IS NOT DISTINCT FROM groups.color
-    AND ranks.own_bytes IS NOT DISTINCT FROM shown_values.own_bytes
-  WHERE shown_values.class < 2
-    OR ranks.rank = shown_values.first_rank
+  JOIN figures
+    ON figures.group_id = shown_values.group_id
+    AND figures.own_bytes IS NOT DISTINCT FROM shown_values.own_bytes
+  WHERE (figures.own_bytes IS NOT NULL OR figures.unknown_reason IS NOT NULL)
+    AND (shown_values.class < 2 OR figures.rank = shown_values.first_rank)
 )
 SELECT
-  groups.figure, groups.function_name, groups.platform, groups.compilation_place, groups.color,
-  nullif(groups.job_name, '') AS run_name,
-  groups.other_labels, groups.rank_count,
+  names.figure, kinds.function_name, kinds.platform, kinds.compilation_place, kinds.color,
+  nullif(kinds.job_name, '') AS run_name,
+  kinds.other_labels, groups.rank_count,
   sizes.job_rank_count - groups.rank_count AS missing_count,
-  groups.signature_count,
+  nullif(
+    CASE WHEN names.figure = 'peak' THEN kinds.peak_signature_count ELSE kinds.signature_count END,
+    0
+  ) AS signature_count,
   CASE WHEN groups.unknown_count = 0 THEN groups.min_bytes END AS min_bytes,
-  medians.median_bytes,
+  groups.median_bytes,
   CASE WHEN groups.unknown_count = 0 THEN groups.max_bytes END AS max_bytes,
   CASE WHEN groups.unknown_count = 0 THEN groups.max_bytes - groups.min_bytes END AS spread_bytes,
   CASE
@@ -475,22 +500,22 @@ SELECT
       AND groups.max_bytes > 0
       THEN CAST(groups.max_bytes - groups.min_bytes AS DOUBLE) / nullif(groups.max_bytes, 0)
   END AS spread_ratio,
-  CASE WHEN groups.unknown_count = 0 THEN medians.fullest_rank END AS fullest_rank,
-  CASE WHEN groups.unknown_count = 0 THEN medians.emptiest_rank END AS emptiest_rank,
-  CASE WHEN groups.unknown_count = 0 THEN odds.odd_count END AS odd_count,
+  CASE WHEN groups.unknown_count = 0 THEN groups.fullest_rank END AS fullest_rank,
+  CASE WHEN groups.unknown_count = 0 THEN groups.emptiest_rank END AS emptiest_rank,
+  CASE WHEN groups.unknown_count = 0 THEN groups.odd_count END AS odd_count,
   shown.rank, shown.own_bytes,
-  shown.own_bytes - medians.median_bytes AS difference_bytes,
+  shown.own_bytes - groups.median_bytes AS difference_bytes,
   shown.is_odd, groups.unknown_count, groups.first_reason AS unknown_reason
 FROM shown
 JOIN groups ON groups.group_id = shown.group_id
-JOIN medians ON medians.group_id = shown.group_id
-JOIN odds ON odds.group_id = shown.group_id
+JOIN names ON names.figure_place = groups.group_id % 16
+JOIN kinds ON kinds.kind_id = groups.group_id // 16
 JOIN sizes
-  ON sizes.job_name = groups.job_name
-  AND sizes.other_labels = groups.other_labels
+  ON sizes.job_name = kinds.job_name
+  AND sizes.other_labels = kinds.other_labels
 CROSS JOIN params
 -- One process without a label is no job.
-WHERE (groups.is_labelled = 1 OR sizes.job_rank_count > 1)
+WHERE (kinds.is_labelled = 1 OR sizes.job_rank_count > 1)
   AND (
     shown.odd_place = 1
     OR (shown.odd_place <= params.rank_n AND (shown.is_odd OR shown.own_bytes IS NULL))
@@ -499,14 +524,14 @@ ORDER BY
   CASE WHEN groups.unknown_count > 0 THEN 0 ELSE 1 END,
   CASE
     WHEN groups.unknown_count = 0
-      AND odds.odd_count > 0
+      AND groups.odd_count > 0
       OR sizes.job_rank_count > groups.rank_count THEN 0
     ELSE 1
   END,
   CASE WHEN groups.unknown_count = 0 THEN groups.max_bytes - groups.min_bytes END
     DESC NULLS FIRST,
   CASE WHEN groups.unknown_count = 0 THEN groups.max_bytes END DESC NULLS LAST,
-  groups.figure_place, groups.function_name NULLS LAST, groups.platform NULLS LAST,
-  groups.color NULLS LAST, groups.job_name, groups.other_labels,
-  groups.compilation_place NULLS LAST, shown.odd_place
+  names.figure_place, kinds.function_name NULLS LAST, kinds.platform NULLS LAST,
+  kinds.color NULLS LAST, kinds.job_name, kinds.other_labels,
+  kinds.compilation_place NULLS LAST, shown.odd_place
 LIMIT (SELECT top_n FROM params);

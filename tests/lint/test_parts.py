@@ -52,7 +52,7 @@ def test_what_is_materialized_is_a_part():
     assert list(made) == ["a", ""]
     assert "MATERIALIZED" not in made[""]
     query = QUERIES["ranks"]
-    assert "processes" in dict(translate.parts(query, "spark"))
+    assert "seats" in dict(translate.parts(query, "spark"))
     assert "MATERIALIZED" in query.sql
     assert "MATERIALIZED" not in translate.body(query, "spark")
 
