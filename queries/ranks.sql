@@ -18,11 +18,11 @@
 --
 -- wrong when: Compilations of a function are paired by size in each rank: one that a rank has in
 -- addition moves those after it (signature_count, missing_count). Ranks of a pipeline differ by
--- stage. A process that ended before the others, such as one that was killed, has held and grown
--- less than they at their last snapshot (last_seconds of process-growth). Profiles that a program
--- wrote itself count as one process each, under their names; next to several processes, dumps in a
--- folder of none of them do, too. A label that differs in each run for another reason (a host's
--- name along with its rank) leaves no two runs to compare: name the labels that matter in fixed.
+-- stage. A process that ended before the others, such as one that was killed (last_seconds less
+-- than latest_seconds), has held and grown less than they later on. Profiles that a program wrote
+-- itself count as one process each, under their names; next to several processes, dumps in a folder
+-- of none of them do, too. A label that differs in each run for another reason (a host's name along
+-- with its rank) leaves no two runs to compare: name the labels that matter in fixed.
 --
 -- param run, function, platform, color, module
 -- param label VARCHAR = 'rank': Label that differs between the ranks.
@@ -62,6 +62,10 @@
 -- column own_bytes HUGEINT: Its figure [bytes]; NULL if unknown.
 -- column difference_bytes HUGEINT: own_bytes less the median [bytes]; NULL where min_bytes is.
 -- column is_odd BOOLEAN: Whether it is odd; NULL where min_bytes is.
+-- column last_seconds DOUBLE: Time of its last memory profile since its process began to be watched
+--   [s]; NULL for need and peak, and if no time is known.
+-- column latest_seconds DOUBLE: The largest of all ranks [s]: one far below it ended before the
+--   others; NULL if no rank has a time.
 -- column unknown_count BIGINT: Ranks in which the peak of the function is unknown.
 -- column unknown_reason VARCHAR: Why; for several, the first reason in alphabetical order; NULL if
 --   all are known.
@@ -106,7 +110,8 @@ programs AS (
 accounts AS (
   SELECT
     live_accounts.run_name, live_accounts.profile_name, live_accounts.account_name,
-    live_accounts.is_account, live_accounts.is_first, live_accounts.is_last
+    live_accounts.elapsed_seconds, live_accounts.is_account, live_accounts.is_first,
+    live_accounts.is_last
   FROM live_accounts
 ),
 -- Each table is read once; of several devices the fullest counts.
@@ -127,8 +132,8 @@ held AS (
 parts AS (
   -- Without arrays nothing is alive.
   SELECT
-    accounts.run_name, accounts.account_name, accounts.is_account, accounts.is_first,
-    accounts.is_last, 0 AS alive_bytes, CAST(NULL AS BIGINT) AS used_bytes,
+    accounts.run_name, accounts.account_name, accounts.elapsed_seconds, accounts.is_account,
+    accounts.is_first, accounts.is_last, 0 AS alive_bytes, CAST(NULL AS BIGINT) AS used_bytes,
     CAST(NULL AS BIGINT) AS most_used_bytes, CAST(NULL AS BIGINT) AS pool_bytes,
     CAST(NULL AS BIGINT) AS block_bytes, CAST(NULL AS BIGINT) AS program_bytes
   FROM accounts
@@ -137,7 +142,7 @@ parts AS (
     held.run_name,
     -- A log is an account of its own.
     coalesce(accounts.account_name, held.profile_name) AS account_name,
-    accounts.is_account, accounts.is_first, accounts.is_last,
+    NULL AS elapsed_seconds, accounts.is_account, accounts.is_first, accounts.is_last,
     held.alive_bytes, held.used_bytes, held.most_used_bytes, held.pool_bytes, held.block_bytes,
     NULL AS program_bytes
   FROM held
@@ -146,9 +151,9 @@ parts AS (
     AND accounts.profile_name = held.profile_name
   UNION ALL
   SELECT
-    accounts.run_name, accounts.account_name, accounts.is_account, accounts.is_first,
-    accounts.is_last, NULL AS alive_bytes, NULL AS used_bytes, NULL AS most_used_bytes,
-    NULL AS pool_bytes, NULL AS block_bytes,
+    accounts.run_name, accounts.account_name, NULL AS elapsed_seconds, accounts.is_account,
+    accounts.is_first, accounts.is_last, NULL AS alive_bytes, NULL AS used_bytes,
+    NULL AS most_used_bytes, NULL AS pool_bytes, NULL AS block_bytes,
     live_programs.argument_bytes + live_programs.output_bytes - live_programs.alias_bytes
       + live_programs.temp_bytes AS program_bytes
   FROM live_programs
@@ -161,6 +166,7 @@ processes AS (
   SELECT
     parts.run_name, parts.account_name,
     regexp_extract(parts.account_name, '^(.*/)') AS path,
+    max(parts.elapsed_seconds) AS last_seconds,
     max(CASE WHEN coalesce(parts.is_account, TRUE) THEN parts.alive_bytes END) AS alive_bytes,
     max(parts.alive_bytes) AS most_alive_bytes,
     max(CASE WHEN parts.is_last THEN parts.alive_bytes END)
@@ -189,6 +195,7 @@ named AS (
         THEN substr(processes.path, 1, greatest(length(processes.path) - 1, 0))
       ELSE processes.account_name
     END AS process_name,
+    processes.last_seconds,
     processes.program_bytes, processes.alive_bytes, processes.most_alive_bytes,
     processes.grown_bytes, processes.used_bytes, processes.most_used_bytes,
     processes.pool_bytes, processes.block_bytes
@@ -207,7 +214,7 @@ seats AS MATERIALIZED (
       ORDER BY programs.total_bytes DESC NULLS LAST, programs.module_key
     ) AS compilation_place,
     programs.color, programs.entry_signature, programs.peak_bytes, programs.need_bytes,
-    programs.peak_unknown_reason,
+    programs.peak_unknown_reason, CAST(NULL AS DOUBLE) AS last_seconds,
     CAST(NULL AS BIGINT) AS program_bytes, CAST(NULL AS BIGINT) AS alive_bytes,
     CAST(NULL AS BIGINT) AS most_alive_bytes, CAST(NULL AS BIGINT) AS grown_bytes,
     CAST(NULL AS BIGINT) AS used_bytes, CAST(NULL AS BIGINT) AS most_used_bytes,
@@ -223,6 +230,7 @@ seats AS MATERIALIZED (
     END AS process_name,
     NULL AS function_name, NULL AS platform, NULL AS compilation_place, NULL AS color,
     NULL AS entry_signature, NULL AS peak_bytes, NULL AS need_bytes, NULL AS peak_unknown_reason,
+    named.last_seconds,
     named.program_bytes, named.alive_bytes, named.most_alive_bytes, named.grown_bytes,
     named.used_bytes, named.most_used_bytes, named.pool_bytes, named.block_bytes
   FROM named
@@ -249,7 +257,7 @@ alone AS (
       OR contains(places.process_path, places.folder_path)
     )
 ),
-members AS MATERIALIZED (
+members AS (
   SELECT
     jobs.job_name, jobs.other_labels, jobs.run_name,
     CASE
@@ -261,6 +269,7 @@ members AS MATERIALIZED (
     CASE WHEN seats.folder IS NOT NULL THEN 1 ELSE 0 END AS is_compiled,
     seats.function_name, seats.platform, seats.compilation_place, seats.color,
     seats.entry_signature, seats.peak_bytes, seats.need_bytes, seats.peak_unknown_reason,
+    seats.last_seconds,
     seats.program_bytes, seats.alive_bytes, seats.most_alive_bytes, seats.grown_bytes,
     seats.used_bytes, seats.most_used_bytes, seats.pool_bytes, seats.block_bytes
   FROM seats
@@ -291,7 +300,7 @@ kinds AS (
     ) AS kind_id,
     members.job_name, members.other_labels, members.is_compiled, members.function_name,
     members.platform, members.compilation_place, members.color,
-    max(members.is_labelled) AS is_labelled,
+    max(members.is_labelled) AS is_labelled, max(members.last_seconds) AS latest_seconds,
     count(
       DISTINCT CASE
         WHEN members.peak_bytes IS NOT NULL OR members.peak_unknown_reason IS NOT NULL
@@ -317,7 +326,7 @@ names AS (
 ),
 figures AS (
   SELECT
-    16 * kinds.kind_id + names.figure_place AS group_id, members.rank,
+    16 * kinds.kind_id + names.figure_place AS group_id, members.rank, members.last_seconds,
     CASE names.figure_place
       WHEN 1 THEN members.peak_bytes
       WHEN 2 THEN members.need_bytes
@@ -468,7 +477,8 @@ shown_values AS (
 ),
 shown AS (
   SELECT
-    figures.group_id, figures.rank, figures.own_bytes, shown_values.is_odd,
+    figures.group_id, figures.rank, figures.own_bytes, figures.last_seconds,
+    shown_values.is_odd,
     row_number() OVER (
       PARTITION BY figures.group_id
       ORDER BY
@@ -505,7 +515,8 @@ SELECT
   CASE WHEN groups.unknown_count = 0 THEN groups.odd_count END AS odd_count,
   shown.rank, shown.own_bytes,
   shown.own_bytes - groups.median_bytes AS difference_bytes,
-  shown.is_odd, groups.unknown_count, groups.first_reason AS unknown_reason
+  shown.is_odd, shown.last_seconds, kinds.latest_seconds, groups.unknown_count,
+  groups.first_reason AS unknown_reason
 FROM shown
 JOIN groups ON groups.group_id = shown.group_id
 JOIN names ON names.figure_place = groups.group_id % 16

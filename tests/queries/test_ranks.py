@@ -111,6 +111,7 @@ def taken(con):
         of = {"run_name": run, "profile_name": name}
         moment = "end" if number is None else "snapshot"
         insert(con, "live_profiles", **of, moment=moment, snapshot_ordinal=number,
+               elapsed_seconds=None if number is None else 60 * number,
                program_count=1)  # fmt: skip
         for place, size in enumerate(alive):
             insert(con, "live_arrays", **of, device=f"cuda:{place}", shape="f32[4]",
@@ -158,8 +159,8 @@ def test_a_killed_process_is_compared_by_its_last_snapshot(con, taken):
         for number in range(3 if rank else 2):
             taken(f"process-{rank}/memory-00000{number}.prof", 100 + 50 * number, number=number)
     holds(con, "ranks", """
-        figure | emptiest_rank | min_bytes | max_bytes | rank
-        alive  | process-0     | 150       | 200       | process-0
+        figure | emptiest_rank | min_bytes | max_bytes | rank      | last_seconds | latest_seconds
+        alive  | process-0     | 150       | 200       | process-0 | 60.0         | 120.0
     """, figure="alive")  # fmt: skip
 
 
