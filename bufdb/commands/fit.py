@@ -138,11 +138,11 @@ def command(  # long: a parameter for each option
     the command again up to the same call, with the patched text in place of its files.
 
     What a gradient saves for its backward pass is a choice: each expression of a scan's body whose
-    value another one reads is a switch, and so is each function that is called several times. A
-    plan saves some and recomputes the others. Plans are traced, and the best of them compiled: a
-    need without ~ is measured. Of a FUNCTION without a gradient (jax.grad,
-    value_and_grad, vjp) arguments are donated; --gradients-only takes the gradient of a loss.
-    Nothing is executed without --also.
+    value another one reads is a switch, and so is each function that is called several times, or
+    once in a program without a scan. A plan saves some and recomputes the others. Plans are traced,
+    and the best of them compiled: a need without ~ is measured. Of a FUNCTION without a gradient
+    (jax.grad, value_and_grad, vjp) arguments are donated; --gradients-only takes the gradient of a
+    loss. Nothing is executed without --also.
 
     --also microbatch takes the gradient of 2, 4 or 8 equal parts of the batch, one after another,
     or of 3, 5, up to 16 where these do not divide it;

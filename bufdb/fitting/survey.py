@@ -28,6 +28,9 @@ from bufdb.fitting.reader import SCAN, CallKey, Key, Reader, ScanKey
 
 ATOMIC = ("custom_vjp_call", "custom_vjp_call_jaxpr", "cond")
 """Names of the primitives within which nothing can be named."""
+LEAST_SHARE, MOST_SHARE = 0.05, 0.9
+"""Share of the bytes that losses compute of which a function that is called once is a region: of
+less there is little to save, and a checkpoint of nearly all has all of it again at once."""
 CUSTOM = ("custom_vjp", "custom_jvp")
 """Beginnings of the names of the primitives of functions that have their own derivative."""
 
@@ -61,15 +64,11 @@ class Survey:
         self._reader = reader
         self._found: dict[Key, _Found] = {}
         self._values: dict[Value | str, _Switch] = {}
+        self._computed = 0
+        """Bytes that the losses compute outside of scans."""
         for number, closed in enumerate(losses):
             self._walk(closed.jaxpr, 1, (), (number,))
-        calls = {
-            key
-            for key, region in self._found.items()
-            if key[0] == "call" and len(region.instances) < 2
-        }
-        for key in calls:
-            del self._found[key]
+        self._found = {key: one for key, one in self._found.items() if self._is_region(one)}
         keys = sorted(self._found, key=lambda key: (key[0] != SCAN, min(self._found[key].sites)))
         self.index: dict[Key, int] = {key: at for at, key in enumerate(keys)}
         self.regions = tuple(self._region(self._found[key]) for key in keys)
@@ -78,6 +77,17 @@ class Survey:
         closed = (one for loss in losses for one in self._closed(loss.jaxpr, ""))
         self.closed = {site: name for site, name in closed if ("scan", site) not in self.index}
         """The scans that are no regions, since a `custom_vjp` or `custom_jvp` is around them."""
+
+    def _is_region(self, noted: _Found) -> bool:
+        """Return whether what is found is a region: of calls, those of a function with several.
+
+        One that is called once is a region where it computes much, and there is no scan, whose
+        values are the better choice.
+        """
+        if noted.key[0] == SCAN or len(noted.instances) > 1:
+            return True
+        share = sum(noted.sizes.values()) / max(self._computed, 1)
+        return LEAST_SHARE <= share <= MOST_SHARE and all(key[0] != SCAN for key in self._found)
 
     def region_of(self, key: Key | None) -> int | None:
         """Return the index of a region by its key."""
@@ -111,6 +121,8 @@ class Survey:
             self._read_values(jaxpr, times, around)
         for at, eqn in enumerate(jaxpr.eqns):
             here = around if is_scanned else (*around, *self._read_calls(eqn, around, place))
+            if not is_scanned:
+                self._computed += _computed_bytes(eqn)
             self._note(eqn, here)
             key = self._reader.scan_key(eqn)
             if key is not None:
@@ -177,7 +189,7 @@ class Survey:
             noted.count = len(noted.instances)
             if isinstance(instance, int):
                 noted.order[instance] = self._reader.calls.rank(instance), site, within
-                noted.sizes[instance] += sum(aval_bytes(var.aval) for var in eqn.outvars)
+                noted.sizes[instance] += _computed_bytes(eqn)
             file, name, line = key[1]
             noted.function, noted.defined = name, Site(file, line, 0, line, 0, name)
             self._nest(noted, (*around, *keys))
@@ -279,6 +291,10 @@ class _Switch:
     value: Value
     scans: dict[Key, None] = field(default_factory=dict)
     saved_bytes: int = 0
+
+
+def _computed_bytes(eqn: Any) -> int:
+    return sum(aval_bytes(var.aval) for var in eqn.outvars)
 
 
 def _in_order(noted: _Found) -> list[tuple[Any, Site]]:

@@ -7,6 +7,7 @@ import pytest
 
 jax = pytest.importorskip("jax", reason="this Python has no jax")
 
+import fit_forms as forms  # noqa: E402
 import fit_programs as programs  # noqa: E402
 from fit_programs import PRODUCT, D, N  # noqa: E402
 
@@ -268,6 +269,31 @@ def test_calls_are_regions_where_the_compiler_keeps_them(monkeypatch):
     written, plan = step.trace(Plan()), step.trace(Plan(calls=calls))
     assert plan.work == written.work + N * PRODUCT
     assert plan.live_bytes < written.live_bytes
+
+
+def test_a_function_that_is_called_once_is_a_region(monkeypatch):
+    """One that computes nearly all, or next to nothing, is none; the last one saves nothing."""
+    monkeypatch.setattr(Function, "platform", "gpu")
+    step = Function(forms.step_halves, programs.args(), {}, "step_halves")
+    program = step.program()
+    assert [(one.function, one.count) for one in program.regions] == [("half", 1)]
+    written, plan = step.trace(Plan()), step.trace(Plan(calls=(0,)))
+    assert plan.work == written.work + N * PRODUCT
+    assert plan.live_bytes < written.live_bytes
+
+
+def test_next_to_a_scan_what_is_called_once_is_none(monkeypatch):
+    monkeypatch.setattr(Function, "platform", "gpu")
+
+    def loss(params, x):
+        x, _ = jax.lax.scan(programs.layer, forms.half(x, params["w"]), params)
+        return (x * x).sum()
+
+    def step(params, x):
+        return jax.grad(loss)(params, x)
+
+    regions = Function(step, programs.args(), {}, "step").program().regions
+    assert [one.kind for one in regions] == ["scan"]
 
 
 def test_calls_on_a_cpu_are_left_with_a_note():

@@ -1,6 +1,7 @@
-"""Calls of one function, run several times without a scan: checkpointed, or not.
+"""Calls of one function without a scan: checkpointed, or not.
 
-    find     functions of the user that are called at least twice and whose values matter
+    find     functions of the user that are called twice or more, or once if they compute much, and
+             whose values matter
     trace    the equations of a call run as one checkpoint, which saves nothing; so do those of a
              call within it
     edit     the call becomes that of a checkpoint, of JAX or of the library whose state it changes:
