@@ -272,8 +272,9 @@ def _bytes(count: int | None) -> str:
 def _sites(program: Program, row: PlanResult, at: int) -> Sequence[Site]:
     """Return where a plan changes a region: of the first calls alone their places."""
     region, depth = program.regions[at], row.plan.depth(at)
-    is_first = depth is not None and region.kind == "call"
-    return region.order[: depth.count] if is_first and depth is not None else region.sites
+    if depth is None or depth.with_dots or region.kind != "call":
+        return region.sites
+    return region.order[: depth.count]
 
 
 def _changes(answer: Answer, row: PlanResult) -> list[str]:

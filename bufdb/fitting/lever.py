@@ -99,8 +99,10 @@ class Lever:
         """Return the region of a plan that an equation outside of scans is in, and which run."""
         return None
 
-    def checkpoint(self, plan: Plan, region: int, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what runs in the place of a run of a region that `part` returned."""
+    def checkpoint(
+        self, reader: Reader, plan: Plan, part: tuple[int, Any], run: Callable[..., Any]
+    ) -> Callable[..., Any]:
+        """Return what runs in the place of a run of a region, as `part` returned it."""
         return run
 
     def jitted(self, function: Any, plan: Plan, name: str) -> Any:

@@ -79,8 +79,9 @@ class Region:
     remats: tuple[Site, ...] = ()
     """Existing checkpoints in it: calls of what `jax.checkpoint` or `nn.remat` gave. Plans are
     computed without them: a patch replaces or removes them."""
-    has_atomic: bool = False
-    """Whether a custom_vjp or a cond with products is in it: `with_dots` may spare these."""
+    has_products: bool = False
+    """Whether products without a name are in it, all of a call, and in a scan those of a custom_vjp
+    or a cond: `with_dots` may spare these."""
     lift: Literal["", "nnx", "linen", "haiku"] = ""
     """`call`: library whose own checkpoint the calls need, since they change its state."""
     parameters: tuple[str, ...] = ()
@@ -119,9 +120,12 @@ class Depth:
     count: int
     """Of the first calls or iterations that are as the plan has the region."""
     saved: tuple[str, ...] = ()
-    """`scan`: names that the other iterations save; the other calls stay as written."""
+    """`scan`: names that the other iterations save."""
     offloaded: tuple[str, ...] = ()
     """`scan`: names that the other iterations save in host memory."""
+    with_dots: bool = False
+    """`call`: whether the others are checkpoints, too, that save their products; else they stay as
+    written."""
 
 
 @dataclass(frozen=True)

@@ -317,7 +317,8 @@ class Replay:
                 self._around = before
                 return [own[var] for var in outputs]
 
-            results = lever.checkpoint(self._plan, region, run)(*(env[var] for var in inputs))
+            checkpointed = lever.checkpoint(self._reader, self._plan, (region, instance), run)
+            results = checkpointed(*(env[var] for var in inputs))
             env.update(zip(outputs, results, strict=True))
 
     def _parts(

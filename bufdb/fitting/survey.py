@@ -28,6 +28,8 @@ from bufdb.fitting.reader import SCAN, CallKey, Key, Reader, ScanKey
 
 ATOMIC = ("custom_vjp_call", "custom_vjp_call_jaxpr", "cond")
 """Names of the primitives within which nothing can be named."""
+DOT = "dot_general"
+"""Name of the primitive that `dots_saveable` saves."""
 LEAST_SHARE, MOST_SHARE = 0.05, 0.9
 """Share of the bytes that losses compute of which a function that is called once is a region: of
 less there is little to save, and a checkpoint of nearly all has all of it again at once."""
@@ -46,7 +48,7 @@ class _Found:
     function: str = ""
     defined: Site | None = None
     remats: dict[Site, None] = field(default_factory=dict)
-    has_atomic: bool = False
+    has_products: bool = False
     around: set[Key] | None = None
     """Keys of the regions around everything seen of it."""
     order: dict[Any, tuple[int, Site, Any]] = field(default_factory=dict)
@@ -153,7 +155,7 @@ class Survey:
         return kind(eqn) in (*REMATS, *SHARD_MAPS) or self._reader.nested(eqn) is not None
 
     def _note(self, eqn: Any, around: Sequence[Key]) -> None:
-        """Note for the regions around an equation that they have a checkpoint, or an atomic one."""
+        """Note for the regions around an equation that they have a checkpoint, or products."""
         name, site = kind(eqn), self._reader.site(eqn)
         if site is None and around and around[-1][0] == SCAN:
             site = around[-1][1]  # the body itself is a checkpoint
@@ -161,8 +163,10 @@ class Survey:
             noted = self._found[key]
             if name in REMATS and site is not None:
                 noted.remats[site] = None
-            elif name in ATOMIC and not noted.has_atomic:
-                noted.has_atomic = equation_work(eqn).count > 0
+            elif name in ATOMIC and not noted.has_products:
+                noted.has_products = equation_work(eqn).count > 0
+            elif name == DOT and key[0] != SCAN:
+                noted.has_products = True
 
     def _walk_scans(self, jaxpr: Any, times: int, around: tuple[Key, ...]) -> None:
         """Read the scans within a cond of a scan: its own values cannot be named."""
@@ -244,7 +248,7 @@ class Survey:
             owner=owner,
             module=module,
             remats=tuple(sorted(noted.remats)),
-            has_atomic=noted.has_atomic,
+            has_products=noted.has_products,
             lift=state.library,
             parameters=state.parameters,
             arrays=state.only("arrays"),

@@ -1,13 +1,17 @@
 """The first of the calls of a function, by the text of the loop that makes them."""
 
+from dataclasses import replace
+
 import pytest
 from patched import PATH, calls, program, site
 
+from bufdb.fitting.levers.depth import Depths
 from bufdb.fitting.loops import first_calls
 from bufdb.fitting.patch import patch
 from bufdb.fitting.plans import Depth, Plan, Site
 
 HEAD = "import jax\n"
+PLACES = tuple(Site(PATH, line, 0, line, 9) for line in range(1, 5))
 
 
 def first_two_of_four(loop: str, **known):
@@ -66,6 +70,32 @@ def test_what_does_not_count_is_said_in_words(loop, why):
 def test_a_counter_that_the_loop_assigns_is_none():
     made = first_two_of_four("for i in range(4):\n        i = block(p, x)\n")
     assert "for fit_i, i in enumerate(range(4)):" in made.texts[PATH]
+
+
+def test_the_others_may_save_their_products():
+    text = (
+        f"{HEAD}def loss(p, x):\n    for q in p:\n        x = block(q, x)\n    return block(p, x)\n"
+    )
+    places = site(text, "block(q, x)"), site(text, "block(p, x)")
+    region = calls(
+        *places, order=(places[0],) * 3 + places[1:], arrays=("p", "x"), parameters=("p", "x")
+    )
+    plan = Plan(calls=(0,), depths=(Depth(0, 2, with_dots=True),))
+    made = patch(program([region]), plan, {PATH: text}, "/src").texts[PATH]
+    policy = "jax.checkpoint_policies.dots_saveable"
+    assert f"jax.checkpoint(block, policy=None if fit_i < 2 else {policy})(q, x)" in made
+    assert f"return jax.checkpoint(block, policy={policy})(p, x)" in made
+
+
+def test_between_two_kinds_of_checkpoints_the_first_save_nothing():
+    region = calls(*PLACES, order=PLACES, has_products=True)
+    known = program([region])
+    cheap, dear = Plan(calls=(0,), with_dots=(0,)), Plan(calls=(0,))
+    middle = Depths().between(known, cheap, dear, 0.5)
+    assert middle == replace(dear, depths=(Depth(0, 2, with_dots=True),))
+    more = Depths().between(known, middle, dear, 0.5)
+    assert more == replace(dear, depths=(Depth(0, 3, with_dots=True),))
+    assert Depths().between(known, Plan(), cheap, 0.5) == replace(cheap, depths=(Depth(0, 2),))
 
 
 def test_the_first_calls_are_those_of_the_first_places():

@@ -42,6 +42,7 @@ def depths(program):
         for count in sorted({1, region.layers - 1}):
             if region.kind == "call":
                 yield Plan(calls=(at,), depths=(Depth(at, count),))
+                yield Plan(calls=(at,), depths=(Depth(at, count, with_dots=True),))
             else:
                 own = tuple(one.name for one in program.switches if at in one.regions)
                 rest = tuple(name for name in names if name in own)

@@ -112,7 +112,7 @@ def test_within_a_jitted_function_of_the_user_values_have_names():
 def test_a_custom_vjp_is_atomic():
     step = function("step_custom")
     program = step.program()
-    assert program.regions[0].has_atomic
+    assert program.regions[0].has_products
     saved = tuple(one.name for one in program.switches)
     written = step.trace(Plan())
     assert step.trace(Plan(scans=(0,), saved=saved)).work == written.work + N * PRODUCT
@@ -176,7 +176,7 @@ def test_what_policies_do_under_remat3_decides(monkeypatch, works):
         monkeypatch.setattr(f"bufdb.fitting.levers.{lever}.obeyed", lambda: Obeyed(*works))
     monkeypatch.setattr(Function, "platform", "gpu")
     program = function("step_custom").program()
-    assert (program.has_host_memory, program.regions[0].has_atomic) == works
+    assert (program.has_host_memory, program.regions[0].has_products) == works
     assert sum("JAX_REMAT3" in note for note in program.notes) == works.count(False)
 
 

@@ -39,6 +39,7 @@ def plans(program):
         yield Plan(scans[:1], tuple(names[:1]))
     for call in program.calls:
         yield Plan(calls=(call,))
+        yield Plan(calls=(call,), with_dots=(call,))
 
 
 def compared(name, folder, module=forms, args=None):

@@ -231,7 +231,7 @@ def test_a_parameter_that_cannot_be_named_is_a_step(body, why):
 
 def test_products_with_names_on_the_host_are_a_step():
     text = f"{HEAD}y = {CALL}\n"
-    region = scan(site(text, CALL), has_atomic=True)
+    region = scan(site(text, CALL), has_products=True)
     one = switch("h", site(text, CALL), is_named=True)
     plan = Plan((0,), offloaded=("h",), with_dots=(0,))
     made = patch(program([region], [one]), plan, {PATH: text}, "/src")

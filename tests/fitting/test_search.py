@@ -438,7 +438,7 @@ def test_a_carried_parameter_that_nothing_saves_is_left_alone():
 
 def test_a_scan_that_moves_values_saves_no_products():
     model = Carrying([100], [50], [[]], [0])
-    region = Region("scan", (HERE,), "body", HERE, 4, has_atomic=True)
+    region = Region("scan", (HERE,), "body", HERE, 4, has_products=True)
     space = Space(model.program(regions=(region,)), model.ask(None))
     saved, carried = (
         next(atom for atom in space.atoms if atom.lever == lever) for lever in ("saved", "carried")
@@ -512,7 +512,7 @@ class Atomic(Model):
 
     def program(self, **fields) -> Program:
         return super().program(
-            regions=(Region("scan", (HERE,), "body", HERE, 4, has_atomic=True),), **fields
+            regions=(Region("scan", (HERE,), "body", HERE, 4, has_products=True),), **fields
         )
 
 

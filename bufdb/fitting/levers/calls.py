@@ -22,7 +22,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from bufdb.capture.target import jax_module
 from bufdb.fitting.direct import direct
@@ -45,6 +45,7 @@ FORMS = {
     "haiku": f"{named('haiku').checkpoint}(lambda: CALL)()",
 }
 """What a call becomes, by the library whose state it changes."""
+POLICY = "{jax}.checkpoint_policies.dots_saveable"
 _REMATS = {"nnx": ("flax", "nnx"), "linen": ("flax", "linen"), "haiku": ("haiku", "")}
 """Where the `remat` of a library is imported from."""
 
@@ -79,14 +80,20 @@ class Calls(Lever):
             if region is None or region not in plan.calls:
                 continue
             depth = plan.depth(region)
-            if depth is None or reader.calls.rank(instance) < depth.count:
+            if depth is None or depth.with_dots or reader.calls.rank(instance) < depth.count:
                 return region, instance
         return None
 
-    def checkpoint(self, plan: Plan, region: int, run: Callable[..., Any]) -> Callable[..., Any]:
+    def checkpoint(
+        self, reader: Reader, plan: Plan, part: tuple[int, Any], run: Callable[..., Any]
+    ) -> Callable[..., Any]:
         """Return a call as a checkpoint."""
         jax = jax_module()
-        policy = jax.checkpoint_policies.dots_saveable if region in plan.with_dots else None
+        region, instance = part
+        depth = plan.depth(region)
+        is_first = depth is None or reader.calls.rank(instance) < depth.count
+        has_dots = region in plan.with_dots if is_first or depth is None else depth.with_dots
+        policy = jax.checkpoint_policies.dots_saveable if has_dots else None
         checkpointed: Callable[..., Any] = jax.checkpoint(run, policy=policy)
         return checkpointed
 
@@ -109,28 +116,57 @@ class Calls(Lever):
             region = regions[index]
             if set(chosen) & set(region.within):
                 continue
-            how = f"checkpoint, as {FORMS[region.lift]}"
             has_dots = index in editing.plan.with_dots
+            how = _words(region, has_dots)
             depth = editing.plan.depth(index)
             if depth is None:
                 for site in region.sites:
-                    editing.attempt(site, how, _edit, region, site, has_dots)
+                    editing.attempt(site, how, _edit, region, site, _Calls(has_dots))
                 continue
-            for site, count in first_calls(region.order, depth.count).items():
+            first = first_calls(region.order, depth.count)
+            for site, count in first.items():
                 words = how if count is None else f"in the first {count} iterations {how}"
-                editing.attempt(site, words, _edit, region, site, has_dots, count)
+                if count is not None and depth.with_dots:
+                    words += f", and in the others {_words(region, has_dots=True)}"
+                calls = _Calls(has_dots, count, depth.with_dots)
+                editing.attempt(site, words, _edit, region, site, calls)
+            for site in region.sites if depth.with_dots else ():
+                if site not in first:
+                    how = _words(region, has_dots=True)
+                    editing.attempt(site, how, _edit, region, site, _Calls(has_dots=True))
 
 
-def _edit(
-    source: Source, region: Region, site: Site, has_dots: bool, count: int | None = None
-) -> None:
+def _words(region: Region, has_dots: bool) -> str:
+    policy = f" with policy={POLICY.format(jax='jax')}" if has_dots else ""
+    return f"checkpoint, as {FORMS[region.lift]}{policy}"
+
+
+class _Calls(NamedTuple):
+    """What the calls of one expression become."""
+
+    has_dots: bool
+    """Whether they save their products."""
+    first: int | None = None
+    """How many of them are so, in the first iterations of a loop; None for all."""
+    with_dots: bool = False
+    """Whether the others are checkpoints that save their products."""
+
+
+def _edit(source: Source, region: Region, site: Site, calls: _Calls) -> None:
     node = source.find(site)
     if not isinstance(node, ast.Call):
         raise Refused("it is not a call")
     if _is_passed_on(source, node, region.function.rpartition(".")[2]):
         raise Refused(f"{ast.unparse(node.func)} may call what it is passed several times")
-    test = "" if count is None else f"{counter(source, node)} < {count}"
-    _checkpoint_call(source, node, region, site, has_dots, test)
+    test = "" if calls.first is None else f"{counter(source, node)} < {calls.first}"
+    policy = ""
+    if calls.has_dots or (test and calls.with_dots):
+        jax = source.imported("jax", "", [node])
+        policy = POLICY.format(jax=jax)
+        if test and calls.with_dots:
+            policy, test = f"None if {test} else {policy}", ""
+        policy = f", policy={policy}"
+    _checkpoint_call(source, node, region, site, policy, test)
 
 
 def _is_passed_on(source: Source, node: ast.Call, name: str) -> bool:
@@ -159,7 +195,7 @@ def _values(node: ast.Call) -> list[ast.expr]:
 
 
 def _checkpoint_call(
-    source: Source, node: ast.Call, region: Region, site: Site, has_dots: bool, test: str
+    source: Source, node: ast.Call, region: Region, site: Site, policy: str, test: str
 ) -> None:
     """Change a call of a region into a checkpoint, if a test is true.
 
@@ -179,10 +215,6 @@ def _checkpoint_call(
     plain = direct(source, node, region, site)
     is_filtered = plain is not None and region.owner == "equinox"
     function = _function(source, node, region, is_filtered)
-    policy = ""
-    if has_dots:
-        jax = source.imported("jax", "", [node])
-        policy = f", policy={jax}.checkpoint_policies.dots_saveable"
     if plain is not None:
 
         def of_function(render: Render) -> str:

@@ -59,6 +59,7 @@ class Depths(Lever):
             count,
             tuple(name for name in names if name in rest.saved),
             tuple(name for name in names if name in rest.offloaded),
+            program.regions[region].kind == "call" and region in rest.with_dots,
         )
         return replace(high.first, depths=(*high.first.depths, depth))
 
@@ -70,7 +71,8 @@ class Depths(Lever):
             what = "calls" if region.kind == "call" else "iterations"
             at = place(region.sites[0])
             number = "" if depth.count == 1 else f" {depth.count}"
-            parts.append(f"the first{number} of {region.layers} {what} at {at}")
+            others = ", with products saved in the others" if depth.with_dots else ""
+            parts.append(f"the first{number} of {region.layers} {what} at {at}{others}")
         return {"depths": tuple(parts)}
 
     def words(self, row: PlanResult) -> Sequence[str]:
@@ -119,11 +121,11 @@ def _rest(program: Program, first: Plan, depth: Depth) -> Plan:
     """Return the plan whose region is as that of the last layers is."""
     region = depth.region
     if program.regions[region].kind == "call":
-        calls, with_dots = (
-            tuple(at for at in regions if at != region)
-            for regions in (first.calls, first.with_dots)
-        )
-        return replace(first, calls=calls, with_dots=with_dots)
+        with_dots = set(first.with_dots) - {region}
+        if depth.with_dots:
+            return replace(first, with_dots=tuple(sorted({*with_dots, region})))
+        calls = tuple(at for at in first.calls if at != region)
+        return replace(first, calls=calls, with_dots=tuple(sorted(with_dots)))
     own = {one.name for one in program.switches if region in one.regions}
     saved = {*set(first.saved) - own, *depth.saved}
     offloaded = {*set(first.offloaded) - own, *depth.offloaded}
