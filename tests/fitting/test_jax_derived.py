@@ -12,7 +12,7 @@ import fit_programs as programs  # noqa: E402
 
 from bufdb.fitting import losses as module  # noqa: E402
 from bufdb.fitting.function import Function  # noqa: E402
-from bufdb.fitting.plans import Plan  # noqa: E402
+from bufdb.fitting.plans import Depth, Plan  # noqa: E402
 from bufdb.fitting.session import MistracedError  # noqa: E402
 
 ALL_SETS = 5
@@ -122,7 +122,8 @@ def test_no_plan_of_calls_is_derived(monkeypatch):
     assert traced._losses._has_calls
     monkeypatch.setattr(module, "TRACED", 0)
     seen = by_jax(monkeypatch)
-    assert traced.trace(Plan(calls=(0,))).live_bytes and len(seen) == 1
+    first = Plan(calls=(0,), depths=(Depth(0, 1),))  # the program is traced with others
+    assert traced.trace(first).live_bytes and len(seen) == 1
 
 
 def test_nothing_is_derived_if_the_first_plans_differ(monkeypatch, searched):
