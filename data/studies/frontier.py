@@ -552,7 +552,7 @@ def reasons(bench, limit):
         if one["need"] <= limit and one["extra"] < row["extra"] - SAME:
             plan = f"the plan for {size(int(other))} MiB needs {size(one['need'])}"
             yield where + f"not the best: {plan}, for {percent(one['extra'])}."
-    if "without" in row:
+    if "without" in row and row.get("need") is not None:
         also = " ".join(f"`--also {one}`" for one in bench.subject.last)
         yield f"{where}with {also}; without it nothing fits, and {size(row['without'])} are least."
     if row.get("steps"):
