@@ -31,7 +31,7 @@ ATOMIC = ("custom_vjp_call", "custom_vjp_call_jaxpr", "cond")
 DOT = "dot_general"
 """Name of the primitive that `dots_saveable` saves."""
 LEAST_SHARE, MOST_SHARE = 0.05, 0.9
-"""Share of the bytes that losses compute of which a function that is called once is a region: of
+"""A function that is called once is a region if it computes such a share of the bytes of losses: of
 less there is little to save, and a checkpoint of nearly all has all of it again at once."""
 CUSTOM = ("custom_vjp", "custom_jvp")
 """Beginnings of the names of the primitives of functions that have their own derivative."""
