@@ -87,7 +87,7 @@ def test_the_others_may_save_their_products():
     assert f"return jax.checkpoint(block, policy={policy})(p, x)" in made
 
 
-def test_between_two_kinds_of_checkpoints_the_first_save_nothing():
+def test_between_two_checkpoints_the_first_save_nothing():
     region = calls(*PLACES, order=PLACES, has_products=True)
     known = program([region])
     cheap, dear = Plan(calls=(0,), with_dots=(0,)), Plan(calls=(0,))
