@@ -82,7 +82,7 @@ def test_blame_runs_the_file_alone(hostile, monkeypatch):
     assert "sub/train.py:step" in done.stderr or done.returncode == 0, done.stderr
     for installer in ("PIP", "UV"):  # nothing is fetched: the attempt is what is seen
         monkeypatch.setenv(f"{installer}_NO_INDEX", "1")
-    done = bufdb("blame", "sub/train.py:step", *SPEC, "--jax", "0.7.1")
+    done = bufdb("blame", "sub/train.py:step", *SPEC, "--jax", "0.7.1,0.7.2")
     assert "making an environment with" in done.stderr, done.stderr
 
 
