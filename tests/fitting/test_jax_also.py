@@ -337,6 +337,37 @@ def test_a_loss_within_a_shard_map_is_not_put_in_chunks():
 
 
 @pytest.mark.sample(0, 2)
+def normed(x, is_mixed):
+    """Over the batch, or over an example."""
+    return (x - x.mean(0)) / (1 + x.var(0)) if is_mixed else x - x.mean(1, keepdims=True)
+
+
+@pytest.mark.parametrize("form", ["layers", "scan"])
+@pytest.mark.parametrize("is_mixed", [True, False])
+def test_what_mixes_examples_is_refused_unrun(monkeypatch, form, is_mixed):
+    """The check on four examples would show it; a loss that is too large for that is not run."""
+    monkeypatch.setattr("bufdb.fitting.rewrites.CHECKED_WORK", 0)
+
+    def loss(ws, x):
+        def layer(x, w):
+            return jax.nn.relu(normed(x @ w, is_mixed)), None
+
+        if form == "scan":
+            x, _ = jax.lax.scan(layer, x, ws)
+        else:
+            for w in ws:
+                x, _ = layer(x, w)
+        return (x * x).mean()
+
+    args = programs.shape(3, D, D), programs.shape(8, D)
+    changes = Function(jax.grad(loss), args, {}, "step").changes(("microbatch",))
+    assert bool(changes.tried) != is_mixed
+    if is_mixed:
+        assert "test_jax_also.py:" in changes.notes[0] and "batch normalization" in changes.notes[0]
+    else:
+        assert "too large to check here" in changes.tried[0].ground
+
+
 @pytest.mark.parametrize("kind", ["microbatch", "chunks"])
 def test_floats_of_two_bytes_are_compared_as_float32(kind):
     args = jax.tree.map(

@@ -25,8 +25,9 @@ from bufdb.fitting.counting import is_inexact
 from bufdb.fitting.editing import Editing
 from bufdb.fitting.edits import Refused
 from bufdb.fitting.gradients import Closed
-from bufdb.fitting.jax_inside import Changed
+from bufdb.fitting.jax_inside import Changed, Files, site_of
 from bufdb.fitting.metrics import Metric, metrics
+from bufdb.fitting.mixing import mixing
 from bufdb.fitting.plans import Change
 from bufdb.fitting.rewrites import Pair, axis_of, bound, joined, split
 from bufdb.fitting.source import FUNCTIONS, Source
@@ -85,6 +86,9 @@ class Microbatch(Rewrite):
         ground = also.checked(
             self, chosen, lambda pair: _changed(pair, metrics(pair, also.reader), as_written)
         )
+        if ground.startswith(self.assumed):  # nothing was run that would have shown it
+            for number in chosen:
+                _require_apart(pairs[number], also.reader.files)
 
         def made(at: int, of_part: Made) -> Made:
             if at not in chosen:
@@ -141,6 +145,22 @@ def _require(pair: Pair, kinds: Sequence[Metric | None]) -> None:
         if at and is_number and not is_inexact(var.aval) and kinds[at] not in ("sum", "same"):
             what = pair.full.output(at)
             raise Refused(f"{what} is an integer that is no sum over the batch, and so no mean")
+
+
+def _require_apart(pair: Pair, files: Files) -> None:
+    """Refuse a loss that mixes the examples of the batch.
+
+    Raises:
+        Refused: it does; with the line.
+    """
+    eqns = mixing(pair)
+    if eqns:
+        sites = (site_of(eqn, files) for eqn in eqns)
+        where = next((places([site]) for site in sites if site is not None), "the loss")
+        raise Refused(
+            f"{where} has a value of the whole batch in each of its examples, as batch "
+            "normalization does: it is another one for a part of the batch"
+        )
 
 
 def _has_means_only(pair: Pair, kinds: Sequence[Metric | None]) -> bool:
