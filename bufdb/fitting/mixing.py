@@ -27,14 +27,14 @@ _CALLS = (*JITS, *REMATS, *SHARD_MAPS, "custom_jvp_call", "custom_vjp_call")
 
 def mixing(pair: Pair) -> list[Any]:
     """Return the equations of a loss that mix examples, as far as its two sizes show them."""
-    found: list[Any] = []
+    mixed: list[Any] = []
     full, part = pair.full.closed.jaxpr, pair.part.closed.jaxpr
-    _walk(full, part, [axis is not None for axis in pair.axes], [False] * len(full.invars), found)
-    return found
+    _walk(full, part, [axis is not None for axis in pair.axes], [False] * len(full.invars), mixed)
+    return mixed
 
 
 def _walk(
-    full: Any, part: Any, consts: Sequence[bool], inputs: Sequence[bool], found: list[Any]
+    full: Any, part: Any, consts: Sequence[bool], inputs: Sequence[bool], mixed: list[Any]
 ) -> list[bool]:
     """Return which outputs of a jaxpr are computed of the batch, and note what mixes examples.
 
@@ -43,7 +43,7 @@ def _walk(
         part: the same for a part of it.
         consts: whether each constant is of the batch.
         inputs: the same of inputs.
-        found: receives equations of `full`.
+        mixed: receives equations of `full`.
     """
     if len(full.eqns) != len(part.eqns):
         return [any(consts) or any(inputs)] * len(full.outvars)
@@ -55,27 +55,29 @@ def _walk(
 
     for eqn, small in zip(full.eqns, part.eqns, strict=True):
         taken = [is_of_batch(var) for var in eqn.invars]
-        outputs = _nested(eqn, small, taken, found)
+        outputs = _nested(eqn, small, taken, mixed)
         if outputs is None:
             operands = zip(taken, eqn.invars, small.invars, strict=True)
             is_mixed = any(own and not _has_axis(var, other) for own, var, other in operands)
             if is_mixed and any(map(_has_axis, eqn.outvars, small.outvars)):
-                found.append(eqn)
+                mixed.append(eqn)
             outputs = [any(taken)] * len(eqn.outvars)
         of_batch.update(zip(eqn.outvars, outputs, strict=True))
     return [is_of_batch(var) for var in full.outvars]
 
 
-def _nested(eqn: Any, small: Any, taken: list[bool], found: list[Any]) -> list[bool] | None:
+def _nested(eqn: Any, small: Any, taken: list[bool], mixed: list[Any]) -> list[bool] | None:
     """Return the same of the outputs of an equation that runs jaxprs; None of others."""
     pairs = [*zip(inner_jaxprs(eqn), inner_jaxprs(small), strict=False)]
+    if not pairs:
+        return None
     if eqn.primitive.name == "cond":
-        each = [_walk(*pair, (), taken[1:], found) for pair in pairs]
+        each = [_walk(*pair, (), taken[1:], mixed) for pair in pairs]
         return [any(some) for some in zip(*each, strict=True)]
     is_scan = eqn.primitive.name == SCAN
     if not is_scan and (kind(eqn) not in _CALLS or len(pairs[0][0].invars) != len(taken)):
         return None
-    outputs = _walk(*pairs[0], (), taken, found)
+    outputs = _walk(*pairs[0], (), taken, mixed)
     stop = len(taken) - len(stacked_inputs(eqn)) if is_scan else 0
     count = carried(eqn) if is_scan else 0
     before: list[bool] = []
@@ -83,7 +85,7 @@ def _nested(eqn: Any, small: Any, taken: list[bool], found: list[Any]) -> list[b
         before = list(taken)
         for at in range(count):
             taken[stop - count + at] |= outputs[at]
-        outputs = _walk(*pairs[0], (), taken, found)
+        outputs = _walk(*pairs[0], (), taken, mixed)
     return outputs
 
 
