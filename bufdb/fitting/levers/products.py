@@ -38,8 +38,8 @@ class Products(Lever):
     def atoms(self, program: Program) -> Sequence[Atom]:
         """Return the regions whose products need not be saved."""
         there = (*program.switched, *program.calls)
-        atomic = [index for index, region in enumerate(program.regions) if region.has_products]
-        return [Atom(self.name, regions=(index,)) for index in atomic if index in there]
+        own = [index for index, region in enumerate(program.regions) if region.has_products]
+        return [Atom(self.name, regions=(index,)) for index in own if index in there]
 
     def planned(
         self, program: Program, plan: Plan, given_up: Sequence[Atom], kept: Sequence[Atom]
