@@ -107,83 +107,43 @@ programs AS (
   FROM asked_modules
   JOIN module_signatures ON module_signatures.module_id = asked_modules.module_id
 ),
-accounts AS (
+-- A log is an account of its own.
+moments AS (
   SELECT
-    live_accounts.run_name, live_accounts.profile_name, live_accounts.account_name,
-    live_accounts.elapsed_seconds, live_accounts.is_account, live_accounts.is_first,
-    live_accounts.is_last
-  FROM live_accounts
-),
--- Each table is read once; of several devices the fullest counts.
-held AS (
-  SELECT
-    live_sums.run_name, live_sums.profile_name, live_sums.total_bytes AS alive_bytes,
-    CAST(NULL AS BIGINT) AS used_bytes, CAST(NULL AS BIGINT) AS most_used_bytes,
-    CAST(NULL AS BIGINT) AS pool_bytes, CAST(NULL AS BIGINT) AS block_bytes
-  FROM live_sums
-  UNION ALL
-  SELECT
-    allocator_figures.run_name, allocator_figures.profile_name, NULL AS alive_bytes,
-    allocator_figures.low_used_bytes AS used_bytes,
-    allocator_figures.peak_used_bytes AS most_used_bytes, allocator_figures.pool_bytes,
-    allocator_figures.low_block_bytes AS block_bytes
-  FROM allocator_figures
-),
-parts AS (
-  -- Without arrays nothing is alive.
-  SELECT
-    accounts.run_name, accounts.account_name, accounts.elapsed_seconds, accounts.is_account,
-    accounts.is_first, accounts.is_last, 0 AS alive_bytes, CAST(NULL AS BIGINT) AS used_bytes,
-    CAST(NULL AS BIGINT) AS most_used_bytes, CAST(NULL AS BIGINT) AS pool_bytes,
-    CAST(NULL AS BIGINT) AS block_bytes, CAST(NULL AS BIGINT) AS program_bytes
-  FROM accounts
-  UNION ALL
-  SELECT
-    held.run_name,
-    -- A log is an account of its own.
-    coalesce(accounts.account_name, held.profile_name) AS account_name,
-    NULL AS elapsed_seconds, accounts.is_account, accounts.is_first, accounts.is_last,
-    held.alive_bytes, held.used_bytes, held.most_used_bytes, held.pool_bytes, held.block_bytes,
-    NULL AS program_bytes
-  FROM held
-  LEFT JOIN accounts
-    ON accounts.run_name = held.run_name
-    AND accounts.profile_name = held.profile_name
-  UNION ALL
-  SELECT
-    accounts.run_name, accounts.account_name, NULL AS elapsed_seconds, accounts.is_account,
-    accounts.is_first, accounts.is_last, NULL AS alive_bytes, NULL AS used_bytes,
-    NULL AS most_used_bytes, NULL AS pool_bytes, NULL AS block_bytes,
-    live_programs.argument_bytes + live_programs.output_bytes - live_programs.alias_bytes
-      + live_programs.temp_bytes AS program_bytes
-  FROM live_programs
-  JOIN accounts
-    ON accounts.run_name = live_programs.run_name
-    AND accounts.profile_name = live_programs.profile_name
-  WHERE accounts.is_account
+    live_totals.run_name,
+    coalesce(live_accounts.account_name, live_totals.profile_name) AS account_name,
+    live_accounts.elapsed_seconds,
+    coalesce(live_accounts.is_account, TRUE) AS is_account,
+    live_accounts.is_first, live_accounts.is_last,
+    live_totals.fullest_bytes, live_totals.program_bytes, live_totals.used_bytes,
+    live_totals.most_used_bytes, live_totals.pool_bytes, live_totals.block_bytes
+  FROM live_totals
+  LEFT JOIN live_accounts
+    ON live_accounts.run_name = live_totals.run_name
+    AND live_accounts.profile_name = live_totals.profile_name
 ),
 processes AS (
   SELECT
-    parts.run_name, parts.account_name,
-    regexp_extract(parts.account_name, '^(.*/)') AS path,
-    max(parts.elapsed_seconds) AS last_seconds,
-    max(CASE WHEN coalesce(parts.is_account, TRUE) THEN parts.alive_bytes END) AS alive_bytes,
-    max(parts.alive_bytes) AS most_alive_bytes,
-    max(CASE WHEN parts.is_last THEN parts.alive_bytes END)
-      - max(CASE WHEN parts.is_first THEN parts.alive_bytes END) AS grown_bytes,
-    max(parts.program_bytes) AS program_bytes,
-    max(CASE WHEN coalesce(parts.is_account, TRUE) THEN parts.used_bytes END) AS used_bytes,
-    max(parts.most_used_bytes) AS most_used_bytes,
-    max(CASE WHEN coalesce(parts.is_account, TRUE) THEN parts.pool_bytes END) AS pool_bytes,
-    min(CASE WHEN coalesce(parts.is_account, TRUE) THEN parts.block_bytes END) AS block_bytes
-  FROM parts
-  JOIN asked_runs ON asked_runs.run_name = parts.run_name
+    moments.run_name, moments.account_name,
+    regexp_extract(moments.account_name, '^(.*/)') AS path,
+    max(moments.elapsed_seconds) AS last_seconds,
+    max(CASE WHEN moments.is_account THEN moments.fullest_bytes END) AS alive_bytes,
+    max(moments.fullest_bytes) AS most_alive_bytes,
+    max(CASE WHEN moments.is_last THEN moments.fullest_bytes END)
+      - max(CASE WHEN moments.is_first THEN moments.fullest_bytes END) AS grown_bytes,
+    max(CASE WHEN moments.is_account THEN moments.program_bytes END) AS program_bytes,
+    max(CASE WHEN moments.is_account THEN moments.used_bytes END) AS used_bytes,
+    max(moments.most_used_bytes) AS most_used_bytes,
+    max(CASE WHEN moments.is_account THEN moments.pool_bytes END) AS pool_bytes,
+    min(CASE WHEN moments.is_account THEN moments.block_bytes END) AS block_bytes
+  FROM moments
+  JOIN asked_runs ON asked_runs.run_name = moments.run_name
   CROSS JOIN params
   WHERE coalesce(params.function, '*') = '*'
     AND coalesce(params.module, '*') = '*'
     AND coalesce(params.platform, '*') = '*'
     AND coalesce(params.color, '0') IN ('0', 'all')
-  GROUP BY parts.run_name, parts.account_name
+  GROUP BY moments.run_name, moments.account_name
 ),
 named AS (
   SELECT

@@ -19,8 +19,9 @@ LIVE_TABLES = (
     "live_frames",
     "live_programs",
     "allocator_statistics",
+    "live_totals",
 )
-"""Tables with rows of a memory profile, by run_name and profile_name."""
+"""Tables with rows of a memory profile or log, by run_name and profile_name."""
 SELECTED = "SELECT count(*) > 0 FROM run_selectors WHERE selector GLOB ?"
 """Whether a glob selects a run."""
 

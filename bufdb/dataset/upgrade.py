@@ -37,9 +37,9 @@ from bufdb.render.notes import merged
 BATCH_BYTES = 1 << 30
 """Text of whole runs whose rows are in temporary databases at once."""
 BATCH_OWNERS = 2_000
-_SINCE = {"instruction_executions": 9, "scheduled_limits": 9, "file_contents": 9} | dict.fromkeys(
+_SINCE = dict.fromkeys(
     [*LIVE_TABLES, "instruction_costs", "instruction_times", "recompute_instructions"], 7
-)
+) | dict.fromkeys(["instruction_executions", "scheduled_limits", "file_contents", "live_totals"], 9)
 """Schema versions from which on there are tables that those before 7 lack: where a dataset has no
 object of a table, it lacks the table or has no row."""
 _OWNERS = """

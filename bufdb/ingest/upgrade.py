@@ -371,6 +371,8 @@ class _Copy:
             self.con.execute(_UNKNOWN_SHAPES, [reason])
         if "source" not in self.old.get("live_arrays", ()):
             self.con.execute(_LINES)
+        if "live_totals" not in self.old:
+            self.con.execute("INSERT INTO live_totals BY NAME FROM derived_live_totals")
         self.con.execute("DELETE FROM diagnostics WHERE module_id IS NULL")
         self._insert("diagnostics", "stored.module_id IS NULL")
         self.con.execute("DELETE FROM runs")

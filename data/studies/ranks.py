@@ -142,7 +142,22 @@ def _write_block(
         )
     texts = {"run": RUN, "profile": profile, "owner": owner, "grown": grown, **odd}
     _copy(con, root, "allocator_statistics", number, STATISTICS.format(**texts))
+    _write_totals(root, number, owner)
     _write_modules(con, root, number, odd)
+
+
+def _write_totals(root: Path, number: int, owner: str) -> None:
+    """Write what an ingest computes of the profiles of a block."""
+    with duckdb.connect() as con:
+        for table in (*OF_PROFILES, "allocator_statistics"):
+            file = root / layout.part_name(table, DAY, PART, number)
+            con.execute(f"CREATE VIEW {table} AS FROM '{file}'")
+        for view in definitions.views("FROM derived_live_totals", comments=False).values():
+            con.execute(view)
+        con.execute(definitions.tables(comments=False)["live_totals"])
+        con.execute("INSERT INTO live_totals BY NAME FROM derived_live_totals")
+        rows = f"SELECT *, {owner} FROM live_totals ORDER BY profile_name"
+        _copy(con, root, "live_totals", number, rows)
 
 
 def _write_modules(

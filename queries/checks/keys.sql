@@ -129,6 +129,12 @@ WITH doubles AS (
   HAVING count(*) > 1
   UNION ALL
   SELECT
+    NULL AS module_id, 'totals of memory profile ' || profile_name || ' of run ' || run_name AS what
+  FROM live_totals
+  GROUP BY run_name, profile_name
+  HAVING count(*) > 1
+  UNION ALL
+  SELECT
     NULL AS module_id,
     'arrays of frame ' || coalesce(stack_frame_id::VARCHAR, '(none)') || ' on ' || device
       || ' of shape ' || coalesce(shape, 'unknown') || ' in memory profile ' || profile_name

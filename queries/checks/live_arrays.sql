@@ -2,8 +2,8 @@
 -- group: store
 --
 -- Rows of memory profiles (tables live_profiles, live_arrays, live_frames, live_programs,
--- allocator_statistics) belong to runs, so that a finding names no module. A log may have statistics
--- of allocators without a profile.
+-- allocator_statistics, live_totals) belong to runs, so that a finding names no module. A log may
+-- have statistics of allocators without a profile. Totals are those of the other tables.
 --
 -- column module_id BIGINT: Always NULL.
 -- column finding VARCHAR: What was expected, what was found.
@@ -13,6 +13,17 @@ WITH named AS (
   SELECT run_name, profile_name, 'live_frames' AS table_name FROM live_frames
   UNION
   SELECT run_name, profile_name, 'live_programs' AS table_name FROM live_programs
+),
+totals AS (
+  SELECT
+    'stored' AS place, run_name, profile_name, total_bytes, array_count, fullest_bytes,
+    program_bytes, used_bytes, most_used_bytes, pool_bytes, block_bytes
+  FROM live_totals
+  UNION ALL
+  SELECT
+    'derived' AS place, run_name, profile_name, total_bytes, array_count, fullest_bytes,
+    program_bytes, used_bytes, most_used_bytes, pool_bytes, block_bytes
+  FROM derived_live_totals
 ),
 found AS (
   SELECT named.run_name, named.profile_name, 'rows of ' || named.table_name || ' alone' AS what
@@ -38,6 +49,16 @@ found AS (
   FROM allocator_statistics
   WHERE allocator_statistics.statistic_value < 0
     OR allocator_statistics.slack_bytes < 0
+  UNION ALL
+  SELECT
+    totals.run_name, totals.profile_name,
+    'totals are not those of its arrays, programs and allocators' AS what
+  FROM totals
+  GROUP BY
+    totals.run_name, totals.profile_name, totals.total_bytes, totals.array_count,
+    totals.fullest_bytes, totals.program_bytes, totals.used_bytes, totals.most_used_bytes,
+    totals.pool_bytes, totals.block_bytes
+  HAVING count(DISTINCT totals.place) < 2
   UNION ALL
   SELECT
     live_arrays.run_name, live_arrays.profile_name,

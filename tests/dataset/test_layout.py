@@ -95,7 +95,7 @@ def test_a_day_is_a_date():
 def test_tables_are_counted_through_views_of_views():
     """live_moments names live_accounts, and that live_profiles; live_parts names two tables."""
     assert layout.times_named("SELECT 1 FROM live_moments") == {
-        "live_arrays": 1,
+        "live_totals": 1,
         "live_profiles": 1,
     }
     assert layout.times_named("FROM live_parts; FROM live_arrays -- live_arrays") == {

@@ -70,6 +70,8 @@ def test_a_dataset_has_the_rows_of_an_upgraded_database(kept, tmp_path):
         arrays = con.execute(profile.format(f"'{kept}/live_arrays/*/*.parquet'")).fetchall()
     done = bufdb.connect(on=kept).upgrade()
     assert arrays and ask(kept, profile.format("live_arrays")) == arrays
+    totals = ask(kept, "SELECT sum(total_bytes) FROM live_totals")
+    assert totals == ask(kept, "SELECT sum(total_bytes) FROM live_arrays") != [(None,)]
     assert (done.version_before, done.module_count, done.read_count) == (7, 4, 0)
     file = tmp_path / "same.duckdb"
     packed = (VERSIONS / "schema_7.duckdb.zst").read_bytes()

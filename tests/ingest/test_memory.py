@@ -34,6 +34,10 @@ ARRAYS = (
     "FROM live_arrays LEFT JOIN live_frames USING (run_name, profile_name, stack_frame_id) "
     "ORDER BY ALL"
 )
+TOTALS = (
+    "SELECT profile_name, total_bytes, array_count, fullest_bytes, program_bytes, used_bytes "
+    "FROM live_totals"
+)
 
 
 @pytest.fixture
@@ -143,7 +147,8 @@ def test_what_was_watched_is_read_from_the_file_next_to_it(con, file):
     assert rows(con, "SELECT moment, failed_program_name, limit_bytes FROM live_profiles") == [
         ("failure", "jit_step", 100)
     ]
-    assert counts(con)[3:] == [1, 1]
+    assert counts(con)[3:] == [1, 1, 1]
+    assert rows(con, TOTALS) == [("mem.prof", 72, 5, 72, 15, 90)]
 
 
 def test_arguments_of_one_line_add_up(con, file):
@@ -293,10 +298,11 @@ def test_a_log_with_a_report_needs_no_profile(con, tmp_path):
     for path in (log, tmp_path, log, tmp_path):
         ingest_into(con, path, "r")
         assert rows(con, STATISTICS) == expected
+        assert rows(con, TOTALS) == [("run.log", None, None, None, None, 7)]
         assert rows(con, "SELECT count(*) FROM modules") == [(1,)]
     log.write_text(out_of_memory)
     ingest_into(con, tmp_path, "r", prune=True)
-    assert rows(con, STATISTICS) == []
+    assert rows(con, STATISTICS) == rows(con, TOTALS) == []
 
 
 def test_memory_of_collectives_is_no_device_s(con, file):

@@ -148,6 +148,9 @@ def test_what_a_user_wrote_comes_along(tmp_path, version):
     assert labels == [(RUN, "batch", "8", False), (RUN, "commit", "1f3a", True)]
     for (_, sql), before in written.items():
         assert before and rows(db, sql) == before
+    assert rows(db, "SELECT total_bytes, profile_name FROM live_totals ORDER BY ALL") == rows(
+        db, "SELECT sum(total_bytes), profile_name FROM live_arrays GROUP BY ALL ORDER BY ALL"
+    )
     assert rows(db, "SELECT * FROM role_rules WHERE rule_order < 0") == [RULE]
     assert rows(db, "SELECT count(*) FROM op_categories WHERE category = 'rematerialised'") == [
         (0,)

@@ -19,8 +19,8 @@ VALUE, INSTRUCTION = ("module_id", "value_id"), ("module_id", "instruction_name"
 REFERENCES = [
     ("run_labels", ("run_name",), "runs"),
     ("live_profiles", ("run_name",), "runs"),
-    *((table, ("run_name", "profile_name"), "live_profiles") for table in LIVE_TABLES[1:-1]),
-    ("allocator_statistics", ("run_name",), "runs"),
+    *((table, ("run_name", "profile_name"), "live_profiles") for table in LIVE_TABLES[1:-2]),
+    *((table, ("run_name",), "runs") for table in LIVE_TABLES[-2:]),
     ("modules", ("run_name",), "runs"),
     ("diagnostics", ("run_name",), "runs"),
     ("values", ("module_id", "allocation_index"), "allocations"),

@@ -55,6 +55,7 @@ def _expected(check: str) -> str:
 
 _HELD, _USERS = _expected("peak_values"), _expected("value_users")
 """Rows of peak_values and of value_users."""
+_HAS_PROFILES = "SELECT EXISTS (FROM live_profiles) OR EXISTS (FROM allocator_statistics)"
 _NOTE_DERIVED = "SET VARIABLE derived_at = txid_current()"
 _IS_DERIVED = "SELECT txid_current() = getvariable('derived_at') + 1"
 """Whether it is the first statement after that (each is a transaction, with the next number).
@@ -283,6 +284,9 @@ def derive(con: duckdb.DuckDBPyConnection) -> None:
     con.execute("DELETE FROM value_users")
     if con.execute("SELECT 1 FROM uses LIMIT 1").fetchall():  # half of the time, and seldom any
         con.execute(f"INSERT INTO value_users {_USERS}")
+    con.execute("DELETE FROM live_totals")
+    if con.execute(_HAS_PROFILES).fetchall() == [(True,)]:
+        con.execute("INSERT INTO live_totals BY NAME FROM derived_live_totals")
     con.execute(_NOTE_DERIVED)
 
 
