@@ -14,7 +14,8 @@
 -- block (block, of the device where it is smallest).
 -- A rank is odd if it differs from the median by more than odd_ratio, and by more than five times
 -- the median difference. If the peak in a rank is unknown, so is the spread, and the figure comes
--- first; then figures with odd or missing ranks; then the largest spread.
+-- first; then figures with odd or missing ranks; then the largest spread. rank-growth has the lines
+-- whose arrays grow.
 --
 -- wrong when: Compilations of a function are paired by size in each rank: one that a rank has in
 -- addition moves those after it (signature_count, missing_count). Ranks of a pipeline differ by

@@ -87,8 +87,8 @@ def test_snapshots_of_processes_are_compared_there(connection, tmp_path, call):
     out = tmp_path / "dataset"
     code, _, err = call("ingest", "-q", tmp_path / "job", "--run", "job", "--out", out)
     assert code == 0, err
-    queries = ("process-growth", "process-curve", "process", "ranks")
-    for query in queries if name == "sail" else queries[2:]:  # Spark plans each for seconds
+    queries = ("process-growth", "process-curve", "rank-growth", "process", "ranks")
+    for query in queries if name == "sail" else queries[3:]:  # Spark plans each for seconds
         asked = ("query", query, "--on", out, "--run", "job", "--format", "csv")
         expected = call(*asked)
         assert expected[0] == 0 and expected[1].count("\n") > 2

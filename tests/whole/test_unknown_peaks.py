@@ -40,7 +40,8 @@ STATIC = {
     "top-values": {"value_count"},
 }
 OF_OTHERS = {
-    "kernels", "process", "process-curve", "process-growth", "diff-process", "pool", "unplanned",
+    "kernels", "process", "process-curve", "process-growth", "rank-growth", "diff-process", "pool",
+    "unplanned",
 }  # fmt: skip
 OF_DUMPS = {name: query for name, query in QUERIES.items() if name not in OF_OTHERS}
 """A row of the others is of a kernel, or of a profiled process, with or without a module."""
