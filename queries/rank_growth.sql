@@ -23,8 +23,8 @@
 -- param run, function, platform, color, module
 -- param profile VARCHAR = NULL: Only processes whose account_name, such as process-2/memory.prof,
 --   matches this glob.
--- param label VARCHAR = NULL: Label that differs between runs that are ranks of one job; NULL takes
---   rank. The processes of a run without it are compared with each other.
+-- param label VARCHAR = 'rank': Label that differs between runs that are ranks of one job. The
+--   processes of a run without it are compared with each other.
 -- param fixed VARCHAR = NULL: Labels, separated by commas, that must be equal within a job; NULL
 --   takes all others except metadata.
 -- param odd_ratio DOUBLE = 0.02: Share of the median by which an odd process differs at the least.
@@ -51,7 +51,7 @@
 -- column latest_seconds DOUBLE: The largest of all processes [s]; NULL if no time is known.
 WITH params AS (
   SELECT
-    getvariable('label')::VARCHAR AS label,
+    coalesce(getvariable('label')::VARCHAR, 'rank') AS label,
     getvariable('fixed')::VARCHAR AS fixed,
     coalesce(getvariable('odd_ratio')::DOUBLE, 0.02) AS odd_ratio,
     coalesce(getvariable('rank_n')::BIGINT, 3) AS rank_n,
@@ -60,7 +60,7 @@ WITH params AS (
 labelled AS (
   SELECT run_groups.run_name, run_groups.other_labels
   FROM runs_by_label(
-    (SELECT coalesce(params.label, 'rank') FROM params), (SELECT params.fixed FROM params)
+    (SELECT params.label FROM params), (SELECT params.fixed FROM params)
   ) AS run_groups
 ),
 -- Of a failure no number is known: it comes last.

@@ -321,7 +321,8 @@ def _no_module(known: Known, values: Mapping[str, Value]) -> str | None:
 
 def _no_label(known: Known, query: SavedQuery, values: Mapping[str, Value]) -> str | None:
     param = query.param("label")
-    if param is None:
+    # Processes of one run, which have profiles, are compared without a label.
+    if param is None or (query.param("profile") and not values.get("label")):
         return None
     label = values.get("label") or param.default
     labels = known.labels()

@@ -40,13 +40,13 @@ def test_lines_that_grow_in_some_ranks_come_first(con, taken):
             lines["L4"] = (0, 16, 80)
         if rank == 1:
             lines["L2"] = (0, 0, 640)
-        taken(f"rank-{rank}", **lines)
+        taken(f"p{rank}", **lines)
     taken("once", L1=(5000,))
     holds(con, "rank-growth", """
         source | shape  | process_count | grown_count | missing_count | odd_count | account_name
-        t.py:2 | f32[4] | 5             | 1           | 0             | 1         | rank-1/memory.prof
-        t.py:4 | f32[4] | 5             | 1           | 4             | 1         | rank-3/memory.prof
-        t.py:1 | f32[4] | 5             | 5           | 0             | 0         | rank-0/memory.prof
+        t.py:2 | f32[4] | 5             | 1           | 0             | 1         | p1/memory.prof
+        t.py:4 | f32[4] | 5             | 1           | 4             | 1         | p3/memory.prof
+        t.py:1 | f32[4] | 5             | 5           | 0             | 0         | p0/memory.prof
 
         growth_bytes | min_growth_bytes | median_growth_bytes | max_growth_bytes | is_odd
         640          | 0                | 0                   | 640              | True

@@ -175,6 +175,13 @@ def test_an_empty_database_says_so(con):
             "no module has function 'step' and platform 'cpu'",
         ),
         ("ranks", {}, "no run has a label 'rank'; there is who"),
+        (
+            "rank-growth",
+            {},
+            "nothing of this kind in the 2 selected modules; "
+            "the peak of 1 is unknown: the dump has no live ranges",
+        ),
+        ("rank-growth", {"label": "hwo"}, "no run has a label 'hwo'; did you mean 'who'?"),
         ("series", {"label": "hwo"}, "no run has a label 'hwo'; did you mean 'who'?"),
         # Without a label none is asked for.
         (
