@@ -218,7 +218,7 @@ alone AS (
       OR contains(places.process_path, places.folder_path)
     )
 ),
-members AS (
+members AS MATERIALIZED (
   SELECT
     jobs.job_name, jobs.other_labels, jobs.run_name,
     CASE
