@@ -72,7 +72,7 @@ chosen AS (
   FROM asked_moments
 ),
 -- Processes of one job have the same job_name and other_labels.
-processes AS (
+processes AS MATERIALIZED (
   SELECT
     row_number() OVER (ORDER BY spans.run_name, spans.account_name) AS process_id,
     spans.run_name, spans.account_name, spans.first_ordinal, spans.last_ordinal,
@@ -96,7 +96,7 @@ jobs AS (
   FROM processes
   GROUP BY processes.job_name, processes.other_labels
 ),
-ends AS MATERIALIZED (
+ends AS (
   SELECT
     processes.process_id, processes.run_name, processes.job_name, processes.other_labels,
     chosen.profile_name,
@@ -121,7 +121,7 @@ changes AS MATERIALIZED (
     live_array_lines.python_function_name, live_array_lines.shape
 ),
 -- Lines by number, so that what follows has no names in each row.
-lines AS (
+lines AS MATERIALIZED (
   SELECT
     row_number() OVER (
       ORDER BY
@@ -207,7 +207,7 @@ typical AS (
     ) OVER (PARTITION BY differences.line_id) AS typical_bytes
   FROM differences
 ),
-judged AS (
+judged AS MATERIALIZED (
   SELECT
     typical.line_id, typical.growth_bytes, typical.level_count, typical.median_bytes,
     typical.process_count > 2

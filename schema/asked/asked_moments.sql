@@ -7,6 +7,11 @@ WITH asked AS (
     getvariable('platform')::VARCHAR AS platform,
     getvariable('color')::VARCHAR AS color,
     getvariable('profile')::VARCHAR AS profile
+),
+-- Sail compares each profile with each program in an EXISTS next to an OR.
+programmed AS (
+  SELECT DISTINCT asked_modules.run_name
+  FROM asked_modules
 )
 SELECT
   live_accounts.run_name, live_accounts.profile_name, live_accounts.account_name,
@@ -14,6 +19,7 @@ SELECT
   live_accounts.snapshot_ordinal
 FROM live_accounts
 JOIN asked_runs ON asked_runs.run_name = live_accounts.run_name
+LEFT JOIN programmed ON programmed.run_name = live_accounts.run_name
 CROSS JOIN asked
 WHERE live_accounts.moment IN ('snapshot', 'failure')
   AND (asked.profile IS NULL OR live_accounts.account_name GLOB asked.profile)
@@ -24,9 +30,7 @@ WHERE live_accounts.moment IN ('snapshot', 'failure')
       AND coalesce(asked.platform, '*') = '*'
       AND asked.color IS NULL
     )
-    OR EXISTS (
-      SELECT 1 FROM asked_modules WHERE asked_modules.run_name = live_accounts.run_name
-    )
+    OR programmed.run_name IS NOT NULL
   );
 COMMENT ON VIEW asked_moments IS
   'One row per memory profile that was taken while a process ran: a snapshot, or that of its failure; at the end of a program its functions have returned, and what they held is gone. Of runs that the variable run selects (asked_runs) those processes whose account_name matches the glob in the variable profile; with function, module, platform or color only in runs that have a program which they select (asked_modules). Key: run_name, profile_name.';
