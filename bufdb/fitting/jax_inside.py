@@ -25,6 +25,7 @@ from bufdb.errors import BufdbError
 from bufdb.fitting.arguments import Kind, kind_of, shapes_of
 from bufdb.fitting.counting import REMATS, aval_bytes, is_dropped, is_literal, kind, residuals, work
 from bufdb.fitting.plans import Site
+from bufdb.fitting.stretches import Stretch, stretches_of
 from bufdb.read.jax_names import SCAN_STEPS
 from bufdb.read.own import NOTHING_MORE, Own, parse_own
 
@@ -337,6 +338,9 @@ class Call:
     shapes: tuple[str, ...] = ()
     """Of the arrays in its arguments, or in those that hold state: only they are arguments of the
     checkpoint then."""
+    stretch: Stretch | None = None
+    """What of the function runs, if not all of it; `first_line` is its key then, negative, as a
+    lambda may begin on the same line."""
 
 
 @dataclass
@@ -350,10 +354,12 @@ class State:
     held: set[str] = field(default_factory=set)
     """Those that hold modules with state; '' if the closure does."""
     kinds: dict[str, set[Kind]] = field(default_factory=dict)
-    """Of each parameter what it was in the calls."""
+    """Of each parameter, or name that a stretch reads, what it was in the calls."""
+    results: dict[str, set[Kind]] = field(default_factory=dict)
+    """Of each name that a stretch assigns for what comes after it, what it was then."""
 
     def only(self, kind: Kind) -> tuple[str, ...]:
-        """Return the parameters that were of one kind in every call, in order."""
+        """Return the parameters, or names, that were of one kind in every call, in order."""
         return tuple(name for name, kinds in self.kinds.items() if kinds == {kind})
 
 
@@ -385,33 +391,90 @@ class Calls:
         self._known: list[Call] = []
         self._ranks: Counter[tuple[str, int]] = Counter()
         self._states: dict[tuple[str, int], State] = {}
+        self._stretches = cache(stretches_of)  # of the files as they are while it traces
 
     def numbered(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that numbers the calls that it makes, of any depth."""
+        """Return a function that numbers the calls that it makes, of any depth.
+
+        Stretches of the statements of a function are numbered, too, in the first call of it.
+        """
         jax = jax_module()
-        open_calls: list[tuple[FrameType, Any]] = []
+        open_calls: list[tuple[FrameType, Call, Any]] = []
         self._ranks.clear()
 
-        def observe(frame: FrameType, event: str, _argument: Any) -> None:
+        def enter(frame: FrameType, call: Call) -> None:
+            scope = jax.named_scope(f"{_CALL}{len(self._known)}")
+            self._known.append(call)
+            scope.__enter__()
+            open_calls.append((frame, call, scope))
+
+        def leave() -> None:
+            frame, call, scope = open_calls.pop()
+            scope.__exit__(None, None, None)
+            if call.stretch is not None:
+                self._read_results(frame, call)
+
+        def observe(frame: FrameType, event: str, _argument: Any) -> Any:
             if event == "call":
                 call = self._call(frame)
                 if call is not None:
-                    scope = jax.named_scope(f"{_CALL}{len(self._known)}")
-                    self._known.append(call)
-                    scope.__enter__()
-                    open_calls.append((frame, scope))
-            elif event == "return" and open_calls and open_calls[-1][0] is frame:
-                open_calls.pop()[1].__exit__(None, None, None)
+                    enter(frame, call)
+                    has_stretches = not call.rank and self._stretches(call.file, call.first_line)
+                    return observe if has_stretches else observe_return
+                return None
+            if event not in ("line", "return"):
+                return observe
+            while open_calls and open_calls[-1][0] is frame:
+                within = open_calls[-1][1].stretch
+                if within is None and event == "line":
+                    break
+                if within is not None and event == "line" and _is_in(frame, within):
+                    return observe
+                leave()
+            if event == "line":
+                code = frame.f_code
+                for one in self._stretches(code.co_filename, code.co_firstlineno):
+                    if _is_in(frame, one):
+                        enter(frame, self._run_of(frame, one))
+            return observe
+
+        def observe_return(frame: FrameType, event: str, _argument: Any) -> Any:
+            return observe(frame, event, None) if event == "return" else observe_return
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            before = sys.getprofile()
-            sys.setprofile(observe)
+            before = sys.gettrace()
+            sys.settrace(_both(before, observe))
             try:
                 return function(*args, **kwargs)
             finally:
-                sys.setprofile(before)
+                sys.settrace(before)
 
         return run
+
+    def _run_of(self, frame: FrameType, stretch: Stretch) -> Call:
+        """Return a run of a stretch as a call, and note what the names have that it reads."""
+        code, values = frame.f_code, frame.f_locals
+        key = code.co_filename, -stretch.key
+        place = (stretch.first_line, stretch.column, stretch.last_line, stretch.end_column)
+        site = Site(code.co_filename, *place, code.co_qualname)
+        state = self._states.setdefault(key, State())
+        taken = [values[name] for name in stretch.reads if name in values]
+        for name in stretch.reads:
+            if name in values:
+                state.kinds.setdefault(name, set()).add(kind_of(values[name]))
+        own = self.state(code.co_filename, code.co_firstlineno).library
+        state.library = own or next((one for one in map(_library, taken) if one), state.library)
+        self._ranks[key] += 1
+        shapes = shapes_of(value for value in taken if kind_of(value) == "arrays")
+        return Call(site, code.co_qualname, *key, self._ranks[key] - 1, shapes, stretch)
+
+    def _read_results(self, frame: FrameType, call: Call) -> None:
+        """Note what the names have that a stretch assigns for what comes after it."""
+        assert call.stretch is not None
+        state, values = self._states[call.file, call.first_line], frame.f_locals
+        for name in call.stretch.writes:
+            kind: Kind = kind_of(values[name]) if name in values else ""
+            state.results.setdefault(name, set()).add(kind)
 
     def _call(self, frame: FrameType) -> Call | None:
         code = frame.f_code
@@ -466,6 +529,10 @@ class Calls:
         """Return how many calls of its function were before a call in the same trace."""
         return self._known[number].rank
 
+    def stretch(self, number: int) -> Stretch | None:
+        """Return what runs in a call, if it is a stretch of statements."""
+        return self._known[number].stretch
+
     def shapes(self, number: int) -> tuple[str, ...]:
         """Return those of the arrays in the arguments of a call."""
         return self._known[number].shapes
@@ -479,6 +546,21 @@ class Calls:
                 number = int(name.removeprefix(_CALL))
                 calls.append((number, self._known[number]))
         return calls
+
+
+def _both(first: Any, second: Any) -> Any:
+    """Return a trace function that does what two do, for what each returns likewise."""
+    if first is None or second is None:
+        return first or second
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        return _both(first(frame, event, argument), second(frame, event, argument))
+
+    return trace
+
+
+def _is_in(frame: FrameType, stretch: Stretch) -> bool:
+    return stretch.first_line <= frame.f_lineno <= stretch.last_line
 
 
 # -- Every gradient --------------------------------------------------------------------------------

@@ -28,8 +28,8 @@ def first_calls(order: Sequence[Site], count: int) -> dict[Site, int | None]:
     return {site: None if number == total[site] else number for site, number in first.items()}
 
 
-def counter(source: Source, node: ast.Call) -> str:
-    """Return the name of what counts the iterations of the loop around a call from 0.
+def counter(source: Source, node: ast.AST) -> str:
+    """Return the name of what counts the iterations of the loop around a node from 0.
 
     Raises:
         Refused: it is in no loop, in several, or not in each iteration.

@@ -99,6 +99,8 @@ class Region:
     """`call`: bytes that each of `order` computes, where they differ; () if calls are alike."""
     length: int = 0
     """`scan`: iterations, if the scan runs once and forward; else 0."""
+    is_stretch: bool = False
+    """`call`: whether it is statements of `function`, at `sites`, and not all of it."""
     within: tuple[int, ...] = ()
     """Indices of the regions around all of it. A plan has no call region within another one of its
     own. One that is within another in part is a checkpoint there, too."""

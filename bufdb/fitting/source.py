@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
@@ -101,6 +102,7 @@ class Source(Edits):
         self.imports: list[str] = []
         self._helpers: dict[str, str] = {}
         """Names of functions that are put into it, by their text."""
+        self._new: set[str] = set()
         try:
             self._syntax = _syntax(text.removeprefix(BOM))
         except (SyntaxError, ValueError) as error:
@@ -256,6 +258,13 @@ class Source(Edits):
         while stem in known or self._is_bound(stem):
             stem += "_"
         return stem
+
+    def new(self, stem: str) -> str:
+        """Return a name that neither the file nor another edit of it has."""
+        names = (f"{stem}{number or ''}" for number in itertools.chain([0], itertools.count(2)))
+        name = next(one for one in names if one not in self._new and self.free(one) == one)
+        self._new.add(name)
+        return name
 
     def helper(self, stem: str, text: str, node: ast.AST) -> str:
         """Put a function before the outermost statement around a node; return its name.

@@ -6,6 +6,7 @@ to a later trace of the same program, whose jaxprs are other objects.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,11 +26,14 @@ from bufdb.fitting.lever import Lever, Value
 from bufdb.fitting.levers import LEVERS
 from bufdb.fitting.plans import Region, Site, Switch
 from bufdb.fitting.reader import SCAN, CallKey, Key, Reader, ScanKey
+from bufdb.fitting.stretches import Stretch
 
 ATOMIC = ("custom_vjp_call", "custom_vjp_call_jaxpr", "cond")
 """Names of the primitives within which nothing can be named."""
 DOT = "dot_general"
 """Name of the primitive that `dots_saveable` saves."""
+PARTS = ("slice", "dynamic_slice", "squeeze", "reshape")
+"""Names of the primitives that take a part of a value, such as a layer's of all parameters."""
 LEAST_SHARE, MOST_SHARE = 0.05, 0.9
 """A function that is called once is a region if it computes such a share of the bytes of losses: of
 less there is little to save, and a checkpoint of nearly all has all of it again at once."""
@@ -55,6 +59,10 @@ class _Found:
     """By call, its rank among those of the function, where it is made, and in which other call."""
     sizes: Counter[Any] = field(default_factory=Counter)
     """By call, bytes that its equations compute."""
+    computed: int = 0
+    """Bytes that the equations of all calls compute, without parts of values."""
+    stretch: Stretch | None = None
+    """The first one, if it is one of statements."""
     length: int = 0
     """Iterations of a scan that runs forward and was seen once, else 0."""
 
@@ -67,10 +75,15 @@ class Survey:
         self._found: dict[Key, _Found] = {}
         self._values: dict[Value | str, _Switch] = {}
         self._computed = 0
-        """Bytes that the losses compute outside of scans."""
+        """Bytes that the losses compute outside of scans, without parts of values."""
         for number, closed in enumerate(losses):
             self._walk(closed.jaxpr, 1, (), (number,))
-        self._found = {key: one for key, one in self._found.items() if self._is_region(one)}
+        alone = self._repeated_alone()
+        self._found = {
+            key: one
+            for key, one in self._found.items()
+            if self._is_region(one) and (one.stretch is None or self._is_worth(one, alone))
+        }
         keys = sorted(self._found, key=lambda key: (key[0] != SCAN, min(self._found[key].sites)))
         self.index: dict[Key, int] = {key: at for at, key in enumerate(keys)}
         self.regions = tuple(self._region(self._found[key]) for key in keys)
@@ -88,8 +101,43 @@ class Survey:
         """
         if noted.key[0] == SCAN or len(noted.instances) > 1:
             return True
-        share = sum(noted.sizes.values()) / max(self._computed, 1)
-        return LEAST_SHARE <= share <= MOST_SHARE and all(key[0] != SCAN for key in self._found)
+        share = noted.computed / max(self._computed, 1)
+        return LEAST_SHARE <= share <= MOST_SHARE and self._is_unrolled
+
+    @functools.cached_property
+    def _is_unrolled(self) -> bool:
+        return all(key[0] != SCAN for key in self._found)
+
+    def _is_worth(self, noted: _Found, alone: Mapping[Key, int]) -> bool:
+        """Return whether a stretch of statements can be a region, and no call is the better one.
+
+        That is not so next to a scan, in a function that several calls run, or where calls of one
+        function are nearly all of it; nor for names that hold more than arrays and are changed.
+        """
+        assert noted.stretch is not None
+        state = self._reader.calls.state(noted.key[1][0], noted.key[1][2])
+        names = [*state.results.items(), *((n, state.kinds.get(n)) for n in state.results)]
+        is_known = bool(names) and all(kinds in ({"arrays"}, None) for _, kinds in names)
+        around = (self._found[key] for key in noted.around or ())
+        several = any(len(one.instances) > 1 and one.stretch is None for one in around)
+        share = noted.computed / max(self._computed, 1)
+        return (
+            is_known
+            and not state.library
+            and not several
+            and self._is_unrolled
+            and share >= LEAST_SHARE
+            and alone.get(noted.key, 0) <= MOST_SHARE * noted.computed
+        )
+
+    def _repeated_alone(self) -> dict[Key, int]:
+        """Return by stretch the most bytes that calls of one function compute within it."""
+        most: dict[Key, int] = {}
+        for one in self._found.values():
+            for key in one.around or ():
+                if key[0] != SCAN and one.stretch is None and self._found[key].stretch is not None:
+                    most[key] = max(most.get(key, 0), one.computed)
+        return most
 
     def region_of(self, key: Key | None) -> int | None:
         """Return the index of a region by its key."""
@@ -124,7 +172,7 @@ class Survey:
         for at, eqn in enumerate(jaxpr.eqns):
             here = around if is_scanned else (*around, *self._read_calls(eqn, around, place))
             if not is_scanned:
-                self._computed += _computed_bytes(eqn)
+                self._computed += _new_bytes(eqn)
             self._note(eqn, here)
             key = self._reader.scan_key(eqn)
             if key is not None:
@@ -184,18 +232,23 @@ class Survey:
         keys: list[CallKey] = []
         caller = None
         for key, instance, site in self._reader.chain(eqn):
-            within, caller = caller, instance
+            stretch = self._reader.calls.stretch(instance) if isinstance(instance, int) else None
+            within = caller
+            caller = instance if stretch is None else caller
             if key in keys or key in around:  # of a recursion the outermost
                 continue
             noted = self._found.setdefault(key, _Found(key))
             noted.sites[site] = None
             noted.instances.add((place, instance))
             noted.count = len(noted.instances)
+            noted.computed += _new_bytes(eqn)
             if isinstance(instance, int):
+                noted.stretch = stretch
                 noted.order[instance] = self._reader.calls.rank(instance), site, within
                 noted.sizes[instance] += _computed_bytes(eqn)
-            file, name, line = key[1]
-            noted.function, noted.defined = name, Site(file, line, 0, line, 0, name)
+            file, noted.function, line = key[1]
+            if noted.stretch is None:
+                noted.defined = Site(file, line, 0, line, 0, noted.function)
             self._nest(noted, (*around, *keys))
             keys.append(key)
         return keys
@@ -254,6 +307,7 @@ class Survey:
             arrays=state.only("arrays"),
             statics=state.only("static"),
             held=tuple(sorted(state.held)),
+            is_stretch=noted.stretch is not None,
             order=tuple(site for _, site in calls),
             sizes=sizes if len(set(sizes)) > 1 else (),
             length=noted.length,
@@ -299,6 +353,11 @@ class _Switch:
 
 def _computed_bytes(eqn: Any) -> int:
     return sum(aval_bytes(var.aval) for var in eqn.outvars)
+
+
+def _new_bytes(eqn: Any) -> int:
+    """Return the bytes that an equation computes; none where it takes a part of a value."""
+    return 0 if eqn.primitive.name in PARTS else _computed_bytes(eqn)
 
 
 def _in_order(noted: _Found) -> list[tuple[Any, Site]]:

@@ -276,8 +276,9 @@ def test_a_function_that_is_called_once_is_a_region(monkeypatch):
     monkeypatch.setattr(Function, "platform", "gpu")
     step = Function(forms.step_halves, programs.args(), {}, "step_halves")
     program = step.program()
-    assert [(one.function, one.count) for one in program.regions] == [("half", 1)]
-    written, plan = step.trace(Plan()), step.trace(Plan(calls=(0,)))
+    known = [(one.function, one.count, one.is_stretch) for one in program.regions]
+    assert known == [("half", N, True), ("half", 1, False), ("other_half", N, True)]
+    written, plan = step.trace(Plan()), step.trace(Plan(calls=(1,)))
     assert plan.work == written.work + N * PRODUCT
     assert plan.live_bytes < written.live_bytes
 

@@ -288,6 +288,42 @@ def step_halves(params, x):
     return jax.grad(whole)(params, x)
 
 
+def step_loop_body(params, x):
+    def loss(params, x):
+        kept = []
+        for w, v in zip(params["w"], params["v"], strict=True):
+            kept.append(x)
+            h = jnp.tanh(x @ w)
+            # The last values of the layer.
+            x = x + h @ v
+        return (x * x).sum() + kept[0].sum()
+
+    return jax.grad(loss)(params, x)
+
+
+def step_repeated_lines(params, x):
+    def loss(params, x):
+        h = jnp.tanh(x @ params["w"][0])
+        x = x + h @ params["v"][0]
+        h = jnp.tanh(x @ params["w"][1])
+        x = x + h @ params["v"][1]
+        h = jnp.tanh(x @ params["w"][2])
+        x = x + h @ params["v"][2]
+        return (x * x).sum()
+
+    return jax.grad(loss)(params, x)
+
+
+def step_one_line(params, x):
+    def loss(params, x):
+        x = x + jnp.tanh(jnp.sin(jnp.cos(x @ params["w"][0]))) @ params["v"][0]
+        h = x @ params["w"][1]
+        h = jnp.tanh(h * jnp.sin(h) * jnp.cos(h))
+        return (h * h).sum()
+
+    return jax.grad(loss)(params, x)
+
+
 def step_blocks(params, x):
     def loss(params, x):
         for at in range(N):

@@ -35,6 +35,8 @@ from bufdb.fitting.places import place
 from bufdb.fitting.plans import Plan, Program, Region, Site
 from bufdb.fitting.reader import Key, Reader
 from bufdb.fitting.source import Source
+from bufdb.fitting.statements import UNIT, Lines, check_lines, indented
+from bufdb.fitting.stretches import stretch_at
 
 LEAST_RATIO = 0.01
 """What checkpointing calls must take off the live values to be a region."""
@@ -45,6 +47,8 @@ FORMS = {
     "haiku": f"{named('haiku').checkpoint}(lambda: CALL)()",
 }
 """What a call becomes, by the library whose state it changes."""
+LINES = f"{JAX.checkpoint}(FUNCTION of these lines)(NAMES)"
+"""What statements become."""
 POLICY = "{jax}.checkpoint_policies.dots_saveable"
 _REMATS = {"nnx": ("flax", "nnx"), "linen": ("flax", "linen"), "haiku": ("haiku", "")}
 """Where the `remat` of a library is imported from."""
@@ -64,8 +68,9 @@ class Calls(Lever):
         if live - trial.trace(Plan(calls=(at,))).live_bytes < LEAST_RATIO * live:
             return False
         if trial.platform == "cpu":
+            what = "lines" if region.is_stretch else "calls"
             trial.notes.append(
-                f"calls of {region.function} ({place(region.sites[0])}) stay as they are: the "
+                f"{what} of {region.function} ({place(region.sites[0])}) stay as they are: the "
                 "compiler for CPUs merges what a checkpoint computes again"
             )
             return False
@@ -138,7 +143,8 @@ class Calls(Lever):
 
 def _words(region: Region, has_dots: bool) -> str:
     policy = f" with policy={POLICY.format(jax='jax')}" if has_dots else ""
-    return f"checkpoint, as {FORMS[region.lift]}{policy}"
+    form = LINES if region.is_stretch else FORMS[region.lift]
+    return f"checkpoint, as {form}{policy}"
 
 
 class _Calls(NamedTuple):
@@ -153,20 +159,62 @@ class _Calls(NamedTuple):
 
 
 def _edit(source: Source, region: Region, site: Site, calls: _Calls) -> None:
+    if region.is_stretch:
+        _edit_statements(source, region, site, calls)
+        return
     node = source.find(site)
     if not isinstance(node, ast.Call):
         raise Refused("it is not a call")
     if _is_passed_on(source, node, region.function.rpartition(".")[2]):
         raise Refused(f"{ast.unparse(node.func)} may call what it is passed several times")
-    test = "" if calls.first is None else f"{counter(source, node)} < {calls.first}"
-    policy = ""
-    if calls.has_dots or (test and calls.with_dots):
-        jax = source.imported("jax", "", [node])
-        policy = POLICY.format(jax=jax)
-        if test and calls.with_dots:
-            policy, test = f"None if {test} else {policy}", ""
-        policy = f", policy={policy}"
+    policy, test = _options(source, node, calls)
     _checkpoint_call(source, node, region, site, policy, test)
+
+
+def _options(source: Source, node: ast.AST, calls: _Calls) -> tuple[str, str]:
+    """Return the policy of a checkpoint, with a comma in front, and when there is one, or ''."""
+    test = "" if calls.first is None else f"{counter(source, node)} < {calls.first}"
+    if not calls.has_dots and not (test and calls.with_dots):
+        return "", test
+    policy = POLICY.format(jax=source.imported("jax", "", [node]))
+    if test and calls.with_dots:
+        policy, test = f"None if {test} else {policy}", ""
+    return f", policy={policy}", test
+
+
+def _edit_statements(source: Source, region: Region, site: Site, calls: _Calls) -> None:
+    """Put statements into a function before them, and call its checkpoint in their place."""
+    stretch = stretch_at(source.tree, site.line, site.end_line)
+    statements = stretch.statements
+    first = source.span(statements[0])[0]
+    lines = Lines(source, statements)
+    space = source.raw[lines.start : first].decode()
+    check_lines(source, statements, space)
+    policy, test = _options(source, statements[0], calls)
+    checkpoint = f"{source.imported('jax', '', [statements[0]])}.checkpoint"
+    name = source.new("layer" if stretch.is_loop else "part")
+    parameters = ", ".join(one for one in stretch.reads if one in region.arrays)
+    results = ", ".join(stretch.writes)
+    call = f"{checkpoint}({name}{policy})"
+    call = f"({call} if {test} else {name})" if test else call
+    # A function in a block has an empty line after it, and none of two next to each other touch.
+    after = source.raw[lines.end :].lstrip(b"\r\n")
+    is_last = not after.startswith(space.encode()) or after[len(space) :][:1].isspace()
+    has_space = len(source.raw) - lines.end - len(after) > len(source.line_end)
+
+    def make(render: Render) -> str:
+        body = source.line_end.join(lines.text(one, render, ()) for one in statements)
+        parts = [
+            f"{space}def {name}({parameters}):",
+            indented(body),
+            f"{space}{UNIT}return {results}",
+            "",
+            f"{space}{results} = {call}({parameters})",
+            *([] if is_last or has_space else [""]),
+        ]
+        return source.line_end.join(parts)
+
+    source.replace((lines.start, lines.end), make, rank=1)
 
 
 def _is_passed_on(source: Source, node: ast.Call, name: str) -> bool:

@@ -68,7 +68,9 @@ class Depths(Lever):
         parts = []
         for depth in plan.depths:
             region = program.regions[depth.region]
-            what = "calls" if region.kind == "call" else "iterations"
+            what = "iterations"
+            if region.kind == "call" and (not region.is_stretch or len(region.sites) > 1):
+                what = "parts" if region.is_stretch else "calls"
             at = place(region.sites[0])
             number = "" if depth.count == 1 else f" {depth.count}"
             others = ", with products saved in the others" if depth.with_dots else ""
