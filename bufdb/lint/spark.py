@@ -155,7 +155,14 @@ def rewritten(tree: exp.Query, schema: Mapping[str, object]) -> exp.Query:
             if isinstance(made, exp.Anonymous):
                 made.type = node.type
             node.replace(made)
+    drop_places(tree)
     return tree
+
+
+def drop_places(tree: exp.Expr) -> None:
+    """Drop where in the text each name was: most of what a copy of the tree copies."""
+    for node in tree.walk():
+        node._meta = None
 
 
 def text(tree: exp.Query, dialect: str = "spark") -> str:

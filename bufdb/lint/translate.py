@@ -41,18 +41,18 @@ def parted(tree: exp.Query) -> list[tuple[str, exp.Query]]:
 
     Args:
         tree: a statement of `bufdb.lint.translate` or `bufdb.lint.spark`, whose CTEs read only
-            earlier ones; it is not modified.
+            earlier ones; it is used up, since to copy a tree takes as long as to parse it.
     """
-    ctes = {cte.alias: cte.this for cte in tree.ctes}
-    body = tree.copy()
-    body.set("with_", None)
-    readings = {name: _read_names(part) for name, part in {**ctes, "": body}.items()}
-    first = {cte.alias for cte in tree.ctes if cte.args.get("materialized")}
+    own = _popped_ctes(tree)
+    first = {cte.alias for cte in own if cte.args.get("materialized")}
+    parts = {**{cte.alias: cte.this.pop() for cte in own}, "": tree}
+    readings = {name: _read_names(part) for name, part in parts.items()}
     while wanted := _most_saving(readings, first):
         first.add(wanted)
-    names = [name for name in ctes if name in first]
-    return [(name, _with_ctes(ctes[name], ctes, first)) for name in names] + [
-        ("", _with_ctes(body, ctes, first))
+    return [
+        (name, _with_ctes(name, parts, readings, first))
+        for name in parts
+        if name in first or not name
     ]
 
 
@@ -86,21 +86,26 @@ def _most_saving(readings: Mapping[str, Counter[str]], first: set[str]) -> str |
     return best if saving.get(best, 0) > 0 else None
 
 
-def _with_ctes(body: exp.Expr, ctes: Mapping[str, exp.Expr], first: set[str]) -> exp.Query:
-    """Return a SELECT with the CTEs that it needs, except those that are computed first."""
-    needed = set(_read_names(body))
-    for name in reversed(list(ctes)):
-        if name in needed and name not in first:
-            needed |= _read_names(ctes[name]).keys()
-    parts = [
-        exp.CTE(this=cte.copy(), alias=exp.TableAlias(this=exp.to_identifier(name, quoted=True)))
-        for name, cte in ctes.items()
-        if name in needed and name not in first
+def _with_ctes(
+    name: str,
+    parts: Mapping[str, exp.Expr],
+    readings: Mapping[str, Counter[str]],
+    first: set[str],
+) -> exp.Query:
+    """Return a part with the CTEs that it needs, except those that are computed first."""
+    needed = set(readings[name])
+    for other in reversed(list(parts)):
+        if other in needed and other not in first:
+            needed |= readings[other].keys()
+    ctes = [
+        exp.CTE(this=cte.copy(), alias=exp.TableAlias(this=exp.to_identifier(other, quoted=True)))
+        for other, cte in parts.items()
+        if other in needed and other not in first
     ]
-    made = body.copy()
+    made = parts[name]
     assert isinstance(made, exp.Query)
-    if parts:
-        made.set("with_", exp.With(expressions=parts))
+    if ctes:
+        made.set("with_", exp.With(expressions=ctes))
     return made
 
 
@@ -247,7 +252,9 @@ class Whole:
 @functools.cache
 def _parsed(text: str) -> exp.Expr:
     """Parse a view or a macro's body, cached since many queries need it; copy it, do not modify."""
-    return parse_one(text, read="duckdb")
+    tree = parse_one(text, read="duckdb")
+    spark.drop_places(tree)
+    return tree
 
 
 def _parameter(text: str) -> tuple[str, exp.Expr | None]:
