@@ -12,6 +12,7 @@ import duckdb
 import pytest
 
 from bufdb import resources
+from bufdb.query import catalogue, execute
 
 PYTHON = os.environ.get("BUFDB_TEST_LTS_PYTHON")
 if PYTHON is None:
@@ -38,11 +39,14 @@ def test_every_table_view_and_saved_query_answers_as_here(demo_db):
         sides = "'cpu_b8', 'cpu_b16'"
         texts += [f"FROM diff_peak({sides}, '{key}')" for key in keys]
         texts += [f"FROM diff_temps({sides})", "FROM diff_peak('cpu_b8', 'cpu_b8', 'op')"]
-        texts += [path.read_text() for path in sorted(resources.query_folder().glob("*.sql"))]
         here = {text: repr(con.execute(text).fetchall()) for text in texts}
+        # The text alone there, here as bufdb runs it: advice in a quarter of the time.
+        for query in catalogue.Catalogue([resources.query_folder()]).load_all():
+            rows = execute.execute_query(con, query, {}).rows
+            here[query.path.read_text(encoding="utf-8")] = repr(rows)
     done = subprocess.run(
         [PYTHON, "-c", SCRIPT, str(demo_db)],
-        input=json.dumps(texts),
+        input=json.dumps(list(here)),
         stdout=subprocess.PIPE,
         text=True,
         check=True,
