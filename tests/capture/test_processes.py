@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -82,9 +83,11 @@ FORK = "if not os.fork(): os.fork()\ndump()\ntry: os.wait()\nexcept OSError: pas
         (FORK, 3),
     ],
 )
-def test_each_process_has_a_folder_however_it_began(body, count):
-    done = capture(*fake(body), "x" if body in (SUBPROCESS, NO_FLAGS) else "y")
-    assert done.returncode == 0, done.stderr
+def test_each_process_has_a_folder_however_it_began(call, empty_db, body, count):
+    shutil.copy(empty_db, "bufdb.duckdb")
+    word = "x" if body in (SUBPROCESS, NO_FLAGS) else "y"
+    code, _, err = call("capture", "--run", "r", "--", *fake(body), word)
+    assert code == 0, err
     keys = rows("SELECT DISTINCT module_key FROM modules ORDER BY 1")
     names = [""] if count == 1 else [f"process-{n}/" for n in range(1, 5)][: len(keys)]
     assert len(keys) == (2 if body in (SUBPROCESS, NO_FLAGS) else 3 if body == EXEC else count)

@@ -90,7 +90,7 @@ def test_figures_of_all_tables_of_the_sample_dumps(demo_db):
 
 @needs_dumps
 @pytest.mark.sample(0, 4)
-@pytest.mark.parametrize("folder", ["gpu-0.10.2", "seeds", "tf-2.4", "cpu-0.4.13"])
+@pytest.mark.parametrize("folder", ["tf-2.4", "gpu-0.10.2", "seeds", "cpu-0.4.13"])
 def test_figures_of_other_dumps(folder, tmp_path):
     path = str(tmp_path / "dumps.duckdb")
     ingest(path, [DUMPS / folder], run=folder)
