@@ -110,16 +110,17 @@ def interrupted(*_):
     raise TimeoutError
 
 
-def first_of_each_query():
-    """Aliases of a query, one text with other parameters: the first always, others by hand."""
-    seen = set()
+def some_aliases():
+    """Aliases of a query, one text with other parameters: each third query's first always."""
+    seen = []
     for name, query in ALIASES.items():
-        marks = [pytest.mark.by_hand] if query.path in seen else []
-        seen.add(query.path)
+        is_first = query.path not in seen
+        seen += [query.path] * is_first
+        marks = [] if is_first and len(seen) % 3 == 1 else [pytest.mark.by_hand]
         yield pytest.param(query, id=name, marks=marks)
 
 
-@pytest.mark.parametrize("query", list(first_of_each_query()))
+@pytest.mark.parametrize("query", list(some_aliases()))
 def test_an_alias_gives_the_same_there(engine, duck, query):
     assert difference(engine, duck, query) is None
 
