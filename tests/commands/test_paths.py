@@ -5,7 +5,7 @@ import shutil
 import pytest
 from places import DEMO, ROOT
 
-from bufdb import user_cache
+from bufdb import cli, user_cache
 
 GPU = DEMO / "gpu_b8"
 
@@ -31,10 +31,16 @@ COMMANDS = {
 }
 
 
+@pytest.fixture(scope="module")
+def stored_once(tmp_path_factory):
+    path = tmp_path_factory.mktemp("stored") / "stored.duckdb"
+    assert cli.run(["ingest", str(GPU), "--db", str(path), "-q"]) == 0
+    return path
+
+
 @pytest.fixture
-def stored(place, call):
-    assert call("ingest", GPU, "--db", "stored.duckdb", "-q")[0] == 0
-    return place / "stored.duckdb"
+def stored(place, stored_once):
+    return shutil.copy(stored_once, place / "stored.duckdb")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_both_forms_of_a_text_give_the_same_rows(
     check_both_forms(con, tmp_path, folder)
 
 
-@pytest.mark.sample(0, 3)
+@pytest.mark.sample(0, 6)
 @pytest.mark.parametrize("folder", SHARED, ids=lambda folder: f"{folder.parent.name}/{folder.name}")
 def test_so_do_both_of_the_shared_programs(
     con: duckdb.DuckDBPyConnection, tmp_path: Path, folder: Path

@@ -74,6 +74,12 @@ KINDS = {
 }
 """Kind of advice of a row, from the query's other columns, by query."""
 DTYPES = ("dtype", "dtype_of_stack")
+RANGED = {
+    query.name: query
+    for query in catalogue.Catalogue([resources.query_folder()]).load_all()
+    if {"sureness", "low_saving_bytes"} <= {column.name for column in query.columns}
+}
+"""Queries whose rows have a range: what may save nothing is not likely."""
 MANY = {name: {"top_functions": 1000} for name in ("late-free", "loop-residuals")}
 
 
@@ -82,31 +88,23 @@ def test_every_row_of_advice_says_how_sure_it_is(con):
     for folder in DUMPS:
         ingest_into(con, sorted(path for path in folder.iterdir() if path.is_dir()))
     known = sureness_by_kind(con)
+    rows_by_query = {
+        name: answers(con, name, top_n=1000, **MANY.get(name, {})) for name in {**KINDS, **RANGED}
+    }
     for name, kind_of in KINDS.items():
-        rows = answers(con, name, top_n=1000, **MANY.get(name, {}))
+        rows = rows_by_query[name]
         assert rows, name
         expected = [of_range(known.get((kind_of(row), row["platform"])), row) for row in rows]
         assert [row["sureness"] for row in rows] == expected, name
-    f32 = answers(con, "f32-large", top_n=1000)
+    for name in RANGED:
+        for row in rows_by_query[name]:
+            assert row["sureness"] != "likely" or row["low_saving_bytes"] > 0, (name, row)
+    f32 = rows_by_query["f32-large"]
     of_dtype = [{known[kind, row["platform"]] for kind in DTYPES} for row in f32]
     assert all(row["sureness"] in some for row, some in zip(f32, of_dtype, strict=True))
     advice = answers(con, "advice", top_n=1000, top_functions=1000, min_ratio=0)
     assert len(advice) > 20
     assert {row["sureness"] for row in advice} <= {"likely", "possible"}
-
-
-RANGED = [
-    query.name
-    for query in catalogue.Catalogue([resources.query_folder()]).load_all()
-    if {"sureness", "low_saving_bytes"} <= {column.name for column in query.columns}
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", RANGED)
-def test_what_is_from_zero_is_not_likely(demo, name):
-    for row in answers(demo, name, top_n=1000):
-        assert row["sureness"] != "likely" or row["low_saving_bytes"] > 0, row
 
 
 def test_sureness_follows_from_the_range(con):
