@@ -62,12 +62,14 @@ def test_one_name_saves_what_peak_savings_says(demo):
 
 @needs_loops
 @pytest.mark.sample(0, 2)
-@pytest.mark.parametrize("run", sorted(path.name for path in (LOOPS / "dumps").glob("*")))
-def test_one_name_saves_what_peak_savings_says_of_loops(con, run):
-    ingest_into(con, LOOPS / "dumps" / run, run)
+@pytest.mark.parametrize("first", [0, 1])
+def test_one_name_saves_what_peak_savings_says_of_loops(con, first):
+    folders = sorted((LOOPS / "dumps").glob("*"))[first::2]
+    ingest_into(con, folders)
     differing, count = differences(con)
     assert differing == []
-    assert count > 0
+    spaces = con.execute(SPACES).fetchall()
+    assert len({run for run, *_ in spaces}) == len(folders) and count >= len(spaces)
 
 
 @pytest.mark.sample(0, 4)
