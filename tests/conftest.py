@@ -97,6 +97,9 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     mark = config.option.markexpr
     if mark in _ALONE and not _may_have(mark, collection_path):
         return True
+    once = config.getoption("--once")
+    if once is not None and str(collection_path.relative_to(config.rootpath)) in _finished(once):
+        return True
     base = config.getoption("--touched")
     return None if base is None or collection_path in touched.choose(base) else True
 
@@ -136,10 +139,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("by_hand") is not None:
             item.own_markers = [mark for mark in item.own_markers if mark.name != "slow"]
     once = config.getoption("--once")
-    if once is not None and once.exists():
+    if once is None:
+        return
+    if not _all_of(once).exists() and os.environ.get("PYTEST_XDIST_WORKER") in (None, "gw0"):
+        ids = [item.nodeid for item in items if item.get_closest_marker("by_hand") is None]
+        _all_of(once).write_text("\n".join(ids), "utf-8")
+    if once.exists():
         passed = set(once.read_text("utf-8").splitlines())
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in passed])
         items[:] = [item for item in items if item.nodeid not in passed]
+
+
+def _all_of(once: Path) -> Path:
+    """Where the first run with --once writes the tests that run on every commit."""
+    return once.with_name(f"{once.name}.all")
+
+
+@functools.cache
+def _finished(once: Path) -> set[str]:
+    """Files whose tests have all passed, slow ones too: those need not be imported again."""
+    if not (_all_of(once).exists() and once.exists()):
+        return set()
+    every = _all_of(once).read_text("utf-8").splitlines()
+    left = {*every}.difference(once.read_text("utf-8").splitlines())
+    return {one.partition("::")[0] for one in every} - {one.partition("::")[0] for one in left}
 
 
 class _Passed:
