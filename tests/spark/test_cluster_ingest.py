@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from datasets import RUN, TODAY, change, copied, objects, rows_on, stored
+from datasets import RUN, TODAY, change, copied, objects, prepared, rows_on, stored
 from places import DEMO, ROOT
 
 from bufdb.dataset.compact import compact
@@ -93,8 +93,8 @@ def test_workers_give_the_rows_and_summary_of_one_machine(tmp_path):
 
 @pytest.mark.slow
 def test_only_what_has_changed_is_replaced(tmp_path, run):
-    for url in ("a", "b"):
-        stored(tmp_path / url, run)
+    stored(tmp_path / "a", run)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
     assert by_workers(tmp_path / "b", run).line().endswith("unchanged 3, skipped 0")
     change(run)
     expected, actual = alone(tmp_path / "a", run), by_workers(tmp_path / "b", run)
@@ -118,8 +118,8 @@ def test_the_workers_mark_outlives_a_compaction(tmp_path):
 
 @pytest.mark.slow
 def test_what_is_gone_from_the_paths_is_pruned(tmp_path, run):
-    for url in ("a", "b"):
-        stored(tmp_path / url, run)
+    stored(tmp_path / "a", run)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
     for file in run.glob("module_0000*"):
         file.unlink()
     assert figures(by_workers(tmp_path / "b", run, prune=True)) == figures(
@@ -207,7 +207,7 @@ def test_a_dataset_may_be_at_a_url(tmp_path):
     url = f"memory://{tmp_path.name}"
     try:
         by_workers(url)
-        alone(tmp_path / "a")
+        prepared(tmp_path / "a")
         assert rows_on(tmp_path / "a") == rows_on(url)
     finally:
         memory.store.clear()
@@ -241,7 +241,7 @@ def test_an_unfinished_ingest_is_completed_by_the_next(tmp_path):
     assert rows_on(tmp_path / "b")["modules"]
     summary = by_workers(tmp_path / "b")
     assert summary.unchanged_count == 3
-    alone(tmp_path / "a")
+    prepared(tmp_path / "a")
     assert rows_on(tmp_path / "a") == rows_on(tmp_path / "b")
 
 
