@@ -110,7 +110,7 @@ def test_this_version_is_among_the_kept_ones():
     ],
 )
 def test_each_version_answers_as_a_fresh_ingest(tmp_path, version, unlike):
-    """Row by row but for what a version did not store; queries that read this answer alike."""
+    """Row by row, except what a version did not store; queries that read this answer alike."""
     db = unpacked(version, tmp_path)
     done = upgrade(db)
     assert (done.version_before, done.module_count, done.read_count) == (version, 3, 0)
