@@ -458,14 +458,19 @@ class Calls:
         place = (stretch.first_line, stretch.column, stretch.last_line, stretch.end_column)
         site = Site(code.co_filename, *place, code.co_qualname)
         state = self._states.setdefault(key, State())
-        taken = [values[name] for name in stretch.reads if name in values]
-        for name in stretch.reads:
-            if name in values:
-                state.kinds.setdefault(name, set()).add(kind_of(values[name]))
-        own = self.state(code.co_filename, code.co_firstlineno).library
-        state.library = own or next((one for one in map(_library, taken) if one), state.library)
+        read = {name: values[name] for name in stretch.reads if name in values}
+        for name, value in read.items():
+            state.kinds.setdefault(name, set()).add(kind_of(value))
+            if library := _library(value):
+                state.library = library
+                state.held.add(name)
+        around = self.state(code.co_filename, code.co_firstlineno)
+        if "" in around.held or around.library in ("linen", "haiku"):
+            # A module of linen makes its parts as they run, in a checkpoint of its own alone.
+            state.library = around.library
+            state.held |= around.held or {""}
         self._ranks[key] += 1
-        shapes = shapes_of(value for value in taken if kind_of(value) == "arrays")
+        shapes = shapes_of(value for value in read.values() if kind_of(value) == "arrays")
         return Call(site, code.co_qualname, *key, self._ranks[key] - 1, shapes, stretch)
 
     def _read_results(self, frame: FrameType, call: Call) -> None:

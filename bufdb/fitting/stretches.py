@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from bufdb.fitting.edits import Refused
 from bufdb.fitting.source import FUNCTIONS
-from bufdb.fitting.statements import is_name, names_bound, names_read
+from bufdb.fitting.statements import is_name, names_bound
 
 CHANGING = (
     "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft",
@@ -258,10 +258,7 @@ def _loaded(node: ast.AST) -> list[str]:
 def _is_read(name: str, statements: Sequence[ast.stmt]) -> bool:
     """Return whether some of the next statements reads a name before one assigns it."""
     for one in statements:
-        if name in names_read(one):
-            return True
-        if isinstance(one, ast.AugAssign) and name in names_bound(one):
-            return True
-        if isinstance(one, ast.Assign | ast.AnnAssign) and name in names_bound(one):
-            return False
+        reads, sure = _reads([one], {name})
+        if reads or name in sure:
+            return bool(reads)
     return False

@@ -123,7 +123,7 @@ class Survey:
         share = noted.computed / max(self._computed, 1)
         return (
             is_known
-            and not state.library
+            and "" not in state.held
             and not several
             and self._is_unrolled
             and share >= LEAST_SHARE

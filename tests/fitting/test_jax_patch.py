@@ -92,7 +92,7 @@ def test_a_patch_with_everything_applies_and_keeps_the_rest(tmp_path):
 FLAX = (
     "step_named", "step_unnamed", "step_checkpointed", "step_in_setup", "step_unrolled",
     "step_nnx_scan", "step_nnx_scan_by_call", "step_nnx_blocks", "step_nnx_dropping",
-    "step_counting",
+    "step_counting", "step_written_out", "step_nnx_written_out",
     *(
         pytest.param(name, marks=pytest.mark.slow)
         for name in ("step_nnx_dropping_methods", "step_nnx_dropping_functions")

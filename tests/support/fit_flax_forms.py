@@ -73,6 +73,15 @@ class Unrolled(nn.Module):
         return x
 
 
+class WrittenOut(nn.Module):
+    @nn.compact
+    def __call__(self, x):
+        for _ in range(N):
+            h = nn.gelu(nn.Dense(2 * D)(x))
+            x = x + nn.Dense(D)(h)
+        return x
+
+
 def args():
     return (jax.ShapeDtypeStruct((4, D), jnp.float32),)
 
@@ -94,6 +103,7 @@ step_checkpointed = linen(Checkpointed())
 step_in_setup = linen(InSetup())
 step_function = linen(Function())
 step_unrolled = linen(Unrolled())
+step_written_out = linen(WrittenOut())
 
 
 class Layer(nnx.Module):
@@ -137,6 +147,18 @@ class Blocks(nnx.Module):
     def __call__(self, x):
         for layer in self.layers:
             x = layer(x)
+        return x
+
+
+class DroppingWrittenOut(Blocks):
+    def __init__(self, rngs):
+        super().__init__(rngs)
+        self.drop = nnx.Dropout(0.1, rngs=rngs)
+
+    def __call__(self, x):
+        for layer in self.layers:
+            h = self.drop(jax.nn.gelu(layer.up(x)))
+            x = x + layer.down(h)
         return x
 
 
@@ -248,3 +270,4 @@ step_nnx_dropping_functions = by_nnx(DroppingFunctions)
 step_nnx_scan = by_nnx(Stack)
 step_nnx_scan_by_call = by_nnx(StackByCall)
 step_nnx_blocks = by_nnx(Blocks)
+step_nnx_written_out = by_nnx(DroppingWrittenOut)

@@ -191,9 +191,12 @@ def _edit_statements(source: Source, region: Region, site: Site, calls: _Calls) 
     space = source.raw[lines.start : first].decode()
     check_lines(source, statements, space)
     policy, test = _options(source, statements[0], calls)
-    checkpoint = f"{source.imported('jax', '', [statements[0]])}.checkpoint"
+    checkpoint = _function(source, statements[0], region, is_filtered=False)
     name = source.new("layer" if stretch.is_loop else "part")
-    parameters = ", ".join(one for one in stretch.reads if one in region.arrays)
+    if region.lift == "linen" and len(region.held) > 1:
+        raise Refused("nn.remat accepts one module, and these lines have several")
+    arrays = [one for one in stretch.reads if one in region.arrays and one not in region.held]
+    parameters = ", ".join([*region.held, *arrays])
     results = ", ".join(stretch.writes)
     call = f"{checkpoint}({name}{policy})"
     call = f"({call} if {test} else {name})" if test else call
@@ -262,7 +265,7 @@ def _checkpoint_call(
     modules = _modules(source, node, region)
     plain = direct(source, node, region, site)
     is_filtered = plain is not None and region.owner == "equinox"
-    function = _function(source, node, region, is_filtered)
+    function = _function(source, node, region, is_filtered=is_filtered)
     if plain is not None:
 
         def of_function(render: Render) -> str:
@@ -296,7 +299,7 @@ def _checkpoint_call(
     source.replace((start, end), make, rank=1)
 
 
-def _function(source: Source, node: ast.Call, region: Region, is_filtered: bool) -> str:
+def _function(source: Source, node: ast.AST, region: Region, *, is_filtered: bool) -> str:
     """Return how the file names the checkpoint that a call needs."""
     if is_filtered:
         return f"{source.imported('equinox', '', [node])}.filter_checkpoint"
