@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from bufdb.errors import UsageError, quote
 from bufdb.query.sizes import parse_size, require_unit
@@ -33,8 +33,7 @@ DRIVER = "three quarters of what the driver reports"
 LABEL = "three quarters of its label, in GB of 10^9"
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(NamedTuple):
     """A kind of device."""
 
     name: str
@@ -199,7 +198,7 @@ def with_share(known: Device, fraction: str) -> Device:
     if known.usable_bytes is not None or not 0 < share <= 1:
         return known
     usable = int(known.whole_bytes * share)
-    return replace(known, usable_bytes=usable, basis=f"memory_fraction={fraction} of the run")
+    return known._replace(usable_bytes=usable, basis=f"memory_fraction={fraction} of the run")
 
 
 def limit_of(limit: int | str | None) -> Limits:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from bufdb.answers import growth, kernels, pool, process
 from bufdb.answers.devices import GIB
@@ -189,8 +188,7 @@ _UNREAD_CODES = ("unreadable_line",)
 Paint = Callable[[str, str | None], str]
 
 
-@dataclass(frozen=True)
-class Sentence:
+class Sentence(NamedTuple):
     """A line about the highest peak."""
 
     name: str

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bufdb.answers.summary import DEVICE_LABEL, Outcome, table
+from bufdb.answers.summary import DEVICE_LABEL
 from bufdb.answers.summary import summary as ask
+from bufdb.answers.targets import Outcome, table
 from bufdb.api.answer import Answer, dicts
 from bufdb.api.database import Database, connect
 from bufdb.errors import DatabaseError, UsageError

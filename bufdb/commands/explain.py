@@ -19,7 +19,7 @@ from bufdb.render.progress import waiting
 from bufdb.render.sources import spare
 
 if TYPE_CHECKING:
-    from bufdb.answers.summary import Outcome
+    from bufdb.answers.targets import Outcome
     from bufdb.errors import BufdbError
     from bufdb.query.result import Result
     from bufdb.recording.function import Function
@@ -188,7 +188,7 @@ def _compare(
     function: Function, targets: Sequence[str], format_name: str, output: Path | None
 ) -> int:
     """Write the table of several targets; return the first exit code that is not 0."""
-    from bufdb.answers.summary import table
+    from bufdb.answers.targets import table
     from bufdb.recording.function import compared
 
     done = compared(function, list(dict.fromkeys(targets)))
@@ -203,7 +203,7 @@ def _sweep(
     output: Path | None,
 ) -> int:
     """Write the table of all values of a sweep; return the first exit code that is not 0."""
-    from bufdb.answers.summary import table
+    from bufdb.answers.targets import table
     from bufdb.recording.function import swept
     from bufdb.recording.sweep import combinations, parse
 

@@ -15,8 +15,8 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from bufdb.errors import one_line
 
@@ -32,8 +32,7 @@ def _silent(text: str) -> None:
     """Drop a note: a library has no reader for it."""
 
 
-@dataclass(frozen=True)
-class Patience:
+class Patience(NamedTuple):
     """How to wait for a database that another process holds."""
 
     seconds: float | None = None

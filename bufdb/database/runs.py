@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from bufdb.database.engine import duckdb
 from bufdb.errors import UsageError, did_you_mean, listed, quote
@@ -32,8 +32,7 @@ _LITERAL = r"\[([*?[])\]"
 """A character of a name in a glob of that name alone."""
 
 
-@dataclass(frozen=True)
-class Removal:
+class Removal(NamedTuple):
     """What was removed."""
 
     module_count: int

@@ -8,7 +8,7 @@ import html
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -274,7 +274,7 @@ def _row(module: Module, contents: Contents, slots: _Slots) -> list[Any]:
         slots.number.get(module.place),
         slots.left_out.get(module.place),
         shlex.join(["bufdb", "report", *one]),
-        [asdict(one) for one in sentences(overview, width=_UNWRAPPED)],
+        [one._asdict() for one in sentences(overview, width=_UNWRAPPED)],
         None if step is None else step_words(step),
     ]
 

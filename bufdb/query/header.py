@@ -26,8 +26,9 @@ Invariant: `SavedQuery.sql` is the file's text, unchanged; the text on disk is w
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from bufdb import resources
 from bufdb.database.quoting import sql_text
@@ -84,8 +85,7 @@ class QueryFileError(BufdbError):
         self.path = path
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(NamedTuple):
     """One `param` line."""
 
     name: str
@@ -96,8 +96,7 @@ class Parameter:
     text: str
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(NamedTuple):
     """One `column` line."""
 
     name: str
@@ -106,8 +105,7 @@ class Column:
     text: str
 
 
-@dataclass(frozen=True)
-class Alias:
+class Alias(NamedTuple):
     """One `alias` line: another name of a query, mostly one that it had as a query of its own."""
 
     name: str
@@ -125,8 +123,7 @@ class Alias:
         return {name: values[0] for name, values in self.choices}
 
 
-@dataclass(frozen=True)
-class SavedQuery:
+class SavedQuery(NamedTuple):
     """A query file, its header taken apart; or what it is under the name of an alias."""
 
     name: str
@@ -184,7 +181,7 @@ class SavedQuery:
         alias = next(alias for alias in self.aliases if alias.name == name)
         own = dict(alias.choices)
         params = (
-            replace(param, default=own[param.name][0], choices=param.choices and own[param.name])
+            param._replace(default=own[param.name][0], choices=param.choices and own[param.name])
             if param.name in own
             else param
             for param in self.params
@@ -194,10 +191,9 @@ class SavedQuery:
         missing = [column for column, _ in shown if column not in known]
         if missing:
             raise QueryFileError(self.path, None, f"alias {name}: there is no column {missing[0]}")
-        columns = (replace(known[column], name=as_name) for column, as_name in shown)
+        columns = (known[column]._replace(name=as_name) for column, as_name in shown)
         chosen = ", ".join(f"{key} {value}" for key, value in alias.settings.items())
-        return replace(
-            self,
+        return self._replace(
             name=name,
             title=f"{self.title} ({chosen})",
             params=tuple(params),
@@ -366,7 +362,7 @@ class _Header:
             entry = common()[kind, name]
             if default and isinstance(entry, Parameter):
                 value = self._literal(line_number, name, entry.type, default)
-                entry = replace(entry, default=value)
+                entry = entry._replace(default=value)
             yield entry
 
     def _alias(self, line_number: int, text: str, params: list[Parameter]) -> Alias:

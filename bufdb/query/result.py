@@ -1,12 +1,10 @@
 """An answer, as passed from the database to the renderers."""
 
 from collections.abc import Set
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """An answer."""
 
     columns: list[tuple[str, str]]

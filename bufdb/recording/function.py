@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bufdb.answers.opening import Open
-from bufdb.answers.summary import DEVICE_LABEL, Outcome, summary
+from bufdb.answers.summary import DEVICE_LABEL, summary
+from bufdb.answers.targets import Outcome
 from bufdb.capture.apart import Compiled, compiled_apart, compiled_call
 from bufdb.capture.call import short_name
 from bufdb.capture.runner import Observer, Relay, Watch, to_stderr

@@ -16,7 +16,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bufdb.render import table
@@ -100,7 +99,7 @@ def _without_empty_reasons(result: Result) -> Result:
     names = [name for name, _ in result.columns]
     if names[-1:] != ["unknown_reason"] or any(row[-1] is not None for row in result.rows):
         return result
-    return replace(result, columns=result.columns[:-1], rows=[row[:-1] for row in result.rows])
+    return result._replace(columns=result.columns[:-1], rows=[row[:-1] for row in result.rows])
 
 
 def _columns(result: Result, has_titles: bool) -> tuple[list[Column], list[Column]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
 from itertools import groupby
 
 from bufdb.query import asked
@@ -43,8 +42,10 @@ def as_markdown(queries: list[SavedQuery]) -> str:
 
 def as_json(queries: list[SavedQuery]) -> str:
     """Return JSON: a list of objects with the fields of `SavedQuery`, less sql and path."""
-    objects = [asdict(query) for query in queries]
+    objects = [query._asdict() for query in queries]
     for item in objects:
+        for parts in ("params", "columns", "aliases"):
+            item[parts] = [part._asdict() for part in item[parts]]
         del item["sql"], item["path"], item["alias"]
     return json.dumps(objects, indent=2, ensure_ascii=False) + "\n"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from bufdb.query.result import Result
 from bufdb.query.subject import Subject
@@ -225,7 +225,7 @@ class Screen:
         ]  # fmt: skip
         columns = [result.columns[place] for place in places]
         rows = [tuple(row[place] for place in places) for row in result.rows]
-        answer = replace(result, columns=columns, rows=rows)
+        answer = result._replace(columns=columns, rows=rows)
         text, _ = formats.render(
             answer, "table", self.width, has_titles=True, is_coloured=self.look.is_coloured
         )

@@ -2,7 +2,8 @@
 
 import pytest
 
-from bufdb.answers.summary import Outcome, Overview, table
+from bufdb.answers.summary import Overview
+from bufdb.answers.targets import Outcome, table
 
 OOM = "RESOURCE_EXHAUSTED: Ran out of memory on HBM"
 

@@ -6,7 +6,6 @@ import pty
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import replace
 
 import oom_messages
 import pytest
@@ -213,7 +212,7 @@ def test_other_peaks_and_how_many_are_unknown(con):
 @pytest.fixture
 def small_device(monkeypatch):
     """Replace the v5e with a device whose vmem XLA fills with 1000 B; other devices stay."""
-    small = replace(devices.device("TPU v5e"), filled=(1, "vmem", 1000))
+    small = devices.device("TPU v5e")._replace(filled=(1, "vmem", 1000))
     monkeypatch.setattr(overview, "device", lambda name: small if "5" in name else None)
 
 

@@ -1,6 +1,5 @@
 """The header grammar and the catalogue."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,7 +112,7 @@ def test_names_alone_are_entries_that_many_queries_share():
     query = parse(COMMON, Path("t.sql"))
     known = header.common()
     assert query.params[0] == known["param", "run"]
-    assert query.params[1] == replace(known["param", "top_n"], default=7)
+    assert query.params[1] == known["param", "top_n"]._replace(default=7)
     assert query.columns[:2] == (known["column", "run_name"], known["column", "color"])
 
 

@@ -95,7 +95,7 @@ def _summary(compared, con, row, head, limit):
     """The first screen, with `bufdb summary` of the module alone."""
     where = name_of(row)
     overview = summary.overview(con, PARTS, options(row, head), *limit)
-    shown = [asdict(one) for one in sentences(overview, width=UNWRAPPED)]
+    shown = [one._asdict() for one in sentences(overview, width=UNWRAPPED)]
     compared.rows(f"{where} sentences", row["sentences"], shown)
     expected = [plain(asdict(one)) for one in sections(overview)]
     compared.rows(f"{where} sections", head.get("sections", []), expected)
