@@ -223,24 +223,6 @@ of_values AS (
     AND whole.kind = lines.kind
     AND whole.name = lines.name
 ),
-donations AS (
-  SELECT
-    answered_donations.module_id, answered_donations.color,
-    answered_donations.together_low_saving_bytes, answered_donations.together_saving_bytes,
-    answered_donations.parameter_name,
-    max(CASE WHEN answered_donations.is_in_product THEN 1 ELSE 0 END)
-      OVER (PARTITION BY answered_donations.module_id, answered_donations.color) = 1
-      AS is_in_product,
-    count(*) OVER (PARTITION BY answered_donations.module_id, answered_donations.color)
-      AS value_count,
-    row_number() OVER (
-      PARTITION BY answered_donations.module_id, answered_donations.color
-      ORDER BY answered_donations.size_bytes DESC, answered_donations.parameter_number,
-        answered_donations.parameter_shape_index
-    ) AS place
-  FROM answered_donations
-  WHERE NOT answered_donations.is_copied
-),
 findings AS (
   SELECT
     module_id, color, kind, kind AS sureness_kind, name, value_count, saving_form, kept_name,
@@ -250,81 +232,16 @@ findings AS (
   UNION ALL
   SELECT
     module_id, color,
-    'donate' AS kind,
-    CASE WHEN is_in_product THEN 'donation_in_product' ELSE 'donate' END AS sureness_kind,
-    CASE
-      WHEN value_count > 1 THEN parameter_name || ' and ' || (value_count - 1) || ' more'
-      ELSE parameter_name
-    END AS name,
-    value_count, NULL, NULL, NULL, NULL, NULL, NULL,
-    together_low_saving_bytes AS low_saving_bytes, together_saving_bytes AS saving_bytes,
-    NULL AS reader, NULL AS obstacle
-  FROM donations
-  WHERE place = 1
+    CASE kind WHEN 'scan' THEN 'block' ELSE kind END,
+    CASE kind WHEN 'scan' THEN 'block_of_scan' ELSE kind END,
+    name, value_count, NULL, NULL, NULL, NULL, NULL, NULL, low_saving_bytes, saving_bytes,
+    reader, obstacle
+  FROM advised_groups
   UNION ALL
   SELECT
-    module_id, color, 'padding', 'padding', shape, value_count, NULL, NULL, NULL, NULL, NULL, NULL,
-    low_saving_bytes, saving_bytes, NULL AS reader, NULL AS obstacle
-  FROM answered_padding
-  WHERE low_saving_bytes > 0
-  UNION ALL
-  SELECT
-    module_id, color, 'dtype', 'dtype', 'f32', value_count, NULL, NULL, NULL, NULL, NULL, NULL,
-    low_saving_bytes, saving_bytes, NULL AS reader, NULL AS obstacle
-  FROM advised_wide_programs
-  UNION ALL
-  SELECT
-    module_id, color, 'carry', 'carry', name, value_count, NULL, NULL, NULL, NULL, NULL, NULL,
-    low_saving_bytes, saving_bytes, NULL AS reader, NULL AS obstacle
-  FROM advised_carries
-  UNION ALL
-  SELECT
-    functions.module_id, functions.color,
-    CASE advised_groups.kind WHEN 'scan' THEN 'block' ELSE advised_groups.kind END,
-    CASE advised_groups.kind WHEN 'scan' THEN 'block_of_scan' ELSE advised_groups.kind END,
-    advised_groups.name, advised_groups.value_count, NULL, NULL, NULL, NULL, NULL, NULL,
-    advised_groups.low_saving_bytes, advised_groups.saving_bytes, advised_groups.reader,
-    advised_groups.obstacle
-  FROM functions
-  JOIN advised_groups
-    ON advised_groups.module_id = functions.module_id
-    AND advised_groups.color = functions.color
-  -- The CPU compiler merges what is computed twice outside of loops.
-  WHERE advised_groups.kind <> 'block' OR functions.platform <> 'cpu'
-  UNION ALL
-  SELECT
-    module_id, color, 'shard', 'shard',
-    CASE
-      WHEN value_count > 1 THEN parameter_name || ' and ' || (value_count - 1) || ' more'
-      ELSE parameter_name
-    END,
-    value_count, NULL, NULL, NULL, NULL, NULL, NULL, low_saving_bytes, saving_bytes,
-    NULL AS reader, NULL AS obstacle
-  FROM advised_shards
-  UNION ALL
-  SELECT
-    allocations.module_id, allocations.color,
-    'constant' AS kind,
-    'constant' AS sureness_kind,
-    coalesce(
-      value_details.own_source, value_details.library_source, value_details.op_name,
-      value_details.instruction_name,
-      'allocation ' || allocations.allocation_index
-    ) AS name,
-    1 AS value_count, NULL, NULL, NULL, NULL, NULL, NULL,
-    -- It may be needed whole where it is computed.
-    0 AS low_saving_bytes, allocations.size_bytes AS saving_bytes, NULL AS reader, NULL AS obstacle
-  FROM functions
-  JOIN peak_values
-    ON peak_values.module_id = functions.module_id
-    AND peak_values.color = functions.color
-  JOIN allocations
-    ON allocations.module_id = peak_values.module_id
-    AND allocations.allocation_index = peak_values.allocation_index
-  LEFT JOIN value_details
-    ON value_details.module_id = peak_values.module_id
-    AND value_details.value_id = peak_values.value_id
-  WHERE peak_values.allocation_kind = 'constant'
+    module_id, color, kind, sureness_kind, name, value_count, NULL, NULL, NULL, NULL, NULL, NULL,
+    low_saving_bytes, saving_bytes, NULL, NULL
+  FROM advised_others
 ),
 program_frameworks AS (
   SELECT module_id, place
@@ -374,28 +291,6 @@ found AS (
     AND name_frameworks.name = regexp_replace(findings.name, '^(saved|for|scan of) ', '')
   WHERE findings.kind IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ),
-keyed AS (
-  SELECT
-    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
-    unknown_reason, low_saving_bytes, saving_bytes, saving_ratio, kind, sureness_kind, name,
-    value_count, saving_form, kept_name, low_operation_count, operation_count, low_recompute_ns,
-    recompute_ns, saving_bytes_per_ms, ranked_by, reader, obstacle, framework_place,
-    CASE
-      WHEN ranked_by = 'saving' THEN 0
-      WHEN coalesce(low_saving_bytes, saving_bytes) <= 0 AND kind <> 'recompute' THEN 3
-      WHEN kind IN ('donate', 'dtype', 'copy', 'carry', 'late_free', 'padding') THEN 0
-      WHEN CASE ranked_by WHEN 'time' THEN saving_bytes_per_ms ELSE bytes_per_operation END
-          IS NOT NULL
-        THEN 1
-      ELSE 2
-    END AS rank_group,
-    CASE ranked_by
-      WHEN 'saving' THEN -1
-      WHEN 'time' THEN coalesce(saving_bytes_per_ms, -1)
-      ELSE coalesce(bytes_per_operation, -1)
-    END AS rank_figure
-  FROM found
-),
 ranked AS (
   SELECT
     function_place, name_place, run_name, function_name, platform, color, peak_bytes,
@@ -405,10 +300,23 @@ ranked AS (
     row_number() OVER (
       PARTITION BY function_place
       ORDER BY
-        rank_group, rank_figure DESC,
+        CASE
+          WHEN ranked_by = 'saving' THEN 0
+          WHEN coalesce(low_saving_bytes, saving_bytes) <= 0 AND kind <> 'recompute' THEN 3
+          WHEN kind IN ('donate', 'dtype', 'copy', 'carry', 'late_free', 'padding') THEN 0
+          WHEN CASE ranked_by WHEN 'time' THEN saving_bytes_per_ms ELSE bytes_per_operation END
+              IS NOT NULL
+            THEN 1
+          ELSE 2
+        END,
+        CASE ranked_by
+          WHEN 'saving' THEN -1
+          WHEN 'time' THEN coalesce(saving_bytes_per_ms, -1)
+          ELSE coalesce(bytes_per_operation, -1)
+        END DESC,
         coalesce(low_saving_bytes, 0) DESC, saving_bytes DESC, kind, name
     ) AS place
-  FROM keyed
+  FROM found
 )
 SELECT
   ranked.run_name, ranked.function_name, ranked.platform, ranked.color, ranked.peak_bytes,
@@ -453,7 +361,7 @@ SELECT
         ) || coalesce(', by hand: ' || ranked.obstacle, '')
       END
     WHEN 'batch' THEN 'in batches, by lax.map(f, xs, batch_size=k), it holds about k/'
-      || regexp_extract(ranked.name, '([0-9]+)$', 1) || ' of this'
+      || replace(ranked.name, 'vmap over ', '') || ' of this'
     WHEN 'early' THEN
       CASE ranked.platform
         WHEN 'gpu' THEN 'make them one at a time: an outer scan over equal blocks, or '

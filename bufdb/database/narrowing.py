@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from weakref import WeakSet
 
 from bufdb.database import definitions, ready
 from bufdb.database.definitions import CATALOG
@@ -19,6 +20,7 @@ _WHOLE = "whole_"
 FEW_ROWS = 1_000_000
 """Up to so many rows of some runs are copied: with a view in front of each table a long query takes
 DuckDB longer to plan than to answer (advice over one of 36 runs: 2.7 s of CPU, 1.4 with copies)."""
+_FOR_QUESTIONS: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()
 _COLUMNS: dict[str, str] = {}
 """Columns of views whose empty tables are not ready-made: to list them takes DuckDB 20 ms."""
 
@@ -121,8 +123,10 @@ def to_modules(
 def computed(
     con: duckdb.DuckDBPyConnection,
     views: Mapping[str, str],
-    needs: Mapping[str, str] | None = None,
+    needs: Mapping[str, str | tuple[str, ...]] | None = None,
+    macros: Mapping[str, str] | None = None,
     *,
+    of: Sequence[str] = (),
     is_undone: bool = False,
     is_last: bool = False,
 ) -> Iterator[None]:
@@ -134,21 +138,30 @@ def computed(
         con: opened for questions, of a file or a dataset; on others nothing happens.
         views: by name of the view what it is to hold, of the view's columns; each is computed where
             those before it are tables.
-        needs: by name of a view SQL without which it has no rows there, '' if it has none anyway:
-            where this has none, a view that never has any hides it, and DuckDB plans neither it nor
-            most of what joins it.
+        needs: by name of a view SQL, or views before it, without which it has no rows there, '' if
+            it has none anyway: where this has none, a view that never has any hides it, and DuckDB
+            plans neither it nor most of what joins it.
+        macros: by macro and its parameters the SQL that takes its place while some views are
+            computed.
+        of: these views, which follow each other.
         is_undone: whether whatever is made within the block goes at its end.
         is_last: whether the connection answers nothing after the block: what DuckDB takes to free
             it all is saved in a process that ends.
     """
-    # To list what is there takes DuckDB longer than many of these statements.
-    if not views or con.execute("SELECT current_database()").fetchall() != [("memory",)]:
+    if not views or not _is_for_questions(con):
         yield
         return
     made = _empty_tables(con) if needs else None
-    waiting = {view: need for view, need in (needs or {}).items() if view in views}
+    waiting = {
+        view: need
+        for view, need in (needs or {}).items()
+        if view in views and isinstance(need, str)
+    }
     hidden: set[str] = set()
     drops: list[str] = []
+    first, last = (of[0], of[-1]) if macros and of else (None, None)
+    names = [signature.partition("(")[0] for signature in macros or ()]
+    macro_drops = "".join(f"DROP MACRO temp.main.{name};" for name in names)
 
     def put_back() -> None:
         if is_undone:
@@ -162,18 +175,36 @@ def computed(
         for place, (view, sql) in enumerate(views.items()):
             if view in waiting:
                 hidden |= _without_rows(con, waiting, set([*views][place:]))
+            parts = (needs or {}).get(view, "")
+            if isinstance(parts, tuple) and hidden.issuperset(parts):
+                hidden.add(view)
+            if macros and view == first:
+                con.execute("".join(f"CREATE TEMP MACRO {m} AS {macros[m]};" for m in macros))
+                drops.append(macro_drops)
             if view in hidden:
                 _hide(con, view, made)
                 drops.append(f"DROP VIEW temp.main.{view};")
             else:
                 con.execute(f"CREATE TEMP TABLE {view} AS {sql}")
                 drops.append(f"DROP TABLE temp.main.{view};")
+            if view == last:
+                con.execute(drops.pop(drops.index(macro_drops)))
         yield
     except Exception:  # as in to_modules
         put_back()
         raise
     if not is_last:
         put_back()
+
+
+def _is_for_questions(con: duckdb.DuckDBPyConnection) -> bool:
+    """Return whether a connection was opened for questions, which stays so."""
+    # To list what is there takes DuckDB longer than many of these statements.
+    if con not in _FOR_QUESTIONS:
+        if con.execute("SELECT current_database()").fetchall() != [("memory",)]:
+            return False
+        _FOR_QUESTIONS.add(con)
+    return True
 
 
 def _without_rows(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-OF_MODULES: dict[str, str | None] = {
+OF_MODULES: dict[str, str | tuple[str, ...] | None] = {
     "named_uses": "SELECT 1 FROM value_users {of_chosen}",
     "value_origin_details": "SELECT 1 FROM value_origins {of_chosen}",
     "value_details": None,
@@ -66,11 +66,34 @@ OF_MODULES: dict[str, str | None] = {
           AND contains(lower(files.source_file), framework_words.folder)
     """,
     "advised_wide_programs": "SELECT 1 FROM answered_functions WHERE platform <> 'cpu'",
-    "advised_block_values": """
+    "advised_constants": """
         SELECT 1
-        FROM answered_idle_values
-        WHERE is_stack OR (is_forward AND next_use_time IS NOT NULL)
+        FROM answered_functions AS functions
+        JOIN allocations
+          ON allocations.module_id = functions.module_id
+          AND allocations.color = functions.color
+        WHERE allocations.kind = 'constant'
+          AND allocations.size_bytes
+            >= coalesce(getvariable('min_ratio')::DOUBLE, 0.01) * functions.peak_bytes
     """,
+    "advised_others": (
+        "answered_donations",
+        "answered_padding",
+        "advised_wide_programs",
+        "advised_carries",
+        "advised_shards",
+        "advised_constants",
+    ),
+    "advised_call_values": """
+        SELECT 1
+        FROM answered_idle_values AS idle_values
+        JOIN answered_functions AS functions ON functions.module_id = idle_values.module_id
+        WHERE functions.platform <> 'cpu'
+          AND idle_values.is_forward
+          AND NOT idle_values.is_stack
+          AND idle_values.next_use_time IS NOT NULL
+    """,
+    "advised_loop_values": "SELECT 1 FROM answered_idle_values WHERE is_stack",
     "advised_chunk_values": """
         SELECT 1
         FROM value_sources
@@ -112,16 +135,18 @@ OF_MODULES: dict[str, str | None] = {
         GROUP BY held.module_id, held.color, value_details.instruction_name
         HAVING count(*) > 1
     """,
-    "advised_groups": """
-        SELECT 1 FROM advised_block_values
-        UNION ALL SELECT 1 FROM advised_chunk_values
-        UNION ALL SELECT 1 FROM advised_batch_values
-        UNION ALL SELECT 1 FROM advised_early_values
-    """,
+    "advised_groups": (
+        "advised_call_values",
+        "advised_loop_values",
+        "advised_chunk_values",
+        "advised_batch_values",
+        "advised_early_values",
+    ),
 }
 """Views that others name many times over, or that advice needs once, each after those that it
-names; and of some what there is wherever they have rows, {of_chosen} being what restricts to the
-modules: what a program cannot have takes DuckDB longer to plan than all else."""
+names; and of some what there is wherever they have rows, as SQL or as views that are all they are
+made of, {of_chosen} being what restricts to the modules: what a program cannot have takes DuckDB
+longer to plan than all else."""
 OTHER_INSTANT = """
     SELECT 1
     WHERE getvariable('step')::BIGINT IS NOT NULL
@@ -142,8 +167,34 @@ UNREAD: dict[str, str] = {
 }
 """Columns that neither advice nor the parts of a peak read, by view: without them a table takes a
 fifth less."""
-WITH_PATHS = ("named_uses", "value_origin_details", "value_details")
-"""Views of OF_MODULES that make scope paths of op_names."""
-NO_PATHS = ", ".join(
-    f"NULL::VARCHAR AS {column}" for column in ("op_path", "stripped_op_path", "jit_path")
-)
+OF_LINES = ("named_uses", "value_origin_details", "value_details")
+"""Views of OF_MODULES that make lines and scope paths, by macros whose patterns take DuckDB half of
+the time for these views."""
+NO_PATHS = {
+    "op_path(op_name)": "NULL::VARCHAR",
+    "strip_op_path(path)": "NULL::VARCHAR",
+    "jit_names(path)": "NULL::VARCHAR",
+}
+"""Macros in place of those of the same names where no scope path is read."""
+LIBRARY_FILES = """
+    SET VARIABLE library_files = (
+      SELECT map_from_entries(list((files.path, library_name(files.path, ''))))
+      FROM (
+        SELECT instructions.source_file AS path FROM instructions {of_chosen}
+        UNION
+        SELECT value_origins.source_file FROM value_origins {of_chosen}
+      ) AS files
+      CROSS JOIN (FROM modules {of_chosen}) AS modules
+      WHERE is_library_path(files.path, modules.own_pattern)
+    );
+    SELECT coalesce(cardinality(getvariable('library_files')), 0)
+"""
+"""Keeps the names of one module's files of libraries, and gives how many there are: half of what
+the patterns take in these views."""
+OF_LIBRARY_FILES = {
+    "is_library_path(path, own_pattern := NULL)": "getvariable('library_files')[path] IS NOT NULL",
+    "library_name(path, line)": "getvariable('library_files')[path] || line",
+}
+"""Macros that look up what LIBRARY_FILES keeps."""
+MOST_FILES = 100
+"""Up to so many names a look-up takes less than the patterns."""

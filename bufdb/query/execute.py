@@ -20,11 +20,14 @@ from bufdb.database.quoting import sql_name
 from bufdb.errors import BufdbError, DatabaseError, UsageError, did_you_mean, quote
 from bufdb.query import asked, pairs
 from bufdb.query.computed_views import (
+    LIBRARY_FILES,
+    MOST_FILES,
     NO_PATHS,
+    OF_LIBRARY_FILES,
+    OF_LINES,
     OF_MODULES,
     OTHER_INSTANT,
     UNREAD,
-    WITH_PATHS,
 )
 from bufdb.query.header import SavedQuery, Value
 from bufdb.query.result import Result
@@ -159,7 +162,7 @@ def of_function(
         return
     is_narrowed = narrowing.module_count(con) >= LEAST_MODULES
     with (
-        _variables(con, values),
+        _variables(con, values, is_last=is_last),
         _views_computed(
             con,
             sql,
@@ -258,8 +261,10 @@ def execute_with(
 
 
 @contextmanager
-def _variables(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> Iterator[None]:
-    """Set the variables to these values within the block."""
+def _variables(
+    con: duckdb.DuckDBPyConnection, values: Mapping[str, Value], *, is_last: bool = False
+) -> Iterator[None]:
+    """Set the variables to these values within the block, the connection's last if `is_last`."""
     _set(con, values)
     try:
         yield
@@ -267,7 +272,8 @@ def _variables(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> I
         _forget(con, values)
         raise
     # Not after an interrupt: the query is still running, and the process ends.
-    _forget(con, values)
+    if not is_last:
+        _forget(con, values)
 
 
 def _set(con: duckdb.DuckDBPyConnection, values: Mapping[str, Value]) -> None:
@@ -597,16 +603,14 @@ def _views_computed(
             columns = "*"
             if parts is not None and view in UNREAD:
                 columns += f" EXCLUDE ({UNREAD[view]})"
-            if parts is not None and not parts & {"op", "jit"} and view in WITH_PATHS:
-                columns += f" REPLACE ({NO_PATHS})"
             views[view] = f"SELECT {columns} FROM {view} {of_chosen}"
         if _ADVISED not in sql:  # advice needs all of them
             needed_views = definitions.views(sql, comments=False)
             views = {view: text for view, text in views.items() if view in needed_views}
         if sql.count(_PARTS) > 1:
             views[_ATTRIBUTED] = f"FROM {_ATTRIBUTED}"
-        needs = {
-            view: need.replace("{of_chosen}", of_chosen)
+        needs: dict[str, str | tuple[str, ...]] = {
+            view: need.replace("{of_chosen}", of_chosen) if isinstance(need, str) else need
             for view, need in OF_MODULES.items()
             if need is not None
         }
@@ -614,10 +618,22 @@ def _views_computed(
         if parts and parts <= {"line", "category"}:
             views = {"op_name_roles": "", **views}
             needs["op_name_roles"] = ""
+        of_lines = [view for view in OF_LINES if view in views]
+        macros = {} if parts is None or parts & {"op", "jit"} else NO_PATHS
+        if of_lines and isinstance(chosen, int) and _looked_up(con, of_chosen):
+            macros = {**macros, **OF_LIBRARY_FILES}
         stack.enter_context(
-            narrowing.computed(con, views, needs, is_undone=is_undone, is_last=is_last)
+            narrowing.computed(
+                con, views, needs, macros, of=of_lines, is_undone=is_undone, is_last=is_last
+            )
         )
         yield
+
+
+def _looked_up(con: duckdb.DuckDBPyConnection, of_chosen: str) -> bool:
+    """Return whether names of library files can be looked up now, of the module `of_chosen`."""
+    ((count,),) = con.execute(LIBRARY_FILES.format(of_chosen=of_chosen)).fetchall()
+    return int(count) <= MOST_FILES
 
 
 def _parts(queries: Sequence[SavedQuery]) -> set[str]:

@@ -1,9 +1,12 @@
 -- One row per group of values that one change removes, with how far the peak falls without them.
 CREATE OR REPLACE VIEW advised_groups AS
-WITH block_values AS (
-  SELECT module_id, color, value_id, kind, held_bytes, name, parent_frame_id, repeat_count,
-    carried_bytes
-  FROM advised_block_values
+WITH call_values AS (
+  SELECT module_id, color, value_id, held_bytes, name, parent_frame_id, repeat_count
+  FROM advised_call_values
+),
+loop_values AS (
+  SELECT module_id, color, value_id, kept_bytes, name, carried_bytes
+  FROM advised_loop_values
 ),
 chunk_values AS (
   SELECT module_id, color, value_id, source_line, reader, obstacle
@@ -23,13 +26,11 @@ held_values AS (
 ),
 sites AS (
   SELECT
-    block_values.module_id, block_values.color, block_values.name, block_values.parent_frame_id,
-    sum(block_values.held_bytes) AS held_bytes,
-    max(block_values.repeat_count) AS repeat_count
-  FROM block_values
-  WHERE block_values.kind = 'block'
-  GROUP BY
-    block_values.module_id, block_values.color, block_values.name, block_values.parent_frame_id
+    call_values.module_id, call_values.color, call_values.name, call_values.parent_frame_id,
+    sum(call_values.held_bytes) AS held_bytes,
+    max(call_values.repeat_count) AS repeat_count
+  FROM call_values
+  GROUP BY call_values.module_id, call_values.color, call_values.name, call_values.parent_frame_id
 ),
 blocks AS (
   SELECT
@@ -54,11 +55,10 @@ chunks AS (
 ),
 scans AS (
   SELECT
-    block_values.module_id, block_values.color, block_values.name,
-    sum(block_values.held_bytes) + max(block_values.carried_bytes) AS kept_bytes
-  FROM block_values
-  WHERE block_values.kind = 'scan'
-  GROUP BY block_values.module_id, block_values.color, block_values.name
+    loop_values.module_id, loop_values.color, loop_values.name,
+    sum(loop_values.kept_bytes) + max(loop_values.carried_bytes) AS kept_bytes
+  FROM loop_values
+  GROUP BY loop_values.module_id, loop_values.color, loop_values.name
 ),
 batches AS (
   SELECT module_id, color, max(axis_size) AS axis_size
@@ -67,19 +67,15 @@ batches AS (
 ),
 block_members AS (
   SELECT
-    blocks.module_id, blocks.color, 'block' AS kind, blocks.name, block_values.value_id
+    blocks.module_id, blocks.color, 'block' AS kind, blocks.name, call_values.value_id
   FROM blocks
-  JOIN block_values
-    ON block_values.kind = 'block'
-    AND block_values.module_id = blocks.module_id
-    AND block_values.color = blocks.color
-    AND block_values.name = blocks.name
+  JOIN call_values
+    ON call_values.module_id = blocks.module_id
+    AND call_values.color = blocks.color
+    AND call_values.name = blocks.name
   UNION ALL
-  SELECT
-    block_values.module_id, block_values.color, block_values.kind, block_values.name,
-    block_values.value_id
-  FROM block_values
-  WHERE block_values.kind = 'scan'
+  SELECT module_id, color, 'scan' AS kind, name, value_id
+  FROM loop_values
 ),
 other_members AS (
   SELECT
@@ -288,11 +284,11 @@ LEFT JOIN scans
   AND scans.color = away.color
   AND scans.name = away.name;
 COMMENT ON VIEW advised_groups IS
-  'One row per group of values that one change removes together (advised_chunk_values; advised_batch_values; advised_early_values by instruction; advised_block_values by function called several times or by loop), with how far the peak of the current schedule falls without them. Key: module_id, color, kind, name.';
+  'One row per group of values that one change removes together (advised_chunk_values; advised_batch_values; advised_early_values by instruction; advised_call_values by function called several times; advised_loop_values by loop), with how far the peak of the current schedule falls without them. Key: module_id, color, kind, name.';
 COMMENT ON COLUMN advised_groups.module_id IS 'answered_functions.module_id.';
 COMMENT ON COLUMN advised_groups.color IS 'answered_functions.color.';
 COMMENT ON COLUMN advised_groups.kind IS 'chunk, batch, early, block or scan.';
-COMMENT ON COLUMN advised_groups.name IS 'For a chunk, a line of the loss that holds bytes at the peak; for a block, the function and its file; for a scan, advised_block_values.name; for a batch, "vmap over" and the size of the axis; for early, the instruction that makes them.';
+COMMENT ON COLUMN advised_groups.name IS 'For a chunk, a line of the loss that holds bytes at the peak; for a block, the function and its file; for a scan, advised_loop_values.name; for a batch, "vmap over" and the size of the axis; for early, the instruction that makes them.';
 COMMENT ON COLUMN advised_groups.value_count IS 'Its values that hold bytes at the peak.';
 COMMENT ON COLUMN advised_groups.low_saving_bytes IS 'Lower bound of how far the peak falls [bytes]: a loss in two chunks, or a vmap in two batches; 0 for early, because the compiler decides where they are made; for a block, half of the saving when one call is recomputed at a time, because what its calls pass on stays; for a scan, without what one round recomputes and what the rounds pass on.';
 COMMENT ON COLUMN advised_groups.saving_bytes IS 'Upper bound [bytes]: without any of these values; for a loss, at least what they hold at the peak; for a batch, when one element of the axis is computed at a time.';

@@ -1,5 +1,5 @@
 -- Whether an operation is of the backward pass.
 CREATE OR REPLACE MACRO is_backward(op_name) AS
-  regexp_matches(op_name, 'transpose[(]');
+  contains(op_name, 'transpose(');
 COMMENT ON MACRO is_backward IS
   'Whether an op_name is of the backward pass of a gradient, including what that recomputes; NULL if it is.';

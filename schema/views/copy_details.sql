@@ -12,7 +12,13 @@ WITH copies AS (
       instructions.opcode = 'copy'
       -- {1} is the operand again and {2} a handle; where {0} is the operand, it defines no value.
       OR (instructions.opcode = 'copy-start' AND "values".shape_index = '{0}')
-      OR (instructions.opcode = 'fusion' AND regexp_matches(instructions.text, ', calls=%?wrapped_copy'))
+      OR (
+        instructions.opcode = 'fusion'
+        AND (
+          contains(instructions.text, ', calls=%wrapped_copy')
+          OR contains(instructions.text, ', calls=wrapped_copy')
+        )
+      )
     )
     AND "values".shape NOT LIKE '(%'
 ),

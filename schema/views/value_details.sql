@@ -53,7 +53,7 @@ SELECT
   described.size_bytes, described.logical_bytes,
   greatest(described.size_bytes::HUGEINT - described.logical_bytes, 0) AS padding_bytes,
   CASE
-    WHEN regexp_matches(described.layout, 'T[(]')
+    WHEN contains(described.layout, 'T(')
       THEN coalesce(
         described.size_bytes::HUGEINT * described.element_count
           <= described.logical_bytes::HUGEINT * tile_element_count(described.layout),

@@ -3,13 +3,15 @@
 The answer is the same.
 """
 
+import shutil
+
 import pytest
 from places import ROOT
 
 from bufdb.database import narrowing, ready, store
 from bufdb.query import execute
 from bufdb.query.catalogue import load
-from bufdb.query.computed_views import OF_MODULES
+from bufdb.query.computed_views import OF_LINES, OF_MODULES
 
 QUERIES = [load(path) for path in sorted((ROOT / "queries").glob("*.sql"))]
 RUNS = ("cpu_b8", "gpu*", "batch=16", "none*")
@@ -122,6 +124,30 @@ def test_what_is_not_planned_has_no_rows(demo_db, run):
                     rows = con.execute(f"SELECT count(*) FROM {view}").fetchall()
                     whole = f"SELECT count(*) FROM {ready.VIEWS}.main.{view} WHERE module_id = ?"
                     assert con.execute(whole, [module_id]).fetchall() == rows, view
+
+
+def test_lines_of_libraries_are_those_of_the_patterns(demo_db, tmp_path):
+    path = shutil.copy(demo_db, tmp_path / "demo.duckdb")
+    file = "/venv/lib/python3.11/site-packages/flax/core.py"
+    with store.open_writable(str(path)) as con:
+        for table in ("instructions", "value_origins"):
+            con.execute(f"UPDATE {table} SET source_file = '{file}' WHERE source_line % 3 > 0")
+    query = next(query for query in QUERIES if query.name == "advice")
+    with store.open_readable(str(path), query.sql) as con:
+        ((module_id, color),) = con.execute(
+            "SELECT module_id, color FROM memory_figures "
+            "WHERE run_name = 'cpu_b8_old' AND function_name = 'train_step'"
+        ).fetchall()
+        with execute.of_function(con, [query], {"color": "all"}, module_id, color):
+            for view in OF_LINES:
+                cells = "SELECT value_id, own_source_file, own_source_line, library_source"
+                rows = con.execute(f"{cells} FROM {view} ORDER BY ALL").fetchall()
+                whole = f"{ready.VIEWS}.main.{view} WHERE module_id = {module_id}"
+                assert con.execute(f"{cells} FROM {whole} ORDER BY ALL").fetchall() == rows
+                if rows:
+                    assert "library flax/core.py" in {
+                        str(row[-1]).partition(":")[0] for row in rows
+                    }
 
 
 @pytest.mark.parametrize("is_undone", [True, False])
