@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 if TYPE_CHECKING:
     import duckdb
@@ -25,6 +26,9 @@ SMALL_FILE = 8_000_000
 _ONE_THREAD = {"threads": "4", "external_threads": "4"}
 """One that works: DuckDB starts none, and shares its caches among four. With one it takes 2 MB for
 each GROUP BY, however small, and so half of them: 22 of 430 ms of CPU of a summary."""
+
+SMALL: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()
+"""Connections to databases of up to SMALL_FILE bytes."""
 
 FOR_INGEST = 256_000_000
 """Bytes for an ingest, in addition to which Python holds a block of text and the names of a module:

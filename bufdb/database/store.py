@@ -24,6 +24,7 @@ from bufdb.database.definitions import CATALOG
 from bufdb.database.engine import duckdb
 from bufdb.database.faults import is_interrupt
 from bufdb.database.memory import (
+    SMALL,
     SMALL_FILE,
     bound_threads,
     memory_limit,
@@ -262,7 +263,9 @@ def open_memory(*, is_small: bool = False) -> duckdb.DuckDBPyConnection:
         "temp_directory": spill_folder(),
     }
     con = duckdb.connect(config=options)
-    if not is_small:
+    if is_small:
+        SMALL.add(con)
+    else:
         bound_threads(con)
     return con
 

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 
 from bufdb.database import definitions, narrowing
 from bufdb.database.engine import duckdb
+from bufdb.database.faults import is_interrupt
+from bufdb.database.memory import SMALL
 from bufdb.database.quoting import sql_name
 from bufdb.errors import BufdbError, DatabaseError, UsageError, did_you_mean, quote
 from bufdb.query import asked, pairs
@@ -96,7 +98,7 @@ def execute_query(
     values = _settled(con, query, values)
     sql = f"EXPLAIN {query.sql}" if explain else query.sql
     with _variables(con, values), functions_alone(con, query):
-        return execute(con, sql, query.name)
+        return execute(con, sql, query.name, is_own=query.is_own)
 
 
 def _settled(
@@ -295,7 +297,7 @@ def execute_sql(con: duckdb.DuckDBPyConnection, sql: str, *, explain: bool = Fal
         BufdbError: DuckDB refused the statement or failed.
     """
     require_select(con, sql, "sql")
-    return execute(con, f"EXPLAIN {sql}" if explain else sql, "sql")
+    return execute(con, f"EXPLAIN {sql}" if explain else sql, "sql", is_own=False)
 
 
 def require_select(con: duckdb.DuckDBPyConnection, sql: str, name: str) -> None:
@@ -348,9 +350,12 @@ def _first_word(sql: str) -> str:
     return word[0].decode().upper() if word else ""
 
 
-def execute(con: duckdb.DuckDBPyConnection, sql: str, name: str) -> Result:
-    """Return the answer of SQL, rows and columns; error messages begin with `name`."""
-    return _waited_for(lambda: _fetch(con, sql), name)
+def execute(con: duckdb.DuckDBPyConnection, sql: str, name: str, *, is_own: bool = True) -> Result:
+    """Return the answer of SQL, rows and columns; error messages begin with `name`.
+
+    `is_own` is whether the SQL is bufdb's own, which is short on a small database.
+    """
+    return _waited_for(lambda: _fetch(con, sql), name, is_short=is_own and con in SMALL)
 
 
 def query_as_table(
@@ -390,11 +395,12 @@ def _as_table(
     return int(row_count)
 
 
-def _waited_for(work: Callable[[], _Done], name: str) -> _Done:
+def _waited_for(work: Callable[[], _Done], name: str, *, is_short: bool = False) -> _Done:
     """Return the result of `work`, run on a separate thread while this one waits.
 
     DuckDB checks for Ctrl-C only between its tasks, which can take minutes; a thread that waits for
-    another receives it at once. The query ends with the process.
+    another receives it at once. The query ends with the process. What is short runs on this one:
+    each thread has memory of its own, and of a summary's page faults a sixth came of that.
     """
     done: list[_Done] = []
     failed: list[BaseException] = []
@@ -405,10 +411,15 @@ def _waited_for(work: Callable[[], _Done], name: str) -> _Done:
         except BaseException as error:  # passed to the waiting thread, which raises it
             failed.append(error)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join()
+    if is_short:
+        run()
+    else:
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        thread.join()
     for error in failed:
+        if is_short and is_interrupt(error):
+            raise KeyboardInterrupt from error
         if isinstance(error, duckdb.Error):
             raise _failure(name, error) from error
         raise error
