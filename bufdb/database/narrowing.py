@@ -152,11 +152,13 @@ def computed(
         yield
         return
     made = _empty_tables(con) if needs else None
-    waiting = {
-        view: need
-        for view, need in (needs or {}).items()
-        if view in views and isinstance(need, str)
-    }
+    waiting, parts = {}, {}
+    for view, need in (needs or {}).items():
+        if isinstance(need, tuple):
+            parts[view] = need
+        elif view in views:
+            waiting[view] = need
+    of_whole = {part for view in parts if view in views for part in parts[view]}
     hidden: set[str] = set()
     drops: list[str] = []
     first, last = (of[0], of[-1]) if macros and of else (None, None)
@@ -169,21 +171,26 @@ def computed(
         elif drops:
             con.execute(" ".join(reversed(drops)))
 
+    def hide(some: Iterable[str]) -> None:
+        for view in some:
+            _hide(con, view, made)
+            drops.append(f"DROP VIEW temp.main.{view};")
+
     if is_undone:
         con.execute("BEGIN")
     try:
         for place, (view, sql) in enumerate(views.items()):
             if view in waiting:
                 hidden |= _without_rows(con, waiting, set([*views][place:]))
-            parts = (needs or {}).get(view, "")
-            if isinstance(parts, tuple) and hidden.issuperset(parts):
+            if view in parts and hidden.issuperset(parts[view]):
                 hidden.add(view)
+            elif view in parts:
+                hide(hidden.intersection(parts[view]))
             if macros and view == first:
                 con.execute("".join(f"CREATE TEMP MACRO {m} AS {macros[m]};" for m in macros))
                 drops.append(macro_drops)
             if view in hidden:
-                _hide(con, view, made)
-                drops.append(f"DROP VIEW temp.main.{view};")
+                hide({view} - of_whole)
             else:
                 con.execute(f"CREATE TEMP TABLE {view} AS {sql}")
                 drops.append(f"DROP TABLE temp.main.{view};")
