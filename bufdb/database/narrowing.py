@@ -152,24 +152,18 @@ def computed(
         yield
         return
     made = _empty_tables(con) if needs else None
-    waiting, parts = {}, {}
-    for view, need in (needs or {}).items():
-        if isinstance(need, tuple):
-            parts[view] = need
-        elif view in views:
-            waiting[view] = need
+    parts = {view: need for view, need in (needs or {}).items() if isinstance(need, tuple)}
+    waiting = {
+        view: need
+        for view, need in (needs or {}).items()
+        if isinstance(need, str) and view in views
+    }
     of_whole = {part for view in parts if view in views for part in parts[view]}
     hidden: set[str] = set()
     drops: list[str] = []
     first, last = (of[0], of[-1]) if macros and of else (None, None)
     names = [signature.partition("(")[0] for signature in macros or ()]
     macro_drops = "".join(f"DROP MACRO temp.main.{name};" for name in names)
-
-    def put_back() -> None:
-        if is_undone:
-            con.execute("ROLLBACK")
-        elif drops:
-            con.execute(" ".join(reversed(drops)))
 
     def hide(some: Iterable[str]) -> None:
         for view in some:
@@ -198,10 +192,18 @@ def computed(
                 con.execute(drops.pop(drops.index(macro_drops)))
         yield
     except Exception:  # as in to_modules
-        put_back()
+        _put_back(con, drops, is_undone=is_undone)
         raise
     if not is_last:
-        put_back()
+        _put_back(con, drops, is_undone=is_undone)
+
+
+def _put_back(con: duckdb.DuckDBPyConnection, drops: Sequence[str], *, is_undone: bool) -> None:
+    """Remove what was made, by the statements that do, or by the end of its transaction."""
+    if is_undone:
+        con.execute("ROLLBACK")
+    elif drops:
+        con.execute(" ".join(reversed(drops)))
 
 
 def _is_for_questions(con: duckdb.DuckDBPyConnection) -> bool:

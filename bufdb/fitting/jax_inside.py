@@ -554,7 +554,7 @@ class Calls:
 
 
 def _both(first: Any, second: Any) -> Any:
-    """Return a trace function that does what two do, for what each returns likewise."""
+    """Return a trace function that calls two, and returns both that these return, as one."""
     if first is None or second is None:
         return first or second
 

@@ -176,7 +176,7 @@ def _is_plain(statement: ast.stmt) -> bool:
 
 
 def _repeated(run: Sequence[ast.stmt]) -> list[list[ast.stmt]]:
-    """Return the longest repetition of statements that are alike but for names and constants."""
+    """Return the longest repetition of statements that differ in names and constants alone."""
     shapes = [_shape(one) for one in run]
     best: list[list[ast.stmt]] = []
     for period in range(1, len(run) // 2 + 1):
