@@ -103,41 +103,31 @@ def _of_function(node: ast.FunctionDef) -> Iterator[Stretch]:
         alone = [[one] for one in run if not any(one in group for group in repeats)]
         for group in (*repeats, *alone):
             key = repeats[0][0].lineno if group in repeats else group[0].lineno
-            paths = _after(node.body, group[-1])
+            paths = _after(node.body, group[-1], ((),), is_loop=False)
             yield _stretch(group, known, paths, key, is_loop=False)
-    for loop, block in _loops(node.body, ()):
+    for loop, beyond in _loops(node.body, ((),), is_loop=False):
         for run in _runs(loop.body):
-            paths = _after(loop.body, run[-1], block)
+            paths = _after(loop.body, run[-1], beyond, is_loop=True)
             yield _stretch(run, known, paths, run[0].lineno, is_loop=True)
 
 
-def _after(block: Sequence[ast.stmt], last: ast.stmt, beyond: Paths | None = None) -> Paths:
-    """Return what may run after a statement of a block.
-
-    Args:
-        block: its body, or that of a loop.
-        last: the statement.
-        beyond: what may run after the loop; None if it is none.
-    """
+def _after(block: Sequence[ast.stmt], last: ast.stmt, beyond: Paths, *, is_loop: bool) -> Paths:
+    """Return what may run after a statement of a block, beyond which other statements run."""
     at = block.index(last) + 1
-    rest = block[at:]
-    if beyond is None:
-        return (rest,)
-    return ([*rest, *block[:at]], *([*rest, *path] for path in beyond))
+    paths = [[*block[at:], *path] for path in beyond]
+    return [[*block[at:], *block[:at]], *paths] if is_loop else paths
 
 
-def _loops(block: Sequence[ast.stmt], around: Paths) -> Iterator[tuple[ast.For, Paths]]:
-    """Yield the loops of a block, and those within them, in no branch, with what may run next.
-
-    Args:
-        block: of a function, or of a loop.
-        around: what may run after that loop; () for a function.
-    """
+def _loops(
+    block: Sequence[ast.stmt], beyond: Paths, *, is_loop: bool
+) -> Iterator[tuple[ast.For, Paths]]:
+    """Yield the loops of a block, and those within them or a `with`, with what may run next."""
     for one in block:
-        if isinstance(one, ast.For):
-            paths = _after(block, one, around or None)
-            yield one, paths
-            yield from _loops(one.body, paths)
+        if isinstance(one, ast.For | ast.With):
+            paths = _after(block, one, beyond, is_loop=is_loop)
+            if isinstance(one, ast.For):
+                yield one, paths
+            yield from _loops(one.body, paths, is_loop=isinstance(one, ast.For))
 
 
 def _runs(block: Sequence[ast.stmt]) -> list[list[ast.stmt]]:

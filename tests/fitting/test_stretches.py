@@ -29,6 +29,11 @@ def test_of_nested_loops_each_has_its_own(tmp_path):
     assert stretches(tmp_path, body) == {(3, 3): ("x q", "x"), (4, 4): ("x", "x")}
 
 
+def test_a_loop_may_be_within_a_scope(tmp_path):
+    body = "with scope():\n    for p in ps:\n        z = f(x, p)\n        x = z\nreturn x\n"
+    assert stretches(tmp_path, body) == {(3, 4): ("x p", "x")}
+
+
 def test_repeated_statements_are_as_long_as_their_period(tmp_path):
     body = "y = f(x, 1)\na = g(y, ps.u)\nx = a + y\nb = g(x, ps.u)\nz = b + x\nreturn z\n"
     assert stretches(tmp_path, body) == {

@@ -1,7 +1,7 @@
 """Calls of one function without a scan: checkpointed, or not.
 
     find     functions of the user that are called twice or more, or once if they compute much, and
-             whose values matter
+             whose values matter; statements that are written out, likewise (`stretches`)
     trace    the equations of a call run as one checkpoint, which saves nothing; so do those of a
              call within it
     edit     the call becomes that of a checkpoint, of JAX or of the library whose state it changes:
@@ -12,6 +12,7 @@
         nnx.remat(lambda block: CALL)(block)    modules of flax.nnx, whose changes come out again
         nn.remat(lambda block: CALL)(block)     a module of flax.linen, the same
         hk.remat(lambda: CALL)()                within haiku's transform
+        jax.checkpoint(layer)(x, w)             statements, as a function before them
 
 What a closure has is at another level of traces than what a checkpoint computes, so the modules are
 arguments; arrays and other values stay in the closure.
