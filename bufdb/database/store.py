@@ -126,6 +126,7 @@ def open_writable(path: str, config: dict[str, str] | None = None) -> duckdb.Duc
         if version is None:
             _copy_schema(con)
         elif views != definitions.views_hash():
+            _require_columns(con, path)
             _renew_views(con)
     except BaseException:
         con.close()
@@ -480,7 +481,7 @@ def _require_columns(con: duckdb.DuckDBPyConnection, path: str) -> None:
     if missing is not None:
         raise DatabaseError(
             f"{path} does not hold bufdb's tables (no {missing[0]}.{missing[1]}); "
-            "remove the file and run 'bufdb ingest' on the dumps again"
+            f"'bufdb upgrade {path}' makes them of what it stored"
         )
 
 
