@@ -28,8 +28,8 @@ class Replaying(Protocol):
     def run(self, closed: Any, inputs: Sequence[Any]) -> list[Any]:
         """Return the outputs of a closed jaxpr."""
 
-    def equation(self, eqn: Any, inputs: list[Any]) -> list[Any]:
-        """Return the outputs of an equation that is in no scan and no call of the plan."""
+    def some(self, eqns: Sequence[Any], read: Sequence[Any], env: dict[Any, Any]) -> None:
+        """Evaluate some equations of a jaxpr, in no scan of it."""
 
 
 Made = Callable[[Replaying], Changed]

@@ -77,7 +77,7 @@ def _inlined(closed: Any, inputs: Sequence[Any], reader: Reader, source: Any) ->
         if eqn.primitive.name in JITS and hasattr(nested, "consts"):
             within = None if source is None and reader.nested(eqn) else here.source_info
             return _inlined(nested, values, reader, within)
-        return bind(here, values)
+        return bind(here, values, is_numbered=True)
 
     evaluate(closed.jaxpr.eqns, env, rule)
     return [value(var, env) for var in closed.jaxpr.outvars]

@@ -124,22 +124,31 @@ def gradient_number(eqn: Any) -> int | None:
     return None if number is None else int(number[1])
 
 
-def bind(eqn: Any, inputs: Sequence[Any], params: dict[str, Any] | None = None) -> list[Any]:
-    """Return the outputs of an equation for other inputs, made where it was made."""
+def bind(
+    eqn: Any,
+    inputs: Sequence[Any],
+    params: dict[str, Any] | None = None,
+    *,
+    is_numbered: bool = False,
+) -> list[Any]:
+    """Return the outputs of an equation for other inputs, made where it was made.
+
+    The numbers of its calls are left out of its names, unless `is_numbered`.
+    """
     params_given = eqn.primitive.get_bind_params(eqn.params if params is None else params)
     functions, options = params_given if isinstance(params_given, tuple) else ((), params_given)
-    with context(eqn):
+    with context(eqn, is_numbered=is_numbered):
         outputs = eqn.primitive.bind(*functions, *inputs, **options)
     return list(outputs) if eqn.primitive.multiple_results else [outputs]
 
 
 @contextlib.contextmanager
-def context(eqn: Any) -> Iterator[None]:
+def context(eqn: Any, *, is_numbered: bool = False) -> Iterator[None]:
     """Make what is bound within the block appear where an equation was made."""
     source_info_util = importlib.import_module("jax._src.source_info_util")
     own = eqn.source_info.name_stack
-    kept = type(own)(tuple(one for one in own.stack if not _is_call(getattr(one, "name", ""))))
-    names = source_info_util.current_name_stack() + kept
+    kept = (one for one in own.stack if is_numbered or not _is_call(getattr(one, "name", "")))
+    names = source_info_util.current_name_stack() + type(own)(tuple(kept))
     traceback = eqn.source_info.traceback
     with source_info_util.user_context(traceback, name_stack=names), eqn.ctx.manager:
         yield

@@ -84,9 +84,18 @@ class Replay:
         """Return the outputs of a closed jaxpr."""
         return self._evaluate(closed.jaxpr, closed.consts, inputs, Where.OUTSIDE)
 
-    def equation(self, eqn: Any, inputs: list[Any]) -> list[Any]:
-        """Return the outputs of an equation that is in no scan and no call of the plan."""
-        return self._outputs(eqn, inputs, Where.OUTSIDE)
+    def some(self, eqns: Sequence[Any], read: Sequence[Any], env: dict[Any, Any]) -> None:
+        """Evaluate some equations of a jaxpr, in no scan of it.
+
+        Args:
+            eqns: in order.
+            read: what is read after them.
+            env: receives what they make.
+        """
+        numbers = {var: at for at, var in enumerate(env)}
+        made = (var for eqn in eqns for var in eqn.outvars)
+        numbers |= {var: at for at, var in enumerate(made, len(env))}
+        self._in_parts(eqns, read, env, _Inside({}, Where.OUTSIDE, numbers))
 
     def _evaluate(
         self, jaxpr: Any, consts: Sequence[Any], inputs: Sequence[Any], where: Where

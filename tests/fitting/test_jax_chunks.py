@@ -199,6 +199,28 @@ def lm(tmp_path, monkeypatch, call):
     return fit
 
 
+def test_chunks_and_layers_that_are_written_out_are_one_plan(monkeypatch):
+    monkeypatch.setattr(Function, "platform", "gpu")
+    function = Function(programs.step_of(programs.layered), programs.args(), {}, "layered")
+    (change,) = function.changes(("chunks",)).tried
+    program = replace(function.program(), changes=(change,))
+    chunks = function.trace(Plan(extra=(change.key,)))
+    plan = Plan(calls=program.calls, extra=(change.key,))
+    both = function.trace(plan)
+    assert len(program.calls) == 1 and both.live_bytes < chunks.live_bytes
+    assert both.work > chunks.work
+    made = patch(program, plan, {PATH: TEXT})
+    assert made.is_whole, made.steps
+    twin = ModuleType("patched")
+    exec(compile(made.texts[PATH], PATH, "exec"), twin.__dict__)
+    step = twin.step_of(twin.layered)
+    assert Function(step, programs.args(), {}, "layered").trace(Plan()).work == both.work
+    arguments = programs.numbers(programs.args())
+    wanted = programs.step_of(programs.layered)(*arguments)
+    for one, other in zip(jax.tree.leaves(step(*arguments)), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-6)
+
+
 @pytest.mark.slow
 def test_chunks_and_a_checkpoint_are_one_plan(lm):
     code, answer, best = lm("--limit", "1600KiB", "--also", "chunks")

@@ -55,6 +55,16 @@ def masked(params, batch):
     return jnp.sum(losses * mask) / jnp.sum(mask)
 
 
+def layered(params, batch):
+    """Layers that are written out, before the logits."""
+    x = params["embed"][batch["tokens"]]
+    for _ in range(12):
+        h = jnp.sin(jnp.tanh(x @ params["up"]))
+        x = x + h * jnp.cos(h)
+    logits = x @ params["head"]
+    return mean_of(logits, batch["labels"])
+
+
 def tied(params, batch):
     """Return a loss with a z loss, and metrics."""
     tokens, labels = batch["tokens"], batch["labels"]

@@ -93,14 +93,14 @@ class Chunks(Rewrite):
 
         def at_check(pair: Pair) -> Changed:
             both = flattened(pair, also.reader)
-            return _changed(pair, both, _piece(both), bind)
+            return _changed(pair, both, _piece(both), _plainly)
 
         ground = also.checked(self, chosen, at_check)
 
         def made(at: int) -> Made:
             if at not in pieces:
                 return as_planned
-            return lambda replay: _changed(pairs[at], *pieces[at], replay.equation)
+            return lambda replay: _changed(pairs[at], *pieces[at], replay.some)
 
         key = f"{self.name}={count}"
         keys = (key,) if within is None else (within.key, key)
@@ -360,16 +360,22 @@ def _before_and_after(eqns: Sequence[Any], members: Sequence[int]) -> tuple[list
     return first, second
 
 
-def _changed(
-    pair: Pair, flat: Flat, piece: _Piece, rule: Callable[[Any, list[Any]], list[Any]]
-) -> Changed:
+Run = Callable[[Sequence[Any], Sequence[Any], dict[Any, Any]], None]
+"""Evaluates equations, of which some values are read later, in an environment."""
+
+
+def _plainly(eqns: Sequence[Any], _read: Sequence[Any], env: dict[Any, Any]) -> None:
+    evaluate(eqns, env, bind)
+
+
+def _changed(pair: Pair, flat: Flat, piece: _Piece, run: Run) -> Changed:
     """Return a loss that computes a piece for one part of the batch at a time, checkpointed.
 
     Args:
         pair: the loss at two sizes.
         flat: the same, flat.
         piece: what of it is computed in parts.
-        rule: evaluates the other equations.
+        run: evaluates the other equations.
     """
     jax = jax_module()
     full, part, axes = flat.full, flat.part, flat.axes
@@ -417,9 +423,10 @@ def _changed(
 
     def changed(closed: Any, inputs: Sequence[Any]) -> list[Any]:
         env = dict(zip(full.invars, [*closed.consts, *inputs], strict=True))
-        evaluate(first, env, rule)
+        later = [var for eqn in second for var in eqn.invars if not is_literal(var)]
+        run(first, [*piece.inputs, *later, *full.outvars], env)
         in_parts(env)
-        evaluate(second, env, rule)
+        run(second, full.outvars, env)
         return [value(var, env) for var in full.outvars]
 
     return changed
