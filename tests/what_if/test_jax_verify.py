@@ -5,10 +5,11 @@ import subprocess
 import sys
 
 import pytest
+from ingesting import ingest_into
 
 from bufdb.answers.opening import Opener
+from bufdb.database import store
 from bufdb.database.patience import Patience
-from bufdb.ingest.ingest import ingest
 from bufdb.what_if.verify import verify
 
 pytest.importorskip("jax", reason="this Python has no jax")
@@ -40,7 +41,7 @@ def step(params, x):
 
 
 shapes = jax.ShapeDtypeStruct((N, D, D), "float32"), jax.ShapeDtypeStruct((T, D), "float32")
-step.lower(*shapes).compile()
+lowered = step.lower(*shapes)
 """
 # A checkpointed layer in the body of a scan: what surrounds it is saved.
 INNER = """
@@ -75,7 +76,7 @@ def shape(*sizes):
 
 
 params = {"a": shape(N, D, 2 * D), "b": shape(N, 2 * D, D)}
-jax.jit(step).lower(params, shape(T, D)).compile()
+lowered = jax.jit(step).lower(params, shape(T, D))
 """
 # The opposite: the inside is saved, and what surrounds it is computed again.
 OUTER = INNER.replace("jax.checkpoint(layer)(x, w)", "layer(x, w)").replace(
@@ -112,7 +113,7 @@ def shape(*sizes):
     return jax.ShapeDtypeStruct(sizes, "float32")
 
 
-step.lower({"u": shape(N, D, 4 * D), "v": shape(N, 4 * D, D)}, shape(T, D)).compile()
+lowered = step.lower({"u": shape(N, D, 4 * D), "v": shape(N, 4 * D, D)}, shape(T, D))
 """
 CHANGES = {
     "row": ROW,
@@ -129,6 +130,14 @@ CHANGES = {
         "@jax.jit", "@__import__('functools').partial(jax.jit, donate_argnums=0)"
     ),
 }
+# One process for all: to import JAX takes longer than to compile each.
+ALL = """
+import pathlib, runpy, sys
+
+for run in sys.argv[1:]:
+    lowered = runpy.run_path(str(pathlib.Path(run, "train.py").resolve()))["lowered"]
+    lowered.compile(compiler_options={"xla_dump_to": f"{run}/dumps"})
+"""
 
 
 @pytest.fixture(scope="module")
@@ -137,14 +146,12 @@ def database(tmp_path_factory):
     for run, text in CHANGES.items():
         (folder / run).mkdir()
         (folder / run / "train.py").write_text(text)
-        variables = {
-            "XLA_FLAGS": f"--xla_dump_to={folder / run / 'dumps'}",
-            "JAX_PLATFORMS": "cpu",
-            "JAX_ENABLE_COMPILATION_CACHE": "false",
-        }
-        command = [sys.executable, folder / run / "train.py"]
-        subprocess.run(command, env=os.environ | variables, check=True, capture_output=True)
-        ingest(str(folder / "a.duckdb"), [folder / run / "dumps"], run=run)
+    variables = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_COMPILATION_CACHE": "false"}
+    command = [sys.executable, "-c", ALL, *CHANGES]
+    subprocess.run(command, cwd=folder, env=os.environ | variables, check=True, capture_output=True)
+    with store.open_writable(str(folder / "a.duckdb")) as con:
+        for run in CHANGES:
+            ingest_into(con, folder / run / "dumps", run=run)
     return str(folder / "a.duckdb")
 
 
