@@ -1,5 +1,6 @@
 """Plans derived from one trace, next to JAX's own trace of each."""
 
+import functools
 import itertools
 from dataclasses import replace
 
@@ -74,6 +75,7 @@ def test_what_is_derived_is_what_jax_traces(source, name):
     traced = function(source, name)
     program = traced.program()
     losses, scans = traced._losses, program.switched
+    by_jax = functools.cache(losses._traced)
     for own in sorted({scans, *((at,) for at in scans)} - {()}):
         derived = [losses._apart(number, Plan(own)) for number in losses._numbers]
         for plan in plans(program, own):
@@ -81,8 +83,8 @@ def test_what_is_derived_is_what_jax_traces(source, name):
             if got is None:  # what a scan within a scan hands on, in host memory
                 assert carried_of(program) & {*plan.offloaded} and len(scans) > 1
                 continue
-            assert figures(got) == figures(losses._traced(plan))
-            less = losses._traced(replace(plan, saved=got.saved))
+            assert figures(got) == figures(by_jax(plan))
+            less = by_jax(replace(plan, saved=got.saved))
             assert figures(less) == figures(got)  # what it calls saved is enough
 
 
@@ -95,7 +97,7 @@ def searched():
     return traced, own
 
 
-def by_jax(monkeypatch, change=lambda traced: traced):
+def counted(monkeypatch, change=lambda traced: traced):
     """The plans that JAX traces from now on, and each trace changed."""
     seen, trace = [], module.Losses._traced
 
@@ -109,7 +111,7 @@ def by_jax(monkeypatch, change=lambda traced: traced):
 
 def test_most_plans_are_derived(monkeypatch, searched):
     traced, own = searched
-    seen = by_jax(monkeypatch)
+    seen = counted(monkeypatch)
     got = [traced.trace(plan) for plan in own]
     again = len(seen)
     assert module.TRACED <= again < 2 * module.TRACED < len(own)
@@ -121,15 +123,15 @@ def test_no_plan_of_calls_is_derived(monkeypatch):
     traced.program()
     assert traced._losses._has_calls
     monkeypatch.setattr(module, "TRACED", 0)
-    seen = by_jax(monkeypatch)
+    seen = counted(monkeypatch)
     first = Plan(calls=(0,), depths=(Depth(0, 1),))  # the program is traced with others
     assert traced.trace(first).live_bytes and len(seen) == 1
 
 
 def test_nothing_is_derived_if_the_first_plans_differ(monkeypatch, searched):
     traced, own = searched
-    by_jax(monkeypatch, lambda one: replace(one, residual_bytes=one.residual_bytes + 1))
-    seen = by_jax(monkeypatch)
+    counted(monkeypatch, lambda one: replace(one, residual_bytes=one.residual_bytes + 1))
+    seen = counted(monkeypatch)
     for plan in own:
         traced.trace(plan)
     assert set(seen) >= set(own)
@@ -140,7 +142,7 @@ def test_a_plan_that_is_compiled_is_traced_by_jax(monkeypatch, searched):
     got = [traced.trace(plan) for plan in own]
     derived = traced._losses._derived
     plan = next(plan for plan in own if plan in derived)
-    seen = by_jax(monkeypatch)
+    seen = counted(monkeypatch)
     traced._losses.prove(plan)
     assert seen == [plan] and plan not in derived
     traced._losses.prove(plan)
@@ -153,7 +155,7 @@ def test_so_is_the_same_plan_of_fewer_names(monkeypatch, searched):
     full = max(own, key=lambda plan: len(plan.saved))
     fewer = replace(full, saved=traced.trace(full).saved)
     assert fewer != full
-    seen = by_jax(monkeypatch)
+    seen = counted(monkeypatch)
     traced._losses.prove(fewer)
     assert seen == [fewer]
 
@@ -163,7 +165,7 @@ def test_one_that_differs_takes_all_derived_ones_back(monkeypatch, searched):
     for plan in own:
         traced.trace(plan)
     derived = set(traced._losses._derived)
-    seen = by_jax(monkeypatch, lambda one: replace(one, work=one.work + 1))
+    seen = counted(monkeypatch, lambda one: replace(one, work=one.work + 1))
     with pytest.raises(MistracedError):
         traced._losses.prove(next(iter(derived)))
     seen.clear()
