@@ -225,6 +225,13 @@ def test_relative_imports_without_a_package_name_the_form(files):
     assert call.module("bare.train").act is None
 
 
+def test_what_cannot_be_imported_is_named(files):
+    with pytest.raises(WrongCallError, match=r"^no file none\.py$"):
+        call.module("none.py")
+    with pytest.raises(WrongCallError, match=r"^no module 'nowhere\.at\.all'; a file's name ends"):
+        call.module("nowhere.at.all")
+
+
 def test_a_file_named_as_a_module_in_use_hides_it_not(files):
     import token
 

@@ -33,16 +33,18 @@ def main(database, models, folder):
 
     db = bufdb.connect(database)
     results = {"programs": list(loops.PROGRAMS), "again": {}}
-    for name, (function, *inputs) in loops.PROGRAMS.items():
+    for number, (name, (function, *inputs)) in enumerate(loops.PROGRAMS.items()):
         lowered = jax.jit(function).lower(*inputs)
-        place = Path(folder) / name
-        lowered.compile(compiler_options={"xla_dump_to": str(place)})
-        db.ingest(place, run="text")
+        lowered.compile(compiler_options={"xla_dump_to": str(Path(folder) / name)})
         db.ingest(lowered, run="lowered")
-        again = db.ingest(lowered, run="lowered")
+        db.ingest(lowered.compile(), run="compiled")
+        # Once more, from one stage or, lowered anew, from the other.
+        if number % 2:
+            again = db.ingest(lowered, run="lowered")
+        else:
+            again = db.ingest(jax.jit(function).lower(*inputs).compile(), run="compiled")
         results["again"][name] = [again.module_count, again.unchanged_count]
-        for stage in (lowered, jax.jit(function).lower(*inputs)):
-            db.ingest(stage.compile(), run="compiled")
+    db.ingest(folder, run="text")
     jax.clear_caches()
     with db.capture(run="captured"):
         for function, *inputs in loops.PROGRAMS.values():
