@@ -180,7 +180,7 @@ def test_a_function_without_a_gradient_donates_its_cache(call, fit, tmp_path):
 CASES = Path(__file__).parents[2].parent / "shared" / "cases"
 
 
-@pytest.mark.slow
+@pytest.mark.by_hand
 @pytest.mark.skipif(not CASES.is_dir(), reason="the cases are in another repository")
 @pytest.mark.parametrize(("limit", "code"), [("1MiB", 1), ("1GiB", 0)])
 def test_the_answer_of_a_case_is_not_lost_with_patch(call, tmp_path, monkeypatch, limit, code):
