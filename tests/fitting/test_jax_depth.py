@@ -1,5 +1,6 @@
 """The first of equal layers under one plan, the others under another: traced, patched, found."""
 
+import functools
 import itertools
 from pathlib import Path
 
@@ -243,6 +244,19 @@ def args():
 """Functions that are called in another one, in two others, in one that is in a third, in a scan."""
 
 
+@pytest.fixture(scope="module")
+def within(tmp_path_factory):
+    """A function by its name, with its program; each is traced once."""
+    module = loaded(WITHIN, tmp_path_factory.mktemp("within"))
+
+    @functools.cache
+    def traced(name):
+        function = Function(getattr(module, name), module.args(), {}, name)
+        return module.__file__, function, function.program()
+
+    return traced
+
+
 @pytest.mark.parametrize(
     ("name", "chosen"),
     [
@@ -252,16 +266,14 @@ def args():
         ("scanned", {"inner"}),
     ],
 )
-def test_calls_within_calls_are_one_program(tmp_path, name, chosen):
+def test_calls_within_calls_are_one_program(tmp_path, within, name, chosen):
     """A patch of a function's calls counts wherever it runs, so the plan has them there, too."""
-    module = loaded(WITHIN, tmp_path)
-    function = Function(getattr(module, name), module.args(), {}, name)
-    program = function.program()
+    path, function, program = within(name)
     calls = tuple(at for at, one in enumerate(program.regions) if one.function in chosen)
     assert len(calls) == len(chosen)
     plan = Plan(program.scans, calls=calls)
-    made = patch(program, plan, {module.__file__: WITHIN}, str(tmp_path))
-    other = loaded(made.texts[module.__file__], tmp_path)
+    made = patch(program, plan, {path: WITHIN}, str(Path(path).parent))
+    other = loaded(made.texts[path], tmp_path)
     patched = Function(getattr(other, name), other.args(), {}, name)
     assert _figures(patched.trace(Plan())) == _figures(function.trace(plan))
     if not program.scans:  # else JAX gives functions other names
