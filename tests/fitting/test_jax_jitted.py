@@ -81,7 +81,7 @@ def of_equinox():
         loss, grads = eqx.filter_value_and_grad(lambda net: (jax.vmap(net)(x) ** 2).mean())(net)
         return loss, eqx.apply_updates(net, grads)
 
-    return eqx, step, (Net(jax.random.key(0)), X)
+    return eqx, step, (eqx.filter_eval_shape(Net, jax.random.key(0)), X)
 
 
 FORMS = {
