@@ -38,7 +38,7 @@ def main(database, models, folder):
         lowered.compile(compiler_options={"xla_dump_to": str(Path(folder) / name)})
         db.ingest(lowered, run="lowered")
         db.ingest(lowered.compile(), run="compiled")
-        # Once more, from one stage or, lowered anew, from the other.
+        # Once more, from one stage or, lowered again, from the other.
         if number % 2:
             again = db.ingest(lowered, run="lowered")
         else:

@@ -1,7 +1,7 @@
 """Calls of one function without a scan: checkpointed, or not.
 
     find     functions of the user that are called twice or more, or once if they compute much, and
-             whose values matter; statements that are written out, likewise (`stretches`)
+             whose values matter; statements that are written out, too (`stretches`)
     trace    the equations of a call run as one checkpoint, which saves nothing; so do those of a
              call within it
     edit     the call becomes that of a checkpoint, of JAX or of the library whose state it changes:

@@ -361,7 +361,7 @@ def _before_and_after(eqns: Sequence[Any], members: Sequence[int]) -> tuple[list
 
 
 Run = Callable[[Sequence[Any], Sequence[Any], dict[Any, Any]], None]
-"""Evaluates equations, of which some values are read later, in an environment."""
+"""Receives equations, the values that are read after them, and the environment for theirs."""
 
 
 def _plainly(eqns: Sequence[Any], _read: Sequence[Any], env: dict[Any, Any]) -> None:
