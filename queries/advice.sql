@@ -291,6 +291,29 @@ found AS (
     AND name_frameworks.name = regexp_replace(findings.name, '^(saved|for|scan of) ', '')
   WHERE findings.kind IS NOT NULL OR functions.unknown_reason IS NOT NULL
 ),
+-- Sail sorts a window by columns alone.
+keyed AS (
+  SELECT
+    function_place, name_place, run_name, function_name, platform, color, peak_bytes,
+    unknown_reason, low_saving_bytes, saving_bytes, saving_ratio, kind, sureness_kind, name,
+    value_count, saving_form, kept_name, low_operation_count, operation_count, low_recompute_ns,
+    recompute_ns, saving_bytes_per_ms, ranked_by, reader, obstacle, framework_place,
+    CASE
+      WHEN ranked_by = 'saving' THEN 0
+      WHEN coalesce(low_saving_bytes, saving_bytes) <= 0 AND kind <> 'recompute' THEN 3
+      WHEN kind IN ('donate', 'dtype', 'copy', 'carry', 'late_free', 'padding') THEN 0
+      WHEN CASE ranked_by WHEN 'time' THEN saving_bytes_per_ms ELSE bytes_per_operation END
+          IS NOT NULL
+        THEN 1
+      ELSE 2
+    END AS rank_group,
+    CASE ranked_by
+      WHEN 'saving' THEN -1
+      WHEN 'time' THEN coalesce(saving_bytes_per_ms, -1)
+      ELSE coalesce(bytes_per_operation, -1)
+    END AS rank_figure
+  FROM found
+),
 ranked AS (
   SELECT
     function_place, name_place, run_name, function_name, platform, color, peak_bytes,
@@ -300,23 +323,10 @@ ranked AS (
     row_number() OVER (
       PARTITION BY function_place
       ORDER BY
-        CASE
-          WHEN ranked_by = 'saving' THEN 0
-          WHEN coalesce(low_saving_bytes, saving_bytes) <= 0 AND kind <> 'recompute' THEN 3
-          WHEN kind IN ('donate', 'dtype', 'copy', 'carry', 'late_free', 'padding') THEN 0
-          WHEN CASE ranked_by WHEN 'time' THEN saving_bytes_per_ms ELSE bytes_per_operation END
-              IS NOT NULL
-            THEN 1
-          ELSE 2
-        END,
-        CASE ranked_by
-          WHEN 'saving' THEN -1
-          WHEN 'time' THEN coalesce(saving_bytes_per_ms, -1)
-          ELSE coalesce(bytes_per_operation, -1)
-        END DESC,
+        rank_group, rank_figure DESC,
         coalesce(low_saving_bytes, 0) DESC, saving_bytes DESC, kind, name
     ) AS place
-  FROM found
+  FROM keyed
 )
 SELECT
   ranked.run_name, ranked.function_name, ranked.platform, ranked.color, ranked.peak_bytes,
