@@ -1,15 +1,20 @@
 """The query ranks over many ranks and snapshots: its time, and that of one scan of what it reads.
 
-    python ranks.py make DIR [--ranks 10000] [--snapshots 10] [--lines 1]
+    python ranks.py account FOLDER
+    python ranks.py make DIR [--ranks 10000] [--snapshots 10] [--lines 1] [--account FOLDER]
     python ranks.py ask DIR [--query ranks] [--engine duckdb|sail|spark] [--repeat 3]
 
 `make` writes a dataset of one run, scaled from a real account: the demo program's memory profiles
-(../profiles: four snapshots of a loop that leaks) and the dump of its step (../demo/cpu_b8). Each
-rank has the same processes, dumps and snapshots; arrays grow from snapshot to snapshot. One rank
-grows twice as fast, one has a larger temporary, one was killed halfway, one has no dump, and one
-has a fragmented pool. With `--lines N` each array is there for N lines of Python: a trainer has a
-hundred, the demo has nine. A CPU has no statistics of an allocator: they are made of the sums of
-arrays. Stored are the tables that answers about ranks and growth read, in files of 1,000 ranks.
+(../profiles: four snapshots of a loop that leaks) and the dump of its step (../demo/cpu_b8), or
+with `--account` those of a trainer. Each rank has the same processes, dumps and snapshots; arrays
+grow from snapshot to snapshot. One rank grows twice as fast, one has a larger temporary, one was
+killed halfway, one has no dump, and one has a fragmented pool. With `--lines N` each array is there
+for N lines of Python. A CPU has no statistics of an allocator: they are made of the sums of arrays.
+Stored are the tables that answers about ranks and growth read, in files of 1,000 ranks.
+
+`account` runs such a trainer on this CPU under `bufdb capture --watch-every` and keeps its dumps
+and profiles in FOLDER: a transformer of flax linen with 12 layers and AdamW, narrow, since arrays,
+shapes and programs count here and not bytes (programs/scripts/linen_lm.py; a minute, needs JAX).
 
 `ask` opens the dataset as the command line does, and prints wall and CPU time and the peak memory
 of the process (with the engine, except for Spark, whose JVM is another process): of opening it, of
@@ -23,9 +28,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import resource
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -48,6 +55,9 @@ from bufdb.query import catalogue, execute  # noqa: E402
 RUN, DAY, PART = "job7", "2026-01-31", 1 << 40
 BLOCK = 1000
 """Ranks in a file."""
+TAKEN = 4
+"""Snapshots of the account that are scaled, the last ones."""
+TRAINER = ("--layers", "12", "--heads", "8", "--steps", "300")
 ODD = {"leaking": 17, "larger": 42, "killed": 123, "bare": 256, "fragmented": 512}
 """Ranks that differ, modulo the number of ranks."""
 OF_PROFILES = ("live_profiles", "live_arrays", "live_frames", "live_programs")
@@ -78,13 +88,45 @@ ORDER BY rank, s
 """
 
 
-def make(root: Path, rank_count: int, snapshot_count: int, line_count: int) -> None:
-    """Write the dataset."""
+def account(folder: Path) -> None:
+    """Run the trainer; its dumps and profiles are those of a process of a job."""
+    training = [sys.executable, HERE / "programs" / "scripts" / "linen_lm.py", *TRAINER]
+    capture = [sys.executable, "-m", "bufdb", "capture", "--watch-every", "1s"]
+    capture += ["--keep-dumps", folder / "rank-0"]
+    with tempfile.TemporaryDirectory() as stored:
+        subprocess.run(
+            [*capture, "--db", f"{stored}/account.duckdb", "--", *training],
+            env={**os.environ, "JAX_PLATFORMS": "cpu"},
+            check=True,
+        )
+
+
+def make(
+    root: Path, rank_count: int, snapshot_count: int, line_count: int, trained: Path | None
+) -> None:
+    """Write the dataset.
+
+    Args:
+        root: where.
+        rank_count: its processes.
+        snapshot_count: profiles of each.
+        line_count: lines of Python that made each array.
+        trained: folder of `account`; None takes the demo program.
+    """
     odd = {name: rank % rank_count for name, rank in ODD.items()}
     with tempfile.TemporaryDirectory() as folder:
         database = Path(folder) / "real.duckdb"
-        _ingest_real(Path(folder) / "job" / "rank-0", database)
+        job = trained or _demo_job(Path(folder) / "job")
+        ingest.ingest(str(database), [job], run=RUN)
         with duckdb.connect(str(database)) as con:
+            # From the last ones on arrays are those of a step after the other.
+            con.execute(
+                "CREATE TEMP TABLE taken AS SELECT profile_name, row_number() OVER ("
+                "ORDER BY snapshot_ordinal) - 1 AS place FROM (FROM live_profiles "
+                "WHERE moment = 'snapshot' AND shapes_unknown_reason IS NULL "
+                "ORDER BY snapshot_ordinal DESC LIMIT ?)",
+                [TAKEN],
+            )
             con.execute(
                 "CREATE TEMP TABLE every_array AS SELECT live_arrays.* REPLACE "
                 "(stack_frame_id + 1000 * line AS stack_frame_id) "
@@ -103,13 +145,15 @@ def make(root: Path, rank_count: int, snapshot_count: int, line_count: int) -> N
     print(f"{rank_count} ranks, {snapshot_count} snapshots each: {size / 1e6:.1f} MB of Parquet")
 
 
-def _ingest_real(folder: Path, database: Path) -> None:
-    folder.mkdir(parents=True)
+def _demo_job(folder: Path) -> Path:
+    """Return a folder with the dump and the profiles of the demo program as those of a process."""
+    process = folder / "rank-0"
+    process.mkdir(parents=True)
     for file in (HERE.parent / "profiles").glob("cpu_b8-*"):
-        shutil.copy(file, folder / file.name.replace("cpu_b8", "memory"))
+        shutil.copy(file, process / file.name.replace("cpu_b8", "memory"))
     for file in (HERE.parent / "demo" / "cpu_b8").glob("*train_step*"):
-        shutil.copy(file, folder)
-    ingest.ingest(str(database), [folder.parent], run=RUN)
+        shutil.copy(file, process)
+    return folder
 
 
 def _write_block(
@@ -118,9 +162,8 @@ def _write_block(
     con.execute(
         "CREATE OR REPLACE TEMP TABLE moments AS "
         "SELECT rank, s, profile_name FROM ranks CROSS JOIN (SELECT unnest(range(?)) AS s) "
-        "JOIN live_profiles ON snapshot_ordinal = s * 4 // ? "
-        "WHERE NOT (rank = ? AND s > ? // 2)",
-        [most, most, odd["killed"], most],
+        "JOIN taken ON place = s * ? // ? WHERE NOT (rank = ? AND s > ? // 2)",
+        [most, TAKEN, most, odd["killed"], most],
     )
     run_id = layout.run_key(RUN, "made")
     profile = "printf('rank-%05d/memory-%06d.prof', rank, s)"
@@ -164,7 +207,13 @@ def _write_totals(root: Path, number: int, owner: str) -> None:
 def _write_modules(
     con: duckdb.DuckDBPyConnection, root: Path, number: int, odd: dict[str, int]
 ) -> None:
-    larger = "{0} + CASE WHEN rank = " + str(odd["larger"]) + " THEN 1 << 20 ELSE 0 END"
+    ((main_id,),) = con.execute(
+        "SELECT module_id FROM memory_sums ORDER BY temp_bytes DESC LIMIT 1"
+    ).fetchall()
+    larger = (
+        f"{{0}} + CASE WHEN rank = {odd['larger']} AND module_id = {main_id} "
+        "THEN {0} // 4 ELSE 0 END"
+    )
     changed = {
         "run_name": f"'{RUN}'",
         "module_id": "(module_id // 2 + rank)",
@@ -180,7 +229,7 @@ def _write_modules(
         where = f"rank <> {odd['bare']}"
         if table == "row_counts":
             where += f" AND table_name IN ({tables})"
-        rows = f"{table} CROSS JOIN ranks WHERE {where} ORDER BY rank"
+        rows = f"{table} CROSS JOIN ranks WHERE {where} ORDER BY rank, module_id"
         _copy(con, root, table, number, f"SELECT {cells} FROM {rows}")
 
 
@@ -299,6 +348,9 @@ def main() -> None:
     made.add_argument("--ranks", type=int, default=10_000)
     made.add_argument("--snapshots", type=int, default=10)
     made.add_argument("--lines", type=int, default=1)
+    made.add_argument("--account", type=Path)
+    run = commands.add_parser("account")
+    run.add_argument("folder", type=Path)
     asked = commands.add_parser("ask")
     asked.add_argument("root", type=Path)
     asked.add_argument("--query", default="ranks")
@@ -306,7 +358,9 @@ def main() -> None:
     asked.add_argument("--repeat", type=int, default=3)
     options = parser.parse_args()
     if options.command == "make":
-        make(options.root, options.ranks, options.snapshots, options.lines)
+        make(options.root, options.ranks, options.snapshots, options.lines, options.account)
+    elif options.command == "account":
+        account(options.folder)
     else:
         ask(options.root, options.query, options.engine, options.repeat)
 

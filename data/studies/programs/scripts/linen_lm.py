@@ -68,5 +68,6 @@ def train_and_evaluate(config):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--batch", type=int, default=16)
-    train_and_evaluate(Config(batch=parser.parse_args().batch))
+    for field in dataclasses.fields(Config):
+        parser.add_argument(f"--{field.name}", type=int, default=field.default)
+    train_and_evaluate(Config(**vars(parser.parse_args())))
