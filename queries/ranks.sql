@@ -98,15 +98,25 @@ jobs AS (
   FROM asked_runs
   LEFT JOIN labelled ON labelled.run_name = asked_runs.run_name
 ),
+-- Shapes of thousands of parameters in thousands of ranks are long: only those without a name of
+-- their author have them as a name, all others are compared by a hash.
+unnamed AS MATERIALIZED (
+  SELECT module_signatures.module_id, module_signatures.pairing_name
+  FROM modules
+  JOIN module_signatures ON module_signatures.module_id = modules.module_id
+  WHERE modules.function_name IS NULL
+),
 programs AS (
   SELECT
     asked_modules.run_name, asked_modules.module_key,
     regexp_extract(asked_modules.module_key, '^(.*/)') AS folder,
-    module_signatures.pairing_name, module_signatures.entry_signature, asked_modules.platform,
+    coalesce(asked_modules.function_name, unnamed.pairing_name) AS pairing_name,
+    module_signatures.entry_hash, asked_modules.platform,
     asked_modules.color, asked_modules.total_bytes, asked_modules.need_bytes,
     asked_modules.peak_bytes, asked_modules.peak_unknown_reason
   FROM asked_modules
   JOIN module_signatures ON module_signatures.module_id = asked_modules.module_id
+  LEFT JOIN unnamed ON unnamed.module_id = asked_modules.module_id
 ),
 -- A log is an account of its own.
 moments AS (
@@ -174,7 +184,7 @@ seats AS MATERIALIZED (
         programs.color
       ORDER BY programs.total_bytes DESC NULLS LAST, programs.module_key
     ) AS compilation_place,
-    programs.color, programs.entry_signature, programs.peak_bytes, programs.need_bytes,
+    programs.color, programs.entry_hash, programs.peak_bytes, programs.need_bytes,
     programs.peak_unknown_reason, CAST(NULL AS DOUBLE) AS last_seconds,
     CAST(NULL AS BIGINT) AS program_bytes, CAST(NULL AS BIGINT) AS alive_bytes,
     CAST(NULL AS BIGINT) AS most_alive_bytes, CAST(NULL AS BIGINT) AS grown_bytes,
@@ -190,7 +200,7 @@ seats AS MATERIALIZED (
       ELSE named.process_name
     END AS process_name,
     NULL AS function_name, NULL AS platform, NULL AS compilation_place, NULL AS color,
-    NULL AS entry_signature, NULL AS peak_bytes, NULL AS need_bytes, NULL AS peak_unknown_reason,
+    NULL AS entry_hash, NULL AS peak_bytes, NULL AS need_bytes, NULL AS peak_unknown_reason,
     named.last_seconds,
     named.program_bytes, named.alive_bytes, named.most_alive_bytes, named.grown_bytes,
     named.used_bytes, named.most_used_bytes, named.pool_bytes, named.block_bytes
@@ -229,7 +239,7 @@ members AS MATERIALIZED (
     CASE WHEN jobs.label_value IS NOT NULL THEN 1 ELSE 0 END AS is_labelled,
     CASE WHEN seats.folder IS NOT NULL THEN 1 ELSE 0 END AS is_compiled,
     seats.function_name, seats.platform, seats.compilation_place, seats.color,
-    seats.entry_signature, seats.peak_bytes, seats.need_bytes, seats.peak_unknown_reason,
+    seats.entry_hash, seats.peak_bytes, seats.need_bytes, seats.peak_unknown_reason,
     seats.last_seconds,
     seats.program_bytes, seats.alive_bytes, seats.most_alive_bytes, seats.grown_bytes,
     seats.used_bytes, seats.most_used_bytes, seats.pool_bytes, seats.block_bytes
@@ -265,10 +275,10 @@ kinds AS (
     count(
       DISTINCT CASE
         WHEN members.peak_bytes IS NOT NULL OR members.peak_unknown_reason IS NOT NULL
-          THEN members.entry_signature
+          THEN members.entry_hash
       END
     ) AS peak_signature_count,
-    count(DISTINCT members.entry_signature) AS signature_count
+    count(DISTINCT members.entry_hash) AS signature_count
   FROM members
   GROUP BY
     members.job_name, members.other_labels, members.is_compiled, members.function_name,
