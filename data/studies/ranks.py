@@ -93,6 +93,7 @@ def account(folder: Path) -> None:
     training = [sys.executable, HERE / "programs" / "scripts" / "linen_lm.py", *TRAINER]
     capture = [sys.executable, "-m", "bufdb", "capture", "--watch-every", "1s"]
     capture += ["--keep-dumps", folder / "rank-0"]
+    folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as stored:
         subprocess.run(
             [*capture, "--db", f"{stored}/account.duckdb", "--", *training],
@@ -119,11 +120,14 @@ def make(
         job = trained or _demo_job(Path(folder) / "job")
         ingest.ingest(str(database), [job], run=RUN)
         with duckdb.connect(str(database)) as con:
-            # From the last ones on arrays are those of a step after the other.
+            # One that is taken while a step runs, which has its arguments, has few arrays or
+            # unknown ones.
             con.execute(
                 "CREATE TEMP TABLE taken AS SELECT profile_name, row_number() OVER ("
                 "ORDER BY snapshot_ordinal) - 1 AS place FROM (FROM live_profiles "
+                "JOIN live_totals USING (profile_name) "
                 "WHERE moment = 'snapshot' AND shapes_unknown_reason IS NULL "
+                "AND array_count > (SELECT max(array_count) FROM live_totals) // 10 "
                 "ORDER BY snapshot_ordinal DESC LIMIT ?)",
                 [TAKEN],
             )
