@@ -235,6 +235,8 @@ def test_one_thread_answers_from_a_small_file_alone(path, monkeypatch):
 
     several = min(count(duckdb.connect()), memory.FOR_QUESTIONS // memory.BYTES_PER_THREAD)
     assert count(store.open_readable(path)) == 1
+    with store.open_readable(path) as con:  # nor do others wait for files
+        assert con.execute("SELECT current_setting('async_threads')").fetchall() == [(0,)]
     assert count(store.open_readable(path, allow_files=True)) == several
     monkeypatch.setattr(store, "SMALL_FILE", 0)
     assert count(store.open_readable(path)) == several
