@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from bufdb.answers import growth, kernels, pool, process
 from bufdb.answers.devices import Device, device, limit_of, with_share
 from bufdb.answers.opening import Open
+from bufdb.database import narrowing
 from bufdb.database.definitions import CATALOG
 from bufdb.database.engine import duckdb
 from bufdb.errors import UsageError
@@ -379,6 +380,8 @@ def set_limit(one: Overview, limit_bytes: int | None, limit_name: str | None) ->
 
 def _labeled(con: duckdb.DuckDBPyConnection, run: str) -> tuple[Device | None, str | None]:
     """Return the device that a run is labeled with, and the share of its memory."""
+    if narrowing.is_empty(con, "run_labels"):
+        return None, None
     values = [DEVICE_LABEL, FRACTION_LABEL, run]
     ((name, fraction),) = con.execute(_DEVICES, values).fetchall()
     return (None if name is None else device(name)), fraction

@@ -21,6 +21,7 @@ import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from weakref import WeakSet
 
 from bufdb.database.definitions import CONSTANT, schema_mark, tables, views, views_hash
 from bufdb.database.digest import blake2b
@@ -34,7 +35,8 @@ VIEWS = "bufdb_views"
 OWN = "own"
 """Schema of one for a question that has the tables WITHIN, which no view names there."""
 TEXTS = "own_texts"
-"""Table of one for a question: what `marks_of` gives of bufdb's tables and views; their hash."""
+"""Table of one for a question: kind, name and mark of bufdb's tables and views as `marks_of` gives
+them; their hash."""
 COLUMNS = "own_columns"
 """Table of one for a question: table_name, column_name, data_type of bufdb's tables, in order."""
 EMPTY = "empty_"
@@ -46,6 +48,8 @@ HIDDEN = (
     "gathered_values", "op_name_roles",
 )  # fmt: skip
 """Prefixes of the names of views that have such a table."""
+ATTACHED: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()
+"""Connections with one for a question."""
 _FILE_FORMAT: dict[str, str | bool | int | float | list[str]] = {
     "default_block_size": "16384",
     "storage_compatibility_version": "latest",
@@ -159,8 +163,10 @@ def _furnish(con: duckdb.DuckDBPyConnection, version: int, question: str | None)
     con.execute("INSERT INTO schema_info VALUES (?, ?)", [version, views_hash()])
     if is_bare:
         con.execute(f"CREATE SCHEMA {OWN}")
-        con.execute(f"CREATE TABLE {OWN}.{TEXTS} AS {marks_of(VIEWS)}")
-        con.execute(f"DELETE FROM {OWN}.{TEXTS} WHERE kind = 'view'")
+        con.execute(
+            f"CREATE TABLE {OWN}.{TEXTS} AS SELECT kind, name, mark FROM ({marks_of(VIEWS)}) "
+            "WHERE kind = 'table'"
+        )
         con.execute(f"CREATE TABLE {OWN}.{COLUMNS} AS {own_columns(VIEWS)}")
         names = ", ".join(f"'{table}'" for table in whole)
         con.execute(f"DELETE FROM {OWN}.{COLUMNS} WHERE table_name NOT IN ({names})")
@@ -238,16 +244,18 @@ def texts_of(database: str) -> str:
 
 
 def marks_of(database: str) -> str:
-    """Return SQL that gives kind, name and a mark of the tables and views of an attached database.
+    """Return SQL that gives kind, name, mark and row_count of the tables and views of a database.
 
-    That of a table is its SQL, that of a view its comment, which a view that is made in its place
-    does not have: to print the SQL of all views takes DuckDB 5 ms.
+    The mark of a table is its SQL, that of a view its comment, which a view that is made in its
+    place does not have: to print the SQL of all views takes DuckDB 5 ms. A table has so many rows
+    at the most: some may be deleted.
     """
     return f"""
-        SELECT 'table' AS kind, table_name AS name, sql AS mark FROM system.main.duckdb_tables()
+        SELECT 'table' AS kind, table_name AS name, sql AS mark, estimated_size AS row_count
+        FROM system.main.duckdb_tables()
         WHERE database_name = '{database}' AND schema_name = 'main'
         UNION ALL
-        SELECT 'view', view_name, comment
+        SELECT 'view', view_name, comment, NULL
         FROM system.main.duckdb_views()
         WHERE database_name = '{database}' AND schema_name = 'main' AND NOT internal
     """

@@ -281,6 +281,7 @@ def close_up(
     for table, rows in (before or {}).items():
         con.execute(definitions.tables()[table])
         _replace_rows(con, table, rows)
+    narrowing.FOR_QUESTIONS.add(con)
     _lock(con, allow_files=allow_files)
 
 
@@ -432,16 +433,18 @@ def _take_views(
     """
     is_quick = False
     if question is not None:
+        # DuckDB lists all databases to list one: bufdb's views are attached after that.
+        marks = con.execute(ready.marks_of(CATALOG)).fetchall()
+        narrowing.note_rows(con, {name: count for kind, name, _, count in marks if kind == "table"})
+        in_file = _texts(marks)
         attach_views(con, question)
-        own = _texts(con, f"FROM {ready.VIEWS}.{ready.OWN}.{ready.TEXTS}")
+        own = _texts(con.execute(f"FROM {ready.VIEWS}.{ready.OWN}.{ready.TEXTS}").fetchall())
         is_current = is_quick = views == own["hash"]["views"]
-    if is_quick:
-        in_file = _texts(con, ready.marks_of(CATALOG))
-    else:
-        in_file = _texts(con, ready.texts_of(CATALOG))
+    if not is_quick:
+        in_file = _texts(con.execute(ready.texts_of(CATALOG)).fetchall())
         is_current = views == definitions.views_hash()
         with ready.attached_schema(con, SCHEMA_VERSION):
-            own = _texts(con, ready.texts_of(ready.READY))
+            own = _texts(con.execute(ready.texts_of(ready.READY)).fetchall())
             if question is None:
                 copy_own_views(con)
     _require_tables(path, own["table"], in_file["view"])
@@ -462,10 +465,10 @@ def _take_views(
         PATIENCE.get().note(f"{path} {text}")
 
 
-def _texts(con: duckdb.DuckDBPyConnection, sql: str) -> dict[str, dict[str, str]]:
-    """Return by kind and name what SQL as of `ready.texts_of` gives; '' for NULL."""
+def _texts(rows: Iterable[tuple[Any, ...]]) -> dict[str, dict[str, str]]:
+    """Return by kind and name the texts of rows of `ready.texts_of` or `marks_of`; '' for NULL."""
     texts: dict[str, dict[str, str]] = {"table": {}, "view": {}, "hash": {}}
-    for kind, name, text in con.execute(sql).fetchall():
+    for kind, name, text, *_ in rows:
         texts[kind][name] = text or ""
     return texts
 
@@ -500,6 +503,7 @@ def copy_own_views(con: duckdb.DuckDBPyConnection) -> None:
 def attach_views(con: duckdb.DuckDBPyConnection, question: str) -> None:
     """Attach the views and macros that a question of bufdb's own needs, to be found by name."""
     ready.attach(con, SCHEMA_VERSION, question)
+    ready.ATTACHED.add(con)
     con.execute(f"SET search_path = '{search_path(ready.VIEWS)}'")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from bufdb.database import memory, spill, store
+from bufdb.database import memory, narrowing, spill, store
 from bufdb.errors import DatabaseError
 
 
@@ -240,6 +240,17 @@ def test_one_thread_answers_from_a_small_file_alone(path, monkeypatch):
     assert count(store.open_readable(path, allow_files=True)) == several
     monkeypatch.setattr(store, "SMALL_FILE", 0)
     assert count(store.open_readable(path)) == several
+
+
+def test_of_a_file_it_is_known_which_tables_are_empty(path):
+    with store.open_readable(path, "FROM modules") as con:
+        assert narrowing.is_empty(con, "modules") and narrowing.module_count(con) == 0
+        assert not narrowing.is_empty(con, "role_rules")  # bufdb's own rows
+        assert not narrowing.is_empty(con, "of another name")
+    with store.open_writable(path) as con:
+        con.execute("INSERT INTO run_labels VALUES ('base', 'batch', '8', FALSE)")
+    with store.open_readable(path, "FROM modules") as con:
+        assert not narrowing.is_empty(con, "run_labels")
 
 
 @pytest.mark.slow
