@@ -24,6 +24,7 @@ from bufdb.database.definitions import CATALOG
 from bufdb.database.engine import duckdb
 from bufdb.database.faults import is_interrupt
 from bufdb.database.memory import (
+    PLANNED_SOON,
     SMALL,
     SMALL_FILE,
     bound_threads,
@@ -233,7 +234,8 @@ def open_readable(
     """
     if not Path(path).exists():
         raise DatabaseError(f"no database {path}; make one with 'bufdb ingest DUMPS --db {path}'")
-    con = open_memory(is_small=not allow_files and Path(path).stat().st_size <= SMALL_FILE)
+    is_small = not allow_files and Path(path).stat().st_size <= SMALL_FILE
+    con = open_memory(is_small=is_small, is_own=sql is not None)
     try:
         attach = f"ATTACH {sql_text(_place(path))} AS {CATALOG} (READ_ONLY, TYPE duckdb)"
         search = f"SET search_path = '{search_path()}'"
@@ -251,10 +253,14 @@ def open_readable(
     return con
 
 
-def open_memory(*, is_small: bool = False) -> duckdb.DuckDBPyConnection:
+def open_memory(*, is_small: bool = False, is_own: bool = False) -> duckdb.DuckDBPyConnection:
     """Return an empty database in memory that loads no extension, to be furnished and closed up.
 
     It has the limits of a question from the start: what furnishes it may be large too.
+
+    Args:
+        is_small: whether it is for questions about a small file.
+        is_own: whether these are bufdb's own.
     """
     # Settings that DuckDB starts with take no statement.
     options: _Options = {
@@ -263,7 +269,10 @@ def open_memory(*, is_small: bool = False) -> duckdb.DuckDBPyConnection:
         "python_enable_replacements": "false",
         "temp_directory": spill_folder(),
     }
-    con = duckdb.connect(config=options)
+    try:
+        con = duckdb.connect(config={**options, **(PLANNED_SOON if is_small and is_own else {})})
+    except duckdb.ParserException:  # a DuckDB that has other rules
+        con = duckdb.connect(config=options)
     if is_small:
         SMALL.add(con)
     else:

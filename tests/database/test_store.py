@@ -253,6 +253,19 @@ def test_of_a_file_it_is_known_which_tables_are_empty(path):
         assert not narrowing.is_empty(con, "run_labels")
 
 
+def test_own_questions_about_a_small_file_are_planned_soon(path, monkeypatch):
+    def left_out(con):
+        with con:
+            return con.execute("SELECT current_setting('disabled_optimizers')").fetchall()[0][0]
+
+    names = set(memory.PLANNED_SOON["disabled_optimizers"].split(","))
+    assert set(left_out(store.open_readable(path, "FROM modules")).split(",")) == names
+    assert left_out(store.open_readable(path)) == ""
+    assert left_out(store.open_readable(path, "FROM modules", allow_files=True)) == ""
+    monkeypatch.setitem(memory.PLANNED_SOON, "disabled_optimizers", "a rule that is gone")
+    assert left_out(store.open_readable(path, "FROM modules")) == ""
+
+
 @pytest.mark.slow
 def test_what_is_larger_than_memory_is_sorted_on_disk(path, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
