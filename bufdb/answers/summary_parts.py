@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from bufdb.answers.summary import Row
 from bufdb.render.text import human_bytes
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """A part of the peak, or a change that lowers it."""
 
     name: str
@@ -20,15 +20,14 @@ class Figure:
     ratio: float
     """Of the peak."""
     share: str
-    notes: list[tuple[str, str]] = field(default_factory=list)
+    notes: Sequence[tuple[str, str]] = ()
     """The low end of a saving, and what to do."""
     saving_bytes: int | None = None
     """How far the peak would fall without it."""
     saving: str = ""
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """What one query answers about the peak."""
 
     name: str

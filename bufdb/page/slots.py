@@ -6,7 +6,7 @@ import gzip
 import json
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from bufdb.answers.summary_parts import Section
@@ -156,10 +156,15 @@ def slot(
     head |= {
         "text": list(texts.numbers),
         "tables": [as_json_table(table) for table in tables],
-        "sections": [asdict(section) for section in sections],
+        "sections": [_as_json_section(section) for section in sections],
         "command": command,
     }
     return pack(head, columns)
+
+
+def _as_json_section(section: Section) -> dict[str, Any]:
+    figures = [figure._asdict() for figure in section.figures]
+    return {**section._asdict(), "figures": figures}
 
 
 def as_json_table(table: Table) -> dict[str, Any]:

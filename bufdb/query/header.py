@@ -26,7 +26,6 @@ Invariant: `SavedQuery.sql` is the file's text, unchanged; the text on disk is w
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -269,17 +268,17 @@ def literal(value: Value) -> str:
     return sql_text(value) if isinstance(value, str) else str(value)
 
 
-@dataclass
 class _Header:
     """Header lines read so far."""
 
-    path: Path
-    fields: dict[str, str] = field(default_factory=dict)
-    entries: list[tuple[int, str]] = field(default_factory=list)
-    """(line number, text) of every param and column line, continuation lines joined."""
-    paragraphs: list[list[str]] = field(default_factory=lambda: [[]])
-    open_field: str | None = None
-    """Field that an indented line continues; 'entry' for the last param or column."""
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.fields: dict[str, str] = {}
+        self.entries: list[tuple[int, str]] = []
+        """(line number, text) of every param and column line, continuation lines joined."""
+        self.paragraphs: list[list[str]] = [[]]
+        self.open_field: str | None = None
+        """Field that an indented line continues; 'entry' for the last param or column."""
 
     def read(self, line_number: int, text: str) -> None:
         match = _FIELD.match(text)
