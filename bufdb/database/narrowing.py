@@ -22,7 +22,7 @@ FEW_ROWS = 1_000_000
 DuckDB longer to plan than to answer (advice over one of 36 runs: 2.7 s of CPU, 1.4 with copies)."""
 FOR_QUESTIONS: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()
 """Connections that answer questions about a file or a dataset."""
-_ROWS: WeakKeyDictionary[duckdb.DuckDBPyConnection, Mapping[str, int]] = WeakKeyDictionary()
+_ROWS: WeakKeyDictionary[duckdb.DuckDBPyConnection, dict[str, int]] = WeakKeyDictionary()
 """Of connections to a file how many rows its tables have at the most: DuckDB lists them with what
 is compared when it is opened, and asks 0.3 ms for each that is asked about again."""
 _COLUMNS: dict[str, str] = {}
@@ -70,7 +70,12 @@ def _kind(con: duckdb.DuckDBPyConnection, tables: Sequence[str], modules: str) -
 
 def note_rows(con: duckdb.DuckDBPyConnection, counts: Mapping[str, int]) -> None:
     """Note how many rows tables of the attached file, which cannot change, have at the most."""
-    _ROWS[con] = counts
+    _ROWS[con] = {**counts}
+
+
+def forget_rows(con: duckdb.DuckDBPyConnection, table: str) -> None:
+    """Forget what is known of a table, which one with more rows hides."""
+    _ROWS.get(con, {}).pop(table, None)
 
 
 def is_empty(con: duckdb.DuckDBPyConnection, table: str) -> bool:

@@ -290,6 +290,7 @@ def close_up(
     for table, rows in (before or {}).items():
         con.execute(definitions.tables()[table])
         _replace_rows(con, table, rows)
+        narrowing.forget_rows(con, table)
     narrowing.FOR_QUESTIONS.add(con)
     _lock(con, allow_files=allow_files)
 
