@@ -10,6 +10,7 @@ their text becomes part of the query, and so must follow the same rules.
 Reads and rewrites syntax trees only; runs nothing.
 """
 
+import functools
 from collections.abc import Callable, Iterator
 
 from sqlglot import exp, parse_one
@@ -68,7 +69,7 @@ def with_asked_views(tree: exp.Expr) -> exp.Expr:
     """Return the query with each view that reads variables as a CTE before its own CTEs."""
     whole = tree.copy()
     asked = [
-        exp.CTE(this=view, alias=exp.TableAlias(this=exp.to_identifier(name)))
+        exp.CTE(this=view.copy(), alias=exp.TableAlias(this=exp.to_identifier(name)))
         for name, view in asked_views(tree).items()
     ]
     if asked:
@@ -79,9 +80,17 @@ def with_asked_views(tree: exp.Expr) -> exp.Expr:
 
 
 def asked_views(tree: exp.Expr) -> dict[str, exp.Expr]:
-    """Return the views that read variables and that the query needs, in order of use."""
+    """Return the views that read variables and that the query needs, in order of use.
+
+    Their trees are shared: a caller copies what it changes.
+    """
     texts = definitions.asked_views(" ".join(table.name for table in tree.find_all(exp.Table)))
-    return {name: parse_one(text, read="duckdb").expression for name, text in texts.items()}
+    return {name: _view(text) for name, text in texts.items()}
+
+
+@functools.cache
+def _view(text: str) -> exp.Expr:
+    return parse_one(text, read="duckdb").expression
 
 
 def is_getvariable(node: exp.Expr) -> bool:

@@ -476,6 +476,10 @@ def test_files_that_may_be_read_are_not_written(tmp_path):
         ("PRAGMA version", "PRAGMA"),
         ("CALL pragma_version()", "CALL"),
         ("WITH x AS (COPY (SELECT 1) TO 'x') FROM x", "COPY in its WITH"),
+        (
+            "WITH x AS (DELETE FROM runs RETURNING run_name) FROM x",
+            "data-modifying statement in its WITH",
+        ),
     ],
 )
 def test_what_a_query_file_may_not_hold_is_named(text, statement, tmp_path):
