@@ -6,6 +6,8 @@ import jax.numpy as jnp
 from flax import nnx
 
 N, D = 4, 8
+WRITTEN = 2
+"""Layers of a loop of Python, each of which is traced."""
 
 
 class Block(nn.Module):
@@ -68,7 +70,7 @@ class Function(nn.Module):
 class Unrolled(nn.Module):
     @nn.compact
     def __call__(self, x):
-        for _ in range(N):
+        for _ in range(WRITTEN):
             x, _ = Block()(x, None)
         return x
 
@@ -76,7 +78,7 @@ class Unrolled(nn.Module):
 class WrittenOut(nn.Module):
     @nn.compact
     def __call__(self, x):
-        for _ in range(N):
+        for _ in range(WRITTEN):
             h = nn.gelu(nn.Dense(2 * D)(x))
             x = x + nn.Dense(D)(h)
         return x
@@ -142,7 +144,7 @@ class StackByCall(Stack):
 
 class Blocks(nnx.Module):
     def __init__(self, rngs):
-        self.layers = nnx.List([Layer(rngs) for _ in range(N)])
+        self.layers = nnx.List([Layer(rngs) for _ in range(WRITTEN)])
 
     def __call__(self, x):
         for layer in self.layers:
@@ -193,7 +195,7 @@ def dropped(layer, x, rate, rngs):
 
 class DroppingBlocks(nnx.Module):
     def __init__(self, rngs):
-        self.layers = nnx.List([Dropping(rngs) for _ in range(N)])
+        self.layers = nnx.List([Dropping(rngs) for _ in range(WRITTEN)])
         self.rngs = rngs.fork()
 
     def __call__(self, x):
@@ -204,7 +206,7 @@ class DroppingBlocks(nnx.Module):
 
 class DroppingMethods(DroppingBlocks):
     def __call__(self, x):
-        for at in range(N):
+        for at in range(WRITTEN):
             x = self.layers[at].forward(2 * x, 0.5, deep=True)
         return x
 
@@ -228,14 +230,14 @@ class Counting(nn.Module):
 class CountingBlocks(nn.Module):
     @nn.compact
     def __call__(self, x):
-        for _ in range(N):
+        for _ in range(WRITTEN):
             x = Counting()(x, train=True)
         return x
 
 
 class CountingInSetup(nn.Module):
     def setup(self):
-        self.layers = [Counting() for _ in range(N)]
+        self.layers = [Counting() for _ in range(WRITTEN)]
 
     def __call__(self, x):
         for layer in self.layers:
