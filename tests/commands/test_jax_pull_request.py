@@ -113,14 +113,18 @@ def test_one_comment_is_kept_with_line_and_change(project):
         "MEMORY_PULL_REQUEST": "3",
         "MEMORY_BUDGET": "budget.toml",
     }
-    for calls in (["POST"], ["POST", "PATCH"]):
-        done = run(**request)
-        assert done.returncode == 1, done.stderr
-        log = (place / "calls.txt").read_text()
-        assert [word for word in log.split() if word in ("POST", "PATCH")] == calls
-        (comment,) = json.loads((place / "comments.json").read_text())
-        assert "train.py:5" in comment["body"] and "+" in comment["body"]
-        assert "**Memory budget: 1 over**" in comment["body"]
+    done = run(**request)
+    assert done.returncode == 1, done.stderr
+    (comment,) = json.loads((place / "comments.json").read_text())
+    assert "train.py:5" in comment["body"] and "+" in comment["body"]
+    assert "**Memory budget: 1 over**" in comment["body"]
+    # Another push: the comment is replaced.
+    done = run(**request | {"MEMORY_BASE": "", "MEMORY_BUDGET": ""})
+    assert done.returncode == 0, done.stderr
+    (comment,) = json.loads((place / "comments.json").read_text())
+    assert "Nothing to compare with" in comment["body"] and "train.py:5" in comment["body"]
+    log = (place / "calls.txt").read_text()
+    assert [word for word in log.split() if word in ("POST", "PATCH")] == ["POST", "PATCH"]
     assert not [*folder.glob(".git/worktrees/*")]
 
 
