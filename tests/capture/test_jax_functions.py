@@ -156,22 +156,22 @@ print(json.dumps(shown))
 SPEC = f"{ROOT / 'data' / 'model' / 'loops.py'}:layers"
 
 
-def explain(*arguments, **variables):
-    command = ["-m", "bufdb", "explain", *map(str, arguments)]
-    settings = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "", **variables}
-    return subprocess.run(
-        [sys.executable, *command], env=os.environ | settings, capture_output=True, text=True
-    )
+@pytest.fixture
+def explain(call, monkeypatch):
+    """Run the command in this process; return exit code, output and notes."""
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    monkeypatch.setenv("XLA_FLAGS", "")
+    return lambda *arguments: call("explain", *arguments)
 
 
-def test_explain_shows_the_function_of_a_file(tmp_path):
+def test_explain_shows_the_function_of_a_file(explain, tmp_path):
     db = tmp_path / "t.duckdb"
-    done = explain(SPEC, "--args", "LAYERS, BATCH", "--db", db, "--format", "json")
-    assert done.returncode == 0, done.stderr
-    peak = json.loads(done.stdout)["peak"]
+    code, out, err = explain(SPEC, "--args", "LAYERS, BATCH", "--db", db, "--format", "json")
+    assert code == 0, err
+    peak = json.loads(out)["peak"]
     assert (peak["run_name"], peak["function_name"]) == ("layers", "layers")
-    text = explain(SPEC, "--args", '{"a": f32[6, 40, 24]}, f32[32, 40]', "--db", db)
-    assert "of run layers" in text.stdout
+    _, out, _ = explain(SPEC, "--args", '{"a": f32[6, 40, 24]}, f32[32, 40]', "--db", db)
+    assert "of run layers" in out
     with duckdb.connect(str(db), read_only=True) as con:
         (path,) = con.execute("SELECT source_path FROM runs").fetchone()
         assert path == SPEC
@@ -186,11 +186,10 @@ def test_explain_shows_the_function_of_a_file(tmp_path):
         ([SPEC, "--limit", "much"], 2, "--limit wants a size"),
     ],
 )
-def test_what_explain_cannot_compile_is_reported(tmp_path, arguments, code, message):
-    done = explain(*arguments, "--db", tmp_path / "t.duckdb")
-    assert done.returncode == code
-    assert message in done.stderr
-    assert done.stdout == ""
+def test_what_explain_cannot_compile_is_reported(explain, tmp_path, arguments, code, message):
+    given, out, err = explain(*arguments, "--db", tmp_path / "t.duckdb")
+    assert (given, out) == (code, "")
+    assert message in err
     assert not (tmp_path / "t.duckdb").exists()
 
 
@@ -201,22 +200,21 @@ def test_what_explain_cannot_compile_is_reported(tmp_path, arguments, code, mess
         ("gpu:h100", "jax_cuda12_plugin", "H100 80GB, of 79.11 GiB"),
     ],
 )
-def test_explain_compiles_for_hardware_that_is_not_here(tmp_path, target, package, device):
+def test_explain_compiles_for_hardware_that_is_not_here(explain, monkeypatch, tmp_path, target, package, device):
     import importlib.util
 
+    asked = (SPEC, "--args", "LAYERS, BATCH", "--target", target, "--db", tmp_path / "t")
     if importlib.util.find_spec(package) is None:
-        done = explain(SPEC, "--args", "LAYERS, BATCH", "--target", target, "--db", tmp_path / "t")
-        assert done.returncode == 1
-        assert "pip install" in done.stderr
+        code, _, err = explain(*asked)
+        assert code == 1
+        assert "pip install" in err
         return
     # As most users have it: JAX looks for devices of all kinds, and finds none.
-    platforms = {"JAX_PLATFORMS": ""}
-    done = explain(
-        SPEC, "--args", "LAYERS, BATCH", "--target", target, "--db", tmp_path / "t", **platforms
-    )
-    assert done.returncode == 0, done.stderr
-    assert f"of run layers@{target}" in done.stdout
-    assert device in done.stdout
+    monkeypatch.setenv("JAX_PLATFORMS", "")
+    code, out, err = explain(*asked)
+    assert code == 0, err
+    assert f"of run layers@{target}" in out
+    assert device in out
 
 
 TOO_LARGE = """
@@ -228,27 +226,27 @@ def step(q, k):
 """
 
 
-def test_a_program_too_large_for_its_target_is_explained(tmp_path):
+def test_a_program_too_large_for_its_target_is_explained(explain, tmp_path):
     pytest.importorskip("libtpu", reason="this Python has no libtpu")
     (tmp_path / "attention.py").write_text(TOO_LARGE)
     spec, shape = f"{tmp_path / 'attention.py'}:step", "f32[32768,16,128]"
-    done = explain(
+    code, out, err = explain(
         spec, "--args", f"{shape}, k={shape}", "--target", "v5litepod-4", "--db", tmp_path / "t"
     )
-    assert done.returncode == 1, done.stderr
-    assert "it does not fit" in done.stdout and "attention.py:" in done.stdout
-    notes = done.stderr.splitlines()
+    assert code == 1, err
+    assert "it does not fit" in out and "attention.py:" in out
+    notes = err.splitlines()
     assert "exceeds available HBM (15.75G)" in notes[-1] and len(notes) < 3
 
 
-def test_several_targets_give_a_table(tmp_path):
+def test_several_targets_give_a_table(explain, tmp_path):
     pytest.importorskip("libtpu", reason="this Python has no libtpu")
     targets = ["--target", "cpu", "--target", "v6e"]
-    done = explain(
+    code, out, err = explain(
         SPEC, "--args", "LAYERS, BATCH", *targets, "--format", "json", "--db", tmp_path / "t"
     )
-    assert done.returncode == 0, done.stderr
-    rows = json.loads(done.stdout)
+    assert code == 0, err
+    rows = json.loads(out)
     assert [(row["device"], row["outcome"]) for row in rows] == [
         ("cpu", "compiled"),
         ("TPU v6 lite", "compiled"),

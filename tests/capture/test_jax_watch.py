@@ -16,17 +16,15 @@ LARGE = "1GiB"
 """A limit with which programs of 4 MiB and more count as large."""
 
 
-def run(code, folder, **variables):
-    """What a program prints, and its exit code."""
-    settings = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "", "PYTHONPATH": str(ROOT), **variables}
-    command = [sys.executable, "-c", code] if isinstance(code, str) else list(map(str, code))
-    return subprocess.run(
-        command, env=os.environ | settings, capture_output=True, text=True, cwd=folder
-    )
+SETTINGS = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "", "PYTHONPATH": str(ROOT)}
 
 
 def printed(code, folder):
-    done = run(code, folder)
+    """What a program prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | SETTINGS, capture_output=True, text=True, cwd=folder,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -93,42 +91,29 @@ def test_arguments_are_known_by_identity_not_by_size(tmp_path):
     assert "largest cache_metrics <string>:6" in shown
 
 
-DONATED = """
+SEVERAL = """
 import json, jax, jax.numpy as jnp, bufdb
+from jax._src.interpreters import pxla
 def lines(p, x): return jax.tree.map(lambda v: v + x, p), x.sum()
 step = jax.jit(lines, donate_argnums=0)
 make = jax.jit(lambda x: {"w": x + 1, "v": x + 2})
 def fail(p, x): return lines(p, x)[0], jnp.zeros((1 << 46,)) + x.sum()
 huge = jax.jit(fail, donate_argnums=0)
 batch = jnp.ones((256, 512))
-params = jax.block_until_ready({"w": jnp.ones((256, 512)), "v": jnp.ones((256, 512))})
+def donate(is_made):
+    params = jax.block_until_ready({"w": jnp.ones((256, 512)), "v": jnp.ones((256, 512))})
+    try:
+        with bufdb.watch("t.duckdb", run=str(is_made), limit="256MiB", write=lambda line: None):
+            if is_made: params = make(batch)
+            else: params, loss = step(params, batch)
+            jax.block_until_ready(huge(params, batch))
+    except Exception: pass
+donate(False)
+donate(True)
 try:
-    with bufdb.watch("t.duckdb", run="r", limit="256MiB", write=lambda line: None):
-        if IS_MADE: params = make(batch)
-        else: params, loss = step(params, batch)
-        jax.block_until_ready(huge(params, batch))
-except Exception: pass
-print(json.dumps(None))
-"""
-FAILED = "SELECT failed_program_name, arguments_unknown_reason FROM live_profiles"
+    with bufdb.watch("t.duckdb", run="own", write=lambda line: None): raise ValueError("mine")
+except ValueError as error: own = str(error)
 
-
-def test_donated_arrays_do_not_select_the_failed_call(tmp_path):
-    printed(DONATED.replace("IS_MADE", "False"), tmp_path)
-    assert rows(tmp_path / "t.duckdb", FAILED) == [("jit_fail", None)]
-    sql = "SELECT sum(total_bytes), sum(argument_bytes) FROM live_arrays"
-    assert rows(tmp_path / "t.duckdb", sql) == [(MIB // 2 + 4, MIB // 2)]
-
-
-def test_a_call_with_lost_arguments_is_not_certain(tmp_path):
-    printed(DONATED.replace("IS_MADE", "True"), tmp_path)
-    ((program, why),) = rows(tmp_path / "t.duckdb", FAILED)
-    assert program is None and "an earlier call may have failed" in why
-
-
-PATHS = """
-import json, jax, jax.numpy as jnp, bufdb
-from jax._src.interpreters import pxla
 step = jax.jit(lambda x: x + 1)
 x = jnp.ones((1 << 20,))
 small = jnp.ones((8,))
@@ -146,49 +131,70 @@ with bufdb.watch(limit="1GiB", write=lambda line: None):
 for _ in range(5): step(x)
 counts.append(len(seen))
 restored = [pxla.ExecuteReplicated.__call__ is kind, pxla.MeshExecutableFastpathData is fast]
-print(json.dumps([counts, restored]))
+print(json.dumps([own, counts, restored]))
 """
 
 
-def test_small_programs_keep_the_fast_path(tmp_path):
-    counts, restored = printed(PATHS, tmp_path)
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    """What the blocks of one process give: what it prints, and their database."""
+    folder = tmp_path_factory.mktemp("several")
+    return printed(SEVERAL, folder), folder / "t.duckdb"
+
+
+FAILED = (
+    "SELECT failed_program_name, arguments_unknown_reason FROM live_profiles WHERE run_name = "
+)
+
+
+def test_donated_arrays_do_not_select_the_failed_call(several):
+    _, db = several
+    assert rows(db, f"{FAILED} 'False'") == [("jit_fail", None)]
+    sql = "SELECT sum(total_bytes), sum(argument_bytes) FROM live_arrays"
+    assert rows(db, f"{sql} WHERE run_name = 'False'") == [(MIB // 2 + 4, MIB // 2)]
+
+
+def test_a_call_with_lost_arguments_is_not_certain(several):
+    _, db = several
+    ((program, why),) = rows(db, f"{FAILED} 'True'")
+    assert program is None and "an earlier call may have failed" in why
+
+
+def test_small_programs_keep_the_fast_path(several):
+    (_, counts, restored), _ = several
     assert counts == [5, 5, 5]
     assert restored == [True, True]
 
 
-def test_another_failure_leaves_nothing_watched(tmp_path):
-    code = """
-import json, bufdb, jax.numpy as jnp
-x = jnp.ones((5,))
-try:
-    with bufdb.watch("t.duckdb", run="r", write=lambda line: None): raise ValueError("mine")
-except ValueError as error: print(json.dumps(str(error)))
-"""
-    assert printed(code, tmp_path) == "mine"
-    sql = "SELECT moment, failure_message, arguments_unknown_reason FROM live_profiles"
-    assert rows(tmp_path / "t.duckdb", sql) == [("end", None, "nothing failed")]
+def test_another_failure_leaves_nothing_watched(several):
+    (own, *_), db = several
+    assert own == "mine"
+    sql = "SELECT moment, failure_message, arguments_unknown_reason FROM live_profiles "
+    assert rows(db, f"{sql} WHERE run_name = 'own'") == [("end", None, "nothing failed")]
 
 
-CAPTURE = [sys.executable, "-m", "bufdb", "capture", "--watch", "--run", "r", "--db", "t.duckdb"]
+@pytest.fixture
+def capture(call, tmp_path, monkeypatch):
+    """Watch a command in the folder of the test; return exit code, output and notes."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in SETTINGS.items():
+        monkeypatch.setenv(name, value)
+    options = ("capture", "--watch", "--run", "r", "--db", "t.duckdb")
+    return lambda *words: call(*options, *words)
 
 
-def capture(folder, what, *more):
-    return run([*CAPTURE, *more, "--", sys.executable, LEAK, what], folder)
-
-
-def test_a_leak_is_found_by_line_with_one_command(tmp_path):
-    done = capture(tmp_path, "fail", "--limit", "256MiB")
-    assert done.returncode == 1
-    assert "JaxRuntimeError: RESOURCE_EXHAUSTED" in done.stderr
-    shown = " ".join(done.stderr.split())
+def test_a_leak_is_found_by_line_with_one_command(capture, call):
+    code, _, err = capture("--limit", "256MiB", "--", sys.executable, LEAK, "fail")
+    assert code == 1
+    assert "JaxRuntimeError: RESOURCE_EXHAUSTED" in err
+    shown = " ".join(err.split())
     assert "what the process holds (memory.prof, cpu:0)" in shown
     assert (
         "the plan needs 256 TiB; alive when it failed: 4.54 MiB, 3.04 MiB of it bystanders" in shown
     )
     assert "largest cache_metrics jax_leak.py:22" in shown
-    query = [sys.executable, "-m", "bufdb", "query", "process", "--run", "r", "--db", "t.duckdb"]
-    json_text = run([*query, "--function", "step", "--format", "json"], tmp_path).stdout
-    parts = json.loads(json_text)
+    query = ("query", "process", "--run", "r", "--function", "step", "--db", "t.duckdb")
+    parts = json.loads(call(*query, "--format", "json")[1])
     first = next(row for row in parts if row["part"] == "bystander")
     assert (first["python_function_name"], first["held_bytes"]) == ("cache_metrics", 3 * MIB)
     # The dumps' plan of the step, and what the process holds while it runs.
@@ -196,9 +202,9 @@ def test_a_leak_is_found_by_line_with_one_command(tmp_path):
     assert first["process_bytes"] >= 1.3 * first["plan_bytes"]
 
 
-def test_a_program_that_ends_well_has_a_profile_of_its_end(tmp_path):
-    done = capture(tmp_path, "end")
-    assert done.returncode == 0, done.stderr
+def test_a_program_that_ends_well_has_a_profile_of_its_end(capture, tmp_path):
+    code, _, err = capture("--", sys.executable, LEAK, "end")
+    assert code == 0, err
     assert rows(tmp_path / "t.duckdb", "SELECT moment FROM live_profiles") == [("end",)]
     sql = "SELECT sum(total_bytes) FROM live_lines WHERE python_function_name = 'cache_metrics'"
     assert rows(tmp_path / "t.duckdb", sql) == [(3 * MIB,)]
@@ -208,36 +214,31 @@ def test_a_program_that_ends_well_has_a_profile_of_its_end(tmp_path):
     ]
 
 
-def test_what_fails_without_a_program_is_said_so(tmp_path):
-    done = capture(tmp_path, "put")
-    assert done.returncode == 1
+def test_what_fails_without_a_program_is_said_so(capture, tmp_path):
+    assert capture("--", sys.executable, LEAK, "put")[0] == 1
     sql = "SELECT moment, failed_program_name, requested_bytes FROM live_profiles"
     assert rows(tmp_path / "t.duckdb", sql) == [("failure", None, 77)]
     ((why,),) = rows(tmp_path / "t.duckdb", "SELECT arguments_unknown_reason FROM live_profiles")
     assert "was not seen" in why
 
 
-def test_each_run_of_a_sweep_is_watched(tmp_path):
-    command = [*CAPTURE, "--sweep", "what=end,fail", "--limit", "256MiB", "--", sys.executable]
-    done = run([*command, LEAK, "{what}"], tmp_path)
-    assert done.returncode == 1
-    assert (
-        "bufdb query process --db t.duckdb --run sweep=r has what each process held" in done.stderr
-    )
+def test_each_run_of_a_sweep_is_watched(capture, tmp_path):
+    options = ("--sweep", "what=end,fail", "--limit", "256MiB")
+    code, _, err = capture(*options, "--", sys.executable, LEAK, "{what}")
+    assert code == 1
+    assert "bufdb query process --db t.duckdb --run sweep=r has what each process held" in err
     assert rows(
         tmp_path / "t.duckdb",
         "SELECT run_name, moment, limit_bytes FROM live_profiles ORDER BY ALL",
     ) == [("r-end", "end", 1 << 28), ("r-fail", "failure", 1 << 28)]
 
 
-def test_a_command_that_is_no_python_is_noted(tmp_path):
-    done = run([*CAPTURE, "--", "true"], tmp_path)
-    assert "no process was watched" in done.stderr
+def test_a_command_that_is_no_python_is_noted(capture):
+    assert "no process was watched" in capture("--", "true")[2]
 
 
-def test_the_sitecustomize_of_the_program_is_imported(tmp_path):
+def test_the_sitecustomize_of_the_program_is_imported(capture, tmp_path, monkeypatch):
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text("print('theirs')")
-    places = os.pathsep.join([str(ROOT), str(tmp_path / "site")])
-    done = run([*CAPTURE, "--", sys.executable, "-c", "pass"], tmp_path, PYTHONPATH=places)
-    assert "theirs" in done.stdout
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(tmp_path / "site")]))
+    assert "theirs" in capture("--", sys.executable, "-c", "pass")[1]
