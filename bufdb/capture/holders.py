@@ -101,6 +101,7 @@ class _Search:
         for one in referrers:
             for target in {id(held) for held in gc.get_referents(one)} & objects.keys():
                 of.setdefault(target, []).append(one)
+        closures = _closures([one for one in referrers if isinstance(one, types.CellType)])
         above: dict[int, list[Any]] = {}
         for number, held in open_.items():
             more = []
@@ -108,7 +109,7 @@ class _Search:
                 for one in of.get(id(child), ()):
                     if id(one) in seen[number]:
                         continue
-                    variable = self._variable(one, child)
+                    variable = closures.get(id(one)) or self._variable(one, child)
                     if variable is not None:
                         variables.setdefault(number, variable)
                     seen[number].add(id(one))
@@ -119,32 +120,38 @@ class _Search:
         return above
 
     def _variable(self, holder: Any, held: Any) -> _Variable | None:
-        """Return the variable of a module, closure or default that an object is."""
+        """Return the variable of a module that an object is."""
         if isinstance(holder, dict) and id(holder) in self.modules:
             module = self.modules[id(holder)]
             file = getattr(module, "__file__", None) or f"<{module.__name__}>"
             names = (str(name) for name, value in [*holder.items()] if value is held)
             if (name := next(names, None)) is not None and not _is_library(file):
                 return _Variable(name, file, None)
-        if isinstance(holder, types.CellType):
-            return _closure(holder)
         return None
 
 
-def _closure(cell: types.CellType) -> _Variable | None:
-    """Return the variable of a closure that a cell is of."""
-    for closure in gc.get_referrers(cell):
-        if not isinstance(closure, tuple):
-            continue
-        for function in gc.get_referrers(closure):
-            if isinstance(function, types.FunctionType) and function.__closure__ is closure:
-                code = function.__code__
-                if _is_library(code.co_filename):
-                    continue
-                name = code.co_freevars[[one is cell for one in closure].index(True)]
-                outer = function.__qualname__.rpartition(".<locals>.")[0].rpartition(".")[2]
-                return _Variable(name, code.co_filename, outer or function.__name__)
-    return None
+def _closures(cells: list[types.CellType]) -> dict[int, _Variable]:
+    """Return the variables of closures that cells are of, by the ids of the cells."""
+    if not cells:
+        return {}
+    closures = [one for one in gc.get_referrers(*cells) if isinstance(one, tuple)]
+    functions: dict[int, list[types.FunctionType]] = {}
+    for one in gc.get_referrers(*closures) if closures else ():
+        if isinstance(one, types.FunctionType) and one.__closure__ is not None:
+            functions.setdefault(id(one.__closure__), []).append(one)
+    variables: dict[int, _Variable] = {}
+    known = {id(cell) for cell in cells}
+    for closure in closures:
+        for function in functions.get(id(closure), ()):
+            code = function.__code__
+            if _is_library(code.co_filename):
+                continue
+            outer = function.__qualname__.rpartition(".<locals>.")[0].rpartition(".")[2]
+            for name, cell in zip(code.co_freevars, closure, strict=True):
+                if id(cell) in known:
+                    of = _Variable(name, code.co_filename, outer or function.__name__)
+                    variables.setdefault(id(cell), of)
+    return variables
 
 
 def _is_library(file: str) -> bool:
