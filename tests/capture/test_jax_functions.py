@@ -200,7 +200,9 @@ def test_what_explain_cannot_compile_is_reported(explain, tmp_path, arguments, c
         ("gpu:h100", "jax_cuda12_plugin", "H100 80GB, of 79.11 GiB"),
     ],
 )
-def test_explain_compiles_for_hardware_that_is_not_here(explain, monkeypatch, tmp_path, target, package, device):
+def test_explain_compiles_for_hardware_that_is_not_here(
+    explain, monkeypatch, tmp_path, target, package, device
+):
     import importlib.util
 
     asked = (SPEC, "--args", "LAYERS, BATCH", "--target", target, "--db", tmp_path / "t")

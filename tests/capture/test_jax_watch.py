@@ -142,9 +142,7 @@ def several(tmp_path_factory):
     return printed(SEVERAL, folder), folder / "t.duckdb"
 
 
-FAILED = (
-    "SELECT failed_program_name, arguments_unknown_reason FROM live_profiles WHERE run_name = "
-)
+FAILED = "SELECT failed_program_name, arguments_unknown_reason FROM live_profiles WHERE run_name = "
 
 
 def test_donated_arrays_do_not_select_the_failed_call(several):
