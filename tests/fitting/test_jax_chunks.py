@@ -1,5 +1,6 @@
 """Chunks as a patch: the text computes the same in parts, or says why it is not edited."""
 
+import functools
 import json
 import re
 from dataclasses import replace
@@ -19,6 +20,7 @@ from bufdb.fitting.function import Function  # noqa: E402
 from bufdb.fitting.gradients import Gradient  # noqa: E402
 from bufdb.fitting.patch import patch  # noqa: E402
 from bufdb.fitting.plans import Plan  # noqa: E402
+from bufdb.fitting.rewrites import jit_for_check  # noqa: E402
 
 PATH = programs.__file__
 TEXT = Path(PATH).read_text("utf-8")
@@ -69,8 +71,8 @@ def test_a_wide_loss_is_put_into_a_function(name, outs):
     made, step = patched(name, has_aux)
     assert made.is_whole, made.steps
     arguments = programs.numbers(programs.args())
-    wanted = programs.step_of(getattr(programs, name), has_aux)(*arguments)
-    got = step(*arguments)
+    written = programs.step_of(getattr(programs, name), has_aux)
+    got, wanted = (jit_for_check(one)(*arguments) for one in (step, written))
     for one, other in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-6)
         assert one.dtype == other.dtype
@@ -105,13 +107,17 @@ def test_what_the_text_does_not_show_is_a_step_by_hand(name, reason):
 def test_a_function_that_returns_logits_is_taken_apart():
     made, step = patched("of_forward")
     arguments = programs.numbers(programs.args())
-    wanted = programs.step_of(programs.of_forward)(*arguments)
-    for one, other in zip(jax.tree.leaves(step(*arguments)), jax.tree.leaves(wanted), strict=True):
+    written = programs.step_of(programs.of_forward)
+    both = (jax.tree.leaves(jit_for_check(one)(*arguments)) for one in (step, written))
+    for one, other in zip(*both, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-6)
     twin = ModuleType("patched")
     exec(compile(made.texts[PATH], PATH, "exec"), twin.__dict__)
     params, batch = arguments
-    both = (one.forward(params, batch["tokens"], scale=0.5) for one in (twin, programs))
+    both = (
+        jit_for_check(functools.partial(one.forward, scale=0.5))(params, batch["tokens"])
+        for one in (twin, programs)
+    )
     np.testing.assert_allclose(*both, rtol=1e-5)  # for others that call it
     assert '+    head, x = forward_in_two(params, batch["tokens"], scale=0.5)' in made.diff
     assert "+        logits = head(x)" in made.diff
@@ -216,8 +222,11 @@ def test_chunks_and_layers_that_are_written_out_are_one_plan(monkeypatch):
     step = twin.step_of(twin.layered)
     assert Function(step, programs.args(), {}, "layered").trace(Plan()).work == both.work
     arguments = programs.numbers(programs.args())
-    wanted = programs.step_of(programs.layered)(*arguments)
-    for one, other in zip(jax.tree.leaves(step(*arguments)), jax.tree.leaves(wanted), strict=True):
+    both = (
+        jax.tree.leaves(jit_for_check(one)(*arguments))
+        for one in (step, programs.step_of(programs.layered))
+    )
+    for one, other in zip(*both, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-6)
 
 

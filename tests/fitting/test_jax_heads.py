@@ -16,6 +16,7 @@ import numpy as np  # noqa: E402
 from bufdb.fitting.function import Function  # noqa: E402
 from bufdb.fitting.patch import patch  # noqa: E402
 from bufdb.fitting.plans import Plan  # noqa: E402
+from bufdb.fitting.rewrites import jit_for_check  # noqa: E402
 
 PATH = programs.__file__
 TEXT = Path(PATH).read_text("utf-8")
@@ -62,8 +63,8 @@ def test_the_input_of_a_module_is_taken(name, module, call, monkeypatch):
     assert made.is_whole, made.steps
     assert module in made.diff and call in made.diff
     arguments = programs.numbers(programs.args(name))
-    pairs = zip(*map(jax.tree.leaves, (new(*arguments), step(*arguments))), strict=True)
-    for got, wanted in pairs:
+    both = (jax.tree.leaves(jit_for_check(one)(*arguments)) for one in (new, step))
+    for got, wanted in zip(*both, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=1e-5)
     text = jax.jit(new).lower(*programs.args(name)).compile().as_text()
     whole = rf"(f32|bf16)\[({programs.B},{programs.S}|{programs.B * programs.S}),{programs.V}\]"

@@ -58,7 +58,7 @@ def masked(params, batch):
 def layered(params, batch):
     """Layers that are written out, before the logits."""
     x = params["embed"][batch["tokens"]]
-    for _ in range(12):
+    for _ in range(6):
         h = jnp.sin(jnp.tanh(x @ params["up"]))
         x = x + h * jnp.cos(h)
     logits = x @ params["head"]
