@@ -207,7 +207,7 @@ def main():
     def step(net, state, x):
         state.update(net, nnx.grad(lambda net: (net(x) ** 2).sum())(net))
 
-    net = nnx.Linear(64, 256, rngs=nnx.Rngs(0))
+    net = nnx.Linear(64, 256, kernel_init=nnx.initializers.ones_init(), rngs=nnx.Rngs(0))
     state, x = nnx.Optimizer(net, optax.adam(1e-3), wrt=nnx.Param), jnp.ones((4, 64))
     for _ in range(2):
         step(net, state, x)
