@@ -105,10 +105,12 @@ def test_what_was_used_longest_ago_makes_room(place, monkeypatch):
     assert {*place.iterdir()} == {path(place, key) for key in keys if key != keys[1]}
 
 
-@pytest.mark.slow
-def test_an_entry_of_a_quarter_of_all_is_not_kept(place):
+def test_an_entry_of_a_quarter_of_all_is_not_kept(place, monkeypatch):
+    monkeypatch.setattr(cache, "MOST_BYTES", 4 << 20)
     before._write(place, OTHER, entry({"a.txt": os.urandom(cache.MOST_BYTES // 4 + 1)}))
     assert not path(place, OTHER).exists()
+    before._write(place, OTHER, entry({"a.txt": os.urandom(cache.MOST_BYTES // 4 - (64 << 10))}))
+    assert path(place, OTHER).exists()
 
 
 def test_files_that_no_ingest_reads_are_left_out(tmp_path):
