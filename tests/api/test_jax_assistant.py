@@ -8,8 +8,9 @@ import sys
 import pytest
 from places import ROOT
 
-jax = pytest.importorskip("jax", reason="this Python has no jax")
+pytest.importorskip("jax", reason="this Python has no jax")
 pytest.importorskip("mcp.client.client", reason="this Python has no mcp of version 2")
+import jax
 from mcp import Client, StdioServerParameters, stdio_client
 
 from bufdb.capture import confined
