@@ -15,10 +15,7 @@ from bufdb.dataset.compact import compact
 from bufdb.dataset.dump_ingest import ingest
 from bufdb.dumps import profiles
 
-OTHERS = [
-    pytest.param("compacted", marks=pytest.mark.slow),
-    pytest.param("loose", marks=pytest.mark.by_hand),
-]
+OTHERS = [pytest.param(state, marks=pytest.mark.by_hand) for state in ("compacted", "loose")]
 """States whose files the mixed state contains."""
 
 
