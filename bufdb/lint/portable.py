@@ -90,7 +90,8 @@ def asked_views(tree: exp.Expr) -> dict[str, exp.Expr]:
 
 @functools.cache
 def _view(text: str) -> exp.Expr:
-    return parse_one(text, read="duckdb").expression
+    view: exp.Expr = parse_one(text, read="duckdb").expression
+    return view
 
 
 def is_getvariable(node: exp.Expr) -> bool:

@@ -187,8 +187,8 @@ def test_explain_shows_the_function_of_a_file(explain, tmp_path):
     ],
 )
 def test_what_explain_cannot_compile_is_reported(explain, tmp_path, arguments, code, message):
-    given, out, err = explain(*arguments, "--db", tmp_path / "t.duckdb")
-    assert (given, out) == (code, "")
+    exit_code, out, err = explain(*arguments, "--db", tmp_path / "t.duckdb")
+    assert (exit_code, out) == (code, "")
     assert message in err
     assert not (tmp_path / "t.duckdb").exists()
 
