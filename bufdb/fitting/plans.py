@@ -102,8 +102,9 @@ class Region:
     is_stretch: bool = False
     """`call`: whether it is statements of `function`, at `sites`, and not all of it."""
     within: tuple[int, ...] = ()
-    """Indices of the regions around all of it. A plan has no call region within another one of its
-    own. One that is within another in part is a checkpoint there, too."""
+    """Indices of the regions around all of it. Where a limit is within reach of others, a plan has
+    no call region within another one of its own: both are checkpoints then, one in the other. One
+    that is within another in part is a checkpoint there, too."""
 
     @property
     def layers(self) -> int:

@@ -180,7 +180,9 @@ def _divide(space: Space, proof: Estimates, limit: int) -> None:
     known = [plan for plan in space.traced if plan not in proof.refused]
     if all(proof.estimate(plan) > limit for plan in known):
         whole = [plan for plan in proof.full if not plan.depths]
-        _spare_last(space, min(whole, key=proof.estimate))
+        least = min(whole, key=proof.estimate)
+        _spare_last(space, least)
+        _nest(space, least)
         return
     frontier = _pareto(proof, known)
     curves = [_hull(proof, frontier), frontier]
@@ -245,6 +247,28 @@ def _spare_last(space: Space, plan: Plan) -> None:
         other = next((one for one in some if one is not None), None)
         if other is not None and not space.ask.is_by_hand(other) and not space.is_over:
             space.look(other, space.of_plan[plan])
+
+
+def _nest(space: Space, plan: Plan) -> None:
+    """Trace a plan with checkpoints within those of its calls, and around them, while that is less.
+
+    What a call within another one computes is computed twice again: that is for limits below what
+    one checkpoint of each value reaches.
+    """
+    regions, away = space.program.regions, space.of_plan[plan]
+
+    def is_nested(at: int) -> bool:
+        is_within = bool(set(regions[at].within) & set(plan.calls))
+        return is_within or any(at in regions[one].within for one in plan.calls)
+
+    while True:
+        more = [at for at in space.program.calls if at not in plan.calls and is_nested(at)]
+        nested = [replace(plan, calls=tuple(sorted({*plan.calls, at}))) for at in more]
+        traced = [space.look(one, away) for one in nested if not space.is_over]
+        best = min([plan, *traced], key=lambda one: space.figure(space.traced[one]))
+        if best == plan:
+            return
+        plan = best
 
 
 def _hull(proof: Estimates, frontier: Sequence[Plan]) -> list[Plan]:

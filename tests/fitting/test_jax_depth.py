@@ -263,6 +263,7 @@ def within(tmp_path_factory):
         ("step", {"inner", "middle"}),
         ("step", {"inner", "other"}),
         ("step", {"inner", "middle", "outer"}),
+        ("step", {"middle", "outer"}),
         ("scanned", {"inner"}),
     ],
 )

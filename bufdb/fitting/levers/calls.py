@@ -116,12 +116,10 @@ class Calls(Lever):
         return replace(plan, calls=tuple(sorted(outer)))
 
     def edit(self, editing: Editing) -> None:
-        """Change the calls of functions that are not called within others of the plan alone."""
+        """Change the calls of each function of the plan."""
         regions, chosen = editing.program.regions, editing.plan.calls
         for index in chosen:
             region = regions[index]
-            if set(chosen) & set(region.within):
-                continue
             has_dots = index in editing.plan.with_dots
             how = _words(region, has_dots)
             depth = editing.plan.depth(index)

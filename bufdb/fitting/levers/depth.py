@@ -35,7 +35,10 @@ class Depths(Lever):
     name = "depth"
 
     def between(self, program: Program, cheap: Plan, dear: Plan, share: float) -> Plan | None:
-        """Change the first layers; of calls the last ones would be live with all the others."""
+        """Change the first layers; of calls the last ones would be live with all the others.
+
+        So the last call of all stays as it is, whatever the share.
+        """
         region = _apart(program, cheap, dear)
         layers = 0 if region is None else program.regions[region].layers
         if region is None or layers < 2:
@@ -51,6 +54,8 @@ class Depths(Lever):
             if low.first != high.first or low.rest != rest:
                 return None
         count = _count(program.regions[region].sizes, start, high.layers, share)
+        if program.regions[region].kind == "call":
+            count = min(count, high.layers - 1)
         if not start < count < high.layers:
             return None
         names = [one.name for one in program.switches if region in one.regions]
