@@ -18,6 +18,7 @@ from bufdb.fitting.question import Question
 from bufdb.fitting.ranking import beyond
 from bufdb.fitting.results import Rows, fits, is_of_text
 from bufdb.fitting.session import Check, Dumped, Numbers, Session, UncheckedError, UnequalError
+from bufdb.render.text import human_apart
 
 EACH = 2
 """Examples of each chunk with which the numbers of patched files are compared."""
@@ -142,9 +143,9 @@ class Proof:
                 peak_bytes=got.peak_bytes,
                 **beyond(compiled, self.rows.written),
             )
-        self.notes.append(
-            f"plan {row.rank}: its patched files need {need} bytes, not {row.need_bytes}"
-        )
+        both = [one for one in (need, row.need_bytes) if one is not None]
+        shown = ", not ".join(human_apart(both)) if len(both) == 2 else "what is not known"
+        self.notes.append(f"plan {row.rank}: its patched files need {shown}")
         is_broken = fits(need, self.question.limit_bytes) is False
         return replace(row, patch=None if is_broken else row.patch, is_broken=is_broken)
 

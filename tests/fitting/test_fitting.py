@@ -327,6 +327,7 @@ def test_a_patch_of_another_need_is_an_answer_if_it_fits(ask, monkeypatch, need,
     answer = ask(70)
     assert (answer.best is not None, answer.patch is not None) == (is_best, is_best)
     assert not any(row.is_verified for row in answer.plans)
+    assert any(f"its patched files need {need} B, not " in note for note in answer.notes)
 
 
 def test_a_patch_that_xla_refuses_is_no_answer(ask, monkeypatch):
