@@ -405,7 +405,8 @@ class Calls:
     def numbered(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that numbers the calls that it makes, of any depth.
 
-        Stretches of the statements of a function are numbered, too, in the first call of it.
+        Stretches of the statements of a function are numbered, too, in the first call of it; in
+        later ones the bodies of loops that ran several times in each.
         """
         jax = jax_module()
         open_calls: list[tuple[FrameType, Call, Any]] = []
@@ -424,31 +425,37 @@ class Calls:
                 self._read_results(frame, call)
 
         def observe(frame: FrameType, event: str, _argument: Any) -> Any:
-            if event == "call":
-                call = self._call(frame)
-                if call is not None:
-                    enter(frame, call)
-                    has_stretches = not call.rank and self._stretches(call.file, call.first_line)
-                    return observe if has_stretches else observe_return
+            call = self._call(frame) if event == "call" else None
+            if call is None:
                 return None
-            if event not in ("line", "return"):
-                return observe
-            while open_calls and open_calls[-1][0] is frame:
-                within = open_calls[-1][1].stretch
-                if within is None and event == "line":
-                    break
-                if within is not None and event == "line" and _is_in(frame, within):
-                    return observe
-                leave()
-            if event == "line":
-                code = frame.f_code
-                for one in self._stretches(code.co_filename, code.co_firstlineno):
+            enter(frame, call)
+            stretches = self._numbered_stretches(call)
+            return observer(stretches) if stretches else observe_return
+
+        def observer(stretches: Sequence[Stretch]) -> Any:
+            def observe_lines(frame: FrameType, event: str, _argument: Any) -> Any:
+                if event not in ("line", "return"):
+                    return observe_lines
+                while open_calls and open_calls[-1][0] is frame:
+                    within = open_calls[-1][1].stretch
+                    if within is None and event == "line":
+                        break
+                    if within is not None and event == "line" and _is_in(frame, within):
+                        return observe_lines
+                    leave()
+                for one in stretches if event == "line" else ():
                     if _is_in(frame, one):
                         enter(frame, self._run_of(frame, one))
-            return observe
+                return observe_lines
+
+            return observe_lines
+
+        at_return = observer(())
 
         def observe_return(frame: FrameType, event: str, _argument: Any) -> Any:
-            return observe(frame, event, None) if event == "return" else observe_return
+            if event == "return":
+                at_return(frame, event, None)
+            return observe_return
 
         def run(*args: Any, **kwargs: Any) -> Any:
             before = sys.gettrace()
@@ -459,6 +466,14 @@ class Calls:
                 sys.settrace(before)
 
         return run
+
+    def _numbered_stretches(self, call: Call) -> Sequence[Stretch]:
+        """Return the stretches of a function whose runs in a call of it are numbered."""
+        stretches = self._stretches(call.file, call.first_line)
+        if not call.rank:
+            return stretches
+        ranks = {one: self._ranks[call.file, -one.key] for one in stretches if one.is_loop}
+        return [one for one, rank in ranks.items() if rank >= 2 * call.rank]
 
     def _run_of(self, frame: FrameType, stretch: Stretch) -> Call:
         """Return a run of a stretch as a call, and note what the names have that it reads."""

@@ -111,20 +111,22 @@ class Survey:
     def _is_worth(self, noted: _Found, alone: Mapping[Key, int]) -> bool:
         """Return whether a stretch of statements can be a region, and no call is the better one.
 
-        That is not so next to a scan, in a function that several calls run, or where calls of one
-        function are nearly all of it; nor for names that hold more than arrays and are changed.
+        That is not so next to a scan, in a function that several calls run, unless it is in a loop
+        there, or where calls of one function are nearly all of it; nor for names that hold more
+        than arrays and are changed.
         """
         assert noted.stretch is not None
         state = self._reader.calls.state(noted.key[1][0], noted.key[1][2])
         names = [*state.results.items(), *((n, state.kinds.get(n)) for n in state.results)]
         is_known = bool(names) and all(kinds in ({"arrays"}, None) for _, kinds in names)
         around = (self._found[key] for key in noted.around or ())
-        several = any(len(one.instances) > 1 and one.stretch is None for one in around)
+        calls = max((len(one.instances) for one in around if one.stretch is None), default=1)
+        is_repeated = noted.stretch.is_loop and len(noted.instances) > calls
         share = noted.computed / max(self._computed, 1)
         return (
             is_known
             and "" not in state.held
-            and not several
+            and (calls == 1 or is_repeated)
             and self._is_unrolled
             and share >= LEAST_SHARE
             and alone.get(noted.key, 0) <= MOST_SHARE * noted.computed

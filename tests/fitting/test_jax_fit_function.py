@@ -283,6 +283,15 @@ def test_a_function_that_is_called_once_is_a_region(monkeypatch):
     assert plan.live_bytes < written.live_bytes
 
 
+def test_the_body_of_a_loop_is_one_region_in_each_call(monkeypatch):
+    monkeypatch.setattr(Function, "platform", "gpu")
+    step = Function(forms.step_towers, forms.args(), {}, "step_towers")
+    program = step.program()
+    known = [(one.function, one.count, one.is_stretch, one.within) for one in program.regions]
+    layers = len(forms.args()[0]["w"])
+    assert known == [("tower", 2 * layers, True, (1,)), ("tower", 2, False, ())]
+
+
 def test_next_to_a_scan_what_is_called_once_is_none(monkeypatch):
     monkeypatch.setattr(Function, "platform", "gpu")
 

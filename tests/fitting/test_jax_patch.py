@@ -26,7 +26,10 @@ def accelerator(monkeypatch):
 
 
 def plans(program):
-    """Nothing saved, all, half of it at random, one; each kind of call, one with its dots saved."""
+    """Nothing saved, all, half of it at random, one; each kind of call, one with its dots saved.
+
+    And of calls that nest, both.
+    """
     names = [switch.name for switch in program.switches if switch.lever == "saved"]
     scans = program.scans
     if scans:
@@ -40,6 +43,8 @@ def plans(program):
         yield Plan(calls=(call,))
     for call in program.calls[:1]:
         yield Plan(calls=(call,), with_dots=(call,))
+        for around in set(program.regions[call].within) & set(program.calls):
+            yield Plan(calls=tuple(sorted((call, around))))
 
 
 def compared(name, folder, module=forms, args=None):

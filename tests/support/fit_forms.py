@@ -288,6 +288,20 @@ def step_halves(params, x):
     return jax.grad(whole)(params, x)
 
 
+def tower(x, ws):
+    for w in ws:
+        h = jnp.tanh(x @ w)
+        x = x + jnp.cos(h)
+    return x
+
+
+def step_towers(params, x):
+    def loss(params, x):
+        return _squares(tower(x, params["w"]) * tower(jnp.cos(x), params["v"]))
+
+    return jax.grad(loss)(params, x)
+
+
 def step_loop_body(params, x):
     def loss(params, x):
         kept = []
