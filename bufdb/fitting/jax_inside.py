@@ -8,6 +8,7 @@ with the reason instead of giving wrong plans.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib
 import itertools
@@ -25,7 +26,7 @@ from bufdb.errors import BufdbError
 from bufdb.fitting.arguments import Kind, kind_of, shapes_of
 from bufdb.fitting.counting import REMATS, aval_bytes, is_dropped, is_literal, kind, residuals, work
 from bufdb.fitting.plans import Site
-from bufdb.fitting.stretches import Stretch, stretches_of
+from bufdb.fitting.stretches import Stretch, item_of, stretches_of
 from bufdb.read.jax_names import SCAN_STEPS
 from bufdb.read.own import NOTHING_MORE, Own, parse_own
 
@@ -363,7 +364,8 @@ class State:
     held: set[str] = field(default_factory=set)
     """Those that hold modules with state; '' if the closure does."""
     kinds: dict[str, set[Kind]] = field(default_factory=dict)
-    """Of each parameter, or name that a stretch reads, what it was in the calls."""
+    """Of each parameter, or name that a stretch reads, what it was in the calls; of what it takes
+    out of a list, too, by the text of the call."""
     results: dict[str, set[Kind]] = field(default_factory=dict)
     """Of each name that a stretch assigns for what comes after it, what it was then."""
 
@@ -483,6 +485,7 @@ class Calls:
         site = Site(code.co_filename, *place, code.co_qualname)
         state = self._states.setdefault(key, State())
         read = {name: values[name] for name in stretch.reads if name in values}
+        read |= {ast.unparse(call): item_of(call, values) for call in stretch.taken}
         for name, value in read.items():
             state.kinds.setdefault(name, set()).add(kind_of(value))
             if library := _library(value):

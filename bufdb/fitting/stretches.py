@@ -3,7 +3,7 @@
 That is the body of a loop, repeated statements, or one statement, of a function that a user wrote
 out where another one has calls. A stretch becomes a function of the names that it reads, so it
 holds nothing else that acts on what is around it: it assigns names alone, and calls no method that
-changes a list or a dict.
+changes a list or a dict, except one that takes an item out of it, which can be passed.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from bufdb.fitting.edits import Refused
 from bufdb.fitting.source import FUNCTIONS
-from bufdb.fitting.statements import is_name, names_bound
+from bufdb.fitting.statements import is_name, names_bound, names_read
 
 CHANGING = (
     "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "popleft",
@@ -31,6 +33,11 @@ _FLOW = (
     ast.YieldFrom, *FUNCTIONS, ast.ClassDef, ast.For, ast.AsyncFor, ast.AsyncWith, ast.Match,
 )  # fmt: skip
 """What a function of its own cannot hold, or would hold otherwise."""
+_UNSURE = (
+    ast.Lambda, ast.IfExp, ast.BoolOp, ast.Compare,
+    ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp,
+)  # fmt: skip
+"""What may run a call in it never, or several times."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,8 @@ class Stretch:
     is_loop: bool
     """Whether it is in the body of a loop."""
     statements: tuple[ast.stmt, ...]
+    taken: tuple[ast.Call, ...]
+    """Calls such as `skips.pop()`, of a name that it has once, that can run before it."""
 
 
 def stretches_of(file: str, first_line: int) -> tuple[Stretch, ...]:
@@ -98,7 +107,9 @@ Paths = Sequence[Sequence[ast.stmt]]
 def _of_function(node: ast.FunctionDef) -> Iterator[Stretch]:
     known = {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg)}
     known |= {name for one in node.body for name in names_bound(one)}
-    for run in _runs(node.body):
+    inner = [one for one in ast.walk(node) if isinstance(one, (*FUNCTIONS, ast.Lambda))]
+    shared = {name for one in inner if one is not node for name in names_read(one)}
+    for run in _runs(node.body, shared):
         repeats = _repeated(run)
         alone = [[one] for one in run if not any(one in group for group in repeats)]
         for group in (*repeats, *alone):
@@ -106,7 +117,7 @@ def _of_function(node: ast.FunctionDef) -> Iterator[Stretch]:
             paths = _after(node.body, group[-1], ((),), is_loop=False)
             yield _stretch(group, known, paths, key, is_loop=False)
     for loop, beyond in _loops(node.body, ((),), is_loop=False):
-        for run in _runs(loop.body):
+        for run in _runs(loop.body, shared):
             paths = _after(loop.body, run[-1], beyond, is_loop=True)
             yield _stretch(run, known, paths, run[0].lineno, is_loop=True)
 
@@ -130,20 +141,69 @@ def _loops(
             yield from _loops(one.body, paths, is_loop=isinstance(one, ast.For))
 
 
-def _runs(block: Sequence[ast.stmt]) -> list[list[ast.stmt]]:
-    """Return the statements that a stretch may have, where they follow each other."""
+def _runs(block: Sequence[ast.stmt], shared: set[str]) -> list[list[ast.stmt]]:
+    """Return the statements that a stretch may have, where they follow each other.
+
+    Args:
+        block: statements of a function.
+        shared: names that functions in it read, too, which may change what these hold.
+    """
     runs: list[list[ast.stmt]] = [[]]
     for one in block:
-        if _is_plain(one):
-            runs[-1].append(one)
-        elif runs[-1]:
+        taken = {_list_of(call) for call in takes(one)}
+        if not _is_plain(one) or taken & shared:
+            if runs[-1]:
+                runs.append([])
+            continue
+        held = {_list_of(call) for other in runs[-1] for call in takes(other)}
+        if held & names_read(one) or any(taken & names_read(other) for other in runs[-1]):
             runs.append([])
+        runs[-1].append(one)
     return [run for run in runs if run]
+
+
+def takes(statement: ast.stmt) -> list[ast.Call]:
+    """Return the calls in an assignment that take an item, each run once, of a name of its own."""
+    if not isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign):
+        return []
+    names = Counter(one.id for one in ast.walk(statement) if isinstance(one, ast.Name))
+    return [one for one in _run_once(statement.value) if names[_list_of(one)] == 1]
+
+
+def _run_once(node: ast.AST | None) -> Iterator[ast.Call]:
+    """Yield the calls of `pop` in a node that run whenever it does."""
+    if node is None or isinstance(node, _UNSURE):
+        return
+    if isinstance(node, ast.Call) and _list_of(node):
+        yield node
+    for inner in ast.iter_child_nodes(node):
+        yield from _run_once(inner)
+
+
+def _list_of(call: ast.Call) -> str:
+    """Return the name that a call takes an item of, the last one or that of a constant; or ''."""
+    function, arguments = call.func, call.args
+    if not isinstance(function, ast.Attribute) or not isinstance(function.value, ast.Name):
+        return ""
+    is_known = len(arguments) <= 1 and not call.keywords
+    is_known &= all(isinstance(one, ast.Constant) for one in arguments)
+    return function.value.id if function.attr == "pop" and is_known else ""
+
+
+def item_of(call: ast.Call, values: Mapping[str, Any]) -> Any:
+    """Return what a call would take out of what a name has now; `...` if that is not known."""
+    held = values.get(_list_of(call))
+    at = ast.literal_eval(call.args[0]) if call.args else -1
+    try:
+        return held[at] if isinstance(held, list | dict) else ...
+    except (LookupError, TypeError):
+        return ...
 
 
 def _is_plain(statement: ast.stmt) -> bool:
     if not isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.If | ast.With):
         return False
+    taken = takes(statement)
     for node in ast.walk(statement):
         if isinstance(node, (*_FLOW, ast.Expr)):
             return False
@@ -154,7 +214,7 @@ def _is_plain(statement: ast.stmt) -> bool:
             targets = [node.target]
         if not all(map(is_name, targets)):
             return False
-        if isinstance(node, ast.Call):
+        if isinstance(node, ast.Call) and node not in taken:
             function = node.func
             if isinstance(function, ast.Attribute) and function.attr in CHANGING:
                 return False
@@ -206,16 +266,19 @@ def _stretch(
     # What is assigned in a branch alone keeps its value in the other.
     reads += sorted(bound - sure - set(reads))
     writes = {name for name in bound if any(_is_read(name, path) for path in paths)}
+    taken = [call for one in statements for call in takes(one)]
+    lists = set(map(_list_of, taken))
     return Stretch(
         key=key,
         first_line=first.lineno,
         last_line=last.end_lineno or last.lineno,
         column=first.col_offset,
         end_column=last.end_col_offset or 0,
-        reads=tuple(reads),
+        reads=tuple(name for name in reads if name not in lists),
         writes=tuple(sorted(writes)),
         is_loop=is_loop,
         statements=tuple(statements),
+        taken=tuple(taken),
     )
 
 

@@ -6,6 +6,7 @@ to a later trace of the same program, whose jaxprs are other objects.
 
 from __future__ import annotations
 
+import ast
 import functools
 import sys
 from collections import Counter
@@ -119,6 +120,7 @@ class Survey:
         state = self._reader.calls.state(noted.key[1][0], noted.key[1][2])
         names = [*state.results.items(), *((n, state.kinds.get(n)) for n in state.results)]
         is_known = bool(names) and all(kinds in ({"arrays"}, None) for _, kinds in names)
+        is_known &= all(state.kinds[ast.unparse(one)] == {"arrays"} for one in noted.stretch.taken)
         around = (self._found[key] for key in noted.around or ())
         calls = max((len(one.instances) for one in around if one.stretch is None), default=1)
         is_repeated = noted.stretch.is_loop and len(noted.instances) > calls

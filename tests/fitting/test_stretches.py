@@ -6,7 +6,7 @@ from textwrap import indent
 import pytest
 
 from bufdb.fitting.edits import Refused
-from bufdb.fitting.stretches import stretch_at, stretches_of
+from bufdb.fitting.stretches import item_of, stretch_at, stretches_of
 
 
 def stretches(tmp_path, body):
@@ -67,13 +67,32 @@ def test_names_are_those_read_before_and_after(tmp_path, line, names):
 @pytest.mark.parametrize(
     "line",
     [
-        "x.append(1)", "y = x.pop()", "x[0] = 1", "x.a = 1", "(y := f(x))", "y = (z := f(x))",
-        "print(x)", "y = next(x)", "y = super().f(x)", "if x:\n    return x", "global y",
-        "y = locals()", "with x:\n    x.append(1)",
+        "x.append(1)", "x.pop()", "y = x.pop(z)", "y = x.pop() + x.pop()", "y = x.pop() + x[0]",
+        "y = [x.pop() for z in ps]", "y = ps or x.pop()", "y = ps.x.pop()", "x[0] = 1", "x.a = 1",
+        "(y := f(x))", "y = (z := f(x))", "print(x)", "y = next(x)", "y = super().f(x)",
+        "if x:\n    return x", "global y", "y = locals()", "with x:\n    x.append(1)",
     ],
 )  # fmt: skip
 def test_what_acts_on_more_than_names_is_in_none(tmp_path, line):
     assert stretches(tmp_path, f"{line}\nreturn x\n") == {}
+
+
+def test_an_item_that_is_taken_goes_in_in_the_place_of_its_list(tmp_path):
+    body = "y = f(x.pop(), ps)\nz = y + g(x)\nx = z\nreturn x\n"
+    assert stretches(tmp_path, body) == {
+        (1, 1): ("ps", "y"),
+        (2, 2): ("y x", "z"),
+        (3, 3): ("z", "x"),
+    }
+    tree = ast.parse(f"def loss(ps, x):\n{indent(body, '    ')}")
+    (call,) = stretch_at(tree, 2, 2).taken
+    assert item_of(call, {"x": [1, 2]}) == 2
+    assert item_of(call, {"x": []}) is item_of(call, {}) is ...
+
+
+def test_a_list_that_functions_read_gives_no_items(tmp_path):
+    body = "def more():\n    return len(x)\ny = f(x.pop(), more())\nreturn y\n"
+    assert stretches(tmp_path, body) == {}
 
 
 def test_a_name_that_is_only_for_itself_does_not_come_out(tmp_path):

@@ -302,6 +302,21 @@ def step_towers(params, x):
     return jax.grad(loss)(params, x)
 
 
+def step_skips(params, x):
+    def loss(params, x):
+        skips = []
+        for w in params["w"]:
+            skips.append(x)
+            x = jnp.tanh(x @ w)
+        for v in params["v"]:
+            h = jnp.sin(x) * jnp.cos(x)
+            # What the first half kept, the last first.
+            x = half(h + jnp.exp(skips.pop()), [v])
+        return _squares(x)
+
+    return jax.grad(loss)(params, x)
+
+
 def step_loop_body(params, x):
     def loss(params, x):
         kept = []

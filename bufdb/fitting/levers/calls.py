@@ -23,6 +23,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from bufdb.capture.target import jax_module
@@ -195,7 +196,11 @@ def _edit_statements(source: Source, region: Region, site: Site, calls: _Calls) 
     if region.lift == "linen" and len(region.held) > 1:
         raise Refused("nn.remat accepts one module, and these lines have several")
     arrays = [one for one in stretch.reads if one in region.arrays and one not in region.held]
-    parameters = ", ".join([*region.held, *arrays])
+    items = [source.new("item") for _ in stretch.taken]
+    for one, item in zip(stretch.taken, items, strict=True):
+        source.replace(source.span(one), partial(_as_text, item))
+    parameters = ", ".join([*region.held, *arrays, *items])
+    arguments = ", ".join([*region.held, *arrays, *map(source.of, stretch.taken)])
     results = ", ".join(stretch.writes)
     call = f"{checkpoint}({name}{policy})"
     call = f"({call} if {test} else {name})" if test else call
@@ -211,12 +216,16 @@ def _edit_statements(source: Source, region: Region, site: Site, calls: _Calls) 
             indented(body),
             f"{space}{UNIT}return {results}",
             "",
-            f"{space}{results} = {call}({parameters})",
+            f"{space}{results} = {call}({arguments})",
             *([] if is_last or has_space else [""]),
         ]
         return source.line_end.join(parts)
 
     source.replace((lines.start, lines.end), make, rank=1)
+
+
+def _as_text(text: str, _render: Render) -> str:
+    return text
 
 
 def _is_passed_on(source: Source, node: ast.Call, name: str) -> bool:
