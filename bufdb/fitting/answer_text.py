@@ -272,9 +272,10 @@ def _bytes(count: int | None) -> str:
 def _sites(program: Program, row: PlanResult, at: int) -> Sequence[Site]:
     """Return where a plan changes a region: of the first calls alone their places."""
     region, depth = program.regions[at], row.plan.depth(at)
+    sites = row.plan.sites(at, region)
     if depth is None or depth.with_dots or region.kind != "call":
-        return region.sites
-    return region.order[: depth.count]
+        return sites
+    return [site for site in region.order[: depth.count] if site in sites]
 
 
 def _changes(answer: Answer, row: PlanResult) -> list[str]:

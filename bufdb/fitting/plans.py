@@ -102,9 +102,9 @@ class Region:
     is_stretch: bool = False
     """`call`: whether it is statements of `function`, at `sites`, and not all of it."""
     within: tuple[int, ...] = ()
-    """Indices of the regions around all of it. Where a limit is within reach of others, a plan has
-    no call region within another one of its own: both are checkpoints then, one in the other. One
-    that is within another in part is a checkpoint there, too."""
+    """Indices of the regions around all of it."""
+    within_at: tuple[tuple[int, ...], ...] = ()
+    """`call`: the same of each of `sites`; () if that is `within`."""
 
     @property
     def layers(self) -> int:
@@ -144,7 +144,10 @@ class Plan:
     with_dots: tuple[int, ...] = ()
     """Indices of regions, scans or calls, where `dots_saveable` is saved, too."""
     calls: tuple[int, ...] = ()
-    """Indices of the call regions that are checkpointed, saving nothing (but see `with_dots`)."""
+    """Indices of the call regions that are checkpointed, saving nothing (but see `with_dots`),
+    where they are not within others of these."""
+    nested: tuple[int, ...] = ()
+    """Those of `calls` that are checkpoints within others of these, too."""
     depths: tuple[Depth, ...] = ()
     """Of regions that are only in part as the plan has them."""
     donated: tuple[int, ...] = ()
@@ -173,6 +176,13 @@ class Plan:
         """Return the names that it keeps somewhere, on the device or in host memory."""
         others = (name for one in self.depths for name in (*one.saved, *one.offloaded))
         return {*self.saved, *self.offloaded, *others}
+
+    def sites(self, at: int, region: Region) -> tuple[Site, ...]:
+        """Return the calls of a region, whose index is `at`, that are checkpoints."""
+        around = region.within_at or (region.within,) * len(region.sites)
+        pairs = zip(region.sites, around, strict=True)
+        is_all = at in self.nested
+        return tuple(site for site, some in pairs if is_all or not set(some) & set(self.calls))
 
     def depth(self, region: int) -> Depth | None:
         """Return how far it goes into a region; None: to its end."""

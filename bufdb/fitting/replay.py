@@ -78,6 +78,7 @@ class Replay:
         self._around: tuple[int, ...] = ()
         """The call regions of the plan around what is evaluated: each is one checkpoint."""
         self._touched: dict[tuple[int, tuple[int, ...]], tuple[Any, bool]] = {}
+        self._sites = [set(plan.sites(at, one)) for at, one in enumerate(survey.regions)]
         self.applied = Applied()
 
     def run(self, closed: Any, inputs: Sequence[Any]) -> list[Any]:
@@ -287,7 +288,7 @@ class Replay:
         region = self._survey.region_of(key)
         if region is None or region in self._around:
             return None
-        return region if site in self._survey.regions[region].sites else None
+        return region if site in self._sites[region] else None
 
     def _in_parts(
         self,

@@ -173,17 +173,16 @@ def _move(space: Space, plans: Iterable[Plan]) -> None:
                 space.drop(other, at)
 
 
-def _divide(space: Space, proof: Estimates, limit: int) -> None:
-    """Trace a plan of both kinds of layers, between one that fits and one that does not."""
+def _divide(space: Space, proof: Estimates, limit: int) -> list[Plan]:
+    """Trace a plan of both kinds of layers, between one that fits and one that does not.
+
+    Where none is estimated to fit, return plans that may need less than the least so far.
+    """
     if space.is_over:
-        return
+        return []
     known = [plan for plan in space.traced if plan not in proof.refused]
     if all(proof.estimate(plan) > limit for plan in known):
-        whole = [plan for plan in proof.full if not plan.depths]
-        least = min(whole, key=proof.estimate)
-        _spare_last(space, least)
-        _nest(space, least)
-        return
+        return _below(space, proof)
     frontier = _pareto(proof, known)
     curves = [_hull(proof, frontier), frontier]
     if any(plan.scans for plan in proof.full):
@@ -194,13 +193,14 @@ def _divide(space: Space, proof: Estimates, limit: int) -> None:
         others = [plan for plan in points if proof.estimate(plan) > limit]
         for dear, cheap in itertools.product(fitting[:NEAREST], others[: -NEAREST - 1 : -1]):
             if _between(space, proof, cheap, dear, limit):
-                return
+                return []
     # One that is traced to be better, and is not, may hide what differs in one region alone.
     fitting = sorted((one for one in known if proof.estimate(one) <= limit), key=proof.order)
     others = [one for one in frontier if proof.estimate(one) > limit][: -NEAREST - 1 : -1]
     for dear, cheap in itertools.product(fitting[:NEAREST], others):
         if _between(space, proof, cheap, dear, limit):
-            return
+            return []
+    return []
 
 
 def _between(space: Space, proof: Estimates, cheap: Plan, dear: Plan, limit: int) -> bool:
@@ -229,12 +229,38 @@ def _between(space: Space, proof: Estimates, cheap: Plan, dear: Plan, limit: int
     return is_new
 
 
-def _spare_last(space: Space, plan: Plan) -> None:
-    """Trace a plan of calls with the last one as written, function by function.
+def _below(space: Space, proof: Estimates) -> list[Plan]:
+    """Trace plans that may need less than the least; return those with the last call as written.
+
+    These cost less than the plans that they are made of. Checkpoints in each other cost more: they
+    are traced when nothing else may need less.
+    """
+    compiled = (proof.early | proof.full).items()
+    needs = {plan: one.need_bytes for plan, one in compiled if one.need_bytes and not plan.depths}
+    least = min(needs.values(), default=0)
+    spared = [
+        one
+        for plan, need in needs.items()
+        for one in (_spare_last(space, plan) if need <= (1 + TRY) * least else ())
+        if space.figure(space.traced[one]) <= space.figure(space.traced[plan])
+    ]
+    is_open = {*proof.open()}
+    if (
+        needs
+        and is_open.isdisjoint(spared)
+        and all(proof.estimate(one) >= least for one in is_open)
+    ):
+        _nest(space, min(needs, key=lambda plan: needs[plan]))
+    return [one for one in spared if one in is_open]
+
+
+def _spare_last(space: Space, plan: Plan) -> list[Plan]:
+    """Trace and return plans of calls with the last one as written, function by function.
 
     What that one saves is live with all the others anyway, so that to compute it again saves
     nothing, and costs work and often bytes.
     """
+    spared = []
     for index in plan.calls:
         region = space.program.regions[index]
         cheap = replace(
@@ -246,7 +272,8 @@ def _spare_last(space: Space, plan: Plan) -> None:
         some = (lever.between(space.program, cheap, plan, share) for lever in LEVERS)
         other = next((one for one in some if one is not None), None)
         if other is not None and not space.ask.is_by_hand(other) and not space.is_over:
-            space.look(other, space.of_plan[plan])
+            spared.append(space.look(other, space.of_plan[plan]))
+    return spared
 
 
 def _nest(space: Space, plan: Plan) -> None:
@@ -255,20 +282,23 @@ def _nest(space: Space, plan: Plan) -> None:
     What a call within another one computes is computed twice again: that is for limits below what
     one checkpoint of each value reaches.
     """
-    regions, away = space.program.regions, space.of_plan[plan]
-
-    def is_nested(at: int) -> bool:
-        is_within = bool(set(regions[at].within) & set(plan.calls))
-        return is_within or any(at in regions[one].within for one in plan.calls)
-
+    away = space.of_plan[plan]
     while True:
-        more = [at for at in space.program.calls if at not in plan.calls and is_nested(at)]
-        nested = [replace(plan, calls=tuple(sorted({*plan.calls, at}))) for at in more]
-        traced = [space.look(one, away) for one in nested if not space.is_over]
+        nested = (_nested(space.program, plan, at) for at in space.program.calls)
+        deeper = [one for one in nested if len(one.nested) > len(plan.nested)]
+        traced = [space.look(one, away) for one in deeper if not space.is_over]
         best = min([plan, *traced], key=lambda one: space.figure(space.traced[one]))
         if best == plan:
             return
         plan = best
+
+
+def _nested(program: Program, plan: Plan, at: int) -> Plan:
+    """Return a plan with one more call region, and those that are in each other then nested."""
+    plan = replace(plan, calls=tuple(sorted({*plan.calls, at})))
+    regions = enumerate(program.regions)
+    left = {one for one, region in regions if len(plan.sites(one, region)) < len(region.sites)}
+    return replace(plan, nested=tuple(sorted({*plan.nested, *(left & set(plan.calls))})))
 
 
 def _hull(proof: Estimates, frontier: Sequence[Plan]) -> list[Plan]:
@@ -354,8 +384,8 @@ def _descend(space: Space, proof: Estimates, limit: int) -> None:
     while not proof.is_over:
         if len(space.atoms) > EXACT:
             _refine(space, proof, limit)
-        _divide(space, proof, limit)
-        plan = _next(proof, limit)
+        below = _divide(space, proof, limit)
+        plan = min(below, key=proof.order, default=None) or _next(proof, limit)
         if plan is None:
             _tie(proof, limit)
             return

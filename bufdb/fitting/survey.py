@@ -47,7 +47,8 @@ class _Found:
     """A region while it is being found."""
 
     key: Key
-    sites: dict[Site, None] = field(default_factory=dict)
+    sites: dict[Site, set[Key]] = field(default_factory=dict)
+    """Each with the keys of the regions around everything that is made there."""
     instances: set[Any] = field(default_factory=set)
     count: int = 0
     function: str = ""
@@ -159,8 +160,14 @@ class Survey:
             return tuple(order[at] for at in numbers if at in order)
 
         self.index = {key: order[at] for key, at in self.index.items() if at in order}
-        regions = [self.regions[at] for at in kept]
-        self.regions = tuple(replace(one, within=among(one.within)) for one in regions)
+        self.regions = tuple(
+            replace(
+                self.regions[at],
+                within=among(self.regions[at].within),
+                within_at=tuple(map(among, self.regions[at].within_at)),
+            )
+            for at in kept
+        )
         narrowed = (replace(one, regions=among(one.regions)) for one in self.switches)
         self.switches = tuple(one for one in narrowed if one.regions)
 
@@ -242,7 +249,6 @@ class Survey:
             if key in keys or key in around:  # of a recursion the outermost
                 continue
             noted = self._found.setdefault(key, _Found(key))
-            noted.sites[site] = None
             noted.instances.add((place, instance))
             noted.count = len(noted.instances)
             noted.computed += _new_bytes(eqn)
@@ -253,13 +259,12 @@ class Survey:
             file, noted.function, line = key[1]
             if noted.stretch is None:
                 noted.defined = Site(file, line, 0, line, 0, noted.function)
-            self._nest(noted, (*around, *keys))
+            self._nest(noted, site, (*around, *keys))
             keys.append(key)
         return keys
 
     def _read_scan(self, eqn: Any, key: ScanKey, times: int, around: tuple[Key, ...]) -> None:
         noted = self._found.setdefault(key, _Found(key))
-        noted.sites[key[1]] = None
         is_simple = not noted.count and times == 1 and not eqn.params.get("reverse", False)
         noted.count += times * repetitions(eqn)
         noted.length = noted.count if is_simple else 0
@@ -269,10 +274,11 @@ class Survey:
             self._note_values(
                 lever, lever.inputs(self._reader, eqn), times * repetitions(eqn), [key]
             )
-        self._nest(noted, around)
+        self._nest(noted, key[1], around)
 
-    def _nest(self, noted: _Found, around: Sequence[Key]) -> None:
+    def _nest(self, noted: _Found, site: Site, around: Sequence[Key]) -> None:
         noted.around = set(around) if noted.around is None else noted.around & set(around)
+        noted.sites[site] = noted.sites.get(site, set(around)) & set(around)
 
     def _read_values(self, jaxpr: Any, times: int, around: tuple[Key, ...]) -> None:
         scans = [key for key in around if key[0] == SCAN]
@@ -315,10 +321,12 @@ class Survey:
             order=tuple(site for _, site in calls),
             sizes=sizes if len(set(sizes)) > 1 else (),
             length=noted.length,
-            within=tuple(
-                sorted(self.index[key] for key in noted.around or () if key in self.index)
-            ),
+            within=self._numbers(noted.around or ()),
+            within_at=tuple(self._numbers(noted.sites[site]) for site in sorted(noted.sites)),
         )
+
+    def _numbers(self, keys: Iterable[Key]) -> tuple[int, ...]:
+        return tuple(sorted(self.index[key] for key in keys if key in self.index))
 
     def _switches(self) -> Iterator[Switch]:
         taken = {one.value.name for one in self._values.values() if one.value.name is not None}

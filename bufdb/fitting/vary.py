@@ -157,6 +157,7 @@ def moved(plan: Plan, program: Program, other: Program) -> Plan:
         plan,
         scans=regions(plan.scans),
         calls=regions(plan.calls),
+        nested=regions(plan.nested),
         with_dots=regions(plan.with_dots),
         depths=tuple(
             replace(depth, region=at)

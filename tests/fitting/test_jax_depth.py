@@ -267,12 +267,13 @@ def within(tmp_path_factory):
         ("scanned", {"inner"}),
     ],
 )
-def test_calls_within_calls_are_one_program(tmp_path, within, name, chosen):
-    """A patch of a function's calls counts wherever it runs, so the plan has them there, too."""
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_calls_within_calls_are_one_program(tmp_path, within, name, chosen, is_nested):
+    """A call that is within others of the plan alone stays, or is a checkpoint there, too."""
     path, function, program = within(name)
     calls = tuple(at for at, one in enumerate(program.regions) if one.function in chosen)
     assert len(calls) == len(chosen)
-    plan = Plan(program.scans, calls=calls)
+    plan = Plan(program.scans, calls=calls, nested=calls if is_nested else ())
     made = patch(program, plan, {path: WITHIN}, str(Path(path).parent))
     other = loaded(made.texts[path], tmp_path)
     patched = Function(getattr(other, name), other.args(), {}, name)

@@ -44,7 +44,7 @@ def plans(program):
     for call in program.calls[:1]:
         yield Plan(calls=(call,), with_dots=(call,))
         for around in set(program.regions[call].within) & set(program.calls):
-            yield Plan(calls=tuple(sorted((call, around))))
+            yield Plan(calls=tuple(sorted((call, around))), nested=(call,))
 
 
 def compared(name, folder, module=forms, args=None):

@@ -2,8 +2,8 @@
 
     find     functions of the user that are called twice or more, or once if they compute much, and
              whose values matter; statements that are written out, too (`stretches`)
-    trace    the equations of a call run as one checkpoint, which saves nothing; so do those of a
-             call within it
+    trace    the equations of a call run as one checkpoint, which saves nothing; those of a call
+             within it as written, or as a checkpoint in it
     edit     the call becomes that of a checkpoint, of JAX or of the library whose state it changes:
 
         jax.checkpoint(block)(p, x)             arrays, and values of Python as `static_argnums`
@@ -111,31 +111,33 @@ class Calls(Lever):
     def planned(
         self, program: Program, plan: Plan, given_up: Sequence[Atom], kept: Sequence[Atom]
     ) -> Plan:
-        """Checkpoint calls; of a function that is called within another one alone, that one's."""
+        """Checkpoint calls; of a function that is called within others alone, those of these."""
         called = {region for atom in given_up for region in atom.regions}
-        outer = (one for one in called if not called & set(program.regions[one].within))
-        return replace(plan, calls=tuple(sorted(outer)))
+        every = replace(plan, calls=tuple(sorted(called)))
+        calls = tuple(at for at in every.calls if every.sites(at, program.regions[at]))
+        return replace(plan, calls=calls)
 
     def edit(self, editing: Editing) -> None:
         """Change the calls of each function of the plan."""
         regions, chosen = editing.program.regions, editing.plan.calls
         for index in chosen:
             region = regions[index]
+            sites = editing.plan.sites(index, region)
             has_dots = index in editing.plan.with_dots
             how = _words(region, has_dots)
             depth = editing.plan.depth(index)
             if depth is None:
-                for site in region.sites:
+                for site in sites:
                     editing.attempt(site, how, _edit, region, site, _Calls(has_dots))
                 continue
             first = first_calls(region.order, depth.count)
-            for site, count in first.items():
+            for site, count in ((one, first[one]) for one in sites if one in first):
                 words = how if count is None else f"in the first {count} iterations {how}"
                 if count is not None and depth.with_dots:
                     words += f", and in the others {_words(region, has_dots=True)}"
                 calls = _Calls(has_dots, count, depth.with_dots)
                 editing.attempt(site, words, _edit, region, site, calls)
-            for site in region.sites if depth.with_dots else ():
+            for site in sites if depth.with_dots else ():
                 if site not in first:
                     how = _words(region, has_dots=True)
                     editing.attempt(site, how, _edit, region, site, _Calls(has_dots=True))

@@ -102,7 +102,7 @@ def _count(sizes: Sequence[int], start: int, end: int, share: float) -> int:
 def _apart(program: Program, cheap: Plan, dear: Plan) -> int | None:
     """Return the only region in which two plans differ; None if they differ elsewhere."""
     alike = (
-        replace(one, saved=(), offloaded=(), calls=(), with_dots=(), depths=())
+        replace(one, saved=(), offloaded=(), calls=(), nested=(), with_dots=(), depths=())
         for one in (cheap, dear)
     )
     if next(alike) != next(alike):
@@ -124,6 +124,12 @@ def _parts(program: Program, plan: Plan, region: int) -> _Parts:
     return _Parts(first, depth.count, _rest(program, first, depth))
 
 
+def _is_left(program: Program, plan: Plan, at: int) -> bool:
+    """Return whether some calls of a region of a plan are within others of the plan."""
+    region = program.regions[at]
+    return at in plan.calls and len(plan.sites(at, region)) < len(region.sites)
+
+
 def _rest(program: Program, first: Plan, depth: Depth) -> Plan:
     """Return the plan whose region is as that of the last layers is."""
     region = depth.region
@@ -131,8 +137,13 @@ def _rest(program: Program, first: Plan, depth: Depth) -> Plan:
         with_dots = set(first.with_dots) - {region}
         if depth.with_dots:
             return replace(first, with_dots=tuple(sorted({*with_dots, region})))
-        calls = tuple(at for at in first.calls if at != region)
-        return replace(first, calls=calls, with_dots=tuple(sorted(with_dots)))
+        rest = replace(
+            first,
+            calls=tuple(at for at in first.calls if at != region),
+            nested=(),
+            with_dots=tuple(sorted(with_dots)),
+        )
+        return replace(rest, nested=tuple(at for at in first.nested if _is_left(program, rest, at)))
     own = {one.name for one in program.switches if region in one.regions}
     saved = {*set(first.saved) - own, *depth.saved}
     offloaded = {*set(first.offloaded) - own, *depth.offloaded}
