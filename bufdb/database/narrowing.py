@@ -20,7 +20,7 @@ _WHOLE = "whole_"
 FEW_ROWS = 1_000_000
 """Up to so many rows of some runs are copied: with a view in front of each table a long query takes
 DuckDB longer to plan than to answer (advice over one of 36 runs: 2.7 s of CPU, 1.4 with copies)."""
-FOR_QUESTIONS: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()
+ASKING: WeakSet[duckdb.DuckDBPyConnection] = WeakSet()
 """Connections that answer questions about a file or a dataset."""
 _ROWS: WeakKeyDictionary[duckdb.DuckDBPyConnection, dict[str, int]] = WeakKeyDictionary()
 """Of connections to a file how many rows its tables have at the most: DuckDB lists them with what
@@ -84,9 +84,9 @@ def is_empty(con: duckdb.DuckDBPyConnection, table: str) -> bool:
 
 
 def module_count(con: duckdb.DuckDBPyConnection) -> int:
-    """Return how many modules the attached file has; 0 if not opened by `open_readable`.
+    """Return how many modules the attached file has at the most: some may have been removed.
 
-    Some of them may have been removed.
+    0 if it was not opened by `open_readable`.
     """
     if con in _ROWS and "modules" in _ROWS[con]:
         return _ROWS[con]["modules"]
@@ -233,10 +233,10 @@ def _put_back(con: duckdb.DuckDBPyConnection, drops: Sequence[str], *, is_undone
 def _is_for_questions(con: duckdb.DuckDBPyConnection) -> bool:
     """Return whether a connection was opened for questions, which stays so."""
     # To list what is there takes DuckDB longer than many of these statements.
-    if con not in FOR_QUESTIONS:
+    if con not in ASKING:
         if con.execute("SELECT current_database()").fetchall() != [("memory",)]:
             return False
-        FOR_QUESTIONS.add(con)
+        ASKING.add(con)
     return True
 
 

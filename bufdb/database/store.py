@@ -271,7 +271,7 @@ def open_memory(*, is_small: bool = False, is_own: bool = False) -> duckdb.DuckD
     }
     try:
         con = duckdb.connect(config={**options, **(PLANNED_SOON if is_small and is_own else {})})
-    except duckdb.ParserException:  # a DuckDB that has other rules
+    except duckdb.ProgrammingError:  # a DuckDB that has other rules
         con = duckdb.connect(config=options)
     if is_small:
         SMALL.add(con)
@@ -291,7 +291,7 @@ def close_up(
         con.execute(definitions.tables()[table])
         _replace_rows(con, table, rows)
         narrowing.forget_rows(con, table)
-    narrowing.FOR_QUESTIONS.add(con)
+    narrowing.ASKING.add(con)
     _lock(con, allow_files=allow_files)
 
 

@@ -272,8 +272,10 @@ def _bytes(count: int | None) -> str:
 def _sites(program: Program, row: PlanResult, at: int) -> Sequence[Site]:
     """Return where a plan changes a region: of the first calls alone their places."""
     region, depth = program.regions[at], row.plan.depth(at)
+    if region.kind != "call":
+        return region.sites
     sites = row.plan.sites(at, region)
-    if depth is None or depth.with_dots or region.kind != "call":
+    if depth is None or depth.with_dots:
         return sites
     return [site for site in region.order[: depth.count] if site in sites]
 

@@ -364,8 +364,9 @@ class State:
     held: set[str] = field(default_factory=set)
     """Those that hold modules with state; '' if the closure does."""
     kinds: dict[str, set[Kind]] = field(default_factory=dict)
-    """Of each parameter, or name that a stretch reads, what it was in the calls; of what it takes
-    out of a list, too, by the text of the call."""
+    """Of each parameter, or name that a stretch reads, what it was in the calls."""
+    taken: dict[str, set[Kind]] = field(default_factory=dict)
+    """The same of what a stretch takes out of a list, by the text of the call; '' of modules."""
     results: dict[str, set[Kind]] = field(default_factory=dict)
     """Of each name that a stretch assigns for what comes after it, what it was then."""
 
@@ -408,7 +409,7 @@ class Calls:
         """Return a function that numbers the calls that it makes, of any depth.
 
         Stretches of the statements of a function are numbered, too, in the first call of it; in
-        later ones the bodies of loops that ran several times in each.
+        later ones the bodies of loops that ran several times in that.
         """
         jax = jax_module()
         open_calls: list[tuple[FrameType, Call, Any]] = []
@@ -474,8 +475,7 @@ class Calls:
         stretches = self._stretches(call.file, call.first_line)
         if not call.rank:
             return stretches
-        ranks = {one: self._ranks[call.file, -one.key] for one in stretches if one.is_loop}
-        return [one for one, rank in ranks.items() if rank >= 2 * call.rank]
+        return [one for one in stretches if one.is_loop and self._ranks[call.file, -one.key] > 1]
 
     def _run_of(self, frame: FrameType, stretch: Stretch) -> Call:
         """Return a run of a stretch as a call, and note what the names have that it reads."""
@@ -485,7 +485,6 @@ class Calls:
         site = Site(code.co_filename, *place, code.co_qualname)
         state = self._states.setdefault(key, State())
         read = {name: values[name] for name in stretch.reads if name in values}
-        read |= {ast.unparse(call): item_of(call, values) for call in stretch.taken}
         for name, value in read.items():
             state.kinds.setdefault(name, set()).add(kind_of(value))
             if library := _library(value):
@@ -497,7 +496,12 @@ class Calls:
             state.library = around.library
             state.held |= around.held or {""}
         self._ranks[key] += 1
-        shapes = shapes_of(value for value in read.values() if kind_of(value) == "arrays")
+        items = [item_of(one, values) for one in stretch.taken]
+        for call, item in zip(stretch.taken, items, strict=True):
+            kind: Kind = "" if _library(item) else kind_of(item)
+            state.taken.setdefault(ast.unparse(call), set()).add(kind)
+        taken = [*read.values(), *items]
+        shapes = shapes_of(value for value in taken if kind_of(value) == "arrays")
         return Call(site, code.co_qualname, *key, self._ranks[key] - 1, shapes, stretch)
 
     def _read_results(self, frame: FrameType, call: Call) -> None:

@@ -104,7 +104,7 @@ class Region:
     within: tuple[int, ...] = ()
     """Indices of the regions around all of it."""
     within_at: tuple[tuple[int, ...], ...] = ()
-    """`call`: the same of each of `sites`; () if that is `within`."""
+    """`call`: the same of what is made at each of `sites`, in their order."""
 
     @property
     def layers(self) -> int:

@@ -144,7 +144,7 @@ class Proof:
                 **beyond(compiled, self.rows.written),
             )
         both = [one for one in (need, row.need_bytes) if one is not None]
-        shown = ", not ".join(human_apart(both)) if len(both) == 2 else "what is not known"
+        shown = ", not ".join(human_apart(both)) if len(both) == 2 else "unknown bytes"
         self.notes.append(f"plan {row.rank}: its patched files need {shown}")
         is_broken = fits(need, self.question.limit_bytes) is False
         return replace(row, patch=None if is_broken else row.patch, is_broken=is_broken)

@@ -297,7 +297,7 @@ class Replay:
         env: dict[Any, Any],
         inside: _Inside,
     ) -> None:
-        """Evaluate equations with the plan's calls as checkpoints, and those within them, too.
+        """Evaluate equations with the plan's calls as checkpoints, also those that are nested.
 
         Args:
             eqns: of one jaxpr.

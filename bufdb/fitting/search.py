@@ -230,28 +230,30 @@ def _between(space: Space, proof: Estimates, cheap: Plan, dear: Plan, limit: int
 
 
 def _below(space: Space, proof: Estimates) -> list[Plan]:
-    """Trace plans that may need less than the least; return those with the last call as written.
+    """Trace plans that may need less than the least compiled so far; return some to try first.
 
-    These cost less than the plans that they are made of. Checkpoints in each other cost more: they
-    are traced when nothing else may need less.
+    These have the last call as written, and cost less than the plans that they are made of.
     """
-    compiled = (proof.early | proof.full).items()
-    needs = {plan: one.need_bytes for plan, one in compiled if one.need_bytes and not plan.depths}
-    least = min(needs.values(), default=0)
+    needs = _needs(proof)
+    most = (1 + TRY) * min(needs.values(), default=0)
     spared = [
         one
         for plan, need in needs.items()
-        for one in (_spare_last(space, plan) if need <= (1 + TRY) * least else ())
+        for one in (_spare_last(space, plan) if need <= most else ())
         if space.figure(space.traced[one]) <= space.figure(space.traced[plan])
     ]
     is_open = {*proof.open()}
-    if (
-        needs
-        and is_open.isdisjoint(spared)
-        and all(proof.estimate(one) >= least for one in is_open)
+    if is_open.isdisjoint(spared) and all(
+        proof.estimate(one) >= min(needs.values(), default=0) for one in is_open
     ):
-        _nest(space, min(needs, key=lambda plan: needs[plan]))
+        _nest(space, proof)
     return [one for one in spared if one in is_open]
+
+
+def _needs(proof: Estimates) -> dict[Plan, int]:
+    """Return the needs of compiled plans that have each region to its end."""
+    compiled = (proof.early | proof.full).items()
+    return {plan: one.need_bytes for plan, one in compiled if one.need_bytes and not plan.depths}
 
 
 def _spare_last(space: Space, plan: Plan) -> list[Plan]:
@@ -276,12 +278,14 @@ def _spare_last(space: Space, plan: Plan) -> list[Plan]:
     return spared
 
 
-def _nest(space: Space, plan: Plan) -> None:
-    """Trace a plan with checkpoints within those of its calls, and around them, while that is less.
+def _nest(space: Space, proof: Estimates) -> None:
+    """Trace the least plan with checkpoints within its calls, and around, while that is less.
 
     What a call within another one computes is computed twice again: that is for limits below what
-    one checkpoint of each value reaches.
+    one checkpoint of each value reaches, when nothing else may need less.
     """
+    needs = _needs(proof)
+    plan = min(needs, key=lambda one: needs[one], default=Plan())
     away = space.of_plan[plan]
     while True:
         nested = (_nested(space.program, plan, at) for at in space.program.calls)
@@ -297,8 +301,8 @@ def _nested(program: Program, plan: Plan, at: int) -> Plan:
     """Return a plan with one more call region, and those that are in each other then nested."""
     plan = replace(plan, calls=tuple(sorted({*plan.calls, at})))
     regions = enumerate(program.regions)
-    left = {one for one, region in regions if len(plan.sites(one, region)) < len(region.sites)}
-    return replace(plan, nested=tuple(sorted({*plan.nested, *(left & set(plan.calls))})))
+    within = {one for one, region in regions if len(plan.sites(one, region)) < len(region.sites)}
+    return replace(plan, nested=tuple(sorted({*plan.nested, *(within & set(plan.calls))})))
 
 
 def _hull(proof: Estimates, frontier: Sequence[Plan]) -> list[Plan]:
@@ -386,6 +390,9 @@ def _descend(space: Space, proof: Estimates, limit: int) -> None:
             _refine(space, proof, limit)
         below = _divide(space, proof, limit)
         plan = min(below, key=proof.order, default=None) or _next(proof, limit)
+        if plan is None and not any(_fits(proof, one, limit) for one in proof.full):
+            _nest(space, proof)
+            plan = _next(proof, limit)
         if plan is None:
             _tie(proof, limit)
             return

@@ -51,14 +51,14 @@ class Stretch:
     column: int
     end_column: int
     reads: tuple[str, ...]
-    """Names of the function that it reads before it assigns them."""
+    """Names of the function that it reads before it assigns them, without those of `taken`."""
     writes: tuple[str, ...]
     """Names that it assigns and that are read after it; in a loop in the next iteration, too."""
     is_loop: bool
     """Whether it is in the body of a loop."""
     statements: tuple[ast.stmt, ...]
     taken: tuple[ast.Call, ...]
-    """Calls such as `skips.pop()`, of a name that it has once, that can run before it."""
+    """Calls such as `skips.pop()`, of a name that it has once, so that they can run before it."""
 
 
 def stretches_of(file: str, first_line: int) -> tuple[Stretch, ...]:
@@ -108,8 +108,8 @@ def _of_function(node: ast.FunctionDef) -> Iterator[Stretch]:
     known = {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg)}
     known |= {name for one in node.body for name in names_bound(one)}
     inner = [one for one in ast.walk(node) if isinstance(one, (*FUNCTIONS, ast.Lambda))]
-    shared = {name for one in inner if one is not node for name in names_read(one)}
-    for run in _runs(node.body, shared):
+    own = known - {name for one in inner if one is not node for name in names_read(one)}
+    for run in _runs(node.body, own):
         repeats = _repeated(run)
         alone = [[one] for one in run if not any(one in group for group in repeats)]
         for group in (*repeats, *alone):
@@ -117,7 +117,7 @@ def _of_function(node: ast.FunctionDef) -> Iterator[Stretch]:
             paths = _after(node.body, group[-1], ((),), is_loop=False)
             yield _stretch(group, known, paths, key, is_loop=False)
     for loop, beyond in _loops(node.body, ((),), is_loop=False):
-        for run in _runs(loop.body, shared):
+        for run in _runs(loop.body, own):
             paths = _after(loop.body, run[-1], beyond, is_loop=True)
             yield _stretch(run, known, paths, run[0].lineno, is_loop=True)
 
@@ -141,25 +141,29 @@ def _loops(
             yield from _loops(one.body, paths, is_loop=isinstance(one, ast.For))
 
 
-def _runs(block: Sequence[ast.stmt], shared: set[str]) -> list[list[ast.stmt]]:
+def _runs(block: Sequence[ast.stmt], own: set[str]) -> list[list[ast.stmt]]:
     """Return the statements that a stretch may have, where they follow each other.
 
     Args:
         block: statements of a function.
-        shared: names that functions in it read, too, which may change what these hold.
+        own: its names that no other function reads, which may change what they hold.
     """
     runs: list[list[ast.stmt]] = [[]]
     for one in block:
         taken = {_list_of(call) for call in takes(one)}
-        if not _is_plain(one) or taken & shared:
+        if not _is_plain(one) or not taken <= own:
             if runs[-1]:
                 runs.append([])
             continue
         held = {_list_of(call) for other in runs[-1] for call in takes(other)}
-        if held & names_read(one) or any(taken & names_read(other) for other in runs[-1]):
+        if held & _named(one) or any(taken & _named(other) for other in runs[-1]):
             runs.append([])
         runs[-1].append(one)
     return [run for run in runs if run]
+
+
+def _named(statement: ast.stmt) -> set[str]:
+    return names_read(statement) | names_bound(statement)
 
 
 def takes(statement: ast.stmt) -> list[ast.Call]:
@@ -191,13 +195,25 @@ def _list_of(call: ast.Call) -> str:
 
 
 def item_of(call: ast.Call, values: Mapping[str, Any]) -> Any:
-    """Return what a call would take out of what a name has now; `...` if that is not known."""
-    held = values.get(_list_of(call))
+    """Return what a call would take out of what a name has now; `...` if that is not known.
+
+    Nor is it if another name has the same list: lines may read it there after the call.
+    """
+    held: Any = values.get(_list_of(call))
+    if type(held) not in (list, dict) or sum(_has(one, held) for one in values.values()) > 1:
+        return ...
     at = ast.literal_eval(call.args[0]) if call.args else -1
     try:
-        return held[at] if isinstance(held, list | dict) else ...
+        return held[at]
     except (LookupError, TypeError):
         return ...
+
+
+def _has(value: Any, held: Any) -> bool:
+    """Return whether a value is something, or has it among its items."""
+    items = value.values() if isinstance(value, dict) else value
+    is_open = isinstance(value, list | tuple | dict)
+    return value is held or (is_open and any(one is held for one in items))
 
 
 def _is_plain(statement: ast.stmt) -> bool:

@@ -6,7 +6,6 @@ to a later trace of the same program, whose jaxprs are other objects.
 
 from __future__ import annotations
 
-import ast
 import functools
 import sys
 from collections import Counter
@@ -113,15 +112,15 @@ class Survey:
     def _is_worth(self, noted: _Found, alone: Mapping[Key, int]) -> bool:
         """Return whether a stretch of statements can be a region, and no call is the better one.
 
-        That is not so next to a scan, in a function that several calls run, unless it is in a loop
-        there, or where calls of one function are nearly all of it; nor for names that hold more
-        than arrays and are changed.
+        That is not so next to a scan, or where calls of one function are nearly all of it; nor for
+        names that hold more than arrays and are changed. In a function that several calls run only
+        the body of a loop is one.
         """
         assert noted.stretch is not None
         state = self._reader.calls.state(noted.key[1][0], noted.key[1][2])
         names = [*state.results.items(), *((n, state.kinds.get(n)) for n in state.results)]
         is_known = bool(names) and all(kinds in ({"arrays"}, None) for _, kinds in names)
-        is_known &= all(state.kinds[ast.unparse(one)] == {"arrays"} for one in noted.stretch.taken)
+        is_known &= all(kinds == {"arrays"} for kinds in state.taken.values())
         around = (self._found[key] for key in noted.around or ())
         calls = max((len(one.instances) for one in around if one.stretch is None), default=1)
         is_repeated = noted.stretch.is_loop and len(noted.instances) > calls
@@ -322,7 +321,9 @@ class Survey:
             sizes=sizes if len(set(sizes)) > 1 else (),
             length=noted.length,
             within=self._numbers(noted.around or ()),
-            within_at=tuple(self._numbers(noted.sites[site]) for site in sorted(noted.sites)),
+            within_at=tuple(self._numbers(noted.sites[site]) for site in sorted(noted.sites))
+            if noted.key[0] == "call"
+            else (),
         )
 
     def _numbers(self, keys: Iterable[Key]) -> tuple[int, ...]:

@@ -292,6 +292,25 @@ def test_the_body_of_a_loop_is_one_region_in_each_call(monkeypatch):
     assert known == [("tower", 2 * layers, True, (1,)), ("tower", 2, False, ())]
 
 
+def test_lines_that_take_modules_out_of_a_list_stay(monkeypatch):
+    nnx = pytest.importorskip("flax.nnx", reason="this Python has no flax")
+    monkeypatch.setattr(Function, "platform", "gpu")
+
+    def loss(layers, x):
+        left = list(layers)
+        for _ in range(N):
+            h = jax.numpy.sin(x) * jax.numpy.cos(x)
+            x = jax.numpy.sin(left.pop()(h)) + jax.numpy.cos(h)
+        return (x * x).sum()
+
+    def step(layers, x):
+        return nnx.grad(loss)(layers, x)
+
+    layers = nnx.List([nnx.Linear(D, D, rngs=nnx.Rngs(0)) for _ in range(N)])
+    regions = Function(step, (layers, jax.numpy.ones((D, D))), {}, "step").program().regions
+    assert not any(one.is_stretch for one in regions)
+
+
 def test_next_to_a_scan_what_is_called_once_is_none(monkeypatch):
     monkeypatch.setattr(Function, "platform", "gpu")
 

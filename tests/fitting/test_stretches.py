@@ -90,6 +90,25 @@ def test_an_item_that_is_taken_goes_in_in_the_place_of_its_list(tmp_path):
     assert item_of(call, {"x": []}) is item_of(call, {}) is ...
 
 
+@pytest.mark.parametrize("line", ["x = [1, 2]", "x += [1]", "y = len(x)"])
+def test_lines_that_name_the_list_are_apart(tmp_path, line):
+    made = stretches(
+        tmp_path, f"x = ps\nfor p in ps:\n    z = f(x.pop(), p)\n    {line}\nreturn x\n"
+    )
+    assert {lines for lines in made if lines[0] > 2} == {(3, 3), (4, 4)}
+
+
+def test_a_list_of_another_function_gives_no_items(tmp_path):
+    assert stretches(tmp_path, "y = f(kept.pop())\nreturn y\n") == {}
+
+
+def test_a_list_that_other_names_have_gives_no_known_item():
+    call, held = ast.parse("x.pop()").body[0].value, [1]
+    assert item_of(call, {"x": held}) == 1
+    for other in (held, [held], {"a": held}):
+        assert item_of(call, {"x": held, "y": other}) is ...
+
+
 def test_a_list_that_functions_read_gives_no_items(tmp_path):
     body = "def more():\n    return len(x)\ny = f(x.pop(), more())\nreturn y\n"
     assert stretches(tmp_path, body) == {}

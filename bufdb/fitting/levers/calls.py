@@ -111,7 +111,7 @@ class Calls(Lever):
     def planned(
         self, program: Program, plan: Plan, given_up: Sequence[Atom], kept: Sequence[Atom]
     ) -> Plan:
-        """Checkpoint calls; of a function that is called within others alone, those of these."""
+        """Checkpoint calls, without functions that are called only within others of these."""
         called = {region for atom in given_up for region in atom.regions}
         every = replace(plan, calls=tuple(sorted(called)))
         calls = tuple(at for at in every.calls if every.sites(at, program.regions[at]))

@@ -124,8 +124,8 @@ def _parts(program: Program, plan: Plan, region: int) -> _Parts:
     return _Parts(first, depth.count, _rest(program, first, depth))
 
 
-def _is_left(program: Program, plan: Plan, at: int) -> bool:
-    """Return whether some calls of a region of a plan are within others of the plan."""
+def _is_within(program: Program, plan: Plan, at: int) -> bool:
+    """Return whether some calls of a region are within others of a plan that nests none."""
     region = program.regions[at]
     return at in plan.calls and len(plan.sites(at, region)) < len(region.sites)
 
@@ -143,7 +143,8 @@ def _rest(program: Program, first: Plan, depth: Depth) -> Plan:
             nested=(),
             with_dots=tuple(sorted(with_dots)),
         )
-        return replace(rest, nested=tuple(at for at in first.nested if _is_left(program, rest, at)))
+        nested = tuple(at for at in first.nested if _is_within(program, rest, at))
+        return replace(rest, nested=nested)
     own = {one.name for one in program.switches if region in one.regions}
     saved = {*set(first.saved) - own, *depth.saved}
     offloaded = {*set(first.offloaded) - own, *depth.offloaded}
