@@ -6,7 +6,6 @@ differences; with `--tables` those of all tables too, which takes most of the ti
 
 import sys
 import tempfile
-from dataclasses import asdict
 from pathlib import Path
 
 from small_db import Module
@@ -97,7 +96,10 @@ def _summary(compared, con, row, head, limit):
     overview = summary.overview(con, PARTS, options(row, head), *limit)
     shown = [one._asdict() for one in sentences(overview, width=UNWRAPPED)]
     compared.rows(f"{where} sentences", row["sentences"], shown)
-    expected = [plain(asdict(one)) for one in sections(overview)]
+    expected = [
+        plain({**one._asdict(), "figures": [figure._asdict() for figure in one.figures]})
+        for one in sections(overview)
+    ]
     compared.rows(f"{where} sections", head.get("sections", []), expected)
     if overview.peak is not None:
         compared.same(f"{where} peak", row["peak_bytes"], overview.peak["peak_bytes"])
