@@ -2,16 +2,21 @@
 
 import ast
 import json
-import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("jax", reason="this Python has no jax")
 
+from bufdb.blame import report as reporting
 from bufdb.blame import script
+from bufdb.blame.comparison import Blaming
+from bufdb.blame.runs import Compilation, Job, Variant
+from bufdb.blame.series import Jump, Series
 from bufdb.capture import call, worker
+from bufdb.errors import BufdbError
 
 PROGRAM = """from functools import partial
 
@@ -57,22 +62,73 @@ def blame(tmp_path, call, monkeypatch):
     return lambda *words: call("blame", *words, "--db", "d.duckdb")
 
 
-def test_a_flag_is_named_with_what_it_grew(blame, call):
-    code, out, err = blame("train.py:sorts", "--args", "args(64)", "--flag", FLAG)
+def test_a_flag_is_named_with_what_it_grew_and_reported(blame, call, tmp_path, monkeypatch):
+    """One compilation of each kind for the answer and two reports: each is a process."""
+    text = (tmp_path / "train.py").read_text()
+    for word, own in (("sorts", "zebra_lens"), ("(x", "(giraffe"), ("x + 1", "giraffe + 1")):
+        text = text.replace(word, own)
+    (tmp_path / "crow.py").write_text(text)
+    written = reporting.report
+
+    def twice(work, compared, folder, *, is_anonymous):
+        written(work, compared, folder, is_anonymous=is_anonymous)
+        assert not is_anonymous
+        written(work, compared, tmp_path / "hidden", is_anonymous=True)
+
+    monkeypatch.setattr(reporting, "report", twice)
+    options = ("crow.py:zebra_lens", "--args", "args(66)", "--flag", FLAG, "--report", "bug")
+    code, out, err = blame(*options)
     assert code == 1, err
     first, *lines = out.splitlines()
     assert first == (
-        "sorts: need 48.0 KiB at xla_disable_hlo_passes=default, "
-        "64.0 KiB at xla_disable_hlo_passes=cse"
+        "zebra_lens: need 51.1 KiB at xla_disable_hlo_passes=default, "
+        "68.1 KiB at xla_disable_hlo_passes=cse"
     )
-    assert lines[0].startswith("xla_disable_hlo_passes=cse: +16.0 KiB over ")
-    assert lines[1] == "  +16.0 KiB add train.py:18 f32[64,64], a temp of its own"
+    assert lines[0].startswith("xla_disable_hlo_passes=cse: +17.1 KiB over ")  # aligned
+    assert lines[1] == "  +17.0 KiB add crow.py:18 f32[66,66], a temp of its own"
     query = "SELECT run_name, label_value FROM run_labels WHERE label = 'xla_disable_hlo_passes'"
     _, out, _ = call("sql", f"{query} ORDER BY ALL", "--db", "d.duckdb", "--format", "csv")
     assert out.splitlines()[1:] == [
-        "sorts@xla_disable_hlo_passes=cse,cse",
-        "sorts@xla_disable_hlo_passes=default,default",
+        "zebra_lens@xla_disable_hlo_passes=cse,cse",
+        "zebra_lens@xla_disable_hlo_passes=default,default",
     ]
+    check_report(tmp_path / "bug")
+    check_anonymous_report(tmp_path / "hidden", tmp_path.name)
+    assert blame(*options)[0] == 2  # it is there
+
+
+def check_report(folder):
+    """It has smaller arguments and both dumps."""
+    text = (folder / "README.md").read_text()
+    assert "stayed: 66 → 33." in text and "f32[33,33]" in text
+    assert "zebra_lens(args(66))` of `crow.py:zebra_lens`" in text
+    for side in reporting.SIDES:
+        assert "tensor<33x33xf32>" in (folder / side / "stablehlo.mlir").read_text()
+        assert len(list((folder / side).glob("*-buffer-assignment.txt"))) == 1
+        assert list((folder / side / "passes").glob("*.after_fusion.*"))
+
+
+def check_anonymous_report(folder, name):
+    """It has no word of the user, nor the name of the folder that the file is in."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert len(files) > 20
+    for path in files:
+        text = f"{path.relative_to(folder)} {path.read_text()}"
+        for word in ("zebra", "crow", "giraffe", name):
+            assert word not in text, path
+    assert any(".after_cse" in path.name or "algsimp" in path.name for path in files)
+    assert "sort" in (folder / "new" / "stablehlo.mlir").read_text()
+
+
+def test_a_report_is_anonymous_as_the_option_says(blame, monkeypatch):
+    jump = Jump("old", "new", "old", "new", 64, 128, 64, 128)
+    answer, reports = [Series("sorts", (), (jump,))], []
+    monkeypatch.setattr(Blaming, "answer", lambda work, *, bisect: answer)
+    monkeypatch.setattr(reporting, "report", lambda *words, **how: reports.append((words[2:], how)))
+    options = ("train.py:sorts", "--args", "args(4)", "--flag", FLAG, "--report", "bug")
+    for words in ((), ("--anonymize",)):
+        blame(*options, *words)
+    assert reports == [((Path("bug"),), {"is_anonymous": one}) for one in (False, True)]
 
 
 @pytest.mark.slow
@@ -118,40 +174,28 @@ def test_what_an_environment_runs_needs_nothing_of_bufdb(file):
     assert all(str(name).split(".")[0] in own for name in names), names
 
 
-@pytest.mark.slow
-def test_a_report_has_smaller_arguments_and_both_dumps(blame, tmp_path):
-    options = ("train.py:sorts", "--args", "args(4)", "--flag", FLAG, "--report", "bug")
-    code, _, err = blame(*options)
-    assert code == 1, err
-    text = (tmp_path / "bug" / "README.md").read_text()
-    size = int(re.search(r"stayed: 4 → (\d+)\.", text)[1])
-    assert size < 4 and f"f32[{size},{size}]" in text
-    assert "sorts(args(4))` of `train.py:sorts`" in text
-    for side in ("old", "new"):
-        folder = tmp_path / "bug" / side
-        assert f"tensor<{size}x{size}xf32>" in (folder / "stablehlo.mlir").read_text()
-        assert len(list(folder.glob("*-buffer-assignment.txt"))) == 1
-        assert list((folder / "passes").glob("*.after_fusion.*"))
-    assert blame(*options)[0] == 2  # it is there
+@dataclass(frozen=True)
+class Sized(Job):
+    """Two ways to compile: the new one needs a third more while a size is at least `least`."""
+
+    least: int = 1
+
+    def compile(self, variant, **how):
+        sizes = [size // self.divisors.get(size, 1) for size in (48, 12)]
+        if sizes[1] % 2:
+            raise BufdbError("no equal parts")
+        need = sizes[0] * (4 if variant.value == "new" and sizes[0] >= self.least else 3)
+        (self.folder / "sizes.json").write_text("[48, 12]")
+        return Compilation(self.folder, {}, "cpu", None, need)
 
 
-@pytest.mark.slow
-def test_an_anonymous_report_has_no_word_of_the_user(blame, tmp_path):
-    text = (
-        (tmp_path / "train.py").read_text().replace("sorts", "zebra_lens").replace("(x", "(giraffe")
-    )
-    (tmp_path / "crow.py").write_text(text.replace("x + 1.0", "giraffe + 1.0"))
-    options = ("crow.py:zebra_lens", "--args", "f32[2,2]", "--flag", FLAG)
-    code, _, err = blame(*options, "--report", "bug", "--anonymize")
-    assert code == 1, err
-    files = [path for path in (tmp_path / "bug").rglob("*") if path.is_file()]
-    assert len(files) > 20
-    for path in files:
-        text = f"{path.relative_to(tmp_path)} {path.read_text()}"
-        for word in ("zebra", "crow", "giraffe", tmp_path.name):
-            assert word not in text, path
-    assert any(".after_cse" in path.name or "algsimp" in path.name for path in files)
-    assert "sort" in (tmp_path / "bug" / "new" / "stablehlo.mlir").read_text()
+@pytest.mark.parametrize(("least", "divisors"), [(1, 16), (5, 8), (9, 4), (20, 2), (40, 1)])
+def test_arguments_are_as_small_as_the_jump_stays(tmp_path, least, divisors):
+    """A size whose program is not compiled is too small, too."""
+    ways = [Variant("xla_flag", value, "python") for value in ("old", "new")]
+    job = Sized("train.py:f", "", tmp_path, least=least)
+    wanted = {48: divisors, 12: 2}
+    assert reporting.smallest(job, *ways, 1) == {size: by for size, by in wanted.items() if by > 1}
 
 
 @pytest.mark.slow
