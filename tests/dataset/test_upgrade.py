@@ -38,6 +38,15 @@ def kept(tmp_path):
     return tmp_path / "kept"
 
 
+@pytest.fixture(scope="module")
+def eighth(tmp_path_factory):
+    """A dataset of schema version 8 to copy, and its rows."""
+    root = tmp_path_factory.mktemp("eighth") / "set"
+    with as_version(8):
+        stored(root)
+        return root, rows_on(root)
+
+
 @contextlib.contextmanager
 def as_version(number):
     """Let bufdb be of another schema version, within the block, as far as datasets know."""
@@ -135,11 +144,9 @@ def test_kept_dump_files_are_read_again(tmp_path, file_format, capfd):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stops", ["before the markers", "among the markers"])
-def test_an_upgrade_that_ends_early_loses_nothing(tmp_path, monkeypatch, stops):
-    root = tmp_path / "set"
-    with as_version(8):
-        stored(root)
-        before = rows_on(root)
+def test_an_upgrade_that_ends_early_loses_nothing(tmp_path, monkeypatch, eighth, stops):
+    first, before = eighth
+    root = shutil.copytree(first, tmp_path / "set")
     whole = upgrading._MarkersLast.finish
 
     def stop(writer):
@@ -211,12 +218,10 @@ for number, root in enumerate(roots):
 
 
 @pytest.mark.slow
-def test_a_killed_upgrade_loses_nothing(tmp_path):
+def test_a_killed_upgrade_loses_nothing(tmp_path, eighth):
     """BUFDB_KILLS sets how many; each is at a random instant of its share of the time."""
-    root, count = tmp_path / "set", int(os.environ.get("BUFDB_KILLS", "2"))
-    with as_version(8):
-        stored(root)
-        before = rows_on(root)
+    count, (first, before) = int(os.environ.get("BUFDB_KILLS", "2")), eighth
+    root = shutil.copytree(first, tmp_path / "set")
     names = objects(root)
     roots = [shutil.copytree(root, tmp_path / str(number)) for number in range(count)]
     script = KILLER.format(instant=random.random())
