@@ -258,16 +258,20 @@ def within(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("name", "chosen"),
+    ("name", "chosen", "is_nested"),
     [
-        ("step", {"inner", "middle"}),
-        ("step", {"inner", "other"}),
-        ("step", {"inner", "middle", "outer"}),
-        ("step", {"middle", "outer"}),
-        ("scanned", {"inner"}),
+        ("step", {"inner", "middle"}, False),
+        ("step", {"inner", "other"}, False),
+        ("step", {"inner", "middle", "outer"}, True),
+        ("step", {"middle", "outer"}, False),
+        ("step", {"middle", "outer"}, True),
+        ("scanned", {"inner"}, False),
+        ("scanned", {"inner"}, True),
+        pytest.param("step", {"inner", "middle"}, True, marks=pytest.mark.by_hand),
+        pytest.param("step", {"inner", "other"}, True, marks=pytest.mark.by_hand),
+        pytest.param("step", {"inner", "middle", "outer"}, False, marks=pytest.mark.by_hand),
     ],
 )
-@pytest.mark.parametrize("is_nested", [False, True])
 def test_calls_within_calls_are_one_program(tmp_path, within, name, chosen, is_nested):
     """A call that is within others of the plan alone stays, or is a checkpoint there, too."""
     path, function, program = within(name)
