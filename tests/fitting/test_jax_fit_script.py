@@ -157,7 +157,7 @@ def test_an_installed_file_is_changed_only_with_own(fit, empty_folder, monkeypat
     if program == "function":
         shapes = '{"w": f32[6,32,32], "v": f32[6,32,32]}, f32[768,32]'
         words = ["trainer:step", "--args", shapes]
-    options = ["--limit", "1600KiB", "--budget-compiles", "4"]
+    options = ["--limit", "1600KiB", "--budget-compiles", "2"]
     code, out, err = fit(*options, *words)
     answer = json.loads(out)
     assert code == 1, err
