@@ -54,7 +54,7 @@ def test_each_saved_array_has_its_line(script, made_in, tmp_path):
     [pytest.param(3, 200, marks=pytest.mark.slow), pytest.param(1, 800, marks=pytest.mark.by_hand)],
 )
 def test_each_one_of_many_programs_of_a_process_has(tmp_path, step, least):
-    """Every third of fifteen programs, or all: a later scan has stacks of an earlier one's shape."""
+    """Every third of fifteen programs, or all: later scans have stacks of an earlier shape."""
     generate = SHARED / "generate"
     origins = compiled(tmp_path, "-c", TOGETHER, str(generate), str(step))
     assert len({row["function_name"] for row in origins}) >= 15 // step
