@@ -455,7 +455,7 @@ overheads in *time*, measured on its GPU. Ours are products and bytes of what XL
 shares of what XLA needs as written: next to each other, not in one unit. GoogleNet is without
 auxiliary heads, VGG-16 without dropout, U-Net at 416 x 608; batches are those of MONeT. JAX's page
 was run on another GPU; its figures are the limits here. Rows are of three states of `fit`: those of
-U-Net, and of ResNet-50 and MobileNet-V2 down to 60 %, are the newest, where checkpoints may be in
+U-Net and ResNet-50, and of MobileNet-V2 down to 60 %, are the newest, where checkpoints may be in
 each other, and lines may take an item of a list; those of GPT-2, ViT, VGG-16, the U-Net of flax.nnx
 and GoogleNet from 60 % down know statements that are written out; the others are older. In programs
 with scans alone nothing has changed since.
