@@ -130,7 +130,7 @@ def wrong_calls() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Asked:
+class FunctionCall:
     """A function of a user's file, with the arguments that it takes."""
 
     function: Any
@@ -146,7 +146,7 @@ class Asked:
             self.simulation.require()
 
 
-def question_of(spec: str, args: str, hardware: str | None) -> Asked:
+def question_of(spec: str, args: str, hardware: str | None) -> FunctionCall:
     """Import a user's file, and evaluate arguments for a function of it.
 
     Args:
@@ -172,14 +172,14 @@ def question_of(spec: str, args: str, hardware: str | None) -> Asked:
             function = call.function(module, place, name)
         with worker.step(f"evaluating --args for {spec}"):
             values, kwargs = call.arguments(args, vars(module)).of(function, name)
-    return Asked(function, values, kwargs, described, simulating)
+    return FunctionCall(function, values, kwargs, described, simulating)
 
 
 def explained(request: Mapping[str, Any], caught: Caught | None = None) -> dict[str, Any]:
     """Dump the compilation of a function of a user's file.
 
     Args:
-        request: {"spec", "args", "target": those of `asked`, "dumps": the folder to dump to}.
+        request: {"spec", "args", "target": those of `question_of`, "dumps": the folder to dump to}.
         caught: a call of a user's command, in place of that of the request.
 
     Returns:
@@ -208,7 +208,7 @@ def explained(request: Mapping[str, Any], caught: Caught | None = None) -> dict[
     return {"device": kind, "refusal": refusal, "note": _notes(unused_note(stage), memory)}
 
 
-def taken(caught: Caught, hardware: str | None) -> Asked:
+def taken(caught: Caught, hardware: str | None) -> FunctionCall:
     """Return a call of a user's command, for a target.
 
     Raises:
@@ -216,7 +216,7 @@ def taken(caught: Caught, hardware: str | None) -> Asked:
         BufdbError: a package is missing.
     """
     described = None if hardware is None else target(hardware, gpus())
-    return Asked(caught.function, caught.args, dict(caught.kwargs), described)
+    return FunctionCall(caught.function, caught.args, dict(caught.kwargs), described)
 
 
 def answers(caught: Caught) -> Callable[[Mapping[str, Any]], dict[str, Any]]:

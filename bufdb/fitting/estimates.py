@@ -48,20 +48,20 @@ class Estimates:
     """What is compiled before the search needs it: the estimates do without it until then."""
 
     def __post_init__(self) -> None:
-        self.full[Plan()] = self.space.ask.as_written
+        self.full[Plan()] = self.space.request.as_written
         self.space.traced.setdefault(Plan(), self.space.program.as_written)
         self.space.of_plan.setdefault(Plan(), NONE)
 
     @property
     def is_over(self) -> bool:
         """Return whether no compilation, or no time, is left."""
-        return self.count >= self.space.ask.compile_budget or self.space.ask.is_over()
+        return self.count >= self.space.request.compile_budget or self.space.request.is_over()
 
     def remember(self) -> None:
         """Take what earlier questions compiled as known; the plans are traced for that."""
         space, count = self.space, self.space.count
-        for one in space.ask.known:
-            if space.ask.is_over():
+        for one in space.request.known:
+            if space.request.is_over():
                 break
             plan = space.look(one.plan, one.away)
             self.kept[plan] = one.need_bytes
@@ -217,8 +217,8 @@ class Estimates:
     def compile_early(self, plan: Plan) -> None:
         """Compile a plan whose estimate, from far away, is no measure of the others."""
         self.count += 1
-        self.space.ask.observer("compiling the plan that saves nothing")
-        self.early[plan] = self.space.ask.compile(plan, True)
+        self.space.request.observer("compiling the plan that saves nothing")
+        self.early[plan] = self.space.request.compile(plan, True)
 
     def finish(self) -> None:
         """Know what was compiled early, too."""
@@ -234,8 +234,8 @@ class Estimates:
         if compiled is None:
             self.count += 1
             self.new_count += is_new
-            self.space.ask.observer(f"compiling plan {self.count}, estimated at {before} bytes")
-            compiled = self.space.ask.compile(plan, is_full)
+            self.space.request.observer(f"compiling plan {self.count}, estimated at {before} bytes")
+            compiled = self.space.request.compile(plan, is_full)
         need = compiled.need_bytes
         if not is_full:
             self.quick[plan] = need or 0
@@ -254,7 +254,7 @@ class Estimates:
 
     def _learn(self, plan: Plan, need: int) -> None:
         away, hoped = self.space.of_plan[plan], self.hoped.get(plan)
-        self.space.ask.learn(Learned(plan, away, need, hoped))
+        self.space.request.learn(Learned(plan, away, need, hoped))
 
     def candidate(self, plan: Plan) -> Candidate:
         """Return a plan with what is known of it."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from bufdb.fitting.levers import OF_TEXT
-from bufdb.fitting.plans import Ask, Candidate, Compiled, Plan, Program, Traced
+from bufdb.fitting.plans import Candidate, Compiled, Plan, Program, SearchRequest, Traced
 from bufdb.fitting.search import search
 from bufdb.fitting.space import Space, free
 from bufdb.render.text import human_apart
@@ -28,7 +28,7 @@ class Extra:
     """Compiles plans with changes of the program's text."""
 
     program: Program
-    ask: Ask
+    request: SearchRequest
     left: Callable[[], int]
     """How many compilations are left."""
     notes: list[str]
@@ -40,16 +40,16 @@ class Extra:
         Each kind is tried alone; then, with a limit that nothing as cheap fits, with plans that
         the search finds in the rewritten program, and with other kinds.
         """
-        program, ask = self.program, self.ask
-        alone = Candidate(free(program), program.as_written, 0, ask.as_written)
+        program, request = self.program, self.request
+        alone = Candidate(free(program), program.as_written, 0, request.as_written)
         more = [one for kind in kinds for one in self._plans(kind, alone)]
         proved = [one for one in candidates if one.is_exact]
-        for extra in self._rewrites(kinds, more) if ask.limit_bytes is not None else ():
+        for extra in self._rewrites(kinds, more) if request.limit_bytes is not None else ():
             more += self._with_plans(extra, more, proved)
         return sorted([*candidates, *more], key=lambda one: Space.cost(one.traced))
 
     def _fits(self, one: Candidate) -> bool:
-        return is_met(one.compiled, self.ask.limit_bytes)
+        return is_met(one.compiled, self.request.limit_bytes)
 
     def _least_cost(self, candidates: Sequence[Candidate]) -> float:
         """Return the cost of the cheapest plan that fits; infinite if none does."""
@@ -67,7 +67,7 @@ class Extra:
                 if not candidates:
                     self.notes.append(f"--also {kind}: no compilation is left for {change.what}")
                 break
-            self.ask.observer(f"compiling {change.what}")
+            self.request.observer(f"compiling {change.what}")
             one = self._compiled(replace(base.plan, extra=change.keys))
             if one is None:
                 continue
@@ -84,7 +84,7 @@ class Extra:
 
     def _compiled(self, plan: Plan) -> Candidate | None:
         """Return a plan, compiled; None if it cannot be."""
-        traced, compiled = self.ask.trace(plan), self.ask.compile(plan, True)
+        traced, compiled = self.request.trace(plan), self.request.compile(plan, True)
         need = compiled.need_bytes
         return None if need is None else Candidate(plan, traced, need, compiled)
 
@@ -110,13 +110,13 @@ class Extra:
         plan = replace(free(self.program), extra=extra)
         base = next((one for one in alone if one.plan == plan), None)
         most = self._least_cost([*proved, *alone])
-        if self.left() < 1 or Space.cost(self.ask.trace(plan)) > most:
+        if self.left() < 1 or Space.cost(self.request.trace(plan)) > most:
             return []
         if extra[0].partition("=")[0] in {lever.name for lever in OF_TEXT}:
             return self._with_least(extra, proved) if most == math.inf else []
         more: list[Candidate] = []
         if base is None:
-            self.ask.observer(f"compiling {' and '.join(extra)}")
+            self.request.observer(f"compiling {' and '.join(extra)}")
             base = self._compiled(plan)
             more += [] if base is None else [base]
         if base is None or self._fits(base) or Space.cost(base.traced) >= most:
@@ -131,36 +131,36 @@ class Extra:
 
     def _searched(self, base: Candidate) -> list[Candidate]:
         """Return what the search finds in the program with a rewrite."""
-        extra, donated, limit = base.plan.extra, base.plan.donated, self.ask.limit_bytes
+        extra, donated, limit = base.plan.extra, base.plan.donated, self.request.limit_bytes
 
         def whole(plan: Plan) -> Plan:
             return replace(plan, extra=extra, donated=donated)
 
         def trace(plan: Plan) -> Traced:
-            return self.ask.trace(whole(plan))
+            return self.request.trace(whole(plan))
 
         def compiled(plan: Plan, is_full: bool) -> Compiled:
-            return self.ask.compile(whole(plan), is_full)
+            return self.request.compile(whole(plan), is_full)
 
         assert base.compiled is not None
         # What is donated costs nothing, and is in all of its plans.
         program = replace(self.program, as_written=base.traced, donatable=())
         budget = self.left()
-        ask = replace(
-            self.ask, as_written=base.compiled, trace=trace, compile=compiled,
+        request = replace(
+            self.request, as_written=base.compiled, trace=trace, compile=compiled,
             compile_budget=budget, known=(), before=(),
             learn=lambda one: None,
         )  # fmt: skip
-        space = Space(program, ask)
+        space = Space(program, request)
         if not space.atoms or budget < 1 or limit is None:
             return []
-        self.ask.observer("searching plans with changes of the text")
+        self.request.observer("searching plans with changes of the text")
         least = space.look(space.plan(space.lean), space.lean)
         need = compiled(least, True).need_bytes
         if need is not None and need > limit * (1 + NEAR):
             one = Candidate(whole(least), space.traced[least], need, compiled(least, True))
             return [one]
-        return [replace(one, plan=whole(one.plan)) for one in search(program, ask)]
+        return [replace(one, plan=whole(one.plan)) for one in search(program, request)]
 
 
 def is_met(compiled: Compiled | None, limit: int | None) -> bool:

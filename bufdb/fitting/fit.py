@@ -17,12 +17,12 @@ from bufdb.fitting.needs import Needs
 from bufdb.fitting.patch import of_files, texts_of
 from bufdb.fitting.plans import (
     Answer,
-    Ask,
     Candidate,
     Change,
     Compiled,
     Plan,
     Program,
+    SearchRequest,
     Site,
     Traced,
 )
@@ -88,30 +88,30 @@ class Fitting:
         written = self._compile(Plan(), True)
         require_order(self.question.order, written, program.target)
         candidates: list[Candidate] = []
-        ask = self._ask(program, written)
+        request = self._request(program, written)
         try:
-            candidates = search(program, ask)
+            candidates = search(program, request)
             if self.question.also and not is_met(written, self.question.limit_bytes):
                 changes = self.session.changes(self.question.also)
                 program = self._program = replace(program, changes=changes.tried)
                 self._notes += changes.notes
                 kinds = {change.key.partition("=")[0] for change in changes.tried}
                 budget = self.question.search_budget(len(kinds), self._kept(program))
-                if budget > ask.compile_budget:  # what was kept for the other kinds is free
+                if budget > request.compile_budget:  # what was kept for the other kinds is free
                     kept = self.question.compile_budget - budget
-                    again = replace(ask, is_over=lambda: not self._is_left(kept))
+                    again = replace(request, is_over=lambda: not self._is_left(kept))
                     candidates = search(program, replace(again, compile_budget=budget))
-                more = Extra(program, ask, lambda: self._left(VERIFIED), self._notes)
+                more = Extra(program, request, lambda: self._left(VERIFIED), self._notes)
                 kinds_of_parts = [kind for kind in self.question.also if kind != VMEM]
                 candidates = more.with_found(kinds_of_parts, candidates)
-                candidates = self._with_limits(program, ask, candidates)
+                candidates = self._with_limits(program, request, candidates)
                 program = self._program
             for _ in range(2):  # what a donation saves may be more for the plans of the first
-                candidates = self._without_donation(program, ask, candidates)
+                candidates = self._without_donation(program, request, candidates)
                 candidates = self._with_whole(program, written, candidates)
-            candidates = self._with_blocks(program, ask, candidates)
+            candidates = self._with_blocks(program, request, candidates)
             program = self._program
-            resort = LastResort(program, ask, lambda: self._is_left(VERIFIED), self._notes)
+            resort = LastResort(program, request, lambda: self._is_left(VERIFIED), self._notes)
             is_wanted = FLAGS in self.question.also
             candidates = resort.with_found(candidates, is_wanted=is_wanted)
             candidates = self._with_costs(candidates)
@@ -159,7 +159,7 @@ class Fitting:
 
     # -- Plans -------------------------------------------------------------------------------------
 
-    def _ask(self, program: Program, written: Compiled) -> Ask:
+    def _request(self, program: Program, written: Compiled) -> SearchRequest:
         def trace(plan: Plan) -> Traced:
             plan = plan.as_traced
             if plan not in self._traced:
@@ -180,7 +180,7 @@ class Fitting:
 
         written_dump, limit = self._dumps[Plan()], self.question.limit_bytes
         needs = self._needs = Needs(written_dump, program, limit, self.folder)
-        return Ask(
+        return SearchRequest(
             limit_bytes=self.question.limit_bytes,
             order=self.question.order,
             as_written=written,
@@ -238,7 +238,7 @@ class Fitting:
         return sorted(candidates, key=lambda one: Space.cost(one.traced))
 
     def _without_donation(
-        self, program: Program, ask: Ask, candidates: list[Candidate]
+        self, program: Program, request: SearchRequest, candidates: list[Candidate]
     ) -> list[Candidate]:
         """Return the plans of a search; where one is by hand for what it donates, with more.
 
@@ -264,7 +264,7 @@ class Fitting:
                 own = replace(best, plan=plain, estimate_bytes=need, compiled=compiled)
                 return self._with(own, candidates)
         without = replace(
-            ask,
+            request,
             limit_bytes=limit - (self._donated_bytes(program) or 0),
             compile_budget=2 * self.question.compile_budget,  # most of it is known
             is_over=lambda: not self._is_left(VERIFIED + 2 + self._kept(program)),
@@ -352,27 +352,27 @@ class Fitting:
         return ROLLED if is_tried and BLOCKS in program.on_demand else 0
 
     def _with_blocks(
-        self, program: Program, ask: Ask, candidates: list[Candidate]
+        self, program: Program, request: SearchRequest, candidates: list[Candidate]
     ) -> list[Candidate]:
         """Return candidates with a scan over equal blocks, if none without a step by hand fits.
 
-        Its equations are compared with those as written, so it needs no request.
+        Its equations are compared with those as written, so it needs no `SearchRequest`.
         """
         limit = self.question.limit_bytes
         fitting = [one for one in candidates if one.is_exact and is_met(one.compiled, limit)]
         if (
             not self._kept(program)
-            or is_met(ask.as_written, limit)
+            or is_met(request.as_written, limit)
             or any(of_files(program, one.plan).is_whole for one in fitting)
         ):
             return candidates
         changes = self.session.changes((BLOCKS,))
         self._program = replace(program, changes=(*program.changes, *changes.tried))
-        more = Extra(self._program, ask, lambda: self._left(VERIFIED), self._notes)
+        more = Extra(self._program, request, lambda: self._left(VERIFIED), self._notes)
         return more.with_found((BLOCKS,), candidates)
 
     def _with_limits(
-        self, program: Program, ask: Ask, candidates: list[Candidate]
+        self, program: Program, request: SearchRequest, candidates: list[Candidate]
     ) -> list[Candidate]:
         """Return candidates with the least limit of vector memory that kernels compile with."""
 
@@ -399,7 +399,7 @@ class Fitting:
             return of_files(changed, Plan(extra=change.keys)).steps
 
         limits = VectorMemory(
-            program, ask, widen, used, lambda: self._is_left(VERIFIED), self._notes, by_hand
+            program, request, widen, used, lambda: self._is_left(VERIFIED), self._notes, by_hand
         )
         return limits.with_found(candidates)
 

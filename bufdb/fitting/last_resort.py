@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bufdb.fitting.extra import LESS, is_met
-from bufdb.fitting.plans import Ask, Candidate, Program
+from bufdb.fitting.plans import Candidate, Program, SearchRequest
 from bufdb.fitting.space import Space, free
 from bufdb.render.text import human_apart
 
@@ -33,7 +33,7 @@ class LastResort:
     """Compiles plans with options of the compiler."""
 
     program: Program
-    ask: Ask
+    request: SearchRequest
     is_left: Callable[[], bool]
     """Whether there is a compilation left."""
     notes: list[str]
@@ -46,9 +46,9 @@ class LastResort:
             candidates: of the search, cheapest first.
             is_wanted: whether options are tried though a plan fits.
         """
-        limit, ask = self.ask.limit_bytes, self.ask
+        limit, request = self.request.limit_bytes, self.request
         proved = [one for one in candidates if one.is_exact]
-        written = Candidate(free(self.program), self.program.as_written, 0, ask.as_written)
+        written = Candidate(free(self.program), self.program.as_written, 0, request.as_written)
         fits = any(is_met(one.compiled, limit) for one in [*proved, written])
         if self.program.platform not in SHARES or not (is_wanted or (limit and not fits)):
             return list(candidates)
@@ -64,14 +64,14 @@ class LastResort:
             one = self._saving(base, option, of_plan)
             if one is not None:
                 yield one
-                if is_met(one.compiled, self.ask.limit_bytes):
+                if is_met(one.compiled, self.request.limit_bytes):
                     return
         name, low_is = SHARES[self.program.platform]
         least = self._saving(base, f"{name}=1", of_plan)
         if least is None:
             return
         yield least
-        if not is_met(least.compiled, self.ask.limit_bytes):
+        if not is_met(least.compiled, self.request.limit_bytes):
             return
         low, high = 1, low_is
         for _ in range(STEPS):
@@ -79,7 +79,7 @@ class LastResort:
             if middle in (low, high) or not self.is_left():
                 return
             one = self._compiled(base, f"{name}={middle}")
-            if one is not None and is_met(one.compiled, self.ask.limit_bytes):
+            if one is not None and is_met(one.compiled, self.request.limit_bytes):
                 low = middle
                 yield one
             else:
@@ -97,11 +97,11 @@ class LastResort:
 
     def _compiled(self, base: Candidate, option: str) -> Candidate | None:
         if not self.is_left():
-            if not self.ask.is_over():
+            if not self.request.is_over():
                 self.notes.append(f"--{option} is not tried: no compilation is left")
             return None
         plan = replace(base.plan, options=(option,))
-        self.ask.observer(f"compiling with --{option}")
-        compiled = self.ask.compile(plan, True)
+        self.request.observer(f"compiling with --{option}")
+        compiled = self.request.compile(plan, True)
         need = compiled.need_bytes
         return None if need is None else Candidate(plan, base.traced, need, compiled)

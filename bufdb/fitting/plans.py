@@ -1,7 +1,7 @@
 """The records that the parts of `bufdb fit` share; pure data, without JAX.
 
     inside      a function and its arguments → `Program`; a `Plan` → `Traced`, `Compiled`
-    search      `Program`, `Ask` → `Candidate`s, in the order of their work
+    search      `Program`, `SearchRequest` → `Candidate`s, in the order of their work
     patch       `Program`, a `Plan`, the text of the files → `Patch`
     fit         all of it → `Answer`
 
@@ -441,8 +441,8 @@ class Learned(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Ask:
-    """What `search.search(program, ask)` may do.
+class SearchRequest:
+    """What `search.search(program, request)` may do.
 
     `search` returns the candidates that are shown, cheapest first; each whose `compiled` has
     `is_full` is exact. It stops when `is_over` says so, or after `compile_budget` compilations.

@@ -19,7 +19,7 @@ from bufdb.fitting.bound import hull
 from bufdb.fitting.estimates import MARGIN, Estimates
 from bufdb.fitting.lever import Atom
 from bufdb.fitting.levers import LEVERS
-from bufdb.fitting.plans import Ask, Candidate, Plan, Program
+from bufdb.fitting.plans import Candidate, Plan, Program, SearchRequest
 from bufdb.fitting.ranking import PRODUCTS, SAME
 from bufdb.fitting.space import NONE, Atoms, Space
 
@@ -58,7 +58,7 @@ STEP = 0.03
 
 def _explore(space: Space) -> None:
     """Trace the plans among which to choose: all sets of atoms, or chains of them."""
-    space.ask.observer(f"tracing plans of {len(space.atoms)} values and calls")
+    space.request.observer(f"tracing plans of {len(space.atoms)} values and calls")
     space.look(space.base, NONE)
     space.look(space.plan(NONE, is_policy=True), NONE)
     everything = frozenset(space.atoms)
@@ -215,7 +215,7 @@ def _between(space: Space, proof: Estimates, cheap: Plan, dear: Plan, limit: int
     while not space.is_over:
         some = (lever.between(space.program, cheap, dear, share) for lever in LEVERS)
         plan = next((one for one in some if one is not None), None)
-        if plan is None or space.ask.is_by_hand(plan):
+        if plan is None or space.request.is_by_hand(plan):
             break
         is_new = is_new or plan not in space.same
         plan = space.look(plan, away)
@@ -273,7 +273,7 @@ def _spare_last(space: Space, plan: Plan) -> list[Plan]:
         share = 1.0 if region.sizes else (region.layers - 1.5) / max(region.layers, 1)
         some = (lever.between(space.program, cheap, plan, share) for lever in LEVERS)
         other = next((one for one in some if one is not None), None)
-        if other is not None and not space.ask.is_by_hand(other) and not space.is_over:
+        if other is not None and not space.request.is_by_hand(other) and not space.is_over:
             spared.append(space.look(other, space.of_plan[plan]))
     return spared
 
@@ -315,15 +315,15 @@ def _hull(proof: Estimates, frontier: Sequence[Plan]) -> list[Plan]:
 # -- the search ------------------------------------------------------------------------------------
 
 
-def search(program: Program, ask: Ask) -> list[Candidate]:
+def search(program: Program, request: SearchRequest) -> list[Candidate]:
     """Return plans, cheapest first: the compiled ones, and traced ones that may be worth it.
 
     The function as written is not among them. With a limit, the first that is compiled and within
     it is the answer; if there is none, the least need that is compiled is the least that is known.
     """
-    space = Space(program, ask)
+    space = Space(program, request)
     proof = Estimates(space)
-    limit = ask.limit_bytes
+    limit = request.limit_bytes
     if _fits(proof, Plan(), limit) and not any(region.remats for region in program.regions):
         return []
     _extreme(space, proof)
@@ -376,7 +376,7 @@ def _try_free(space: Space, proof: Estimates) -> None:
     space.of_plan[plan] = NONE
     need, written = proof.compile(plan), proof.need(Plan())
     if need is None:
-        saves = space.ask.as_written.refusal is not None
+        saves = space.request.as_written.refusal is not None
     else:
         saves = written is None or need < written
     if not saves:
@@ -396,7 +396,7 @@ def _descend(space: Space, proof: Estimates, limit: int) -> None:
         if plan is None:
             _tie(proof, limit)
             return
-        seconds = space.ask.as_written.seconds
+        seconds = space.request.as_written.seconds
         is_near = abs(proof.estimate(plan) - limit) <= proof.margin * limit
         is_quick = space.program.has_cheap_effort and seconds >= SLOW and is_near
         if is_quick and plan not in proof.quick:
@@ -439,9 +439,9 @@ def _recall(space: Space, proof: Estimates, limit: int) -> None:
     alike = [plan for plan in fitting if space.cost(space.traced[plan]) <= least + same]
     need = min(proof.estimate(plan) for plan in alike or proof.full)
     better: list[tuple[bool, int, int, Plan]] = []
-    for one in space.ask.before:
+    for one in space.request.before:
         fits = one.need_bytes <= limit
-        if (not fits and (fitting or one.need_bytes >= need)) or space.ask.is_over():
+        if (not fits and (fitting or one.need_bytes >= need)) or space.request.is_over():
             continue
         plan = space.look(one.plan, one.away)
         cost = space.cost(space.traced[plan])
@@ -450,7 +450,7 @@ def _recall(space: Space, proof: Estimates, limit: int) -> None:
             order = (cost, one.need_bytes) if fits else (one.need_bytes, cost)
             better.append((not fits, *order, plan))
     better.sort(key=lambda row: row[:3])
-    is_free = space.ask.is_kept
+    is_free = space.request.is_kept
     best = next((plan for *_, plan in better if not proof.is_over or is_free(plan)), None)
     if best is not None:
         proof.compile(best)
@@ -471,7 +471,7 @@ def _next(proof: Estimates, limit: int) -> Plan | None:
     fitting = [plan for plan in proof.full if _fits(proof, plan, limit)]
     ceiling = min((proof.estimate(plan) for plan in proof.refused), default=None)
     rest = [plan for plan in proof.open() if ceiling is None or proof.estimate(plan) < ceiling]
-    left = space.ask.compile_budget - proof.count
+    left = space.request.compile_budget - proof.count
     if fitting:
         best = min(space.cost(space.traced[plan]) for plan in fitting)
         worth = max(best - space.cost(space.program.as_written), 0) // 10
@@ -623,7 +623,7 @@ def _shown(proof: Estimates, limit: int | None) -> list[Candidate]:
     ]
     # By another cost than products a plan that is beaten in these may be best. Those that did not
     # fit a limit say why the answer is no cheaper one.
-    is_frontier = limit is None and proof.space.ask.order == PRODUCTS
+    is_frontier = limit is None and proof.space.request.order == PRODUCTS
     kept = _pareto(proof, worth) if is_frontier else worth
     frontier = _pareto(proof, [plan for plan in proof.space.traced if plan not in proof.refused])
     traced = [plan for plan in frontier if plan not in proof.known]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from bufdb.fitting.lever import Atom
 from bufdb.fitting.levers import LEVERS
-from bufdb.fitting.plans import Ask, Plan, Program, Traced
+from bufdb.fitting.plans import Plan, Program, SearchRequest, Traced
 
 Atoms = frozenset[Atom]
 NONE: Atoms = frozenset()
@@ -29,8 +29,8 @@ def figure(program: Program, traced: Traced) -> int:
 class Space:
     """Sets of given-up atoms as plans, and what their traces say."""
 
-    def __init__(self, program: Program, ask: Ask) -> None:
-        self.program, self.ask = program, ask
+    def __init__(self, program: Program, request: SearchRequest) -> None:
+        self.program, self.request = program, request
         self.base = free(program)
         """What is in every plan since it costs no work."""
         self.of_plan: dict[Plan, Atoms] = {}
@@ -52,7 +52,7 @@ class Space:
     @property
     def is_over(self) -> bool:
         """Return whether there is no trace left."""
-        return self.count >= self.ask.trace_budget or self.ask.is_over()
+        return self.count >= self.request.trace_budget or self.request.is_over()
 
     def plan(self, away: Atoms, moved: Iterable[str] = (), *, is_policy: bool = False) -> Plan:
         """Return the plan without some atoms; a scan that gives up nothing stays as written.
@@ -81,7 +81,7 @@ class Space:
         """Trace a plan, which is known from then on; return the same one with the fewest names."""
         if plan not in self.same:
             self.count += 1
-            traced = self.ask.trace(plan)
+            traced = self.request.trace(plan)
             saved = plan.saved if traced.saved is None else traced.saved
             same = self.same[plan] = self._with_fewest(replace(plan, saved=saved), traced)
             self._alike.setdefault(same, []).append(plan)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
 
 from bufdb.fitting.levers.vmem import LIMIT, MOST, Vmem, limited
-from bufdb.fitting.plans import Ask, Candidate, Change, Compiled, Plan, Program, Site
+from bufdb.fitting.plans import Candidate, Change, Compiled, Plan, Program, SearchRequest, Site
 from bufdb.fitting.space import free
 from bufdb.read.amount import amount_of
 from bufdb.render.text import human_bytes
@@ -39,7 +39,7 @@ class VectorMemory:
     """Compiles a function with other limits of its kernels."""
 
     program: Program
-    ask: Ask
+    request: SearchRequest
     widen: Callable[[Change], Program]
     """Adds a change to the program whose plans are compiled, and returns it."""
     used: Callable[[Plan], Mapping[str, int]]
@@ -56,7 +56,7 @@ class VectorMemory:
         change = next((one for one in self.program.changes if one.key.startswith(VMEM)), None)
         if change is None:
             return list(candidates)
-        written = self.ask.as_written.refusal
+        written = self.request.as_written.refusal
         refusal = REFUSED.search(written or "")
         if refusal is None:
             why = "as written no kernel needs more than its limit"
@@ -73,7 +73,7 @@ class VectorMemory:
         if others:
             self.notes.append(f"--also {VMEM}: the limit of the other kernels alone: {others}")
             change = limited(edited, change.count, change.spelling)
-        self.ask.observer("compiling with all vector memory for the kernels")
+        self.request.observer("compiling with all vector memory for the kernels")
         plan, compiled = self._compile(change)
         if compiled is None or compiled.refusal is not None or compiled.need_bytes is None:
             is_one_left = others and compiled is not None and REFUSED.search(compiled.refusal or "")
@@ -97,7 +97,7 @@ class VectorMemory:
         limit = used
         for _ in range(_STEPS):
             one = limited(sites, limit, change.spelling)
-            self.ask.observer(f"compiling with {one.what}")
+            self.request.observer(f"compiling with {one.what}")
             plan, compiled = self._compile(one)
             if compiled is None:
                 return None
@@ -130,7 +130,7 @@ class VectorMemory:
         if not self.is_left():
             return plan, None
         kept = len(self.notes)
-        compiled = self.ask.compile(plan, True)
+        compiled = self.request.compile(plan, True)
         del self.notes[kept:]  # what XLA gives up here is a question, not a plan
         return plan, compiled
 

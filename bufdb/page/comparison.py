@@ -69,7 +69,7 @@ ORDER BY
   function_name, asked.module_key, asked.color
 """
 
-Asked = Mapping[str, Value]
+Filters = Mapping[str, Value]
 """Parameters of saved queries: globs run, function and module, and a platform."""
 
 
@@ -122,24 +122,24 @@ class Module(NamedTuple):
         return self.run_name, self.function_name, self.platform, self.color
 
 
-def modules(con: duckdb.DuckDBPyConnection, asked: Asked) -> list[Module]:
+def modules(con: duckdb.DuckDBPyConnection, filters: Filters) -> list[Module]:
     """Return the selected modules, in every memory space.
 
     Those in the memory of the device come first, by descending need; unknown peaks last.
     """
-    values: dict[str, Value] = {"color": ALL, **asked}
+    values: dict[str, Value] = {"color": ALL, **filters}
     return [Module(*row) for row in execute.execute_with(con, MODULES_SQL, values, "report").rows]
 
 
-def counts(con: duckdb.DuckDBPyConnection, asked: Asked) -> dict[str, int | str | None]:
+def counts(con: duckdb.DuckDBPyConnection, filters: Filters) -> dict[str, int | str | None]:
     """Return run_count, module_count, function_count and platforms of the selected modules."""
-    result = execute.execute_with(con, COUNTS, asked, "report")
+    result = execute.execute_with(con, COUNTS, filters, "report")
     return dict(zip((name for name, _ in result.columns), result.rows[0], strict=True))
 
 
-def findings(con: duckdb.DuckDBPyConnection, asked: Asked) -> list[tuple[str, str, int]]:
+def findings(con: duckdb.DuckDBPyConnection, filters: Filters) -> list[tuple[str, str, int]]:
     """Return severity, code and number of findings about the dumps, worst first."""
-    return execute.execute_with(con, FINDINGS, asked, "report").rows
+    return execute.execute_with(con, FINDINGS, filters, "report").rows
 
 
 # --------------------------------------------------------------------------------------------------
@@ -172,12 +172,12 @@ class Compared:
     parts: dict[str, list[diff.Row]] = field(default_factory=dict)
     """Parts of peaks by key, with the rest of each place in one row."""
 
-    def asked(self, filters: Asked) -> list[Asked]:
+    def sides(self, filters: Filters) -> list[Filters]:
         """Return the query parameters for the modules of both sides, the new one last."""
         return [{**filters, "run": glob(side)} for side in (self.base, self.new)]
 
 
-def compared(con: duckdb.DuckDBPyConnection, base: str, filters: Asked) -> Compared:
+def compared(con: duckdb.DuckDBPyConnection, base: str, filters: Filters) -> Compared:
     """Compare a side, a run or LABEL=VALUE, with the run that `filters` select.
 
     Args:
@@ -210,8 +210,8 @@ def compared(con: duckdb.DuckDBPyConnection, base: str, filters: Asked) -> Compa
 
 def _new_side(con: duckdb.DuckDBPyConnection, run: Value, old: list[str]) -> str:
     """Return the new side: --run (a name, a label, or a glob of one run), or the only other run."""
-    asked = {} if run is None else {"run": run}
-    names = [name for (name,) in execute.execute_with(con, _RUNS, asked, "report").rows]
+    filters = {} if run is None else {"run": run}
+    names = [name for (name,) in execute.execute_with(con, _RUNS, filters, "report").rows]
     if run is None:
         names = [name for name in names if name not in old]
     if len(names) == 1:

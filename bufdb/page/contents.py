@@ -12,7 +12,7 @@ from bufdb.answers.summary import Overview
 from bufdb.database import narrowing
 from bufdb.database.engine import duckdb
 from bufdb.page import comparison, tables, values
-from bufdb.page.comparison import Asked, Compared, Module
+from bufdb.page.comparison import Compared, Filters, Module
 from bufdb.page.picture import Picture, picture
 from bufdb.page.tables import Table
 from bufdb.query.asked import COUNTS, FINDINGS
@@ -47,7 +47,7 @@ class Contents:
     """Processes with snapshots that are left out."""
     modules: list[Module]
     """In the order of `modules.modules`."""
-    asked: dict[tuple[int, int | None], Asked]
+    filters: dict[tuple[int, int | None], Filters]
     """By module, the query parameters that selected it."""
     summaries: dict[tuple[int, int | None], Overview]
     """By module, what `bufdb summary` reports of it; `pictures` adds the parts."""
@@ -70,24 +70,28 @@ class Shown(NamedTuple):
 
 def sql(catalogue: Catalogue) -> str:
     """Return all SQL that is executed; `open_readable` derives the views it needs."""
-    asked = [query.sql for query in tables.queries(catalogue)]
-    asked.append(summary.sql_of(tables.summary_parts()))
+    statements = [query.sql for query in tables.queries(catalogue)]
+    statements.append(summary.sql_of(tables.summary_parts()))
     process_sql = (
         *(process.HAS_PROFILES, process.query().sql),
         *(growth.HAS_SNAPSHOTS, process_curve.query().sql),
     )
     own_sql = (comparison.MODULES_SQL, COUNTS, FINDINGS, values.SQL, f"FROM {_OF_RUNS}")
-    return "\n".join([*own_sql, *process_sql, *asked])
+    return "\n".join([*own_sql, *process_sql, *statements])
 
 
-def _processes(con: duckdb.DuckDBPyConnection, asked: Asked) -> list[list[str]]:
-    accounts = process.accounts(con, {"run": asked["run"]} if "run" in asked else {}, BYSTANDERS)
+def _processes(con: duckdb.DuckDBPyConnection, filters: Filters) -> list[list[str]]:
+    accounts = process.accounts(
+        con, {"run": filters["run"]} if "run" in filters else {}, BYSTANDERS
+    )
     return [[_heading(rows[0]), *process.lines(rows, width=_UNWRAPPED)] for rows in accounts]
 
 
-def _courses(con: duckdb.DuckDBPyConnection, asked: Asked) -> tuple[list[dict[str, object]], int]:
+def _courses(
+    con: duckdb.DuckDBPyConnection, filters: Filters
+) -> tuple[list[dict[str, object]], int]:
     """Return what the processes that hold the most hold over time, and how many there are more."""
-    runs = {"run": asked["run"]} if "run" in asked else {}
+    runs = {"run": filters["run"]} if "run" in filters else {}
     curves = process_curve.curves(con, runs, COURSES)
     other_count = 0
     if len(curves) == COURSES:
@@ -115,12 +119,12 @@ def _heading(row: process.Row) -> str:
 def contents(
     con: duckdb.DuckDBPyConnection,
     catalogue: Catalogue,
-    sides: Sequence[Asked],
+    sides: Sequence[Filters],
     compared: Compared | None = None,
 ) -> Contents:
     """Return the contents for each side in turn; the page is about the last side."""
     by_place: dict[tuple[int, int | None], Module] = {}
-    asked: dict[tuple[int, int | None], Asked] = {}
+    filters: dict[tuple[int, int | None], Filters] = {}
     summaries: dict[tuple[int, int | None], Overview] = {}
     steps: dict[tuple[int, int | None], summary.Row] = {}
     for side in sides:
@@ -128,7 +132,7 @@ def contents(
         steps |= {(row["module_id"], row["color"]): row for row in summary.steps(con, side)}
         of_side = comparison.modules(con, side)
         by_place |= {module.place: module for module in of_side}
-        asked |= {module.place: side for module in of_side}
+        filters |= {module.place: side for module in of_side}
     order = sorted(
         by_place.values(),
         key=lambda module: (
@@ -143,7 +147,7 @@ def contents(
         _processes(con, sides[-1]),
         *_courses(con, sides[-1]),
         order,
-        asked,
+        filters,
         summaries,
         steps,
         tables.queries(catalogue),
@@ -200,9 +204,9 @@ def _answers(
 ) -> dict[tuple[int, int | None], list[Table]]:
     """Return tables by module and memory space, each for the side that selected it."""
     tables_by_place: dict[tuple[int, int | None], list[Table]] = {}
-    sides = {id(side): side for module in batch for side in [contents.asked[module.place]]}
+    sides = {id(side): side for module in batch for side in [contents.filters[module.place]]}
     for side in sides.values():
-        of_side = [module for module in batch if contents.asked[module.place] is side]
+        of_side = [module for module in batch if contents.filters[module.place] is side]
         tables_by_place |= tables.tables(
             con, contents.queries, side, of_side, contents.summaries, are_all=are_all
         )

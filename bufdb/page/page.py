@@ -239,9 +239,9 @@ class _Slots:
 
     def _add(self, shown: Shown) -> None:
         module, picture, answers = shown
-        asked = self.contents.asked[module.place]
+        filters = self.contents.filters[module.place]
         top = ("--top", str(tables.TOP))
-        command = tables.command("QUERY", module, asked, *top)
+        command = tables.command("QUERY", module, filters, *top)
         try:
             texts = sections(self.contents.summaries[module.place])
             data = slot(self.rows[module.place], picture, answers, texts, command)
@@ -353,16 +353,16 @@ def report(
     """
     limits = limit_of(limit)
     globs = {"run": run, "function": function, "module": module, "platform": platform}
-    asked: dict[str, Value] = {name: text for name, text in globs.items() if text is not None}
+    filters: dict[str, Value] = {name: text for name, text in globs.items() if text is not None}
     catalogue = own_queries()
     sql = contents.sql(catalogue)
     runs = None if run is None else [run] if base is None else [run, glob(base)]
     con = opened(sql if base is None else sql + comparison.SQL, runs=runs)
-    compared = None if base is None else comparison.compared(con, base, asked)
-    sides = [asked] if compared is None else compared.asked(asked)
+    compared = None if base is None else comparison.compared(con, base, filters)
+    sides = [filters] if compared is None else compared.sides(filters)
     content = contents.contents(con, catalogue, sides, compared)
     if not content.modules:
-        why = why_nothing(Known(con, CATALOG), catalogue.find("modules"), asked)
+        why = why_nothing(Known(con, CATALOG), catalogue.find("modules"), filters)
         raise BufdbError(f"nothing to report: {why}")
     options = {**globs, "diff": base, "limit": None if limit is None else str(limit)}
     words = [word for name, text in options.items() if text for word in (f"--{name}", text)]

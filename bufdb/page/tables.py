@@ -15,7 +15,7 @@ from bufdb.answers import summary
 from bufdb.answers.summary import Overview
 from bufdb.database import narrowing
 from bufdb.database.engine import duckdb
-from bufdb.page.comparison import Asked, Module
+from bufdb.page.comparison import Filters, Module
 from bufdb.query import execute
 from bufdb.query.asked import ALL, glob
 from bufdb.query.catalogue import Catalogue
@@ -87,7 +87,7 @@ def queries(catalogue: Catalogue) -> list[SavedQuery]:
 def tables(
     con: duckdb.DuckDBPyConnection,
     queries: Sequence[SavedQuery],
-    asked: Asked,
+    filters: Filters,
     modules: Sequence[Module],
     summaries: Mapping[tuple[int, int | None], Overview],
     *,
@@ -100,7 +100,7 @@ def tables(
     Args:
         con: the database.
         queries: the result of `queries`.
-        asked: the query parameters that selected `modules`.
+        filters: the query parameters that selected `modules`.
         modules: the modules; only those with `is_largest` have tables.
         summaries: the summary of each module.
         are_all: whether there are no other modules whose rows should be skipped.
@@ -115,7 +115,7 @@ def tables(
         ids = ", ".join(str(module.module_id) for module in modules if module.is_largest)
         chosen = _CHOSEN.format(ids or "NULL")
     functions = {module.function for module in modules}
-    values: dict[str, Value] = {"color": ALL, **asked, "top_functions": _ALL}
+    values: dict[str, Value] = {"color": ALL, **filters, "top_functions": _ALL}
     parts = summary_parts()
     largest = [summaries[module.place] for module in modules if module.is_largest]
     with execute.together(con, [*queries, *parts.values()], values, chosen):
@@ -125,7 +125,7 @@ def tables(
             for module in modules:
                 if module.is_largest and module.function in by_function:
                     rows = by_function[module.function]
-                    by_place[module.place].append(_table(query, module, asked, columns, rows))
+                    by_place[module.place].append(_table(query, module, filters, columns, rows))
     others = [module for module in modules if not module.is_largest]
     if others:
         ids = ", ".join(str(module.module_id) for module in others)
@@ -147,7 +147,7 @@ def summary_parts() -> dict[str, SavedQuery]:
 def _table(
     query: SavedQuery,
     module: Module,
-    asked: Asked,
+    filters: Filters,
     columns: list[tuple[str, str]],
     rows: Sequence[tuple[Any, ...]],
 ) -> Table:
@@ -156,7 +156,7 @@ def _table(
     return Table(
         query.name,
         query.title,
-        command(query.name, module, asked, "--top", str(TOP)),
+        command(query.name, module, filters, "--top", str(TOP)),
         columns,
         known[:TOP],
         len(known) > TOP,
@@ -182,18 +182,18 @@ def _answers(
     return by_function, result.columns
 
 
-def command(name: str, module: Module, asked: Asked, *options: str) -> str:
+def command(name: str, module: Module, filters: Filters, *options: str) -> str:
     """Return the command that gives a saved query's answer about a module."""
-    return shlex.join(["bufdb", "query", name, *function_options(module, asked), *options])
+    return shlex.join(["bufdb", "query", name, *function_options(module, filters), *options])
 
 
-def function_options(module: Module, asked: Mapping[str, Value]) -> list[str]:
+def function_options(module: Module, filters: Mapping[str, Value]) -> list[str]:
     """Return the options of a command about one module in one memory space."""
     options = ["--run", glob(module.run_name), "--function", glob(module.function_name)]
     if not module.is_largest:  # answers are about the largest
         options += ["--module", glob(module.module_key)]
-    elif asked.get("module") is not None:
-        options += ["--module", str(asked["module"])]
+    elif filters.get("module") is not None:
+        options += ["--module", str(filters["module"])]
     if module.platform is not None:
         options += ["--platform", module.platform]
     if module.color is not None:

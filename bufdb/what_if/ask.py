@@ -113,10 +113,10 @@ def what_if(
     without, donate = (
         [patterns] if isinstance(patterns, str) else patterns for patterns in (without, donate)
     )
-    asked = removal.Asked(
+    reduction = removal.Reduction(
         without, donate, share, limit, _one_of("--by", BY, by or "line"), _is_cheapest(order)
     )
-    return WhatIf(removal.answer(con, chosen, asked), limit, share, by or "line")
+    return WhatIf(removal.answer(con, chosen, reduction), limit, share, by or "line")
 
 
 def require_question(

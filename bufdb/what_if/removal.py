@@ -55,7 +55,7 @@ MAX_IDLE = 50
 
 
 @dataclass(frozen=True)
-class Asked:
+class Reduction:
     """What to remove."""
 
     without: Sequence[str] = ()
@@ -170,7 +170,7 @@ class Answer:
         return need or Need(self.choice.need_bytes, self.choice.need_bytes)
 
 
-def answer(con: duckdb.DuckDBPyConnection, choice: Choice, asked: Asked) -> Answer:
+def answer(con: duckdb.DuckDBPyConnection, choice: Choice, reduction: Reduction) -> Answer:
     """Return a module's peak and need after the requested removals and donations.
 
     Raises:
@@ -178,15 +178,15 @@ def answer(con: duckdb.DuckDBPyConnection, choice: Choice, asked: Asked) -> Answ
         BufdbError: it cannot be computed.
     """
     held = temps.load(con, choice)
-    taken = temps.find(held, asked.without)
-    donations = donation.find(con, choice, asked.donate)
-    question = _Question(choice, asked, held)
+    taken = temps.find(held, reduction.without)
+    donations = donation.find(con, choice, reduction.donate)
+    question = _Question(choice, reduction, held)
     together = question.together(taken, donations.pairs)
-    if asked.until is None:
+    if reduction.until is None:
         rows = [*question.alone(taken), *question.donations(donations.pairs), *together]
         fits = None
     else:
-        steps, fits = question.until(asked.until, taken, donations.pairs)
+        steps, fits = question.until(reduction.until, taken, donations.pairs)
         rows = [*together, *steps]
     times = sorted({row.next_peak_time for row in rows})
     named = con.execute(INSTANTS, {"module_id": choice.module_id, "times": times}).fetchall()
@@ -194,7 +194,7 @@ def answer(con: duckdb.DuckDBPyConnection, choice: Choice, asked: Asked) -> Answ
         time: Instant(name, None if op is None else strip_op_path(op_path(op)), source)
         for time, name, op, source in named
     }
-    is_ranked = asked.until is not None and asked.is_cheapest_first
+    is_ranked = reduction.until is not None and reduction.is_cheapest_first
     ranked_by = ("time" if held.run_ns else "work") if is_ranked else None
     removal = Answer(choice, rows, instants, donations.refused, fits, ranked_by)
     return (
@@ -207,12 +207,12 @@ def answer(con: duckdb.DuckDBPyConnection, choice: Choice, asked: Asked) -> Answ
 def removed(
     choice: Choice,
     held: Temps,
-    asked: Asked,
+    reduction: Reduction,
     taken: Sequence[Taken],
     pairs: Sequence[Donation],
 ) -> list[Row]:
     """Return what removing values saves: each name alone, each donation, and all together."""
-    question = _Question(choice, asked, held)
+    question = _Question(choice, reduction, held)
     return [
         *question.alone(taken),
         *question.donations(pairs),
@@ -223,14 +223,14 @@ def removed(
 class _Question:
     """The figures of one module."""
 
-    def __init__(self, choice: Choice, asked: Asked, held: Temps) -> None:
-        self.choice, self.asked, self.temps = choice, asked, held
-        self.arena = Arena(choice, held, asked.keep)
+    def __init__(self, choice: Choice, reduction: Reduction, held: Temps) -> None:
+        self.choice, self.reduction, self.temps = choice, reduction, held
+        self.arena = Arena(choice, held, reduction.keep)
 
     def model(self, donations: Sequence[Donation] = ()) -> Model:
         choice = self.choice
         return Model(
-            self.temps, choice.fixed_bytes, choice.schedule_length, donations, self.asked.keep
+            self.temps, choice.fixed_bytes, choice.schedule_length, donations, self.reduction.keep
         )
 
     def alone(self, taken: Sequence[Taken]) -> list[Row]:
@@ -297,7 +297,7 @@ class _Question:
             The rows in order of removal, and whether the need came down to the limit.
         """
         rows: list[Row] = []
-        model, labels, away = self.model(pairs), self.temps.labels[self.asked.by], _union(taken)
+        model, labels, away = self.model(pairs), self.temps.labels[self.reduction.by], _union(taken)
         plain = _union([one for one in taken if not self._has_stack(one.rows)])
         (height,), (low,) = model.without([away]), self._lows(model, [away], plain)
         ranges = self.temps.ranges
@@ -310,7 +310,7 @@ class _Question:
             numbers = np.unique(labels.of_row[is_there]).tolist()
             sets = [np.flatnonzero(labels.of_row == number) for number in numbers]
             heights = model.without([np.union1d(away, one) for one in sets])
-            done = self._cost(away) if self.asked.is_cheapest_first else 0
+            done = self._cost(away) if self.reduction.is_cheapest_first else 0
             ranked = sorted(
                 zip(heights, numbers, sets, strict=True),
                 key=lambda one: (
@@ -328,7 +328,7 @@ class _Question:
             away = np.union1d(away, number_sets)
             plain = plain if self._has_stack(number_sets) else np.union1d(plain, number_sets)
             (low,) = self._lows(model, [away], plain)
-            row = self._row(self.asked.by, name, number_sets, (best, low), before)
+            row = self._row(self.reduction.by, name, number_sets, (best, low), before)
             height, need = best, self.arena.without(away, model, best)
             rows.append(replace(row, need=need))
         return rows, True
@@ -337,7 +337,7 @@ class _Question:
         """Count the values live at the remaining peak for which `until` has no name."""
         at, ranges = result.left.peak_time, self.temps.ranges
         is_there = (ranges.start <= at) & (at <= ranges.end)
-        is_there &= self.temps.labels[self.asked.by].of_row < 0
+        is_there &= self.temps.labels[self.reduction.by].of_row < 0
         is_there[_union(taken)] = False
         return int(is_there.sum())
 
@@ -347,7 +347,7 @@ class _Question:
         What is recomputed already costs nothing more. Names that save too little would get
         meaningless prices, and come last.
         """
-        if not self.asked.is_cheapest_first:
+        if not self.reduction.is_cheapest_first:
             return Fraction(0)
         whole = self._cost(np.union1d(away, rows))
         unknown = Fraction(1 << 200)
@@ -412,7 +412,7 @@ class _Question:
         is_input = bool(self.temps.is_layer_input[rows].any())
         largest = max(rows.tolist(), key=lambda row: int(self.temps.ranges.size[row]), default=None)
         least = None
-        if self._has_stack(rows) and low.union is not None and not self.asked.keep:
+        if self._has_stack(rows) and low.union is not None and not self.reduction.keep:
             union = low.union
             least = Low(
                 min(low_before - low.peak_bytes, saving),

@@ -32,7 +32,7 @@ from bufdb.what_if.ask import WhatIf
 from bufdb.what_if.donation import Donation
 from bufdb.what_if.model import Need
 from bufdb.what_if.module_choice import Choice
-from bufdb.what_if.removal import Asked, Row
+from bufdb.what_if.removal import Reduction, Row
 from bufdb.what_if.temps import Taken, Temps
 
 TOLERANCE = 0.02
@@ -396,7 +396,7 @@ def _promised(
         name = ("source_line", one.line) if one.line else ("op", one.op)
         groups.setdefault(name, []).append(one.row)
     taken = [_taken(held, what, name, rows) for (what, name), rows in groups.items()]
-    return removal.removed(before, held, Asked(keep=change.keep), taken, donations)
+    return removal.removed(before, held, Reduction(keep=change.keep), taken, donations)
 
 
 def _taken(held: Temps, what: str, name: str, rows: Sequence[int]) -> Taken:
@@ -415,7 +415,7 @@ def _widened(
     argument saves up to its whole size, since early contents of the result were stacks.
     """
     rows = [one.row for one in (*change.gone, *change.unmatched)]
-    (*_, most) = removal.removed(before, held, Asked(), [_taken(held, "op", "", rows)], [])
+    (*_, most) = removal.removed(before, held, Reduction(), [_taken(held, "op", "", rows)], [])
     gone = sum(one.held for one in change.gone if one.is_residual)
     instead = min(gone, sum(one.held for one in change.appeared))
     donated = sum(pair.size_bytes for pair in donations)

@@ -25,7 +25,7 @@ from bufdb.errors import BufdbError
 from bufdb.fitting import search
 from bufdb.fitting.figures import Scratch
 from bufdb.fitting.patch import patch, texts_of
-from bufdb.fitting.plans import Ask, Compiled, Plan, Program, Traced
+from bufdb.fitting.plans import Compiled, Plan, Program, SearchRequest, Traced
 from bufdb.fitting.proof import outside_of_text
 from bufdb.fitting.records import as_json, from_json
 from bufdb.fitting.session import Apart, Check
@@ -110,7 +110,7 @@ def every_plan(bench, program):
 
 
 def ask(bench, limit):
-    return Ask(
+    return SearchRequest(
         limit,
         bench.compile(Plan()),
         bench.trace,

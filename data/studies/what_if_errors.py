@@ -15,7 +15,7 @@ from bufdb.database import store
 from bufdb.errors import UsageError
 from bufdb.what_if import donation, module_choice, removal
 from bufdb.what_if.module_choice import Choice
-from bufdb.what_if.removal import Answer, Asked
+from bufdb.what_if.removal import Answer, Reduction
 
 TARGETS = ("cpu", "gpu", "tpu")
 FORWARD = """
@@ -145,14 +145,14 @@ tenth of it.
 """
 
 
-def answer_to(con: DuckDBPyConnection, base: Choice, asked: Asked) -> Answer:
+def answer_to(con: DuckDBPyConnection, base: Choice, asked: Reduction) -> Answer:
     """The answer; what has no temporary memory saves none."""
     with suppress(UsageError):
         return removal.answer(con, base, asked)
     there = []
     for pattern in asked.without:
         with suppress(UsageError):
-            removal.answer(con, base, Asked([pattern]))
+            removal.answer(con, base, Reduction([pattern]))
             there.append(pattern)
     return removal.answer(con, base, replace(asked, without=there))
 
@@ -164,17 +164,17 @@ def saving(answer: Answer) -> int:
 def row_of(con: DuckDBPyConnection, case: Case, base: Choice, left: int) -> Row:
     kind = case.change.partition(" ")[0]
     if kind == "donate":
-        forecast = forward = answer_to(con, base, Asked(donate=["w*"]))
+        forecast = forward = answer_to(con, base, Reduction(donate=["w*"]))
     else:
         keep = {"drop": Fraction(0), "half": Fraction(1, 2), "chunk": Fraction(1, steps.CHUNKS)}
         # What a scanned layer computes is there one layer at a time.
         stacked = "_scan" in case.program and kind != "chunk"
         lines = [int(line.rpartition(":")[2]) for line in case.lines]
         patterns = [f"line:{'saved ' if stacked else ''}*/steps.py:{line}" for line in lines]
-        forecast = answer_to(con, base, Asked(patterns, keep=keep[kind]))
+        forecast = answer_to(con, base, Reduction(patterns, keep=keep[kind]))
         values = con.execute(FORWARD, [base.module_id, lines, stacked]).fetchall()
         patterns = patterns if kind == "chunk" else [f"value:{name}" for (name,) in values]
-        forward = answer_to(con, base, Asked(patterns, keep=keep[kind]))
+        forward = answer_to(con, base, Reduction(patterns, keep=keep[kind]))
     return Row(
         base.run_name,
         case.program,

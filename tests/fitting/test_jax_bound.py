@@ -15,7 +15,7 @@ from bufdb.fitting.bound import hull, least  # noqa: E402
 from bufdb.fitting.counting import aval_bytes, equation_work, is_literal, work  # noqa: E402
 from bufdb.fitting.function import Function  # noqa: E402
 from bufdb.fitting.levers.saved import Saved  # noqa: E402
-from bufdb.fitting.plans import Ask, Compiled, Plan  # noqa: E402
+from bufdb.fitting.plans import Compiled, Plan, SearchRequest  # noqa: E402
 from bufdb.fitting.results import _are_alike  # noqa: E402
 from bufdb.fitting.search import _explore  # noqa: E402
 from bufdb.fitting.space import Space  # noqa: E402
@@ -66,7 +66,9 @@ def explored(layer):
     function = Function(step, (WEIGHTS, shape(BATCH, D)), {}, "step")
     program = function.program()
     compiled = Compiled(1 << 40, 1, True, 1.0)
-    space = Space(program, Ask(None, compiled, function.trace, lambda plan, is_full: compiled))
+    space = Space(
+        program, SearchRequest(None, compiled, function.trace, lambda plan, is_full: compiled)
+    )
     _explore(space)
     assert not space.is_over
     return function, program, [(one.residual_bytes, one.work) for one in space.traced.values()]
@@ -182,7 +184,9 @@ def test_no_choice_of_calls_is_below_the_hull_of_the_traces(monkeypatch):
     function = Function(jax.grad(called()), args, {}, "step")
     program = function.program()
     compiled = Compiled(1 << 40, 1, True, 1.0)
-    space = Space(program, Ask(None, compiled, function.trace, lambda plan, is_full: compiled))
+    space = Space(
+        program, SearchRequest(None, compiled, function.trace, lambda plan, is_full: compiled)
+    )
     _explore(space)
     points = [(one.handed_bytes, one.work) for one in space.traced.values()]
     choices = set()

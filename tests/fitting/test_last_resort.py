@@ -9,7 +9,7 @@ from bufdb.fitting.answer_text import text
 from bufdb.fitting.last_resort import LastResort
 from bufdb.fitting.levers.flags import variables
 from bufdb.fitting.patch import patch
-from bufdb.fitting.plans import Answer, Ask, Candidate, Compiled, Plan, PlanResult, Traced
+from bufdb.fitting.plans import Answer, Candidate, Compiled, Plan, PlanResult, SearchRequest, Traced
 
 SLOP = "xla_gpu_memory_limit_slop_factor"
 FUSION = "xla_disable_hlo_passes=priority-fusion"
@@ -28,9 +28,11 @@ def tried(limit, need_of_share, plans=(), is_wanted=False, platform="gpu", budge
         need = fusion if option == FUSION else need_of_share(int(option.rpartition("=")[2]))
         return Compiled(need, need, is_full, 1.0)
 
-    ask = Ask(limit, Compiled(1000, 1000, True, 1.0), lambda plan: Traced(0, 0, 0, 0), compiling)
+    request = SearchRequest(
+        limit, Compiled(1000, 1000, True, 1.0), lambda plan: Traced(0, 0, 0, 0), compiling
+    )
     resort = LastResort(
-        replace(program(), platform=platform), ask, lambda: len(compiled) < budget, notes
+        replace(program(), platform=platform), request, lambda: len(compiled) < budget, notes
     )
     candidates = resort.with_found(plans, is_wanted=is_wanted)
     return compiled, [one for one in candidates if one.plan.options], notes

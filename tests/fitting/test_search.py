@@ -10,13 +10,13 @@ from bufdb.fitting.estimates import ENOUGH
 from bufdb.fitting.levers.host import WORK as HOST_WORK
 from bufdb.fitting.needs import FAMILIAR
 from bufdb.fitting.plans import (
-    Ask,
     Compiled,
     Depth,
     Learned,
     Plan,
     Program,
     Region,
+    SearchRequest,
     Site,
     Switch,
     Traced,
@@ -125,9 +125,11 @@ class Model:
             for mask in range(1 << len(names))
         ]
 
-    def ask(self, limit, **fields) -> Ask:
+    def request(self, limit, **fields) -> SearchRequest:
         need = self.need(Plan())
-        return Ask(limit, Compiled(need, need, True, 1), self.trace, self.compile, **fields)
+        return SearchRequest(
+            limit, Compiled(need, need, True, 1), self.trace, self.compile, **fields
+        )
 
     def best(self, limit: int) -> int | None:
         """The least work of a plan that fits."""
@@ -156,7 +158,7 @@ def apart() -> Model:
 def searched(model: Model, limit, program=None, **fields):
     """Return the result of a search; the model counts from zero."""
     model.compiled, model.traces = [], 0
-    return search.search(program or model.program(), model.ask(limit, **fields))
+    return search.search(program or model.program(), model.request(limit, **fields))
 
 
 def layered(model: Model) -> Program:
@@ -291,7 +293,7 @@ def test_what_is_computed_again_as_written_may_be_saved():
     )
     worse = Traced(0, 0, program.as_written.work + 900, 1)
     program = search.replace(program, as_written=worse)
-    text = answer(search.search(program, model.ask(10**6)), 10**6)
+    text = answer(search.search(program, model.request(10**6)), 10**6)
     assert text.traced.work < worse.work
 
 
@@ -312,8 +314,8 @@ def test_donation_that_brings_nothing_is_left_out():
     def useless(plan, is_full):
         return model.compile(search.replace(plan, donated=()), is_full)
 
-    ask = search.replace(model.ask(need - 200), compile=useless)
-    candidates = search.search(model.program(donatable=(0,)), ask)
+    request = search.replace(model.request(need - 200), compile=useless)
+    candidates = search.search(model.program(donatable=(0,)), request)
     assert answer(candidates, need - 200).plan.donated == ()
 
 
@@ -439,7 +441,7 @@ def test_a_carried_parameter_that_nothing_saves_is_left_alone():
 def test_a_scan_that_moves_values_saves_no_products():
     model = Carrying([100], [50], [[]], [0])
     region = Region("scan", (HERE,), "body", HERE, 4, has_products=True)
-    space = Space(model.program(regions=(region,)), model.ask(None))
+    space = Space(model.program(regions=(region,)), model.request(None))
     saved, carried = (
         next(atom for atom in space.atoms if atom.lever == lever) for lever in ("saved", "carried")
     )
@@ -526,7 +528,7 @@ def test_products_alone_are_saved_where_names_add_nothing():
 def test_what_is_moved_for_nothing_is_no_plan():
     work = [10 * HOST_WORK * 100, 0, 50]
     model = Model([100, 100, 100], work, [[], [0], [1]], [1, 2])
-    space = Space(model.program(has_host_memory=True), model.ask(None))
+    space = Space(model.program(has_host_memory=True), model.request(None))
     search._explore(space)
     search._move(space, list(space.traced))
     moved = {plan.offloaded for plan in space.traced if plan.offloaded}
@@ -547,8 +549,8 @@ def test_calls_are_ordered_by_live_bytes_whatever_their_scale():
         return Compiled(need, need, is_full, 1)
 
     program = Program("f", None, "gpu", calls, (), (), ("a",), False, False, trace(Plan()))
-    ask = Ask(1100, compile_plan(Plan(), True), trace, compile_plan)
-    assert answer(search.search(program, ask), 1100).plan.calls == (2,)
+    request = SearchRequest(1100, compile_plan(Plan(), True), trace, compile_plan)
+    assert answer(search.search(program, request), 1100).plan.calls == (2,)
 
 
 VGG = [
@@ -580,8 +582,8 @@ def call_search(needs, sizes, limit):
         return Compiled(need, need, is_full, 1)
 
     program = Program("f", None, "gpu", (region,), (), (), ("a",), False, False, trace(Plan()))
-    ask = Ask(limit, Compiled(needs[0][0], needs[0][0], True, 1), trace, compile_plan)
-    best = answer(search.search(program, ask), limit)
+    request = SearchRequest(limit, Compiled(needs[0][0], needs[0][0], True, 1), trace, compile_plan)
+    best = answer(search.search(program, request), limit)
     return None if best is None else count(best.plan), compiled
 
 
@@ -629,8 +631,8 @@ def test_layers_are_divided_though_a_trace_has_a_better_end():
         return Compiled(need, need, is_full, 1)
 
     program = Program("f", None, "gpu", regions, (), (), ("a",), False, False, trace(Plan()))
-    ask = Ask(2000, compile_plan(Plan(), True), trace, compile_plan)
-    best = answer(search.search(program, ask), 2000)
+    request = SearchRequest(2000, compile_plan(Plan(), True), trace, compile_plan)
+    best = answer(search.search(program, request), 2000)
     assert best.plan.calls == (1,) and best.plan.depths == (Depth(1, 4),)
 
 
@@ -657,8 +659,8 @@ def searched_calls(regions, needs, limit, **fields):
         return Compiled(need, need, is_full, 1)
 
     program = Program("f", None, "gpu", regions, (), (), ("a",), False, False, trace(Plan()))
-    ask = Ask(limit, compile_plan(Plan(), True), trace, compile_plan, **fields)
-    return search.search(program, ask)
+    request = SearchRequest(limit, compile_plan(Plan(), True), trace, compile_plan, **fields)
+    return search.search(program, request)
 
 
 UNET_SIZES = (64, 32, 16, 8, 4, 8, 16, 32, 64)
@@ -760,8 +762,8 @@ def test_saving_is_free_away_from_the_peak():
     )
     again = Traced(0, 0, program.as_written.work + 1500, 1)
     program = search.replace(program, as_written=again)
-    ask = search.replace(model.ask(1850), as_written=Compiled(1800, 1800, True, 1))
-    text = answer(search.search(program, ask), 1850)
+    request = search.replace(model.request(1850), as_written=Compiled(1800, 1800, True, 1))
+    text = answer(search.search(program, request), 1850)
     assert text.traced.work == again.work - 1500
     assert len(model.compiled) <= 6
 

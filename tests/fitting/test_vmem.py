@@ -7,7 +7,7 @@ from patched import PATH, program, site
 
 from bufdb.fitting.levers.vmem import MOST, limited
 from bufdb.fitting.patch import patch
-from bufdb.fitting.plans import Ask, Compiled, Plan, Traced
+from bufdb.fitting.plans import Compiled, Plan, SearchRequest, Traced
 from bufdb.fitting.vector_memory import VectorMemory, lines_before
 
 PALLAS = "from jax.experimental import pallas as pl\n"
@@ -110,14 +110,14 @@ def searched(used, least, refusal=REFUSED, budget=9, below=REFUSED, hidden=()):
         return Compiled(70, 70, is_full, 1.0, refusal=None if limit >= least else below)
 
     written = Compiled(70, 70, True, 1.0, refusal=refusal)
-    ask = Ask(None, written, lambda plan: Traced(0, 0, 0, 0), compiling)
+    request = SearchRequest(None, written, lambda plan: Traced(0, 0, 0, 0), compiling)
     lines = {f"{PATH}:{line}": size for line, size in enumerate(used, 1)}
 
     def by_hand(one):
         return [OTHER] if {one.line for one in one.sites} & {*hidden} else []
 
     search = VectorMemory(
-        made[0], ask, widen, lambda plan: lines, lambda: len(compiled) < budget, notes, by_hand
+        made[0], request, widen, lambda plan: lines, lambda: len(compiled) < budget, notes, by_hand
     )
     keys = [one.plan.extra for one in search.with_found(())]
     return compiled, keys, notes

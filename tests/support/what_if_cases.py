@@ -61,7 +61,7 @@ def ask(con: duckdb.DuckDBPyConnection, *without: str, **options: Any) -> what_i
     """Return the answer for the only module."""
     chosen = choose(con, "*", None, options.pop("color", None))
     keep = Fraction(options.pop("keep", 0))
-    return what_if.answer(con, chosen, what_if.Asked(without=without, keep=keep, **options))
+    return what_if.answer(con, chosen, what_if.Reduction(without=without, keep=keep, **options))
 
 
 def figures(answer: what_if.Answer) -> list[tuple[Any, ...]]:

@@ -356,7 +356,7 @@ def test_donations_alone_and_together_are_one_rule(demo):
             [choice.module_id, color],
         ).fetchall()
         for (number,) in demo_rows:
-            rows = removal.answer(demo, choice, removal.Asked(donate=[str(number)])).rows
+            rows = removal.answer(demo, choice, removal.Reduction(donate=[str(number)])).rows
             if len(rows) == 2:
                 compared += 1
                 assert figures_of(rows[0]) == figures_of(rows[1])

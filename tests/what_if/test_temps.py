@@ -16,7 +16,7 @@ from bufdb.errors import BufdbError, UsageError
 from bufdb.what_if import temps
 from bufdb.what_if.model import Model
 from bufdb.what_if.module_choice import choose
-from bufdb.what_if.removal import Asked, answer
+from bufdb.what_if.removal import Reduction, answer
 
 SPACES = (
     "SELECT run_name, module_key, color FROM memory_figures "
@@ -88,9 +88,13 @@ def test_damaged_dumps_are_as_ingest_had_them_and_raise_nothing(con, tmp_path, f
     assert count > 0
     for run, key, color in con.execute(SPACES).fetchall():
         choice = choose(con, key, run, color)
-        for asked in (Asked(until=0), Asked(until=0, by="value"), Asked(without=["op:*"])):
+        for reduction in (
+            Reduction(until=0),
+            Reduction(until=0, by="value"),
+            Reduction(without=["op:*"]),
+        ):
             with contextlib.suppress(UsageError):  # nothing temporary
-                answer(con, choice, asked)
+                answer(con, choice, reduction)
 
 
 @pytest.mark.sample(3)
